@@ -1,0 +1,55 @@
+# A few targets in front of CMake and Ninja. `make demo` and `make check` need nothing but make on a Debian or Ubuntu.
+
+PREFIX  ?= /usr/local
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
+RELEASE := build/release
+SANITIZE := build/sanitize
+
+.PHONY: build help demo check lint format install bench fuzz clean
+
+build: deps-build
+	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
+	    || { cat build/configure.log; exit 1; }
+	@cmake --build $(RELEASE) -j $(JOBS)
+
+help:
+	@echo "make build    the library and the tool, in $(RELEASE) (the default)"
+	@echo "make demo     train a small language model for a minute and see it write"
+	@echo "make check    every test, then every test again under the address and undefined behaviour sanitizers"
+	@echo "make lint     formatting, cppcheck, clang-tidy"
+	@echo "make format   format every C file"
+	@echo "make bench    run the benchmarks"
+	@echo "make fuzz     run the fuzz programs under the sanitizers"
+	@echo "make install  install under PREFIX (now $(PREFIX)), below DESTDIR if set"
+	@echo "make clean    remove build/"
+
+demo: build
+	@bash scripts/demo.sh $(RELEASE)
+
+check: deps-check
+	@bash scripts/check.sh $(JOBS)
+
+lint: deps-lint
+	@bash scripts/lint.sh $(JOBS)
+
+format: deps-lint
+	@bash scripts/lint.sh --format
+
+install: build
+	@cmake --install $(RELEASE) --prefix $(PREFIX)
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" != 0 ] || ldconfig 2>/dev/null || true
+
+bench: build
+	@cmake --build $(RELEASE) -j $(JOBS) --target bench
+
+fuzz: deps-check
+	@bash scripts/check.sh $(JOBS) sanitize -R '^fuzz_'
+
+clean:
+	@rm -rf build
+
+# Looks before it asks: nothing is installed, and no root is needed, where everything is there already.
+.PHONY: deps-build deps-check deps-lint
+deps-build deps-check deps-lint: deps-%:
+	@mkdir -p build
+	@bash scripts/install-deps.sh $*

@@ -1,0 +1,326 @@
+/* Recurve: recurrent networks from a cell's equations.
+ *
+ * Conventions
+ *   - Every call that can fail returns rcv_status. Outputs come last and are NULL (or untouched) on failure.
+ *   - rcv_message() is one sentence about the last failure on the calling thread, as errno is the last error number.
+ *   - The library never prints, exits or aborts on a caller's mistake.
+ *   - `new`/`free` pairs; free(NULL) is harmless. An object may be freed before the objects it was made from only where
+ *     it says so: free in the reverse order of creation.
+ *   - Cells, networks and plans are immutable once made and may be shared between threads; a run, a tensor collection, a
+ *     model and a language model belong to one thread at a time.
+ *   - Data is time-major and row-major: x is [steps, batch, input].
+ */
+#ifndef RECURVE_H
+#define RECURVE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(RCV_BUILD_SHARED) || defined(__GNUC__)
+#define RCV_API __attribute__((visibility("default")))
+#else
+#define RCV_API
+#endif
+
+/* ---- status ------------------------------------------------------------------------------------------------------ */
+
+typedef enum {
+    RCV_OK = 0,
+    RCV_INVALID,     /* an argument, option, shape or name is wrong */
+    RCV_SYNTAX,      /* a cell's text is wrong */
+    RCV_FORMAT,      /* a file's content is wrong */
+    RCV_IO,          /* the operating system refused a file */
+    RCV_NO_MEMORY,   /* an allocation failed */
+    RCV_UNSUPPORTED, /* well-formed, but not something this build or this schedule does */
+    RCV_STOPPED      /* the caller's callback asked to stop; what was done so far is kept */
+} rcv_status;
+
+typedef enum {
+    RCV_FLOAT32 = 0,
+    RCV_FLOAT64,
+    RCV_FLOAT16,  /* files only: read and widened */
+    RCV_BFLOAT16, /* files only: read and widened */
+    RCV_INT64,
+    RCV_INT32,
+    RCV_UINT8,
+    RCV_BOOL
+} rcv_dtype;
+
+RCV_API const char *rcv_version(void);
+RCV_API const char *rcv_message(void);
+RCV_API const char *rcv_status_name(rcv_status status);
+RCV_API const char *rcv_dtype_name(rcv_dtype dtype); /* "float32", ... */
+RCV_API size_t rcv_dtype_bytes(rcv_dtype dtype);
+
+/* ---- context ----------------------------------------------------------------------------------------------------- */
+
+typedef struct rcv_context rcv_context;
+
+typedef struct {
+    void *(*allocate)(void *user, size_t bytes); /* aligned as malloc aligns; NULL when there is no memory */
+    void (*release)(void *user, void *memory);   /* never called with NULL */
+    void *user;
+} rcv_allocator;
+
+typedef struct {
+    const rcv_allocator *allocator;             /* NULL: malloc and free. Copied. */
+    void (*log)(void *user, const char *line);  /* NULL: silence */
+    void *log_user;
+} rcv_context_options;
+
+RCV_API rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **context); /* options may be NULL */
+RCV_API void rcv_context_free(rcv_context *context);
+
+/* Frees a text that the library handed out. */
+RCV_API void rcv_text_free(rcv_context *context, char *text);
+
+/* ---- cells ------------------------------------------------------------------------------------------------------- */
+
+typedef struct rcv_cell rcv_cell;
+
+typedef enum {
+    RCV_DESCRIBE_FORWARD = 0,
+    RCV_DESCRIBE_BACKWARD = 1, /* the adjoint recurrence as well */
+    RCV_DESCRIBE_JSON = 2      /* machine-readable */
+} rcv_describe_flags;
+
+/* `file` is the name used in messages; the text is copied and need not end in NUL. */
+RCV_API rcv_status rcv_cell_parse(rcv_context *context, const char *text, size_t length, const char *file, rcv_cell **cell);
+/* A built-in cell's name, or the path of a .cell file. A path has a '/' or ends in ".cell". */
+RCV_API rcv_status rcv_cell_open(rcv_context *context, const char *name_or_path, rcv_cell **cell);
+RCV_API void rcv_cell_free(rcv_cell *cell);
+
+RCV_API size_t rcv_builtin_count(void);
+RCV_API const char *rcv_builtin_name(size_t index);    /* NULL past the end; sorted */
+RCV_API const char *rcv_builtin_summary(size_t index); /* the first comment line of the cell's text */
+
+RCV_API const char *rcv_cell_name(const rcv_cell *cell);
+RCV_API const char *rcv_cell_source(const rcv_cell *cell); /* the text it was parsed from */
+/* The equations in canonical form; parsing them again gives the same cell. */
+RCV_API rcv_status rcv_cell_print(const rcv_cell *cell, char **text);
+/* Equations, parameters with shapes, stages with class and reason, what is kept for the derivative. */
+RCV_API rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text);
+
+/* ---- networks ---------------------------------------------------------------------------------------------------- */
+
+typedef struct rcv_net rcv_net;
+
+typedef struct {
+    const char *name; /* a size declared in the cell, such as proj or heads */
+    int64_t value;
+} rcv_size;
+
+typedef struct {
+    int64_t input;  /* features of x */
+    int64_t hidden; /* features of a state, unless the cell says otherwise */
+    int64_t layers; /* 0 means 1 */
+    bool bidirectional;
+    bool no_bias;          /* leave out every vector stored as bias_* */
+    double dropout;        /* between layers, in training, in [0, 1) */
+    int64_t rank;          /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
+    const rcv_size *sizes; /* overrides of the cell's declared sizes */
+    size_t size_count;
+} rcv_net_options;
+
+RCV_API rcv_status rcv_net_new(const rcv_cell *cell, const rcv_net_options *options, rcv_net **net);
+RCV_API void rcv_net_free(rcv_net *net);
+RCV_API const rcv_net_options *rcv_net_get_options(const rcv_net *net); /* sizes: every declared one with its value */
+RCV_API const rcv_cell *rcv_net_cell(const rcv_net *net);
+RCV_API int64_t rcv_net_output(const rcv_net *net); /* features of y, both directions together */
+
+/* All parameters lie in one flat array, tensor after tensor, in PyTorch's order. */
+typedef struct {
+    const char *name; /* weight_ih_l0, bias_hh_l1_reverse, ... */
+    int dims;         /* 1 to 3 */
+    int64_t shape[3];
+    int64_t offset; /* elements from the start of the flat array */
+    int64_t count;  /* elements */
+} rcv_parameter;
+
+RCV_API size_t rcv_net_parameter_count(const rcv_net *net);
+RCV_API const rcv_parameter *rcv_net_parameter(const rcv_net *net, size_t index); /* NULL past the end */
+RCV_API int64_t rcv_net_parameter_elements(const rcv_net *net);
+/* As PyTorch initialises: uniform in +-1/sqrt(hidden), or the constant the cell declares; for cells that PyTorch has,
+ * the very numbers of torch.manual_seed(seed). */
+RCV_API rcv_status rcv_net_initialize(const rcv_net *net, uint64_t seed, rcv_dtype dtype, void *parameters);
+
+/* A state's values over the whole network: for layer 0 forward, layer 0 reverse, layer 1 forward, ... a block [batch, size].
+ * Where the size is the same everywhere that is [layers * directions, batch, size]. The lag x[t-1] of a cell is a state too. */
+typedef struct {
+    const char *name;
+    int64_t size;  /* the same in every layer, or 0 where it differs */
+    int64_t total; /* sum of the sizes over layers and directions: a state tensor has total * batch elements */
+} rcv_state;
+
+RCV_API size_t rcv_net_state_count(const rcv_net *net);
+RCV_API const rcv_state *rcv_net_state(const rcv_net *net, size_t index); /* NULL past the end */
+RCV_API int64_t rcv_net_state_size(const rcv_net *net, size_t index, int64_t layer, bool reverse);
+
+/* ---- plans and runs ---------------------------------------------------------------------------------------------- */
+
+typedef struct rcv_plan rcv_plan;
+typedef struct rcv_run rcv_run;
+
+typedef struct {
+    int64_t steps;
+    int64_t batch;
+    rcv_dtype dtype;      /* RCV_FLOAT32 or RCV_FLOAT64 */
+    bool training;        /* keep what the derivative needs; backward may be called; dropout acts */
+    bool lengths;         /* sequences of different lengths will be given */
+    bool resets;          /* a reset mask will be given */
+    const char *schedule; /* a plan string to pin, or NULL to let the planner choose */
+} rcv_plan_options;
+
+RCV_API rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **plan);
+RCV_API void rcv_plan_free(rcv_plan *plan);
+RCV_API const char *rcv_plan_string(const rcv_plan *plan); /* pins this plan again */
+RCV_API size_t rcv_plan_bytes(const rcv_plan *plan);       /* what a run of it allocates for data, known before it does */
+RCV_API rcv_status rcv_plan_print(const rcv_plan *plan, char **text);
+
+RCV_API rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **run);
+RCV_API void rcv_run_free(rcv_run *run);
+RCV_API size_t rcv_run_bytes(const rcv_run *run); /* bytes of data actually allocated */
+
+/* Every pointer is to elements of the plan's dtype unless typed otherwise. An array over states has
+ * rcv_net_state_count() entries, each NULL or a state tensor; the array itself may be NULL. */
+typedef struct {
+    const void *parameters;
+    const void *x;             /* [steps, batch, input] */
+    const int64_t *lengths;    /* [batch], each in 1..steps; with plan option lengths */
+    const uint8_t *resets;     /* [steps, batch], nonzero: a new episode begins at this step; with plan option resets */
+    const void *const *initial; /* states before the first step; NULL: zeros */
+    const void *const *restart; /* where a reset returns to; NULL: to the initial state */
+    void *y;                   /* [steps, batch, output]; zero past a sequence's length */
+    void *const *final;        /* states after each sequence's last step */
+    uint64_t seed;             /* of dropout */
+} rcv_forward;
+
+/* Gradients of a loss L, given dL/dy and dL/dfinal. Inputs of the forward call must still be in place. */
+typedef struct {
+    const void *dy;             /* NULL: zeros */
+    const void *const *dfinal;  /* NULL: zeros */
+    void *dx;                   /* NULL where not wanted, here and below */
+    void *const *dinitial;
+    void *const *drestart;
+    void *dparameters;
+    bool accumulate; /* add to dparameters instead of overwriting it */
+} rcv_backward;
+
+RCV_API rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data);
+RCV_API rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data); /* after a forward call; training plans only */
+
+/* ---- tensor files (safetensors) ---------------------------------------------------------------------------------- */
+
+typedef struct rcv_tensors rcv_tensors; /* named tensors in order, and text metadata */
+
+enum { RCV_MAX_DIMS = 8 };
+
+typedef struct {
+    const char *name;
+    rcv_dtype dtype;
+    int dims;
+    int64_t shape[RCV_MAX_DIMS];
+    const void *data;
+    size_t bytes;
+} rcv_tensor;
+
+RCV_API rcv_status rcv_tensors_new(rcv_context *context, rcv_tensors **tensors);
+RCV_API rcv_status rcv_tensors_load(rcv_context *context, const char *path, rcv_tensors **tensors);
+/* The content of a file in memory; copied. `name` is used in messages. */
+RCV_API rcv_status rcv_tensors_parse(rcv_context *context, const void *bytes, size_t length, const char *name,
+                                     rcv_tensors **tensors);
+/* Whole or not at all: written beside the path, synced and renamed over it. */
+RCV_API rcv_status rcv_tensors_save(const rcv_tensors *tensors, const char *path);
+RCV_API void rcv_tensors_free(rcv_tensors *tensors);
+
+RCV_API size_t rcv_tensors_count(const rcv_tensors *tensors);
+RCV_API const rcv_tensor *rcv_tensors_at(const rcv_tensors *tensors, size_t index);        /* NULL past the end */
+RCV_API const rcv_tensor *rcv_tensors_find(const rcv_tensors *tensors, const char *name);  /* NULL if absent */
+RCV_API rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor);        /* copies; the name must be new */
+RCV_API const char *rcv_tensors_metadata(const rcv_tensors *tensors, const char *key);     /* NULL if absent */
+RCV_API rcv_status rcv_tensors_set_metadata(rcv_tensors *tensors, const char *key, const char *value);
+/* The tensor's elements converted to dtype (float types to float types, integers to integers; exact or widened, except
+ * float64 to float32), `count` of them into `out`. */
+RCV_API rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t count, void *out);
+
+/* ---- models: a network and its parameters ------------------------------------------------------------------------ */
+
+typedef struct rcv_model rcv_model;
+
+typedef struct {
+    rcv_dtype dtype;    /* of the parameters in memory: RCV_FLOAT32 or RCV_FLOAT64 */
+    const char *cell;   /* NULL: the file says; else the tensors are read as a PyTorch state dict of this cell */
+    const char *prefix; /* NULL: found; else tensors are named prefix + parameter name */
+} rcv_model_options;
+
+RCV_API rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed, rcv_model **model); /* keeps the net */
+RCV_API rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_model_options *options, rcv_model **model);
+RCV_API rcv_status rcv_model_save(const rcv_model *model, const char *path);
+/* The same network with every matrix replaced by its best approximation of this rank. */
+RCV_API rcv_status rcv_model_low_rank(const rcv_model *model, int64_t rank, rcv_model **approximation);
+RCV_API void rcv_model_free(rcv_model *model);
+RCV_API const rcv_net *rcv_model_net(const rcv_model *model);
+RCV_API rcv_dtype rcv_model_dtype(const rcv_model *model);
+RCV_API void *rcv_model_parameters(rcv_model *model); /* the flat array */
+
+/* Runs tensors through a model: what `recurve run` does. `in` has x and optionally lengths, resets, a tensor per state (h, c,
+ * ... and h.restart, ...), and with gradients dy (and h.final.grad, ...). `out` has y, h.final, ... and with gradients dx,
+ * h.grad, ..., grad.<parameter>. A state whose size differs by layer has one tensor per layer: NAME.l0, NAME.l0_reverse, ... */
+RCV_API rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out);
+
+/* ---- byte-level language models ---------------------------------------------------------------------------------- */
+
+typedef struct rcv_lm rcv_lm; /* embedding, network, output layer; float32 */
+
+typedef struct {
+    int64_t embedding; /* features of a byte's embedding */
+    rcv_net_options net; /* input is set from embedding */
+} rcv_lm_options;
+
+typedef struct {
+    int64_t step;           /* updates done */
+    int64_t steps;          /* updates to do; 0 where only seconds limit it */
+    double loss;            /* nats a byte, mean over the last updates */
+    double bytes_per_second;
+    double seconds;         /* since the call */
+    double gradient_norm;   /* before clipping */
+} rcv_lm_progress;
+
+typedef struct {
+    int64_t batch;         /* sequences side by side */
+    int64_t length;        /* steps of truncated back-propagation */
+    int64_t steps;         /* updates at most; 0: no limit */
+    double seconds;        /* time at most; 0: no limit. One of the two must be set. */
+    double learning_rate;  /* Adam */
+    double clip;           /* of the gradient's norm; 0: none */
+    uint64_t seed;         /* of dropout */
+    bool (*progress)(void *user, const rcv_lm_progress *progress); /* after every update; false stops. May be NULL. */
+    void *user;
+} rcv_lm_training;
+
+RCV_API rcv_status rcv_lm_new(const rcv_cell *cell, const rcv_lm_options *options, uint64_t seed, rcv_lm **lm);
+RCV_API rcv_status rcv_lm_load(rcv_context *context, const char *path, rcv_lm **lm);
+RCV_API rcv_status rcv_lm_save(const rcv_lm *lm, const char *path);
+RCV_API void rcv_lm_free(rcv_lm *lm);
+RCV_API const rcv_net *rcv_lm_net(const rcv_lm *lm);
+RCV_API int64_t rcv_lm_steps(const rcv_lm *lm);               /* updates this model has seen */
+RCV_API int64_t rcv_lm_parameter_elements(const rcv_lm *lm);  /* all of them */
+
+/* RCV_STOPPED when the callback stopped it; the model then is as of the last whole update. */
+RCV_API rcv_status rcv_lm_train(rcv_lm *lm, const void *text, size_t bytes, const rcv_lm_training *options);
+/* Mean loss in nats a byte over the text read once from left to right; predictions: how many bytes were predicted. */
+RCV_API rcv_status rcv_lm_evaluate(const rcv_lm *lm, const void *text, size_t bytes, double *loss, int64_t *predictions);
+/* Reads the prompt, then emits `count` bytes one by one. temperature 0 takes the likeliest byte. emit false stops. */
+RCV_API rcv_status rcv_lm_generate(const rcv_lm *lm, const void *prompt, size_t prompt_bytes, size_t count,
+                                   double temperature, uint64_t seed, bool (*emit)(void *user, uint8_t byte), void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

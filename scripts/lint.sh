@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Formatting, cppcheck and clang-tidy over every C file of the project.
+#   scripts/lint.sh [JOBS]     fails on any finding
+#   scripts/lint.sh --format   formats in place instead
+set -u
+cd "$(dirname "$0")/.."
+mapfile -t files < <(find include src tool tests bench examples -name '*.[ch]' | sort)
+if [ "${1:-}" = --format ]; then
+    exec clang-format -i "${files[@]}"
+fi
+jobs=${1:-2}
+status=0
+
+echo "== clang-format"
+clang-format --dry-run -Werror "${files[@]}" || status=1
+
+mkdir -p build
+cmake -G Ninja -S . -B build/lint -DRCV_TESTS=ON >build/lint.log 2>&1 || { cat build/lint.log; exit 1; }
+cmake --build build/lint --target generated/builtin_cells.c >/dev/null || exit 1
+mapfile -t sources < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/lint/compile_commands.json |
+    grep -v '/generated/' | sort -u)
+
+echo "== cppcheck"
+cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -j "$jobs" \
+    --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches -I include -I src -I tool -I tests \
+    --template='{file}:{line}: {severity}: {message} [{id}]' "${sources[@]}" || status=1
+
+echo "== clang-tidy"
+printf '%s\0' "${sources[@]}" | xargs -0 -n 4 -P "$jobs" clang-tidy --quiet -p build/lint 2>/dev/null || status=1
+
+[ $status = 0 ] && echo "== lint: clean" || echo "== lint: FAILED"
+exit $status

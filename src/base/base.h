@@ -1,0 +1,59 @@
+/* What every module stands on: failure with a sentence, memory from the context, growing text. */
+#ifndef RCVI_BASE_H
+#define RCVI_BASE_H
+
+#include "recurve.h"
+
+#include <stdarg.h>
+
+/* Records the sentence for rcv_message() and returns `status`, so that a caller can `return rcvi_fail(...)`. */
+rcv_status rcvi_fail(rcv_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+rcv_status rcvi_no_memory(size_t bytes);
+
+struct rcv_context {
+    rcv_allocator allocator;
+    void (*log)(void *user, const char *line);
+    void *log_user;
+};
+
+/* Memory of the context's allocator. `rcvi_new` gives zeroed memory; NULL (with the sentence recorded) when there is none
+ * or when count * size overflows. Zero bytes give a valid pointer. */
+void *rcvi_new(rcv_context *context, size_t count, size_t size);
+void rcvi_free(rcv_context *context, void *memory); /* NULL is harmless */
+/* Grows `*array` of `*capacity` elements to hold at least `needed`; on failure nothing changes and false is returned. */
+bool rcvi_grow(rcv_context *context, void *array_pointer, size_t *capacity, size_t needed, size_t size);
+char *rcvi_copy_text(rcv_context *context, const char *text, size_t length); /* NUL-terminated copy */
+void rcvi_log(rcv_context *context, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Text that grows. A failed allocation is remembered and reported by rcvi_text_take. */
+typedef struct {
+    rcv_context *context;
+    char *bytes;
+    size_t length, capacity;
+    bool failed;
+} rcvi_text;
+
+void rcvi_text_init(rcvi_text *text, rcv_context *context);
+void rcvi_text_add(rcvi_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void rcvi_text_add_bytes(rcvi_text *text, const char *bytes, size_t length);
+/* Hands the text over (free with rcvi_free) and empties `text`. */
+rcv_status rcvi_text_take(rcvi_text *text, char **out);
+void rcvi_text_drop(rcvi_text *text);
+
+/* The entry of `names` nearest to `name` in edit distance, or NULL when none is near enough to be meant. */
+const char *rcvi_nearest(const char *name, const char *const *names, size_t count);
+
+/* Checked arithmetic on sizes: false on overflow or a negative operand. */
+bool rcvi_multiply(int64_t a, int64_t b, int64_t *product);
+bool rcvi_add(int64_t a, int64_t b, int64_t *sum);
+
+/* A whole file in memory, at most `limit` bytes; a trailing NUL is added beyond `*length`. */
+rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, char **bytes, size_t *length);
+/* Writes beside `path`, syncs, renames over it. The pieces are written one after another. */
+typedef struct {
+    const void *bytes;
+    size_t length;
+} rcvi_piece;
+rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_piece *pieces, size_t count);
+
+#endif

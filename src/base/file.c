@@ -1,0 +1,197 @@
+/* Whole files, read and written: a file is either there completely or as it was before. */
+#define _XOPEN_SOURCE 700 /* realpath */
+
+#include "base/base.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int open_retrying(const char *path, int flags, mode_t mode) {
+    int file;
+    do
+        file = open(path, flags | O_CLOEXEC, mode);
+    while (file < 0 && errno == EINTR);
+    return file;
+}
+
+/* Reads to the end of the file into `text`; a file may lie about its size, or have none (a pipe). */
+static rcv_status read_all(int file, const char *path, size_t limit, size_t expected, rcvi_text *text) {
+    enum { CHUNK = 65536 };
+    size_t room = expected > CHUNK ? expected : CHUNK;
+    for (;;) {
+        if (!rcvi_grow(text->context, &text->bytes, &text->capacity, text->length + room + 1, 1))
+            return rcvi_no_memory(text->length + room + 1);
+        ssize_t got = read(file, text->bytes + text->length, text->capacity - text->length - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return rcvi_fail(RCV_IO, "cannot read %s: %s", path, strerror(errno));
+        if (got == 0)
+            return RCV_OK;
+        text->length += (size_t)got;
+        if (text->length > limit)
+            return rcvi_fail(RCV_FORMAT, "%s has more than the %zu bytes allowed", path, limit);
+        room = text->capacity - text->length > 1 ? 0 : CHUNK;
+    }
+}
+
+rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, char **bytes, size_t *length) {
+    *bytes = NULL;
+    *length = 0;
+    int file = open_retrying(path, O_RDONLY, 0);
+    if (file < 0)
+        return rcvi_fail(RCV_IO, "cannot open %s: %s", path, strerror(errno));
+    struct stat info;
+    rcv_status status = RCV_OK;
+    rcvi_text text;
+    rcvi_text_init(&text, context);
+    if (fstat(file, &info) != 0)
+        status = rcvi_fail(RCV_IO, "cannot read %s: %s", path, strerror(errno));
+    else if (S_ISDIR(info.st_mode))
+        status = rcvi_fail(RCV_IO, "%s is a directory where a file is meant", path);
+    else if (info.st_size > 0 && (uintmax_t)info.st_size > limit)
+        status =
+            rcvi_fail(RCV_FORMAT, "%s has %jd bytes, more than the %zu allowed", path, (intmax_t)info.st_size, limit);
+    else
+        status = read_all(file, path, limit, info.st_size > 0 ? (size_t)info.st_size + 1 : 0, &text);
+    close(file);
+    size_t total = text.length;
+    if (status == RCV_OK)
+        status = rcvi_text_take(&text, bytes);
+    else
+        rcvi_text_drop(&text);
+    if (status == RCV_OK)
+        *length = total;
+    return status;
+}
+
+static bool write_all(int file, const char *bytes, size_t length) {
+    while (length > 0) {
+        /* Linux writes at most about 2^31 bytes a call; asking for less keeps every system's return value in range. */
+        size_t part = length < ((size_t)1 << 30) ? length : (size_t)1 << 30;
+        ssize_t written = write(file, bytes, part);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return false;
+        if (written == 0) {
+            errno = ENOSPC;
+            return false;
+        }
+        bytes += written;
+        length -= (size_t)written;
+    }
+    return true;
+}
+
+static bool sync_file(int file) {
+    int result;
+    do
+        result = fsync(file);
+    while (result != 0 && errno == EINTR);
+    /* Some file systems have nothing to sync and say so. */
+    return result == 0 || errno == EINVAL || errno == ENOTSUP;
+}
+
+/* Creates PATH.tmp-PID-N beside the path; the name goes to `name`. */
+static int create_beside(const char *path, char *name, size_t name_bytes) {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        snprintf(name, name_bytes, "%s.tmp-%ld-%d", path, (long)getpid(), attempt);
+        int file = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        if (file >= 0 || errno != EEXIST)
+            return file;
+    }
+    return -1;
+}
+
+/* So that the rename itself survives a crash; a directory that cannot be synced is no failure. */
+static void sync_directory_of(char *name) {
+    char *slash = strrchr(name, '/');
+    if (slash == name)
+        slash[1] = '\0';
+    else if (slash)
+        *slash = '\0';
+    int directory = open_retrying(slash ? name : ".", O_RDONLY | O_DIRECTORY, 0);
+    if (directory < 0)
+        return;
+    (void)fsync(directory);
+    close(directory);
+}
+
+/* Writes and closes the temporary file `name`; false with errno set. */
+static bool fill(int file, const rcvi_piece *pieces, size_t count) {
+    bool good = true;
+    for (size_t i = 0; i < count && good; i++)
+        good = write_all(file, pieces[i].bytes, pieces[i].length);
+    good = good && sync_file(file);
+    int reason = errno;
+    if (close(file) != 0 && good) {
+        good = false;
+        reason = errno;
+    }
+    errno = reason;
+    return good;
+}
+
+/* A device or a pipe cannot be replaced: it is written as it stands. */
+static rcv_status write_in_place(const char *path, const rcvi_piece *pieces, size_t count) {
+    int file = open_retrying(path, O_WRONLY, 0);
+    bool good = file >= 0;
+    for (size_t i = 0; i < count && good; i++)
+        good = write_all(file, pieces[i].bytes, pieces[i].length);
+    int reason = errno;
+    if (file >= 0)
+        close(file);
+    return good ? RCV_OK : rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(reason));
+}
+
+/* `mode` is given to the new file, or 0 to leave it as created. */
+static rcv_status replace(rcv_context *context, const char *path, mode_t mode, const rcvi_piece *pieces, size_t count) {
+    size_t name_bytes = strlen(path) + 64;
+    char *name = rcvi_new(context, name_bytes, 1);
+    if (!name)
+        return RCV_NO_MEMORY;
+    rcv_status status = RCV_OK;
+    int file = create_beside(path, name, name_bytes);
+    if (file < 0) {
+        status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
+    } else {
+        bool good = fill(file, pieces, count);
+        if (good && mode != 0)
+            (void)chmod(name, mode);
+        if (!good || rename(name, path) != 0) {
+            status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
+            (void)unlink(name);
+        } else {
+            sync_directory_of(name);
+        }
+    }
+    rcvi_free(context, name);
+    return status;
+}
+
+rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_piece *pieces, size_t count) {
+    if (path[0] == '\0')
+        return rcvi_fail(RCV_IO, "cannot write to an empty path");
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return replace(context, path, 0, pieces, count);
+    if (S_ISDIR(info.st_mode))
+        return rcvi_fail(RCV_IO, "cannot write %s: it is a directory where a file is meant", path);
+    if (access(path, W_OK) != 0)
+        return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return write_in_place(path, pieces, count);
+    /* Behind a symbolic link it is the file that is replaced, not the link. */
+    char *target = realpath(path, NULL);
+    if (!target)
+        return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
+    rcv_status status = replace(context, target, info.st_mode & 0777, pieces, count);
+    free(target);
+    return status;
+}

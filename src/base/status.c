@@ -1,0 +1,70 @@
+/* Failure with a sentence, and the names of statuses and element types. */
+#include "base/base.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#ifndef RCV_VERSION
+#define RCV_VERSION "0.1.0"
+#endif
+
+enum { MESSAGE_BYTES = 4096 };
+
+/* Per thread, as errno is: the only state outside a context. */
+static _Thread_local char message[MESSAGE_BYTES];
+
+typedef struct {
+    const char *name;
+    size_t bytes;
+} dtype_entry;
+
+static const dtype_entry dtypes[] = {
+    [RCV_FLOAT32] = {"float32", 4},   [RCV_FLOAT64] = {"float64", 8}, [RCV_FLOAT16] = {"float16", 2},
+    [RCV_BFLOAT16] = {"bfloat16", 2}, [RCV_INT64] = {"int64", 8},     [RCV_INT32] = {"int32", 4},
+    [RCV_UINT8] = {"uint8", 1},       [RCV_BOOL] = {"bool", 1},
+};
+
+static const char *const status_names[] = {
+    [RCV_OK] = "ok", [RCV_INVALID] = "invalid",     [RCV_SYNTAX] = "syntax",           [RCV_FORMAT] = "format",
+    [RCV_IO] = "io", [RCV_NO_MEMORY] = "no memory", [RCV_UNSUPPORTED] = "unsupported", [RCV_STOPPED] = "stopped",
+};
+
+rcv_status rcvi_fail(rcv_status status, const char *format, ...) {
+    /* The arguments may point into the last message. */
+    char sentence[MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    if (length < 0)
+        sentence[0] = '\0';
+    memcpy(message, sentence, strlen(sentence) + 1);
+    return status;
+}
+
+rcv_status rcvi_no_memory(size_t bytes) {
+    return rcvi_fail(RCV_NO_MEMORY, "no memory for %zu bytes", bytes);
+}
+
+const char *rcv_version(void) {
+    return RCV_VERSION;
+}
+
+const char *rcv_message(void) {
+    return message;
+}
+
+const char *rcv_status_name(rcv_status status) {
+    size_t index = (size_t)status;
+    return index < sizeof status_names / sizeof *status_names ? status_names[index] : "unknown status";
+}
+
+const char *rcv_dtype_name(rcv_dtype dtype) {
+    size_t index = (size_t)dtype;
+    return index < sizeof dtypes / sizeof *dtypes ? dtypes[index].name : "unknown dtype";
+}
+
+size_t rcv_dtype_bytes(rcv_dtype dtype) {
+    size_t index = (size_t)dtype;
+    return index < sizeof dtypes / sizeof *dtypes ? dtypes[index].bytes : 0;
+}

@@ -1,0 +1,90 @@
+/* A cell's text as a tree. Everything in it lives in the tree's pool. */
+#ifndef RCVI_AST_H
+#define RCVI_AST_H
+
+#include "base/pool.h"
+#include "cell/operation.h"
+
+enum {
+    RCVI_MAX_CELL_BYTES = 1 << 20,
+    RCVI_MAX_NAME = 64,
+    RCVI_MAX_NESTING = 200,
+    RCVI_MAX_LAG = 64,
+    RCVI_MAX_EQUATIONS = 1024
+};
+
+typedef struct {
+    int line, column; /* from 1 */
+} rcvi_position;
+
+typedef enum {
+    RCVI_EXPR_NUMBER,
+    RCVI_EXPR_NAME,    /* the input, a state's previous value, an intermediate value, a vector */
+    RCVI_EXPR_NEXT,    /* name' */
+    RCVI_EXPR_LAG,     /* name[t-lag] */
+    RCVI_EXPR_APPLY,   /* name left: a matrix times a value */
+    RCVI_EXPR_CALL,    /* name(left) or name(left, right) */
+    RCVI_EXPR_NEGATE,  /* -left */
+    RCVI_EXPR_BINARY   /* left operator right */
+} rcvi_expr_kind;
+
+typedef struct rcvi_expr rcvi_expr;
+struct rcvi_expr {
+    rcvi_expr_kind kind;
+    rcvi_position position;
+    const char *name;
+    double number;
+    int lag;
+    char operator; /* + - * / */
+    int arguments; /* of a call as written, which may be wrong */
+    int height;    /* of the tree below */
+    rcvi_expr *left, *right;
+};
+
+typedef enum { RCVI_DECLARE_STATE, RCVI_DECLARE_SIZE, RCVI_DECLARE_MATRIX, RCVI_DECLARE_VECTOR } rcvi_declaration_kind;
+
+typedef struct {
+    rcvi_declaration_kind kind;
+    rcvi_position position;
+    const char *name;
+    const char *size;   /* state: its size, or NULL. matrix: how many blocks, or NULL */
+    rcvi_position size_position;
+    const char *stored; /* matrix, vector: name in files, or NULL */
+    bool has_number;    /* size: always; vector: initial value given */
+    double number;
+    bool first; /* begins a new line of declarations, for the printer */
+} rcvi_declaration;
+
+typedef struct {
+    rcvi_position position;
+    const char *name;
+    bool next;        /* name' = */
+    const char *size; /* name[size] =, or NULL */
+    rcvi_position size_position;
+    rcvi_expr *value;
+} rcvi_equation;
+
+typedef struct {
+    rcvi_pool pool;
+    const char *file, *text;
+    size_t length;
+    const char *name, *input;
+    rcvi_declaration *declarations;
+    size_t declaration_count, declaration_capacity;
+    rcvi_equation *equations;
+    size_t equation_count, equation_capacity;
+    rcvi_expr *output; /* of return */
+    rcvi_position end; /* of the closing brace */
+} rcvi_ast;
+
+/* Parses `text` into `ast` (pool initialised here; free it with rcvi_ast_free in any case). */
+rcv_status rcvi_ast_parse(rcv_context *context, const char *text, size_t length, const char *file, rcvi_ast *ast);
+void rcvi_ast_free(rcvi_ast *ast);
+/* The cell in canonical form: parsing it gives the same tree. */
+void rcvi_ast_print(const rcvi_ast *ast, rcvi_text *out);
+
+/* "FILE:LINE:COLUMN: sentence", the line, a caret. */
+rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_position position, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

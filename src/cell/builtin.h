@@ -1,0 +1,17 @@
+/* The cell texts of cells/, embedded at build by cmake/embed_cells.cmake. */
+#ifndef RCVI_BUILTIN_H
+#define RCVI_BUILTIN_H
+
+#include <stddef.h>
+
+typedef struct {
+    const char *name; /* the file's name without .cell */
+    const char *text; /* length bytes and a NUL */
+    size_t length;
+    const char *summary; /* the first line, without its # */
+} rcvi_builtin;
+
+extern const rcvi_builtin rcvi_builtins[]; /* rcvi_builtin_total entries, sorted by name; then one of NULLs */
+extern const size_t rcvi_builtin_total;
+
+#endif

@@ -1,0 +1,288 @@
+/* Reverse-mode differentiation of one step, as a graph for the same step taken backwards.
+ *
+ * Done twice: the first pass finds which forward values the derivative asks for; then those that follow by one operation from
+ * others at hand are recomputed instead of kept, and the second pass builds with that decision. At hand without keeping are
+ * the input and the states of all steps, which also are the next values of the states. */
+#include "cell/cell.h"
+
+#include <string.h>
+
+typedef struct {
+    const rcvi_graph *forward;
+    rcvi_graph *adjoint;
+    int *adjoints;   /* [values]: adjoint of each forward value so far, or RCVI_NONE */
+    int *replicas;   /* [values]: forward values in the adjoint graph, or RCVI_NONE */
+    bool *asked;     /* [values]: the derivative uses the value */
+    bool *recompute; /* [values]: from its operands */
+} derivation;
+
+/* ---- forward values ---- */
+
+static bool at_hand(const derivation *d, int value) {
+    if (rcvi_operations[d->forward->values[value].operation].arguments == 0) return true;
+    for (size_t s = 0; s < d->forward->state_count; s++) {
+        if (d->forward->states[s].next == value) return true;
+    }
+    return false;
+}
+
+static void decide_recomputation(derivation *d) {
+    for (size_t v = 0; v < d->forward->value_count; v++) {
+        const rcvi_value *value = &d->forward->values[v];
+        if (!d->asked[v] || at_hand(d, (int)v)) continue;
+        bool possible = rcvi_operations[value->operation].elementwise || value->operation == RCVI_SPREAD;
+        for (int a = 0; a < 2; a++) {
+            int argument = value->arguments[a];
+            if (argument != RCVI_NONE && !d->asked[argument] && !at_hand(d, argument)) possible = false;
+        }
+        d->recompute[v] = possible;
+    }
+}
+
+static const char *value_name(derivation *d, int value) {
+    const rcvi_value *v = &d->forward->values[value];
+    for (size_t s = 0; s < d->forward->state_count; s++) {
+        if (d->forward->states[s].next == value && !v->name) {
+            return rcvi_pool_format(d->adjoint->pool, "%s'", d->forward->states[s].name);
+        }
+    }
+    if (v->name) return v->name;
+    rcvi_text text;
+    rcvi_text_init(&text, d->adjoint->pool->context);
+    rcvi_graph_print_value(d->forward, value, &text);
+    char *bytes = NULL;
+    if (rcvi_text_take(&text, &bytes)) {
+        d->adjoint->failed = true;
+        return "";
+    }
+    const char *name = rcvi_pool_format(d->adjoint->pool, "(%s)", bytes);
+    rcvi_free(d->adjoint->pool->context, bytes);
+    return name;
+}
+
+/* A forward value inside the adjoint graph. */
+static int replica(derivation *d, int value) {
+    if (d->replicas[value] != RCVI_NONE) return d->replicas[value];
+    const rcvi_value *v = &d->forward->values[value];
+    rcvi_graph *adjoint = d->adjoint;
+    int built;
+    d->asked[value] = true;
+    if (v->operation == RCVI_NUMBER) {
+        built = rcvi_graph_number(adjoint, v->number);
+    } else if (v->operation == RCVI_SIZE) {
+        built = rcvi_graph_size(adjoint, v->index);
+    } else if (v->operation == RCVI_VECTOR) {
+        built = rcvi_graph_vector(adjoint, v->index);
+    } else if (d->recompute[value] && v->operation == RCVI_SPREAD) {
+        built = rcvi_graph_spread(adjoint, replica(d, v->arguments[0]), v->size);
+    } else if (d->recompute[value]) {
+        int left = replica(d, v->arguments[0]);
+        built = rcvi_graph_apply(adjoint, v->operation, left, v->arguments[1] == RCVI_NONE ? RCVI_NONE : replica(d, v->arguments[1]));
+    } else {
+        built = rcvi_graph_add_input(adjoint, value_name(d, value), v->size, value);
+    }
+    d->replicas[value] = built;
+    return built;
+}
+
+/* ---- one operation ---- */
+
+static void add_adjoint(derivation *d, int value, int adjoint) {
+    if (rcvi_graph_is_number(d->forward, value) || d->forward->values[value].operation == RCVI_SIZE) return;
+    int *sum = &d->adjoints[value];
+    *sum = *sum == RCVI_NONE ? adjoint : rcvi_graph_apply(d->adjoint, RCVI_ADD, *sum, adjoint);
+}
+
+static int times(derivation *d, int a, int b) { return rcvi_graph_apply(d->adjoint, RCVI_MULTIPLY, a, b); }
+static int over(derivation *d, int a, int b) { return rcvi_graph_apply(d->adjoint, RCVI_DIVIDE, a, b); }
+static int minus(derivation *d, int a, int b) { return rcvi_graph_apply(d->adjoint, RCVI_SUBTRACT, a, b); }
+static int unary(derivation *d, rcvi_operation operation, int a) { return rcvi_graph_apply(d->adjoint, operation, a, RCVI_NONE); }
+static int number(derivation *d, double value) { return rcvi_graph_number(d->adjoint, value); }
+
+/* The derivative of a one-operand elementwise operation at the forward value `v`. */
+static int slope(derivation *d, int v) {
+    int argument = d->forward->values[v].arguments[0];
+    switch (d->forward->values[v].operation) {
+    case RCVI_SIGMOID: return times(d, replica(d, v), minus(d, number(d, 1), replica(d, v)));
+    case RCVI_TANH: return minus(d, number(d, 1), times(d, replica(d, v), replica(d, v)));
+    case RCVI_RELU: return unary(d, RCVI_STEP, replica(d, v));
+    case RCVI_EXP: return replica(d, v);
+    case RCVI_LOG: return over(d, number(d, 1), replica(d, argument));
+    case RCVI_SOFTPLUS: return unary(d, RCVI_SIGMOID, replica(d, argument));
+    case RCVI_ABS: return unary(d, RCVI_SIGN, replica(d, argument));
+    case RCVI_SQRT: return over(d, number(d, 0.5), replica(d, v));
+    case RCVI_NEGATE: return number(d, -1);
+    default: return number(d, 0); /* step, sign */
+    }
+}
+
+/* One where min or max takes its first operand. */
+static int takes_first(derivation *d, int v) {
+    const rcvi_value *value = &d->forward->values[v];
+    int left = replica(d, value->arguments[0]), right = replica(d, value->arguments[1]);
+    return unary(d, RCVI_STEP, value->operation == RCVI_MAX ? minus(d, left, right) : minus(d, right, left));
+}
+
+static void propagate(derivation *d, int v) {
+    const rcvi_value *value = &d->forward->values[v];
+    int g = d->adjoints[v], left = value->arguments[0], right = value->arguments[1];
+    switch (value->operation) {
+    case RCVI_INPUT:
+    case RCVI_STATE:
+    case RCVI_NUMBER:
+    case RCVI_SIZE: break;
+    case RCVI_VECTOR: rcvi_graph_add_gradient(d->adjoint, value->index, g, RCVI_NONE); break;
+    case RCVI_MATRIX:
+        add_adjoint(d, left, rcvi_graph_matrix(d->adjoint, RCVI_MATRIX_TRANSPOSE, value->index, g));
+        rcvi_graph_add_gradient(d->adjoint, value->index, g, replica(d, left));
+        break;
+    case RCVI_SUM: add_adjoint(d, left, rcvi_graph_spread(d->adjoint, g, d->forward->values[left].size)); break;
+    case RCVI_SPREAD: add_adjoint(d, left, rcvi_graph_sum(d->adjoint, g)); break;
+    case RCVI_ADD:
+        add_adjoint(d, left, g);
+        add_adjoint(d, right, g);
+        break;
+    case RCVI_SUBTRACT:
+        add_adjoint(d, left, g);
+        add_adjoint(d, right, unary(d, RCVI_NEGATE, g));
+        break;
+    case RCVI_MULTIPLY:
+        if (!rcvi_graph_is_number(d->forward, left)) add_adjoint(d, left, times(d, g, replica(d, right)));
+        if (!rcvi_graph_is_number(d->forward, right)) add_adjoint(d, right, times(d, g, replica(d, left)));
+        break;
+    case RCVI_DIVIDE:
+        if (!rcvi_graph_is_number(d->forward, left)) add_adjoint(d, left, over(d, g, replica(d, right)));
+        if (!rcvi_graph_is_number(d->forward, right) && d->forward->values[right].operation != RCVI_SIZE) {
+            add_adjoint(d, right, unary(d, RCVI_NEGATE, over(d, times(d, g, replica(d, v)), replica(d, right))));
+        }
+        break;
+    case RCVI_MIN:
+    case RCVI_MAX: {
+        int first = takes_first(d, v);
+        add_adjoint(d, left, times(d, g, first));
+        add_adjoint(d, right, times(d, g, minus(d, number(d, 1), first)));
+        break;
+    }
+    case RCVI_NEGATE: add_adjoint(d, left, unary(d, RCVI_NEGATE, g)); break;
+    default: add_adjoint(d, left, times(d, g, slope(d, v))); break;
+    }
+}
+
+/* ---- the whole step ---- */
+
+static const char *adjoint_name(derivation *d, const char *name) {
+    const char *text = rcvi_pool_format(d->adjoint->pool, "d.%s", name);
+    if (!text) d->adjoint->failed = true;
+    return text;
+}
+
+static void start(derivation *d) {
+    const rcvi_graph *forward = d->forward;
+    for (size_t i = 0; i < forward->value_count; i++) d->adjoints[i] = d->replicas[i] = RCVI_NONE;
+    for (size_t i = 0; i < forward->size_count; i++) rcvi_graph_add_size(d->adjoint, forward->sizes[i].name, forward->sizes[i].value);
+    for (size_t i = 0; i < forward->param_count; i++) rcvi_graph_add_param(d->adjoint, &forward->params[i]);
+    for (size_t i = 0; i < forward->output_count; i++) {
+        int value = forward->outputs[i].value;
+        int input = rcvi_graph_add_input(d->adjoint, adjoint_name(d, forward->outputs[i].name), forward->values[value].size, RCVI_NONE);
+        add_adjoint(d, value, input);
+    }
+    for (size_t s = 0; s < forward->state_count; s++) {
+        const rcvi_graph_state *state = &forward->states[s];
+        int added = rcvi_graph_add_state(d->adjoint, adjoint_name(d, state->name), state->size);
+        if (added != RCVI_NONE) add_adjoint(d, state->next, d->adjoint->states[added].value);
+    }
+}
+
+static void finish(derivation *d) {
+    const rcvi_graph *forward = d->forward;
+    rcvi_graph *adjoint = d->adjoint;
+    for (size_t s = 0; s < forward->state_count && !adjoint->failed; s++) {
+        int value = d->adjoints[forward->states[s].value];
+        if (value == RCVI_NONE) value = rcvi_graph_spread(adjoint, number(d, 0), forward->states[s].size);
+        adjoint->states[s].next = value;
+    }
+    for (size_t i = 0; i < forward->input_count; i++) {
+        int value = d->adjoints[forward->inputs[i].value];
+        if (value == RCVI_NONE) value = rcvi_graph_spread(adjoint, number(d, 0), forward->inputs[i].size);
+        rcvi_graph_add_output(adjoint, adjoint_name(d, forward->inputs[i].name), value);
+    }
+}
+
+/* d.i for an intermediate value i; d.h' for a state's previous value, which is the next value of the adjoint state d.h; sum.h for
+ * a state's next value, which gathers d.h and what this step adds to it. */
+static const char *sum_name(derivation *d, int v) {
+    const rcvi_value *value = &d->forward->values[v];
+    const char *format = value->operation == RCVI_STATE ? "d.%s'" : "d.%s", *name = value->name;
+    for (size_t s = 0; s < d->forward->state_count && value->operation != RCVI_STATE; s++) {
+        if (d->forward->states[s].next != v) continue;
+        format = "sum.%s";
+        name = d->forward->states[s].name;
+        break;
+    }
+    if (!name) return NULL;
+    const char *text = rcvi_pool_format(d->adjoint->pool, format, name);
+    if (!text) d->adjoint->failed = true;
+    return text;
+}
+
+static void derive(derivation *d) {
+    start(d);
+    for (size_t v = 0; v < d->forward->value_count && !d->adjoint->failed; v++) {
+        if (d->recompute[v]) replica(d, (int)v); /* in order, so that it never recurses deeply */
+    }
+    for (size_t v = d->forward->value_count; v-- > 0 && !d->adjoint->failed;) {
+        int g = d->adjoints[v];
+        if (g == RCVI_NONE) continue;
+        rcvi_value *value = &d->adjoint->values[g];
+        if (!value->name && rcvi_operations[value->operation].arguments > 0) value->name = sum_name(d, (int)v);
+        propagate(d, (int)v);
+    }
+    finish(d);
+}
+
+/* The builder keeps what it was asked for on the way; drop inputs that nothing uses in the end. */
+static rcv_status drop_unused_inputs(rcvi_graph *graph) {
+    bool *live = rcvi_new(graph->pool->context, graph->value_count, sizeof *live);
+    if (!live) return RCV_NO_MEMORY;
+    rcvi_graph_live(graph, live);
+    size_t kept = 0;
+    for (size_t i = 0; i < graph->input_count; i++) {
+        rcvi_graph_input input = graph->inputs[i];
+        if (input.source != RCVI_NONE && !live[input.value]) continue;
+        graph->values[input.value].index = (int)kept;
+        graph->inputs[kept++] = input;
+    }
+    graph->input_count = kept;
+    rcvi_free(graph->pool->context, live);
+    return RCV_OK;
+}
+
+rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint) {
+    rcv_context *context = adjoint->pool->context;
+    size_t count = forward->value_count;
+    derivation d = {.forward = forward, .adjoint = adjoint};
+    d.adjoints = rcvi_new(context, count, sizeof *d.adjoints);
+    d.replicas = rcvi_new(context, count, sizeof *d.replicas);
+    d.asked = rcvi_new(context, count, sizeof *d.asked);
+    d.recompute = rcvi_new(context, count, sizeof *d.recompute);
+    bool failed = !d.adjoints || !d.replicas || !d.asked || !d.recompute;
+    if (!failed) {
+        rcvi_graph draft;
+        rcvi_graph_init(&draft, adjoint->pool);
+        d.adjoint = &draft;
+        derive(&d);
+        failed = draft.failed || adjoint->pool->failed;
+        rcvi_graph_free(&draft);
+        d.adjoint = adjoint;
+    }
+    if (!failed) {
+        decide_recomputation(&d);
+        derive(&d);
+        failed = adjoint->failed || adjoint->pool->failed || drop_unused_inputs(adjoint) != RCV_OK;
+    }
+    rcvi_free(context, d.adjoints);
+    rcvi_free(context, d.replicas);
+    rcvi_free(context, d.asked);
+    rcvi_free(context, d.recompute);
+    return failed ? RCV_NO_MEMORY : RCV_OK;
+}

@@ -1,0 +1,173 @@
+/* Each matrix M = U S V^T replaced by its best approximation of rank r: A = U_r sqrt(S_r), B = sqrt(S_r) V_r^T. */
+#include "model/model.h"
+
+#include <lapacke.h>
+#include <math.h>
+#include <string.h>
+
+/* One matrix [rows, cols] and where its factors go: a [rows, rank], b [rank, cols]. */
+typedef struct {
+    int64_t rows, cols, rank;
+    const char *name;
+} problem;
+
+/* matrix: [rows, cols], destroyed. */
+static rcv_status factorize(rcv_context *context, const problem *size, double *matrix, double *a, double *b) {
+    int64_t rows = size->rows, cols = size->cols, rank = size->rank, least = rows < cols ? rows : cols;
+    if (rows > INT32_MAX || cols > INT32_MAX)
+        return rcvi_fail(RCV_UNSUPPORTED, "the matrix %s is too large to factorize", size->name);
+    double *s = rcvi_new(context, (size_t)least, sizeof *s);
+    double *u = rcvi_new(context, (size_t)(rows * least), sizeof *u);
+    double *v = rcvi_new(context, (size_t)(least * cols), sizeof *v); /* transposed: [least, cols] */
+    rcv_status status = s && u && v ? RCV_OK : RCV_NO_MEMORY;
+    lapack_int info = 0;
+    if (status == RCV_OK)
+        info = LAPACKE_dgesdd(LAPACK_ROW_MAJOR, 'S', (lapack_int)rows, (lapack_int)cols, matrix, (lapack_int)cols, s, u,
+                              (lapack_int)least, v, (lapack_int)cols);
+    if (info == LAPACK_WORK_MEMORY_ERROR || info == LAPACK_TRANSPOSE_MEMORY_ERROR)
+        status = rcvi_fail(RCV_NO_MEMORY, "no memory to factorize the matrix %s", size->name);
+    else if (info != 0)
+        status = rcvi_fail(RCV_INVALID,
+                           "the matrix %s has no singular value decomposition, it has values that are not finite",
+                           size->name);
+    for (int64_t k = 0; k < rank && status == RCV_OK; k++) {
+        double root = sqrt(s[k]);
+        for (int64_t i = 0; i < rows; i++)
+            a[i * rank + k] = u[i * least + k] * root;
+        for (int64_t j = 0; j < cols; j++)
+            b[k * cols + j] = root * v[k * cols + j];
+    }
+    rcvi_free(context, v);
+    rcvi_free(context, u);
+    rcvi_free(context, s);
+    return status;
+}
+
+/* count elements of the model's parameters from `offset` on, as doubles, and back. */
+static void read_doubles(const rcv_model *model, int64_t offset, int64_t count, double *out) {
+    for (int64_t i = 0; i < count; i++)
+        out[i] = model->dtype == RCV_FLOAT64 ? ((const double *)model->parameters)[offset + i]
+                                             : (double)((const float *)model->parameters)[offset + i];
+}
+
+static void write_doubles(rcv_model *model, int64_t offset, int64_t count, const double *values) {
+    for (int64_t i = 0; i < count; i++) {
+        if (model->dtype == RCV_FLOAT64)
+            ((double *)model->parameters)[offset + i] = values[i];
+        else
+            ((float *)model->parameters)[offset + i] = (float)values[i];
+    }
+}
+
+static bool all_finite(const double *values, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        if (!isfinite(values[i]))
+            return false;
+    return true;
+}
+
+/* full: [blocks,] rows, cols; a: [blocks,] rows, rank; b: [blocks,] rank, cols. */
+static rcv_status approximate(const rcv_model *from, const rcv_parameter *full, rcv_model *to, const rcv_parameter *a,
+                              const rcv_parameter *b) {
+    int dims = full->dims;
+    int64_t blocks = dims == 3 ? full->shape[0] : 1;
+    problem size = {.name = full->name};
+    if (dims >= 2) {
+        size.rows = full->shape[dims - 2];
+        size.cols = full->shape[dims - 1];
+        size.rank = a->shape[a->dims - 1];
+    }
+    int64_t least = size.rows < size.cols ? size.rows : size.cols;
+    if (dims < 2 || a->dims != dims || b->dims != dims || size.rank > least ||
+        a->count != blocks * size.rows * size.rank || b->count != blocks * size.rank * size.cols)
+        return rcvi_fail(RCV_UNSUPPORTED, "the parameter %s has a shape that cannot be approximated", full->name);
+    rcv_context *context = from->context;
+    int64_t area = size.rows * size.cols, a_area = size.rows * size.rank, b_area = size.rank * size.cols;
+    double *matrix = rcvi_new(context, (size_t)area, sizeof *matrix);
+    double *a_values = rcvi_new(context, (size_t)a_area, sizeof *a_values);
+    double *b_values = rcvi_new(context, (size_t)b_area, sizeof *b_values);
+    rcv_status status = matrix && a_values && b_values ? RCV_OK : RCV_NO_MEMORY;
+    for (int64_t block = 0; block < blocks && status == RCV_OK; block++) {
+        read_doubles(from, full->offset + block * area, area, matrix);
+        if (!all_finite(matrix, area))
+            status = rcvi_fail(RCV_INVALID, "the matrix %s cannot be approximated, it has values that are not finite",
+                               full->name);
+        else
+            status = factorize(context, &size, matrix, a_values, b_values);
+        if (status == RCV_OK) {
+            write_doubles(to, a->offset + block * a_area, a_area, a_values);
+            write_doubles(to, b->offset + block * b_area, b_area, b_values);
+        }
+    }
+    rcvi_free(context, b_values);
+    rcvi_free(context, a_values);
+    rcvi_free(context, matrix);
+    return status;
+}
+
+/* The parameter whose name is the first `length` letters of `name` followed by `ending`. */
+static const rcv_parameter *find(const rcv_net *net, const char *name, size_t length, const char *ending) {
+    size_t count = rcv_net_parameter_count(net);
+    for (size_t i = 0; i < count; i++) {
+        const rcv_parameter *parameter = rcv_net_parameter(net, i);
+        if (strncmp(parameter->name, name, length) == 0 && strcmp(parameter->name + length, ending) == 0)
+            return parameter;
+    }
+    return NULL;
+}
+
+static rcv_status fill(const rcv_model *from, rcv_model *to) {
+    size_t count = rcv_net_parameter_count(to->net), bytes = rcv_dtype_bytes(to->dtype);
+    rcv_status status = RCV_OK;
+    for (size_t i = 0; i < count && status == RCV_OK; i++) {
+        const rcv_parameter *wanted = rcv_net_parameter(to->net, i);
+        size_t length = strlen(wanted->name);
+        const rcv_parameter *same = find(from->net, wanted->name, length, "");
+        if (same && same->count == wanted->count) {
+            memcpy((char *)to->parameters + (size_t)wanted->offset * bytes,
+                   (const char *)from->parameters + (size_t)same->offset * bytes, (size_t)same->count * bytes);
+            continue;
+        }
+        const char *ending = length > 2 ? wanted->name + length - 2 : "";
+        if (strcmp(ending, ".B") == 0)
+            continue; /* filled with its A */
+        const rcv_parameter *full = strcmp(ending, ".A") == 0 ? find(from->net, wanted->name, length - 2, "") : NULL;
+        const rcv_parameter *other = full ? find(to->net, wanted->name, length - 2, ".B") : NULL;
+        if (!other)
+            return rcvi_fail(RCV_UNSUPPORTED, "the parameter %s has nothing to be approximated from", wanted->name);
+        status = approximate(from, full, to, wanted, other);
+    }
+    return status;
+}
+
+rcv_status rcv_model_low_rank(const rcv_model *model, int64_t rank, rcv_model **approximation) {
+    if (!approximation)
+        return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a place for the model, not NULL");
+    *approximation = NULL;
+    if (!model)
+        return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a model, not NULL");
+    if (rank <= 0)
+        return rcvi_fail(RCV_INVALID, "the rank is %lld, it must be at least 1", (long long)rank);
+    rcv_net_options options = *rcv_net_get_options(model->net);
+    if (options.rank != 0)
+        return rcvi_fail(RCV_UNSUPPORTED, "the model has rank %lld already, only a full model can be approximated",
+                         (long long)options.rank);
+    options.rank = rank;
+    rcv_net *net;
+    rcv_model *made;
+    rcv_status status = rcv_net_new(rcv_net_cell(model->net), &options, &net);
+    if (status != RCV_OK)
+        return status;
+    status = rcvi_model_shell(net, model->dtype, net, NULL, &made);
+    if (status != RCV_OK) {
+        rcv_net_free(net);
+        return status;
+    }
+    status = fill(model, made);
+    if (status != RCV_OK) {
+        rcv_model_free(made);
+        return status;
+    }
+    *approximation = made;
+    return RCV_OK;
+}

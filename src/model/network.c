@@ -1,0 +1,189 @@
+/* A network's description in a file's metadata: the cell's text and a JSON object of options. */
+#include "model/model.h"
+#include "model/tensors.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char FORMAT_KEY[] = "recurve.format", CELL_KEY[] = "recurve.cell", NETWORK_KEY[] = "recurve.network";
+static const char FORMAT[] = "1";
+
+rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
+    const rcv_net_options *options = rcv_net_get_options(net);
+    *text = NULL;
+    json_t *sizes = json_object();
+    bool good = sizes != NULL;
+    for (size_t i = 0; i < options->size_count && good; i++)
+        good = json_object_set_new(sizes, options->sizes[i].name, json_integer(options->sizes[i].value)) == 0;
+    if (!good)
+        json_decref(sizes);
+    json_t *object =
+        !good ? NULL
+              : json_pack("{s:I, s:I, s:I, s:b, s:b, s:f, s:I, s:o}", "input", (json_int_t)options->input, "hidden",
+                          (json_int_t)options->hidden, "layers", (json_int_t)(options->layers ? options->layers : 1),
+                          "bidirectional", (int)options->bidirectional, "no_bias", (int)options->no_bias, "dropout",
+                          options->dropout, "rank", (json_int_t)options->rank, "sizes", sizes);
+    char *dumped = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    json_decref(object);
+    if (!dumped)
+        return rcvi_fail(RCV_NO_MEMORY, "no memory for the description of a network");
+    *text = rcvi_copy_text(rcvi_net_context(net), dumped, strlen(dumped));
+    free(dumped);
+    return *text ? RCV_OK : RCV_NO_MEMORY;
+}
+
+rcv_status rcvi_network_to_tensors(const rcv_net *net, rcv_tensors *tensors) {
+    char *text;
+    rcv_status status = rcvi_network_to_json(net, &text);
+    if (status == RCV_OK)
+        status = rcv_tensors_set_metadata(tensors, FORMAT_KEY, FORMAT);
+    if (status == RCV_OK)
+        status = rcv_tensors_set_metadata(tensors, CELL_KEY, rcv_cell_source(rcv_net_cell(net)));
+    if (status == RCV_OK)
+        status = rcv_tensors_set_metadata(tensors, NETWORK_KEY, text);
+    rcvi_free(rcvi_net_context(net), text);
+    return status;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+enum { INTEGER, NUMBER, TRUTH, OBJECT };
+
+typedef struct {
+    const char *name;
+    int kind;
+    const char *wanted;
+} option_key;
+
+static const option_key keys[] = {
+    {"input", INTEGER, "an integer"},    {"hidden", INTEGER, "an integer"},
+    {"layers", INTEGER, "an integer"},   {"bidirectional", TRUTH, "true or false"},
+    {"no_bias", TRUTH, "true or false"}, {"dropout", NUMBER, "a number"},
+    {"rank", INTEGER, "an integer"},     {"sizes", OBJECT, "an object of integers"},
+};
+
+static bool has_kind(const json_t *value, int kind) {
+    switch (kind) {
+    case INTEGER:
+        return json_is_integer(value);
+    case NUMBER:
+        return json_is_number(value);
+    case TRUTH:
+        return json_is_boolean(value);
+    default:
+        return json_is_object(value);
+    }
+}
+
+/* Exactly the keys of the table, each of its kind. */
+static rcv_status check_keys(json_t *object, const char *file) {
+    char shown[RCVI_SHOWN];
+    const char *key;
+    json_t *value;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const json_t *found = json_object_get(object, keys[i].name);
+        if (!found || !has_kind(found, keys[i].kind))
+            return rcvi_fail(RCV_FORMAT, "%s: %s needs the key %s with %s", file, NETWORK_KEY, keys[i].name,
+                             keys[i].wanted);
+    }
+    json_object_foreach(object, key, value) {
+        size_t i = 0;
+        while (i < sizeof keys / sizeof *keys && strcmp(keys[i].name, key) != 0)
+            i++;
+        if (i == sizeof keys / sizeof *keys)
+            return rcvi_fail(RCV_FORMAT, "%s: %s has the unknown key %s", file, NETWORK_KEY, rcvi_shown(key, shown));
+    }
+    json_object_foreach(json_object_get(object, "sizes"), key, value) if (!json_is_integer(value)) return rcvi_fail(
+        RCV_FORMAT, "%s: the size %s in %s is not an integer", file, rcvi_shown(key, shown), NETWORK_KEY);
+    return RCV_OK;
+}
+
+static int64_t integer(const json_t *object, const char *key) {
+    return json_integer_value(json_object_get(object, key));
+}
+
+static rcv_status make_net(rcv_context *context, const rcv_cell *cell, json_t *object, const char *file,
+                           rcv_net **net) {
+    json_t *sizes = json_object_get(object, "sizes");
+    rcv_size *list = rcvi_new(context, json_object_size(sizes), sizeof *list);
+    if (!list)
+        return RCV_NO_MEMORY;
+    rcv_net_options options = {.input = integer(object, "input"),
+                               .hidden = integer(object, "hidden"),
+                               .layers = integer(object, "layers"),
+                               .bidirectional = json_is_true(json_object_get(object, "bidirectional")),
+                               .no_bias = json_is_true(json_object_get(object, "no_bias")),
+                               .dropout = json_number_value(json_object_get(object, "dropout")),
+                               .rank = integer(object, "rank"),
+                               .sizes = list};
+    const char *key;
+    json_t *value;
+    json_object_foreach(sizes, key, value) list[options.size_count++] = (rcv_size){key, json_integer_value(value)};
+    rcv_status status = rcv_net_new(cell, &options, net);
+    rcvi_free(context, list);
+    if (status != RCV_OK && status != RCV_NO_MEMORY)
+        return rcvi_fail(RCV_FORMAT, "%s: %s", file, rcv_message());
+    return status;
+}
+
+/* A layer has parameters, so a file cannot have many more layers than tensors. */
+static rcv_status check_layers(const json_t *object, const rcv_tensors *tensors, const char *file) {
+    int64_t layers = integer(object, "layers");
+    if (layers < 1 || layers > (int64_t)rcv_tensors_count(tensors) + 1024)
+        return rcvi_fail(RCV_FORMAT, "%s: %s has %lld layers, which is not what the file's %zu tensors are for", file,
+                         NETWORK_KEY, (long long)layers, rcv_tensors_count(tensors));
+    return RCV_OK;
+}
+
+static rcv_status parse_cell(rcv_context *context, const char *text, const char *file, rcv_cell **cell) {
+    rcvi_text name;
+    char *taken;
+    rcvi_text_init(&name, context);
+    rcvi_text_add(&name, "%s (%s)", file, CELL_KEY);
+    rcv_status status = rcvi_text_take(&name, &taken);
+    if (status == RCV_OK)
+        status = rcv_cell_parse(context, text, strlen(text), taken, cell);
+    rcvi_free(context, taken);
+    return status;
+}
+
+rcv_status rcvi_network_from_tensors(rcv_context *context, const rcv_tensors *tensors, const char *file,
+                                     rcv_cell **cell, rcv_net **net) {
+    *cell = NULL;
+    *net = NULL;
+    const char *format = rcv_tensors_metadata(tensors, FORMAT_KEY), *source = rcv_tensors_metadata(tensors, CELL_KEY);
+    const char *network = rcv_tensors_metadata(tensors, NETWORK_KEY);
+    char shown[RCVI_SHOWN];
+    if (!format || !source || !network)
+        return rcvi_fail(RCV_FORMAT,
+                         "%s: the metadata have no %s, so this is no model of ours; for a PyTorch state dict name "
+                         "the cell",
+                         file,
+                         !format   ? FORMAT_KEY
+                         : !source ? CELL_KEY
+                                   : NETWORK_KEY);
+    if (strcmp(format, FORMAT) != 0)
+        return rcvi_fail(RCV_FORMAT, "%s: %s is %s, this version reads %s", file, FORMAT_KEY, rcvi_shown(format, shown),
+                         FORMAT);
+    json_error_t error;
+    json_t *object = json_loads(network, JSON_REJECT_DUPLICATES, &error);
+    rcv_status status = RCV_OK;
+    if (!json_is_object(object))
+        status = rcvi_fail(RCV_FORMAT, "%s: %s is not a JSON object", file, NETWORK_KEY);
+    if (status == RCV_OK)
+        status = check_keys(object, file);
+    if (status == RCV_OK)
+        status = check_layers(object, tensors, file);
+    if (status == RCV_OK)
+        status = parse_cell(context, source, file, cell);
+    if (status == RCV_OK)
+        status = make_net(context, *cell, object, file, net);
+    json_decref(object);
+    if (status != RCV_OK) {
+        rcv_cell_free(*cell);
+        *cell = NULL;
+        *net = NULL;
+    }
+    return status;
+}

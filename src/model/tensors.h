@@ -1,0 +1,34 @@
+/* The inside of a tensor collection, for the files of this folder. */
+#ifndef RCVI_TENSORS_H
+#define RCVI_TENSORS_H
+
+#include "base/base.h"
+
+typedef struct {
+    char *key;
+    char *value;
+} rcvi_metadata;
+
+struct rcv_tensors {
+    rcv_context *context;
+    rcv_tensor **items; /* each owns its name and data; the address of a tensor never changes */
+    size_t count, capacity;
+    rcvi_metadata *metadata;
+    size_t metadata_count, metadata_capacity;
+};
+
+/* Adds a tensor of zeros, without asking whether the name is new; `*tensor` may be filled through `*data`. */
+rcv_status rcvi_tensors_append(rcv_tensors *tensors, const rcv_tensor *like, void **data);
+rcv_status rcvi_metadata_append(rcv_tensors *tensors, const char *key, const char *value);
+
+/* Elements of a shape, and their bytes: false on overflow or a negative extent. */
+bool rcvi_shape_bytes(rcv_dtype dtype, int dims, const int64_t *shape, int64_t *elements, int64_t *bytes);
+
+/* A name from a file, fit for a message: control characters replaced, a long one cut. */
+enum { RCVI_SHOWN = 96 };
+const char *rcvi_shown(const char *name, char out[RCVI_SHOWN]);
+/* "[3, 4]" */
+enum { RCVI_SHAPE_TEXT = 24 * RCV_MAX_DIMS };
+const char *rcvi_shape_text(int dims, const int64_t *shape, char out[RCVI_SHAPE_TEXT]);
+
+#endif

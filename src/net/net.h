@@ -1,0 +1,42 @@
+/* A network: layers of one cell, bound to sizes, with their parameters laid out in one flat array. */
+#ifndef RCVI_NET_H
+#define RCVI_NET_H
+
+#include "cell/cell.h"
+
+/* Where a parameter of a bound graph lies in the flat array. */
+typedef struct {
+    int64_t offset;
+    int64_t rows, columns; /* of one diagonal block */
+    int64_t blocks;        /* one behind the other */
+} rcvi_param_place;
+
+typedef struct {
+    rcvi_graph forward; /* bound; one input, one output */
+    rcvi_graph adjoint; /* of it */
+    int64_t input, output;
+    rcvi_param_place *places[2]; /* [directions][forward.param_count] */
+} rcvi_layer;
+
+struct rcv_net {
+    rcv_context *context;
+    rcvi_pool pool;
+    const rcv_cell *cell;
+    rcv_net_options options; /* sizes: all declared ones */
+    int64_t directions;
+    rcvi_layer *layers;
+    rcv_parameter *parameters;
+    const rcvi_param **parameter_kinds; /* [parameter_count]: one of the parameters stacked in it */
+    size_t parameter_count, parameter_capacity;
+    int64_t parameter_elements;
+    rcv_state *states;
+    size_t state_count;
+};
+
+/* Features of a value of a bound graph. */
+static inline int64_t rcvi_features(const rcvi_graph *graph, int size) { return size < 0 ? 1 : graph->sizes[size].value; }
+
+/* Elements before the block of (layer, direction) in a tensor of this state, for batch 1. */
+int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64_t direction);
+
+#endif

@@ -1,0 +1,149 @@
+/* A run: one block of memory with the tables and the arena, and a plan's program bound to the caller's data. */
+#include "plan/run.h"
+#include "plan/plan.h"
+
+#include <string.h>
+
+enum { ALIGNMENT = 64 };
+
+struct rcv_run {
+    const rcv_plan *plan;
+    bool forward_done;
+    uint64_t seed;
+    bool *restart_is_initial; /* [state_count] */
+    char *arena;
+    void *buffers[]; /* [buffer_count] */
+};
+
+static size_t header_bytes(const rcv_plan *plan) {
+    size_t bytes = sizeof(rcv_run) + plan->program.buffer_count * sizeof(void *) + plan->net->state_count * sizeof(bool);
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+size_t rcvi_run_bytes(const rcv_plan *plan) {
+    return header_bytes(plan) + ALIGNMENT + plan->program.arena_bytes;
+}
+
+rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
+    if (!out) return rcvi_fail(RCV_INVALID, "the place for the run is NULL");
+    *out = NULL;
+    if (!plan) return rcvi_fail(RCV_INVALID, "a run needs a plan");
+    rcv_run *run = rcvi_new(plan->context, 1, plan->run_bytes);
+    if (!run) return RCV_NO_MEMORY;
+    run->plan = plan;
+    run->restart_is_initial = (bool *)(run->buffers + plan->program.buffer_count);
+    uintptr_t arena = (uintptr_t)run + header_bytes(plan);
+    run->arena = (char *)((arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    for (size_t b = 0; b < plan->program.buffer_count; b++) {
+        if (plan->program.buffers[b].role == RCVI_ARENA) run->buffers[b] = run->arena + plan->program.buffers[b].place;
+    }
+    *out = run;
+    return RCV_OK;
+}
+
+void rcv_run_free(rcv_run *run) {
+    if (run) rcvi_free(run->plan->context, run);
+}
+
+size_t rcv_run_bytes(const rcv_run *run) { return run->plan->run_bytes; }
+
+/* Programs never write through the pointers of inputs: the verifier saw to it. */
+static void *writable(const void *input) {
+    void *pointer;
+    memcpy(&pointer, &input, sizeof pointer);
+    return pointer;
+}
+
+static void *state_entry(void *const *array, size_t state) { return array ? array[state] : NULL; }
+static void *const_state_entry(const void *const *array, size_t state) { return array ? writable(array[state]) : NULL; }
+
+static rcv_status check_forward(const rcv_plan *plan, const rcv_forward *d) {
+    const rcv_plan_options *o = &plan->program.options;
+    if (!d->x || !d->y) return rcvi_fail(RCV_INVALID, "a forward call needs x and a place for y");
+    if (!d->parameters && plan->net->parameter_elements) return rcvi_fail(RCV_INVALID, "a forward call needs parameters");
+    if (o->lengths != (d->lengths != NULL)) {
+        return rcvi_fail(RCV_INVALID, o->lengths ? "the plan was made for lengths, but none are given"
+                                                 : "lengths are given, but the plan was made without them");
+    }
+    if (o->resets != (d->resets != NULL)) {
+        return rcvi_fail(RCV_INVALID, o->resets ? "the plan was made for resets, but none are given"
+                                                : "resets are given, but the plan was made without them");
+    }
+    for (int64_t b = 0; d->lengths && b < o->batch; b++) {
+        if (d->lengths[b] < 1 || d->lengths[b] > o->steps) {
+            return rcvi_fail(RCV_INVALID, "length %lld of sequence %lld is not in 1 to %lld", (long long)d->lengths[b], (long long)b,
+                             (long long)o->steps);
+        }
+    }
+    return RCV_OK;
+}
+
+static void bind_forward(rcv_run *run, const rcv_forward *d) {
+    const rcvi_program *program = &run->plan->program;
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        size_t s = program->buffers[b].index;
+        void **bound = &run->buffers[b];
+        switch (program->buffers[b].role) {
+        case RCVI_PARAMETERS: *bound = writable(d->parameters); break;
+        case RCVI_X: *bound = writable(d->x); break;
+        case RCVI_LENGTHS: *bound = writable(d->lengths); break;
+        case RCVI_RESETS: *bound = writable(d->resets); break;
+        case RCVI_Y: *bound = d->y; break;
+        case RCVI_INITIAL: *bound = const_state_entry(d->initial, s); break;
+        case RCVI_RESTART:
+            *bound = const_state_entry(d->restart, s);
+            if (!*bound) *bound = const_state_entry(d->initial, s);
+            break;
+        case RCVI_FINAL: *bound = state_entry(d->final, s); break;
+        default: break;
+        }
+    }
+    for (size_t s = 0; s < run->plan->net->state_count; s++) run->restart_is_initial[s] = !const_state_entry(d->restart, s);
+}
+
+rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
+    if (!run || !data) return rcvi_fail(RCV_INVALID, "a forward call needs a run and data");
+    rcv_status status = check_forward(run->plan, data);
+    if (status) return status;
+    bind_forward(run, data);
+    run->seed = data->seed;
+    const rcvi_program *program = &run->plan->program;
+    rcvi_binding binding = {.buffers = run->buffers, .restart_is_initial = run->restart_is_initial, .seed = run->seed};
+    run->plan->device->run(program, 0, program->forward_count, &binding);
+    run->forward_done = true;
+    return RCV_OK;
+}
+
+static void bind_backward(rcv_run *run, const rcv_backward *d) {
+    const rcvi_program *program = &run->plan->program;
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        size_t s = program->buffers[b].index;
+        void **bound = &run->buffers[b];
+        switch (program->buffers[b].role) {
+        case RCVI_DY: *bound = writable(d->dy); break;
+        case RCVI_DFINAL: *bound = const_state_entry(d->dfinal, s); break;
+        case RCVI_DX: *bound = d->dx; break;
+        case RCVI_DINITIAL: *bound = state_entry(d->dinitial, s); break;
+        case RCVI_DRESTART: *bound = state_entry(d->drestart, s); break;
+        case RCVI_DPARAMETERS: *bound = d->dparameters; break;
+        default: break;
+        }
+    }
+}
+
+rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
+    if (!run || !data) return rcvi_fail(RCV_INVALID, "a backward call needs a run and data");
+    if (!run->plan->program.options.training) return rcvi_fail(RCV_INVALID, "the plan was made for inference; make it with training set");
+    if (!run->forward_done) return rcvi_fail(RCV_INVALID, "a backward call needs a forward call before it");
+    for (size_t s = 0; s < run->plan->net->state_count; s++) {
+        if (state_entry(data->drestart, s) && run->restart_is_initial[s]) {
+            return rcvi_fail(RCV_INVALID, "drestart of state %s is asked for, but no restart state was given", run->plan->net->states[s].name);
+        }
+    }
+    bind_backward(run, data);
+    const rcvi_program *program = &run->plan->program;
+    rcvi_binding binding = {.buffers = run->buffers, .restart_is_initial = run->restart_is_initial, .overwrite = !data->accumulate,
+                            .seed = run->seed};
+    run->plan->device->run(program, program->forward_count, program->step_count, &binding);
+    return RCV_OK;
+}

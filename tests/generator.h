@@ -1,0 +1,11 @@
+/* Random well-formed cells that use the whole language. */
+#ifndef RECURVE_GENERATOR_H
+#define RECURVE_GENERATOR_H
+
+#include "probe.h"
+
+/* The text of a cell, to be freed. It declares `size proj` and `size heads = 2` where it needs them, so hidden must be
+ * even. What a state's next value depends on by its form, it depends on in numbers too for almost all parameters. */
+char *generate_cell(random_source *source);
+
+#endif

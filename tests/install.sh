@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# The installed library is enough: header, both libraries, pkg-config, the CMake package, the tool, the manual page.
+set -eu
+prefix=$(mktemp -d)
+trap 'rm -rf "$prefix"' EXIT
+inst=$prefix/inst
+cmake --install "$BUILD_DIR" --prefix "$inst" >/dev/null
+lib=$(dirname "$(find "$inst" -name librecurve.a)")
+
+fail() {
+    echo "install: $1"
+    exit 1
+}
+
+# what was installed
+for file in include/recurve.h share/man/man1/recurve.1 bin/recurve; do
+    [ -s "$inst/$file" ] || fail "$file is not installed"
+done
+[ "$(find "$inst/include" -type f | wc -l)" = 1 ] || fail "more than the public header is installed"
+readelf -d "$lib/librecurve.so" | grep -q 'SONAME.*\[librecurve\.so\.0\]' || fail "the soname is not librecurve.so.0"
+[ "$(readlink -f "$lib/librecurve.so.0")" = "$(readlink -f "$lib/librecurve.so")" ] || fail "librecurve.so.0 is missing"
+nm -D --defined-only "$lib/librecurve.so" | awk '{ print $3 }' | sort >"$prefix/exported"
+grep -q '^rcv_run_forward$' "$prefix/exported" || fail "rcv_run_forward is not exported"
+if grep -vE '^(rcv_[a-z0-9_]+|__(asan|odr_asan|ubsan|lsan)[a-z0-9_.]*)$' "$prefix/exported"; then
+    fail "names other than rcv_* are exported"
+fi
+# every function that the header declares, and nothing else
+grep -ohE '^RCV_API [^(]*' "$inst/include/recurve.h" | grep -oE 'rcv_[a-z0-9_]+$' | sort >"$prefix/declared"
+diff "$prefix/declared" <(grep '^rcv_' "$prefix/exported") || fail "the header and the library disagree (< header, > library)"
+
+# the tool finds its library without LD_LIBRARY_PATH, also after a move
+mv "$inst" "$prefix/moved"
+inst=$prefix/moved
+lib=${lib/\/inst\///moved/}
+env -u LD_LIBRARY_PATH "$inst/bin/recurve" list | grep -q lstm || fail "the installed tool does not run"
+
+# with pkg-config flags alone
+export PKG_CONFIG_PATH=$lib/pkgconfig
+source=$SOURCE_DIR/examples/minimal.c
+[ "$(pkg-config --modversion recurve)" = "$("$inst/bin/recurve" --version | awk '{ print $2 }')" ] || fail "versions differ"
+$CC -std=c11 -Wall -Wextra -Werror $CFLAGS "$source" $(pkg-config --cflags --libs recurve) $LDFLAGS \
+    -o "$prefix/shared"
+LD_LIBRARY_PATH=$lib "$prefix/shared"
+$CC -std=c11 $CFLAGS "$source" $(pkg-config --cflags recurve) \
+    $(pkg-config --static --libs recurve | sed 's/-lrecurve/-l:librecurve.a/') $LDFLAGS -o "$prefix/static"
+"$prefix/static"
+if readelf -d "$prefix/static" | grep -q 'NEEDED.*librecurve'; then fail "the static program needs the shared library"; fi
+
+# through find_package
+cmake -G Ninja -S "$SOURCE_DIR/examples" -B "$prefix/build" -DCMAKE_PREFIX_PATH="$inst" >"$prefix/log" 2>&1 &&
+    cmake --build "$prefix/build" >>"$prefix/log" 2>&1 || { cat "$prefix/log"; fail "find_package does not serve"; }
+"$prefix/build/minimal"
+"$prefix/build/minimal_static"
+
+# the header is C++ too, where there is a compiler for it
+if command -v c++ >/dev/null; then
+    echo '#include <recurve.h>' | c++ -x c++ -Wall -Wextra -Werror -fsyntax-only -I "$inst/include" - || fail "not C++"
+fi

@@ -1,0 +1,73 @@
+/* What the tests of models share: a model on a counting allocator, tensors with values, a scratch directory. */
+#ifndef RECURVE_MODEL_FIXTURE_H
+#define RECURVE_MODEL_FIXTURE_H
+
+#include "test.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static char *directory; /* scratch, made by begin_directory */
+
+static inline const char *path_in(const char *name) {
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return path;
+}
+
+typedef struct {
+    test_allocator counting;
+    rcv_context *context;
+    rcv_cell *cell;
+    rcv_net *net;
+    rcv_model *model;
+} fixture;
+
+static inline void begin(fixture *self, const char *cell, const rcv_net_options *options, rcv_dtype dtype) {
+    self->context = test_context(&self->counting);
+    check_ok(rcv_cell_open(self->context, cell, &self->cell));
+    check_ok(rcv_net_new(self->cell, options, &self->net));
+    check_ok(rcv_model_new(self->net, dtype, 11, &self->model));
+}
+
+static inline void end(fixture *self) {
+    rcv_model_free(self->model);
+    rcv_net_free(self->net);
+    rcv_cell_free(self->cell);
+    test_context_end(&self->counting, self->context);
+}
+
+static inline void add(rcv_tensors *tensors, const char *name, rcv_dtype dtype, int dims, const int64_t *shape,
+                       const void *data) {
+    rcv_tensor tensor = {.name = name, .dtype = dtype, .dims = dims, .data = data, .bytes = rcv_dtype_bytes(dtype)};
+    for (int d = 0; d < dims; d++) {
+        tensor.shape[d] = shape[d];
+        tensor.bytes *= (size_t)shape[d];
+    }
+    check_ok(rcv_tensors_add(tensors, &tensor));
+}
+
+/* Doubles that are all different, small and reproducible. */
+static inline void add_wave(rcv_tensors *tensors, const char *name, int dims, const int64_t *shape, double phase) {
+    size_t count = 1;
+    for (int d = 0; d < dims; d++)
+        count *= (size_t)shape[d];
+    double *values = malloc((count + 1) * sizeof *values);
+    for (size_t i = 0; i < count; i++)
+        values[i] = 0.7 * sin(phase + 1.3 * (double)i);
+    add(tensors, name, RCV_FLOAT64, dims, shape, values);
+    free(values);
+}
+
+static inline bool begin_directory(void) {
+    static char name[] = "/tmp/recurve-test-model-XXXXXX";
+    directory = mkdtemp(name);
+    return directory != NULL;
+}
+
+/* Fails where a test left something behind. */
+static inline bool end_directory(void) {
+    return rmdir(directory) == 0;
+}
+
+#endif

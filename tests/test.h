@@ -1,0 +1,89 @@
+/* What the tests share: checks that print the library's own sentence, and an allocator that counts and can fail. */
+#ifndef RECURVE_TEST_H
+#define RECURVE_TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "recurve.h"
+
+/* The call must return RCV_OK. */
+#define check_ok(call)                                                                                                 \
+    do {                                                                                                               \
+        rcv_status check_status_ = (call);                                                                             \
+        if (check_status_ != RCV_OK)                                                                                   \
+            fail_msg("%s gave %s: %s", #call, rcv_status_name(check_status_), rcv_message());                          \
+    } while (0)
+
+/* The call must return this status, with a message that contains the fragment. */
+#define check_fails(call, expected, fragment)                                                                          \
+    do {                                                                                                               \
+        rcv_status check_status_ = (call);                                                                             \
+        if (check_status_ != (expected))                                                                               \
+            fail_msg("%s gave %s, not %s: %s", #call, rcv_status_name(check_status_), rcv_status_name(expected),       \
+                     check_status_ == RCV_OK ? "" : rcv_message());                                                    \
+        if (!strstr(rcv_message(), (fragment)))                                                                        \
+            fail_msg("%s said \"%s\", which has no \"%s\"", #call, rcv_message(), (fragment));                         \
+    } while (0)
+
+/* An allocator that counts live blocks and fails the nth allocation (1 is the next one; 0 never). `failed` counts the
+ * failures that were really injected, so that a test can prove that they fired. */
+typedef struct {
+    rcv_allocator allocator;
+    size_t live;
+    size_t calls;
+    size_t fail_at;
+    size_t failed;
+} test_allocator;
+
+static inline void *test_allocate(void *user, size_t bytes) {
+    test_allocator *self = user;
+    self->calls++;
+    if (self->fail_at != 0 && --self->fail_at == 0) {
+        self->failed++;
+        return NULL;
+    }
+    void *memory = malloc(bytes);
+    if (memory)
+        self->live++;
+    return memory;
+}
+
+static inline void test_release(void *user, void *memory) {
+    test_allocator *self = user;
+    assert_non_null(memory);
+    assert_true(self->live > 0);
+    self->live--;
+    free(memory);
+}
+
+static inline void test_allocator_init(test_allocator *self) {
+    memset(self, 0, sizeof *self);
+    self->allocator.allocate = test_allocate;
+    self->allocator.release = test_release;
+    self->allocator.user = self;
+}
+
+/* A context on the counting allocator. */
+static inline rcv_context *test_context(test_allocator *self) {
+    test_allocator_init(self);
+    rcv_context_options options = {.allocator = &self->allocator};
+    rcv_context *context = NULL;
+    check_ok(rcv_context_new(&options, &context));
+    return context;
+}
+
+/* Frees the context and checks that nothing else is left. */
+static inline void test_context_end(test_allocator *self, rcv_context *context) {
+    rcv_context_free(context);
+    assert_int_equal(self->live, 0);
+}
+
+#endif

@@ -1,0 +1,401 @@
+/* One computation cut in several ways gives the same bits: over calls, over sequences, over documents.
+ *
+ * Cutting over calls is for one direction only: the reverse direction of a first call would need the second's steps. */
+#include "probe.h"
+
+#include <math.h>
+
+enum { MAX_STATES = 16, INPUT = 3, HIDDEN = 4, LAYERS = 2 };
+
+typedef struct {
+    rcv_context *context;
+    test_allocator allocator;
+    rcv_cell *cell;
+    rcv_net *net;
+    rcv_dtype dtype;
+    size_t item, states, output;
+    void *parameters;
+    random_source source;
+} fixture;
+
+static void *array(const fixture *self, size_t count) {
+    void *bytes = malloc((count + 1) * self->item);
+    assert_non_null(bytes);
+    memset(bytes, 0xff, (count + 1) * self->item); /* NaN in both types */
+    return bytes;
+}
+
+static void set(const fixture *self, void *values, size_t index, double value) {
+    if (self->dtype == RCV_FLOAT64) ((double *)values)[index] = value;
+    else ((float *)values)[index] = (float)value;
+}
+
+static double get(const fixture *self, const void *values, size_t index) {
+    return self->dtype == RCV_FLOAT64 ? ((const double *)values)[index] : (double)((const float *)values)[index];
+}
+
+static void *drawn(fixture *self, size_t count, double from, double to) {
+    void *values = array(self, count);
+    for (size_t i = 0; i < count; i++) set(self, values, i, random_between(&self->source, from, to));
+    return values;
+}
+
+static const char *at(const fixture *self, const void *values, size_t index) {
+    return (const char *)values + index * self->item;
+}
+
+static bool same(const fixture *self, const void *a, size_t a_index, const void *b, size_t b_index, size_t count) {
+    return memcmp(at(self, a, a_index), at(self, b, b_index), count * self->item) == 0;
+}
+
+static void copy(const fixture *self, void *to, size_t to_index, const void *from, size_t from_index, size_t count) {
+    memcpy((char *)to + to_index * self->item, at(self, from, from_index), count * self->item);
+}
+
+/* An assertion that names the cell. */
+#define must(self, condition)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            fail_msg("%s in %s: not %s", rcv_cell_name((self)->cell), rcv_dtype_name((self)->dtype), #condition);      \
+    } while (0)
+
+static void set_up(fixture *self, const char *name, rcv_dtype dtype, bool bidirectional) {
+    memset(self, 0, sizeof *self);
+    self->context = test_context(&self->allocator);
+    self->dtype = dtype;
+    self->item = rcv_dtype_bytes(dtype);
+    self->source.state = random_seed_of(name);
+    check_ok(rcv_cell_open(self->context, name, &self->cell));
+    rcv_net_options options = {.input = INPUT, .hidden = HIDDEN, .layers = LAYERS, .bidirectional = bidirectional};
+    check_ok(rcv_net_new(self->cell, &options, &self->net));
+    self->states = rcv_net_state_count(self->net);
+    assert_true(self->states <= MAX_STATES);
+    self->output = (size_t)rcv_net_output(self->net);
+    self->parameters = drawn(self, (size_t)rcv_net_parameter_elements(self->net), -0.8, 0.8);
+}
+
+static void tear_down(fixture *self) {
+    free(self->parameters);
+    rcv_net_free(self->net);
+    rcv_cell_free(self->cell);
+    test_context_end(&self->allocator, self->context);
+}
+
+/* A tensor of each state. */
+typedef struct {
+    void *of[MAX_STATES];
+} state_set;
+
+static size_t state_count(const fixture *self, size_t s, size_t batch) {
+    return (size_t)rcv_net_state(self->net, s)->total * batch;
+}
+
+static state_set new_states(const fixture *self, size_t batch) {
+    state_set set = {{NULL}};
+    for (size_t s = 0; s < self->states; s++) set.of[s] = array(self, state_count(self, s, batch));
+    return set;
+}
+
+static state_set drawn_states(fixture *self, size_t batch) {
+    state_set set = {{NULL}};
+    for (size_t s = 0; s < self->states; s++) set.of[s] = drawn(self, state_count(self, s, batch), 0.1, 0.9);
+    return set;
+}
+
+static void free_states(const fixture *self, state_set *set) {
+    for (size_t s = 0; s < self->states; s++) free(set->of[s]);
+}
+
+/* What visits the blocks [batch, size] of a state tensor: its offset is `blocks before * batch`. */
+typedef void visit_block(const fixture *self, size_t s, bool reverse, size_t before, size_t size, void *user);
+
+static void each_block(const fixture *self, visit_block *visit, void *user) {
+    bool both = rcv_net_get_options(self->net)->bidirectional;
+    for (size_t s = 0; s < self->states; s++) {
+        size_t before = 0;
+        for (int layer = 0; layer < LAYERS; layer++) {
+            for (int reverse = 0; reverse <= both; reverse++) {
+                size_t size = (size_t)rcv_net_state_size(self->net, s, layer, reverse);
+                visit(self, s, reverse, before, size, user);
+                before += size;
+            }
+        }
+    }
+}
+
+typedef struct {
+    size_t steps, batch;
+    const void *x;
+    const int64_t *lengths;
+    const uint8_t *resets;
+    const state_set *initial, *restart;
+    void *y;
+    state_set *final;
+} call;
+
+static void run_call(const fixture *self, const call *c) {
+    rcv_plan *plan = NULL;
+    rcv_run *run = NULL;
+    rcv_plan_options options = {.steps = (int64_t)c->steps,
+                                .batch = (int64_t)c->batch,
+                                .dtype = self->dtype,
+                                .lengths = c->lengths,
+                                .resets = c->resets};
+    check_ok(rcv_plan_new(self->net, &options, &plan));
+    check_ok(rcv_run_new(plan, &run));
+    rcv_forward data = {.parameters = self->parameters,
+                        .x = c->x,
+                        .lengths = c->lengths,
+                        .resets = c->resets,
+                        .initial = c->initial ? (const void *const *)c->initial->of : NULL,
+                        .restart = c->restart ? (const void *const *)c->restart->of : NULL,
+                        .y = c->y,
+                        .final = c->final->of};
+    check_ok(rcv_run_forward(run, &data));
+    rcv_run_free(run);
+    rcv_plan_free(plan);
+}
+
+/* ---- over calls -------------------------------------------------------------------------------------------------- */
+
+enum { STEPS = 7, CUT = 3, BATCH = 3 };
+
+static void check_cut(fixture *self, bool ragged, bool resets, bool restart) {
+    const int64_t lengths[BATCH] = {STEPS, CUT + 1, CUT + 2}, first_lengths[BATCH] = {CUT, CUT, CUT};
+    const int64_t second_lengths[BATCH] = {STEPS - CUT, 1, 2};
+    uint8_t mask[STEPS * BATCH];
+    for (size_t i = 0; i < STEPS * BATCH; i++) mask[i] = random_below(&self->source, 4) == 0;
+    mask[CUT * BATCH] = 1; /* a reset on the cut itself */
+
+    void *x = drawn(self, STEPS * BATCH * INPUT, -1, 1);
+    void *whole = array(self, STEPS * BATCH * self->output), *parts = array(self, STEPS * BATCH * self->output);
+    state_set initial = drawn_states(self, BATCH), given = drawn_states(self, BATCH), middle = new_states(self, BATCH);
+    state_set end = new_states(self, BATCH), end_parts = new_states(self, BATCH);
+    call c = {.steps = STEPS, .batch = BATCH, .x = x,
+              .lengths = ragged ? lengths : NULL, .resets = resets ? mask : NULL,
+              .initial = &initial, .restart = restart ? &given : NULL, .y = whole, .final = &end};
+    run_call(self, &c);
+    c.steps = CUT;
+    c.lengths = ragged ? first_lengths : NULL;
+    c.y = parts;
+    c.final = &middle;
+    run_call(self, &c);
+    c.steps = STEPS - CUT;
+    c.x = at(self, x, CUT * BATCH * INPUT);
+    c.lengths = ragged ? second_lengths : NULL;
+    c.resets = resets ? mask + CUT * BATCH : NULL;
+    c.initial = &middle;
+    c.restart = restart ? &given : &initial; /* a reset still returns to where the whole call began */
+    c.y = (char *)parts + CUT * BATCH * self->output * self->item;
+    c.final = &end_parts;
+    run_call(self, &c);
+
+    assert_false(isnan(get(self, whole, 0)));
+    must(self, same(self, whole, 0, parts, 0, STEPS * BATCH * self->output));
+    for (size_t s = 0; s < self->states; s++) {
+        must(self, same(self, end.of[s], 0, end_parts.of[s], 0, state_count(self, s, BATCH)));
+    }
+    free_states(self, &initial);
+    free_states(self, &given);
+    free_states(self, &middle);
+    free_states(self, &end);
+    free_states(self, &end_parts);
+    free(x);
+    free(whole);
+    free(parts);
+}
+
+static void each_cell(void (*check)(fixture *self), bool directions) {
+    for (size_t i = 0; i < rcv_builtin_count(); i++) {
+        for (int both = 0; both <= directions; both++) {
+            for (int wide = 0; wide < 2; wide++) {
+                fixture self;
+                set_up(&self, rcv_builtin_name(i), wide ? RCV_FLOAT64 : RCV_FLOAT32, both);
+                check(&self);
+                tear_down(&self);
+            }
+        }
+    }
+}
+
+static void check_all_cuts(fixture *self) {
+    for (int options = 0; options < 8; options++) check_cut(self, options & 1, options & 2, options & 4);
+}
+
+static void test_calls(void **state) {
+    (void)state;
+    each_cell(check_all_cuts, false);
+}
+
+/* ---- over sequences ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    size_t batch, b;
+    void **packed; /* of all sequences */
+    void **alone;  /* of sequence b */
+    bool compare;  /* else copy from packed to alone */
+} sequence_states;
+
+static void visit_sequence(const fixture *self, size_t s, bool reverse, size_t before, size_t size, void *user) {
+    (void)reverse;
+    sequence_states *states = user;
+    size_t offset = before * states->batch + states->b * size;
+    if (!states->compare) {
+        copy(self, states->alone[s], before, states->packed[s], offset, size);
+        return;
+    }
+    must(self, same(self, states->packed[s], offset, states->alone[s], before, size));
+}
+
+/* Each sequence of a ragged batch as if it were alone. What lies in x past its end does not matter: it is NaN. */
+static void check_ragged(fixture *self) {
+    enum { T = 5, B = 3 };
+    const int64_t lengths[B] = {2, T, 3};
+    uint8_t mask[T * B];
+    for (size_t i = 0; i < T * B; i++) mask[i] = random_below(&self->source, 4) == 0;
+    void *x = drawn(self, T * B * INPUT, -1, 1), *y = array(self, T * B * self->output);
+    state_set initial = drawn_states(self, B), final = new_states(self, B);
+    for (size_t i = 0; i < T * B; i++) {
+        if ((int64_t)(i / B) >= lengths[i % B]) memset((char *)x + i * INPUT * self->item, 0xff, INPUT * self->item);
+    }
+    run_call(self, &(call){.steps = T, .batch = B, .x = x, .lengths = lengths, .resets = mask, .initial = &initial,
+                           .y = y, .final = &final});
+    for (size_t b = 0; b < B; b++) {
+        size_t length = (size_t)lengths[b];
+        void *x_alone = array(self, T * INPUT), *y_alone = array(self, T * self->output);
+        state_set initial_alone = new_states(self, 1), final_alone = new_states(self, 1);
+        uint8_t mask_alone[T];
+        for (size_t t = 0; t < length; t++) {
+            copy(self, x_alone, t * INPUT, x, (t * B + b) * INPUT, INPUT);
+            mask_alone[t] = mask[t * B + b];
+        }
+        sequence_states states = {.batch = B, .b = b, .packed = initial.of, .alone = initial_alone.of};
+        each_block(self, visit_sequence, &states);
+        run_call(self, &(call){.steps = length, .batch = 1, .x = x_alone, .resets = mask_alone,
+                               .initial = &initial_alone, .y = y_alone, .final = &final_alone});
+        for (size_t t = 0; t < T; t++) {
+            size_t row = (t * B + b) * self->output;
+            if (t < length) {
+                must(self, same(self, y, row, y_alone, t * self->output, self->output));
+                continue;
+            }
+            for (size_t i = 0; i < self->output; i++) must(self, get(self, y, row + i) == 0);
+        }
+        states = (sequence_states){.batch = B, .b = b, .packed = final.of, .alone = final_alone.of, .compare = true};
+        each_block(self, visit_sequence, &states);
+        free_states(self, &initial_alone);
+        free_states(self, &final_alone);
+        free(x_alone);
+        free(y_alone);
+    }
+    free_states(self, &initial);
+    free_states(self, &final);
+    free(x);
+    free(y);
+}
+
+static void test_sequences(void **state) {
+    (void)state;
+    each_cell(check_ragged, true);
+}
+
+/* ---- over documents ---------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    bool first, last;
+    void **packed, **document;
+} document_states;
+
+/* Final states of a row of documents: forward those of the last, reverse those of the first. */
+static void visit_document(const fixture *self, size_t s, bool reverse, size_t before, size_t size, void *user) {
+    document_states *states = user;
+    if (reverse ? !states->first : !states->last) return;
+    must(self, same(self, states->packed[s], before, states->document[s], before, size));
+}
+
+/* Documents in a row, with a reset where one begins, as if each were alone: a reset at step t is a boundary between
+ * t - 1 and t for both directions. */
+static void check_documents(fixture *self) {
+    enum { T = 9, DOCUMENTS = 3 };
+    const size_t lengths[DOCUMENTS] = {3, 1, 5};
+    uint8_t mask[T] = {0};
+    void *x = drawn(self, T * INPUT, -1, 1);
+    void *y = array(self, T * self->output), *y_alone = array(self, T * self->output);
+    state_set initial = drawn_states(self, 1), final = new_states(self, 1), final_alone = new_states(self, 1);
+    for (size_t d = 0, t = 0; d < DOCUMENTS; t += lengths[d++]) mask[t] = 1;
+    call packed = {.steps = T, .batch = 1, .x = x, .resets = mask, .initial = &initial, .y = y, .final = &final};
+    run_call(self, &packed);
+    for (size_t d = 0, t = 0; d < DOCUMENTS; t += lengths[d++]) {
+        run_call(self, &(call){.steps = lengths[d], .batch = 1, .x = at(self, x, t * INPUT), .initial = &initial,
+                               .y = y_alone, .final = &final_alone});
+        must(self, same(self, y, t * self->output, y_alone, 0, lengths[d] * self->output));
+        document_states states = {
+            .first = d == 0, .last = d == DOCUMENTS - 1, .packed = final.of, .document = final_alone.of};
+        each_block(self, visit_document, &states);
+    }
+    free_states(self, &initial);
+    free_states(self, &final);
+    free_states(self, &final_alone);
+    free(x);
+    free(y);
+    free(y_alone);
+}
+
+static void test_documents(void **state) {
+    (void)state;
+    each_cell(check_documents, true);
+}
+
+/* ---- over runs --------------------------------------------------------------------------------------------------- */
+
+/* The same plan gives the same bits in one run after another and in another run; it needs the bytes it said, and a run
+ * allocates nothing while it works. */
+static void check_runs(fixture *self) {
+    enum { T = 4, B = 2 };
+    rcv_plan *plan = NULL;
+    rcv_run *runs[2] = {NULL, NULL};
+    rcv_plan_options options = {.steps = T, .batch = B, .dtype = self->dtype, .training = true};
+    check_ok(rcv_plan_new(self->net, &options, &plan));
+    size_t parameters = (size_t)rcv_net_parameter_elements(self->net), count = T * B * self->output;
+    void *x = drawn(self, T * B * INPUT, -1, 1), *dy = drawn(self, count, -1, 1);
+    void *y[3], *dx[3], *dparameters[3];
+    for (int i = 0; i < 2; i++) {
+        check_ok(rcv_run_new(plan, &runs[i]));
+        assert_true(rcv_plan_bytes(plan) > 0);
+        assert_int_equal(rcv_plan_bytes(plan), rcv_run_bytes(runs[i]));
+    }
+    for (int i = 0; i < 3; i++) {
+        y[i] = array(self, count);
+        dx[i] = array(self, T * B * INPUT);
+        dparameters[i] = array(self, parameters);
+        size_t calls = self->allocator.calls;
+        check_ok(rcv_run_forward(runs[i / 2], &(rcv_forward){.parameters = self->parameters, .x = x, .y = y[i]}));
+        check_ok(rcv_run_backward(runs[i / 2],
+                                  &(rcv_backward){.dy = dy, .dx = dx[i], .dparameters = dparameters[i]}));
+        assert_int_equal(self->allocator.calls, calls);
+        must(self, same(self, y[0], 0, y[i], 0, count));
+        must(self, same(self, dx[0], 0, dx[i], 0, T * B * INPUT));
+        must(self, same(self, dparameters[0], 0, dparameters[i], 0, parameters));
+    }
+    assert_false(isnan(get(self, y[0], 0)) || isnan(get(self, dx[0], 0)) || isnan(get(self, dparameters[0], 0)));
+    for (int i = 0; i < 3; i++) {
+        free(y[i]);
+        free(dx[i]);
+        free(dparameters[i]);
+    }
+    for (int i = 0; i < 2; i++) rcv_run_free(runs[i]);
+    rcv_plan_free(plan);
+    free(x);
+    free(dy);
+}
+
+static void test_runs(void **state) {
+    (void)state;
+    each_cell(check_runs, true);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls), cmocka_unit_test(test_sequences),
+                                       cmocka_unit_test(test_documents), cmocka_unit_test(test_runs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

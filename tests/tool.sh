@@ -1,0 +1,249 @@
+#!/usr/bin/env bash
+# The command: its help, what it does, what it refuses, and how it stops.
+set -u
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+
+complain() {
+    echo "FAILED: $*"
+    sed 's/^/    stdout: /' out | head -5
+    sed 's/^/    stderr: /' err | head -5
+    failures=$((failures + 1))
+}
+
+# good ARGUMENTS...: exit status 0
+good() {
+    "$RECURVE" "$@" >out 2>err </dev/null
+    local status=$?
+    [ $status = 0 ] || complain "recurve $* gave $status"
+}
+
+# bad STATUS FRAGMENT ARGUMENTS...: that exit status, one sentence with the fragment on stderr, nothing on stdout, no
+# file "new"
+bad() {
+    local wanted=$1 fragment=$2
+    shift 2
+    rm -f new
+    "$RECURVE" "$@" >out 2>err </dev/null
+    local status=$?
+    [ $status = "$wanted" ] || complain "recurve $* gave $status, not $wanted"
+    [ "$(wc -l <err)" = 1 ] || complain "recurve $* does not say one line"
+    grep -q '^recurve: ' err || complain "recurve $* does not say 'recurve: '"
+    grep -qF -- "$fragment" err || complain "recurve $* does not say '$fragment'"
+    [ ! -s out ] || complain "recurve $* writes to stdout"
+    [ ! -e new ] || complain "recurve $* leaves a file"
+}
+
+has() { grep -qE -- "$1" out || complain "no '$1' in what came out"; }
+
+# python CODE...: what the shell cannot say
+python() { python3 -c "$@"; }
+
+# ---- help ----
+"$RECURVE" >out 2>err
+[ $? = 2 ] || complain "recurve alone is no usage mistake"
+grep -q '^Usage' err || complain "recurve alone shows no usage"
+good --version
+has '^recurve [0-9]+\.[0-9]+\.[0-9]+$'
+good --help
+verbs=$(sed -nE 's/^  ([a-z]+) .*/\1/p' out)
+[ "$(wc -w <<<"$verbs")" -ge 7 ] || complain "the overview does not list the verbs"
+for verb in $verbs; do
+    good "$verb" --help
+    has "^Usage: recurve $verb"
+    cp out first
+    good help "$verb"
+    cmp -s first out || complain "help $verb and $verb --help differ"
+done
+
+# ---- mistakes in the command line ----
+bad 2 "did you mean train?" trian
+bad 2 "recurve --help" xyzzyxyzzy
+bad 2 "no option" --frobnicate
+bad 2 "one verb" help list list
+bad 2 "did you mean --hidden?" train text --hiden 3
+bad 2 "did you mean --help?" train --hlep
+bad 2 "two dashes" train -x
+bad 2 "wants TEXT" train
+bad 2 "wants --output" train text
+bad 2 "wants a value" train text --output
+bad 2 "takes no value" cell lstm --json=yes
+bad 2 "twice" train text --output new --steps 1 --steps 2
+bad 2 "'list'" list list
+for wrong in 0 -3 1.5 1e3 0x10 ten '' ' 4' 4x 99999999999999999999; do
+    bad 2 "--hidden wants a whole number" train text --output new --steps 1 --hidden "$wrong"
+done
+for wrong in 1 -0.1 nan inf 0.5x ''; do
+    bad 2 "--dropout wants a number" train text --output new --steps 1 --dropout "$wrong"
+done
+bad 2 "--seed wants" train text --output new --steps 1 --seed -1
+bad 2 "float32 or float64" run model --input in --output new --dtype float16
+for wrong in proj proj= =3 proj=0 proj=x; do
+    bad 2 "--size wants NAME=VALUE" init new --cell lstm --input 2 --hidden 3 --size "$wrong"
+done
+bad 2 "limit" train text --output new
+
+# ---- cells ----
+good list
+has '^lstm '
+has '^slstm '
+good cell lstm
+has 'weight_ih'
+good cell lstm --backward
+good cell lstm --json
+python 'import json, sys; json.load(open("out"))' || complain "cell --json is no JSON"
+bad 1 "lstm" cell lstmm
+bad 1 "nothing.cell" cell ./nothing.cell
+printf 'cell c(x) {\n    state h\n    h'"'"' = tanh(W x + U hh)\n    return h'"'"'\n}\n' >wrong.cell
+"$RECURVE" cell wrong.cell >out 2>err
+[ $? = 1 ] || complain "a wrong cell does not fail"
+grep -q '^wrong.cell:3:' err || complain "a wrong cell's place is not named"
+grep -q '\^' err || complain "a wrong cell's place has no caret"
+
+# ---- init, run ----
+good init model --cell lstm --input 3 --hidden 4 --layers 2 --bidirectional --seed 1
+[ -s model ] || complain "init writes nothing"
+cp model same
+good init model --cell lstm --input=3 --hidden=4 --layers=2 --bidirectional --seed=1
+cmp -s model same || complain "the same init differs"
+bad 1 "none" init new --cell none --input 3 --hidden 4
+bad 1 "missing" init missing/new --cell lstm --input 3 --hidden 4
+bad 1 "directory" init . --cell lstm --input 3 --hidden 4
+bad 1 "not a regular file" init /dev/null --cell lstm --input 3 --hidden 4
+[ -c /dev/null ] || complain "/dev/null is gone"
+
+cat >make.py <<'PYTHON'
+import json, random, struct, sys
+def save(path, tensors):
+    header, data = {}, b''
+    for name, (kind, shape, values) in tensors.items():
+        raw = struct.pack('<%d%s' % (len(values), {'F32': 'f', 'F64': 'd', 'I64': 'q', 'U8': 'B'}[kind]), *values)
+        header[name] = {'dtype': kind, 'shape': shape, 'data_offsets': [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    text += b' ' * (-len(text) % 8)
+    open(path, 'wb').write(struct.pack('<Q', len(text)) + text + data)
+random.seed(1)
+def noise(count):
+    return [random.uniform(-1, 1) for _ in range(count)]
+x = ('F32', [5, 2, 3], noise(30))
+dy = ('F32', [5, 2, 8], noise(80))
+save('in', {'x': x, 'dy': dy, 'lengths': ('I64', [2], [5, 3])})
+save('in_dtype', {'x': ('I64', [5, 2, 3], [1] * 30)})
+save('in_shape', {'x': ('F32', [5, 2, 4], noise(40))})
+save('in_missing', {'lengths': ('I64', [2], [5, 3])})
+save('in_dy', {'x': x})
+save('in_lengths', {'x': x, 'lengths': ('I64', [2], [5, 6])})
+save('in_empty', {'x': ('F32', [0, 2, 3], [])})
+PYTHON
+python3 make.py || complain "no input files"
+names() { python 'import json, struct; d = open("new", "rb").read(); n, = struct.unpack("<Q", d[:8]); print(*json.loads(d[8:8 + n]))' >out; }
+good run model --input in --output new
+names
+has '\by\b'
+has 'h\.final'
+has 'c\.final'
+good run model --input in --output new --grad --dtype float64
+names
+has '\bdx\b'
+has 'h\.grad'
+has 'grad\.weight_ih_l1_reverse'
+good run model --input in --output new --rank 2
+bad 1 "in_nothing" run model --input in_nothing --output new
+bad 1 "model_nothing" run model_nothing --input in --output new
+bad 1 "x" run model --input in_dtype --output new
+bad 1 "x" run model --input in_shape --output new
+bad 1 "x" run model --input in_missing --output new
+bad 1 "dy" run model --input in_dy --output new --grad
+bad 1 "length" run model --input in_lengths --output new
+bad 1 "recurve" run model --input in_empty --output new
+bad 1 "missing" run model --input in --output missing/new
+bad 1 "directory" run model --input in --output .
+bad 1 "recurve" run . --input in --output new
+bad 1 "recurve" run in --input in --output new
+head -c 100 model >cut
+bad 1 "cut" run cut --input in --output new
+
+# ---- train, eval, generate ----
+for ((i = 0; i < 100; i++)); do echo "line $i of a text that repeats itself, line after line"; done >text
+small=(--hidden 16 --embedding 8 --batch 4 --length 16)
+good train text --output lm --steps 30 "${small[@]}"
+grep -qE '^step 30  loss [0-9.]+ nats  [0-9.]+ bits/byte  [0-9]+ bytes/s  0:00 left$' err || complain "no progress line"
+grep -q 'wrote lm after 30 updates' err || complain "train does not say what it wrote"
+good train text --output lm2 --resume lm --steps 10 --batch 4 --length 16
+grep -q 'wrote lm2 after 40 updates' err || complain "--resume does not go on"
+good train text --output whole --steps 40 "${small[@]}"
+cmp -s lm2 whole || complain "30 and 10 updates are not 40"
+good train text --output fresh --steps 0 "${small[@]}"
+good eval fresh text
+before=$(sed -n 's/^nats.byte *//p' out)
+good eval lm2 text
+after=$(sed -n 's/^nats.byte *//p' out)
+has '^bytes +[0-9]+$'
+has '^perplexity +[0-9.]+$'
+python "assert 5 < $before < 8 and $after < $before - 0.5" || complain "training goes from $before to $after"
+good generate lm --bytes 50 --prompt line --seed 3
+[ "$(wc -c <out)" = 50 ] || complain "generate does not write 50 bytes"
+cp out first
+good generate lm --bytes 50 --prompt line --seed 3
+cmp -s first out || complain "the same seed writes another text"
+good generate lm --bytes 0
+[ ! -s out ] || complain "no bytes are some bytes"
+"$RECURVE" generate lm --bytes 100000 2>err | head -c 10 >out
+[ "${PIPESTATUS[0]}" = 0 ] && [ ! -s err ] || complain "a reader that leaves is a failure"
+if [ -c /dev/full ]; then
+    "$RECURVE" generate lm --bytes 10 >/dev/full 2>err
+    [ $? = 1 ] && grep -q '^recurve: cannot write' err || complain "a full device is no failure"
+fi
+
+: >empty
+bad 1 "empty" train empty --output new --steps 1
+bad 1 "nothing" train nothing --output new --steps 1
+bad 1 "directory" train . --output new --steps 1
+bad 1 "regular" train /dev/null --output new --steps 1
+bad 1 "missing" train text --output missing/new --steps 1
+bad 1 "directory" train text --output . --steps 1
+bad 1 "at least" train text --output new --steps 1 --batch 1000 --length 1000
+bad 1 "nosuchcell" train text --output new --steps 1 --cell nosuchcell
+bad 1 "no language model" train text --output new --steps 1 --resume model
+bad 2 "--resume" train text --output new --steps 1 --resume lm --hidden 3
+bad 1 "no language model" generate model
+bad 1 "nothing" generate nothing
+bad 1 "text" generate text
+bad 1 "nothing" eval lm nothing
+printf x >one
+bad 1 "at least 2" eval lm one
+"$RECURVE" train text --output new --steps 200 --learning-rate 1e6 --clip 0 --cell rnn_relu "${small[@]}" >out 2>err
+[ $? = 1 ] || complain "a loss that is no number is no failure"
+grep -q '^recurve: .*finite' err || complain "a loss that is no number is not named"
+[ ! -e new ] || complain "a loss that is no number is written"
+
+# ---- stopping ----
+cat >stop.py <<'PYTHON'
+import signal, subprocess, sys, time
+number = getattr(signal, sys.argv[1])
+signal.signal(number, signal.SIG_DFL)
+process = subprocess.Popen(sys.argv[2:], stderr=subprocess.PIPE)
+said = process.stderr.readline()  # the first line of progress: training has begun
+process.send_signal(number)
+said += process.stderr.read()
+sys.stderr.buffer.write(said)
+sys.exit(process.wait() % 256)
+PYTHON
+for how in SIGINT:130 SIGTERM:143; do
+    rm -f new
+    python3 stop.py "${how%:*}" "$RECURVE" train text --output new --seconds 600 "${small[@]}" >out 2>err
+    status=$?
+    [ $status = "${how#*:}" ] || complain "${how%:*} gives $status"
+    grep -qE '^recurve: stopped: wrote new after [0-9]+ updates?;' err || complain "${how%:*} is not answered"
+    good generate new --bytes 20
+    [ "$(wc -c <out)" = 20 ] || complain "the model after ${how%:*} writes nothing"
+    good train text --output new --resume new --steps 1 --batch 4 --length 16
+done
+leftovers=$(find . -name '*tmp*' -o -name '.*' -type f)
+[ -z "$leftovers" ] || complain "files are left: $leftovers"
+
+[ $failures = 0 ] || echo "$failures checks failed"
+[ $failures = 0 ]

@@ -1,0 +1,107 @@
+/* Messages and files. */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void say(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("recurve: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+}
+
+int fail(rcv_status status) {
+    const char *message = rcv_message();
+    if (status == RCV_SYNTAX) {
+        const size_t length = strlen(message);
+        fprintf(stderr, "%s%s", message, length > 0 && message[length - 1] == '\n' ? "" : "\n");
+    } else {
+        say("%s", message);
+    }
+    return EXIT_FAILED;
+}
+
+/* The file's size where it is a text that can be read, else -1. */
+static int64_t text_size(FILE *file, const char *path) {
+    const int64_t limit = (int64_t)2 << 30;
+    struct stat info;
+    if (fstat(fileno(file), &info) != 0) {
+        say("cannot read %s: %s", path, strerror(errno));
+    } else if (S_ISDIR(info.st_mode)) {
+        say("%s is a directory where a text file is meant", path);
+    } else if (!S_ISREG(info.st_mode)) {
+        say("%s is not a regular file; copy the text into one", path);
+    } else if (info.st_size == 0) {
+        say("%s is empty; a text has at least one byte", path);
+    } else if (info.st_size > limit) {
+        say("%s has %lld bytes, more than the 2 GiB that fit; cut it into parts", path, (long long)info.st_size);
+    } else {
+        return info.st_size;
+    }
+    return -1;
+}
+
+char *read_text(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        say("cannot open %s: %s", path, strerror(errno));
+        return NULL;
+    }
+    const int64_t size = text_size(file, path);
+    char *text = NULL;
+    if (size > 0) {
+        text = malloc((size_t)size);
+        if (text == NULL) {
+            say("no memory for the %lld bytes of %s", (long long)size, path);
+        } else if (fread(text, 1, (size_t)size, file) != (size_t)size) {
+            say("cannot read all of %s: %s", path, ferror(file) ? strerror(errno) : "it became shorter meanwhile");
+            free(text);
+            text = NULL;
+        } else {
+            *bytes = (size_t)size;
+        }
+    }
+    fclose(file);
+    return text;
+}
+
+bool output_is_writable(const char *path) {
+    struct stat info;
+    if (path[0] == '\0') {
+        say("the output needs a path, not an empty text");
+        return false;
+    }
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        say("cannot write %s: it is %s", path, S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+        return false;
+    }
+    const char *slash = strrchr(path, '/');
+    const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
+    char *folder = malloc(length + 2);
+    if (folder == NULL) {
+        say("no memory for a path of %zu bytes", length);
+        return false;
+    }
+    memcpy(folder, length > 0 ? path : ".", length > 0 ? length : 1);
+    folder[length > 0 ? length : 1] = '\0';
+    bool good = false;
+    if (stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0) {
+        say("cannot write %s: the folder %s: %s", path, folder, strerror(errno));
+    } else if (!S_ISDIR(info.st_mode)) {
+        say("cannot write %s: %s is not a folder", path, folder);
+    } else if (slash != NULL && slash[1] == '\0') {
+        say("cannot write %s: it names a folder, not a file", path);
+    } else {
+        good = true;
+    }
+    free(folder);
+    return good;
+}

@@ -1,0 +1,379 @@
+/* Options as a table. */
+#include "options.h"
+
+#include "tool.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- nearest name ---- */
+
+enum { LONGEST_NAME = 63 };
+
+static size_t smaller(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+/* Insertions, deletions, replacements and swaps of neighbours that turn one name into the other. */
+static size_t distance(const char *from, const char *to) {
+    const size_t length = strlen(to);
+    size_t rows[3][LONGEST_NAME + 1]; /* row i % 3: distances of the first i letters to every beginning of `to` */
+    for (size_t j = 0; j <= length; j++) {
+        rows[0][j] = j;
+    }
+    size_t i = 0;
+    for (; from[i] != '\0'; i++) {
+        const size_t *above = rows[i % 3], *two_above = rows[(i + 2) % 3];
+        size_t *row = rows[(i + 1) % 3];
+        row[0] = i + 1;
+        for (size_t j = 1; j <= length; j++) {
+            row[j] = smaller(above[j - 1] + (from[i] != to[j - 1]), smaller(row[j - 1], above[j]) + 1);
+            if (i > 0 && j > 1 && from[i] == to[j - 2] && from[i - 1] == to[j - 1]) {
+                row[j] = smaller(row[j], two_above[j - 2] + 1);
+            }
+        }
+    }
+    return rows[i % 3][length];
+}
+
+const char *nearest_name(const char *name, size_t count, const char *(*name_at)(const void *list, size_t index),
+                         const void *list) {
+    const char *best = NULL;
+    size_t least = strlen(name) / 3 + 2;
+    for (size_t i = 0; i < count; i++) {
+        const char *candidate = name_at(list, i);
+        if (strlen(name) > LONGEST_NAME || strlen(candidate) > LONGEST_NAME) {
+            continue;
+        }
+        const size_t far =
+            strncmp(candidate, name, strlen(name)) == 0 && name[0] != '\0' ? 0 : distance(name, candidate);
+        if (far < least && far < strlen(candidate)) {
+            least = far;
+            best = candidate;
+        }
+    }
+    return best;
+}
+
+/* ---- the table ---- */
+
+static size_t option_count(const command *command) {
+    size_t count = 0;
+    for (size_t g = 0; g < command->group_count; g++) {
+        count += command->groups[g].count;
+    }
+    return count;
+}
+
+static option *option_at(const command *command, size_t index) {
+    const option_group *group = command->groups;
+    while (index >= group->count) {
+        index -= group->count;
+        group++;
+    }
+    return &group->options[index];
+}
+
+/* What may be typed behind two dashes: the options, and help. */
+static const char *option_name(const void *list, size_t index) {
+    return index < option_count(list) ? option_at(list, index)->name : "help";
+}
+
+static option *find_option(const command *command, const char *name, size_t length) {
+    for (size_t i = 0; i < option_count(command); i++) {
+        option *option = option_at(command, i);
+        if (strlen(option->name) == length && memcmp(option->name, name, length) == 0) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+const option *group_given(const option_group *group) {
+    for (size_t i = 0; i < group->count; i++) {
+        if (group->options[i].given) {
+            return &group->options[i];
+        }
+    }
+    return NULL;
+}
+
+/* ---- values ---- */
+
+static bool parse_integer(const char *text, int64_t *value) {
+    char *end;
+    errno = 0;
+    const long long parsed = strtoll(text, &end, 10);
+    *value = parsed;
+    return errno == 0 && end != text && *end == '\0' && strspn(text, "+-0123456789") == strlen(text);
+}
+
+static bool parse_seed(const char *text, uint64_t *value) {
+    char *end;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return errno == 0 && end != text && *end == '\0' && strspn(text, "0123456789") == strlen(text);
+}
+
+static bool parse_real(const char *text, double *value) {
+    char *end;
+    errno = 0;
+    *value = strtod(text, &end);
+    return errno == 0 && end != text && *end == '\0' && isfinite(*value) &&
+           strspn(text, "+-.0123456789eE") == strlen(text);
+}
+
+static bool wrong_value(const option *option, const char *text) {
+    const bool integer = option->type == OPTION_INTEGER;
+    if (option->maximum < (integer ? 9e15 : INFINITY)) {
+        say("--%s wants %s from %.15g to %.15g, not '%s'", option->name, integer ? "a whole number" : "a number",
+            option->minimum, option->maximum, text);
+    } else {
+        say("--%s wants %s of at least %.15g, not '%s'", option->name, integer ? "a whole number" : "a number",
+            option->minimum, text);
+    }
+    return false;
+}
+
+static bool set_integer(const option *option, const char *text) {
+    int64_t value;
+    if (!parse_integer(text, &value) || (double)value < option->minimum || (double)value > option->maximum) {
+        return wrong_value(option, text);
+    }
+    *(int64_t *)option->destination = value;
+    return true;
+}
+
+static bool set_real(const option *option, const char *text) {
+    double value;
+    if (!parse_real(text, &value) || value < option->minimum || value > option->maximum) {
+        return wrong_value(option, text);
+    }
+    *(double *)option->destination = value;
+    return true;
+}
+
+static bool set_seed(const option *option, const char *text) {
+    uint64_t value;
+    if (!parse_seed(text, &value)) {
+        say("--%s wants a whole number from 0 to 18446744073709551615, not '%s'", option->name, text);
+        return false;
+    }
+    *(uint64_t *)option->destination = value;
+    return true;
+}
+
+static bool set_dtype(const option *option, const char *text) {
+    const rcv_dtype known[] = {RCV_FLOAT32, RCV_FLOAT64};
+    for (size_t i = 0; i < COUNT(known); i++) {
+        if (strcmp(text, rcv_dtype_name(known[i])) == 0) {
+            *(rcv_dtype *)option->destination = known[i];
+            return true;
+        }
+    }
+    say("--%s wants float32 or float64, not '%s'", option->name, text);
+    return false;
+}
+
+/* NAME=VALUE; the name stays where it is, in the arguments. */
+static bool add_size(const option *option, char *text) {
+    size_list *list = option->destination;
+    char *equals = strchr(text, '=');
+    int64_t value;
+    if (equals == NULL || equals == text || !parse_integer(equals + 1, &value) || value < 1) {
+        say("--%s wants %s with a positive whole number, such as proj=32, not '%s'", option->name, option->value, text);
+        return false;
+    }
+    if (list->count == MAXIMUM_SIZES) {
+        say("--%s was given more than %d times", option->name, MAXIMUM_SIZES);
+        return false;
+    }
+    *equals = '\0';
+    for (size_t i = 0; i < list->count; i++) {
+        if (strcmp(list->sizes[i].name, text) == 0) {
+            say("--%s gives %s twice", option->name, text);
+            return false;
+        }
+    }
+    list->sizes[list->count++] = (rcv_size){.name = text, .value = value};
+    return true;
+}
+
+static bool set_value(option *option, char *text) {
+    if (option->given && option->type != OPTION_SIZES) {
+        say("--%s is given twice", option->name);
+        return false;
+    }
+    option->given = true;
+    switch (option->type) {
+    case OPTION_FLAG:
+        *(bool *)option->destination = true;
+        return true;
+    case OPTION_INTEGER:
+        return set_integer(option, text);
+    case OPTION_REAL:
+        return set_real(option, text);
+    case OPTION_SEED:
+        return set_seed(option, text);
+    case OPTION_TEXT:
+        *(const char **)option->destination = text;
+        return true;
+    case OPTION_DTYPE:
+        return set_dtype(option, text);
+    case OPTION_SIZES:
+        return add_size(option, text);
+    }
+    return false;
+}
+
+/* ---- help ---- */
+
+static void print_default(const option *option) {
+    const void *at = option->destination;
+    switch (option->type) {
+    case OPTION_INTEGER:
+        printf(" (default %lld)", (long long)*(const int64_t *)at);
+        break;
+    case OPTION_REAL:
+        printf(" (default %g)", *(const double *)at);
+        break;
+    case OPTION_SEED:
+        printf(" (default %llu)", (unsigned long long)*(const uint64_t *)at);
+        break;
+    case OPTION_DTYPE:
+        printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at));
+        break;
+    case OPTION_TEXT:
+        if (*(const char *const *)at != NULL && **(const char *const *)at != '\0') {
+            printf(" (default %s)", *(const char *const *)at);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static void print_row(const char *dashes, const char *name, const char *value, const char *help) {
+    const int width = printf("  %s%s%s%s", dashes, name, value != NULL ? " " : "", value != NULL ? value : "");
+    printf("%*s%s", width < 26 ? 26 - width : 1, "", help);
+}
+
+static void print_help(const command *command) {
+    printf("Usage: recurve %s", command->verb);
+    for (size_t i = 0; i < command->operand_count; i++) {
+        printf(" %s", command->operands[i].name);
+    }
+    for (size_t i = 0; i < option_count(command); i++) {
+        const option *option = option_at(command, i);
+        if (option->required) {
+            printf(" --%s %s", option->name, option->value);
+        }
+    }
+    printf("%s\n\n%s.\n", option_count(command) > 0 ? " [OPTIONS]" : "", command->summary);
+    if (command->details != NULL) {
+        printf("\n%s\n", command->details);
+    }
+    if (command->operand_count > 0) {
+        printf("\n");
+    }
+    for (size_t i = 0; i < command->operand_count; i++) {
+        print_row("", command->operands[i].name, NULL, command->operands[i].help);
+        printf("\n");
+    }
+    for (size_t g = 0; g < command->group_count; g++) {
+        printf("\n%s:\n", command->groups[g].title);
+        for (size_t i = 0; i < command->groups[g].count; i++) {
+            const option *option = &command->groups[g].options[i];
+            print_row("--", option->name, option->value, option->help);
+            if (!option->required) {
+                print_default(option);
+            }
+            printf("\n");
+        }
+    }
+}
+
+/* ---- parsing ---- */
+
+static parsed wrong_option(const command *command, const char *name, size_t length) {
+    char typed[LONGEST_NAME + 1];
+    snprintf(typed, sizeof typed, "%.*s", (int)smaller(length, LONGEST_NAME), name);
+    const char *near = nearest_name(typed, option_count(command) + 1, option_name, command);
+    if (near != NULL) {
+        say("%s has no option --%s; did you mean --%s?", command->verb, typed, near);
+    } else {
+        say("%s has no option --%s; see recurve %s --help", command->verb, typed, command->verb);
+    }
+    return PARSED_WRONG;
+}
+
+/* "--name", "--name value" or "--name=value" at argv[*at], which moves to the last argument used. */
+static parsed parse_option(const command *command, int argc, char **argv, int *at) {
+    const char *name = argv[*at] + 2;
+    const size_t length = strcspn(name, "=");
+    char *value = name[length] == '=' ? argv[*at] + 2 + length + 1 : NULL;
+    option *option = find_option(command, name, length);
+    if (option == NULL) {
+        return wrong_option(command, name, length);
+    }
+    if (option->type == OPTION_FLAG && value != NULL) {
+        say("--%s takes no value", option->name);
+        return PARSED_WRONG;
+    }
+    if (option->type != OPTION_FLAG && value == NULL) {
+        if (*at + 1 >= argc) {
+            say("--%s wants a value: --%s %s", option->name, option->name, option->value);
+            return PARSED_WRONG;
+        }
+        value = argv[++*at];
+    }
+    return set_value(option, value) ? PARSED_GO : PARSED_WRONG;
+}
+
+static parsed check_complete(const command *command, size_t operands) {
+    if (operands < command->operand_count) {
+        say("%s wants %s; see recurve %s --help", command->verb, command->operands[operands].name, command->verb);
+        return PARSED_WRONG;
+    }
+    for (size_t i = 0; i < option_count(command); i++) {
+        const option *option = option_at(command, i);
+        if (option->required && !option->given) {
+            say("%s wants --%s %s; see recurve %s --help", command->verb, option->name, option->value, command->verb);
+            return PARSED_WRONG;
+        }
+    }
+    return PARSED_GO;
+}
+
+parsed command_parse(const command *command, int argc, char **argv) {
+    size_t operands = 0;
+    bool only_operands = false;
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i];
+        if (!only_operands && (strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0)) {
+            print_help(command);
+            return PARSED_HELP;
+        }
+        if (!only_operands && strcmp(argument, "--") == 0) {
+            only_operands = true;
+        } else if (!only_operands && strncmp(argument, "--", 2) == 0) {
+            const parsed result = parse_option(command, argc, argv, &i);
+            if (result != PARSED_GO) {
+                return result;
+            }
+        } else if (!only_operands && argument[0] == '-' && argument[1] != '\0') {
+            say("%s has no option %s; options begin with two dashes, see recurve %s --help", command->verb, argument,
+                command->verb);
+            return PARSED_WRONG;
+        } else if (operands == command->operand_count) {
+            say("%s does not know what to do with '%s'; see recurve %s --help", command->verb, argument, command->verb);
+            return PARSED_WRONG;
+        } else {
+            *command->operands[operands++].destination = argument;
+        }
+    }
+    return check_complete(command, operands);
+}

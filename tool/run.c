@@ -1,0 +1,82 @@
+#include "tool.h"
+
+typedef struct {
+    const char *model, *input, *output;
+    rcv_model_options options;
+    int64_t rank;
+    bool gradients;
+} arguments;
+
+static rcv_status load_model(rcv_context *context, const arguments *arguments, rcv_model **model) {
+    rcv_status status = rcv_model_load(context, arguments->model, &arguments->options, model);
+    if (status == RCV_OK && arguments->rank > 0) {
+        rcv_model *approximation;
+        status = rcv_model_low_rank(*model, arguments->rank, &approximation);
+        rcv_model_free(*model);
+        *model = approximation;
+    }
+    return status;
+}
+
+static rcv_status run(const arguments *arguments) {
+    rcv_context *context = NULL;
+    rcv_model *model = NULL;
+    rcv_tensors *in = NULL, *out = NULL;
+    rcv_status status = rcv_context_new(NULL, &context);
+    if (status == RCV_OK) {
+        status = load_model(context, arguments, &model);
+    }
+    if (status == RCV_OK) {
+        status = rcv_tensors_load(context, arguments->input, &in);
+    }
+    if (status == RCV_OK) {
+        status = rcv_model_run(model, in, arguments->gradients, &out);
+    }
+    if (status == RCV_OK) {
+        status = rcv_tensors_save(out, arguments->output);
+    }
+    rcv_tensors_free(out);
+    rcv_tensors_free(in);
+    rcv_model_free(model);
+    rcv_context_free(context);
+    return status;
+}
+
+int verb_run(int argc, char **argv) {
+    arguments arguments = {.options = {.dtype = RCV_FLOAT32}};
+    option options[] = {
+        {"input", OPTION_TEXT, &arguments.input, .value = "FILE", .help = "safetensors to read", .required = true},
+        {"output", OPTION_TEXT, &arguments.output, .value = "FILE", .help = "safetensors to write", .required = true},
+        {"grad", OPTION_FLAG, &arguments.gradients, .help = "also gradients, given dy"},
+        {"dtype", OPTION_DTYPE, &arguments.options.dtype, .value = "TYPE", .help = "compute in float32 or float64"},
+        {"cell", OPTION_TEXT, &arguments.options.cell, .value = "NAME|FILE",
+         .help = "read MODEL as a PyTorch state dict of this cell"},
+        {"prefix", OPTION_TEXT, &arguments.options.prefix, .value = "TEXT",
+         .help = "in front of the parameters' names in MODEL"},
+        {"rank", OPTION_INTEGER, &arguments.rank, 0, 1 << 24, .value = "R",
+         .help = "run the best approximation of this rank; 0: as it is"},
+    };
+    const operand operands[] = {{"MODEL", "a model of ours, or a PyTorch state dict with --cell", &arguments.model}};
+    const option_group groups[] = {{"Options", options, COUNT(options)}};
+    const command command = {.verb = "run",
+                             .summary = "Runs tensors through a model",
+                             .details =
+                                 "The input has x [steps, batch, input] and optionally lengths (int64 [batch]),\n"
+                                 "resets (uint8 [steps, batch]), a tensor for each state by its name in the cell\n"
+                                 "([layers * directions, batch, size]: h, c, ...) and, with --grad, dy.\n"
+                                 "The output has y, the final states (h.final, ...) and, with --grad, dx, the\n"
+                                 "initial states' gradients (h.grad, ...) and grad.PARAMETER for every parameter.",
+                             .operands = operands,
+                             .operand_count = COUNT(operands),
+                             .groups = groups,
+                             .group_count = COUNT(groups)};
+    const parsed next = command_parse(&command, argc, argv);
+    if (next != PARSED_GO) {
+        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    }
+    if (!output_is_writable(arguments.output)) {
+        return EXIT_FAILED;
+    }
+    const rcv_status status = run(&arguments);
+    return status == RCV_OK ? EXIT_DONE : fail(status);
+}

@@ -1,0 +1,43 @@
+/* What the verbs share. A verb lives on recurve.h alone. */
+#ifndef TOOL_H
+#define TOOL_H
+
+#include "options.h"
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* One function a verb; argv[0] is its name; the result is the exit status. */
+int verb_list(int argc, char **argv);
+int verb_cell(int argc, char **argv);
+int verb_init(int argc, char **argv);
+int verb_run(int argc, char **argv);
+int verb_train(int argc, char **argv);
+int verb_generate(int argc, char **argv);
+int verb_eval(int argc, char **argv);
+
+/* "recurve: sentence" on standard error. */
+void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Says the library's sentence; a mistake in a cell's text is shown as it is, with its place in the file. */
+int fail(rcv_status status); /* EXIT_FAILED */
+
+/* A whole text: a regular file, not empty, of at most 2 GiB. Frees with free(); NULL after saying what was wrong. */
+char *read_text(const char *path, size_t *bytes);
+/* Can a file be made or replaced at this path? Says what is in the way. */
+bool output_is_writable(const char *path);
+
+/* Options that describe a network: a group for a verb's table. */
+enum { NETWORK_OPTIONS = 7 };
+
+typedef struct network {
+    const char *cell;
+    rcv_net_options net;
+    size_list sizes;
+    option options[NETWORK_OPTIONS];
+} network;
+
+/* Fills in defaults and the table. With `required`, cell and hidden have no default. */
+option_group network_group(network *network, bool required);
+/* After parsing: opens the cell and completes `network->net`, which points into `network`. */
+rcv_status network_open(network *network, rcv_context *context, rcv_cell **cell);
+
+#endif
