@@ -212,7 +212,8 @@ typedef struct {
 } rcv_backward;
 
 RCV_API rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data);
-RCV_API rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data); /* after a forward call; training plans only */
+/* Training plans only. Each backward call uses up what the forward call before it kept. */
+RCV_API rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data);
 
 /* ---- tensor files (safetensors) ---------------------------------------------------------------------------------- */
 

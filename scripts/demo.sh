@@ -24,7 +24,10 @@ cat cells/lstm.cell
 model="--cell lstm --hidden 128 --layers 1 --embedding 64 --batch 16 --length 64 --learning-rate 0.003 --clip 1 --seed 1"
 
 printf '\n== before training, it writes\n\n'
-"$recurve" train "$out/text" --output "$out/before.safetensors" $model --steps 0 >/dev/null
+said=$("$recurve" train "$out/text" --output "$out/before.safetensors" $model --steps 0 2>&1) || {
+    echo "$said"
+    exit 1
+}
 write_some "$out/before.safetensors"
 
 printf '\n== training for %s seconds on %s bytes of source text\n\n' "$seconds" "$bytes"
@@ -33,14 +36,13 @@ printf '\n== training for %s seconds on %s bytes of source text\n\n' "$seconds" 
 printf '\n== after training, it writes\n\n'
 write_some "$out/model.safetensors"
 
-printf '\n== the loss over the first 100,000 bytes, before and after\n\n'
 head -c 100000 "$out/text" >"$out/sample"
-"$recurve" eval "$out/before.safetensors" "$out/sample"
-"$recurve" eval "$out/model.safetensors" "$out/sample"
+bits() { "$recurve" eval "$1" "$out/sample" | awk '/^bits/ { printf "%.2f", $2 }'; }
 
 cat <<END
 
 == done
+A byte of the text costs $(bits "$out/before.safetensors") bits before training and $(bits "$out/model.safetensors") after.
 The trained model is $out/model.safetensors, its text $out/text. Go on with it:
     $recurve generate $out/model.safetensors --prompt '#include ' --bytes 300
     $recurve cell lstm --backward

@@ -8,7 +8,7 @@ enum { ALIGNMENT = 64 };
 
 struct rcv_run {
     const rcv_plan *plan;
-    bool forward_done;
+    bool forward_done; /* and not yet used up by a backward call, whose buffers overwrite what was kept */
     uint64_t seed;
     bool *restart_is_initial; /* [state_count] */
     char *arena;
@@ -134,13 +134,14 @@ static void bind_backward(rcv_run *run, const rcv_backward *d) {
 rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     if (!run || !data) return rcvi_fail(RCV_INVALID, "a backward call needs a run and data");
     if (!run->plan->program.options.training) return rcvi_fail(RCV_INVALID, "the plan was made for inference; make it with training set");
-    if (!run->forward_done) return rcvi_fail(RCV_INVALID, "a backward call needs a forward call before it");
+    if (!run->forward_done) return rcvi_fail(RCV_INVALID, "a backward call needs a forward call before it, each its own");
     for (size_t s = 0; s < run->plan->net->state_count; s++) {
         if (state_entry(data->drestart, s) && run->restart_is_initial[s]) {
             return rcvi_fail(RCV_INVALID, "drestart of state %s is asked for, but no restart state was given", run->plan->net->states[s].name);
         }
     }
     bind_backward(run, data);
+    run->forward_done = false;
     const rcvi_program *program = &run->plan->program;
     rcvi_binding binding = {.buffers = run->buffers, .restart_is_initial = run->restart_is_initial, .overwrite = !data->accumulate,
                             .seed = run->seed};

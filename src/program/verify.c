@@ -41,12 +41,11 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
     const rcvi_buffer *buffer = &program->buffers[access->view->buffer];
     const rcvi_role_info *role = &rcvi_roles[buffer->role];
     if (access->rows < 1 || access->columns < 1) return wrong(index, name, buffer->name, "has an empty view of");
+    bool unit = access->view->column == 1 || (access->view->column == 0 && step->kind != RCVI_STEP_GEMM && !access->written);
+    if (!unit) return wrong(index, name, buffer->name, "needs contiguous columns of");
     if (!fits(program, access, step, iterations)) return wrong(index, name, buffer->name, "reaches outside");
     if (access->written && !role->written) return wrong(index, name, buffer->name, "writes the caller's");
     if (access->written && (access->view->row == 0 && access->rows > 1)) return wrong(index, name, buffer->name, "writes rows twice in");
-    if (access->written && (access->view->column == 0 && access->columns > 1)) {
-        return wrong(index, name, buffer->name, "writes columns twice in");
-    }
     if (access->read && role->optional && step->kind != RCVI_STEP_COPY && buffer->role != RCVI_DPARAMETERS &&
         !(access->written && access->read)) {
         return wrong(index, name, buffer->name, "may copy only, but computes with");

@@ -1,0 +1,161 @@
+/* Programs: what the verifier refuses, what the layout saves, that a program's length does not depend on the sequence's. */
+#include "plan/plan.h"
+#include "test.h"
+
+#include <string.h>
+
+typedef struct {
+    test_allocator allocator;
+    rcv_context *context;
+    rcv_cell *cell;
+    rcv_net *net;
+    rcv_plan *plan;
+    rcvi_program program; /* a copy whose steps and buffers may be spoilt */
+} fixture;
+
+static void open_plan(fixture *f, int64_t steps, bool options) {
+    f->context = test_context(&f->allocator);
+    check_ok(rcv_cell_open(f->context, "lstm_layernorm", &f->cell));
+    check_ok(rcv_net_new(f->cell, &(rcv_net_options){.input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5}, &f->net));
+    rcv_plan_options o = {.steps = steps, .batch = 2, .training = true, .lengths = options, .resets = options};
+    check_ok(rcv_plan_new(f->net, &o, &f->plan));
+    f->program = f->plan->program;
+    f->program.steps = malloc(f->program.step_count * sizeof(rcvi_step));
+    f->program.buffers = malloc(f->program.buffer_count * sizeof(rcvi_buffer));
+    memcpy(f->program.steps, f->plan->program.steps, f->program.step_count * sizeof(rcvi_step));
+    memcpy(f->program.buffers, f->plan->program.buffers, f->program.buffer_count * sizeof(rcvi_buffer));
+}
+
+static void close_plan(fixture *f) {
+    free(f->program.steps);
+    free(f->program.buffers);
+    rcv_plan_free(f->plan);
+    rcv_net_free(f->net);
+    rcv_cell_free(f->cell);
+    test_context_end(&f->allocator, f->context);
+}
+
+static rcvi_step *find_step(fixture *f, rcvi_step_kind kind, bool in_loop) {
+    int body_end = -1;
+    for (int i = 0; i < (int)f->program.step_count; i++) {
+        rcvi_step *step = &f->program.steps[i];
+        if (step->kind == RCVI_STEP_LOOP) body_end = i + step->loop.body;
+        if (step->kind == kind && (i <= body_end) == (in_loop || kind == RCVI_STEP_LOOP)) return step;
+    }
+    fail_msg("the program has no %s step", rcvi_step_names[kind]);
+    return NULL;
+}
+
+/* One defect in an otherwise good program. */
+typedef void spoil(fixture *f);
+
+static void outside_buffer(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->out.offset += 1000000; }
+static void outside_in_last_iteration(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->a.stride += 1000; }
+static void negative_offset(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->b.offset = -1; }
+static void too_many_rows(fixture *f) { find_step(f, RCVI_STEP_COPY, true)->rows = 1000; }
+static void empty_view(fixture *f) { find_step(f, RCVI_STEP_COPY, true)->columns = 0; }
+static void writes_parameters(fixture *f) {
+    rcvi_step *step = find_step(f, RCVI_STEP_GEMM, true);
+    step->out = step->b;
+}
+static void other_type(fixture *f) {
+    rcvi_step *step = find_step(f, RCVI_STEP_SELECT, true);
+    step->mask.buffer = step->out.buffer;
+}
+static void repeated_rows(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->out.row = 0; }
+static void strided_columns(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->a.column = 2; }
+static void loop_past_end(fixture *f) { find_step(f, RCVI_STEP_LOOP, false)->loop.body = 100000; }
+static void empty_loop(fixture *f) { find_step(f, RCVI_STEP_LOOP, false)->loop.body = 0; }
+static void nested_loop(fixture *f) { find_step(f, RCVI_STEP_COPY, true)->kind = RCVI_STEP_LOOP; }
+static void future_register(fixture *f) {
+    rcvi_map *map = find_step(f, RCVI_STEP_MAP, true)->map;
+    map->instructions[0].from[0] = RCVI_FROM_REGISTER;
+    map->instructions[0].source[0] = 0;
+}
+static void not_elementwise(fixture *f) { find_step(f, RCVI_STEP_MAP, true)->map->instructions[0].operation = RCVI_SUM; }
+static void computes_with_optional(fixture *f) {
+    rcvi_step *step = find_step(f, RCVI_STEP_DROPOUT, false);
+    step->a = (rcvi_view){.buffer = rcvi_program_external(&f->plan->program, RCVI_DFINAL, 0), .row = 1, .column = 1};
+    step->rows = step->columns = 1;
+}
+static void same_place(fixture *f) {
+    for (size_t b = 0; b < f->program.buffer_count; b++) f->program.buffers[b].place = 0;
+}
+static void reads_unwritten(fixture *f) { /* the first step to write a buffer that a later one reads is gone */
+    rcvi_step *step = find_step(f, RCVI_STEP_LIVE, false);
+    *step = (rcvi_step){.kind = RCVI_STEP_FILL, .rows = 1, .columns = 1, .a = rcvi_no_view(), .b = rcvi_no_view(), .mask = rcvi_no_view()};
+    for (size_t b = 0; b < f->program.buffer_count; b++) {
+        if (f->program.buffers[b].role == RCVI_ARENA && f->program.buffers[b].element == RCVI_REAL) {
+            step->out = (rcvi_view){.buffer = (int)b, .row = 1, .column = 1};
+            break;
+        }
+    }
+}
+
+static void test_verifier(void **state) {
+    (void)state;
+    static const struct {
+        spoil *spoil;
+        const char *message;
+    } defects[] = {
+        {outside_buffer, "reaches outside"},
+        {outside_in_last_iteration, "reaches outside"},
+        {negative_offset, "reaches outside"},
+        {too_many_rows, "reaches outside"},
+        {empty_view, "empty view"},
+        {writes_parameters, "writes the caller's parameters"},
+        {other_type, "another element type"},
+        {repeated_rows, "writes rows twice"},
+        {strided_columns, "contiguous columns"},
+        {loop_past_end, "body outside"},
+        {empty_loop, "body outside"},
+        {nested_loop, "lies inside"},
+        {future_register, "has not computed"},
+        {not_elementwise, "element by element"},
+        {computes_with_optional, "may copy only"},
+        {same_place, "live at once"},
+        {reads_unwritten, "reads before it is written"},
+    };
+    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
+        fixture f;
+        open_plan(&f, 5, true);
+        check_ok(rcvi_program_verify(&f.program));
+        defects[i].spoil(&f);
+        check_fails(rcvi_program_verify(&f.program), RCV_INVALID, defects[i].message);
+        close_plan(&f);
+    }
+}
+
+static void test_layout(void **state) {
+    (void)state;
+    fixture f;
+    open_plan(&f, 5, true);
+    size_t sum = 0;
+    for (size_t b = 0; b < f.program.buffer_count; b++) {
+        const rcvi_buffer *buffer = &f.program.buffers[b];
+        if (buffer->role == RCVI_ARENA) sum += (size_t)buffer->count * rcvi_element_bytes(&f.program, buffer->element);
+        assert_true(buffer->place % 64 == 0);
+    }
+    assert_true(f.program.arena_bytes > 0 && f.program.arena_bytes < sum); /* buffers share places */
+    close_plan(&f);
+}
+
+static void test_length(void **state) {
+    (void)state;
+    fixture few, many;
+    open_plan(&few, 2, false);
+    open_plan(&many, 2000, false);
+    assert_int_equal(few.program.step_count, many.program.step_count);
+    char *text = NULL;
+    check_ok(rcv_plan_print(many.plan, &text));
+    assert_non_null(strstr(text, "loop     2000 times"));
+    assert_non_null(strstr(text, "backward\n"));
+    rcv_text_free(many.context, text);
+    close_plan(&few);
+    close_plan(&many);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier), cmocka_unit_test(test_layout), cmocka_unit_test(test_length)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
