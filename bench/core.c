@@ -81,7 +81,7 @@ typedef struct {
 } problem;
 
 static const problem problems[] = {
-    {"lstm", 100, 64, 512, 4, false}, {"lstm", 100, 64, 512, 4, true}, {"gru", 35, 20, 650, 2, true},
+    {"lstm", 100, 64, 512, 4, false}, {"lstm", 100, 64, 512, 4, true},  {"gru", 35, 20, 650, 2, true},
     {"sru", 1024, 8, 256, 2, true},   {"slstm", 100, 16, 256, 1, true},
 };
 
@@ -111,19 +111,25 @@ int main(int argc, char **argv) {
     rcv_allocator allocator = {count_allocate, count_release, &c};
     rcv_context *context = NULL;
     check(rcv_context_new(&(rcv_context_options){.allocator = &allocator}, &context));
-    if (json) printf("{\n  \"version\": \"%s\",\n  \"cells\": [\n", rcv_version());
-    else printf("cell              parse ms   + differentiate, analyse, print ms   (target %d)\n", TARGET_MS);
+    if (json)
+        printf("{\n  \"version\": \"%s\",\n  \"cells\": [\n", rcv_version());
+    else
+        printf("cell              parse ms   + differentiate, analyse, print ms   (target %d)\n", TARGET_MS);
     double worst = 0;
     for (size_t i = 0; i < rcv_builtin_count(); i++) {
         double parse = 0, all = 0;
         time_cell(context, rcv_builtin_name(i), &parse, &all);
         if (all > worst) worst = all;
-        if (json) printf("    {\"cell\": \"%s\", \"parse_ms\": %.4f, \"all_ms\": %.4f}%s\n", rcv_builtin_name(i), parse, all,
-                         i + 1 < rcv_builtin_count() ? "," : "");
-        else printf("%-16s %9.4f   %9.4f\n", rcv_builtin_name(i), parse, all);
+        if (json)
+            printf("    {\"cell\": \"%s\", \"parse_ms\": %.4f, \"all_ms\": %.4f}%s\n", rcv_builtin_name(i), parse, all,
+                   i + 1 < rcv_builtin_count() ? "," : "");
+        else
+            printf("%-16s %9.4f   %9.4f\n", rcv_builtin_name(i), parse, all);
     }
-    if (json) printf("  ],\n  \"worst_ms\": %.4f,\n  \"plans\": [\n", worst);
-    else printf("worst %.4f ms\n\nplan                                    plan says    run says   allocated\n", worst);
+    if (json)
+        printf("  ],\n  \"worst_ms\": %.4f,\n  \"plans\": [\n", worst);
+    else
+        printf("worst %.4f ms\n\nplan                                    plan says    run says   allocated\n", worst);
     size_t count = sizeof problems / sizeof *problems;
     bool match = true;
     for (size_t i = 0; i < count; i++) {
@@ -132,13 +138,15 @@ int main(int argc, char **argv) {
         count_bytes(context, &c, p, bytes);
         match &= bytes[0] == bytes[1] && bytes[1] == bytes[2];
         if (json) {
-            printf("    {\"cell\": \"%s\", \"steps\": %lld, \"batch\": %lld, \"hidden\": %lld, \"layers\": %lld, \"training\": %s, "
+            printf("    {\"cell\": \"%s\", \"steps\": %lld, \"batch\": %lld, \"hidden\": %lld, \"layers\": %lld, "
+                   "\"training\": %s, "
                    "\"plan_bytes\": %zu, \"run_bytes\": %zu, \"allocated\": %zu}%s\n",
                    p->cell, (long long)p->steps, (long long)p->batch, (long long)p->hidden, (long long)p->layers,
                    p->training ? "true" : "false", bytes[0], bytes[1], bytes[2], i + 1 < count ? "," : "");
         } else {
-            printf("%-6s T%-5lld B%-3lld H%-4lld L%lld %-9s %12zu %11zu %11zu\n", p->cell, (long long)p->steps, (long long)p->batch,
-                   (long long)p->hidden, (long long)p->layers, p->training ? "training" : "inference", bytes[0], bytes[1], bytes[2]);
+            printf("%-6s T%-5lld B%-3lld H%-4lld L%lld %-9s %12zu %11zu %11zu\n", p->cell, (long long)p->steps,
+                   (long long)p->batch, (long long)p->hidden, (long long)p->layers,
+                   p->training ? "training" : "inference", bytes[0], bytes[1], bytes[2]);
         }
     }
     if (json) printf("  ]\n}\n");

@@ -68,8 +68,8 @@ typedef struct {
 } rcv_allocator;
 
 typedef struct {
-    const rcv_allocator *allocator;             /* NULL: malloc and free. Copied. */
-    void (*log)(void *user, const char *line);  /* NULL: silence */
+    const rcv_allocator *allocator;            /* NULL: malloc and free. Copied. */
+    void (*log)(void *user, const char *line); /* NULL: silence */
     void *log_user;
 } rcv_context_options;
 
@@ -90,7 +90,8 @@ typedef enum {
 } rcv_describe_flags;
 
 /* `file` is the name used in messages; the text is copied and need not end in NUL. */
-RCV_API rcv_status rcv_cell_parse(rcv_context *context, const char *text, size_t length, const char *file, rcv_cell **cell);
+RCV_API rcv_status rcv_cell_parse(rcv_context *context, const char *text, size_t length, const char *file,
+                                  rcv_cell **cell);
 /* A built-in cell's name, or the path of a .cell file. A path has a '/' or ends in ".cell". */
 RCV_API rcv_status rcv_cell_open(rcv_context *context, const char *name_or_path, rcv_cell **cell);
 RCV_API void rcv_cell_free(rcv_cell *cell);
@@ -120,9 +121,9 @@ typedef struct {
     int64_t hidden; /* features of a state, unless the cell says otherwise */
     int64_t layers; /* 0 means 1 */
     bool bidirectional;
-    bool no_bias;          /* leave out every vector stored as bias_* */
-    double dropout;        /* between layers, in training, in [0, 1) */
-    int64_t rank;          /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
+    bool no_bias;   /* leave out every vector stored as bias_* */
+    double dropout; /* between layers, in training, in [0, 1) */
+    int64_t rank;   /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
     const rcv_size *sizes; /* overrides of the cell's declared sizes */
     size_t size_count;
 } rcv_net_options;
@@ -179,7 +180,7 @@ typedef struct {
 RCV_API rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **plan);
 RCV_API void rcv_plan_free(rcv_plan *plan);
 RCV_API const char *rcv_plan_string(const rcv_plan *plan); /* pins this plan again */
-RCV_API size_t rcv_plan_bytes(const rcv_plan *plan);       /* what a run of it allocates for data, known before it does */
+RCV_API size_t rcv_plan_bytes(const rcv_plan *plan); /* what a run of it allocates for data, known before it does */
 RCV_API rcv_status rcv_plan_print(const rcv_plan *plan, char **text);
 
 RCV_API rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **run);
@@ -190,21 +191,21 @@ RCV_API size_t rcv_run_bytes(const rcv_run *run); /* bytes of data actually allo
  * rcv_net_state_count() entries, each NULL or a state tensor; the array itself may be NULL. */
 typedef struct {
     const void *parameters;
-    const void *x;             /* [steps, batch, input] */
-    const int64_t *lengths;    /* [batch], each in 1..steps; with plan option lengths */
-    const uint8_t *resets;     /* [steps, batch], nonzero: a new episode begins at this step; with plan option resets */
+    const void *x;          /* [steps, batch, input] */
+    const int64_t *lengths; /* [batch], each in 1..steps; with plan option lengths */
+    const uint8_t *resets;  /* [steps, batch], nonzero: a new episode begins at this step; with plan option resets */
     const void *const *initial; /* states before the first step; NULL: zeros */
     const void *const *restart; /* where a reset returns to; NULL: to the initial state */
-    void *y;                   /* [steps, batch, output]; zero past a sequence's length */
-    void *const *final;        /* states after each sequence's last step */
-    uint64_t seed;             /* of dropout */
+    void *y;                    /* [steps, batch, output]; zero past a sequence's length */
+    void *const *final;         /* states after each sequence's last step */
+    uint64_t seed;              /* of dropout */
 } rcv_forward;
 
 /* Gradients of a loss L, given dL/dy and dL/dfinal. Inputs of the forward call must still be in place. */
 typedef struct {
-    const void *dy;             /* NULL: zeros */
-    const void *const *dfinal;  /* NULL: zeros */
-    void *dx;                   /* NULL where not wanted, here and below */
+    const void *dy;            /* NULL: zeros */
+    const void *const *dfinal; /* NULL: zeros */
+    void *dx;                  /* NULL where not wanted, here and below */
     void *const *dinitial;
     void *const *drestart;
     void *dparameters;
@@ -240,10 +241,10 @@ RCV_API rcv_status rcv_tensors_save(const rcv_tensors *tensors, const char *path
 RCV_API void rcv_tensors_free(rcv_tensors *tensors);
 
 RCV_API size_t rcv_tensors_count(const rcv_tensors *tensors);
-RCV_API const rcv_tensor *rcv_tensors_at(const rcv_tensors *tensors, size_t index);        /* NULL past the end */
-RCV_API const rcv_tensor *rcv_tensors_find(const rcv_tensors *tensors, const char *name);  /* NULL if absent */
-RCV_API rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor);        /* copies; the name must be new */
-RCV_API const char *rcv_tensors_metadata(const rcv_tensors *tensors, const char *key);     /* NULL if absent */
+RCV_API const rcv_tensor *rcv_tensors_at(const rcv_tensors *tensors, size_t index);       /* NULL past the end */
+RCV_API const rcv_tensor *rcv_tensors_find(const rcv_tensors *tensors, const char *name); /* NULL if absent */
+RCV_API rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor); /* copies; the name must be new */
+RCV_API const char *rcv_tensors_metadata(const rcv_tensors *tensors, const char *key); /* NULL if absent */
 RCV_API rcv_status rcv_tensors_set_metadata(rcv_tensors *tensors, const char *key, const char *value);
 /* The tensor's elements converted to dtype (float types to float types, integers to integers; exact or widened, except
  * float64 to float32), `count` of them into `out`. */
@@ -259,8 +260,10 @@ typedef struct {
     const char *prefix; /* NULL: found; else tensors are named prefix + parameter name */
 } rcv_model_options;
 
-RCV_API rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed, rcv_model **model); /* keeps the net */
-RCV_API rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_model_options *options, rcv_model **model);
+RCV_API rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed,
+                                 rcv_model **model); /* keeps the net */
+RCV_API rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_model_options *options,
+                                  rcv_model **model);
 RCV_API rcv_status rcv_model_save(const rcv_model *model, const char *path);
 /* The same network with every matrix replaced by its best approximation of this rank. */
 RCV_API rcv_status rcv_model_low_rank(const rcv_model *model, int64_t rank, rcv_model **approximation);
@@ -279,27 +282,27 @@ RCV_API rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, 
 typedef struct rcv_lm rcv_lm; /* embedding, network, output layer; float32 */
 
 typedef struct {
-    int64_t embedding; /* features of a byte's embedding */
+    int64_t embedding;   /* features of a byte's embedding */
     rcv_net_options net; /* input is set from embedding */
 } rcv_lm_options;
 
 typedef struct {
-    int64_t step;           /* updates done */
-    int64_t steps;          /* updates to do; 0 where only seconds limit it */
-    double loss;            /* nats a byte, mean over the last updates */
+    int64_t step;  /* updates done */
+    int64_t steps; /* updates to do; 0 where only seconds limit it */
+    double loss;   /* nats a byte, mean over the last updates */
     double bytes_per_second;
-    double seconds;         /* since the call */
-    double gradient_norm;   /* before clipping */
+    double seconds;       /* since the call */
+    double gradient_norm; /* before clipping */
 } rcv_lm_progress;
 
 typedef struct {
-    int64_t batch;         /* sequences side by side */
-    int64_t length;        /* steps of truncated back-propagation */
-    int64_t steps;         /* updates at most; 0: no limit */
-    double seconds;        /* time at most; 0: no limit. One of the two must be set. */
-    double learning_rate;  /* Adam */
-    double clip;           /* of the gradient's norm; 0: none */
-    uint64_t seed;         /* of dropout */
+    int64_t batch;        /* sequences side by side */
+    int64_t length;       /* steps of truncated back-propagation */
+    int64_t steps;        /* updates at most; 0: no limit */
+    double seconds;       /* time at most; 0: no limit. One of the two must be set. */
+    double learning_rate; /* Adam */
+    double clip;          /* of the gradient's norm; 0: none */
+    uint64_t seed;        /* of dropout */
     bool (*progress)(void *user, const rcv_lm_progress *progress); /* after every update; false stops. May be NULL. */
     void *user;
 } rcv_lm_training;
@@ -309,16 +312,18 @@ RCV_API rcv_status rcv_lm_load(rcv_context *context, const char *path, rcv_lm **
 RCV_API rcv_status rcv_lm_save(const rcv_lm *lm, const char *path);
 RCV_API void rcv_lm_free(rcv_lm *lm);
 RCV_API const rcv_net *rcv_lm_net(const rcv_lm *lm);
-RCV_API int64_t rcv_lm_steps(const rcv_lm *lm);               /* updates this model has seen */
-RCV_API int64_t rcv_lm_parameter_elements(const rcv_lm *lm);  /* all of them */
+RCV_API int64_t rcv_lm_steps(const rcv_lm *lm);              /* updates this model has seen */
+RCV_API int64_t rcv_lm_parameter_elements(const rcv_lm *lm); /* all of them */
 
 /* RCV_STOPPED when the callback stopped it; the model then is as of the last whole update. */
 RCV_API rcv_status rcv_lm_train(rcv_lm *lm, const void *text, size_t bytes, const rcv_lm_training *options);
 /* Mean loss in nats a byte over the text read once from left to right; predictions: how many bytes were predicted. */
-RCV_API rcv_status rcv_lm_evaluate(const rcv_lm *lm, const void *text, size_t bytes, double *loss, int64_t *predictions);
+RCV_API rcv_status rcv_lm_evaluate(const rcv_lm *lm, const void *text, size_t bytes, double *loss,
+                                   int64_t *predictions);
 /* Reads the prompt, then emits `count` bytes one by one. temperature 0 takes the likeliest byte. emit false stops. */
 RCV_API rcv_status rcv_lm_generate(const rcv_lm *lm, const void *prompt, size_t prompt_bytes, size_t count,
-                                   double temperature, uint64_t seed, bool (*emit)(void *user, uint8_t byte), void *user);
+                                   double temperature, uint64_t seed, bool (*emit)(void *user, uint8_t byte),
+                                   void *user);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,9 @@ typedef struct {
 static void open_plan(fixture *f, int64_t steps, bool options) {
     f->context = test_context(&f->allocator);
     check_ok(rcv_cell_open(f->context, "lstm_layernorm", &f->cell));
-    check_ok(rcv_net_new(f->cell, &(rcv_net_options){.input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5}, &f->net));
+    check_ok(rcv_net_new(
+        f->cell, &(rcv_net_options){.input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5},
+        &f->net));
     rcv_plan_options o = {.steps = steps, .batch = 2, .training = true, .lengths = options, .resets = options};
     check_ok(rcv_plan_new(f->net, &o, &f->plan));
     f->program = f->plan->program;
@@ -72,7 +74,9 @@ static void future_register(fixture *f) {
     map->instructions[0].from[0] = RCVI_FROM_REGISTER;
     map->instructions[0].source[0] = 0;
 }
-static void not_elementwise(fixture *f) { find_step(f, RCVI_STEP_MAP, true)->map->instructions[0].operation = RCVI_SUM; }
+static void not_elementwise(fixture *f) {
+    find_step(f, RCVI_STEP_MAP, true)->map->instructions[0].operation = RCVI_SUM;
+}
 static void computes_with_optional(fixture *f) {
     rcvi_step *step = find_step(f, RCVI_STEP_DROPOUT, false);
     step->a = (rcvi_view){.buffer = rcvi_program_external(&f->plan->program, RCVI_DFINAL, 0), .row = 1, .column = 1};
@@ -83,7 +87,12 @@ static void same_place(fixture *f) {
 }
 static void reads_unwritten(fixture *f) { /* the first step to write a buffer that a later one reads is gone */
     rcvi_step *step = find_step(f, RCVI_STEP_LIVE, false);
-    *step = (rcvi_step){.kind = RCVI_STEP_FILL, .rows = 1, .columns = 1, .a = rcvi_no_view(), .b = rcvi_no_view(), .mask = rcvi_no_view()};
+    *step = (rcvi_step){.kind = RCVI_STEP_FILL,
+                        .rows = 1,
+                        .columns = 1,
+                        .a = rcvi_no_view(),
+                        .b = rcvi_no_view(),
+                        .mask = rcvi_no_view()};
     for (size_t b = 0; b < f->program.buffer_count; b++) {
         if (f->program.buffers[b].role == RCVI_ARENA && f->program.buffers[b].element == RCVI_REAL) {
             step->out = (rcvi_view){.buffer = (int)b, .row = 1, .column = 1};
@@ -156,6 +165,7 @@ static void test_length(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier), cmocka_unit_test(test_layout), cmocka_unit_test(test_length)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier), cmocka_unit_test(test_layout),
+                                       cmocka_unit_test(test_length)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-#include "cell/builtin.h"
 #include "cell/cell.h"
+#include "cell/builtin.h"
 
 #include <string.h>
 
@@ -47,7 +47,8 @@ static rcv_status unknown_builtin(const char *name) {
     }
     const char *near = rcvi_nearest(name, names, count);
     return near ? rcvi_fail(RCV_INVALID, "there is no cell '%s'; did you mean '%s'?", name, near)
-                : rcvi_fail(RCV_INVALID, "there is no cell '%s'; a cell of your own is named by its path, such as ./my.cell", name);
+                : rcvi_fail(RCV_INVALID,
+                            "there is no cell '%s'; a cell of your own is named by its path, such as ./my.cell", name);
 }
 
 rcv_status rcv_cell_open(rcv_context *context, const char *name, rcv_cell **out) {
@@ -71,7 +72,9 @@ rcv_status rcv_cell_open(rcv_context *context, const char *name, rcv_cell **out)
 
 size_t rcv_builtin_count(void) { return rcvi_builtin_total; }
 const char *rcv_builtin_name(size_t index) { return index < rcvi_builtin_total ? rcvi_builtins[index].name : NULL; }
-const char *rcv_builtin_summary(size_t index) { return index < rcvi_builtin_total ? rcvi_builtins[index].summary : NULL; }
+const char *rcv_builtin_summary(size_t index) {
+    return index < rcvi_builtin_total ? rcvi_builtins[index].summary : NULL;
+}
 const char *rcv_cell_name(const rcv_cell *cell) { return cell->ast.name; }
 const char *rcv_cell_source(const rcv_cell *cell) { return cell->ast.text; }
 

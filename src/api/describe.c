@@ -96,7 +96,9 @@ static json_t *states(description *d) {
     const rcvi_graph *graph = &d->cell->graph;
     json_t *list = json_array();
     for (size_t i = 0; i < graph->state_count; i++) {
-        append(d, list, json_pack("{s:s, s:s}", "name", graph->states[i].name, "size", graph->sizes[graph->states[i].size].name));
+        append(
+            d, list,
+            json_pack("{s:s, s:s}", "name", graph->states[i].name, "size", graph->sizes[graph->states[i].size].name));
     }
     return list;
 }
@@ -125,7 +127,8 @@ static void find_used_outside(const rcvi_graph *graph, const rcvi_analysis *anal
     for (size_t i = 0; i < graph->gradient_count; i++) used[graph->gradients[i].left] = true;
 }
 
-static json_t *stage(description *d, const rcvi_graph *graph, const rcvi_analysis *analysis, size_t s, const bool *used) {
+static json_t *stage(description *d, const rcvi_graph *graph, const rcvi_analysis *analysis, size_t s,
+                     const bool *used) {
     json_t *values = json_array(), *members = json_array(), *object = json_object();
     for (size_t v = 0; v < graph->value_count; v++) {
         bool state = graph->values[v].operation == RCVI_STATE;
@@ -133,7 +136,8 @@ static json_t *stage(description *d, const rcvi_graph *graph, const rcvi_analysi
         append(d, values, value_text(d, graph, (int)v));
     }
     for (size_t i = 0; i < graph->state_count; i++) {
-        if (analysis->stage_of[graph->states[i].value] == (int)s) append(d, members, json_string(graph->states[i].name));
+        if (analysis->stage_of[graph->states[i].value] == (int)s)
+            append(d, members, json_string(graph->states[i].name));
     }
     rcvi_text reason;
     rcvi_text_init(&reason, d->cell->context);
@@ -249,7 +253,8 @@ static void print_description(const json_t *object, rcvi_text *out) {
     list = json_object_get(object, "states");
     rcvi_text_add(out, "\nstates\n");
     for (size_t i = 0; i < json_array_size(list); i++) {
-        rcvi_text_add(out, "  %-16s [%s]\n", get(json_array_get(list, i), "name"), get(json_array_get(list, i), "size"));
+        rcvi_text_add(out, "  %-16s [%s]\n", get(json_array_get(list, i), "name"),
+                      get(json_array_get(list, i), "size"));
     }
     rcvi_text_add(out, "\nstages over time\n");
     print_stages(json_object_get(object, "stages"), out);
@@ -259,7 +264,8 @@ static void print_description(const json_t *object, rcvi_text *out) {
     print_names("kept", json_object_get(derivative, "kept"), out);
     const json_t *back = json_object_get(object, "backward");
     if (!back) return;
-    rcvi_text_add(out, "\nadjoint, over the steps taken backwards\n%s\nstages of the adjoint\n", get(back, "equations"));
+    rcvi_text_add(out, "\nadjoint, over the steps taken backwards\n%s\nstages of the adjoint\n",
+                  get(back, "equations"));
     print_stages(json_object_get(back, "stages"), out);
 }
 

@@ -10,6 +10,13 @@
 rcv_status rcvi_fail(rcv_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 rcv_status rcvi_no_memory(size_t bytes);
 
+/* Hands a failure on. */
+#define RCVI_TRY(call)                                                                                                 \
+    do {                                                                                                               \
+        rcv_status try_status = (call);                                                                                \
+        if (try_status) return try_status;                                                                             \
+    } while (0)
+
 struct rcv_context {
     rcv_allocator allocator;
     void (*log)(void *user, const char *line);
@@ -36,12 +43,17 @@ typedef struct {
 void rcvi_text_init(rcvi_text *text, rcv_context *context);
 void rcvi_text_add(rcvi_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void rcvi_text_add_bytes(rcvi_text *text, const char *bytes, size_t length);
+/* The shortest digits that rcvi_read_number reads back as the same number. */
+void rcvi_text_add_number(rcvi_text *text, double number);
 /* Hands the text over (free with rcvi_free) and empties `text`. */
 rcv_status rcvi_text_take(rcvi_text *text, char **out);
 void rcvi_text_drop(rcvi_text *text);
 
 /* The entry of `names` nearest to `name` in edit distance, or NULL when none is near enough to be meant. */
 const char *rcvi_nearest(const char *name, const char *const *names, size_t count);
+
+/* A whole text as a number, with a point whatever the program's locale says. False where it is not one; it may be infinite. */
+bool rcvi_read_number(const char *text, double *number);
 
 /* Checked arithmetic on sizes: false on overflow or a negative operand. */
 bool rcvi_multiply(int64_t a, int64_t b, int64_t *product);

@@ -13,8 +13,7 @@
 
 static int open_retrying(const char *path, int flags, mode_t mode) {
     int file;
-    do
-        file = open(path, flags | O_CLOEXEC, mode);
+    do file = open(path, flags | O_CLOEXEC, mode);
     while (file < 0 && errno == EINTR);
     return file;
 }
@@ -27,15 +26,11 @@ static rcv_status read_all(int file, const char *path, size_t limit, size_t expe
         if (!rcvi_grow(text->context, &text->bytes, &text->capacity, text->length + room + 1, 1))
             return rcvi_no_memory(text->length + room + 1);
         ssize_t got = read(file, text->bytes + text->length, text->capacity - text->length - 1);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return rcvi_fail(RCV_IO, "cannot read %s: %s", path, strerror(errno));
-        if (got == 0)
-            return RCV_OK;
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return rcvi_fail(RCV_IO, "cannot read %s: %s", path, strerror(errno));
+        if (got == 0) return RCV_OK;
         text->length += (size_t)got;
-        if (text->length > limit)
-            return rcvi_fail(RCV_FORMAT, "%s has more than the %zu bytes allowed", path, limit);
+        if (text->length > limit) return rcvi_fail(RCV_FORMAT, "%s has more than the %zu bytes allowed", path, limit);
         room = text->capacity - text->length > 1 ? 0 : CHUNK;
     }
 }
@@ -44,8 +39,7 @@ rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, 
     *bytes = NULL;
     *length = 0;
     int file = open_retrying(path, O_RDONLY, 0);
-    if (file < 0)
-        return rcvi_fail(RCV_IO, "cannot open %s: %s", path, strerror(errno));
+    if (file < 0) return rcvi_fail(RCV_IO, "cannot open %s: %s", path, strerror(errno));
     struct stat info;
     rcv_status status = RCV_OK;
     rcvi_text text;
@@ -65,8 +59,7 @@ rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, 
         status = rcvi_text_take(&text, bytes);
     else
         rcvi_text_drop(&text);
-    if (status == RCV_OK)
-        *length = total;
+    if (status == RCV_OK) *length = total;
     return status;
 }
 
@@ -75,10 +68,8 @@ static bool write_all(int file, const char *bytes, size_t length) {
         /* Linux writes at most about 2^31 bytes a call; asking for less keeps every system's return value in range. */
         size_t part = length < ((size_t)1 << 30) ? length : (size_t)1 << 30;
         ssize_t written = write(file, bytes, part);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return false;
+        if (written < 0 && errno == EINTR) continue;
+        if (written < 0) return false;
         if (written == 0) {
             errno = ENOSPC;
             return false;
@@ -91,8 +82,7 @@ static bool write_all(int file, const char *bytes, size_t length) {
 
 static bool sync_file(int file) {
     int result;
-    do
-        result = fsync(file);
+    do result = fsync(file);
     while (result != 0 && errno == EINTR);
     /* Some file systems have nothing to sync and say so. */
     return result == 0 || errno == EINVAL || errno == ENOTSUP;
@@ -103,8 +93,7 @@ static int create_beside(const char *path, char *name, size_t name_bytes) {
     for (int attempt = 0; attempt < 1000; attempt++) {
         snprintf(name, name_bytes, "%s.tmp-%ld-%d", path, (long)getpid(), attempt);
         int file = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
-        if (file >= 0 || errno != EEXIST)
-            return file;
+        if (file >= 0 || errno != EEXIST) return file;
     }
     return -1;
 }
@@ -117,8 +106,7 @@ static void sync_directory_of(char *name) {
     else if (slash)
         *slash = '\0';
     int directory = open_retrying(slash ? name : ".", O_RDONLY | O_DIRECTORY, 0);
-    if (directory < 0)
-        return;
+    if (directory < 0) return;
     (void)fsync(directory);
     close(directory);
 }
@@ -126,8 +114,7 @@ static void sync_directory_of(char *name) {
 /* Writes and closes the temporary file `name`; false with errno set. */
 static bool fill(int file, const rcvi_piece *pieces, size_t count) {
     bool good = true;
-    for (size_t i = 0; i < count && good; i++)
-        good = write_all(file, pieces[i].bytes, pieces[i].length);
+    for (size_t i = 0; i < count && good; i++) good = write_all(file, pieces[i].bytes, pieces[i].length);
     good = good && sync_file(file);
     int reason = errno;
     if (close(file) != 0 && good) {
@@ -142,11 +129,9 @@ static bool fill(int file, const rcvi_piece *pieces, size_t count) {
 static rcv_status write_in_place(const char *path, const rcvi_piece *pieces, size_t count) {
     int file = open_retrying(path, O_WRONLY, 0);
     bool good = file >= 0;
-    for (size_t i = 0; i < count && good; i++)
-        good = write_all(file, pieces[i].bytes, pieces[i].length);
+    for (size_t i = 0; i < count && good; i++) good = write_all(file, pieces[i].bytes, pieces[i].length);
     int reason = errno;
-    if (file >= 0)
-        close(file);
+    if (file >= 0) close(file);
     return good ? RCV_OK : rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(reason));
 }
 
@@ -154,16 +139,14 @@ static rcv_status write_in_place(const char *path, const rcvi_piece *pieces, siz
 static rcv_status replace(rcv_context *context, const char *path, mode_t mode, const rcvi_piece *pieces, size_t count) {
     size_t name_bytes = strlen(path) + 64;
     char *name = rcvi_new(context, name_bytes, 1);
-    if (!name)
-        return RCV_NO_MEMORY;
+    if (!name) return RCV_NO_MEMORY;
     rcv_status status = RCV_OK;
     int file = create_beside(path, name, name_bytes);
     if (file < 0) {
         status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     } else {
         bool good = fill(file, pieces, count);
-        if (good && mode != 0)
-            (void)chmod(name, mode);
+        if (good && mode != 0) (void)chmod(name, mode);
         if (!good || rename(name, path) != 0) {
             status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
             (void)unlink(name);
@@ -176,21 +159,16 @@ static rcv_status replace(rcv_context *context, const char *path, mode_t mode, c
 }
 
 rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_piece *pieces, size_t count) {
-    if (path[0] == '\0')
-        return rcvi_fail(RCV_IO, "cannot write to an empty path");
+    if (path[0] == '\0') return rcvi_fail(RCV_IO, "cannot write to an empty path");
     struct stat info;
-    if (stat(path, &info) != 0)
-        return replace(context, path, 0, pieces, count);
+    if (stat(path, &info) != 0) return replace(context, path, 0, pieces, count);
     if (S_ISDIR(info.st_mode))
         return rcvi_fail(RCV_IO, "cannot write %s: it is a directory where a file is meant", path);
-    if (access(path, W_OK) != 0)
-        return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode))
-        return write_in_place(path, pieces, count);
+    if (access(path, W_OK) != 0) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
+    if (!S_ISREG(info.st_mode)) return write_in_place(path, pieces, count);
     /* Behind a symbolic link it is the file that is replaced, not the link. */
     char *target = realpath(path, NULL);
-    if (!target)
-        return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
+    if (!target) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     rcv_status status = replace(context, target, info.st_mode & 0777, pieces, count);
     free(target);
     return status;

@@ -16,8 +16,7 @@ static void default_release(void *user, void *memory) {
 }
 
 rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **context) {
-    if (!context)
-        return rcvi_fail(RCV_INVALID, "rcv_context_new needs a place for the context, not NULL");
+    if (!context) return rcvi_fail(RCV_INVALID, "rcv_context_new needs a place for the context, not NULL");
     *context = NULL;
     rcv_allocator allocator = {default_allocate, default_release, NULL};
     if (options && options->allocator) {
@@ -26,8 +25,7 @@ rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **con
             return rcvi_fail(RCV_INVALID, "an allocator needs both allocate and release");
     }
     rcv_context *made = allocator.allocate(allocator.user, sizeof *made);
-    if (!made)
-        return rcvi_no_memory(sizeof *made);
+    if (!made) return rcvi_no_memory(sizeof *made);
     memset(made, 0, sizeof *made);
     made->allocator = allocator;
     if (options) {
@@ -39,15 +37,12 @@ rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **con
 }
 
 void rcv_context_free(rcv_context *context) {
-    if (!context)
-        return;
+    if (!context) return;
     rcv_allocator allocator = context->allocator;
     allocator.release(allocator.user, context);
 }
 
-void rcv_text_free(rcv_context *context, char *text) {
-    rcvi_free(context, text);
-}
+void rcv_text_free(rcv_context *context, char *text) { rcvi_free(context, text); }
 
 void *rcvi_new(rcv_context *context, size_t count, size_t size) {
     if (size != 0 && count > SIZE_MAX / size) {
@@ -55,8 +50,7 @@ void *rcvi_new(rcv_context *context, size_t count, size_t size) {
         return NULL;
     }
     size_t bytes = count * size;
-    if (bytes == 0)
-        bytes = 1;
+    if (bytes == 0) bytes = 1;
     void *memory = context->allocator.allocate(context->allocator.user, bytes);
     if (!memory) {
         rcvi_no_memory(bytes);
@@ -66,26 +60,20 @@ void *rcvi_new(rcv_context *context, size_t count, size_t size) {
 }
 
 void rcvi_free(rcv_context *context, void *memory) {
-    if (memory)
-        context->allocator.release(context->allocator.user, memory);
+    if (memory) context->allocator.release(context->allocator.user, memory);
 }
 
 bool rcvi_grow(rcv_context *context, void *array_pointer, size_t *capacity, size_t needed, size_t size) {
-    if (needed <= *capacity)
-        return true;
+    if (needed <= *capacity) return true;
     size_t wanted = *capacity > SIZE_MAX / 2 ? SIZE_MAX : *capacity * 2;
-    if (wanted < 8)
-        wanted = 8;
-    if (wanted < needed)
-        wanted = needed;
+    if (wanted < 8) wanted = 8;
+    if (wanted < needed) wanted = needed;
     void *bigger = rcvi_new(context, wanted, size);
-    if (!bigger)
-        return false;
+    if (!bigger) return false;
     /* array_pointer is the address of a pointer of any type, so it is read and written as bytes. */
     void *old;
     memcpy(&old, array_pointer, sizeof old);
-    if (old)
-        memcpy(bigger, old, *capacity * size);
+    if (old) memcpy(bigger, old, *capacity * size);
     memcpy(array_pointer, &bigger, sizeof bigger);
     *capacity = wanted;
     rcvi_free(context, old);
@@ -98,19 +86,16 @@ char *rcvi_copy_text(rcv_context *context, const char *text, size_t length) {
         return NULL;
     }
     char *copy = rcvi_new(context, length + 1, 1);
-    if (copy && length > 0)
-        memcpy(copy, text, length);
+    if (copy && length > 0) memcpy(copy, text, length);
     return copy;
 }
 
 void rcvi_log(rcv_context *context, const char *format, ...) {
-    if (!context->log)
-        return;
+    if (!context->log) return;
     char line[1024];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    if (length >= 0)
-        context->log(context->log_user, line);
+    if (length >= 0) context->log(context->log_user, line);
 }

@@ -9,9 +9,7 @@ struct rcvi_pool_chunk {
     max_align_t bytes[];
 };
 
-void rcvi_pool_init(rcvi_pool *pool, rcv_context *context) {
-    *pool = (rcvi_pool){.context = context};
-}
+void rcvi_pool_init(rcvi_pool *pool, rcv_context *context) { *pool = (rcvi_pool){.context = context}; }
 
 void rcvi_pool_free(rcvi_pool *pool) {
     while (pool->chunks) {

@@ -25,8 +25,7 @@ static void refill(rcvi_twister *twister) {
 }
 
 uint32_t rcvi_twister_next(rcvi_twister *twister) {
-    if (twister->index >= WORDS)
-        refill(twister);
+    if (twister->index >= WORDS) refill(twister);
     uint32_t word = twister->state[twister->index++];
     word ^= word >> 11;
     word ^= (word << 7) & UINT32_C(0x9d2c5680);

@@ -36,23 +36,16 @@ rcv_status rcvi_fail(rcv_status status, const char *format, ...) {
     va_start(arguments, format);
     int length = vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
-    if (length < 0)
-        sentence[0] = '\0';
+    if (length < 0) sentence[0] = '\0';
     memcpy(message, sentence, strlen(sentence) + 1);
     return status;
 }
 
-rcv_status rcvi_no_memory(size_t bytes) {
-    return rcvi_fail(RCV_NO_MEMORY, "no memory for %zu bytes", bytes);
-}
+rcv_status rcvi_no_memory(size_t bytes) { return rcvi_fail(RCV_NO_MEMORY, "no memory for %zu bytes", bytes); }
 
-const char *rcv_version(void) {
-    return RCV_VERSION;
-}
+const char *rcv_version(void) { return RCV_VERSION; }
 
-const char *rcv_message(void) {
-    return message;
-}
+const char *rcv_message(void) { return message; }
 
 const char *rcv_status_name(rcv_status status) {
     size_t index = (size_t)status;

@@ -20,10 +20,8 @@ static bool reserve(rcvi_text *text, size_t more) {
 }
 
 void rcvi_text_add_bytes(rcvi_text *text, const char *bytes, size_t length) {
-    if (!reserve(text, length))
-        return;
-    if (length > 0)
-        memcpy(text->bytes + text->length, bytes, length);
+    if (!reserve(text, length)) return;
+    if (length > 0) memcpy(text->bytes + text->length, bytes, length);
     text->length += length;
     text->bytes[text->length] = '\0';
 }
@@ -37,8 +35,7 @@ void rcvi_text_add(rcvi_text *text, const char *format, ...) {
         text->failed = true;
         return;
     }
-    if (!reserve(text, (size_t)length))
-        return;
+    if (!reserve(text, (size_t)length)) return;
     va_start(arguments, format);
     vsnprintf(text->bytes + text->length, (size_t)length + 1, format, arguments);
     va_end(arguments);
@@ -63,16 +60,13 @@ void rcvi_text_drop(rcvi_text *text) {
     rcvi_text_init(text, text->context);
 }
 
-static size_t least(size_t a, size_t b) {
-    return a < b ? a : b;
-}
+static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`; both within NAME_LIMIT. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length) {
     size_t rows[3][NAME_LIMIT + 1];
     size_t *before = rows[0], *last = rows[1], *row = rows[2];
-    for (size_t j = 0; j <= b_length; j++)
-        last[j] = j;
+    for (size_t j = 0; j <= b_length; j++) last[j] = j;
     for (size_t i = 1; i <= a_length; i++) {
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
@@ -91,14 +85,12 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
 
 const char *rcvi_nearest(const char *name, const char *const *names, size_t count) {
     size_t length = strlen(name);
-    if (length > NAME_LIMIT)
-        return NULL;
+    if (length > NAME_LIMIT) return NULL;
     const char *nearest = NULL;
     size_t nearest_distance = SIZE_MAX;
     for (size_t i = 0; i < count; i++) {
         size_t other = strlen(names[i]);
-        if (other > NAME_LIMIT)
-            continue;
+        if (other > NAME_LIMIT) continue;
         size_t distance = edit_distance(name, length, names[i], other);
         if (distance < nearest_distance) {
             nearest_distance = distance;
@@ -106,22 +98,19 @@ const char *rcvi_nearest(const char *name, const char *const *names, size_t coun
         }
     }
     /* Near enough: a third of the longer name wrong at most, and one letter in names of one or two. */
-    if (!nearest)
-        return NULL;
+    if (!nearest) return NULL;
     size_t longer = length > strlen(nearest) ? length : strlen(nearest);
     return nearest_distance <= (longer + 2) / 3 && nearest_distance < longer ? nearest : NULL;
 }
 
 bool rcvi_multiply(int64_t a, int64_t b, int64_t *product) {
-    if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))
-        return false;
+    if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b)) return false;
     *product = a * b;
     return true;
 }
 
 bool rcvi_add(int64_t a, int64_t b, int64_t *sum) {
-    if (a < 0 || b < 0 || a > INT64_MAX - b)
-        return false;
+    if (a < 0 || b < 0 || a > INT64_MAX - b) return false;
     *sum = a + b;
     return true;
 }

@@ -12,7 +12,7 @@ typedef struct {
     const rcvi_graph *graph;
     size_t count;
     bool *live;
-    int *component;  /* [values], RCVI_NONE until known; numbered so that a component comes after those it depends on */
+    int *component; /* [values], RCVI_NONE until known; numbered so that a component comes after those it depends on */
     int components;
     bool *recurrent; /* [components] */
     int *depth;      /* [components]: recurrent stages on the longest way to it */
@@ -179,7 +179,9 @@ static void classify(const rcvi_graph *graph, rcvi_analysis *analysis) {
         if (stage->class == RCVI_MAP) continue;
         const rcvi_value *value = &graph->values[v];
         bool left = inside(analysis, value->arguments[0], s), right = inside(analysis, value->arguments[1], s);
-        rcvi_class class = mixes_features(value->operation) ? RCVI_DENSE : is_affine(value, left, right) ? RCVI_SCAN : RCVI_DIAGONAL;
+        rcvi_class class = mixes_features(value->operation) ? RCVI_DENSE
+                           : is_affine(value, left, right)  ? RCVI_SCAN
+                                                            : RCVI_DIAGONAL;
         if (class > stage->class) {
             stage->class = class;
             stage->cause = (int)v;

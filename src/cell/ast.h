@@ -19,13 +19,13 @@ typedef struct {
 
 typedef enum {
     RCVI_EXPR_NUMBER,
-    RCVI_EXPR_NAME,    /* the input, a state's previous value, an intermediate value, a vector */
-    RCVI_EXPR_NEXT,    /* name' */
-    RCVI_EXPR_LAG,     /* name[t-lag] */
-    RCVI_EXPR_APPLY,   /* name left: a matrix times a value */
-    RCVI_EXPR_CALL,    /* name(left) or name(left, right) */
-    RCVI_EXPR_NEGATE,  /* -left */
-    RCVI_EXPR_BINARY   /* left operator right */
+    RCVI_EXPR_NAME,   /* the input, a state's previous value, an intermediate value, a vector */
+    RCVI_EXPR_NEXT,   /* name' */
+    RCVI_EXPR_LAG,    /* name[t-lag] */
+    RCVI_EXPR_APPLY,  /* name left: a matrix times a value */
+    RCVI_EXPR_CALL,   /* name(left) or name(left, right) */
+    RCVI_EXPR_NEGATE, /* -left */
+    RCVI_EXPR_BINARY  /* left operator right */
 } rcvi_expr_kind;
 
 typedef struct rcvi_expr rcvi_expr;
@@ -47,7 +47,7 @@ typedef struct {
     rcvi_declaration_kind kind;
     rcvi_position position;
     const char *name;
-    const char *size;   /* state: its size, or NULL. matrix: how many blocks, or NULL */
+    const char *size; /* state: its size, or NULL. matrix: how many blocks, or NULL */
     rcvi_position size_position;
     const char *stored; /* matrix, vector: name in files, or NULL */
     bool has_number;    /* size: always; vector: initial value given */

@@ -14,9 +14,7 @@ typedef struct {
     int rank_size;
 } binding;
 
-static int64_t size_value(const binding *b, int size) {
-    return b->bound->sizes[size].value;
-}
+static int64_t size_value(const binding *b, int size) { return b->bound->sizes[size].value; }
 
 static bool is_identity(const binding *b, const rcvi_param *param) {
     return param->shortcut && size_value(b, param->rows) == size_value(b, param->columns);
@@ -117,11 +115,13 @@ static void bind_graph(binding *b, const int64_t *sizes) {
     for (size_t i = 0; i < graph->input_count; i++) {
         rcvi_graph_add_input(bound, graph->inputs[i].name, graph->inputs[i].size, graph->inputs[i].source);
     }
-    for (size_t i = 0; i < graph->state_count; i++) rcvi_graph_add_state(bound, graph->states[i].name, graph->states[i].size);
+    for (size_t i = 0; i < graph->state_count; i++)
+        rcvi_graph_add_state(bound, graph->states[i].name, graph->states[i].size);
     for (size_t v = 0; v < graph->value_count && !bound->failed; v++) {
         int value = bind_value(b, &graph->values[v]);
         b->replaced[v] = value;
-        if (value != RCVI_NONE && !bound->values[value].name && rcvi_operations[bound->values[value].operation].arguments) {
+        if (value != RCVI_NONE && !bound->values[value].name &&
+            rcvi_operations[bound->values[value].operation].arguments) {
             bound->values[value].name = graph->values[v].name;
         }
     }
@@ -131,7 +131,8 @@ static void bind_graph(binding *b, const int64_t *sizes) {
     }
     for (size_t i = 0; i < graph->output_count && !bound->failed; i++) {
         int value = graph->outputs[i].value;
-        rcvi_graph_add_output(bound, graph->outputs[i].name, rcvi_graph_spread(bound, b->replaced[value], graph->values[value].size));
+        rcvi_graph_add_output(bound, graph->outputs[i].name,
+                              rcvi_graph_spread(bound, b->replaced[value], graph->values[value].size));
     }
 }
 

@@ -56,7 +56,8 @@ static bool is_composed(const char *name) {
 
 /* An unknown name, with the nearest known one. */
 static rcv_status unknown(const rcvi_checker *c, rcvi_position position, const char *what, const char *name) {
-    size_t capacity = c->symbol_count + c->ast->declaration_count + c->ast->equation_count + RCVI_OPERATION_COUNT + COMPOSED + 1;
+    size_t capacity =
+        c->symbol_count + c->ast->declaration_count + c->ast->equation_count + RCVI_OPERATION_COUNT + COMPOSED + 1;
     const char **names = rcvi_new(c->graph->pool->context, capacity, sizeof *names);
     if (!names) return RCV_NO_MEMORY;
     size_t count = 0;
@@ -71,8 +72,9 @@ static rcv_status unknown(const rcvi_checker *c, rcvi_position position, const c
         if (c->symbols[i].name) names[count++] = c->symbols[i].name;
     }
     const char *near = rcvi_nearest(name, names, count);
-    rcv_status status = near ? rcvi_syntax_error(c->ast, position, "%s '%s' is not known; did you mean '%s'?", what, name, near)
-                             : rcvi_syntax_error(c->ast, position, "%s '%s' is not known", what, name);
+    rcv_status status =
+        near ? rcvi_syntax_error(c->ast, position, "%s '%s' is not known; did you mean '%s'?", what, name, near)
+             : rcvi_syntax_error(c->ast, position, "%s '%s' is not known", what, name);
     rcvi_free(c->graph->pool->context, names);
     return status;
 }
@@ -91,7 +93,8 @@ rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_position position, cons
 
 /* ---- declarations ---- */
 
-static rcv_status check_new_name(const rcvi_checker *c, rcvi_position position, const char *name, size_t declarations_before) {
+static rcv_status check_new_name(const rcvi_checker *c, rcvi_position position, const char *name,
+                                 size_t declarations_before) {
     bool taken = !strcmp(name, c->ast->input) || rcvi_find_function(name) != RCVI_NONE || is_composed(name);
     for (size_t i = 0; i < declarations_before; i++) taken |= !strcmp(name, c->ast->declarations[i].name);
     return taken ? rcvi_syntax_error(c->ast, position, "the name '%s' is taken already", name) : RCV_OK;
@@ -100,13 +103,18 @@ static rcv_status check_new_name(const rcvi_checker *c, rcvi_position position, 
 static rcv_status add_symbol(rcvi_checker *c, const rcvi_declaration *d) {
     rcvi_symbol *s = rcvi_find_symbol(c, d->name); /* W, U and b may be declared anew */
     if (!s) s = &c->symbols[c->symbol_count++];
-    *s = (rcvi_symbol){.name = d->name, .stored = d->stored ? d->stored : s->stored ? s->stored : d->name,
-                  .vector = d->kind == RCVI_DECLARE_VECTOR, .constant = d->has_number, .initial = d->number,
-                  .blocks = RCVI_SIZE_ONE};
+    *s = (rcvi_symbol){.name = d->name,
+                       .stored = d->stored   ? d->stored
+                                 : s->stored ? s->stored
+                                             : d->name,
+                       .vector = d->kind == RCVI_DECLARE_VECTOR,
+                       .constant = d->has_number,
+                       .initial = d->number,
+                       .blocks = RCVI_SIZE_ONE};
     for (rcvi_symbol *other = c->symbols; other < c->symbols + c->symbol_count; other++) {
         if (other != s && !strcmp(other->stored, s->stored)) {
-            return rcvi_syntax_error(c->ast, d->position, "'%s' and '%s' would both be stored as '%s'", d->name, other->name,
-                                     s->stored);
+            return rcvi_syntax_error(c->ast, d->position, "'%s' and '%s' would both be stored as '%s'", d->name,
+                                     other->name, s->stored);
         }
     }
     if (!d->size) return RCV_OK;
@@ -116,8 +124,8 @@ static rcv_status add_symbol(rcvi_checker *c, const rcvi_declaration *d) {
 
 static rcv_status check_declarations(rcvi_checker *c) {
     static const rcvi_symbol builtin[] = {{.name = "W", .stored = "weight_ih"},
-                                     {.name = "U", .stored = "weight_hh"},
-                                     {.name = "b", .stored = "bias_ih", .vector = true}};
+                                          {.name = "U", .stored = "weight_hh"},
+                                          {.name = "b", .stored = "bias_ih", .vector = true}};
     for (size_t i = 0; i < sizeof builtin / sizeof *builtin; i++) c->symbols[c->symbol_count++] = builtin[i];
     rcvi_graph_add_size(c->graph, "one", 1);
     rcvi_graph_add_size(c->graph, "input", 0);
@@ -153,11 +161,13 @@ static rcv_status check_equation_names(rcvi_checker *c) {
     for (size_t i = 0; i < c->ast->equation_count; i++) {
         const rcvi_equation *e = &c->ast->equations[i];
         if (e->next && rcvi_find_state(c, e->name) == RCVI_NONE) {
-            return rcvi_syntax_error(c->ast, e->position, "'%s' is not a state; declare it with 'state %s'", e->name, e->name);
+            return rcvi_syntax_error(c->ast, e->position, "'%s' is not a state; declare it with 'state %s'", e->name,
+                                     e->name);
         }
         if (!e->next) {
             if (rcvi_find_state(c, e->name) != RCVI_NONE) {
-                return rcvi_syntax_error(c->ast, e->position, "'%s' is a state; write %s' = for its next value", e->name, e->name);
+                return rcvi_syntax_error(c->ast, e->position, "'%s' is a state; write %s' = for its next value",
+                                         e->name, e->name);
             }
             RCVI_TRY(check_new_name(c, e->position, e->name, c->ast->declaration_count));
             if (rcvi_find_symbol(c, e->name)) {
@@ -173,8 +183,9 @@ static rcv_status check_equation_names(rcvi_checker *c) {
     for (size_t i = 0; i < c->ast->declaration_count; i++) {
         const rcvi_declaration *d = &c->ast->declarations[i];
         if (d->kind == RCVI_DECLARE_STATE && rcvi_find_equation(c, d->name, true) == RCVI_NONE) {
-            return rcvi_syntax_error(c->ast, d->position, "the state '%s' is never updated; it needs an equation %s' = ...",
-                                     d->name, d->name);
+            return rcvi_syntax_error(c->ast, d->position,
+                                     "the state '%s' is never updated; it needs an equation %s' = ...", d->name,
+                                     d->name);
         }
     }
     return RCV_OK;
@@ -191,7 +202,8 @@ static rcv_status check_name(rcvi_checker *c, const rcvi_expr *e, int *needs) {
     rcvi_symbol *s = rcvi_find_symbol(c, e->name);
     if (e->kind == RCVI_EXPR_LAG) {
         if (target == RCVI_NONE && (rcvi_find_state(c, e->name) != RCVI_NONE || s)) {
-            return rcvi_syntax_error(c->ast, e->position, "a lag is of the input or of an intermediate value; '%s' is a %s", e->name,
+            return rcvi_syntax_error(c->ast, e->position,
+                                     "a lag is of the input or of an intermediate value; '%s' is a %s", e->name,
                                      s ? "parameter" : "state and already means the step before");
         }
         if (target == RCVI_NONE) return unknown(c, e->position, "the value", e->name);
@@ -215,8 +227,8 @@ static rcv_status check_call(const rcvi_checker *c, const rcvi_expr *e) {
     int function = rcvi_find_function(e->name);
     int wanted = function == RCVI_NONE ? 1 : rcvi_operations[function].arguments;
     if (e->arguments == wanted) return RCV_OK;
-    return rcvi_syntax_error(c->ast, e->position, "'%s' takes %d argument%s, not %d", e->name, wanted, wanted == 1 ? "" : "s",
-                             e->arguments);
+    return rcvi_syntax_error(c->ast, e->position, "'%s' takes %d argument%s, not %d", e->name, wanted,
+                             wanted == 1 ? "" : "s", e->arguments);
 }
 
 static rcv_status check_apply(const rcvi_checker *c, const rcvi_expr *e) {
@@ -225,7 +237,8 @@ static rcv_status check_apply(const rcvi_checker *c, const rcvi_expr *e) {
     bool known = s || !strcmp(e->name, c->ast->input) || rcvi_find_state(c, e->name) != RCVI_NONE ||
                  rcvi_find_equation(c, e->name, false) != RCVI_NONE;
     if (known) {
-        return rcvi_syntax_error(c->ast, e->position, "'%s' is not a matrix; an operator is missing behind it", e->name);
+        return rcvi_syntax_error(c->ast, e->position, "'%s' is not a matrix; an operator is missing behind it",
+                                 e->name);
     }
     return unknown(c, e->position, "the matrix or function", e->name);
 }
@@ -242,7 +255,8 @@ static rcv_status walk(rcvi_checker *c, const rcvi_expr *e, dependences *d) {
         int needed = RCVI_NONE;
         RCVI_TRY(check_name(c, e, &needed));
         if (needed == RCVI_NONE) return RCV_OK;
-        if (!rcvi_grow(c->graph->pool->context, &d->needs, &d->capacity, d->count + 1, sizeof *d->needs)) return RCV_NO_MEMORY;
+        if (!rcvi_grow(c->graph->pool->context, &d->needs, &d->capacity, d->count + 1, sizeof *d->needs))
+            return RCV_NO_MEMORY;
         d->needs[d->count++] = needed;
         c->info[needed].used = true;
         return RCV_OK;
@@ -276,8 +290,8 @@ static rcv_status cycle_error(rcvi_checker *c, const frame *frames, size_t depth
     char *text = NULL;
     rcv_status status = rcvi_text_take(&path, &text);
     if (!status) {
-        status = rcvi_syntax_error(c->ast, e->position, "'%s%s' depends on itself within a step: %s", e->name, e->next ? "'" : "",
-                                   text);
+        status = rcvi_syntax_error(c->ast, e->position, "'%s%s' depends on itself within a step: %s", e->name,
+                                   e->next ? "'" : "", text);
     }
     rcvi_free(c->graph->pool->context, text);
     return status;

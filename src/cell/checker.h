@@ -27,7 +27,7 @@ typedef struct {
     rcvi_symbol *symbols;
     size_t symbol_count;
     rcvi_equation_info *info; /* [equation_count + 2]: the return value, then the input, stand behind the equations */
-    int *order;               /* [equation_count + 1]: equations, each after those it needs; the return value among them */
+    int *order; /* [equation_count + 1]: equations, each after those it needs; the return value among them */
     size_t order_count;
 } rcvi_checker;
 
@@ -47,11 +47,5 @@ rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_position position, cons
 
 /* Builds the graph's values, parameters and lag states from ordered equations. */
 rcv_status rcvi_elaborate(rcvi_checker *c);
-
-#define RCVI_TRY(call)                     \
-    do {                                   \
-        rcv_status try_status = (call);    \
-        if (try_status) return try_status; \
-    } while (0)
 
 #endif

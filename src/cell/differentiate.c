@@ -77,7 +77,8 @@ static int replica(derivation *d, int value) {
         built = rcvi_graph_spread(adjoint, replica(d, v->arguments[0]), v->size);
     } else if (d->recompute[value]) {
         int left = replica(d, v->arguments[0]);
-        built = rcvi_graph_apply(adjoint, v->operation, left, v->arguments[1] == RCVI_NONE ? RCVI_NONE : replica(d, v->arguments[1]));
+        built = rcvi_graph_apply(adjoint, v->operation, left,
+                                 v->arguments[1] == RCVI_NONE ? RCVI_NONE : replica(d, v->arguments[1]));
     } else {
         built = rcvi_graph_add_input(adjoint, value_name(d, value), v->size, value);
     }
@@ -96,7 +97,9 @@ static void add_adjoint(derivation *d, int value, int adjoint) {
 static int times(derivation *d, int a, int b) { return rcvi_graph_apply(d->adjoint, RCVI_MULTIPLY, a, b); }
 static int over(derivation *d, int a, int b) { return rcvi_graph_apply(d->adjoint, RCVI_DIVIDE, a, b); }
 static int minus(derivation *d, int a, int b) { return rcvi_graph_apply(d->adjoint, RCVI_SUBTRACT, a, b); }
-static int unary(derivation *d, rcvi_operation operation, int a) { return rcvi_graph_apply(d->adjoint, operation, a, RCVI_NONE); }
+static int unary(derivation *d, rcvi_operation operation, int a) {
+    return rcvi_graph_apply(d->adjoint, operation, a, RCVI_NONE);
+}
 static int number(derivation *d, double value) { return rcvi_graph_number(d->adjoint, value); }
 
 /* The derivative of a one-operand elementwise operation at the forward value `v`. */
@@ -179,11 +182,13 @@ static const char *adjoint_name(derivation *d, const char *name) {
 static void start(derivation *d) {
     const rcvi_graph *forward = d->forward;
     for (size_t i = 0; i < forward->value_count; i++) d->adjoints[i] = d->replicas[i] = RCVI_NONE;
-    for (size_t i = 0; i < forward->size_count; i++) rcvi_graph_add_size(d->adjoint, forward->sizes[i].name, forward->sizes[i].value);
+    for (size_t i = 0; i < forward->size_count; i++)
+        rcvi_graph_add_size(d->adjoint, forward->sizes[i].name, forward->sizes[i].value);
     for (size_t i = 0; i < forward->param_count; i++) rcvi_graph_add_param(d->adjoint, &forward->params[i]);
     for (size_t i = 0; i < forward->output_count; i++) {
         int value = forward->outputs[i].value;
-        int input = rcvi_graph_add_input(d->adjoint, adjoint_name(d, forward->outputs[i].name), forward->values[value].size, RCVI_NONE);
+        int input = rcvi_graph_add_input(d->adjoint, adjoint_name(d, forward->outputs[i].name),
+                                         forward->values[value].size, RCVI_NONE);
         add_adjoint(d, value, input);
     }
     for (size_t s = 0; s < forward->state_count; s++) {

@@ -12,9 +12,7 @@ typedef struct {
     const char *name; /* of the equation being built */
 } builder;
 
-static const char *size_name(const rcvi_checker *c, int size) {
-    return size >= 0 ? c->graph->sizes[size].name : "any";
-}
+static const char *size_name(const rcvi_checker *c, int size) { return size >= 0 ? c->graph->sizes[size].name : "any"; }
 
 /* ---- sizes from below ---- */
 
@@ -50,8 +48,8 @@ static rcv_status combine(const rcvi_checker *c, rcvi_position position, int lef
     } else if (right == RCVI_SIZE_ONE || right == OPEN) {
         *size = left;
     } else {
-        return rcvi_syntax_error(c->ast, position, "sizes do not match: '%s' on the left and '%s' on the right", size_name(c, left),
-                                 size_name(c, right));
+        return rcvi_syntax_error(c->ast, position, "sizes do not match: '%s' on the left and '%s' on the right",
+                                 size_name(c, left), size_name(c, right));
     }
     return RCV_OK;
 }
@@ -67,7 +65,9 @@ static rcv_status size_of_call(rcvi_checker *c, const rcvi_expr *e, int *size) {
     if (reduces && left == RCVI_SIZE_ANY) {
         return rcvi_syntax_error(c->ast, e->position, "'%s' needs a value with features, not a number", e->name);
     }
-    *size = !strcmp(e->name, "sum") || !strcmp(e->name, "mean") ? RCVI_SIZE_ONE : !strcmp(e->name, "shortcut") ? OPEN : left;
+    *size = !strcmp(e->name, "sum") || !strcmp(e->name, "mean") ? RCVI_SIZE_ONE
+            : !strcmp(e->name, "shortcut")                      ? OPEN
+                                                                : left;
     return RCV_OK;
 }
 
@@ -109,9 +109,9 @@ static rcv_status find_param(builder *b, rcvi_position position, const rcvi_para
         const rcvi_param *old = &graph->params[i];
         if (strcmp(old->equation, wanted->equation) || strcmp(old->symbol, wanted->symbol)) continue;
         if (old->rows != wanted->rows || old->columns != wanted->columns) {
-            return rcvi_syntax_error(b->c->ast, position, "'%s' has two shapes in one equation: [%s, %s] and [%s, %s]", wanted->symbol,
-                                     size_name(b->c, old->rows), size_name(b->c, old->columns), size_name(b->c, wanted->rows),
-                                     size_name(b->c, wanted->columns));
+            return rcvi_syntax_error(b->c->ast, position, "'%s' has two shapes in one equation: [%s, %s] and [%s, %s]",
+                                     wanted->symbol, size_name(b->c, old->rows), size_name(b->c, old->columns),
+                                     size_name(b->c, wanted->rows), size_name(b->c, wanted->columns));
         }
         *param = (int)i;
         return RCV_OK;
@@ -121,8 +121,16 @@ static rcv_status find_param(builder *b, rcvi_position position, const rcvi_para
 }
 
 static rcvi_param new_param(const builder *b, const rcvi_symbol *s, int rows, int columns) {
-    return (rcvi_param){.equation = b->name, .symbol = s->name, .stored = s->stored, .suffix = "", .rows = rows, .columns = columns,
-                        .blocks = s->blocks, .vector = s->vector, .constant = s->constant, .initial = s->initial};
+    return (rcvi_param){.equation = b->name,
+                        .symbol = s->name,
+                        .stored = s->stored,
+                        .suffix = "",
+                        .rows = rows,
+                        .columns = columns,
+                        .blocks = s->blocks,
+                        .vector = s->vector,
+                        .constant = s->constant,
+                        .initial = s->initial};
 }
 
 static rcv_status build_matrix(builder *b, const rcvi_expr *e, int want, int *value) {
@@ -133,7 +141,8 @@ static rcv_status build_matrix(builder *b, const rcvi_expr *e, int want, int *va
     if (argument == RCVI_NONE) return RCV_NO_MEMORY;
     columns = b->c->graph->values[argument].size;
     if (columns == RCVI_SIZE_ANY) {
-        return rcvi_syntax_error(b->c->ast, e->left->position, "the matrix '%s' multiplies a number; write a product with '*'", e->name);
+        return rcvi_syntax_error(b->c->ast, e->left->position,
+                                 "the matrix '%s' multiplies a number; write a product with '*'", e->name);
     }
     rcvi_param wanted = new_param(b, s, want < 0 ? RCVI_SIZE_HIDDEN : want, columns);
     RCVI_TRY(find_param(b, e->position, &wanted, &param));
@@ -160,14 +169,15 @@ static rcv_status build_shortcut(builder *b, const rcvi_expr *e, int want, int *
 
 static int mean(rcvi_graph *graph, int argument) {
     if (argument == RCVI_NONE || graph->values[argument].size == RCVI_SIZE_ONE) return argument;
-    return rcvi_graph_apply(graph, RCVI_DIVIDE, rcvi_graph_sum(graph, argument), rcvi_graph_size(graph, graph->values[argument].size));
+    return rcvi_graph_apply(graph, RCVI_DIVIDE, rcvi_graph_sum(graph, argument),
+                            rcvi_graph_size(graph, graph->values[argument].size));
 }
 
 static int layernorm(rcvi_graph *graph, int argument) {
     int centred = rcvi_graph_apply(graph, RCVI_SUBTRACT, argument, mean(graph, argument));
     int variance = mean(graph, rcvi_graph_apply(graph, RCVI_MULTIPLY, centred, centred));
-    int deviation = rcvi_graph_apply(graph, RCVI_SQRT, rcvi_graph_apply(graph, RCVI_ADD, variance, rcvi_graph_number(graph, 1e-5)),
-                                     RCVI_NONE);
+    int deviation = rcvi_graph_apply(
+        graph, RCVI_SQRT, rcvi_graph_apply(graph, RCVI_ADD, variance, rcvi_graph_number(graph, 1e-5)), RCVI_NONE);
     return rcvi_graph_apply(graph, RCVI_DIVIDE, centred, deviation);
 }
 
@@ -182,8 +192,9 @@ static rcv_status build_call(builder *b, const rcvi_expr *e, int want, int *valu
     }
     RCVI_TRY(build(b, e->left, want, &left));
     if (e->right) RCVI_TRY(build(b, e->right, want, &right));
-    *value = !strcmp(e->name, "layernorm") ? layernorm(graph, left)
-                                           : rcvi_graph_apply(graph, (rcvi_operation)rcvi_find_function(e->name), left, right);
+    *value = !strcmp(e->name, "layernorm")
+                 ? layernorm(graph, left)
+                 : rcvi_graph_apply(graph, (rcvi_operation)rcvi_find_function(e->name), left, right);
     return RCV_OK;
 }
 
@@ -253,8 +264,8 @@ static rcv_status equation_size(rcvi_checker *c, int equation, int *size) {
         }
     }
     if (declared != OPEN && below >= 0 && below != declared && below != RCVI_SIZE_ONE) {
-        return rcvi_syntax_error(c->ast, value->position, "this has size '%s' where '%s' is wanted", size_name(c, below),
-                                 size_name(c, declared));
+        return rcvi_syntax_error(c->ast, value->position, "this has size '%s' where '%s' is wanted",
+                                 size_name(c, below), size_name(c, declared));
     }
     *size = declared != OPEN ? declared : below == OPEN ? RCVI_SIZE_HIDDEN : below;
     if (equation == rcvi_return_index(c) && (*size == RCVI_SIZE_ANY)) *size = RCVI_SIZE_HIDDEN;
@@ -300,8 +311,8 @@ static rcv_status build_equation(rcvi_checker *c, int equation) {
     int size = 0, value = RCVI_NONE;
     RCVI_TRY(equation_size(c, equation, &size));
     if (info->lags && size != info->size && size != RCVI_SIZE_ANY && size != RCVI_SIZE_ONE) {
-        return rcvi_syntax_error(c->ast, info->lag_position, "the lag of '%s' needs its size written: %s[%s] = ...", b.name, b.name,
-                                 size_name(c, size));
+        return rcvi_syntax_error(c->ast, info->lag_position, "the lag of '%s' needs its size written: %s[%s] = ...",
+                                 b.name, b.name, size_name(c, size));
     }
     if (info->lags) size = info->size;
     RCVI_TRY(build(&b, rcvi_equation_value(c, equation), size, &value));
@@ -352,7 +363,8 @@ static rcv_status sort_params(rcvi_checker *c) {
     int64_t *key = rcvi_new(context, count, sizeof *key);
     bool failed = !sorted || !place || !key;
     for (size_t i = 0; !failed && i < count; i++) {
-        key[i] = symbol_rank(c, graph->params[i].symbol) * (int64_t)RCVI_MAX_EQUATIONS * 2 + equation_rank(c, graph->params[i].equation);
+        key[i] = symbol_rank(c, graph->params[i].symbol) * (int64_t)RCVI_MAX_EQUATIONS * 2 +
+                 equation_rank(c, graph->params[i].equation);
     }
     for (size_t i = 0; !failed && i < count; i++) {
         for (size_t j = 0; j < count; j++) place[i] += key[j] < key[i]; /* keys are distinct */
@@ -361,7 +373,8 @@ static rcv_status sort_params(rcvi_checker *c) {
     if (!failed && count) memcpy(graph->params, sorted, count * sizeof *sorted);
     for (size_t v = 0; !failed && v < graph->value_count; v++) {
         rcvi_operation operation = graph->values[v].operation;
-        if (operation == RCVI_VECTOR || operation == RCVI_MATRIX) graph->values[v].index = place[graph->values[v].index];
+        if (operation == RCVI_VECTOR || operation == RCVI_MATRIX)
+            graph->values[v].index = place[graph->values[v].index];
     }
     rcvi_free(context, sorted);
     rcvi_free(context, place);

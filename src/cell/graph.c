@@ -3,9 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-void rcvi_graph_init(rcvi_graph *graph, rcvi_pool *pool) {
-    *graph = (rcvi_graph){.pool = pool};
-}
+void rcvi_graph_init(rcvi_graph *graph, rcvi_pool *pool) { *graph = (rcvi_graph){.pool = pool}; }
 
 void rcvi_graph_free(rcvi_graph *graph) {
     if (!graph->pool) return;
@@ -17,10 +15,12 @@ void rcvi_graph_free(rcvi_graph *graph) {
 }
 
 /* Appends `element` to an array of the graph; answers its index. */
-#define APPEND(graph, array, element) \
-    append(graph, (void *)&(graph)->array##s, &(graph)->array##_count, &(graph)->array##_capacity, &(element), sizeof(element))
+#define APPEND(graph, array, element)                                                                                  \
+    append(graph, (void *)&(graph)->array##s, &(graph)->array##_count, &(graph)->array##_capacity, &(element),         \
+           sizeof(element))
 
-static int append(rcvi_graph *graph, void *array_pointer, size_t *count, size_t *capacity, const void *element, size_t size) {
+static int append(rcvi_graph *graph, void *array_pointer, size_t *count, size_t *capacity, const void *element,
+                  size_t size) {
     if (graph->failed || !rcvi_grow(graph->pool->context, array_pointer, capacity, *count + 1, size)) {
         graph->failed = true;
         return RCVI_NONE;
@@ -36,8 +36,8 @@ static int append(rcvi_graph *graph, void *array_pointer, size_t *count, size_t 
 static size_t hash_value(const rcvi_value *value) {
     uint64_t bits, hash = 1469598103934665603u;
     memcpy(&bits, &value->number, sizeof bits);
-    uint64_t words[] = {value->operation, (uint32_t)value->arguments[0], (uint32_t)value->arguments[1],
-                        (uint32_t)value->size, (uint32_t)value->index, bits};
+    uint64_t words[] = {value->operation,      (uint32_t)value->arguments[0], (uint32_t)value->arguments[1],
+                        (uint32_t)value->size, (uint32_t)value->index,        bits};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) hash = (hash ^ words[i]) * 1099511628211u ^ (hash >> 29);
     return (size_t)hash;
 }
@@ -89,9 +89,7 @@ int rcvi_graph_add_size(rcvi_graph *graph, const char *name, int64_t value) {
     return APPEND(graph, size, size);
 }
 
-int rcvi_graph_add_param(rcvi_graph *graph, const rcvi_param *param) {
-    return APPEND(graph, param, *param);
-}
+int rcvi_graph_add_param(rcvi_graph *graph, const rcvi_param *param) { return APPEND(graph, param, *param); }
 
 int rcvi_graph_add_state(rcvi_graph *graph, const char *name, int size) {
     rcvi_graph_state state = {.name = name, .size = size, .next = RCVI_NONE};

@@ -19,13 +19,13 @@ typedef struct {
 typedef struct {
     const char *equation; /* that names it; NULL where equations share it */
     const char *symbol;
-    const char *stored;   /* name in files, before _l0 */
-    const char *suffix;   /* behind _l0: "", or ".A", ".B" of a low-rank pair */
-    int rows, columns;    /* sizes; columns is RCVI_SIZE_ONE for a vector */
-    int blocks;           /* size that counts the diagonal blocks; RCVI_SIZE_ONE for a full matrix */
+    const char *stored; /* name in files, before _l0 */
+    const char *suffix; /* behind _l0: "", or ".A", ".B" of a low-rank pair */
+    int rows, columns;  /* sizes; columns is RCVI_SIZE_ONE for a vector */
+    int blocks;         /* size that counts the diagonal blocks; RCVI_SIZE_ONE for a full matrix */
     bool vector;
-    bool shortcut;  /* the identity where rows and columns are the same number */
-    bool constant;  /* initialised to `initial` */
+    bool shortcut; /* the identity where rows and columns are the same number */
+    bool constant; /* initialised to `initial` */
     double initial;
 } rcvi_param;
 

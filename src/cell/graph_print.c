@@ -162,7 +162,8 @@ void rcvi_graph_print(const rcvi_graph *graph, rcvi_text *out) {
             }
         }
         for (size_t v = 0; v < graph->value_count; v++) {
-            if (!live[v] || !has_label(&p, (int)v) || rcvi_operations[graph->values[v].operation].arguments == 0) continue;
+            if (!live[v] || !has_label(&p, (int)v) || rcvi_operations[graph->values[v].operation].arguments == 0)
+                continue;
             rcvi_text_add(out, "    ");
             print_label(&p, (int)v);
             rcvi_text_add(out, " = ");

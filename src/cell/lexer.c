@@ -1,9 +1,7 @@
 #include "cell/lexer.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Own classification: the C library's depends on the locale. */
@@ -31,8 +29,8 @@ rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_position position, const 
         shown[length++] = *c >= ' ' && *c < 127 ? *c : *c == '\t' ? ' ' : '?';
     }
     shown[length] = 0;
-    return rcvi_fail(RCV_SYNTAX, "%s:%d:%d: %s\n  %s\n  %*s^", ast->file, position.line, position.column, sentence, shown,
-                     position.column - start, "");
+    return rcvi_fail(RCV_SYNTAX, "%s:%d:%d: %s\n  %s\n  %*s^", ast->file, position.line, position.column, sentence,
+                     shown, position.column - start, "");
 }
 
 void rcvi_lexer_init(rcvi_lexer *lexer, const rcvi_ast *ast) {
@@ -75,12 +73,11 @@ static rcv_status scan_number(rcvi_lexer *lexer, rcvi_token *token) {
         }
     }
     length = (size_t)(c - lexer->next);
-    if (length >= sizeof digits) return rcvi_syntax_error(lexer->ast, token->position, "this number has too many digits");
+    if (length >= sizeof digits)
+        return rcvi_syntax_error(lexer->ast, token->position, "this number has too many digits");
     memcpy(digits, lexer->next, length);
     digits[length] = 0;
-    char *stop = NULL;
-    token->number = strtod(digits, &stop);
-    if (*stop || (c < lexer->end && is_letter(*c))) {
+    if (!rcvi_read_number(digits, &token->number) || (c < lexer->end && is_letter(*c))) {
         return rcvi_syntax_error(lexer->ast, token->position, "'%s%.*s' is not a number", digits,
                                  c < lexer->end && is_letter(*c), c);
     }

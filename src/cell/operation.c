@@ -6,19 +6,52 @@ static double add(double a, double b) { return a + b; }
 static double subtract(double a, double b) { return a - b; }
 static double multiply(double a, double b) { return a * b; }
 static double divide(double a, double b) { return a / b; }
-static double negate(double a, double b) { (void)b; return -a; }
-static double sigmoid(double a, double b) { (void)b; return 1 / (1 + exp(-a)); }
-static double tangent(double a, double b) { (void)b; return tanh(a); }
-static double relu(double a, double b) { (void)b; return a > 0 ? a : 0; }
-static double exponential(double a, double b) { (void)b; return exp(a); }
-static double logarithm(double a, double b) { (void)b; return log(a); }
-static double softplus(double a, double b) { (void)b; return a > 0 ? a + log1p(exp(-a)) : log1p(exp(a)); }
-static double absolute(double a, double b) { (void)b; return fabs(a); }
-static double root(double a, double b) { (void)b; return sqrt(a); }
+static double negate(double a, double b) {
+    (void)b;
+    return -a;
+}
+static double sigmoid(double a, double b) {
+    (void)b;
+    return 1 / (1 + exp(-a));
+}
+static double tangent(double a, double b) {
+    (void)b;
+    return tanh(a);
+}
+static double relu(double a, double b) {
+    (void)b;
+    return a > 0 ? a : 0;
+}
+static double exponential(double a, double b) {
+    (void)b;
+    return exp(a);
+}
+static double logarithm(double a, double b) {
+    (void)b;
+    return log(a);
+}
+static double softplus(double a, double b) {
+    (void)b;
+    return a > 0 ? a + log1p(exp(-a)) : log1p(exp(a));
+}
+static double absolute(double a, double b) {
+    (void)b;
+    return fabs(a);
+}
+static double root(double a, double b) {
+    (void)b;
+    return sqrt(a);
+}
 static double minimum(double a, double b) { return a < b ? a : b; }
 static double maximum(double a, double b) { return a > b ? a : b; }
-static double step(double a, double b) { (void)b; return a > 0; }
-static double sign(double a, double b) { (void)b; return (a > 0) - (a < 0); }
+static double step(double a, double b) {
+    (void)b;
+    return a > 0;
+}
+static double sign(double a, double b) {
+    (void)b;
+    return (a > 0) - (a < 0);
+}
 
 const rcvi_operation_info rcvi_operations[RCVI_OPERATION_COUNT] = {
     [RCVI_INPUT] = {"input", 0, false, false, NULL},

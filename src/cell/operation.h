@@ -39,10 +39,10 @@ typedef enum {
 } rcvi_operation;
 
 typedef struct {
-    const char *name;  /* as printed; the function's name where it is one */
-    int arguments;     /* operands that are values */
-    bool elementwise;  /* element i of the result depends on elements i of the operands alone */
-    bool function;     /* may be called by name in a cell's text */
+    const char *name;                       /* as printed; the function's name where it is one */
+    int arguments;                          /* operands that are values */
+    bool elementwise;                       /* element i of the result depends on elements i of the operands alone */
+    bool function;                          /* may be called by name in a cell's text */
     double (*evaluate)(double a, double b); /* for elementwise operations */
 } rcvi_operation_info;
 

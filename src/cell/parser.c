@@ -7,17 +7,11 @@
 typedef struct {
     rcvi_lexer lexer;
     rcvi_ast *ast;
-    rcvi_token token;    /* the one being looked at */
-    int last_line;       /* line of the token before it */
-    int depth;           /* of expressions */
-    int parentheses;     /* open ones: inside them line ends mean nothing */
+    rcvi_token token; /* the one being looked at */
+    int last_line;    /* line of the token before it */
+    int depth;        /* of expressions */
+    int parentheses;  /* open ones: inside them line ends mean nothing */
 } parser;
-
-#define TRY(call)                           \
-    do {                                    \
-        rcv_status try_status = (call);     \
-        if (try_status) return try_status;  \
-    } while (0)
 
 static rcv_status next(parser *p) {
     p->last_line = p->token.position.line;
@@ -29,7 +23,8 @@ static bool at_symbol(const parser *p, char symbol) {
 }
 
 static bool at_word(const parser *p, const char *word) {
-    return p->token.kind == RCVI_TOKEN_NAME && p->token.length == strlen(word) && !memcmp(p->token.text, word, p->token.length);
+    return p->token.kind == RCVI_TOKEN_NAME && p->token.length == strlen(word) &&
+           !memcmp(p->token.text, word, p->token.length);
 }
 
 static rcv_status expected(parser *p, const char *what) {
@@ -74,17 +69,18 @@ static rcv_status close_expr(parser *p, rcvi_expr *expr) {
     int left = expr->left ? expr->left->height : 0, right = expr->right ? expr->right->height : 0;
     expr->height = 1 + (left > right ? left : right);
     if (expr->height <= MAX_HEIGHT) return RCV_OK;
-    return rcvi_syntax_error(p->ast, expr->position, "this expression is too large; name a part of it in an equation of its own");
+    return rcvi_syntax_error(p->ast, expr->position,
+                             "this expression is too large; name a part of it in an equation of its own");
 }
 
 static rcv_status parse_sum(parser *p, rcvi_expr **out);
 
 /* "[" "t" "-" INTEGER "]" */
 static rcv_status parse_lag(parser *p, rcvi_expr *expr) {
-    TRY(take_symbol(p, '['));
+    RCVI_TRY(take_symbol(p, '['));
     if (!at_word(p, "t")) return expected(p, "'t' of a lag such as x[t-1]");
-    TRY(next(p));
-    TRY(take_symbol(p, '-'));
+    RCVI_TRY(next(p));
+    RCVI_TRY(take_symbol(p, '-'));
     double lag = p->token.number;
     if (p->token.kind != RCVI_TOKEN_NUMBER) return expected(p, "a number of steps");
     if (lag != (int)lag || lag < 1 || lag > RCVI_MAX_LAG) {
@@ -92,7 +88,7 @@ static rcv_status parse_lag(parser *p, rcvi_expr *expr) {
     }
     expr->kind = RCVI_EXPR_LAG;
     expr->lag = (int)lag;
-    TRY(next(p));
+    RCVI_TRY(next(p));
     return take_symbol(p, ']');
 }
 
@@ -110,25 +106,25 @@ static bool is_function(const char *name) {
 /* "(" sum { "," sum } ")" */
 static rcv_status parse_arguments(parser *p, rcvi_expr *call) {
     p->parentheses++;
-    TRY(take_symbol(p, '('));
+    RCVI_TRY(take_symbol(p, '('));
     for (;;) {
         rcvi_expr *argument = NULL;
-        TRY(parse_sum(p, &argument));
+        RCVI_TRY(parse_sum(p, &argument));
         if (call->arguments == 0) call->left = argument;
         if (call->arguments == 1) call->right = argument;
         call->arguments++;
         if (!at_symbol(p, ',')) break;
-        TRY(next(p));
+        RCVI_TRY(next(p));
     }
     p->parentheses--;
-    TRY(take_symbol(p, ')'));
+    RCVI_TRY(take_symbol(p, ')'));
     return close_expr(p, call);
 }
 
 static rcv_status parse_parenthesis(parser *p, rcvi_expr **out) {
     p->parentheses++;
-    TRY(next(p));
-    TRY(parse_sum(p, out));
+    RCVI_TRY(next(p));
+    RCVI_TRY(parse_sum(p, out));
     p->parentheses--;
     return take_symbol(p, ')');
 }
@@ -150,7 +146,7 @@ static rcv_status parse_application(parser *p, rcvi_expr **out) {
         expr->number = p->token.number;
         return next(p);
     }
-    TRY(take_name(p, "a value", &expr->name));
+    RCVI_TRY(take_name(p, "a value", &expr->name));
     expr->kind = RCVI_EXPR_NAME;
     if (at_symbol(p, '\'')) {
         expr->kind = RCVI_EXPR_NEXT;
@@ -163,10 +159,11 @@ static rcv_status parse_application(parser *p, rcvi_expr **out) {
     }
     if (operand_follows(p)) {
         if (++p->depth > RCVI_MAX_NESTING) {
-            return rcvi_syntax_error(p->ast, p->token.position, "expressions are nested deeper than %d", RCVI_MAX_NESTING);
+            return rcvi_syntax_error(p->ast, p->token.position, "expressions are nested deeper than %d",
+                                     RCVI_MAX_NESTING);
         }
         expr->kind = RCVI_EXPR_APPLY;
-        TRY(parse_application(p, &expr->left));
+        RCVI_TRY(parse_application(p, &expr->left));
         p->depth--;
     }
     return close_expr(p, expr);
@@ -182,7 +179,7 @@ static rcv_status parse_unary(parser *p, rcvi_expr **out) {
         rcvi_expr *expr = new_expr(p, RCVI_EXPR_NEGATE, p->token.position);
         if (!expr) return RCV_NO_MEMORY;
         *out = expr;
-        TRY(next(p));
+        RCVI_TRY(next(p));
         status = parse_unary(p, &expr->left);
         if (!status) status = close_expr(p, expr);
     } else {
@@ -193,30 +190,27 @@ static rcv_status parse_unary(parser *p, rcvi_expr **out) {
 }
 
 /* A left-associative chain of operands. */
-static rcv_status parse_chain(parser *p, const char *operators, rcv_status (*operand)(parser *, rcvi_expr **), rcvi_expr **out) {
-    TRY(operand(p, out));
+static rcv_status parse_chain(parser *p, const char *operators, rcv_status (*operand)(parser *, rcvi_expr **),
+                              rcvi_expr **out) {
+    RCVI_TRY(operand(p, out));
     while (p->token.kind == RCVI_TOKEN_SYMBOL && strchr(operators, p->token.symbol)) {
         rcvi_expr *expr = new_expr(p, RCVI_EXPR_BINARY, p->token.position);
         if (!expr) return RCV_NO_MEMORY;
-        expr->operator = p->token.symbol;
+        expr->operator= p->token.symbol;
         expr->left = *out;
         *out = expr;
-        TRY(next(p));
-        TRY(operand(p, &expr->right));
-        TRY(close_expr(p, expr));
+        RCVI_TRY(next(p));
+        RCVI_TRY(operand(p, &expr->right));
+        RCVI_TRY(close_expr(p, expr));
     }
     return RCV_OK;
 }
 
 /* product = unary { ( "*" | "/" ) unary } . */
-static rcv_status parse_product(parser *p, rcvi_expr **out) {
-    return parse_chain(p, "*/", parse_unary, out);
-}
+static rcv_status parse_product(parser *p, rcvi_expr **out) { return parse_chain(p, "*/", parse_unary, out); }
 
 /* sum = product { ( "+" | "-" ) product } . */
-static rcv_status parse_sum(parser *p, rcvi_expr **out) {
-    return parse_chain(p, "+-", parse_product, out);
-}
+static rcv_status parse_sum(parser *p, rcvi_expr **out) { return parse_chain(p, "+-", parse_product, out); }
 
 static rcv_status add_declaration(parser *p, const rcvi_declaration *declaration) {
     rcvi_ast *ast = p->ast;
@@ -230,18 +224,18 @@ static rcv_status add_declaration(parser *p, const rcvi_declaration *declaration
 
 /* NAME [ "[" NAME "]" ] */
 static rcv_status parse_state(parser *p, rcvi_declaration *d) {
-    TRY(take_name(p, "a state's name", &d->name));
+    RCVI_TRY(take_name(p, "a state's name", &d->name));
     if (!at_symbol(p, '[')) return RCV_OK;
-    TRY(next(p));
+    RCVI_TRY(next(p));
     d->size_position = p->token.position;
-    TRY(take_name(p, "a size", &d->size));
+    RCVI_TRY(take_name(p, "a size", &d->size));
     return take_symbol(p, ']');
 }
 
 /* NAME "=" INTEGER */
 static rcv_status parse_size(parser *p, rcvi_declaration *d) {
-    TRY(take_name(p, "a size's name", &d->name));
-    TRY(take_symbol(p, '='));
+    RCVI_TRY(take_name(p, "a size's name", &d->name));
+    RCVI_TRY(take_symbol(p, '='));
     if (p->token.kind != RCVI_TOKEN_NUMBER) return expected(p, "a whole number");
     d->number = p->token.number;
     d->has_number = true;
@@ -254,31 +248,31 @@ static rcv_status parse_size(parser *p, rcvi_declaration *d) {
 /* [ "as" NAME ] */
 static rcv_status parse_stored(parser *p, rcvi_declaration *d) {
     if (!at_word(p, "as")) return RCV_OK;
-    TRY(next(p));
+    RCVI_TRY(next(p));
     return take_name(p, "a name in files", &d->stored);
 }
 
 /* NAME [ "blocks" NAME ] [ "as" NAME ] */
 static rcv_status parse_matrix(parser *p, rcvi_declaration *d) {
-    TRY(take_name(p, "a matrix's name", &d->name));
+    RCVI_TRY(take_name(p, "a matrix's name", &d->name));
     if (at_word(p, "blocks")) {
-        TRY(next(p));
+        RCVI_TRY(next(p));
         d->size_position = p->token.position;
-        TRY(take_name(p, "the size that counts the blocks", &d->size));
+        RCVI_TRY(take_name(p, "the size that counts the blocks", &d->size));
     }
     return parse_stored(p, d);
 }
 
 /* NAME [ "as" NAME ] [ "=" [ "-" ] NUMBER ] */
 static rcv_status parse_vector(parser *p, rcvi_declaration *d) {
-    TRY(take_name(p, "a vector's name", &d->name));
-    TRY(parse_stored(p, d));
+    RCVI_TRY(take_name(p, "a vector's name", &d->name));
+    RCVI_TRY(parse_stored(p, d));
     if (!at_symbol(p, '=')) return RCV_OK;
-    TRY(next(p));
+    RCVI_TRY(next(p));
     double sign = 1;
     if (at_symbol(p, '-')) {
         sign = -1;
-        TRY(next(p));
+        RCVI_TRY(next(p));
     }
     if (p->token.kind != RCVI_TOKEN_NUMBER) return expected(p, "a number");
     d->has_number = true;
@@ -309,17 +303,17 @@ static rcv_status parse_equation(parser *p) {
     }
     rcvi_equation *equation = &ast->equations[ast->equation_count++];
     *equation = (rcvi_equation){.position = p->token.position};
-    TRY(take_name(p, "a declaration, an equation or 'return'", &equation->name));
+    RCVI_TRY(take_name(p, "a declaration, an equation or 'return'", &equation->name));
     if (at_symbol(p, '\'')) {
         equation->next = true;
-        TRY(next(p));
+        RCVI_TRY(next(p));
     } else if (at_symbol(p, '[')) {
-        TRY(next(p));
+        RCVI_TRY(next(p));
         equation->size_position = p->token.position;
-        TRY(take_name(p, "a size", &equation->size));
-        TRY(take_symbol(p, ']'));
+        RCVI_TRY(take_name(p, "a size", &equation->size));
+        RCVI_TRY(take_symbol(p, ']'));
     }
-    TRY(take_symbol(p, '='));
+    RCVI_TRY(take_symbol(p, '='));
     return parse_sum(p, &equation->value);
 }
 
@@ -328,17 +322,17 @@ static rcv_status parse_line(parser *p) {
         if (!at_word(p, declarations[i].word)) continue;
         rcvi_declaration d = {.kind = declarations[i].kind, .first = true};
         do {
-            TRY(next(p));
+            RCVI_TRY(next(p));
             d = (rcvi_declaration){.kind = d.kind, .first = d.first, .position = p->token.position};
-            TRY(declarations[i].parse(p, &d));
-            TRY(add_declaration(p, &d));
+            RCVI_TRY(declarations[i].parse(p, &d));
+            RCVI_TRY(add_declaration(p, &d));
             d.first = false;
         } while (at_symbol(p, ',') && d.kind != RCVI_DECLARE_SIZE);
         return RCV_OK;
     }
     if (at_word(p, "return")) {
         if (p->ast->output) return rcvi_syntax_error(p->ast, p->token.position, "a cell returns once");
-        TRY(next(p));
+        RCVI_TRY(next(p));
         return parse_sum(p, &p->ast->output);
     }
     return parse_equation(p);
@@ -347,23 +341,23 @@ static rcv_status parse_line(parser *p) {
 /* cell = "cell" NAME "(" NAME ")" "{" { line } "}" . */
 static rcv_status parse_cell(parser *p) {
     if (!at_word(p, "cell")) return expected(p, "'cell'");
-    TRY(next(p));
-    TRY(take_name(p, "the cell's name", &p->ast->name));
-    TRY(take_symbol(p, '('));
-    TRY(take_name(p, "the input's name", &p->ast->input));
-    TRY(take_symbol(p, ')'));
-    TRY(take_symbol(p, '{'));
+    RCVI_TRY(next(p));
+    RCVI_TRY(take_name(p, "the cell's name", &p->ast->name));
+    RCVI_TRY(take_symbol(p, '('));
+    RCVI_TRY(take_name(p, "the input's name", &p->ast->input));
+    RCVI_TRY(take_symbol(p, ')'));
+    RCVI_TRY(take_symbol(p, '{'));
     bool first = true;
     while (!at_symbol(p, '}')) {
         if (!first && p->token.kind != RCVI_TOKEN_END && p->token.position.line == p->last_line) {
             return expected(p, "an operator or the end of the line");
         }
         first = false;
-        TRY(parse_line(p));
+        RCVI_TRY(parse_line(p));
     }
     p->ast->end = p->token.position;
     if (!p->ast->output) return rcvi_syntax_error(p->ast, p->ast->end, "the cell ends without 'return'");
-    TRY(next(p));
+    RCVI_TRY(next(p));
     return p->token.kind == RCVI_TOKEN_END ? RCV_OK : expected(p, "the end of the text");
 }
 
@@ -371,7 +365,8 @@ rcv_status rcvi_ast_parse(rcv_context *context, const char *text, size_t length,
     *ast = (rcvi_ast){0};
     rcvi_pool_init(&ast->pool, context);
     if (length > RCVI_MAX_CELL_BYTES) {
-        return rcvi_fail(RCV_SYNTAX, "%s:1:1: the text has %zu bytes and a cell at most %d", file, length, RCVI_MAX_CELL_BYTES);
+        return rcvi_fail(RCV_SYNTAX, "%s:1:1: the text has %zu bytes and a cell at most %d", file, length,
+                         RCVI_MAX_CELL_BYTES);
     }
     ast->file = rcvi_pool_text(&ast->pool, file, strlen(file));
     ast->text = rcvi_pool_text(&ast->pool, text, length);
@@ -379,7 +374,7 @@ rcv_status rcvi_ast_parse(rcv_context *context, const char *text, size_t length,
     if (ast->pool.failed) return RCV_NO_MEMORY;
     parser p = {.ast = ast};
     rcvi_lexer_init(&p.lexer, ast);
-    TRY(next(&p));
+    RCVI_TRY(next(&p));
     return parse_cell(&p);
 }
 

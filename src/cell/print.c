@@ -1,34 +1,21 @@
 /* The tree back into text. Parentheses are printed only where the grammar needs them. */
 #include "cell/ast.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 enum { SUM, PRODUCT, UNARY, APPLICATION };
 
 static int precedence(const rcvi_expr *expr) {
     switch (expr->kind) {
-    case RCVI_EXPR_BINARY: return expr->operator == '+' || expr->operator == '-' ? SUM : PRODUCT;
+    case RCVI_EXPR_BINARY: return expr->operator== '+' || expr->operator== '-' ? SUM : PRODUCT;
     case RCVI_EXPR_NEGATE: return UNARY;
     default: return APPLICATION;
     }
-}
-
-/* The shortest digits that read back as the same number. */
-static void print_number(rcvi_text *out, double number) {
-    char digits[40];
-    for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, number);
-        if (strtod(digits, NULL) == number) break;
-    }
-    rcvi_text_add(out, "%s", digits);
 }
 
 static void print_expr(const rcvi_expr *expr, int least, rcvi_text *out) {
     bool parenthesis = precedence(expr) < least;
     if (parenthesis) rcvi_text_add(out, "(");
     switch (expr->kind) {
-    case RCVI_EXPR_NUMBER: print_number(out, expr->number); break;
+    case RCVI_EXPR_NUMBER: rcvi_text_add_number(out, expr->number); break;
     case RCVI_EXPR_NAME: rcvi_text_add(out, "%s", expr->name); break;
     case RCVI_EXPR_NEXT: rcvi_text_add(out, "%s'", expr->name); break;
     case RCVI_EXPR_LAG: rcvi_text_add(out, "%s[t-%d]", expr->name, expr->lag); break;
@@ -72,7 +59,7 @@ static void print_declaration(const rcvi_declaration *d, rcvi_text *out) {
     if (d->stored) rcvi_text_add(out, " as %s", d->stored);
     if (d->has_number) {
         rcvi_text_add(out, " = ");
-        print_number(out, d->number);
+        rcvi_text_add_number(out, d->number);
     }
 }
 

@@ -5,7 +5,8 @@
 #include <math.h>
 
 rcv_status rcv_net_initialize(const rcv_net *net, uint64_t seed, rcv_dtype dtype, void *parameters) {
-    if (!net || !parameters) return rcvi_fail(RCV_INVALID, "initialisation needs a network and a place for its parameters");
+    if (!net || !parameters)
+        return rcvi_fail(RCV_INVALID, "initialisation needs a network and a place for its parameters");
     if (dtype != RCV_FLOAT32 && dtype != RCV_FLOAT64) {
         return rcvi_fail(RCV_INVALID, "parameters are float32 or float64, not %s", rcv_dtype_name(dtype));
     }
@@ -18,9 +19,11 @@ rcv_status rcv_net_initialize(const rcv_net *net, uint64_t seed, rcv_dtype dtype
         const rcvi_param *kind = net->parameter_kinds[i];
         for (int64_t k = p->offset; k < p->offset + p->count; k++) {
             if (dtype == RCV_FLOAT32) {
-                ((float *)parameters)[k] = kind->constant ? (float)kind->initial : rcvi_uniform_float(twister, -bound, bound);
+                ((float *)parameters)[k] =
+                    kind->constant ? (float)kind->initial : rcvi_uniform_float(twister, -bound, bound);
             } else {
-                ((double *)parameters)[k] = kind->constant ? kind->initial : rcvi_uniform_double(twister, -bound, bound);
+                ((double *)parameters)[k] =
+                    kind->constant ? kind->initial : rcvi_uniform_double(twister, -bound, bound);
             }
         }
     }

@@ -3,20 +3,16 @@
 #include <math.h>
 #include <string.h>
 
-#define TRY(call)                          \
-    do {                                   \
-        rcv_status try_status = (call);    \
-        if (try_status) return try_status; \
-    } while (0)
-
 static const int64_t LARGEST = (int64_t)1 << 40; /* of any one size: products of two still fit 64 bits once checked */
 
 static rcv_status check_options(const rcv_net_options *o) {
-    if (o->input < 1 || o->input > LARGEST) return rcvi_fail(RCV_INVALID, "input size %lld is not a positive number", (long long)o->input);
+    if (o->input < 1 || o->input > LARGEST)
+        return rcvi_fail(RCV_INVALID, "input size %lld is not a positive number", (long long)o->input);
     if (o->hidden < 1 || o->hidden > LARGEST) {
         return rcvi_fail(RCV_INVALID, "hidden size %lld is not a positive number", (long long)o->hidden);
     }
-    if (o->layers < 0 || o->layers > 1000) return rcvi_fail(RCV_INVALID, "%lld layers are not 1 to 1000", (long long)o->layers);
+    if (o->layers < 0 || o->layers > 1000)
+        return rcvi_fail(RCV_INVALID, "%lld layers are not 1 to 1000", (long long)o->layers);
     if (!(o->dropout >= 0 && o->dropout < 1)) return rcvi_fail(RCV_INVALID, "dropout %g is not in [0, 1)", o->dropout);
     if (o->rank < 0) return rcvi_fail(RCV_INVALID, "rank %lld is negative; 0 means full matrices", (long long)o->rank);
     if (o->size_count && !o->sizes) return rcvi_fail(RCV_INVALID, "size_count is %zu but sizes is NULL", o->size_count);
@@ -47,7 +43,8 @@ static rcv_status settle_sizes(rcv_net *net, const rcv_net_options *options) {
                              near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
         }
         if (given->value < 1 || given->value > LARGEST) {
-            return rcvi_fail(RCV_INVALID, "size %s = %lld is not a positive number", given->name, (long long)given->value);
+            return rcvi_fail(RCV_INVALID, "size %s = %lld is not a positive number", given->name,
+                             (long long)given->value);
         }
         sizes[i].value = given->value;
     }
@@ -61,10 +58,12 @@ static rcv_status settle_sizes(rcv_net *net, const rcv_net_options *options) {
 static rcv_status check_blocks(const rcvi_graph *graph) {
     for (size_t i = 0; i < graph->param_count; i++) {
         const rcvi_param *p = &graph->params[i];
-        int64_t blocks = rcvi_features(graph, p->blocks), rows = rcvi_features(graph, p->rows), columns = rcvi_features(graph, p->columns);
+        int64_t blocks = rcvi_features(graph, p->blocks), rows = rcvi_features(graph, p->rows),
+                columns = rcvi_features(graph, p->columns);
         if (rows % blocks || columns % blocks) {
             return rcvi_fail(RCV_INVALID, "%s = %lld blocks of %s do not divide its %lld rows and %lld columns",
-                             graph->sizes[p->blocks].name, (long long)blocks, p->symbol, (long long)rows, (long long)columns);
+                             graph->sizes[p->blocks].name, (long long)blocks, p->symbol, (long long)rows,
+                             (long long)columns);
         }
     }
     return RCV_OK;
@@ -80,9 +79,9 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     for (size_t i = 0; i < net->options.size_count; i++) sizes[FIRST_DECLARED + i] = net->options.sizes[i].value;
     rcvi_graph_init(&layer->forward, &net->pool);
     rcvi_graph_init(&layer->adjoint, &net->pool);
-    TRY(rcvi_bind(graph, sizes, net->options.no_bias, net->options.rank, &layer->forward));
-    TRY(check_blocks(&layer->forward));
-    TRY(rcvi_differentiate(&layer->forward, &layer->adjoint));
+    RCVI_TRY(rcvi_bind(graph, sizes, net->options.no_bias, net->options.rank, &layer->forward));
+    RCVI_TRY(check_blocks(&layer->forward));
+    RCVI_TRY(rcvi_differentiate(&layer->forward, &layer->adjoint));
     layer->input = input;
     layer->output = rcvi_features(&layer->forward, layer->forward.values[layer->forward.outputs[0].value].size);
     return RCV_OK;
@@ -92,7 +91,8 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
 
 static rcv_status add_parameter(rcv_net *net, const rcvi_param *kind, const char *name, rcv_parameter parameter) {
     size_t capacity = net->parameter_capacity;
-    if (!rcvi_grow(net->context, &net->parameters, &capacity, net->parameter_count + 1, sizeof *net->parameters)) return RCV_NO_MEMORY;
+    if (!rcvi_grow(net->context, &net->parameters, &capacity, net->parameter_count + 1, sizeof *net->parameters))
+        return RCV_NO_MEMORY;
     if (!rcvi_grow(net->context, (void *)&net->parameter_kinds, &net->parameter_capacity, net->parameter_count + 1,
                    sizeof *net->parameter_kinds)) {
         return RCV_NO_MEMORY;
@@ -102,8 +102,10 @@ static rcv_status add_parameter(rcv_net *net, const rcvi_param *kind, const char
     parameter.offset = net->parameter_elements;
     bool fits = true;
     parameter.count = 1;
-    for (int i = 0; i < parameter.dims; i++) fits &= rcvi_multiply(parameter.count, parameter.shape[i], &parameter.count);
-    fits = fits && rcvi_add(net->parameter_elements, parameter.count, &net->parameter_elements) && net->parameter_elements < INT64_MAX / 64;
+    for (int i = 0; i < parameter.dims; i++)
+        fits &= rcvi_multiply(parameter.count, parameter.shape[i], &parameter.count);
+    fits = fits && rcvi_add(net->parameter_elements, parameter.count, &net->parameter_elements) &&
+           net->parameter_elements < INT64_MAX / 64;
     if (!fits) return rcvi_fail(RCV_INVALID, "the network's parameters have more elements than 64 bits can count");
     net->parameter_kinds[net->parameter_count] = kind;
     net->parameters[net->parameter_count++] = parameter;
@@ -131,8 +133,8 @@ static rcv_status place_stack(rcv_net *net, int64_t index, int64_t direction, si
         int64_t own = rcvi_features(graph, kind->rows);
         parameter = (rcv_parameter){.dims = 3, .shape = {rows / own * blocks, own / blocks, columns / blocks}};
     }
-    const char *name = rcvi_pool_format(&net->pool, "%s_l%lld%s%s", kind->stored, (long long)index, direction ? "_reverse" : "",
-                                        kind->suffix);
+    const char *name = rcvi_pool_format(&net->pool, "%s_l%lld%s%s", kind->stored, (long long)index,
+                                        direction ? "_reverse" : "", kind->suffix);
     return add_parameter(net, kind, name, parameter);
 }
 
@@ -144,9 +146,10 @@ static rcv_status place_parameters(rcv_net *net, int64_t index, int64_t directio
     if (!layer->places[direction]) return RCV_NO_MEMORY;
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1; end < count; end++) {
-            if (strcmp(params[end].stored, params[first].stored) || strcmp(params[end].suffix, params[first].suffix)) break;
+            if (strcmp(params[end].stored, params[first].stored) || strcmp(params[end].suffix, params[first].suffix))
+                break;
         }
-        TRY(place_stack(net, index, direction, first, end));
+        RCVI_TRY(place_stack(net, index, direction, first, end));
     }
     return RCV_OK;
 }
@@ -182,14 +185,14 @@ int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64
 /* ---- public ---- */
 
 static rcv_status build(rcv_net *net, const rcv_net_options *options) {
-    TRY(settle_sizes(net, options));
+    RCVI_TRY(settle_sizes(net, options));
     net->layers = rcvi_pool_new(&net->pool, (size_t)net->options.layers, sizeof *net->layers);
     if (!net->layers) return RCV_NO_MEMORY;
     int64_t input = net->options.input;
     for (int64_t l = 0; l < net->options.layers; l++) {
-        TRY(new_layer(net, input, &net->layers[l]));
+        RCVI_TRY(new_layer(net, input, &net->layers[l]));
         input = net->layers[l].output * net->directions;
-        for (int64_t d = 0; d < net->directions; d++) TRY(place_parameters(net, l, d));
+        for (int64_t d = 0; d < net->directions; d++) RCVI_TRY(place_parameters(net, l, d));
     }
     return list_states(net);
 }
@@ -198,7 +201,7 @@ rcv_status rcv_net_new(const rcv_cell *cell, const rcv_net_options *options, rcv
     if (!out) return rcvi_fail(RCV_INVALID, "the place for the network is NULL");
     *out = NULL;
     if (!cell || !options) return rcvi_fail(RCV_INVALID, "a network needs a cell and options");
-    TRY(check_options(options));
+    RCVI_TRY(check_options(options));
     rcv_net *net = rcvi_new(cell->context, 1, sizeof *net);
     if (!net) return RCV_NO_MEMORY;
     net->context = cell->context;
@@ -244,6 +247,7 @@ const rcv_state *rcv_net_state(const rcv_net *net, size_t index) {
 }
 
 int64_t rcv_net_state_size(const rcv_net *net, size_t index, int64_t layer, bool reverse) {
-    if (index >= net->state_count || layer < 0 || layer >= net->options.layers || (reverse && net->directions == 1)) return 0;
+    if (index >= net->state_count || layer < 0 || layer >= net->options.layers || (reverse && net->directions == 1))
+        return 0;
     return rcvi_features(&net->layers[layer].forward, net->layers[layer].forward.states[index].size);
 }

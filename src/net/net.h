@@ -34,7 +34,9 @@ struct rcv_net {
 };
 
 /* Features of a value of a bound graph. */
-static inline int64_t rcvi_features(const rcvi_graph *graph, int size) { return size < 0 ? 1 : graph->sizes[size].value; }
+static inline int64_t rcvi_features(const rcvi_graph *graph, int size) {
+    return size < 0 ? 1 : graph->sizes[size].value;
+}
 
 /* Elements before the block of (layer, direction) in a tensor of this state, for batch 1. */
 int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64_t direction);

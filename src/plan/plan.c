@@ -3,12 +3,6 @@
 
 #include <string.h>
 
-#define TRY(call)                          \
-    do {                                   \
-        rcv_status try_status = (call);    \
-        if (try_status) return try_status; \
-    } while (0)
-
 /* The largest number of features of any value, so that one product bounds every buffer. */
 static int64_t widest(const rcv_net *net) {
     int64_t most = rcv_net_output(net);
@@ -27,15 +21,18 @@ static int64_t widest(const rcv_net *net) {
 }
 
 static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
-    if (o->steps < 1) return rcvi_fail(RCV_INVALID, "steps is %lld; a plan needs at least one time step", (long long)o->steps);
-    if (o->batch < 1) return rcvi_fail(RCV_INVALID, "batch is %lld; a plan needs at least one sequence", (long long)o->batch);
+    if (o->steps < 1)
+        return rcvi_fail(RCV_INVALID, "steps is %lld; a plan needs at least one time step", (long long)o->steps);
+    if (o->batch < 1)
+        return rcvi_fail(RCV_INVALID, "batch is %lld; a plan needs at least one sequence", (long long)o->batch);
     if (o->dtype != RCV_FLOAT32 && o->dtype != RCV_FLOAT64) {
         return rcvi_fail(RCV_INVALID, "a plan computes in float32 or float64, not %s", rcv_dtype_name(o->dtype));
     }
     int64_t elements = 0;
-    if (o->steps > INT64_MAX / 1024 || !rcvi_multiply(o->steps + 1, o->batch, &elements) || !rcvi_multiply(elements, widest(net), &elements) ||
-        elements > INT64_MAX / 1024) {
-        return rcvi_fail(RCV_INVALID, "%lld steps of %lld sequences of up to %lld features are more elements than 64 bits can count",
+    if (o->steps > INT64_MAX / 1024 || !rcvi_multiply(o->steps + 1, o->batch, &elements) ||
+        !rcvi_multiply(elements, widest(net), &elements) || elements > INT64_MAX / 1024) {
+        return rcvi_fail(RCV_INVALID,
+                         "%lld steps of %lld sequences of up to %lld features are more elements than 64 bits can count",
                          (long long)o->steps, (long long)o->batch, (long long)widest(net));
     }
     return RCV_OK;
@@ -56,20 +53,21 @@ static rcv_status choose(const rcv_net *net, const rcv_plan_options *options, co
     }
     if (!options->schedule) return rcvi_fail(RCV_UNSUPPORTED, "no schedule applies to this network");
     const char *near = rcvi_nearest(options->schedule, names, count);
-    return rcvi_fail(RCV_INVALID, "there is no schedule '%s'; %s '%s'%s", options->schedule, near ? "did you mean" : "there is",
-                     near ? near : names[0], near ? "?" : "");
+    return rcvi_fail(RCV_INVALID, "there is no schedule '%s'; %s '%s'%s", options->schedule,
+                     near ? "did you mean" : "there is", near ? near : names[0], near ? "?" : "");
 }
 
 static rcv_status build(rcv_plan *plan, const rcv_plan_options *options) {
-    TRY(choose(plan->net, options, &plan->schedule));
+    RCVI_TRY(choose(plan->net, options, &plan->schedule));
     rcvi_program *program = &plan->program;
     program->schedule = plan->schedule->name;
     program->options.schedule = plan->schedule->name;
     plan->schedule->write(program);
-    if (program->oversized) return rcvi_fail(RCV_INVALID, "the plan's buffers have more elements than 64 bits can count");
+    if (program->oversized)
+        return rcvi_fail(RCV_INVALID, "the plan's buffers have more elements than 64 bits can count");
     if (program->failed) return RCV_NO_MEMORY;
-    TRY(rcvi_program_lay_out(program));
-    TRY(rcvi_program_verify(program));
+    RCVI_TRY(rcvi_program_lay_out(program));
+    RCVI_TRY(rcvi_program_verify(program));
     plan->device = rcvi_devices[0];
     plan->run_bytes = rcvi_run_bytes(plan);
     return RCV_OK;
@@ -79,7 +77,7 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     if (!out) return rcvi_fail(RCV_INVALID, "the place for the plan is NULL");
     *out = NULL;
     if (!net || !options) return rcvi_fail(RCV_INVALID, "a plan needs a network and options");
-    TRY(check_options(net, options));
+    RCVI_TRY(check_options(net, options));
     rcv_plan *plan = rcvi_new(net->context, 1, sizeof *plan);
     if (!plan) return RCV_NO_MEMORY;
     plan->context = net->context;

@@ -16,13 +16,12 @@ struct rcv_run {
 };
 
 static size_t header_bytes(const rcv_plan *plan) {
-    size_t bytes = sizeof(rcv_run) + plan->program.buffer_count * sizeof(void *) + plan->net->state_count * sizeof(bool);
+    size_t bytes =
+        sizeof(rcv_run) + plan->program.buffer_count * sizeof(void *) + plan->net->state_count * sizeof(bool);
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-size_t rcvi_run_bytes(const rcv_plan *plan) {
-    return header_bytes(plan) + ALIGNMENT + plan->program.arena_bytes;
-}
+size_t rcvi_run_bytes(const rcv_plan *plan) { return header_bytes(plan) + ALIGNMENT + plan->program.arena_bytes; }
 
 rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     if (!out) return rcvi_fail(RCV_INVALID, "the place for the run is NULL");
@@ -60,7 +59,8 @@ static void *const_state_entry(const void *const *array, size_t state) { return 
 static rcv_status check_forward(const rcv_plan *plan, const rcv_forward *d) {
     const rcv_plan_options *o = &plan->program.options;
     if (!d->x || !d->y) return rcvi_fail(RCV_INVALID, "a forward call needs x and a place for y");
-    if (!d->parameters && plan->net->parameter_elements) return rcvi_fail(RCV_INVALID, "a forward call needs parameters");
+    if (!d->parameters && plan->net->parameter_elements)
+        return rcvi_fail(RCV_INVALID, "a forward call needs parameters");
     if (o->lengths != (d->lengths != NULL)) {
         return rcvi_fail(RCV_INVALID, o->lengths ? "the plan was made for lengths, but none are given"
                                                  : "lengths are given, but the plan was made without them");
@@ -71,8 +71,8 @@ static rcv_status check_forward(const rcv_plan *plan, const rcv_forward *d) {
     }
     for (int64_t b = 0; d->lengths && b < o->batch; b++) {
         if (d->lengths[b] < 1 || d->lengths[b] > o->steps) {
-            return rcvi_fail(RCV_INVALID, "length %lld of sequence %lld is not in 1 to %lld", (long long)d->lengths[b], (long long)b,
-                             (long long)o->steps);
+            return rcvi_fail(RCV_INVALID, "length %lld of sequence %lld is not in 1 to %lld", (long long)d->lengths[b],
+                             (long long)b, (long long)o->steps);
         }
     }
     return RCV_OK;
@@ -98,7 +98,8 @@ static void bind_forward(rcv_run *run, const rcv_forward *d) {
         default: break;
         }
     }
-    for (size_t s = 0; s < run->plan->net->state_count; s++) run->restart_is_initial[s] = !const_state_entry(d->restart, s);
+    for (size_t s = 0; s < run->plan->net->state_count; s++)
+        run->restart_is_initial[s] = !const_state_entry(d->restart, s);
 }
 
 rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
@@ -133,17 +134,22 @@ static void bind_backward(rcv_run *run, const rcv_backward *d) {
 
 rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     if (!run || !data) return rcvi_fail(RCV_INVALID, "a backward call needs a run and data");
-    if (!run->plan->program.options.training) return rcvi_fail(RCV_INVALID, "the plan was made for inference; make it with training set");
-    if (!run->forward_done) return rcvi_fail(RCV_INVALID, "a backward call needs a forward call before it, each its own");
+    if (!run->plan->program.options.training)
+        return rcvi_fail(RCV_INVALID, "the plan was made for inference; make it with training set");
+    if (!run->forward_done)
+        return rcvi_fail(RCV_INVALID, "a backward call needs a forward call before it, each its own");
     for (size_t s = 0; s < run->plan->net->state_count; s++) {
         if (state_entry(data->drestart, s) && run->restart_is_initial[s]) {
-            return rcvi_fail(RCV_INVALID, "drestart of state %s is asked for, but no restart state was given", run->plan->net->states[s].name);
+            return rcvi_fail(RCV_INVALID, "drestart of state %s is asked for, but no restart state was given",
+                             run->plan->net->states[s].name);
         }
     }
     bind_backward(run, data);
     run->forward_done = false;
     const rcvi_program *program = &run->plan->program;
-    rcvi_binding binding = {.buffers = run->buffers, .restart_is_initial = run->restart_is_initial, .overwrite = !data->accumulate,
+    rcvi_binding binding = {.buffers = run->buffers,
+                            .restart_is_initial = run->restart_is_initial,
+                            .overwrite = !data->accumulate,
                             .seed = run->seed};
     run->plan->device->run(program, program->forward_count, program->step_count, &binding);
     return RCV_OK;

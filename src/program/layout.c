@@ -8,7 +8,7 @@
 enum { ALIGNMENT = 64 };
 
 typedef struct {
-    int first, last;      /* loop's own step and last step of its body; none: last < first */
+    int first, last; /* loop's own step and last step of its body; none: last < first */
 } extent;
 
 static extent loop_around(const rcvi_program *program, int step) {
@@ -78,7 +78,8 @@ static rcv_status place_buffers(rcvi_program *program, range *taken) {
         for (size_t k = 0; k < count && taken[k].start < place + bytes; k++) {
             if (taken[k].end > place) place = taken[k].end;
         }
-        if (place > SIZE_MAX / 4 - bytes) return rcvi_fail(RCV_INVALID, "the plan needs more memory than an address can name");
+        if (place > SIZE_MAX / 4 - bytes)
+            return rcvi_fail(RCV_INVALID, "the plan needs more memory than an address can name");
         buffer->place = place;
         if (place + bytes > program->arena_bytes) program->arena_bytes = place + bytes;
     }

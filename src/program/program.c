@@ -21,7 +21,8 @@ const rcvi_role_info rcvi_roles[RCVI_ROLE_COUNT] = {
     [RCVI_DPARAMETERS] = {"dparameters", true, true},
 };
 
-const char *const rcvi_step_names[] = {"loop", "gemm", "map", "reduce", "copy", "fill", "select", "dropout", "live", "boundary"};
+const char *const rcvi_step_names[] = {"loop", "gemm",   "map",     "reduce", "copy",
+                                       "fill", "select", "dropout", "live",   "boundary"};
 
 void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan_options *options) {
     *program = (rcvi_program){.net = net, .options = *options, .open_loop = RCVI_NONE};
@@ -40,8 +41,8 @@ size_t rcvi_element_bytes(const rcvi_program *program, rcvi_element element) {
     return element == RCVI_REAL ? rcv_dtype_bytes(program->options.dtype) : element == RCVI_BYTE ? 1 : 8;
 }
 
-int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcvi_element element, int64_t count, const char *format,
-                        ...) {
+int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcvi_element element, int64_t count,
+                        const char *format, ...) {
     char name[128];
     va_list arguments;
     va_start(arguments, format);
@@ -55,13 +56,15 @@ int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcv
         program->failed = true;
         return RCVI_NONE;
     }
-    program->buffers[program->buffer_count] = (rcvi_buffer){.name = kept, .role = role, .index = index, .element = element, .count = count};
+    program->buffers[program->buffer_count] =
+        (rcvi_buffer){.name = kept, .role = role, .index = index, .element = element, .count = count};
     return (int)program->buffer_count++;
 }
 
 static int64_t product(rcvi_program *program, int64_t a, int64_t b, int64_t c) {
     int64_t result = 0;
-    if (!rcvi_multiply(a, b, &result) || !rcvi_multiply(result, c, &result)) program->oversized = program->failed = true;
+    if (!rcvi_multiply(a, b, &result) || !rcvi_multiply(result, c, &result))
+        program->oversized = program->failed = true;
     return result;
 }
 
@@ -88,16 +91,16 @@ int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
         count = product(program, steps, batch, 1);
         element = RCVI_BYTE;
         break;
-    default:
-        count = product(program, net->states[index].total, batch, 1);
-        state = net->states[index].name;
+    default: count = product(program, net->states[index].total, batch, 1); state = net->states[index].name;
     }
-    return rcvi_program_buffer(program, role, index, element, count, "%s%s%s", rcvi_roles[role].name, *state ? "." : "", state);
+    return rcvi_program_buffer(program, role, index, element, count, "%s%s%s", rcvi_roles[role].name, *state ? "." : "",
+                               state);
 }
 
 void rcvi_program_step(rcvi_program *program, const rcvi_step *step) {
     if (program->failed) return;
-    if (!rcvi_grow(program->pool.context, &program->steps, &program->step_capacity, program->step_count + 1, sizeof *program->steps)) {
+    if (!rcvi_grow(program->pool.context, &program->steps, &program->step_capacity, program->step_count + 1,
+                   sizeof *program->steps)) {
         program->failed = true;
         return;
     }
@@ -106,17 +109,20 @@ void rcvi_program_step(rcvi_program *program, const rcvi_step *step) {
 
 void rcvi_program_loop(rcvi_program *program, int64_t count) {
     rcvi_view none = rcvi_no_view();
-    rcvi_step step = {.kind = RCVI_STEP_LOOP, .out = none, .a = none, .b = none, .mask = none, .loop = {.count = count}};
+    rcvi_step step = {
+        .kind = RCVI_STEP_LOOP, .out = none, .a = none, .b = none, .mask = none, .loop = {.count = count}};
     program->open_loop = (int)program->step_count;
     rcvi_program_step(program, &step);
 }
 
 void rcvi_program_end_loop(rcvi_program *program) {
-    if (!program->failed) program->steps[program->open_loop].loop.body = (int)program->step_count - program->open_loop - 1;
+    if (!program->failed)
+        program->steps[program->open_loop].loop.body = (int)program->step_count - program->open_loop - 1;
     program->open_loop = RCVI_NONE;
 }
 
-static void access_view(rcvi_access *accesses, int *count, const rcvi_view *view, int64_t rows, int64_t columns, bool written, bool read) {
+static void access_view(rcvi_access *accesses, int *count, const rcvi_view *view, int64_t rows, int64_t columns,
+                        bool written, bool read) {
     if (view->buffer != RCVI_NONE) accesses[(*count)++] = (rcvi_access){view, rows, columns, written, read};
 }
 
@@ -152,8 +158,8 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         break;
     }
     case RCVI_STEP_REDUCE:
-        access_view(accesses, &count, &step->out, step->reduce.over_rows ? 1 : rows, step->reduce.over_rows ? columns : 1, true,
-                    step->accumulate);
+        access_view(accesses, &count, &step->out, step->reduce.over_rows ? 1 : rows,
+                    step->reduce.over_rows ? columns : 1, true, step->accumulate);
         access_view(accesses, &count, &step->a, rows, columns, false, true);
         break;
     case RCVI_STEP_LIVE:

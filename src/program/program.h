@@ -43,9 +43,9 @@ typedef struct {
     rcvi_role role;
     size_t index;
     rcvi_element element;
-    int64_t count;      /* elements */
-    int first, last;    /* steps of its life; first > last: unused */
-    size_t place;       /* bytes from the start of the arena */
+    int64_t count;   /* elements */
+    int first, last; /* steps of its life; first > last: unused */
+    size_t place;    /* bytes from the start of the arena */
 } rcvi_buffer;
 
 /* A matrix inside a buffer: element (r, c) at offset + iteration * stride + r * row + c * column. */
@@ -94,11 +94,25 @@ typedef struct {
     rcvi_view out, a, b, mask; /* buffer is RCVI_NONE where there is none */
     bool accumulate;
     union {
-        struct { int64_t count; int body; } loop;
-        struct { int64_t depth; bool transpose_a, transpose_b; int64_t batch, step_out, step_a, step_b; } gemm;
-        struct { bool over_rows; } reduce;
-        struct { double number; } fill;
-        struct { double probability; uint64_t salt; } dropout; /* salt keeps two layers' masks apart */
+        struct {
+            int64_t count;
+            int body;
+        } loop;
+        struct {
+            int64_t depth;
+            bool transpose_a, transpose_b;
+            int64_t batch, step_out, step_a, step_b;
+        } gemm;
+        struct {
+            bool over_rows;
+        } reduce;
+        struct {
+            double number;
+        } fill;
+        struct {
+            double probability;
+            uint64_t salt;
+        } dropout; /* salt keeps two layers' masks apart */
         rcvi_map *map;
     };
 } rcvi_step;
@@ -124,8 +138,8 @@ void rcvi_program_free(rcvi_program *program);
 
 /* ---- writing ---- */
 
-int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcvi_element element, int64_t count, const char *format,
-                        ...) __attribute__((format(printf, 6, 7)));
+int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcvi_element element, int64_t count,
+                        const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* The buffer of a role that comes from the caller, made when first asked for. */
 int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index);
 void rcvi_program_step(rcvi_program *program, const rcvi_step *step);

@@ -3,7 +3,8 @@
 bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *places,
                        const char *label) {
     rcv_context *context = program->pool.context;
-    *e = (rcvi_emitter){.program = program, .graph = graph, .places = places, .label = label, .batch = program->options.batch};
+    *e = (rcvi_emitter){
+        .program = program, .graph = graph, .places = places, .label = label, .batch = program->options.batch};
     e->views = rcvi_new(context, graph->value_count, sizeof *e->views);
     e->live = rcvi_new(context, graph->value_count, sizeof *e->live);
     if (!e->views || !e->live) {
@@ -21,7 +22,13 @@ void rcvi_emitter_free(rcvi_emitter *e) {
 }
 
 static rcvi_step new_step(rcvi_step_kind kind, int64_t rows, int64_t columns, rcvi_view out, rcvi_view a) {
-    return (rcvi_step){.kind = kind, .rows = rows, .columns = columns, .out = out, .a = a, .b = rcvi_no_view(), .mask = rcvi_no_view()};
+    return (rcvi_step){.kind = kind,
+                       .rows = rows,
+                       .columns = columns,
+                       .out = out,
+                       .a = a,
+                       .b = rcvi_no_view(),
+                       .mask = rcvi_no_view()};
 }
 
 void rcvi_emit_copy(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view out, rcvi_view a) {
@@ -35,7 +42,8 @@ void rcvi_emit_fill(rcvi_program *program, int64_t rows, int64_t columns, rcvi_v
     rcvi_program_step(program, &step);
 }
 
-void rcvi_emit_select(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view mask, rcvi_view out, rcvi_view a, rcvi_view b) {
+void rcvi_emit_select(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view mask, rcvi_view out, rcvi_view a,
+                      rcvi_view b) {
     rcvi_step step = new_step(RCVI_STEP_SELECT, rows, columns, out, a);
     step.b = b;
     step.mask = mask;
@@ -43,8 +51,8 @@ void rcvi_emit_select(rcvi_program *program, int64_t rows, int64_t columns, rcvi
 }
 
 /* A map of one instruction; its operands are views, out last. */
-static void emit_map(rcvi_program *program, int64_t rows, int64_t columns, rcvi_instruction instruction, const rcvi_view *operands,
-                     int count) {
+static void emit_map(rcvi_program *program, int64_t rows, int64_t columns, rcvi_instruction instruction,
+                     const rcvi_view *operands, int count) {
     rcvi_map *map = rcvi_pool_new(&program->pool, 1, sizeof *map);
     rcvi_instruction *kept = rcvi_pool_new(&program->pool, 1, sizeof *kept);
     if (!map || !kept) {
@@ -133,13 +141,15 @@ static void emit_value(rcvi_emitter *e, int value) {
     case RCVI_MATRIX:
     case RCVI_MATRIX_TRANSPOSE: emit_matrix(e, value); break;
     case RCVI_SUM: {
-        rcvi_step step = new_step(RCVI_STEP_REDUCE, e->batch, features(e, v->arguments[0]), e->views[value], e->views[v->arguments[0]]);
+        rcvi_step step = new_step(RCVI_STEP_REDUCE, e->batch, features(e, v->arguments[0]), e->views[value],
+                                  e->views[v->arguments[0]]);
         rcvi_program_step(e->program, &step);
         break;
     }
     case RCVI_SPREAD:
         if (rcvi_graph_is_number(e->graph, v->arguments[0])) {
-            rcvi_emit_fill(e->program, e->batch, features(e, value), e->views[value], e->graph->values[v->arguments[0]].number);
+            rcvi_emit_fill(e->program, e->batch, features(e, value), e->views[value],
+                           e->graph->values[v->arguments[0]].number);
         } else {
             rcvi_view one = e->views[v->arguments[0]];
             one.column = 0;

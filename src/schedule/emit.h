@@ -10,13 +10,14 @@ typedef struct {
     const rcvi_param_place *places; /* of the graph's parameters */
     const char *label;              /* in front of buffers' names */
     int64_t batch;
-    rcvi_view *views; /* [values]: preset for inputs, states and values kept for later; others get a buffer of their own */
-    bool *live;       /* [values] */
+    rcvi_view
+        *views; /* [values]: preset for inputs, states and values kept for later; others get a buffer of their own */
+    bool *live; /* [values] */
 } rcvi_emitter;
 
 /* Allocates the tables; every view is absent at first. Free with rcvi_emitter_free. */
-bool rcvi_emitter_init(rcvi_emitter *emitter, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *places,
-                       const char *label);
+bool rcvi_emitter_init(rcvi_emitter *emitter, rcvi_program *program, const rcvi_graph *graph,
+                       const rcvi_param_place *places, const char *label);
 void rcvi_emitter_free(rcvi_emitter *emitter);
 
 void rcvi_emit_values(rcvi_emitter *emitter);
@@ -25,7 +26,8 @@ void rcvi_emit_gradients(rcvi_emitter *emitter); /* of the parameters, added to 
 /* Single steps. Views are [rows, columns]. */
 void rcvi_emit_copy(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view out, rcvi_view a);
 void rcvi_emit_fill(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view out, double number);
-void rcvi_emit_select(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view mask, rcvi_view out, rcvi_view a, rcvi_view b);
+void rcvi_emit_select(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view mask, rcvi_view out, rcvi_view a,
+                      rcvi_view b);
 void rcvi_emit_add(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view out, rcvi_view a, rcvi_view b);
 /* Copies a result of the graph, which may be a number. */
 void rcvi_emit_result(rcvi_emitter *emitter, int value, rcvi_view out);

@@ -32,7 +32,8 @@ static int64_t width(const writer *w, int64_t layer) {
 
 static int64_t product(writer *w, int64_t a, int64_t b, int64_t c) {
     int64_t result = 0;
-    if (!rcvi_multiply(a, b, &result) || !rcvi_multiply(result, c, &result)) w->program->oversized = w->program->failed = true;
+    if (!rcvi_multiply(a, b, &result) || !rcvi_multiply(result, c, &result))
+        w->program->oversized = w->program->failed = true;
     return result;
 }
 
@@ -52,9 +53,7 @@ static rcvi_view whole_view(int buffer, int64_t columns) {
     return (rcvi_view){.buffer = buffer, .row = columns, .column = 1};
 }
 
-static rcvi_view live_view(const writer *w, int64_t direction) {
-    return step_view(w, w->live, 1, 0, direction);
-}
+static rcvi_view live_view(const writer *w, int64_t direction) { return step_view(w, w->live, 1, 0, direction); }
 
 /* A reset at step t stands between t-1 and t: before step t forwards, before step t-1 in reverse. */
 static rcvi_view boundary_view(const writer *w, int64_t direction) {
@@ -91,15 +90,26 @@ static void write_masks(writer *w) {
     if (w->ragged) {
         w->live = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_BYTE, product(w, w->steps, w->batch, 1), "live");
         lengths = whole_view(rcvi_program_external(w->program, RCVI_LENGTHS, 0), w->batch);
-        rcvi_step step = {.kind = RCVI_STEP_LIVE, .rows = w->steps, .columns = w->batch, .out = whole_view(w->live, w->batch),
-                          .a = lengths, .b = none, .mask = none};
+        rcvi_step step = {.kind = RCVI_STEP_LIVE,
+                          .rows = w->steps,
+                          .columns = w->batch,
+                          .out = whole_view(w->live, w->batch),
+                          .a = lengths,
+                          .b = none,
+                          .mask = none};
         rcvi_program_step(w->program, &step);
     }
     if (w->resets) {
-        w->boundary = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_BYTE, product(w, w->steps + 1, w->batch, 1), "boundary");
+        w->boundary = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_BYTE, product(w, w->steps + 1, w->batch, 1),
+                                          "boundary");
         rcvi_view resets = whole_view(rcvi_program_external(w->program, RCVI_RESETS, 0), w->batch);
-        rcvi_step step = {.kind = RCVI_STEP_BOUNDARY, .rows = w->steps, .columns = w->batch, .out = whole_view(w->boundary, w->batch),
-                          .a = resets, .b = lengths, .mask = none};
+        rcvi_step step = {.kind = RCVI_STEP_BOUNDARY,
+                          .rows = w->steps,
+                          .columns = w->batch,
+                          .out = whole_view(w->boundary, w->batch),
+                          .a = resets,
+                          .b = lengths,
+                          .mask = none};
         rcvi_program_step(w->program, &step);
     }
 }
@@ -109,9 +119,10 @@ static void write_input(writer *w) {
     w->inputs[0] = rcvi_program_external(w->program, RCVI_X, 0);
     if (!w->ragged) return;
     int64_t columns = width(w, 0), rows = w->steps * w->batch;
-    int masked = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "x.live");
-    rcvi_emit_select(w->program, rows, columns, whole_view(w->live, 1), whole_view(masked, columns), whole_view(w->inputs[0], columns),
-                     rcvi_no_view());
+    int masked =
+        rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "x.live");
+    rcvi_emit_select(w->program, rows, columns, whole_view(w->live, 1), whole_view(masked, columns),
+                     whole_view(w->inputs[0], columns), rcvi_no_view());
     w->inputs[0] = masked;
 }
 
@@ -135,37 +146,44 @@ static void keep_values(writer *w, rcvi_layer *layer, pass *p) {
         int64_t columns = rcvi_features(&layer->forward, layer->forward.values[value].size);
         int64_t count = product(w, w->steps, w->batch, columns);
         const char *name = layer->adjoint.inputs[i].name;
-        int buffer = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, count, "%skept.%s", p->emitter.label, name);
+        int buffer =
+            rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, count, "%skept.%s", p->emitter.label, name);
         p->emitter.views[value] = step_view(w, buffer, columns, 0, 0);
     }
 }
 
-static void write_states_before(writer *w, const rcvi_graph *graph, pass *p, int64_t layer, int64_t direction, int *restarts) {
+static void write_states_before(writer *w, const rcvi_graph *graph, pass *p, int64_t layer, int64_t direction,
+                                int *restarts) {
     for (size_t s = 0; s < graph->state_count && !w->program->failed; s++) {
         int64_t size = state_size(graph, s), slots = w->training ? w->steps + 1 : 2;
-        p->states[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, slots, w->batch, size), "%sstate.%s",
-                                           p->emitter.label, graph->states[s].name);
-        rcvi_emit_copy(w->program, w->batch, size, whole_view(p->states[s], size), state_block(w, RCVI_INITIAL, s, layer, direction, size));
+        p->states[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, slots, w->batch, size),
+                                           "%sstate.%s", p->emitter.label, graph->states[s].name);
+        rcvi_emit_copy(w->program, w->batch, size, whole_view(p->states[s], size),
+                       state_block(w, RCVI_INITIAL, s, layer, direction, size));
         p->emitter.views[graph->states[s].value] = previous_slot(w, p->states[s], size);
         if (!w->resets) continue;
-        restarts[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->batch, size, 1), "%srestart.%s",
-                                          p->emitter.label, graph->states[s].name);
-        rcvi_emit_copy(w->program, w->batch, size, whole_view(restarts[s], size), state_block(w, RCVI_RESTART, s, layer, direction, size));
+        restarts[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->batch, size, 1),
+                                          "%srestart.%s", p->emitter.label, graph->states[s].name);
+        rcvi_emit_copy(w->program, w->batch, size, whole_view(restarts[s], size),
+                       state_block(w, RCVI_RESTART, s, layer, direction, size));
     }
 }
 
-static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t layer, int64_t direction, const int *restarts) {
+static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t layer, int64_t direction,
+                            const int *restarts) {
     rcvi_emitter *e = &p->emitter;
     for (size_t s = 0; w->resets && s < graph->state_count; s++) {
         rcvi_view slot = previous_slot(w, p->states[s], state_size(graph, s));
-        rcvi_emit_select(w->program, w->batch, slot.row, boundary_view(w, direction), slot, whole_view(restarts[s], slot.row), slot);
+        rcvi_emit_select(w->program, w->batch, slot.row, boundary_view(w, direction), slot,
+                         whole_view(restarts[s], slot.row), slot);
     }
     rcvi_emit_values(e);
     for (size_t s = 0; s < graph->state_count; s++) {
         int64_t size = state_size(graph, s);
         rcvi_view next = next_slot(w, p->states[s], size), previous = previous_slot(w, p->states[s], size);
         if (w->ragged) {
-            rcvi_emit_select(w->program, w->batch, size, live_view(w, direction), next, e->views[graph->states[s].next], previous);
+            rcvi_emit_select(w->program, w->batch, size, live_view(w, direction), next, e->views[graph->states[s].next],
+                             previous);
         } else {
             rcvi_emit_result(e, graph->states[s].next, next);
         }
@@ -173,13 +191,15 @@ static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t
     int64_t columns = w->net->layers[layer].output;
     rcvi_view out = step_view(w, w->inputs[layer + 1], columns * w->net->directions, direction * columns, direction);
     if (w->ragged) {
-        rcvi_emit_select(w->program, w->batch, columns, live_view(w, direction), out, e->views[graph->outputs[0].value], rcvi_no_view());
+        rcvi_emit_select(w->program, w->batch, columns, live_view(w, direction), out, e->views[graph->outputs[0].value],
+                         rcvi_no_view());
     } else {
         rcvi_emit_result(e, graph->outputs[0].value, out);
     }
     for (size_t s = 0; !w->training && s < graph->state_count; s++) {
         int64_t size = state_size(graph, s);
-        rcvi_emit_copy(w->program, w->batch, size, previous_slot(w, p->states[s], size), next_slot(w, p->states[s], size));
+        rcvi_emit_copy(w->program, w->batch, size, previous_slot(w, p->states[s], size),
+                       next_slot(w, p->states[s], size));
     }
 }
 
@@ -190,7 +210,8 @@ static void write_forward(writer *w, int64_t layer, int64_t direction) {
     const char *label = rcvi_pool_format(&w->program->pool, "l%lld%s.", (long long)layer, direction ? "r" : "");
     p->states = rcvi_pool_new(&w->program->pool, graph->state_count, sizeof *p->states);
     int *restarts = rcvi_pool_new(&w->program->pool, graph->state_count, sizeof *restarts);
-    if (!label || !p->states || !restarts || !rcvi_emitter_init(&p->emitter, w->program, graph, l->places[direction], label)) {
+    if (!label || !p->states || !restarts ||
+        !rcvi_emitter_init(&p->emitter, w->program, graph, l->places[direction], label)) {
         w->program->failed = true;
         return;
     }
@@ -217,10 +238,15 @@ static bool has_dropout(const writer *w, int64_t layer) {
 /* The same mask for the values into layer `layer` and, backwards, for their adjoints. */
 static int write_dropout(writer *w, int64_t layer, int from, const char *name) {
     int64_t columns = width(w, layer);
-    int to = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "%s%lld", name,
-                                 (long long)layer);
-    rcvi_step step = {.kind = RCVI_STEP_DROPOUT, .rows = w->steps * w->batch, .columns = columns, .out = whole_view(to, columns),
-                      .a = whole_view(from, columns), .b = rcvi_no_view(), .mask = rcvi_no_view(),
+    int to = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns),
+                                 "%s%lld", name, (long long)layer);
+    rcvi_step step = {.kind = RCVI_STEP_DROPOUT,
+                      .rows = w->steps * w->batch,
+                      .columns = columns,
+                      .out = whole_view(to, columns),
+                      .a = whole_view(from, columns),
+                      .b = rcvi_no_view(),
+                      .mask = rcvi_no_view(),
                       .dropout = {.probability = w->net->options.dropout, .salt = (uint64_t)layer}};
     rcvi_program_step(w->program, &step);
     return to;
@@ -237,8 +263,8 @@ typedef struct {
 } reverse_pass;
 
 static int state_buffer(writer *w, const reverse_pass *r, size_t state, int64_t size, int64_t slots, const char *name) {
-    return rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, slots, w->batch, size), "%s%s.%s", r->emitter.label, name,
-                               r->emitter.graph->states[state].name);
+    return rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, slots, w->batch, size), "%s%s.%s",
+                               r->emitter.label, name, r->emitter.graph->states[state].name);
 }
 
 static rcvi_view second_slot(const writer *w, int buffer, int64_t size) {
@@ -252,7 +278,8 @@ static void write_adjoints_before(writer *w, reverse_pass *r, int64_t layer, int
     for (size_t s = 0; s < graph->state_count && !w->program->failed; s++) {
         int64_t size = state_size(graph, s);
         r->adjoints[s] = state_buffer(w, r, s, size, 2, "adjoint");
-        rcvi_emit_copy(w->program, w->batch, size, whole_view(r->adjoints[s], size), state_block(w, RCVI_DFINAL, s, layer, direction, size));
+        rcvi_emit_copy(w->program, w->batch, size, whole_view(r->adjoints[s], size),
+                       state_block(w, RCVI_DFINAL, s, layer, direction, size));
         r->emitter.views[graph->states[s].value] = whole_view(r->adjoints[s], size);
         if (w->ragged) {
             r->arriving[s] = state_buffer(w, r, s, size, 1, "arriving");
@@ -277,7 +304,8 @@ static void view_inputs(writer *w, reverse_pass *r, int64_t layer, int64_t direc
         rcvi_view view;
         if (input->source == RCVI_NONE) {
             view = step_view(w, dy, columns * w->net->directions, direction * columns, direction);
-        } else if (forward->values[input->source].operation != RCVI_STATE && forward->values[input->source].operation != RCVI_INPUT &&
+        } else if (forward->values[input->source].operation != RCVI_STATE &&
+                   forward->values[input->source].operation != RCVI_INPUT &&
                    is_next_value(forward, input->source, &state) && !w->ragged && !w->resets) {
             view = next_slot(w, p->states[state], state_size(forward, state));
         } else {
@@ -308,7 +336,8 @@ static void write_adjoint_states(writer *w, reverse_pass *r, int64_t direction) 
     }
     for (size_t s = 0; s < graph->state_count; s++) {
         int64_t size = state_size(graph, s);
-        rcvi_emit_copy(w->program, w->batch, size, whole_view(r->adjoints[s], size), second_slot(w, r->adjoints[s], size));
+        rcvi_emit_copy(w->program, w->batch, size, whole_view(r->adjoints[s], size),
+                       second_slot(w, r->adjoints[s], size));
     }
 }
 
@@ -316,7 +345,8 @@ static void write_adjoints_after(writer *w, reverse_pass *r, int64_t layer, int6
     const rcvi_graph *graph = r->emitter.graph;
     for (size_t s = 0; s < graph->state_count && !w->program->failed; s++) {
         int64_t size = state_size(graph, s);
-        rcvi_view first = whole_view(r->adjoints[s], size), restart = state_block(w, RCVI_DRESTART, s, layer, direction, size);
+        rcvi_view first = whole_view(r->adjoints[s], size),
+                  restart = state_block(w, RCVI_DRESTART, s, layer, direction, size);
         if (w->resets) {
             rcvi_view sum = whole_view(r->restarts[s], size);
             rcvi_emit_copy(w->program, w->batch, size, restart, sum);
@@ -337,8 +367,10 @@ static bool new_reverse_pass(writer *w, int64_t layer, int64_t direction, revers
     size_t states = l->adjoint.state_count;
     rcvi_pool *pool = &w->program->pool;
     const char *label = rcvi_pool_format(pool, "l%lld%s.", (long long)layer, direction ? "r" : "");
-    *r = (reverse_pass){.adjoints = rcvi_pool_new(pool, states, sizeof(int)), .arriving = rcvi_pool_new(pool, states, sizeof(int)),
-                        .restarts = rcvi_pool_new(pool, states, sizeof(int)), .ending = rcvi_pool_new(pool, states, sizeof(int))};
+    *r = (reverse_pass){.adjoints = rcvi_pool_new(pool, states, sizeof(int)),
+                        .arriving = rcvi_pool_new(pool, states, sizeof(int)),
+                        .restarts = rcvi_pool_new(pool, states, sizeof(int)),
+                        .ending = rcvi_pool_new(pool, states, sizeof(int))};
     bool ok = rcvi_emitter_init(&r->emitter, w->program, &l->adjoint, l->places[direction], label);
     return ok && !pool->failed;
 }
@@ -356,8 +388,8 @@ static void write_backward(writer *w, int64_t layer, int64_t direction, int dy, 
     rcvi_program_loop(w->program, w->steps);
     for (size_t s = 0; w->ragged && s < graph->state_count; s++) {
         int64_t size = state_size(graph, s);
-        rcvi_emit_select(w->program, w->batch, size, reversed(w, live_view(w, direction)), whole_view(r.arriving[s], size),
-                         whole_view(r.adjoints[s], size), rcvi_no_view());
+        rcvi_emit_select(w->program, w->batch, size, reversed(w, live_view(w, direction)),
+                         whole_view(r.arriving[s], size), whole_view(r.adjoints[s], size), rcvi_no_view());
     }
     rcvi_emit_values(&r.emitter);
     rcvi_emit_gradients(&r.emitter);
@@ -377,22 +409,28 @@ static void write_backward(writer *w, int64_t layer, int64_t direction, int dy, 
 static void write_backward_pass(writer *w) {
     int64_t layers = w->net->options.layers, rows = w->steps * w->batch, columns = width(w, layers);
     if (w->net->parameter_elements) {
-        rcvi_view gradients = whole_view(rcvi_program_external(w->program, RCVI_DPARAMETERS, 0), w->net->parameter_elements);
+        rcvi_view gradients =
+            whole_view(rcvi_program_external(w->program, RCVI_DPARAMETERS, 0), w->net->parameter_elements);
         rcvi_emit_fill(w->program, 1, w->net->parameter_elements, gradients, 0);
         if (!w->program->failed) w->program->steps[w->program->step_count - 1].when = RCVI_WHEN_OVERWRITING;
     }
-    int dy = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "dy.all");
-    rcvi_emit_copy(w->program, rows, columns, whole_view(dy, columns), whole_view(rcvi_program_external(w->program, RCVI_DY, 0), columns));
+    int dy =
+        rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "dy.all");
+    rcvi_emit_copy(w->program, rows, columns, whole_view(dy, columns),
+                   whole_view(rcvi_program_external(w->program, RCVI_DY, 0), columns));
     if (w->ragged) {
-        rcvi_emit_select(w->program, rows, columns, whole_view(w->live, 1), whole_view(dy, columns), whole_view(dy, columns), rcvi_no_view());
+        rcvi_emit_select(w->program, rows, columns, whole_view(w->live, 1), whole_view(dy, columns),
+                         whole_view(dy, columns), rcvi_no_view());
     }
     for (int64_t layer = layers; layer-- > 0 && !w->program->failed;) {
         columns = width(w, layer);
-        int dx = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "dx%lld", (long long)layer);
+        int dx = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns),
+                                     "dx%lld", (long long)layer);
         for (int64_t d = 0; d < w->net->directions; d++) write_backward(w, layer, d, dy, dx);
         dy = has_dropout(w, layer) ? write_dropout(w, layer, dx, "ddropped") : dx;
     }
-    rcvi_emit_copy(w->program, rows, columns, whole_view(rcvi_program_external(w->program, RCVI_DX, 0), columns), whole_view(dy, columns));
+    rcvi_emit_copy(w->program, rows, columns, whole_view(rcvi_program_external(w->program, RCVI_DX, 0), columns),
+                   whole_view(dy, columns));
 }
 
 /* ---- both ---- */
@@ -406,7 +444,8 @@ static void write_forward_pass(writer *w) {
         int64_t columns = width(w, layer + 1);
         w->inputs[layer + 1] = layer + 1 == layers ? rcvi_program_external(w->program, RCVI_Y, 0)
                                                    : rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
-                                                                         product(w, w->steps, w->batch, columns), "y%lld", (long long)layer);
+                                                                         product(w, w->steps, w->batch, columns),
+                                                                         "y%lld", (long long)layer);
         for (int64_t d = 0; d < w->net->directions && !w->program->failed; d++) write_forward(w, layer, d);
     }
 }
@@ -414,8 +453,13 @@ static void write_forward_pass(writer *w) {
 static void write(rcvi_program *program) {
     const rcv_net *net = program->net;
     rcv_context *context = program->pool.context;
-    writer w = {.program = program, .net = net, .steps = program->options.steps, .batch = program->options.batch,
-                .training = program->options.training, .ragged = program->options.lengths, .resets = program->options.resets};
+    writer w = {.program = program,
+                .net = net,
+                .steps = program->options.steps,
+                .batch = program->options.batch,
+                .training = program->options.training,
+                .ragged = program->options.lengths,
+                .resets = program->options.resets};
     size_t passes = (size_t)(net->options.layers * net->directions);
     w.passes = rcvi_new(context, passes, sizeof *w.passes);
     w.inputs = rcvi_new(context, (size_t)net->options.layers + 1, sizeof *w.inputs);

@@ -7,9 +7,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-void rcvi_gemm_f32(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda, const float *b,
-                   int64_t ldb, bool accumulate, float *c, int64_t ldc);
-void rcvi_gemm_f64(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda, const double *b,
-                   int64_t ldb, bool accumulate, double *c, int64_t ldc);
+void rcvi_gemm_f32(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const float *a, int64_t lda,
+                   const float *b, int64_t ldb, bool accumulate, float *c, int64_t ldc);
+void rcvi_gemm_f64(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const double *a, int64_t lda,
+                   const double *b, int64_t ldb, bool accumulate, double *c, int64_t ldc);
 
 #endif

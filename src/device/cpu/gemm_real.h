@@ -3,8 +3,8 @@
 enum { LANES = 16 / sizeof(REAL), TILE_ROWS = 4, TILE_COLUMNS = 4, PANEL = 4 * LANES };
 
 /* Dot products: rows of A with rows of B. Each sum has LANES partial sums, added up in order at the end. */
-static void dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t lda, const REAL *b, int64_t ldb, bool accumulate,
-                     REAL *c, int64_t ldc) {
+static void dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t lda, const REAL *b, int64_t ldb,
+                     bool accumulate, REAL *c, int64_t ldc) {
     REAL sums[TILE_ROWS][TILE_COLUMNS][LANES] = {{{0}}};
     int64_t p = 0;
     if (rows == TILE_ROWS && columns == TILE_COLUMNS) {
@@ -31,8 +31,8 @@ static void dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, in
 }
 
 /* Rows of B weighted by elements of A; element (i, p) of A is a[i * row + p * column]. Sums run over p in order. */
-static void panel_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t row, int64_t column, const REAL *b, int64_t ldb,
-                       bool accumulate, REAL *c, int64_t ldc) {
+static void panel_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t row, int64_t column,
+                       const REAL *b, int64_t ldb, bool accumulate, REAL *c, int64_t ldc) {
     REAL sums[TILE_ROWS][PANEL] = {{0}};
     if (rows == TILE_ROWS && columns == PANEL) {
         for (int64_t p = 0; p < k; p++) {
@@ -56,18 +56,20 @@ static void panel_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, 
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-void GEMM(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const REAL *a, int64_t lda, const REAL *b, int64_t ldb,
-          bool accumulate, REAL *c, int64_t ldc) {
+void GEMM(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const REAL *a, int64_t lda,
+          const REAL *b, int64_t ldb, bool accumulate, REAL *c, int64_t ldc) {
     int64_t row = transpose_a ? 1 : lda, column = transpose_a ? lda : 1;
     for (int64_t i = 0; i < m; i += TILE_ROWS) {
         int64_t rows = smaller(TILE_ROWS, m - i);
         if (transpose_b && !transpose_a) {
             for (int64_t j = 0; j < n; j += TILE_COLUMNS) {
-                dot_tile(rows, smaller(TILE_COLUMNS, n - j), k, a + i * lda, lda, b + j * ldb, ldb, accumulate, c + i * ldc + j, ldc);
+                dot_tile(rows, smaller(TILE_COLUMNS, n - j), k, a + i * lda, lda, b + j * ldb, ldb, accumulate,
+                         c + i * ldc + j, ldc);
             }
         } else if (!transpose_b) {
             for (int64_t j = 0; j < n; j += PANEL) {
-                panel_tile(rows, smaller(PANEL, n - j), k, a + i * row, row, column, b + j, ldb, accumulate, c + i * ldc + j, ldc);
+                panel_tile(rows, smaller(PANEL, n - j), k, a + i * row, row, column, b + j, ldb, accumulate,
+                           c + i * ldc + j, ldc);
             }
         } else {
             for (int64_t r = i; r < i + rows; r++) {

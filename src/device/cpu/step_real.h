@@ -25,20 +25,20 @@ static REAL *real(const call *c, const rcvi_view *view) { return locate(c, view,
 enum { BLOCK = 128 };
 
 /* Defines a loop over a block for an operation of one or two operands. */
-#define ONE(name, expression)                                                     \
-    static void name(int64_t n, const REAL *a, const REAL *b, REAL *out) {        \
-        (void)b;                                                                  \
-        for (int64_t i = 0; i < n; i++) {                                         \
-            REAL x = a[i];                                                        \
-            out[i] = expression;                                                  \
-        }                                                                         \
+#define ONE(name, expression)                                                                                          \
+    static void name(int64_t n, const REAL *a, const REAL *b, REAL *out) {                                             \
+        (void)b;                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            REAL x = a[i];                                                                                             \
+            out[i] = expression;                                                                                       \
+        }                                                                                                              \
     }
-#define TWO(name, expression)                                                     \
-    static void name(int64_t n, const REAL *a, const REAL *b, REAL *out) {        \
-        for (int64_t i = 0; i < n; i++) {                                         \
-            REAL x = a[i], y = b[i];                                              \
-            out[i] = expression;                                                  \
-        }                                                                         \
+#define TWO(name, expression)                                                                                          \
+    static void name(int64_t n, const REAL *a, const REAL *b, REAL *out) {                                             \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            REAL x = a[i], y = b[i];                                                                                   \
+            out[i] = expression;                                                                                       \
+        }                                                                                                              \
     }
 
 TWO(add, x + y)
@@ -60,16 +60,16 @@ ONE(unit_step, x > 0)
 ONE(sign, (REAL)((x > 0) - (x < 0)))
 
 static void (*const kernels[RCVI_OPERATION_COUNT])(int64_t, const REAL *, const REAL *, REAL *) = {
-    [RCVI_ADD] = add,           [RCVI_SUBTRACT] = subtract,    [RCVI_MULTIPLY] = multiply, [RCVI_DIVIDE] = divide,
-    [RCVI_NEGATE] = negate,     [RCVI_SIGMOID] = sigmoid,      [RCVI_TANH] = tangent,      [RCVI_RELU] = relu,
-    [RCVI_EXP] = exponential,   [RCVI_LOG] = logarithm,        [RCVI_SOFTPLUS] = softplus, [RCVI_ABS] = absolute,
-    [RCVI_SQRT] = root,         [RCVI_MIN] = minimum,          [RCVI_MAX] = maximum,       [RCVI_STEP] = unit_step,
+    [RCVI_ADD] = add,         [RCVI_SUBTRACT] = subtract, [RCVI_MULTIPLY] = multiply, [RCVI_DIVIDE] = divide,
+    [RCVI_NEGATE] = negate,   [RCVI_SIGMOID] = sigmoid,   [RCVI_TANH] = tangent,      [RCVI_RELU] = relu,
+    [RCVI_EXP] = exponential, [RCVI_LOG] = logarithm,     [RCVI_SOFTPLUS] = softplus, [RCVI_ABS] = absolute,
+    [RCVI_SQRT] = root,       [RCVI_MIN] = minimum,       [RCVI_MAX] = maximum,       [RCVI_STEP] = unit_step,
     [RCVI_SIGN] = sign,
 };
 
 /* An operand for a block of columns: where it lies, or gathered into `scratch` where it is a number or repeats a column. */
-static const REAL *operand(const rcvi_instruction *instruction, int a, const rcvi_map *map, REAL *const *rows, REAL registers[][BLOCK],
-                           int64_t column, int64_t n, REAL *scratch) {
+static const REAL *operand(const rcvi_instruction *instruction, int a, const rcvi_map *map, REAL *const *rows,
+                           REAL registers[][BLOCK], int64_t column, int64_t n, REAL *scratch) {
     REAL value = (REAL)instruction->number[a];
     if (instruction->from[a] == RCVI_FROM_REGISTER) return registers[instruction->source[a]];
     if (instruction->from[a] == RCVI_FROM_VIEW) {
@@ -116,8 +116,8 @@ static void take_gemm(const call *c, REAL *out) {
     const rcvi_step *s = c->step;
     const REAL *a = real(c, &s->a), *b = real(c, &s->b);
     for (int64_t i = 0; i < s->gemm.batch; i++) {
-        GEMM(s->gemm.transpose_a, s->gemm.transpose_b, s->rows, s->columns, s->gemm.depth, a + i * s->gemm.step_a, s->a.row,
-             b + i * s->gemm.step_b, s->b.row, s->accumulate, out + i * s->gemm.step_out, s->out.row);
+        GEMM(s->gemm.transpose_a, s->gemm.transpose_b, s->rows, s->columns, s->gemm.depth, a + i * s->gemm.step_a,
+             s->a.row, b + i * s->gemm.step_b, s->b.row, s->accumulate, out + i * s->gemm.step_out, s->out.row);
     }
 }
 
@@ -126,7 +126,8 @@ static void take_reduce(const call *c, REAL *out) {
     const REAL *a = real(c, &s->a);
     int64_t outer = s->reduce.over_rows ? s->columns : s->rows, inner = s->reduce.over_rows ? s->rows : s->columns;
     int64_t move_out = s->reduce.over_rows ? s->out.column : s->out.row;
-    int64_t move_outer = s->reduce.over_rows ? s->a.column : s->a.row, move_inner = s->reduce.over_rows ? s->a.row : s->a.column;
+    int64_t move_outer = s->reduce.over_rows ? s->a.column : s->a.row,
+            move_inner = s->reduce.over_rows ? s->a.row : s->a.column;
     for (int64_t i = 0; i < outer; i++) {
         REAL sum = 0;
         for (int64_t j = 0; j < inner; j++) sum += a[i * move_outer + j * move_inner];
