@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Every verb has a section in docs/recurve.1, with the very options that its --help prints.
 set -eu
-export ASAN_OPTIONS=${ASAN_OPTIONS:-}:detect_leaks=0 # the search for leaks takes seconds a process on some machines
 page=$SOURCE_DIR/docs/recurve.1
 status=0
 

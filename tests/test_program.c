@@ -2,6 +2,7 @@
 #include "plan/plan.h"
 #include "test.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct {
@@ -82,6 +83,7 @@ static void computes_with_optional(fixture *f) {
     step->a = (rcvi_view){.buffer = rcvi_program_external(&f->plan->program, RCVI_DFINAL, 0), .row = 1, .column = 1};
     step->rows = step->columns = 1;
 }
+static void stores_nothing(fixture *f) { find_step(f, RCVI_STEP_MAP, true)->map->instructions[0].out = RCVI_NONE; }
 static void same_place(fixture *f) {
     for (size_t b = 0; b < f->program.buffer_count; b++) f->program.buffers[b].place = 0;
 }
@@ -122,6 +124,7 @@ static void test_verifier(void **state) {
         {future_register, "has not computed"},
         {not_elementwise, "element by element"},
         {computes_with_optional, "may copy only"},
+        {stores_nothing, "does not store"},
         {same_place, "live at once"},
         {reads_unwritten, "reads before it is written"},
     };
@@ -164,8 +167,43 @@ static void test_length(void **state) {
     close_plan(&many);
 }
 
+/* A map of several instructions, which the naive schedule never writes: registers, numbers, a repeated row, a repeated column, an
+ * intermediate value stored on the way, more columns than a block. */
+static void test_fused_map(void **state) {
+    (void)state;
+    enum { ROWS = 3, COLUMNS = 300 };
+    rcvi_instruction instructions[] = {
+        {RCVI_MULTIPLY, {RCVI_FROM_VIEW, RCVI_FROM_VIEW}, {0, 1}, {0, 0}, RCVI_NONE}, /* a * row */
+        {RCVI_ADD, {RCVI_FROM_REGISTER, RCVI_FROM_NUMBER}, {0, 0}, {0, 0.5}, 3},      /* + 0.5, stored */
+        {RCVI_TANH, {RCVI_FROM_REGISTER, RCVI_FROM_NUMBER}, {1, 0}, {0, 0}, RCVI_NONE},
+        {RCVI_SUBTRACT, {RCVI_FROM_VIEW, RCVI_FROM_REGISTER}, {2, 2}, {0, 0}, 4}, /* column - tanh */
+    };
+    rcvi_map map = {.instructions = instructions,
+                    .instruction_count = 4,
+                    .operands = {{.buffer = 0, .row = COLUMNS, .column = 1},
+                                 {.buffer = 1, .row = 0, .column = 1},
+                                 {.buffer = 2, .row = 1, .column = 0},
+                                 {.buffer = 3, .row = COLUMNS, .column = 1},
+                                 {.buffer = 4, .row = COLUMNS, .column = 1}},
+                    .operand_count = 5};
+    rcvi_step step = {.kind = RCVI_STEP_MAP, .rows = ROWS, .columns = COLUMNS, .map = &map};
+    step.out = step.a = step.b = step.mask = rcvi_no_view();
+    rcvi_program program = {.steps = &step, .step_count = 1, .options = {.dtype = RCV_FLOAT64}};
+    static double a[ROWS * COLUMNS], row[COLUMNS], column[ROWS] = {-1, 2, 3}, middle[ROWS * COLUMNS],
+                                                   out[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++) a[i] = 0.01 * (i % 97) - 0.4;
+    for (int i = 0; i < COLUMNS; i++) row[i] = 0.02 * (i % 31) - 0.3;
+    void *buffers[] = {a, row, column, middle, out};
+    rcvi_device_cpu.run(&program, 0, 1, &(rcvi_binding){.buffers = buffers});
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        double expected = a[i] * row[i % COLUMNS] + 0.5;
+        assert_true(middle[i] == expected);
+        assert_true(out[i] == column[i / COLUMNS] - tanh(expected));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier), cmocka_unit_test(test_layout),
-                                       cmocka_unit_test(test_length)};
+                                       cmocka_unit_test(test_length), cmocka_unit_test(test_fused_map)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,6 +83,9 @@ static rcv_status check_map(int index, const rcvi_step *step) {
         map->instruction_count > RCVI_MAX_INSTRUCTIONS) {
         return wrong(index, name, "operands or instructions", "has too many");
     }
+    if (map->instructions[map->instruction_count - 1].out == RCVI_NONE) {
+        return wrong(index, name, "its last value", "does not store");
+    }
     for (int k = 0; k < map->instruction_count; k++) {
         const rcvi_instruction *instruction = &map->instructions[k];
         if (!rcvi_operations[instruction->operation].elementwise)

@@ -80,8 +80,8 @@ static const REAL *operand(const rcvi_instruction *instruction, int a, const rcv
     return scratch;
 }
 
-static void map_block(const rcvi_map *map, REAL *const *rows, int64_t column, int64_t n) {
-    REAL registers[RCVI_MAX_INSTRUCTIONS][BLOCK], scratch[2][BLOCK];
+static void map_block(const rcvi_map *map, REAL *const *rows, int64_t column, int64_t n, REAL registers[][BLOCK]) {
+    REAL scratch[2][BLOCK];
     for (int k = 0; k < map->instruction_count; k++) {
         const rcvi_instruction *instruction = &map->instructions[k];
         bool two = rcvi_operations[instruction->operation].arguments == 2;
@@ -94,19 +94,39 @@ static void map_block(const rcvi_map *map, REAL *const *rows, int64_t column, in
     }
 }
 
-static void take_map(const call *c) {
+static void map_rows(const call *c, REAL registers[][BLOCK]) {
     const rcvi_map *map = c->step->map;
     REAL *rows[RCVI_MAX_OPERANDS];
+    int64_t row_count = c->step->rows, columns = c->step->columns;
+    bool contiguous = true;
     for (int i = 0; i < map->operand_count; i++) {
         rows[i] = real(c, &map->operands[i]);
         if (!rows[i]) return;
+        contiguous &= map->operands[i].row == columns && map->operands[i].column == 1;
     }
-    for (int64_t r = 0; r < c->step->rows; r++) {
-        for (int64_t column = 0; column < c->step->columns; column += BLOCK) {
-            int64_t left = c->step->columns - column;
-            map_block(map, rows, column, left < BLOCK ? left : BLOCK);
+    if (contiguous) { /* one long row */
+        columns *= row_count;
+        row_count = 1;
+    }
+    for (int64_t r = 0; r < row_count; r++) {
+        for (int64_t column = 0; column < columns; column += BLOCK) {
+            int64_t left = columns - column;
+            map_block(map, rows, column, left < BLOCK ? left : BLOCK, registers);
         }
         for (int i = 0; i < map->operand_count; i++) rows[i] += map->operands[i].row;
+    }
+}
+
+static void take_fused_map(const call *c) {
+    REAL registers[RCVI_MAX_INSTRUCTIONS][BLOCK];
+    map_rows(c, registers);
+}
+
+static void take_map(const call *c) {
+    if (c->step->map->instruction_count > 1) {
+        take_fused_map(c);
+    } else {
+        map_rows(c, NULL);
     }
 }
 
