@@ -265,7 +265,7 @@ RCV_API rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t s
 RCV_API rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_model_options *options,
                                   rcv_model **model);
 RCV_API rcv_status rcv_model_save(const rcv_model *model, const char *path);
-/* The same network with every matrix replaced by its best approximation of this rank. */
+/* The same network with every matrix replaced by its best approximation of this rank; it may outlive the model. */
 RCV_API rcv_status rcv_model_low_rank(const rcv_model *model, int64_t rank, rcv_model **approximation);
 RCV_API void rcv_model_free(rcv_model *model);
 RCV_API const rcv_net *rcv_model_net(const rcv_model *model);

@@ -21,19 +21,15 @@ static uint64_t next(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-static size_t below(uint64_t *state, size_t bound) {
-    return bound ? (size_t)(next(state) % bound) : 0;
-}
+static size_t below(uint64_t *state, size_t bound) { return bound ? (size_t)(next(state) % bound) : 0; }
 
 static void set_length(file *to, uint64_t length) {
-    for (int i = 0; i < 8; i++)
-        to->bytes[i] = (uint8_t)(length >> 8 * i);
+    for (int i = 0; i < 8; i++) to->bytes[i] = (uint8_t)(length >> 8 * i);
 }
 
 static size_t header_bytes(const file *from) {
     uint64_t length = 0;
-    for (int i = 7; i >= 0; i--)
-        length = length << 8 | from->bytes[i];
+    for (int i = 7; i >= 0; i--) length = length << 8 | from->bytes[i];
     return length > from->length - 8 ? from->length - 8 : (size_t)length;
 }
 
@@ -42,8 +38,7 @@ static void make(file *to, const char *header, size_t data) {
     to->length = 8 + length + data;
     set_length(to, length);
     memcpy(to->bytes + 8, header, length);
-    for (size_t i = 0; i < data; i++)
-        to->bytes[8 + length + i] = (uint8_t)(i * 37);
+    for (size_t i = 0; i < data; i++) to->bytes[8 + length + i] = (uint8_t)(i * 37);
 }
 
 static void make_seeds(file *seeds) {
@@ -65,14 +60,12 @@ static void make_seeds(file *seeds) {
 
 /* Removes `removed` bytes at `at` and puts `added` there; the header's length follows where `honest`. */
 static void splice(file *to, size_t at, size_t removed, const void *added, size_t count, int honest) {
-    if (at > to->length || removed > to->length - at || to->length - removed + count > FILE_LIMIT)
-        return;
+    if (at > to->length || removed > to->length - at || to->length - removed + count > FILE_LIMIT) return;
     size_t header = header_bytes(to);
     memmove(to->bytes + at + count, to->bytes + at + removed, to->length - at - removed);
     memcpy(to->bytes + at, added, count);
     to->length += count - removed;
-    if (honest)
-        set_length(to, header + count - removed);
+    if (honest) set_length(to, header + count - removed);
 }
 
 static void flip_bytes(file *to, uint64_t *random) {
@@ -82,13 +75,10 @@ static void flip_bytes(file *to, uint64_t *random) {
 
 static void flip_data(file *to, uint64_t *random) {
     size_t start = 8 + header_bytes(to);
-    if (start < to->length)
-        to->bytes[start + below(random, to->length - start)] = (uint8_t)next(random);
+    if (start < to->length) to->bytes[start + below(random, to->length - start)] = (uint8_t)next(random);
 }
 
-static void truncate_file(file *to, uint64_t *random) {
-    to->length = 8 + below(random, to->length - 7);
-}
+static void truncate_file(file *to, uint64_t *random) { to->length = 8 + below(random, to->length - 7); }
 
 static void lie_about_length(file *to, uint64_t *random) {
     static const uint64_t lies[] = {0,         1,         7, 8, 99999999, 100000000, 100000001, UINT64_C(1) << 32,
@@ -119,11 +109,9 @@ static void edit_number(file *to, uint64_t *random) {
     for (size_t i = 9; i < end && count < 64; i++)
         if (to->bytes[i] >= '0' && to->bytes[i] <= '9' && (to->bytes[i - 1] == '[' || to->bytes[i - 1] == ','))
             starts[count++] = i;
-    if (count == 0)
-        return;
+    if (count == 0) return;
     size_t at = starts[below(random, count)], length = 0;
-    while (at + length < end && to->bytes[at + length] >= '0' && to->bytes[at + length] <= '9')
-        length++;
+    while (at + length < end && to->bytes[at + length] >= '0' && to->bytes[at + length] <= '9') length++;
     const char *number = numbers[below(random, sizeof numbers / sizeof *numbers)];
     splice(to, at, length, number, strlen(number), 1);
 }
@@ -151,8 +139,7 @@ static void insert_piece(file *to, uint64_t *random) {
     }
     uint8_t copy[64];
     size_t from = below(random, to->length), count = below(random, sizeof copy);
-    if (count > to->length - from)
-        count = to->length - from;
+    if (count > to->length - from) count = to->length - from;
     memcpy(copy, to->bytes + from, count);
     splice(to, at, 0, copy, count, below(random, 2) > 0);
 }
@@ -160,8 +147,7 @@ static void insert_piece(file *to, uint64_t *random) {
 static void remove_piece(file *to, uint64_t *random) {
     size_t header = header_bytes(to), at = 8 + below(random, header + 1);
     size_t count = below(random, 12);
-    if (at + count <= 8 + header)
-        splice(to, at, count, "", 0, below(random, 4) > 0);
+    if (at + count <= 8 + header) splice(to, at, count, "", 0, below(random, 4) > 0);
 }
 
 /* Puts the header of one file before the data of another. */
@@ -178,8 +164,7 @@ static void mutate(file *to, const file *seeds, uint64_t *random) {
                                                         edit_number, insert_piece, remove_piece};
     for (size_t n = 1 + below(random, 3); n > 0; n--) {
         size_t kind = below(random, sizeof kinds / sizeof *kinds + 1);
-        if (to->length < 8)
-            return;
+        if (to->length < 8) return;
         if (kind == sizeof kinds / sizeof *kinds)
             cross(to, &seeds[below(random, SEEDS)]);
         else
@@ -193,8 +178,7 @@ static uint64_t read_all(const rcv_tensors *tensors) {
     for (size_t i = 0; i < rcv_tensors_count(tensors); i++) {
         const rcv_tensor *tensor = rcv_tensors_at(tensors, i);
         const uint8_t *data = tensor->data;
-        for (size_t k = 0; k < tensor->bytes; k++)
-            sum += data[k];
+        for (size_t k = 0; k < tensor->bytes; k++) sum += data[k];
         sum += strlen(tensor->name) + (rcv_tensors_find(tensors, tensor->name) == tensor);
     }
     return sum;
@@ -205,8 +189,7 @@ int main(int argc, char **argv) {
     uint64_t random = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     static file seeds[SEEDS], mutated;
     rcv_context *context;
-    if (rcv_context_new(NULL, &context) != RCV_OK)
-        return 1;
+    if (rcv_context_new(NULL, &context) != RCV_OK) return 1;
     make_seeds(seeds);
     for (uint64_t i = 0; i < count; i++) {
         rcv_tensors *tensors;
@@ -214,8 +197,7 @@ int main(int argc, char **argv) {
         mutate(&mutated, seeds, &random);
         /* A block of exactly this size, so that a read past its end is seen. */
         uint8_t *copy = malloc(mutated.length + !mutated.length);
-        if (!copy)
-            return 1;
+        if (!copy) return 1;
         memcpy(copy, mutated.bytes, mutated.length);
         rcv_status status = rcv_tensors_parse(context, copy, mutated.length, "mutated", &tensors);
         free(copy);

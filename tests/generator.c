@@ -85,9 +85,12 @@ static int choose_reference(generator *g, int size) {
 static void reference_text(generator *g, int choice, char text[static 24]) {
     const value *v = &g->values[choice % g->count];
     g->uses[g->now][choice % g->count] = true;
-    if (choice >= g->count) snprintf(text, 24, v->state ? "%s'" : "%s", v->name);
-    else if (v->state) snprintf(text, 24, "%s", v->name);
-    else snprintf(text, 24, "%s[t-%d]", v->name, below(g, 4) ? 1 : 2);
+    if (choice >= g->count)
+        snprintf(text, 24, v->state ? "%s'" : "%s", v->name);
+    else if (v->state)
+        snprintf(text, 24, "%s", v->name);
+    else
+        snprintf(text, 24, "%s[t-%d]", v->name, below(g, 4) ? 1 : 2);
 }
 
 static void emit_input(generator *g);
@@ -135,8 +138,10 @@ static void emit_input(generator *g) {
         emit(g, g->inputs++ ? "tanh(W x)" : "W x");
     } else {
         emit_fresh_matrix(g);
-        if (below(g, 2)) emit(g, "x");
-        else emit(g, "x[t-%d]", 1 + below(g, 3));
+        if (below(g, 2))
+            emit(g, "x");
+        else
+            emit(g, "x[t-%d]", 1 + below(g, 3));
     }
 }
 
@@ -151,8 +156,8 @@ static void emit_signed(generator *g, int size, int depth) {
 }
 
 static void emit_function(generator *g, int size, int depth) {
-    static const char *const plain[] = {"tanh(", "sigmoid(", "softplus(", "exp(tanh(", "exp(-softplus(",
-                                        "log(2 + tanh("};
+    static const char *const plain[] = {"tanh(",     "sigmoid(",       "softplus(",
+                                        "exp(tanh(", "exp(-softplus(", "log(2 + tanh("};
     static const char *const close[] = {")", ")", ")", "))", "))", "))"};
     int kind = below(g, g->style == ANYTHING ? 12 : 11);
     if (kind < 6) {
@@ -335,8 +340,11 @@ static void emit_declarations(generator *g) {
         const value *v = &g->values[i];
         if (!v->state) continue;
         bool together = !first && below(g, 2); /* on the line of the state before */
-        emit(g, "%s%s%s", together ? ", " : first ? "    state " : "\n    state ", v->name,
-             v->size == SIZE_PROJ ? "[proj]" : "");
+        emit(g, "%s%s%s",
+             together ? ", "
+             : first  ? "    state "
+                      : "\n    state ",
+             v->name, v->size == SIZE_PROJ ? "[proj]" : "");
         first = 0;
     }
     emit(g, "\n");

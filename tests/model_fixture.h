@@ -50,11 +50,9 @@ static inline void add(rcv_tensors *tensors, const char *name, rcv_dtype dtype, 
 /* Doubles that are all different, small and reproducible. */
 static inline void add_wave(rcv_tensors *tensors, const char *name, int dims, const int64_t *shape, double phase) {
     size_t count = 1;
-    for (int d = 0; d < dims; d++)
-        count *= (size_t)shape[d];
+    for (int d = 0; d < dims; d++) count *= (size_t)shape[d];
     double *values = malloc((count + 1) * sizeof *values);
-    for (size_t i = 0; i < count; i++)
-        values[i] = 0.7 * sin(phase + 1.3 * (double)i);
+    for (size_t i = 0; i < count; i++) values[i] = 0.7 * sin(phase + 1.3 * (double)i);
     add(tensors, name, RCV_FLOAT64, dims, shape, values);
     free(values);
 }
@@ -66,8 +64,6 @@ static inline bool begin_directory(void) {
 }
 
 /* Fails where a test left something behind. */
-static inline bool end_directory(void) {
-    return rmdir(directory) == 0;
-}
+static inline bool end_directory(void) { return rmdir(directory) == 0; }
 
 #endif

@@ -18,8 +18,7 @@
 #define check_ok(call)                                                                                                 \
     do {                                                                                                               \
         rcv_status check_status_ = (call);                                                                             \
-        if (check_status_ != RCV_OK)                                                                                   \
-            fail_msg("%s gave %s: %s", #call, rcv_status_name(check_status_), rcv_message());                          \
+        if (check_status_ != RCV_OK) fail_msg("%s gave %s: %s", #call, rcv_status_name(check_status_), rcv_message()); \
     } while (0)
 
 /* The call must return this status, with a message that contains the fragment. */
@@ -51,8 +50,7 @@ static inline void *test_allocate(void *user, size_t bytes) {
         return NULL;
     }
     void *memory = malloc(bytes);
-    if (memory)
-        self->live++;
+    if (memory) self->live++;
     return memory;
 }
 

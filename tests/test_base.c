@@ -22,8 +22,7 @@ static int entries(const char *path) {
     DIR *open = opendir(path);
     assert_non_null(open);
     int count = 0;
-    while (readdir(open))
-        count++;
+    while (readdir(open)) count++;
     closedir(open);
     return count - 2;
 }
@@ -84,8 +83,7 @@ static void memory(void **state) {
         assert_int_equal(array[i], 0);
         array[i] = (int)i;
     }
-    for (int i = 0; i < 1000; i++)
-        assert_int_equal(array[i], i);
+    for (int i = 0; i < 1000; i++) assert_int_equal(array[i], i);
     /* A growth that fails changes nothing. */
     int *before = array;
     size_t capacity_before = capacity;
@@ -109,8 +107,7 @@ static void texts(void **state) {
     check_ok(rcvi_text_take(&text, &taken));
     assert_string_equal(taken, "");
     rcv_text_free(context, taken);
-    for (int i = 0; i < 100; i++)
-        rcvi_text_add(&text, "%d,", i);
+    for (int i = 0; i < 100; i++) rcvi_text_add(&text, "%d,", i);
     rcvi_text_add_bytes(&text, "endless", 3);
     check_ok(rcvi_text_take(&text, &taken));
     assert_int_equal(strlen(taken), 10 * 2 + 90 * 3 + 3);
@@ -118,8 +115,7 @@ static void texts(void **state) {
     rcv_text_free(context, taken);
     /* A failure on the way is told at the end. */
     counting.fail_at = 2;
-    for (int i = 0; i < 100; i++)
-        rcvi_text_add(&text, "%d,", i);
+    for (int i = 0; i < 100; i++) rcvi_text_add(&text, "%d,", i);
     check_fails(rcvi_text_take(&text, &taken), RCV_NO_MEMORY, "no memory");
     assert_null(taken);
     assert_int_equal(counting.failed, 1);
@@ -158,8 +154,7 @@ static void files(void **state) {
     rcv_context *context = test_context(&counting);
     char *bytes, *big = malloc(300000);
     size_t length;
-    for (int i = 0; i < 300000; i++)
-        big[i] = (char)(i * 7);
+    for (int i = 0; i < 300000; i++) big[i] = (char)(i * 7);
     rcvi_piece pieces[] = {{"head", 4}, {big, 300000}, {NULL, 0}};
     const char *path = path_in("file");
     int before = entries(directory);
@@ -235,8 +230,7 @@ static void random_numbers(void **state) {
     rcvi_twister twister;
     rcvi_twister_seed(&twister, 5489);
     assert_int_equal(rcvi_twister_next(&twister), 3499211612u);
-    for (int i = 0; i < 9998; i++)
-        rcvi_twister_next(&twister);
+    for (int i = 0; i < 9998; i++) rcvi_twister_next(&twister);
     /* The ten thousandth number that the C++ standard gives for mt19937. */
     assert_int_equal(rcvi_twister_next(&twister), 4123659995u);
     /* torch.manual_seed(SEED); torch.empty(n, dtype=...).uniform_(-1 / 7 ** 0.5, 1 / 7 ** 0.5) */
@@ -271,8 +265,7 @@ static void hashed_numbers(void **state) {
         bins[(int)(value * 10)]++;
         sum += value * rcvi_hash_uniform(4, i);
     }
-    for (int i = 0; i < 10; i++)
-        assert_in_range(bins[i], 9500, 10500);
+    for (int i = 0; i < 10; i++) assert_in_range(bins[i], 9500, 10500);
     /* Two seeds are independent: the mean of the product is 1/4. */
     assert_true(sum > 24500 && sum < 25500);
 }
@@ -280,8 +273,7 @@ static void hashed_numbers(void **state) {
 int main(void) {
     char name[] = "/tmp/recurve-test-base-XXXXXX";
     directory = mkdtemp(name);
-    if (!directory)
-        return 1;
+    if (!directory) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages),       cmocka_unit_test(contexts),          cmocka_unit_test(memory),
         cmocka_unit_test(texts),          cmocka_unit_test(nearest),           cmocka_unit_test(arithmetic),

@@ -340,10 +340,10 @@ static void test_random_bytes(void **state) {
 
 static void test_random_words(void **state) {
     (void)state;
-    static const char *const words[] = {"state", "h", "c", "'", "=", "W", "x", "U", "+", "-", "*", "/", "(", ")",
-                                        "tanh", "b", "return", "\n", "\n", "1", "0.5", ",", "max", "sum", "[", "t", "]",
-                                        "size",
-                                        "p", "matrix", "vector", "as", "blocks", "{", "}", "layernorm", "shortcut"};
+    static const char *const words[] = {
+        "state", "h",    "c", "'",      "=",      "W",  "x",      "U",   "+", "-",         "*",       "/", "(",
+        ")",     "tanh", "b", "return", "\n",     "\n", "1",      "0.5", ",", "max",       "sum",     "[", "t",
+        "]",     "size", "p", "matrix", "vector", "as", "blocks", "{",   "}", "layernorm", "shortcut"};
     test_allocator allocator;
     rcv_context *context = test_context(&allocator);
     random_source source = {72};

@@ -87,9 +87,13 @@ static void test_dropout_gradients(void **state) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         rcv_cell *cell = NULL;
         check_ok(rcv_cell_open(context, names[i], &cell));
-        probe_config config = {
-            .net = {.input = 3, .hidden = 5, .layers = 3, .bidirectional = i > 0, .dropout = 0.4},
-            .steps = 3, .batch = 3, .lengths = true, .resets = true, .states = STATES_BOTH, .seed = 17 + i};
+        probe_config config = {.net = {.input = 3, .hidden = 5, .layers = 3, .bidirectional = i > 0, .dropout = 0.4},
+                               .steps = 3,
+                               .batch = 3,
+                               .lengths = true,
+                               .resets = true,
+                               .states = STATES_BOTH,
+                               .seed = 17 + i};
         probe self;
         probe_open(&self, cell, &config);
         probe_check(&self, 12, names[i], &tally);
@@ -112,8 +116,7 @@ enum { DROP_STEPS = 20, DROP_BATCH = 10, DROP_SIZE = 16, DROP_COUNT = DROP_STEPS
 
 static rcv_run *copy_run(rcv_net *net, bool training, rcv_plan **plan) {
     rcv_run *run = NULL;
-    rcv_plan_options options = {
-        .steps = DROP_STEPS, .batch = DROP_BATCH, .dtype = RCV_FLOAT64, .training = training};
+    rcv_plan_options options = {.steps = DROP_STEPS, .batch = DROP_BATCH, .dtype = RCV_FLOAT64, .training = training};
     check_ok(rcv_plan_new(net, &options, plan));
     check_ok(rcv_run_new(*plan, &run));
     return run;
@@ -142,8 +145,10 @@ static void test_dropout_mask(void **state) {
     check_ok(rcv_run_forward(run, &data));
     int dropped = 0;
     for (int i = 0; i < DROP_COUNT; i++) {
-        if (y[i] == 0) dropped++;
-        else if (fabs(y[i] - x[i] / 0.75) > 1e-12 * x[i]) fail_msg("y[%d] is %g", i, y[i]);
+        if (y[i] == 0)
+            dropped++;
+        else if (fabs(y[i] - x[i] / 0.75) > 1e-12 * x[i])
+            fail_msg("y[%d] is %g", i, y[i]);
     }
     assert_true(dropped > DROP_COUNT * 0.22 && dropped < DROP_COUNT * 0.28);
     data.y = again;

@@ -77,8 +77,7 @@ static void save_state_dict(fixture *self, const char *prefix, const char *path)
     check_ok(rcv_tensors_new(self->context, &tensors));
     check_ok(rcvi_parameters_to_tensors(self->net, prefix, rcv_model_dtype(self->model),
                                         rcv_model_parameters(self->model), tensors));
-    if (prefix[0])
-        add_wave(tensors, "head.weight", 2, shape, 0);
+    if (prefix[0]) add_wave(tensors, "head.weight", 2, shape, 0);
     check_ok(rcv_tensors_save(tensors, path));
     rcv_tensors_free(tensors);
 }
@@ -277,15 +276,13 @@ static void bad_tensors(void **state) {
 /* Element (i, j) of the product A B, and of the full matrix. */
 static double product_at(const double *a, const double *b, int64_t rank, int64_t cols, int64_t i, int64_t j) {
     double sum = 0;
-    for (int64_t k = 0; k < rank; k++)
-        sum += a[i * rank + k] * b[k * cols + j];
+    for (int64_t k = 0; k < rank; k++) sum += a[i * rank + k] * b[k * cols + j];
     return sum;
 }
 
 static const rcv_parameter *named(const rcv_net *net, const char *name) {
     for (size_t i = 0; i < rcv_net_parameter_count(net); i++)
-        if (strcmp(rcv_net_parameter(net, i)->name, name) == 0)
-            return rcv_net_parameter(net, i);
+        if (strcmp(rcv_net_parameter(net, i)->name, name) == 0) return rcv_net_parameter(net, i);
     return NULL;
 }
 
@@ -332,8 +329,7 @@ static void low_rank(void **state) {
 }
 
 int main(void) {
-    if (!begin_directory())
-        return 1;
+    if (!begin_directory()) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),      cmocka_unit_test(sizes_are_kept), cmocka_unit_test(state_dicts),
         cmocka_unit_test(bad_state_dicts), cmocka_unit_test(bad_metadata),   cmocka_unit_test(bad_tensors),

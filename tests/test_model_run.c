@@ -146,8 +146,7 @@ static rcv_tensors *replaced(rcv_context *context, const char *without, const rc
     for (size_t i = 0; i < rcv_tensors_count(full); i++)
         if (strcmp(rcv_tensors_at(full, i)->name, without) != 0)
             check_ok(rcv_tensors_add(made, rcv_tensors_at(full, i)));
-    if (instead)
-        check_ok(rcv_tensors_add(made, instead));
+    if (instead) check_ok(rcv_tensors_add(made, instead));
     rcv_tensors_free(full);
     return made;
 }
@@ -225,8 +224,7 @@ static void states_by_layer(void **state) {
             char name[128];
             snprintf(name, sizeof name, "%s", tensor->name);
             char *ending = strstr(name, ".final");
-            if (!ending)
-                continue;
+            if (!ending) continue;
             *ending = '\0';
             layered += strstr(name, ".l1") != NULL;
             add(next, name, RCV_FLOAT64, tensor->dims, tensor->shape, tensor->data);
@@ -257,13 +255,10 @@ static void no_memory(void **state) {
     for (bool done = false; !done; tries += !done) {
         self.counting.fail_at = tries + 1;
         rcv_status status = rcv_model_load(self.context, path_in("model"), &load, &loaded);
-        if (status == RCV_OK)
-            status = rcv_model_low_rank(loaded, 2, &approximation);
-        if (status == RCV_OK)
-            status = rcv_model_run(approximation, in, true, &out);
+        if (status == RCV_OK) status = rcv_model_low_rank(loaded, 2, &approximation);
+        if (status == RCV_OK) status = rcv_model_run(approximation, in, true, &out);
         done = status == RCV_OK;
-        if (!done)
-            assert_int_equal(status, RCV_NO_MEMORY);
+        if (!done) assert_int_equal(status, RCV_NO_MEMORY);
         rcv_tensors_free(out);
         rcv_model_free(approximation);
         rcv_model_free(loaded);
@@ -280,8 +275,7 @@ static void no_memory(void **state) {
 }
 
 int main(void) {
-    if (!begin_directory())
-        return 1;
+    if (!begin_directory()) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_rank_is_exact), cmocka_unit_test(gradients),       cmocka_unit_test(dropout_does_not_act),
         cmocka_unit_test(bad_inputs),         cmocka_unit_test(states_by_layer), cmocka_unit_test(no_memory),

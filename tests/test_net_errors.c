@@ -125,8 +125,11 @@ static void open_run(run_fixture *self, bool training, bool lengths, bool resets
     check_ok(rcv_plan_new(self->base.net, &options, &self->plan));
     check_ok(rcv_run_new(self->plan, &self->run));
     for (int b = 0; b < B; b++) self->lengths[b] = T;
-    self->data = (rcv_forward){.parameters = self->parameters, .x = self->x, .y = self->y,
-                               .lengths = lengths ? self->lengths : NULL, .resets = resets ? self->resets : NULL};
+    self->data = (rcv_forward){.parameters = self->parameters,
+                               .x = self->x,
+                               .y = self->y,
+                               .lengths = lengths ? self->lengths : NULL,
+                               .resets = resets ? self->resets : NULL};
 }
 
 static void close_run(run_fixture *self) {
@@ -219,10 +222,10 @@ typedef struct {
     double *data; /* zeros: parameters, x, y, gradients are all here */
 } scene;
 
-#define TRY(call)                          \
-    do {                                   \
-        rcv_status try_status = (call);    \
-        if (try_status) return try_status; \
+#define TRY(call)                                                                                                      \
+    do {                                                                                                               \
+        rcv_status try_status = (call);                                                                                \
+        if (try_status) return try_status;                                                                             \
     } while (0)
 
 static rcv_status play(scene *s, const rcv_context_options *options, const char *cell) {
@@ -294,9 +297,9 @@ static void test_allocations(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nets),     cmocka_unit_test(test_plans),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_forward),  cmocka_unit_test(test_backward), cmocka_unit_test(test_arguments),
-        cmocka_unit_test(test_allocations)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nets),       cmocka_unit_test(test_plans),
+                                       cmocka_unit_test(test_memory),     cmocka_unit_test(test_forward),
+                                       cmocka_unit_test(test_backward),   cmocka_unit_test(test_arguments),
+                                       cmocka_unit_test(test_allocations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,14 +73,14 @@ static void test_gradients(void **state) {
         random_source source = {seed};
         char *text = generate_cell(&source);
         rcv_cell *cell = parse(context, text);
-        probe_config config = {.net = {.input = INPUT, .hidden = HIDDEN, .layers = 1 + seed % 2,
-                                       .bidirectional = seed % 3 == 0},
-                               .steps = 3,
-                               .batch = 2,
-                               .lengths = seed % 5 == 0,
-                               .resets = seed % 4 == 0,
-                               .states = seed % 4 == 0 ? STATES_BOTH : STATES_INITIAL,
-                               .seed = seed};
+        probe_config config = {
+            .net = {.input = INPUT, .hidden = HIDDEN, .layers = 1 + seed % 2, .bidirectional = seed % 3 == 0},
+            .steps = 3,
+            .batch = 2,
+            .lengths = seed % 5 == 0,
+            .resets = seed % 4 == 0,
+            .states = seed % 4 == 0 ? STATES_BOTH : STATES_INITIAL,
+            .seed = seed};
         probe self;
         probe_open(&self, cell, &config);
         char *label = malloc(strlen(text) + 40);
@@ -132,8 +132,11 @@ static void test_bare(void **state) {
         check_printing(context, bare_texts[i]);
         rcv_cell *cell = parse(context, bare_texts[i]);
         for (unsigned options = 0; options < 32; options++) {
-            probe_config config = {.net = {.input = INPUT, .hidden = HIDDEN, .layers = options & 1 ? 2 : 1,
-                                           .bidirectional = options & 2, .rank = options & 16 ? 2 : 0},
+            probe_config config = {.net = {.input = INPUT,
+                                           .hidden = HIDDEN,
+                                           .layers = options & 1 ? 2 : 1,
+                                           .bidirectional = options & 2,
+                                           .rank = options & 16 ? 2 : 0},
                                    .steps = 4,
                                    .batch = 2,
                                    .lengths = options & 4,
@@ -161,8 +164,8 @@ typedef struct {
     size_t states, channels;
     size_t start[MAX_STATES + 1];
     double *parameters, x[INPUT], y[64];
-    bool moves[MAX_CHANNELS][MAX_CHANNELS];  /* [next][previous] */
-    bool reaches[MAX_STATES][MAX_STATES];    /* [from][to], over any number of steps */
+    bool moves[MAX_CHANNELS][MAX_CHANNELS]; /* [next][previous] */
+    bool reaches[MAX_STATES][MAX_STATES];   /* [from][to], over any number of steps */
 } step_function;
 
 static void step_open(step_function *f, const rcv_cell *cell) {
@@ -380,14 +383,14 @@ static void test_classes(void **state) {
 static const struct {
     const char *cell, *state, *class;
 } expected[] = {
-    {"gilr_lstm", "s", "scan"},     {"gilr_lstm", "c", "scan"},     {"gru", "h", "dense"},
-    {"gru_original", "h", "dense"}, {"indrnn", "h", "diagonal"},    {"lstm", "h", "dense"},
-    {"lstm", "c", "dense"},         {"lstm_cifg", "h", "dense"},    {"lstm_layernorm", "h", "dense"},
-    {"lstm_peephole", "c", "dense"}, {"lstm_proj", "h", "dense"},   {"mingru", "h", "scan"},
-    {"minlstm", "h", "scan"},       {"qrnn_f", "h", "scan"},        {"qrnn_f_w2", "h", "scan"},
-    {"qrnn_fo", "c", "scan"},       {"qrnn_fo_w2", "c", "scan"},    {"qrnn_ifo", "c", "scan"},
-    {"qrnn_ifo_w2", "c", "scan"},   {"rnn_relu", "h", "dense"},     {"rnn_tanh", "h", "dense"},
-    {"slstm", "m", "dense"},        {"slstm", "h", "dense"},        {"sru", "c", "scan"},
+    {"gilr_lstm", "s", "scan"},      {"gilr_lstm", "c", "scan"},  {"gru", "h", "dense"},
+    {"gru_original", "h", "dense"},  {"indrnn", "h", "diagonal"}, {"lstm", "h", "dense"},
+    {"lstm", "c", "dense"},          {"lstm_cifg", "h", "dense"}, {"lstm_layernorm", "h", "dense"},
+    {"lstm_peephole", "c", "dense"}, {"lstm_proj", "h", "dense"}, {"mingru", "h", "scan"},
+    {"minlstm", "h", "scan"},        {"qrnn_f", "h", "scan"},     {"qrnn_f_w2", "h", "scan"},
+    {"qrnn_fo", "c", "scan"},        {"qrnn_fo_w2", "c", "scan"}, {"qrnn_ifo", "c", "scan"},
+    {"qrnn_ifo_w2", "c", "scan"},    {"rnn_relu", "h", "dense"},  {"rnn_tanh", "h", "dense"},
+    {"slstm", "m", "dense"},         {"slstm", "h", "dense"},     {"sru", "c", "scan"},
     {"sru2", "c", "diagonal"},
 };
 

@@ -20,8 +20,7 @@ static int entries(const char *path) {
     DIR *open = opendir(path);
     assert_non_null(open);
     int count = 0;
-    while (readdir(open))
-        count++;
+    while (readdir(open)) count++;
     closedir(open);
     return count - 2;
 }
@@ -31,12 +30,9 @@ static uint8_t *file_of(const char *header, size_t data_bytes, size_t *length) {
     size_t header_bytes = strlen(header);
     *length = 8 + header_bytes + data_bytes;
     uint8_t *file = malloc(*length);
-    for (int i = 0; i < 8; i++)
-        file[i] = (uint8_t)((uint64_t)header_bytes >> 8 * i);
-    for (size_t i = 0; i < header_bytes; i++)
-        file[8 + i] = (uint8_t)header[i];
-    for (size_t i = 0; i < data_bytes; i++)
-        file[8 + header_bytes + i] = (uint8_t)i;
+    for (int i = 0; i < 8; i++) file[i] = (uint8_t)((uint64_t)header_bytes >> 8 * i);
+    for (size_t i = 0; i < header_bytes; i++) file[8 + i] = (uint8_t)header[i];
+    for (size_t i = 0; i < data_bytes; i++) file[8 + header_bytes + i] = (uint8_t)i;
     return file;
 }
 
@@ -70,8 +66,7 @@ static rcv_tensors *sample(rcv_context *context) {
     };
     rcv_tensors *tensors;
     check_ok(rcv_tensors_new(context, &tensors));
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        check_ok(rcv_tensors_add(tensors, &list[i]));
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) check_ok(rcv_tensors_add(tensors, &list[i]));
     check_ok(rcv_tensors_set_metadata(tensors, "text", "first"));
     check_ok(rcv_tensors_set_metadata(tensors, "cell", "line 1\nline \"2\"\t\xc3\xa9"));
     check_ok(rcv_tensors_set_metadata(tensors, "text", "second"));
@@ -378,8 +373,7 @@ static void no_memory(void **state) {
     for (size_t n = 1;; n++, tries++) {
         counting.fail_at = n;
         rcv_status status = rcv_tensors_save(tensors, path);
-        if (status == RCV_OK)
-            break;
+        if (status == RCV_OK) break;
         assert_int_equal(status, RCV_NO_MEMORY);
         assert_int_equal(counting.live, live);
         assert_int_equal(access(path, F_OK), -1);
@@ -388,8 +382,7 @@ static void no_memory(void **state) {
     for (size_t n = 1;; n++, tries++) {
         counting.fail_at = n;
         rcv_status status = rcv_tensors_load(context, path, &loaded);
-        if (status == RCV_OK)
-            break;
+        if (status == RCV_OK) break;
         assert_int_equal(status, RCV_NO_MEMORY);
         assert_null(loaded);
         assert_int_equal(counting.live, live);
@@ -407,8 +400,7 @@ static void no_memory(void **state) {
 int main(void) {
     char name[] = "/tmp/recurve-test-safetensors-XXXXXX";
     directory = mkdtemp(name);
-    if (!directory)
-        return 1;
+    if (!directory) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),  cmocka_unit_test(empty_file),    cmocka_unit_test(well_formed),
         cmocka_unit_test(malformed),   cmocka_unit_test(lying_lengths), cmocka_unit_test(bad_additions),

@@ -26,8 +26,10 @@ static void *array(const fixture *self, size_t count) {
 }
 
 static void set(const fixture *self, void *values, size_t index, double value) {
-    if (self->dtype == RCV_FLOAT64) ((double *)values)[index] = value;
-    else ((float *)values)[index] = (float)value;
+    if (self->dtype == RCV_FLOAT64)
+        ((double *)values)[index] = value;
+    else
+        ((float *)values)[index] = (float)value;
 }
 
 static double get(const fixture *self, const void *values, size_t index) {
@@ -171,9 +173,15 @@ static void check_cut(fixture *self, bool ragged, bool resets, bool restart) {
     void *whole = array(self, STEPS * BATCH * self->output), *parts = array(self, STEPS * BATCH * self->output);
     state_set initial = drawn_states(self, BATCH), given = drawn_states(self, BATCH), middle = new_states(self, BATCH);
     state_set end = new_states(self, BATCH), end_parts = new_states(self, BATCH);
-    call c = {.steps = STEPS, .batch = BATCH, .x = x,
-              .lengths = ragged ? lengths : NULL, .resets = resets ? mask : NULL,
-              .initial = &initial, .restart = restart ? &given : NULL, .y = whole, .final = &end};
+    call c = {.steps = STEPS,
+              .batch = BATCH,
+              .x = x,
+              .lengths = ragged ? lengths : NULL,
+              .resets = resets ? mask : NULL,
+              .initial = &initial,
+              .restart = restart ? &given : NULL,
+              .y = whole,
+              .final = &end};
     run_call(self, &c);
     c.steps = CUT;
     c.lengths = ragged ? first_lengths : NULL;
@@ -258,8 +266,14 @@ static void check_ragged(fixture *self) {
     for (size_t i = 0; i < T * B; i++) {
         if ((int64_t)(i / B) >= lengths[i % B]) memset((char *)x + i * INPUT * self->item, 0xff, INPUT * self->item);
     }
-    run_call(self, &(call){.steps = T, .batch = B, .x = x, .lengths = lengths, .resets = mask, .initial = &initial,
-                           .y = y, .final = &final});
+    run_call(self, &(call){.steps = T,
+                           .batch = B,
+                           .x = x,
+                           .lengths = lengths,
+                           .resets = mask,
+                           .initial = &initial,
+                           .y = y,
+                           .final = &final});
     for (size_t b = 0; b < B; b++) {
         size_t length = (size_t)lengths[b];
         void *x_alone = array(self, T * INPUT), *y_alone = array(self, T * self->output);
@@ -271,8 +285,13 @@ static void check_ragged(fixture *self) {
         }
         sequence_states states = {.batch = B, .b = b, .packed = initial.of, .alone = initial_alone.of};
         each_block(self, visit_sequence, &states);
-        run_call(self, &(call){.steps = length, .batch = 1, .x = x_alone, .resets = mask_alone,
-                               .initial = &initial_alone, .y = y_alone, .final = &final_alone});
+        run_call(self, &(call){.steps = length,
+                               .batch = 1,
+                               .x = x_alone,
+                               .resets = mask_alone,
+                               .initial = &initial_alone,
+                               .y = y_alone,
+                               .final = &final_alone});
         for (size_t t = 0; t < T; t++) {
             size_t row = (t * B + b) * self->output;
             if (t < length) {
@@ -326,8 +345,12 @@ static void check_documents(fixture *self) {
     call packed = {.steps = T, .batch = 1, .x = x, .resets = mask, .initial = &initial, .y = y, .final = &final};
     run_call(self, &packed);
     for (size_t d = 0, t = 0; d < DOCUMENTS; t += lengths[d++]) {
-        run_call(self, &(call){.steps = lengths[d], .batch = 1, .x = at(self, x, t * INPUT), .initial = &initial,
-                               .y = y_alone, .final = &final_alone});
+        run_call(self, &(call){.steps = lengths[d],
+                               .batch = 1,
+                               .x = at(self, x, t * INPUT),
+                               .initial = &initial,
+                               .y = y_alone,
+                               .final = &final_alone});
         must(self, same(self, y, t * self->output, y_alone, 0, lengths[d] * self->output));
         document_states states = {
             .first = d == 0, .last = d == DOCUMENTS - 1, .packed = final.of, .document = final_alone.of};
@@ -370,8 +393,7 @@ static void check_runs(fixture *self) {
         dparameters[i] = array(self, parameters);
         size_t calls = self->allocator.calls;
         check_ok(rcv_run_forward(runs[i / 2], &(rcv_forward){.parameters = self->parameters, .x = x, .y = y[i]}));
-        check_ok(rcv_run_backward(runs[i / 2],
-                                  &(rcv_backward){.dy = dy, .dx = dx[i], .dparameters = dparameters[i]}));
+        check_ok(rcv_run_backward(runs[i / 2], &(rcv_backward){.dy = dy, .dx = dx[i], .dparameters = dparameters[i]}));
         assert_int_equal(self->allocator.calls, calls);
         must(self, same(self, y[0], 0, y[i], 0, count));
         must(self, same(self, dx[0], 0, dx[i], 0, T * B * INPUT));

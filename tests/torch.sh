@@ -5,5 +5,4 @@ python=/usr/bin/python3
 "$python" -c 'import torch, numpy' 2>/dev/null || { echo "skipped: $python has no torch (python3-torch)"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-# A sanitizer's runtime that the tool needs is linked into it; python itself runs without.
 OMP_NUM_THREADS=1 "$python" "$SOURCE_DIR/tests/torch_compare.py" "$RECURVE" "$folder"

@@ -50,7 +50,7 @@ static void skip_blanks(rcvi_lexer *lexer) {
     while (lexer->next < lexer->end) {
         char c = *lexer->next;
         if (c == '#') {
-            while (lexer->next < lexer->end && *lexer->next != '\n') advance(lexer);
+            while (lexer->next < lexer->end && *lexer->next && *lexer->next != '\n') advance(lexer);
         } else if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
             advance(lexer);
         } else {

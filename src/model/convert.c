@@ -35,12 +35,8 @@ static double float_at(const rcv_tensor *tensor, size_t index) {
     float single;
     double value;
     switch (tensor->dtype) {
-    case RCV_FLOAT64:
-        memcpy(&value, data + index * sizeof value, sizeof value);
-        return value;
-    case RCV_FLOAT32:
-        memcpy(&single, data + index * sizeof single, sizeof single);
-        return (double)single;
+    case RCV_FLOAT64: memcpy(&value, data + index * sizeof value, sizeof value); return value;
+    case RCV_FLOAT32: memcpy(&single, data + index * sizeof single, sizeof single); return (double)single;
     default:
         memcpy(&half, data + index * sizeof half, sizeof half);
         return (double)(tensor->dtype == RCV_FLOAT16 ? widen_float16(half) : widen_bfloat16(half));
@@ -52,16 +48,10 @@ static int64_t integer_at(const rcv_tensor *tensor, size_t index) {
     int64_t value;
     int32_t narrow;
     switch (tensor->dtype) {
-    case RCV_INT64:
-        memcpy(&value, data + index * sizeof value, sizeof value);
-        return value;
-    case RCV_INT32:
-        memcpy(&narrow, data + index * sizeof narrow, sizeof narrow);
-        return narrow;
-    case RCV_BOOL:
-        return ((const uint8_t *)data)[index] != 0;
-    default:
-        return ((const uint8_t *)data)[index];
+    case RCV_INT64: memcpy(&value, data + index * sizeof value, sizeof value); return value;
+    case RCV_INT32: memcpy(&narrow, data + index * sizeof narrow, sizeof narrow); return narrow;
+    case RCV_BOOL: return ((const uint8_t *)data)[index] != 0;
+    default: return ((const uint8_t *)data)[index];
     }
 }
 
@@ -113,8 +103,7 @@ rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t 
     if (count > SIZE_MAX / from || tensor->bytes != count * from)
         return rcvi_fail(RCV_INVALID, "tensor %s has %zu elements where %zu are wanted", shown, tensor->bytes / from,
                          count);
-    if (count == 0)
-        return RCV_OK;
+    if (count == 0) return RCV_OK;
     if (tensor->dtype == dtype && dtype != RCV_BOOL) {
         memcpy(out, tensor->data, tensor->bytes);
         return RCV_OK;
@@ -125,8 +114,7 @@ rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t 
     if (dtype == RCV_FLOAT16 || dtype == RCV_BFLOAT16)
         return rcvi_fail(RCV_UNSUPPORTED, "tensor %s is %s and cannot be narrowed to %s", shown,
                          rcv_dtype_name(tensor->dtype), rcv_dtype_name(dtype));
-    if (!is_float(dtype))
-        return convert_integers(tensor, dtype, count, out);
+    if (!is_float(dtype)) return convert_integers(tensor, dtype, count, out);
     convert_floats(tensor, dtype, count, out);
     return RCV_OK;
 }

@@ -32,10 +32,8 @@ static rcv_status factorize(rcv_context *context, const problem *size, double *m
                            size->name);
     for (int64_t k = 0; k < rank && status == RCV_OK; k++) {
         double root = sqrt(s[k]);
-        for (int64_t i = 0; i < rows; i++)
-            a[i * rank + k] = u[i * least + k] * root;
-        for (int64_t j = 0; j < cols; j++)
-            b[k * cols + j] = root * v[k * cols + j];
+        for (int64_t i = 0; i < rows; i++) a[i * rank + k] = u[i * least + k] * root;
+        for (int64_t j = 0; j < cols; j++) b[k * cols + j] = root * v[k * cols + j];
     }
     rcvi_free(context, v);
     rcvi_free(context, u);
@@ -61,8 +59,7 @@ static void write_doubles(rcv_model *model, int64_t offset, int64_t count, const
 
 static bool all_finite(const double *values, int64_t count) {
     for (int64_t i = 0; i < count; i++)
-        if (!isfinite(values[i]))
-            return false;
+        if (!isfinite(values[i])) return false;
     return true;
 }
 
@@ -129,8 +126,7 @@ static rcv_status fill(const rcv_model *from, rcv_model *to) {
             continue;
         }
         const char *ending = length > 2 ? wanted->name + length - 2 : "";
-        if (strcmp(ending, ".B") == 0)
-            continue; /* filled with its A */
+        if (strcmp(ending, ".B") == 0) continue; /* filled with its A */
         const rcv_parameter *full = strcmp(ending, ".A") == 0 ? find(from->net, wanted->name, length - 2, "") : NULL;
         const rcv_parameter *other = full ? find(to->net, wanted->name, length - 2, ".B") : NULL;
         if (!other)
@@ -140,31 +136,36 @@ static rcv_status fill(const rcv_model *from, rcv_model *to) {
     return status;
 }
 
+/* A model of zeros with a cell and a net of its own, so that it may outlive `model`. */
+static rcv_status new_like(const rcv_model *model, const rcv_net_options *options, rcv_model **made) {
+    const rcv_cell *cell = rcv_net_cell(model->net);
+    const char *source = rcv_cell_source(cell);
+    rcv_cell *own_cell = NULL;
+    rcv_net *own_net = NULL;
+    rcv_status status = rcv_cell_parse(model->context, source, strlen(source), rcv_cell_name(cell), &own_cell);
+    if (!status) status = rcv_net_new(own_cell, options, &own_net);
+    if (!status) status = rcvi_model_shell(own_net, model->dtype, own_net, own_cell, made);
+    if (status) {
+        rcv_net_free(own_net);
+        rcv_cell_free(own_cell);
+    }
+    return status;
+}
+
 rcv_status rcv_model_low_rank(const rcv_model *model, int64_t rank, rcv_model **approximation) {
-    if (!approximation)
-        return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a place for the model, not NULL");
+    if (!approximation) return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a place for the model, not NULL");
     *approximation = NULL;
-    if (!model)
-        return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a model, not NULL");
-    if (rank <= 0)
-        return rcvi_fail(RCV_INVALID, "the rank is %lld, it must be at least 1", (long long)rank);
+    if (!model) return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a model, not NULL");
+    if (rank <= 0) return rcvi_fail(RCV_INVALID, "the rank is %lld, it must be at least 1", (long long)rank);
     rcv_net_options options = *rcv_net_get_options(model->net);
     if (options.rank != 0)
         return rcvi_fail(RCV_UNSUPPORTED, "the model has rank %lld already, only a full model can be approximated",
                          (long long)options.rank);
     options.rank = rank;
-    rcv_net *net;
-    rcv_model *made;
-    rcv_status status = rcv_net_new(rcv_net_cell(model->net), &options, &net);
-    if (status != RCV_OK)
-        return status;
-    status = rcvi_model_shell(net, model->dtype, net, NULL, &made);
-    if (status != RCV_OK) {
-        rcv_net_free(net);
-        return status;
-    }
-    status = fill(model, made);
-    if (status != RCV_OK) {
+    rcv_model *made = NULL;
+    rcv_status status = new_like(model, &options, &made);
+    if (!status) status = fill(model, made);
+    if (status) {
         rcv_model_free(made);
         return status;
     }

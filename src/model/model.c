@@ -6,9 +6,7 @@
 
 #include <string.h>
 
-rcv_context *rcvi_net_context(const rcv_net *net) {
-    return rcv_net_cell(net)->context;
-}
+rcv_context *rcvi_net_context(const rcv_net *net) { return rcv_net_cell(net)->context; }
 
 rcv_status rcvi_model_shell(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_net, rcv_cell *owned_cell,
                             rcv_model **model) {
@@ -17,8 +15,7 @@ rcv_status rcvi_model_shell(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_
         return rcvi_fail(RCV_INVALID, "a model's parameters are float32 or float64, not %s", rcv_dtype_name(dtype));
     rcv_context *context = rcvi_net_context(net);
     rcv_model *made = rcvi_new(context, 1, sizeof *made);
-    if (!made)
-        return RCV_NO_MEMORY;
+    if (!made) return RCV_NO_MEMORY;
     made->parameters = rcvi_new(context, (size_t)rcv_net_parameter_elements(net), rcv_dtype_bytes(dtype));
     if (!made->parameters) {
         rcvi_free(context, made);
@@ -34,8 +31,7 @@ rcv_status rcvi_model_shell(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_
 }
 
 void rcv_model_free(rcv_model *model) {
-    if (!model)
-        return;
+    if (!model) return;
     rcv_context *context = model->context;
     rcvi_free(context, model->parameters);
     rcv_net_free(model->owned_net);
@@ -44,15 +40,12 @@ void rcv_model_free(rcv_model *model) {
 }
 
 rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed, rcv_model **model) {
-    if (!model)
-        return rcvi_fail(RCV_INVALID, "rcv_model_new needs a place for the model, not NULL");
+    if (!model) return rcvi_fail(RCV_INVALID, "rcv_model_new needs a place for the model, not NULL");
     *model = NULL;
-    if (!net)
-        return rcvi_fail(RCV_INVALID, "rcv_model_new needs a network, not NULL");
+    if (!net) return rcvi_fail(RCV_INVALID, "rcv_model_new needs a network, not NULL");
     rcv_model *made;
     rcv_status status = rcvi_model_shell(net, dtype, NULL, NULL, &made);
-    if (!made)
-        return status;
+    if (!made) return status;
     status = rcv_net_initialize(net, seed, dtype, made->parameters);
     if (status != RCV_OK) {
         rcv_model_free(made);
@@ -79,16 +72,13 @@ static rcv_status describe(const loading *from, rcv_cell **cell, rcv_net **net, 
         status = *prefix ? RCV_OK : RCV_NO_MEMORY;
     }
     if (from->options.cell) {
-        if (status == RCV_OK)
-            status = rcv_cell_open(from->context, from->options.cell, cell);
+        if (status == RCV_OK) status = rcv_cell_open(from->context, from->options.cell, cell);
         if (status == RCV_OK && !given)
             status = rcvi_find_prefix(from->context, from->tensors, from->file, "weight_ih_l0", prefix);
-        if (status == RCV_OK)
-            status = rcvi_net_from_state_dict(*cell, from->tensors, from->file, *prefix, net);
+        if (status == RCV_OK) status = rcvi_net_from_state_dict(*cell, from->tensors, from->file, *prefix, net);
         return status;
     }
-    if (status == RCV_OK)
-        status = rcvi_network_from_tensors(from->context, from->tensors, from->file, cell, net);
+    if (status == RCV_OK) status = rcvi_network_from_tensors(from->context, from->tensors, from->file, cell, net);
     if (status == RCV_OK && !given) {
         const rcv_parameter *first = rcv_net_parameter(*net, 0);
         /* A cell without parameters has no tensor to look for. */
@@ -105,11 +95,9 @@ static rcv_status load(const loading *from, rcv_model **model) {
     rcv_net *net = NULL;
     char *prefix = NULL;
     rcv_status status = describe(from, &cell, &net, &prefix);
-    if (status == RCV_OK)
-        status = rcvi_parameters_check(net, from->tensors, from->file, prefix);
+    if (status == RCV_OK) status = rcvi_parameters_check(net, from->tensors, from->file, prefix);
     rcv_model *made = NULL;
-    if (status == RCV_OK)
-        status = rcvi_model_shell(net, from->options.dtype, net, cell, &made);
+    if (status == RCV_OK) status = rcvi_model_shell(net, from->options.dtype, net, cell, &made);
     if (!made) {
         rcv_net_free(net);
         rcv_cell_free(cell);
@@ -126,18 +114,14 @@ static rcv_status load(const loading *from, rcv_model **model) {
 }
 
 rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_model_options *options, rcv_model **model) {
-    if (!model)
-        return rcvi_fail(RCV_INVALID, "rcv_model_load needs a place for the model, not NULL");
+    if (!model) return rcvi_fail(RCV_INVALID, "rcv_model_load needs a place for the model, not NULL");
     *model = NULL;
-    if (!context || !path)
-        return rcvi_fail(RCV_INVALID, "rcv_model_load needs a context and a path");
+    if (!context || !path) return rcvi_fail(RCV_INVALID, "rcv_model_load needs a context and a path");
     loading from = {.context = context, .file = path};
-    if (options)
-        from.options = *options;
+    if (options) from.options = *options;
     rcv_tensors *tensors;
     rcv_status status = rcv_tensors_load(context, path, &tensors);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     from.tensors = tensors;
     status = load(&from, model);
     rcv_tensors_free(tensors);
@@ -145,28 +129,18 @@ rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_mode
 }
 
 rcv_status rcv_model_save(const rcv_model *model, const char *path) {
-    if (!model || !path)
-        return rcvi_fail(RCV_INVALID, "rcv_model_save needs a model and a path");
+    if (!model || !path) return rcvi_fail(RCV_INVALID, "rcv_model_save needs a model and a path");
     rcv_tensors *tensors;
     rcv_status status = rcv_tensors_new(model->context, &tensors);
-    if (status == RCV_OK)
-        status = rcvi_network_to_tensors(model->net, tensors);
-    if (status == RCV_OK)
-        status = rcvi_parameters_to_tensors(model->net, "", model->dtype, model->parameters, tensors);
-    if (status == RCV_OK)
-        status = rcv_tensors_save(tensors, path);
+    if (status == RCV_OK) status = rcvi_network_to_tensors(model->net, tensors);
+    if (status == RCV_OK) status = rcvi_parameters_to_tensors(model->net, "", model->dtype, model->parameters, tensors);
+    if (status == RCV_OK) status = rcv_tensors_save(tensors, path);
     rcv_tensors_free(tensors);
     return status;
 }
 
-const rcv_net *rcv_model_net(const rcv_model *model) {
-    return model->net;
-}
+const rcv_net *rcv_model_net(const rcv_model *model) { return model->net; }
 
-rcv_dtype rcv_model_dtype(const rcv_model *model) {
-    return model->dtype;
-}
+rcv_dtype rcv_model_dtype(const rcv_model *model) { return model->dtype; }
 
-void *rcv_model_parameters(rcv_model *model) {
-    return model->parameters;
-}
+void *rcv_model_parameters(rcv_model *model) { return model->parameters; }

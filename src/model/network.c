@@ -16,8 +16,7 @@ rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
     bool good = sizes != NULL;
     for (size_t i = 0; i < options->size_count && good; i++)
         good = json_object_set_new(sizes, options->sizes[i].name, json_integer(options->sizes[i].value)) == 0;
-    if (!good)
-        json_decref(sizes);
+    if (!good) json_decref(sizes);
     json_t *object =
         !good ? NULL
               : json_pack("{s:I, s:I, s:I, s:b, s:b, s:f, s:I, s:o}", "input", (json_int_t)options->input, "hidden",
@@ -26,8 +25,7 @@ rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
                           options->dropout, "rank", (json_int_t)options->rank, "sizes", sizes);
     char *dumped = object ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
-    if (!dumped)
-        return rcvi_fail(RCV_NO_MEMORY, "no memory for the description of a network");
+    if (!dumped) return rcvi_fail(RCV_NO_MEMORY, "no memory for the description of a network");
     *text = rcvi_copy_text(rcvi_net_context(net), dumped, strlen(dumped));
     free(dumped);
     return *text ? RCV_OK : RCV_NO_MEMORY;
@@ -36,12 +34,9 @@ rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
 rcv_status rcvi_network_to_tensors(const rcv_net *net, rcv_tensors *tensors) {
     char *text;
     rcv_status status = rcvi_network_to_json(net, &text);
-    if (status == RCV_OK)
-        status = rcv_tensors_set_metadata(tensors, FORMAT_KEY, FORMAT);
-    if (status == RCV_OK)
-        status = rcv_tensors_set_metadata(tensors, CELL_KEY, rcv_cell_source(rcv_net_cell(net)));
-    if (status == RCV_OK)
-        status = rcv_tensors_set_metadata(tensors, NETWORK_KEY, text);
+    if (status == RCV_OK) status = rcv_tensors_set_metadata(tensors, FORMAT_KEY, FORMAT);
+    if (status == RCV_OK) status = rcv_tensors_set_metadata(tensors, CELL_KEY, rcv_cell_source(rcv_net_cell(net)));
+    if (status == RCV_OK) status = rcv_tensors_set_metadata(tensors, NETWORK_KEY, text);
     rcvi_free(rcvi_net_context(net), text);
     return status;
 }
@@ -65,14 +60,10 @@ static const option_key keys[] = {
 
 static bool has_kind(const json_t *value, int kind) {
     switch (kind) {
-    case INTEGER:
-        return json_is_integer(value);
-    case NUMBER:
-        return json_is_number(value);
-    case TRUTH:
-        return json_is_boolean(value);
-    default:
-        return json_is_object(value);
+    case INTEGER: return json_is_integer(value);
+    case NUMBER: return json_is_number(value);
+    case TRUTH: return json_is_boolean(value);
+    default: return json_is_object(value);
     }
 }
 
@@ -89,8 +80,7 @@ static rcv_status check_keys(json_t *object, const char *file) {
     }
     json_object_foreach(object, key, value) {
         size_t i = 0;
-        while (i < sizeof keys / sizeof *keys && strcmp(keys[i].name, key) != 0)
-            i++;
+        while (i < sizeof keys / sizeof *keys && strcmp(keys[i].name, key) != 0) i++;
         if (i == sizeof keys / sizeof *keys)
             return rcvi_fail(RCV_FORMAT, "%s: %s has the unknown key %s", file, NETWORK_KEY, rcvi_shown(key, shown));
     }
@@ -107,8 +97,7 @@ static rcv_status make_net(rcv_context *context, const rcv_cell *cell, json_t *o
                            rcv_net **net) {
     json_t *sizes = json_object_get(object, "sizes");
     rcv_size *list = rcvi_new(context, json_object_size(sizes), sizeof *list);
-    if (!list)
-        return RCV_NO_MEMORY;
+    if (!list) return RCV_NO_MEMORY;
     rcv_net_options options = {.input = integer(object, "input"),
                                .hidden = integer(object, "hidden"),
                                .layers = integer(object, "layers"),
@@ -122,8 +111,7 @@ static rcv_status make_net(rcv_context *context, const rcv_cell *cell, json_t *o
     json_object_foreach(sizes, key, value) list[options.size_count++] = (rcv_size){key, json_integer_value(value)};
     rcv_status status = rcv_net_new(cell, &options, net);
     rcvi_free(context, list);
-    if (status != RCV_OK && status != RCV_NO_MEMORY)
-        return rcvi_fail(RCV_FORMAT, "%s: %s", file, rcv_message());
+    if (status != RCV_OK && status != RCV_NO_MEMORY) return rcvi_fail(RCV_FORMAT, "%s: %s", file, rcv_message());
     return status;
 }
 
@@ -142,8 +130,7 @@ static rcv_status parse_cell(rcv_context *context, const char *text, const char 
     rcvi_text_init(&name, context);
     rcvi_text_add(&name, "%s (%s)", file, CELL_KEY);
     rcv_status status = rcvi_text_take(&name, &taken);
-    if (status == RCV_OK)
-        status = rcv_cell_parse(context, text, strlen(text), taken, cell);
+    if (status == RCV_OK) status = rcv_cell_parse(context, text, strlen(text), taken, cell);
     rcvi_free(context, taken);
     return status;
 }
@@ -169,16 +156,11 @@ rcv_status rcvi_network_from_tensors(rcv_context *context, const rcv_tensors *te
     json_error_t error;
     json_t *object = json_loads(network, JSON_REJECT_DUPLICATES, &error);
     rcv_status status = RCV_OK;
-    if (!json_is_object(object))
-        status = rcvi_fail(RCV_FORMAT, "%s: %s is not a JSON object", file, NETWORK_KEY);
-    if (status == RCV_OK)
-        status = check_keys(object, file);
-    if (status == RCV_OK)
-        status = check_layers(object, tensors, file);
-    if (status == RCV_OK)
-        status = parse_cell(context, source, file, cell);
-    if (status == RCV_OK)
-        status = make_net(context, *cell, object, file, net);
+    if (!json_is_object(object)) status = rcvi_fail(RCV_FORMAT, "%s: %s is not a JSON object", file, NETWORK_KEY);
+    if (status == RCV_OK) status = check_keys(object, file);
+    if (status == RCV_OK) status = check_layers(object, tensors, file);
+    if (status == RCV_OK) status = parse_cell(context, source, file, cell);
+    if (status == RCV_OK) status = make_net(context, *cell, object, file, net);
     json_decref(object);
     if (status != RCV_OK) {
         rcv_cell_free(*cell);

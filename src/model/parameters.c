@@ -9,8 +9,7 @@ static const rcv_tensor *find_prefixed(const rcv_tensors *tensors, const char *p
     size_t length = strlen(prefix);
     for (size_t i = 0; i < tensors->count; i++) {
         const char *candidate = tensors->items[i]->name;
-        if (strncmp(candidate, prefix, length) == 0 && strcmp(candidate + length, name) == 0)
-            return tensors->items[i];
+        if (strncmp(candidate, prefix, length) == 0 && strcmp(candidate + length, name) == 0) return tensors->items[i];
     }
     return NULL;
 }
@@ -24,15 +23,13 @@ rcv_status rcvi_parameters_to_tensors(const rcv_net *net, const char *prefix, rc
         const rcv_parameter *parameter = rcv_net_parameter(net, i);
         rcv_tensor tensor = {.dtype = dtype, .dims = parameter->dims, .bytes = (size_t)parameter->count * size};
         tensor.data = (const char *)parameters + (size_t)parameter->offset * size;
-        for (int d = 0; d < parameter->dims; d++)
-            tensor.shape[d] = parameter->shape[d];
+        for (int d = 0; d < parameter->dims; d++) tensor.shape[d] = parameter->shape[d];
         rcvi_text name;
         char *taken;
         rcvi_text_init(&name, context);
         rcvi_text_add(&name, "%s%s", prefix, parameter->name);
         status = rcvi_text_take(&name, &taken);
-        if (status != RCV_OK)
-            break;
+        if (status != RCV_OK) break;
         tensor.name = taken;
         status = rcv_tensors_add(tensors, &tensor);
         rcvi_free(context, taken);
@@ -41,11 +38,9 @@ rcv_status rcvi_parameters_to_tensors(const rcv_net *net, const char *prefix, rc
 }
 
 static bool same_shape(const rcv_parameter *parameter, const rcv_tensor *tensor) {
-    if (parameter->dims != tensor->dims)
-        return false;
+    if (parameter->dims != tensor->dims) return false;
     for (int d = 0; d < tensor->dims; d++)
-        if (parameter->shape[d] != tensor->shape[d])
-            return false;
+        if (parameter->shape[d] != tensor->shape[d]) return false;
     return true;
 }
 
@@ -73,8 +68,7 @@ static rcv_status check_parameter(const rcv_parameter *parameter, const rcv_tens
 static bool is_parameter(const rcv_net *net, const char *name) {
     size_t count = rcv_net_parameter_count(net);
     for (size_t i = 0; i < count; i++)
-        if (strcmp(rcv_net_parameter(net, i)->name, name) == 0)
-            return true;
+        if (strcmp(rcv_net_parameter(net, i)->name, name) == 0) return true;
     return false;
 }
 
@@ -83,11 +77,9 @@ rcv_status rcvi_parameters_check(const rcv_net *net, const rcv_tensors *tensors,
     for (size_t i = 0; i < count; i++) {
         const rcv_parameter *parameter = rcv_net_parameter(net, i);
         rcv_status status = check_parameter(parameter, find_prefixed(tensors, prefix, parameter->name), file, prefix);
-        if (status != RCV_OK)
-            return status;
+        if (status != RCV_OK) return status;
     }
-    for (size_t i = 0; i < tensors->count; i++)
-        present += strncmp(tensors->items[i]->name, prefix, length) == 0;
+    for (size_t i = 0; i < tensors->count; i++) present += strncmp(tensors->items[i]->name, prefix, length) == 0;
     /* Names are unique on both sides, so equal counts leave nothing over. */
     for (size_t i = 0; i < tensors->count && present != count; i++) {
         const char *name = tensors->items[i]->name;
@@ -127,16 +119,14 @@ rcv_status rcvi_find_prefix(rcv_context *context, const rcv_tensors *tensors, co
     for (size_t i = 0; i < tensors->count; i++) {
         const char *candidate = tensors->items[i]->name;
         size_t candidate_length = strlen(candidate);
-        if (candidate_length < length || strcmp(candidate + candidate_length - length, name) != 0)
-            continue;
+        if (candidate_length < length || strcmp(candidate + candidate_length - length, name) != 0) continue;
         if (found)
             return rcvi_fail(RCV_INVALID, "%s: both %s and %s are there, so the prefix must be given", file,
                              rcvi_shown(found, first), rcvi_shown(candidate, second));
         found = candidate;
         found_length = candidate_length - length;
     }
-    if (!found)
-        return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s, with or without a prefix", file, name);
+    if (!found) return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s, with or without a prefix", file, name);
     *prefix = rcvi_copy_text(context, found, found_length);
     return *prefix ? RCV_OK : RCV_NO_MEMORY;
 }

@@ -61,8 +61,7 @@ static piece piece_at(const job *work, size_t state, int64_t index) {
         snprintf(made.name, sizeof made.name, "%s", info->name);
         return made;
     }
-    for (int64_t block = 0; block < index; block++)
-        made.offset += block_size(work, state, block) * work->batch;
+    for (int64_t block = 0; block < index; block++) made.offset += block_size(work, state, block) * work->batch;
     made.shape[0] = work->batch;
     made.shape[1] = block_size(work, state, index);
     made.count = made.shape[0] * made.shape[1];
@@ -81,8 +80,7 @@ enum { PLAIN_NAMES = sizeof plain_names / sizeof *plain_names, ENDINGS = sizeof 
 
 /* Lists every name that may come in: `names` has room for all, each state piece's names are copied. */
 static rcv_status list_names(const job *work, char **names, size_t *count) {
-    for (size_t i = 0; i < PLAIN_NAMES; i++)
-        names[(*count)++] = (char *)plain_names[i];
+    for (size_t i = 0; i < PLAIN_NAMES; i++) names[(*count)++] = (char *)plain_names[i];
     for (size_t state = 0; state < work->states; state++) {
         for (int64_t index = 0; index < pieces_of(work, state); index++) {
             for (size_t ending = 0; ending < ENDINGS; ending++) {
@@ -91,8 +89,7 @@ static rcv_status list_names(const job *work, char **names, size_t *count) {
                 rcvi_text_init(&text, work->context);
                 rcvi_text_add(&text, "%s%s", part.name, piece_endings[ending]);
                 rcv_status status = rcvi_text_take(&text, &names[*count]);
-                if (status != RCV_OK)
-                    return status;
+                if (status != RCV_OK) return status;
                 (*count)++;
             }
         }
@@ -105,10 +102,8 @@ static rcv_status check_known(const rcv_tensors *in, char **names, size_t count)
     for (size_t i = 0; i < rcv_tensors_count(in); i++) {
         const char *name = rcv_tensors_at(in, i)->name;
         size_t known = 0;
-        while (known < count && strcmp(names[known], name) != 0)
-            known++;
-        if (known < count)
-            continue;
+        while (known < count && strcmp(names[known], name) != 0) known++;
+        if (known < count) continue;
         const char *nearest = rcvi_nearest(name, (const char *const *)names, count);
         if (nearest)
             return rcvi_fail(RCV_INVALID, "the tensor %s is not one the model takes; did you mean %s?",
@@ -129,13 +124,10 @@ static rcv_status check_names(job *work) {
         room += (size_t)pieces_of(work, state) * ENDINGS;
     }
     char **names = rcvi_new(work->context, room, sizeof *names);
-    if (!names)
-        return RCV_NO_MEMORY;
+    if (!names) return RCV_NO_MEMORY;
     rcv_status status = list_names(work, names, &count);
-    if (status == RCV_OK)
-        status = check_known(work->in, names, count);
-    for (size_t i = PLAIN_NAMES; i < count; i++)
-        rcvi_free(work->context, names[i]);
+    if (status == RCV_OK) status = check_known(work->in, names, count);
+    for (size_t i = PLAIN_NAMES; i < count; i++) rcvi_free(work->context, names[i]);
     rcvi_free(work->context, names);
     return status;
 }
@@ -145,18 +137,15 @@ static bool is_float(rcv_dtype dtype) {
 }
 
 static bool has_shape(const rcv_tensor *tensor, int dims, const int64_t *shape) {
-    if (tensor->dims != dims)
-        return false;
+    if (tensor->dims != dims) return false;
     for (int d = 0; d < dims; d++)
-        if (tensor->shape[d] != shape[d])
-            return false;
+        if (tensor->shape[d] != shape[d]) return false;
     return true;
 }
 
 static rcv_status check_float(const rcv_tensor *tensor, const char *meaning, int dims, const int64_t *shape) {
     char shown[RCVI_SHOWN], wanted[RCVI_SHAPE_TEXT], got[RCVI_SHAPE_TEXT];
-    if (is_float(tensor->dtype) && has_shape(tensor, dims, shape))
-        return RCV_OK;
+    if (is_float(tensor->dtype) && has_shape(tensor, dims, shape)) return RCV_OK;
     return rcvi_fail(RCV_INVALID, "%s must be a float tensor %s = %s, not %s %s", rcvi_shown(tensor->name, shown),
                      meaning, rcvi_shape_text(dims, shape, wanted), rcv_dtype_name(tensor->dtype),
                      rcvi_shape_text(tensor->dims, tensor->shape, got));
@@ -185,12 +174,10 @@ static rcv_status read_float(const job *work, const rcv_tensor *tensor, void **o
 static rcv_status read_x(job *work) {
     const rcv_tensor *x = rcv_tensors_find(work->in, "x");
     int64_t input = rcv_net_get_options(work->net)->input;
-    if (!x)
-        return rcvi_fail(RCV_INVALID, "there is no tensor x [steps, batch, %lld] to run", (long long)input);
+    if (!x) return rcvi_fail(RCV_INVALID, "there is no tensor x [steps, batch, %lld] to run", (long long)input);
     int64_t shape[3] = {x->dims > 0 ? x->shape[0] : 0, x->dims > 1 ? x->shape[1] : 0, input};
     rcv_status status = check_float(x, "[steps, batch, input]", 3, shape);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     if (shape[0] == 0 || shape[1] == 0)
         return rcvi_fail(RCV_INVALID, "x has %lld steps and a batch of %lld, at least 1 of each is needed",
                          (long long)shape[0], (long long)shape[1]);
@@ -202,14 +189,12 @@ static rcv_status read_x(job *work) {
 static rcv_status read_lengths(job *work) {
     const rcv_tensor *lengths = rcv_tensors_find(work->in, "lengths");
     char got[RCVI_SHAPE_TEXT];
-    if (!lengths)
-        return RCV_OK;
+    if (!lengths) return RCV_OK;
     if (lengths->dtype != RCV_INT64 || !has_shape(lengths, 1, &work->batch))
         return rcvi_fail(RCV_INVALID, "lengths must be int64 [batch] = [%lld], not %s %s", (long long)work->batch,
                          rcv_dtype_name(lengths->dtype), rcvi_shape_text(lengths->dims, lengths->shape, got));
     work->lengths = rcvi_new(work->context, (size_t)work->batch, sizeof *work->lengths);
-    if (!work->lengths)
-        return RCV_NO_MEMORY;
+    if (!work->lengths) return RCV_NO_MEMORY;
     rcv_status status = rcv_tensor_convert(lengths, RCV_INT64, (size_t)work->batch, work->lengths);
     for (int64_t b = 0; b < work->batch && status == RCV_OK; b++)
         if (work->lengths[b] < 1 || work->lengths[b] > work->steps)
@@ -222,8 +207,7 @@ static rcv_status read_resets(job *work) {
     const rcv_tensor *resets = rcv_tensors_find(work->in, "resets");
     int64_t shape[2] = {work->steps, work->batch};
     char got[RCVI_SHAPE_TEXT], wanted[RCVI_SHAPE_TEXT];
-    if (!resets)
-        return RCV_OK;
+    if (!resets) return RCV_OK;
     if ((resets->dtype != RCV_UINT8 && resets->dtype != RCV_BOOL) || !has_shape(resets, 2, shape))
         return rcvi_fail(RCV_INVALID, "resets must be uint8 or bool [steps, batch] = %s, not %s %s",
                          rcvi_shape_text(2, shape, wanted), rcv_dtype_name(resets->dtype),
@@ -236,8 +220,7 @@ static rcv_status read_dy(job *work) {
     const rcv_tensor *dy = rcv_tensors_find(work->in, "dy");
     int64_t shape[3] = {work->steps, work->batch, rcv_net_output(work->net)};
     char wanted[RCVI_SHAPE_TEXT];
-    if (!work->gradients)
-        return RCV_OK;
+    if (!work->gradients) return RCV_OK;
     if (!dy)
         return rcvi_fail(RCV_INVALID, "gradients need the tensor dy [steps, batch, output] = %s",
                          rcvi_shape_text(3, shape, wanted));
@@ -276,10 +259,8 @@ static rcv_status read_states(job *work) {
     rcv_status status = RCV_OK;
     for (size_t state = 0; state < work->states && status == RCV_OK; state++) {
         status = read_state(work, state, "", &work->initial[state]);
-        if (status == RCV_OK)
-            status = read_state(work, state, ".restart", &work->restart[state]);
-        if (status == RCV_OK && work->gradients)
-            status = read_state(work, state, ".final.grad", &work->dfinal[state]);
+        if (status == RCV_OK) status = read_state(work, state, ".restart", &work->restart[state]);
+        if (status == RCV_OK && work->gradients) status = read_state(work, state, ".final.grad", &work->dfinal[state]);
     }
     return status;
 }
@@ -290,12 +271,10 @@ static rcv_status read_states(job *work) {
 static rcv_status choose_net(job *work) {
     rcv_net_options options = *rcv_net_get_options(work->model->net);
     work->net = work->model->net;
-    if (!work->gradients || options.dropout == 0)
-        return RCV_OK;
+    if (!work->gradients || options.dropout == 0) return RCV_OK;
     options.dropout = 0;
     rcv_status status = rcv_net_new(rcv_net_cell(work->net), &options, &work->owned_net);
-    if (status == RCV_OK)
-        work->net = work->owned_net;
+    if (status == RCV_OK) work->net = work->owned_net;
     return status;
 }
 
@@ -304,8 +283,7 @@ static rcv_status make_state_lists(job *work) {
     work->states = rcv_net_state_count(work->net);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         *lists[i] = rcvi_new(work->context, work->states, sizeof **lists[i]);
-        if (!*lists[i])
-            return RCV_NO_MEMORY;
+        if (!*lists[i]) return RCV_NO_MEMORY;
     }
     return RCV_OK;
 }
@@ -337,12 +315,9 @@ static rcv_status compute(job *work) {
                                 .lengths = work->lengths != NULL,
                                 .resets = work->resets != NULL};
     rcv_status status = rcv_plan_new(work->net, &options, &work->plan);
-    if (status == RCV_OK)
-        status = rcv_run_new(work->plan, &work->run);
-    if (status == RCV_OK)
-        status = make_outputs(work);
-    if (status != RCV_OK)
-        return status;
+    if (status == RCV_OK) status = rcv_run_new(work->plan, &work->run);
+    if (status == RCV_OK) status = make_outputs(work);
+    if (status != RCV_OK) return status;
     rcv_forward forward = {.parameters = work->model->parameters,
                            .x = work->x,
                            .lengths = work->lengths,
@@ -352,8 +327,7 @@ static rcv_status compute(job *work) {
                            .y = work->y,
                            .final = work->final};
     status = rcv_run_forward(work->run, &forward);
-    if (status != RCV_OK || !work->gradients)
-        return status;
+    if (status != RCV_OK || !work->gradients) return status;
     rcv_backward backward = {.dy = work->dy,
                              .dfinal = (const void *const *)work->dfinal,
                              .dx = work->dx,
@@ -372,8 +346,7 @@ static rcv_status put(const job *work, rcv_tensors *out, const char *name, const
     rcvi_text_init(&text, work->context);
     rcvi_text_add(&text, "%s%s", name, ending);
     rcv_status status = rcvi_text_take(&text, &full);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     rcv_tensor tensor = {.name = full, .dtype = work->model->dtype, .dims = dims, .data = data};
     int64_t elements, bytes;
     memcpy(tensor.shape, shape, (size_t)dims * sizeof *shape);
@@ -400,8 +373,7 @@ static rcv_status put_gradients(const job *work, rcv_tensors *out) {
     rcv_status status = put(work, out, "dx", "", 3, shape, work->dx);
     for (size_t state = 0; state < work->states && status == RCV_OK; state++) {
         status = put_state(work, out, state, ".grad", work->dinitial[state]);
-        if (status == RCV_OK)
-            status = put_state(work, out, state, ".restart.grad", work->drestart[state]);
+        if (status == RCV_OK) status = put_state(work, out, state, ".restart.grad", work->drestart[state]);
     }
     for (size_t i = 0; i < rcv_net_parameter_count(work->net) && status == RCV_OK; i++) {
         const rcv_parameter *parameter = rcv_net_parameter(work->net, i);
@@ -425,12 +397,10 @@ static void end(job *work) {
     rcv_run_free(work->run);
     rcv_plan_free(work->plan);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        for (size_t state = 0; lists[i] && state < work->states; state++)
-            rcvi_free(work->context, lists[i][state]);
+        for (size_t state = 0; lists[i] && state < work->states; state++) rcvi_free(work->context, lists[i][state]);
         rcvi_free(work->context, lists[i]);
     }
-    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-        rcvi_free(work->context, blocks[i]);
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(work->context, blocks[i]);
     rcv_net_free(work->owned_net);
 }
 
@@ -438,24 +408,19 @@ static rcv_status work_through(job *work) {
     static rcv_status (*const parts[])(job *) = {choose_net,  make_state_lists, check_names, read_x, read_lengths,
                                                  read_resets, read_dy,          read_states, compute};
     rcv_status status = RCV_OK;
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == RCV_OK; i++)
-        status = parts[i](work);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == RCV_OK; i++) status = parts[i](work);
     return status;
 }
 
 rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out) {
-    if (!out)
-        return rcvi_fail(RCV_INVALID, "rcv_model_run needs a place for the tensors, not NULL");
+    if (!out) return rcvi_fail(RCV_INVALID, "rcv_model_run needs a place for the tensors, not NULL");
     *out = NULL;
-    if (!model || !in)
-        return rcvi_fail(RCV_INVALID, "rcv_model_run needs a model and tensors");
+    if (!model || !in) return rcvi_fail(RCV_INVALID, "rcv_model_run needs a model and tensors");
     job work = {.model = model, .context = model->context, .in = in, .gradients = gradients};
     rcv_tensors *made = NULL;
     rcv_status status = work_through(&work);
-    if (status == RCV_OK)
-        status = rcv_tensors_new(work.context, &made);
-    if (status == RCV_OK)
-        status = put_all(&work, made);
+    if (status == RCV_OK) status = rcv_tensors_new(work.context, &made);
+    if (status == RCV_OK) status = put_all(&work, made);
     end(&work);
     if (status != RCV_OK) {
         rcv_tensors_free(made);

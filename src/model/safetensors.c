@@ -30,8 +30,7 @@ static const dtype_entry dtypes[] = {
 
 static const char *dtype_tag(rcv_dtype dtype) {
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (dtypes[i].dtype == dtype)
-            return dtypes[i].name;
+        if (dtypes[i].dtype == dtype) return dtypes[i].name;
     return NULL;
 }
 
@@ -51,8 +50,7 @@ typedef struct {
 static rcv_status read_dtype(const source *from, const char *name, const json_t *value, rcv_dtype *dtype) {
     const char *tag = json_string_value(value);
     char shown[RCVI_SHOWN];
-    if (!tag)
-        return rcvi_fail(RCV_FORMAT, "%s: tensor %s needs a text \"dtype\"", from->file, name);
+    if (!tag) return rcvi_fail(RCV_FORMAT, "%s: tensor %s needs a text \"dtype\"", from->file, name);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (strcmp(dtypes[i].name, tag) == 0) {
             *dtype = dtypes[i].dtype;
@@ -65,8 +63,7 @@ static rcv_status read_dtype(const source *from, const char *name, const json_t 
 }
 
 static rcv_status read_shape(const source *from, const char *name, const json_t *value, rcv_tensor *tensor) {
-    if (!json_is_array(value))
-        return rcvi_fail(RCV_FORMAT, "%s: tensor %s needs a list \"shape\"", from->file, name);
+    if (!json_is_array(value)) return rcvi_fail(RCV_FORMAT, "%s: tensor %s needs a list \"shape\"", from->file, name);
     size_t dims = json_array_size(value);
     if (dims > RCV_MAX_DIMS)
         return rcvi_fail(RCV_FORMAT, "%s: tensor %s has %zu dimensions, at most %d can be read", from->file, name, dims,
@@ -106,12 +103,9 @@ static rcv_status read_tensor(const source *from, const char *key, const json_t 
     if (json_object_size(value) > 3)
         return rcvi_fail(RCV_FORMAT, "%s: tensor %s has keys besides dtype, shape and data_offsets", from->file, name);
     rcv_status status = read_dtype(from, name, json_object_get(value, "dtype"), &tensor->dtype);
-    if (status == RCV_OK)
-        status = read_shape(from, name, json_object_get(value, "shape"), tensor);
-    if (status == RCV_OK)
-        status = read_offsets(from, name, json_object_get(value, "data_offsets"), place);
-    if (status != RCV_OK)
-        return status;
+    if (status == RCV_OK) status = read_shape(from, name, json_object_get(value, "shape"), tensor);
+    if (status == RCV_OK) status = read_offsets(from, name, json_object_get(value, "data_offsets"), place);
+    if (status != RCV_OK) return status;
     int64_t elements, bytes;
     rcvi_shape_text(tensor->dims, tensor->shape, shape);
     if (!rcvi_shape_bytes(tensor->dtype, tensor->dims, tensor->shape, &elements, &bytes))
@@ -127,8 +121,7 @@ static rcv_status read_tensor(const source *from, const char *key, const json_t 
 }
 
 static rcv_status read_metadata(const source *from, json_t *object, rcv_tensors *tensors) {
-    if (!json_is_object(object))
-        return rcvi_fail(RCV_FORMAT, "%s: __metadata__ is not an object of texts", from->file);
+    if (!json_is_object(object)) return rcvi_fail(RCV_FORMAT, "%s: __metadata__ is not an object of texts", from->file);
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value) {
@@ -136,16 +129,14 @@ static rcv_status read_metadata(const source *from, json_t *object, rcv_tensors 
         if (!json_is_string(value))
             return rcvi_fail(RCV_FORMAT, "%s: the metadata %s is not a text", from->file, rcvi_shown(key, shown));
         rcv_status status = rcvi_metadata_append(tensors, key, json_string_value(value));
-        if (status != RCV_OK)
-            return status;
+        if (status != RCV_OK) return status;
     }
     return RCV_OK;
 }
 
 static int compare_ranges(const void *a, const void *b) {
     const range *left = a, *right = b;
-    if (left->begin != right->begin)
-        return left->begin < right->begin ? -1 : 1;
+    if (left->begin != right->begin) return left->begin < right->begin ? -1 : 1;
     return left->end < right->end ? -1 : left->end > right->end;
 }
 
@@ -182,33 +173,26 @@ static rcv_status read_entries(const source *from, json_t *header, range *places
             status = read_metadata(from, value, tensors);
         else
             status = read_tensor(from, key, value, &ignored, &places[count++]);
-        if (status != RCV_OK)
-            return status;
+        if (status != RCV_OK) return status;
     }
     status = check_cover(from, places, count);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     json_object_foreach(header, key, value) {
         rcv_tensor tensor = {0};
         range place = {0};
         void *data = NULL;
-        if (strcmp(key, "__metadata__") == 0)
-            continue;
+        if (strcmp(key, "__metadata__") == 0) continue;
         status = read_tensor(from, key, value, &tensor, &place);
-        if (status == RCV_OK)
-            status = rcvi_tensors_append(tensors, &tensor, &data);
-        if (status != RCV_OK)
-            return status;
-        if (tensor.bytes > 0)
-            memcpy(data, from->data + place.begin, tensor.bytes);
+        if (status == RCV_OK) status = rcvi_tensors_append(tensors, &tensor, &data);
+        if (status != RCV_OK) return status;
+        if (tensor.bytes > 0) memcpy(data, from->data + place.begin, tensor.bytes);
     }
     return RCV_OK;
 }
 
 static rcv_status parse_header(const source *from, const char *bytes, size_t length, json_t **header) {
     *header = NULL;
-    if (length == 0 || bytes[0] != '{')
-        return rcvi_fail(RCV_FORMAT, "%s: the header is not a JSON object", from->file);
+    if (length == 0 || bytes[0] != '{') return rcvi_fail(RCV_FORMAT, "%s: the header is not a JSON object", from->file);
     json_error_t error;
     char shown[RCVI_SHOWN];
     *header = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
@@ -222,8 +206,7 @@ static rcv_status parse(rcv_tensors *tensors, const char *bytes, size_t length, 
     if (length < LENGTH_BYTES)
         return rcvi_fail(RCV_FORMAT, "%s: %zu bytes are too few for a tensor file", name, length);
     uint64_t header_bytes = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--)
-        header_bytes = header_bytes << 8 | (uint8_t)bytes[i];
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--) header_bytes = header_bytes << 8 | (uint8_t)bytes[i];
     if (header_bytes > HEADER_LIMIT)
         return rcvi_fail(RCV_FORMAT, "%s: a header of %llu bytes is announced, at most %d are allowed", name,
                          (unsigned long long)header_bytes, HEADER_LIMIT);
@@ -234,8 +217,7 @@ static rcv_status parse(rcv_tensors *tensors, const char *bytes, size_t length, 
     source from = {name, bytes + data_at, (int64_t)(length - data_at)};
     json_t *header;
     rcv_status status = parse_header(&from, bytes + LENGTH_BYTES, (size_t)header_bytes, &header);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     range *places = rcvi_new(tensors->context, json_object_size(header), sizeof *places);
     status = places ? read_entries(&from, header, places, tensors) : RCV_NO_MEMORY;
     rcvi_free(tensors->context, places);
@@ -246,14 +228,11 @@ static rcv_status parse(rcv_tensors *tensors, const char *bytes, size_t length, 
 rcv_status rcv_tensors_parse(rcv_context *context, const void *bytes, size_t length, const char *name,
                              rcv_tensors **tensors) {
     rcv_tensors *made;
-    if (!tensors)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs a place for the tensors, not NULL");
+    if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs a place for the tensors, not NULL");
     *tensors = NULL;
-    if (!bytes && length > 0)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs bytes, not NULL");
+    if (!bytes && length > 0) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs bytes, not NULL");
     rcv_status status = rcv_tensors_new(context, &made);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     status = parse(made, bytes, length, name ? name : "tensors");
     if (status != RCV_OK) {
         rcv_tensors_free(made);
@@ -264,16 +243,13 @@ rcv_status rcv_tensors_parse(rcv_context *context, const void *bytes, size_t len
 }
 
 rcv_status rcv_tensors_load(rcv_context *context, const char *path, rcv_tensors **tensors) {
-    if (!tensors)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a place for the tensors, not NULL");
+    if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a place for the tensors, not NULL");
     *tensors = NULL;
-    if (!context || !path)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a context and a path");
+    if (!context || !path) return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a context and a path");
     char *bytes;
     size_t length;
     rcv_status status = rcvi_read_file(context, path, PTRDIFF_MAX, &bytes, &length);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     status = rcv_tensors_parse(context, bytes, length, path, tensors);
     rcvi_free(context, bytes);
     return status;
@@ -289,8 +265,7 @@ static void lay_out(const rcv_tensors *tensors, rcvi_piece *pieces, int64_t *off
     for (size_t size = 8; size > 0; size /= 2) {
         for (size_t i = 0; i < tensors->count; i++) {
             const rcv_tensor *tensor = tensors->items[i];
-            if (rcv_dtype_bytes(tensor->dtype) != size)
-                continue;
+            if (rcv_dtype_bytes(tensor->dtype) != size) continue;
             pieces[piece++] = (rcvi_piece){tensor->data, tensor->bytes};
             offsets[i] = offset;
             offset += (int64_t)tensor->bytes;
@@ -312,8 +287,7 @@ static json_t *describe_tensor(const rcv_tensor *tensor, int64_t offset) {
 static bool describe(const rcv_tensors *tensors, const int64_t *offsets, json_t *header) {
     if (tensors->metadata_count > 0) {
         json_t *metadata = json_object();
-        if (json_object_set_new(header, "__metadata__", metadata) != 0)
-            return false;
+        if (json_object_set_new(header, "__metadata__", metadata) != 0) return false;
         for (size_t i = 0; i < tensors->metadata_count; i++)
             if (json_object_set_new(metadata, tensors->metadata[i].key, json_string(tensors->metadata[i].value)) != 0)
                 return false;
@@ -329,14 +303,11 @@ static rcv_status write_header(const rcv_tensors *tensors, const int64_t *offset
     json_t *header = json_object();
     char *dumped = header && describe(tensors, offsets, header) ? json_dumps(header, JSON_COMPACT) : NULL;
     json_decref(header);
-    if (!dumped)
-        return rcvi_fail(RCV_NO_MEMORY, "no memory for the header of %zu tensors", tensors->count);
+    if (!dumped) return rcvi_fail(RCV_NO_MEMORY, "no memory for the header of %zu tensors", tensors->count);
     rcvi_text_add(text, "%s", dumped);
     free(dumped);
-    while (!text->failed && text->length % LENGTH_BYTES != 0)
-        rcvi_text_add(text, " ");
-    if (text->failed)
-        return rcvi_no_memory(text->length);
+    while (!text->failed && text->length % LENGTH_BYTES != 0) rcvi_text_add(text, " ");
+    if (text->failed) return rcvi_no_memory(text->length);
     if (text->length > HEADER_LIMIT)
         return rcvi_fail(RCV_INVALID, "the header of %zu tensors has %zu bytes, at most %d are allowed", tensors->count,
                          text->length, HEADER_LIMIT);
@@ -350,8 +321,7 @@ static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_piece 
     lay_out(tensors, pieces, offsets);
     rcv_status status = write_header(tensors, offsets, &text);
     if (status == RCV_OK) {
-        for (int i = 0; i < LENGTH_BYTES; i++)
-            length[i] = (uint8_t)((uint64_t)text.length >> 8 * i);
+        for (int i = 0; i < LENGTH_BYTES; i++) length[i] = (uint8_t)((uint64_t)text.length >> 8 * i);
         pieces[0] = (rcvi_piece){length, sizeof length};
         pieces[1] = (rcvi_piece){text.bytes, text.length};
         status = rcvi_write_file(tensors->context, path, pieces, tensors->count + 2);
@@ -361,8 +331,7 @@ static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_piece 
 }
 
 rcv_status rcv_tensors_save(const rcv_tensors *tensors, const char *path) {
-    if (!tensors || !path)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_save needs tensors and a path");
+    if (!tensors || !path) return rcvi_fail(RCV_INVALID, "rcv_tensors_save needs tensors and a path");
     rcv_context *context = tensors->context;
     rcvi_piece *pieces = rcvi_new(context, tensors->count + 2, sizeof *pieces);
     int64_t *offsets = rcvi_new(context, tensors->count, sizeof *offsets);

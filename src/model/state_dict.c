@@ -18,16 +18,12 @@ static bool read_layer(const char *name, int64_t most, int64_t *layer, bool *rev
     static const char ending[] = "_reverse";
     size_t length = strlen(name), tail = sizeof ending - 1;
     *reverse = length > tail && strcmp(name + length - tail, ending) == 0;
-    if (*reverse)
-        length -= tail;
+    if (*reverse) length -= tail;
     size_t digits = length;
-    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
-        digits--;
-    if (digits == length || length - digits > 9 || digits < 2 || strncmp(name + digits - 2, "_l", 2) != 0)
-        return false;
+    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
+    if (digits == length || length - digits > 9 || digits < 2 || strncmp(name + digits - 2, "_l", 2) != 0) return false;
     *layer = 0;
-    for (size_t i = digits; i < length; i++)
-        *layer = *layer * 10 + (name[i] - '0');
+    for (size_t i = digits; i < length; i++) *layer = *layer * 10 + (name[i] - '0');
     return *layer < most;
 }
 
@@ -40,8 +36,7 @@ static naming read_names(const rcv_tensors *tensors, const char *prefix) {
         bool reverse;
         if (strncmp(name, prefix, length) != 0 || !read_layer(name + length, (int64_t)tensors->count, &layer, &reverse))
             continue;
-        if (layer >= names.layers)
-            names.layers = layer + 1;
+        if (layer >= names.layers) names.layers = layer + 1;
         names.reverse |= reverse;
         names.bias |= strncmp(name + length, "bias_", 5) == 0;
     }
@@ -63,10 +58,8 @@ static const rcv_tensor *matrix(const rcv_tensors *tensors, const char *prefix, 
 static rcv_status attempt(const rcv_cell *cell, const rcv_net_options *options, const rcv_tensors *tensors,
                           const char *file, const char *prefix, rcv_net **net) {
     rcv_status status = rcv_net_new(cell, options, net);
-    if (status == RCV_INVALID)
-        return rcvi_fail(RCV_FORMAT, "%s: %s", file, rcv_message());
-    if (status != RCV_OK)
-        return status;
+    if (status == RCV_INVALID) return rcvi_fail(RCV_FORMAT, "%s: %s", file, rcv_message());
+    if (status != RCV_OK) return status;
     status = rcvi_parameters_check(*net, tensors, file, prefix);
     if (status != RCV_OK) {
         rcv_net_free(*net);
@@ -83,8 +76,7 @@ static rcv_status search_hidden(const rcv_cell *cell, rcv_net_options *options, 
     for (size_t i = 0; i < count; i++) {
         options->hidden = candidates[i];
         rcv_status status = attempt(cell, options, tensors, file, prefix, net);
-        if (status == RCV_OK || status == RCV_NO_MEMORY)
-            return status;
+        if (status == RCV_OK || status == RCV_NO_MEMORY) return status;
         if (i == 0) {
             snprintf(first, sizeof first, "%s", rcv_message());
             first_status = status;
@@ -115,8 +107,7 @@ rcv_status rcvi_net_from_state_dict(const rcv_cell *cell, const rcv_tensors *ten
         options.size_count = 1;
         candidates[count++] = projection->shape[1];
     } else {
-        if (recurrent)
-            candidates[count++] = recurrent->shape[1];
+        if (recurrent) candidates[count++] = recurrent->shape[1];
         for (int64_t gates = 1; gates <= MOST_GATES; gates++)
             if (input->shape[0] % gates == 0 && (!recurrent || input->shape[0] / gates != recurrent->shape[1]))
                 candidates[count++] = input->shape[0] / gates;

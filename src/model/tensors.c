@@ -8,8 +8,7 @@
 bool rcvi_shape_bytes(rcv_dtype dtype, int dims, const int64_t *shape, int64_t *elements, int64_t *bytes) {
     *elements = 1;
     for (int i = 0; i < dims; i++)
-        if (!rcvi_multiply(*elements, shape[i], elements))
-            return false;
+        if (!rcvi_multiply(*elements, shape[i], elements)) return false;
     return rcvi_multiply(*elements, (int64_t)rcv_dtype_bytes(dtype), bytes);
 }
 
@@ -33,33 +32,27 @@ const char *rcvi_shape_text(int dims, const int64_t *shape, char out[RCVI_SHAPE_
 }
 
 rcv_status rcv_tensors_new(rcv_context *context, rcv_tensors **tensors) {
-    if (!tensors)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_new needs a place for the tensors, not NULL");
+    if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_new needs a place for the tensors, not NULL");
     *tensors = NULL;
-    if (!context)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_new needs a context, not NULL");
+    if (!context) return rcvi_fail(RCV_INVALID, "rcv_tensors_new needs a context, not NULL");
     rcv_tensors *made = rcvi_new(context, 1, sizeof *made);
-    if (!made)
-        return RCV_NO_MEMORY;
+    if (!made) return RCV_NO_MEMORY;
     made->context = context;
     *tensors = made;
     return RCV_OK;
 }
 
 static void free_tensor(rcv_context *context, rcv_tensor *tensor) {
-    if (!tensor)
-        return;
+    if (!tensor) return;
     rcvi_free(context, (void *)tensor->name);
     rcvi_free(context, (void *)tensor->data);
     rcvi_free(context, tensor);
 }
 
 void rcv_tensors_free(rcv_tensors *tensors) {
-    if (!tensors)
-        return;
+    if (!tensors) return;
     rcv_context *context = tensors->context;
-    for (size_t i = 0; i < tensors->count; i++)
-        free_tensor(context, tensors->items[i]);
+    for (size_t i = 0; i < tensors->count; i++) free_tensor(context, tensors->items[i]);
     for (size_t i = 0; i < tensors->metadata_count; i++) {
         rcvi_free(context, tensors->metadata[i].key);
         rcvi_free(context, tensors->metadata[i].value);
@@ -69,20 +62,16 @@ void rcv_tensors_free(rcv_tensors *tensors) {
     rcvi_free(context, tensors);
 }
 
-size_t rcv_tensors_count(const rcv_tensors *tensors) {
-    return tensors ? tensors->count : 0;
-}
+size_t rcv_tensors_count(const rcv_tensors *tensors) { return tensors ? tensors->count : 0; }
 
 const rcv_tensor *rcv_tensors_at(const rcv_tensors *tensors, size_t index) {
     return tensors && index < tensors->count ? tensors->items[index] : NULL;
 }
 
 const rcv_tensor *rcv_tensors_find(const rcv_tensors *tensors, const char *name) {
-    if (!tensors || !name)
-        return NULL;
+    if (!tensors || !name) return NULL;
     for (size_t i = 0; i < tensors->count; i++)
-        if (strcmp(tensors->items[i]->name, name) == 0)
-            return tensors->items[i];
+        if (strcmp(tensors->items[i]->name, name) == 0) return tensors->items[i];
     return NULL;
 }
 
@@ -91,8 +80,7 @@ rcv_status rcvi_tensors_append(rcv_tensors *tensors, const rcv_tensor *like, voi
     if (!rcvi_grow(context, &tensors->items, &tensors->capacity, tensors->count + 1, sizeof *tensors->items))
         return RCV_NO_MEMORY;
     rcv_tensor *made = rcvi_new(context, 1, sizeof *made);
-    if (!made)
-        return RCV_NO_MEMORY;
+    if (!made) return RCV_NO_MEMORY;
     *made = *like;
     made->name = rcvi_copy_text(context, like->name, strlen(like->name));
     made->data = rcvi_new(context, like->bytes, 1);
@@ -100,8 +88,7 @@ rcv_status rcvi_tensors_append(rcv_tensors *tensors, const rcv_tensor *like, voi
         free_tensor(context, made);
         return RCV_NO_MEMORY;
     }
-    for (int i = made->dims; i < RCV_MAX_DIMS; i++)
-        made->shape[i] = 0;
+    for (int i = made->dims; i < RCV_MAX_DIMS; i++) made->shape[i] = 0;
     tensors->items[tensors->count++] = made;
     *data = (void *)made->data;
     return RCV_OK;
@@ -110,8 +97,7 @@ rcv_status rcvi_tensors_append(rcv_tensors *tensors, const rcv_tensor *like, voi
 /* JSON holds UTF-8 alone. */
 static rcv_status check_text(const char *what, const char *text) {
     json_t *string = json_string(text);
-    if (!string)
-        return rcvi_fail(RCV_INVALID, "%s must be valid UTF-8 text", what);
+    if (!string) return rcvi_fail(RCV_INVALID, "%s must be valid UTF-8 text", what);
     json_decref(string);
     return RCV_OK;
 }
@@ -125,8 +111,7 @@ rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor) {
         return rcvi_fail(RCV_INVALID,
                          "a tensor cannot be named __metadata__, the file format keeps that name for itself");
     rcv_status status = check_text("a tensor's name", tensor->name);
-    if (status != RCV_OK)
-        return status;
+    if (status != RCV_OK) return status;
     if (rcv_dtype_bytes(tensor->dtype) == 0)
         return rcvi_fail(RCV_INVALID, "tensor %s has an unknown dtype %d", shown, (int)tensor->dtype);
     if (tensor->dims < 0 || tensor->dims > RCV_MAX_DIMS)
@@ -139,23 +124,19 @@ rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor) {
     if ((uint64_t)bytes != tensor->bytes)
         return rcvi_fail(RCV_INVALID, "tensor %s has %zu bytes, its shape %s of %s needs %lld", shown, tensor->bytes,
                          shape, rcv_dtype_name(tensor->dtype), (long long)bytes);
-    if (bytes > 0 && !tensor->data)
-        return rcvi_fail(RCV_INVALID, "tensor %s has no data", shown);
+    if (bytes > 0 && !tensor->data) return rcvi_fail(RCV_INVALID, "tensor %s has no data", shown);
     if (rcv_tensors_find(tensors, tensor->name))
         return rcvi_fail(RCV_INVALID, "there is a tensor named %s already", shown);
     void *data;
     status = rcvi_tensors_append(tensors, tensor, &data);
-    if (status == RCV_OK && bytes > 0)
-        memcpy(data, tensor->data, tensor->bytes);
+    if (status == RCV_OK && bytes > 0) memcpy(data, tensor->data, tensor->bytes);
     return status;
 }
 
 const char *rcv_tensors_metadata(const rcv_tensors *tensors, const char *key) {
-    if (!tensors || !key)
-        return NULL;
+    if (!tensors || !key) return NULL;
     for (size_t i = 0; i < tensors->metadata_count; i++)
-        if (strcmp(tensors->metadata[i].key, key) == 0)
-            return tensors->metadata[i].value;
+        if (strcmp(tensors->metadata[i].key, key) == 0) return tensors->metadata[i].value;
     return NULL;
 }
 
@@ -178,16 +159,12 @@ rcv_status rcv_tensors_set_metadata(rcv_tensors *tensors, const char *key, const
     if (!tensors || !key || !value)
         return rcvi_fail(RCV_INVALID, "rcv_tensors_set_metadata needs a collection, a key and a value");
     rcv_status status = check_text("a metadata key", key);
-    if (status == RCV_OK)
-        status = check_text("a metadata value", value);
-    if (status != RCV_OK)
-        return status;
+    if (status == RCV_OK) status = check_text("a metadata value", value);
+    if (status != RCV_OK) return status;
     for (size_t i = 0; i < tensors->metadata_count; i++) {
-        if (strcmp(tensors->metadata[i].key, key) != 0)
-            continue;
+        if (strcmp(tensors->metadata[i].key, key) != 0) continue;
         char *copy = rcvi_copy_text(tensors->context, value, strlen(value));
-        if (!copy)
-            return RCV_NO_MEMORY;
+        if (!copy) return RCV_NO_MEMORY;
         rcvi_free(tensors->context, tensors->metadata[i].value);
         tensors->metadata[i].value = copy;
         return RCV_OK;
