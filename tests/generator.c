@@ -8,8 +8,9 @@ enum { MAX_VALUES = 12, MAX_TEXT = 1 << 16 };
 enum { SIZE_HIDDEN, SIZE_PROJ };
 enum { NONE = -1 };
 
-/* What an equation may do with states: anything; element by element; weigh and add them; not see them. */
-enum { ANYTHING, ELEMENTWISE, AFFINE, INPUTS };
+/* What an equation may do with states: anything; element by element; weigh and add them; multiply them too; not see
+ * them. */
+enum { ANYTHING, ELEMENTWISE, AFFINE, PRODUCTS, STATE_STYLES, INPUTS = STATE_STYLES };
 
 typedef struct {
     char name[8];
@@ -252,29 +253,32 @@ static void begin_equation(generator *g) {
     g->bias = g->shortcut = false;
 }
 
-/* States times factors that do not see states. */
-static void emit_affine(generator *g, int size) {
+/* States times factors that do not see states, or with PRODUCTS times states. */
+static void emit_affine(generator *g, int size, int style) {
     for (int more = below(g, 3); more > 0; more--) {
-        g->style = INPUTS;
         emit(g, below(g, 2) ? " + " : " - ");
-        emit_function(g, size, 1);
+        if (style == PRODUCTS && below(g, 2)) {
+            emit_operand(g, size);
+        } else {
+            g->style = INPUTS;
+            emit_function(g, size, 1);
+            g->style = style;
+        }
         emit(g, " * ");
-        g->style = AFFINE;
         emit_operand(g, size);
     }
     g->style = INPUTS;
     emit(g, " + ");
     emit_expression(g, size, 1);
-    g->style = AFFINE;
 }
 
 static void write_equation(generator *g) {
     value *v = &g->values[g->now];
     begin_equation(g);
-    g->style = below(g, 6) == 0 ? INPUTS : g->cell_style == ANYTHING ? below(g, 3) : g->cell_style;
+    g->style = below(g, 6) == 0 ? INPUTS : g->cell_style == ANYTHING ? below(g, STATE_STYLES) : g->cell_style;
     emit_operand(g, v->size);
-    if (g->style == AFFINE) {
-        emit_affine(g, v->size);
+    if (g->style == AFFINE || g->style == PRODUCTS) {
+        emit_affine(g, v->size, g->style);
     } else {
         emit(g, " + ");
         emit_expression(g, v->size, 2);
@@ -359,7 +363,7 @@ char *generate_cell(random_source *source) {
     generator *g = calloc(1, sizeof *g);
     assert_non_null(g);
     g->source = source;
-    g->cell_style = below(g, 3);
+    g->cell_style = below(g, STATE_STYLES);
     choose_values(g);
     for (g->now = 0; g->now < g->count; g->now++) write_equation(g);
     char *returned = write_return(g);

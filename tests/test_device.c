@@ -1,0 +1,172 @@
+/* The CPU device: its GEMM against the definition, and networks in float against the same networks in double. */
+#include "device/cpu/gemm.h"
+#include "probe.h"
+
+#include <math.h>
+
+enum { LARGEST = 21, SPARE = 3 };
+
+static void fill(random_source *source, double *values, int count) {
+    for (int i = 0; i < count; i++) values[i] = random_between(source, -1, 1);
+}
+
+/* Every shape up to LARGEST in steps that meet whole tiles and remainders, every transposition, with rows further apart than they
+ * are long. The sum of k products of numbers below 1 is off by at most k * k * epsilon. */
+static void test_gemm(void **state) {
+    (void)state;
+    static const int sizes[] = {1, 2, 3, 4, 5, 8, 16, 17, LARGEST};
+    enum { SIZES = sizeof sizes / sizeof *sizes, AREA = LARGEST * (LARGEST + SPARE) };
+    random_source source = {1};
+    for (int trial = 0; trial < 2 * 2 * 2 * SIZES * SIZES * SIZES; trial++) {
+        bool ta = trial & 1, tb = trial & 2, accumulate = trial & 4;
+        int m = sizes[trial / 8 % SIZES], n = sizes[trial / 8 / SIZES % SIZES], k = sizes[trial / 8 / SIZES / SIZES];
+        int lda = (ta ? m : k) + SPARE, ldb = (tb ? k : n) + SPARE, ldc = n + SPARE;
+        double a[AREA], b[AREA], c[AREA], before[AREA];
+        float a_float[AREA], b_float[AREA], c_float[AREA];
+        fill(&source, a, AREA);
+        fill(&source, b, AREA);
+        fill(&source, before, AREA);
+        for (int i = 0; i < AREA; i++) {
+            a[i] = a_float[i] = (float)a[i];
+            b[i] = b_float[i] = (float)b[i];
+            c[i] = before[i] = c_float[i] = (float)before[i];
+        }
+        rcvi_gemm_f64(ta, tb, m, n, k, a, lda, b, ldb, accumulate, c, ldc);
+        rcvi_gemm_f32(ta, tb, m, n, k, a_float, lda, b_float, ldb, accumulate, c_float, ldc);
+        for (int i = 0; i < LARGEST; i++) {
+            for (int j = 0; j < ldc; j++) {
+                double expected = before[i * ldc + j];
+                if (i < m && j < n) {
+                    expected = accumulate ? expected : 0;
+                    for (int p = 0; p < k; p++)
+                        expected += a[ta ? p * lda + i : i * lda + p] * b[tb ? j * ldb + p : p * ldb + j];
+                }
+                assert_true(fabs(c[i * ldc + j] - expected) < 1e-13);
+                assert_true(fabs(c_float[i * ldc + j] - expected) < 5e-5);
+            }
+        }
+    }
+}
+
+/* ---- float against double ---- */
+
+typedef struct {
+    float *values;
+    const double *expected;
+    int64_t count;
+} pair;
+
+static float *narrow(const double *values, int64_t count) {
+    float *copy = malloc((size_t)count * sizeof *copy + 1);
+    assert_non_null(copy);
+    for (int64_t i = 0; i < count; i++) copy[i] = (float)values[i];
+    return copy;
+}
+
+static pair poisoned(const double *expected, int64_t count) {
+    pair p = {malloc((size_t)count * sizeof(float) + 1), expected, count};
+    assert_non_null(p.values);
+    for (int64_t i = 0; i < count; i++) p.values[i] = NAN;
+    return p;
+}
+
+/* Float keeps 24 bits. A sum here has at most some 60 terms and 12 steps follow one another, so errors of the order of
+ * 60 * 12 * 2^-24 = 4e-5 of the largest element are to be expected; four times that is allowed. */
+static void compare(const char *cell, const char *what, pair *p) {
+    double scale = 1e-3, worst = 0;
+    for (int64_t i = 0; i < p->count; i++) scale = fmax(scale, fabs(p->expected[i]));
+    for (int64_t i = 0; i < p->count; i++)
+        worst = fmax(worst, isfinite(p->values[i]) ? fabs(p->values[i] - p->expected[i]) : INFINITY);
+    if (worst > 1.6e-4 * scale) fail_msg("%s: %s in float is off by %g of %g", cell, what, worst, scale);
+    free(p->values);
+}
+
+static void compare_cell(const char *name, bool options) {
+    test_allocator allocator;
+    rcv_context *context = test_context(&allocator);
+    rcv_cell *cell = NULL;
+    check_ok(rcv_cell_open(context, name, &cell));
+    static const rcv_size proj[] = {{"proj", 10}}, heads[] = {{"heads", 2}};
+    probe_config config = {.net = {.input = 19, .hidden = 24, .layers = 2, .bidirectional = options},
+                           .steps = 6,
+                           .batch = 5,
+                           .lengths = options,
+                           .resets = options,
+                           .states = STATES_BOTH,
+                           .seed = random_seed_of(name)};
+    if (!strcmp(name, "lstm_proj")) config.net.sizes = proj, config.net.size_count = 1;
+    if (!strcmp(name, "slstm")) config.net.sizes = heads, config.net.size_count = 1;
+    probe p;
+    probe_open(&p, cell, &config);
+    probe_gradients(&p);
+
+    rcv_plan *plan = NULL;
+    rcv_run *run = NULL;
+    rcv_plan_options plan_options = {
+        .steps = config.steps, .batch = config.batch, .training = true, .lengths = options, .resets = options};
+    check_ok(rcv_plan_new(p.net, &plan_options, &plan));
+    check_ok(rcv_run_new(plan, &run));
+    int64_t rows = config.steps * config.batch;
+    float *parameters = narrow(p.parameters, p.parameter_count), *x = narrow(p.x, rows * config.net.input);
+    float *dy = narrow(p.dy, rows * p.output);
+    pair y = poisoned(p.y, rows * p.output), dx = poisoned(p.dx, rows * config.net.input);
+    pair dparameters = poisoned(p.dparameters, p.parameter_count);
+    void *initial[PROBE_MAX_STATES], *restart[PROBE_MAX_STATES] = {0}, *dfinal[PROBE_MAX_STATES];
+    void *final[PROBE_MAX_STATES], *dinitial[PROBE_MAX_STATES];
+    pair finals[PROBE_MAX_STATES], dinitials[PROBE_MAX_STATES];
+    for (size_t s = 0; s < p.states; s++) {
+        initial[s] = narrow(p.initial[s], p.state_count[s]);
+        if (p.restart[s]) restart[s] = narrow(p.restart[s], p.state_count[s]);
+        dfinal[s] = narrow(p.dfinal[s], p.state_count[s]);
+        finals[s] = poisoned(p.final[s], p.state_count[s]);
+        dinitials[s] = poisoned(p.dinitial[s], p.state_count[s]);
+        final[s] = finals[s].values;
+        dinitial[s] = dinitials[s].values;
+    }
+    rcv_forward forward = {.parameters = parameters,
+                           .x = x,
+                           .lengths = options ? p.lengths : NULL,
+                           .resets = options ? p.resets : NULL,
+                           .initial = (const void *const *)initial,
+                           .restart = (const void *const *)restart,
+                           .y = y.values,
+                           .final = final};
+    rcv_backward backward = {.dy = dy,
+                             .dfinal = (const void *const *)dfinal,
+                             .dx = dx.values,
+                             .dinitial = dinitial,
+                             .dparameters = dparameters.values};
+    check_ok(rcv_run_forward(run, &forward));
+    check_ok(rcv_run_backward(run, &backward));
+    compare(name, "y", &y);
+    compare(name, "dx", &dx);
+    compare(name, "dparameters", &dparameters);
+    for (size_t s = 0; s < p.states; s++) {
+        compare(name, "a final state", &finals[s]);
+        compare(name, "an initial state's gradient", &dinitials[s]);
+        free(initial[s]);
+        free(restart[s]);
+        free(dfinal[s]);
+    }
+    free(parameters);
+    free(x);
+    free(dy);
+    rcv_run_free(run);
+    rcv_plan_free(plan);
+    probe_close(&p);
+    rcv_cell_free(cell);
+    test_context_end(&allocator, context);
+}
+
+static void test_float(void **state) {
+    (void)state;
+    for (size_t i = 0; i < rcv_builtin_count(); i++) {
+        compare_cell(rcv_builtin_name(i), false);
+        compare_cell(rcv_builtin_name(i), true);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gemm), cmocka_unit_test(test_float)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
