@@ -1,4 +1,5 @@
-/* Language models: loss, gradients and Adam against independent computations in double; learning; going on from a file. */
+/* Language models: loss, gradients and Adam against independent computations in double; learning; going on from a
+ * file. */
 #include "test.h"
 
 #include "base/random.h"

@@ -7,37 +7,31 @@ typedef struct {
     bool gradients;
 } arguments;
 
-static rcv_status load_model(rcv_context *context, const arguments *arguments, rcv_model **model) {
-    rcv_status status = rcv_model_load(context, arguments->model, &arguments->options, model);
-    if (status == RCV_OK && arguments->rank > 0) {
-        rcv_model *approximation;
-        status = rcv_model_low_rank(*model, arguments->rank, &approximation);
-        rcv_model_free(*model);
-        *model = approximation;
-    }
-    return status;
-}
-
+/* The approximation, where one is wanted, shares the loaded model's cell, so both stay until the end. */
 static rcv_status run(const arguments *arguments) {
     rcv_context *context = NULL;
-    rcv_model *model = NULL;
+    rcv_model *loaded = NULL, *approximation = NULL;
     rcv_tensors *in = NULL, *out = NULL;
     rcv_status status = rcv_context_new(NULL, &context);
     if (status == RCV_OK) {
-        status = load_model(context, arguments, &model);
+        status = rcv_model_load(context, arguments->model, &arguments->options, &loaded);
+    }
+    if (status == RCV_OK && arguments->rank > 0) {
+        status = rcv_model_low_rank(loaded, arguments->rank, &approximation);
     }
     if (status == RCV_OK) {
         status = rcv_tensors_load(context, arguments->input, &in);
     }
     if (status == RCV_OK) {
-        status = rcv_model_run(model, in, arguments->gradients, &out);
+        status = rcv_model_run(approximation != NULL ? approximation : loaded, in, arguments->gradients, &out);
     }
     if (status == RCV_OK) {
         status = rcv_tensors_save(out, arguments->output);
     }
     rcv_tensors_free(out);
     rcv_tensors_free(in);
-    rcv_model_free(model);
+    rcv_model_free(approximation);
+    rcv_model_free(loaded);
     rcv_context_free(context);
     return status;
 }

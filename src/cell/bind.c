@@ -36,7 +36,7 @@ static bool is_low_rank(const binding *b, const rcvi_param *param) {
 }
 
 static bool is_left_out(const binding *b, const rcvi_param *param) {
-    return b->no_bias && param->vector && !strncmp(param->stored, "bias", 4);
+    return b->no_bias && param->vector && !strncmp(param->stored, "bias_", 5);
 }
 
 /* Whether no parameter behind this one, of those that stay, is stacked with it. */

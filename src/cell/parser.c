@@ -83,7 +83,7 @@ static rcv_status parse_lag(parser *p, rcvi_expr *expr) {
     RCVI_TRY(take_symbol(p, '-'));
     double lag = p->token.number;
     if (p->token.kind != RCVI_TOKEN_NUMBER) return expected(p, "a number of steps");
-    if (lag != (int)lag || lag < 1 || lag > RCVI_MAX_LAG) {
+    if (lag < 1 || lag > RCVI_MAX_LAG || lag != (int)lag) {
         return rcvi_syntax_error(p->ast, p->token.position, "a lag is a whole number from 1 to %d", RCVI_MAX_LAG);
     }
     expr->kind = RCVI_EXPR_LAG;

@@ -3,7 +3,7 @@
  *     embedding.weight, decoder.weight, decoder.bias
  *     adam.m.TENSOR, adam.v.TENSOR    for each of them and each rnn.PARAMETER, once there was training
  *     train.STATE [total * batch]     the carried states of that training
- *     recurve.lm                      {"step": 7, "batch": 16, "position": 448, "bytes": 99999, "hash": "0123456789..."}
+ *     recurve.lm                      {"step": 7, "batch": 16, "position": 448, "bytes": 99999, "hash": "0123..."}
  * so that training goes on as if it had not been interrupted. */
 #include "model/model.h"
 #include "model/tensors.h"
