@@ -26,8 +26,7 @@ static void check(rcv_status status) {
 }
 
 static void fill(float *values, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        values[i] = 2.0f * (float)rand() / (float)RAND_MAX - 1.0f;
+    for (size_t i = 0; i < count; i++) values[i] = 2.0f * (float)rand() / (float)RAND_MAX - 1.0f;
 }
 
 /* Half the mean square of y - target over `count` elements; dy is its gradient. */
@@ -69,11 +68,9 @@ static bool train(const rcv_net *net, const rcv_plan *plan, rcv_run *run) {
     for (int update = 0; update <= UPDATES; update++) {
         check(rcv_run_forward(run, &(rcv_forward){.parameters = parameters, .x = x, .y = y}));
         last = square_loss(y, target, dy, outputs);
-        if (update == 0)
-            first = last;
+        if (update == 0) first = last;
         check(rcv_run_backward(run, &(rcv_backward){.dy = dy, .dparameters = gradient}));
-        for (size_t i = 0; i < count; i++)
-            parameters[i] -= 0.5f * gradient[i];
+        for (size_t i = 0; i < count; i++) parameters[i] -= 0.5f * gradient[i];
     }
     printf("loss %.6f before, %.6f after %d updates\n", first, last, UPDATES);
 

@@ -88,7 +88,6 @@ bad 2 "float32 or float64" run model --input in --output new --dtype float16
 for wrong in proj proj= =3 proj=0 proj=x; do
     bad 2 "--size wants NAME=VALUE" init new --cell lstm --input 2 --hidden 3 --size "$wrong"
 done
-bad 2 "limit" train text --output new
 
 # ---- cells ----
 leakless good list

@@ -24,9 +24,7 @@ static const verb verbs[] = {
     {"eval", "measure a language model on a text", verb_eval},
 };
 
-static const char *verb_name(const void *list, size_t index) {
-    return ((const verb *)list)[index].name;
-}
+static const char *verb_name(const void *list, size_t index) { return ((const verb *)list)[index].name; }
 
 static const verb *find_verb(const char *name) {
     for (size_t i = 0; i < COUNT(verbs); i++) {

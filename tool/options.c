@@ -13,9 +13,7 @@
 
 enum { LONGEST_NAME = 63 };
 
-static size_t smaller(size_t a, size_t b) {
-    return a < b ? a : b;
-}
+static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
 /* Insertions, deletions, replacements and swaps of neighbours that turn one name into the other. */
 static size_t distance(const char *from, const char *to) {
@@ -209,22 +207,13 @@ static bool set_value(option *option, char *text) {
     }
     option->given = true;
     switch (option->type) {
-    case OPTION_FLAG:
-        *(bool *)option->destination = true;
-        return true;
-    case OPTION_INTEGER:
-        return set_integer(option, text);
-    case OPTION_REAL:
-        return set_real(option, text);
-    case OPTION_SEED:
-        return set_seed(option, text);
-    case OPTION_TEXT:
-        *(const char **)option->destination = text;
-        return true;
-    case OPTION_DTYPE:
-        return set_dtype(option, text);
-    case OPTION_SIZES:
-        return add_size(option, text);
+    case OPTION_FLAG: *(bool *)option->destination = true; return true;
+    case OPTION_INTEGER: return set_integer(option, text);
+    case OPTION_REAL: return set_real(option, text);
+    case OPTION_SEED: return set_seed(option, text);
+    case OPTION_TEXT: *(const char **)option->destination = text; return true;
+    case OPTION_DTYPE: return set_dtype(option, text);
+    case OPTION_SIZES: return add_size(option, text);
     }
     return false;
 }
@@ -234,25 +223,16 @@ static bool set_value(option *option, char *text) {
 static void print_default(const option *option) {
     const void *at = option->destination;
     switch (option->type) {
-    case OPTION_INTEGER:
-        printf(" (default %lld)", (long long)*(const int64_t *)at);
-        break;
-    case OPTION_REAL:
-        printf(" (default %g)", *(const double *)at);
-        break;
-    case OPTION_SEED:
-        printf(" (default %llu)", (unsigned long long)*(const uint64_t *)at);
-        break;
-    case OPTION_DTYPE:
-        printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at));
-        break;
+    case OPTION_INTEGER: printf(" (default %lld)", (long long)*(const int64_t *)at); break;
+    case OPTION_REAL: printf(" (default %g)", *(const double *)at); break;
+    case OPTION_SEED: printf(" (default %llu)", (unsigned long long)*(const uint64_t *)at); break;
+    case OPTION_DTYPE: printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at)); break;
     case OPTION_TEXT:
         if (*(const char *const *)at != NULL && **(const char *const *)at != '\0') {
             printf(" (default %s)", *(const char *const *)at);
         }
         break;
-    default:
-        break;
+    default: break;
     }
 }
 

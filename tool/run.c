@@ -7,7 +7,6 @@ typedef struct {
     bool gradients;
 } arguments;
 
-/* The approximation, where one is wanted, shares the loaded model's cell, so both stay until the end. */
 static rcv_status run(const arguments *arguments) {
     rcv_context *context = NULL;
     rcv_model *loaded = NULL, *approximation = NULL;

@@ -14,14 +14,14 @@ typedef struct {
     rcv_lm_training training;
 } arguments;
 
+enum { DEFAULT_STEPS = 1000 };
+
 /* ---- stopping ---- */
 
 /* The signal that asked to stop, or 0: what a handler may write. */
 static volatile sig_atomic_t stop_signal;
 
-static void ask_to_stop(int number) {
-    stop_signal = number;
-}
+static void ask_to_stop(int number) { stop_signal = number; }
 
 /* The first signal asks, the second kills: the handler is gone once it has run. A signal that our parent had us ignore
  * stays ignored. */
@@ -169,25 +169,22 @@ int verb_train(int argc, char **argv) {
     };
     const operand operands[] = {{"TEXT", "the text file to learn from", &arguments.text}};
     const option_group groups[] = {{"Training", options, COUNT(options)}, shape};
-    const command command = {.verb = "train",
-                             .summary = "Trains a byte-level language model on a text",
-                             .details =
-                                 "Give --steps, --seconds, or both. With neither, --steps 0 writes the model\n"
-                                 "untrained. Ctrl-C ends training after the current update and writes the model;\n"
-                                 "a second Ctrl-C ends at once and writes nothing.",
-                             .operands = operands,
-                             .operand_count = COUNT(operands),
-                             .groups = groups,
-                             .group_count = COUNT(groups)};
+    const command command = {
+        .verb = "train",
+        .summary = "Trains a byte-level language model on a text",
+        .details = "Without --steps and --seconds it does 1000 updates; --steps 0 alone writes the\n"
+                   "model untrained. Ctrl-C ends training after the current update and writes the\n"
+                   "model; a second Ctrl-C ends at once and writes nothing.",
+        .operands = operands,
+        .operand_count = COUNT(operands),
+        .groups = groups,
+        .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
     const option *steps = &options[5], *seconds = &options[6];
-    if (!steps->given && !seconds->given) {
-        say("train wants a limit: --steps N, --seconds X or both");
-        return EXIT_USAGE;
-    }
+    if (!steps->given && !seconds->given) training->steps = DEFAULT_STEPS;
     if (!resume_is_clear(&arguments, &shape, &options[2])) {
         return EXIT_USAGE;
     }

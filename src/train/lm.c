@@ -9,9 +9,7 @@
 
 enum { OWN_TENSORS = 3 }; /* embedding.weight, decoder.weight, decoder.bias */
 
-size_t rcvi_lm_tensor_count(const rcv_lm *lm) {
-    return rcv_net_parameter_count(lm->net) + OWN_TENSORS;
-}
+size_t rcvi_lm_tensor_count(const rcv_lm *lm) { return rcv_net_parameter_count(lm->net) + OWN_TENSORS; }
 
 void rcvi_lm_tensor_at(const rcv_lm *lm, size_t index, rcvi_lm_tensor *tensor) {
     const size_t inner = rcv_net_parameter_count(lm->net);
@@ -151,14 +149,8 @@ rcv_status rcvi_lm_moments(rcv_lm *lm) {
     return lm->first != NULL && lm->second != NULL ? RCV_OK : RCV_NO_MEMORY;
 }
 
-const rcv_net *rcv_lm_net(const rcv_lm *lm) {
-    return lm->net;
-}
+const rcv_net *rcv_lm_net(const rcv_lm *lm) { return lm->net; }
 
-int64_t rcv_lm_steps(const rcv_lm *lm) {
-    return lm->step;
-}
+int64_t rcv_lm_steps(const rcv_lm *lm) { return lm->step; }
 
-int64_t rcv_lm_parameter_elements(const rcv_lm *lm) {
-    return lm->elements;
-}
+int64_t rcv_lm_parameter_elements(const rcv_lm *lm) { return lm->elements; }
