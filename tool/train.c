@@ -147,8 +147,9 @@ static bool resume_is_clear(const arguments *arguments, const option_group *shap
 }
 
 int verb_train(int argc, char **argv) {
-    arguments arguments = {.embedding = 64,
-                           .training = {.batch = 16, .length = 64, .seconds = 0, .learning_rate = 0.003, .clip = 1}};
+    arguments arguments = {
+        .embedding = 64,
+        .training = {.batch = 16, .length = 64, .steps = DEFAULT_STEPS, .learning_rate = 0.003, .clip = 1}};
     rcv_lm_training *training = &arguments.training;
     const option_group shape = network_group(&arguments.network, false);
     option options[] = {
@@ -161,7 +162,8 @@ int verb_train(int argc, char **argv) {
         {"batch", OPTION_INTEGER, &training->batch, 1, 1 << 24, .value = "N", .help = "sequences side by side"},
         {"length", OPTION_INTEGER, &training->length, 1, 1 << 24, .value = "N",
          .help = "steps of truncated back-propagation"},
-        {"steps", OPTION_INTEGER, &training->steps, 0, 1e15, .value = "N", .help = "updates at most; 0: no limit"},
+        {"steps", OPTION_INTEGER, &training->steps, 0, 1e15, .value = "N",
+         .help = "updates at most; 0, or --seconds alone: no limit"},
         {"seconds", OPTION_REAL, &training->seconds, 0, 1e9, .value = "X", .help = "time at most; 0: no limit"},
         {"learning-rate", OPTION_REAL, &training->learning_rate, 1e-12, 1e6, .value = "X", .help = "of Adam"},
         {"clip", OPTION_REAL, &training->clip, 0, 1e30, .value = "X", .help = "largest norm of the gradient; 0: any"},
@@ -169,22 +171,22 @@ int verb_train(int argc, char **argv) {
     };
     const operand operands[] = {{"TEXT", "the text file to learn from", &arguments.text}};
     const option_group groups[] = {{"Training", options, COUNT(options)}, shape};
-    const command command = {
-        .verb = "train",
-        .summary = "Trains a byte-level language model on a text",
-        .details = "Without --steps and --seconds it does 1000 updates; --steps 0 alone writes the\n"
-                   "model untrained. Ctrl-C ends training after the current update and writes the\n"
-                   "model; a second Ctrl-C ends at once and writes nothing.",
-        .operands = operands,
-        .operand_count = COUNT(operands),
-        .groups = groups,
-        .group_count = COUNT(groups)};
+    const command command = {.verb = "train",
+                             .summary = "Trains a byte-level language model on a text",
+                             .details =
+                                 "Without --steps and --seconds it does 1000 updates; --steps 0 alone writes the\n"
+                                 "model untrained. Ctrl-C ends training after the current update and writes the\n"
+                                 "model; a second Ctrl-C ends at once and writes nothing.",
+                             .operands = operands,
+                             .operand_count = COUNT(operands),
+                             .groups = groups,
+                             .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
     const option *steps = &options[5], *seconds = &options[6];
-    if (!steps->given && !seconds->given) training->steps = DEFAULT_STEPS;
+    if (!steps->given && seconds->given) training->steps = 0;
     if (!resume_is_clear(&arguments, &shape, &options[2])) {
         return EXIT_USAGE;
     }
