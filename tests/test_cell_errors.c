@@ -85,7 +85,7 @@ static void check_message(const char *text, size_t length, int line, int column)
     assert_int_equal(strspn(caret + 1, " "), 2 + column - 1);
     assert_string_equal(caret + 1 + strspn(caret + 1, " "), "^");
     const char *start = text, *end = text + length;
-    for (int i = 1; i < line; i++) start = memchr(start, '\n', (size_t)(end - start)) + (size_t)1;
+    for (int i = 1; i < line; i++) start = (const char *)memchr(start, '\n', (size_t)(end - start)) + 1;
     for (size_t i = 0; start + i < end && start[i] != '\n'; i++) {
         if (isprint((unsigned char)start[i])) assert_int_equal(start[i], shown[3 + i]);
     }

@@ -215,7 +215,7 @@ static void check_cut(fixture *self, bool ragged, bool resets, bool restart) {
 
 static void each_cell(void (*check)(fixture *self), bool directions) {
     for (size_t i = 0; i < rcv_builtin_count(); i++) {
-        for (int both = 0; both <= directions; both++) {
+        for (int both = 0; both <= (directions ? 1 : 0); both++) {
             for (int wide = 0; wide < 2; wide++) {
                 fixture self;
                 set_up(&self, rcv_builtin_name(i), wide ? RCV_FLOAT64 : RCV_FLOAT32, both);

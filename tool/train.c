@@ -94,14 +94,15 @@ static rcv_status make_model(rcv_context *context, arguments *arguments, rcv_cel
 }
 
 /* Trains and writes. A loss that is no number ends here, before anything is written. */
-static int train_and_save(rcv_lm *lm, arguments *arguments, const char *text, size_t bytes) {
+static int train_and_save(rcv_lm *lm, const arguments *arguments, const char *text, size_t bytes) {
     display display = {.arguments = arguments, .terminal = isatty(STDERR_FILENO) == 1};
-    arguments->training.progress = on_progress;
-    arguments->training.user = &display;
+    rcv_lm_training training = arguments->training;
+    training.progress = on_progress;
+    training.user = &display;
     rcv_status status = RCV_OK;
-    if (arguments->training.steps > 0 || arguments->training.seconds > 0) {
+    if (training.steps > 0 || training.seconds > 0) {
         catch_signals();
-        status = rcv_lm_train(lm, text, bytes, &arguments->training);
+        status = rcv_lm_train(lm, text, bytes, &training);
         if (display.last.step > 0 && (display.terminal || display.last.step > 1)) {
             show(&display, &display.last, true);
         }

@@ -194,7 +194,7 @@ static bool lay_out_stages(analysis_work *w, rcvi_analysis *analysis) {
     int depths = 0;
     for (int c = 0; c < w->components; c++) depths = w->depth[c] + 1 > depths ? w->depth[c] + 1 : depths;
     int *stage_of_component = rcvi_new(w->context, (size_t)w->components, sizeof(int));
-    analysis->stages = rcvi_new(w->context, (size_t)(w->components + depths), sizeof *analysis->stages);
+    analysis->stages = rcvi_new(w->context, (size_t)w->components + (size_t)depths, sizeof *analysis->stages);
     if (!stage_of_component || !analysis->stages) {
         rcvi_free(w->context, stage_of_component);
         return false;

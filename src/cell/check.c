@@ -112,7 +112,7 @@ static rcv_status add_symbol(rcvi_checker *c, const rcvi_declaration *d) {
                        .initial = d->number,
                        .blocks = RCVI_SIZE_ONE};
     for (rcvi_symbol *other = c->symbols; other < c->symbols + c->symbol_count; other++) {
-        if (other != s && !strcmp(other->stored, s->stored)) {
+        if (other != s && other->stored && s->stored && !strcmp(other->stored, s->stored)) {
             return rcvi_syntax_error(c->ast, d->position, "'%s' and '%s' would both be stored as '%s'", d->name,
                                      other->name, s->stored);
         }
@@ -310,7 +310,7 @@ static rcv_status visit(rcvi_checker *c, const dependences *d, int root, frame *
             depth--;
             continue;
         }
-        int needed = d->needs[top->next++];
+        int needed = d->needs[top->next++]; /* NOLINT(clang-analyzer-core.NullDereference): there is one more */
         if (c->info[needed].mark == RCVI_OPENED) return cycle_error(c, frames, depth, needed);
         if (c->info[needed].mark == RCVI_DONE) continue;
         c->info[needed].mark = RCVI_OPENED;

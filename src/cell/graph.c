@@ -48,7 +48,8 @@ static bool same_value(const rcvi_value *a, const rcvi_value *b) {
 }
 
 static bool rehash(rcvi_graph *graph) {
-    size_t wanted = graph->bucket_count ? graph->bucket_count * 2 : 64;
+    size_t wanted = 64; /* at least four times the values, so that slots stay free */
+    while (wanted < 4 * (graph->value_count + 1)) wanted *= 2;
     int *buckets = rcvi_new(graph->pool->context, wanted, sizeof *buckets);
     if (!buckets) return false;
     for (size_t i = 0; i < wanted; i++) buckets[i] = RCVI_NONE;

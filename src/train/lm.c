@@ -103,9 +103,9 @@ rcv_status rcv_lm_new(const rcv_cell *cell, const rcv_lm_options *options, uint6
     if (status != RCV_OK) {
         return status;
     }
-    rcv_lm *made;
+    rcv_lm *made = NULL;
     status = rcvi_lm_shell(net, &made);
-    if (status != RCV_OK) {
+    if (made == NULL) {
         rcv_net_free(net);
         return status;
     }

@@ -44,10 +44,7 @@ uint64_t rcvi_text_hash(const uint8_t *text, size_t bytes) {
     return hash;
 }
 
-static rcv_status check(const rcv_lm *lm, const void *text, size_t bytes, const rcv_lm_training *options) {
-    if (lm == NULL || options == NULL || text == NULL) {
-        return rcvi_fail(RCV_INVALID, "rcv_lm_train needs a model, a text and options");
-    }
+static rcv_status check(size_t bytes, const rcv_lm_training *options) {
     if (options->batch < 1 || options->length < 1) {
         return rcvi_fail(RCV_INVALID, "batch is %lld and length is %lld, but both must be at least 1",
                          (long long)options->batch, (long long)options->length);
@@ -178,7 +175,10 @@ static rcv_status train(trainer *trainer) {
 }
 
 rcv_status rcv_lm_train(rcv_lm *lm, const void *text, size_t bytes, const rcv_lm_training *options) {
-    rcv_status status = check(lm, text, bytes, options);
+    if (lm == NULL || options == NULL || text == NULL) {
+        return rcvi_fail(RCV_INVALID, "rcv_lm_train needs a model, a text and options");
+    }
+    rcv_status status = check(bytes, options);
     if (status != RCV_OK) {
         return status;
     }
