@@ -25,12 +25,7 @@ static void shrink_sizes(const rcv_cell *cell, small_sizes *small) {
     rcv_net_free(net);
 }
 
-/* Single elements of a tensor; a sanitizer's run looks for other faults than wrong numbers. */
-#ifdef __SANITIZE_ADDRESS__
-enum { ELEMENTS = 3 };
-#else
-enum { ELEMENTS = 12 };
-#endif
+enum { ELEMENTS = 12 }; /* of a tensor, checked one by one; all of a smaller one */
 
 /* One bit per option, and which states are given: all combinations. */
 enum { LAYERS = 1, BOTH_WAYS = 2, RAGGED = 4, RESETS = 8, LOW_RANK = 16, ALL_OPTIONS = 32 };
