@@ -1,19 +1,12 @@
-/* What the tests of models share: a model on a counting allocator, tensors with values, a scratch directory. */
+/* What the tests of models share: a model on a counting allocator, tensors with values. */
 #ifndef RECURVE_MODEL_FIXTURE_H
 #define RECURVE_MODEL_FIXTURE_H
 
+#include "scratch.h"
 #include "test.h"
 
 #include <math.h>
 #include <unistd.h>
-
-static char *directory; /* scratch, made by begin_directory */
-
-static inline const char *path_in(const char *name) {
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return path;
-}
 
 typedef struct {
     test_allocator counting;
@@ -56,14 +49,5 @@ static inline void add_wave(rcv_tensors *tensors, const char *name, int dims, co
     add(tensors, name, RCV_FLOAT64, dims, shape, values);
     free(values);
 }
-
-static inline bool begin_directory(void) {
-    static char name[] = "/tmp/recurve-test-model-XXXXXX";
-    directory = mkdtemp(name);
-    return directory != NULL;
-}
-
-/* Fails where a test left something behind. */
-static inline bool end_directory(void) { return rmdir(directory) == 0; }
 
 #endif

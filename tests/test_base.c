@@ -1,31 +1,15 @@
 /* src/base: messages, memory, text, names, arithmetic, files, random numbers. */
 #define _XOPEN_SOURCE 700
 
+#include "scratch.h"
 #include "test.h"
 
 #include "base/base.h"
 #include "base/random.h"
 
-#include <dirent.h>
+#include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char *directory; /* scratch, empty at the start of the program */
-
-static const char *path_in(const char *name) {
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return path;
-}
-
-static int entries(const char *path) {
-    DIR *open = opendir(path);
-    assert_non_null(open);
-    int count = 0;
-    while (readdir(open)) count++;
-    closedir(open);
-    return count - 2;
-}
 
 static void messages(void **state) {
     (void)state;
@@ -157,7 +141,7 @@ static void files(void **state) {
     for (int i = 0; i < 300000; i++) big[i] = (char)(i * 7);
     rcvi_piece pieces[] = {{"head", 4}, {big, 300000}, {NULL, 0}};
     const char *path = path_in("file");
-    int before = entries(directory);
+    int before = entries(scratch());
     check_ok(rcvi_write_file(context, path, pieces, 3));
     check_ok(rcvi_read_file(context, path, 1000000, &bytes, &length));
     assert_int_equal(length, 300004);
@@ -174,7 +158,7 @@ static void files(void **state) {
     check_ok(rcvi_read_file(context, path, 100, &bytes, &length));
     assert_int_equal(length, 4);
     rcvi_free(context, bytes);
-    assert_int_equal(entries(directory), before + 1);
+    assert_int_equal(entries(scratch()), before + 1);
     unlink(path);
     free(big);
     test_context_end(&counting, context);
@@ -213,15 +197,15 @@ static void bad_files(void **state) {
     rcvi_piece piece = {"text", 4};
     char *bytes;
     size_t length;
-    int before = entries(directory);
+    int before = entries(scratch());
     check_fails(rcvi_read_file(context, path_in("none"), 10, &bytes, &length), RCV_IO, "none: No such file");
-    check_fails(rcvi_read_file(context, directory, 10, &bytes, &length), RCV_IO, "is a directory");
-    check_fails(rcvi_write_file(context, directory, &piece, 1), RCV_IO, "is a directory");
+    check_fails(rcvi_read_file(context, scratch(), 10, &bytes, &length), RCV_IO, "is a directory");
+    check_fails(rcvi_write_file(context, scratch(), &piece, 1), RCV_IO, "is a directory");
     check_fails(rcvi_write_file(context, path_in("none/file"), &piece, 1), RCV_IO, "none/file: No such file");
     check_fails(rcvi_write_file(context, "", &piece, 1), RCV_IO, "empty path");
     check_fails(rcvi_write_file(context, "/proc/recurve-cannot-write-here", &piece, 1), RCV_IO, "cannot write /proc");
     check_fails(rcvi_write_file(context, "/dev/full", &piece, 1), RCV_IO, "cannot write /dev/full");
-    assert_int_equal(entries(directory), before);
+    assert_int_equal(entries(scratch()), before);
     test_context_end(&counting, context);
 }
 
@@ -270,16 +254,41 @@ static void hashed_numbers(void **state) {
     assert_true(sum > 24500 && sum < 25500);
 }
 
+/* Numbers have a point, also in a program whose locale has a comma (where one is installed). */
+static void numbers(void **state) {
+    (void)state;
+    static const char *const locales[] = {"C", "de_DE.UTF-8", "fr_FR.UTF-8", "nl_NL.UTF-8"};
+    static const double values[] = {0, 0.5, 1e-5, 0.1, 1.0 / 3, 123456789, 1e300, 5e-324};
+    static const char *const wrong[] = {"", "x", "1,5", "1.5.2", "1e", "0.5x"};
+    test_allocator counting;
+    rcv_context *context = test_context(&counting);
+    for (size_t l = 0; l < sizeof locales / sizeof *locales; l++) {
+        if (!setlocale(LC_NUMERIC, locales[l])) continue;
+        double read;
+        for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+            rcvi_text text;
+            char *digits = NULL;
+            rcvi_text_init(&text, context);
+            rcvi_text_add_number(&text, values[i]);
+            check_ok(rcvi_text_take(&text, &digits));
+            assert_null(strchr(digits, ','));
+            assert_true(rcvi_read_number(digits, &read) && read == values[i]);
+            rcvi_free(context, digits);
+        }
+        for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) assert_false(rcvi_read_number(wrong[i], &read));
+    }
+    setlocale(LC_NUMERIC, "C");
+    test_context_end(&counting, context);
+}
+
 int main(void) {
-    char name[] = "/tmp/recurve-test-base-XXXXXX";
-    directory = mkdtemp(name);
-    if (!directory) return 1;
+    if (!scratch_begin()) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(messages),       cmocka_unit_test(contexts),          cmocka_unit_test(memory),
         cmocka_unit_test(texts),          cmocka_unit_test(nearest),           cmocka_unit_test(arithmetic),
         cmocka_unit_test(files),          cmocka_unit_test(links_and_devices), cmocka_unit_test(bad_files),
-        cmocka_unit_test(random_numbers), cmocka_unit_test(hashed_numbers),
+        cmocka_unit_test(random_numbers), cmocka_unit_test(hashed_numbers),    cmocka_unit_test(numbers),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return rmdir(directory) != 0 || failed != 0;
+    return !scratch_end() || failed != 0;
 }

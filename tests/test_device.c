@@ -10,8 +10,8 @@ static void fill(random_source *source, double *values, int count) {
     for (int i = 0; i < count; i++) values[i] = random_between(source, -1, 1);
 }
 
-/* Every shape up to LARGEST in steps that meet whole tiles and remainders, every transposition, with rows further apart than they
- * are long. The sum of k products of numbers below 1 is off by at most k * k * epsilon. */
+/* Every shape up to LARGEST in steps that meet whole tiles and remainders, every transposition, with rows further apart
+ * than they are long. The sum of k products of numbers below 1 is off by at most k * k * epsilon. */
 static void test_gemm(void **state) {
     (void)state;
     static const int sizes[] = {1, 2, 3, 4, 5, 8, 16, 17, LARGEST};

@@ -329,12 +329,12 @@ static void low_rank(void **state) {
 }
 
 int main(void) {
-    if (!begin_directory()) return 1;
+    if (!scratch_begin()) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),      cmocka_unit_test(sizes_are_kept), cmocka_unit_test(state_dicts),
         cmocka_unit_test(bad_state_dicts), cmocka_unit_test(bad_metadata),   cmocka_unit_test(bad_tensors),
         cmocka_unit_test(low_rank),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return !end_directory() || failed != 0;
+    return !scratch_end() || failed != 0;
 }

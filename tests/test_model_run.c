@@ -275,11 +275,11 @@ static void no_memory(void **state) {
 }
 
 int main(void) {
-    if (!begin_directory()) return 1;
+    if (!scratch_begin()) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_rank_is_exact), cmocka_unit_test(gradients),       cmocka_unit_test(dropout_does_not_act),
         cmocka_unit_test(bad_inputs),         cmocka_unit_test(states_by_layer), cmocka_unit_test(no_memory),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return !end_directory() || failed != 0;
+    return !scratch_end() || failed != 0;
 }

@@ -1,4 +1,5 @@
-/* Programs: what the verifier refuses, what the layout saves, that a program's length does not depend on the sequence's. */
+/* Programs: what the verifier refuses, what the layout saves, that a program's length does not depend on the
+ * sequence's. */
 #include "plan/plan.h"
 #include "test.h"
 
@@ -167,8 +168,8 @@ static void test_length(void **state) {
     close_plan(&many);
 }
 
-/* A map of several instructions, which the naive schedule never writes: registers, numbers, a repeated row, a repeated column, an
- * intermediate value stored on the way, more columns than a block. */
+/* A map of several instructions, which the naive schedule never writes: registers, numbers, a repeated row, a repeated
+ * column, an intermediate value stored on the way, more columns than a block. */
 static void test_fused_map(void **state) {
     (void)state;
     enum { ROWS = 3, COLUMNS = 300 };

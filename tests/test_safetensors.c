@@ -1,29 +1,13 @@
 /* Tensor files: what is written can be read, and what is wrong is refused with a sentence. */
 #define _XOPEN_SOURCE 700
 
+#include "scratch.h"
 #include "test.h"
 
 #include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static char *directory; /* scratch */
-
-static const char *path_in(const char *name) {
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    return path;
-}
-
-static int entries(const char *path) {
-    DIR *open = opendir(path);
-    assert_non_null(open);
-    int count = 0;
-    while (readdir(open)) count++;
-    closedir(open);
-    return count - 2;
-}
 
 /* A file of this header and `data_bytes` bytes 0, 1, 2, ... in memory; free it. */
 static uint8_t *file_of(const char *header, size_t data_bytes, size_t *length) {
@@ -95,7 +79,7 @@ static void round_trip(void **state) {
     rcv_context *context = test_context(&counting);
     rcv_tensors *tensors = sample(context), *loaded;
     const char *path = path_in("a.safetensors");
-    int before = entries(directory);
+    int before = entries(scratch());
     check_ok(rcv_tensors_save(tensors, path));
     check_ok(rcv_tensors_load(context, path, &loaded));
     assert_same(tensors, loaded);
@@ -114,7 +98,7 @@ static void round_trip(void **state) {
     assert_int_equal((uint8_t)first[0] % 8, 0);
     fclose(one);
     fclose(two);
-    assert_int_equal(entries(directory), before + 2);
+    assert_int_equal(entries(scratch()), before + 2);
     unlink(path_in("a.safetensors"));
     unlink(again);
     rcv_tensors_free(loaded);
@@ -341,15 +325,15 @@ static void unwritable(void **state) {
     test_allocator counting;
     rcv_context *context = test_context(&counting);
     rcv_tensors *tensors = sample(context), *loaded;
-    int before = entries(directory);
+    int before = entries(scratch());
     check_fails(rcv_tensors_save(tensors, path_in("none/file")), RCV_IO, "No such file");
-    check_fails(rcv_tensors_save(tensors, directory), RCV_IO, "directory");
+    check_fails(rcv_tensors_save(tensors, scratch()), RCV_IO, "directory");
     check_fails(rcv_tensors_save(tensors, "/proc/recurve-cannot-write-here"), RCV_IO, "cannot write /proc");
     check_fails(rcv_tensors_save(tensors, "/dev/full"), RCV_IO, "No space");
     check_fails(rcv_tensors_load(context, path_in("none"), &loaded), RCV_IO, "No such file");
     assert_null(loaded);
-    check_fails(rcv_tensors_load(context, directory, &loaded), RCV_IO, "is a directory");
-    assert_int_equal(entries(directory), before);
+    check_fails(rcv_tensors_load(context, scratch(), &loaded), RCV_IO, "is a directory");
+    assert_int_equal(entries(scratch()), before);
     if (geteuid() != 0) {
         /* Root may write anywhere; others not in a directory that is read-only. */
         assert_int_equal(mkdir(path_in("locked"), 0500), 0);
@@ -398,14 +382,12 @@ static void no_memory(void **state) {
 }
 
 int main(void) {
-    char name[] = "/tmp/recurve-test-safetensors-XXXXXX";
-    directory = mkdtemp(name);
-    if (!directory) return 1;
+    if (!scratch_begin()) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),  cmocka_unit_test(empty_file),    cmocka_unit_test(well_formed),
         cmocka_unit_test(malformed),   cmocka_unit_test(lying_lengths), cmocka_unit_test(bad_additions),
         cmocka_unit_test(conversions), cmocka_unit_test(unwritable),    cmocka_unit_test(no_memory),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    return rmdir(directory) != 0 || failed != 0;
+    return !scratch_end() || failed != 0;
 }

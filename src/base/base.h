@@ -23,11 +23,12 @@ struct rcv_context {
     void *log_user;
 };
 
-/* Memory of the context's allocator. `rcvi_new` gives zeroed memory; NULL (with the sentence recorded) when there is none
- * or when count * size overflows. Zero bytes give a valid pointer. */
+/* Memory of the context's allocator. `rcvi_new` gives zeroed memory; NULL (with the sentence recorded) when there is
+ * none or when count * size overflows. Zero bytes give a valid pointer. */
 void *rcvi_new(rcv_context *context, size_t count, size_t size);
 void rcvi_free(rcv_context *context, void *memory); /* NULL is harmless */
-/* Grows `*array` of `*capacity` elements to hold at least `needed`; on failure nothing changes and false is returned. */
+/* Grows `*array` of `*capacity` elements to hold at least `needed`; on failure nothing changes and false is returned.
+ */
 bool rcvi_grow(rcv_context *context, void *array_pointer, size_t *capacity, size_t needed, size_t size);
 char *rcvi_copy_text(rcv_context *context, const char *text, size_t length); /* NUL-terminated copy */
 void rcvi_log(rcv_context *context, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -52,7 +53,8 @@ void rcvi_text_drop(rcvi_text *text);
 /* The entry of `names` nearest to `name` in edit distance, or NULL when none is near enough to be meant. */
 const char *rcvi_nearest(const char *name, const char *const *names, size_t count);
 
-/* A whole text as a number, with a point whatever the program's locale says. False where it is not one; it may be infinite. */
+/* A whole text as a number, with a point whatever the program's locale says. False where it is not one; it may be
+ * infinite. */
 bool rcvi_read_number(const char *text, double *number);
 
 /* Checked arithmetic on sizes: false on overflow or a negative operand. */

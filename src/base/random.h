@@ -1,4 +1,5 @@
-/* Random numbers: a Mersenne twister whose uniform numbers are those of PyTorch's CPU generator, and a hash for masks. */
+/* Random numbers: a Mersenne twister whose uniform numbers are those of PyTorch's CPU generator, and a hash for masks.
+ */
 #ifndef RCVI_RANDOM_H
 #define RCVI_RANDOM_H
 

@@ -1,6 +1,7 @@
-/* Which values of a step form a recurrence over time. A value depends on its operands, and a state's value on the state's
- * next value (of the step before). The strongly connected components of that relation that contain a cycle are the recurrent
- * stages; all other values are maps, gathered into one stage between the recurrences they stand between. */
+/* Which values of a step form a recurrence over time. A value depends on its operands, and a state's value on the
+ * state's next value (of the step before). The strongly connected components of that relation that contain a cycle are
+ * the recurrent stages; all other values are maps, gathered into one stage between the recurrences they stand between.
+ */
 #include "cell/cell.h"
 
 #include <string.h>
@@ -36,8 +37,8 @@ typedef struct {
     int value, next;
 } frame;
 
-/* Tarjan's algorithm with an explicit stack. Following dependences, it closes components in an order in which each comes
- * after all it depends on. */
+/* Tarjan's algorithm with an explicit stack. Following dependences, it closes components in an order in which each
+ * comes after all it depends on. */
 typedef struct {
     int *index, *low, *open;
     bool *on_stack;

@@ -1,4 +1,5 @@
-/* A cell with its sizes known: rewritten value by value, so that the derivative and every schedule see plain matrices only. */
+/* A cell with its sizes known: rewritten value by value, so that the derivative and every schedule see plain matrices
+ * only. */
 #include "cell/cell.h"
 
 #include <string.h>

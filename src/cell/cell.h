@@ -14,9 +14,9 @@ struct rcv_cell {
 /* Names, sizes and dependences of a tree; the step it describes goes to `graph` (initialised by the caller). */
 rcv_status rcvi_check(const rcvi_ast *ast, rcvi_graph *graph);
 
-/* The adjoint of a graph: a recurrence over the steps taken backwards. Its states are the adjoints of the states, its first
- * inputs the adjoints of the outputs, its further inputs the values that the forward pass keeps (`source` says which); its
- * outputs are the adjoints of the inputs. A kept value that is a state's next value is marked so by the caller's lookup. */
+/* The adjoint of a graph: a recurrence over the steps taken backwards. Its states are the adjoints of the states, its
+ * first inputs the adjoints of the outputs, its further inputs the values that the forward pass keeps (`source` says
+ * which); its outputs are the adjoints of the inputs. */
 rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint);
 
 typedef enum { RCVI_MAP, RCVI_SCAN, RCVI_DIAGONAL, RCVI_DENSE } rcvi_class;
@@ -39,8 +39,8 @@ void rcvi_analysis_free(rcv_context *context, rcvi_analysis *analysis);
 /* One sentence: why this stage has its class. */
 void rcvi_stage_reason(const rcvi_graph *graph, const rcvi_analysis *analysis, size_t stage, rcvi_text *out);
 
-/* The graph with every size a number: shortcuts settled, biases left out where `no_bias`, matrices split into two of `rank`
- * (0: none). `sizes` gives each size's value. Parameters that vanished are gone from the bound graph. */
+/* The graph with every size a number: shortcuts settled, biases left out where `no_bias`, matrices split into two of
+ * `rank` (0: none). `sizes` gives each size's value. Parameters that vanished are gone from the bound graph. */
 rcv_status rcvi_bind(const rcvi_graph *graph, const int64_t *sizes, bool no_bias, int64_t rank, rcvi_graph *bound);
 
 #endif

@@ -1,8 +1,8 @@
 /* Reverse-mode differentiation of one step, as a graph for the same step taken backwards.
  *
- * Done twice: the first pass finds which forward values the derivative asks for; then those that follow by one operation from
- * others at hand are recomputed instead of kept, and the second pass builds with that decision. At hand without keeping are
- * the input and the states of all steps, which also are the next values of the states. */
+ * Done twice: the first pass finds which forward values the derivative asks for; then those that follow by one
+ * operation from others at hand are recomputed instead of kept, and the second pass builds with that decision. At hand
+ * without keeping are the input and the states of all steps, which also are the next values of the states. */
 #include "cell/cell.h"
 
 #include <string.h>
@@ -213,8 +213,8 @@ static void finish(derivation *d) {
     }
 }
 
-/* d.i for an intermediate value i; d.h' for a state's previous value, which is the next value of the adjoint state d.h; sum.h for
- * a state's next value, which gathers d.h and what this step adds to it. */
+/* d.i for an intermediate value i; d.h' for a state's previous value, which is the next value of the adjoint state d.h;
+ * sum.h for a state's next value, which gathers d.h and what this step adds to it. */
 static const char *sum_name(derivation *d, int v) {
     const rcvi_value *value = &d->forward->values[v];
     const char *format = value->operation == RCVI_STATE ? "d.%s'" : "d.%s", *name = value->name;

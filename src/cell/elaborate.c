@@ -285,8 +285,8 @@ static rcv_status add_lag_states(rcvi_checker *c, int equation, const char *name
     return RCV_OK;
 }
 
-/* Every lag's state must be there before any equation is built, with a size: that of its equation where an annotation says
- * it, else hidden, which is checked when the equation is sized. */
+/* Every lag's state must be there before any equation is built, with a size: that of its equation where an annotation
+ * says it, else hidden, which is checked when the equation is sized. */
 static rcv_status declare_lags(rcvi_checker *c) {
     rcvi_equation_info *input = &c->info[rcvi_input_index(c)];
     if (input->lags) {

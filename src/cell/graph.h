@@ -1,6 +1,6 @@
-/* One time step as a graph: values in topological order, each an operation on earlier ones. A state edge goes from a state's
- * next value to its RCVI_STATE value of the following step. The derivative of a graph is a graph again, for steps taken
- * backwards. Equal values are built once. */
+/* One time step as a graph: values in topological order, each an operation on earlier ones. A state edge goes from a
+ * state's next value to its RCVI_STATE value of the following step. The derivative of a graph is a graph again, for
+ * steps taken backwards. Equal values are built once. */
 #ifndef RCVI_GRAPH_H
 #define RCVI_GRAPH_H
 

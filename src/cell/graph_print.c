@@ -1,4 +1,5 @@
-/* Graphs as equations. A value that is used twice gets a name of its own, so that what is printed is as long as the graph. */
+/* Graphs as equations. A value that is used twice gets a name of its own, so that what is printed is as long as the
+ * graph. */
 #include "cell/graph.h"
 
 #include <stdio.h>

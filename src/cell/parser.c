@@ -1,5 +1,5 @@
-/* Recursive descent over the grammar in docs/CELLS.md; each function's first line is its production. Nesting is counted, so
- * that no text can exhaust the stack. */
+/* Recursive descent over the grammar in docs/CELLS.md; each function's first line is its production. Nesting is
+ * counted, so that no text can exhaust the stack. */
 #include "cell/lexer.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-/* Lifetimes and the arena. A buffer lives from the first step that touches it to the last. Inside a loop that is exact only
- * for what is written before it is read in every iteration; whatever carries a value from one iteration to the next, or moves
- * with the iterations, or is used outside the loop too, lives through the whole loop. */
+/* Lifetimes and the arena. A buffer lives from the first step that touches it to the last. Inside a loop that is exact
+ * only for what is written before it is read in every iteration; whatever carries a value from one iteration to the
+ * next, or moves with the iterations, or is used outside the loop too, lives through the whole loop. */
 #include "program/program.h"
 
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* The narrow waist: a schedule writes a program, a device runs one.
  *
- * A program is a flat list of steps over named buffers. A LOOP step repeats the steps behind it; inside, a view moves by
- * `stride` elements an iteration, so that a program is as long as one time step, not as the sequence. Loops do not nest. The first
- * `forward_count` steps are the forward pass; the rest is the backward pass, run later over the same buffers. From what steps
- * read and write follow the buffers' lifetimes, and from these their places in one arena. */
+ * A program is a flat list of steps over named buffers. A LOOP step repeats the steps behind it; inside, a view moves
+ * by `stride` elements an iteration, so that a program is as long as one time step, not as the sequence. Loops do not
+ * nest. The first `forward_count` steps are the forward pass; the rest is the backward pass, run later over the same
+ * buffers. From what steps read and write follow the buffers' lifetimes, and from these their places in one arena. */
 #ifndef RCVI_PROGRAM_H
 #define RCVI_PROGRAM_H
 
@@ -11,8 +11,8 @@
 
 typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX } rcvi_element; /* the plan's float type; uint8; int64 */
 
-/* Who owns a buffer's memory. Everything but the arena comes from the caller; those marked optional may be absent: then a copy
- * from it reads zeros, and a step that writes to it is left out. */
+/* Who owns a buffer's memory. Everything but the arena comes from the caller; those marked optional may be absent: then
+ * a copy from it reads zeros, and a step that writes to it is left out. */
 typedef enum {
     RCVI_ARENA,
     RCVI_PARAMETERS,
@@ -70,7 +70,7 @@ typedef enum {
 
 enum { RCVI_MAX_OPERANDS = 8, RCVI_MAX_INSTRUCTIONS = 32 };
 
-/* Instruction i computes register i. An operand is a register (>= 0), the view -1 - v, or a number. */
+/* Instruction i computes register i from registers before it, views of the map, and numbers. */
 typedef struct {
     rcvi_operation operation;
     enum { RCVI_FROM_REGISTER, RCVI_FROM_VIEW, RCVI_FROM_NUMBER } from[2];
@@ -152,12 +152,12 @@ static inline rcvi_view rcvi_no_view(void) { return (rcvi_view){.buffer = RCVI_N
 
 /* Lifetimes and places; sets arena_bytes. */
 rcv_status rcvi_program_lay_out(rcvi_program *program);
-/* Whether a device may run it: every view inside its buffer in every iteration, nothing read before it is written, nothing of
- * the caller's inputs written, buffers that live at once apart in the arena. The sentence names the step. */
+/* Whether a device may run it: every view inside its buffer in every iteration, nothing read before it is written,
+ * nothing of the caller's inputs written, buffers that live at once apart in the arena. The sentence names the step. */
 rcv_status rcvi_program_verify(const rcvi_program *program);
 void rcvi_program_print(const rcvi_program *program, rcvi_text *out);
 
-/* Calls `visit` for every view of a step, with its extent in elements from `offset` on, and whether it is written, read. */
+/* The views of a step, each with its extent and whether it is written and read; answers how many. */
 typedef struct {
     const rcvi_view *view;
     int64_t rows, columns;

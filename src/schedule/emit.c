@@ -110,7 +110,8 @@ static void emit_elementwise(rcvi_emitter *e, int value) {
     emit_map(e->program, e->batch, features(e, value), instruction, operands, count);
 }
 
-/* out[batch, rows] = a[batch, columns] W^T, or out[batch, columns] = a[batch, rows] W for the transpose; block by block. */
+/* out[batch, rows] = a[batch, columns] W^T, or out[batch, columns] = a[batch, rows] W for the transpose; block by
+ * block. */
 static void emit_matrix(rcvi_emitter *e, int value) {
     const rcvi_value *v = &e->graph->values[value];
     const rcvi_param_place *place = &e->places[v->index];

@@ -1,13 +1,14 @@
-/* The baseline and the oracle: layer after layer, step after step, one GEMM per gate and operand, one loop per pointwise
- * operation, every intermediate in a buffer of its own.
+/* The baseline and the oracle: layer after layer, step after step, one GEMM per gate and operand, one loop per
+ * pointwise operation, every intermediate in a buffer of its own.
  *
- * Time. A direction takes the steps in its own order: iteration k is step k, or step T-1-k in reverse. What belongs to a
- * direction (states, kept values) is stored in the order of iterations, what layers share (x, y, masks) in the order of steps.
- * The backward pass takes the iterations from the last to the first, so each of its views is a forward view reversed.
+ * Time. A direction takes the steps in its own order: iteration k is step k, or step T-1-k in reverse. What belongs to
+ * a direction (states, kept values) is stored in the order of iterations, what layers share (x, y, masks) in the order
+ * of steps. The backward pass takes the iterations from the last to the first, so each of its views is a forward view
+ * reversed.
  *
- * States. In training a state has T+1 slots, iteration k reading slot k and writing slot k+1; otherwise two slots, the second
- * copied to the first at the end of an iteration. A row past its sequence's length keeps its state; a row at a boundary gets the
- * restart state in its slot before it is read. */
+ * States. In training a state has T+1 slots, iteration k reading slot k and writing slot k+1; otherwise two slots, the
+ * second copied to the first at the end of an iteration. A row past its sequence's length keeps its state; a row at a
+ * boundary gets the restart state in its slot before it is read. */
 #include "schedule/emit.h"
 #include "schedule/schedule.h"
 
@@ -135,7 +136,8 @@ static bool is_next_value(const rcvi_graph *graph, int value, size_t *state) {
     return false;
 }
 
-/* Gives values that the derivative asks for a place that lasts: an array over iterations, unless a state's slots hold them. */
+/* Gives values that the derivative asks for a place that lasts: an array over iterations, unless a state's slots hold
+ * them. */
 static void keep_values(writer *w, rcvi_layer *layer, pass *p) {
     for (size_t i = 0; i < layer->adjoint.input_count && !w->program->failed; i++) {
         int value = layer->adjoint.inputs[i].source;

@@ -67,7 +67,8 @@ static void (*const kernels[RCVI_OPERATION_COUNT])(int64_t, const REAL *, const 
     [RCVI_SIGN] = sign,
 };
 
-/* An operand for a block of columns: where it lies, or gathered into `scratch` where it is a number or repeats a column. */
+/* An operand for a block of columns: where it lies, or gathered into `scratch` where it is a number or repeats a
+ * column. */
 static const REAL *operand(const rcvi_instruction *instruction, int a, const rcvi_map *map, REAL *const *rows,
                            REAL registers[][BLOCK], int64_t column, int64_t n, REAL *scratch) {
     REAL value = (REAL)instruction->number[a];
