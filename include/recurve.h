@@ -7,7 +7,7 @@
  *   - `new`/`free` pairs; free(NULL) is harmless. An object may be freed before the objects it was made from only where
  *     it says so: free in the reverse order of creation.
  *   - Cells, networks and plans are immutable once made and may be shared between threads; a run, a tensor collection,
- * a model and a language model belong to one thread at a time.
+ *     a model and a language model belong to one thread at a time.
  *   - Data is time-major and row-major: x is [steps, batch, input].
  */
 #ifndef RECURVE_H
@@ -150,9 +150,9 @@ RCV_API int64_t rcv_net_parameter_elements(const rcv_net *net);
  * the very numbers of torch.manual_seed(seed). */
 RCV_API rcv_status rcv_net_initialize(const rcv_net *net, uint64_t seed, rcv_dtype dtype, void *parameters);
 
-/* A state's values over the whole network: for layer 0 forward, layer 0 reverse, layer 1 forward, ... a block [batch,
- * size]. Where the size is the same everywhere that is [layers * directions, batch, size]. The lag x[t-1] of a cell is
- * a state too. */
+/* A state's values over the whole network are blocks [batch, size], one for layer 0 forward, layer 0 reverse, layer 1
+ * forward, and so on; where the size is the same everywhere, that is [layers * directions, batch, size]. The lag x[t-1] of
+ * a cell is a state too. */
 typedef struct {
     const char *name;
     int64_t size;  /* the same in every layer, or 0 where it differs */
@@ -273,11 +273,10 @@ RCV_API const rcv_net *rcv_model_net(const rcv_model *model);
 RCV_API rcv_dtype rcv_model_dtype(const rcv_model *model);
 RCV_API void *rcv_model_parameters(rcv_model *model); /* the flat array */
 
-/* Runs tensors through a model: what `recurve run` does. `in` has x and optionally lengths, resets, a tensor per state
- * (h, c,
- * ... and h.restart, ...), and with gradients dy (and h.final.grad, ...). `out` has y, h.final, ... and with gradients
- * dx, h.grad, ..., grad.<parameter>. A state whose size differs by layer has one tensor per layer: NAME.l0,
- * NAME.l0_reverse, ... */
+/* Runs tensors through a model: what `recurve run` does. For a cell with states h and c:
+ *   in   x; optionally lengths, resets, h, c, h.restart, c.restart; with gradients dy, optionally h.final.grad, ...
+ *   out  y, h.final, c.final; with gradients dx, h.grad, c.grad, grad.<parameter>, and h.restart.grad where it was given
+ * A state whose size differs by layer has one tensor per layer and direction: NAME.l0, NAME.l0_reverse, ... */
 RCV_API rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out);
 
 /* ---- byte-level language models ---------------------------------------------------------------------------------- */
