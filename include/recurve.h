@@ -151,8 +151,8 @@ RCV_API int64_t rcv_net_parameter_elements(const rcv_net *net);
 RCV_API rcv_status rcv_net_initialize(const rcv_net *net, uint64_t seed, rcv_dtype dtype, void *parameters);
 
 /* A state's values over the whole network are blocks [batch, size], one for layer 0 forward, layer 0 reverse, layer 1
- * forward, and so on; where the size is the same everywhere, that is [layers * directions, batch, size]. The lag x[t-1] of
- * a cell is a state too. */
+ * forward, and so on; where the size is the same everywhere, that is [layers * directions, batch, size]. The lag x[t-1]
+ * of a cell is a state too. */
 typedef struct {
     const char *name;
     int64_t size;  /* the same in every layer, or 0 where it differs */
@@ -275,7 +275,7 @@ RCV_API void *rcv_model_parameters(rcv_model *model); /* the flat array */
 
 /* Runs tensors through a model: what `recurve run` does. For a cell with states h and c:
  *   in   x; optionally lengths, resets, h, c, h.restart, c.restart; with gradients dy, optionally h.final.grad, ...
- *   out  y, h.final, c.final; with gradients dx, h.grad, c.grad, grad.<parameter>, and h.restart.grad where it was given
+ *   out  y, h.final, c.final; with gradients dx, h.grad, c.grad, grad.<parameter>, and h.restart.grad where given
  * A state whose size differs by layer has one tensor per layer and direction: NAME.l0, NAME.l0_reverse, ... */
 RCV_API rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out);
 
