@@ -1,6 +1,9 @@
-/* Included once per float type, with REAL and GEMM defined. No include guard on purpose. */
+/* Included once per float type, with REAL and GEMM defined. No include guard on purpose.
+ *
+ * Sums are arrays of fixed small size, which every compiler keeps in vector registers; how many fit is the compromise
+ * of the constants below between machines of 16 and of 32 registers. */
 
-enum { LANES = 16 / sizeof(REAL), TILE_ROWS = 4, TILE_COLUMNS = 4, PANEL = 4 * LANES };
+enum { LANES = 16 / sizeof(REAL), TILE_ROWS = 2, TILE_COLUMNS = 4, PANEL = 8 * LANES };
 
 /* Dot products: rows of A with rows of B. Each sum has LANES partial sums, added up in order at the end. */
 static void dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t lda, const REAL *b, int64_t ldb,
@@ -30,27 +33,31 @@ static void dot_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, in
     }
 }
 
-/* Rows of B weighted by elements of A; element (i, p) of A is a[i * row + p * column]. Sums run over p in order. */
-static void panel_tile(int64_t rows, int64_t columns, int64_t k, const REAL *a, int64_t row, int64_t column,
-                       const REAL *b, int64_t ldb, bool accumulate, REAL *c, int64_t ldc) {
-    REAL sums[TILE_ROWS][PANEL] = {{0}};
-    if (rows == TILE_ROWS && columns == PANEL) {
+/* Up to PANEL elements of a row of C: rows of B weighted by the elements a[p * step]. Sums run over p in order. */
+static void panel(int64_t columns, int64_t k, const REAL *a, int64_t step, const REAL *b, int64_t ldb, bool accumulate,
+                  REAL *c) {
+    REAL sums[PANEL] = {0};
+    if (columns == PANEL) {
         for (int64_t p = 0; p < k; p++) {
-            for (int i = 0; i < TILE_ROWS; i++) {
-                REAL weight = a[i * row + p * column];
-                for (int j = 0; j < PANEL; j++) sums[i][j] += weight * b[p * ldb + j];
-            }
+            REAL weight = a[p * step];
+            for (int j = 0; j < PANEL; j++) sums[j] += weight * b[p * ldb + j];
         }
     } else {
         for (int64_t p = 0; p < k; p++) {
-            for (int i = 0; i < rows; i++) {
-                REAL weight = a[i * row + p * column];
-                for (int j = 0; j < columns; j++) sums[i][j] += weight * b[p * ldb + j];
-            }
+            REAL weight = a[p * step];
+            for (int j = 0; j < columns; j++) sums[j] += weight * b[p * ldb + j];
         }
     }
-    for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < columns; j++) c[i * ldc + j] = accumulate ? c[i * ldc + j] + sums[i][j] : sums[i][j];
+    for (int j = 0; j < columns; j++) c[j] = accumulate ? c[j] + sums[j] : sums[j];
+}
+
+/* Both transposed: rare, and plain. */
+static void gather(int64_t n, int64_t k, const REAL *a, int64_t step, const REAL *b, int64_t ldb, bool accumulate,
+                   REAL *c) {
+    for (int64_t j = 0; j < n; j++) {
+        REAL sum = 0;
+        for (int64_t p = 0; p < k; p++) sum += a[p * step] * b[j * ldb + p];
+        c[j] = accumulate ? c[j] + sum : sum;
     }
 }
 
@@ -58,27 +65,23 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 void GEMM(bool transpose_a, bool transpose_b, int64_t m, int64_t n, int64_t k, const REAL *a, int64_t lda,
           const REAL *b, int64_t ldb, bool accumulate, REAL *c, int64_t ldc) {
-    int64_t row = transpose_a ? 1 : lda, column = transpose_a ? lda : 1;
-    for (int64_t i = 0; i < m; i += TILE_ROWS) {
-        int64_t rows = smaller(TILE_ROWS, m - i);
-        if (transpose_b && !transpose_a) {
+    if (transpose_b && !transpose_a) {
+        for (int64_t i = 0; i < m; i += TILE_ROWS) {
             for (int64_t j = 0; j < n; j += TILE_COLUMNS) {
-                dot_tile(rows, smaller(TILE_COLUMNS, n - j), k, a + i * lda, lda, b + j * ldb, ldb, accumulate,
-                         c + i * ldc + j, ldc);
+                dot_tile(smaller(TILE_ROWS, m - i), smaller(TILE_COLUMNS, n - j), k, a + i * lda, lda, b + j * ldb, ldb,
+                         accumulate, c + i * ldc + j, ldc);
             }
-        } else if (!transpose_b) {
-            for (int64_t j = 0; j < n; j += PANEL) {
-                panel_tile(rows, smaller(PANEL, n - j), k, a + i * row, row, column, b + j, ldb, accumulate,
-                           c + i * ldc + j, ldc);
-            }
-        } else {
-            for (int64_t r = i; r < i + rows; r++) {
-                for (int64_t j = 0; j < n; j++) {
-                    REAL sum = 0;
-                    for (int64_t p = 0; p < k; p++) sum += a[r * row + p * column] * b[j * ldb + p];
-                    c[r * ldc + j] = accumulate ? c[r * ldc + j] + sum : sum;
-                }
-            }
+        }
+        return;
+    }
+    int64_t row = transpose_a ? 1 : lda, step = transpose_a ? lda : 1;
+    for (int64_t i = 0; i < m; i++) {
+        if (transpose_b) {
+            gather(n, k, a + i * row, step, b, ldb, accumulate, c + i * ldc);
+            continue;
+        }
+        for (int64_t j = 0; j < n; j += PANEL) {
+            panel(smaller(PANEL, n - j), k, a + i * row, step, b + j, ldb, accumulate, c + i * ldc + j);
         }
     }
 }
