@@ -7,27 +7,12 @@
 
 enum { ALIGNMENT = 64 };
 
-typedef struct {
-    int first, last; /* loop's own step and last step of its body; none: last < first */
-} extent;
-
-static extent loop_around(const rcvi_program *program, int step) {
-    for (int i = 0; i < (int)program->step_count; i++) {
-        if (program->steps[i].kind != RCVI_STEP_LOOP) continue;
-        extent e = {i, i + program->steps[i].loop.body};
-        if (step > e.first && step <= e.last) return e;
-        i = e.last;
-    }
-    return (extent){0, -1};
-}
-
 static void widen(rcvi_buffer *buffer, int first, int last) {
     if (first < buffer->first) buffer->first = first;
     if (last > buffer->last) buffer->last = last;
 }
 
-/* First pass: where each buffer is touched. Second pass: widen to loops where needed. */
-static void find_lifetimes(rcvi_program *program) {
+static void find_touches(rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int steps = (int)program->step_count;
     for (size_t b = 0; b < program->buffer_count; b++) {
@@ -38,48 +23,77 @@ static void find_lifetimes(rcvi_program *program) {
         int count = rcvi_step_accesses(&program->steps[i], accesses);
         for (int k = 0; k < count; k++) widen(&program->buffers[accesses[k].view->buffer], i, i);
     }
-    for (int i = 0; i < steps; i++) {
-        extent loop = loop_around(program, i);
-        if (loop.last < loop.first) continue;
-        int count = rcvi_step_accesses(&program->steps[i], accesses);
+}
+
+static void widen_to_loops(rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int loop_first = 0, loop_last = -1;
+    for (int i = 0; i < (int)program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind == RCVI_STEP_LOOP) {
+            loop_first = i;
+            loop_last = i + step->loop.body;
+        }
+        if (i > loop_last) continue;
+        int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) {
             rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
-            bool outside = buffer->first < loop.first || buffer->last > loop.last;
+            bool outside = buffer->first < loop_first || buffer->last > loop_last;
             bool carried = accesses[k].read && buffer->first == i; /* read before written */
-            if (outside || carried || accesses[k].view->stride) widen(buffer, loop.first, loop.last);
+            if (outside || carried || accesses[k].view->stride) widen(buffer, loop_first, loop_last);
         }
     }
 }
 
-typedef struct {
-    size_t start, end;
-} range;
-
-static int compare_ranges(const void *a, const void *b) {
-    size_t x = ((const range *)a)->start, y = ((const range *)b)->start;
-    return (x > y) - (x < y);
+static int compare_first(const void *a, const void *b) {
+    const rcvi_buffer *x = *(rcvi_buffer *const *)a, *y = *(rcvi_buffer *const *)b;
+    if (x->first != y->first) return x->first < y->first ? -1 : 1;
+    return x < y ? -1 : x > y; /* as they were made, so that the layout is the same everywhere */
 }
 
-/* First fit: each buffer at the lowest place where no earlier buffer of overlapping life lies. */
-static rcv_status place_buffers(rcvi_program *program, range *taken) {
-    program->arena_bytes = 0;
-    for (size_t b = 0; b < program->buffer_count; b++) {
+/* The arena's buffers that are used, by the start of their lives; NULL without memory. */
+static rcvi_buffer **by_birth(const rcvi_program *program, size_t *count) {
+    rcvi_buffer **sorted = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
+    *count = 0;
+    for (size_t b = 0; sorted && b < program->buffer_count; b++) {
         rcvi_buffer *buffer = &program->buffers[b];
-        if (buffer->role != RCVI_ARENA || buffer->first > buffer->last) continue;
-        size_t count = 0;
-        for (size_t o = 0; o < b; o++) {
-            const rcvi_buffer *other = &program->buffers[o];
-            if (other->role != RCVI_ARENA || other->first > buffer->last || other->last < buffer->first) continue;
-            size_t end = other->place + (size_t)other->count * rcvi_element_bytes(program, other->element);
-            taken[count++] = (range){other->place, (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT};
+        if (buffer->role == RCVI_ARENA && buffer->first <= buffer->last) sorted[(*count)++] = buffer;
+    }
+    if (sorted) qsort(sorted, *count, sizeof(rcvi_buffer *), compare_first);
+    return sorted;
+}
+
+size_t rcvi_buffer_end(const rcvi_program *program, const rcvi_buffer *buffer) {
+    return buffer->place + (size_t)buffer->count * rcvi_element_bytes(program, buffer->element);
+}
+
+/* Leaves those of the living that still live at `step`, in their order. */
+static size_t bury(rcvi_buffer **living, size_t count, int step) {
+    size_t left = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (living[i]->last >= step) living[left++] = living[i];
+    }
+    return left;
+}
+
+/* First fit: each buffer, when its life begins, at the lowest place free then. `living` is sorted by place. */
+static rcv_status place_buffers(rcvi_program *program, rcvi_buffer *const *sorted, size_t count, rcvi_buffer **living) {
+    size_t alive = 0;
+    program->arena_bytes = 0;
+    for (size_t b = 0; b < count; b++) {
+        rcvi_buffer *buffer = sorted[b];
+        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element), place = 0, at = 0;
+        alive = bury(living, alive, buffer->first);
+        for (; at < alive && living[at]->place < place + bytes; at++) {
+            size_t end = rcvi_buffer_end(program, living[at]);
+            end = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+            if (end > place) place = end;
         }
-        qsort(taken, count, sizeof *taken, compare_ranges);
-        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element), place = 0;
-        for (size_t k = 0; k < count && taken[k].start < place + bytes; k++) {
-            if (taken[k].end > place) place = taken[k].end;
-        }
-        if (place > SIZE_MAX / 4 - bytes)
+        if (place > SIZE_MAX / 4 - bytes) {
             return rcvi_fail(RCV_INVALID, "the plan needs more memory than an address can name");
+        }
+        for (size_t i = alive++; i > at; i--) living[i] = living[i - 1];
+        living[at] = buffer;
         buffer->place = place;
         if (place + bytes > program->arena_bytes) program->arena_bytes = place + bytes;
     }
@@ -87,10 +101,36 @@ static rcv_status place_buffers(rcvi_program *program, range *taken) {
 }
 
 rcv_status rcvi_program_lay_out(rcvi_program *program) {
-    range *taken = rcvi_new(program->pool.context, program->buffer_count, sizeof *taken);
-    if (!taken) return RCV_NO_MEMORY;
-    find_lifetimes(program);
-    rcv_status status = place_buffers(program, taken);
-    rcvi_free(program->pool.context, taken);
+    find_touches(program);
+    widen_to_loops(program);
+    size_t count;
+    rcvi_buffer **sorted = by_birth(program, &count);
+    rcvi_buffer **living = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
+    rcv_status status = sorted && living ? place_buffers(program, sorted, count, living) : RCV_NO_MEMORY;
+    rcvi_free(program->pool.context, sorted);
+    rcvi_free(program->pool.context, living);
+    return status;
+}
+
+rcv_status rcvi_program_check_arena(const rcvi_program *program) {
+    size_t count, alive = 0;
+    rcvi_buffer **sorted = by_birth(program, &count);
+    rcvi_buffer **living = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
+    rcv_status status = sorted && living ? RCV_OK : RCV_NO_MEMORY;
+    for (size_t b = 0; !status && b < count; b++) {
+        rcvi_buffer *buffer = sorted[b];
+        size_t end = rcvi_buffer_end(program, buffer);
+        if (end > program->arena_bytes)
+            status = rcvi_fail(RCV_INVALID, "buffer %s lies outside the arena", buffer->name);
+        alive = bury(living, alive, buffer->first);
+        for (size_t i = 0; !status && i < alive; i++) {
+            if (buffer->place >= rcvi_buffer_end(program, living[i]) || living[i]->place >= end) continue;
+            status = rcvi_fail(RCV_INVALID, "buffers %s and %s live at once in the same place", buffer->name,
+                               living[i]->name);
+        }
+        living[alive++] = buffer;
+    }
+    rcvi_free(program->pool.context, sorted);
+    rcvi_free(program->pool.context, living);
     return status;
 }

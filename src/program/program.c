@@ -32,6 +32,7 @@ void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan
 void rcvi_program_free(rcvi_program *program) {
     if (!program->pool.context) return;
     rcvi_free(program->pool.context, program->buffers);
+    rcvi_free(program->pool.context, program->externals);
     rcvi_free(program->pool.context, program->steps);
     rcvi_pool_free(&program->pool);
     *program = (rcvi_program){0};
@@ -69,8 +70,9 @@ static int64_t product(rcvi_program *program, int64_t a, int64_t b, int64_t c) {
 }
 
 int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
-    for (size_t i = 0; i < program->buffer_count; i++) {
-        if (program->buffers[i].role == role && program->buffers[i].index == index) return (int)i;
+    for (size_t i = 0; i < program->external_count; i++) {
+        const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
+        if (buffer->role == role && buffer->index == index) return program->externals[i];
     }
     const rcv_net *net = program->net;
     int64_t steps = program->options.steps, batch = program->options.batch, count = 0;
@@ -93,8 +95,15 @@ int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
         break;
     default: count = product(program, net->states[index].total, batch, 1); state = net->states[index].name;
     }
-    return rcvi_program_buffer(program, role, index, element, count, "%s%s%s", rcvi_roles[role].name, *state ? "." : "",
-                               state);
+    int buffer = rcvi_program_buffer(program, role, index, element, count, "%s%s%s", rcvi_roles[role].name,
+                                     *state ? "." : "", state);
+    if (!rcvi_grow(program->pool.context, &program->externals, &program->external_capacity, program->external_count + 1,
+                   sizeof *program->externals)) {
+        program->failed = true;
+    }
+    if (program->failed) return RCVI_NONE;
+    program->externals[program->external_count++] = buffer;
+    return buffer;
 }
 
 void rcvi_program_step(rcvi_program *program, const rcvi_step *step) {

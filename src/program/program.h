@@ -124,6 +124,8 @@ typedef struct {
     const char *schedule;
     rcvi_buffer *buffers;
     size_t buffer_count, buffer_capacity;
+    int *externals; /* those of them that are the caller's */
+    size_t external_count, external_capacity;
     rcvi_step *steps;
     size_t step_count, step_capacity;
     size_t forward_count;
@@ -152,6 +154,8 @@ static inline rcvi_view rcvi_no_view(void) { return (rcvi_view){.buffer = RCVI_N
 
 /* Lifetimes and places; sets arena_bytes. */
 rcv_status rcvi_program_lay_out(rcvi_program *program);
+/* That no two buffers of the arena share bytes while both live: part of verification. */
+rcv_status rcvi_program_check_arena(const rcvi_program *program);
 /* Whether a device may run it: every view inside its buffer in every iteration, nothing read before it is written,
  * nothing of the caller's inputs written, buffers that live at once apart in the arena. The sentence names the step. */
 rcv_status rcvi_program_verify(const rcvi_program *program);
@@ -168,5 +172,6 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
 
 extern const char *const rcvi_step_names[];
 size_t rcvi_element_bytes(const rcvi_program *program, rcvi_element element);
+size_t rcvi_buffer_end(const rcvi_program *program, const rcvi_buffer *buffer); /* bytes from the arena's start */
 
 #endif

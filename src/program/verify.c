@@ -104,25 +104,6 @@ static rcv_status check_map(int index, const rcvi_step *step) {
     return RCV_OK;
 }
 
-/* Two arena buffers whose lives overlap must not share bytes. */
-static rcv_status check_arena(const rcvi_program *program) {
-    for (size_t i = 0; i < program->buffer_count; i++) {
-        const rcvi_buffer *a = &program->buffers[i];
-        if (a->role != RCVI_ARENA || a->first > a->last) continue;
-        size_t a_end = a->place + (size_t)a->count * rcvi_element_bytes(program, a->element);
-        if (a_end > program->arena_bytes) return rcvi_fail(RCV_INVALID, "buffer %s lies outside the arena", a->name);
-        for (size_t j = 0; j < i; j++) {
-            const rcvi_buffer *b = &program->buffers[j];
-            if (b->role != RCVI_ARENA || b->first > a->last || b->last < a->first) continue;
-            size_t b_end = b->place + (size_t)b->count * rcvi_element_bytes(program, b->element);
-            if (a->place < b_end && b->place < a_end) {
-                return rcvi_fail(RCV_INVALID, "buffers %s and %s live at once in the same place", a->name, b->name);
-            }
-        }
-    }
-    return RCV_OK;
-}
-
 static rcv_status check_steps(verifier *v) {
     const rcvi_program *program = v->program;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
@@ -160,7 +141,7 @@ rcv_status rcvi_program_verify(const rcvi_program *program) {
     verifier v = {program, rcvi_new(program->pool.context, program->buffer_count, sizeof(bool))};
     if (!v.written) return RCV_NO_MEMORY;
     rcv_status status = check_steps(&v);
-    if (!status) status = check_arena(program);
+    if (!status) status = rcvi_program_check_arena(program);
     rcvi_free(program->pool.context, v.written);
     return status;
 }
