@@ -57,6 +57,8 @@ int verb_run(int argc, char **argv) {
                                  "The input has x [steps, batch, input] and optionally lengths (int64 [batch]),\n"
                                  "resets (uint8 [steps, batch]), a tensor for each state by its name in the cell\n"
                                  "([layers * directions, batch, size]: h, c, ...) and, with --grad, dy.\n"
+                                 "A reset at step t begins a new episode there: the states return to the given\n"
+                                 "ones, or to h.restart, c.restart, ... where those are given.\n"
                                  "The output has y, the final states (h.final, ...) and, with --grad, dx, the\n"
                                  "initial states' gradients (h.grad, ...) and grad.PARAMETER for every parameter.",
                              .operands = operands,

@@ -10,6 +10,7 @@ typedef struct {
     const rcv_cell *cell;
     rcvi_pool pool; /* of the adjoint */
     rcvi_graph adjoint;
+    bool *recomputed; /* [values] */
     bool failed;
 } description;
 
@@ -176,14 +177,18 @@ static bool is_at_hand(const rcvi_graph *graph, int value) {
 }
 
 static json_t *kept(description *d) {
-    json_t *at_hand = json_array(), *extra = json_array(), *object = json_object();
+    json_t *at_hand = json_array(), *extra = json_array(), *again = json_array(), *object = json_object();
     for (size_t i = 0; i < d->adjoint.input_count; i++) {
         const rcvi_graph_input *input = &d->adjoint.inputs[i];
         if (input->source == RCVI_NONE) continue;
         append(d, is_at_hand(&d->cell->graph, input->source) ? at_hand : extra, json_string(input->name));
     }
+    for (size_t v = 0; v < d->cell->graph.value_count; v++) {
+        if (d->recomputed[v]) append(d, again, value_text(d, &d->cell->graph, (int)v));
+    }
     set(d, object, "at_hand", at_hand);
     set(d, object, "kept", extra);
+    set(d, object, "recomputed", again);
     return object;
 }
 
@@ -235,7 +240,7 @@ static void print_stages(const json_t *list, rcvi_text *out) {
 }
 
 static void print_names(const char *title, const json_t *list, rcvi_text *out) {
-    rcvi_text_add(out, "  %-9s ", title);
+    rcvi_text_add(out, "  %-11s", title);
     print_list(list, ", ", out);
     rcvi_text_add(out, json_array_size(list) ? "\n" : "nothing\n");
 }
@@ -262,6 +267,7 @@ static void print_description(const json_t *object, rcvi_text *out) {
     rcvi_text_add(out, "\nfor the derivative\n");
     print_names("at hand", json_object_get(derivative, "at_hand"), out);
     print_names("kept", json_object_get(derivative, "kept"), out);
+    print_names("recomputed", json_object_get(derivative, "recomputed"), out);
     const json_t *back = json_object_get(object, "backward");
     if (!back) return;
     rcvi_text_add(out, "\nadjoint, over the steps taken backwards\n%s\nstages of the adjoint\n",
@@ -284,7 +290,8 @@ rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) 
     description d = {.cell = cell};
     rcvi_pool_init(&d.pool, cell->context);
     rcvi_graph_init(&d.adjoint, &d.pool);
-    rcv_status status = rcvi_differentiate(&cell->graph, &d.adjoint);
+    d.recomputed = rcvi_new(cell->context, cell->graph.value_count, sizeof *d.recomputed);
+    rcv_status status = d.recomputed ? rcvi_differentiate(&cell->graph, &d.adjoint, d.recomputed) : RCV_NO_MEMORY;
     if (!status) {
         json_t *object = gather(&d, flags & RCV_DESCRIBE_BACKWARD);
         if (d.failed) {
@@ -299,6 +306,7 @@ rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) 
         }
         json_decref(object);
     }
+    rcvi_free(cell->context, d.recomputed);
     rcvi_graph_free(&d.adjoint);
     rcvi_pool_free(&d.pool);
     return status;

@@ -16,8 +16,9 @@ rcv_status rcvi_check(const rcvi_ast *ast, rcvi_graph *graph);
 
 /* The adjoint of a graph: a recurrence over the steps taken backwards. Its states are the adjoints of the states, its
  * first inputs the adjoints of the outputs, its further inputs the values that the forward pass keeps (`source` says
- * which); its outputs are the adjoints of the inputs. */
-rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint);
+ * which); its outputs are the adjoints of the inputs. `recomputed` ([values of forward], may be NULL) says which values it
+ * computes again instead of having them kept. */
+rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint, bool *recomputed);
 
 typedef enum { RCVI_MAP, RCVI_SCAN, RCVI_DIAGONAL, RCVI_DENSE } rcvi_class;
 extern const char *const rcvi_class_names[];

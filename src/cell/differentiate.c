@@ -262,7 +262,7 @@ static rcv_status drop_unused_inputs(rcvi_graph *graph) {
     return RCV_OK;
 }
 
-rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint) {
+rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint, bool *recomputed) {
     rcv_context *context = adjoint->pool->context;
     size_t count = forward->value_count;
     derivation d = {.forward = forward, .adjoint = adjoint};
@@ -285,6 +285,7 @@ rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint) {
         derive(&d);
         failed = adjoint->failed || adjoint->pool->failed || drop_unused_inputs(adjoint) != RCV_OK;
     }
+    for (size_t v = 0; recomputed && !failed && v < count; v++) recomputed[v] = d.recompute[v];
     rcvi_free(context, d.adjoints);
     rcvi_free(context, d.replicas);
     rcvi_free(context, d.asked);

@@ -81,7 +81,7 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     rcvi_graph_init(&layer->adjoint, &net->pool);
     RCVI_TRY(rcvi_bind(graph, sizes, net->options.no_bias, net->options.rank, &layer->forward));
     RCVI_TRY(check_blocks(&layer->forward));
-    RCVI_TRY(rcvi_differentiate(&layer->forward, &layer->adjoint));
+    RCVI_TRY(rcvi_differentiate(&layer->forward, &layer->adjoint, NULL));
     layer->input = input;
     layer->output = rcvi_features(&layer->forward, layer->forward.values[layer->forward.outputs[0].value].size);
     return RCV_OK;
