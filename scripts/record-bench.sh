@@ -15,7 +15,7 @@ cat >"$out" <<END
   "benchmark": "$name",
   "date": "$(date -u +%Y-%m-%d)",
   "commit": "$(git rev-parse --short HEAD)$(git diff --quiet HEAD || echo ' and changes')",
-  "machine": {"cpu": "$cpu", "cores": $(nproc), "architecture": "$(uname -m)", "system": "$(uname -sr)"},
+  "machine": {"cpu": "$cpu", "cores": $(nproc), "architecture": "$(uname -m)", "system": "$(. /etc/os-release && echo "$PRETTY_NAME")"},
   "compiler": "$(cc --version | head -n 1)",
   "measured": $(printf '%s\n' "$measured" | sed '2,$s/^/  /')
 }
