@@ -8,13 +8,14 @@ build=${2:-build/release}
 out=bench/results/$name-$(uname -m).json
 mkdir -p bench/results
 cmake --build "$build" --target "bench_$name" >/dev/null
+commit=$(git rev-parse --short HEAD)$(git diff --quiet HEAD || echo " and changes")
 measured=$("$build/bench/bench_$name" --json)
 cpu=$(LC_ALL=C lscpu | sed -n 's/^Model name: *//p' | head -n 1)
 cat >"$out" <<END
 {
   "benchmark": "$name",
   "date": "$(date -u +%Y-%m-%d)",
-  "commit": "$(git rev-parse --short HEAD)$(git diff --quiet HEAD || echo ' and changes')",
+  "commit": "$commit",
   "machine": {"cpu": "$cpu", "cores": $(nproc), "architecture": "$(uname -m)", "system": "$(. /etc/os-release && echo "$PRETTY_NAME")"},
   "compiler": "$(cc --version | head -n 1)",
   "measured": $(printf '%s\n' "$measured" | sed '2,$s/^/  /')
