@@ -203,8 +203,33 @@ static void test_fused_map(void **state) {
     }
 }
 
+/* What the log callback hears of a plan. */
+static void keep_line(void *user, const char *line) { snprintf(user, 200, "%s", line); }
+
+static void test_log(void **state) {
+    (void)state;
+    char line[200] = "";
+    rcv_context *context = NULL;
+    rcv_cell *cell = NULL;
+    rcv_net *net = NULL;
+    rcv_plan *plan = NULL;
+    check_ok(rcv_context_new(&(rcv_context_options){.log = keep_line, .log_user = line}, &context));
+    check_ok(rcv_cell_open(context, "gru", &cell));
+    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = 3, .hidden = 4}, &net));
+    check_ok(rcv_plan_new(net, &(rcv_plan_options){.steps = 7, .batch = 2}, &plan));
+    char bytes[40];
+    snprintf(bytes, sizeof bytes, "%zu bytes", rcv_plan_bytes(plan));
+    assert_non_null(strstr(line, "plan of gru, 7 steps of 2 in float32: schedule naive on device cpu"));
+    assert_non_null(strstr(line, bytes));
+    rcv_plan_free(plan);
+    rcv_net_free(net);
+    rcv_cell_free(cell);
+    rcv_context_free(context);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier), cmocka_unit_test(test_layout),
-                                       cmocka_unit_test(test_length), cmocka_unit_test(test_fused_map)};
+                                       cmocka_unit_test(test_length), cmocka_unit_test(test_fused_map),
+                                       cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

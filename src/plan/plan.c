@@ -70,6 +70,10 @@ static rcv_status build(rcv_plan *plan, const rcv_plan_options *options) {
     RCVI_TRY(rcvi_program_verify(program));
     plan->device = rcvi_devices[0];
     plan->run_bytes = rcvi_run_bytes(plan);
+    rcvi_log(plan->context, "plan of %s, %lld steps of %lld in %s%s: schedule %s on device %s, %zu bytes",
+             rcv_cell_name(plan->net->cell), (long long)options->steps, (long long)options->batch,
+             rcv_dtype_name(options->dtype), options->training ? ", training" : "", plan->schedule->name,
+             plan->device->name, plan->run_bytes);
     return RCV_OK;
 }
 
