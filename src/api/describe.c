@@ -168,20 +168,12 @@ static json_t *stages(description *d, const rcvi_graph *graph) {
 
 /* ---- what the derivative needs ---- */
 
-static bool is_at_hand(const rcvi_graph *graph, int value) {
-    if (rcvi_operations[graph->values[value].operation].arguments == 0) return true;
-    for (size_t s = 0; s < graph->state_count; s++) {
-        if (graph->states[s].next == value) return true;
-    }
-    return false;
-}
-
 static json_t *kept(description *d) {
     json_t *at_hand = json_array(), *extra = json_array(), *again = json_array(), *object = json_object();
     for (size_t i = 0; i < d->adjoint.input_count; i++) {
         const rcvi_graph_input *input = &d->adjoint.inputs[i];
         if (input->source == RCVI_NONE) continue;
-        append(d, is_at_hand(&d->cell->graph, input->source) ? at_hand : extra, json_string(input->name));
+        append(d, rcvi_graph_at_hand(&d->cell->graph, input->source) ? at_hand : extra, json_string(input->name));
     }
     for (size_t v = 0; v < d->cell->graph.value_count; v++) {
         if (d->recomputed[v]) append(d, again, value_text(d, &d->cell->graph, (int)v));

@@ -36,28 +36,12 @@ int rcvi_find_size(const rcvi_checker *c, const char *name) {
     return RCVI_NONE;
 }
 
-int rcvi_find_function(const char *name) {
-    for (int i = 0; i < RCVI_OPERATION_COUNT; i++) {
-        if (rcvi_operations[i].function && !strcmp(name, rcvi_operations[i].name)) return i;
-    }
-    return RCVI_NONE;
-}
-
-/* Functions that are composed of operations. */
-static const char *const composed[] = {"mean", "layernorm", "shortcut"};
-enum { COMPOSED = sizeof composed / sizeof *composed };
-
-static bool is_composed(const char *name) {
-    for (size_t i = 0; i < COMPOSED; i++) {
-        if (!strcmp(name, composed[i])) return true;
-    }
-    return false;
-}
-
 /* An unknown name, with the nearest known one. */
 static rcv_status unknown(const rcvi_checker *c, rcvi_position position, const char *what, const char *name) {
+    size_t composed = 0;
+    while (rcvi_composed[composed]) composed++;
     size_t capacity =
-        c->symbol_count + c->ast->declaration_count + c->ast->equation_count + RCVI_OPERATION_COUNT + COMPOSED + 1;
+        c->symbol_count + c->ast->declaration_count + c->ast->equation_count + RCVI_OPERATION_COUNT + composed + 1;
     const char **names = rcvi_new(c->graph->pool->context, capacity, sizeof *names);
     if (!names) return RCV_NO_MEMORY;
     size_t count = 0;
@@ -67,7 +51,7 @@ static rcv_status unknown(const rcvi_checker *c, rcvi_position position, const c
     for (size_t i = 0; i < RCVI_OPERATION_COUNT; i++) {
         if (rcvi_operations[i].function) names[count++] = rcvi_operations[i].name;
     }
-    for (size_t i = 0; i < COMPOSED; i++) names[count++] = composed[i];
+    for (size_t i = 0; i < composed; i++) names[count++] = rcvi_composed[i];
     for (size_t i = 0; i < c->symbol_count; i++) {
         if (c->symbols[i].name) names[count++] = c->symbols[i].name;
     }
@@ -95,7 +79,7 @@ rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_position position, cons
 
 static rcv_status check_new_name(const rcvi_checker *c, rcvi_position position, const char *name,
                                  size_t declarations_before) {
-    bool taken = !strcmp(name, c->ast->input) || rcvi_find_function(name) != RCVI_NONE || is_composed(name);
+    bool taken = !strcmp(name, c->ast->input) || rcvi_find_function(name) != RCVI_NONE || rcvi_is_composed(name);
     for (size_t i = 0; i < declarations_before; i++) taken |= !strcmp(name, c->ast->declarations[i].name);
     return taken ? rcvi_syntax_error(c->ast, position, "the name '%s' is taken already", name) : RCV_OK;
 }

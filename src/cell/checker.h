@@ -41,7 +41,6 @@ static inline const rcvi_expr *rcvi_equation_value(const rcvi_checker *c, int eq
 int rcvi_find_state(const rcvi_checker *c, const char *name);
 int rcvi_find_equation(const rcvi_checker *c, const char *name, bool next);
 int rcvi_find_size(const rcvi_checker *c, const char *name);
-int rcvi_find_function(const char *name); /* an operation, or RCVI_NONE */
 rcvi_symbol *rcvi_find_symbol(const rcvi_checker *c, const char *name);
 rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_position position, const char *name);
 

@@ -18,22 +18,15 @@ typedef struct {
 
 /* ---- forward values ---- */
 
-static bool at_hand(const derivation *d, int value) {
-    if (rcvi_operations[d->forward->values[value].operation].arguments == 0) return true;
-    for (size_t s = 0; s < d->forward->state_count; s++) {
-        if (d->forward->states[s].next == value) return true;
-    }
-    return false;
-}
-
 static void decide_recomputation(derivation *d) {
     for (size_t v = 0; v < d->forward->value_count; v++) {
         const rcvi_value *value = &d->forward->values[v];
-        if (!d->asked[v] || at_hand(d, (int)v)) continue;
+        if (!d->asked[v] || rcvi_graph_at_hand(d->forward, (int)v)) continue;
         bool possible = rcvi_operations[value->operation].elementwise || value->operation == RCVI_SPREAD;
         for (int a = 0; a < 2; a++) {
             int argument = value->arguments[a];
-            if (argument != RCVI_NONE && !d->asked[argument] && !at_hand(d, argument)) possible = false;
+            if (argument != RCVI_NONE && !d->asked[argument] && !rcvi_graph_at_hand(d->forward, argument))
+                possible = false;
         }
         d->recompute[v] = possible;
     }
@@ -41,12 +34,9 @@ static void decide_recomputation(derivation *d) {
 
 static const char *value_name(derivation *d, int value) {
     const rcvi_value *v = &d->forward->values[value];
-    for (size_t s = 0; s < d->forward->state_count; s++) {
-        if (d->forward->states[s].next == value && !v->name) {
-            return rcvi_pool_format(d->adjoint->pool, "%s'", d->forward->states[s].name);
-        }
-    }
     if (v->name) return v->name;
+    int state = rcvi_graph_next_of(d->forward, value);
+    if (state != RCVI_NONE) return rcvi_pool_format(d->adjoint->pool, "%s'", d->forward->states[state].name);
     rcvi_text text;
     rcvi_text_init(&text, d->adjoint->pool->context);
     rcvi_graph_print_value(d->forward, value, &text);
@@ -217,13 +207,10 @@ static void finish(derivation *d) {
  * sum.h for a state's next value, which gathers d.h and what this step adds to it. */
 static const char *sum_name(derivation *d, int v) {
     const rcvi_value *value = &d->forward->values[v];
-    const char *format = value->operation == RCVI_STATE ? "d.%s'" : "d.%s", *name = value->name;
-    for (size_t s = 0; s < d->forward->state_count && value->operation != RCVI_STATE; s++) {
-        if (d->forward->states[s].next != v) continue;
-        format = "sum.%s";
-        name = d->forward->states[s].name;
-        break;
-    }
+    bool previous = value->operation == RCVI_STATE;
+    int state = previous ? RCVI_NONE : rcvi_graph_next_of(d->forward, v);
+    const char *format = previous ? "d.%s'" : state == RCVI_NONE ? "d.%s" : "sum.%s";
+    const char *name = state == RCVI_NONE ? value->name : d->forward->states[state].name;
     if (!name) return NULL;
     const char *text = rcvi_pool_format(d->adjoint->pool, format, name);
     if (!text) d->adjoint->failed = true;

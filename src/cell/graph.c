@@ -155,6 +155,18 @@ int rcvi_graph_spread(rcvi_graph *graph, int argument, int size) {
     return add_value(graph, new_value(RCVI_SPREAD, argument, RCVI_NONE, size, 0));
 }
 
+int rcvi_graph_next_of(const rcvi_graph *graph, int value) {
+    for (size_t s = 0; s < graph->state_count; s++) {
+        if (graph->states[s].next == value) return (int)s;
+    }
+    return RCVI_NONE;
+}
+
+bool rcvi_graph_at_hand(const rcvi_graph *graph, int value) {
+    return rcvi_operations[graph->values[value].operation].arguments == 0 ||
+           rcvi_graph_next_of(graph, value) != RCVI_NONE;
+}
+
 bool rcvi_graph_is_number(const rcvi_graph *graph, int value) {
     return value >= 0 && graph->values[value].operation == RCVI_NUMBER;
 }

@@ -1,6 +1,7 @@
 #include "cell/operation.h"
 
 #include <math.h>
+#include <string.h>
 
 static double add(double a, double b) { return a + b; }
 static double subtract(double a, double b) { return a - b; }
@@ -81,3 +82,19 @@ const rcvi_operation_info rcvi_operations[RCVI_OPERATION_COUNT] = {
     [RCVI_STEP] = {"step", 1, true, false, step},
     [RCVI_SIGN] = {"sign", 1, true, false, sign},
 };
+
+const char *const rcvi_composed[] = {"mean", "layernorm", "shortcut", NULL};
+
+bool rcvi_is_composed(const char *name) {
+    for (size_t i = 0; rcvi_composed[i]; i++) {
+        if (!strcmp(name, rcvi_composed[i])) return true;
+    }
+    return false;
+}
+
+int rcvi_find_function(const char *name) {
+    for (int i = 0; i < RCVI_OPERATION_COUNT; i++) {
+        if (rcvi_operations[i].function && !strcmp(name, rcvi_operations[i].name)) return i;
+    }
+    return -1;
+}

@@ -48,4 +48,9 @@ typedef struct {
 
 extern const rcvi_operation_info rcvi_operations[RCVI_OPERATION_COUNT];
 
+/* Functions of the language that are composed of operations; NULL behind the last. */
+extern const char *const rcvi_composed[];
+bool rcvi_is_composed(const char *name);
+int rcvi_find_function(const char *name); /* an operation that is called by this name, or -1 */
+
 #endif

@@ -92,17 +92,6 @@ static rcv_status parse_lag(parser *p, rcvi_expr *expr) {
     return take_symbol(p, ']');
 }
 
-static bool is_function(const char *name) {
-    static const char *const composed[] = {"mean", "layernorm", "shortcut"};
-    for (size_t i = 0; i < sizeof composed / sizeof *composed; i++) {
-        if (!strcmp(name, composed[i])) return true;
-    }
-    for (int i = 0; i < RCVI_OPERATION_COUNT; i++) {
-        if (rcvi_operations[i].function && !strcmp(name, rcvi_operations[i].name)) return true;
-    }
-    return false;
-}
-
 /* "(" sum { "," sum } ")" */
 static rcv_status parse_arguments(parser *p, rcvi_expr *call) {
     p->parentheses++;
@@ -153,7 +142,7 @@ static rcv_status parse_application(parser *p, rcvi_expr **out) {
         return next(p);
     }
     if (at_symbol(p, '[')) return parse_lag(p, expr);
-    if (at_symbol(p, '(') && is_function(expr->name)) {
+    if (at_symbol(p, '(') && (rcvi_is_composed(expr->name) || rcvi_find_function(expr->name) >= 0)) {
         expr->kind = RCVI_EXPR_CALL;
         return parse_arguments(p, expr);
     }

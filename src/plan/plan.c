@@ -60,7 +60,6 @@ static rcv_status choose(const rcv_net *net, const rcv_plan_options *options, co
 static rcv_status build(rcv_plan *plan, const rcv_plan_options *options) {
     RCVI_TRY(choose(plan->net, options, &plan->schedule));
     rcvi_program *program = &plan->program;
-    program->schedule = plan->schedule->name;
     program->options.schedule = plan->schedule->name;
     plan->schedule->write(program);
     if (program->oversized)

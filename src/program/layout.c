@@ -1,6 +1,7 @@
 /* Lifetimes and the arena. A buffer lives from the first step that touches it to the last. Inside a loop that is exact
- * only for what is written before it is read in every iteration; whatever carries a value from one iteration to the
- * next, or moves with the iterations, or is used outside the loop too, lives through the whole loop. */
+ * only for what belongs to one iteration; what moves with the iterations, or is used outside the loop too, lives through
+ * the whole loop. That covers what one iteration hands to the next: it was written before the loop, or the verifier
+ * refuses it. */
 #include "program/program.h"
 
 #include <stdlib.h>
@@ -39,8 +40,7 @@ static void widen_to_loops(rcvi_program *program) {
         for (int k = 0; k < count; k++) {
             rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
             bool outside = buffer->first < loop_first || buffer->last > loop_last;
-            bool carried = accesses[k].read && buffer->first == i; /* read before written */
-            if (outside || carried || accesses[k].view->stride) widen(buffer, loop_first, loop_last);
+            if (outside || accesses[k].view->stride) widen(buffer, loop_first, loop_last);
         }
     }
 }

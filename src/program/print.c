@@ -72,8 +72,8 @@ static void print_operands(const rcvi_program *program, const rcvi_step *step, r
 
 void rcvi_program_print(const rcvi_program *program, rcvi_text *out) {
     static const char *const elements[] = {"real", "byte", "index"};
-    rcvi_text_add(out, "schedule %s, %s, arena %zu bytes\n", program->schedule, rcv_dtype_name(program->options.dtype),
-                  program->arena_bytes);
+    rcvi_text_add(out, "schedule %s, %s, arena %zu bytes\n", program->options.schedule,
+                  rcv_dtype_name(program->options.dtype), program->arena_bytes);
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
         rcvi_text_add(out, "buffer %-24s %s x %lld", buffer->name, elements[buffer->element], (long long)buffer->count);

@@ -62,7 +62,7 @@ int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcv
     return (int)program->buffer_count++;
 }
 
-static int64_t product(rcvi_program *program, int64_t a, int64_t b, int64_t c) {
+int64_t rcvi_program_product(rcvi_program *program, int64_t a, int64_t b, int64_t c) {
     int64_t result = 0;
     if (!rcvi_multiply(a, b, &result) || !rcvi_multiply(result, c, &result))
         program->oversized = program->failed = true;
@@ -82,18 +82,18 @@ int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
     case RCVI_PARAMETERS:
     case RCVI_DPARAMETERS: count = net->parameter_elements; break;
     case RCVI_X:
-    case RCVI_DX: count = product(program, steps, batch, net->options.input); break;
+    case RCVI_DX: count = rcvi_program_product(program, steps, batch, net->options.input); break;
     case RCVI_Y:
-    case RCVI_DY: count = product(program, steps, batch, rcv_net_output(net)); break;
+    case RCVI_DY: count = rcvi_program_product(program, steps, batch, rcv_net_output(net)); break;
     case RCVI_LENGTHS:
         count = batch;
         element = RCVI_INDEX;
         break;
     case RCVI_RESETS:
-        count = product(program, steps, batch, 1);
+        count = rcvi_program_product(program, steps, batch, 1);
         element = RCVI_BYTE;
         break;
-    default: count = product(program, net->states[index].total, batch, 1); state = net->states[index].name;
+    default: count = rcvi_program_product(program, net->states[index].total, batch, 1); state = net->states[index].name;
     }
     int buffer = rcvi_program_buffer(program, role, index, element, count, "%s%s%s", rcvi_roles[role].name,
                                      *state ? "." : "", state);

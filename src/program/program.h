@@ -120,8 +120,7 @@ typedef struct {
 typedef struct {
     rcvi_pool pool;
     const rcv_net *net;
-    rcv_plan_options options;
-    const char *schedule;
+    rcv_plan_options options; /* schedule: the name of the one that wrote it */
     rcvi_buffer *buffers;
     size_t buffer_count, buffer_capacity;
     int *externals; /* those of them that are the caller's */
@@ -144,6 +143,8 @@ int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcv
                         const char *format, ...) __attribute__((format(printf, 6, 7)));
 /* The buffer of a role that comes from the caller, made when first asked for. */
 int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index);
+/* a * b * c elements; past 64 bits the program has failed and is oversized. */
+int64_t rcvi_program_product(rcvi_program *program, int64_t a, int64_t b, int64_t c);
 void rcvi_program_step(rcvi_program *program, const rcvi_step *step);
 void rcvi_program_loop(rcvi_program *program, int64_t count);
 void rcvi_program_end_loop(rcvi_program *program);

@@ -31,13 +31,6 @@ static int64_t width(const writer *w, int64_t layer) {
     return layer < w->net->options.layers ? w->net->layers[layer].input : rcv_net_output(w->net);
 }
 
-static int64_t product(writer *w, int64_t a, int64_t b, int64_t c) {
-    int64_t result = 0;
-    if (!rcvi_multiply(a, b, &result) || !rcvi_multiply(result, c, &result))
-        w->program->oversized = w->program->failed = true;
-    return result;
-}
-
 static rcvi_view reversed(const writer *w, rcvi_view view) {
     view.offset += (w->steps - 1) * view.stride;
     view.stride = -view.stride;
@@ -89,7 +82,8 @@ static int64_t state_size(const rcvi_graph *graph, size_t state) {
 static void write_masks(writer *w) {
     rcvi_view none = rcvi_no_view(), lengths = none;
     if (w->ragged) {
-        w->live = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_BYTE, product(w, w->steps, w->batch, 1), "live");
+        w->live = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_BYTE,
+                                      rcvi_program_product(w->program, w->steps, w->batch, 1), "live");
         lengths = whole_view(rcvi_program_external(w->program, RCVI_LENGTHS, 0), w->batch);
         rcvi_step step = {.kind = RCVI_STEP_LIVE,
                           .rows = w->steps,
@@ -101,8 +95,8 @@ static void write_masks(writer *w) {
         rcvi_program_step(w->program, &step);
     }
     if (w->resets) {
-        w->boundary = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_BYTE, product(w, w->steps + 1, w->batch, 1),
-                                          "boundary");
+        w->boundary = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_BYTE,
+                                          rcvi_program_product(w->program, w->steps + 1, w->batch, 1), "boundary");
         rcvi_view resets = whole_view(rcvi_program_external(w->program, RCVI_RESETS, 0), w->batch);
         rcvi_step step = {.kind = RCVI_STEP_BOUNDARY,
                           .rows = w->steps,
@@ -120,8 +114,8 @@ static void write_input(writer *w) {
     w->inputs[0] = rcvi_program_external(w->program, RCVI_X, 0);
     if (!w->ragged) return;
     int64_t columns = width(w, 0), rows = w->steps * w->batch;
-    int masked =
-        rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "x.live");
+    int masked = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                                     rcvi_program_product(w->program, w->steps, w->batch, columns), "x.live");
     rcvi_emit_select(w->program, rows, columns, whole_view(w->live, 1), whole_view(masked, columns),
                      whole_view(w->inputs[0], columns), rcvi_no_view());
     w->inputs[0] = masked;
@@ -129,24 +123,16 @@ static void write_input(writer *w) {
 
 /* ---- forward ---- */
 
-static bool is_next_value(const rcvi_graph *graph, int value, size_t *state) {
-    for (*state = 0; *state < graph->state_count; (*state)++) {
-        if (graph->states[*state].next == value) return true;
-    }
-    return false;
-}
-
 /* Gives values that the derivative asks for a place that lasts: an array over iterations, unless a state's slots hold
  * them. */
 static void keep_values(writer *w, rcvi_layer *layer, pass *p) {
     for (size_t i = 0; i < layer->adjoint.input_count && !w->program->failed; i++) {
         int value = layer->adjoint.inputs[i].source;
         if (value == RCVI_NONE || p->emitter.views[value].buffer != RCVI_NONE) continue;
-        size_t state;
         /* a boundary or a frozen row replaces what the slot holds, so the value itself is kept then */
-        if (is_next_value(&layer->forward, value, &state) && !w->ragged && !w->resets) continue;
+        if (rcvi_graph_next_of(&layer->forward, value) != RCVI_NONE && !w->ragged && !w->resets) continue;
         int64_t columns = rcvi_features(&layer->forward, layer->forward.values[value].size);
-        int64_t count = product(w, w->steps, w->batch, columns);
+        int64_t count = rcvi_program_product(w->program, w->steps, w->batch, columns);
         const char *name = layer->adjoint.inputs[i].name;
         int buffer =
             rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, count, "%skept.%s", p->emitter.label, name);
@@ -158,14 +144,16 @@ static void write_states_before(writer *w, const rcvi_graph *graph, pass *p, int
                                 int *restarts) {
     for (size_t s = 0; s < graph->state_count && !w->program->failed; s++) {
         int64_t size = state_size(graph, s), slots = w->training ? w->steps + 1 : 2;
-        p->states[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, slots, w->batch, size),
-                                           "%sstate.%s", p->emitter.label, graph->states[s].name);
+        p->states[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                                           rcvi_program_product(w->program, slots, w->batch, size), "%sstate.%s",
+                                           p->emitter.label, graph->states[s].name);
         rcvi_emit_copy(w->program, w->batch, size, whole_view(p->states[s], size),
                        state_block(w, RCVI_INITIAL, s, layer, direction, size));
         p->emitter.views[graph->states[s].value] = previous_slot(w, p->states[s], size);
         if (!w->resets) continue;
-        restarts[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->batch, size, 1),
-                                          "%srestart.%s", p->emitter.label, graph->states[s].name);
+        restarts[s] = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                                          rcvi_program_product(w->program, w->batch, size, 1), "%srestart.%s",
+                                          p->emitter.label, graph->states[s].name);
         rcvi_emit_copy(w->program, w->batch, size, whole_view(restarts[s], size),
                        state_block(w, RCVI_RESTART, s, layer, direction, size));
     }
@@ -240,8 +228,9 @@ static bool has_dropout(const writer *w, int64_t layer) {
 /* The same mask for the values into layer `layer` and, backwards, for their adjoints. */
 static int write_dropout(writer *w, int64_t layer, int from, const char *name) {
     int64_t columns = width(w, layer);
-    int to = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns),
-                                 "%s%lld", name, (long long)layer);
+    int to = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                                 rcvi_program_product(w->program, w->steps, w->batch, columns), "%s%lld", name,
+                                 (long long)layer);
     rcvi_step step = {.kind = RCVI_STEP_DROPOUT,
                       .rows = w->steps * w->batch,
                       .columns = columns,
@@ -265,8 +254,9 @@ typedef struct {
 } reverse_pass;
 
 static int state_buffer(writer *w, const reverse_pass *r, size_t state, int64_t size, int64_t slots, const char *name) {
-    return rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, slots, w->batch, size), "%s%s.%s",
-                               r->emitter.label, name, r->emitter.graph->states[state].name);
+    return rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                               rcvi_program_product(w->program, slots, w->batch, size), "%s%s.%s", r->emitter.label,
+                               name, r->emitter.graph->states[state].name);
 }
 
 static rcvi_view second_slot(const writer *w, int buffer, int64_t size) {
@@ -302,13 +292,12 @@ static void view_inputs(writer *w, reverse_pass *r, int64_t layer, int64_t direc
     int64_t columns = w->net->layers[layer].output;
     for (size_t i = 0; i < graph->input_count; i++) {
         const rcvi_graph_input *input = &graph->inputs[i];
-        size_t state;
         rcvi_view view;
         if (input->source == RCVI_NONE) {
             view = step_view(w, dy, columns * w->net->directions, direction * columns, direction);
-        } else if (forward->values[input->source].operation != RCVI_STATE &&
-                   forward->values[input->source].operation != RCVI_INPUT &&
-                   is_next_value(forward, input->source, &state) && !w->ragged && !w->resets) {
+        } else if (rcvi_operations[forward->values[input->source].operation].arguments > 0 && !w->ragged &&
+                   !w->resets && rcvi_graph_next_of(forward, input->source) != RCVI_NONE) {
+            size_t state = (size_t)rcvi_graph_next_of(forward, input->source);
             view = next_slot(w, p->states[state], state_size(forward, state));
         } else {
             view = p->emitter.views[input->source];
@@ -416,8 +405,8 @@ static void write_backward_pass(writer *w) {
         rcvi_emit_fill(w->program, 1, w->net->parameter_elements, gradients, 0);
         if (!w->program->failed) w->program->steps[w->program->step_count - 1].when = RCVI_WHEN_OVERWRITING;
     }
-    int dy =
-        rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns), "dy.all");
+    int dy = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                                 rcvi_program_product(w->program, w->steps, w->batch, columns), "dy.all");
     rcvi_emit_copy(w->program, rows, columns, whole_view(dy, columns),
                    whole_view(rcvi_program_external(w->program, RCVI_DY, 0), columns));
     if (w->ragged) {
@@ -426,8 +415,9 @@ static void write_backward_pass(writer *w) {
     }
     for (int64_t layer = layers; layer-- > 0 && !w->program->failed;) {
         columns = width(w, layer);
-        int dx = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL, product(w, w->steps, w->batch, columns),
-                                     "dx%lld", (long long)layer);
+        int dx = rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                                     rcvi_program_product(w->program, w->steps, w->batch, columns), "dx%lld",
+                                     (long long)layer);
         for (int64_t d = 0; d < w->net->directions; d++) write_backward(w, layer, d, dy, dx);
         dy = has_dropout(w, layer) ? write_dropout(w, layer, dx, "ddropped") : dx;
     }
@@ -444,10 +434,11 @@ static void write_forward_pass(writer *w) {
     for (int64_t layer = 0; layer < layers && !w->program->failed; layer++) {
         if (has_dropout(w, layer)) w->inputs[layer] = write_dropout(w, layer, w->inputs[layer], "dropped");
         int64_t columns = width(w, layer + 1);
-        w->inputs[layer + 1] = layer + 1 == layers ? rcvi_program_external(w->program, RCVI_Y, 0)
-                                                   : rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
-                                                                         product(w, w->steps, w->batch, columns),
-                                                                         "y%lld", (long long)layer);
+        w->inputs[layer + 1] = layer + 1 == layers
+                                   ? rcvi_program_external(w->program, RCVI_Y, 0)
+                                   : rcvi_program_buffer(w->program, RCVI_ARENA, 0, RCVI_REAL,
+                                                         rcvi_program_product(w->program, w->steps, w->batch, columns),
+                                                         "y%lld", (long long)layer);
         for (int64_t d = 0; d < w->net->directions && !w->program->failed; d++) write_forward(w, layer, d);
     }
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 
 typedef struct {
-    const rcvi_program *program;
     const rcvi_step *step;
     int64_t iteration;
     const rcvi_binding *binding;
@@ -219,8 +218,8 @@ static void take_mask(const call *c) {
     if (boundary) memset(out + s->rows * s->columns, 0, (size_t)s->columns);
 }
 
-void TAKE_STEP(const rcvi_program *program, const rcvi_step *step, int64_t iteration, const rcvi_binding *binding) {
-    call c = {program, step, iteration, binding};
+void TAKE_STEP(const rcvi_step *step, int64_t iteration, const rcvi_binding *binding) {
+    call c = {step, iteration, binding};
     if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return;
     if (step->kind == RCVI_STEP_MAP) {
