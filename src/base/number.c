@@ -19,8 +19,10 @@ static char locale_point(void) { return *localeconv()->decimal_point; }
 bool rcvi_read_number(const char *text, double *number) {
     char digits[LONGEST];
     if (!*text || strlen(text) >= sizeof digits) return false;
+    char point = locale_point();
+    if (point != '.' && strchr(text, point)) return false; /* the locale's own point is none of ours */
     strcpy(digits, text);
-    replace(digits, '.', locale_point());
+    replace(digits, '.', point);
     char *end = NULL;
     *number = strtod(digits, &end);
     return !*end;
