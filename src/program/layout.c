@@ -1,7 +1,8 @@
 /* Lifetimes and the arena. A buffer lives from the first step that touches it to the last. Inside a loop that is exact
  * only for what belongs to one iteration; what moves with the iterations, or is used outside the loop too, lives through
  * the whole loop. That covers what one iteration hands to the next: it was written before the loop, or the verifier
- * refuses it. */
+ * refuses it. A step that is left out at some times hands on what it left alone, so what timed steps touch lives through
+ * the loops around them as well. What is made of the parameters outlives the call, so it lives always. */
 #include "program/program.h"
 
 #include <stdlib.h>
@@ -26,21 +27,39 @@ static void find_touches(rcvi_program *program) {
     }
 }
 
+/* One loop around a step: does the buffer outlive an iteration of it? */
+static void widen_to_loop(rcvi_buffer *buffer, int first, int last, bool moves) {
+    bool outside = buffer->first < first || buffer->last > last;
+    if (outside || moves) widen(buffer, first, last);
+}
+
 static void widen_to_loops(rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
-    int loop_first = 0, loop_last = -1;
+    int outer = RCVI_NONE, inner = RCVI_NONE, outer_last = -1, inner_last = -1;
     for (int i = 0; i < (int)program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
+        if (i > outer_last) outer = inner = RCVI_NONE;
+        if (i > inner_last) inner = RCVI_NONE;
         if (step->kind == RCVI_STEP_LOOP) {
-            loop_first = i;
-            loop_last = i + step->loop.body;
+            int last = i + step->loop.body;
+            if (outer == RCVI_NONE) {
+                outer = i;
+                outer_last = last;
+            } else {
+                inner = i;
+                inner_last = last;
+            }
+            continue;
         }
-        if (i > loop_last) continue;
+        if (outer == RCVI_NONE) continue;
         int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) {
-            rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
-            bool outside = buffer->first < loop_first || buffer->last > loop_last;
-            if (outside || accesses[k].view->stride) widen(buffer, loop_first, loop_last);
+            const rcvi_view *view = accesses[k].view;
+            rcvi_buffer *buffer = &program->buffers[view->buffer];
+            bool timed = step->time.timed || view->wrap;
+            if (inner != RCVI_NONE) widen_to_loop(buffer, inner, inner_last, timed || view->stride);
+            bool moves = inner != RCVI_NONE ? view->outer != 0 : view->stride != 0;
+            widen_to_loop(buffer, outer, outer_last, timed || moves);
         }
     }
 }
@@ -103,6 +122,10 @@ static rcv_status place_buffers(rcvi_program *program, rcvi_buffer *const *sorte
 rcv_status rcvi_program_lay_out(rcvi_program *program) {
     find_touches(program);
     widen_to_loops(program);
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        rcvi_buffer *buffer = &program->buffers[b];
+        if (buffer->lasting && buffer->first <= buffer->last) widen(buffer, 0, (int)program->step_count);
+    }
     size_t count;
     rcvi_buffer **sorted = by_birth(program, &count);
     rcvi_buffer **living = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));

@@ -6,31 +6,58 @@ static void print_view(const rcvi_program *program, const rcvi_view *view, rcvi_
         return;
     }
     rcvi_text_add(out, "%s[%lld", program->buffers[view->buffer].name, (long long)view->offset);
-    if (view->stride) rcvi_text_add(out, "%+lld*t", (long long)view->stride);
+    if (view->stride) rcvi_text_add(out, "%+lld*i", (long long)view->stride);
+    if (view->outer) rcvi_text_add(out, "%+lld*o", (long long)view->outer);
+    if (view->wrap) rcvi_text_add(out, "%+lld*((t+%d)%%%d)", (long long)view->slot, view->phase, view->wrap);
     rcvi_text_add(out, "; %lld,%lld]", (long long)view->row, (long long)view->column);
 }
 
+static void print_product(const rcvi_program *program, const rcvi_map *map, int index, rcvi_text *out) {
+    const rcvi_product *product = &map->products[index];
+    rcvi_text_add(out, "%sp%d = ", index ? "; " : "", index);
+    if (product->start.buffer != RCVI_NONE) print_view(program, &product->start, out);
+    for (int i = 0; i < product->term_count; i++) {
+        rcvi_text_add(out, i || product->start.buffer != RCVI_NONE ? " + " : "");
+        print_view(program, &product->terms[i].a, out);
+        rcvi_text_add(out, " ");
+        print_view(program, &product->terms[i].b, out);
+        rcvi_text_add(out, " depth %lld", (long long)product->terms[i].depth);
+    }
+    if (product->out != RCVI_NONE) {
+        rcvi_text_add(out, " -> ");
+        print_view(program, &map->operands[product->out], out);
+    }
+}
+
 static void print_map(const rcvi_program *program, const rcvi_step *step, rcvi_text *out) {
+    for (int p = 0; p < step->map->product_count; p++) print_product(program, step->map, p, out);
     for (int k = 0; k < step->map->instruction_count; k++) {
         const rcvi_instruction *instruction = &step->map->instructions[k];
-        if (k) rcvi_text_add(out, "; ");
+        if (k || step->map->product_count) rcvi_text_add(out, "; ");
+        rcvi_text_add(out, "r%d", k);
         if (instruction->out != RCVI_NONE) {
+            rcvi_text_add(out, " = ");
             print_view(program, &step->map->operands[instruction->out], out);
-        } else {
-            rcvi_text_add(out, "r%d", k);
         }
         rcvi_text_add(out, " = %s(", rcvi_operations[instruction->operation].name);
         for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
             if (a) rcvi_text_add(out, ", ");
             if (instruction->from[a] == RCVI_FROM_NUMBER) {
                 rcvi_text_add(out, "%.9g", instruction->number[a]);
-            } else if (instruction->from[a] == RCVI_FROM_REGISTER) {
-                rcvi_text_add(out, "r%d", instruction->source[a]);
+            } else if (instruction->from[a] != RCVI_FROM_VIEW) {
+                const char *kind = instruction->from[a] == RCVI_FROM_REGISTER ? "r" : "p";
+                rcvi_text_add(out, "%s%d", kind, instruction->source[a]);
             } else {
                 print_view(program, &step->map->operands[instruction->source[a]], out);
             }
         }
         rcvi_text_add(out, ")");
+    }
+    for (int i = 0; i < step->map->store_count; i++) {
+        const rcvi_map_store *store = &step->map->stores[i];
+        rcvi_text_add(out, "; ");
+        print_view(program, &step->map->operands[store->out], out);
+        rcvi_text_add(out, " = %s%d", store->product ? "p" : "r", store->source);
     }
 }
 
@@ -71,7 +98,7 @@ static void print_operands(const rcvi_program *program, const rcvi_step *step, r
 }
 
 void rcvi_program_print(const rcvi_program *program, rcvi_text *out) {
-    static const char *const elements[] = {"real", "byte", "index"};
+    static const char *const elements[] = {"real", "byte", "index", "packed"};
     rcvi_text_add(out, "schedule %s, %s, arena %zu bytes\n", program->options.schedule,
                   rcv_dtype_name(program->options.dtype), program->arena_bytes);
     for (size_t b = 0; b < program->buffer_count; b++) {
@@ -85,17 +112,24 @@ void rcvi_program_print(const rcvi_program *program, rcvi_text *out) {
             rcvi_text_add(out, ", the caller's\n");
         }
     }
-    int body_end = -1;
+    int ends[2] = {-1, -1};
     for (int i = 0; i < (int)program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
         if ((size_t)i == program->forward_count) rcvi_text_add(out, "backward\n");
-        rcvi_text_add(out, "%5d %s%-8s ", i, i <= body_end ? "  " : "", rcvi_step_names[step->kind]);
+        int depth = (i <= ends[0]) + (i <= ends[1]);
+        rcvi_text_add(out, "%5d %*s%-8s ", i, 2 * depth, "", rcvi_step_names[step->kind]);
         if (step->kind == RCVI_STEP_LOOP) {
-            body_end = i + step->loop.body;
+            ends[depth > 0] = i + step->loop.body;
             rcvi_text_add(out, "%lld times\n", (long long)step->loop.count);
             continue;
         }
         rcvi_text_add(out, "[%lld,%lld] ", (long long)step->rows, (long long)step->columns);
+        if (step->time.timed) {
+            rcvi_text_add(out, "t=%lld%+lld*i%+lld*o", (long long)step->time.base, (long long)step->time.inner,
+                          (long long)step->time.outer);
+            if (step->time.span > 1) rcvi_text_add(out, "..+%lld", (long long)step->time.span);
+            rcvi_text_add(out, " ");
+        }
         if (step->kind == RCVI_STEP_MAP) {
             print_map(program, step, out);
         } else {

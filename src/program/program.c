@@ -21,11 +21,13 @@ const rcvi_role_info rcvi_roles[RCVI_ROLE_COUNT] = {
     [RCVI_DPARAMETERS] = {"dparameters", true, true},
 };
 
-const char *const rcvi_step_names[] = {"loop", "gemm",   "map",     "reduce", "copy",
-                                       "fill", "select", "dropout", "live",   "boundary"};
+const char *const rcvi_step_names[] = {"loop",   "gemm",    "map",  "reduce",   "copy", "fill",
+                                       "select", "dropout", "live", "boundary", "pack", "vendor"};
 
-void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan_options *options) {
-    *program = (rcvi_program){.net = net, .options = *options, .open_loop = RCVI_NONE};
+void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan_options *options,
+                       const rcvi_rungs *rungs, const rcvi_machine *machine) {
+    *program = (rcvi_program){
+        .net = net, .options = *options, .rungs = *rungs, .machine = *machine, .layer = RCVI_NONE, .time = {.span = 1}};
     rcvi_pool_init(&program->pool, net->context);
 }
 
@@ -39,7 +41,13 @@ void rcvi_program_free(rcvi_program *program) {
 }
 
 size_t rcvi_element_bytes(const rcvi_program *program, rcvi_element element) {
-    return element == RCVI_REAL ? rcv_dtype_bytes(program->options.dtype) : element == RCVI_BYTE ? 1 : 8;
+    rcv_dtype dtype = program->options.dtype;
+    switch (element) {
+    case RCVI_REAL: return rcv_dtype_bytes(dtype == RCV_BFLOAT16 ? RCV_FLOAT32 : dtype);
+    case RCVI_PACKED: return rcv_dtype_bytes(dtype);
+    case RCVI_BYTE: return 1;
+    default: return 8;
+    }
 }
 
 int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcvi_element element, int64_t count,
@@ -67,6 +75,13 @@ int64_t rcvi_program_product(rcvi_program *program, int64_t a, int64_t b, int64_
     if (!rcvi_multiply(a, b, &result) || !rcvi_multiply(result, c, &result))
         program->oversized = program->failed = true;
     return result;
+}
+
+static int64_t round_up(int64_t a, int64_t multiple) { return (a + multiple - 1) / multiple * multiple; }
+
+int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t depth) {
+    return rcvi_program_product(program, round_up(columns, program->machine.panel),
+                                round_up(depth, program->machine.group), 1);
 }
 
 int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
@@ -113,43 +128,77 @@ void rcvi_program_step(rcvi_program *program, const rcvi_step *step) {
         program->failed = true;
         return;
     }
-    program->steps[program->step_count++] = *step;
+    rcvi_step *written = &program->steps[program->step_count++];
+    *written = *step;
+    written->layer = program->layer;
+    written->direction = program->direction;
+    written->time = program->time;
 }
 
 void rcvi_program_loop(rcvi_program *program, int64_t count) {
     rcvi_view none = rcvi_no_view();
     rcvi_step step = {
         .kind = RCVI_STEP_LOOP, .out = none, .a = none, .b = none, .mask = none, .loop = {.count = count}};
-    program->open_loop = (int)program->step_count;
+    program->open_loops[program->open_loop_count++] = (int)program->step_count;
     rcvi_program_step(program, &step);
 }
 
 void rcvi_program_end_loop(rcvi_program *program) {
-    if (!program->failed)
-        program->steps[program->open_loop].loop.body = (int)program->step_count - program->open_loop - 1;
-    program->open_loop = RCVI_NONE;
+    int loop = program->open_loops[--program->open_loop_count];
+    if (!program->failed) program->steps[loop].loop.body = (int)program->step_count - loop - 1;
 }
 
-static void access_view(rcvi_access *accesses, int *count, const rcvi_view *view, int64_t rows, int64_t columns,
-                        bool written, bool read) {
-    if (view->buffer != RCVI_NONE) accesses[(*count)++] = (rcvi_access){view, rows, columns, written, read};
+bool rcvi_step_is_due(const rcvi_program *program, const rcvi_step *step, int64_t inner, int64_t outer, int64_t *time,
+                      int64_t *span) {
+    const rcvi_time *when = &step->time;
+    *span = 1;
+    *time = when->timed ? when->base + inner * when->inner + outer * when->outer : inner;
+    if (!when->timed) return true;
+    int64_t left = program->options.steps - *time;
+    *span = when->span < left ? when->span : left;
+    return *time >= 0 && left > 0;
+}
+
+static rcvi_access *access_view(rcvi_access *accesses, int *count, const rcvi_view *view, int64_t rows, int64_t columns,
+                                bool written, bool read) {
+    rcvi_access *access = &accesses[*count];
+    *access = (rcvi_access){view, rows, columns, written, read, true};
+    if (view->buffer != RCVI_NONE) ++*count;
+    return access;
 }
 
 static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
     int count = 0;
-    for (int i = 0; i < step->map->operand_count; i++) {
+    const rcvi_map *map = step->map;
+    for (int p = 0; p < map->product_count; p++) {
+        const rcvi_product *product = &map->products[p];
+        access_view(accesses, &count, &product->start, step->rows, step->columns, false, true);
+        for (int i = 0; i < product->term_count; i++) {
+            const rcvi_view *b = &product->terms[i].b;
+            access_view(accesses, &count, &product->terms[i].a, step->rows, product->terms[i].depth, false, true);
+            access_view(accesses, &count, b, 1, b->row, false, true)->spans = false;
+        }
+    }
+    for (int i = 0; i < map->operand_count; i++) {
         bool written = false, read = false;
-        for (int k = 0; k < step->map->instruction_count; k++) {
-            const rcvi_instruction *instruction = &step->map->instructions[k];
+        for (int p = 0; p < map->product_count; p++) written |= map->products[p].out == i;
+        for (int k = 0; k < map->store_count; k++) written |= map->stores[k].out == i;
+        for (int k = 0; k < map->instruction_count; k++) {
+            const rcvi_instruction *instruction = &map->instructions[k];
             written |= instruction->out == i;
             for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
                 /* a value that was stored before is read back from its register, never from the view */
                 read |= instruction->from[a] == RCVI_FROM_VIEW && instruction->source[a] == i;
             }
         }
-        access_view(accesses, &count, &step->map->operands[i], step->rows, step->columns, written, read);
+        access_view(accesses, &count, &map->operands[i], step->rows, step->columns, written, read);
     }
     return count;
+}
+
+/* One row of all that the buffer's view names. */
+static void access_whole(rcvi_access *accesses, int *count, const rcvi_view *view, bool written) {
+    access_view(accesses, count, view, 1, view->row, written, !written)->spans = false;
 }
 
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
@@ -161,16 +210,18 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
     case RCVI_STEP_GEMM: {
         int64_t depth = step->gemm.depth;
         bool ta = step->gemm.transpose_a, tb = step->gemm.transpose_b;
-        access_view(accesses, &count, &step->out, rows, columns, true, step->accumulate);
+        access_view(accesses, &count, &step->out, rows, columns, true, step->accumulate)->spans = !ta;
         access_view(accesses, &count, &step->a, ta ? depth : rows, ta ? rows : depth, false, true);
-        access_view(accesses, &count, &step->b, tb ? columns : depth, tb ? depth : columns, false, true);
+        access_view(accesses, &count, &step->b, tb ? columns : depth, tb ? depth : columns, false, true)->spans = ta;
         break;
     }
-    case RCVI_STEP_REDUCE:
-        access_view(accesses, &count, &step->out, step->reduce.over_rows ? 1 : rows,
-                    step->reduce.over_rows ? columns : 1, true, step->accumulate);
+    case RCVI_STEP_REDUCE: {
+        bool over_rows = step->reduce.over_rows;
+        access_view(accesses, &count, &step->out, over_rows ? 1 : rows, over_rows ? columns : 1, true, step->accumulate)
+            ->spans = !over_rows;
         access_view(accesses, &count, &step->a, rows, columns, false, true);
         break;
+    }
     case RCVI_STEP_LIVE:
         access_view(accesses, &count, &step->out, rows, columns, true, false);
         access_view(accesses, &count, &step->a, 1, columns, false, true); /* lengths */
@@ -179,6 +230,15 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         access_view(accesses, &count, &step->out, rows + 1, columns, true, false);
         access_view(accesses, &count, &step->a, rows, columns, false, true); /* resets */
         access_view(accesses, &count, &step->b, 1, columns, false, true);    /* lengths, where there are any */
+        break;
+    case RCVI_STEP_PACK:
+        access_whole(accesses, &count, &step->out, true);
+        access_view(accesses, &count, &step->a, rows, columns, false, true);
+        break;
+    case RCVI_STEP_VENDOR:
+        access_whole(accesses, &count, &step->out, true);
+        access_whole(accesses, &count, &step->a, false);
+        access_whole(accesses, &count, &step->b, false);
         break;
     default:
         access_view(accesses, &count, &step->out, rows, columns, true, false);

@@ -1,15 +1,41 @@
 /* The narrow waist: a schedule writes a program, a device runs one.
  *
  * A program is a flat list of steps over named buffers. A LOOP step repeats the steps behind it; inside, a view moves
- * by `stride` elements an iteration, so that a program is as long as one time step, not as the sequence. Loops do not
- * nest. The first `forward_count` steps are the forward pass; the rest is the backward pass, run later over the same
+ * by `stride` elements an iteration, so that a program is as long as one time step, not as the sequence. A loop may
+ * hold loops, which hold none: the outer one then goes over chunks of time steps, the inner ones over the steps of a
+ * chunk. The first `forward_count` steps are the forward pass; the rest is the backward pass, run later over the same
  * buffers. From what steps read and write follow the buffers' lifetimes, and from these their places in one arena. */
 #ifndef RCVI_PROGRAM_H
 #define RCVI_PROGRAM_H
 
 #include "net/net.h"
 
-typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX } rcvi_element; /* the plan's float type; uint8; int64 */
+/* The plan's float type (float for bfloat16); uint8; int64; what matrices are packed in (bfloat16 for bfloat16). */
+typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED } rcvi_element;
+
+/* What the ladder offers: each rung on its own, or any of them together. All off is naive. */
+typedef struct {
+    bool combine;      /* the gates' products as one */
+    int64_t steps;     /* with combine: input products of this many time steps as one; 1; 0 means all steps */
+    bool fuse;         /* pointwise parts as one map, behind packed products without a buffer in between */
+    bool pack;         /* weights packed once, as the kernels like them */
+    bool wavefront;    /* layers side by side, each a step (or chunk) behind the one below */
+    bool blas;         /* large products by OpenBLAS */
+    int64_t recompute; /* in training, keep the states of every so-many-th step only; 0: keep all */
+    bool vendor;       /* the whole network by a library */
+    int64_t threads;   /* at least 1 */
+    bool split_rows;   /* threads share out sequences of the batch, else features */
+} rcvi_rungs;
+
+/* What a device says of itself to those who write programs for it. */
+typedef struct {
+    int64_t threads; /* that the plan may use */
+    int64_t cache;   /* bytes of a thread's own cache */
+    int64_t panel, grain,
+        group;           /* packed matrices of the plan's type: columns of a panel, of a cut; depth's multiple */
+    const char *vendor;  /* its name and version where this build has it, else NULL */
+    const char *kernels; /* name of the set in use */
+} rcvi_machine;
 
 /* Who owns a buffer's memory. Everything but the arena comes from the caller; those marked optional may be absent: then
  * a copy from it reads zeros, and a step that writes to it is left out. */
@@ -44,52 +70,92 @@ typedef struct {
     size_t index;
     rcvi_element element;
     int64_t count;   /* elements */
+    bool lasting;    /* made of the parameters, used from call to call */
     int first, last; /* steps of its life; first > last: unused */
     size_t place;    /* bytes from the start of the arena */
 } rcvi_buffer;
 
-/* A matrix inside a buffer: element (r, c) at offset + iteration * stride + r * row + c * column. */
+/* A matrix inside a buffer: element (r, c) at offset + i * stride + o * outer + ((t + phase) mod wrap) * slot +
+ * r * row + c * column, in iteration i of the innermost loop and o of the one around it, at the step's time t. */
 typedef struct {
     int buffer;
-    int64_t offset, stride;
+    int64_t offset, stride, outer;
     int64_t row, column; /* 0 repeats one row (a bias) or one column (a value of size one) */
+    int64_t slot;
+    int wrap, phase; /* wrap 0: no slots; phase >= 0 */
 } rcvi_view;
 
 typedef enum {
-    RCVI_STEP_LOOP,    /* repeat the next `body` steps `count` times */
-    RCVI_STEP_GEMM,    /* out[rows, columns] (+)= op(a) op(b), `batch` times */
-    RCVI_STEP_MAP,     /* out = operations on operands, element by element */
-    RCVI_STEP_REDUCE,  /* out (+)= a summed over rows or over columns */
-    RCVI_STEP_COPY,    /* out = a */
-    RCVI_STEP_FILL,    /* out = number */
-    RCVI_STEP_SELECT,  /* out[r] = mask[r] ? a[r] : b[r], a missing operand being zero */
-    RCVI_STEP_DROPOUT, /* out = a scaled by 1 / (1 - p), or zero with probability p */
-    RCVI_STEP_LIVE,    /* mask[t, b] = t < lengths[b] */
-    RCVI_STEP_BOUNDARY /* mask[t, b] = a reset at t within the sequence; one more row of zeros at t = steps */
+    RCVI_STEP_LOOP,     /* repeat the next `body` steps `count` times */
+    RCVI_STEP_GEMM,     /* out[rows, columns] (+)= op(a) op(b), `batch` times */
+    RCVI_STEP_MAP,      /* out = operations on operands, element by element */
+    RCVI_STEP_REDUCE,   /* out (+)= a summed over rows or over columns */
+    RCVI_STEP_COPY,     /* out = a */
+    RCVI_STEP_FILL,     /* out = number */
+    RCVI_STEP_SELECT,   /* out[r] = mask[r] ? a[r] : b[r], a missing operand being zero */
+    RCVI_STEP_DROPOUT,  /* out = a scaled by 1 / (1 - p), or zero with probability p */
+    RCVI_STEP_LIVE,     /* mask[t, b] = t < lengths[b] */
+    RCVI_STEP_BOUNDARY, /* mask[t, b] = a reset at t within the sequence; one more row of zeros at t = steps */
+    RCVI_STEP_PACK,     /* out = a[rows, columns] packed, for products with its transpose (with it, where transposed) */
+    RCVI_STEP_VENDOR    /* a whole pass by the vendor's library */
 } rcvi_step_kind;
 
-enum { RCVI_MAX_OPERANDS = 8, RCVI_MAX_INSTRUCTIONS = 32 };
+enum { RCVI_MAX_OPERANDS = 320, RCVI_MAX_INSTRUCTIONS = 96, RCVI_MAX_PRODUCTS = 16, RCVI_MAX_TERMS = 8 };
 
-/* Instruction i computes register i from registers before it, views of the map, and numbers. */
+/* Instruction i computes register i from registers before it, views and products of the map, and numbers. */
 typedef struct {
     rcvi_operation operation;
-    enum { RCVI_FROM_REGISTER, RCVI_FROM_VIEW, RCVI_FROM_NUMBER } from[2];
+    enum { RCVI_FROM_REGISTER, RCVI_FROM_VIEW, RCVI_FROM_NUMBER, RCVI_FROM_PRODUCT } from[2];
     int source[2];
     double number[2];
     int out; /* view it is stored to, or RCVI_NONE */
 } rcvi_instruction;
 
+/* start + the sum of a_i[rows, depth_i] b_i, with b_i packed. */
 typedef struct {
+    rcvi_view start; /* RCVI_NONE: zeros */
+    struct {
+        rcvi_view a, b; /* b: the packed matrix, one row of all its elements */
+        int64_t depth;
+    } terms[RCVI_MAX_TERMS];
+    int term_count;
+    int out; /* view it is stored to, or RCVI_NONE */
+} rcvi_product;
+
+/* A value of a map at a second place. */
+typedef struct {
+    bool product; /* product `source`, else register `source` */
+    int source;
+    int out;
+} rcvi_map_store;
+
+/* Products first, then instructions; no instruction reads a view that an earlier one, or a product, is stored to. */
+typedef struct {
+    rcvi_product *products;
+    int product_count;
     rcvi_instruction *instructions;
     int instruction_count;
-    rcvi_view operands[RCVI_MAX_OPERANDS]; /* read and written views of the map */
+    rcvi_map_store *stores;
+    int store_count;
+    rcvi_view *operands; /* read and written views of the map */
     int operand_count;
 } rcvi_map;
 
+/* When a step inside of loops is taken: at time t = base + i * inner + o * outer it is left out unless
+ * 0 <= t < steps. With `span` > 1 it stands for the steps t .. t + span - 1 at once, so far as they exist, and has that
+ * many times the batch as rows (or as depth, a gemm of transposed a). */
+typedef struct {
+    bool timed;
+    int64_t base, inner, outer;
+    int64_t span;
+} rcvi_time;
+
 typedef struct {
     rcvi_step_kind kind;
-    enum { RCVI_ALWAYS, RCVI_WHEN_OVERWRITING, RCVI_WHEN_RESTART_IS_INITIAL } when;
+    enum { RCVI_ALWAYS, RCVI_WHEN_OVERWRITING, RCVI_WHEN_RESTART_IS_INITIAL, RCVI_WHEN_PARAMETERS_CHANGED } when;
     size_t state; /* of RCVI_WHEN_RESTART_IS_INITIAL */
+    rcvi_time time;
+    int layer, direction; /* whose work it is; layer RCVI_NONE: nobody's */
     int64_t rows, columns;
     rcvi_view out, a, b, mask; /* buffer is RCVI_NONE where there is none */
     bool accumulate;
@@ -113,6 +179,12 @@ typedef struct {
             double probability;
             uint64_t salt;
         } dropout; /* salt keeps two layers' masks apart */
+        struct {
+            bool transposed;
+        } pack;
+        struct {
+            bool backward;
+        } vendor;
         rcvi_map *map;
     };
 } rcvi_step;
@@ -120,7 +192,9 @@ typedef struct {
 typedef struct {
     rcvi_pool pool;
     const rcv_net *net;
-    rcv_plan_options options; /* schedule: the name of the one that wrote it */
+    rcv_plan_options options; /* schedule: the plan string */
+    rcvi_rungs rungs;
+    rcvi_machine machine;
     rcvi_buffer *buffers;
     size_t buffer_count, buffer_capacity;
     int *externals; /* those of them that are the caller's */
@@ -128,13 +202,17 @@ typedef struct {
     rcvi_step *steps;
     size_t step_count, step_capacity;
     size_t forward_count;
-    int open_loop; /* step index of the loop being written, or RCVI_NONE */
+    int open_loops[2]; /* step indices of the loops being written */
+    int open_loop_count;
+    int layer, direction; /* marked on the steps that are written */
+    rcvi_time time;       /* the same */
     size_t arena_bytes;
     bool failed; /* out of memory, or a size past 64 bits; see `oversized` */
     bool oversized;
 } rcvi_program;
 
-void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan_options *options);
+void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan_options *options,
+                       const rcvi_rungs *rungs, const rcvi_machine *machine);
 void rcvi_program_free(rcvi_program *program);
 
 /* ---- writing ---- */
@@ -150,6 +228,14 @@ void rcvi_program_loop(rcvi_program *program, int64_t count);
 void rcvi_program_end_loop(rcvi_program *program);
 
 static inline rcvi_view rcvi_no_view(void) { return (rcvi_view){.buffer = RCVI_NONE}; }
+static inline bool rcvi_view_equal(const rcvi_view *a, const rcvi_view *b) {
+    return a->buffer == b->buffer && a->offset == b->offset && a->stride == b->stride && a->outer == b->outer &&
+           a->row == b->row && a->column == b->column && a->slot == b->slot && a->wrap == b->wrap &&
+           a->phase == b->phase;
+}
+
+/* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */
+int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t depth);
 
 /* ---- after writing ---- */
 
@@ -167,9 +253,19 @@ typedef struct {
     const rcvi_view *view;
     int64_t rows, columns;
     bool written, read;
+    bool spans; /* its rows are time steps times the batch where the step's time has a span */
 } rcvi_access;
-enum { RCVI_MAX_ACCESSES = RCVI_MAX_OPERANDS + 4 };
+enum { RCVI_MAX_ACCESSES = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) + 4 };
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
+
+/* Whether a step is taken at these iterations, and how many times the batch it then has as rows or depth. */
+bool rcvi_step_is_due(const rcvi_program *program, const rcvi_step *step, int64_t inner, int64_t outer, int64_t *time,
+                      int64_t *span);
+/* The element where a view begins at these iterations and this time. */
+static inline int64_t rcvi_view_start(const rcvi_view *view, int64_t inner, int64_t outer, int64_t time) {
+    int64_t start = view->offset + inner * view->stride + outer * view->outer;
+    return view->wrap ? start + (time + view->phase) % view->wrap * view->slot : start;
+}
 
 extern const char *const rcvi_step_names[];
 size_t rcvi_element_bytes(const rcvi_program *program, rcvi_element element);

@@ -55,7 +55,8 @@ static void emit_map(rcvi_program *program, int64_t rows, int64_t columns, rcvi_
                      const rcvi_view *operands, int count) {
     rcvi_map *map = rcvi_pool_new(&program->pool, 1, sizeof *map);
     rcvi_instruction *kept = rcvi_pool_new(&program->pool, 1, sizeof *kept);
-    if (!map || !kept) {
+    rcvi_view *views = rcvi_pool_new(&program->pool, (size_t)count, sizeof *views);
+    if (!map || !kept || !views) {
         program->failed = true;
         return;
     }
@@ -63,6 +64,7 @@ static void emit_map(rcvi_program *program, int64_t rows, int64_t columns, rcvi_
     kept->out = count - 1;
     map->instructions = kept;
     map->instruction_count = 1;
+    map->operands = views;
     map->operand_count = count;
     for (int i = 0; i < count; i++) map->operands[i] = operands[i];
     rcvi_step step = new_step(RCVI_STEP_MAP, rows, columns, rcvi_no_view(), rcvi_no_view());
@@ -129,7 +131,7 @@ static void emit_matrix(rcvi_emitter *e, int value) {
     rcvi_program_step(e->program, &step);
 }
 
-static void emit_value(rcvi_emitter *e, int value) {
+void rcvi_emit_value(rcvi_emitter *e, int value) {
     const rcvi_value *v = &e->graph->values[value];
     if (v->operation == RCVI_NUMBER || v->operation == RCVI_INPUT || v->operation == RCVI_STATE) return;
     if (v->operation == RCVI_VECTOR) {
@@ -163,7 +165,7 @@ static void emit_value(rcvi_emitter *e, int value) {
 
 void rcvi_emit_values(rcvi_emitter *e) {
     for (size_t v = 0; v < e->graph->value_count && !e->program->failed; v++) {
-        if (e->live[v]) emit_value(e, (int)v);
+        if (e->live[v]) rcvi_emit_value(e, (int)v);
     }
 }
 
@@ -173,28 +175,34 @@ void rcvi_emit_result(rcvi_emitter *e, int value, rcvi_view out) {
 
 /* ---- gradients ---- */
 
+void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *place, int64_t rows, rcvi_view left,
+                        rcvi_view right, int64_t depth) {
+    int target = rcvi_program_external(program, RCVI_DPARAMETERS, 0);
+    rcvi_view out = {.buffer = target, .offset = place->offset, .row = place->columns, .column = 1};
+    rcvi_step step;
+    if (right.buffer == RCVI_NONE) {
+        out.row = rows;
+        step = new_step(RCVI_STEP_REDUCE, depth, rows, out, left);
+        step.reduce.over_rows = true;
+    } else {
+        step = new_step(RCVI_STEP_GEMM, rows, place->columns, out, left);
+        step.b = right;
+        step.gemm.transpose_a = true;
+        step.gemm.depth = depth;
+        step.gemm.batch = place->blocks;
+        step.gemm.step_out = place->rows * place->columns;
+        step.gemm.step_a = place->rows;
+        step.gemm.step_b = place->columns;
+    }
+    step.accumulate = true;
+    rcvi_program_step(program, &step);
+}
+
 void rcvi_emit_gradients(rcvi_emitter *e) {
-    int target = rcvi_program_external(e->program, RCVI_DPARAMETERS, 0);
     for (size_t i = 0; i < e->graph->gradient_count; i++) {
         const rcvi_gradient *gradient = &e->graph->gradients[i];
         const rcvi_param_place *place = &e->places[gradient->param];
-        rcvi_view out = {.buffer = target, .offset = place->offset, .row = place->columns, .column = 1};
-        rcvi_step step;
-        if (gradient->right == RCVI_NONE) {
-            out.row = place->rows;
-            step = new_step(RCVI_STEP_REDUCE, e->batch, place->rows, out, e->views[gradient->left]);
-            step.reduce.over_rows = true;
-        } else {
-            step = new_step(RCVI_STEP_GEMM, place->rows, place->columns, out, e->views[gradient->left]);
-            step.b = e->views[gradient->right];
-            step.gemm.transpose_a = true;
-            step.gemm.depth = e->batch;
-            step.gemm.batch = place->blocks;
-            step.gemm.step_out = place->rows * place->columns;
-            step.gemm.step_a = place->rows;
-            step.gemm.step_b = place->columns;
-        }
-        step.accumulate = true;
-        rcvi_program_step(e->program, &step);
+        rcvi_view right = gradient->right == RCVI_NONE ? rcvi_no_view() : e->views[gradient->right];
+        rcvi_emit_gradient(e->program, place, place->rows, e->views[gradient->left], right, e->batch);
     }
 }

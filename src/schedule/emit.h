@@ -10,9 +10,8 @@ typedef struct {
     const rcvi_param_place *places; /* of the graph's parameters */
     const char *label;              /* in front of buffers' names */
     int64_t batch;
-    rcvi_view
-        *views; /* [values]: preset for inputs, states and values kept for later; others get a buffer of their own */
-    bool *live; /* [values] */
+    rcvi_view *views; /* [values]: preset for inputs, states and what is kept; others get a buffer of their own */
+    bool *live;       /* [values] */
 } rcvi_emitter;
 
 /* Allocates the tables; every view is absent at first. Free with rcvi_emitter_free. */
@@ -20,8 +19,13 @@ bool rcvi_emitter_init(rcvi_emitter *emitter, rcvi_program *program, const rcvi_
                        const rcvi_param_place *places, const char *label);
 void rcvi_emitter_free(rcvi_emitter *emitter);
 
+void rcvi_emit_value(rcvi_emitter *emitter, int value);
 void rcvi_emit_values(rcvi_emitter *emitter);
 void rcvi_emit_gradients(rcvi_emitter *emitter); /* of the parameters, added to dparameters */
+
+/* A gradient's step: left^T right, or the sum of left's rows, added to dparameters. `depth` rows are summed over. */
+void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *place, int64_t rows, rcvi_view left,
+                        rcvi_view right, int64_t depth);
 
 /* Single steps. Views are [rows, columns]. */
 void rcvi_emit_copy(rcvi_program *program, int64_t rows, int64_t columns, rcvi_view out, rcvi_view a);

@@ -1,6 +1,14 @@
 #include "schedule/schedule.h"
 
 const rcvi_schedule *const rcvi_schedules[] = {
+    &rcvi_schedule_stepwise,
+    &rcvi_schedule_vendor,
     &rcvi_schedule_naive,
 };
 const size_t rcvi_schedule_count = sizeof rcvi_schedules / sizeof *rcvi_schedules;
+
+const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs) {
+    if (rungs->vendor) return &rcvi_schedule_vendor;
+    bool any = rungs->combine || rungs->fuse || rungs->pack || rungs->wavefront || rungs->blas || rungs->recompute;
+    return any ? &rcvi_schedule_stepwise : &rcvi_schedule_naive;
+}

@@ -7,14 +7,32 @@
 typedef struct {
     const char *name;
     /* RCV_OK, or RCV_UNSUPPORTED with the sentence saying why not. */
-    rcv_status (*applies)(const rcv_net *net, const rcv_plan_options *options);
+    rcv_status (*applies)(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
+                          const rcvi_machine *machine);
     /* Writes both passes (the backward one where options->training). Failure is left in program->failed. */
     void (*write)(rcvi_program *program);
+    /* The rungs worth trying for this problem: calls `offer` for each. Those that do not apply may be offered: their
+     * refusal is worth reading. */
+    void (*variants)(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
+                     void (*offer)(void *user, const rcvi_rungs *rungs), void *user);
 } rcvi_schedule;
 
 extern const rcvi_schedule *const rcvi_schedules[];
 extern const size_t rcvi_schedule_count;
 
-extern const rcvi_schedule rcvi_schedule_naive;
+extern const rcvi_schedule rcvi_schedule_naive;    /* no rung but threads */
+extern const rcvi_schedule rcvi_schedule_stepwise; /* any rung but vendor */
+extern const rcvi_schedule rcvi_schedule_vendor;
+
+/* The schedule that writes programs with these rungs. */
+const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs);
+
+/* Plan strings: rungs joined by '+', in any order when read, in one order when printed.
+ *   plan  = "naive" { "+" rung } | rung { "+" rung }
+ *   rung  = "combine" [ "(steps=" ( number | "all" ) ")" ] | "fuse" | "pack" | "wavefront" | "blas"
+ *         | "recompute(every=" number ")" | "vendor" | "threads(" number [ ",split=" ( "rows" | "columns" ) ] ")"
+ * One thread is not printed. Without a split, threads share out features. */
+rcv_status rcvi_rungs_read(const char *text, rcvi_rungs *rungs); /* RCV_INVALID with a sentence */
+void rcvi_rungs_print(const rcvi_rungs *rungs, rcvi_text *out);
 
 #endif

@@ -1,0 +1,159 @@
+#include "schedule/frame.h"
+
+#include <stdio.h>
+
+bool rcvi_frame_init(rcvi_frame *f, rcvi_program *program) {
+    const rcv_plan_options *options = &program->options;
+    *f = (rcvi_frame){.program = program,
+                      .net = program->net,
+                      .steps = options->steps,
+                      .batch = options->batch,
+                      .training = options->training,
+                      .ragged = options->lengths,
+                      .resets = options->resets};
+    f->inputs = rcvi_new(program->pool.context, (size_t)f->net->options.layers + 1, sizeof *f->inputs);
+    if (!f->inputs) program->failed = true;
+    return f->inputs != NULL;
+}
+
+void rcvi_frame_free(rcvi_frame *f) { rcvi_free(f->program->pool.context, f->inputs); }
+
+int64_t rcvi_frame_width(const rcvi_frame *f, int64_t layer) {
+    return layer < f->net->options.layers ? f->net->layers[layer].input : rcv_net_output(f->net);
+}
+
+int rcvi_frame_buffer(rcvi_frame *f, int64_t slots, int64_t columns, const char *format, ...) {
+    char name[96];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    return rcvi_program_buffer(f->program, RCVI_ARENA, 0, RCVI_REAL,
+                               rcvi_program_product(f->program, slots, f->batch, columns), "%s", name);
+}
+
+rcvi_view rcvi_whole_view(int buffer, int64_t columns) {
+    return (rcvi_view){.buffer = buffer, .row = columns, .column = 1};
+}
+
+rcvi_view rcvi_state_block(rcvi_frame *f, rcvi_role role, size_t state, int64_t layer, int64_t direction,
+                           int64_t size) {
+    rcvi_view view = rcvi_whole_view(rcvi_program_external(f->program, role, state), size);
+    view.offset = rcvi_state_offset(f->net, state, layer, direction) * f->batch;
+    return view;
+}
+
+int64_t rcvi_state_size(const rcvi_graph *graph, size_t state) {
+    return rcvi_features(graph, graph->states[state].size);
+}
+
+/* ---- masks and the input ---- */
+
+static int write_mask(rcvi_frame *f, rcvi_step_kind kind, int64_t rows, rcvi_view a, rcvi_view b) {
+    int buffer = rcvi_program_buffer(f->program, RCVI_ARENA, 0, RCVI_BYTE,
+                                     rcvi_program_product(f->program, rows, f->batch, 1), "%s", rcvi_step_names[kind]);
+    rcvi_step step = {.kind = kind,
+                      .rows = f->steps,
+                      .columns = f->batch,
+                      .out = rcvi_whole_view(buffer, f->batch),
+                      .a = a,
+                      .b = b,
+                      .mask = rcvi_no_view()};
+    rcvi_program_step(f->program, &step);
+    return buffer;
+}
+
+void rcvi_frame_write_masks(rcvi_frame *f) {
+    rcvi_view none = rcvi_no_view(), lengths = none;
+    if (f->ragged) {
+        lengths = rcvi_whole_view(rcvi_program_external(f->program, RCVI_LENGTHS, 0), f->batch);
+        f->live = write_mask(f, RCVI_STEP_LIVE, f->steps, lengths, none);
+    }
+    if (f->resets) {
+        rcvi_view resets = rcvi_whole_view(rcvi_program_external(f->program, RCVI_RESETS, 0), f->batch);
+        f->boundary = write_mask(f, RCVI_STEP_BOUNDARY, f->steps + 1, resets, lengths);
+    }
+}
+
+/* What stands past a sequence's length may be anything, even NaN: it must not reach a product. */
+void rcvi_frame_write_input(rcvi_frame *f) {
+    f->inputs[0] = rcvi_program_external(f->program, RCVI_X, 0);
+    if (!f->ragged) return;
+    int64_t columns = rcvi_frame_width(f, 0), rows = f->steps * f->batch;
+    int masked = rcvi_frame_buffer(f, f->steps, columns, "x.live");
+    rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->live, 1), rcvi_whole_view(masked, columns),
+                     rcvi_whole_view(f->inputs[0], columns), rcvi_no_view());
+    f->inputs[0] = masked;
+}
+
+void rcvi_frame_open_output(rcvi_frame *f, int64_t layer) {
+    f->inputs[layer + 1] =
+        layer + 1 == f->net->options.layers
+            ? rcvi_program_external(f->program, RCVI_Y, 0)
+            : rcvi_frame_buffer(f, f->steps, rcvi_frame_width(f, layer + 1), "y%lld", (long long)layer);
+}
+
+/* ---- dropout between layers ---- */
+
+bool rcvi_frame_has_dropout(const rcvi_frame *f, int64_t layer) {
+    return f->training && f->net->options.dropout > 0 && layer > 0;
+}
+
+int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, const char *name) {
+    int64_t columns = rcvi_frame_width(f, layer);
+    int to = rcvi_frame_buffer(f, f->steps, columns, "%s%lld", name, (long long)layer);
+    rcvi_step step = {.kind = RCVI_STEP_DROPOUT,
+                      .rows = f->steps * f->batch,
+                      .columns = columns,
+                      .out = rcvi_whole_view(to, columns),
+                      .a = rcvi_whole_view(from, columns),
+                      .b = rcvi_no_view(),
+                      .mask = rcvi_no_view(),
+                      .dropout = {.probability = f->net->options.dropout, .salt = (uint64_t)layer}};
+    rcvi_program_step(f->program, &step);
+    return to;
+}
+
+/* ---- the backward pass's ends ---- */
+
+int rcvi_frame_write_dy(rcvi_frame *f) {
+    int64_t rows = f->steps * f->batch, columns = rcvi_frame_width(f, f->net->options.layers);
+    if (f->net->parameter_elements) {
+        rcvi_view gradients =
+            rcvi_whole_view(rcvi_program_external(f->program, RCVI_DPARAMETERS, 0), f->net->parameter_elements);
+        rcvi_emit_fill(f->program, 1, f->net->parameter_elements, gradients, 0);
+        if (!f->program->failed) f->program->steps[f->program->step_count - 1].when = RCVI_WHEN_OVERWRITING;
+    }
+    int dy = rcvi_frame_buffer(f, f->steps, columns, "dy.all");
+    rcvi_emit_copy(f->program, rows, columns, rcvi_whole_view(dy, columns),
+                   rcvi_whole_view(rcvi_program_external(f->program, RCVI_DY, 0), columns));
+    if (f->ragged) {
+        rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->live, 1), rcvi_whole_view(dy, columns),
+                         rcvi_whole_view(dy, columns), rcvi_no_view());
+    }
+    return dy;
+}
+
+void rcvi_frame_write_dx(rcvi_frame *f, int dx) {
+    int64_t rows = f->steps * f->batch, columns = rcvi_frame_width(f, 0);
+    rcvi_emit_copy(f->program, rows, columns, rcvi_whole_view(rcvi_program_external(f->program, RCVI_DX, 0), columns),
+                   rcvi_whole_view(dx, columns));
+}
+
+void rcvi_frame_write_dstates(rcvi_frame *f, size_t state, int64_t layer, int64_t direction, rcvi_view first,
+                              rcvi_view sum) {
+    int64_t size = first.row;
+    rcvi_view restart = rcvi_state_block(f, RCVI_DRESTART, state, layer, direction, size);
+    if (f->resets) {
+        rcvi_emit_copy(f->program, f->batch, size, restart, sum);
+        rcvi_emit_add(f->program, f->batch, size, first, first, sum);
+        if (!f->program->failed) {
+            f->program->steps[f->program->step_count - 1].when = RCVI_WHEN_RESTART_IS_INITIAL;
+            f->program->steps[f->program->step_count - 1].state = state;
+        }
+    } else {
+        rcvi_emit_fill(f->program, f->batch, size, restart, 0);
+    }
+    rcvi_emit_copy(f->program, f->batch, size, rcvi_state_block(f, RCVI_DINITIAL, state, layer, direction, size),
+                   first);
+}

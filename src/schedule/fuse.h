@@ -1,0 +1,82 @@
+/* A time step of a graph as few large steps: which of its values are computed before the time loop (over a chunk of
+ * time steps at once), in it, or behind it, and how they are gathered into products and maps.
+ *
+ * Before the loop go products that depend on no state, behind it products on which no state depends. With packed
+ * weights a sum of products and learned vectors is one product (an affine form); what of it does not depend on a state
+ * is computed before the loop and is what the sum starts from.
+ *
+ * In each phase values are gathered by level: a level needs only what lies in memory once the levels below are done.
+ * All values of one level and size are one map. */
+#ifndef RCVI_FUSE_H
+#define RCVI_FUSE_H
+
+#include "schedule/emit.h"
+#include "schedule/timing.h"
+
+typedef enum { RCVI_BEFORE, RCVI_INSIDE, RCVI_BEHIND } rcvi_phase;
+
+/* How a value is computed. */
+typedef enum {
+    RCVI_GIVEN,    /* at hand, or not needed */
+    RCVI_ABSORBED, /* part of an affine form, not a value of its own */
+    RCVI_FORMED,   /* an affine form with packed matrices */
+    RCVI_MAPPED,   /* an instruction of a map */
+    RCVI_ALIAS,    /* a value of size one, repeated: no step */
+    RCVI_ALONE     /* a step of its own */
+} rcvi_part;
+
+typedef struct {
+    int value;                                  /* the sum */
+    int matrices[RCVI_MAX_TERMS], matrix_count; /* values */
+    int vectors[RCVI_MAX_TERMS], vector_count;  /* values */
+    bool early[RCVI_MAX_TERMS];                 /* matrices that do not wait for the loop */
+    bool split;                                 /* some are early, some are not */
+    int early_level;                            /* of the early part, before the loop */
+    rcvi_place early_place;                     /* of the early part */
+    rcvi_view bias;                             /* sum of the vectors, one row */
+} rcvi_form;
+
+typedef struct {
+    int value;
+    rcvi_place place;
+} rcvi_store;
+
+typedef struct {
+    rcvi_emitter emitter;
+    const rcvi_rungs *rungs;
+    rcvi_clock clock;
+    rcvi_place *places;          /* [values] of values at hand, and of those that must be stored */
+    rcvi_place *wide;            /* [values] copies over a chunk of what is at hand at one step only */
+    bool *at_hand;               /* [values] given, not computed here */
+    bool *needed;                /* [values] asked for from outside, beside next states, outputs and gradients */
+    unsigned char *part, *phase; /* [values] */
+    int *level;                  /* [values] inside of its phase */
+    int *form_of;                /* [values] the affine form whose sum it is, or RCVI_NONE */
+    int *group;                  /* [values] first of the matrices that are one product with it, or RCVI_NONE */
+    int *packed;                 /* [values] buffers of matrices, packed */
+    rcvi_form *forms;
+    int form_count;
+    rcvi_store *stores; /* second places of values */
+    size_t store_count, store_capacity;
+} rcvi_fusion;
+
+/* Tables for a graph. The caller then says what is at hand and where and what is needed, calls rcvi_fusion_analyse,
+ * gives places to what must be stored, calls rcvi_fusion_prepare outside of loops, and emits the phases where they belong. */
+bool rcvi_fusion_init(rcvi_fusion *fusion, rcvi_program *program, const rcvi_graph *graph,
+                      const rcvi_param_place *params, const char *label, rcvi_clock clock);
+void rcvi_fusion_free(rcvi_fusion *fusion);
+
+void rcvi_fusion_analyse(rcvi_fusion *fusion);
+bool rcvi_fusion_computes(const rcvi_fusion *fusion, int value); /* as a value of its own */
+/* Stores a value that is computed here at this place; the first time it becomes the value's own. */
+void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_place place);
+/* Buffers of what crosses phases; matrices to pack, biases to sum. Steps that depend on the parameters alone. */
+void rcvi_fusion_prepare(rcvi_fusion *fusion);
+
+void rcvi_fusion_emit(rcvi_fusion *fusion, rcvi_phase phase);
+/* Gradients of the parameters: of one step, inside the time loop, or of a whole chunk, behind it. */
+void rcvi_fusion_emit_gradients(rcvi_fusion *fusion, bool over_chunk);
+/* A value with a place, at the step or over the chunk. */
+rcvi_view rcvi_fusion_view(const rcvi_fusion *fusion, int value, bool over_chunk);
+
+#endif

@@ -1,0 +1,288 @@
+#include "schedule/fuse.h"
+
+typedef struct {
+    rcvi_fusion *fusion;
+    const rcvi_graph *graph;
+    int count;
+    int *uses;      /* [values] */
+    bool *stateful; /* [values] depends on a state */
+    bool *feeds;    /* [values] a state depends on it */
+} analysis;
+
+static int argument_count(const rcvi_graph *graph, int v) {
+    return rcvi_operations[graph->values[v].operation].arguments;
+}
+
+static int64_t features(const rcvi_graph *graph, int v) { return rcvi_features(graph, graph->values[v].size); }
+
+static bool is_matrix(const rcvi_graph *graph, int v) {
+    rcvi_operation operation = graph->values[v].operation;
+    return operation == RCVI_MATRIX || operation == RCVI_MATRIX_TRANSPOSE;
+}
+
+static bool is_early(const analysis *w, int v) { return w->fusion->phase[v] == RCVI_BEFORE; }
+
+static void count_uses(analysis *w) {
+    const rcvi_graph *graph = w->graph;
+    for (int v = 0; v < w->count; v++) {
+        for (int a = 0; w->fusion->emitter.live[v] && a < argument_count(graph, v); a++)
+            w->uses[graph->values[v].arguments[a]]++;
+    }
+    for (int v = 0; v < w->count; v++) w->uses[v] += w->fusion->needed[v];
+    for (size_t s = 0; s < graph->state_count; s++) w->uses[graph->states[s].next]++;
+    for (size_t o = 0; o < graph->output_count; o++) w->uses[graph->outputs[o].value]++;
+    for (size_t g = 0; g < graph->gradient_count; g++) {
+        w->uses[graph->gradients[g].left]++;
+        if (graph->gradients[g].right != RCVI_NONE) w->uses[graph->gradients[g].right]++;
+    }
+}
+
+static rcvi_part first_part(const analysis *w, int v) {
+    const rcvi_fusion *f = w->fusion;
+    const rcvi_value *value = &w->graph->values[v];
+    if (!f->emitter.live[v] || f->at_hand[v] || argument_count(w->graph, v) == 0) return RCVI_GIVEN;
+    if (is_matrix(w->graph, v)) {
+        return f->rungs->pack && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED : RCVI_ALONE;
+    }
+    if (value->operation == RCVI_SUM) return RCVI_ALONE;
+    if (value->operation == RCVI_SPREAD)
+        return rcvi_graph_is_number(w->graph, value->arguments[0]) ? RCVI_ALONE : RCVI_ALIAS;
+    return f->rungs->fuse ? RCVI_MAPPED : RCVI_ALONE;
+}
+
+static bool has_place(const rcvi_fusion *f, int v) { return f->places[v].kind != RCVI_NOWHERE; }
+
+/* Part of a larger sum: a form that nothing else uses, or a learned vector. */
+static bool can_absorb(const analysis *w, int sum, int v) {
+    const rcvi_fusion *f = w->fusion;
+    bool form = f->part[v] == RCVI_FORMED && w->uses[v] == 1 && !has_place(f, v);
+    return (form || w->graph->values[v].operation == RCVI_VECTOR) && features(w->graph, v) == features(w->graph, sum);
+}
+
+static void absorb(analysis *w, rcvi_form *form, int v) {
+    rcvi_fusion *f = w->fusion;
+    if (f->part[v] != RCVI_FORMED) {
+        form->vectors[form->vector_count++] = v;
+        return;
+    }
+    const rcvi_form *from = &f->forms[f->form_of[v]];
+    for (int i = 0; i < from->matrix_count; i++) form->matrices[form->matrix_count++] = from->matrices[i];
+    for (int i = 0; i < from->vector_count; i++) form->vectors[form->vector_count++] = from->vectors[i];
+    f->part[v] = RCVI_ABSORBED;
+    f->form_of[v] = RCVI_NONE;
+}
+
+static int form_size(const analysis *w, int v) {
+    const rcvi_fusion *f = w->fusion;
+    if (f->part[v] != RCVI_FORMED) return 1;
+    const rcvi_form *form = &f->forms[f->form_of[v]];
+    return form->matrix_count > form->vector_count ? form->matrix_count : form->vector_count;
+}
+
+/* Sums of forms and vectors become forms; in topological order, so that the largest sum wins. */
+static void find_forms(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    for (int v = 0; v < w->count; v++) {
+        f->form_of[v] = RCVI_NONE;
+        const rcvi_value *value = &w->graph->values[v];
+        if (f->part[v] == RCVI_FORMED) {
+            f->form_of[v] = f->form_count;
+            f->forms[f->form_count++] = (rcvi_form){.value = v, .matrices = {v}, .matrix_count = 1};
+            continue;
+        }
+        bool sum = f->rungs->combine && value->operation == RCVI_ADD && f->emitter.live[v] && !f->at_hand[v];
+        if (!sum) continue;
+        int a = value->arguments[0], b = value->arguments[1];
+        bool formed = f->part[a] == RCVI_FORMED || f->part[b] == RCVI_FORMED;
+        if (!formed || a == b || !can_absorb(w, v, a) || !can_absorb(w, v, b)) continue;
+        if (form_size(w, a) + form_size(w, b) > RCVI_MAX_TERMS) continue;
+        rcvi_form form = {.value = v};
+        absorb(w, &form, a);
+        absorb(w, &form, b);
+        f->part[v] = RCVI_FORMED;
+        f->form_of[v] = f->form_count;
+        f->forms[f->form_count++] = form;
+    }
+}
+
+/* ---- phases ---- */
+
+static void find_dependences(analysis *w) {
+    const rcvi_graph *graph = w->graph;
+    for (int v = 0; v < w->count; v++) {
+        w->stateful[v] = graph->values[v].operation == RCVI_STATE;
+        for (int a = 0; !w->fusion->at_hand[v] && a < argument_count(graph, v); a++)
+            w->stateful[v] |= w->stateful[graph->values[v].arguments[a]];
+    }
+    for (size_t s = 0; s < graph->state_count; s++) w->feeds[graph->states[s].next] = true;
+    for (int v = w->count; v-- > 0;) {
+        for (int a = 0; w->feeds[v] && a < argument_count(graph, v); a++)
+            w->feeds[graph->values[v].arguments[a]] = true;
+    }
+}
+
+static bool is_computed(const rcvi_fusion *f, int v) { return f->part[v] != RCVI_GIVEN; }
+
+/* A matrix computed before the loop takes along what it is multiplied with. */
+static void find_early(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    for (int v = w->count; v-- > 0;) {
+        if (!is_computed(f, v) || w->stateful[v]) continue;
+        if (is_matrix(w->graph, v)) f->phase[v] = RCVI_BEFORE;
+        for (int a = 0; is_early(w, v) && a < argument_count(w->graph, v); a++) {
+            int argument = w->graph->values[v].arguments[a];
+            if (is_computed(f, argument)) f->phase[argument] = RCVI_BEFORE;
+        }
+    }
+}
+
+static void find_late(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    for (int v = 0; v < w->count; v++) {
+        if (!is_computed(f, v) || w->feeds[v] || is_early(w, v)) continue;
+        bool late = is_matrix(w->graph, v);
+        for (int a = 0; a < argument_count(w->graph, v); a++)
+            late |= f->phase[w->graph->values[v].arguments[a]] == RCVI_BEHIND;
+        if (late) f->phase[v] = RCVI_BEHIND;
+    }
+}
+
+/* What can be computed before the loop comes first in a sum, also where there is no such phase: so the sum's bits do not
+ * depend on how time is cut. */
+static void order_forms(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    for (int i = 0; i < f->form_count; i++) {
+        rcvi_form *form = &f->forms[i];
+        int ordered[RCVI_MAX_TERMS], count = 0;
+        for (int late = 0; late < 2; late++) {
+            for (int m = 0; m < form->matrix_count; m++) {
+                if (w->stateful[form->matrices[m]] == late) ordered[count++] = form->matrices[m];
+            }
+        }
+        for (int m = 0; m < count; m++) form->matrices[m] = ordered[m];
+    }
+}
+
+static void split_forms(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    for (int i = 0; i < f->form_count; i++) {
+        rcvi_form *form = &f->forms[i];
+        if (f->form_of[form->value] != i) continue; /* absorbed by another */
+        int early = 0;
+        for (int m = 0; m < form->matrix_count; m++) early += form->early[m] = is_early(w, form->matrices[m]);
+        if (early == form->matrix_count) f->phase[form->value] = RCVI_BEFORE;
+        form->split = early > 0 && early < form->matrix_count;
+    }
+}
+
+/* ---- levels ---- */
+
+/* The level at which a value is there: in memory, or (for a map of the same size) in a register. */
+static int level_after(const analysis *w, int v, rcvi_phase phase, int64_t size, bool registers) {
+    const rcvi_fusion *f = w->fusion;
+    if (f->part[v] == RCVI_ALIAS) return level_after(w, w->graph->values[v].arguments[0], phase, size, false);
+    if (!is_computed(f, v) || f->phase[v] != (unsigned char)phase) return 0;
+    bool near = registers && (f->part[v] == RCVI_MAPPED || f->part[v] == RCVI_FORMED) && features(w->graph, v) == size;
+    return f->level[v] + !near;
+}
+
+static int largest(int a, int b) { return a > b ? a : b; }
+
+/* Values of this part, phase, level and size so far. */
+static int crowd(const analysis *w, int before, rcvi_part part, unsigned char phase, int level, int64_t size) {
+    const rcvi_fusion *f = w->fusion;
+    int count = 0;
+    for (int v = 0; v < before; v++) {
+        count += f->part[v] == part && f->phase[v] == phase && f->level[v] == level && features(w->graph, v) == size;
+    }
+    return count;
+}
+
+static int form_level(const analysis *w, const rcvi_form *form, bool early, rcvi_phase phase) {
+    int level = 0;
+    for (int m = 0; m < form->matrix_count; m++) {
+        if (form->split && form->early[m] != early) continue;
+        level = largest(level, level_after(w, w->graph->values[form->matrices[m]].arguments[0], phase, 0, false));
+    }
+    return level;
+}
+
+static void find_levels(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    for (int v = 0; v < w->count; v++) {
+        rcvi_part part = f->part[v];
+        if (part == RCVI_GIVEN || part == RCVI_ABSORBED || part == RCVI_ALIAS) continue;
+        int64_t size = features(w->graph, v);
+        int level = 0, limit = part == RCVI_FORMED ? RCVI_MAX_PRODUCTS : RCVI_MAX_INSTRUCTIONS;
+        if (part == RCVI_FORMED) {
+            level = form_level(w, &f->forms[f->form_of[v]], false, f->phase[v]);
+        } else {
+            for (int a = 0; a < argument_count(w->graph, v); a++) {
+                level = largest(
+                    level, level_after(w, w->graph->values[v].arguments[a], f->phase[v], size, part == RCVI_MAPPED));
+            }
+        }
+        while (part != RCVI_ALONE && crowd(w, v, part, f->phase[v], level, size) >= limit) level++;
+        f->level[v] = level;
+    }
+    for (int i = 0; i < f->form_count; i++) {
+        rcvi_form *form = &f->forms[i];
+        if (f->form_of[form->value] == i && form->split) form->early_level = form_level(w, form, true, RCVI_BEFORE);
+    }
+}
+
+/* A form that is needed late is computed late: then it need not go through memory. */
+static void delay_forms(analysis *w) {
+    rcvi_fusion *f = w->fusion;
+    for (int v = 0; v < w->count; v++) {
+        if (f->part[v] != RCVI_FORMED || has_place(f, v)) continue;
+        int first = -1;
+        int64_t size = features(w->graph, v);
+        bool near = true;
+        int uses = 0;
+        for (int c = v + 1; c < w->count; c++) {
+            for (int a = 0; f->emitter.live[c] && a < argument_count(w->graph, c); a++) {
+                if (w->graph->values[c].arguments[a] != v) continue;
+                uses++;
+                near &= f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && features(w->graph, c) == size;
+                if (first < 0 || f->level[c] < first) first = f->level[c];
+            }
+        }
+        if (!near || uses < w->uses[v] || first <= f->level[v]) continue;
+        if (crowd(w, w->count, RCVI_FORMED, f->phase[v], first, size) < RCVI_MAX_PRODUCTS) f->level[v] = first;
+    }
+}
+
+void rcvi_fusion_analyse(rcvi_fusion *f) {
+    rcvi_program *program = f->emitter.program;
+    rcv_context *context = program->pool.context;
+    size_t count = f->emitter.graph->value_count;
+    analysis w = {.fusion = f,
+                  .graph = f->emitter.graph,
+                  .count = (int)count,
+                  .uses = rcvi_new(context, count, sizeof(int)),
+                  .stateful = rcvi_new(context, count, sizeof(bool)),
+                  .feeds = rcvi_new(context, count, sizeof(bool))};
+    if (w.uses && w.stateful && w.feeds) {
+        count_uses(&w);
+        for (int v = 0; v < w.count; v++) {
+            f->part[v] = first_part(&w, v);
+            f->phase[v] = RCVI_INSIDE;
+        }
+        find_forms(&w);
+        find_dependences(&w);
+        order_forms(&w);
+        if (f->clock.chunk > 1) {
+            find_early(&w);
+            find_late(&w);
+            split_forms(&w);
+        }
+        find_levels(&w);
+        delay_forms(&w);
+    } else {
+        program->failed = true;
+    }
+    rcvi_free(context, w.uses);
+    rcvi_free(context, w.stateful);
+    rcvi_free(context, w.feeds);
+}

@@ -1,0 +1,716 @@
+/* The rungs: step after step, with products combined over gates and over chunks of time, pointwise parts fused, weights
+ * packed, layers or directions side by side.
+ *
+ * Tracks, one a layer and direction, that may run side by side form a set, and a set has its own loops: over chunks of
+ * time steps, and inside over the steps of a chunk (only one of the two where a chunk is one step or all). In a
+ * wavefront all layers are one set, each a chunk behind the one below, so that in one round of the outer loop they
+ * depend on nothing of the same round.
+ *
+ * Where only every so-many-th state is kept, the backward pass sweeps forwards over each chunk again before it goes
+ * back through it. */
+#include "schedule/frame.h"
+#include "schedule/fuse.h"
+#include "schedule/schedule.h"
+
+/* One way through time: forward, forward again, or backward. */
+typedef struct {
+    rcvi_fusion fusion;
+    rcvi_place *states; /* [states] before the step, in the order of the sweep */
+    bool open;
+} sweep;
+
+typedef struct {
+    int64_t layer, direction, delay;
+    const char *label;
+    sweep forward, again, backward;
+    rcvi_place input;              /* x, in the track's own time */
+    int *restarts, *checkpoints;   /* [states] */
+    int *arriving, *sums, *ending; /* [states] of the backward sweep */
+    int dx;                        /* buffer, in the track's own time */
+} track;
+
+typedef struct {
+    rcvi_frame frame;
+    int64_t chunk, chunks;
+    bool recompute;
+    track *tracks; /* [layers * directions] */
+} writer;
+
+static const rcvi_layer *layer_of(const writer *w, const track *t) { return &w->frame.net->layers[t->layer]; }
+
+static rcvi_clock clock_of(const writer *w, const track *t, bool backward) {
+    return rcvi_clock_new(w->frame.steps, w->frame.batch, w->chunk, t->delay, backward);
+}
+
+/* Forwards through each chunk, the chunks in the order of the backward pass. */
+static rcvi_clock clock_again(const writer *w, const track *t) {
+    rcvi_clock clock = clock_of(w, t, true);
+    clock.step.base = clock.span.base;
+    clock.step.inner = clock.local_inner = 1;
+    clock.local_base = 0;
+    return clock;
+}
+
+static void mark(writer *w, const track *t) {
+    w->frame.program->layer = t ? (int)t->layer : RCVI_NONE;
+    w->frame.program->direction = t ? (int)t->direction : 0;
+}
+
+/* What layers share, [steps, batch, row] in the order of steps, as the track sees it. */
+static rcvi_place shared_place(const track *t, int buffer, int64_t offset, int64_t row) {
+    return (rcvi_place){
+        .kind = t->direction ? RCVI_OVER_STEPS : RCVI_OVER_TIME, .buffer = buffer, .offset = offset, .row = row};
+}
+
+static rcvi_view live_view(const writer *w, const track *t, const rcvi_clock *clock) {
+    rcvi_place place = shared_place(t, w->frame.live, 0, 1);
+    return rcvi_place_at_step(clock, &place);
+}
+
+/* A reset at step s stands between s-1 and s: before step s forwards, before step s-1 in reverse. */
+static rcvi_view boundary_view(const writer *w, const track *t, const rcvi_clock *clock) {
+    rcvi_place place = shared_place(t, w->frame.boundary, t->direction ? w->frame.batch : 0, 1);
+    return rcvi_place_at_step(clock, &place);
+}
+
+/* Steps taken one by one cannot be seen as rows of a chunk in reverse: the track gets a copy in its own order. */
+static rcvi_place own_order(writer *w, const track *t, rcvi_place place, int64_t columns, const char *name) {
+    if (place.kind != RCVI_OVER_STEPS || w->chunk == 1) return place;
+    rcvi_program *program = w->frame.program;
+    rcvi_place own = {.kind = RCVI_OVER_TIME,
+                      .buffer = rcvi_frame_buffer(&w->frame, w->frame.steps, columns, "%s%s", t->label, name),
+                      .row = columns};
+    rcvi_clock clock = rcvi_clock_new(w->frame.steps, w->frame.batch, w->frame.steps, 0, false);
+    rcvi_program_loop(program, w->frame.steps);
+    rcvi_emit_copy(program, w->frame.batch, columns, rcvi_place_at_step(&clock, &own),
+                   rcvi_place_at_step(&clock, &place));
+    rcvi_program_end_loop(program);
+    return own;
+}
+
+/* ---- forward sweeps ---- */
+
+static int state_buffer(writer *w, const track *t, const rcvi_graph *graph, size_t s, int64_t slots, const char *name) {
+    return rcvi_frame_buffer(&w->frame, slots, rcvi_state_size(graph, s), "%s%s.%s", t->label, name,
+                             graph->states[s].name);
+}
+
+static bool open_sweep(writer *w, track *t, sweep *s, const rcvi_graph *graph, rcvi_clock clock) {
+    rcvi_program *program = w->frame.program;
+    s->open = true;
+    s->states = rcvi_pool_new(&program->pool, graph->state_count, sizeof *s->states);
+    if (!s->states) program->failed = true;
+    return rcvi_fusion_init(&s->fusion, program, graph, layer_of(w, t)->places[t->direction], t->label, clock) &&
+           !program->failed;
+}
+
+/* Does a state's slot hold this value at the end of a step? A boundary or a frozen row puts something else there. */
+static bool slot_holds(const writer *w, const rcvi_graph *graph, int value) {
+    return rcvi_graph_next_of(graph, value) != RCVI_NONE && !w->frame.ragged && !w->frame.resets;
+}
+
+/* Marks what the derivative asks for: `kept` sweeps keep it. */
+static void need_kept(writer *w, const track *t, rcvi_fusion *f) {
+    const rcvi_graph *adjoint = &layer_of(w, t)->adjoint;
+    for (size_t i = 0; i < adjoint->input_count; i++) {
+        int v = adjoint->inputs[i].source;
+        if (v != RCVI_NONE && !f->at_hand[v] && !slot_holds(w, f->emitter.graph, v)) f->needed[v] = true;
+    }
+}
+
+static void place_kept(writer *w, const track *t, rcvi_fusion *f, bool local) {
+    const rcvi_graph *graph = f->emitter.graph, *adjoint = &layer_of(w, t)->adjoint;
+    for (size_t i = 0; i < adjoint->input_count; i++) {
+        int v = adjoint->inputs[i].source;
+        if (v == RCVI_NONE || !f->needed[v] || !rcvi_fusion_computes(f, v)) continue;
+        if (f->places[v].kind != RCVI_NOWHERE) continue;
+        int64_t columns = rcvi_features(graph, graph->values[v].size);
+        int buffer = rcvi_frame_buffer(&w->frame, local ? w->chunk : w->frame.steps, columns, "%skept.%s", t->label,
+                                       adjoint->inputs[i].name);
+        rcvi_fusion_store(
+            f, v, (rcvi_place){.kind = local ? RCVI_OVER_CHUNK : RCVI_OVER_TIME, .buffer = buffer, .row = columns});
+    }
+}
+
+/* Can the value be stored there while it is computed? */
+static bool stores_directly(const writer *w, const rcvi_fusion *f, int v) {
+    return rcvi_fusion_computes(f, v) && f->phase[v] == RCVI_INSIDE && !w->frame.ragged;
+}
+
+/* A value that will be copied or selected from at a step must lie in memory. */
+static void make_readable(writer *w, const track *t, rcvi_fusion *f, int v) {
+    if (!rcvi_fusion_computes(f, v) || f->places[v].kind != RCVI_NOWHERE || f->phase[v] == RCVI_INSIDE) return;
+    int64_t columns = rcvi_features(f->emitter.graph, f->emitter.graph->values[v].size);
+    int buffer = rcvi_frame_buffer(&w->frame, w->chunk, columns, "%sreadable.v%d", t->label, v);
+    rcvi_fusion_store(f, v, (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns});
+}
+
+static rcvi_place output_place(const writer *w, const track *t) {
+    int64_t columns = layer_of(w, t)->output;
+    return shared_place(t, w->frame.inputs[t->layer + 1], t->direction * columns, columns * w->frame.net->directions);
+}
+
+/* A sweep that gives no output computes only what the next states and the derivative need. */
+static void forget_output(rcvi_fusion *f) {
+    const rcvi_graph *graph = f->emitter.graph;
+    for (size_t v = 0; v < graph->value_count; v++) f->emitter.live[v] = f->needed[v];
+    for (size_t s = 0; s < graph->state_count; s++) f->emitter.live[graph->states[s].next] = true;
+    for (size_t v = graph->value_count; v-- > 0;) {
+        const rcvi_value *value = &graph->values[v];
+        for (int a = 0; f->emitter.live[v] && a < rcvi_operations[value->operation].arguments; a++)
+            f->emitter.live[value->arguments[a]] = true;
+    }
+}
+
+static void open_forward(writer *w, track *t, sweep *s, rcvi_clock clock, bool keep, bool local, bool output) {
+    const rcvi_graph *graph = &layer_of(w, t)->forward;
+    if (!open_sweep(w, t, s, graph, clock)) return;
+    rcvi_fusion *f = &s->fusion;
+    int input = graph->inputs[0].value;
+    f->places[input] = t->input;
+    f->at_hand[input] = true;
+    bool ring = !keep;
+    for (size_t i = 0; i < graph->state_count; i++) {
+        int64_t slots = ring ? 2 : local ? w->chunk + 1 : w->frame.steps + 1;
+        s->states[i] = (rcvi_place){.kind = ring    ? RCVI_RING
+                                            : local ? RCVI_OVER_CHUNK
+                                                    : RCVI_OVER_TIME,
+                                    .buffer = state_buffer(w, t, graph, i, slots, local ? "again" : "state"),
+                                    .row = rcvi_state_size(graph, i)};
+        f->places[graph->states[i].value] = s->states[i];
+        f->at_hand[graph->states[i].value] = true;
+        if (w->frame.ragged) f->needed[graph->states[i].next] = true;
+    }
+    int out = graph->outputs[0].value;
+    if (w->frame.ragged && output) f->needed[out] = true;
+    if (keep) need_kept(w, t, f);
+    if (!output) forget_output(f);
+    rcvi_fusion_analyse(f);
+    if (keep) place_kept(w, t, f, local);
+    for (size_t i = 0; i < graph->state_count && !w->frame.program->failed; i++) {
+        int next = graph->states[i].next;
+        make_readable(w, t, f, next);
+        if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, rcvi_place_later(&f->clock, s->states[i]));
+    }
+    if (output) make_readable(w, t, f, out);
+    if (output && stores_directly(w, f, out)) rcvi_fusion_store(f, out, output_place(w, t));
+    rcvi_fusion_prepare(f);
+}
+
+static void write_states_before(writer *w, track *t, const sweep *s) {
+    const rcvi_graph *graph = s->fusion.emitter.graph;
+    rcvi_frame *frame = &w->frame;
+    for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
+        int64_t size = rcvi_state_size(graph, i);
+        rcvi_emit_copy(frame->program, frame->batch, size, rcvi_whole_view(s->states[i].buffer, size),
+                       rcvi_state_block(frame, RCVI_INITIAL, i, t->layer, t->direction, size));
+        if (w->recompute) t->checkpoints[i] = state_buffer(w, t, graph, i, w->chunks, "checkpoint");
+        if (!frame->resets) continue;
+        t->restarts[i] = state_buffer(w, t, graph, i, 1, "restart");
+        rcvi_emit_copy(frame->program, frame->batch, size, rcvi_whole_view(t->restarts[i], size),
+                       rcvi_state_block(frame, RCVI_RESTART, i, t->layer, t->direction, size));
+    }
+}
+
+/* Between a sweep's states at a chunk's first step and the checkpoints. */
+static void copy_checkpoints(writer *w, track *t, const sweep *s, bool restore) {
+    const rcvi_graph *graph = s->fusion.emitter.graph;
+    rcvi_program *program = w->frame.program;
+    const rcvi_clock *clock = &s->fusion.clock;
+    program->time = clock->span;
+    program->time.span = 1;
+    for (size_t i = 0; i < graph->state_count; i++) {
+        int64_t size = rcvi_state_size(graph, i), slot = size * w->frame.batch;
+        rcvi_view kept = {.buffer = t->checkpoints[i],
+                          .offset = clock->span.base / w->chunk * slot,
+                          .stride = clock->span.inner / w->chunk * slot,
+                          .row = size,
+                          .column = 1};
+        rcvi_view now = rcvi_place_over_chunk(clock, &s->states[i]);
+        rcvi_emit_copy(program, w->frame.batch, size, restore ? now : kept, restore ? kept : now);
+    }
+    program->time = (rcvi_time){.span = 1};
+}
+
+static void select_or_copy(writer *w, const track *t, const rcvi_fusion *f, int v, rcvi_view out, rcvi_view otherwise) {
+    rcvi_program *program = w->frame.program;
+    rcvi_view from = f->places[v].kind != RCVI_NOWHERE ? rcvi_fusion_view(f, v, false) : f->emitter.views[v];
+    int64_t columns = rcvi_features(f->emitter.graph, f->emitter.graph->values[v].size);
+    program->time = f->clock.step;
+    if (w->frame.ragged) {
+        rcvi_emit_select(program, w->frame.batch, columns, live_view(w, t, &f->clock), out, from, otherwise);
+    } else {
+        rcvi_emit_copy(program, w->frame.batch, columns, out, from);
+    }
+    program->time = (rcvi_time){.span = 1};
+}
+
+static bool is_late(const rcvi_fusion *f, int v) { return rcvi_fusion_computes(f, v) && f->phase[v] == RCVI_BEHIND; }
+
+static void write_output(writer *w, const track *t, const rcvi_fusion *f) {
+    rcvi_place place = output_place(w, t);
+    select_or_copy(w, t, f, f->emitter.graph->outputs[0].value, rcvi_place_at_step(&f->clock, &place), rcvi_no_view());
+}
+
+/* One time step of a track. */
+static void write_forward_step(writer *w, track *t, sweep *s, bool output) {
+    rcvi_fusion *f = &s->fusion;
+    const rcvi_graph *graph = f->emitter.graph;
+    rcvi_program *program = w->frame.program;
+    mark(w, t);
+    program->time = f->clock.step;
+    for (size_t i = 0; w->frame.resets && i < graph->state_count; i++) {
+        rcvi_view slot = rcvi_place_at_step(&f->clock, &s->states[i]);
+        rcvi_emit_select(program, w->frame.batch, slot.row, boundary_view(w, t, &f->clock), slot,
+                         rcvi_whole_view(t->restarts[i], slot.row), slot);
+    }
+    program->time = (rcvi_time){.span = 1};
+    rcvi_fusion_emit(f, RCVI_INSIDE);
+    for (size_t i = 0; i < graph->state_count && !program->failed; i++) {
+        int next = graph->states[i].next;
+        rcvi_place later = rcvi_place_later(&f->clock, s->states[i]);
+        if (!stores_directly(w, f, next))
+            select_or_copy(w, t, f, next, rcvi_place_at_step(&f->clock, &later),
+                           rcvi_place_at_step(&f->clock, &s->states[i]));
+    }
+    int out = graph->outputs[0].value;
+    if (output && !stores_directly(w, f, out) && !is_late(f, out)) write_output(w, t, f);
+}
+
+static void write_final_states(writer *w, track *t) {
+    const rcvi_graph *graph = t->forward.fusion.emitter.graph;
+    rcvi_frame *frame = &w->frame;
+    for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
+        int64_t size = rcvi_state_size(graph, i);
+        rcvi_view last = rcvi_whole_view(t->forward.states[i].buffer, size);
+        int64_t slot = t->forward.states[i].kind == RCVI_RING ? frame->steps % 2 : frame->steps;
+        last.offset = slot * frame->batch * size;
+        rcvi_emit_copy(frame->program, frame->batch, size,
+                       rcvi_state_block(frame, RCVI_FINAL, i, t->layer, t->direction, size), last);
+    }
+}
+
+/* ---- loops ---- */
+
+/* Opens the loop over chunks, where there are several, and over their steps, where they have several. */
+static void open_chunks(writer *w, int64_t delay) {
+    if (w->chunks > 1 && w->chunk > 1) rcvi_program_loop(w->frame.program, w->chunks + delay);
+}
+static void open_steps(writer *w, int64_t delay) {
+    rcvi_program_loop(w->frame.program, w->chunk > 1 ? w->chunk : w->frame.steps + delay);
+}
+static void close_steps(writer *w) { rcvi_program_end_loop(w->frame.program); }
+static void close_chunks(writer *w) {
+    if (w->chunks > 1 && w->chunk > 1) rcvi_program_end_loop(w->frame.program);
+}
+
+static void write_forward_set(writer *w, track *set, int64_t count) {
+    rcvi_program *program = w->frame.program;
+    bool keep = w->frame.training && !w->recompute;
+    int64_t delay = set[count - 1].delay;
+    for (int64_t i = 0; i < count && !program->failed; i++) {
+        track *t = &set[i];
+        mark(w, t);
+        t->input = own_order(w, t, shared_place(t, w->frame.inputs[t->layer], 0, layer_of(w, t)->input),
+                             layer_of(w, t)->input, "x");
+        open_forward(w, t, &t->forward, clock_of(w, t, false), keep, false, true);
+        if (!program->failed) write_states_before(w, t, &t->forward);
+    }
+    if (program->failed) return;
+    open_chunks(w, delay);
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        if (w->recompute) copy_checkpoints(w, &set[i], &set[i].forward, false);
+        rcvi_fusion_emit(&set[i].forward.fusion, RCVI_BEFORE);
+    }
+    open_steps(w, delay);
+    for (int64_t i = 0; i < count; i++) write_forward_step(w, &set[i], &set[i].forward, true);
+    close_steps(w);
+    for (int64_t i = 0; i < count; i++) {
+        rcvi_fusion *f = &set[i].forward.fusion;
+        mark(w, &set[i]);
+        rcvi_fusion_emit(f, RCVI_BEHIND);
+        if (!is_late(f, f->emitter.graph->outputs[0].value)) continue;
+        open_steps(w, delay);
+        write_output(w, &set[i], f);
+        close_steps(w);
+    }
+    close_chunks(w);
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        write_final_states(w, &set[i]);
+    }
+    mark(w, NULL);
+}
+
+/* ---- backward sweeps ---- */
+
+/* Where the adjoint graph finds what the forward sweep computed. */
+static rcvi_place kept_place(const writer *w, const track *t, int source) {
+    const sweep *s = w->recompute ? &t->again : &t->forward;
+    const rcvi_graph *forward = &layer_of(w, t)->forward;
+    bool computed = rcvi_operations[forward->values[source].operation].arguments > 0;
+    if (computed && slot_holds(w, forward, source)) {
+        return rcvi_place_later(&s->fusion.clock, s->states[rcvi_graph_next_of(forward, source)]);
+    }
+    return s->fusion.places[source];
+}
+
+static void open_adjoint_states(writer *w, track *t, sweep *s) {
+    rcvi_fusion *f = &s->fusion;
+    const rcvi_graph *graph = f->emitter.graph;
+    rcvi_frame *frame = &w->frame;
+    for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
+        int64_t size = rcvi_state_size(graph, i);
+        int value = graph->states[i].value;
+        s->states[i] =
+            (rcvi_place){.kind = RCVI_RING, .buffer = state_buffer(w, t, graph, i, 2, "adjoint"), .row = size};
+        rcvi_view first = rcvi_whole_view(s->states[i].buffer, size);
+        first.offset = frame->steps % 2 * frame->batch * size;
+        rcvi_emit_copy(frame->program, frame->batch, size, first,
+                       rcvi_state_block(frame, RCVI_DFINAL, i, t->layer, t->direction, size));
+        f->places[value] = rcvi_place_later(&f->clock, s->states[i]);
+        f->at_hand[value] = true;
+        if (frame->ragged) {
+            t->arriving[i] = state_buffer(w, t, graph, i, 1, "arriving");
+            f->places[value] = (rcvi_place){.kind = RCVI_STILL, .buffer = t->arriving[i], .row = size};
+            f->needed[graph->states[i].next] = true;
+        }
+        if (frame->resets) {
+            t->sums[i] = state_buffer(w, t, graph, i, 1, "drestart");
+            t->ending[i] = state_buffer(w, t, graph, i, 1, "ending");
+            rcvi_emit_fill(frame->program, frame->batch, size, rcvi_whole_view(t->sums[i], size), 0);
+        }
+    }
+}
+
+static void open_backward(writer *w, track *t, int dy, int dx) {
+    rcvi_frame *frame = &w->frame;
+    const rcvi_graph *graph = &layer_of(w, t)->adjoint;
+    if (!open_sweep(w, t, &t->backward, graph, clock_of(w, t, true))) return;
+    rcvi_fusion *f = &t->backward.fusion;
+    int64_t columns = layer_of(w, t)->output, width = layer_of(w, t)->input;
+    for (size_t i = 0; i < graph->input_count; i++) {
+        const rcvi_graph_input *input = &graph->inputs[i];
+        f->at_hand[input->value] = true;
+        if (input->source != RCVI_NONE) {
+            f->places[input->value] = kept_place(w, t, input->source);
+        } else {
+            rcvi_place place = shared_place(t, dy, t->direction * columns, columns * frame->net->directions);
+            f->places[input->value] = own_order(w, t, place, columns, "dy");
+        }
+    }
+    open_adjoint_states(w, t, &t->backward);
+    rcvi_fusion_analyse(f);
+    for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
+        int next = graph->states[i].next;
+        make_readable(w, t, f, next);
+        if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, t->backward.states[i]);
+    }
+    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps, width, "%sdx", t->label) : dx;
+    int out = graph->outputs[0].value;
+    rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width};
+    if (rcvi_fusion_computes(f, out)) rcvi_fusion_store(f, out, place);
+    rcvi_fusion_prepare(f);
+}
+
+static void write_adjoint_states(writer *w, track *t) {
+    rcvi_fusion *f = &t->backward.fusion;
+    const rcvi_graph *graph = f->emitter.graph;
+    rcvi_frame *frame = &w->frame;
+    rcvi_program *program = frame->program;
+    for (size_t i = 0; i < graph->state_count && !program->failed; i++) {
+        int64_t size = rcvi_state_size(graph, i);
+        int v = graph->states[i].next;
+        rcvi_place later = rcvi_place_later(&f->clock, t->backward.states[i]);
+        rcvi_view next = rcvi_place_at_step(&f->clock, &t->backward.states[i]);
+        if (!stores_directly(w, f, v)) select_or_copy(w, t, f, v, next, rcvi_place_at_step(&f->clock, &later));
+        if (!frame->resets) continue;
+        program->time = f->clock.step;
+        rcvi_view mask = boundary_view(w, t, &f->clock), ending = rcvi_whole_view(t->ending[i], size);
+        rcvi_view sum = rcvi_whole_view(t->sums[i], size);
+        rcvi_emit_select(program, frame->batch, size, mask, ending, next, rcvi_no_view());
+        rcvi_emit_add(program, frame->batch, size, sum, sum, ending);
+        rcvi_emit_select(program, frame->batch, size, mask, next, rcvi_no_view(), next);
+        program->time = (rcvi_time){.span = 1};
+    }
+}
+
+static void write_backward_step(writer *w, track *t) {
+    rcvi_fusion *f = &t->backward.fusion;
+    const rcvi_graph *graph = f->emitter.graph;
+    rcvi_program *program = w->frame.program;
+    mark(w, t);
+    program->time = f->clock.step;
+    for (size_t i = 0; w->frame.ragged && i < graph->state_count; i++) {
+        int64_t size = rcvi_state_size(graph, i);
+        rcvi_place arriving = rcvi_place_later(&f->clock, t->backward.states[i]);
+        rcvi_emit_select(program, w->frame.batch, size, live_view(w, t, &f->clock),
+                         rcvi_whole_view(t->arriving[i], size), rcvi_place_at_step(&f->clock, &arriving),
+                         rcvi_no_view());
+    }
+    program->time = (rcvi_time){.span = 1};
+    rcvi_fusion_emit(f, RCVI_INSIDE);
+    write_adjoint_states(w, t);
+    if (w->chunk == 1) rcvi_fusion_emit_gradients(f, false);
+    int out = graph->outputs[0].value;
+    if (!rcvi_fusion_computes(f, out)) {
+        rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = layer_of(w, t)->input};
+        rcvi_view from = f->places[out].kind != RCVI_NOWHERE ? rcvi_fusion_view(f, out, false) : f->emitter.views[out];
+        program->time = f->clock.step;
+        rcvi_emit_copy(program, w->frame.batch, place.row, rcvi_place_at_step(&f->clock, &place), from);
+        program->time = (rcvi_time){.span = 1};
+    }
+}
+
+/* The forward sweep over a chunk once more, from its checkpoint. */
+static void write_again(writer *w, track *set, int64_t count, int64_t delay) {
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        copy_checkpoints(w, &set[i], &set[i].again, true);
+        rcvi_fusion_emit(&set[i].again.fusion, RCVI_BEFORE);
+    }
+    open_steps(w, delay);
+    for (int64_t i = 0; i < count; i++) write_forward_step(w, &set[i], &set[i].again, false);
+    close_steps(w);
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        rcvi_fusion_emit(&set[i].again.fusion, RCVI_BEHIND);
+    }
+}
+
+static void open_backward_set(writer *w, track *set, int64_t count, const int *dy, const int *dx) {
+    for (int64_t i = 0; i < count && !w->frame.program->failed; i++) {
+        track *t = &set[i];
+        mark(w, t);
+        if (w->recompute) open_forward(w, t, &t->again, clock_again(w, t), true, true, false);
+        if (!w->frame.program->failed) open_backward(w, t, dy[i], dx[i]);
+    }
+}
+
+/* dy and dx: [count] buffers. */
+static void write_backward_set(writer *w, track *set, int64_t count, const int *dy, const int *dx) {
+    rcvi_program *program = w->frame.program;
+    int64_t delay = 0;
+    for (int64_t i = 0; i < count; i++) delay = set[i].delay > delay ? set[i].delay : delay;
+    open_backward_set(w, set, count, dy, dx);
+    if (program->failed) return;
+    open_chunks(w, delay);
+    if (w->recompute) write_again(w, set, count, delay);
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        rcvi_fusion_emit(&set[i].backward.fusion, RCVI_BEFORE);
+    }
+    open_steps(w, delay);
+    for (int64_t i = 0; i < count; i++) write_backward_step(w, &set[i]);
+    close_steps(w);
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        rcvi_fusion_emit(&set[i].backward.fusion, RCVI_BEHIND);
+        if (w->chunk > 1) rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
+    }
+    close_chunks(w);
+    for (int64_t i = 0; i < count && !program->failed; i++) {
+        const rcvi_graph *graph = set[i].backward.fusion.emitter.graph;
+        mark(w, &set[i]);
+        for (size_t s = 0; s < graph->state_count; s++) {
+            int64_t size = rcvi_state_size(graph, s);
+            rcvi_frame_write_dstates(&w->frame, s, set[i].layer, set[i].direction,
+                                     rcvi_whole_view(set[i].backward.states[s].buffer, size),
+                                     rcvi_whole_view(set[i].sums[s], size));
+        }
+    }
+    mark(w, NULL);
+}
+
+/* What a reverse direction computed in its own order, added in the order of steps. */
+static void add_reversed(writer *w, const track *t, int dx) {
+    rcvi_program *program = w->frame.program;
+    int64_t width = layer_of(w, t)->input;
+    rcvi_clock clock = rcvi_clock_new(w->frame.steps, w->frame.batch, w->frame.steps, 0, false);
+    rcvi_place own = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width}, place = shared_place(t, dx, 0, width);
+    rcvi_view out = rcvi_place_at_step(&clock, &place);
+    rcvi_program_loop(program, w->frame.steps);
+    rcvi_emit_add(program, w->frame.batch, width, out, out, rcvi_place_at_step(&clock, &own));
+    rcvi_program_end_loop(program);
+}
+
+/* ---- the network ---- */
+
+static void write_forward_pass(writer *w) {
+    rcvi_frame *frame = &w->frame;
+    int64_t layers = frame->net->options.layers, directions = frame->net->directions;
+    bool wavefront = frame->program->rungs.wavefront;
+    rcvi_frame_write_masks(frame);
+    rcvi_frame_write_input(frame);
+    for (int64_t layer = 0; layer < layers && !frame->program->failed; layer++) {
+        if (rcvi_frame_has_dropout(frame, layer))
+            frame->inputs[layer] = rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], "dropped");
+        rcvi_frame_open_output(frame, layer);
+        for (int64_t d = 0; d < directions; d++) w->tracks[layer * directions + d].delay = wavefront ? layer : 0;
+        if (!wavefront) write_forward_set(w, &w->tracks[layer * directions], directions);
+    }
+    if (wavefront) write_forward_set(w, w->tracks, layers);
+}
+
+static int new_dx(writer *w, int64_t layer) {
+    return rcvi_frame_buffer(&w->frame, w->frame.steps, rcvi_frame_width(&w->frame, layer), "dx%lld", (long long)layer);
+}
+
+static void write_backward_wavefront(writer *w, int dy) {
+    int64_t layers = w->frame.net->options.layers;
+    int *buffers = rcvi_pool_new(&w->frame.program->pool, (size_t)layers + 1, sizeof *buffers);
+    if (!buffers) {
+        w->frame.program->failed = true;
+        return;
+    }
+    for (int64_t layer = 0; layer < layers; layer++) {
+        buffers[layer] = new_dx(w, layer);
+        w->tracks[layer].delay = layers - 1 - layer;
+    }
+    buffers[layers] = dy;
+    write_backward_set(w, w->tracks, layers, buffers + 1, buffers);
+    rcvi_frame_write_dx(&w->frame, buffers[0]);
+}
+
+static void write_backward_pass(writer *w) {
+    rcvi_frame *frame = &w->frame;
+    int64_t directions = frame->net->directions;
+    int dy = rcvi_frame_write_dy(frame);
+    if (frame->program->rungs.wavefront) {
+        write_backward_wavefront(w, dy);
+        return;
+    }
+    for (int64_t layer = frame->net->options.layers; layer-- > 0 && !frame->program->failed;) {
+        track *set = &w->tracks[layer * directions];
+        int dx = new_dx(w, layer);
+        write_backward_set(w, set, directions, (int[]){dy, dy}, (int[]){dx, dx});
+        if (directions > 1 && !frame->program->failed) add_reversed(w, &set[1], dx);
+        dy = rcvi_frame_has_dropout(frame, layer) ? rcvi_frame_write_dropout(frame, layer, dx, "ddropped") : dx;
+    }
+    rcvi_frame_write_dx(frame, dy);
+}
+
+static bool open_track(writer *w, track *t) {
+    rcvi_pool *pool = &w->frame.program->pool;
+    size_t states = layer_of(w, t)->forward.state_count;
+    t->label = rcvi_pool_format(pool, "l%lld%s.", (long long)t->layer, t->direction ? "r" : "");
+    int *tables = rcvi_pool_new(pool, 5 * states, sizeof *tables);
+    if (!t->label || !tables) return false;
+    t->restarts = tables;
+    t->checkpoints = tables + states;
+    t->arriving = tables + 2 * states;
+    t->sums = tables + 3 * states;
+    t->ending = tables + 4 * states;
+    return true;
+}
+
+static int64_t chunk_of(const rcvi_rungs *rungs, int64_t steps) {
+    int64_t chunk = rungs->recompute ? rungs->recompute : !rungs->combine ? 1 : rungs->steps ? rungs->steps : steps;
+    return chunk < steps ? chunk : steps;
+}
+
+static void close_tracks(writer *w, size_t count) {
+    for (size_t i = 0; w->tracks && i < count; i++) {
+        track *t = &w->tracks[i];
+        if (t->forward.open) rcvi_fusion_free(&t->forward.fusion);
+        if (t->again.open) rcvi_fusion_free(&t->again.fusion);
+        if (t->backward.open) rcvi_fusion_free(&t->backward.fusion);
+    }
+    rcvi_free(w->frame.program->pool.context, w->tracks);
+}
+
+static void write(rcvi_program *program) {
+    const rcv_net *net = program->net;
+    rcv_context *context = program->pool.context;
+    int64_t chunk = chunk_of(&program->rungs, program->options.steps);
+    size_t count = (size_t)(net->options.layers * net->directions);
+    writer w = {.chunk = chunk,
+                .chunks = (program->options.steps + chunk - 1) / chunk,
+                .recompute = program->rungs.recompute > 0,
+                .tracks = rcvi_new(context, count, sizeof *w.tracks)};
+    bool ok = rcvi_frame_init(&w.frame, program) && w.tracks;
+    for (size_t i = 0; ok && i < count; i++) {
+        w.tracks[i].layer = (int64_t)i / net->directions;
+        w.tracks[i].direction = (int64_t)i % net->directions;
+        ok = open_track(&w, &w.tracks[i]);
+    }
+    if (!ok) program->failed = true;
+    if (ok) write_forward_pass(&w);
+    program->forward_count = program->step_count;
+    if (w.frame.training && !program->failed) write_backward_pass(&w);
+    close_tracks(&w, count);
+    rcvi_frame_free(&w.frame);
+}
+
+/* ---- what applies, what is worth trying ---- */
+
+static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
+
+static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs) {
+    if (net->options.layers < 2) return refuse("a wavefront needs two layers at least");
+    if (net->directions > 1)
+        return refuse("a wavefront needs one direction: a layer above a bidirectional one waits for its last step");
+    if (options->training && net->options.dropout > 0)
+        return refuse("a wavefront does not go through dropout between layers");
+    if (chunk_of(rungs, options->steps) == options->steps)
+        return rcvi_fail(RCV_UNSUPPORTED, "a wavefront needs chunks shorter than the sequence of %lld steps",
+                         (long long)options->steps);
+    return RCV_OK;
+}
+
+static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
+                          const rcvi_machine *machine) {
+    (void)machine;
+    if (options->dtype == RCV_BFLOAT16 && !rungs->pack)
+        return refuse("products in bfloat16 need packed weights: add pack");
+    if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");
+    if (rungs->recompute && !options->training) return refuse("recompute saves what training keeps; this is inference");
+    if (rungs->recompute && rungs->combine && rungs->steps != 1 && rungs->steps != rungs->recompute) {
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "combine and recompute cut time into the same chunks: give combine steps=%lld",
+                         (long long)rungs->recompute);
+    }
+    if (rungs->split_rows && options->batch < rungs->threads) {
+        return rcvi_fail(RCV_UNSUPPORTED, "%lld threads cannot share out a batch of %lld: split columns",
+                         (long long)rungs->threads, (long long)options->batch);
+    }
+    return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
+}
+
+static void variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
+                     void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    const int64_t chunks[] = {1, 4, 8, 16, 32, 0};
+    int64_t threads = machine->threads;
+    for (int64_t n = threads; n >= 1; n = n > 1 ? n / 2 : 0) {
+        for (int rows = n > 1; rows >= 0; rows--) {
+            for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+                if (chunks[c] > 1 && chunks[c] >= options->steps) continue;
+                rcvi_rungs rungs = {.combine = true,
+                                    .steps = chunks[c],
+                                    .fuse = true,
+                                    .pack = true,
+                                    .threads = n,
+                                    .split_rows = rows && n > 1};
+                offer(user, &rungs);
+                rungs.wavefront = true;
+                if (net->options.layers > 1 && n > 1 && !rows && chunks[c]) offer(user, &rungs);
+                rungs.wavefront = false;
+                rungs.blas = true;
+                if (options->training && options->dtype != RCV_BFLOAT16 && chunks[c] == 0) offer(user, &rungs);
+            }
+        }
+    }
+    for (int64_t every = 4; options->training && every < options->steps; every *= 4) {
+        offer(user, &(rcvi_rungs){.combine = true,
+                                  .steps = every,
+                                  .fuse = true,
+                                  .pack = true,
+                                  .recompute = every,
+                                  .threads = threads,
+                                  .split_rows = threads > 1 && options->batch >= threads});
+    }
+}
+
+const rcvi_schedule rcvi_schedule_stepwise = {
+    .name = "stepwise", .applies = applies, .write = write, .variants = variants};
