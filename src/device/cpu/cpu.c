@@ -1,20 +1,288 @@
-/* The portable CPU device: it takes the steps one after another, in the plan's float type. */
-#include "device/cpu/cpu.h"
+/* The CPU: a team of threads takes a program's steps together. */
+#include "device/cpu/engine.h"
+#include "device/cpu/kernels_choice.h"
 
-static void run(const rcvi_program *program, size_t first, size_t end, const rcvi_binding *binding) {
-    void (*take)(const rcvi_step *, int64_t, const rcvi_binding *) =
-        program->options.dtype == RCV_FLOAT64 ? rcvi_cpu_step_double : rcvi_cpu_step_float;
-    for (size_t i = first; i < end; i++) {
-        const rcvi_step *step = &program->steps[i];
-        if (step->kind != RCVI_STEP_LOOP) {
-            take(step, 0, binding);
-            continue;
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct rcvi_worker {
+    const rcvi_engine *engine;
+    rcv_context *context;
+    rcvi_team *team; /* NULL: one thread */
+    rcvi_vendor *vendor;
+};
+
+/* ---- what it is ---- */
+
+/* Bytes of a core's second-level cache, as the operating system tells; a megabyte where it does not. */
+static int64_t cache_bytes(void) {
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index2/size", "r");
+    char text[32] = "";
+    int64_t bytes = 0;
+    if (file) {
+        if (fgets(text, sizeof text, file)) {
+            char *unit = NULL;
+            bytes = strtoll(text, &unit, 10);
+            bytes *= *unit == 'K' ? 1024 : *unit == 'M' ? 1024 * 1024 : 1;
         }
-        for (int64_t k = 0; k < step->loop.count; k++) {
-            for (int body = 1; body <= step->loop.body; body++) take(step + body, k, binding);
-        }
-        i += (size_t)step->loop.body;
+        fclose(file);
+    }
+    return bytes >= 64 * 1024 ? bytes : 1024 * 1024;
+}
+
+static rcv_status describe(rcv_context *context, rcv_dtype dtype, int64_t threads, rcvi_machine *machine) {
+    const rcvi_kernels *kernels = rcvi_context_kernels(context);
+    if (!kernels) return RCV_INVALID;
+    rcvi_kernel_type type = dtype == RCV_FLOAT64    ? RCVI_KERNEL_DOUBLE
+                            : dtype == RCV_BFLOAT16 ? RCVI_KERNEL_BFLOAT16
+                                                    : RCVI_KERNEL_FLOAT;
+    const rcvi_product_kernels *products = &kernels->products[type];
+    *machine = (rcvi_machine){.threads = threads,
+                              .cache = cache_bytes(),
+                              .panel = products->panel,
+                              .grain = products->grain,
+                              .group = products->group,
+                              .vendor = rcvi_vendor_name(),
+                              .kernels = kernels->name};
+    return RCV_OK;
+}
+
+static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
+    const rcvi_kernels *kernels = rcvi_kernels_find(program->machine.kernels);
+    if (!kernels) return rcvi_fail(RCV_INVALID, "this machine has no kernels '%s'", program->machine.kernels);
+    return rcvi_engine_new(program, kernels, engine);
+}
+
+static size_t scratch(const rcvi_engine *engine) { return engine->scratch * (size_t)engine->members; }
+
+static size_t outside(const rcvi_engine *engine) { return engine->vendor_bytes; }
+
+static void close_worker(rcvi_worker *worker) {
+    if (!worker) return;
+    rcvi_team_free(worker->team);
+    rcvi_vendor_free(worker->vendor);
+    rcvi_free(worker->context, worker);
+}
+
+static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **out) {
+    rcv_context *context = engine->pool.context;
+    rcvi_worker *worker = rcvi_new(context, 1, sizeof *worker);
+    *out = NULL;
+    if (!worker) return RCV_NO_MEMORY;
+    worker->engine = engine;
+    worker->context = context;
+    rcv_status status = RCV_OK;
+    if (engine->members > 1 && !engine->has_vendor) status = rcvi_team_new(context, engine->members, &worker->team);
+    if (!status && engine->has_vendor) status = rcvi_vendor_new(engine->program, &worker->vendor);
+    if (status) {
+        close_worker(worker);
+        return status;
+    }
+    *out = worker;
+    return RCV_OK;
+}
+
+/* ---- one call ---- */
+
+typedef struct {
+    rcvi_worker *worker;
+    const rcvi_binding *binding;
+    size_t first, end;
+    char *scratch;
+    double begin;
+    size_t recorded; /* guarded by being counted atomically */
+} run_call;
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void record(run_call *run, const rcvi_call *call, double begin, bool looped) {
+    const rcvi_binding *binding = run->binding;
+    size_t index = __atomic_fetch_add(binding->event_count, 1, __ATOMIC_RELAXED);
+    if (index >= binding->event_capacity) return;
+    const rcvi_step *step = call->step;
+    const rcvi_program *program = call->engine->program;
+    binding->events[index] = (rcv_event){.worker = call->member,
+                                         .layer = step->layer,
+                                         .reverse = step->direction > 0,
+                                         .backward = (size_t)(step - program->steps) >= program->forward_count,
+                                         .iteration = looped && step->time.span == 1 ? call->time : -1,
+                                         .what = rcvi_step_names[step->kind],
+                                         .begin = begin - run->begin,
+                                         .end = now() - run->begin};
+}
+
+static void take(run_call *run, rcvi_call *call, bool looped) {
+    double begin = run->binding->events ? now() : 0;
+    bool reference = call->engine->is_reference;
+    switch (call->step->kind) {
+    case RCVI_STEP_PACK: rcvi_take_pack(call); break;
+    case RCVI_STEP_VENDOR:
+        if (call->member == 0) rcvi_vendor_run(run->worker->vendor, call->step->vendor.backward, run->binding);
+        break;
+    default:
+        if (call->step->kind == RCVI_STEP_MAP && !reference)
+            rcvi_take_map(call);
+        else if (call->step->kind == RCVI_STEP_GEMM && !reference)
+            rcvi_take_gemm(call);
+        else if (call->engine->type == RCVI_KERNEL_DOUBLE)
+            rcvi_take_double(call);
+        else
+            rcvi_take_float(call);
+    }
+    if (run->binding->events) record(run, call, begin, looped);
+}
+
+/* Is the step to be taken in this call, at these iterations? Then `call` says how much of it there is. */
+static bool open_step(const rcvi_binding *binding, rcvi_call *call) {
+    const rcvi_step *step = call->step;
+    int64_t span;
+    if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return false;
+    if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
+    if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
+    if (!rcvi_step_is_due(call->engine->program, step, call->inner, call->outer, &call->time, &span)) return false;
+    bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
+    int64_t full = step->time.timed ? step->time.span : 1;
+    call->rows = over_depth ? step->rows : step->rows / full * span;
+    call->depth = step->kind != RCVI_STEP_GEMM ? 0 : over_depth ? step->gemm.depth / full * span : step->gemm.depth;
+    return true;
+}
+
+/* Rows or columns of a step, in units of which a member takes whole ones. */
+static int64_t units_of(const rcvi_call *call, int64_t *grain) {
+    bool columns = call->ready->cut == RCVI_CUT_COLUMNS;
+    *grain =
+        columns && call->step->kind == RCVI_STEP_MAP ? call->engine->kernels->products[call->engine->type].grain : 1;
+    return ((columns ? call->step->columns : call->rows) + *grain - 1) / *grain;
+}
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* The member's part of the stretch of work from `before` to `before + all` of `total`. */
+static void cut(rcvi_call *call, double before, double total) {
+    int64_t grain, units = units_of(call, &grain), bounds[2];
+    double each = call->ready->cost * (double)grain;
+    for (int i = 0; i < 2; i++) {
+        double mark = total * (call->member + i) / call->members - before;
+        double unit = mark / each + 0.5;
+        bounds[i] = mark <= 0 ? 0 : unit >= (double)units ? units : (int64_t)unit;
+    }
+    if (call->member + 1 == call->members) bounds[1] = units;
+    call->row = call->column = 0;
+    call->row_end = call->rows;
+    call->column_end = call->step->columns;
+    if (call->ready->cut == RCVI_CUT_COLUMNS) {
+        call->column = smaller(bounds[0] * grain, call->column_end);
+        call->column_end = smaller(bounds[1] * grain, call->column_end);
+    } else if (call->ready->cut == RCVI_CUT_ROWS) {
+        call->row = bounds[0];
+        call->row_end = bounds[1];
+    } else if (call->ready->cut == RCVI_CUT_NOT && call->member > 0) {
+        call->row_end = 0;
     }
 }
 
-const rcvi_device rcvi_device_cpu = {.name = "cpu", .run = run};
+static double work_of(const rcvi_call *call) {
+    int64_t grain, units = units_of(call, &grain);
+    return call->ready->cost * (double)(units * grain);
+}
+
+static void take_group(run_call *run, rcvi_call *call, size_t first, size_t end, bool looped) {
+    const rcvi_engine *engine = call->engine;
+    double total = 0, before = 0;
+    for (size_t i = first; i < end; i++) {
+        call->step = &engine->program->steps[i];
+        call->ready = &engine->ready[i];
+        if (open_step(run->binding, call)) total += work_of(call);
+    }
+    for (size_t i = first; i < end; i++) {
+        call->step = &engine->program->steps[i];
+        call->ready = &engine->ready[i];
+        if (!open_step(run->binding, call)) continue;
+        cut(call, before, total);
+        before += work_of(call);
+        bool whole = call->ready->cut == RCVI_CUT_PANELS || call->ready->cut == RCVI_CUT_MATMUL;
+        if (whole || (call->row < call->row_end && call->column < call->column_end)) take(run, call, looped);
+    }
+    if (call->members > 1) rcvi_team_barrier(run->worker->team, call->member);
+}
+
+/* A step of a private loop: the member's rows of the batch. */
+static void take_private(run_call *run, rcvi_call *call, size_t index) {
+    call->step = &call->engine->program->steps[index];
+    call->ready = &call->engine->ready[index];
+    if (!open_step(run->binding, call)) return;
+    call->row = call->rows * call->member / call->members;
+    call->row_end = call->rows * (call->member + 1) / call->members;
+    call->column = 0;
+    call->column_end = call->step->columns;
+    if (call->row < call->row_end) take(run, call, true);
+}
+
+static void take_steps(run_call *run, rcvi_call *call, size_t first, size_t end, int depth) {
+    const rcvi_engine *engine = call->engine;
+    int64_t around = call->inner;
+    for (size_t i = first; i < end;) {
+        const rcvi_step *step = &engine->program->steps[i];
+        if (step->kind != RCVI_STEP_LOOP) {
+            if (engine->ready[i].is_private)
+                take_private(run, call, i);
+            else
+                take_group(run, call, i, (size_t)engine->ready[i].group_end, depth > 0);
+            i = (size_t)engine->ready[i].group_end;
+            continue;
+        }
+        size_t body_end = i + 1 + (size_t)step->loop.body;
+        for (int64_t k = 0; k < step->loop.count; k++) {
+            call->outer = around;
+            call->inner = k;
+            take_steps(run, call, i + 1, body_end, depth + 1);
+        }
+        call->inner = around;
+        call->outer = 0;
+        if (engine->ready[i].is_private) rcvi_team_barrier(run->worker->team, call->member);
+        i = body_end;
+    }
+}
+
+static void work(void *user, int member) {
+    run_call *run = user;
+    const rcvi_engine *engine = run->worker->engine;
+    rcvi_call call = {.engine = engine,
+                      .binding = run->binding,
+                      .member = member,
+                      .members = run->worker->team ? engine->members : 1,
+                      .scratch = run->scratch + (size_t)member * engine->scratch};
+    if (engine->kernels->begin) engine->kernels->begin();
+    take_steps(run, &call, run->first, run->end, 0);
+    if (engine->kernels->end) engine->kernels->end();
+}
+
+static void run_steps(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
+    run_call run = {.worker = worker, .binding = binding, .first = first, .end = end, .scratch = scratch};
+    if (binding->events) run.begin = now();
+    bool blas = worker->engine->program->rungs.blas;
+    int before = blas ? rcvi_blas_begin() : 0;
+    if (worker->team)
+        rcvi_team_call(worker->team, work, &run);
+    else
+        work(&run, 0);
+    if (blas) rcvi_blas_end(before);
+    if (binding->events && *binding->event_count > binding->event_capacity)
+        *binding->event_count = binding->event_capacity;
+}
+
+const rcvi_device rcvi_device_cpu = {.name = "cpu",
+                                     .describe = describe,
+                                     .prepare = prepare,
+                                     .release = rcvi_engine_free,
+                                     .scratch = scratch,
+                                     .outside = outside,
+                                     .open = open_worker,
+                                     .close = close_worker,
+                                     .run = run_steps};

@@ -1,23 +1,13 @@
-/* The steps of a program in portable C. Included once per float type, with REAL, MATH, GEMM and TAKE_STEP defined. */
+/* The steps of a program in portable C, the member's rows and columns of each. Included once per float type, with REAL,
+ * MATH, GEMM and TAKE_STEP defined. */
 #include "base/random.h"
-#include "device/cpu/cpu.h"
+#include "device/cpu/engine.h"
 #include "device/cpu/gemm.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef struct {
-    const rcvi_step *step;
-    int64_t iteration;
-    const rcvi_binding *binding;
-} call;
-
-static void *locate(const call *c, const rcvi_view *view, size_t bytes) {
-    if (view->buffer == RCVI_NONE || !c->binding->buffers[view->buffer]) return NULL;
-    return (char *)c->binding->buffers[view->buffer] + (size_t)(view->offset + c->iteration * view->stride) * bytes;
-}
-
-static REAL *real(const call *c, const rcvi_view *view) { return locate(c, view, sizeof(REAL)); }
+static REAL *real(const rcvi_call *c, const rcvi_view *view) { return rcvi_call_locate(c, view); }
 
 /* ---- maps ---- */
 
@@ -94,14 +84,16 @@ static void map_block(const rcvi_map *map, REAL *const *rows, int64_t column, in
     }
 }
 
-static void map_rows(const call *c, REAL registers[][BLOCK]) {
+static void take_map(const rcvi_call *c) {
+    REAL registers[RCVI_MAX_INSTRUCTIONS][BLOCK];
     const rcvi_map *map = c->step->map;
     REAL *rows[RCVI_MAX_OPERANDS];
-    int64_t row_count = c->step->rows, columns = c->step->columns;
+    int64_t row_count = c->row_end - c->row, columns = c->step->columns;
     bool contiguous = true;
     for (int i = 0; i < map->operand_count; i++) {
         rows[i] = real(c, &map->operands[i]);
         if (!rows[i]) return;
+        rows[i] += c->row * map->operands[i].row;
         contiguous &= map->operands[i].row == columns && map->operands[i].column == 1;
     }
     if (contiguous) { /* one long row */
@@ -117,85 +109,93 @@ static void map_rows(const call *c, REAL registers[][BLOCK]) {
     }
 }
 
-static void take_fused_map(const call *c) {
-    REAL registers[RCVI_MAX_INSTRUCTIONS][BLOCK];
-    map_rows(c, registers);
-}
-
-static void take_map(const call *c) {
-    if (c->step->map->instruction_count > 1) {
-        take_fused_map(c);
-    } else {
-        map_rows(c, NULL);
-    }
-}
-
 /* ---- the others ---- */
 
-static void take_gemm(const call *c, REAL *out) {
+static void take_gemm(const rcvi_call *c, REAL *out) {
     const rcvi_step *s = c->step;
-    const REAL *a = real(c, &s->a), *b = real(c, &s->b);
+    const REAL *a = real(c, &s->a) + c->row * (s->gemm.transpose_a ? 1 : s->a.row), *b = real(c, &s->b);
     for (int64_t i = 0; i < s->gemm.batch; i++) {
-        GEMM(s->gemm.transpose_a, s->gemm.transpose_b, s->rows, s->columns, s->gemm.depth, a + i * s->gemm.step_a,
-             s->a.row, b + i * s->gemm.step_b, s->b.row, s->accumulate, out + i * s->gemm.step_out, s->out.row);
+        GEMM(s->gemm.transpose_a, s->gemm.transpose_b, c->row_end - c->row, s->columns, c->depth,
+             a + i * s->gemm.step_a, s->a.row, b + i * s->gemm.step_b, s->b.row, s->accumulate,
+             out + i * s->gemm.step_out + c->row * s->out.row, s->out.row);
     }
 }
 
-static void take_reduce(const call *c, REAL *out) {
+/* Sums over rows, for a block of columns at a time; each sum in the order of the rows. */
+static void reduce_rows(const rcvi_call *c, const REAL *a, REAL *out) {
+    const rcvi_step *s = c->step;
+    REAL sums[BLOCK];
+    for (int64_t column = c->column; column < c->column_end; column += BLOCK) {
+        int64_t n = c->column_end - column < BLOCK ? c->column_end - column : BLOCK;
+        for (int64_t i = 0; i < n; i++) sums[i] = 0;
+        for (int64_t r = 0; r < c->rows; r++) {
+            const REAL *row = a + r * s->a.row + column * s->a.column;
+            for (int64_t i = 0; i < n; i++) sums[i] += row[i * s->a.column];
+        }
+        for (int64_t i = 0; i < n; i++) {
+            REAL *to = out + (column + i) * s->out.column;
+            *to = s->accumulate ? *to + sums[i] : sums[i];
+        }
+    }
+}
+
+static void take_reduce(const rcvi_call *c, REAL *out) {
     const rcvi_step *s = c->step;
     const REAL *a = real(c, &s->a);
-    int64_t outer = s->reduce.over_rows ? s->columns : s->rows, inner = s->reduce.over_rows ? s->rows : s->columns;
-    int64_t move_out = s->reduce.over_rows ? s->out.column : s->out.row;
-    int64_t move_outer = s->reduce.over_rows ? s->a.column : s->a.row,
-            move_inner = s->reduce.over_rows ? s->a.row : s->a.column;
-    for (int64_t i = 0; i < outer; i++) {
-        REAL sum = 0;
-        for (int64_t j = 0; j < inner; j++) sum += a[i * move_outer + j * move_inner];
-        out[i * move_out] = s->accumulate ? out[i * move_out] + sum : sum;
+    if (s->reduce.over_rows) {
+        reduce_rows(c, a, out);
+        return;
+    }
+    for (int64_t r = c->row; r < c->row_end; r++) {
+        REAL sum = 0, *to = out + r * s->out.row;
+        for (int64_t i = 0; i < s->columns; i++) sum += a[r * s->a.row + i * s->a.column];
+        *to = s->accumulate ? *to + sum : sum;
     }
 }
 
-/* One row, `from` being NULL for zeros. Rows may coincide. */
-static void copy_row(const call *c, REAL *out, const REAL *from, int64_t column) {
+/* The member's columns of a row, `from` being NULL for zeros. Rows may coincide. */
+static void copy_row(const rcvi_call *c, REAL *out, const REAL *from, int64_t column) {
+    int64_t first = c->column, end = c->column_end;
     if (!from) {
-        for (int64_t i = 0; i < c->step->columns; i++) out[i] = 0;
+        for (int64_t i = first; i < end; i++) out[i] = 0;
     } else if (column) {
-        memmove(out, from, (size_t)c->step->columns * sizeof *out);
+        memmove(out + first, from + first, (size_t)(end - first) * sizeof *out);
     } else {
-        for (int64_t i = 0; i < c->step->columns; i++) out[i] = *from;
+        for (int64_t i = first; i < end; i++) out[i] = *from;
     }
 }
 
-static void take_copy(const call *c, REAL *out) {
+static void take_copy(const rcvi_call *c, REAL *out) {
     const REAL *a = real(c, &c->step->a);
-    for (int64_t r = 0; r < c->step->rows; r++) {
+    for (int64_t r = c->row; r < c->row_end; r++) {
         copy_row(c, out + r * c->step->out.row, a ? a + r * c->step->a.row : NULL, c->step->a.column);
     }
 }
 
-static void take_fill(const call *c, REAL *out) {
-    for (int64_t r = 0; r < c->step->rows; r++) {
-        for (int64_t i = 0; i < c->step->columns; i++) out[r * c->step->out.row + i] = (REAL)c->step->fill.number;
+static void take_fill(const rcvi_call *c, REAL *out) {
+    for (int64_t r = c->row; r < c->row_end; r++) {
+        for (int64_t i = c->column; i < c->column_end; i++)
+            out[r * c->step->out.row + i] = (REAL)c->step->fill.number;
     }
 }
 
-static void take_select(const call *c, REAL *out) {
+static void take_select(const rcvi_call *c, REAL *out) {
     const rcvi_step *s = c->step;
     const REAL *a = real(c, &s->a), *b = real(c, &s->b);
-    const uint8_t *mask = locate(c, &s->mask, 1);
-    for (int64_t r = 0; r < s->rows; r++) {
+    const uint8_t *mask = rcvi_call_locate(c, &s->mask);
+    for (int64_t r = c->row; r < c->row_end; r++) {
         const REAL *from = mask[r * s->mask.row] ? (a ? a + r * s->a.row : NULL) : (b ? b + r * s->b.row : NULL);
         copy_row(c, out + r * s->out.row, from, mask[r * s->mask.row] ? s->a.column : s->b.column);
     }
 }
 
 /* The mask is a function of (seed, salt, element), so that the backward pass makes the same one. */
-static void take_dropout(const call *c, REAL *out) {
+static void take_dropout(const rcvi_call *c, REAL *out) {
     const rcvi_step *s = c->step;
     const REAL *a = real(c, &s->a);
     double keep = 1 - s->dropout.probability;
     uint64_t seed = c->binding->seed + s->dropout.salt * UINT64_C(0x9e3779b97f4a7c15);
-    for (int64_t r = 0; r < s->rows; r++) {
+    for (int64_t r = c->row; r < c->row_end; r++) {
         for (int64_t i = 0; i < s->columns; i++) {
             bool kept = rcvi_hash_uniform(seed, (uint64_t)(r * s->columns + i)) < keep;
             out[r * s->out.row + i] = kept ? (REAL)(a[r * s->a.row + i] / keep) : 0;
@@ -203,12 +203,12 @@ static void take_dropout(const call *c, REAL *out) {
     }
 }
 
-static void take_mask(const call *c) {
+static void take_mask(const rcvi_call *c) {
     const rcvi_step *s = c->step;
-    uint8_t *out = locate(c, &s->out, 1);
+    uint8_t *out = rcvi_call_locate(c, &s->out);
     bool boundary = s->kind == RCVI_STEP_BOUNDARY;
-    const uint8_t *resets = boundary ? locate(c, &s->a, 1) : NULL;
-    const int64_t *lengths = locate(c, boundary ? &s->b : &s->a, sizeof(int64_t));
+    const uint8_t *resets = boundary ? rcvi_call_locate(c, &s->a) : NULL;
+    const int64_t *lengths = rcvi_call_locate(c, boundary ? &s->b : &s->a);
     for (int64_t t = 0; t < s->rows; t++) {
         for (int64_t b = 0; b < s->columns; b++) {
             bool live = !lengths || t < lengths[b];
@@ -218,27 +218,25 @@ static void take_mask(const call *c) {
     if (boundary) memset(out + s->rows * s->columns, 0, (size_t)s->columns);
 }
 
-void TAKE_STEP(const rcvi_step *step, int64_t iteration, const rcvi_binding *binding) {
-    call c = {step, iteration, binding};
-    if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return;
-    if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return;
+void TAKE_STEP(const rcvi_call *c) {
+    const rcvi_step *step = c->step;
     if (step->kind == RCVI_STEP_MAP) {
-        take_map(&c);
+        take_map(c);
         return;
     }
     if (step->kind == RCVI_STEP_LIVE || step->kind == RCVI_STEP_BOUNDARY) {
-        take_mask(&c);
+        take_mask(c);
         return;
     }
-    REAL *out = real(&c, &step->out);
+    REAL *out = real(c, &step->out);
     if (!out) return; /* an output the caller does not want */
     switch (step->kind) {
-    case RCVI_STEP_GEMM: take_gemm(&c, out); break;
-    case RCVI_STEP_REDUCE: take_reduce(&c, out); break;
-    case RCVI_STEP_COPY: take_copy(&c, out); break;
-    case RCVI_STEP_FILL: take_fill(&c, out); break;
-    case RCVI_STEP_SELECT: take_select(&c, out); break;
-    case RCVI_STEP_DROPOUT: take_dropout(&c, out); break;
+    case RCVI_STEP_GEMM: take_gemm(c, out); break;
+    case RCVI_STEP_REDUCE: take_reduce(c, out); break;
+    case RCVI_STEP_COPY: take_copy(c, out); break;
+    case RCVI_STEP_FILL: take_fill(c, out); break;
+    case RCVI_STEP_SELECT: take_select(c, out); break;
+    case RCVI_STEP_DROPOUT: take_dropout(c, out); break;
     default: break;
     }
 }

@@ -1,0 +1,126 @@
+#include "device/cpu/engine.h"
+
+static rcvi_kernel_type type_of(rcv_dtype dtype) {
+    return dtype == RCV_FLOAT64 ? RCVI_KERNEL_DOUBLE : dtype == RCV_BFLOAT16 ? RCVI_KERNEL_BFLOAT16 : RCVI_KERNEL_FLOAT;
+}
+
+/* naive is the reference: its products and maps are not the kernels'. */
+static bool is_reference(const rcvi_engine *engine) {
+    const rcvi_rungs *r = &engine->program->rungs;
+    return !(r->combine || r->fuse || r->pack || r->wavefront || r->blas || r->recompute || r->vendor);
+}
+
+static rcv_status make_ready(rcvi_engine *engine) {
+    const rcvi_program *program = engine->program;
+    for (size_t i = 0; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        rcvi_ready *ready = &engine->ready[i];
+        size_t scratch = 0;
+        engine->has_vendor |= step->kind == RCVI_STEP_VENDOR;
+        if (step->kind == RCVI_STEP_MAP && !engine->is_reference) {
+            ready->compiled = rcvi_engine_compile(engine, step);
+            if (!ready->compiled) return RCV_NO_MEMORY;
+            scratch = rcvi_map_scratch(engine, step, ready->compiled);
+        }
+        if (step->kind == RCVI_STEP_GEMM && !engine->is_reference) scratch = rcvi_gemm_scratch(engine, step);
+        if (scratch > engine->scratch) engine->scratch = scratch;
+    }
+    engine->scratch = (engine->scratch + 127) / 128 * 128;
+    return RCV_OK;
+}
+
+rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kernels, rcvi_engine **out) {
+    rcv_context *context = program->pool.context;
+    rcvi_engine *engine = rcvi_new(context, 1, sizeof *engine);
+    *out = NULL;
+    if (!engine) return RCV_NO_MEMORY;
+    *engine = (rcvi_engine){.program = program,
+                            .kernels = kernels,
+                            .type = type_of(program->options.dtype),
+                            .members = (int)program->rungs.threads};
+    engine->is_reference = is_reference(engine);
+    rcvi_pool_init(&engine->pool, context);
+    engine->ready = rcvi_pool_new(&engine->pool, program->step_count, sizeof *engine->ready);
+    rcv_status status = engine->ready ? make_ready(engine) : RCV_NO_MEMORY;
+    if (!status && engine->has_vendor) status = rcvi_vendor_bytes(program, &engine->vendor_bytes);
+    if (status) {
+        rcvi_engine_free(engine);
+        return status;
+    }
+    rcvi_engine_group(engine);
+    *out = engine;
+    return RCV_OK;
+}
+
+void rcvi_engine_free(rcvi_engine *engine) {
+    if (!engine) return;
+    rcv_context *context = engine->pool.context;
+    rcvi_pool_free(&engine->pool);
+    rcvi_free(context, engine);
+}
+
+void *rcvi_call_locate(const rcvi_call *call, const rcvi_view *view) {
+    if (view->buffer == RCVI_NONE) return NULL;
+    char *buffer = call->binding->buffers[view->buffer];
+    if (!buffer) return NULL;
+    const rcvi_program *program = call->engine->program;
+    int64_t start = rcvi_view_start(view, call->inner, call->outer, call->time);
+    return buffer + start * (int64_t)rcvi_element_bytes(program, program->buffers[view->buffer].element);
+}
+
+/* ---- products of plain matrices ---- */
+
+static rcvi_matmul describe(const rcvi_engine *engine, const rcvi_step *step, int64_t rows, int64_t depth) {
+    return (rcvi_matmul){.type = engine->type,
+                         .transpose_a = step->gemm.transpose_a,
+                         .transpose_b = step->gemm.transpose_b,
+                         .accumulate = step->accumulate,
+                         .m = rows,
+                         .n = step->columns,
+                         .k = depth,
+                         .lda = step->a.row,
+                         .ldb = step->b.row,
+                         .ldc = step->out.row};
+}
+
+size_t rcvi_gemm_scratch(const rcvi_engine *engine, const rcvi_step *step) {
+    rcvi_matmul matmul = describe(engine, step, step->rows, step->gemm.depth);
+    return (size_t)rcvi_matmul_scratch(engine->kernels, &matmul, engine->members) + RCVI_MATMUL_ALIGN;
+}
+
+void rcvi_take_gemm(const rcvi_call *call) {
+    const rcvi_engine *engine = call->engine;
+    const rcvi_step *step = call->step;
+    int64_t size = engine->type == RCVI_KERNEL_DOUBLE ? 8 : 4;
+    char *a = rcvi_call_locate(call, &step->a), *b = rcvi_call_locate(call, &step->b),
+         *c = rcvi_call_locate(call, &step->out);
+    if (!c) return;
+    bool mine = call->ready->is_private; /* the member's rows, all by itself */
+    rcvi_matmul matmul = describe(engine, step, mine ? call->row_end - call->row : call->rows, call->depth);
+    if (mine) {
+        a += call->row * (step->gemm.transpose_a ? 1 : step->a.row) * size;
+        c += call->row * step->out.row * size;
+    }
+    bool blas = engine->program->rungs.blas && rcvi_matmul_blas_fits(&matmul);
+    for (int64_t i = 0; i < step->gemm.batch; i++) {
+        const char *ai = a + i * step->gemm.step_a * size, *bi = b + i * step->gemm.step_b * size;
+        char *ci = c + i * step->gemm.step_out * size;
+        int member = mine ? 0 : call->member, members = mine ? 1 : call->members;
+        if (blas)
+            rcvi_matmul_blas_share(&matmul, ai, bi, ci, member, members);
+        else
+            rcvi_matmul_share(engine->kernels, &matmul, ai, bi, ci, member, members, call->scratch);
+    }
+}
+
+void rcvi_take_pack(const rcvi_call *call) {
+    const rcvi_step *step = call->step;
+    const rcvi_product_kernels *kernels = &call->engine->kernels->products[call->engine->type];
+    bool transposed = step->pack.transposed;
+    /* b = W^T for W x, b = W for W^T x */
+    int64_t columns = transposed ? step->columns : step->rows, depth = transposed ? step->rows : step->columns;
+    int64_t panels = (columns + kernels->panel - 1) / kernels->panel;
+    kernels->pack(columns, depth, rcvi_call_locate(call, &step->a), transposed ? step->a.row : 1,
+                  transposed ? 1 : step->a.row, panels * call->member / call->members,
+                  panels * (call->member + 1) / call->members, rcvi_call_locate(call, &step->out));
+}

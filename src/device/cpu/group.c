@@ -1,0 +1,180 @@
+/* Which steps may be taken at once, and along what they are cut. */
+#include "device/cpu/engine.h"
+
+/* ---- what two steps touch ---- */
+
+/* The first element and the one behind the last that a view touches in iteration 0, all slots counted. */
+static void reach(const rcvi_access *access, int64_t *low, int64_t *high) {
+    const rcvi_view *v = access->view;
+    int64_t rows = (access->rows - 1) * v->row, columns = (access->columns - 1) * v->column;
+    int64_t slots = v->wrap ? (v->wrap - 1) * v->slot : 0;
+    *low = v->offset + (rows < 0 ? rows : 0) + (columns < 0 ? columns : 0) + (slots < 0 ? slots : 0);
+    *high = v->offset + (rows > 0 ? rows : 0) + (columns > 0 ? columns : 0) + (slots > 0 ? slots : 0) + 1;
+}
+
+static bool moves_alike(const rcvi_view *a, const rcvi_view *b) {
+    return a->stride == b->stride && a->outer == b->outer && a->wrap == b->wrap && a->slot == b->slot;
+}
+
+/* Columns of one array of rows: the same distance from row to row in all that moves, and columns apart. */
+static bool has_other_columns(const rcvi_access *a, const rcvi_access *b) {
+    int64_t row = a->view->row;
+    if (row <= 0 || b->view->row != row) return false;
+    const rcvi_view *views[] = {a->view, b->view};
+    for (int i = 0; i < 2; i++) {
+        const rcvi_view *v = views[i];
+        if (v->stride % row || v->outer % row || v->slot % row || v->offset < 0) return false;
+    }
+    int64_t a_first = a->view->offset % row, b_first = b->view->offset % row;
+    if (a_first + a->columns > row || b_first + b->columns > row) return false;
+    return a_first + a->columns <= b_first || b_first + b->columns <= a_first;
+}
+
+/* Two buffers of the arena may lie in the same place when the one's life ends before the other's begins. */
+static bool share_memory(const rcvi_program *program, int a, int b) {
+    const rcvi_buffer *x = &program->buffers[a], *y = &program->buffers[b];
+    if (x->role != RCVI_ARENA || y->role != RCVI_ARENA) return false;
+    return x->place < rcvi_buffer_end(program, y) && y->place < rcvi_buffer_end(program, x);
+}
+
+/* May the two touch an element in common, in the same iteration? */
+static bool may_meet(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b) {
+    if (!a->written && !b->written) return false;
+    if (a->view->buffer != b->view->buffer) return share_memory(program, a->view->buffer, b->view->buffer);
+    if (has_other_columns(a, b)) return false;
+    if (!moves_alike(a->view, b->view)) return true;
+    int64_t a_low, a_high, b_low, b_high;
+    reach(a, &a_low, &a_high);
+    reach(b, &b_low, &b_high);
+    return a_low < b_high && b_low < a_high;
+}
+
+static bool conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y) {
+    rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
+    int a_count = rcvi_step_accesses(x, a), b_count = rcvi_step_accesses(y, b);
+    for (int i = 0; i < a_count; i++) {
+        for (int k = 0; k < b_count; k++) {
+            if (may_meet(program, &a[i], &b[k])) return true;
+        }
+    }
+    return false;
+}
+
+/* ---- rows that go their own way ---- */
+
+/* Does row r of the view hold what belongs to row r of the batch, at every time? True where rows lie one behind the
+ * other and everything that moves moves by whole batches of them. */
+static bool keeps_rows(const rcvi_access *access, int64_t batch) {
+    const rcvi_view *v = access->view;
+    if (!access->spans || (v->row == 0 && !access->written)) return !access->written; /* weights, biases */
+    int64_t whole = batch * v->row;
+    if (access->rows != batch || whole <= 0 || v->offset < 0) return false;
+    bool moves = v->stride % whole || v->outer % whole || v->slot % whole;
+    return !moves && v->offset / v->row % batch == 0 && v->offset % v->row + access->columns <= v->row;
+}
+
+static bool is_rowwise(const rcvi_step *step, int64_t batch) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    bool kind = step->kind == RCVI_STEP_MAP || step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_FILL ||
+                step->kind == RCVI_STEP_SELECT || (step->kind == RCVI_STEP_GEMM && !step->gemm.transpose_a) ||
+                (step->kind == RCVI_STEP_REDUCE && !step->reduce.over_rows);
+    if (!kind || step->rows != batch) return false;
+    int count = rcvi_step_accesses(step, accesses);
+    for (int i = 0; i < count; i++) {
+        if (!keeps_rows(&accesses[i], batch)) return false;
+    }
+    return true;
+}
+
+static bool is_private_loop(const rcvi_program *program, size_t loop) {
+    int64_t batch = program->options.batch;
+    for (int i = 1; i <= program->steps[loop].loop.body; i++) {
+        const rcvi_step *step = &program->steps[loop + (size_t)i];
+        if (step->kind == RCVI_STEP_LOOP || !is_rowwise(step, batch)) return false;
+    }
+    return true;
+}
+
+/* ---- cuts ---- */
+
+static rcvi_cut cut_of(const rcvi_engine *engine, const rcvi_step *step) {
+    int64_t grain = engine->kernels->products[engine->type].grain;
+    switch (step->kind) {
+    case RCVI_STEP_PACK: return RCVI_CUT_PANELS;
+    case RCVI_STEP_GEMM: return engine->is_reference ? RCVI_CUT_ROWS : RCVI_CUT_MATMUL;
+    case RCVI_STEP_REDUCE: return step->reduce.over_rows ? RCVI_CUT_COLUMNS : RCVI_CUT_ROWS;
+    case RCVI_STEP_MAP:
+        if (engine->is_reference) return RCVI_CUT_ROWS;
+        if (step->map->product_count && step->columns >= grain * engine->members) return RCVI_CUT_COLUMNS;
+        return step->rows >= engine->members ? RCVI_CUT_ROWS : RCVI_CUT_COLUMNS;
+    case RCVI_STEP_COPY:
+    case RCVI_STEP_FILL:
+    case RCVI_STEP_SELECT: return step->rows >= engine->members ? RCVI_CUT_ROWS : RCVI_CUT_COLUMNS;
+    case RCVI_STEP_DROPOUT: return RCVI_CUT_ROWS;
+    default: return RCVI_CUT_NOT;
+    }
+}
+
+/* Work of one row or column of a step, in multiply-adds or their like. */
+static double cost_of(const rcvi_step *step, rcvi_cut cut) {
+    double across = (double)(cut == RCVI_CUT_ROWS ? step->columns : step->rows), each = 4;
+    if (step->kind == RCVI_STEP_MAP) {
+        each += 8.0 * step->map->instruction_count;
+        for (int p = 0; p < step->map->product_count; p++) {
+            for (int t = 0; t < step->map->products[p].term_count; t++)
+                each += (double)step->map->products[p].terms[t].depth;
+        }
+    }
+    return across * each;
+}
+
+/* Steps of a group are cut by cost, which a matmul or a single member's step does not take part in. */
+static bool shares_out(const rcvi_ready *ready) {
+    return ready->cut == RCVI_CUT_ROWS || ready->cut == RCVI_CUT_COLUMNS;
+}
+
+static void group_from(rcvi_engine *engine, size_t first, size_t end) {
+    const rcvi_program *program = engine->program;
+    size_t last = first + 1;
+    while (last < end && program->steps[last].kind != RCVI_STEP_LOOP && shares_out(&engine->ready[first]) &&
+           shares_out(&engine->ready[last])) {
+        bool free = true;
+        for (size_t i = first; free && i < last; i++) free = !conflict(program, &program->steps[i], &program->steps[last]);
+        if (!free) break;
+        last++;
+    }
+    for (size_t i = first; i < last; i++) engine->ready[i].group_end = (int)last;
+}
+
+void rcvi_engine_group(rcvi_engine *engine) {
+    const rcvi_program *program = engine->program;
+    size_t ends[2] = {0, 0};
+    for (size_t i = 0; i < program->step_count; i++) {
+        rcvi_ready *ready = &engine->ready[i];
+        ready->cut = cut_of(engine, &program->steps[i]);
+        ready->cost = program->steps[i].kind == RCVI_STEP_LOOP ? 0 : cost_of(&program->steps[i], ready->cut);
+    }
+    for (size_t i = 0; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        rcvi_ready *ready = &engine->ready[i];
+        if (i >= ends[0]) ends[0] = 0;
+        if (i >= ends[1]) ends[1] = 0;
+        if (step->kind == RCVI_STEP_LOOP) {
+            size_t end = i + 1 + (size_t)step->loop.body;
+            ready->is_private = program->rungs.split_rows && engine->members > 1 && is_private_loop(program, i);
+            ready->group_end = (int)i + 1;
+            for (size_t k = i + 1; ready->is_private && k < end; k++) {
+                engine->ready[k] = (rcvi_ready){.cut = RCVI_CUT_ROWS,
+                                                .group_end = (int)k + 1,
+                                                .is_private = true,
+                                                .compiled = engine->ready[k].compiled};
+            }
+            ends[ends[0] ? 1 : 0] = end;
+            if (ready->is_private) i = end - 1;
+            continue;
+        }
+        size_t limit = ends[1] ? ends[1] : ends[0] ? ends[0] : program->step_count;
+        if (i < program->forward_count && limit > program->forward_count) limit = program->forward_count;
+        if (ready->group_end == 0) group_from(engine, i, limit);
+    }
+}

@@ -1,0 +1,329 @@
+/* Packing and products of one type, from one tile. Included once a type, without a guard on purpose. Expects
+ *
+ *   TYPE          the word that ends every name
+ *   SCALAR        an element of c, and of the sums
+ *   SOURCE        an element of the matrix that is packed
+ *   OPERAND       what one step over k takes: GROUP elements of a row of a, and as many of a column of b
+ *   GROUP, FILL   k is packed in groups of GROUP, and filled up with zeros to a multiple of FILL
+ *   BYTES         of a vector
+ *   STRIP         vectors in a strip of columns (2 or 4), the widest of which a tile takes ROWS rows (4, 6 or 12)
+ *   STRIPS, WIDE  strips in a panel; up to WIDE rows (2 or 6) go over all strips of a panel at once
+ *   MULTIPLY_ADD  (sum, one operand of a, a vector of operands of b)
+ *   ROUND         SOURCE to an element of a packed matrix, ELEMENT
+ *
+ * A packed panel is [STRIPS][depth / GROUP][STRIP * LANES columns][GROUP]. */
+
+#define JOIN_(x, y) x##_##y
+#define JOIN(x, y) JOIN_(x, y)
+#define NAME(x) JOIN(x, TYPE)
+#define LANES ((int)(BYTES / sizeof(SCALAR)))
+#define WIDTH (STRIP * LANES)
+#define PANEL (STRIPS * WIDTH)
+
+typedef SCALAR NAME(vector) __attribute__((vector_size(BYTES)));
+typedef SCALAR NAME(loose_vector) __attribute__((vector_size(BYTES), aligned(sizeof(SCALAR)), may_alias));
+typedef OPERAND NAME(operands) __attribute__((vector_size(BYTES)));
+typedef OPERAND NAME(loose_operands) __attribute__((vector_size(BYTES), aligned(sizeof(OPERAND)), may_alias));
+typedef OPERAND NAME(operand) __attribute__((may_alias));
+
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
+
+enum { NAME(pack_block) = 32 }; /* steps over k, a multiple of GROUP: what a strip's block takes stays in L1 */
+
+/* A strip of `columns` valid columns. */
+static void NAME(pack_strip)(int64_t columns, int64_t depth, const SOURCE *from, int64_t step, int64_t column,
+                             ELEMENT *to) {
+    int64_t filled = (depth + FILL - 1) / FILL * FILL;
+    for (int64_t begin = 0; begin < filled; begin += NAME(pack_block)) {
+        int64_t end = begin + NAME(pack_block) < filled ? begin + NAME(pack_block) : filled;
+        int64_t valid = end < depth ? end : depth;
+        if (column == 1 && GROUP == 1) {
+            for (int64_t k = begin; k < valid; k++) {
+                for (int64_t j = 0; j < columns; j++) to[k * WIDTH + j] = ROUND(from[k * step + j]);
+                for (int64_t j = columns; j < WIDTH; j++) to[k * WIDTH + j] = 0;
+            }
+            continue;
+        }
+        for (int64_t j = 0; j < WIDTH; j++) {
+            int64_t known = j < columns && valid > begin ? valid : begin;
+            for (int64_t k = begin; k < known; k++) {
+                to[(k / GROUP * WIDTH + j) * GROUP + k % GROUP] = ROUND(from[k * step + j * column]);
+            }
+            for (int64_t k = known; k < end; k++) to[(k / GROUP * WIDTH + j) * GROUP + k % GROUP] = 0;
+        }
+    }
+}
+
+static void NAME(pack)(int64_t columns, int64_t depth, const void *from, int64_t step, int64_t column, int64_t first,
+                       int64_t end, void *to) {
+    const SOURCE *source = from;
+    int64_t filled = (depth + FILL - 1) / FILL * FILL;
+    for (int64_t strip = first * STRIPS; strip < end * STRIPS; strip++) {
+        int64_t j = strip * WIDTH;
+        int64_t valid = columns - j < 0 ? 0 : columns - j < WIDTH ? columns - j : WIDTH;
+        NAME(pack_strip)(valid, depth, valid ? source + j * column : source, step, column, (ELEMENT *)to + j * filled);
+    }
+}
+
+#ifndef PACK_ONLY
+
+/* ---- tiles ------------------------------------------------------------------------------------------------------- */
+
+/* Of the last vector's lanes, skip .. valid - 1 are stored; of the others, all. */
+typedef struct {
+    int64_t depth; /* in operands */
+    const NAME(operand) * a;
+    int64_t a_stride; /* from row to row; where a is transposed, from step to step */
+    const NAME(operand) * b;
+    int64_t b_step, b_strip; /* from step to step, and from a strip to the one beside it */
+    bool accumulate;
+    SCALAR *c;
+    int64_t c_row;
+    int skip, valid;
+} NAME(job);
+
+/* The last vector of each row. */
+static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, int rows, SCALAR *c, const SCALAR *sums) {
+    for (int i = 0; i < rows; i++, c += job->c_row, sums += LANES) {
+        for (int l = job->skip; l < job->valid; l++) c[l] = job->accumulate ? c[l] + sums[l] : sums[l];
+    }
+}
+
+/* One step over k: `rows` operands of a times `vectors` vectors of b. Rows are reached from every third row's address,
+ * which leaves registers over. */
+#define STEP_OVER_K(k)                                                                                                 \
+    do {                                                                                                               \
+        NAME(operands) y[STRIP * STRIPS];                                                                              \
+        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {                                                   \
+            y[v] = *(const NAME(loose_operands) *)(b + (k)*b_step + v / STRIP * b_strip + v % STRIP * LANES);          \
+        }                                                                                                              \
+        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {                                                      \
+            OPERAND x = (a[i / 3] + i % 3 * a_row)[(k)*a_step];                                                        \
+            IN_VECTOR_REGISTER(x);                                                                                     \
+            _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {                                               \
+                sums[i][v] = MULTIPLY_ADD(sums[i][v], x, y[v]);                                                        \
+            }                                                                                                          \
+        }                                                                                                              \
+    } while (0)
+#define ADVANCE_ROWS(g, steps)                                                                                         \
+    if (rows > 3 * (g)) {                                                                                              \
+        a[g] += (steps)*a_step;                                                                                        \
+        __asm__("" : "+r"(a[g])); /* one register each */                                                              \
+    }
+#define ADVANCE(steps)                                                                                                 \
+    do {                                                                                                               \
+        depth -= (steps);                                                                                              \
+        b += (steps)*b_step;                                                                                           \
+        ADVANCE_ROWS(0, steps)                                                                                         \
+        ADVANCE_ROWS(1, steps)                                                                                         \
+        ADVANCE_ROWS(2, steps)                                                                                         \
+        ADVANCE_ROWS(3, steps)                                                                                         \
+    } while (0)
+
+/* c[rows, vectors * LANES]. Everything but the job is known where this is inlined. */
+static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * job, const int rows, const int vectors,
+                                                             const bool transposed, const bool packed) {
+    NAME(vector) sums[ROWS][STRIP * STRIPS];
+    const int64_t a_row = transposed ? 1 : job->a_stride, a_step = transposed ? job->a_stride : 1;
+    const int64_t b_step = packed ? WIDTH : job->b_step, b_strip = job->b_strip;
+    const NAME(operand) * a[4], *b = job->b;
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] = job->a + i * a_row;
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {
+        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) sums[i][v] = (NAME(vector)){0};
+    }
+    int64_t depth = job->depth;
+    _Pragma("GCC unroll 1") while (depth >= 4) {
+        STEP_OVER_K(0);
+        STEP_OVER_K(1);
+        STEP_OVER_K(2);
+        STEP_OVER_K(3);
+        ADVANCE(4);
+    }
+    _Pragma("GCC unroll 1") while (depth > 0) {
+        STEP_OVER_K(0);
+        ADVANCE(1);
+    }
+    const bool part = job->skip > 0 || job->valid < LANES, accumulate = job->accumulate;
+    SCALAR last[ROWS][LANES], *c = job->c;
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++, c += job->c_row) {
+        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
+            NAME(loose_vector) *to = (NAME(loose_vector) *)(c + v * LANES);
+            if (v == vectors - 1 && part) {
+                *(NAME(loose_vector) *)last[i] = sums[i][v];
+            } else {
+                *to = accumulate ? (NAME(vector)) * to + sums[i][v] : sums[i][v];
+            }
+        }
+    }
+    if (part) NAME(store_part)(job, rows, job->c + (vectors - 1) * LANES, last[0]);
+}
+
+#undef ADVANCE_ROWS
+#undef ADVANCE
+#undef STEP_OVER_K
+
+#define TILE(kind, transposed, packed, rows, vectors)                                                                  \
+    static __attribute__((noinline)) void NAME(kind##_##rows##_##vectors)(const NAME(job) * job) {                     \
+        NAME(tile)(job, rows, vectors, transposed, packed);                                                            \
+    }
+#define WIDE_TILE(kind, transposed, packed, rows)                                                                      \
+    static __attribute__((noinline)) void NAME(kind##_wide_##rows)(const NAME(job) * job) {                            \
+        NAME(tile)(job, rows, STRIP * STRIPS, transposed, packed);                                                     \
+    }
+#define TILE_NAME(kind, rows, vectors) NAME(kind##_##rows##_##vectors),
+#define WIDE_NAME(kind, rows) NAME(kind##_wide_##rows),
+
+#if STRIP == 2
+#define EACH_VECTOR(x, ...) x(__VA_ARGS__, 1) x(__VA_ARGS__, 2)
+#else
+#define EACH_VECTOR(x, ...) x(__VA_ARGS__, 1) x(__VA_ARGS__, 2) x(__VA_ARGS__, 3) x(__VA_ARGS__, 4)
+#endif
+#define ROWS_4(each, x, ...)                                                                                           \
+    each(x, __VA_ARGS__, 1) each(x, __VA_ARGS__, 2) each(x, __VA_ARGS__, 3) each(x, __VA_ARGS__, 4)
+#define ROWS_6(each, x, ...) ROWS_4(each, x, __VA_ARGS__) each(x, __VA_ARGS__, 5) each(x, __VA_ARGS__, 6)
+#define ROWS_12(each, x, ...)                                                                                          \
+    ROWS_6(each, x, __VA_ARGS__)                                                                                       \
+    each(x, __VA_ARGS__, 7) each(x, __VA_ARGS__, 8) each(x, __VA_ARGS__, 9) each(x, __VA_ARGS__, 10)                   \
+        each(x, __VA_ARGS__, 11) each(x, __VA_ARGS__, 12)
+#if ROWS == 4
+#define EACH_ROW ROWS_4
+#elif ROWS == 6
+#define EACH_ROW ROWS_6
+#else
+#define EACH_ROW ROWS_12
+#endif
+#if WIDE == 2
+#define EACH_WIDE(x, ...) x(__VA_ARGS__, 1) x(__VA_ARGS__, 2)
+#else
+#define EACH_WIDE(x, ...)                                                                                              \
+    x(__VA_ARGS__, 1) x(__VA_ARGS__, 2) x(__VA_ARGS__, 3) x(__VA_ARGS__, 4) x(__VA_ARGS__, 5) x(__VA_ARGS__, 6)
+#endif
+
+typedef struct {
+    void (*tiles[ROWS * STRIP])(const NAME(job) *); /* of r rows and v vectors at (r - 1) * STRIP + v - 1 */
+    void (*wide[WIDE])(const NAME(job) *);          /* of r rows and a whole panel at r - 1 */
+} NAME(family);
+
+#define FAMILY(kind, transposed, packed)                                                                               \
+    EACH_ROW(EACH_VECTOR, TILE, kind, transposed, packed)                                                              \
+    EACH_WIDE(WIDE_TILE, kind, transposed, packed)                                                                     \
+    static const NAME(family)                                                                                          \
+        NAME(kind##_family) = {{EACH_ROW(EACH_VECTOR, TILE_NAME, kind)}, {EACH_WIDE(WIDE_NAME, kind)}};
+
+FAMILY(packed, false, true)
+#if GROUP == 1
+FAMILY(transposed, true, true)
+FAMILY(plain, false, false)
+#endif
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+/* `vectors` vectors of columns, within a strip or a whole panel. Rows are spread evenly over as few tiles as can be. */
+static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, int64_t a_row, int64_t rows,
+                          int vectors) {
+    NAME(job) job = *all;
+    int64_t most = vectors > STRIP ? WIDE : ROWS;
+    for (int64_t left = rows, tiles = (rows + most - 1) / most; tiles > 0; tiles--) {
+        int64_t count = (left + tiles - 1) / tiles;
+        (vectors > STRIP ? family->wide[count - 1] : family->tiles[(count - 1) * STRIP + vectors - 1])(&job);
+        job.a += count * a_row;
+        job.c += count * job.c_row;
+        left -= count;
+    }
+}
+
+/* Columns first .. first + columns - 1 of a packed panel. */
+static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_row, int64_t rows, int64_t columns,
+                        const NAME(operand) * panel, int64_t first) {
+    int64_t end = first + columns, strip = job->depth * WIDTH;
+    SCALAR *c = job->c;
+    for (int64_t j = first, next; j < end; j = next) {
+        next = rows <= WIDE && j == 0 && end > PANEL - LANES ? PANEL : (j / WIDTH + 1) * WIDTH;
+        int64_t used = (next < end ? next : end) - j, vectors = (used + LANES - 1) / LANES;
+        job->valid = (int)(used - (vectors - 1) * LANES);
+        job->b = panel + j / WIDTH * strip + j % WIDTH;
+        job->b_strip = strip;
+        job->c = c + j - first;
+        NAME(columns)(family, job, a_row, rows, (int)vectors);
+    }
+}
+
+static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
+                          int64_t first, bool accumulate, void *c, int64_t c_row) {
+    NAME(job)
+    job = {.depth = (depth + FILL - 1) / FILL * FILL / GROUP,
+           .a = a,
+           .a_stride = a_row / GROUP,
+           .accumulate = accumulate,
+           .c = c,
+           .c_row = c_row};
+    NAME(panel)(&NAME(packed_family), &job, a_row / GROUP, rows, columns, panel, first);
+}
+
+#if GROUP == 1
+static void NAME(product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
+                                     const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row) {
+    NAME(job) job = {.depth = depth, .a = a, .a_stride = a_step, .accumulate = accumulate, .c = c, .c_row = c_row};
+    NAME(panel)(&NAME(transposed_family), &job, 1, rows, columns, panel, first);
+}
+
+/* Fewer columns than a vector has lanes: b's rows are taken in pieces. */
+static void NAME(narrow_columns)(const NAME(job) * job, int64_t rows, int columns) {
+    for (int64_t i = 0; i < rows; i++) {
+        NAME(vector) sum = {0};
+        for (int64_t k = 0; k < job->depth; k++) {
+            NAME(operands) y = {0};
+            for (int j = 0; j < columns; j++) y[j] = job->b[k * job->b_step + j];
+            sum = MULTIPLY_ADD(sum, job->a[i * job->a_stride + k], y);
+        }
+        SCALAR *c = job->c + i * job->c_row;
+        for (int j = 0; j < columns; j++) c[j] = job->accumulate ? c[j] + sum[j] : sum[j];
+    }
+}
+
+/* The columns that do not fill a vector are the last lanes of one that lies over the columns before them. */
+static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row,
+                                const void *b, int64_t b_step, bool accumulate, void *c, int64_t c_row) {
+    const NAME(operand) *from = b;
+    NAME(job)
+    job = {.depth = depth,
+           .a = a,
+           .a_stride = a_row,
+           .b = b,
+           .b_step = b_step,
+           .b_strip = WIDTH,
+           .accumulate = accumulate,
+           .c = c,
+           .c_row = c_row,
+           .valid = LANES};
+    if (columns < LANES) {
+        NAME(narrow_columns)(&job, rows, (int)columns);
+        return;
+    }
+    int64_t most = rows <= WIDE ? PANEL : WIDTH, j = 0;
+    for (int64_t count; j + LANES <= columns; j += count) {
+        count = columns - j >= most ? most : columns - j >= WIDTH ? WIDTH : (columns - j) / LANES * LANES;
+        job.b = from + j;
+        job.c = (SCALAR *)c + j;
+        NAME(columns)(&NAME(plain_family), &job, a_row, rows, (int)(count / LANES));
+    }
+    if (j == columns) return;
+    job.skip = (int)(LANES - (columns - j));
+    job.b = from + columns - LANES;
+    job.c = (SCALAR *)c + columns - LANES;
+    NAME(columns)(&NAME(plain_family), &job, a_row, rows, 1);
+}
+#endif
+
+#undef TILE
+#undef WIDE_TILE
+#undef TILE_NAME
+#undef WIDE_NAME
+#undef EACH_VECTOR
+#undef ROWS_4
+#undef ROWS_6
+#undef ROWS_12
+#undef EACH_ROW
+#undef EACH_WIDE
+#undef FAMILY
+#endif

@@ -1,0 +1,128 @@
+/* A whole set of kernels from the vector templates. Included once a set. Expects SET (the table's name), SET_NAME,
+ * SET_WHAT, VECTOR_BYTES, and the shape of the tiles: ROWS, STRIP, STRIPS and WIDE as kernel_product.h describes them;
+ * SUMS and REGISTER as kernel_peak.h does. */
+#include "device/cpu/kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+/* On ARM a number in a vector register multiplies a whole vector; loading it into all lanes would take a slot of the
+ * multiply-add units. */
+#if defined(__aarch64__)
+#define IN_VECTOR_REGISTER(x) __asm__("" : "+w"(x))
+#else
+#define IN_VECTOR_REGISTER(x) (void)0
+#endif
+
+#include "device/cpu/kernel_bfloat16.h"
+#include "device/cpu/kernel_math.h"
+
+/* ---- float ------------------------------------------------------------------------------------------------------- */
+
+#define TYPE float
+#define SCALAR float
+#define SOURCE float
+#define OPERAND float
+#define ELEMENT float
+#define GROUP 1
+#define FILL 1
+#define BITS int32_t
+#define BYTES VECTOR_BYTES
+#define ROUND(x) (x)
+#define MULTIPLY_ADD(sum, x, y) ((sum) + (x) * (y))
+#define MATH(f) vector_##f
+#define SMALL 0x1p-12f
+#include "device/cpu/kernel_product.h"
+
+#include "device/cpu/kernel_peak.h"
+
+#include "device/cpu/kernel_map.h"
+
+#include "device/cpu/kernel_undefine.h"
+
+/* ---- double: elementary functions by the C library ----------------------------------------------------------------- */
+
+typedef double wide_vector __attribute__((vector_size(VECTOR_BYTES)));
+
+#define EACH_LANE(name, VALUE)                                                                                         \
+    static inline wide_vector each_##name(wide_vector vector) {                                                        \
+        for (size_t lane = 0; lane < VECTOR_BYTES / sizeof(double); lane++) {                                          \
+            double x = vector[lane];                                                                                   \
+            vector[lane] = VALUE;                                                                                      \
+        }                                                                                                              \
+        return vector;                                                                                                 \
+    }
+EACH_LANE(exp, exp(x))
+EACH_LANE(sigmoid, 1 / (1 + exp(-x)))
+EACH_LANE(tanh, tanh(x))
+EACH_LANE(log, log(x))
+EACH_LANE(softplus, x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)))
+EACH_LANE(sqrt, sqrt(x))
+#undef EACH_LANE
+
+#define TYPE double
+#define SCALAR double
+#define SOURCE double
+#define OPERAND double
+#define ELEMENT double
+#define GROUP 1
+#define FILL 1
+#define BITS int64_t
+#define BYTES VECTOR_BYTES
+#define ROUND(x) (x)
+#define MULTIPLY_ADD(sum, x, y) ((sum) + (x) * (y))
+#define MATH(f) each_##f
+#define SMALL 0x1p-30
+#include "device/cpu/kernel_product.h"
+
+#include "device/cpu/kernel_peak.h"
+
+#include "device/cpu/kernel_map.h"
+
+#include "device/cpu/kernel_undefine.h"
+
+/* ---- bfloat16: widened to float on the way ------------------------------------------------------------------------- */
+
+#define TYPE bfloat16
+#define SCALAR float
+#define SOURCE float
+#define OPERAND uint32_t
+#define ELEMENT uint16_t
+#define GROUP 2
+#define FILL 2
+#define BYTES VECTOR_BYTES
+#define ROUND(x) round_bfloat16(x)
+#define MULTIPLY_ADD(sum, x, y)                                                                                        \
+    ((sum) + float_of_bits((x) << 16) * (real_vector)((y) << 16) +                                                     \
+     float_of_bits((x)&0xffff0000u) * (real_vector)((y)&0xffff0000u))
+#include "device/cpu/kernel_product.h"
+
+#include "device/cpu/kernel_undefine.h"
+
+/* ---- the table ----------------------------------------------------------------------------------------------------- */
+
+#define MAPS(type)                                                                                                     \
+    {                                                                                                                  \
+        [RCVI_ADD] = map_add_##type, [RCVI_SUBTRACT] = map_subtract_##type, [RCVI_MULTIPLY] = map_multiply_##type,     \
+        [RCVI_DIVIDE] = map_divide_##type, [RCVI_NEGATE] = map_negate_##type, [RCVI_SIGMOID] = map_sigmoid_##type,     \
+        [RCVI_TANH] = map_tanh_##type, [RCVI_RELU] = map_relu_##type, [RCVI_EXP] = map_exp_##type,                     \
+        [RCVI_LOG] = map_log_##type, [RCVI_SOFTPLUS] = map_softplus_##type, [RCVI_ABS] = map_abs_##type,               \
+        [RCVI_SQRT] = map_sqrt_##type, [RCVI_MIN] = map_min_##type, [RCVI_MAX] = map_max_##type,                       \
+        [RCVI_STEP] = map_step_##type, [RCVI_SIGN] = map_sign_##type                                                   \
+    }
+#define COLUMNS(size) (STRIPS * STRIP * (VECTOR_BYTES / (size))), VECTOR_BYTES / (size)
+
+const rcvi_kernels SET = {
+    .name = SET_NAME,
+    .what = SET_WHAT,
+    .products = {[RCVI_KERNEL_FLOAT] = {COLUMNS(4), 1, pack_float, product_float, product_transposed_float,
+                                        product_plain_float},
+                 [RCVI_KERNEL_DOUBLE] = {COLUMNS(8), 1, pack_double, product_double, product_transposed_double,
+                                         product_plain_double},
+                 [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), 2, pack_bfloat16, product_bfloat16, NULL, NULL}},
+    .map_float = MAPS(float),
+    .map_double = MAPS(double),
+    .narrow = narrow,
+    .widen = widen,
+    .peak = {peak_float, peak_double, peak_float},
+};

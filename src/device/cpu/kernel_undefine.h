@@ -1,0 +1,20 @@
+/* Forgets what one type told the templates; no guard on purpose. */
+#undef TYPE
+#undef SCALAR
+#undef SOURCE
+#undef OPERAND
+#undef ELEMENT
+#undef GROUP
+#undef FILL
+#undef BITS
+#undef BYTES
+#undef ROUND
+#undef MULTIPLY_ADD
+#undef MATH
+#undef SMALL
+#undef JOIN_
+#undef JOIN
+#undef NAME
+#undef LANES
+#undef WIDTH
+#undef PANEL

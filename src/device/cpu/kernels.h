@@ -1,0 +1,77 @@
+/* The inner loops of the CPU, in sets: portable C, and what overlays it where the CPU has more. A set is complete: what
+ * it does not provide itself it takes from the set below.
+ *
+ * A packed matrix stands for b[depth, columns] of a product a b. It is cut into panels of `panel` columns, the last one
+ * filled up with zeros; a panel is contiguous, and inside it the layout is the kernels' own business, except that a
+ * range of its columns that begins at a multiple of `grain` can be used on its own. Kernels never read the caller's
+ * matrices outside their extent; packed memory may be read up to its end.
+ *
+ * Bits. An element's sum runs over k in order, in one accumulator, in every kernel of a set: it depends neither on the
+ * number of rows or columns around it nor on how a product is cut over threads. (bfloat16: the order inside a group of
+ * a few k is the hardware's, the same for every element.) */
+#ifndef RCVI_KERNELS_H
+#define RCVI_KERNELS_H
+
+#include "cell/operation.h"
+
+#include <stdint.h>
+
+typedef enum { RCVI_KERNEL_FLOAT, RCVI_KERNEL_DOUBLE, RCVI_KERNEL_BFLOAT16, RCVI_KERNEL_TYPES } rcvi_kernel_type;
+
+/* Operand types: float (a, b, c), double (a, b, c), bfloat16 (a and packed b; c is float). Strides are in elements. */
+typedef struct {
+    int64_t panel; /* columns of a panel */
+    int64_t grain; /* columns at whose multiples a panel may be cut; divides panel */
+    int64_t group; /* k is packed in groups of this many, filled up with zeros; 1 but for bfloat16 */
+
+    /* Packs b[depth, columns], element (k, j) at from[k * step + j * column], float for bfloat16. One of the two
+     * strides is usually 1. Packs panels first .. end - 1 only, so that threads can share the work; `to` is the whole
+     * packed matrix. */
+    void (*pack)(int64_t columns, int64_t depth, const void *from, int64_t step, int64_t column, int64_t first,
+                 int64_t end, void *to);
+
+    /* c[rows, columns] = a[rows, depth] b, or += where `accumulate`. a is row-major with `a_row` elements from row to
+     * row (bfloat16: depth filled up with zeros to a multiple of group, rows 64-byte aligned). `panel` is one packed
+     * panel of the same depth; columns first .. first + columns - 1 of it are used, first a multiple of grain,
+     * 1 <= columns <= panel - first. */
+    void (*product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
+                    int64_t first, bool accumulate, void *c, int64_t c_row);
+    /* The same with a transposed: element (i, k) at a[k * a_step + i]. NULL for bfloat16. */
+    void (*product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
+                               const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row);
+    /* The same with b as it lies in memory: element (k, j) at b[k * b_step + j]; any number of columns. NULL for
+     * bfloat16. */
+    void (*product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *b,
+                          int64_t b_step, bool accumulate, void *c, int64_t c_row);
+} rcvi_product_kernels;
+
+/* out[i] = operation(a[i], b[i]) for n contiguous elements; out may be a or b. */
+typedef void (*rcvi_map_kernel)(int64_t n, const void *a, const void *b, void *out);
+
+typedef struct {
+    const char *name; /* portable, neon, neon-bf16, avx2, avx512, amx */
+    const char *what; /* one line: what of the CPU it uses */
+    rcvi_product_kernels products[RCVI_KERNEL_TYPES];
+    rcvi_map_kernel map_float[RCVI_OPERATION_COUNT]; /* NULL for what is not elementwise */
+    rcvi_map_kernel map_double[RCVI_OPERATION_COUNT];
+    /* a * b + c and a * b - c by elements, and sums that maps meet often, may be added here. */
+    void (*narrow)(int64_t n, const float *from, uint16_t *to); /* to bfloat16, nearest even; NaN stays NaN */
+    void (*widen)(int64_t n, const uint16_t *from, float *to);
+    /* Independent multiply-adds from registers; the number of operations done (a multiply-add is two). For bfloat16
+     * with the instructions `products` uses. */
+    double (*peak[RCVI_KERNEL_TYPES])(int64_t repeats);
+    /* To be called by each thread before and after it uses the set; NULL where nothing is to be done (AMX: tile
+     * configuration; the operating system's permission is asked for when sets are listed). */
+    void (*begin)(void);
+    void (*end)(void);
+} rcvi_kernels;
+
+/* Sets that this CPU (and operating system) can run, lowest first; always at least the portable one. */
+size_t rcvi_kernels_count(void);
+const rcvi_kernels *rcvi_kernels_at(size_t index);       /* NULL past the end */
+const rcvi_kernels *rcvi_kernels_find(const char *name); /* NULL: no such set on this machine */
+
+/* Elements of a packed matrix, of the type's operand. */
+int64_t rcvi_packed_elements(const rcvi_product_kernels *kernels, int64_t columns, int64_t depth);
+
+#endif

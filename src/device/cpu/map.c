@@ -1,0 +1,298 @@
+/* Maps with products. A block of rows and columns at a time: its products into scratch, where the instructions find
+ * them while they are still in a core's own cache; what is stored goes out once. */
+#include "device/cpu/engine.h"
+
+#include <string.h>
+
+enum { TILE = 4096, LEAST_ROWS = 24, MOST_ROWS = 192, ALIGN = 128 };
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t round_up(int64_t a, int64_t multiple) { return (a + multiple - 1) / multiple * multiple; }
+static int64_t real_bytes(const rcvi_engine *engine) { return engine->type == RCVI_KERNEL_DOUBLE ? 8 : 4; }
+
+int64_t rcvi_map_row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
+    if (step->map->product_count == 0) return step->rows;
+    int64_t rows =
+        engine->program->machine.cache / 4 / larger(1, compiled->depth / step->map->product_count * real_bytes(engine));
+    return smaller(step->rows, smaller(MOST_ROWS, larger(LEAST_ROWS, rows)));
+}
+
+int64_t rcvi_map_column_block(const rcvi_engine *engine, int64_t rows, int64_t columns) {
+    int64_t panel = engine->kernels->products[engine->type].panel;
+    return smaller(round_up(columns, panel), larger(panel, TILE / larger(1, rows) / panel * panel));
+}
+
+/* ---- scratch: slots, tiles of products, narrowed operands ---- */
+
+typedef struct {
+    char *slots, *tiles, *narrow;
+    int64_t tile_bytes;
+} areas;
+
+static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *c, char *scratch,
+                     size_t *bytes) {
+    int64_t size = real_bytes(engine), rows = rcvi_map_row_block(engine, step, c);
+    bool bfloat16 = engine->type == RCVI_KERNEL_BFLOAT16;
+    areas a = {.slots = scratch};
+    /* fewer rows may come with wider tiles, but never with more than TILE elements or one panel */
+    int64_t panel = engine->kernels->products[engine->type].panel;
+    int64_t tile = larger(TILE, rows * panel);
+    a.tile_bytes = round_up(tile * size, ALIGN);
+    int64_t slots = round_up(c->slot_count * c->block * size, ALIGN);
+    int64_t tiles = a.tile_bytes * step->map->product_count;
+    a.tiles = scratch + slots;
+    a.narrow = scratch + slots + tiles;
+    *bytes = (size_t)(slots + tiles + (bfloat16 ? round_up(rows * c->operand_a_depth * 2, ALIGN) : 0));
+    return a;
+}
+
+size_t rcvi_map_scratch(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
+    size_t bytes;
+    lay_out(engine, step, compiled, NULL, &bytes);
+    return bytes;
+}
+
+/* ---- one call ---- */
+
+typedef struct {
+    const rcvi_call *call;
+    const rcvi_map *map;
+    const rcvi_compiled *compiled;
+    const rcvi_product_kernels *kernels;
+    areas areas;
+    int64_t size; /* bytes of an element */
+    char *views[RCVI_MAX_OPERANDS];
+    char *starts[RCVI_MAX_PRODUCTS];
+    const char *left[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS]; /* a of terms */
+    int64_t left_row[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
+    const char *packed[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
+} map_call;
+
+static char *at(const map_call *m, char *base, const rcvi_view *view, int64_t row, int64_t column) {
+    return base + (row * view->row + column * view->column) * m->size;
+}
+
+/* Rows of a view, or its repeated row or column, side by side. */
+static void gather(const map_call *m, const rcvi_view *view, char *base, int64_t row, int64_t rows, int64_t column,
+                   int64_t columns, char *to, int64_t to_row) {
+    for (int64_t r = 0; r < rows; r++, to += to_row * m->size) {
+        const char *from = at(m, base, view, row + r, column);
+        if (view->column) {
+            memcpy(to, from, (size_t)(columns * m->size));
+        } else if (m->size == 4) {
+            for (int64_t i = 0; i < columns; i++) ((float *)to)[i] = *(const float *)from;
+        } else {
+            for (int64_t i = 0; i < columns; i++) ((double *)to)[i] = *(const double *)from;
+        }
+    }
+}
+
+static void scatter(const map_call *m, const rcvi_view *view, char *base, int64_t row, int64_t rows, int64_t column,
+                    int64_t columns, const char *from) {
+    for (int64_t r = 0; r < rows; r++, from += columns * m->size)
+        memcpy(at(m, base, view, row + r, column), from, (size_t)(columns * m->size));
+}
+
+static bool is_contiguous(const rcvi_view *view, int64_t rows, int64_t columns) {
+    return view->column == 1 && (rows == 1 || view->row == columns);
+}
+
+/* ---- products ---- */
+
+/* Left operands rounded to bfloat16, rows row .. row + rows - 1. */
+static void narrow_operands(map_call *m, int64_t row, int64_t rows) {
+    const rcvi_compiled *c = m->compiled;
+    uint16_t *to = (uint16_t *)m->areas.narrow;
+    int64_t multiple = larger(32, m->kernels->group);
+    const uint16_t *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS] = {NULL};
+    for (int p = 0; p < m->map->product_count; p++) {
+        for (int t = 0; t < m->map->products[p].term_count; t++) {
+            int index = p * RCVI_MAX_TERMS + t, operand = c->operand_of[index];
+            int64_t depth = m->map->products[p].terms[t].depth, wide = round_up(depth, multiple);
+            if (!places[operand]) {
+                const rcvi_view *a = &m->map->products[p].terms[t].a;
+                const float *from = rcvi_call_locate(m->call, a);
+                places[operand] = to;
+                for (int64_t r = 0; r < rows; r++, to += wide) {
+                    m->call->engine->kernels->narrow(depth, from + (row + r) * a->row, to);
+                    memset(to + depth, 0, (size_t)(wide - depth) * sizeof *to);
+                }
+            }
+            m->left[index] = (const char *)places[operand];
+            m->left_row[index] = wide;
+        }
+    }
+}
+
+static void find_operands(map_call *m, int64_t row, int64_t rows) {
+    if (m->call->engine->type == RCVI_KERNEL_BFLOAT16) {
+        narrow_operands(m, row, rows);
+        return;
+    }
+    for (int p = 0; p < m->map->product_count; p++) {
+        for (int t = 0; t < m->map->products[p].term_count; t++) {
+            const rcvi_view *a = &m->map->products[p].terms[t].a;
+            int index = p * RCVI_MAX_TERMS + t;
+            m->left[index] = at(m, rcvi_call_locate(m->call, a), a, row, 0);
+            m->left_row[index] = a->row;
+        }
+    }
+}
+
+/* Product p over a block: into `to`, whose rows are `to_row` elements apart. */
+static void multiply(const map_call *m, int p, int64_t row, int64_t rows, int64_t column, int64_t columns, char *to,
+                     int64_t to_row) {
+    const rcvi_product *product = &m->map->products[p];
+    int64_t panel = m->kernels->panel, packed_bytes = m->call->engine->type == RCVI_KERNEL_BFLOAT16 ? 2 : m->size;
+    bool started = m->starts[p] != NULL;
+    if (started) gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
+    for (int64_t c = column; c < column + columns;) {
+        int64_t first = c % panel, width = smaller(panel - first, column + columns - c);
+        for (int t = 0; t < product->term_count; t++) {
+            int index = p * RCVI_MAX_TERMS + t;
+            int64_t depth = product->terms[t].depth, wide = round_up(depth, m->kernels->group);
+            m->kernels->product(rows, width, depth, m->left[index], m->left_row[index],
+                                m->packed[index] + c / panel * panel * wide * packed_bytes, first, started || t > 0,
+                                to + (c - column) * m->size, to_row);
+        }
+        c += width;
+    }
+}
+
+/* ---- instructions ---- */
+
+typedef struct {
+    char *slots[3 * RCVI_MAX_INSTRUCTIONS + 1];
+    char *views[RCVI_MAX_OPERANDS];
+    char *products[RCVI_MAX_PRODUCTS];
+} places;
+
+static const char *find(const places *p, rcvi_source source) {
+    switch (source.kind) {
+    case RCVI_IN_SLOT: return p->slots[source.index];
+    case RCVI_IN_VIEW: return p->views[source.index];
+    default: return p->products[source.index];
+    }
+}
+
+/* The instructions over a block that fits a slot; the products' tiles stand at its first element. */
+static void compute(const map_call *m, places *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const rcvi_compiled *c = m->compiled;
+    int64_t n = rows * columns;
+    for (int v = 0; v < m->map->operand_count; v++) {
+        const rcvi_view *view = &m->map->operands[v];
+        bool direct = is_contiguous(view, rows, columns);
+        p->views[v] = direct ? at(m, m->views[v], view, row, column) : NULL;
+        if (direct || c->view_slot[v] == RCVI_NONE) continue;
+        p->views[v] = m->areas.slots + c->view_slot[v] * c->block * m->size;
+        gather(m, view, m->views[v], row, rows, column, columns, p->views[v], columns);
+    }
+    for (int k = 0; k < c->op_count; k++) {
+        const rcvi_op *op = &c->ops[k];
+        char *to = m->areas.slots + op->slot * c->block * m->size;
+        const int *stores = c->stores + op->first_store;
+        bool direct = op->store_count > 0 && is_contiguous(&m->map->operands[stores[0]], rows, columns);
+        if (direct) to = at(m, m->views[stores[0]], &m->map->operands[stores[0]], row, column);
+        op->kernel(n, find(p, op->a), find(p, op->b), to);
+        p->slots[op->slot] = to;
+        for (int s = direct; s < op->store_count; s++)
+            scatter(m, &m->map->operands[stores[s]], m->views[stores[s]], row, rows, column, columns, to);
+    }
+}
+
+/* A block whose products are all in their tiles. */
+static void finish(const map_call *m, places *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const rcvi_compiled *c = m->compiled;
+    for (int i = 0; i < m->map->product_count; i++) {
+        if (!c->product_is_used[i] && c->product_store_count[i] == 1) continue; /* it went straight to its place */
+        char *tile = m->areas.tiles + i * m->areas.tile_bytes;
+        for (int s = 0; s < c->product_store_count[i]; s++) {
+            int view = c->stores[c->product_stores[i] + s];
+            scatter(m, &m->map->operands[view], m->views[view], row, rows, column, columns, tile);
+        }
+    }
+    if (c->op_count == 0) return;
+    int64_t step = smaller(rows, larger(1, c->block / columns)), width = smaller(columns, c->block);
+    for (int64_t r = 0; r < rows; r += step) {
+        int64_t count = smaller(step, rows - r);
+        for (int64_t x = 0; x < columns; x += width) {
+            for (int i = 0; i < m->map->product_count; i++)
+                p->products[i] = m->areas.tiles + i * m->areas.tile_bytes + (r * columns + x) * m->size;
+            compute(m, p, row + r, count, column + x, smaller(width, columns - x));
+        }
+    }
+}
+
+static void take_block(const map_call *m, places *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const rcvi_compiled *c = m->compiled;
+    for (int i = 0; i < m->map->product_count; i++) {
+        if (!c->product_is_used[i] && c->product_store_count[i] == 1) {
+            int view = c->stores[c->product_stores[i]];
+            const rcvi_view *out = &m->map->operands[view];
+            multiply(m, i, row, rows, column, columns, at(m, m->views[view], out, row, column), out->row);
+        } else {
+            multiply(m, i, row, rows, column, columns, m->areas.tiles + i * m->areas.tile_bytes, columns);
+        }
+    }
+    finish(m, p, row, rows, column, columns);
+}
+
+/* Numbers fill their slots for the whole call. */
+static void fill_constants(const map_call *m, places *p) {
+    const rcvi_compiled *c = m->compiled;
+    for (int i = 0; i < c->constant_count; i++) {
+        int slot = c->constants[i].slot;
+        char *to = p->slots[slot] = m->areas.slots + slot * c->block * m->size;
+        for (int64_t e = 0; e < c->block; e++) {
+            if (m->size == 4)
+                ((float *)to)[e] = (float)c->constants[i].number;
+            else
+                ((double *)to)[e] = c->constants[i].number;
+        }
+    }
+}
+
+/* False where an output is not wanted. */
+static bool open_call(map_call *m, const rcvi_call *call) {
+    size_t bytes;
+    *m = (map_call){.call = call,
+                    .map = call->step->map,
+                    .compiled = call->ready->compiled,
+                    .kernels = &call->engine->kernels->products[call->engine->type],
+                    .areas = lay_out(call->engine, call->step, call->ready->compiled, call->scratch, &bytes),
+                    .size = real_bytes(call->engine)};
+    for (int v = 0; v < m->map->operand_count; v++) {
+        m->views[v] = rcvi_call_locate(call, &m->map->operands[v]);
+        if (!m->views[v]) return false;
+    }
+    for (int p = 0; p < m->map->product_count; p++) {
+        const rcvi_product *product = &m->map->products[p];
+        m->starts[p] = product->start.buffer == RCVI_NONE ? NULL : rcvi_call_locate(call, &product->start);
+        for (int t = 0; t < product->term_count; t++)
+            m->packed[p * RCVI_MAX_TERMS + t] = rcvi_call_locate(call, &product->terms[t].b);
+    }
+    return true;
+}
+
+void rcvi_take_map(const rcvi_call *call) {
+    map_call m;
+    places p;
+    if (call->row >= call->row_end || call->column >= call->column_end || !open_call(&m, call)) return;
+    fill_constants(&m, &p);
+    int64_t most = rcvi_map_row_block(call->engine, call->step, m.compiled), count = call->row_end - call->row;
+    int64_t blocks = (count + most - 1) / most;
+    for (int64_t b = 0; b < blocks; b++) {
+        int64_t row = call->row + count * b / blocks, rows = call->row + count * (b + 1) / blocks - row;
+        int64_t wide = m.map->product_count ? rcvi_map_column_block(call->engine, rows, call->column_end - call->column)
+                                            : call->column_end - call->column;
+        if (m.map->product_count) find_operands(&m, row, rows);
+        for (int64_t column = call->column; column < call->column_end;) {
+            /* blocks end at panels */
+            int64_t end = smaller(call->column_end, (column + wide) / m.kernels->panel * m.kernels->panel);
+            if (end <= column) end = smaller(call->column_end, column + wide);
+            take_block(&m, &p, row, rows, column, end - column);
+            column = end;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+/* The machine's limits: how fast threads can multiply and add from registers, and what it costs them to meet. */
+#include "device/cpu/measure.h"
+
+#include "device/cpu/kernels_choice.h"
+#include "device/cpu/team.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { ROUNDS = 7 };
+static const double peak_seconds = 0.02, barrier_seconds = 0.002; /* of a round, at least */
+
+typedef struct {
+    rcvi_team *team;
+    const rcvi_kernels *kernels;
+    rcvi_kernel_type type;
+    int64_t repeats;
+    double operations[RCVI_MAX_THREADS], begin[RCVI_MAX_THREADS], end[RCVI_MAX_THREADS]; /* by member */
+} measurement;
+
+rcv_status rcvi_measured_type(rcv_dtype dtype, rcvi_kernel_type *type) {
+    switch (dtype) {
+    case RCV_FLOAT32: *type = RCVI_KERNEL_FLOAT; return RCV_OK;
+    case RCV_FLOAT64: *type = RCVI_KERNEL_DOUBLE; return RCV_OK;
+    case RCV_BFLOAT16: *type = RCVI_KERNEL_BFLOAT16; return RCV_OK;
+    default:
+        return rcvi_fail(RCV_INVALID, "products are of float32, float64 or bfloat16, not of %s", rcv_dtype_name(dtype));
+    }
+}
+
+rcv_status rcvi_measured_threads(int64_t threads) {
+    if (threads >= 1 && threads <= RCVI_MAX_THREADS) return RCV_OK;
+    return rcvi_fail(RCV_INVALID, "threads must be 1 to %d, not %lld", RCVI_MAX_THREADS, (long long)threads);
+}
+
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void multiply(void *user, int member) {
+    measurement *self = user;
+    if (self->kernels->begin) self->kernels->begin();
+    rcvi_team_barrier(self->team, member);
+    self->begin[member] = now();
+    self->operations[member] = self->kernels->peak[self->type](self->repeats);
+    self->end[member] = now();
+    if (self->kernels->end) self->kernels->end();
+}
+
+static void meet(void *user, int member) {
+    measurement *self = user;
+    rcvi_team_barrier(self->team, member);
+    self->begin[member] = now();
+    for (int64_t i = 0; i < self->repeats; i++) rcvi_team_barrier(self->team, member);
+    self->end[member] = now();
+}
+
+/* Seconds from the first member's begin to the last one's end. */
+static double round_of(measurement *self, void (*work)(void *, int)) {
+    rcvi_team_call(self->team, work, self);
+    double begin = self->begin[0], end = self->end[0];
+    for (int i = 1; i < rcvi_team_threads(self->team); i++) {
+        if (self->begin[i] < begin) begin = self->begin[i];
+        if (self->end[i] > end) end = self->end[i];
+    }
+    return end - begin;
+}
+
+/* The median, over rounds of at least `seconds`, of the seconds a repeat takes. */
+static double seconds_per_repeat(measurement *self, void (*work)(void *, int), double seconds) {
+    for (double took; (took = round_of(self, work)) < seconds && self->repeats < INT64_MAX / 16;)
+        self->repeats *= took < seconds / 16 ? 16 : 2;
+    double rounds[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) rounds[i] = round_of(self, work);
+    qsort(rounds, ROUNDS, sizeof *rounds, by_size);
+    return rounds[ROUNDS / 2] / (double)self->repeats;
+}
+
+static rcv_status measure(rcv_context *context, const measurement *what, int64_t threads, void (*work)(void *, int),
+                          double least, double *seconds, double *operations) {
+    RCVI_TRY(rcvi_measured_threads(threads));
+    measurement *self = rcvi_new(context, 1, sizeof *self);
+    if (!self) return RCV_NO_MEMORY;
+    *self = *what;
+    self->repeats = 16;
+    rcv_status status = rcvi_team_new(context, (int)threads, &self->team);
+    if (!status) {
+        *seconds = seconds_per_repeat(self, work, least);
+        for (int64_t i = 0; i < threads; i++) *operations += self->operations[i] / (double)self->repeats;
+    }
+    rcvi_team_free(self->team);
+    rcvi_free(context, self);
+    return status;
+}
+
+rcv_status rcv_measure_peak(rcv_context *context, rcv_dtype dtype, int64_t threads, double *operations) {
+    if (!context || !operations)
+        return rcvi_fail(RCV_INVALID, "rcv_measure_peak needs a context and a place, not NULL");
+    measurement what = {.repeats = 0};
+    RCVI_TRY(rcvi_measured_type(dtype, &what.type));
+    what.kernels = rcvi_context_kernels(context);
+    if (!what.kernels) return RCV_INVALID;
+    double seconds = 0, count = 0;
+    RCVI_TRY(measure(context, &what, threads, multiply, peak_seconds, &seconds, &count));
+    *operations = count / seconds;
+    return RCV_OK;
+}
+
+rcv_status rcv_measure_barrier(rcv_context *context, int64_t threads, double *seconds) {
+    if (!context || !seconds)
+        return rcvi_fail(RCV_INVALID, "rcv_measure_barrier needs a context and a place, not NULL");
+    double took = 0, none = 0;
+    RCVI_TRY(measure(context, &(measurement){.repeats = 0}, threads, meet, barrier_seconds, &took, &none));
+    *seconds = took;
+    return RCV_OK;
+}

@@ -1,0 +1,216 @@
+/* A call is announced by one word that all members watch; the end of a member's part by a word of its own. The barrier
+ * is by dissemination: in round r member i tells member i + 2^r, and nobody writes a word that another one writes. All
+ * words count up, and are compared by their difference, so that they may wrap.
+ *
+ * Whoever waits spins first, then offers its core to others, then sleeps: in a barrier a little at a time, between
+ * calls until it is woken. A member that goes to sleep counts itself as a sleeper before it looks for a new call, and
+ * the caller announces the call before it looks for sleepers; both are sequentially consistent, so one sees the other. */
+#include "device/cpu/team.h"
+
+#include <fenv.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    LINE = 128,              /* bytes that two cores should not share */
+    ROUNDS = 10,             /* of a barrier of RCVI_MAX_THREADS */
+    BARRIER_SPIN = 30000,    /* nanoseconds of spinning before the core is offered to others */
+    CALL_SPIN = 100000,      /* the same between calls, before a member sleeps */
+    CROWDED_SPIN = 500,      /* either one where there are more threads than cores */
+    BARRIER_YIELD = 1000000, /* nanoseconds of waiting before sleeping a little at a time */
+    BARRIER_NAP = 50000
+};
+
+typedef struct {
+    alignas(LINE) atomic_uint value;
+} word;
+
+typedef struct {
+    alignas(LINE) pthread_t thread;
+    rcvi_team *team;
+    int index;
+    unsigned barriers;   /* passed so far; the member's own */
+    word done;           /* calls finished */
+    word rounds[ROUNDS]; /* of a barrier: how far the member before has come */
+} member;
+
+struct rcvi_team {
+    word called;   /* calls announced */
+    word sleepers; /* members asleep or about to be */
+    alignas(LINE) rcv_context *context;
+    void *memory; /* as allocated, before alignment */
+    int threads;
+    int started; /* members with a thread of their own */
+    int64_t barrier_spin, call_spin;
+    void (*work)(void *user, int member); /* of the call announced; NULL: end */
+    void *user;
+    fenv_t environment; /* the caller's */
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    member members[]; /* [threads]; the first is the caller */
+};
+
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+static inline void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#endif
+}
+
+static inline bool reached(const word *word, unsigned count) {
+    return (int)(atomic_load_explicit(&word->value, memory_order_acquire) - count) >= 0;
+}
+
+/* Spins for about `limit` nanoseconds. */
+static bool spin(const word *word, unsigned count, int64_t limit) {
+    for (int i = 0; i < 64; i++) {
+        if (reached(word, count)) return true;
+        relax();
+    }
+    for (int64_t begin = now(); now() - begin < limit;) {
+        for (int i = 0; i < 32; i++) {
+            if (reached(word, count)) return true;
+            relax();
+        }
+    }
+    return reached(word, count);
+}
+
+static void await(const rcvi_team *team, const word *word, unsigned count) {
+    if (spin(word, count, team->barrier_spin)) return;
+    for (int64_t begin = now(); !reached(word, count);) {
+        if (now() - begin < BARRIER_YIELD) {
+            sched_yield();
+        } else {
+            nanosleep(&(struct timespec){.tv_nsec = BARRIER_NAP}, NULL);
+        }
+    }
+}
+
+static void await_call(rcvi_team *team, unsigned count) {
+    if (spin(&team->called, count, team->call_spin)) return;
+    pthread_mutex_lock(&team->mutex);
+    atomic_fetch_add(&team->sleepers.value, 1);
+    while ((int)(atomic_load(&team->called.value) - count) < 0) pthread_cond_wait(&team->wake, &team->mutex);
+    atomic_fetch_sub(&team->sleepers.value, 1);
+    pthread_mutex_unlock(&team->mutex);
+}
+
+static void *live(void *argument) {
+    member *self = argument;
+    rcvi_team *team = self->team;
+    for (unsigned count = 1;; count++) {
+        await_call(team, count);
+        if (!team->work) return NULL;
+        fesetenv(&team->environment);
+        team->work(team->user, self->index);
+        atomic_store_explicit(&self->done.value, count, memory_order_release);
+    }
+}
+
+static unsigned announce(rcvi_team *team, void (*work)(void *, int), void *user) {
+    team->work = work;
+    team->user = user;
+    unsigned count = atomic_load_explicit(&team->called.value, memory_order_relaxed) + 1;
+    atomic_store(&team->called.value, count);
+    if (atomic_load(&team->sleepers.value) > 0) {
+        pthread_mutex_lock(&team->mutex);
+        pthread_cond_broadcast(&team->wake);
+        pthread_mutex_unlock(&team->mutex);
+    }
+    return count;
+}
+
+/* Starts the threads, with all signals blocked: they are the program's business, not theirs. */
+static rcv_status start(rcvi_team *team) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = 0;
+    for (int i = 1; i < team->threads && !error; i++) {
+        error = pthread_create(&team->members[i].thread, NULL, live, &team->members[i]);
+        if (!error) team->started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error) return RCV_OK;
+    return rcvi_fail(RCV_NO_MEMORY, "the system refused thread %d of %d (%s); ask for fewer threads", team->started + 2,
+                     team->threads, strerror(error));
+}
+
+rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
+    *team = NULL;
+    if (threads < 1 || threads > RCVI_MAX_THREADS)
+        return rcvi_fail(RCV_INVALID, "threads must be 1 to %d, not %d", RCVI_MAX_THREADS, threads);
+    size_t bytes = sizeof(rcvi_team) + (size_t)threads * sizeof(member);
+    char *memory = rcvi_new(context, bytes + LINE, 1);
+    if (!memory) return rcvi_no_memory(bytes + LINE);
+    rcvi_team *made = (void *)(memory + (LINE - (uintptr_t)memory % LINE) % LINE);
+    made->context = context;
+    made->memory = memory;
+    made->threads = threads;
+    bool crowded = threads > sysconf(_SC_NPROCESSORS_ONLN);
+    made->barrier_spin = crowded ? CROWDED_SPIN : BARRIER_SPIN;
+    made->call_spin = crowded ? CROWDED_SPIN : CALL_SPIN;
+    for (int i = 0; i < threads; i++) {
+        made->members[i].team = made;
+        made->members[i].index = i;
+    }
+    int error = pthread_mutex_init(&made->mutex, NULL);
+    if (!error && (error = pthread_cond_init(&made->wake, NULL)) != 0) pthread_mutex_destroy(&made->mutex);
+    if (error) {
+        rcvi_free(context, memory);
+        return rcvi_fail(RCV_NO_MEMORY, "the system refused a lock for %d threads (%s)", threads, strerror(error));
+    }
+    rcv_status status = start(made);
+    if (status) {
+        rcvi_team_free(made);
+        return status;
+    }
+    *team = made;
+    return RCV_OK;
+}
+
+void rcvi_team_free(rcvi_team *team) {
+    if (!team) return;
+    if (team->started > 0) announce(team, NULL, NULL);
+    for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread, NULL);
+    pthread_cond_destroy(&team->wake);
+    pthread_mutex_destroy(&team->mutex);
+    rcvi_free(team->context, team->memory);
+}
+
+int rcvi_team_threads(const rcvi_team *team) { return team->threads; }
+
+void rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void *user) {
+    if (team->threads == 1) {
+        work(user, 0);
+        return;
+    }
+    fegetenv(&team->environment);
+    unsigned count = announce(team, work, user);
+    work(user, 0);
+    for (int i = 1; i < team->threads; i++) await(team, &team->members[i].done, count);
+}
+
+void rcvi_team_barrier(rcvi_team *team, int index) {
+    member *self = &team->members[index];
+    unsigned count = ++self->barriers;
+    for (int round = 0, far = 1; far < team->threads; round++, far *= 2) {
+        int other = index + far < team->threads ? index + far : index + far - team->threads;
+        atomic_store_explicit(&team->members[other].rounds[round].value, count, memory_order_release);
+        await(team, &self->rounds[round], count);
+    }
+}

@@ -1,0 +1,21 @@
+/* Whole networks by a library's recurrent primitives: oneDNN where the build has it. */
+#ifndef RCVI_CPU_VENDOR_H
+#define RCVI_CPU_VENDOR_H
+
+#include "device/device.h"
+
+typedef struct rcvi_vendor rcvi_vendor; /* what one run needs: primitives, weights as they like them, workspace */
+
+const char *rcvi_vendor_name(void); /* with its version, such as "oneDNN 2.6.3"; NULL where this build has none */
+
+/* The bytes that rcvi_vendor_new allocates for this program, or RCV_UNSUPPORTED where the library cannot run it on this
+ * CPU. */
+rcv_status rcvi_vendor_bytes(const rcvi_program *program, size_t *bytes);
+rcv_status rcvi_vendor_new(const rcvi_program *program, rcvi_vendor **vendor);
+void rcvi_vendor_free(rcvi_vendor *vendor);
+
+/* One pass. Where binding->same_parameters, weights are used as the last forward pass laid them out. Should the library
+ * fail after all (it has no memory left), the outputs are NaN. */
+void rcvi_vendor_run(rcvi_vendor *vendor, bool backward, const rcvi_binding *binding);
+
+#endif
