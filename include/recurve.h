@@ -44,7 +44,7 @@ typedef enum {
     RCV_FLOAT32 = 0,
     RCV_FLOAT64,
     RCV_FLOAT16,  /* files only: read and widened */
-    RCV_BFLOAT16, /* files only: read and widened */
+    RCV_BFLOAT16, /* in files: read and widened. In plans: products of operands rounded to bfloat16, summed in float32 */
     RCV_INT64,
     RCV_INT32,
     RCV_UINT8,
@@ -71,10 +71,18 @@ typedef struct {
     const rcv_allocator *allocator;            /* NULL: malloc and free. Copied. */
     void (*log)(void *user, const char *line); /* NULL: silence */
     void *log_user;
+    int64_t threads;     /* that a plan uses unless it says otherwise; 0: one a core */
+    const char *kernels; /* a set of CPU kernels by name; NULL: RECURVE_KERNELS of the environment, or the best */
 } rcv_context_options;
 
 RCV_API rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **context); /* options may be NULL */
 RCV_API void rcv_context_free(rcv_context *context);
+RCV_API int64_t rcv_context_threads(const rcv_context *context);
+RCV_API const char *rcv_context_kernels(const rcv_context *context); /* the set in use */
+
+/* The sets of kernels this CPU can run, from the portable one to the best. */
+RCV_API size_t rcv_kernels_count(void);
+RCV_API const char *rcv_kernels_name(size_t index); /* NULL past the end */
 
 /* Frees a text that the library handed out. */
 RCV_API void rcv_text_free(rcv_context *context, char *text);
@@ -168,14 +176,24 @@ RCV_API int64_t rcv_net_state_size(const rcv_net *net, size_t index, int64_t lay
 typedef struct rcv_plan rcv_plan;
 typedef struct rcv_run rcv_run;
 
+/* How hard the planner looks for the fastest plan. */
+typedef enum {
+    RCV_MEASURE = 0, /* times the promising candidates, within a second or two */
+    RCV_ESTIMATE,    /* believes its model of the machine; runs nothing */
+    RCV_EXHAUSTIVE   /* times every candidate on the whole problem */
+} rcv_effort;
+
 typedef struct {
     int64_t steps;
     int64_t batch;
-    rcv_dtype dtype;      /* RCV_FLOAT32 or RCV_FLOAT64 */
+    rcv_dtype dtype;      /* RCV_FLOAT32, RCV_FLOAT64 or RCV_BFLOAT16; with the last the caller's data is float32 */
     bool training;        /* keep what the derivative needs; backward may be called; dropout acts */
     bool lengths;         /* sequences of different lengths will be given */
     bool resets;          /* a reset mask will be given */
     const char *schedule; /* a plan string to pin, or NULL to let the planner choose */
+    rcv_effort effort;    /* of the planner */
+    int64_t threads;      /* at most this many; 0: as many as the context says */
+    size_t memory;        /* bytes that a run may take; 0: any */
 } rcv_plan_options;
 
 RCV_API rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **plan);
@@ -183,6 +201,27 @@ RCV_API void rcv_plan_free(rcv_plan *plan);
 RCV_API const char *rcv_plan_string(const rcv_plan *plan); /* pins this plan again */
 RCV_API size_t rcv_plan_bytes(const rcv_plan *plan); /* what a run of it allocates for data, known before it does */
 RCV_API rcv_status rcv_plan_print(const rcv_plan *plan, char **text);
+
+/* What the planner considered; one candidate where the plan was pinned. */
+typedef struct {
+    const char *schedule; /* its plan string */
+    rcv_status status;    /* RCV_OK, or why it cannot be used */
+    const char *reason;   /* the sentence then, else NULL */
+    double estimate;      /* seconds of forward, and of backward in training, by the model */
+    double seconds;       /* the same, measured (scaled up where a shorter sequence was timed); 0: not timed */
+    size_t bytes;         /* of a run; 0 where it does not apply */
+    bool chosen;
+} rcv_candidate;
+
+RCV_API size_t rcv_plan_candidate_count(const rcv_plan *plan);
+RCV_API const rcv_candidate *rcv_plan_candidate(const rcv_plan *plan, size_t index); /* NULL past the end */
+RCV_API double rcv_plan_seconds(const rcv_plan *plan);                               /* that planning took */
+RCV_API bool rcv_plan_from_wisdom(const rcv_plan *plan); /* chosen from wisdom, without timing */
+
+/* What planners of this context have learnt: one line a problem. A file is taken whole or refused whole. */
+RCV_API rcv_status rcv_wisdom_load(rcv_context *context, const char *path);
+RCV_API rcv_status rcv_wisdom_save(const rcv_context *context, const char *path);
+RCV_API size_t rcv_wisdom_count(const rcv_context *context);
 
 RCV_API rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **run);
 RCV_API void rcv_run_free(rcv_run *run);
@@ -200,6 +239,7 @@ typedef struct {
     void *y;                    /* [steps, batch, output]; zero past a sequence's length */
     void *const *final;         /* states after each sequence's last step */
     uint64_t seed;              /* of dropout */
+    bool same_parameters; /* they have not changed since this run's last forward call: what was packed is used again */
 } rcv_forward;
 
 /* Gradients of a loss L, given dL/dy and dL/dfinal. Inputs of the forward call must still be in place. */
@@ -216,6 +256,46 @@ typedef struct {
 RCV_API rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data);
 /* Training plans only. Each backward call uses up what the forward call before it kept. */
 RCV_API rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data);
+
+/* Who did what when: the calls that follow record up to `capacity` events. NULL ends it. */
+typedef struct {
+    int worker;        /* thread, from 0 */
+    int layer;         /* -1: no layer's own work */
+    bool reverse;      /* the layer's reverse direction */
+    bool backward;     /* pass */
+    int64_t iteration; /* time step in the order of the direction; -1 outside of the recurrence */
+    const char *what;  /* kind of work: gemm, map, ... */
+    double begin, end; /* seconds since the call began */
+} rcv_event;
+
+RCV_API rcv_status rcv_run_trace(rcv_run *run, rcv_event *events, size_t capacity);
+RCV_API size_t rcv_run_trace_count(const rcv_run *run); /* events recorded, at most the capacity */
+
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
+
+/* Fused multiply-adds from registers, in operations a second: nothing on these threads can be faster. For
+ * RCV_BFLOAT16, by the bfloat16 unit where the kernels use one. */
+RCV_API rcv_status rcv_measure_peak(rcv_context *context, rcv_dtype dtype, int64_t threads, double *operations);
+/* Seconds from the last thread's arrival at a barrier to the last one's departure, on average. */
+RCV_API rcv_status rcv_measure_barrier(rcv_context *context, int64_t threads, double *seconds);
+
+/* c[m, n] (+)= op(a) op(b), row-major; a is [m, k] ([k, m] where transposed), b [k, n] ([n, k]). All float32 or float64;
+ * for RCV_BFLOAT16 all are float32, a and b rounded to bfloat16. */
+typedef struct {
+    rcv_dtype dtype;
+    bool transpose_a, transpose_b, accumulate;
+    int64_t m, n, k;
+    int64_t lda, ldb, ldc; /* elements from row to row; 0: rows are contiguous */
+    int64_t threads;       /* 0: as many as the context says */
+    bool packed_b;         /* b is packed before the clock starts: see rcv_gemm_new */
+} rcv_gemm_options;
+
+typedef struct rcv_gemm rcv_gemm; /* threads and scratch for one product, to be called many times */
+RCV_API rcv_status rcv_gemm_new(rcv_context *context, const rcv_gemm_options *options, rcv_gemm **gemm);
+/* With packed_b, b is read by the first call and by calls after rcv_gemm_repack alone. */
+RCV_API rcv_status rcv_gemm_run(rcv_gemm *gemm, const void *a, const void *b, void *c);
+RCV_API void rcv_gemm_repack(rcv_gemm *gemm);
+RCV_API void rcv_gemm_free(rcv_gemm *gemm);
 
 /* ---- tensor files (safetensors) ---------------------------------------------------------------------------------- */
 

@@ -4,6 +4,7 @@
 
 #include "recurve.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 
 /* Records the sentence for rcv_message() and returns `status`, so that a caller can `return rcvi_fail(...)`. */
@@ -17,11 +18,21 @@ rcv_status rcvi_no_memory(size_t bytes);
         if (try_status) return try_status;                                                                             \
     } while (0)
 
+enum { RCVI_MAX_THREADS = 1024 }; /* of a plan */
+
 struct rcv_context {
     rcv_allocator allocator;
     void (*log)(void *user, const char *line);
     void *log_user;
+    int64_t threads; /* as given: 0 means one a core */
+    char *kernels;   /* as given, or NULL */
+    /* What a later module keeps here between calls, and how it is freed with the context. All three under the lock. */
+    pthread_mutex_t lock;
+    void *wisdom;
+    void (*free_wisdom)(rcv_context *context, void *wisdom);
 };
+
+int64_t rcvi_cores(void); /* that the operating system runs threads on; at least 1 */
 
 /* Memory of the context's allocator. `rcvi_new` gives zeroed memory; NULL (with the sentence recorded) when there is
  * none or when count * size overflows. Zero bytes give a valid pointer. */

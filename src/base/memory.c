@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static void *default_allocate(void *user, size_t bytes) {
     (void)user;
@@ -15,22 +16,45 @@ static void default_release(void *user, void *memory) {
     free(memory);
 }
 
+int64_t rcvi_cores(void) {
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores < 1 ? 1 : cores > RCVI_MAX_THREADS ? RCVI_MAX_THREADS : cores;
+}
+
+static rcv_status check_options(const rcv_context_options *options) {
+    if (options->allocator && (!options->allocator->allocate || !options->allocator->release))
+        return rcvi_fail(RCV_INVALID, "an allocator needs both allocate and release");
+    if (options->threads < 0 || options->threads > RCVI_MAX_THREADS) {
+        return rcvi_fail(RCV_INVALID, "%lld threads are not 1 to %d, or 0 for one a core", (long long)options->threads,
+                         RCVI_MAX_THREADS);
+    }
+    return RCV_OK;
+}
+
+/* What the context keeps of the options beside the allocator. */
+static rcv_status keep_options(rcv_context *context, const rcv_context_options *options) {
+    context->log = options->log;
+    context->log_user = options->log_user;
+    context->threads = options->threads;
+    if (!options->kernels) return RCV_OK;
+    context->kernels = rcvi_copy_text(context, options->kernels, strlen(options->kernels));
+    return context->kernels ? RCV_OK : RCV_NO_MEMORY;
+}
+
 rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **context) {
     if (!context) return rcvi_fail(RCV_INVALID, "rcv_context_new needs a place for the context, not NULL");
     *context = NULL;
+    if (options) RCVI_TRY(check_options(options));
     rcv_allocator allocator = {default_allocate, default_release, NULL};
-    if (options && options->allocator) {
-        allocator = *options->allocator;
-        if (!allocator.allocate || !allocator.release)
-            return rcvi_fail(RCV_INVALID, "an allocator needs both allocate and release");
-    }
+    if (options && options->allocator) allocator = *options->allocator;
     rcv_context *made = allocator.allocate(allocator.user, sizeof *made);
     if (!made) return rcvi_no_memory(sizeof *made);
     memset(made, 0, sizeof *made);
     made->allocator = allocator;
-    if (options) {
-        made->log = options->log;
-        made->log_user = options->log_user;
+    if ((options && keep_options(made, options) != RCV_OK) || pthread_mutex_init(&made->lock, NULL) != 0) {
+        rcvi_free(made, made->kernels);
+        allocator.release(allocator.user, made);
+        return rcvi_fail(RCV_NO_MEMORY, "no memory for a context");
     }
     *context = made;
     return RCV_OK;
@@ -38,9 +62,14 @@ rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **con
 
 void rcv_context_free(rcv_context *context) {
     if (!context) return;
+    if (context->wisdom) context->free_wisdom(context, context->wisdom);
+    pthread_mutex_destroy(&context->lock);
+    rcvi_free(context, context->kernels);
     rcv_allocator allocator = context->allocator;
     allocator.release(allocator.user, context);
 }
+
+int64_t rcv_context_threads(const rcv_context *context) { return context->threads ? context->threads : rcvi_cores(); }
 
 void rcv_text_free(rcv_context *context, char *text) { rcvi_free(context, text); }
 

@@ -308,7 +308,8 @@ static rcv_status make_outputs(job *work) {
 }
 
 static rcv_status compute(job *work) {
-    rcv_plan_options options = {.steps = work->steps,
+    rcv_plan_options options = {.effort = RCV_ESTIMATE, /* the same plan, so the same bits, every time */
+                                .steps = work->steps,
                                 .batch = work->batch,
                                 .dtype = work->model->dtype,
                                 .training = work->gradients,

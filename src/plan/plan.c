@@ -1,7 +1,10 @@
 #include "plan/plan.h"
+#include "plan/cost.h"
 #include "plan/run.h"
+#include "plan/search.h"
 
 #include <string.h>
+#include <time.h>
 
 /* The largest number of features of any value, so that one product bounds every buffer. */
 static int64_t widest(const rcv_net *net) {
@@ -20,14 +23,11 @@ static int64_t widest(const rcv_net *net) {
     return most;
 }
 
-static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
+static rcv_status check_shape(const rcv_net *net, const rcv_plan_options *o) {
     if (o->steps < 1)
         return rcvi_fail(RCV_INVALID, "steps is %lld; a plan needs at least one time step", (long long)o->steps);
     if (o->batch < 1)
         return rcvi_fail(RCV_INVALID, "batch is %lld; a plan needs at least one sequence", (long long)o->batch);
-    if (o->dtype != RCV_FLOAT32 && o->dtype != RCV_FLOAT64) {
-        return rcvi_fail(RCV_INVALID, "a plan computes in float32 or float64, not %s", rcv_dtype_name(o->dtype));
-    }
     int64_t elements = 0;
     if (o->steps > INT64_MAX / 1024 || !rcvi_multiply(o->steps + 1, o->batch, &elements) ||
         !rcvi_multiply(elements, widest(net), &elements) || elements > INT64_MAX / 1024) {
@@ -38,55 +38,57 @@ static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
     return RCV_OK;
 }
 
-/* The schedule pinned by name, or the first that applies. */
-static rcv_status choose(const rcv_net *net, const rcv_plan_options *options, const rcvi_schedule **chosen) {
-    const char *names[16];
-    size_t count = 0;
-    for (size_t i = 0; i < rcvi_schedule_count; i++) {
-        if (count < 16) names[count++] = rcvi_schedules[i]->name;
-        if (options->schedule && strcmp(options->schedule, rcvi_schedules[i]->name)) continue;
-        rcv_status status = rcvi_schedules[i]->applies(net, options);
-        if (status && options->schedule) return status;
-        if (status) continue;
-        *chosen = rcvi_schedules[i];
-        return RCV_OK;
+static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
+    if (o->dtype != RCV_FLOAT32 && o->dtype != RCV_FLOAT64 && o->dtype != RCV_BFLOAT16) {
+        return rcvi_fail(RCV_INVALID, "a plan computes in float32, float64 or bfloat16, not %s",
+                         rcv_dtype_name(o->dtype));
     }
-    if (!options->schedule) return rcvi_fail(RCV_UNSUPPORTED, "no schedule applies to this network");
-    const char *near = rcvi_nearest(options->schedule, names, count);
-    return rcvi_fail(RCV_INVALID, "there is no schedule '%s'; %s '%s'%s", options->schedule,
-                     near ? "did you mean" : "there is", near ? near : names[0], near ? "?" : "");
+    if (o->effort != RCV_MEASURE && o->effort != RCV_ESTIMATE && o->effort != RCV_EXHAUSTIVE)
+        return rcvi_fail(RCV_INVALID, "effort %d is none of measure, estimate and exhaustive", (int)o->effort);
+    if (o->threads < 0 || o->threads > RCVI_MAX_THREADS) {
+        return rcvi_fail(RCV_INVALID, "%lld threads are not 1 to %d, or 0 for what the context says",
+                         (long long)o->threads, RCVI_MAX_THREADS);
+    }
+    return check_shape(net, o);
 }
 
-static rcv_status build(rcv_plan *plan, const rcv_plan_options *options) {
-    RCVI_TRY(choose(plan->net, options, &plan->schedule));
+/* ---- one plan ---- */
+
+static rcv_status write_program(rcv_plan *plan) {
     rcvi_program *program = &plan->program;
-    program->options.schedule = plan->schedule->name;
     plan->schedule->write(program);
     if (program->oversized)
         return rcvi_fail(RCV_INVALID, "the plan's buffers have more elements than 64 bits can count");
     if (program->failed) return RCV_NO_MEMORY;
     RCVI_TRY(rcvi_program_lay_out(program));
-    RCVI_TRY(rcvi_program_verify(program));
-    plan->device = rcvi_devices[0];
+    return rcvi_program_verify(program);
+}
+
+static rcv_status build(rcv_plan *plan, const rcvi_problem *problem, const rcvi_rungs *rungs) {
+    rcvi_text text;
+    rcvi_text_init(&text, plan->context);
+    rcvi_rungs_print(rungs, &text);
+    RCVI_TRY(rcvi_text_take(&text, &plan->string));
+    plan->program.options.schedule = plan->string;
+    plan->schedule = rcvi_schedule_for(rungs);
+    RCVI_TRY(plan->schedule->applies(problem->net, &plan->program.options, rungs, &problem->machine));
+    RCVI_TRY(write_program(plan));
+    plan->device = problem->device;
+    RCVI_TRY(plan->device->prepare(&plan->program, &plan->engine));
     plan->run_bytes = rcvi_run_bytes(plan);
-    rcvi_log(plan->context, "plan of %s, %lld steps of %lld in %s%s: schedule %s on device %s, %zu bytes",
-             rcv_cell_name(plan->net->cell), (long long)options->steps, (long long)options->batch,
-             rcv_dtype_name(options->dtype), options->training ? ", training" : "", plan->schedule->name,
-             plan->device->name, plan->run_bytes);
     return RCV_OK;
 }
 
-rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "the place for the plan is NULL");
+rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **out) {
     *out = NULL;
-    if (!net || !options) return rcvi_fail(RCV_INVALID, "a plan needs a network and options");
-    RCVI_TRY(check_options(net, options));
-    rcv_plan *plan = rcvi_new(net->context, 1, sizeof *plan);
+    rcv_context *context = problem->net->context;
+    rcv_plan *plan = rcvi_new(context, 1, sizeof *plan);
     if (!plan) return RCV_NO_MEMORY;
-    plan->context = net->context;
-    plan->net = net;
-    rcvi_program_init(&plan->program, net, options);
-    rcv_status status = build(plan, options);
+    plan->context = context;
+    plan->net = problem->net;
+    rcvi_pool_init(&plan->notes, context);
+    rcvi_program_init(&plan->program, problem->net, problem->options, rungs, &problem->machine);
+    rcv_status status = build(plan, problem, rungs);
     if (status) {
         rcv_plan_free(plan);
         return status;
@@ -95,14 +97,110 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     return RCV_OK;
 }
 
+rcv_status rcvi_check_memory(const rcv_plan *plan, size_t limit) {
+    if (limit == 0 || plan->run_bytes <= limit) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED, "a run of %s needs %zu bytes, but %zu are allowed", plan->string, plan->run_bytes,
+                     limit);
+}
+
+rcv_status rcvi_plan_note_alone(rcv_plan *plan, double seconds) {
+    rcv_candidate *only = rcvi_pool_new(&plan->notes, 1, sizeof *only);
+    if (!only) return RCV_NO_MEMORY;
+    *only = (rcv_candidate){.schedule = plan->string,
+                            .estimate = rcvi_estimate(&plan->program),
+                            .seconds = seconds,
+                            .bytes = plan->run_bytes,
+                            .chosen = true};
+    plan->candidates = only;
+    plan->candidate_count = 1;
+    return RCV_OK;
+}
+
+/* ---- pinned plans ---- */
+
+static rcv_status pin(rcvi_problem *problem, rcv_plan **plan) {
+    const rcv_plan_options *o = problem->options;
+    rcvi_rungs rungs;
+    RCVI_TRY(rcvi_rungs_read(o->schedule, &rungs));
+    if (o->threads && rungs.threads > o->threads) {
+        return rcvi_fail(RCV_INVALID, "the plan string asks for %lld threads, but at most %lld are allowed",
+                         (long long)rungs.threads, (long long)o->threads);
+    }
+    RCVI_TRY(problem->device->describe(problem->net->context, o->dtype, rungs.threads, &problem->machine));
+    RCVI_TRY(rcvi_plan_make(problem, &rungs, plan));
+    RCVI_TRY(rcvi_check_memory(*plan, o->memory));
+    return rcvi_plan_note_alone(*plan, 0);
+}
+
+static rcv_status search(rcvi_problem *problem, rcv_plan **plan) {
+    const rcv_plan_options *o = problem->options;
+    rcv_context *context = problem->net->context;
+    int64_t threads = o->threads ? o->threads : rcv_context_threads(context);
+    RCVI_TRY(problem->device->describe(context, o->dtype, threads, &problem->machine));
+    return rcvi_plan_search(problem, plan);
+}
+
+/* ---- public ---- */
+
+double rcvi_now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void log_plan(const rcv_plan *plan, const rcv_plan_options *o) {
+    static const char *const efforts[] = {
+        [RCV_MEASURE] = "measured", [RCV_ESTIMATE] = "estimated", [RCV_EXHAUSTIVE] = "exhaustive"};
+    const char *how = o->schedule ? "pinned" : plan->from_wisdom ? "from wisdom" : efforts[o->effort];
+    rcvi_log(plan->context,
+             "plan of %s, %lld steps of %lld in %s%s: schedule %s on device %s, %zu bytes; %s, of %zu candidates in "
+             "%.3g s",
+             rcv_cell_name(plan->net->cell), (long long)o->steps, (long long)o->batch, rcv_dtype_name(o->dtype),
+             o->training ? ", training" : "", plan->string, plan->device->name, plan->run_bytes, how,
+             plan->candidate_count, plan->seconds);
+    if (plan->program.rungs.threads > rcvi_cores()) {
+        rcvi_log(plan->context, "%lld threads on %lld cores take turns: the plan is right, but slow",
+                 (long long)plan->program.rungs.threads, (long long)rcvi_cores());
+    }
+}
+
+rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **out) {
+    if (!out) return rcvi_fail(RCV_INVALID, "the place for the plan is NULL");
+    *out = NULL;
+    if (!net || !options) return rcvi_fail(RCV_INVALID, "a plan needs a network and options");
+    RCVI_TRY(check_options(net, options));
+    double begin = rcvi_now();
+    rcvi_problem problem = {.net = net, .options = options, .device = rcvi_devices[0]};
+    rcv_plan *plan = NULL;
+    rcv_status status = options->schedule ? pin(&problem, &plan) : search(&problem, &plan);
+    if (status) {
+        rcv_plan_free(plan);
+        return status;
+    }
+    plan->seconds = rcvi_now() - begin;
+    log_plan(plan, options);
+    *out = plan;
+    return RCV_OK;
+}
+
 void rcv_plan_free(rcv_plan *plan) {
     if (!plan) return;
+    if (plan->engine) plan->device->release(plan->engine);
     rcvi_program_free(&plan->program);
+    rcvi_pool_free(&plan->notes);
+    rcvi_free(plan->context, plan->string);
     rcvi_free(plan->context, plan);
 }
 
-const char *rcv_plan_string(const rcv_plan *plan) { return plan->schedule->name; }
+const char *rcv_plan_string(const rcv_plan *plan) { return plan->string; }
 size_t rcv_plan_bytes(const rcv_plan *plan) { return plan->run_bytes; }
+size_t rcv_plan_candidate_count(const rcv_plan *plan) { return plan->candidate_count; }
+double rcv_plan_seconds(const rcv_plan *plan) { return plan->seconds; }
+bool rcv_plan_from_wisdom(const rcv_plan *plan) { return plan->from_wisdom; }
+
+const rcv_candidate *rcv_plan_candidate(const rcv_plan *plan, size_t index) {
+    return index < plan->candidate_count ? &plan->candidates[index] : NULL;
+}
 
 rcv_status rcv_plan_print(const rcv_plan *plan, char **text) {
     if (!plan || !text) return rcvi_fail(RCV_INVALID, "printing a plan needs a plan and a place for the text");

@@ -8,10 +8,30 @@
 struct rcv_plan {
     rcv_context *context;
     const rcv_net *net;
+    char *string;         /* the plan string */
     rcvi_program program; /* laid out and verified; its options are the plan's */
     const rcvi_schedule *schedule;
     const rcvi_device *device;
-    size_t run_bytes; /* of one run: tables and arena, one allocation */
+    rcvi_engine *engine; /* the device's, of the program */
+    size_t run_bytes;    /* of one run: tables, arena and the device's scratch, one allocation */
+
+    /* How it was chosen. */
+    rcvi_pool notes; /* of the candidates */
+    rcv_candidate *candidates;
+    size_t candidate_count;
+    double seconds;
+    bool from_wisdom;
 };
+
+/* One way to a problem: what is asked for, on which device. */
+typedef struct {
+    const rcv_net *net;
+    const rcv_plan_options *options;
+    const rcvi_device *device;
+    rcvi_machine machine;
+} rcvi_problem;
+
+/* The plan with these rungs, without a search. */
+rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **plan);
 
 #endif

@@ -4,12 +4,17 @@
 
 #include <string.h>
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 128 };
 
 struct rcv_run {
     const rcv_plan *plan;
-    bool forward_done; /* and not yet used up by a backward call, whose buffers overwrite what was kept */
+    bool forward_done;     /* and not yet used up by a backward call, whose buffers overwrite what was kept */
+    bool parameters_seen;  /* by a forward call: what it packed is there */
+    bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
+    rcvi_worker *worker;
+    rcv_event *events;
+    size_t event_capacity, event_count;
     bool *restart_is_initial; /* [state_count] */
     char *arena;
     void *buffers[]; /* [buffer_count] */
@@ -21,13 +26,20 @@ static size_t header_bytes(const rcv_plan *plan) {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-size_t rcvi_run_bytes(const rcv_plan *plan) { return header_bytes(plan) + ALIGNMENT + plan->program.arena_bytes; }
+static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* The run's own block. */
+static size_t block_bytes(const rcv_plan *plan) {
+    return header_bytes(plan) + ALIGNMENT + round_up(plan->program.arena_bytes) + plan->device->scratch(plan->engine);
+}
+
+size_t rcvi_run_bytes(const rcv_plan *plan) { return block_bytes(plan) + plan->device->outside(plan->engine); }
 
 rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     if (!out) return rcvi_fail(RCV_INVALID, "the place for the run is NULL");
     *out = NULL;
     if (!plan) return rcvi_fail(RCV_INVALID, "a run needs a plan");
-    rcv_run *run = rcvi_new(plan->context, 1, plan->run_bytes);
+    rcv_run *run = rcvi_new(plan->context, 1, block_bytes(plan));
     if (!run) return RCV_NO_MEMORY;
     run->plan = plan;
     run->restart_is_initial = (bool *)(run->buffers + plan->program.buffer_count);
@@ -36,12 +48,19 @@ rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     for (size_t b = 0; b < plan->program.buffer_count; b++) {
         if (plan->program.buffers[b].role == RCVI_ARENA) run->buffers[b] = run->arena + plan->program.buffers[b].place;
     }
+    rcv_status status = plan->device->open(plan->engine, &run->worker);
+    if (status) {
+        rcvi_free(plan->context, run);
+        return status;
+    }
     *out = run;
     return RCV_OK;
 }
 
 void rcv_run_free(rcv_run *run) {
-    if (run) rcvi_free(run->plan->context, run);
+    if (!run) return;
+    run->plan->device->close(run->worker);
+    rcvi_free(run->plan->context, run);
 }
 
 size_t rcv_run_bytes(const rcv_run *run) { return run->plan->run_bytes; }
@@ -102,15 +121,30 @@ static void bind_forward(rcv_run *run, const rcv_forward *d) {
         run->restart_is_initial[s] = !const_state_entry(d->restart, s);
 }
 
+static void start(rcv_run *run, size_t first, size_t end, bool same_parameters, bool overwrite) {
+    const rcv_plan *plan = run->plan;
+    uintptr_t scratch = (uintptr_t)run->arena + round_up(plan->program.arena_bytes);
+    rcvi_binding binding = {.buffers = run->buffers,
+                            .restart_is_initial = run->restart_is_initial,
+                            .overwrite = overwrite,
+                            .same_parameters = same_parameters,
+                            .seed = run->seed,
+                            .events = run->events,
+                            .event_capacity = run->event_capacity,
+                            .event_count = &run->event_count};
+    plan->device->run(run->worker, first, end, &binding, (void *)scratch);
+}
+
 rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     if (!run || !data) return rcvi_fail(RCV_INVALID, "a forward call needs a run and data");
     rcv_status status = check_forward(run->plan, data);
     if (status) return status;
     bind_forward(run, data);
     run->seed = data->seed;
-    const rcvi_program *program = &run->plan->program;
-    rcvi_binding binding = {.buffers = run->buffers, .restart_is_initial = run->restart_is_initial, .seed = run->seed};
-    run->plan->device->run(program, 0, program->forward_count, &binding);
+    bool same = data->same_parameters && run->parameters_seen;
+    start(run, 0, run->plan->program.forward_count, same, false);
+    run->parameters_seen = true;
+    run->backward_is_stale |= !same;
     run->forward_done = true;
     return RCV_OK;
 }
@@ -147,10 +181,17 @@ rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     bind_backward(run, data);
     run->forward_done = false;
     const rcvi_program *program = &run->plan->program;
-    rcvi_binding binding = {.buffers = run->buffers,
-                            .restart_is_initial = run->restart_is_initial,
-                            .overwrite = !data->accumulate,
-                            .seed = run->seed};
-    run->plan->device->run(program, program->forward_count, program->step_count, &binding);
+    start(run, program->forward_count, program->step_count, !run->backward_is_stale, !data->accumulate);
+    run->backward_is_stale = false;
     return RCV_OK;
 }
+
+rcv_status rcv_run_trace(rcv_run *run, rcv_event *events, size_t capacity) {
+    if (!run) return rcvi_fail(RCV_INVALID, "a trace needs a run");
+    run->events = capacity ? events : NULL;
+    run->event_capacity = run->events ? capacity : 0;
+    run->event_count = 0;
+    return RCV_OK;
+}
+
+size_t rcv_run_trace_count(const rcv_run *run) { return run->event_count; }

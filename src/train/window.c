@@ -79,7 +79,11 @@ static rcv_status make_buffers(rcvi_window *window) {
 
 rcv_status rcvi_window_new(const rcv_lm *lm, int64_t steps, int64_t batch, bool training, rcvi_window *window) {
     *window = (rcvi_window){.lm = lm, .steps = steps, .batch = batch, .training = training};
-    const rcv_plan_options options = {.steps = steps, .batch = batch, .dtype = RCV_FLOAT32, .training = training};
+    const rcv_plan_options options = {.steps = steps,
+                                      .batch = batch,
+                                      .dtype = RCV_FLOAT32,
+                                      .training = training,
+                                      .effort = RCV_ESTIMATE}; /* the same plan when a run is resumed */
     rcv_status status = rcv_plan_new(lm->net, &options, &window->plan);
     if (status == RCV_OK) {
         status = rcv_run_new(window->plan, &window->run);

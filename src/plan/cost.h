@@ -1,0 +1,11 @@
+/* A model of the machine: what a program would take, without running it. It has to rank plans, not to be right. */
+#ifndef RCVI_COST_H
+#define RCVI_COST_H
+
+#include "program/program.h"
+
+/* Seconds of a forward pass, and of a backward pass in training; always positive. Matrices count as packed before in
+ * inference, and as packed anew in training, where they change from call to call. */
+double rcvi_estimate(const rcvi_program *program);
+
+#endif

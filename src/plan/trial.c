@@ -1,0 +1,210 @@
+/* Data is random but cheap to make; memory that was touched once is used again. In inference a run is timed with its
+ * matrices packed before; in training they change from call to call, so packing is part of every run. */
+#include "plan/trial.h"
+#include "plan/cost.h"
+#include "plan/search.h"
+
+#include "base/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const double long_run = 5e-3; /* seconds that waking threads does not matter to */
+enum { PATTERN = 4093, MOST_REPEATS = 64, ALIGN = 64 };
+
+static size_t physical_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
+    return pages > 0 && bytes > 0 ? (size_t)pages * (size_t)bytes : (size_t)1 << 30;
+}
+
+void rcvi_bench_begin(rcvi_bench *bench, const rcvi_problem *problem, rcvi_pool *pool) {
+    *bench = (rcvi_bench){
+        .problem = *problem, .context = problem->net->context, .pool = pool, .memory = physical_memory() / 2};
+}
+
+void rcvi_bench_end(rcvi_bench *bench) {
+    rcvi_free(bench->context, bench->block);
+    rcvi_free(bench->context, bench->lengths);
+    rcvi_free(bench->context, bench->resets);
+    bench->block = NULL;
+    bench->lengths = NULL;
+    bench->resets = NULL;
+    bench->steps = 0;
+}
+
+/* ---- data ---- */
+
+static size_t real_bytes(const rcvi_bench *bench) {
+    return bench->problem.options->dtype == RCV_FLOAT64 ? sizeof(double) : sizeof(float);
+}
+
+/* Numbers in (-range, range), none near zero, in a pattern of prime length: multiplying them costs what real data
+ * costs. */
+static void fill(size_t bytes, void *to, int64_t count, double range) {
+    rcvi_twister twister;
+    rcvi_twister_seed(&twister, 1);
+    int64_t drawn = count < PATTERN ? count : PATTERN;
+    for (int64_t i = 0; i < drawn; i++) {
+        double number = rcvi_uniform_double(&twister, 0.1, 1) * range * (rcvi_twister_next(&twister) & 1 ? 1 : -1);
+        if (bytes == sizeof(double))
+            ((double *)to)[i] = number;
+        else
+            ((float *)to)[i] = (float)number;
+    }
+    for (int64_t i = drawn; i < count; i += drawn)
+        memcpy((char *)to + (size_t)i * bytes, to, (size_t)(count - i < drawn ? count - i : drawn) * bytes);
+}
+
+typedef struct {
+    void **place;
+    int64_t count;
+    double range; /* 0: left at zero */
+} array;
+
+/* Data for trials of up to this many steps. */
+static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
+    if (steps <= bench->steps) return RCV_OK;
+    rcvi_bench_end(bench);
+    const rcv_plan_options *o = bench->problem.options;
+    const rcv_net *net = bench->problem.net;
+    int64_t rows = steps * o->batch, parameters = net->parameter_elements;
+    int64_t x = rows * net->options.input, y = rows * rcv_net_output(net);
+    double spread = 1; /* about 1 / sqrt(hidden): sums stay near 1 */
+    while (spread * spread * (double)net->options.hidden > 1) spread /= 2;
+    array arrays[] = {{&bench->parameters, parameters, spread},
+                      {&bench->x, x, 1},
+                      {&bench->y, y, 0},
+                      {&bench->dy, o->training ? y : 0, 1},
+                      {&bench->dx, o->training ? x : 0, 0},
+                      {&bench->dparameters, o->training ? parameters : 0, 0}};
+    enum { ARRAYS = sizeof arrays / sizeof *arrays };
+    size_t real = real_bytes(bench), total = 0, offsets[ARRAYS];
+    for (int i = 0; i < ARRAYS; i++) {
+        offsets[i] = total;
+        total += ((size_t)arrays[i].count * real + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    bench->block = rcvi_new(bench->context, total + ALIGN, 1);
+    bench->lengths = o->lengths ? rcvi_new(bench->context, (size_t)o->batch, sizeof *bench->lengths) : NULL;
+    bench->resets = o->resets ? rcvi_new(bench->context, (size_t)rows, 1) : NULL;
+    if (!bench->block || (o->lengths && !bench->lengths) || (o->resets && !bench->resets)) return RCV_NO_MEMORY;
+    char *aligned = bench->block + (ALIGN - (uintptr_t)bench->block % ALIGN) % ALIGN;
+    for (int i = 0; i < ARRAYS; i++) {
+        *arrays[i].place = aligned + offsets[i];
+        if (arrays[i].range > 0) fill(real, *arrays[i].place, arrays[i].count, arrays[i].range);
+    }
+    bench->steps = steps;
+    return RCV_OK;
+}
+
+/* ---- trials ---- */
+
+rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_contender *c, rcv_status status) {
+    if (status == RCV_NO_MEMORY) return status;
+    c->racing = false;
+    c->shown.status = status;
+    c->shown.reason = rcvi_pool_text(pool, rcv_message(), strlen(rcv_message()));
+    return c->shown.reason ? RCV_OK : RCV_NO_MEMORY;
+}
+
+rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_contender *c, int64_t steps) {
+    rcv_plan_options options = *bench->problem.options;
+    options.steps = steps;
+    rcvi_problem part = bench->problem;
+    part.options = &options;
+    if (c->plan && (c->plan->program.options.steps != steps || c->plan->net != part.net)) {
+        rcvi_trial_close(bench, c);
+        rcv_plan_free(c->plan);
+        c->plan = NULL;
+    }
+    if (!c->plan) RCVI_TRY(rcvi_plan_make(&part, &c->rungs, &c->plan));
+    c->estimate = rcvi_estimate(&c->plan->program);
+    return RCV_OK;
+}
+
+bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_contender *c, double *fresh) {
+    const rcv_plan_options *o = &c->plan->program.options;
+    const rcv_net *net = bench->problem.net;
+    double rows = (double)o->steps * (double)o->batch, own = (double)c->plan->run_bytes;
+    double features = (double)net->options.input + (double)rcv_net_output(net);
+    double data = 2 * (double)real_bytes(bench) * (rows * features + (double)net->parameter_elements) + 9 * rows;
+    *fresh = own + (o->steps > bench->steps ? data : 0);
+    return own + data < (double)bench->memory;
+}
+
+static rcv_status open_trial(rcvi_bench *bench, rcvi_contender *c) {
+    RCVI_TRY(make_data(bench, c->plan->program.options.steps));
+    if (c->run) return RCV_OK;
+    rcv_status status = rcv_run_new(c->plan, &c->run);
+    if (status) return rcvi_refuse(bench->pool, c, status);
+    bench->open_bytes += c->plan->run_bytes;
+    return RCV_OK;
+}
+
+void rcvi_trial_close(rcvi_bench *bench, rcvi_contender *c) {
+    if (!c->run) return;
+    bench->open_bytes -= c->plan->run_bytes;
+    rcv_run_free(c->run);
+    c->run = NULL;
+    c->warm = false;
+}
+
+rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *c, double *seconds) {
+    const rcv_plan_options *o = bench->problem.options;
+    *seconds = 0;
+    RCVI_TRY(open_trial(bench, c));
+    if (!c->run) return RCV_OK;
+    rcv_forward forward = {.parameters = bench->parameters,
+                           .x = bench->x,
+                           .y = bench->y,
+                           .lengths = bench->lengths,
+                           .resets = bench->resets,
+                           .same_parameters = c->warm && !o->training};
+    rcv_backward backward = {.dy = bench->dy, .dx = bench->dx, .dparameters = bench->dparameters};
+    for (int64_t b = 0; bench->lengths && b < o->batch; b++) bench->lengths[b] = c->plan->program.options.steps;
+    double begin = rcvi_now();
+    RCVI_TRY(rcv_run_forward(c->run, &forward));
+    if (o->training) RCVI_TRY(rcv_run_backward(c->run, &backward));
+    double took = rcvi_now() - begin;
+    *seconds = took > 0 ? took : 1e-9;
+    c->warm = true;
+    return RCV_OK;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The lower one of the middle two where the count is even. */
+static double median(const double *numbers, int count) {
+    double sorted[MOST_REPEATS];
+    memcpy(sorted, numbers, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_numbers);
+    return sorted[(count - 1) / 2];
+}
+
+static void add_sample(rcvi_contender *c, double seconds) {
+    if (c->sample_count < RCVI_MAX_SAMPLES) c->samples[c->sample_count++] = seconds;
+    c->shown.seconds = median(c->samples, c->sample_count) * c->shown.estimate / c->estimate;
+}
+
+rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *c, double enough) {
+    double seconds = c->sample_count ? c->samples[c->sample_count - 1] : 0, runs[MOST_REPEATS];
+    if (!c->warm) {
+        /* The first run packs matrices, wakes threads and meets cold caches. */
+        RCVI_TRY(rcvi_trial_run(bench, c, &seconds));
+        if (!c->run) return RCV_OK;
+        bool counts = bench->problem.options->training && seconds > long_run;
+        if (counts || seconds * c->shown.estimate / c->estimate > enough) {
+            add_sample(c, seconds);
+            return RCV_OK;
+        }
+    }
+    int repeats = seconds < bench->sample ? (int)(bench->sample / seconds) : 1;
+    if (repeats > MOST_REPEATS) repeats = MOST_REPEATS;
+    for (int i = 0; i < repeats; i++) RCVI_TRY(rcvi_trial_run(bench, c, &runs[i]));
+    add_sample(c, median(runs, repeats));
+    if (bench->open_bytes > bench->memory / 4) rcvi_trial_close(bench, c);
+    return RCV_OK;
+}

@@ -1,0 +1,31 @@
+/* Wisdom: what planners of a context have learnt, one line a problem.
+ *
+ *   file = "recurve-wisdom 1\n" { key " : " plan " : " seconds " " effort "\n" } "checksum " sixteen hexadecimal digits "\n"
+ *
+ * A key is what a plan's speed depends on, in words: see rcvi_problem_key. The checksum is over all bytes before its
+ * line. Lines are sorted by key, no key comes twice. */
+#ifndef RCVI_WISDOM_H
+#define RCVI_WISDOM_H
+
+#include "plan/plan.h"
+
+typedef struct {
+    rcvi_rungs rungs; /* of the fastest plan */
+    double seconds;   /* as a candidate's */
+    bool exhaustive;  /* whether every candidate was timed on the whole problem */
+} rcvi_lesson;
+
+/* Whether the key is known, to that effort at least. */
+bool rcvi_wisdom_find(rcv_context *context, const char *key, bool exhaustive, rcvi_lesson *lesson);
+/* Replaces what is known of the key, unless that was learnt with more effort. */
+rcv_status rcvi_wisdom_remember(rcv_context *context, const char *key, const rcvi_lesson *lesson);
+
+/* Learns the content of a file, whole or not at all; `text` is overwritten, `name` is for messages. */
+rcv_status rcvi_wisdom_read(rcv_context *context, char *text, size_t length, const char *name);
+
+/* The problem in one line without " : ": cell, sizes, shape, type, device, its kernels and threads, CPU, version. */
+rcv_status rcvi_problem_key(const rcvi_problem *problem, char **key);
+
+uint64_t rcvi_hash_bytes(const void *bytes, size_t length);
+
+#endif
