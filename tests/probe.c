@@ -83,7 +83,8 @@ void probe_open(probe *self, const rcv_cell *cell, const probe_config *config) {
                                 .dtype = RCV_FLOAT64,
                                 .training = true,
                                 .lengths = config->lengths,
-                                .resets = config->resets};
+                                .resets = config->resets,
+                                .schedule = config->schedule ? config->schedule : "naive"};
     check_ok(rcv_plan_new(self->net, &options, &self->plan));
     check_ok(rcv_run_new(self->plan, &self->run));
     self->output = rcv_net_output(self->net);

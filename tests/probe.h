@@ -25,6 +25,7 @@ typedef struct {
     bool lengths, resets;
     probe_states states;
     uint64_t seed;
+    const char *schedule; /* NULL: naive, the oracle */
 } probe_config;
 
 /* The loss is sum(dy * y) + sum(dfinal * final) with random dy and dfinal. */

@@ -141,7 +141,7 @@ static void test_softmax_is_steady(void **unused) {
 static double model_loss(const rcv_lm *lm, const double *parameters, const uint8_t *text, int64_t steps, int64_t batch,
                          int64_t stride) {
     const int64_t rows = steps * batch, features = lm->embedding;
-    const rcv_plan_options options = {.steps = steps, .batch = batch, .dtype = RCV_FLOAT64};
+    const rcv_plan_options options = {.steps = steps, .batch = batch, .dtype = RCV_FLOAT64, .schedule = "naive"};
     rcv_plan *plan;
     rcv_run *run;
     check_ok(rcv_plan_new(lm->net, &options, &plan));

@@ -79,7 +79,7 @@ static void test_plans(void **state) {
     check_plan((rcv_plan_options){.steps = 2, .batch = 0}, RCV_INVALID, "batch");
     check_plan((rcv_plan_options){.steps = 2, .batch = -3}, RCV_INVALID, "batch");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_INT64}, RCV_INVALID, "int64");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_BFLOAT16}, RCV_INVALID, "bfloat16");
+    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_FLOAT16}, RCV_INVALID, "float16");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = (rcv_dtype)99}, RCV_INVALID, "");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .schedule = "naiv"}, RCV_INVALID, "naive");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .schedule = ""}, RCV_INVALID, "");
@@ -96,7 +96,7 @@ static void test_memory(void **state) {
     set_up(&self, "lstm", &(rcv_net_options){.input = 3, .hidden = 4});
     rcv_plan *plan = NULL;
     rcv_run *run = (rcv_run *)&self;
-    check_ok(rcv_plan_new(self.net, &(rcv_plan_options){.steps = 2, .batch = INT64_C(1) << 42}, &plan));
+    check_ok(rcv_plan_new(self.net, &(rcv_plan_options){.steps = 2, .batch = INT64_C(1) << 42, .schedule = "naive"}, &plan));
     assert_true(rcv_plan_bytes(plan) > (size_t)1 << 45);
     check_fails(rcv_run_new(plan, &run), RCV_NO_MEMORY, "");
     assert_null(run);
@@ -239,6 +239,7 @@ static rcv_status play(scene *s, const rcv_context_options *options, const char 
     TRY(rcv_net_initialize(s->net, 3, RCV_FLOAT64, s->data));
     rcv_plan_options plan = {
         .steps = T, .batch = B, .dtype = RCV_FLOAT64, .training = true, .lengths = true, .resets = true};
+    plan.schedule = "combine(steps=2)+fuse+pack+recompute(every=2)+threads(2)";
     TRY(rcv_plan_new(s->net, &plan, &s->plan));
     TRY(rcv_plan_print(s->plan, &s->texts[3]));
     TRY(rcv_run_new(s->plan, &s->run));

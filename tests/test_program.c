@@ -21,7 +21,8 @@ static void open_plan(fixture *f, int64_t steps, bool options) {
     check_ok(rcv_net_new(
         f->cell, &(rcv_net_options){.input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5},
         &f->net));
-    rcv_plan_options o = {.steps = steps, .batch = 2, .training = true, .lengths = options, .resets = options};
+    rcv_plan_options o = {
+        .steps = steps, .batch = 2, .training = true, .lengths = options, .resets = options, .schedule = "naive"};
     check_ok(rcv_plan_new(f->net, &o, &f->plan));
     f->program = f->plan->program;
     f->program.steps = malloc(f->program.step_count * sizeof(rcvi_step));
@@ -70,7 +71,19 @@ static void repeated_rows(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->out.
 static void strided_columns(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->a.column = 2; }
 static void loop_past_end(fixture *f) { find_step(f, RCVI_STEP_LOOP, false)->loop.body = 100000; }
 static void empty_loop(fixture *f) { find_step(f, RCVI_STEP_LOOP, false)->loop.body = 0; }
-static void nested_loop(fixture *f) { find_step(f, RCVI_STEP_COPY, true)->kind = RCVI_STEP_LOOP; }
+static void nested_loop(fixture *f) { /* a third loop in a second one in the first */
+    rcvi_step *loop = find_step(f, RCVI_STEP_LOOP, false);
+    loop[1].kind = loop[2].kind = RCVI_STEP_LOOP;
+    loop[1].loop.count = loop[2].loop.count = 1;
+    loop[1].loop.body = 3;
+    loop[2].loop.body = 1;
+}
+static void crossing_loops(fixture *f) { /* the inner one ends behind the outer one */
+    rcvi_step *loop = find_step(f, RCVI_STEP_LOOP, false);
+    loop[1].kind = RCVI_STEP_LOOP;
+    loop[1].loop.count = 1;
+    loop[1].loop.body = loop->loop.body;
+}
 static void future_register(fixture *f) {
     rcvi_map *map = find_step(f, RCVI_STEP_MAP, true)->map;
     map->instructions[0].from[0] = RCVI_FROM_REGISTER;
@@ -121,6 +134,7 @@ static void test_verifier(void **state) {
         {strided_columns, "contiguous columns"},
         {loop_past_end, "body outside"},
         {empty_loop, "body outside"},
+        {crossing_loops, "body outside"},
         {nested_loop, "lies inside"},
         {future_register, "has not computed"},
         {not_elementwise, "element by element"},
@@ -168,10 +182,38 @@ static void test_length(void **state) {
     close_plan(&many);
 }
 
+/* Runs one step over buffers of doubles: by the reference code, or by kernels as two threads. */
+static void run_step(rcvi_step *step, size_t buffer_count, void *const *buffers, bool naive) {
+    test_allocator allocator;
+    rcv_context *context = test_context(&allocator);
+    rcvi_buffer kinds[8] = {{.role = RCVI_Y}}; /* the caller's, of reals */
+    rcvi_program program = {.steps = step,
+                            .step_count = 1,
+                            .forward_count = 1,
+                            .buffers = kinds,
+                            .buffer_count = buffer_count,
+                            .options = {.dtype = RCV_FLOAT64, .steps = 1, .batch = 1},
+                            .rungs = {.fuse = !naive, .threads = naive ? 1 : 2}};
+    for (int i = 0; i < 8; i++) kinds[i].role = RCVI_Y;
+    rcvi_pool_init(&program.pool, context);
+    rcvi_engine *engine = NULL;
+    rcvi_worker *worker = NULL;
+    check_ok(rcvi_device_cpu.describe(context, RCV_FLOAT64, program.rungs.threads, &program.machine));
+    check_ok(rcvi_device_cpu.prepare(&program, &engine));
+    check_ok(rcvi_device_cpu.open(engine, &worker));
+    void *scratch = aligned_alloc(128, rcvi_device_cpu.scratch(engine) + 128);
+    assert_non_null(scratch);
+    rcvi_device_cpu.run(worker, 0, 1, &(rcvi_binding){.buffers = buffers}, scratch);
+    free(scratch);
+    rcvi_device_cpu.close(worker);
+    rcvi_device_cpu.release(engine);
+    rcvi_pool_free(&program.pool);
+    test_context_end(&allocator, context);
+}
+
 /* A map of several instructions, which the naive schedule never writes: registers, numbers, a repeated row, a repeated
  * column, an intermediate value stored on the way, more columns than a block. */
-static void test_fused_map(void **state) {
-    (void)state;
+static void check_fused_map(bool naive) {
     enum { ROWS = 3, COLUMNS = 300 };
     rcvi_instruction instructions[] = {
         {RCVI_MULTIPLY, {RCVI_FROM_VIEW, RCVI_FROM_VIEW}, {0, 1}, {0, 0}, RCVI_NONE}, /* a * row */
@@ -179,28 +221,31 @@ static void test_fused_map(void **state) {
         {RCVI_TANH, {RCVI_FROM_REGISTER, RCVI_FROM_NUMBER}, {1, 0}, {0, 0}, RCVI_NONE},
         {RCVI_SUBTRACT, {RCVI_FROM_VIEW, RCVI_FROM_REGISTER}, {2, 2}, {0, 0}, 4}, /* column - tanh */
     };
-    rcvi_map map = {.instructions = instructions,
-                    .instruction_count = 4,
-                    .operands = {{.buffer = 0, .row = COLUMNS, .column = 1},
-                                 {.buffer = 1, .row = 0, .column = 1},
-                                 {.buffer = 2, .row = 1, .column = 0},
-                                 {.buffer = 3, .row = COLUMNS, .column = 1},
-                                 {.buffer = 4, .row = COLUMNS, .column = 1}},
-                    .operand_count = 5};
+    rcvi_view operands[] = {{.buffer = 0, .row = COLUMNS, .column = 1},
+                            {.buffer = 1, .row = 0, .column = 1},
+                            {.buffer = 2, .row = 1, .column = 0},
+                            {.buffer = 3, .row = COLUMNS, .column = 1},
+                            {.buffer = 4, .row = COLUMNS, .column = 1}};
+    rcvi_map map = {.instructions = instructions, .instruction_count = 4, .operands = operands, .operand_count = 5};
     rcvi_step step = {.kind = RCVI_STEP_MAP, .rows = ROWS, .columns = COLUMNS, .map = &map};
     step.out = step.a = step.b = step.mask = rcvi_no_view();
-    rcvi_program program = {.steps = &step, .step_count = 1, .options = {.dtype = RCV_FLOAT64}};
     static double a[ROWS * COLUMNS], row[COLUMNS], column[ROWS] = {-1, 2, 3}, middle[ROWS * COLUMNS],
                                                    out[ROWS * COLUMNS];
     for (int i = 0; i < ROWS * COLUMNS; i++) a[i] = 0.01 * (i % 97) - 0.4;
     for (int i = 0; i < COLUMNS; i++) row[i] = 0.02 * (i % 31) - 0.3;
     void *buffers[] = {a, row, column, middle, out};
-    rcvi_device_cpu.run(&program, 0, 1, &(rcvi_binding){.buffers = buffers});
+    run_step(&step, 5, buffers, naive);
     for (int i = 0; i < ROWS * COLUMNS; i++) {
         double expected = a[i] * row[i % COLUMNS] + 0.5;
         assert_true(middle[i] == expected);
         assert_true(out[i] == column[i / COLUMNS] - tanh(expected));
     }
+}
+
+static void test_fused_map(void **state) {
+    (void)state;
+    check_fused_map(true);
+    check_fused_map(false);
 }
 
 /* What the log callback hears of a plan. */
@@ -216,7 +261,7 @@ static void test_log(void **state) {
     check_ok(rcv_context_new(&(rcv_context_options){.log = keep_line, .log_user = line}, &context));
     check_ok(rcv_cell_open(context, "gru", &cell));
     check_ok(rcv_net_new(cell, &(rcv_net_options){.input = 3, .hidden = 4}, &net));
-    check_ok(rcv_plan_new(net, &(rcv_plan_options){.steps = 7, .batch = 2}, &plan));
+    check_ok(rcv_plan_new(net, &(rcv_plan_options){.steps = 7, .batch = 2, .schedule = "naive"}, &plan));
     char bytes[40];
     snprintf(bytes, sizeof bytes, "%zu bytes", rcv_plan_bytes(plan));
     assert_non_null(strstr(line, "plan of gru, 7 steps of 2 in float32: schedule naive on device cpu"));

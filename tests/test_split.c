@@ -16,6 +16,7 @@ typedef struct {
     size_t item, states, output;
     void *parameters;
     random_source source;
+    const char *schedule;
 } fixture;
 
 static void *array(const fixture *self, size_t count) {
@@ -58,7 +59,8 @@ static void copy(const fixture *self, void *to, size_t to_index, const void *fro
 #define must(self, condition)                                                                                          \
     do {                                                                                                               \
         if (!(condition))                                                                                              \
-            fail_msg("%s in %s: not %s", rcv_cell_name((self)->cell), rcv_dtype_name((self)->dtype), #condition);      \
+            fail_msg("%s in %s by %s: not %s", rcv_cell_name((self)->cell), rcv_dtype_name((self)->dtype),             \
+                     (self)->schedule, #condition);                                                                    \
     } while (0)
 
 static void set_up(fixture *self, const char *name, rcv_dtype dtype, bool bidirectional) {
@@ -142,7 +144,8 @@ static void run_call(const fixture *self, const call *c) {
                                 .batch = (int64_t)c->batch,
                                 .dtype = self->dtype,
                                 .lengths = c->lengths,
-                                .resets = c->resets};
+                                .resets = c->resets,
+                                .schedule = self->schedule};
     check_ok(rcv_plan_new(self->net, &options, &plan));
     check_ok(rcv_run_new(plan, &run));
     rcv_forward data = {.parameters = self->parameters,
@@ -213,12 +216,17 @@ static void check_cut(fixture *self, bool ragged, bool resets, bool restart) {
     free(parts);
 }
 
+static const char *const schedules[] = {"naive", "combine+fuse+pack", "combine(steps=3)+fuse+pack",
+                                        "combine(steps=2)+fuse+pack+threads(2)"};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules };
+
 static void each_cell(void (*check)(fixture *self), bool directions) {
-    for (size_t i = 0; i < rcv_builtin_count(); i++) {
+    for (size_t i = 0; i < rcv_builtin_count() * SCHEDULES; i++) {
         for (int both = 0; both <= (directions ? 1 : 0); both++) {
             for (int wide = 0; wide < 2; wide++) {
                 fixture self;
-                set_up(&self, rcv_builtin_name(i), wide ? RCV_FLOAT64 : RCV_FLOAT32, both);
+                set_up(&self, rcv_builtin_name(i / SCHEDULES), wide ? RCV_FLOAT64 : RCV_FLOAT32, both);
+                self.schedule = schedules[i % SCHEDULES];
                 check(&self);
                 tear_down(&self);
             }
@@ -377,7 +385,8 @@ static void check_runs(fixture *self) {
     enum { T = 4, B = 2 };
     rcv_plan *plan = NULL;
     rcv_run *runs[2] = {NULL, NULL};
-    rcv_plan_options options = {.steps = T, .batch = B, .dtype = self->dtype, .training = true};
+    rcv_plan_options options = {
+        .steps = T, .batch = B, .dtype = self->dtype, .training = true, .schedule = self->schedule};
     check_ok(rcv_plan_new(self->net, &options, &plan));
     size_t parameters = (size_t)rcv_net_parameter_elements(self->net), count = T * B * self->output;
     void *x = drawn(self, T * B * INPUT, -1, 1), *dy = drawn(self, count, -1, 1);

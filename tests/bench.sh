@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# recurve bench: every experiment on a tiny network, its numbers as JSON, anchors that agree, refusals, and Ctrl-C.
+set -u
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+complain() {
+    echo "FAILED: $*"
+    sed 's/^/    stdout: /' out | head -12
+    sed 's/^/    stderr: /' err | head -5
+    failures=$((failures + 1))
+}
+shape="--hidden 16 --input 12 --layers 2 --steps 5 --batch 3"
+limits="--seconds 0 --threads 1"
+# good ARGUMENTS...: recurve bench of a tiny network gives 0 and writes numbers
+good() {
+    rm -f numbers
+    "$RECURVE" bench $shape $limits "$@" --json numbers >out 2>err </dev/null || complain "recurve bench $* gave $?"
+    [ -s numbers ] || complain "recurve bench $* writes no JSON"
+}
+# bad STATUS FRAGMENT ARGUMENTS...: that status, one sentence with the fragment, no file
+bad() {
+    local wanted=$1 fragment=$2
+    shift 2
+    rm -f numbers
+    "$RECURVE" bench "$@" --json numbers >out 2>err </dev/null
+    local status=$?
+    [ $status = "$wanted" ] || complain "recurve bench $* gave $status, not $wanted"
+    [ "$(wc -l <err)" = 1 ] || complain "recurve bench $* does not say one line"
+    grep -qF -- "$fragment" err || complain "recurve bench $* does not say '$fragment'"
+    [ ! -e numbers ] || complain "recurve bench $* leaves a file"
+}
+has() { grep -qE -- "$1" out || complain "no '$1' in what came out"; }
+# check EXPRESSION: true of the JSON, as Python sees it
+check() {
+    python3 - "$1" <<'PYTHON' || complain "not so: $1"
+import json, sys
+j = json.load(open("numbers"))
+ran = {c["name"]: c for c in j["contestants"] if c["median"]}
+sys.exit(not eval(sys.argv[1]))
+PYTHON
+}
+
+good
+has '^Limit: +[0-9.]+ GFLOP/s'
+has '^recurve +[0-9.]+ +[0-9.]+'
+check 'j["problem"]["hidden"] == 16 and j["problem"]["input"] == 12 and j["problem"]["pass"] == "forward"'
+# 2 a matrix element, step and sequence: layer 0 has 64 x (12 + 16), layer 1 64 x (16 + 16)
+check 'j["problem"]["operations"] == 2 * 5 * 3 * 64 * (28 + 32)'
+check 'j["peak"]["median"] > 0 and j["machine"]["cpu"] and j["date"] and "--hidden 16" in j["command"]'
+check 'ran["recurve"]["minimum"] <= ran["recurve"]["median"] and len(ran["recurve"]["samples"]) >= 5'
+check 'sum(c["chosen"] for c in j["planning"]["candidates"]) == 1'
+
+# anchors compute the same, or say why they do not take part
+for network in "--pass train --bidirectional" "--cell gru --no-bias" "--cell rnn_tanh --dtype float64" "--cell rnn_relu"; do
+    good --anchors $network
+    check 'all(c["median"] or c["reason"] for c in j["contestants"])'
+    check 'all(c["difference"] < (1e-11 if j["problem"]["dtype"] == "float64" else 2e-5) for n, c in ran.items() if n != "recurve")'
+done
+check '"OpenBLAS by hand" in ran'
+limits="--seconds 0 --threads 2" good --anchors --pass train --dtype float64
+check 'all(c["difference"] < 1e-11 for n, c in ran.items() if n != "recurve") and j["machine"]["threads"] == 2'
+good --anchors --dtype bfloat16
+check 'all(c["difference"] < 0.05 for n, c in ran.items() if n != "recurve")'
+check 'ran["OpenBLAS by hand"]["difference"] > 1e-5' # of bfloat16 from float32: not nothing
+good --anchors --cell mingru
+check 'list(ran) == ["recurve"] and all(c["reason"] for c in j["contestants"][1:])'
+
+good --ladder
+check '[r["name"] for r in j["ladder"]][0] == "naive" and {r["group"] for r in j["ladder"]} == {"naive", "alone", "cumulative"}'
+check 'all(r["speedup"] or r["reason"] for r in j["ladder"])'
+check 'all(r["difference"] < 1e-5 for r in j["ladder"][1:] if r["speedup"])'
+good --batches
+check 'j["batches"][0]["batch"] == 1 and len(j["batches"]) > 3 and all(p["speed"] > 0 for p in j["batches"])'
+good --gemm
+check 'len(j["gemm"]["points"]) == 27 and j["gemm"]["difference"] < 1e-5'
+check 'all(p["float32"] > 0 and p["OpenBLAS float32"] > 0 for p in j["gemm"]["points"])'
+good --streaming --chunk 2
+check 'j["streaming"]["calls"] >= 2000 and 0 < j["streaming"]["p50"] <= j["streaming"]["p99"] <= j["streaming"]["worst"]'
+check 'j["streaming"]["chunk"] == 2 and j["streaming"]["whole_step"] > 0'
+good --ranks 8,2
+check '[r["rank"] for r in j["ranks"]] == [0, 8, 2] and j["ranks"][1]["parameters"] > j["ranks"][2]["parameters"]'
+check 'j["ranks"][1]["error_decaying"] < j["ranks"][2]["error_decaying"] < 1'
+check 'j["ranks"][1]["error_decaying"] < j["ranks"][1]["error_fresh"]'
+good --rank 4 --pass train
+check '[r["rank"] for r in j["ranks"]] == [0, 4] and j["problem"]["rank"] == 4 and j["ranks"][1]["seconds"] > 0'
+good --schedule naive
+check 'ran["recurve"]["plan"] == "naive" and j["machine"]["threads"] == 1'
+good --kernels portable
+check 'j["machine"]["kernels"] == "portable"'
+limits="--seconds 0 --threads 7" good # more than there are cores
+check 'j["machine"]["threads"] == 7'
+
+bad 2 'auto' $shape --ranks 4,,2
+bad 2 'auto' $shape --ranks -3
+bad 2 'exclude' $shape --streaming --bidirectional
+bad 2 'steps of a sequence' $shape --streaming --chunk 6
+bad 2 'portable' $shape --kernels nosuch
+bad 2 'has no option --anchor' $shape --anchor
+bad 2 'from 1 to' --steps 0
+bad 1 'nonsense' $shape --schedule nonsense
+bad 1 'nosuch' $shape --cell nosuch
+bad 1 'folder' $shape --report none/page.html
+"$RECURVE" bench $shape --json none/numbers >out 2>err && complain "a folder that is not there is written to"
+
+# Ctrl-C: what was measured so far is printed and written
+rm -f numbers
+"$RECURVE" bench $shape --seconds 600 --json numbers >out 2>err </dev/null &
+process=$!
+sleep 3
+kill -TERM $process
+wait $process
+status=$?
+[ $status = 143 ] || complain "a stopped bench gave $status, not 143"
+grep -q 'stopped' err || complain "a stopped bench does not say so"
+[ -s numbers ] || complain "a stopped bench writes no numbers"
+check 'ran["recurve"]["median"] > 0'
+
+[ $failures = 0 ] || exit 1

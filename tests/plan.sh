@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# recurve plan: candidates in order, the winner, refusals in words, pinned plans, wisdom, and what it refuses.
+set -u
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+complain() {
+    echo "FAILED: $*"
+    sed 's/^/    stdout: /' out | head -8
+    sed 's/^/    stderr: /' err | head -5
+    failures=$((failures + 1))
+}
+# good ARGUMENTS...: recurve plan of a small network gives 0
+good() {
+    "$RECURVE" plan --hidden 24 --steps 6 --batch 4 "$@" >out 2>err </dev/null || complain "recurve plan $* gave $?"
+}
+# bad STATUS FRAGMENT ARGUMENTS...: that status and one sentence with the fragment
+bad() {
+    local wanted=$1 fragment=$2
+    shift 2
+    "$RECURVE" plan --hidden 24 --steps 6 --batch 4 "$@" >out 2>err </dev/null
+    local status=$?
+    [ $status = "$wanted" ] || complain "recurve plan $* gave $status, not $wanted"
+    [ "$(wc -l <err)" = 1 ] || complain "recurve plan $* does not say one line"
+    grep -qF -- "$fragment" err || complain "recurve plan $* does not say '$fragment'"
+}
+has() { grep -qE -- "$1" out || complain "no '$1' in what came out"; }
+
+good --layers 2
+has '^lstm, 2 layers, input 24, hidden 24, 6 steps, batch 4, float32, forward$'
+[ "$(grep -c '^\*' out)" = 1 ] || complain "not one candidate is marked as chosen"
+[ "$(grep '^\*' out | awk '{ print $NF }')" = "$(awk '/^Plan:/ { print $2 }' out)" ] || complain "the marked candidate is not the plan"
+awk '/measured ms/ { table = 1; next } /^$/ { table = 0 }
+     table { time = substr($0, 3, 11) } table && time !~ /-/ { if (time + 0 < last + 0) exit 1; last = time }' out ||
+    complain "measured times do not ascend"
+has '  naive$'
+
+good --schedule naive
+has '^Plan: +naive \(pinned\)$'
+good --schedule 'combine+fuse'
+has '^Plan: +combine\+fuse \(pinned\)$'
+good --print --schedule naive
+has 'gemm'
+good --effort estimate
+[ "$(awk '/measured ms/ { table = 1; next } /^$/ { table = 0 } table && substr($0, 3, 11) !~ /-/' out | wc -l)" = 0 ] ||
+    complain "an estimate has measured times"
+good --pass train --dtype bfloat16 --cell gru --bidirectional
+has 'gru in both directions, .*bfloat16, training step'
+"$RECURVE" plan --hidden 24 --batch 4 --pass train --steps 40 --effort estimate >out 2>err || complain "planning a training step gave $?"
+has 'recompute\(every='
+
+good --wisdom memory
+[ -s memory ] || complain "no wisdom was written"
+chosen=$(awk '/^Plan:/ { print $2 }' out)
+good --wisdom memory
+has 'from wisdom'
+has "^Plan: +$(sed 's/[()+]/\\&/g' <<<"$chosen")\$"
+head -c 20 memory >cut
+bad 1 'cut' --wisdom cut
+bad 1 'folder' --wisdom none/memory
+
+bad 1 'oneDNN' --schedule vendor --cell mingru
+bad 1 'nonsense' --schedule nonsense
+bad 2 'float32, float64 or bfloat16' --dtype float16
+bad 2 'measure, estimate or exhaustive' --effort hard
+bad 2 'forward or train' --pass backward
+bad 2 'cpu' --device gpu
+bad 2 'portable' --kernels nosuch
+bad 2 'did you mean --schedule' --schedul naive
+
+[ $failures = 0 ] || exit 1

@@ -1,0 +1,81 @@
+/* Every candidate that the planner considers computes what the naive schedule computes in double, and the same bits
+ * whenever it is pinned. */
+#include "planned.h"
+
+static const rcv_size proj[] = {{"proj", 5}}, heads[] = {{"heads", 2}};
+static double worst[RCV_BOOL + 1]; /* error seen, by type */
+
+static const config configs[] = {
+    {"lstm", {.input = 5, .hidden = 7, .layers = 1}, 9, 3, false, false, true},
+    {"lstm", {.input = 19, .hidden = 33, .layers = 3}, 11, 5, false, false, true},
+    {"lstm", {.input = 3, .hidden = 6, .layers = 2, .bidirectional = true}, 7, 2, true, true, true},
+    {"lstm", {.input = 4, .hidden = 5, .layers = 2, .dropout = 0.4}, 6, 3, false, true, false},
+    {"lstm", {.input = 40, .hidden = 48, .layers = 2, .rank = 6}, 5, 1, false, false, false},
+    {"gru", {.input = 6, .hidden = 17, .layers = 2}, 10, 4, true, false, true},
+    {"gru", {.input = 3, .hidden = 4, .layers = 1, .bidirectional = true, .no_bias = true}, 6, 3, false, false, true},
+    {"rnn_tanh", {.input = 8, .hidden = 16, .layers = 3}, 9, 2, false, true, true},
+    {"lstm_layernorm", {.input = 5, .hidden = 9, .layers = 2}, 6, 3, false, false, true},
+    {"qrnn_fo", {.input = 7, .hidden = 8, .layers = 2}, 8, 3, true, false, true},
+    {"slstm", {.input = 4, .hidden = 6, .layers = 2, .sizes = heads, .size_count = 1}, 6, 3, false, false, false},
+    {"lstm_proj", {.input = 6, .hidden = 11, .layers = 2, .sizes = proj, .size_count = 1}, 7, 2, false, false, true},
+    {"lstm", {.input = 3, .hidden = 4, .layers = 1}, 1, 1, false, false, true},
+};
+
+/* What the planner lists for a problem: those that apply are run and compared, the others say why. */
+static size_t check_candidates(const problem *p, rcv_dtype dtype, bool training) {
+    rcv_plan_options options = options_of(p, dtype, training, NULL);
+    options.effort = RCV_ESTIMATE;
+    rcv_plan *plan = NULL;
+    check_ok(rcv_plan_new(p->net, &options, &plan));
+    results want, got, again;
+    run_pinned(p, RCV_FLOAT64, training, "naive", &want);
+    size_t run = 0;
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        if (c->status) {
+            rcv_plan *none = NULL;
+            rcv_plan_options pinned = options_of(p, dtype, training, c->schedule);
+            if (c->status != RCV_UNSUPPORTED) fail_msg("%s is no refusal: %s", c->schedule, c->reason);
+            assert_true(c->reason && strlen(c->reason) > 10 && c->bytes == 0 && !c->chosen);
+            check_fails(rcv_plan_new(p->net, &pinned, &none), c->status, c->reason);
+            continue;
+        }
+        assert_true(c->bytes > 0 && c->estimate > 0 && c->seconds == 0 && !c->reason);
+        run_pinned(p, dtype, training, c->schedule, &got);
+        run_pinned(p, dtype, training, c->schedule, &again);
+        compare(p, dtype, c->schedule, &got, &want, &worst[dtype]);
+        check_same_bits(c->schedule, &got, &again);
+        drop(&got);
+        drop(&again);
+        run++;
+    }
+    drop(&want);
+    rcv_plan_free(plan);
+    return run;
+}
+
+static void test_candidates(void **state) {
+    (void)state;
+    static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_BFLOAT16};
+    size_t run = 0;
+    for (size_t i = 0; i < sizeof configs / sizeof *configs; i++) {
+        for (int64_t threads = 1; threads <= 2; threads++) {
+            problem p;
+            open_problem(&p, &configs[i], threads);
+            for (int d = 0; d < 3; d++) {
+                /* All of it in double; the other types on two threads, where the list is the longest. */
+                if (d > 0 && threads == 1) continue;
+                run += check_candidates(&p, dtypes[d], true) + check_candidates(&p, dtypes[d], false);
+            }
+            close_problem(&p);
+        }
+    }
+    print_message("%zu candidates; largest relative error in double %.1e, float %.1e, bfloat16 %.1e\n", run,
+                  worst[RCV_FLOAT64], worst[RCV_FLOAT32], worst[RCV_BFLOAT16]);
+    assert_true(run > 500);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,198 @@
+/* Plan strings: what is read is printed again, in one form; what is wrong is named. */
+#include "schedule/schedule.h"
+#include "test.h"
+
+typedef struct {
+    test_allocator allocator;
+    rcv_context *context;
+} fixture;
+
+static int set_up(void **state) {
+    static fixture self;
+    self.context = test_context(&self.allocator);
+    *state = &self;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    fixture *self = *state;
+    test_context_end(&self->allocator, self->context);
+    return 0;
+}
+
+static char *printed(fixture *self, const rcvi_rungs *rungs) {
+    rcvi_text text;
+    char *out = NULL;
+    rcvi_text_init(&text, self->context);
+    rcvi_rungs_print(rungs, &text);
+    check_ok(rcvi_text_take(&text, &out));
+    assert_int_equal(strlen(out), strcspn(out, "\n"));
+    return out;
+}
+
+static void check_string(fixture *self, const char *text, const char *expected) {
+    rcvi_rungs rungs;
+    check_ok(rcvi_rungs_read(text, &rungs));
+    char *out = printed(self, &rungs);
+    if (strcmp(out, expected)) fail_msg("'%s' is printed as '%s', not '%s'", text, out, expected);
+    rcv_text_free(self->context, out);
+}
+
+static void test_strings(void **state) {
+    static const struct {
+        const char *text, *expected;
+    } strings[] = {
+        {"naive", "naive"},
+        {"naive+threads(2)", "naive+threads(2)"},
+        {"threads(3)", "naive+threads(3)"},
+        {"threads(1)", "naive"},
+        {"threads(1,split=rows)", "naive"},
+        {"threads(2,split=columns)", "naive+threads(2)"},
+        {"threads(1024,split=rows)", "naive+threads(1024,split=rows)"},
+        {"combine", "combine"},
+        {"combine(steps=1)", "combine"},
+        {"combine(steps=16)", "combine(steps=16)"},
+        {"combine(steps=all)", "combine(steps=all)"},
+        {"naive+fuse", "fuse"},
+        {"fuse+naive+pack", "fuse+pack"},
+        {"pack", "pack"},
+        {"wavefront+combine+fuse", "combine+fuse+wavefront"},
+        {"blas", "blas"},
+        {"recompute(every=10)", "recompute(every=10)"},
+        {"recompute(every=1000000000)", "recompute(every=1000000000)"},
+        {"vendor+threads(2)", "vendor+threads(2)"},
+        {"threads(2,split=rows)+vendor+recompute(every=3)+blas+wavefront+pack+fuse+combine(steps=all)",
+         "combine(steps=all)+fuse+pack+wavefront+blas+recompute(every=3)+vendor+threads(2,split=rows)"},
+    };
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        check_string(*state, strings[i].text, strings[i].expected);
+        check_string(*state, strings[i].expected, strings[i].expected);
+    }
+}
+
+/* Every combination survives being printed and read. */
+static void test_round_trip(void **state) {
+    fixture *self = *state;
+    static const int64_t steps[] = {0, 1, 7}, every[] = {0, 1, 12}, threads[] = {1, 2};
+    for (int bits = 0; bits < 1 << 7; bits++) {
+        for (int k = 0; k < 3 * 3 * 2; k++) {
+            rcvi_rungs in = {.combine = bits & 1,
+                             .fuse = bits & 2,
+                             .pack = bits & 4,
+                             .wavefront = bits & 8,
+                             .blas = bits & 16,
+                             .vendor = bits & 32,
+                             .split_rows = bits & 64,
+                             .steps = steps[k % 3],
+                             .recompute = every[k / 3 % 3],
+                             .threads = threads[k / 9]},
+                       out;
+            if (!in.combine) in.steps = 1;
+            if (in.threads == 1) in.split_rows = false;
+            char *text = printed(self, &in);
+            check_ok(rcvi_rungs_read(text, &out));
+            rcv_text_free(self->context, text);
+            assert_true(in.combine == out.combine && in.steps == out.steps && in.fuse == out.fuse &&
+                        in.pack == out.pack && in.wavefront == out.wavefront && in.blas == out.blas &&
+                        in.recompute == out.recompute && in.vendor == out.vendor && in.threads == out.threads &&
+                        in.split_rows == out.split_rows);
+        }
+    }
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *fragment;
+    } wrong[] = {
+        {"", "missing"},
+        {"+", "missing"},
+        {"fuse+", "missing"},
+        {"+fuse", "missing"},
+        {"fuse++pack", "missing"},
+        {"naiv", "'naive'"},
+        {"fuze", "'fuse'"},
+        {"wavefornt", "'wavefront'"},
+        {"Fuse", "'fuse'"},
+        {"fuse pack", "'fuse pack'"},
+        {" fuse", "did you mean 'fuse'"},
+        {"quantum", "there are naive, combine"},
+        {"fuse+fuse", "fuse twice"},
+        {"naive+naive", "naive twice"},
+        {"threads(2)+threads(2)", "threads twice"},
+        {"combine+combine(steps=2)", "combine twice"},
+        {"fuse(2)", "'(2)' behind fuse"},
+        {"combine(", "(steps="},
+        {"combine()", "(steps="},
+        {"combine(2)", "(steps="},
+        {"combine(steps=)", "steps of combine ''"},
+        {"combine(steps=0)", "'0'"},
+        {"combine(steps=-1)", "'-1'"},
+        {"combine(steps=2.5)", "'2.5'"},
+        {"combine(steps=alle)", "'alle'"},
+        {"combine(steps=99999999999999999999)", "'99999999999999999999'"},
+        {"combine(steps=1000000001)", "1 to 1000000000"},
+        {"combine(steps=2", "')'"},
+        {"combine(steps=2)x", "'x' behind combine"},
+        {"combine(steps=2,split=rows)", "',split=rows)'"},
+        {"recompute", "recompute(every=10)"},
+        {"recompute(every=0)", "'0'"},
+        {"recompute(every=all)", "'all'"},
+        {"threads", "threads(2)"},
+        {"threads()", "number of threads ''"},
+        {"threads(0)", "'0'"},
+        {"threads(1025)", "1 to 1024"},
+        {"threads(two)", "'two'"},
+        {"threads(2,)", ",split="},
+        {"threads(2,split=)", "neither rows nor columns"},
+        {"threads(2,split=row)", "'row'"},
+        {"threads(2,split=rows", "')'"},
+        {"fuse\n", "fuse"},
+        {"\xff\x01", "there is no rung"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        rcvi_rungs rungs = {.threads = 77};
+        check_fails(rcvi_rungs_read(wrong[i].text, &rungs), RCV_INVALID, wrong[i].fragment);
+        assert_int_equal(rungs.threads, 77); /* untouched */
+    }
+}
+
+/* A megabyte of anything is refused in a sentence of ordinary length. */
+static void test_long(void **state) {
+    (void)state;
+    enum { LENGTH = 1 << 20 };
+    char *text = malloc(LENGTH + 1);
+    assert_non_null(text);
+    static const char fillers[] = "a+(9,=";
+    for (const char *filler = fillers; *filler; filler++) {
+        memset(text, *filler, LENGTH);
+        text[LENGTH] = '\0';
+        rcvi_rungs rungs;
+        check_fails(rcvi_rungs_read(text, &rungs), RCV_INVALID, "");
+        assert_true(strlen(rcv_message()) < 400);
+        memcpy(text, "threads(", 8);
+        check_fails(rcvi_rungs_read(text, &rungs), RCV_INVALID, "");
+        assert_true(strlen(rcv_message()) < 400);
+    }
+    free(text);
+}
+
+/* Printing into memory that fails is remembered by the text. */
+static void test_no_memory(void **state) {
+    fixture *self = *state;
+    rcvi_rungs rungs = {.fuse = true, .threads = 2};
+    rcvi_text text;
+    char *out = NULL;
+    rcvi_text_init(&text, self->context);
+    self->allocator.fail_at = 1;
+    rcvi_rungs_print(&rungs, &text);
+    check_fails(rcvi_text_take(&text, &out), RCV_NO_MEMORY, "no memory");
+    assert_null(out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strings), cmocka_unit_test(test_round_trip),
+                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_long),
+                                       cmocka_unit_test(test_no_memory)};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
