@@ -17,7 +17,7 @@ case $1 in
 esac
 
 # stage | Debian, Ubuntu | Fedora | Arch | Homebrew | how to see that it is there
-# A stage with a question mark is optional: the tests that need it are skipped without it.
+# A stage with a question mark is optional: what needs it is left out of the build, or skipped by the tests.
 table='
 build  | gcc             | gcc             | gcc            | gcc         | has_tool cc
 build  | libc6-dev       | glibc-devel     | glibc          | -           | has_header stdio.h
@@ -27,10 +27,12 @@ build  | pkg-config      | pkgconf         | pkgconf        | pkgconf     | has_
 build  | libjansson-dev  | jansson-devel   | jansson        | jansson     | has_library jansson
 build  | liblapacke-dev  | lapack-devel    | lapacke        | lapack      | has_library lapacke
 build  | libopenblas-dev | openblas-devel  | openblas       | openblas    | has_library openblas
+build? | libdnnl-dev     | onednn-devel    | onednn         | onednn      | has_header dnnl.h
 check  | libcmocka-dev   | libcmocka-devel | cmocka         | cmocka      | has_library cmocka
 check  | python3         | python3         | python         | python      | has_tool /usr/bin/python3
 check? | python3-numpy   | python3-numpy   | python-numpy   | numpy       | has_module numpy
 check? | python3-torch   | python3-torch   | python-pytorch | pytorch     | has_module torch
+check? | chromium        | chromium        | chromium       | -           | has_browser
 lint   | clang-format    | clang-tools-extra | clang        | clang-format | has_tool clang-format
 lint   | clang-tidy      | clang-tools-extra | clang        | llvm        | has_tool clang-tidy
 lint   | cppcheck        | cppcheck        | cppcheck       | cppcheck    | has_tool cppcheck
@@ -39,6 +41,7 @@ lint   | cppcheck        | cppcheck        | cppcheck       | cppcheck    | has_
 has_tool() { command -v "$1" >/dev/null 2>&1; }
 has_header() { has_tool cc && echo "#include <$1>" | cc -E -x c - >/dev/null 2>&1; }
 has_library() { has_tool pkg-config && pkg-config --exists "$1"; }
+has_browser() { has_tool chromium || has_tool chromium-browser || has_tool google-chrome; }
 # The system's python3, as the tests use it: not one that a version manager put in front of it.
 has_module() {
     /usr/bin/python3 -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)' "$1" 2>/dev/null
@@ -101,7 +104,7 @@ if [ -n "$required" ] && ! apt_install $required; then
     exit 1
 fi
 for package in $optional; do
-    apt_install "$package" || echo "install-deps: no $package here; the tests that need it will be skipped" >&2
+    apt_install "$package" || echo "install-deps: no $package here; what needs it is left out or skipped" >&2
 done
 
 left=$(select_missing required 1)

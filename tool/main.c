@@ -22,6 +22,8 @@ static const verb verbs[] = {
     {"train", "train a byte-level language model on a text", verb_train},
     {"generate", "write text with a trained language model", verb_generate},
     {"eval", "measure a language model on a text", verb_eval},
+    {"plan", "the ways to compute a network, their times and bytes", verb_plan},
+    {"bench", "measure a network against other libraries and this machine's limit", verb_bench},
 };
 
 static const char *verb_name(const void *list, size_t index) { return ((const verb *)list)[index].name; }

@@ -165,14 +165,33 @@ static bool set_seed(const option *option, const char *text) {
 }
 
 static bool set_dtype(const option *option, const char *text) {
-    const rcv_dtype known[] = {RCV_FLOAT32, RCV_FLOAT64};
-    for (size_t i = 0; i < COUNT(known); i++) {
+    const rcv_dtype known[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16};
+    const bool product = option->type == OPTION_PRODUCT;
+    for (size_t i = 0; i < (product ? 3 : 2); i++) {
         if (strcmp(text, rcv_dtype_name(known[i])) == 0) {
             *(rcv_dtype *)option->destination = known[i];
             return true;
         }
     }
-    say("--%s wants float32 or float64, not '%s'", option->name, text);
+    say("--%s wants float32%s, not '%s'", option->name, product ? ", float64 or bfloat16" : " or float64", text);
+    return false;
+}
+
+static bool set_choice(const option *option, const char *text) {
+    char known[200] = "";
+    for (int i = 0; option->choices[i] != NULL; i++) {
+        if (strcmp(text, option->choices[i]) == 0) {
+            *(int *)option->destination = i;
+            return true;
+        }
+        const size_t length = strlen(known);
+        snprintf(known + length, sizeof known - length, "%s%s",
+                 i == 0                           ? ""
+                 : option->choices[i + 1] == NULL ? " or "
+                                                  : ", ",
+                 option->choices[i]);
+    }
+    say("--%s wants %s, not '%s'", option->name, known, text);
     return false;
 }
 
@@ -212,7 +231,9 @@ static bool set_value(option *option, char *text) {
     case OPTION_REAL: return set_real(option, text);
     case OPTION_SEED: return set_seed(option, text);
     case OPTION_TEXT: *(const char **)option->destination = text; return true;
-    case OPTION_DTYPE: return set_dtype(option, text);
+    case OPTION_DTYPE:
+    case OPTION_PRODUCT: return set_dtype(option, text);
+    case OPTION_CHOICE: return set_choice(option, text);
     case OPTION_SIZES: return add_size(option, text);
     }
     return false;
@@ -226,7 +247,9 @@ static void print_default(const option *option) {
     case OPTION_INTEGER: printf(" (default %lld)", (long long)*(const int64_t *)at); break;
     case OPTION_REAL: printf(" (default %g)", *(const double *)at); break;
     case OPTION_SEED: printf(" (default %llu)", (unsigned long long)*(const uint64_t *)at); break;
-    case OPTION_DTYPE: printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at)); break;
+    case OPTION_DTYPE:
+    case OPTION_PRODUCT: printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at)); break;
+    case OPTION_CHOICE: printf(" (default %s)", option->choices[*(const int *)at]); break;
     case OPTION_TEXT:
         if (*(const char *const *)at != NULL && **(const char *const *)at != '\0') {
             printf(" (default %s)", *(const char *const *)at);

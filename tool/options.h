@@ -11,6 +11,8 @@ typedef enum {
     OPTION_SEED,    /* uint64_t */
     OPTION_TEXT,    /* const char * */
     OPTION_DTYPE,   /* rcv_dtype: float32 or float64 */
+    OPTION_PRODUCT, /* rcv_dtype of a plan: bfloat16 as well */
+    OPTION_CHOICE,  /* int: the place in `choices` */
     OPTION_SIZES    /* size_list; may be given again */
 } option_type;
 
@@ -30,7 +32,8 @@ typedef struct {
     const char *value; /* placeholder in the help; NULL for a flag */
     const char *help;
     bool required;
-    bool given; /* set by parsing */
+    bool given;                 /* set by parsing */
+    const char *const *choices; /* ends in NULL */
 } option;
 
 typedef struct {

@@ -14,6 +14,8 @@ int verb_run(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_generate(int argc, char **argv);
 int verb_eval(int argc, char **argv);
+int verb_plan(int argc, char **argv);
+int verb_bench(int argc, char **argv);
 
 /* "recurve: sentence" on standard error. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -24,6 +26,15 @@ int fail(rcv_status status); /* EXIT_FAILED */
 char *read_text(const char *path, size_t *bytes);
 /* Can a file be made or replaced at this path? Says what is in the way. */
 bool output_is_writable(const char *path);
+
+/* From now on the first SIGINT or SIGTERM asks to stop, the second kills. */
+void stop_on_signals(void);
+int stop_signal(void); /* the one that asked, or 0 */
+
+/* Zeroed memory, or a formatted text, for free(). Where there is none the tool says so and ends. */
+void *need(size_t count, size_t size);
+char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+double now(void); /* seconds of a clock that never goes back */
 
 /* Options that describe a network: a group for a verb's table. */
 enum { NETWORK_OPTIONS = 7 };

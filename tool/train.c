@@ -2,7 +2,6 @@
 #include "tool.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -15,26 +14,6 @@ typedef struct {
 } arguments;
 
 enum { DEFAULT_STEPS = 1000 };
-
-/* ---- stopping ---- */
-
-/* The signal that asked to stop, or 0: what a handler may write. */
-static volatile sig_atomic_t stop_signal;
-
-static void ask_to_stop(int number) { stop_signal = number; }
-
-/* The first signal asks, the second kills: the handler is gone once it has run. A signal that our parent had us ignore
- * stays ignored. */
-static void catch_signals(void) {
-    const int numbers[] = {SIGINT, SIGTERM};
-    for (size_t i = 0; i < COUNT(numbers); i++) {
-        struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND}, before;
-        sigemptyset(&action.sa_mask);
-        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
-            sigaction(numbers[i], &action, NULL);
-        }
-    }
-}
 
 /* ---- the progress line ---- */
 
@@ -76,7 +55,7 @@ static bool on_progress(void *user, const rcv_lm_progress *progress) {
         display->shown = progress->seconds;
     }
     display->last = *progress;
-    return stop_signal == 0;
+    return stop_signal() == 0;
 }
 
 /* ---- the work ---- */
@@ -101,7 +80,7 @@ static int train_and_save(rcv_lm *lm, const arguments *arguments, const char *te
     training.user = &display;
     rcv_status status = RCV_OK;
     if (training.steps > 0 || training.seconds > 0) {
-        catch_signals();
+        stop_on_signals();
         status = rcv_lm_train(lm, text, bytes, &training);
         if (display.last.step > 0 && (display.terminal || display.last.step > 1)) {
             show(&display, &display.last, true);
@@ -114,9 +93,9 @@ static int train_and_save(rcv_lm *lm, const arguments *arguments, const char *te
     if (status != RCV_OK) {
         return fail(status);
     }
-    say("%swrote %s after %lld update%s; recurve train --resume goes on from it", stop_signal != 0 ? "stopped: " : "",
+    say("%swrote %s after %lld update%s; recurve train --resume goes on from it", stop_signal() != 0 ? "stopped: " : "",
         arguments->output, (long long)rcv_lm_steps(lm), rcv_lm_steps(lm) == 1 ? "" : "s");
-    return stop_signal != 0 ? 128 + stop_signal : EXIT_DONE;
+    return stop_signal() != 0 ? 128 + stop_signal() : EXIT_DONE;
 }
 
 static int work(arguments *arguments, const char *text, size_t bytes) {

@@ -1,0 +1,81 @@
+"""torch.nn's recurrent layers, timed on request.
+
+Arguments: a JSON object. On standard input, one request a line: `run K` answers the seconds of K calls, `output` writes
+the results to the output file. The first line written is `ready VERSION`, or `no SENTENCE` when this cannot be done.
+"""
+import json
+import signal
+import sys
+import time
+
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's business
+answer = sys.stdout
+sys.stdout = sys.stderr
+
+
+def say(text):
+    answer.write(text + "\n")
+    answer.flush()
+
+
+def main():
+    asked = json.loads(sys.argv[1])
+    try:
+        import torch
+    except Exception as error:
+        say("no this python3 has no torch: %s" % str(error).splitlines()[0])
+        return
+    torch.set_num_threads(asked["threads"])
+    storage = torch.float64 if asked["dtype"] == "float64" else torch.float32
+    dtype = getattr(torch, asked["dtype"])
+    module = getattr(torch.nn, asked["module"])(
+        asked["input"], asked["hidden"], asked["layers"], bias=asked["bias"],
+        bidirectional=asked["bidirectional"], **asked["extra"]).to(storage)
+    rows = asked["steps"] * asked["batch"]
+    y_count = rows * asked["hidden"] * (2 if asked["bidirectional"] else 1)
+    counts = [asked["parameters"], rows * asked["input"], y_count]
+    flat = torch.from_file(asked["in"], size=sum(counts), dtype=storage)
+    parameters, x, dy = [part.clone() for part in flat.split(counts)]
+    with torch.no_grad():
+        for own, given in zip(module.parameters(), parameters.split([p.numel() for p in module.parameters()])):
+            own.copy_(given.view_as(own))
+    module = module.to(dtype)
+    x = x.view(asked["steps"], asked["batch"], -1).to(dtype)
+    dy = dy.view(asked["steps"], asked["batch"], -1).to(dtype)
+    x.requires_grad_(asked["training"])
+    module.train(asked["training"])
+
+    def call():
+        if not asked["training"]:
+            with torch.no_grad():
+                return module(x)[0]
+        x.grad = None
+        for own in module.parameters():
+            own.grad = None
+        y = module(x)[0]
+        y.backward(dy)
+        return y
+
+    try:
+        y = call()
+    except Exception as error:
+        say("no torch %s: %s" % (torch.__version__, str(error).splitlines()[0]))
+        return
+    say("ready %s" % torch.__version__)
+    for line in sys.stdin:
+        words = line.split()
+        if words[0] == "run":
+            start = time.perf_counter()
+            for _ in range(int(words[1])):
+                y = call()
+            say("%.9f" % (time.perf_counter() - start))
+        elif words[0] == "output":
+            results = [y.detach().reshape(-1)]
+            if asked["training"]:
+                results += [own.grad.reshape(-1) for own in module.parameters()]
+            results = torch.cat([part.to(storage) for part in results])
+            torch.from_file(asked["out"], shared=True, size=results.numel(), dtype=storage).copy_(results)
+            say("done")
+
+
+main()

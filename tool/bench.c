@@ -1,0 +1,302 @@
+/* recurve bench: options, the experiments in their order, and what is written at the end. */
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_EVENTS = 400000 };
+
+rcv_status fill_parameters(const bench *bench, const rcv_net *net, data *data) {
+    return rcv_net_initialize(net, bench->seed, data->storage, data->parameters);
+}
+
+/* ---- the main contest ---- */
+
+static void add_vendor(const problem *problem, contest *contest, data *data, const char *name) {
+    char room[64];
+    contestant *vendor =
+        add_plan(contest, name, problem, problem->net, data, data->parameters, vendor_schedule(problem, room));
+    vendor->lingers = true;
+}
+
+/* bfloat16 also meets the others' float32: where bytes are the time, that is what it must beat. */
+static void add_anchors(const problem *asked, contest *contest, data *data) {
+    add_vendor(asked, contest, data, "oneDNN");
+    if (asked->dtype == RCV_BFLOAT16) {
+        problem full = *asked;
+        full.dtype = RCV_FLOAT32;
+        add_torch(contest, asked, data);
+        add_vendor(&full, contest, data, "oneDNN float32");
+        add_openblas(contest, &full, data);
+        return;
+    }
+    add_openblas(contest, asked, data);
+    add_torch(contest, asked, data);
+}
+
+static void copy_considered(const rcv_plan *plan, results *results) {
+    results->planning_seconds = rcv_plan_seconds(plan);
+    results->from_wisdom = rcv_plan_from_wisdom(plan);
+    results->option_count = rcv_plan_candidate_count(plan);
+    results->options = need(results->option_count, sizeof *results->options);
+    for (size_t i = 0; i < results->option_count; i++) {
+        const rcv_candidate *candidate = rcv_plan_candidate(plan, i);
+        results->options[i] =
+            (option_considered){.schedule = text_of("%s", candidate->schedule),
+                                .reason = candidate->reason != NULL ? text_of("%s", candidate->reason) : NULL,
+                                .estimate = candidate->estimate,
+                                .seconds = candidate->seconds,
+                                .bytes = (double)candidate->bytes,
+                                .chosen = candidate->chosen};
+    }
+}
+
+/* One call, with every worker's doings. Times of the backward pass are counted on from the forward pass's end. */
+static void trace(results *results, contestant *contestant) {
+    rcv_run *run = contestant_run(contestant);
+    results->events = need(MOST_EVENTS, sizeof *results->events);
+    if (run == NULL || rcv_run_trace(run, results->events, MOST_EVENTS) != RCV_OK) {
+        return;
+    }
+    const bool whole = contestant->run(contestant, 1) >= 0;
+    results->event_count = whole ? rcv_run_trace_count(run) : 0;
+    rcv_run_trace(run, NULL, 0);
+    for (size_t i = 0; i < results->event_count; i++) {
+        if (!results->events[i].backward && results->events[i].end > results->forward_seconds) {
+            results->forward_seconds = results->events[i].end;
+        }
+    }
+    for (size_t i = 0; i < results->event_count; i++) {
+        if (results->events[i].backward) {
+            results->events[i].begin += results->forward_seconds;
+            results->events[i].end += results->forward_seconds;
+        }
+    }
+}
+
+rcv_status bench_main(bench *bench, results *results) {
+    const problem *problem = &bench->problem;
+    data data;
+    data_new(&data, problem, problem->net, bench->seed);
+    rcv_status status = fill_parameters(bench, problem->net, &data);
+    if (status == RCV_OK) {
+        show_progress("planning");
+        contestant *ours =
+            add_plan(&results->main, "recurve", problem, problem->net, &data, data.parameters, problem->schedule);
+        if (ours->refusal != NULL) { /* rcv_message() still has the sentence */
+            status = RCV_UNSUPPORTED;
+        } else {
+            copy_considered(contestant_plan(ours), results);
+            if (bench->anchors) {
+                add_anchors(problem, &results->main, &data);
+            }
+            contest_measure(&results->main, problem, &data, &results->peak, "contest", bench->seconds, 5);
+            results->peak_speed = peak_median(&results->peak);
+            if (bench->report != NULL && stop_signal() == 0) {
+                trace(results, ours);
+            }
+        }
+        hide_progress();
+    }
+    contest_close(&results->main);
+    data_free(&data);
+    return status;
+}
+
+/* ---- all of it ---- */
+
+void results_free(results *results) {
+    contest_free(&results->main);
+    contest_free(&results->ladder);
+    for (size_t i = 0; i < results->option_count; i++) {
+        free(results->options[i].schedule);
+        free(results->options[i].reason);
+    }
+    for (size_t i = 0; i < results->batch_count; i++) {
+        free(results->batches[i].plan);
+    }
+    for (size_t i = 0; i < results->rank_count; i++) {
+        free(results->ranks[i].plan);
+        free(results->ranks[i].refusal);
+    }
+    const machine *machine = &results->machine;
+    const streaming *streaming = &results->streaming;
+    void *const blocks[] = {machine->cpu,     machine->system,       machine->kernels,         machine->date,
+                            machine->version, machine->commit,       results->title,           results->options,
+                            results->events,  results->peak.refusal, results->gemm.refusal,    streaming->refusal,
+                            streaming->plan,  streaming->whole_plan, streaming->unhoisted_plan};
+    for (size_t i = 0; i < COUNT(blocks); i++) {
+        free(blocks[i]);
+    }
+}
+
+static rcv_status measure_all(bench *bench, results *results) {
+    results->title = problem_describe(&bench->problem);
+    machine_describe(&results->machine, &bench->problem);
+    rcv_status status = bench_main(bench, results);
+    if (status != RCV_OK) {
+        return status;
+    }
+    print_head(bench, results);
+    print_contest(&results->main, results->peak_speed);
+    if (bench->ladder && stop_signal() == 0) {
+        bench_ladder(bench, results);
+        print_ladder(results);
+    }
+    if (bench->batches && stop_signal() == 0) {
+        bench_batches(bench, results);
+        print_batches(results);
+    }
+    if ((bench->ranks != NULL || bench->problem.network.net.rank > 0) && stop_signal() == 0) {
+        status = bench_ranks(bench, results);
+        print_ranks(results);
+    }
+    if (bench->streaming && status == RCV_OK && stop_signal() == 0) {
+        bench_streaming(bench, results);
+        print_streaming(results);
+    }
+    if (bench->gemm && status == RCV_OK && stop_signal() == 0) {
+        bench_gemm(bench, results);
+        print_gemm(results);
+    }
+    return status;
+}
+
+static int work(bench *bench) {
+    results *results = need(1, sizeof *results);
+    stop_on_signals();
+    rcv_status status = problem_open(&bench->problem);
+    if (status == RCV_OK) {
+        status = measure_all(bench, results);
+    }
+    int result = EXIT_DONE;
+    if (status != RCV_OK) {
+        hide_progress();
+        result = fail(status);
+    } else {
+        const bool written = (bench->json == NULL || write_json(bench, results)) &&
+                             (bench->report == NULL || write_report(bench, results));
+        result = !written ? EXIT_FAILED : stop_signal() != 0 ? 128 + stop_signal() : EXIT_DONE;
+        if (problem_save_wisdom(&bench->problem) != RCV_OK) {
+            result = fail(RCV_IO);
+        }
+        if (stop_signal() != 0) {
+            say("stopped: what is printed%s is what was measured until then",
+                bench->json != NULL || bench->report != NULL ? " and written" : "");
+        }
+    }
+    results_free(results);
+    free(results);
+    problem_close(&bench->problem);
+    return result;
+}
+
+/* ---- options ---- */
+
+static bool ranks_are_clear(const char *ranks) {
+    if (ranks == NULL || strcmp(ranks, "auto") == 0) {
+        return true;
+    }
+    size_t count = 0;
+    for (const char *at = ranks;; at++) {
+        char *end;
+        const long long rank = strtoll(at, &end, 10);
+        if (*at < '0' || *at > '9' || rank < 1 || rank > 1 << 24 || (*end != ',' && *end != '\0') ||
+            ++count > MAXIMUM_RANKS - 2) {
+            say("--ranks wants up to %d whole numbers of at least 1, such as 128,64,32, or auto; not '%.60s'",
+                MAXIMUM_RANKS - 2, ranks);
+            return false;
+        }
+        if (*end == '\0') {
+            return true;
+        }
+        at = end;
+    }
+}
+
+static bool options_are_clear(const bench *bench) {
+    if (!ranks_are_clear(bench->ranks)) {
+        return false;
+    }
+    if (bench->streaming && bench->problem.network.net.bidirectional) {
+        say("--streaming and --bidirectional exclude each other: the reverse direction begins at the end of a "
+            "sequence");
+        return false;
+    }
+    if (bench->streaming && bench->chunk > bench->problem.steps) {
+        say("--chunk %lld is more than the %lld steps of a sequence", (long long)bench->chunk,
+            (long long)bench->problem.steps);
+        return false;
+    }
+    return true;
+}
+
+static char *command_line(int argc, char **argv) {
+    char *line = text_of("recurve");
+    for (int i = 0; i < argc; i++) {
+        const bool plain = argv[i][strcspn(argv[i], " ()'\"\\$&|;<>*?")] == '\0' && argv[i][0] != '\0';
+        char *longer = text_of(plain ? "%s %s" : "%s '%s'", line, argv[i]);
+        free(line);
+        line = longer;
+    }
+    return line;
+}
+
+static parsed parse(bench *bench, int argc, char **argv) {
+    option_group shape, planning;
+    problem_groups(&bench->problem, &shape, &planning);
+    option options[] = {
+        {"anchors", OPTION_FLAG, &bench->anchors, .help = "against oneDNN, OpenBLAS by hand and PyTorch"},
+        {"ladder", OPTION_FLAG, &bench->ladder, .help = "each rung alone, then one upon the other, over naive"},
+        {"batches", OPTION_FLAG, &bench->batches, .help = "speed over batch sizes 1 to 256"},
+        {"gemm", OPTION_FLAG, &bench->gemm, .help = "the three products over batch sizes 1 to 256"},
+        {"streaming", OPTION_FLAG, &bench->streaming, .help = "latency of a few steps a call, state carried"},
+        {"chunk", OPTION_INTEGER, &bench->chunk, 1, 1 << 24, .value = "N", .help = "steps a call of --streaming"},
+        {"ranks", OPTION_TEXT, &bench->ranks, .value = "LIST", .help = "time and error of these ranks, or auto"},
+        {"seconds", OPTION_REAL, &bench->seconds, 0, 1e6, .value = "S", .help = "of measuring in each experiment"},
+        {"seed", OPTION_SEED, &bench->seed, .value = "N", .help = "of parameters and data"},
+        {"json", OPTION_TEXT, &bench->json, .value = "FILE", .help = "write every number"},
+        {"report", OPTION_TEXT, &bench->report, .value = "FILE",
+         .help = "write a page with plots; with ladder, batches"},
+    };
+    const option_group groups[] = {{"What to measure", options, COUNT(options)}, shape, planning};
+    const command command = {
+        .verb = "bench",
+        .summary = "Measures a network against other libraries and against this machine's limit",
+        .details = "Contestants take turns in one run, after a warm-up; times are medians over the rounds.\n"
+                   "Speed counts the matrix products alone: 2 operations for each matrix element, step and\n"
+                   "sequence, three times that for a training step. The limit is that of fused\n"
+                   "multiply-adds from registers, measured in the same run. With --rank the approximation\n"
+                   "is compared with the full matrices. Ctrl-C ends it with what was measured so far.",
+        .groups = groups,
+        .group_count = COUNT(groups)};
+    return command_parse(&command, argc, argv);
+}
+
+int verb_bench(int argc, char **argv) {
+    bench *bench = need(1, sizeof *bench);
+    bench->seconds = 10;
+    bench->chunk = 1;
+    bench->command = command_line(argc, argv);
+    const parsed next = parse(bench, argc, argv);
+    int result = next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    if (next == PARSED_GO && options_are_clear(bench)) {
+        result = problem_check(&bench->problem);
+        if (result == EXIT_DONE && ((bench->json != NULL && !output_is_writable(bench->json)) ||
+                                    (bench->report != NULL && !output_is_writable(bench->report)))) {
+            result = EXIT_FAILED;
+        }
+        if (result == EXIT_DONE) {
+            bench->ladder = bench->ladder || bench->report != NULL;
+            bench->batches = bench->batches || bench->report != NULL;
+            if (bench->anchors || bench->gemm) {
+                help_openblas(argv);
+            }
+            result = work(bench);
+        }
+    }
+    free(bench->command);
+    free(bench);
+    return result;
+}

@@ -1,0 +1,123 @@
+/* What `recurve bench` was asked for and what it found. Text, JSON and the page are written from the same results. */
+#ifndef TOOL_BENCH_H
+#define TOOL_BENCH_H
+
+#include "contest.h"
+
+typedef struct {
+    problem problem;
+    bool ladder, anchors, batches, gemm, streaming;
+    const char *ranks, *json, *report;
+    int64_t chunk; /* steps a call of --streaming */
+    double seconds;
+    uint64_t seed;
+    char *command; /* the command line */
+} bench;
+
+typedef struct {
+    char *cpu, *system, *kernels, *date, *version, *commit;
+    int64_t cores, threads;
+    double barrier; /* seconds; 0: one thread, or not known */
+} machine;
+
+/* A copy of what the planner considered. */
+typedef struct {
+    char *schedule, *reason;
+    double estimate, seconds, bytes;
+    bool chosen;
+} option_considered;
+
+typedef struct {
+    int64_t batch;
+    char *plan;
+    double seconds, speed, vendor_speed, peak; /* speeds in operations a second; 0: not known */
+} batch_point;
+
+enum { BATCH_SIZES = 9, GEMM_VARIANTS = 3, GEMM_CONTESTANTS = 3 };
+extern const int64_t batch_sizes[BATCH_SIZES];         /* 1, 2, 4, ..., 256 */
+extern const char *const gemm_variants[GEMM_VARIANTS]; /* NT, NN, TN */
+extern const char *const gemm_meanings[GEMM_VARIANTS];
+extern const char *const gemm_contestants[GEMM_CONTESTANTS];
+
+typedef struct {
+    double speed[GEMM_VARIANTS][GEMM_CONTESTANTS][BATCH_SIZES]; /* operations a second; 0: not measured */
+    double difference;                                          /* the largest of ours in float32 from OpenBLAS's */
+    double peak[2];                                             /* float32, bfloat16 */
+    char *refusal;
+    bool done;
+} gemm_curve;
+
+enum { MAXIMUM_RANKS = 12 };
+
+typedef struct {
+    int64_t rank; /* 0: the full matrices */
+    char *plan, *refusal;
+    double seconds, speedup, parameters;
+    double error_fresh, error_decaying; /* of y; NAN: not known */
+} rank_point;
+
+typedef struct {
+    bool done;
+    char *refusal, *plan, *whole_plan, *unhoisted_plan;
+    int64_t chunk, calls;
+    double p50, p99, worst;                  /* seconds a call */
+    double step, whole_step, unhoisted_step; /* seconds a step, in turns with each other; 0: not known */
+    double input_alone, input_hoisted;       /* seconds a step of the input products, one step and all steps at once */
+} streaming;
+
+typedef struct {
+    machine machine;
+    char *title;
+    contest main, ladder;
+    size_t
+        ladder_alone; /* contestants [1, ladder_alone] of the ladder are rungs alone, then come the cumulative ones */
+    peak peak;
+    double peak_speed; /* median */
+    double planning_seconds;
+    bool from_wisdom;
+    option_considered *options;
+    size_t option_count;
+    batch_point batches[BATCH_SIZES];
+    size_t batch_count;
+    gemm_curve gemm;
+    rank_point ranks[MAXIMUM_RANKS];
+    size_t rank_count;
+    streaming streaming;
+    rcv_event *events; /* of one call */
+    size_t event_count;
+    double forward_seconds; /* when the backward pass begins in `events` */
+} results;
+
+/* Each does one experiment and leaves its numbers in the results. */
+void machine_describe(machine *machine, const problem *problem);
+rcv_status bench_main(bench *bench, results *results);
+void bench_ladder(const bench *bench, results *results);
+void bench_batches(const bench *bench, results *results);
+void bench_gemm(const bench *bench, results *results);
+rcv_status bench_ranks(const bench *bench, results *results);
+void bench_streaming(const bench *bench, results *results);
+
+/* Parameters of a network, initialised; in the data. */
+rcv_status fill_parameters(const bench *bench, const rcv_net *net, data *data);
+/* "vendor", with the threads of the problem. */
+const char *vendor_schedule(const problem *problem, char room[64]);
+
+/* On x86-64 an older OpenBLAS may not know a newer CPU and run its slowest code: starts the program again with the
+ * setting that helps. Returns where nothing is to be done. */
+void help_openblas(char **argv);
+
+void print_head(const bench *bench, const results *results);
+void print_contest(const contest *contest, double peak);
+void print_ladder(const results *results);
+void print_batches(const results *results);
+void print_gemm(const results *results);
+void print_ranks(const results *results);
+void print_streaming(const results *results);
+
+/* Written beside the path and renamed; says what went wrong. */
+bool write_json(const bench *bench, const results *results);
+bool write_report(const bench *bench, const results *results);
+
+void results_free(results *results);
+
+#endif

@@ -1,0 +1,188 @@
+/* The results as JSON. Times are in seconds, speeds in operations a second; null is what is not known. */
+#include "bench.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static json_t *positive(double value) { return value > 0 ? number(value) : json_null(); }
+static json_t *text(const char *value) { return value != NULL ? json_string(value) : json_null(); }
+
+static json_t *problem_json(const problem *problem) {
+    const rcv_net_options *net = rcv_net_get_options(problem->net);
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:o}", "cell", rcv_cell_name(problem->cell), "steps",
+        (json_int_t)problem->steps, "batch", (json_int_t)problem->batch, "input", (json_int_t)net->input, "hidden",
+        (json_int_t)net->hidden, "layers", (json_int_t)net->layers, "rank", (json_int_t)net->rank, "bidirectional",
+        (int)net->bidirectional, "bias", !net->no_bias, "dtype", rcv_dtype_name(problem->dtype), "pass",
+        problem->training ? "train" : "forward", "operations", number(problem_operations(problem, problem->net)));
+}
+
+static json_t *machine_json(const machine *machine) {
+    return json_pack("{s:s, s:s, s:I, s:I, s:s, s:o}", "cpu", machine->cpu, "system", machine->system, "cores",
+                     (json_int_t)machine->cores, "threads", (json_int_t)machine->threads, "kernels", machine->kernels,
+                     "barrier_seconds", positive(machine->barrier));
+}
+
+static json_t *peak_json(const results *results) {
+    json_t *samples = json_array();
+    for (size_t i = 0; i < results->peak.count; i++) {
+        json_array_append_new(samples, number(results->peak.samples[i]));
+    }
+    return json_pack("{s:o, s:o, s:o}", "median", positive(results->peak_speed), "samples", samples, "reason",
+                     text(results->peak.refusal));
+}
+
+static json_t *contestant_json(const contestant *item, double peak) {
+    json_t *samples = json_array();
+    for (size_t i = 0; i < item->sample_count; i++) {
+        json_array_append_new(samples, number(item->samples[i]));
+    }
+    const double speed = item->median > 0 ? item->operations / item->median : 0;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", item->name, "plan",
+                     text(item->plan), "reason", text(item->refusal), "note", text(item->note), "median",
+                     positive(item->median), "minimum", positive(item->minimum), "speed", positive(speed), "of_peak",
+                     positive(peak > 0 ? speed / peak : 0), "ratio", positive(item->ratio), "difference",
+                     number(item->difference), "bytes", positive(item->bytes), "samples", samples);
+}
+
+static json_t *contest_json(const contest *contest, double peak) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < contest->count; i++) {
+        json_array_append_new(list, contestant_json(&contest->items[i], peak));
+    }
+    return list;
+}
+
+static json_t *planning_json(const results *results) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < results->option_count; i++) {
+        const option_considered *option = &results->options[i];
+        json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o, s:o, s:b}", "plan", option->schedule, "reason",
+                                              text(option->reason), "estimate", positive(option->estimate), "seconds",
+                                              positive(option->seconds), "bytes", positive(option->bytes), "chosen",
+                                              (int)option->chosen));
+    }
+    return json_pack("{s:f, s:b, s:o}", "seconds", results->planning_seconds, "from_wisdom", (int)results->from_wisdom,
+                     "candidates", list);
+}
+
+static json_t *ladder_json(const results *results) {
+    json_t *list = contest_json(&results->ladder, results->peak_speed);
+    for (size_t i = 0; i < results->ladder.count; i++) {
+        const double ratio = results->ladder.items[i].ratio;
+        json_t *rung = json_array_get(list, i);
+        json_object_set_new(rung, "group",
+                            json_string(i == 0                       ? "naive"
+                                        : i <= results->ladder_alone ? "alone"
+                                                                     : "cumulative"));
+        json_object_set_new(rung, "speedup", positive(ratio > 0 ? 1 / ratio : 0));
+        json_object_del(rung, "ratio");
+    }
+    return list;
+}
+
+static json_t *batches_json(const results *results) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < results->batch_count; i++) {
+        const batch_point *point = &results->batches[i];
+        json_array_append_new(list, json_pack("{s:I, s:s, s:o, s:o, s:o}", "batch", (json_int_t)point->batch, "plan",
+                                              point->plan, "seconds", positive(point->seconds), "speed",
+                                              positive(point->speed), "onednn_speed", positive(point->vendor_speed)));
+    }
+    return list;
+}
+
+static json_t *gemm_json(const gemm_curve *curve) {
+    json_t *list = json_array();
+    for (size_t variant = 0; variant < GEMM_VARIANTS; variant++) {
+        for (size_t i = 0; i < BATCH_SIZES; i++) {
+            json_t *point =
+                json_pack("{s:s, s:I}", "variant", gemm_variants[variant], "batch", (json_int_t)batch_sizes[i]);
+            for (size_t who = 0; who < GEMM_CONTESTANTS; who++) {
+                json_object_set_new(point, gemm_contestants[who], positive(curve->speed[variant][who][i]));
+            }
+            json_array_append_new(list, point);
+        }
+    }
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "points", list, "peak_float32", positive(curve->peak[0]),
+                     "peak_bfloat16", positive(curve->peak[1]), "difference", number(curve->difference), "reason",
+                     text(curve->refusal));
+}
+
+static json_t *ranks_json(const results *results) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < results->rank_count; i++) {
+        const rank_point *point = &results->ranks[i];
+        json_array_append_new(list,
+                              json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "rank", (json_int_t)point->rank,
+                                        "plan", text(point->plan), "reason", text(point->refusal), "seconds",
+                                        positive(point->seconds), "speedup", positive(point->speedup), "parameters",
+                                        positive(point->parameters), "error_fresh", number(point->error_fresh),
+                                        "error_decaying", number(point->error_decaying)));
+    }
+    return list;
+}
+
+static json_t *streaming_json(const streaming *streaming) {
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "chunk",
+                     (json_int_t)streaming->chunk, "calls", (json_int_t)streaming->calls, "reason",
+                     text(streaming->refusal), "p50", positive(streaming->p50), "p99", positive(streaming->p99),
+                     "worst", positive(streaming->worst), "step", positive(streaming->step), "whole_step",
+                     positive(streaming->whole_step), "unhoisted_step", positive(streaming->unhoisted_step),
+                     "input_alone", positive(streaming->input_alone), "input_hoisted",
+                     positive(streaming->input_hoisted), "plan", text(streaming->plan), "whole_plan",
+                     text(streaming->whole_plan), "unhoisted_plan", text(streaming->unhoisted_plan));
+}
+
+static json_t *results_json(const bench *bench, const results *results) {
+    json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "command", bench->command,
+                            "date", results->machine.date, "version", results->machine.version, "commit",
+                            results->machine.commit, "title", results->title, "problem", problem_json(&bench->problem),
+                            "machine", machine_json(&results->machine), "peak", peak_json(results), "planning",
+                            planning_json(results), "contestants", contest_json(&results->main, results->peak_speed),
+                            "rounds", (json_int_t)results->main.rounds);
+    if (results->ladder.count > 0) {
+        json_object_set_new(all, "ladder", ladder_json(results));
+    }
+    if (results->batch_count > 0) {
+        json_object_set_new(all, "batches", batches_json(results));
+    }
+    if (results->gemm.done) {
+        json_object_set_new(all, "gemm", gemm_json(&results->gemm));
+    }
+    if (results->rank_count > 0) {
+        json_object_set_new(all, "ranks", ranks_json(results));
+    }
+    if (results->streaming.done) {
+        json_object_set_new(all, "streaming", streaming_json(&results->streaming));
+    }
+    return all;
+}
+
+bool write_json(const bench *bench, const results *results) {
+    char *beside = text_of("%s.part", bench->json);
+    json_t *all = results_json(bench, results);
+    if (all == NULL) {
+        say("no memory for the results as JSON");
+        free(beside);
+        return false;
+    }
+    FILE *file = fopen(beside, "w");
+    bool good = file != NULL && json_dumpf(all, file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
+    good = file != NULL && fputc('\n', file) != EOF && good;
+    good = file != NULL && fclose(file) == 0 && good;
+    if (!good || rename(beside, bench->json) != 0) {
+        say("cannot write %s: %s", bench->json, strerror(errno));
+        unlink(beside);
+        good = false;
+    }
+    json_decref(all);
+    free(beside);
+    return good;
+}

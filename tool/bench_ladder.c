@@ -1,0 +1,112 @@
+/* The ladder: every rung alone, then one upon the other; and the speed over batch sizes. */
+#include "bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const int64_t batch_sizes[BATCH_SIZES] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+
+const char *vendor_schedule(const problem *problem, char room[64]) {
+    const long long threads = (long long)problem_threads(problem);
+    snprintf(room, 64, threads > 1 ? "vendor+threads(%lld)" : "vendor", threads);
+    return room;
+}
+
+/* A number stands for the threads; rungs with threads are left out where there is one. */
+static const struct {
+    const char *name, *schedule;
+    bool cumulative, threads;
+} rungs[] = {
+    {"naive", "naive", false, false},
+    {"combine gates", "combine", false, false},
+    {"combine gates and steps", "combine(steps=all)", false, false},
+    {"fuse", "fuse", false, false},
+    {"pack", "pack", false, false},
+    {"wavefront", "wavefront", false, false},
+    {"threads", "naive+threads(%lld)", false, true},
+    {"combine gates", "combine", true, false},
+    {"+ fuse", "combine+fuse", true, false},
+    {"+ pack", "combine+fuse+pack", true, false},
+    {"+ combine steps", "combine(steps=all)+fuse+pack", true, false},
+    {"+ threads", "combine(steps=all)+fuse+pack+threads(%lld)", true, true},
+    {"+ wavefront", "combine+fuse+pack+wavefront+threads(%lld)", true, false},
+};
+
+static void add_rung(const bench *bench, results *results, data *data, size_t index) {
+    const long long threads = (long long)problem_threads(&bench->problem);
+    char schedule[128];
+    if (rungs[index].threads && threads == 1) {
+        return;
+    }
+    snprintf(schedule, sizeof schedule, rungs[index].schedule, threads);
+    if (!rungs[index].cumulative && index > 0) {
+        results->ladder_alone++;
+    }
+    if (strstr(schedule, "+threads(1)") != NULL) {
+        *strstr(schedule, "+threads(1)") = '\0';
+    }
+    add_plan(&results->ladder, rungs[index].name, &bench->problem, bench->problem.net, data, data->parameters,
+             schedule);
+}
+
+void bench_ladder(const bench *bench, results *results) {
+    data data;
+    data_new(&data, &bench->problem, bench->problem.net, bench->seed);
+    if (fill_parameters(bench, bench->problem.net, &data) == RCV_OK) {
+        for (size_t i = 0; i < COUNT(rungs); i++) {
+            add_rung(bench, results, &data, i);
+        }
+        const contestant *chosen = &results->main.items[0];
+        add_plan(&results->ladder, "the planner's choice", &bench->problem, bench->problem.net, &data, data.parameters,
+                 chosen->plan);
+        contest_measure(&results->ladder, &bench->problem, &data, NULL, "ladder", bench->seconds, 3);
+        contest_close(&results->ladder);
+    }
+    data_free(&data);
+}
+
+static void measure_batch(const bench *bench, results *results, int64_t batch) {
+    problem problem = bench->problem;
+    problem.batch = batch;
+    contest contest = {.count = 0};
+    char room[64];
+    data data;
+    data_new(&data, &problem, problem.net, bench->seed);
+    if (fill_parameters(bench, problem.net, &data) == RCV_OK) {
+        show_progress("batch sizes: planning for %lld", (long long)batch);
+        const contestant *ours =
+            add_plan(&contest, "recurve", &problem, problem.net, &data, data.parameters, problem.schedule);
+        contestant *vendor = NULL;
+        if (bench->anchors) {
+            vendor = add_plan(&contest, "vendor", &problem, problem.net, &data, data.parameters,
+                              vendor_schedule(&problem, room));
+            vendor->lingers = true;
+        }
+        char title[64];
+        snprintf(title, sizeof title, "batch size %lld", (long long)batch);
+        contest_measure(&contest, &problem, &data, NULL, title, bench->seconds / BATCH_SIZES, 3);
+        peak_sample(&results->peak, &problem);
+        if (ours->median > 0) {
+            results->batches[results->batch_count++] = (batch_point){
+                .batch = batch,
+                .plan = text_of("%s", ours->plan),
+                .seconds = ours->median,
+                .speed = ours->operations / ours->median,
+                .vendor_speed = vendor != NULL && vendor->median > 0 ? vendor->operations / vendor->median : 0,
+                .peak = results->peak.count > 0 ? results->peak.samples[results->peak.count - 1] : 0};
+        }
+    }
+    contest_free(&contest);
+    data_free(&data);
+}
+
+/* Until a call takes longer than the whole time there is. */
+void bench_batches(const bench *bench, results *results) {
+    for (size_t i = 0; i < BATCH_SIZES && stop_signal() == 0; i++) {
+        const size_t before = results->batch_count;
+        measure_batch(bench, results, batch_sizes[i]);
+        if (results->batch_count == before || results->batches[before].seconds > bench->seconds / 2 + 0.1) {
+            break;
+        }
+    }
+}

@@ -1,0 +1,57 @@
+/* Drawing into a page: bars, curves, and the timeline, as SVG. */
+#ifndef TOOL_REPORT_H
+#define TOOL_REPORT_H
+
+#include "bench.h"
+
+#include <stdio.h>
+
+enum { COLOURS = 8 }; /* classes c0 ... c7 of the page; cn is neutral */
+#define NEUTRAL (-1)
+
+/* Text with the five characters of HTML that must be escaped. */
+void put_text(FILE *out, const char *text);
+/* "123", "12.3", "1.23": three digits that count. */
+const char *short_number(double value, char room[32]);
+
+typedef struct {
+    const char *label, *note; /* note: behind the value; or NULL */
+    double value;             /* below or equal 0: none, and the note says why */
+    int colour;
+} bar;
+
+typedef struct {
+    const char *title, *unit;
+    double limit; /* a vertical line; 0: none */
+    const char *limit_label;
+    bool wide_labels; /* labels lie above their bars instead of beside them */
+    bool long_notes;  /* much room behind the values */
+} bar_style;
+
+void draw_bars(FILE *out, const bar *bars, size_t count, const bar_style *style);
+
+typedef struct {
+    const char *label;
+    double values[BATCH_SIZES]; /* over batch_sizes; 0: none */
+    int colour;
+} curve;
+
+typedef struct {
+    const char *title, *unit;
+    int width;
+    double limits[2]; /* horizontal lines; 0: none */
+    const char *limit_labels[2];
+} curve_style;
+
+void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style *style);
+
+/* The whole call, then its beginning enlarged. */
+void draw_timeline(FILE *out, const results *results);
+void put_legend(FILE *out, const char *const *labels, const int *colours, size_t count);
+
+/* The sections that only some runs have, and how it was measured. */
+void put_more(FILE *out, const bench *bench, const results *results);
+
+extern const char report_style[]; /* CSS */
+
+#endif

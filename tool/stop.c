@@ -1,0 +1,54 @@
+/* Stopping when asked, the clock, and memory that a verb cannot go on without. */
+#include "tool.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* The signal that asked to stop, or 0: what a handler may write. */
+static volatile sig_atomic_t asked;
+
+static void ask_to_stop(int number) { asked = number; }
+
+int stop_signal(void) { return asked; }
+
+/* The handler is gone once it has run. A signal that our parent had us ignore stays ignored. */
+void stop_on_signals(void) {
+    const int numbers[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < COUNT(numbers); i++) {
+        struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND}, before;
+        sigemptyset(&action.sa_mask);
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
+            sigaction(numbers[i], &action, NULL);
+        }
+    }
+}
+
+double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+void *need(size_t count, size_t size) {
+    void *memory = calloc(count > 0 ? count : 1, size > 0 ? size : 1);
+    if (memory == NULL) {
+        say("no memory for %zu times %zu bytes", count, size);
+        exit(EXIT_FAILED);
+    }
+    return memory;
+}
+
+char *text_of(const char *format, ...) {
+    va_list arguments, again;
+    va_start(arguments, format);
+    va_copy(again, arguments);
+    const int length = vsnprintf(NULL, 0, format, arguments);
+    char *text = need((size_t)(length > 0 ? length : 0) + 1, 1);
+    vsnprintf(text, (size_t)(length > 0 ? length : 0) + 1, format, again);
+    va_end(again);
+    va_end(arguments);
+    return text;
+}
