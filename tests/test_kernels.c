@@ -236,7 +236,7 @@ static void multiply(const problem *p, const result *r, bool transposed, bool ac
                                                 p->a_step, panel, first, accumulate, c, r->c_row);
                 } else {
                     kernels->product(rows, columns, p->depth, (const char *)p->a + (size_t)(i * p->a_row) * of,
-                                     p->a_row, panel, first, accumulate, c, r->c_row);
+                                     p->a_row, panel, first, accumulate, c, r->c_row, rows % 2 ? p->packed : NULL);
                 }
             }
         }

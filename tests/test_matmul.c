@@ -465,12 +465,38 @@ static void public_errors(void **state) {
     test_context_end(&counter, context);
 }
 
+static void forced_kernels(void **state) {
+    (void)state;
+    const float a[] = {1, 2}, b[] = {3, 4};
+    for (size_t i = 0; i <= rcv_kernels_count(); i++) {
+        const char *name = i < rcv_kernels_count() ? rcv_kernels_name(i) : "abacus";
+        rcv_context_options choice = {.kernels = name};
+        rcv_context *context;
+        check_ok(rcv_context_new(&choice, &context));
+        rcv_gemm_options options = {.m = 1, .n = 1, .k = 2, .threads = 1};
+        rcv_gemm *gemm;
+        double peak;
+        if (i == rcv_kernels_count()) {
+            check_fails(rcv_gemm_new(context, &options, &gemm), RCV_INVALID, "no kernels 'abacus'");
+            check_fails(rcv_measure_peak(context, RCV_FLOAT32, 1, &peak), RCV_INVALID, "no kernels 'abacus'");
+        } else {
+            float c = 0;
+            check_ok(rcv_gemm_new(context, &options, &gemm));
+            check_ok(rcv_gemm_run(gemm, a, b, &c));
+            assert_true(c == 11);
+            rcv_gemm_free(gemm);
+        }
+        rcv_context_free(context);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_right),     cmocka_unit_test(bits_do_not_depend_on_the_cut),
         cmocka_unit_test(cuts_cover_c_once),      cmocka_unit_test(no_depth_means_zero),
         cmocka_unit_test(openblas_agrees),        cmocka_unit_test(public_products),
         cmocka_unit_test(public_product_strides), cmocka_unit_test(public_errors),
+        cmocka_unit_test(forced_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

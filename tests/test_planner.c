@@ -362,7 +362,8 @@ static void test_keys(void **state) {
 static void test_wrong_wisdom(void **state) {
     (void)state;
     static const config one = {"lstm", {.input = 3, .hidden = 4, .layers = 1}, 40, 2, false, false, false};
-    static const char *const wrong[] = {"combine+fuse+pack+wavefront", "naive+threads(64)", "naive"};
+    static const char *const wrong[] = {"combine+fuse+pack+wavefront", "naive+threads(64)",
+                                        "combine(steps=all)+fuse+pack"};
     for (int i = 0; i < 3; i++) {
         problem p;
         char lines[4096] = "";
@@ -379,7 +380,7 @@ static void test_wrong_wisdom(void **state) {
         if (i == 2) { /* it fits, but not into the memory that is left */
             rcv_plan *plan = NULL;
             new_plan(&p, options, RCV_ESTIMATE, true, NULL);
-            options.schedule = "naive";
+            options.schedule = wrong[i];
             check_ok(rcv_plan_new(p.net, &options, &plan));
             options.schedule = NULL;
             options.memory = rcv_plan_bytes(plan) - 1;

@@ -58,6 +58,7 @@ static void test_strings(void **state) {
         {"pack", "pack"},
         {"wavefront+combine+fuse", "combine+fuse+wavefront"},
         {"blas", "blas"},
+        {"transpose+fuse", "fuse+transpose"},
         {"recompute(every=10)", "recompute(every=10)"},
         {"recompute(every=1000000000)", "recompute(every=1000000000)"},
         {"vendor+threads(2)", "vendor+threads(2)"},
@@ -68,6 +69,16 @@ static void test_strings(void **state) {
         check_string(*state, strings[i].text, strings[i].expected);
         check_string(*state, strings[i].expected, strings[i].expected);
     }
+}
+
+/* One thread has nothing to share out. */
+static void test_one_thread(void **state) {
+    (void)state;
+    rcvi_rungs rungs;
+    check_ok(rcvi_rungs_read("threads(1,split=rows)", &rungs));
+    assert_false(rungs.split_rows);
+    check_ok(rcvi_rungs_read("threads(2,split=rows)", &rungs));
+    assert_true(rungs.split_rows);
 }
 
 /* Every combination survives being printed and read. */
@@ -191,8 +202,8 @@ static void test_no_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strings), cmocka_unit_test(test_round_trip),
-                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_long),
-                                       cmocka_unit_test(test_no_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_strings),    cmocka_unit_test(test_one_thread),
+                                       cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_long),       cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

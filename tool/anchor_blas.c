@@ -18,6 +18,8 @@ static const struct {
 } known[] = {
     {"lstm", BY_HAND_LSTM, 4}, {"gru", BY_HAND_GRU, 3}, {"rnn_tanh", BY_HAND_TANH, 1}, {"rnn_relu", BY_HAND_RELU, 1}};
 
+void openblas_threads(int64_t threads) { openblas_set_num_threads((int)threads); }
+
 /* OpenBLAS is left with one thread, so that it does not spin in others' turns. */
 static double run(contestant *self, int64_t repeats) {
     by_hand *net = self->state;

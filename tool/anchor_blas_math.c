@@ -6,14 +6,39 @@
 
 /* The compiler makes one version for each width of vectors and the best is taken at run time. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define CLONES
 #endif
 
-#define HORNER7(r)                                                                                                     \
-    (1 +                                                                                                               \
-     r * (1 + r * (1.f / 2 + r * (1.f / 6 + r * (1.f / 24 + r * (1.f / 120 + r * (1.f / 720 + r * (1.f / 5040))))))))
+/* exp(r) for |r| up to ln 2 / 2, by its series. */
+static inline float series_float(float r) {
+    float sum = 1.f / 5040;
+    sum = sum * r + 1.f / 720;
+    sum = sum * r + 1.f / 120;
+    sum = sum * r + 1.f / 24;
+    sum = sum * r + 1.f / 6;
+    sum = sum * r + 1.f / 2;
+    sum = sum * r + 1;
+    return sum * r + 1;
+}
+
+static inline double series_double(double r) {
+    double sum = 1. / 6227020800;
+    sum = sum * r + 1. / 479001600;
+    sum = sum * r + 1. / 39916800;
+    sum = sum * r + 1. / 3628800;
+    sum = sum * r + 1. / 362880;
+    sum = sum * r + 1. / 40320;
+    sum = sum * r + 1. / 5040;
+    sum = sum * r + 1. / 720;
+    sum = sum * r + 1. / 120;
+    sum = sum * r + 1. / 24;
+    sum = sum * r + 1. / 6;
+    sum = sum * r + 1. / 2;
+    sum = sum * r + 1;
+    return sum * r + 1;
+}
 
 #define REAL float
 #define NAME(name) name##_float
@@ -26,7 +51,6 @@
 #define HIGHEST 88.f
 #define LN2_HIGH 0.693359375f
 #define LN2_LOW (-2.12194440e-4f)
-#define SERIES(r) HORNER7(r)
 #include "anchor_blas_real.h"
 #undef REAL
 #undef NAME
@@ -39,21 +63,6 @@
 #undef HIGHEST
 #undef LN2_HIGH
 #undef LN2_LOW
-#undef SERIES
-
-#define HORNER13(r)                                                                                                    \
-    (1 +                                                                                                               \
-     r * (1 + r * (1. / 2 +                                                                                            \
-                   r * (1. / 6 +                                                                                       \
-                        r * (1. / 24 +                                                                                 \
-                             r * (1. / 120 +                                                                           \
-                                  r * (1. / 720 +                                                                      \
-                                       r * (1. / 5040 +                                                                \
-                                            r * (1. / 40320 +                                                          \
-                                                 r * (1. / 362880 +                                                    \
-                                                      r * (1. / 3628800 + r * (1. / 39916800 +                         \
-                                                                               r * (1. / 479001600 +                   \
-                                                                                    r * (1. / 6227020800))))))))))))))
 
 #define REAL double
 #define NAME(name) name##_double
@@ -66,5 +75,4 @@
 #define HIGHEST 709.
 #define LN2_HIGH 0.693147180369123816490
 #define LN2_LOW 1.90821492927058770002e-10
-#define SERIES(r) HORNER13(r)
 #include "anchor_blas_real.h"

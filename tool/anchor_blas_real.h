@@ -1,6 +1,6 @@
 /* The arithmetic of the network by hand. Included once for each type, with these defined:
  *   REAL, GEMM (a cblas function), NAME(name), BITS (an integer as wide), EXPONENT_BIAS, MANTISSA_BITS, ROUNDING
- *   (adding it leaves a whole number), LOWEST and HIGHEST (arguments of exp), LN2_HIGH, LN2_LOW, SERIES(r) (of exp) */
+ *   (adding it leaves a whole number), LOWEST and HIGHEST (arguments of exp), LN2_HIGH, LN2_LOW */
 
 static inline REAL NAME(exponential)(REAL x) {
     x = x < LOWEST ? LOWEST : x;
@@ -11,7 +11,7 @@ static inline REAL NAME(exponential)(REAL x) {
         BITS bits;
         REAL value;
     } power = {.bits = ((BITS)n + EXPONENT_BIAS) << MANTISSA_BITS};
-    return SERIES(r) * power.value;
+    return NAME(series)(r) * power.value;
 }
 
 static inline REAL NAME(sigmoid)(REAL x) { return 1 / (1 + NAME(exponential)(-x)); }

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-void openblas_set_num_threads(int threads);
-
 /* With a state of h features and g = 4 h gates, weights w [g, h], rows x [b, h] and gradients d [b, g]:
  * NT: x w^T, the forward pass; NN: d w, the backward pass; TN: d^T x, the weights' gradient. */
 const char *const gemm_variants[GEMM_VARIANTS] = {"NT", "NN", "TN"};
@@ -26,7 +24,7 @@ static double run_product(contestant *self, int64_t repeats) {
     product *product = self->state;
     const rcv_gemm_options *options = &product->options;
     if (product->gemm == NULL) {
-        openblas_set_num_threads((int)options->threads);
+        openblas_threads(options->threads);
     }
     const double start = now();
     for (int64_t i = 0; i < repeats; i++) {
@@ -43,7 +41,7 @@ static double run_product(contestant *self, int64_t repeats) {
     }
     const double seconds = now() - start;
     if (product->gemm == NULL) {
-        openblas_set_num_threads(1);
+        openblas_threads(1);
     }
     return seconds;
 }

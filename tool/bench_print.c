@@ -49,6 +49,9 @@ static void print_error(double error) {
     }
 }
 
+/* Further off than rounding explains: somebody is wrong. bfloat16 rounds at 2^-8. */
+static const char *warning(double difference) { return difference > 0.1 ? "  <- results differ" : ""; }
+
 static void print_refusal(const contestant *contestant) {
     printf("%-20s %s\n", contestant->name, contestant->refusal != NULL ? contestant->refusal : "not measured");
 }
@@ -74,7 +77,7 @@ void print_contest(const contest *contest, double peak) {
         } else {
             printf("%10.2f", item->ratio);
             print_error(item->difference);
-            printf("\n");
+            printf("%s\n", warning(item->difference));
         }
     }
     printf("(%zu rounds; 'recurve x': how many times faster recurve is; difference: of the results, in units of the\n"
@@ -93,8 +96,8 @@ static void print_rung(const contestant *item) {
                item->refusal != NULL ? item->refusal : "not measured");
         return;
     }
-    printf("  %-26s%12.3f%10.2fx  %s\n", item->name, item->median * 1e3, item->ratio > 0 ? 1 / item->ratio : 0,
-           item->plan);
+    printf("  %-26s%12.3f%10.2fx  %s%s\n", item->name, item->median * 1e3, item->ratio > 0 ? 1 / item->ratio : 0,
+           item->plan, warning(item->difference));
 }
 
 void print_ladder(const results *results) {

@@ -17,7 +17,8 @@ static void make_decaying(rcv_dtype storage, void *w, int64_t rows, int64_t colu
     fill_random(RCV_FLOAT64, a, rows * rank, 1, seed);
     fill_random(RCV_FLOAT64, b, rank * columns, 1, seed + 1);
     for (int64_t i = 0; i < rank * columns; i++) {
-        b[i] *= exp(-DECAY * (double)(i / columns) / (double)hidden);
+        const int64_t row = i / columns;
+        b[i] *= exp(-DECAY * (double)row / (double)hidden);
     }
     cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)rows, (int)columns, (int)rank, 1, a, (int)rank, b,
                 (int)columns, 0, product, (int)columns);

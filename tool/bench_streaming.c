@@ -131,8 +131,13 @@ static char *without_hoisting(const char *plan) {
     return end == NULL ? NULL : text_of("%.*scombine%s", (int)(steps - plan), plan, end + 1);
 }
 
-/* Seconds of the products of all input matrices with `rows` rows; 0: not known. */
-static double input_products(const problem *problem, int64_t rows) {
+static int64_t threads_of(const char *plan) {
+    const char *threads = strstr(plan, "threads(");
+    return threads != NULL ? strtoll(threads + strlen("threads("), NULL, 10) : 1;
+}
+
+/* Seconds of the products of all input matrices with `rows` rows on the plan's threads; 0: not known. */
+static double input_products(const problem *problem, int64_t rows, const char *plan) {
     double total = 0;
     for (size_t i = 0; i < rcv_net_parameter_count(problem->net); i++) {
         const rcv_parameter *parameter = rcv_net_parameter(problem->net, i);
@@ -144,7 +149,7 @@ static double input_products(const problem *problem, int64_t rows) {
                                           .m = rows,
                                           .n = parameter->shape[0],
                                           .k = parameter->shape[1],
-                                          .threads = problem_threads(problem),
+                                          .threads = threads_of(plan),
                                           .packed_b = true};
         const size_t size = rcv_dtype_bytes(problem_storage(problem));
         void *a = need((size_t)(options.m * options.k), size), *b = need((size_t)(options.n * options.k), size),
@@ -206,8 +211,10 @@ void bench_streaming(const bench *bench, results *results) {
             streaming->step = step_seconds(stream, bench->chunk);
             streaming->whole_step = step_seconds(whole, problem.steps);
             streaming->unhoisted_step = step_seconds(unhoisted, problem.steps);
-            streaming->input_alone = input_products(&problem, problem.batch * bench->chunk) / (double)bench->chunk;
-            streaming->input_hoisted = input_products(&problem, problem.batch * problem.steps) / (double)problem.steps;
+            streaming->input_alone =
+                input_products(&problem, problem.batch * bench->chunk, streaming->plan) / (double)bench->chunk;
+            streaming->input_hoisted =
+                input_products(&problem, problem.batch * problem.steps, streaming->whole_plan) / (double)problem.steps;
         }
     }
     hide_progress();

@@ -221,7 +221,7 @@ void contest_measure(contest *contest, const problem *problem, data *data, peak 
         if (elapsed >= seconds && round >= least) {
             break;
         }
-        if (peak != NULL && (round == 0 || peak->spent < 0.15 * elapsed)) {
+        if (peak != NULL && (peak->count < 5 || peak->spent < 0.15 * elapsed)) {
             peak_sample(peak, problem);
         }
         for (size_t turn = 0; turn < contest->count && stop_signal() == 0; turn++) {

@@ -93,6 +93,7 @@ rcv_run *contestant_run(const contestant *contestant);
 
 /* One hoisted input product a layer, one recurrent product a step by OpenBLAS, and one loop over the elements. */
 contestant *add_openblas(contest *contest, const problem *problem, data *data);
+void openblas_threads(int64_t threads); /* from now on */
 /* torch.nn in a python3 that has it. */
 contestant *add_torch(contest *contest, const problem *problem, data *data);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 static void put_gemm(FILE *out, const gemm_curve *gemm, int64_t hidden) {
+    const int64_t gates = 4 * hidden;
     const char *const labels[] = {"recurve float32", "recurve bfloat16", "OpenBLAS float32"};
     const int colours[] = {0, 2, 1};
     char room[32], limits[2][64];
@@ -11,7 +12,7 @@ static void put_gemm(FILE *out, const gemm_curve *gemm, int64_t hidden) {
         out,
         "<section id=\"gemm\"><h2>Products against batch size</h2>\n<p class=\"soft\">The three matrix products of a "
         "layer with %lld features and %lld gates; weights are packed before the clock starts.</p>\n",
-        (long long)hidden, (long long)(4 * hidden));
+        (long long)hidden, (long long)gates);
     put_legend(out, labels, colours, COUNT(labels));
     fprintf(out, "<div class=\"three\">\n");
     for (size_t variant = 0; variant < GEMM_VARIANTS; variant++) {

@@ -21,6 +21,7 @@ static const double packing = 3e9;                     /* bytes a second */
 static const double reference = 0.13;                  /* of the rate: products of naive, without packing */
 static const double packed = 0.85, by_blas = 0.75, by_vendor = 0.7;
 static const double step_seconds = 40e-9, instruction_seconds = 15e-9, barrier_seconds = 700e-9;
+static const double transposed = 1.2;        /* times a product whose other operand is packed at every step */
 static const double vendor_seconds = 1.5e-6; /* of a step of a layer, whatever its size */
 static const double transcendental = 8;      /* simple operations that take as long */
 
@@ -85,7 +86,8 @@ static double map(const model *m, const rcvi_step *step, double rows) {
     for (int p = 0; p < step->map->product_count; p++) {
         const rcvi_product *one = &step->map->products[p];
         for (int i = 0; i < one->term_count; i++)
-            seconds += product(m, rows, columns, (double)one->terms[i].depth, true);
+            seconds +=
+                product(m, rows, columns, (double)one->terms[i].depth, true) * (one->terms[i].plain ? transposed : 1);
     }
     for (int i = 0; i < step->map->instruction_count; i++)
         operations += operation_cost(step->map->instructions[i].operation);
@@ -178,7 +180,7 @@ double rcvi_estimate(const rcvi_program *program) {
     m.element = (double)rcvi_element_bytes(program, RCVI_REAL);
     m.packed_bytes = (double)rcvi_element_bytes(program, RCVI_PACKED);
     m.bfloat16 = program->options.dtype == RCV_BFLOAT16;
-    m.plain = !g->combine && !g->fuse && !g->pack && !g->wavefront && !g->blas && !g->recompute && !g->vendor;
+    m.plain = rcvi_rungs_none(g);
     if (g->wavefront) m.passes = (double)(program->net->options.layers * program->net->directions);
     return walk(&m, 0, (int)program->step_count) + step_seconds;
 }

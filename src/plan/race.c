@@ -10,7 +10,7 @@
 
 static const double longest_search = 1.1, shortest_search = 2.5e-3; /* seconds; the whole of planning takes more */
 static const double runs_worth = 25;                                /* times the best run, between these two */
-static const double grace = 6e-3;                                   /* seconds, for the first of every family */
+static const double cheap = 1e-3;                                   /* seconds that an elder is always worth */
 static const double longest_trial = 0.04;                           /* seconds of a run that is shortened */
 static const double many_layers = 0.2;                              /* seconds of a run whose layers are left out */
 static const double beaten = 1.5;                                   /* times the fastest: out */
@@ -96,9 +96,9 @@ static int compare_seconds(const void *a, const void *b) {
 }
 
 static bool same_family(const rcvi_rungs *a, const rcvi_rungs *b) {
-    return a->combine == b->combine && a->fuse == b->fuse && a->pack == b->pack && a->wavefront == b->wavefront &&
-           a->blas == b->blas && a->vendor == b->vendor && a->threads == b->threads && a->split_rows == b->split_rows &&
-           !a->recompute == !b->recompute;
+    return a->combine == b->combine && a->fuse == b->fuse && a->pack == b->pack && a->transpose == b->transpose &&
+           a->wavefront == b->wavefront && a->blas == b->blas && a->vendor == b->vendor && a->threads == b->threads &&
+           a->split_rows == b->split_rows && !a->recompute == !b->recompute;
 }
 
 /* Who goes first for the family of `c`: of those that are estimated near its best, the one with the shortest trial. */
@@ -150,9 +150,9 @@ static void learn_scale(race *r, double scale) {
     r->scale = scale;
 }
 
-static rcv_status first_sample(race *r, rcvi_contender *c) {
+static rcv_status first_sample(race *r, rcvi_contender *c, bool is_elder) {
     RCVI_TRY(shorten(r, c, r->trial));
-    c->racing = affordable(r, c);
+    c->racing = affordable(r, c) || (is_elder && c->estimate < cheap);
     if (!c->racing) return RCV_OK;
     double enough = r->best > 0 && !r->exhaustive ? hopeless * r->best : 1e300;
     RCVI_TRY(rcvi_trial_sample(&r->bench, c, enough));
@@ -182,15 +182,12 @@ static void sift(race *r) {
  * their turn where half of the time is left. */
 static rcv_status first_round(race *r, size_t elders) {
     double half = (rcvi_now() + r->deadline) / 2;
-    r->deadline += grace;
     for (size_t i = 0; i < r->count; i++) {
-        if (i == elders) r->deadline -= grace;
-        if (i < elders || !family_is_beaten(r, i)) RCVI_TRY(first_sample(r, r->by[i]));
+        if (i < elders || !family_is_beaten(r, i)) RCVI_TRY(first_sample(r, r->by[i], i < elders));
     }
-    if (elders == r->count) r->deadline -= grace;
     for (size_t i = elders; i < r->count; i++) {
         rcvi_contender *c = r->by[i];
-        if (c->racing && c->sample_count == 0 && rcvi_now() < half) RCVI_TRY(first_sample(r, c));
+        if (c->racing && c->sample_count == 0 && rcvi_now() < half) RCVI_TRY(first_sample(r, c, false));
     }
     sift(r);
     return RCV_OK;
@@ -201,7 +198,7 @@ static rcv_status time_all(race *r) {
     for (int n = 0; n < EXHAUSTIVE_ROUNDS; n++) {
         for (size_t i = 0; i < r->count; i++) {
             rcvi_contender *c = r->by[i];
-            RCVI_TRY(n == 0 ? first_sample(r, c) : rcvi_trial_sample(&r->bench, c, 1e300));
+            RCVI_TRY(n == 0 ? first_sample(r, c, false) : rcvi_trial_sample(&r->bench, c, 1e300));
             rcvi_log(r->bench.context, "planning: round %d of %d, %zu of %zu: %s takes %.3g s", n + 1,
                      EXHAUSTIVE_ROUNDS, i + 1, r->count, c->shown.schedule, c->shown.seconds);
         }
@@ -262,11 +259,10 @@ static rcv_status calibrate(race *r) {
     if (c->shown.estimate < r->trial) return RCV_OK;
     RCVI_TRY(shorten(r, c, 0));
     if (!affordable(r, c)) return RCV_OK;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && seconds < longest_trial; i++) { /* the first one may wake threads */
         RCVI_TRY(rcvi_trial_run(&r->bench, c, &seconds));
         if (i == 0 || seconds < least) least = seconds;
     }
-    rcvi_trial_close(&r->bench, c);
     r->scale = least / c->estimate;
     return RCV_OK;
 }

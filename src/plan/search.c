@@ -19,6 +19,7 @@ typedef struct {
     size_t count, capacity;
     bool failed;       /* no memory for a candidate */
     bool limited;      /* a candidate was refused for its memory */
+    bool raced;        /* candidates were timed against one another */
     size_t kept_steps; /* of the programs of contenders */
 } search;
 
@@ -90,14 +91,15 @@ static double seconds_of(const rcvi_contender *c, bool measured) {
     return measured ? c->shown.seconds : c->shown.estimate;
 }
 
-/* The first of those that race and are as good as the fastest; NULL where none races. */
+/* The first of those that are as good as the fastest, of those that race or that the model has judged; NULL where there
+ * are none. */
 static rcvi_contender *fastest(search *s, bool measured) {
     double least = 0;
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < s->count; i++) {
             rcvi_contender *c = &s->contenders[i];
             double seconds = seconds_of(c, measured);
-            if (!c->racing || seconds <= 0) continue;
+            if ((measured ? !c->racing : c->shown.status) || seconds <= 0) continue;
             if (round == 1 && seconds <= tie * least) return c;
             if (least == 0 || seconds < least) least = seconds;
         }
@@ -131,18 +133,21 @@ static size_t racing(const search *s) {
     return count;
 }
 
+static size_t timed(const search *s) {
+    size_t count = 0;
+    for (size_t i = 0; i < s->count; i++) count += s->contenders[i].shown.seconds > 0;
+    return count;
+}
+
 static rcv_status choose(search *s, rcvi_contender **chosen) {
     rcv_effort effort = s->problem->options->effort;
-    rcvi_contender *best = fastest(s, false);
-    if (!best) return nothing_applies(s);
-    *chosen = best;
-    if (effort == RCV_ESTIMATE) return RCV_OK;
     if (effort == RCV_MEASURE) rule_out(s);
-    if (effort == RCV_MEASURE && racing(s) < 2) return RCV_OK;
-    RCVI_TRY(rcvi_race(s->problem, s->contenders, s->count, s->begin, &s->pool));
-    rcvi_contender *timed = fastest(s, true);
-    if (timed) *chosen = timed;
-    return RCV_OK;
+    if (effort == RCV_EXHAUSTIVE || (effort == RCV_MEASURE && racing(s) > 1))
+        RCVI_TRY(rcvi_race(s->problem, s->contenders, s->count, s->begin, &s->pool));
+    s->raced = timed(s) > 1; /* one time alone says nothing */
+    *chosen = s->raced ? fastest(s, true) : NULL;
+    if (!*chosen) *chosen = fastest(s, false);
+    return *chosen ? RCV_OK : nothing_applies(s);
 }
 
 /* ---- the plan ---- */
@@ -163,7 +168,7 @@ static rcv_status hand_over(search *s, const rcvi_contender *chosen, rcv_plan *p
 
 /* What was timed is remembered, unless a memory limit kept candidates away: the limit is not part of the key. */
 static rcv_status remember(const search *s, const rcvi_contender *chosen, const char *key) {
-    if (chosen->shown.seconds <= 0 || s->limited) return RCV_OK;
+    if (!s->raced || chosen->shown.seconds <= 0 || s->limited) return RCV_OK;
     rcvi_lesson lesson = {.rungs = chosen->rungs,
                           .seconds = chosen->shown.seconds,
                           .exhaustive = s->problem->options->effort == RCV_EXHAUSTIVE};

@@ -176,7 +176,14 @@ static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
         for (int i = 0; i < product->term_count; i++) {
             const rcvi_view *b = &product->terms[i].b;
             access_view(accesses, &count, &product->terms[i].a, step->rows, product->terms[i].depth, false, true);
-            access_view(accesses, &count, b, 1, b->row, false, true)->spans = false;
+            int64_t depth = product->terms[i].depth;
+            bool transposed = product->terms[i].transposed;
+            if (product->terms[i].plain)
+                access_view(accesses, &count, b, transposed ? depth : step->columns, transposed ? step->columns : depth,
+                            false, true)
+                    ->spans = false;
+            else
+                access_view(accesses, &count, b, 1, b->row, false, true)->spans = false;
         }
     }
     for (int i = 0; i < map->operand_count; i++) {

@@ -18,7 +18,8 @@ typedef struct {
     bool combine;      /* the gates' products as one */
     int64_t steps;     /* with combine: input products of this many time steps as one; 1; 0 means all steps */
     bool fuse;         /* pointwise parts as one map, behind packed products without a buffer in between */
-    bool pack;         /* weights packed once, as the kernels like them */
+    bool pack;         /* Y = X W^T, the weights packed once, as the kernels like them */
+    bool transpose;    /* Y^T = W X^T, the weights as they lie in memory, what they are multiplied with packed */
     bool wavefront;    /* layers side by side, each a step (or chunk) behind the one below */
     bool blas;         /* large products by OpenBLAS */
     int64_t recompute; /* in training, keep the states of every so-many-th step only; 0: keep all */
@@ -111,12 +112,14 @@ typedef struct {
     int out; /* view it is stored to, or RCVI_NONE */
 } rcvi_instruction;
 
-/* start + the sum of a_i[rows, depth_i] b_i, with b_i packed. */
+/* start + the sum of a_i[rows, depth_i] b_i, with b_i packed, or the weights themselves: [columns, depth_i], or
+ * [depth_i, columns] where transposed. */
 typedef struct {
     rcvi_view start; /* RCVI_NONE: zeros */
     struct {
-        rcvi_view a, b; /* b: the packed matrix, one row of all its elements */
+        rcvi_view a, b; /* b: the packed matrix, one row of all its elements; or the weights */
         int64_t depth;
+        bool plain, transposed; /* the weights themselves; these as they are multiplied with in a derivative */
     } terms[RCVI_MAX_TERMS];
     int term_count;
     int out; /* view it is stored to, or RCVI_NONE */
@@ -232,6 +235,11 @@ static inline bool rcvi_view_equal(const rcvi_view *a, const rcvi_view *b) {
     return a->buffer == b->buffer && a->offset == b->offset && a->stride == b->stride && a->outer == b->outer &&
            a->row == b->row && a->column == b->column && a->slot == b->slot && a->wrap == b->wrap &&
            a->phase == b->phase;
+}
+
+/* naive: no rung at all, but threads. */
+static inline bool rcvi_rungs_none(const rcvi_rungs *r) {
+    return !(r->combine || r->fuse || r->pack || r->transpose || r->wavefront || r->blas || r->recompute || r->vendor);
 }
 
 /* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */

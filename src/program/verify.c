@@ -168,8 +168,11 @@ static rcv_status check_products(const rcvi_program *program, int index, const r
             return wrong(index, name, "it does not have", "stores to a view");
         for (int i = 0; i < product->term_count; i++) {
             const rcvi_view *b = &product->terms[i].b;
-            if (!is_element(program, b, RCVI_PACKED) || !is_element(program, &product->terms[i].a, RCVI_REAL))
+            bool plain = product->terms[i].plain;
+            if (!is_element(program, b, plain ? RCVI_REAL : RCVI_PACKED) ||
+                !is_element(program, &product->terms[i].a, RCVI_REAL))
                 return wrong(index, name, "a product", "expects another element type in");
+            if (plain) continue;
             int64_t panel = program->machine.panel, group = program->machine.group;
             int64_t columns = (step->columns + panel - 1) / panel * panel;
             int64_t depth = (product->terms[i].depth + group - 1) / group * group;

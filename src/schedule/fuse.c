@@ -219,6 +219,7 @@ static int find_packed(const rcvi_program *program, const rcvi_param_place *plac
 
 static void pack_matrix(rcvi_fusion *f, int v) {
     rcvi_program *program = f->emitter.program;
+    if (f->rungs->transpose) return;
     const rcvi_param_place *place = &f->emitter.places[value_of(f, v)->index];
     bool transposed = value_of(f, v)->operation == RCVI_MATRIX_TRANSPOSE;
     if (f->packed[v] == RCVI_NONE) f->packed[v] = find_packed(program, place, transposed);
@@ -242,8 +243,8 @@ static void pack_matrix(rcvi_fusion *f, int v) {
 
 /* Does its place show one step at a time only? */
 static bool is_narrow(const rcvi_fusion *f, int v) {
-    return f->clock.chunk > 1 && has_place(f, v) && f->phase[v] == RCVI_INSIDE &&
-           f->places[v].kind != RCVI_OVER_TIME && f->places[v].kind != RCVI_OVER_CHUNK;
+    return f->clock.chunk > 1 && has_place(f, v) && f->phase[v] == RCVI_INSIDE && f->places[v].kind != RCVI_OVER_TIME &&
+           f->places[v].kind != RCVI_OVER_CHUNK;
 }
 
 void rcvi_fusion_prepare(rcvi_fusion *f) {
@@ -369,6 +370,13 @@ static void add_product(mapper *m, const rcvi_form *form, bool early_part) {
         product->terms[t].a = f->emitter.views[value_of(f, v)->arguments[0]];
         product->terms[t].b = (rcvi_view){.buffer = f->packed[v], .row = count, .column = 1};
         product->terms[t].depth = transposed ? place->rows : place->columns;
+        product->terms[t].plain = f->rungs->transpose;
+        product->terms[t].transposed = transposed;
+        if (f->rungs->transpose)
+            product->terms[t].b = (rcvi_view){.buffer = rcvi_program_external(f->emitter.program, RCVI_PARAMETERS, 0),
+                                              .offset = place->offset,
+                                              .row = place->columns,
+                                              .column = 1};
     }
     if (early_part) {
         product->out = add_operand(m, view_of_place(f, &form->early_place, true), false);

@@ -42,7 +42,8 @@ static rcvi_part first_part(const analysis *w, int v) {
     const rcvi_value *value = &w->graph->values[v];
     if (!f->emitter.live[v] || f->at_hand[v] || argument_count(w->graph, v) == 0) return RCVI_GIVEN;
     if (is_matrix(w->graph, v)) {
-        return f->rungs->pack && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED : RCVI_ALONE;
+        return (f->rungs->pack || f->rungs->transpose) && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED
+                                                                                                      : RCVI_ALONE;
     }
     if (value->operation == RCVI_SUM) return RCVI_ALONE;
     if (value->operation == RCVI_SPREAD)

@@ -56,7 +56,7 @@ static rcv_status read_naive(reader *r) {
 }
 
 static bool print_naive(const rcvi_rungs *g, rcvi_text *out) {
-    if (g->combine || g->fuse || g->pack || g->wavefront || g->blas || g->recompute || g->vendor) return false;
+    if (!rcvi_rungs_none(g)) return false;
     rcvi_text_add(out, "naive");
     return true;
 }
@@ -130,6 +130,7 @@ static bool print_threads(const rcvi_rungs *g, rcvi_text *out) {
     }
 PLAIN(fuse)
 PLAIN(pack)
+PLAIN(transpose)
 PLAIN(wavefront)
 PLAIN(blas)
 PLAIN(vendor)
@@ -140,6 +141,7 @@ static const rung rungs[] = {
     {"combine", read_combine, print_combine},
     {"fuse", read_fuse, print_fuse},
     {"pack", read_pack, print_pack},
+    {"transpose", read_transpose, print_transpose},
     {"wavefront", read_wavefront, print_wavefront},
     {"blas", read_blas, print_blas},
     {"recompute", read_recompute, print_recompute},
@@ -161,10 +163,11 @@ static rcv_status unknown(const char *name, size_t length) {
         return rcvi_fail(RCV_INVALID, "a rung is missing in the plan string: write naive, or rungs joined by '+'");
     const char *near = rcvi_nearest(copy, names, RUNGS);
     if (near) return rcvi_fail(RCV_INVALID, "there is no rung '%s' for a plan; did you mean '%s'?", copy, near);
-    return rcvi_fail(RCV_INVALID,
-                     "there is no rung '%s' for a plan; there are naive, combine, fuse, pack, wavefront, blas, "
-                     "recompute, vendor and threads",
-                     copy);
+    return rcvi_fail(
+        RCV_INVALID,
+        "there is no rung '%s' for a plan; there are naive, combine, fuse, pack, transpose, wavefront, blas, "
+        "recompute, vendor and threads",
+        copy);
 }
 
 static rcv_status read_rung(reader *r, bool *seen) {

@@ -9,6 +9,5 @@ const size_t rcvi_schedule_count = sizeof rcvi_schedules / sizeof *rcvi_schedule
 
 const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs) {
     if (rungs->vendor) return &rcvi_schedule_vendor;
-    bool any = rungs->combine || rungs->fuse || rungs->pack || rungs->wavefront || rungs->blas || rungs->recompute;
-    return any ? &rcvi_schedule_stepwise : &rcvi_schedule_naive;
+    return rcvi_rungs_none(rungs) ? &rcvi_schedule_naive : &rcvi_schedule_stepwise;
 }

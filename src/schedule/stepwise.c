@@ -662,6 +662,7 @@ static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *
 static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                           const rcvi_machine *machine) {
     (void)machine;
+    if (rungs->pack && rungs->transpose) return refuse("pack and transpose are two layouts: choose one");
     if (options->dtype == RCV_BFLOAT16 && !rungs->pack)
         return refuse("products in bfloat16 need packed weights: add pack");
     if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");
@@ -696,6 +697,12 @@ static void variants(const rcv_net *net, const rcv_plan_options *options, const 
                 rungs.wavefront = true;
                 if (net->options.layers > 1 && n > 1 && !rows && chunks[c]) offer(user, &rungs);
                 rungs.wavefront = false;
+                rungs.pack = false;
+                rungs.transpose = true;
+                bool some = chunks[c] == 1 || chunks[c] == 8 || chunks[c] == 0;
+                if (some && options->dtype != RCV_BFLOAT16 && options->batch >= machine->grain) offer(user, &rungs);
+                rungs.pack = true;
+                rungs.transpose = false;
                 rungs.blas = true;
                 if (options->training && options->dtype != RCV_BFLOAT16 && chunks[c] == 0) offer(user, &rungs);
             }

@@ -4,12 +4,6 @@ static rcvi_kernel_type type_of(rcv_dtype dtype) {
     return dtype == RCV_FLOAT64 ? RCVI_KERNEL_DOUBLE : dtype == RCV_BFLOAT16 ? RCVI_KERNEL_BFLOAT16 : RCVI_KERNEL_FLOAT;
 }
 
-/* naive is the reference: its products and maps are not the kernels'. */
-static bool is_reference(const rcvi_engine *engine) {
-    const rcvi_rungs *r = &engine->program->rungs;
-    return !(r->combine || r->fuse || r->pack || r->wavefront || r->blas || r->recompute || r->vendor);
-}
-
 static rcv_status make_ready(rcvi_engine *engine) {
     const rcvi_program *program = engine->program;
     for (size_t i = 0; i < program->step_count; i++) {
@@ -38,7 +32,7 @@ rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kern
                             .kernels = kernels,
                             .type = type_of(program->options.dtype),
                             .members = (int)program->rungs.threads};
-    engine->is_reference = is_reference(engine);
+    engine->is_reference = rcvi_rungs_none(&program->rungs);
     rcvi_pool_init(&engine->pool, context);
     engine->ready = rcvi_pool_new(&engine->pool, program->step_count, sizeof *engine->ready);
     rcv_status status = engine->ready ? make_ready(engine) : RCV_NO_MEMORY;

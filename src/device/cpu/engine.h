@@ -53,7 +53,7 @@ typedef struct {
     int constant_count;
     int slot_count;
     int64_t block;         /* elements of a slot */
-    rcvi_view *operands_a; /* distinct left operands of products, for bfloat16 */
+    rcvi_view *operands_a; /* distinct left operands of products, for bfloat16 and transposed layouts */
     int *operand_of;       /* [products * RCVI_MAX_TERMS] */
     int operand_a_count;
     int64_t operand_a_depth; /* of all of them together, each filled up */

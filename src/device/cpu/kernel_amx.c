@@ -66,6 +66,8 @@ typedef struct {
     bool accumulate;
     float *c;
     int64_t c_row, columns;
+    const char *next; /* to be brought near: so many lines with every tile over k */
+    int64_t next_lines;
 } job;
 
 static float *corner(const job *job, int64_t row, int64_t strip) {
@@ -110,6 +112,11 @@ static void take_out(const job *job, int rows, float *c, int64_t width, const fl
         }                                                                                                              \
     } while (0)
 
+static inline const char *bring_near(const char *next, int64_t lines) {
+    for (int64_t i = 0; i < lines; i++, next += 64) __builtin_prefetch(next, 0, 2);
+    return next;
+}
+
 /* Two blocks of rows, `strips` strips (1 or 2). */
 static inline __attribute__((always_inline)) void two_blocks(const job *job, int upper, int lower, const int strips) {
     float copy[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
@@ -121,7 +128,9 @@ static inline __attribute__((always_inline)) void two_blocks(const job *job, int
         START(1, 0, upper, 1);
         START(3, upper, lower, 1);
     }
+    const char *next = job->next;
     for (int64_t k = 0; k < job->tiles; k++, above += FILL, below += FILL, b += TILE_ELEMENTS) {
+        next = bring_near(next, job->next_lines);
         TILE_LOAD(4, above, stride);
         TILE_LOAD(6, b, 64);
         TILE_PRODUCT(0, 4, 6);
@@ -150,7 +159,9 @@ static inline __attribute__((always_inline)) void one_block(const job *job, int 
     if (strips > 1) START(1, 0, rows, 1);
     if (strips > 2) START(2, 0, rows, 2);
     if (strips > 3) START(3, 0, rows, 3);
+    const char *next = job->next;
     for (int64_t k = 0; k < job->tiles; k++, a += FILL, b += TILE_ELEMENTS) {
+        next = bring_near(next, job->next_lines);
         TILE_LOAD(4, a, stride);
         TILE_LOAD(6, b, 64);
         TILE_PRODUCT(0, 4, 6);
@@ -188,6 +199,7 @@ static void paired(const job *all, int upper, int lower, int64_t strips) {
         job.b += s * job.tiles * TILE_ELEMENTS;
         job.c += s * TILE_COLUMNS;
         job.columns -= s * TILE_COLUMNS;
+        job.next += s / 2 * job.tiles * job.next_lines * 64;
         if (strips - s > 1) {
             two_blocks(&job, upper, lower, 2);
         } else {
@@ -198,7 +210,7 @@ static void paired(const job *all, int upper, int lower, int64_t strips) {
 
 /* Rows are spread evenly over as few blocks as can be. The tiles have 16 rows before and after. */
 static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                    int64_t first, bool accumulate, void *c, int64_t c_row) {
+                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next) {
     const int64_t tiles = (depth + FILL - 1) / FILL, strips = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
     job job = {.tiles = tiles,
                .a = a,
@@ -209,6 +221,11 @@ static void product(int64_t rows, int64_t columns, int64_t depth, const void *a,
                .c_row = c_row,
                .columns = columns};
     int set_upper = TILE_ROWS, set_lower = TILE_ROWS;
+    /* a round over k brings its share of the next panel: pairs of blocks have a round for each pair of strips */
+    int64_t pairs = (rows + TILE_ROWS - 1) / TILE_ROWS / 2, pair_rounds = (strips + 1) / 2;
+    int64_t rounds = pairs * pair_rounds + (rows + TILE_ROWS - 1) / TILE_ROWS % 2;
+    job.next = next;
+    job.next_lines = next ? (PANEL * FILL * 2 / 64 + rounds - 1) / rounds : 0;
     for (int64_t left = rows, blocks = (rows + TILE_ROWS - 1) / TILE_ROWS; blocks > 0; blocks -= 2) {
         int upper = (int)((left + blocks - 1) / blocks);
         int lower = blocks > 1 ? (int)((left - upper + blocks - 2) / (blocks - 1)) : upper;
@@ -223,6 +240,7 @@ static void product(int64_t rows, int64_t columns, int64_t depth, const void *a,
         int64_t done = blocks > 1 ? upper + lower : upper;
         job.a += done * a_row;
         job.c += done * c_row;
+        job.next += (blocks > 1 ? pair_rounds : 1) * tiles * job.next_lines * 64;
         left -= done;
     }
     if (set_upper != TILE_ROWS || set_lower != TILE_ROWS) configure(TILE_ROWS, TILE_ROWS);

@@ -1,5 +1,7 @@
 /* x86-64 with AVX2 and FMA: vectors of 32 bytes, 16 registers. */
 #if defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+
 #define SET rcvi_kernels_avx2
 #define SET_NAME "avx2"
 #define SET_WHAT "AVX2 and FMA, vectors of 32 bytes"
@@ -10,6 +12,8 @@
 #define WIDE 2
 #define SUMS 12
 #define REGISTER "x"
+#define FUSED_FLOAT(sum, x, y) (vector_float) _mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)(y), (__m256)(sum))
+#define FUSED_DOUBLE(sum, x, y) (vector_double) _mm256_fmadd_pd(_mm256_set1_pd(x), (__m256d)(y), (__m256d)(sum))
 #include "device/cpu/kernel_set.h"
 #else
 typedef int rcvi_kernels_avx2_is_elsewhere;

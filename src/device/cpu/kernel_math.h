@@ -8,6 +8,7 @@
 
 typedef float real_vector __attribute__((vector_size(VECTOR_BYTES)));
 typedef int32_t bits_vector __attribute__((vector_size(VECTOR_BYTES)));
+typedef uint32_t count_vector __attribute__((vector_size(VECTOR_BYTES))); /* where numbers out of range may wrap */
 
 #define SPLAT(x) ((real_vector){0} + (x))
 
@@ -17,14 +18,14 @@ static inline real_vector choose(bits_vector mask, real_vector yes, real_vector 
 static inline real_vector magnitude(real_vector x) { return (real_vector)((bits_vector)x & 0x7fffffff); }
 
 /* 2^n for -126 <= n <= 127. */
-static inline real_vector power_of_two(bits_vector n) { return (real_vector)((n + 127) << 23); }
+static inline real_vector power_of_two(bits_vector n) { return (real_vector)(((count_vector)n + 127) << 23); }
 
 /* x = n ln 2 + r with |r| <= ln 2 / 2, for |x| < 2^20; gives e^r - 1. */
 static inline real_vector reduced_exp(real_vector x, bits_vector *n) {
     const float shift = 12582912.0f; /* 1.5 * 2^23: what is added to it is rounded to a whole number */
     real_vector shifted = x * 1.44269504f + shift;
     real_vector whole = shifted - shift;
-    *n = (bits_vector)shifted - (bits_vector)SPLAT(shift);
+    *n = (bits_vector)((count_vector)shifted - (count_vector)SPLAT(shift));
     real_vector r = x - whole * 0.693359375f - whole * -2.12194440e-4f; /* ln 2 in two parts; the first of 10 bits */
     real_vector q = r * 1.395062893e-03f + 8.368969895e-03f;
     q = q * r + 4.166620225e-02f;
@@ -40,7 +41,7 @@ static inline real_vector vector_exp(real_vector x) {
     x = choose(x > most, SPLAT(most), x);
     real_vector near_one = 1.0f + reduced_exp(x, &n);
     bits_vector half = n >> 1;
-    return near_one * power_of_two(half) * power_of_two(n - half);
+    return near_one * power_of_two(half) * power_of_two((bits_vector)((count_vector)n - (count_vector)half));
 }
 
 static inline real_vector vector_sigmoid(real_vector x) {
@@ -66,9 +67,9 @@ static inline real_vector vector_tanh(real_vector x) {
 
 /* For finite x > 0, normal: x = 2^n (1 + f), sqrt 1/2 <= 1 + f < sqrt 2. */
 static inline real_vector normal_log(real_vector x, real_vector exponent) {
-    const int32_t root = 0x3f3504f3; /* sqrt 1/2 */
-    bits_vector n = ((bits_vector)x - root) >> 23;
-    real_vector f = (real_vector)((bits_vector)x - n * (1 << 23)) - 1.0f;
+    const uint32_t root = 0x3f3504f3; /* sqrt 1/2 */
+    bits_vector n = (bits_vector)((count_vector)x - root) >> 23;
+    real_vector f = (real_vector)((count_vector)x - ((count_vector)n << 23)) - 1.0f;
     exponent += __builtin_convertvector(n, real_vector);
     real_vector q = f * 6.746608019e-02f + -1.167565286e-01f;
     q = q * f + 1.188817844e-01f;

@@ -1,5 +1,7 @@
 /* 64-bit ARM: vectors of 16 bytes, 32 registers. */
 #if defined(__aarch64__)
+#include <arm_neon.h>
+
 #define SET rcvi_kernels_neon
 #define SET_NAME "neon"
 #define SET_WHAT "NEON, vectors of 16 bytes"
@@ -10,6 +12,8 @@
 #define WIDE 2
 #define SUMS 24
 #define REGISTER "w"
+#define FUSED_FLOAT(sum, x, y) (vector_float) vfmaq_n_f32((float32x4_t)(sum), (float32x4_t)(y), x)
+#define FUSED_DOUBLE(sum, x, y) (vector_double) vfmaq_n_f64((float64x2_t)(sum), (float64x2_t)(y), x)
 #include "device/cpu/kernel_set.h"
 #else
 typedef int rcvi_kernels_neon_is_elsewhere;

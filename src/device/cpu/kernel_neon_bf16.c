@@ -82,14 +82,19 @@ static inline __attribute__((always_inline)) void tile(const job *job, const int
 
 #define TILE(rows, vectors)                                                                                            \
     static __attribute__((noinline)) void tile_##rows##_##vectors(const job *job) { tile(job, rows, vectors); }
-#define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
-TILES(1)
-TILES(2)
-TILES(3) TILES(4) TILES(5) TILES(6) TILE(1, 8) TILE(2, 8)
+/* clang-format off */
+TILE(1, 1) TILE(1, 2) TILE(1, 3) TILE(1, 4) TILE(1, 8)
+TILE(2, 1) TILE(2, 2) TILE(2, 3) TILE(2, 4) TILE(2, 8)
+TILE(3, 1) TILE(3, 2) TILE(3, 3) TILE(3, 4)
+TILE(4, 1) TILE(4, 2) TILE(4, 3) TILE(4, 4)
+TILE(5, 1) TILE(5, 2) TILE(5, 3) TILE(5, 4)
+TILE(6, 1) TILE(6, 2) TILE(6, 3) TILE(6, 4)
+/* clang-format on */
+
 #define NAMES(rows)                                                                                                    \
     { tile_##rows##_1, tile_##rows##_2, tile_##rows##_3, tile_##rows##_4 }
-    static void (*const tiles[2 * PAIRS][STRIP])(const job *) = {NAMES(1), NAMES(2), NAMES(3),
-                                                                 NAMES(4), NAMES(5), NAMES(6)};
+            static void (*const tiles[2 * PAIRS][STRIP])(const job *) = {NAMES(1), NAMES(2), NAMES(3),
+                                                                         NAMES(4), NAMES(5), NAMES(6)};
 
 /* Rows in blocks of as many pairs, as evenly as can be. */
 static void columns_of(job job, int64_t rows, int vectors) {
@@ -104,7 +109,8 @@ static void columns_of(job job, int64_t rows, int vectors) {
 }
 
 static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                    int64_t first, bool accumulate, void *c, int64_t c_row) {
+                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next_panel) {
+    (void)next_panel; /* the hardware's prefetching has not been found wanting here */
     const int64_t groups = (depth + GROUP - 1) / GROUP, strip = groups * GROUP * STRIP_COLUMNS, end = first + columns;
     job job = {.groups = groups, .a = a, .a_row = a_row, .b_strip = strip, .accumulate = accumulate, .c_row = c_row};
     for (int64_t j = first, next; j < end; j = next) {

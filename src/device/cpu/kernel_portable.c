@@ -15,4 +15,6 @@
 #else
 #define REGISTER "m"
 #endif
+#define FUSED_FLOAT(sum, x, y) ((sum) + (x) * (y))
+#define FUSED_DOUBLE(sum, x, y) ((sum) + (x) * (y))
 #include "device/cpu/kernel_set.h"

@@ -30,6 +30,37 @@ typedef OPERAND NAME(operand) __attribute__((may_alias));
 
 enum { NAME(pack_block) = 32 }; /* steps over k, a multiple of GROUP: what a strip's block takes stays in L1 */
 
+#if GROUP == 1
+#define UNIT SCALAR
+#elif GROUP == 2
+#define UNIT uint32_t
+#else
+#define UNIT uint64_t
+#endif
+typedef UNIT NAME(unit) __attribute__((may_alias)); /* GROUP elements of a column */
+
+/* One block of k, of a column at a time into [columns][block] and then turned, or of rows as they lie. */
+static void NAME(pack_block_of)(int64_t columns, int64_t steps, int64_t filled, const SOURCE *from, int64_t step,
+                                int64_t column, ELEMENT *to) {
+    ELEMENT block[WIDTH][NAME(pack_block)] __attribute__((aligned(64)));
+    if (column == 1) {
+        for (int64_t k = 0; k < steps; k++) {
+            for (int64_t j = 0; j < columns; j++) block[j][k] = ROUND(from[k * step + j]);
+        }
+    } else {
+        for (int64_t j = 0; j < columns; j++) {
+            for (int64_t k = 0; k < steps; k++) block[j][k] = ROUND(from[k * step + j * column]);
+        }
+    }
+    for (int64_t j = 0; j < WIDTH; j++) {
+        for (int64_t k = j < columns ? steps : 0; k < filled; k++) block[j][k] = 0;
+    }
+    NAME(unit) *out = (NAME(unit) *)to;
+    for (int64_t u = 0; u < filled / GROUP; u++) {
+        for (int64_t j = 0; j < WIDTH; j++) out[u * WIDTH + j] = ((const NAME(unit) *)block[j])[u];
+    }
+}
+
 /* A strip of `columns` valid columns. */
 static void NAME(pack_strip)(int64_t columns, int64_t depth, const SOURCE *from, int64_t step, int64_t column,
                              ELEMENT *to) {
@@ -44,13 +75,9 @@ static void NAME(pack_strip)(int64_t columns, int64_t depth, const SOURCE *from,
             }
             continue;
         }
-        for (int64_t j = 0; j < WIDTH; j++) {
-            int64_t known = j < columns && valid > begin ? valid : begin;
-            for (int64_t k = begin; k < known; k++) {
-                to[(k / GROUP * WIDTH + j) * GROUP + k % GROUP] = ROUND(from[k * step + j * column]);
-            }
-            for (int64_t k = known; k < end; k++) to[(k / GROUP * WIDTH + j) * GROUP + k % GROUP] = 0;
-        }
+        NAME(pack_block_of)
+        (columns, valid > begin ? valid - begin : 0, end - begin, from + begin * step, step, column,
+         to + begin * WIDTH);
     }
 }
 
@@ -80,6 +107,8 @@ typedef struct {
     SCALAR *c;
     int64_t c_row;
     int skip, valid;
+    const char *next;             /* to be brought near: a line here and one `next_half` bytes on, in each step */
+    int64_t next_step, next_half; /* bytes */
 } NAME(job);
 
 /* The last vector of each row. */
@@ -89,59 +118,46 @@ static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, in
     }
 }
 
-/* One step over k: `rows` operands of a times `vectors` vectors of b. Rows are reached from every third row's address,
- * which leaves registers over. */
-#define STEP_OVER_K(k)                                                                                                 \
-    do {                                                                                                               \
-        NAME(operands) y[STRIP * STRIPS];                                                                              \
-        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {                                                   \
-            y[v] = *(const NAME(loose_operands) *)(b + (k)*b_step + v / STRIP * b_strip + v % STRIP * LANES);          \
-        }                                                                                                              \
-        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {                                                      \
-            OPERAND x = (a[i / 3] + i % 3 * a_row)[(k)*a_step];                                                        \
-            IN_VECTOR_REGISTER(x);                                                                                     \
-            _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {                                               \
-                sums[i][v] = MULTIPLY_ADD(sums[i][v], x, y[v]);                                                        \
-            }                                                                                                          \
-        }                                                                                                              \
-    } while (0)
-#define ADVANCE_ROWS(g, steps)                                                                                         \
-    if (rows > 3 * (g)) {                                                                                              \
-        a[g] += (steps)*a_step;                                                                                        \
-        __asm__("" : "+r"(a[g])); /* one register each */                                                              \
-    }
-#define ADVANCE(steps)                                                                                                 \
-    do {                                                                                                               \
-        depth -= (steps);                                                                                              \
-        b += (steps)*b_step;                                                                                           \
-        ADVANCE_ROWS(0, steps)                                                                                         \
-        ADVANCE_ROWS(1, steps)                                                                                         \
-        ADVANCE_ROWS(2, steps)                                                                                         \
-        ADVANCE_ROWS(3, steps)                                                                                         \
-    } while (0)
-
-/* c[rows, vectors * LANES]. Everything but the job is known where this is inlined. */
+/* c[rows, vectors * LANES]. Everything but the job is known where this is inlined. Rows of a are reached from every
+ * third row's address, which leaves registers over. */
 static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * job, const int rows, const int vectors,
                                                              const bool transposed, const bool packed) {
     NAME(vector) sums[ROWS][STRIP * STRIPS];
     const int64_t a_row = transposed ? 1 : job->a_stride, a_step = transposed ? job->a_stride : 1;
     const int64_t b_step = packed ? WIDTH : job->b_step, b_strip = job->b_strip;
     const NAME(operand) * a[4], *b = job->b;
+    const char *next = job->next;
+    const int64_t next_step = job->next_step, next_half = job->next_half;
     _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] = job->a + i * a_row;
     _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {
         _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) sums[i][v] = (NAME(vector)){0};
     }
-    int64_t depth = job->depth;
-    _Pragma("GCC unroll 1") while (depth >= 4) {
-        STEP_OVER_K(0);
-        STEP_OVER_K(1);
-        STEP_OVER_K(2);
-        STEP_OVER_K(3);
-        ADVANCE(4);
-    }
-    _Pragma("GCC unroll 1") while (depth > 0) {
-        STEP_OVER_K(0);
-        ADVANCE(1);
+    /* Unrolled behind the register allocator's back, which would else copy sums: see CMakeLists.txt. */
+    _Pragma("GCC unroll 4") for (int64_t left = job->depth; left > 0; left--, b += b_step) {
+        NAME(operands) y[STRIP * STRIPS];
+        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
+            y[v] = *(const NAME(loose_operands) *)(b + v / STRIP * b_strip + v % STRIP * LANES);
+        }
+        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {
+            OPERAND x = a[i / 3][i % 3 * a_row];
+            IN_VECTOR_REGISTER(x);
+            _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
+                sums[i][v] = MULTIPLY_ADD(sums[i][v], x, y[v]);
+            }
+        }
+        if (packed && !transposed) {
+            __builtin_prefetch(next, 0, 2);
+            __builtin_prefetch(next + next_half, 0, 2);
+            if (vectors > STRIP) { /* the only tile over its columns */
+                __builtin_prefetch(next + 64, 0, 2);
+                __builtin_prefetch(next + next_half + 64, 0, 2);
+            }
+            next += next_step;
+        }
+        a[0] += a_step;
+        if (rows > 3) a[1] += a_step;
+        if (rows > 6) a[2] += a_step;
+        if (rows > 9) a[3] += a_step;
     }
     const bool part = job->skip > 0 || job->valid < LANES, accumulate = job->accumulate;
     SCALAR last[ROWS][LANES], *c = job->c;
@@ -157,10 +173,6 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
     }
     if (part) NAME(store_part)(job, rows, job->c + (vectors - 1) * LANES, last[0]);
 }
-
-#undef ADVANCE_ROWS
-#undef ADVANCE
-#undef STEP_OVER_K
 
 #define TILE(kind, transposed, packed, rows, vectors)                                                                  \
     static __attribute__((noinline)) void NAME(kind##_##rows##_##vectors)(const NAME(job) * job) {                     \
@@ -226,6 +238,7 @@ static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, in
     for (int64_t left = rows, tiles = (rows + most - 1) / most; tiles > 0; tiles--) {
         int64_t count = (left + tiles - 1) / tiles;
         (vectors > STRIP ? family->wide[count - 1] : family->tiles[(count - 1) * STRIP + vectors - 1])(&job);
+        job.next += job.depth * job.next_step;
         job.a += count * a_row;
         job.c += count * job.c_row;
         left -= count;
@@ -245,11 +258,24 @@ static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_
         job->b_strip = strip;
         job->c = c + j - first;
         NAME(columns)(family, job, a_row, rows, (int)vectors);
+        int64_t most = vectors > STRIP ? WIDE : ROWS;
+        job->next += (rows + most - 1) / most * job->depth * job->next_step;
     }
 }
 
+/* Spreads what is to be brought near evenly over the steps of all tiles. */
+static void NAME(bring_near)(NAME(job) * job, int64_t rows, int64_t columns, int64_t first, const void *panel,
+                             const void *next) {
+    bool wide = rows <= WIDE && first == 0 && columns > PANEL - LANES;
+    int64_t tiles = wide ? (rows + WIDE - 1) / WIDE : (rows + ROWS - 1) / ROWS * ((columns + WIDTH - 1) / WIDTH);
+    int64_t half = PANEL * job->depth * (int64_t)sizeof(OPERAND) / 2;
+    job->next = next ? next : panel;
+    job->next_half = next ? half : 0;
+    job->next_step = next ? (half + tiles * job->depth - 1) / (tiles * job->depth) : 0;
+}
+
 static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                          int64_t first, bool accumulate, void *c, int64_t c_row) {
+                          int64_t first, bool accumulate, void *c, int64_t c_row, const void *next) {
     NAME(job)
     job = {.depth = (depth + FILL - 1) / FILL * FILL / GROUP,
            .a = a,
@@ -257,6 +283,7 @@ static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const vo
            .accumulate = accumulate,
            .c = c,
            .c_row = c_row};
+    NAME(bring_near)(&job, rows, columns, first, panel, next);
     NAME(panel)(&NAME(packed_family), &job, a_row / GROUP, rows, columns, panel, first);
 }
 
@@ -315,6 +342,7 @@ static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, co
 }
 #endif
 
+#undef UNIT
 #undef TILE
 #undef WIDE_TILE
 #undef TILE_NAME

@@ -1,6 +1,7 @@
 /* A whole set of kernels from the vector templates. Included once a set. Expects SET (the table's name), SET_NAME,
  * SET_WHAT, VECTOR_BYTES, and the shape of the tiles: ROWS, STRIP, STRIPS and WIDE as kernel_product.h describes them;
- * SUMS and REGISTER as kernel_peak.h does. */
+ * SUMS and REGISTER as kernel_peak.h does. FUSED_FLOAT and FUSED_DOUBLE (sum, number, vector) are said explicitly: left to
+ * the compiler, which of two products a sum of them rounds would depend on the code around. */
 #include "device/cpu/kernels.h"
 
 #include <math.h>
@@ -29,7 +30,7 @@
 #define BITS int32_t
 #define BYTES VECTOR_BYTES
 #define ROUND(x) (x)
-#define MULTIPLY_ADD(sum, x, y) ((sum) + (x) * (y))
+#define MULTIPLY_ADD(sum, x, y) FUSED_FLOAT(sum, x, y)
 #define MATH(f) vector_##f
 #define SMALL 0x1p-12f
 #include "device/cpu/kernel_product.h"
@@ -70,7 +71,7 @@ EACH_LANE(sqrt, sqrt(x))
 #define BITS int64_t
 #define BYTES VECTOR_BYTES
 #define ROUND(x) (x)
-#define MULTIPLY_ADD(sum, x, y) ((sum) + (x) * (y))
+#define MULTIPLY_ADD(sum, x, y) FUSED_DOUBLE(sum, x, y)
 #define MATH(f) each_##f
 #define SMALL 0x1p-30
 #include "device/cpu/kernel_product.h"
@@ -93,8 +94,8 @@ EACH_LANE(sqrt, sqrt(x))
 #define BYTES VECTOR_BYTES
 #define ROUND(x) round_bfloat16(x)
 #define MULTIPLY_ADD(sum, x, y)                                                                                        \
-    ((sum) + float_of_bits((x) << 16) * (real_vector)((y) << 16) +                                                     \
-     float_of_bits((x)&0xffff0000u) * (real_vector)((y)&0xffff0000u))
+    FUSED_FLOAT(FUSED_FLOAT(sum, float_of_bits((x) << 16), (real_vector)((y) << 16)), float_of_bits((x)&0xffff0000u),  \
+                (real_vector)((y)&0xffff0000u))
 #include "device/cpu/kernel_product.h"
 
 #include "device/cpu/kernel_undefine.h"

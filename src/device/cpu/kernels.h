@@ -33,9 +33,10 @@ typedef struct {
     /* c[rows, columns] = a[rows, depth] b, or += where `accumulate`. a is row-major with `a_row` elements from row to
      * row (bfloat16: depth filled up with zeros to a multiple of group, rows 64-byte aligned). `panel` is one packed
      * panel of the same depth; columns first .. first + columns - 1 of it are used, first a multiple of grain,
-     * 1 <= columns <= panel - first. */
+     * 1 <= columns <= panel - first. `next` is what will be read of the packed matrices after that, as many bytes as a
+     * panel has, to be brought near meanwhile; it need not be readable; NULL: nothing. */
     void (*product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                    int64_t first, bool accumulate, void *c, int64_t c_row);
+                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next);
     /* The same with a transposed: element (i, k) at a[k * a_step + i]. NULL for bfloat16. */
     void (*product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
                                const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row);
@@ -49,7 +50,7 @@ typedef struct {
 typedef void (*rcvi_map_kernel)(int64_t n, const void *a, const void *b, void *out);
 
 typedef struct {
-    const char *name; /* portable, neon, neon-bf16, avx2, avx512, amx */
+    const char *name; /* portable, neon, neon-bf16; avx2, avx512, avx512-bf16, amx */
     const char *what; /* one line: what of the CPU it uses */
     rcvi_product_kernels products[RCVI_KERNEL_TYPES];
     rcvi_map_kernel map_float[RCVI_OPERATION_COUNT]; /* NULL for what is not elementwise */

@@ -23,27 +23,34 @@ int64_t rcvi_map_column_block(const rcvi_engine *engine, int64_t rows, int64_t c
     return smaller(round_up(columns, panel), larger(panel, TILE / larger(1, rows) / panel * panel));
 }
 
+/* Are its products taken with the weights as they lie in memory? All of a map are, or none. */
+static bool is_plain(const rcvi_map *map) { return map->product_count > 0 && map->products[0].terms[0].plain; }
+
 /* ---- scratch: slots, tiles of products, narrowed operands ---- */
 
 typedef struct {
-    char *slots, *tiles, *narrow;
+    char *slots, *tiles, *operands; /* of instructions; of products; left operands narrowed or packed */
+    char *turned;                   /* a tile before it is transposed */
     int64_t tile_bytes;
 } areas;
 
 static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *c, char *scratch,
                      size_t *bytes) {
     int64_t size = real_bytes(engine), rows = rcvi_map_row_block(engine, step, c);
-    bool bfloat16 = engine->type == RCVI_KERNEL_BFLOAT16;
+    bool bfloat16 = engine->type == RCVI_KERNEL_BFLOAT16, plain = is_plain(step->map);
     areas a = {.slots = scratch};
     /* fewer rows may come with wider tiles, but never with more than TILE elements or one panel */
     int64_t panel = engine->kernels->products[engine->type].panel;
-    int64_t tile = larger(TILE, rows * panel);
+    int64_t tile = larger(TILE, rows * panel), operand_rows = plain ? round_up(rows, panel) : rows;
     a.tile_bytes = round_up(tile * size, ALIGN);
     int64_t slots = round_up(c->slot_count * c->block * size, ALIGN);
     int64_t tiles = a.tile_bytes * step->map->product_count;
     a.tiles = scratch + slots;
-    a.narrow = scratch + slots + tiles;
-    *bytes = (size_t)(slots + tiles + (bfloat16 ? round_up(rows * c->operand_a_depth * 2, ALIGN) : 0));
+    a.turned = scratch + slots + tiles;
+    a.operands = a.turned + (plain ? a.tile_bytes : 0);
+    int64_t operands =
+        bfloat16 || plain ? round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), ALIGN) : 0;
+    *bytes = (size_t)(a.operands - scratch + operands);
     return a;
 }
 
@@ -103,9 +110,10 @@ static bool is_contiguous(const rcvi_view *view, int64_t rows, int64_t columns) 
 /* Left operands rounded to bfloat16, rows row .. row + rows - 1. */
 static void narrow_operands(map_call *m, int64_t row, int64_t rows) {
     const rcvi_compiled *c = m->compiled;
-    uint16_t *to = (uint16_t *)m->areas.narrow;
+    uint16_t *to = (uint16_t *)m->areas.operands;
     int64_t multiple = larger(32, m->kernels->group);
-    const uint16_t *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS] = {NULL};
+    const uint16_t *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
+    for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
     for (int p = 0; p < m->map->product_count; p++) {
         for (int t = 0; t < m->map->products[p].term_count; t++) {
             int index = p * RCVI_MAX_TERMS + t, operand = c->operand_of[index];
@@ -125,7 +133,33 @@ static void narrow_operands(map_call *m, int64_t row, int64_t rows) {
     }
 }
 
+/* Left operands packed as right ones: x^T for W x^T. */
+static void pack_operands(map_call *m, int64_t row, int64_t rows) {
+    const rcvi_compiled *c = m->compiled;
+    int64_t panel = m->kernels->panel, panels = (rows + panel - 1) / panel;
+    const char *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
+    char *to = m->areas.operands;
+    for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
+    for (int p = 0; p < m->map->product_count; p++) {
+        for (int t = 0; t < m->map->products[p].term_count; t++) {
+            int index = p * RCVI_MAX_TERMS + t, operand = c->operand_of[index];
+            const rcvi_view *a = &m->map->products[p].terms[t].a;
+            int64_t depth = m->map->products[p].terms[t].depth;
+            if (!places[operand]) {
+                m->kernels->pack(rows, depth, at(m, rcvi_call_locate(m->call, a), a, row, 0), 1, a->row, 0, panels, to);
+                places[operand] = to;
+                to += panels * panel * depth * m->size;
+            }
+            m->left[index] = places[operand];
+        }
+    }
+}
+
 static void find_operands(map_call *m, int64_t row, int64_t rows) {
+    if (is_plain(m->map)) {
+        pack_operands(m, row, rows);
+        return;
+    }
     if (m->call->engine->type == RCVI_KERNEL_BFLOAT16) {
         narrow_operands(m, row, rows);
         return;
@@ -140,9 +174,79 @@ static void find_operands(map_call *m, int64_t row, int64_t rows) {
     }
 }
 
+/* to[rows, columns] = or += from^T, from being [columns, rows]. */
+static void turn(const map_call *m, const char *from, int64_t rows, int64_t columns, bool add, char *to,
+                 int64_t to_row) {
+    if (m->size == 4) {
+        const float *x = (const float *)from;
+        float *y = (float *)to;
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t c = 0; c < columns; c++)
+                y[r * to_row + c] = add ? y[r * to_row + c] + x[c * rows + r] : x[c * rows + r];
+        }
+    } else {
+        const double *x = (const double *)from;
+        double *y = (double *)to;
+        for (int64_t r = 0; r < rows; r++) {
+            for (int64_t c = 0; c < columns; c++)
+                y[r * to_row + c] = add ? y[r * to_row + c] + x[c * rows + r] : x[c * rows + r];
+        }
+    }
+}
+
+/* Product p over a block as the transpose of weights times packed operands, a panel of the weights' rows at a time so
+ * that what is turned fits its place. The sum of each term is added in turn, as in the other layout. */
+static void multiply_plain(const map_call *m, int p, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                           char *to, int64_t to_row) {
+    const rcvi_product *product = &m->map->products[p];
+    int64_t panel = m->kernels->panel;
+    bool started = m->starts[p] != NULL;
+    if (started) gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
+    for (int64_t c = 0; c < columns; c += panel) {
+        int64_t count = smaller(panel, columns - c);
+        for (int t = 0; t < product->term_count; t++) {
+            int index = p * RCVI_MAX_TERMS + t;
+            int64_t depth = product->terms[t].depth, weights_row = product->terms[t].b.row, first = column + c;
+            const char *weights = m->packed[index];
+            for (int64_t b = 0; b < rows; b += panel) {
+                int64_t width = smaller(panel, rows - b);
+                const char *operand = m->left[index] + b * depth * m->size;
+                if (product->terms[t].transposed)
+                    m->kernels->product_transposed(count, width, depth, weights + first * m->size, weights_row, operand,
+                                                   0, false, m->areas.turned + b * m->size, rows);
+                else
+                    m->kernels->product(count, width, depth, weights + first * weights_row * m->size, weights_row,
+                                        operand, 0, false, m->areas.turned + b * m->size, rows, NULL);
+            }
+            turn(m, m->areas.turned, rows, count, started || t > 0, to + c * m->size, to_row);
+        }
+    }
+}
+
+/* What will be read of the packed matrices after term t of product p at column c: the next term, the next panel of the
+ * block, the next product's first. */
+static const char *next_panel(const map_call *m, int p, int t, int64_t c, int64_t column, int64_t end) {
+    int64_t panel = m->kernels->panel, bytes = m->call->engine->type == RCVI_KERNEL_BFLOAT16 ? 2 : m->size;
+    if (++t >= m->map->products[p].term_count) {
+        t = 0;
+        c = (c / panel + 1) * panel;
+        if (c >= end) {
+            if (++p >= m->map->product_count) p = 0;
+            c = p ? column : end;
+        }
+    }
+    if (c >= m->call->step->columns) c = 0; /* the next row block, or time step */
+    int64_t wide = round_up(m->map->products[p].terms[t].depth, m->kernels->group);
+    return m->packed[p * RCVI_MAX_TERMS + t] + c / panel * panel * wide * bytes;
+}
+
 /* Product p over a block: into `to`, whose rows are `to_row` elements apart. */
 static void multiply(const map_call *m, int p, int64_t row, int64_t rows, int64_t column, int64_t columns, char *to,
                      int64_t to_row) {
+    if (is_plain(m->map)) {
+        multiply_plain(m, p, row, rows, column, columns, to, to_row);
+        return;
+    }
     const rcvi_product *product = &m->map->products[p];
     int64_t panel = m->kernels->panel, packed_bytes = m->call->engine->type == RCVI_KERNEL_BFLOAT16 ? 2 : m->size;
     bool started = m->starts[p] != NULL;
@@ -154,7 +258,7 @@ static void multiply(const map_call *m, int p, int64_t row, int64_t rows, int64_
             int64_t depth = product->terms[t].depth, wide = round_up(depth, m->kernels->group);
             m->kernels->product(rows, width, depth, m->left[index], m->left_row[index],
                                 m->packed[index] + c / panel * panel * wide * packed_bytes, first, started || t > 0,
-                                to + (c - column) * m->size, to_row);
+                                to + (c - column) * m->size, to_row, next_panel(m, p, t, c, column, column + columns));
         }
         c += width;
     }
@@ -255,13 +359,13 @@ static void fill_constants(const map_call *m, places *p) {
 
 /* False where an output is not wanted. */
 static bool open_call(map_call *m, const rcvi_call *call) {
-    size_t bytes;
-    *m = (map_call){.call = call,
-                    .map = call->step->map,
-                    .compiled = call->ready->compiled,
-                    .kernels = &call->engine->kernels->products[call->engine->type],
-                    .areas = lay_out(call->engine, call->step, call->ready->compiled, call->scratch, &bytes),
-                    .size = real_bytes(call->engine)};
+    size_t bytes; /* field by field: clearing the tables would take as long as a small step */
+    m->call = call;
+    m->map = call->step->map;
+    m->compiled = call->ready->compiled;
+    m->kernels = &call->engine->kernels->products[call->engine->type];
+    m->areas = lay_out(call->engine, call->step, call->ready->compiled, call->scratch, &bytes);
+    m->size = real_bytes(call->engine);
     for (int v = 0; v < m->map->operand_count; v++) {
         m->views[v] = rcvi_call_locate(call, &m->map->operands[v]);
         if (!m->views[v]) return false;

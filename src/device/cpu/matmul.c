@@ -142,14 +142,14 @@ static void turn(int64_t rows, int64_t columns, const void *from, int64_t from_r
 static void narrow(const job *job, const void *a, int64_t row, int64_t rows, int64_t step, int64_t depth, float *turned,
                    uint16_t *to) {
     const rcvi_matmul *matmul = job->matmul;
-    int64_t filled = round_up(depth, job->products->group);
+    int64_t filled = round_up(depth, job->products->group), stride = odd_lines(job->depth, job->size);
     for (int64_t i = 0; i < rows; i++) {
         const float *from = (const float *)a + (row + i) * matmul->lda + step;
         if (matmul->transpose_a) {
             if (i % COPY_ROWS == 0)
                 turn(least(COPY_ROWS, rows - i), depth, (const float *)a + step * matmul->lda + row + i, matmul->lda, 4,
-                     turned, job->depth);
-            from = turned + i % COPY_ROWS * job->depth;
+                     turned, stride);
+            from = turned + i % COPY_ROWS * stride;
         }
         uint16_t *out = to + i * job->row_stride;
         job->kernels->narrow(depth, from, out);
@@ -189,8 +189,12 @@ static void meet(const job *job, const operand *rows_of_a, int64_t rows, int64_t
         int64_t index = (column - base) / products->panel, first = (column - base) % products->panel;
         int64_t width = least(products->panel - first, end - column);
         const char *panel = (const char *)panels + index * panel_bytes;
-        (rows_of_a->transposed ? products->product_transposed : products->product)(
-            rows, width, depth, rows_of_a->data, rows_of_a->stride, panel, first, accumulate, c, ldc);
+        if (rows_of_a->transposed)
+            products->product_transposed(rows, width, depth, rows_of_a->data, rows_of_a->stride, panel, first,
+                                         accumulate, c, ldc);
+        else
+            products->product(rows, width, depth, rows_of_a->data, rows_of_a->stride, panel, first, accumulate, c, ldc,
+                              column + width < end ? panel + panel_bytes : NULL);
         c += width * job->size;
         column += width;
     }
@@ -274,7 +278,7 @@ static void swapped(const job *job, const rcvi_matmul_part *part, const void *a,
             job->products->product(columns, part->rows, least(job->depth, matmul->k - step),
                                    at(b, column * matmul->ldb + step, job->size), matmul->ldb,
                                    scratch + layout->packed + i * panel_bytes, 0, matmul->accumulate || step > 0,
-                                   turned, turned_row);
+                                   turned, turned_row, NULL);
         if (!direct) turn(part->rows, columns, turned, turned_row, job->size, corner, matmul->ldc);
     }
 }
@@ -289,7 +293,7 @@ static scratch_layout lay_out(const job *job, way way, bool packed) {
         if (!packed)
             pack_bytes = divide_up(least(job->columns, matmul->n), job->products->panel) * panel_size(job, job->depth);
         block = job->operand * most(ROWS * job->row_stride, job->depth * job->step_stride);
-        if (matmul->type == RCVI_KERNEL_BFLOAT16) rows = COPY_ROWS * job->depth * job->size;
+        if (matmul->type == RCVI_KERNEL_BFLOAT16) rows = COPY_ROWS * odd_lines(job->depth, job->size) * job->size;
         break;
     case PLAIN:
         if (matmul->transpose_a) rows = PLAIN_ROWS * job->depth * job->size;

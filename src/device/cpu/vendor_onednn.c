@@ -227,7 +227,7 @@ static rcv_status add_workspace(rcvi_vendor *vendor, rcvi_onednn_block *b) {
         RCVI_TRY(
             add_own(vendor, dnnl_primitive_desc_query_md(b->passes[0].desc, dnnl_query_workspace_md, 0), &workspace));
     }
-    for (int i = 0; i <= vendor->training; i++) {
+    for (int i = 0; i < (vendor->training ? 2 : 1); i++) {
         if (workspace.inside) add_argument(&b->passes[i], DNNL_ARG_WORKSPACE, workspace.inside);
         if (!size_of(&b->passes[i], dnnl_query_scratchpad_md)) continue;
         dnnl_memory_t scratch = NULL;
@@ -279,7 +279,7 @@ static void reserve_shared(rcvi_vendor *vendor) {
         int64_t widest = b->input > vendor->hidden ? b->input : vendor->hidden;
         int64_t own = b->layers * vendor->directions * vendor->gates * vendor->hidden * widest;
         weights = own > weights ? own : weights;
-        for (int k = 0; k <= vendor->training; k++) {
+        for (int k = 0; k < (vendor->training ? 2 : 1); k++) {
             size_t bytes = size_of(&b->passes[k], dnnl_query_scratchpad_md);
             scratch = bytes > scratch ? bytes : scratch;
         }
