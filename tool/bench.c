@@ -52,25 +52,28 @@ static void copy_considered(const rcv_plan *plan, results *results) {
     }
 }
 
-/* One call, with every worker's doings. Times of the backward pass are counted on from the forward pass's end. */
-static void trace(results *results, contestant *contestant) {
+/* Times of the backward pass are counted on from the forward pass's end. */
+void record_timeline(timeline *timeline, contestant *contestant) {
     rcv_run *run = contestant_run(contestant);
-    results->events = need(MOST_EVENTS, sizeof *results->events);
-    if (run == NULL || rcv_run_trace(run, results->events, MOST_EVENTS) != RCV_OK) {
+    if (run == NULL) {
         return;
     }
-    const bool whole = contestant->run(contestant, 1) >= 0;
-    results->event_count = whole ? rcv_run_trace_count(run) : 0;
+    timeline->events = need(MOST_EVENTS, sizeof *timeline->events);
+    if (rcv_run_trace(run, timeline->events, MOST_EVENTS) != RCV_OK || contestant->run(contestant, 1) < 0) {
+        return;
+    }
+    timeline->plan = text_of("%s", contestant->plan);
+    timeline->count = rcv_run_trace_count(run);
     rcv_run_trace(run, NULL, 0);
-    for (size_t i = 0; i < results->event_count; i++) {
-        if (!results->events[i].backward && results->events[i].end > results->forward_seconds) {
-            results->forward_seconds = results->events[i].end;
+    for (size_t i = 0; i < timeline->count; i++) {
+        if (!timeline->events[i].backward && timeline->events[i].end > timeline->forward_seconds) {
+            timeline->forward_seconds = timeline->events[i].end;
         }
     }
-    for (size_t i = 0; i < results->event_count; i++) {
-        if (results->events[i].backward) {
-            results->events[i].begin += results->forward_seconds;
-            results->events[i].end += results->forward_seconds;
+    for (size_t i = 0; i < timeline->count; i++) {
+        if (timeline->events[i].backward) {
+            timeline->events[i].begin += timeline->forward_seconds;
+            timeline->events[i].end += timeline->forward_seconds;
         }
     }
 }
@@ -94,7 +97,7 @@ rcv_status bench_main(bench *bench, results *results) {
             contest_measure(&results->main, problem, &data, &results->peak, "contest", bench->seconds, 5);
             results->peak_speed = peak_median(&results->peak);
             if (bench->report != NULL && stop_signal() == 0) {
-                trace(results, ours);
+                record_timeline(&results->chosen, ours);
             }
         }
         hide_progress();
@@ -122,10 +125,12 @@ void results_free(results *results) {
     }
     const machine *machine = &results->machine;
     const streaming *streaming = &results->streaming;
-    void *const blocks[] = {machine->cpu,     machine->system,       machine->kernels,         machine->date,
-                            machine->version, machine->commit,       results->title,           results->options,
-                            results->events,  results->peak.refusal, results->gemm.refusal,    streaming->refusal,
-                            streaming->plan,  streaming->whole_plan, streaming->unhoisted_plan};
+    void *const blocks[] = {machine->cpu,          machine->system,           machine->kernels,
+                            machine->date,         machine->version,          machine->commit,
+                            results->title,        results->options,          results->chosen.events,
+                            results->chosen.plan,  results->wavefront.events, results->wavefront.plan,
+                            results->peak.refusal, results->gemm.refusal,     streaming->refusal,
+                            streaming->plan,       streaming->whole_plan,     streaming->unhoisted_plan};
     for (size_t i = 0; i < COUNT(blocks); i++) {
         free(blocks[i]);
     }

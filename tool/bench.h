@@ -65,6 +65,14 @@ typedef struct {
     double input_alone, input_hoisted;       /* seconds a step of the input products, one step and all steps at once */
 } streaming;
 
+/* Who did what in one call of a plan. */
+typedef struct {
+    char *plan;
+    rcv_event *events;
+    size_t count;
+    double forward_seconds; /* when the backward pass begins */
+} timeline;
+
 typedef struct {
     machine machine;
     char *title;
@@ -83,9 +91,7 @@ typedef struct {
     rank_point ranks[MAXIMUM_RANKS];
     size_t rank_count;
     streaming streaming;
-    rcv_event *events; /* of one call */
-    size_t event_count;
-    double forward_seconds; /* when the backward pass begins in `events` */
+    timeline chosen, wavefront; /* without a plan: not recorded */
 } results;
 
 /* Each does one experiment and leaves its numbers in the results. */
@@ -96,6 +102,9 @@ void bench_batches(const bench *bench, results *results);
 void bench_gemm(const bench *bench, results *results);
 rcv_status bench_ranks(const bench *bench, results *results);
 void bench_streaming(const bench *bench, results *results);
+
+/* Runs a contestant of add_plan once more and records it. */
+void record_timeline(timeline *timeline, contestant *contestant);
 
 /* Parameters of a network, initialised; in the data. */
 rcv_status fill_parameters(const bench *bench, const rcv_net *net, data *data);

@@ -22,6 +22,7 @@ static const struct {
     {"combine gates and steps", "combine(steps=all)", false, false},
     {"fuse", "fuse", false, false},
     {"pack", "pack", false, false},
+    {"transpose", "transpose", false, false},
     {"wavefront", "wavefront", false, false},
     {"threads", "naive+threads(%lld)", false, true},
     {"combine gates", "combine", true, false},
@@ -60,6 +61,12 @@ void bench_ladder(const bench *bench, results *results) {
         add_plan(&results->ladder, "the planner's choice", &bench->problem, bench->problem.net, &data, data.parameters,
                  chosen->plan);
         contest_measure(&results->ladder, &bench->problem, &data, NULL, "ladder", bench->seconds, 3);
+        for (size_t i = 0; i < results->ladder.count && bench->report != NULL && stop_signal() == 0; i++) {
+            if (strcmp(results->ladder.items[i].name, "+ wavefront") == 0 && results->chosen.plan != NULL &&
+                strstr(results->chosen.plan, "wavefront") == NULL) {
+                record_timeline(&results->wavefront, &results->ladder.items[i]);
+            }
+        }
         contest_close(&results->ladder);
     }
     data_free(&data);

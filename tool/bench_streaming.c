@@ -189,7 +189,7 @@ void bench_streaming(const bench *bench, results *results) {
     streaming->done = true;
     streaming->chunk = bench->chunk;
     data data;
-    contest contest = {.count = 0};
+    contest contest = {.turn = 0.02};
     data_new(&data, &problem, problem.net, bench->seed);
     if (fill_parameters(bench, problem.net, &data) == RCV_OK) {
         contestant *stream = add_stream(&contest, &problem, &data, bench->chunk), *unhoisted = NULL;

@@ -11,6 +11,7 @@
 
 static const double SHORTEST = 2e-3; /* seconds a turn takes at least, for the clock to resolve */
 static const double PAUSE = 0.03;    /* seconds until another library's threads go to sleep */
+static const double REST = 0.0005;   /* the same for ours */
 enum { MOST_ROUNDS = 5000 };
 
 /* ---- the list ---- */
@@ -158,7 +159,7 @@ static void compare(contestant *contestant, data *data) {
 }
 
 /* Twice where the first time was short: it also touched the memory. */
-static void warm_up(contestant *contestant, data *data) {
+static void warm_up(contestant *contestant, data *data, double turn) {
     double seconds = contestant->run(contestant, 1);
     if (seconds >= 0 && data != NULL) {
         compare(contestant, data);
@@ -167,7 +168,7 @@ static void warm_up(contestant *contestant, data *data) {
         seconds = contestant->run(contestant, 1);
     }
     if (seconds >= 0) {
-        contestant->repeats = (int64_t)fmin(ceil(SHORTEST / fmax(seconds, 1e-7)), 20000);
+        contestant->repeats = (int64_t)fmin(ceil(fmax(turn, SHORTEST) / fmax(seconds, 1e-7)), 20000);
     }
 }
 
@@ -176,13 +177,11 @@ static void pause_for(double seconds) {
     nanosleep(&time, NULL);
 }
 
-/* After another library's turn its threads spin on: they are left to sleep, and the caches warmed again. */
-static void take_turn(contestant *contestant, bool after_lingering) {
-    if (after_lingering) {
-        pause_for(PAUSE);
-        if (contestant->repeats > 1 && contestant->run(contestant, 1) < 0) {
-            return;
-        }
+/* The threads of whoever came before are left to sleep; then caches and threads are warmed again. */
+static void take_turn(contestant *contestant, double pause) {
+    pause_for(pause);
+    if (contestant->repeats > 1 && contestant->run(contestant, 1 + contestant->repeats / 8) < 0) {
+        return;
     }
     const double seconds = contestant->run(contestant, contestant->repeats);
     if (seconds >= 0) {
@@ -211,7 +210,7 @@ void contest_measure(contest *contest, const problem *problem, data *data, peak 
     for (size_t i = 0; i < contest->count && stop_signal() == 0; i++) {
         show_progress("%s: warming up %s", title, contest->items[i].name);
         if (contest->items[i].refusal == NULL) {
-            warm_up(&contest->items[i], data);
+            warm_up(&contest->items[i], data, contest->turn);
             lingering = contest->items[i].lingers;
         }
     }
@@ -228,7 +227,7 @@ void contest_measure(contest *contest, const problem *problem, data *data, peak 
             contestant *item = &contest->items[(turn + round) % contest->count];
             if (item->refusal == NULL) {
                 show_progress("%s: round %zu, %.0f s of %.0f, %s", title, round + 1, elapsed, seconds, item->name);
-                take_turn(item, lingering && problem_threads(problem) > 1);
+                take_turn(item, problem_threads(problem) == 1 ? 0 : lingering ? PAUSE : REST);
                 lingering = item->lingers;
             }
         }

@@ -53,6 +53,7 @@ typedef struct {
     contestant items[MAXIMUM_CONTESTANTS];
     size_t count;
     size_t rounds;
+    double turn; /* seconds that a turn takes at least; 0: as long as the clock needs */
 } contest;
 
 /* One more, empty but for its name. */

@@ -225,15 +225,18 @@ static void put_timeline(FILE *out, const results *results) {
                                    "layer 4", "layer 5", "layer 6", "layer 7"};
     const int colours[COLOURS] = {0, 1, 2, 3, 4, 5, 6, 7};
     int layers = 1;
-    for (size_t i = 0; i < results->event_count; i++) {
-        layers = results->events[i].layer >= layers ? results->events[i].layer + 1 : layers;
+    for (size_t i = 0; i < results->chosen.count; i++) {
+        layers = results->chosen.events[i].layer >= layers ? results->chosen.events[i].layer + 1 : layers;
     }
     section(out, "timeline", "Timeline of one call",
             "Which worker did what when, and which layer it was for. Where layers overlap in time, a wavefront runs "
-            "through "
-            "them. Numbers are time steps.");
+            "through them. Numbers are time steps.");
     put_legend(out, labels, colours, (size_t)(layers < COLOURS ? layers : COLOURS));
-    draw_timeline(out, results);
+    draw_timeline(out, &results->chosen);
+    if (results->wavefront.count > 0) {
+        fprintf(out, "<p class=\"soft\">For comparison, the wavefront of the ladder:</p>\n");
+        draw_timeline(out, &results->wavefront);
+    }
     fprintf(out, "</section>\n");
 }
 
@@ -273,7 +276,7 @@ bool write_report(const bench *bench, const results *results) {
         put_batches(out, results);
     }
     put_bytes(out, results);
-    if (results->event_count > 0) {
+    if (results->chosen.count > 0) {
         put_timeline(out, results);
     }
     put_more(out, bench, results);

@@ -46,7 +46,7 @@ typedef struct {
 void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style *style);
 
 /* The whole call, then its beginning enlarged. */
-void draw_timeline(FILE *out, const results *results);
+void draw_timeline(FILE *out, const timeline *timeline);
 void put_legend(FILE *out, const char *const *labels, const int *colours, size_t count);
 
 /* The sections that only some runs have, and how it was measured. */

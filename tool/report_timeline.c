@@ -8,7 +8,7 @@ enum { WIDTH = 1000, LEFT = 90, RIGHT = 990, LANE = 26, GAP = 4, TOP = 22, COLUM
 enum { MOST_DRAWN = 2500, STEPS_SHOWN = 8, MOST_LAYERS = 64 };
 
 typedef struct {
-    const results *results;
+    const timeline *timeline;
     double begin, end; /* seconds shown */
     int workers, layers;
 } view;
@@ -30,8 +30,8 @@ static void put_class(FILE *out, int layer) {
 
 /* Is there work that belongs to no layer? It gets a lane of its own. */
 static bool has_other(const view *view) {
-    for (size_t i = 0; i < view->results->event_count; i++) {
-        if (view->results->events[i].layer < 0) {
+    for (size_t i = 0; i < view->timeline->count; i++) {
+        if (view->timeline->events[i].layer < 0) {
             return true;
         }
     }
@@ -79,10 +79,10 @@ static int draw_frame(FILE *out, const view *view, const char *title) {
 }
 
 static void end_frame(FILE *out, const view *view, int bottom) {
-    const double boundary = view->results->forward_seconds;
+    const double boundary = view->timeline->forward_seconds;
     bool backward = false;
-    for (size_t i = 0; i < view->results->event_count; i++) {
-        backward = backward || view->results->events[i].backward;
+    for (size_t i = 0; i < view->timeline->count; i++) {
+        backward = backward || view->timeline->events[i].backward;
     }
     if (backward && boundary > view->begin && boundary < view->end) {
         const double x = x_of(view, boundary);
@@ -144,8 +144,8 @@ static void draw_overview(FILE *out, const view *view) {
     const int lanes = view->workers + view->layers + 1;
     for (int lane = 0; lane < lanes; lane++) {
         double *spent = need((size_t)(view->layers + 1) * COLUMNS, sizeof(double));
-        for (size_t i = 0; i < view->results->event_count; i++) {
-            const rcv_event *event = &view->results->events[i];
+        for (size_t i = 0; i < view->timeline->count; i++) {
+            const rcv_event *event = &view->timeline->events[i];
             if (lane == event->worker || lane == lane_of_layer(view, event->layer)) {
                 spend(view, event, spent);
             }
@@ -183,8 +183,8 @@ static void draw_event(FILE *out, const view *view, const rcv_event *event, int 
 static void draw_detail(FILE *out, const view *view) {
     const int bottom = draw_frame(out, view, "The beginning of the recurrence");
     size_t drawn = 0;
-    for (size_t i = 0; i < view->results->event_count && drawn < MOST_DRAWN; i++) {
-        const rcv_event *event = &view->results->events[i];
+    for (size_t i = 0; i < view->timeline->count && drawn < MOST_DRAWN; i++) {
+        const rcv_event *event = &view->timeline->events[i];
         if (event->end <= view->begin || event->begin >= view->end || event->worker >= view->workers ||
             event->layer >= view->layers) {
             continue;
@@ -199,16 +199,16 @@ static void draw_detail(FILE *out, const view *view) {
 
 /* From the first step of the recurrence to the end of some steps of whatever layer began last of those that overlap. */
 static void enlarge(view *view) {
-    const results *results = view->results;
+    const timeline *timeline = view->timeline;
     double begin = INFINITY, end = 0;
-    for (size_t i = 0; i < results->event_count; i++) {
-        const rcv_event *event = &results->events[i];
+    for (size_t i = 0; i < timeline->count; i++) {
+        const rcv_event *event = &timeline->events[i];
         if (event->iteration >= 0 && !event->backward && event->begin < begin) {
             begin = event->begin;
         }
     }
-    for (size_t i = 0; i < results->event_count; i++) {
-        const rcv_event *event = &results->events[i];
+    for (size_t i = 0; i < timeline->count; i++) {
+        const rcv_event *event = &timeline->events[i];
         if (event->iteration >= 0 && event->iteration < STEPS_SHOWN && event->layer == 0 && !event->backward &&
             !event->reverse) {
             end = fmax(end, event->end);
@@ -220,10 +220,10 @@ static void enlarge(view *view) {
     }
 }
 
-void draw_timeline(FILE *out, const results *results) {
-    view view = {.results = results, .workers = 1, .layers = 1};
-    for (size_t i = 0; i < results->event_count; i++) {
-        const rcv_event *event = &results->events[i];
+void draw_timeline(FILE *out, const timeline *timeline) {
+    view view = {.timeline = timeline, .workers = 1, .layers = 1};
+    for (size_t i = 0; i < timeline->count; i++) {
+        const rcv_event *event = &timeline->events[i];
         view.end = fmax(view.end, event->end);
         view.workers = event->worker >= view.workers ? event->worker + 1 : view.workers;
         view.layers = event->layer >= view.layers && event->layer < MOST_LAYERS ? event->layer + 1 : view.layers;
@@ -232,7 +232,9 @@ void draw_timeline(FILE *out, const results *results) {
         fprintf(out, "<p>No event was recorded.</p>\n");
         return;
     }
-    fprintf(out, "<h3>The whole call</h3>\n");
+    fprintf(out, "<h3>The whole call, <code>");
+    put_text(out, timeline->plan);
+    fprintf(out, "</code></h3>\n");
     draw_overview(out, &view);
     enlarge(&view);
     fprintf(out, "<h3>The beginning of the recurrence, step by step</h3>\n");

@@ -72,6 +72,7 @@ typedef struct {
     rcvi_element element;
     int64_t count;   /* elements */
     bool lasting;    /* made of the parameters, used from call to call */
+    bool distant;    /* read so long after it is written that no cache will have kept it */
     int first, last; /* steps of its life; first > last: unused */
     size_t place;    /* bytes from the start of the arena */
 } rcvi_buffer;

@@ -127,6 +127,7 @@ static void place_kept(writer *w, const track *t, rcvi_fusion *f, bool local) {
         int64_t columns = rcvi_features(graph, graph->values[v].size);
         int buffer = rcvi_frame_buffer(&w->frame, local ? w->chunk : w->frame.steps, columns, "%skept.%s", t->label,
                                        adjoint->inputs[i].name);
+        if (!local && !w->frame.program->failed) w->frame.program->buffers[buffer].distant = true;
         rcvi_fusion_store(
             f, v, (rcvi_place){.kind = local ? RCVI_OVER_CHUNK : RCVI_OVER_TIME, .buffer = buffer, .row = columns});
     }

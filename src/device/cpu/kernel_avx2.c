@@ -6,6 +6,7 @@
 #define SET_NAME "avx2"
 #define SET_WHAT "AVX2 and FMA, vectors of 32 bytes"
 #define VECTOR_BYTES 32
+#define MAP_BYTES 32
 #define ROWS 6
 #define STRIP 2
 #define STRIPS 2

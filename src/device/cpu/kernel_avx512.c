@@ -6,6 +6,7 @@
 #define SET_NAME "avx512"
 #define SET_WHAT "AVX-512 (F, BW, DQ, VL), vectors of 64 bytes"
 #define VECTOR_BYTES 64
+#define MAP_BYTES 64
 #define ROWS 12
 #define STRIP 2
 #define STRIPS 2

@@ -3,15 +3,15 @@
  *
  *   TYPE, NAME    the word that ends every name, and what puts it there
  *   SCALAR, BITS  an element, and the signed integer of its size
- *   BYTES         of a vector
+ *   MAP_BYTES     of what is taken at a time: a vector, or several, whose instructions then alternate
  *   MATH(f)       the name of f of a vector, for exp, sigmoid, tanh, log, softplus and sqrt
  *
  * Elements that do not fill a vector go through a padded copy of themselves, so that a value does not depend on its
  * position. */
 
-typedef SCALAR NAME(map_vector) __attribute__((vector_size(BYTES)));
-typedef SCALAR NAME(loose_map_vector) __attribute__((vector_size(BYTES), aligned(sizeof(SCALAR)), may_alias));
-typedef BITS NAME(map_bits) __attribute__((vector_size(BYTES)));
+typedef SCALAR NAME(map_vector) __attribute__((vector_size(MAP_BYTES)));
+typedef SCALAR NAME(loose_map_vector) __attribute__((vector_size(MAP_BYTES), aligned(sizeof(SCALAR)), may_alias));
+typedef BITS NAME(map_bits) __attribute__((vector_size(MAP_BYTES)));
 
 static inline NAME(map_vector) NAME(map_choose)(NAME(map_bits) mask, NAME(map_vector) yes, NAME(map_vector) no) {
     return (NAME(map_vector))((mask & (NAME(map_bits))yes) | (~mask & (NAME(map_bits))no));
@@ -21,7 +21,7 @@ static inline NAME(map_vector) NAME(map_choose)(NAME(map_bits) mask, NAME(map_ve
 #define MAP(name, binary, VALUE)                                                                                       \
     static void NAME(map_##name)(int64_t n, const void *a, const void *b, void *out) {                                 \
         const NAME(map_vector) zero = {0}, one = zero + 1;                                                             \
-        const size_t lanes = BYTES / sizeof(SCALAR);                                                                   \
+        const size_t lanes = MAP_BYTES / sizeof(SCALAR);                                                               \
         const SCALAR *p = a, *q = (binary) ? b : a;                                                                    \
         SCALAR *to = out;                                                                                              \
         size_t left = (size_t)n;                                                                                       \

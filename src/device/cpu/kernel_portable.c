@@ -3,6 +3,7 @@
 #define SET_NAME "portable"
 #define SET_WHAT "C, vectors of 16 bytes"
 #define VECTOR_BYTES 16
+#define MAP_BYTES 16
 #define ROWS 4
 #define STRIP 2
 #define STRIPS 2

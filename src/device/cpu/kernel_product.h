@@ -111,10 +111,16 @@ typedef struct {
     int64_t next_step, next_half; /* bytes */
 } NAME(job);
 
-/* The last vector of each row. */
+/* The last vector of each row, between c and a copy of whole vectors. */
+static __attribute__((noinline)) void NAME(load_part)(const NAME(job) * job, int rows, const SCALAR *c, SCALAR *sums) {
+    for (int i = 0; i < rows; i++, c += job->c_row, sums += LANES) {
+        for (int l = 0; l < LANES; l++) sums[l] = l >= job->skip && l < job->valid ? c[l] : 0;
+    }
+}
+
 static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, int rows, SCALAR *c, const SCALAR *sums) {
     for (int i = 0; i < rows; i++, c += job->c_row, sums += LANES) {
-        for (int l = job->skip; l < job->valid; l++) c[l] = job->accumulate ? c[l] + sums[l] : sums[l];
+        for (int l = job->skip; l < job->valid; l++) c[l] = sums[l];
     }
 }
 
@@ -129,8 +135,21 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
     const char *next = job->next;
     const int64_t next_step = job->next_step, next_half = job->next_half;
     _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] = job->a + i * a_row;
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {
-        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) sums[i][v] = (NAME(vector)){0};
+    const bool part = job->skip > 0 || job->valid < LANES;
+    SCALAR last[ROWS][LANES], *c = job->c;
+    if (job->accumulate) {
+        if (part) NAME(load_part)(job, rows, job->c + (vectors - 1) * LANES, last[0]);
+        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++, c += job->c_row) {
+            _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
+                const SCALAR *from = v == vectors - 1 && part ? last[i] : c + v * LANES;
+                sums[i][v] = *(const NAME(loose_vector) *)from;
+            }
+        }
+        c = job->c;
+    } else {
+        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {
+            _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) sums[i][v] = (NAME(vector)){0};
+        }
     }
     /* Unrolled behind the register allocator's back, which would else copy sums: see CMakeLists.txt. */
     _Pragma("GCC unroll 4") for (int64_t left = job->depth; left > 0; left--, b += b_step) {
@@ -159,16 +178,10 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
         if (rows > 6) a[2] += a_step;
         if (rows > 9) a[3] += a_step;
     }
-    const bool part = job->skip > 0 || job->valid < LANES, accumulate = job->accumulate;
-    SCALAR last[ROWS][LANES], *c = job->c;
     _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++, c += job->c_row) {
         _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
-            NAME(loose_vector) *to = (NAME(loose_vector) *)(c + v * LANES);
-            if (v == vectors - 1 && part) {
-                *(NAME(loose_vector) *)last[i] = sums[i][v];
-            } else {
-                *to = accumulate ? (NAME(vector)) * to + sums[i][v] : sums[i][v];
-            }
+            SCALAR *to = v == vectors - 1 && part ? last[i] : c + v * LANES;
+            *(NAME(loose_vector) *)to = sums[i][v];
         }
     }
     if (part) NAME(store_part)(job, rows, job->c + (vectors - 1) * LANES, last[0]);
@@ -214,13 +227,14 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
 typedef struct {
     void (*tiles[ROWS * STRIP])(const NAME(job) *); /* of r rows and v vectors at (r - 1) * STRIP + v - 1 */
     void (*wide[WIDE])(const NAME(job) *);          /* of r rows and a whole panel at r - 1 */
+    bool transposed, plain;                         /* a, and b, as they lie in memory */
 } NAME(family);
 
 #define FAMILY(kind, transposed, packed)                                                                               \
     EACH_ROW(EACH_VECTOR, TILE, kind, transposed, packed)                                                              \
     EACH_WIDE(WIDE_TILE, kind, transposed, packed)                                                                     \
-    static const NAME(family)                                                                                          \
-        NAME(kind##_family) = {{EACH_ROW(EACH_VECTOR, TILE_NAME, kind)}, {EACH_WIDE(WIDE_NAME, kind)}};
+    static const NAME(family) NAME(kind##_family) = {                                                                  \
+        {EACH_ROW(EACH_VECTOR, TILE_NAME, kind)}, {EACH_WIDE(WIDE_NAME, kind)}, transposed, !(packed)};
 
 FAMILY(packed, false, true)
 #if GROUP == 1
@@ -230,10 +244,9 @@ FAMILY(plain, false, false)
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* `vectors` vectors of columns, within a strip or a whole panel. Rows are spread evenly over as few tiles as can be. */
-static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, int64_t a_row, int64_t rows,
-                          int vectors) {
-    NAME(job) job = *all;
+/* `vectors` vectors of columns, within a strip or a whole panel, over a block of k. Rows are spread evenly over as few
+ * tiles as can be. */
+static void NAME(rows)(const NAME(family) * family, NAME(job) job, int64_t a_row, int64_t rows, int vectors) {
     int64_t most = vectors > STRIP ? WIDE : ROWS;
     for (int64_t left = rows, tiles = (rows + most - 1) / most; tiles > 0; tiles--) {
         int64_t count = (left + tiles - 1) / tiles;
@@ -242,6 +255,26 @@ static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, in
         job.a += count * a_row;
         job.c += count * job.c_row;
         left -= count;
+    }
+}
+
+enum { NAME(near_bytes) = 32768 }; /* of a strip: several tiles of rows find it in L1 */
+
+/* The same over all k, block by block where several tiles of rows use a strip. Sums go on where they were, so blocks do
+ * not show in their bits. */
+static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, int64_t a_row, int64_t rows,
+                          int vectors) {
+    NAME(job) job = *all;
+    int64_t most = vectors > STRIP ? WIDE : ROWS, left = all->depth;
+    int64_t block = rows <= most ? left : (int64_t)(NAME(near_bytes) / (WIDTH * sizeof(OPERAND)));
+    bool transposed = family->transposed;
+    for (; left > 0; left -= job.depth) {
+        job.depth = left < block ? left : block;
+        NAME(rows)(family, job, a_row, rows, vectors);
+        job.accumulate = true;
+        job.a += transposed ? job.depth * job.a_stride : job.depth;
+        job.b += family->plain ? job.depth * job.b_step : job.depth * WIDTH;
+        job.next += (rows + most - 1) / most * job.depth * job.next_step;
     }
 }
 
@@ -258,7 +291,7 @@ static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_
         job->b_strip = strip;
         job->c = c + j - first;
         NAME(columns)(family, job, a_row, rows, (int)vectors);
-        int64_t most = vectors > STRIP ? WIDE : ROWS;
+        int64_t most = vectors > STRIP ? WIDE : ROWS; /* as `columns` did with its copy */
         job->next += (rows + most - 1) / most * job->depth * job->next_step;
     }
 }
@@ -298,13 +331,14 @@ static void NAME(product_transposed)(int64_t rows, int64_t columns, int64_t dept
 static void NAME(narrow_columns)(const NAME(job) * job, int64_t rows, int columns) {
     for (int64_t i = 0; i < rows; i++) {
         NAME(vector) sum = {0};
+        SCALAR *c = job->c + i * job->c_row;
+        for (int j = 0; j < columns && job->accumulate; j++) sum[j] = c[j];
         for (int64_t k = 0; k < job->depth; k++) {
             NAME(operands) y = {0};
             for (int j = 0; j < columns; j++) y[j] = job->b[k * job->b_step + j];
             sum = MULTIPLY_ADD(sum, job->a[i * job->a_stride + k], y);
         }
-        SCALAR *c = job->c + i * job->c_row;
-        for (int j = 0; j < columns; j++) c[j] = job->accumulate ? c[j] + sum[j] : sum[j];
+        for (int j = 0; j < columns; j++) c[j] = sum[j];
     }
 }
 

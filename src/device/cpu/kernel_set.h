@@ -1,5 +1,5 @@
 /* A whole set of kernels from the vector templates. Included once a set. Expects SET (the table's name), SET_NAME,
- * SET_WHAT, VECTOR_BYTES, and the shape of the tiles: ROWS, STRIP, STRIPS and WIDE as kernel_product.h describes them;
+ * SET_WHAT, VECTOR_BYTES, MAP_BYTES as kernel_map.h describes it, and the shape of the tiles: ROWS, STRIP, STRIPS and WIDE as kernel_product.h describes them;
  * SUMS and REGISTER as kernel_peak.h does. FUSED_FLOAT and FUSED_DOUBLE (sum, number, vector) are said explicitly: left to
  * the compiler, which of two products a sum of them rounds would depend on the code around. */
 #include "device/cpu/kernels.h"
@@ -43,11 +43,11 @@
 
 /* ---- double: elementary functions by the C library ----------------------------------------------------------------- */
 
-typedef double wide_vector __attribute__((vector_size(VECTOR_BYTES)));
+typedef double wide_vector __attribute__((vector_size(MAP_BYTES)));
 
 #define EACH_LANE(name, VALUE)                                                                                         \
     static inline wide_vector each_##name(wide_vector vector) {                                                        \
-        for (size_t lane = 0; lane < VECTOR_BYTES / sizeof(double); lane++) {                                          \
+        for (size_t lane = 0; lane < MAP_BYTES / sizeof(double); lane++) {                                             \
             double x = vector[lane];                                                                                   \
             vector[lane] = VALUE;                                                                                      \
         }                                                                                                              \
@@ -94,8 +94,8 @@ EACH_LANE(sqrt, sqrt(x))
 #define BYTES VECTOR_BYTES
 #define ROUND(x) round_bfloat16(x)
 #define MULTIPLY_ADD(sum, x, y)                                                                                        \
-    FUSED_FLOAT(FUSED_FLOAT(sum, float_of_bits((x) << 16), (real_vector)((y) << 16)), float_of_bits((x)&0xffff0000u),  \
-                (real_vector)((y)&0xffff0000u))
+    FUSED_FLOAT(FUSED_FLOAT(sum, float_of_bits((x) << 16), (vector_bfloat16)((y) << 16)),                              \
+                float_of_bits((x)&0xffff0000u), (vector_bfloat16)((y)&0xffff0000u))
 #include "device/cpu/kernel_product.h"
 
 #include "device/cpu/kernel_undefine.h"

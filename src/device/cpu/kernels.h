@@ -6,7 +6,8 @@
  * range of its columns that begins at a multiple of `grain` can be used on its own. Kernels never read the caller's
  * matrices outside their extent; packed memory may be read up to its end.
  *
- * Bits. An element's sum runs over k in order, in one accumulator, in every kernel of a set: it depends neither on the
+ * Bits. An element's sum starts at zero, or at c where it is accumulated, and runs over k in order, in every kernel of a
+ * set: it depends neither on the
  * number of rows or columns around it nor on how a product is cut over threads. (bfloat16: the order inside a group of
  * a few k is the hardware's, the same for every element.) */
 #ifndef RCVI_KERNELS_H
