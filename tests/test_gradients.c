@@ -118,7 +118,8 @@ enum { DROP_STEPS = 20, DROP_BATCH = 10, DROP_SIZE = 16, DROP_COUNT = DROP_STEPS
 
 static rcv_run *copy_run(rcv_net *net, bool training, rcv_plan **plan) {
     rcv_run *run = NULL;
-    rcv_plan_options options = {.steps = DROP_STEPS, .batch = DROP_BATCH, .dtype = RCV_FLOAT64, .training = training, .schedule = "naive"};
+    rcv_plan_options options = {
+        .steps = DROP_STEPS, .batch = DROP_BATCH, .dtype = RCV_FLOAT64, .training = training, .schedule = "naive"};
     check_ok(rcv_plan_new(net, &options, plan));
     check_ok(rcv_run_new(*plan, &run));
     return run;

@@ -233,7 +233,8 @@ static void multiply(const problem *p, const result *r, bool transposed, bool ac
                 void *c = (char *)r->c + (size_t)(i * r->c_row + j + first) * size;
                 if (transposed) {
                     kernels->product_transposed(rows, columns, p->depth, (const char *)p->a_transposed + (size_t)i * of,
-                                                p->a_step, panel, first, accumulate, c, r->c_row);
+                                                p->a_step, panel, first, accumulate, c, r->c_row,
+                                                rows % 2 ? p->packed : NULL);
                 } else {
                     kernels->product(rows, columns, p->depth, (const char *)p->a + (size_t)(i * p->a_row) * of,
                                      p->a_row, panel, first, accumulate, c, r->c_row, rows % 2 ? p->packed : NULL);
@@ -346,6 +347,35 @@ static void roundings(void **state) {
     free(all);
     free(back);
     free(wide);
+}
+
+/* The same bits as without transposing, zeros up to a multiple of 32, and nothing behind them. */
+static void transposed_roundings(void **state) {
+    (void)state;
+    enum { rows_most = 300, filled_most = 96, pad = 5 };
+    const int64_t sizes[][2] = {{1, 1}, {3, 33}, {16, 32}, {17, 31}, {47, 64}, {256, 2}, {290, 65}};
+    uint16_t *to = exactly(rows_most * (filled_most + 2) * sizeof *to), one;
+    for (size_t s = 0; s < rcvi_kernels_count(); s++) {
+        const rcvi_kernels *set = rcvi_kernels_at(s);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+            int64_t rows = sizes[i][0], depth = sizes[i][1], step = rows + pad, filled = (depth + 31) / 32 * 32;
+            size_t count = (size_t)((depth - 1) * step + rows);
+            float *from = exactly(count * sizeof *from);
+            for (size_t e = 0; e < count; e++) from[e] = float_of(random_bits());
+            memset(to, 0x77, rows_most * (filled_most + 2) * sizeof *to);
+            set->narrow_transposed(rows, depth, from, step, to, filled + 2);
+            for (int64_t at = 0; at < rows_most * (filled_most + 2); at++) {
+                int64_t row = at / (filled + 2), k = at % (filled + 2);
+                one = row >= rows || k >= filled ? 0x7777 : 0;
+                if (row < rows && k < depth) set->narrow(1, from + k * step + row, &one);
+                if (to[at] != one)
+                    fail_msg("%s: of %lld x %lld, row %lld at k %lld is %04x, not %04x", set->name, (long long)rows,
+                             (long long)depth, (long long)row, (long long)k, to[at], one);
+            }
+            free(from);
+        }
+    }
+    free(to);
 }
 
 /* ---- maps ---------------------------------------------------------------------------------------------------------- */
@@ -489,7 +519,8 @@ static void sets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets),       cmocka_unit_test(products),      cmocka_unit_test(roundings),
+        cmocka_unit_test(sets),       cmocka_unit_test(products),
+        cmocka_unit_test(roundings),  cmocka_unit_test(transposed_roundings),
         cmocka_unit_test(float_maps), cmocka_unit_test(map_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@ typedef struct {
     int64_t m, n, k;
 } shape;
 
-/* Blocks of k end at 256 (double), 512 (float) and 1024 (bfloat16); blocks of rows at 48. */
+/* Blocks of k end at 256 (double), 512 (float) and 1024 (bfloat16); blocks of rows at 48, or 128. */
 static const shape shapes[] = {{1, 1, 1},    {1, 37, 70},   {1, 300, 1030}, {3, 5, 600},    {7, 65, 129}, {8, 96, 256},
                                {9, 33, 515}, {16, 48, 512}, {17, 130, 513}, {40, 67, 1100}, {2, 1, 2049}, {200, 50, 64},
                                {395, 9, 33}, {64, 700, 20}, {13, 17, 1},    {12, 1, 7}};
@@ -274,6 +274,33 @@ static void bits_do_not_depend_on_the_cut(void **state) {
     }
 }
 
+/* Several blocks of columns, which rows of a that were rounded once meet one after another: a = u w^T, b = x v^T. */
+static void rounded_rows_are_kept(void **state) {
+    (void)state;
+    enum { M = 140, N = 530, K = 1024 };
+    problem problem = make((shape){M, N, K}, RCVI_KERNEL_BFLOAT16, true);
+    double all = 0;
+    for (int k = 0; k < K; k++) {
+        int w = k * 7 % 11 - 5, x = k * 5 % 13 - 6;
+        all += w * x;
+        for (int i = 0; i < M; i++) problem.a[i * K + k] = (i % 9 + 1) * w;
+        for (int j = 0; j < N; j++) problem.b[k * N + j] = (j % 7 + 1) * x;
+    }
+    for (size_t set = 0; set < rcvi_kernels_count(); set++) {
+        for (int variant = 0; variant < 2; variant++) {
+            manner manner = {.transpose_a = variant, .packed = set % 2, .members = 1, .pad = PAD};
+            double *out = compute(rcvi_kernels_at(set), RCVI_KERNEL_BFLOAT16, &problem, M, N, &manner);
+            for (int i = 0; i < M * N; i++) {
+                double expected = (i / N % 9 + 1) * (i % N % 7 + 1) * all;
+                if (out[i] != expected)
+                    fail_msg("%s: c[%d, %d] is %g, not %g", rcvi_kernels_at(set)->name, i / N, i % N, out[i], expected);
+            }
+            free(out);
+        }
+    }
+    drop(&problem);
+}
+
 /* Every element of c belongs to one member, and columns begin at multiples of the grain. */
 static void cuts_cover_c_once(void **state) {
     (void)state;
@@ -492,11 +519,11 @@ static void forced_kernels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_right),     cmocka_unit_test(bits_do_not_depend_on_the_cut),
-        cmocka_unit_test(cuts_cover_c_once),      cmocka_unit_test(no_depth_means_zero),
-        cmocka_unit_test(openblas_agrees),        cmocka_unit_test(public_products),
-        cmocka_unit_test(public_product_strides), cmocka_unit_test(public_errors),
-        cmocka_unit_test(forced_kernels),
+        cmocka_unit_test(products_are_right),    cmocka_unit_test(bits_do_not_depend_on_the_cut),
+        cmocka_unit_test(rounded_rows_are_kept), cmocka_unit_test(cuts_cover_c_once),
+        cmocka_unit_test(no_depth_means_zero),   cmocka_unit_test(openblas_agrees),
+        cmocka_unit_test(public_products),       cmocka_unit_test(public_product_strides),
+        cmocka_unit_test(public_errors),         cmocka_unit_test(forced_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

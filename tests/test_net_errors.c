@@ -96,7 +96,8 @@ static void test_memory(void **state) {
     set_up(&self, "lstm", &(rcv_net_options){.input = 3, .hidden = 4});
     rcv_plan *plan = NULL;
     rcv_run *run = (rcv_run *)&self;
-    check_ok(rcv_plan_new(self.net, &(rcv_plan_options){.steps = 2, .batch = INT64_C(1) << 42, .schedule = "naive"}, &plan));
+    check_ok(
+        rcv_plan_new(self.net, &(rcv_plan_options){.steps = 2, .batch = INT64_C(1) << 42, .schedule = "naive"}, &plan));
     assert_true(rcv_plan_bytes(plan) > (size_t)1 << 45);
     check_fails(rcv_run_new(plan, &run), RCV_NO_MEMORY, "");
     assert_null(run);

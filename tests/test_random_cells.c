@@ -171,7 +171,8 @@ typedef struct {
 static void step_open(step_function *f, const rcv_cell *cell) {
     memset(f, 0, sizeof *f);
     check_ok(rcv_net_new(cell, &(rcv_net_options){.input = INPUT, .hidden = HIDDEN}, &f->net));
-    check_ok(rcv_plan_new(f->net, &(rcv_plan_options){.steps = 1, .batch = 1, .dtype = RCV_FLOAT64, .schedule = "naive"}, &f->plan));
+    check_ok(rcv_plan_new(
+        f->net, &(rcv_plan_options){.steps = 1, .batch = 1, .dtype = RCV_FLOAT64, .schedule = "naive"}, &f->plan));
     check_ok(rcv_run_new(f->plan, &f->run));
     f->states = rcv_net_state_count(f->net);
     assert_true(f->states <= MAX_STATES && rcv_net_output(f->net) <= 64);

@@ -127,7 +127,7 @@ static void test_refusals(void **state) {
         {"Fuse", "'fuse'"},
         {"fuse pack", "'fuse pack'"},
         {" fuse", "did you mean 'fuse'"},
-        {"quantum", "there are naive, combine"},
+        {"quantum", "there are naive, kernels, combine"},
         {"fuse+fuse", "fuse twice"},
         {"naive+naive", "naive twice"},
         {"threads(2)+threads(2)", "threads twice"},

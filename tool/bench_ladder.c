@@ -18,6 +18,7 @@ static const struct {
     bool cumulative, threads;
 } rungs[] = {
     {"naive", "naive", false, false},
+    {"kernels", "kernels", false, false},
     {"combine gates", "combine", false, false},
     {"combine gates and steps", "combine(steps=all)", false, false},
     {"fuse", "fuse", false, false},
@@ -25,7 +26,8 @@ static const struct {
     {"transpose", "transpose", false, false},
     {"wavefront", "wavefront", false, false},
     {"threads", "naive+threads(%lld)", false, true},
-    {"combine gates", "combine", true, false},
+    {"kernels", "kernels", true, false},
+    {"+ combine gates", "combine", true, false},
     {"+ fuse", "combine+fuse", true, false},
     {"+ pack", "combine+fuse+pack", true, false},
     {"+ combine steps", "combine(steps=all)+fuse+pack", true, false},

@@ -131,9 +131,11 @@ static void put_rungs(FILE *out, const results *results, size_t from, size_t to,
 }
 
 static void put_ladder(FILE *out, const results *results) {
-    section(out, "ladder", "The ladder",
-            "What each way to run faster brings: by itself, and on top of those before it. The baseline is naive: one "
-            "product a gate and operand, one pass over memory an operation, one thread.");
+    section(
+        out, "ladder", "The ladder",
+        "What each way to run faster brings: by itself, and on top of those before it. The baseline is naive: one "
+        "product a gate and operand, one pass over memory an operation, one thread, in plain C. Kernels is the same "
+        "by the CPU's vector kernels, and so is every other rung.");
     put_rungs(out, results, 1, results->ladder_alone + 1, "Each rung alone", 5);
     put_rungs(out, results, results->ladder_alone + 1, results->ladder.count, "One upon the other", 0);
     fprintf(out, "</section>\n");

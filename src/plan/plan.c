@@ -89,7 +89,7 @@ rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, 
     rcvi_pool_init(&plan->notes, context);
     rcvi_program_init(&plan->program, problem->net, problem->options, rungs, &problem->machine);
     rcv_status status = build(plan, problem, rungs);
-    if (status) {
+    if (status || !plan) {
         rcv_plan_free(plan);
         return status;
     }
@@ -173,7 +173,7 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     rcvi_problem problem = {.net = net, .options = options, .device = rcvi_devices[0]};
     rcv_plan *plan = NULL;
     rcv_status status = options->schedule ? pin(&problem, &plan) : search(&problem, &plan);
-    if (status) {
+    if (status || !plan) {
         rcv_plan_free(plan);
         return status;
     }

@@ -8,8 +8,8 @@ enum { ALIGNMENT = 128 };
 
 struct rcv_run {
     const rcv_plan *plan;
-    bool forward_done;     /* and not yet used up by a backward call, whose buffers overwrite what was kept */
-    bool parameters_seen;  /* by a forward call: what it packed is there */
+    bool forward_done;      /* and not yet used up by a backward call, whose buffers overwrite what was kept */
+    bool parameters_seen;   /* by a forward call: what it packed is there */
     bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
     rcvi_worker *worker;

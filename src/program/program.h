@@ -15,6 +15,7 @@ typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED } rcvi_element;
 
 /* What the ladder offers: each rung on its own, or any of them together. All off is naive. */
 typedef struct {
+    bool kernels;      /* naive, but by the kernels of the CPU; implied by every other rung but threads */
     bool combine;      /* the gates' products as one */
     int64_t steps;     /* with combine: input products of this many time steps as one; 1; 0 means all steps */
     bool fuse;         /* pointwise parts as one map, behind packed products without a buffer in between */
@@ -240,7 +241,8 @@ static inline bool rcvi_view_equal(const rcvi_view *a, const rcvi_view *b) {
 
 /* naive: no rung at all, but threads. */
 static inline bool rcvi_rungs_none(const rcvi_rungs *r) {
-    return !(r->combine || r->fuse || r->pack || r->transpose || r->wavefront || r->blas || r->recompute || r->vendor);
+    return !(r->kernels || r->combine || r->fuse || r->pack || r->transpose || r->wavefront || r->blas ||
+             r->recompute || r->vendor);
 }
 
 /* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */

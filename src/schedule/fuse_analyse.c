@@ -154,7 +154,7 @@ static void order_forms(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int i = 0; i < f->form_count; i++) {
         rcvi_form *form = &f->forms[i];
-        int ordered[RCVI_MAX_TERMS], count = 0;
+        int ordered[RCVI_MAX_TERMS] = {0}, count = 0;
         for (int late = 0; late < 2; late++) {
             for (int m = 0; m < form->matrix_count; m++) {
                 if (w->stateful[form->matrices[m]] == late) ordered[count++] = form->matrices[m];

@@ -128,6 +128,7 @@ static bool print_threads(const rcvi_rungs *g, rcvi_text *out) {
         if (g->NAME) rcvi_text_add(out, #NAME);                                                                        \
         return g->NAME;                                                                                                \
     }
+PLAIN(kernels)
 PLAIN(fuse)
 PLAIN(pack)
 PLAIN(transpose)
@@ -138,6 +139,7 @@ PLAIN(vendor)
 /* In the order in which they are printed. */
 static const rung rungs[] = {
     {"naive", read_naive, print_naive},
+    {"kernels", read_kernels, print_kernels},
     {"combine", read_combine, print_combine},
     {"fuse", read_fuse, print_fuse},
     {"pack", read_pack, print_pack},
@@ -165,7 +167,7 @@ static rcv_status unknown(const char *name, size_t length) {
     if (near) return rcvi_fail(RCV_INVALID, "there is no rung '%s' for a plan; did you mean '%s'?", copy, near);
     return rcvi_fail(
         RCV_INVALID,
-        "there is no rung '%s' for a plan; there are naive, combine, fuse, pack, transpose, wavefront, blas, "
+        "there is no rung '%s' for a plan; there are naive, kernels, combine, fuse, pack, transpose, wavefront, blas, "
         "recompute, vendor and threads",
         copy);
 }
@@ -191,6 +193,9 @@ rcv_status rcvi_rungs_read(const char *text, rcvi_rungs *out) {
     bool seen[RUNGS] = {false};
     do RCVI_TRY(read_rung(&r, seen));
     while (take(&r, "+"));
+    rcvi_rungs others = read;
+    others.kernels = false;
+    if (!rcvi_rungs_none(&others)) read.kernels = false; /* implied */
     *out = read;
     return RCV_OK;
 }

@@ -29,7 +29,7 @@ const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs);
 
 /* Plan strings: rungs joined by '+', in any order when read, in one order when printed.
  *   plan  = "naive" { "+" rung } | rung { "+" rung }
- *   rung  = "combine" [ "(steps=" ( number | "all" ) ")" ] | "fuse" | "pack" | "transpose" | "wavefront" | "blas"
+ *   rung  = "kernels" | "combine" [ "(steps=" ( number | "all" ) ")" ] | "fuse" | "pack" | "transpose" | "wavefront" | "blas"
  *         | "recompute(every=" number ")" | "vendor" | "threads(" number [ ",split=" ( "rows" | "columns" ) ] ")"
  * One thread is not printed. Without a split, threads share out features. */
 rcv_status rcvi_rungs_read(const char *text, rcvi_rungs *rungs); /* RCV_INVALID with a sentence */

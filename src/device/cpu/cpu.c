@@ -130,6 +130,8 @@ static void take(run_call *run, rcvi_call *call, bool looped) {
             rcvi_take_map(call);
         else if (call->step->kind == RCVI_STEP_GEMM && !reference)
             rcvi_take_gemm(call);
+        else if (rcvi_step_sums_rows(call->step) && !reference)
+            rcvi_take_reduce(call);
         else if (call->engine->type == RCVI_KERNEL_DOUBLE)
             rcvi_take_double(call);
         else

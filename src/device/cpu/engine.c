@@ -1,5 +1,9 @@
 #include "device/cpu/engine.h"
 
+#include <string.h>
+
+enum { REDUCE_BYTES = 16384 }; /* of sums over rows that are taken at once: they stay in L1 */
+
 static rcvi_kernel_type type_of(rcv_dtype dtype) {
     return dtype == RCV_FLOAT64 ? RCVI_KERNEL_DOUBLE : dtype == RCV_BFLOAT16 ? RCVI_KERNEL_BFLOAT16 : RCVI_KERNEL_FLOAT;
 }
@@ -17,6 +21,7 @@ static rcv_status make_ready(rcvi_engine *engine) {
             scratch = rcvi_map_scratch(engine, step, ready->compiled);
         }
         if (step->kind == RCVI_STEP_GEMM && !engine->is_reference) scratch = rcvi_gemm_scratch(engine, step);
+        if (rcvi_step_sums_rows(step) && !engine->is_reference) scratch = REDUCE_BYTES;
         if (scratch > engine->scratch) engine->scratch = scratch;
     }
     engine->scratch = (engine->scratch + 127) / 128 * 128;
@@ -117,4 +122,33 @@ void rcvi_take_pack(const rcvi_call *call) {
     kernels->pack(columns, depth, rcvi_call_locate(call, &step->a), transposed ? step->a.row : 1,
                   transposed ? 1 : step->a.row, panels * call->member / call->members,
                   panels * (call->member + 1) / call->members, rcvi_call_locate(call, &step->out));
+}
+
+/* ---- sums over rows ---- */
+
+bool rcvi_step_sums_rows(const rcvi_step *step) {
+    return step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows && step->a.column == 1;
+}
+
+/* Each sum in the order of the rows. */
+void rcvi_take_reduce(const rcvi_call *call) {
+    const rcvi_engine *engine = call->engine;
+    const rcvi_step *step = call->step;
+    bool is_double = engine->type == RCVI_KERNEL_DOUBLE;
+    rcvi_map_kernel add = (is_double ? engine->kernels->map_double : engine->kernels->map_float)[RCVI_ADD];
+    int64_t size = is_double ? 8 : 4, block = REDUCE_BYTES / size;
+    const char *a = rcvi_call_locate(call, &step->a);
+    char *out = rcvi_call_locate(call, &step->out);
+    if (!out) return; /* an output the caller does not want */
+    for (int64_t column = call->column; column < call->column_end; column += block) {
+        int64_t left = call->column_end - column, n = left < block ? left : block;
+        memset(call->scratch, 0, (size_t)(n * size));
+        for (int64_t r = 0; r < call->rows; r++)
+            add(n, call->scratch, a + (r * step->a.row + column) * size, call->scratch);
+        char *to = out + column * size;
+        if (step->accumulate)
+            add(n, to, call->scratch, to);
+        else
+            memcpy(to, call->scratch, (size_t)(n * size));
+    }
 }

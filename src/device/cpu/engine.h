@@ -104,12 +104,16 @@ typedef struct {
     char *scratch;
 } rcvi_call;
 
+/* Whether it sums contiguous rows, which kernels can do. */
+bool rcvi_step_sums_rows(const rcvi_step *step);
+
 /* Where a view begins in this call; NULL for what the caller left out. */
 void *rcvi_call_locate(const rcvi_call *call, const rcvi_view *view);
 
 void rcvi_take_map(const rcvi_call *call);
 void rcvi_take_gemm(const rcvi_call *call);
 void rcvi_take_pack(const rcvi_call *call);
+void rcvi_take_reduce(const rcvi_call *call); /* of steps that rcvi_step_sums_rows */
 /* All other kinds; in naive programs, maps and gemms too: the reference. */
 void rcvi_take_float(const rcvi_call *call);
 void rcvi_take_double(const rcvi_call *call);

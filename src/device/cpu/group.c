@@ -139,7 +139,8 @@ static void group_from(rcvi_engine *engine, size_t first, size_t end) {
     while (last < end && program->steps[last].kind != RCVI_STEP_LOOP && shares_out(&engine->ready[first]) &&
            shares_out(&engine->ready[last])) {
         bool free = true;
-        for (size_t i = first; free && i < last; i++) free = !conflict(program, &program->steps[i], &program->steps[last]);
+        for (size_t i = first; free && i < last; i++)
+            free = !conflict(program, &program->steps[i], &program->steps[last]);
         if (!free) break;
         last++;
     }

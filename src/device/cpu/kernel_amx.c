@@ -17,6 +17,7 @@
 #define ELEMENT uint16_t
 #define GROUP 2
 #define FILL 32
+#define UNIT_BYTES 4
 #define BYTES 64
 #define STRIP 1
 #define STRIPS 4

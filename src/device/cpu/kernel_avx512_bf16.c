@@ -14,6 +14,7 @@
 #define ELEMENT uint16_t
 #define GROUP 2
 #define FILL 2
+#define UNIT_BYTES 4
 #define BYTES 64
 #define ROWS 12
 #define STRIP 2

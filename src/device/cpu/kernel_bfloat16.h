@@ -8,14 +8,21 @@ static inline float float_of_bits(uint32_t bits) {
     return both.value;
 }
 
-/* Nearest, ties to even; a NaN stays one. */
-static inline uint16_t round_bfloat16(float x) {
+/* In the upper half: nearest, ties to even; a NaN stays one. */
+static inline uint32_t rounded_bits(float x) {
     union {
         float value;
         uint32_t bits;
     } both = {x};
-    uint32_t rounded = (both.bits + 0x7fff + (both.bits >> 16 & 1)) >> 16;
-    return (uint16_t)((both.bits & 0x7fffffff) > 0x7f800000 ? both.bits >> 16 | 0x40 : rounded);
+    uint32_t rounded = both.bits + 0x7fff + (both.bits >> 16 & 1);
+    return x == x ? rounded : both.bits | 0x400000;
+}
+
+static inline uint16_t round_bfloat16(float x) { return (uint16_t)(rounded_bits(x) >> 16); }
+
+/* Two beside each other, the first in the lower half. */
+static inline uint32_t round_pair(float first, float second) {
+    return rounded_bits(first) >> 16 | (rounded_bits(second) & 0xffff0000u);
 }
 
 static inline void narrow(int64_t n, const float *from, uint16_t *to) {

@@ -1,4 +1,4 @@
-/* Elementary functions of float vectors. Expects MAP_BYTES, and immintrin.h where there is AVX-512. Included once a
+/* Elementary functions of float vectors. Expects MAP_BYTES, SET_HAS_NEON where arm_neon.h may be used, and immintrin.h where there is AVX-512. Included once a
  * set.
  *
  * Each value depends on its own lane alone. Largest errors measured over every 509th of all floats, in units of the last
@@ -35,8 +35,17 @@ static inline real_vector where_negative(real_vector x, real_vector yes, real_ve
     return (real_vector)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)x), (__m512)no, (__m512)yes);
 }
 #else
+#if defined(SET_HAS_NEON)
+static inline real_vector at_least(real_vector x, float least) {
+    return (real_vector)vmaxq_f32((float32x4_t)x, vdupq_n_f32(least));
+}
+static inline real_vector at_most(real_vector x, float most) {
+    return (real_vector)vminq_f32((float32x4_t)x, vdupq_n_f32(most));
+}
+#else
 static inline real_vector at_least(real_vector x, float least) { return choose(x < least, SPLAT(least), x); }
 static inline real_vector at_most(real_vector x, float most) { return choose(x > most, SPLAT(most), x); }
+#endif
 static inline real_vector quotient(real_vector a, real_vector b) { return a / b; }
 static inline real_vector where_negative(real_vector x, real_vector yes, real_vector no) {
     return choose((bits_vector)x < 0, yes, no);
@@ -54,15 +63,14 @@ static inline real_vector reduced_exp(real_vector x, bits_vector *n) {
     real_vector whole = shifted - shift;
     *n = (bits_vector)((count_vector)shifted - (count_vector)SPLAT(shift));
     real_vector r = x - whole * 0.693359375f - whole * -2.12194440e-4f; /* ln 2 in two parts; the first of 10 bits */
-    real_vector q = r * 1.395062893e-03f + 8.368969895e-03f;
-    q = q * r + 4.166620225e-02f;
-    q = q * r + 1.666651815e-01f;
-    q = q * r + 0.5f;
-    return q * (r * r) + r;
+    real_vector square = r * r; /* in two halves, which do not wait for each other */
+    real_vector high = r * 1.395062893e-03f + 8.368969895e-03f, low = r * 1.666651815e-01f + 0.5f;
+    high = high * r + 4.166620225e-02f;
+    return (high * square + low) * square + r;
 }
 
 /* Beyond these the result is 0 and infinity. */
-#define LEAST_EXPONENT -104.0f
+#define LEAST_EXPONENT (-104.0f)
 #define MOST_EXPONENT 89.0f
 
 static inline real_vector bounded_exp(real_vector x) {
@@ -71,7 +79,7 @@ static inline real_vector bounded_exp(real_vector x) {
 #if defined(__AVX512F__) && MAP_BYTES == 64
     return (real_vector)_mm512_scalef_ps((__m512)near_one, _mm512_cvtepi32_ps((__m512i)n));
 #else
-    bits_vector half = n >> 1;
+    bits_vector half = n >> 1; /* in two factors, since 2^n may be too small for a normal number */
     return near_one * power_of_two(half) * power_of_two((bits_vector)((count_vector)n - (count_vector)half));
 #endif
 }
@@ -93,11 +101,10 @@ static inline real_vector vector_tanh(real_vector x) {
     y = at_most(y, 10.0f);
     real_vector m = reduced_exp(y + y, &n), scale = power_of_two(n);
     m = m * scale + (scale - 1.0f);
-    real_vector q = square * -6.282463204e-03f + 2.107775025e-02f;
-    q = q * square + -5.385385454e-02f;
-    q = q * square + 1.333260238e-01f;
-    q = q * square + -3.333331943e-01f;
-    q = q * (square * y) + y;
+    real_vector high = square * -6.282463204e-03f + 2.107775025e-02f,
+                low = square * 1.333260238e-01f + -3.333331943e-01f;
+    high = high * square + -5.385385454e-02f;
+    real_vector q = (high * (square * square) + low) * (square * y) + y;
     return (real_vector)((bits_vector)choose(small, q, quotient(m, m + 2.0f)) | sign);
 }
 

@@ -7,6 +7,7 @@
 #define SET_WHAT "NEON, vectors of 16 bytes"
 #define VECTOR_BYTES 16
 #define MAP_BYTES 16
+#define SET_HAS_NEON
 #define ROWS 6
 #define STRIP 4
 #define STRIPS 2

@@ -18,6 +18,7 @@ enum { PAIRS = 3, STRIP_COLUMNS = 16, PANEL_COLUMNS = 32 };
 #define ELEMENT uint16_t
 #define GROUP 4
 #define FILL 4
+#define UNIT_BYTES 8
 #define BYTES 16
 #define STRIP 4
 #define STRIPS 2

@@ -5,6 +5,7 @@
  *   SOURCE        an element of the matrix that is packed
  *   OPERAND       what one step over k takes: GROUP elements of a row of a, and as many of a column of b
  *   GROUP, FILL   k is packed in groups of GROUP, and filled up with zeros to a multiple of FILL
+ *   UNIT_BYTES    of such a group
  *   BYTES         of a vector
  *   STRIP         vectors in a strip of columns (2 or 4), the widest of which a tile takes ROWS rows (4, 6 or 12)
  *   STRIPS, WIDE  strips in a panel; up to WIDE rows (2 or 6) go over all strips of a panel at once
@@ -26,71 +27,7 @@ typedef OPERAND NAME(operands) __attribute__((vector_size(BYTES)));
 typedef OPERAND NAME(loose_operands) __attribute__((vector_size(BYTES), aligned(sizeof(OPERAND)), may_alias));
 typedef OPERAND NAME(operand) __attribute__((may_alias));
 
-/* ---- packing ----------------------------------------------------------------------------------------------------- */
-
-enum { NAME(pack_block) = 32 }; /* steps over k, a multiple of GROUP: what a strip's block takes stays in L1 */
-
-#if GROUP == 1
-#define UNIT SCALAR
-#elif GROUP == 2
-#define UNIT uint32_t
-#else
-#define UNIT uint64_t
-#endif
-typedef UNIT NAME(unit) __attribute__((may_alias)); /* GROUP elements of a column */
-
-/* One block of k, of a column at a time into [columns][block] and then turned, or of rows as they lie. */
-static void NAME(pack_block_of)(int64_t columns, int64_t steps, int64_t filled, const SOURCE *from, int64_t step,
-                                int64_t column, ELEMENT *to) {
-    ELEMENT block[WIDTH][NAME(pack_block)] __attribute__((aligned(64)));
-    if (column == 1) {
-        for (int64_t k = 0; k < steps; k++) {
-            for (int64_t j = 0; j < columns; j++) block[j][k] = ROUND(from[k * step + j]);
-        }
-    } else {
-        for (int64_t j = 0; j < columns; j++) {
-            for (int64_t k = 0; k < steps; k++) block[j][k] = ROUND(from[k * step + j * column]);
-        }
-    }
-    for (int64_t j = 0; j < WIDTH; j++) {
-        for (int64_t k = j < columns ? steps : 0; k < filled; k++) block[j][k] = 0;
-    }
-    NAME(unit) *out = (NAME(unit) *)to;
-    for (int64_t u = 0; u < filled / GROUP; u++) {
-        for (int64_t j = 0; j < WIDTH; j++) out[u * WIDTH + j] = ((const NAME(unit) *)block[j])[u];
-    }
-}
-
-/* A strip of `columns` valid columns. */
-static void NAME(pack_strip)(int64_t columns, int64_t depth, const SOURCE *from, int64_t step, int64_t column,
-                             ELEMENT *to) {
-    int64_t filled = (depth + FILL - 1) / FILL * FILL;
-    for (int64_t begin = 0; begin < filled; begin += NAME(pack_block)) {
-        int64_t end = begin + NAME(pack_block) < filled ? begin + NAME(pack_block) : filled;
-        int64_t valid = end < depth ? end : depth;
-        if (column == 1 && GROUP == 1) {
-            for (int64_t k = begin; k < valid; k++) {
-                for (int64_t j = 0; j < columns; j++) to[k * WIDTH + j] = ROUND(from[k * step + j]);
-                for (int64_t j = columns; j < WIDTH; j++) to[k * WIDTH + j] = 0;
-            }
-            continue;
-        }
-        NAME(pack_block_of)
-        (columns, valid > begin ? valid - begin : 0, end - begin, from + begin * step, step, column,
-         to + begin * WIDTH);
-    }
-}
-
-static void NAME(pack)(int64_t columns, int64_t depth, const void *from, int64_t step, int64_t column, int64_t first,
-                       int64_t end, void *to) {
-    const SOURCE *source = from;
-    int64_t filled = (depth + FILL - 1) / FILL * FILL;
-    for (int64_t strip = first * STRIPS; strip < end * STRIPS; strip++) {
-        int64_t j = strip * WIDTH;
-        int64_t valid = columns - j < 0 ? 0 : columns - j < WIDTH ? columns - j : WIDTH;
-        NAME(pack_strip)(valid, depth, valid ? source + j * column : source, step, column, (ELEMENT *)to + j * filled);
-    }
-}
+#include "device/cpu/kernel_pack.h"
 
 #ifndef PACK_ONLY
 
@@ -164,7 +101,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
                 sums[i][v] = MULTIPLY_ADD(sums[i][v], x, y[v]);
             }
         }
-        if (packed && !transposed) {
+        if (packed) {
             __builtin_prefetch(next, 0, 2);
             __builtin_prefetch(next + next_half, 0, 2);
             if (vectors > STRIP) { /* the only tile over its columns */
@@ -322,8 +259,10 @@ static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const vo
 
 #if GROUP == 1
 static void NAME(product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
-                                     const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row) {
+                                     const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row,
+                                     const void *next) {
     NAME(job) job = {.depth = depth, .a = a, .a_stride = a_step, .accumulate = accumulate, .c = c, .c_row = c_row};
+    NAME(bring_near)(&job, rows, columns, first, panel, next);
     NAME(panel)(&NAME(transposed_family), &job, 1, rows, columns, panel, first);
 }
 
@@ -376,7 +315,6 @@ static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, co
 }
 #endif
 
-#undef UNIT
 #undef TILE
 #undef WIDE_TILE
 #undef TILE_NAME

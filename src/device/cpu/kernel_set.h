@@ -27,6 +27,7 @@
 #define ELEMENT float
 #define GROUP 1
 #define FILL 1
+#define UNIT_BYTES 4
 #define BITS int32_t
 #define BYTES VECTOR_BYTES
 #define ROUND(x) (x)
@@ -68,6 +69,7 @@ EACH_LANE(sqrt, sqrt(x))
 #define ELEMENT double
 #define GROUP 1
 #define FILL 1
+#define UNIT_BYTES 8
 #define BITS int64_t
 #define BYTES VECTOR_BYTES
 #define ROUND(x) (x)
@@ -91,12 +93,15 @@ EACH_LANE(sqrt, sqrt(x))
 #define ELEMENT uint16_t
 #define GROUP 2
 #define FILL 2
+#define UNIT_BYTES 4
 #define BYTES VECTOR_BYTES
 #define ROUND(x) round_bfloat16(x)
 #define MULTIPLY_ADD(sum, x, y)                                                                                        \
     FUSED_FLOAT(FUSED_FLOAT(sum, float_of_bits((x) << 16), (vector_bfloat16)((y) << 16)),                              \
                 float_of_bits((x)&0xffff0000u), (vector_bfloat16)((y)&0xffff0000u))
 #include "device/cpu/kernel_product.h"
+
+#include "device/cpu/kernel_narrow.h"
 
 #include "device/cpu/kernel_undefine.h"
 
@@ -124,6 +129,7 @@ const rcvi_kernels SET = {
     .map_float = MAPS(float),
     .map_double = MAPS(double),
     .narrow = narrow,
+    .narrow_transposed = narrow_transposed,
     .widen = widen,
     .peak = {peak_float, peak_double, peak_float},
 };

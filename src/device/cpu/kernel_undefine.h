@@ -6,6 +6,8 @@
 #undef ELEMENT
 #undef GROUP
 #undef FILL
+#undef UNIT_BYTES
+#undef UNITS
 #undef BITS
 #undef BYTES
 #undef ROUND

@@ -90,6 +90,7 @@ static void lay_over(rcvi_kernels *set, const rcvi_kernels *above) {
         if (above->map_double[operation]) set->map_double[operation] = above->map_double[operation];
     }
     if (above->narrow) set->narrow = above->narrow;
+    if (above->narrow_transposed) set->narrow_transposed = above->narrow_transposed;
     if (above->widen) set->widen = above->widen;
     if (above->begin) set->begin = above->begin;
     if (above->end) set->end = above->end;

@@ -40,7 +40,8 @@ typedef struct {
                     int64_t first, bool accumulate, void *c, int64_t c_row, const void *next);
     /* The same with a transposed: element (i, k) at a[k * a_step + i]. NULL for bfloat16. */
     void (*product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
-                               const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row);
+                               const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row,
+                               const void *next);
     /* The same with b as it lies in memory: element (k, j) at b[k * b_step + j]; any number of columns. NULL for
      * bfloat16. */
     void (*product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *b,
@@ -58,6 +59,10 @@ typedef struct {
     rcvi_map_kernel map_double[RCVI_OPERATION_COUNT];
     /* a * b + c and a * b - c by elements, and sums that maps meet often, may be added here. */
     void (*narrow)(int64_t n, const float *from, uint16_t *to); /* to bfloat16, nearest even; NaN stays NaN */
+    /* to[i * to_row + k] = from[k * from_row + i], narrowed; each row of `to` is filled up with zeros to a multiple of 32
+     * k, and rows of it begin at multiples of 4 bytes. */
+    void (*narrow_transposed)(int64_t rows, int64_t depth, const float *from, int64_t from_row, uint16_t *to,
+                              int64_t to_row);
     void (*widen)(int64_t n, const uint16_t *from, float *to);
     /* Independent multiply-adds from registers; the number of operations done (a multiply-add is two). For bfloat16
      * with the instructions `products` uses. */

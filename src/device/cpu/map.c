@@ -31,36 +31,30 @@ static bool is_plain(const rcvi_map *map) { return map->product_count > 0 && map
 
 /* ---- scratch: slots, tiles of products, narrowed operands ---- */
 
+/* Bytes from the start of the scratch. */
 typedef struct {
-    char *slots, *tiles, *operands; /* of instructions; of products; left operands narrowed or packed */
-    char *turned;                   /* a tile before it is transposed */
-    int64_t tile_bytes;
+    int64_t tiles;            /* of products; slots of instructions come first */
+    int64_t turned, operands; /* a tile before it is transposed; left operands narrowed or packed */
+    int64_t tile_bytes, end;
 } areas;
 
-static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *c, char *scratch,
-                     size_t *bytes) {
+static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *c) {
     int64_t size = real_bytes(engine), rows = rcvi_map_row_block(engine, step, c);
     bool bfloat16 = engine->type == RCVI_KERNEL_BFLOAT16, plain = is_plain(step->map);
-    areas a = {.slots = scratch};
     /* fewer rows may come with wider tiles, but never with more than TILE elements or one panel */
     int64_t panel = engine->kernels->products[engine->type].panel;
     int64_t tile = larger(TILE, rows * panel), operand_rows = plain ? round_up(rows, panel) : rows;
-    a.tile_bytes = round_up(tile * size, ALIGN);
-    int64_t slots = round_up(c->slot_count * c->block * size, ALIGN);
-    int64_t tiles = a.tile_bytes * step->map->product_count;
-    a.tiles = scratch + slots;
-    a.turned = scratch + slots + tiles;
+    areas a = {.tile_bytes = round_up(tile * size, ALIGN)};
+    a.tiles = round_up(c->slot_count * c->block * size, ALIGN);
+    a.turned = a.tiles + a.tile_bytes * step->map->product_count;
     a.operands = a.turned + (plain ? a.tile_bytes : 0);
-    int64_t operands =
-        bfloat16 || plain ? round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), ALIGN) : 0;
-    *bytes = (size_t)(a.operands - scratch + operands);
+    a.end = a.operands;
+    if (bfloat16 || plain) a.end += round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), ALIGN);
     return a;
 }
 
 size_t rcvi_map_scratch(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
-    size_t bytes;
-    lay_out(engine, step, compiled, NULL, &bytes);
-    return bytes;
+    return (size_t)lay_out(engine, step, compiled).end;
 }
 
 /* ---- one call ---- */
@@ -70,7 +64,8 @@ typedef struct {
     const rcvi_map *map;
     const rcvi_compiled *compiled;
     const rcvi_product_kernels *kernels;
-    areas areas;
+    char *slots, *tiles, *turned, *operands; /* areas of the scratch */
+    int64_t tile_bytes;
     int64_t size; /* bytes of an element */
     char *views[RCVI_MAX_OPERANDS];
     char *starts[RCVI_MAX_PRODUCTS];
@@ -138,7 +133,7 @@ static bool is_contiguous(const rcvi_view *view, int64_t rows, int64_t columns) 
 /* Left operands rounded to bfloat16, rows row .. row + rows - 1. */
 static void narrow_operands(map_call *m, int64_t row, int64_t rows) {
     const rcvi_compiled *c = m->compiled;
-    uint16_t *to = (uint16_t *)m->areas.operands;
+    uint16_t *to = (uint16_t *)m->operands;
     int64_t multiple = larger(32, m->kernels->group);
     const uint16_t *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
     for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
@@ -166,7 +161,7 @@ static void pack_operands(map_call *m, int64_t row, int64_t rows) {
     const rcvi_compiled *c = m->compiled;
     int64_t panel = m->kernels->panel, panels = (rows + panel - 1) / panel;
     const char *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
-    char *to = m->areas.operands;
+    char *to = m->operands;
     for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
     for (int p = 0; p < m->map->product_count; p++) {
         for (int t = 0; t < m->map->products[p].term_count; t++) {
@@ -241,12 +236,12 @@ static void multiply_plain(const map_call *m, int p, int64_t row, int64_t rows, 
                 const char *operand = m->left[index] + b * depth * m->size;
                 if (product->terms[t].transposed)
                     m->kernels->product_transposed(count, width, depth, weights + first * m->size, weights_row, operand,
-                                                   0, false, m->areas.turned + b * m->size, rows);
+                                                   0, false, m->turned + b * m->size, rows, NULL);
                 else
                     m->kernels->product(count, width, depth, weights + first * weights_row * m->size, weights_row,
-                                        operand, 0, false, m->areas.turned + b * m->size, rows, NULL);
+                                        operand, 0, false, m->turned + b * m->size, rows, NULL);
             }
-            turn(m, m->areas.turned, rows, count, started || t > 0, to + c * m->size, to_row);
+            turn(m, m->turned, rows, count, started || t > 0, to + c * m->size, to_row);
         }
     }
 }
@@ -317,12 +312,12 @@ static void compute(const map_call *m, places *p, int64_t row, int64_t rows, int
         bool direct = is_contiguous(view, rows, columns);
         p->views[v] = direct ? at(m, m->views[v], view, row, column) : NULL;
         if (direct || c->view_slot[v] == RCVI_NONE) continue;
-        p->views[v] = m->areas.slots + c->view_slot[v] * c->block * m->size;
+        p->views[v] = m->slots + c->view_slot[v] * c->block * m->size;
         gather(m, view, m->views[v], row, rows, column, columns, p->views[v], columns);
     }
     for (int k = 0; k < c->op_count; k++) {
         const rcvi_op *op = &c->ops[k];
-        char *to = m->areas.slots + op->slot * c->block * m->size;
+        char *to = m->slots + op->slot * c->block * m->size;
         const int *stores = c->stores + op->first_store;
         bool direct = op->store_count > 0 && is_contiguous(&m->map->operands[stores[0]], rows, columns);
         if (direct) to = at(m, m->views[stores[0]], &m->map->operands[stores[0]], row, column);
@@ -338,7 +333,7 @@ static void finish(const map_call *m, places *p, int64_t row, int64_t rows, int6
     const rcvi_compiled *c = m->compiled;
     for (int i = 0; i < m->map->product_count; i++) {
         if (!c->product_is_used[i] && c->product_store_count[i] == 1) continue; /* it went straight to its place */
-        char *tile = m->areas.tiles + i * m->areas.tile_bytes;
+        char *tile = m->tiles + i * m->tile_bytes;
         for (int s = 0; s < c->product_store_count[i]; s++) {
             int view = c->stores[c->product_stores[i] + s];
             scatter(m, &m->map->operands[view], m->views[view], row, rows, column, columns, tile);
@@ -350,7 +345,7 @@ static void finish(const map_call *m, places *p, int64_t row, int64_t rows, int6
         int64_t count = smaller(step, rows - r);
         for (int64_t x = 0; x < columns; x += width) {
             for (int i = 0; i < m->map->product_count; i++)
-                p->products[i] = m->areas.tiles + i * m->areas.tile_bytes + (r * columns + x) * m->size;
+                p->products[i] = m->tiles + i * m->tile_bytes + (r * columns + x) * m->size;
             compute(m, p, row + r, count, column + x, smaller(width, columns - x));
         }
     }
@@ -364,7 +359,7 @@ static void take_block(const map_call *m, places *p, int64_t row, int64_t rows, 
             const rcvi_view *out = &m->map->operands[view];
             multiply(m, i, row, rows, column, columns, at(m, m->views[view], out, row, column), out->row);
         } else {
-            multiply(m, i, row, rows, column, columns, m->areas.tiles + i * m->areas.tile_bytes, columns);
+            multiply(m, i, row, rows, column, columns, m->tiles + i * m->tile_bytes, columns);
         }
     }
     finish(m, p, row, rows, column, columns);
@@ -375,7 +370,7 @@ static void fill_constants(const map_call *m, places *p) {
     const rcvi_compiled *c = m->compiled;
     for (int i = 0; i < c->constant_count; i++) {
         int slot = c->constants[i].slot;
-        char *to = p->slots[slot] = m->areas.slots + slot * c->block * m->size;
+        char *to = p->slots[slot] = m->slots + slot * c->block * m->size;
         for (int64_t e = 0; e < c->block; e++) {
             if (m->size == 4)
                 ((float *)to)[e] = (float)c->constants[i].number;
@@ -387,12 +382,16 @@ static void fill_constants(const map_call *m, places *p) {
 
 /* False where an output is not wanted. */
 static bool open_call(map_call *m, const rcvi_call *call) {
-    size_t bytes; /* field by field: clearing the tables would take as long as a small step */
-    m->call = call;
+    areas a = lay_out(call->engine, call->step, call->ready->compiled);
+    m->call = call; /* field by field: clearing the tables would take as long as a small step */
     m->map = call->step->map;
     m->compiled = call->ready->compiled;
     m->kernels = &call->engine->kernels->products[call->engine->type];
-    m->areas = lay_out(call->engine, call->step, call->ready->compiled, call->scratch, &bytes);
+    m->slots = call->scratch;
+    m->tiles = call->scratch + a.tiles;
+    m->turned = call->scratch + a.turned;
+    m->operands = call->scratch + a.operands;
+    m->tile_bytes = a.tile_bytes;
     m->size = real_bytes(call->engine);
     for (int v = 0; v < m->map->operand_count; v++) {
         m->views[v] = rcvi_call_locate(call, &m->map->operands[v]);

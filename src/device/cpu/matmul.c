@@ -15,10 +15,12 @@ enum {
     DEPTH_BYTES = 2048,     /* of one column of a block of k */
     COLUMN_BYTES = 1 << 20, /* of a packed block of b */
     ROWS = 48,              /* of a block of a */
+    NARROWED_ROWS = 128,    /* of one that is rounded */
+    KEPT_BYTES = 5 << 18,   /* of all rows of a, to be rounded once only */
     ROW_UNIT = 8,           /* rows are cut at multiples of this */
+    NARROWED_UNIT = 32,     /* blocks of them, where they are rounded */
     PLAIN_ROWS = 8,         /* at most, for the plain way */
     SWAPPED_COLUMNS = 256,  /* of c that the swapped way takes at once */
-    COPY_ROWS = 16,         /* of a transposed block, rounded at once */
     COPY_PANELS = 4,        /* of columns, from which on a is copied */
     LINE_BYTES = 64
 };
@@ -36,6 +38,8 @@ typedef struct {
     int64_t columns;     /* of a packed block */
     int64_t row_stride;  /* elements from row to row of a copied block of a */
     int64_t step_stride; /* elements from k to k of one that lies transposed */
+    int64_t rows;        /* of a block of a, at most */
+    int64_t kept_rows;   /* of a, that can be kept while blocks of columns meet them */
 } job;
 
 /* Parts of a member's scratch, in bytes. */
@@ -73,8 +77,19 @@ static job prepare(const rcvi_kernels *kernels, const rcvi_matmul *matmul) {
     job.columns = most(1, COLUMN_BYTES / (job.depth * job.operand) / job.products->panel) * job.products->panel;
     job.row_stride = odd_lines(job.depth, job.operand);
     job.step_stride = odd_lines(ROWS, job.operand);
+    job.rows = ROWS;
+    if (matmul->type == RCVI_KERNEL_BFLOAT16) {
+        job.rows = NARROWED_ROWS;
+        if (matmul->n > job.columns) job.kept_rows = most(job.rows, KEPT_BYTES / (job.row_stride * job.operand));
+    }
     job.way = choose(&job);
     return job;
+}
+
+/* Rows of the blocks of a into which `rows` are cut. */
+static int64_t block_rows(const job *job, int64_t rows) {
+    int64_t unit = job->operand < job->size ? NARROWED_UNIT : ROW_UNIT;
+    return round_up(divide_up(rows, divide_up(rows, job->rows)), unit);
 }
 
 /* ---- the cut over members ------------------------------------------------------------------------------------------ */
@@ -139,31 +154,25 @@ static void turn(int64_t rows, int64_t columns, const void *from, int64_t from_r
 }
 
 /* to[i, p] = op(a)[row + i, step + p], rounded and filled up with zeros. */
-static void narrow(const job *job, const void *a, int64_t row, int64_t rows, int64_t step, int64_t depth, float *turned,
+static void narrow(const job *job, const float *a, int64_t row, int64_t rows, int64_t step, int64_t depth,
                    uint16_t *to) {
-    const rcvi_matmul *matmul = job->matmul;
-    int64_t filled = round_up(depth, job->products->group), stride = odd_lines(job->depth, job->size);
-    for (int64_t i = 0; i < rows; i++) {
-        const float *from = (const float *)a + (row + i) * matmul->lda + step;
-        if (matmul->transpose_a) {
-            if (i % COPY_ROWS == 0)
-                turn(least(COPY_ROWS, rows - i), depth, (const float *)a + step * matmul->lda + row + i, matmul->lda, 4,
-                     turned, stride);
-            from = turned + i % COPY_ROWS * stride;
-        }
-        uint16_t *out = to + i * job->row_stride;
-        job->kernels->narrow(depth, from, out);
-        memset(out + depth, 0, (size_t)(filled - depth) * sizeof *out);
+    int64_t lda = job->matmul->lda, filled = round_up(depth, job->products->group);
+    if (job->matmul->transpose_a) {
+        job->kernels->narrow_transposed(rows, depth, a + step * lda + row, lda, to, job->row_stride);
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++, to += job->row_stride) {
+        job->kernels->narrow(depth, a + (row + i) * lda + step, to);
+        memset(to + depth, 0, (size_t)(filled - depth) * sizeof *to);
     }
 }
 
 /* `columns`: how many of c the operand will meet, which decides whether it is worth copying as it lies. */
 static operand bring(const job *job, const void *a, int64_t row, int64_t rows, int64_t step, int64_t depth,
-                     int64_t columns, char *scratch, const scratch_layout *layout) {
+                     int64_t columns, char *block) {
     const rcvi_matmul *matmul = job->matmul;
-    char *block = scratch + layout->block;
     if (matmul->type == RCVI_KERNEL_BFLOAT16) {
-        narrow(job, a, row, rows, step, depth, (float *)(void *)(scratch + layout->rows), (uint16_t *)(void *)block);
+        narrow(job, a, row, rows, step, depth, (uint16_t *)(void *)block);
         return (operand){block, job->row_stride, false};
     }
     bool transposed = matmul->transpose_a;
@@ -189,12 +198,9 @@ static void meet(const job *job, const operand *rows_of_a, int64_t rows, int64_t
         int64_t index = (column - base) / products->panel, first = (column - base) % products->panel;
         int64_t width = least(products->panel - first, end - column);
         const char *panel = (const char *)panels + index * panel_bytes;
-        if (rows_of_a->transposed)
-            products->product_transposed(rows, width, depth, rows_of_a->data, rows_of_a->stride, panel, first,
-                                         accumulate, c, ldc);
-        else
-            products->product(rows, width, depth, rows_of_a->data, rows_of_a->stride, panel, first, accumulate, c, ldc,
-                              column + width < end ? panel + panel_bytes : NULL);
+        const char *next = column + width < end ? panel + panel_bytes : NULL;
+        (rows_of_a->transposed ? products->product_transposed : products->product)(
+            rows, width, depth, rows_of_a->data, rows_of_a->stride, panel, first, accumulate, c, ldc, next);
         c += width * job->size;
         column += width;
     }
@@ -207,31 +213,36 @@ static void pack(const job *job, const void *b, int64_t column, int64_t columns,
     job->products->pack(columns, depth, at(b, step * down + column * along, job->size), down, along, first, end, to);
 }
 
+/* One block of k: its columns in blocks, and of each the rows in blocks. */
+static void general_step(const job *job, const rcvi_matmul_part *part, const void *a, const void *b, int64_t step,
+                         const char *packed, void *c, char *scratch, const scratch_layout *layout) {
+    const rcvi_matmul *matmul = job->matmul;
+    int64_t height = block_rows(job, part->rows), depth = least(job->depth, matmul->k - step);
+    int64_t last_column = part->column + part->columns, last_row = part->row + part->rows;
+    bool keep = part->rows <= job->kept_rows;
+    for (int64_t column = part->column; column < last_column; column += job->columns) {
+        int64_t columns = least(job->columns, last_column - column);
+        const char *panels = packed ? packed : scratch + layout->packed;
+        if (!packed)
+            pack(job, b, column, columns, step, depth, 0, divide_up(columns, job->products->panel),
+                 scratch + layout->packed);
+        for (int64_t row = part->row; row < last_row; row += height) {
+            int64_t rows = least(height, last_row - row);
+            char *block = scratch + layout->block + (keep ? (row - part->row) * job->row_stride * job->operand : 0);
+            operand rows_of_a = {block, job->row_stride, false};
+            if (!keep || column == part->column) rows_of_a = bring(job, a, row, rows, step, depth, columns, block);
+            meet(job, &rows_of_a, rows, depth, panels, packed ? 0 : column, column, columns,
+                 matmul->accumulate || step > 0, at_out(c, row * matmul->ldc + column, job->size));
+        }
+    }
+}
+
 /* `packed`: the whole of b packed before, or NULL. */
 static void general(const job *job, const rcvi_matmul_part *part, const void *a, const void *b, const char *packed,
                     void *c, char *scratch, const scratch_layout *layout) {
-    const rcvi_matmul *matmul = job->matmul;
-    int64_t height = round_up(divide_up(part->rows, divide_up(part->rows, ROWS)), ROW_UNIT);
-    int64_t last_column = part->column + part->columns, last_row = part->row + part->rows;
-    for (int64_t column = part->column; column < last_column; column += job->columns) {
-        int64_t columns = least(job->columns, last_column - column);
-        const char *panels = packed;
-        for (int64_t step = 0; step < matmul->k; step += job->depth) {
-            int64_t depth = least(job->depth, matmul->k - step);
-            if (!packed) {
-                panels = scratch + layout->packed;
-                pack(job, b, column, columns, step, depth, 0, divide_up(columns, job->products->panel),
-                     scratch + layout->packed);
-            }
-            for (int64_t row = part->row; row < last_row; row += height) {
-                int64_t rows = least(height, last_row - row);
-                operand rows_of_a = bring(job, a, row, rows, step, depth, columns, scratch, layout);
-                meet(job, &rows_of_a, rows, depth, panels, packed ? 0 : column, column, columns,
-                     matmul->accumulate || step > 0, at_out(c, row * matmul->ldc + column, job->size));
-            }
-            if (packed) panels += divide_up(matmul->n, job->products->panel) * panel_size(job, job->depth);
-        }
-    }
+    int64_t bytes = divide_up(job->matmul->n, job->products->panel) * panel_size(job, job->depth);
+    for (int64_t step = 0, i = 0; step < job->matmul->k; step += job->depth, i++)
+        general_step(job, part, a, b, step, packed ? packed + i * bytes : NULL, c, scratch, layout);
 }
 
 /* ---- few rows ------------------------------------------------------------------------------------------------------ */
@@ -292,8 +303,10 @@ static scratch_layout lay_out(const job *job, way way, bool packed) {
     case GENERAL:
         if (!packed)
             pack_bytes = divide_up(least(job->columns, matmul->n), job->products->panel) * panel_size(job, job->depth);
-        block = job->operand * most(ROWS * job->row_stride, job->depth * job->step_stride);
-        if (matmul->type == RCVI_KERNEL_BFLOAT16) rows = COPY_ROWS * odd_lines(job->depth, job->size) * job->size;
+        block = job->operand *
+                (job->operand < job->size
+                     ? least(round_up(matmul->m, NARROWED_UNIT), most(job->rows, job->kept_rows)) * job->row_stride
+                     : most(ROWS * job->row_stride, job->depth * job->step_stride));
         break;
     case PLAIN:
         if (matmul->transpose_a) rows = PLAIN_ROWS * job->depth * job->size;

@@ -5,9 +5,10 @@
 #include <limits.h>
 #include <string.h>
 
-/* Not every distribution's header has them. */
+#ifndef OPENBLAS_VERSION /* another library's header beside OpenBLAS: it does not have them */
 void openblas_set_num_threads(int threads);
 int openblas_get_num_threads(void);
+#endif
 
 enum { GRAIN = 16, LARGEST = INT_MAX / 2 }; /* OpenBLAS counts in int */
 

@@ -174,8 +174,7 @@ static void take_copy(const rcvi_call *c, REAL *out) {
 
 static void take_fill(const rcvi_call *c, REAL *out) {
     for (int64_t r = c->row; r < c->row_end; r++) {
-        for (int64_t i = c->column; i < c->column_end; i++)
-            out[r * c->step->out.row + i] = (REAL)c->step->fill.number;
+        for (int64_t i = c->column; i < c->column_end; i++) out[r * c->step->out.row + i] = (REAL)c->step->fill.number;
     }
 }
 
