@@ -377,6 +377,36 @@ static void test_documents(void **state) {
     each_cell(check_documents, true);
 }
 
+/* ---- over schedules ---------------------------------------------------------------------------------------------- */
+
+/* However time is cut, weights are laid out and threads share the work, a sum runs in the same order. */
+static void check_layouts(fixture *self) {
+    enum { T = 7, B = 5 };
+    static const char *const alike[] = {"combine+fuse+pack", "combine(steps=3)+fuse+pack+threads(2)",
+                                        "combine(steps=all)+fuse+pack+threads(2,split=rows)", "combine+fuse+transpose",
+                                        "combine(steps=2)+fuse+transpose+threads(3)"};
+    if (self->schedule != schedules[0]) return; /* once a cell is enough */
+    size_t count = T * B * self->output;
+    void *x = drawn(self, T * B * INPUT, -1, 1), *first = array(self, count), *y = array(self, count);
+    state_set initial = drawn_states(self, B), final = new_states(self, B);
+    for (size_t i = 0; i < sizeof alike / sizeof *alike; i++) {
+        self->schedule = alike[i];
+        run_call(self,
+                 &(call){.steps = T, .batch = B, .x = x, .initial = &initial, .y = i ? y : first, .final = &final});
+        if (i) must(self, same(self, first, 0, y, 0, count));
+    }
+    free_states(self, &initial);
+    free_states(self, &final);
+    free(x);
+    free(first);
+    free(y);
+}
+
+static void test_layouts(void **state) {
+    (void)state;
+    each_cell(check_layouts, true);
+}
+
 /* ---- over runs --------------------------------------------------------------------------------------------------- */
 
 /* The same plan gives the same bits in one run after another and in another run; it needs the bytes it said, and a run
@@ -427,6 +457,7 @@ static void test_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls), cmocka_unit_test(test_sequences),
-                                       cmocka_unit_test(test_documents), cmocka_unit_test(test_runs)};
+                                       cmocka_unit_test(test_documents), cmocka_unit_test(test_layouts),
+                                       cmocka_unit_test(test_runs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

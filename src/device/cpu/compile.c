@@ -88,7 +88,6 @@ static void compile_instructions(compiler *c, const rcvi_map_kernel *kernels, in
 
 static void collect_operands(const rcvi_engine *engine, const rcvi_map *map, rcvi_compiled *out) {
     int64_t group = engine->kernels->products[engine->type].group;
-    int64_t multiple = group > 32 ? group : 32; /* rows of 64 bytes */
     for (int p = 0; p < map->product_count; p++) {
         for (int t = 0; t < map->products[p].term_count; t++) {
             const rcvi_view *a = &map->products[p].terms[t].a;
@@ -101,7 +100,7 @@ static void collect_operands(const rcvi_engine *engine, const rcvi_map *map, rcv
             if (found == RCVI_NONE) {
                 found = out->operand_a_count++;
                 out->operands_a[found] = *a;
-                out->operand_a_depth += (depth + multiple - 1) / multiple * multiple;
+                out->operand_a_depth += rcvi_narrow_row(depth, group);
             }
             out->operand_of[p * RCVI_MAX_TERMS + t] = found;
         }

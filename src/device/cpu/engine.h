@@ -121,6 +121,13 @@ void rcvi_take_double(const rcvi_call *call);
 size_t rcvi_map_scratch(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled);
 size_t rcvi_gemm_scratch(const rcvi_engine *engine, const rcvi_step *step);
 
+/* Elements from row to row of an operand narrowed to bfloat16: whole lines of 64 bytes, and not a power of two of them,
+ * which would bring the rows of a tile to the same few places of a cache. */
+static inline int64_t rcvi_narrow_row(int64_t depth, int64_t group) {
+    int64_t multiple = group > 32 ? group : 32, row = (depth + multiple - 1) / multiple * multiple;
+    return row % 256 ? row : row + 32;
+}
+
 /* Rows and columns that a map takes at a time, so that sums stay in a core's cache. */
 int64_t rcvi_map_row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled);
 int64_t rcvi_map_column_block(const rcvi_engine *engine, int64_t rows, int64_t columns);

@@ -107,8 +107,8 @@ static void NAME(pack_across)(int64_t columns, int64_t steps, int64_t filled, co
         }
         for (int64_t k = 0; k < NAME(pack_block); k++) block[j][k] = k < valid ? ROUND(source[k * step]) : 0;
     }
-    const NAME(unit) *in = (const NAME(unit) *)block[0];
-    NAME(unit) *out = (NAME(unit) *)to;
+    const NAME(unit) *in = (const void *)block;
+    NAME(unit) *out = (void *)to;
     int64_t u = 0;
     for (; u + UNITS <= filled / GROUP; u += UNITS) {
         for (int64_t j = 0; j < WIDTH; j += UNITS) NAME(turn)(in + j * row + u, row, out + u * WIDTH + j, WIDTH);

@@ -20,6 +20,11 @@
 #define LANES ((int)(BYTES / sizeof(SCALAR)))
 #define WIDTH (STRIP * LANES)
 #define PANEL (STRIPS * WIDTH)
+#if defined(__aarch64__) /* the hardware brings panels near by itself: doing it too costs a tenth */
+#define BRINGS_NEAR false
+#else
+#define BRINGS_NEAR true
+#endif
 
 typedef SCALAR NAME(vector) __attribute__((vector_size(BYTES)));
 typedef SCALAR NAME(loose_vector) __attribute__((vector_size(BYTES), aligned(sizeof(SCALAR)), may_alias));
@@ -101,7 +106,7 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
                 sums[i][v] = MULTIPLY_ADD(sums[i][v], x, y[v]);
             }
         }
-        if (packed) {
+        if (packed && BRINGS_NEAR) {
             __builtin_prefetch(next, 0, 2);
             __builtin_prefetch(next + next_half, 0, 2);
             if (vectors > STRIP) { /* the only tile over its columns */

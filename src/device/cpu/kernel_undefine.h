@@ -20,3 +20,4 @@
 #undef LANES
 #undef WIDTH
 #undef PANEL
+#undef BRINGS_NEAR

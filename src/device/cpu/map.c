@@ -81,6 +81,12 @@ static char *at(const map_call *m, char *base, const rcvi_view *view, int64_t ro
 /* Rows of a view, or its repeated row or column, side by side. */
 static void gather(const map_call *m, const rcvi_view *view, char *base, int64_t row, int64_t rows, int64_t column,
                    int64_t columns, char *to, int64_t to_row) {
+    if (view->row == 0 && view->column && to_row == columns) { /* one row, doubled until there are enough */
+        int64_t bytes = columns * m->size, all = rows * bytes;
+        memcpy(to, at(m, base, view, row, column), (size_t)bytes);
+        for (int64_t done = bytes; done < all; done += done) memcpy(to + done, to, (size_t)smaller(done, all - done));
+        return;
+    }
     for (int64_t r = 0; r < rows; r++, to += to_row * m->size) {
         const char *from = at(m, base, view, row + r, column);
         if (view->column) {
@@ -134,13 +140,12 @@ static bool is_contiguous(const rcvi_view *view, int64_t rows, int64_t columns) 
 static void narrow_operands(map_call *m, int64_t row, int64_t rows) {
     const rcvi_compiled *c = m->compiled;
     uint16_t *to = (uint16_t *)m->operands;
-    int64_t multiple = larger(32, m->kernels->group);
     const uint16_t *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
     for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
     for (int p = 0; p < m->map->product_count; p++) {
         for (int t = 0; t < m->map->products[p].term_count; t++) {
             int index = p * RCVI_MAX_TERMS + t, operand = c->operand_of[index];
-            int64_t depth = m->map->products[p].terms[t].depth, wide = round_up(depth, multiple);
+            int64_t depth = m->map->products[p].terms[t].depth, wide = rcvi_narrow_row(depth, m->kernels->group);
             if (!places[operand]) {
                 const rcvi_view *a = &m->map->products[p].terms[t].a;
                 const float *from = rcvi_call_locate(m->call, a);
@@ -197,28 +202,26 @@ static void find_operands(map_call *m, int64_t row, int64_t rows) {
     }
 }
 
-/* to[rows, columns] = or += from^T, from being [columns, rows]. */
-static void turn(const map_call *m, const char *from, int64_t rows, int64_t columns, bool add, char *to,
+/* to[columns, rows] = from[rows, columns]^T. */
+static void turn(const map_call *m, const char *from, int64_t from_row, int64_t rows, int64_t columns, char *to,
                  int64_t to_row) {
     if (m->size == 4) {
         const float *x = (const float *)from;
         float *y = (float *)to;
-        for (int64_t r = 0; r < rows; r++) {
-            for (int64_t c = 0; c < columns; c++)
-                y[r * to_row + c] = add ? y[r * to_row + c] + x[c * rows + r] : x[c * rows + r];
+        for (int64_t c = 0; c < columns; c++) {
+            for (int64_t r = 0; r < rows; r++) y[c * to_row + r] = x[r * from_row + c];
         }
     } else {
         const double *x = (const double *)from;
         double *y = (double *)to;
-        for (int64_t r = 0; r < rows; r++) {
-            for (int64_t c = 0; c < columns; c++)
-                y[r * to_row + c] = add ? y[r * to_row + c] + x[c * rows + r] : x[c * rows + r];
+        for (int64_t c = 0; c < columns; c++) {
+            for (int64_t r = 0; r < rows; r++) y[c * to_row + r] = x[r * from_row + c];
         }
     }
 }
 
 /* Product p over a block as the transpose of weights times packed operands, a panel of the weights' rows at a time so
- * that what is turned fits its place. The sum of each term is added in turn, as in the other layout. */
+ * that what is turned fits its place. Sums start and run as in the other layout, so their bits are the same. */
 static void multiply_plain(const map_call *m, int p, int64_t row, int64_t rows, int64_t column, int64_t columns,
                            char *to, int64_t to_row) {
     const rcvi_product *product = &m->map->products[p];
@@ -226,23 +229,25 @@ static void multiply_plain(const map_call *m, int p, int64_t row, int64_t rows, 
     bool started = m->starts[p] != NULL;
     if (started) gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
     for (int64_t c = 0; c < columns; c += panel) {
-        int64_t count = smaller(panel, columns - c);
+        int64_t count = smaller(panel, columns - c), first = column + c;
+        if (started) turn(m, to + c * m->size, to_row, rows, count, m->turned, rows);
         for (int t = 0; t < product->term_count; t++) {
             int index = p * RCVI_MAX_TERMS + t;
-            int64_t depth = product->terms[t].depth, weights_row = product->terms[t].b.row, first = column + c;
+            int64_t depth = product->terms[t].depth, weights_row = product->terms[t].b.row;
             const char *weights = m->packed[index];
             for (int64_t b = 0; b < rows; b += panel) {
                 int64_t width = smaller(panel, rows - b);
                 const char *operand = m->left[index] + b * depth * m->size;
+                char *sums = m->turned + b * m->size;
                 if (product->terms[t].transposed)
                     m->kernels->product_transposed(count, width, depth, weights + first * m->size, weights_row, operand,
-                                                   0, false, m->turned + b * m->size, rows, NULL);
+                                                   0, started || t > 0, sums, rows, NULL);
                 else
                     m->kernels->product(count, width, depth, weights + first * weights_row * m->size, weights_row,
-                                        operand, 0, false, m->turned + b * m->size, rows, NULL);
+                                        operand, 0, started || t > 0, sums, rows, NULL);
             }
-            turn(m, m->turned, rows, count, started || t > 0, to + c * m->size, to_row);
         }
+        turn(m, m->turned, rows, count, rows, to + c * m->size, to_row);
     }
 }
 
