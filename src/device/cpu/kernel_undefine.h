@@ -20,4 +20,3 @@
 #undef LANES
 #undef WIDTH
 #undef PANEL
-#undef BRINGS_NEAR
