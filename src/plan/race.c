@@ -96,9 +96,10 @@ static int compare_seconds(const void *a, const void *b) {
 }
 
 static bool same_family(const rcvi_rungs *a, const rcvi_rungs *b) {
-    return a->kernels == b->kernels && a->combine == b->combine && a->fuse == b->fuse && a->pack == b->pack && a->transpose == b->transpose &&
-           a->wavefront == b->wavefront && a->blas == b->blas && a->vendor == b->vendor && a->threads == b->threads &&
-           a->split_rows == b->split_rows && !a->recompute == !b->recompute;
+    return a->kernels == b->kernels && a->combine == b->combine && a->fuse == b->fuse && a->pack == b->pack &&
+           a->transpose == b->transpose && a->wavefront == b->wavefront && a->blas == b->blas &&
+           a->vendor == b->vendor && a->threads == b->threads && a->split_rows == b->split_rows &&
+           !a->recompute == !b->recompute;
 }
 
 /* Who goes first for the family of `c`: of those that are estimated near its best, the one with the shortest trial. */

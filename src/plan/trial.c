@@ -190,7 +190,7 @@ static void add_sample(rcvi_contender *c, double seconds) {
 }
 
 rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *c, double enough) {
-    double seconds = c->sample_count ? c->samples[c->sample_count - 1] : 0, runs[MOST_REPEATS];
+    double seconds = c->sample_count ? c->samples[c->sample_count - 1] : 0, runs[MOST_REPEATS] = {0};
     if (!c->warm || seconds <= 0) {
         /* The first run packs matrices, wakes threads and meets cold caches; it says how often to repeat. */
         RCVI_TRY(rcvi_trial_run(bench, c, &seconds));

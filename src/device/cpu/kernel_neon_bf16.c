@@ -102,6 +102,7 @@ static void columns_of(job job, int64_t rows, int vectors) {
     for (int64_t blocks = (rows + 2 * PAIRS - 1) / (2 * PAIRS); blocks > 0; blocks--) {
         int64_t count = ((rows + 1) / 2 + blocks - 1) / blocks * 2;
         if (count > rows) count = rows;
+        if (count < 1) break;
         (vectors > STRIP ? count == 1 ? tile_1_8 : tile_2_8 : tiles[count - 1][vectors - 1])(&job);
         job.a += count * job.a_row;
         job.c += count * job.c_row;

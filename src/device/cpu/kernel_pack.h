@@ -34,8 +34,8 @@ typedef NAME(unit) NAME(loose_units) __attribute__((vector_size(BYTES), aligned(
  * place; turned by half of them, rows are lanes. */
 #define SHUFFLE_ROWS(from, to)                                                                                         \
     _Pragma("GCC unroll 16") for (int i = 0; i < UNITS / 2; i++) {                                                     \
-        to[2 * i] = SHUFFLE(from[i], from[i + UNITS / 2], LOWER);                                                      \
-        to[2 * i + 1] = SHUFFLE(from[i], from[i + UNITS / 2], UPPER);                                                  \
+        (to)[2 * i] = SHUFFLE((from)[i], (from)[i + UNITS / 2], LOWER);                                                \
+        (to)[2 * i + 1] = SHUFFLE((from)[i], (from)[i + UNITS / 2], UPPER);                                            \
     }
 
 /* to[UNITS, UNITS] = from[UNITS, UNITS] transposed. */

@@ -97,9 +97,10 @@ static void lay_over(rcvi_kernels *set, const rcvi_kernels *above) {
 }
 
 static void find_sets(void) {
-    for (available = 0; available < LAYERS && layers[available].available(); available++) {
-        if (available > 0) sets[available] = sets[available - 1];
-        lay_over(&sets[available], layers[available].kernels);
+    available = 0;
+    for (size_t i = 0; i < LAYERS && layers[i].available(); i++, available++) {
+        if (i > 0) memcpy(&sets[i], &sets[i - 1], sizeof *sets);
+        lay_over(&sets[i], layers[i].kernels);
     }
 }
 

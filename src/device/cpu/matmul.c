@@ -9,6 +9,7 @@
  * second. */
 #include "device/cpu/matmul.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -105,14 +106,14 @@ static void cut(int64_t extent, int64_t unit, int64_t index, int64_t count, int6
 rcvi_matmul_part rcvi_matmul_cut(const rcvi_matmul *matmul, int64_t grain, int member, int members) {
     enum { BRING = 8 }; /* products in whose time an element is packed */
     int64_t row_unit = matmul->m >= (int64_t)ROW_UNIT * members ? ROW_UNIT : 1;
-    int64_t best = members;
-    double least_cost = 0;
-    for (int64_t across = members; across >= 1; across--) {
+    int64_t best = 1;
+    double least_cost = INFINITY;
+    for (int64_t across = 1; across <= members; across++) {
         if (members % across != 0) continue;
         double rows = (double)(divide_up(divide_up(matmul->m, row_unit), members / across) * row_unit);
         double columns = (double)(divide_up(divide_up(matmul->n, grain), across) * grain);
         double cost = rows * columns + BRING * (rows + columns);
-        if (across < members && cost >= least_cost) continue;
+        if (cost > least_cost) continue;
         least_cost = cost;
         best = across;
     }
