@@ -92,9 +92,9 @@ static void gather(const map_call *m, const rcvi_view *view, char *base, int64_t
         if (view->column) {
             memcpy(to, from, (size_t)(columns * m->size));
         } else if (m->size == 4) {
-            for (int64_t i = 0; i < columns; i++) ((float *)to)[i] = *(const float *)from;
+            for (int64_t i = 0; i < columns; i++) ((float *)(void *)to)[i] = *(const float *)(const void *)from;
         } else {
-            for (int64_t i = 0; i < columns; i++) ((double *)to)[i] = *(const double *)from;
+            for (int64_t i = 0; i < columns; i++) ((double *)(void *)to)[i] = *(const double *)(const void *)from;
         }
     }
 }
@@ -103,8 +103,7 @@ static void gather(const map_call *m, const rcvi_view *view, char *base, int64_t
 static void stream_row(char *to, const char *from, int64_t bytes) {
 #if defined(__SSE2__)
     if (((uintptr_t)to | (uintptr_t)bytes) % 64 == 0) {
-        for (int64_t i = 0; i < bytes; i += 16)
-            _mm_stream_ps((float *)(to + i), _mm_loadu_ps((const float *)(from + i)));
+        for (int64_t i = 0; i < bytes; i += 16) _mm_stream_ps((void *)(to + i), _mm_loadu_ps((const void *)(from + i)));
         return;
     }
 #endif
@@ -206,14 +205,14 @@ static void find_operands(map_call *m, int64_t row, int64_t rows) {
 static void turn(const map_call *m, const char *from, int64_t from_row, int64_t rows, int64_t columns, char *to,
                  int64_t to_row) {
     if (m->size == 4) {
-        const float *x = (const float *)from;
-        float *y = (float *)to;
+        const float *x = (const void *)from;
+        float *y = (void *)to;
         for (int64_t c = 0; c < columns; c++) {
             for (int64_t r = 0; r < rows; r++) y[c * to_row + r] = x[r * from_row + c];
         }
     } else {
-        const double *x = (const double *)from;
-        double *y = (double *)to;
+        const double *x = (const void *)from;
+        double *y = (void *)to;
         for (int64_t c = 0; c < columns; c++) {
             for (int64_t r = 0; r < rows; r++) y[c * to_row + r] = x[r * from_row + c];
         }
@@ -378,9 +377,9 @@ static void fill_constants(const map_call *m, places *p) {
         char *to = p->slots[slot] = m->slots + slot * c->block * m->size;
         for (int64_t e = 0; e < c->block; e++) {
             if (m->size == 4)
-                ((float *)to)[e] = (float)c->constants[i].number;
+                ((float *)(void *)to)[e] = (float)c->constants[i].number;
             else
-                ((double *)to)[e] = c->constants[i].number;
+                ((double *)(void *)to)[e] = c->constants[i].number;
         }
     }
 }
