@@ -75,7 +75,35 @@ static void test_candidates(void **state) {
     assert_true(run > 500);
 }
 
+/* Every set of kernels that this CPU has, forced through the environment, from the portable one on. */
+static void test_kernel_sets(void **state) {
+    (void)state;
+    static const char *const plans[] = {"kernels+threads(2)", "combine+fuse+pack",
+                                        "combine(steps=3)+fuse+pack+threads(2)", "combine(steps=2)+fuse+transpose"};
+    static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_BFLOAT16};
+    for (size_t set = 0; set < rcv_kernels_count(); set++) {
+        assert_int_equal(setenv("RECURVE_KERNELS", rcv_kernels_name(set), 1), 0);
+        for (size_t i = 1; i < sizeof configs / sizeof *configs; i += 2) {
+            problem p;
+            results want, got;
+            open_problem(&p, &configs[i], 2);
+            assert_string_equal(rcv_context_kernels(p.context), rcv_kernels_name(set));
+            run_pinned(&p, RCV_FLOAT64, true, "naive", &want);
+            for (size_t k = 0; k < 3 * sizeof plans / sizeof *plans; k++) {
+                const char *plan = plans[k / 3];
+                if (dtypes[k % 3] == RCV_BFLOAT16 && !strstr(plan, "pack")) continue;
+                run_pinned(&p, dtypes[k % 3], true, plan, &got);
+                compare(&p, dtypes[k % 3], plan, &got, &want, &worst[dtypes[k % 3]]);
+                drop(&got);
+            }
+            drop(&want);
+            close_problem(&p);
+        }
+    }
+    assert_int_equal(unsetenv("RECURVE_KERNELS"), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates), cmocka_unit_test(test_kernel_sets)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
