@@ -78,7 +78,7 @@ typedef struct {
 RCV_API rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **context); /* options may be NULL */
 RCV_API void rcv_context_free(rcv_context *context);
 RCV_API int64_t rcv_context_threads(const rcv_context *context);
-RCV_API const char *rcv_context_kernels(const rcv_context *context); /* the set in use */
+RCV_API const char *rcv_context_kernels(const rcv_context *context); /* the set in use; NULL: there is none so named */
 
 /* The sets of kernels this CPU can run, from the portable one to the best. */
 RCV_API size_t rcv_kernels_count(void);

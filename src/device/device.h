@@ -27,7 +27,7 @@ typedef struct {
     rcv_status (*prepare)(const rcvi_program *program, rcvi_engine **engine);
     void (*release)(rcvi_engine *engine);
     size_t (*scratch)(const rcvi_engine *engine); /* bytes a run needs beside the arena */
-    size_t (*outside)(const rcvi_engine *engine); /* bytes of data that `open` allocates itself */
+    size_t (*outside)(const rcvi_engine *engine); /* bytes that `open` allocates itself */
     rcv_status (*open)(const rcvi_engine *engine, rcvi_worker **worker);
     void (*close)(rcvi_worker *worker);
     /* Runs steps first .. end - 1. `scratch` is 64-byte aligned. Allocates nothing and cannot fail: the program was

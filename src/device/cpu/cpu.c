@@ -57,7 +57,11 @@ static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
 
 static size_t scratch(const rcvi_engine *engine) { return engine->scratch * (size_t)engine->members; }
 
-static size_t outside(const rcvi_engine *engine) { return engine->vendor_bytes; }
+static bool has_team(const rcvi_engine *engine) { return engine->members > 1 && !engine->has_vendor; }
+
+static size_t outside(const rcvi_engine *engine) {
+    return sizeof(rcvi_worker) + engine->vendor_bytes + (has_team(engine) ? rcvi_team_bytes(engine->members) : 0);
+}
 
 static void close_worker(rcvi_worker *worker) {
     if (!worker) return;
@@ -74,7 +78,7 @@ static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **out) {
     worker->engine = engine;
     worker->context = context;
     rcv_status status = RCV_OK;
-    if (engine->members > 1 && !engine->has_vendor) status = rcvi_team_new(context, engine->members, &worker->team);
+    if (has_team(engine)) status = rcvi_team_new(context, engine->members, &worker->team);
     if (!status && engine->has_vendor) status = rcvi_vendor_new(engine->program, &worker->vendor);
     if (status) {
         close_worker(worker);

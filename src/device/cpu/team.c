@@ -150,13 +150,14 @@ static rcv_status start(rcvi_team *team) {
                      team->threads, strerror(error));
 }
 
+size_t rcvi_team_bytes(int threads) { return sizeof(rcvi_team) + (size_t)threads * sizeof(member) + LINE; }
+
 rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
     *team = NULL;
     if (threads < 1 || threads > RCVI_MAX_THREADS)
         return rcvi_fail(RCV_INVALID, "threads must be 1 to %d, not %d", RCVI_MAX_THREADS, threads);
-    size_t bytes = sizeof(rcvi_team) + (size_t)threads * sizeof(member);
-    char *memory = rcvi_new(context, bytes + LINE, 1);
-    if (!memory) return rcvi_no_memory(bytes + LINE);
+    char *memory = rcvi_new(context, rcvi_team_bytes(threads), 1);
+    if (!memory) return rcvi_no_memory(rcvi_team_bytes(threads));
     rcvi_team *made = (void *)(memory + (LINE - (uintptr_t)memory % LINE) % LINE);
     made->context = context;
     made->memory = memory;

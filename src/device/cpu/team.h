@@ -11,6 +11,7 @@ typedef struct rcvi_team rcvi_team;
 rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team);
 void rcvi_team_free(rcvi_team *team);
 int rcvi_team_threads(const rcvi_team *team);
+size_t rcvi_team_bytes(int threads); /* that a team allocates */
 
 /* Every member, the caller being member 0, runs work(user, member); returns when all are done. What the caller wrote
  * before is seen by all; what they wrote is seen by the caller after. */
