@@ -4,7 +4,14 @@
  *
  * Whoever waits spins first, then offers its core to others, then sleeps: in a barrier a little at a time, between
  * calls until it is woken. A member that goes to sleep counts itself as a sleeper before it looks for a new call, and
- * the caller announces the call before it looks for sleepers; both are sequentially consistent, so one sees the other. */
+ * the caller announces the call before it looks for sleepers; both are sequentially consistent, so one sees the other.
+ *
+ * A sleeper is often woken on the core of the one who wakes it. Two members that spin for each other on one core take
+ * milliseconds for what takes microseconds, and the operating system is slow to part them: so a member that finds itself
+ * on the caller's core moves away. It stays free to be moved again. */
+#if defined(__linux__)
+#define _GNU_SOURCE /* sched_getcpu, sched_setaffinity */
+#endif
 #include "device/cpu/team.h"
 
 #include <fenv.h>
@@ -46,7 +53,9 @@ struct rcvi_team {
     alignas(LINE) rcv_context *context;
     void *memory; /* as allocated, before alignment */
     int threads;
-    int started; /* members with a thread of their own */
+    int started;  /* members with a thread of their own */
+    bool crowded; /* more threads than cores */
+    int core;     /* the caller's, when it announced the call; -1: not known */
     int64_t barrier_spin, call_spin;
     void (*work)(void *user, int member); /* of the call announced; NULL: end */
     void *user;
@@ -109,12 +118,33 @@ static void await_call(rcvi_team *team, unsigned count) {
     pthread_mutex_unlock(&team->mutex);
 }
 
+#if defined(__linux__)
+static int core_now(void) { return sched_getcpu(); }
+
+static void leave_core(int core) {
+    cpu_set_t all, others;
+    if (sched_getaffinity(0, sizeof all, &all)) return;
+    others = all;
+    CPU_CLR(core, &others);
+    if (CPU_COUNT(&others) == 0 || sched_setaffinity(0, sizeof others, &others)) return;
+    sched_setaffinity(0, sizeof all, &all);
+}
+#else
+static int core_now(void) { return -1; }
+static void leave_core(int core) { (void)core; }
+#endif
+
+static void make_room(const rcvi_team *team) {
+    if (!team->crowded && team->core >= 0 && core_now() == team->core) leave_core(team->core);
+}
+
 static void *live(void *argument) {
     member *self = argument;
     rcvi_team *team = self->team;
     for (unsigned count = 1;; count++) {
         await_call(team, count);
         if (!team->work) return NULL;
+        make_room(team);
         fesetenv(&team->environment);
         team->work(team->user, self->index);
         atomic_store_explicit(&self->done.value, count, memory_order_release);
@@ -162,7 +192,7 @@ rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
     made->context = context;
     made->memory = memory;
     made->threads = threads;
-    bool crowded = threads > sysconf(_SC_NPROCESSORS_ONLN);
+    bool crowded = made->crowded = threads > sysconf(_SC_NPROCESSORS_ONLN);
     made->barrier_spin = crowded ? CROWDED_SPIN : BARRIER_SPIN;
     made->call_spin = crowded ? CROWDED_SPIN : CALL_SPIN;
     for (int i = 0; i < threads; i++) {
@@ -201,6 +231,7 @@ void rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void 
         return;
     }
     fegetenv(&team->environment);
+    team->core = core_now();
     unsigned count = announce(team, work, user);
     work(user, 0);
     for (int i = 1; i < team->threads; i++) await(team, &team->members[i].done, count);
