@@ -9,9 +9,9 @@ pattern=${1:-.}
 seconds=${2:-10}
 build=${3:-build/release}
 out=bench/results/cpu-$(uname -m).json
-room=$(mktemp -d)
-trap 'rm -rf "$room"' EXIT
-mkdir -p bench/results
+room=build/bench-cpu
+rm -rf "$room"
+mkdir -p bench/results "$room"
 
 # name | T B I H L | options
 rows='
