@@ -96,7 +96,6 @@ typedef struct {
     size_t first, end;
     char *scratch;
     double begin;
-    size_t recorded; /* guarded by being counted atomically */
 } run_call;
 
 static double now(void) {
