@@ -128,8 +128,4 @@ static inline int64_t rcvi_narrow_row(int64_t depth, int64_t group) {
     return row % 256 ? row : row + 32;
 }
 
-/* Rows and columns that a map takes at a time, so that sums stay in a core's cache. */
-int64_t rcvi_map_row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled);
-int64_t rcvi_map_column_block(const rcvi_engine *engine, int64_t rows, int64_t columns);
-
 #endif

@@ -14,14 +14,15 @@ static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t round_up(int64_t a, int64_t multiple) { return (a + multiple - 1) / multiple * multiple; }
 static int64_t real_bytes(const rcvi_engine *engine) { return engine->type == RCVI_KERNEL_DOUBLE ? 8 : 4; }
 
-int64_t rcvi_map_row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
+/* Rows and columns that a map takes at a time, so that sums stay in a core's cache. */
+static int64_t row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
     if (step->map->product_count == 0) return step->rows;
     int64_t rows =
         engine->program->machine.cache / 4 / larger(1, compiled->depth / step->map->product_count * real_bytes(engine));
     return smaller(step->rows, smaller(MOST_ROWS, larger(LEAST_ROWS, rows)));
 }
 
-int64_t rcvi_map_column_block(const rcvi_engine *engine, int64_t rows, int64_t columns) {
+static int64_t column_block(const rcvi_engine *engine, int64_t rows, int64_t columns) {
     int64_t panel = engine->kernels->products[engine->type].panel;
     return smaller(round_up(columns, panel), larger(panel, TILE / larger(1, rows) / panel * panel));
 }
@@ -39,7 +40,7 @@ typedef struct {
 } areas;
 
 static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *c) {
-    int64_t size = real_bytes(engine), rows = rcvi_map_row_block(engine, step, c);
+    int64_t size = real_bytes(engine), rows = row_block(engine, step, c);
     bool bfloat16 = engine->type == RCVI_KERNEL_BFLOAT16, plain = is_plain(step->map);
     /* fewer rows may come with wider tiles, but never with more than TILE elements or one panel */
     int64_t panel = engine->kernels->products[engine->type].panel;
@@ -415,11 +416,11 @@ void rcvi_take_map(const rcvi_call *call) {
     places p;
     if (call->row >= call->row_end || call->column >= call->column_end || !open_call(&m, call)) return;
     fill_constants(&m, &p);
-    int64_t most = rcvi_map_row_block(call->engine, call->step, m.compiled), count = call->row_end - call->row;
+    int64_t most = row_block(call->engine, call->step, m.compiled), count = call->row_end - call->row;
     int64_t blocks = (count + most - 1) / most;
     for (int64_t b = 0; b < blocks; b++) {
         int64_t row = call->row + count * b / blocks, rows = call->row + count * (b + 1) / blocks - row;
-        int64_t wide = m.map->product_count ? rcvi_map_column_block(call->engine, rows, call->column_end - call->column)
+        int64_t wide = m.map->product_count ? column_block(call->engine, rows, call->column_end - call->column)
                                             : call->column_end - call->column;
         if (m.map->product_count) find_operands(&m, row, rows);
         for (int64_t column = call->column; column < call->column_end;) {
