@@ -176,6 +176,19 @@ RCV_API int64_t rcv_net_state_size(const rcv_net *net, size_t index, int64_t lay
 typedef struct rcv_plan rcv_plan;
 typedef struct rcv_run rcv_run;
 
+/* A plan string names the rungs of a plan, joined by '+':
+ *   naive                              one product a gate and operand, step by step, in plain C; or alone with threads
+ *   kernels                            the same by the CPU's kernels, which every rung below uses
+ *   combine, combine(steps=K|all)      the gates' products as one; input products of K time steps as one
+ *   fuse                               pointwise work as one pass, behind packed products without memory in between
+ *   pack | transpose                   weights packed once (Y = X W^T), or as they lie (Y^T = W X^T)
+ *   wavefront                          layers side by side, each a step or chunk behind the one below
+ *   blas                               large products by OpenBLAS
+ *   recompute(every=K)                 training keeps every K-th state and computes the rest again
+ *   vendor                             the whole network by oneDNN; with threads only
+ *   threads(N), threads(N,split=rows|columns)   sharing out sequences or features; the default is columns
+ * such as combine(steps=8)+fuse+pack+threads(2). */
+
 /* How hard the planner looks for the fastest plan. */
 typedef enum {
     RCV_MEASURE = 0, /* times the promising candidates, within a second or two */

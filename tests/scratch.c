@@ -27,3 +27,13 @@ int entries(const char *path) {
     closedir(open);
     return count - 2;
 }
+
+int scratch_set_up(void **state) {
+    (void)state;
+    return scratch_begin() ? 0 : 1;
+}
+
+int scratch_tear_down(void **state) {
+    (void)state;
+    return scratch_end() ? 0 : 1;
+}

@@ -10,4 +10,8 @@ const char *scratch(void);
 const char *path_in(const char *name); /* a path in it, good until the next call */
 int entries(const char *path);         /* of a directory */
 
+/* The same for cmocka. */
+int scratch_set_up(void **state);
+int scratch_tear_down(void **state);
+
 #endif

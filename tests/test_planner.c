@@ -490,15 +490,6 @@ static void test_allocations(void **state) {
     check_allocations(RCV_EXHAUSTIVE);
 }
 
-static int begin(void **state) {
-    (void)state;
-    return scratch_begin() ? 0 : 1;
-}
-static int finish(void **state) {
-    (void)state;
-    return scratch_end() ? 0 : 1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_efforts),      cmocka_unit_test(test_model),           cmocka_unit_test(test_refusals),
@@ -506,5 +497,5 @@ int main(void) {
         cmocka_unit_test(test_too_large),    cmocka_unit_test(test_wisdom),          cmocka_unit_test(test_keys),
         cmocka_unit_test(test_wrong_wisdom), cmocka_unit_test(test_context_options), cmocka_unit_test(test_kernels),
         cmocka_unit_test(test_allocations)};
-    return cmocka_run_group_tests(tests, begin, finish);
+    return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

@@ -396,19 +396,10 @@ static void test_threads(void **state) {
     rcv_context_free(context);
 }
 
-static int begin(void **state) {
-    (void)state;
-    return scratch_begin() ? 0 : 1;
-}
-static int finish(void **state) {
-    (void)state;
-    return scratch_end() ? 0 : 1;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),   cmocka_unit_test(test_effort),      cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_no_file), cmocka_unit_test(test_damage),      cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_huge),    cmocka_unit_test(test_allocations), cmocka_unit_test(test_threads)};
-    return cmocka_run_group_tests(tests, begin, finish);
+    return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

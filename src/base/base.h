@@ -32,6 +32,7 @@ struct rcv_context {
     void (*free_wisdom)(rcv_context *context, void *wisdom);
 };
 
+double rcvi_now(void);    /* seconds that never go back */
 int64_t rcvi_cores(void); /* that the operating system runs threads on; at least 1 */
 
 /* Memory of the context's allocator. `rcvi_new` gives zeroed memory; NULL (with the sentence recorded) when there is

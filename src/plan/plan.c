@@ -4,7 +4,6 @@
 #include "plan/search.h"
 
 #include <string.h>
-#include <time.h>
 
 /* The largest number of features of any value, so that one product bounds every buffer. */
 static int64_t widest(const rcv_net *net) {
@@ -141,12 +140,6 @@ static rcv_status search(rcvi_problem *problem, rcv_plan **plan) {
 }
 
 /* ---- public ---- */
-
-double rcvi_now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static void log_plan(const rcv_plan *plan, const rcv_plan_options *o) {
     static const char *const efforts[] = {

@@ -13,8 +13,6 @@ rcv_status rcvi_check_memory(const rcv_plan *plan, size_t limit);
 /* Makes the plan its only candidate. */
 rcv_status rcvi_plan_note_alone(rcv_plan *plan, double seconds);
 
-double rcvi_now(void); /* seconds that never go back */
-
 /* Times those that race until few are left: on parts of the problem and in little time, or, exhaustively, all of them on
  * the whole problem. Sets shown.seconds; leaves racing those to choose from. With none racing at the end there was no
  * time or memory for a trial. `begin` is when planning began; sentences go to the pool. */

@@ -60,6 +60,7 @@ static rcvi_view view_of_place(const rcvi_fusion *f, const rcvi_place *place, bo
 
 rcvi_view rcvi_fusion_view(const rcvi_fusion *f, int v, bool over_chunk) {
     if (over_chunk && f->wide[v].kind != RCVI_NOWHERE) return view_of_place(f, &f->wide[v], true);
+    if (!has_place(f, v)) return f->emitter.views[v];
     return view_of_place(f, &f->places[v], over_chunk);
 }
 
@@ -566,8 +567,7 @@ static bool is_next_to(const rcvi_view *a, const rcvi_view *b, int64_t columns) 
 }
 
 static rcvi_view factor(const rcvi_fusion *f, int v, bool over_chunk) {
-    if (v == RCVI_NONE) return rcvi_no_view();
-    return has_place(f, v) ? rcvi_fusion_view(f, v, over_chunk) : f->emitter.views[v];
+    return v == RCVI_NONE ? rcvi_no_view() : rcvi_fusion_view(f, v, over_chunk);
 }
 
 /* The gradient not done yet whose parameter comes first, or the count of gradients. */

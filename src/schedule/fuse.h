@@ -76,7 +76,7 @@ void rcvi_fusion_prepare(rcvi_fusion *fusion);
 void rcvi_fusion_emit(rcvi_fusion *fusion, rcvi_phase phase);
 /* Gradients of the parameters: of one step, inside the time loop, or of a whole chunk, behind it. */
 void rcvi_fusion_emit_gradients(rcvi_fusion *fusion, bool over_chunk);
-/* A value with a place, at the step or over the chunk. */
+/* A value at the step or over the chunk: at its place, or in the buffer that the phase emitted last gave it. */
 rcvi_view rcvi_fusion_view(const rcvi_fusion *fusion, int value, bool over_chunk);
 
 #endif

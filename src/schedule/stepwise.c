@@ -235,7 +235,7 @@ static void copy_checkpoints(writer *w, track *t, const sweep *s, bool restore) 
 
 static void select_or_copy(writer *w, const track *t, const rcvi_fusion *f, int v, rcvi_view out, rcvi_view otherwise) {
     rcvi_program *program = w->frame.program;
-    rcvi_view from = f->places[v].kind != RCVI_NOWHERE ? rcvi_fusion_view(f, v, false) : f->emitter.views[v];
+    rcvi_view from = rcvi_fusion_view(f, v, false);
     int64_t columns = rcvi_features(f->emitter.graph, f->emitter.graph->values[v].size);
     program->time = f->clock.step;
     if (w->frame.ragged) {
@@ -457,7 +457,7 @@ static void write_backward_step(writer *w, track *t) {
     int out = graph->outputs[0].value;
     if (!rcvi_fusion_computes(f, out)) {
         rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = layer_of(w, t)->input};
-        rcvi_view from = f->places[out].kind != RCVI_NOWHERE ? rcvi_fusion_view(f, out, false) : f->emitter.views[out];
+        rcvi_view from = rcvi_fusion_view(f, out, false);
         program->time = f->clock.step;
         rcvi_emit_copy(program, w->frame.batch, place.row, rcvi_place_at_step(&f->clock, &place), from);
         program->time = (rcvi_time){.span = 1};

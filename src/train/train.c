@@ -6,7 +6,6 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { RECENT = 32 }; /* updates over which the reported loss is a mean */
 
@@ -22,12 +21,6 @@ typedef struct {
     double recent[RECENT];
     rcv_lm_progress progress;
 } trainer;
-
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 uint64_t rcvi_text_hash(const uint8_t *text, size_t bytes) {
     uint64_t hash = 0xCBF29CE484222325u ^ bytes;
@@ -121,7 +114,7 @@ static void report(trainer *trainer, double loss, double norm) {
     progress->steps = trainer->options->steps;
     progress->loss = sum / (double)count;
     progress->gradient_norm = norm;
-    progress->seconds = now() - trainer->started;
+    progress->seconds = rcvi_now() - trainer->started;
     const double bytes = (double)progress->step * (double)trainer->options->batch * (double)trainer->options->length;
     progress->bytes_per_second = progress->seconds > 0 ? bytes / progress->seconds : 0;
 }
@@ -160,9 +153,9 @@ static rcv_status update(trainer *trainer) {
 
 static rcv_status train(trainer *trainer) {
     const rcv_lm_training *options = trainer->options;
-    trainer->started = now();
+    trainer->started = rcvi_now();
     while ((options->steps == 0 || trainer->progress.step < options->steps) &&
-           (options->seconds == 0 || now() - trainer->started < options->seconds)) {
+           (options->seconds == 0 || rcvi_now() - trainer->started < options->seconds)) {
         const rcv_status status = update(trainer);
         if (status != RCV_OK) {
             return status;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct rcvi_worker {
     const rcvi_engine *engine;
@@ -98,12 +97,6 @@ typedef struct {
     double begin;
 } run_call;
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static void record(run_call *run, const rcvi_call *call, double begin, bool looped) {
     const rcvi_binding *binding = run->binding;
     size_t index = __atomic_fetch_add(binding->event_count, 1, __ATOMIC_RELAXED);
@@ -117,11 +110,11 @@ static void record(run_call *run, const rcvi_call *call, double begin, bool loop
                                          .iteration = looped && step->time.span == 1 ? call->time : -1,
                                          .what = rcvi_step_names[step->kind],
                                          .begin = begin - run->begin,
-                                         .end = now() - run->begin};
+                                         .end = rcvi_now() - run->begin};
 }
 
 static void take(run_call *run, rcvi_call *call, bool looped) {
-    double begin = run->binding->events ? now() : 0;
+    double begin = run->binding->events ? rcvi_now() : 0;
     bool reference = call->engine->is_reference;
     switch (call->step->kind) {
     case RCVI_STEP_PACK: rcvi_take_pack(call); break;
@@ -270,7 +263,7 @@ static void work(void *user, int member) {
 
 static void run_steps(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
     run_call run = {.worker = worker, .binding = binding, .first = first, .end = end, .scratch = scratch};
-    if (binding->events) run.begin = now();
+    if (binding->events) run.begin = rcvi_now();
     bool blas = worker->engine->program->rungs.blas;
     int before = blas ? rcvi_blas_begin() : 0;
     if (worker->team)

@@ -5,7 +5,6 @@
 #include "device/cpu/team.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 enum { ROUNDS = 7 };
 static const double peak_seconds = 0.02, barrier_seconds = 0.002; /* of a round, at least */
@@ -33,12 +32,6 @@ rcv_status rcvi_measured_threads(int64_t threads) {
     return rcvi_fail(RCV_INVALID, "threads must be 1 to %d, not %lld", RCVI_MAX_THREADS, (long long)threads);
 }
 
-static double now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
 static int by_size(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -48,18 +41,18 @@ static void multiply(void *user, int member) {
     measurement *self = user;
     if (self->kernels->begin) self->kernels->begin();
     rcvi_team_barrier(self->team, member);
-    self->begin[member] = now();
+    self->begin[member] = rcvi_now();
     self->operations[member] = self->kernels->peak[self->type](self->repeats);
-    self->end[member] = now();
+    self->end[member] = rcvi_now();
     if (self->kernels->end) self->kernels->end();
 }
 
 static void meet(void *user, int member) {
     measurement *self = user;
     rcvi_team_barrier(self->team, member);
-    self->begin[member] = now();
+    self->begin[member] = rcvi_now();
     for (int64_t i = 0; i < self->repeats; i++) rcvi_team_barrier(self->team, member);
-    self->end[member] = now();
+    self->end[member] = rcvi_now();
 }
 
 /* Seconds from the first member's begin to the last one's end. */
