@@ -1,6 +1,7 @@
 /* Every candidate that the planner considers computes what the naive schedule computes in double, and the same bits
  * whenever it is pinned. */
 #include "planned.h"
+#include "scratch.h"
 
 static const rcv_size proj[] = {{"proj", 5}}, heads[] = {{"heads", 2}};
 static double worst[RCV_BOOL + 1]; /* error seen, by type */
@@ -75,6 +76,24 @@ static void test_candidates(void **state) {
     assert_true(run > 500);
 }
 
+/* A user's cell with a product that two sums share, which no built-in cell has. */
+static void test_shared_product(void **state) {
+    (void)state;
+    static const char text[] = "cell shared(x) {\n    state h\n    a = U h\n    p = tanh(W x + a + b)\n"
+                               "    q = sigmoid(W x + a)\n    h' = p * q + 0.5 * a\n    return h'\n}\n";
+    char path[512];
+    snprintf(path, sizeof path, "%s", path_in("shared.cell"));
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    problem p;
+    open_problem(&p, &(config){path, {.input = 5, .hidden = 7, .layers = 2}, 6, 3, false, false, true}, 2);
+    assert_true(check_candidates(&p, RCV_FLOAT64, true) > 10 && check_candidates(&p, RCV_FLOAT64, false) > 5);
+    close_problem(&p);
+    assert_int_equal(remove(path), 0);
+}
+
 /* Every set of kernels that this CPU has, forced through the environment, from the portable one on. */
 static void test_kernel_sets(void **state) {
     (void)state;
@@ -104,6 +123,7 @@ static void test_kernel_sets(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates), cmocka_unit_test(test_kernel_sets)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates), cmocka_unit_test(test_shared_product),
+                                       cmocka_unit_test(test_kernel_sets)};
+    return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

@@ -450,14 +450,63 @@ static void check_runs(fixture *self) {
     free(dy);
 }
 
+/* What was packed of the parameters is used again only where they are the same: in a first call there is nothing to use
+ * again, and a backward call goes with the last parameters, however many forward calls came before it. */
+static void check_parameters(fixture *self) {
+    enum { T = 4, B = 2 };
+    rcv_plan *plan = NULL;
+    rcv_run *runs[2] = {NULL, NULL};
+    rcv_plan_options options = {
+        .steps = T, .batch = B, .dtype = self->dtype, .training = true, .schedule = self->schedule};
+    check_ok(rcv_plan_new(self->net, &options, &plan));
+    size_t parameters = (size_t)rcv_net_parameter_elements(self->net), count = T * B * self->output;
+    void *x = drawn(self, T * B * INPUT, -1, 1), *dy = drawn(self, count, -1, 1);
+    void *others = drawn(self, parameters, -0.8, 0.8), *y = array(self, count);
+    void *dx[2] = {array(self, T * B * INPUT), array(self, T * B * INPUT)};
+    for (int i = 0; i < 2; i++) check_ok(rcv_run_new(plan, &runs[i]));
+    rcv_forward call = {.parameters = others, .x = x, .y = y, .same_parameters = true};
+    check_ok(rcv_run_forward(runs[0], &call)); /* the first call */
+    check_ok(rcv_run_backward(runs[0], &(rcv_backward){.dy = dy, .dx = dx[0]}));
+    call = (rcv_forward){.parameters = self->parameters, .x = x, .y = y};
+    check_ok(rcv_run_forward(runs[0], &call));
+    call.same_parameters = true;
+    check_ok(rcv_run_forward(runs[0], &call));
+    check_ok(rcv_run_backward(runs[0], &(rcv_backward){.dy = dy, .dx = dx[0]}));
+    call.same_parameters = false;
+    check_ok(rcv_run_forward(runs[1], &call));
+    check_ok(rcv_run_backward(runs[1], &(rcv_backward){.dy = dy, .dx = dx[1]}));
+    must(self, same(self, dx[0], 0, dx[1], 0, T * B * INPUT));
+    void *fresh = array(self, count);
+    call = (rcv_forward){.parameters = self->parameters, .x = x, .y = fresh, .same_parameters = true};
+    rcv_run_free(runs[1]);
+    check_ok(rcv_run_new(plan, &runs[1]));
+    check_ok(rcv_run_forward(runs[1], &call));
+    must(self, same(self, y, 0, fresh, 0, count));
+    for (int i = 0; i < 2; i++) {
+        rcv_run_free(runs[i]);
+        free(dx[i]);
+    }
+    rcv_plan_free(plan);
+    free(x);
+    free(dy);
+    free(others);
+    free(y);
+    free(fresh);
+}
+
+static void test_parameters(void **state) {
+    (void)state;
+    each_cell(check_parameters, false);
+}
+
 static void test_runs(void **state) {
     (void)state;
     each_cell(check_runs, true);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls), cmocka_unit_test(test_sequences),
-                                       cmocka_unit_test(test_documents), cmocka_unit_test(test_layouts),
-                                       cmocka_unit_test(test_runs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_calls),      cmocka_unit_test(test_sequences),
+                                       cmocka_unit_test(test_documents),  cmocka_unit_test(test_layouts),
+                                       cmocka_unit_test(test_parameters), cmocka_unit_test(test_runs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
