@@ -153,8 +153,8 @@ void run_pinned(const problem *p, rcv_dtype dtype, bool training, const char *sc
 
 /* Errors relative to the largest element of a tensor. Double: some 60 terms a sum and 12 steps behind one another, each
  * rounded at 1e-16, and as much again for gradients: 1e-11 leaves a margin of a hundred. Float: the same sums at 6e-8
- * give 4e-5; four times that. bfloat16: operands of products are rounded at 2^-9, and that error goes through every
- * step as through a sum of independent ones. */
+ * give 4e-5; four times that. bfloat16: operands of products and activations are rounded at 2^-9, and that error goes
+ * through every step as through a sum of independent ones; where gradients cancel, it is what is left. */
 static double tolerance(rcv_dtype dtype) { return dtype == RCV_FLOAT64 ? 1e-11 : dtype == RCV_FLOAT32 ? 1.6e-4 : 0.04; }
 
 void compare(const problem *p, rcv_dtype dtype, const char *schedule, const results *got, const results *want,

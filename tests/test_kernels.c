@@ -310,6 +310,55 @@ static void products(void **state) {
     }
 }
 
+/* ---- several products at once, from a start ------------------------------------------------------------------------ */
+
+enum { FROM_ZERO, FROM_ONE_ROW, FROM_ROWS, STARTS };
+
+/* The bits of product after product on a copy of the start. c is float. */
+static void try_chain(const rcvi_kernels *set, int type, int64_t rows, int64_t columns, int64_t depth, int from) {
+    problem p;
+    problem_new(&p, set, type, rows, columns, depth);
+    pack(&p, false);
+    result one_by_one, at_once;
+    result_new(&p, &one_by_one, false);
+    result_new(&p, &at_once, false);
+    int64_t start_row = from == FROM_ROWS ? columns + 1 : 0, panel = p.kernels->panel;
+    float *start = exactly((size_t)((rows - 1) * start_row + columns) * sizeof *start);
+    for (int64_t e = 0; e < (rows - 1) * start_row + columns; e++) start[e] = (float)(e % 23) / 8 - 1;
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++)
+            ((float *)one_by_one.c)[i * one_by_one.c_row + j] = from == FROM_ZERO ? 0 : start[i * start_row + j];
+    }
+    for (int times = 0; times < 2; times++) multiply(&p, &one_by_one, false, true, rows, panel);
+    for (int64_t j = 0; j < columns; j += panel) {
+        int64_t width = columns - j < panel ? columns - j : panel;
+        rcvi_factors term = {depth, p.a, p.a_row, (const char *)p.packed + (size_t)(j * p.filled) * operand_size(type)};
+        p.kernels->chain(rows, width, (rcvi_factors[]){term, term}, 2, 0, from == FROM_ZERO ? NULL : start + j,
+                         start_row, (float *)at_once.c + j, at_once.c_row);
+    }
+    check_same(&p, &one_by_one, &at_once, "when products are chained");
+    free(start);
+    free(one_by_one.c);
+    free(at_once.c);
+    problem_free(&p);
+}
+
+static void chains(void **state) {
+    (void)state;
+    for (size_t s = 0; s < rcvi_kernels_count(); s++) {
+        const rcvi_kernels *set = rcvi_kernels_at(s);
+        if (set->begin) set->begin();
+        for (int type = 0; type < RCVI_KERNEL_TYPES; type++) {
+            if (!set->products[type].chain) continue;
+            int64_t panel = set->products[type].panel;
+            for (int64_t rows = 1; rows <= 70; rows += 1 + rows / 9) {
+                for (int from = 0; from < STARTS; from++) try_chain(set, type, rows, 2 * panel - rows, 33 + rows, from);
+            }
+        }
+        if (set->end) set->end();
+    }
+}
+
 /* ---- bfloat16 ------------------------------------------------------------------------------------------------------ */
 
 static void roundings(void **state) {
@@ -349,7 +398,8 @@ static void roundings(void **state) {
     free(wide);
 }
 
-/* The same bits as without transposing, zeros up to a multiple of 32, and nothing behind them. */
+/* The same bits as without transposing, zeros up to a multiple of 32, and nothing behind them; from floats, and from what
+ * is rounded already. */
 static void transposed_roundings(void **state) {
     (void)state;
     enum { rows_most = 300, filled_most = 96, pad = 5 };
@@ -361,18 +411,23 @@ static void transposed_roundings(void **state) {
             int64_t rows = sizes[i][0], depth = sizes[i][1], step = rows + pad, filled = (depth + 31) / 32 * 32;
             size_t count = (size_t)((depth - 1) * step + rows);
             float *from = exactly(count * sizeof *from);
+            uint16_t *rounded = exactly(count * sizeof *rounded);
             for (size_t e = 0; e < count; e++) from[e] = float_of(random_bits());
-            memset(to, 0x77, rows_most * (filled_most + 2) * sizeof *to);
-            set->narrow_transposed(rows, depth, from, step, to, filled + 2);
-            for (int64_t at = 0; at < rows_most * (filled_most + 2); at++) {
-                int64_t row = at / (filled + 2), k = at % (filled + 2);
+            set->narrow((int64_t)count, from, rounded);
+            for (int64_t at = 0; at < 2 * rows_most * (filled_most + 2); at++) {
+                int64_t place = at % (rows_most * (filled_most + 2)), row = place / (filled + 2),
+                        k = place % (filled + 2);
+                if (place == 0) memset(to, 0x77, rows_most * (filled_most + 2) * sizeof *to);
+                if (at == 0) set->narrow_transposed(rows, depth, from, step, to, filled + 2);
+                if (at > 0 && place == 0) set->turn_narrow(rows, depth, rounded, step, to, filled + 2);
                 one = row >= rows || k >= filled ? 0x7777 : 0;
                 if (row < rows && k < depth) set->narrow(1, from + k * step + row, &one);
-                if (to[at] != one)
+                if (to[place] != one)
                     fail_msg("%s: of %lld x %lld, row %lld at k %lld is %04x, not %04x", set->name, (long long)rows,
-                             (long long)depth, (long long)row, (long long)k, to[at], one);
+                             (long long)depth, (long long)row, (long long)k, to[place], one);
             }
             free(from);
+            free(rounded);
         }
     }
     free(to);
@@ -519,9 +574,13 @@ static void sets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sets),       cmocka_unit_test(products),
-        cmocka_unit_test(roundings),  cmocka_unit_test(transposed_roundings),
-        cmocka_unit_test(float_maps), cmocka_unit_test(map_positions),
+        cmocka_unit_test(sets),
+        cmocka_unit_test(products),
+        cmocka_unit_test(chains),
+        cmocka_unit_test(roundings),
+        cmocka_unit_test(transposed_roundings),
+        cmocka_unit_test(float_maps),
+        cmocka_unit_test(map_positions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

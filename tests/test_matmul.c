@@ -36,11 +36,16 @@ static double rounded(double value, rcvi_kernel_type type) {
     return (double)(float)value;
 }
 
-static double as_bfloat16(double value) {
+static uint16_t to_bfloat16(double value) {
     float single = (float)value;
     uint32_t bits;
     memcpy(&bits, &single, 4);
-    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000u;
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+static double as_bfloat16(double value) {
+    uint32_t bits = (uint32_t)to_bfloat16(value) << 16;
+    float single;
     memcpy(&single, &bits, 4);
     return (double)single;
 }
@@ -63,26 +68,30 @@ static void drop(problem *problem) {
     free(problem->c);
 }
 
-/* A matrix of the type as it lies in memory, with `pad` elements between rows; it ends with its last element. */
-static void *store(const double *from, int64_t rows, int64_t columns, bool transpose, int64_t pad, bool is_double) {
+/* A matrix as it lies in memory, of double, float or bfloat16 by the bytes of an element, with `pad` elements between
+ * rows; it ends with its last element. */
+static void *store(const double *from, int64_t rows, int64_t columns, bool transpose, int64_t pad, size_t bytes) {
     int64_t stored_rows = transpose ? columns : rows, stored_columns = transpose ? rows : columns;
     int64_t stride = stored_columns + pad, count = (stored_rows - 1) * stride + stored_columns;
-    void *made = malloc((size_t)count * (is_double ? 8 : 4));
+    void *made = malloc((size_t)count * bytes);
     assert_non_null(made);
     for (int64_t i = 0; i < count; i++) {
         int64_t row = i / stride, column = i % stride;
         double value = NAN;
         if (column < stored_columns) value = transpose ? from[column * columns + row] : from[row * columns + column];
-        if (is_double)
+        if (bytes == 8)
             ((double *)made)[i] = value;
-        else
+        else if (bytes == 4)
             ((float *)made)[i] = (float)value;
+        else
+            ((uint16_t *)made)[i] = isnan(value) ? 0x7fc0 : to_bfloat16(value);
     }
     return made;
 }
 
 typedef struct {
     bool transpose_a, transpose_b, accumulate, packed, blas;
+    bool narrow_a, narrow_b;
     int members;
     int64_t pad;
 } manner;
@@ -127,8 +136,8 @@ static double *compute(const rcvi_kernels *kernels, rcvi_kernel_type type, const
     double *part_b = malloc((size_t)(k * n) * sizeof(double));
     assert_non_null(part_b);
     for (int64_t i = 0; i < k * n; i++) part_b[i] = problem->b[i / n * problem->shape.n + i % n];
-    void *a = store(problem->a, m, k, manner->transpose_a, pad, is_double);
-    void *b = store(part_b, k, n, manner->transpose_b, pad, is_double);
+    void *a = store(problem->a, m, k, manner->transpose_a, pad, manner->narrow_a ? 2 : is_double ? 8 : 4);
+    void *b = store(part_b, k, n, manner->transpose_b, pad, manner->narrow_b ? 2 : is_double ? 8 : 4);
     int64_t size = is_double ? 8 : 4, count = 2 * GUARD + m * ldc;
     char *c = malloc((size_t)(count * size));
     double *out = malloc((size_t)(m * n) * sizeof(double));
@@ -146,6 +155,8 @@ static double *compute(const rcvi_kernels *kernels, rcvi_kernel_type type, const
             ((float *)(void *)c)[i] = (float)value;
     }
     rcvi_matmul matmul = {.type = type,
+                          .narrow_a = manner->narrow_a,
+                          .narrow_b = manner->narrow_b,
                           .transpose_a = manner->transpose_a,
                           .transpose_b = manner->transpose_b,
                           .accumulate = manner->accumulate,
@@ -269,6 +280,36 @@ static void bits_do_not_depend_on_the_cut(void **state) {
                 free(part);
             }
             free(all);
+            drop(&problem);
+        }
+    }
+}
+
+/* Operands that lie in memory as bfloat16 give the bits that floats give, which are rounded on the way. */
+static void sources_may_be_bfloat16(void **state) {
+    (void)state;
+    seed = 5;
+    for (size_t set = 0; set < rcvi_kernels_count(); set++) {
+        const rcvi_kernels *kernels = rcvi_kernels_at(set);
+        for (int i = 0; i < SHAPES; i++) {
+            problem problem = make(shapes[i], RCVI_KERNEL_BFLOAT16, false);
+            for (unsigned variant = 0; variant < 32; variant++) {
+                manner manner = {.transpose_a = variant & 1,
+                                 .transpose_b = variant & 2,
+                                 .accumulate = i & 1,
+                                 .packed = (variant & 12) == 4 && i % 2, /* a alone: b may be packed before */
+                                 .members = 1 + (int)(variant >> 4) * 2,
+                                 .pad = PAD};
+                char what[160];
+                describe(what, sizeof what, kernels, RCVI_KERNEL_BFLOAT16, shapes[i], &manner);
+                double *wide = compute(kernels, RCVI_KERNEL_BFLOAT16, &problem, shapes[i].m, shapes[i].n, &manner);
+                manner.narrow_a = variant & 4;
+                manner.narrow_b = variant & 8;
+                double *narrow = compute(kernels, RCVI_KERNEL_BFLOAT16, &problem, shapes[i].m, shapes[i].n, &manner);
+                same_bits(&problem, wide, shapes[i].m, shapes[i].n, narrow, what);
+                free(wide);
+                free(narrow);
+            }
             drop(&problem);
         }
     }
@@ -519,11 +560,12 @@ static void forced_kernels(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(products_are_right),    cmocka_unit_test(bits_do_not_depend_on_the_cut),
-        cmocka_unit_test(rounded_rows_are_kept), cmocka_unit_test(cuts_cover_c_once),
-        cmocka_unit_test(no_depth_means_zero),   cmocka_unit_test(openblas_agrees),
-        cmocka_unit_test(public_products),       cmocka_unit_test(public_product_strides),
-        cmocka_unit_test(public_errors),         cmocka_unit_test(forced_kernels),
+        cmocka_unit_test(products_are_right),      cmocka_unit_test(bits_do_not_depend_on_the_cut),
+        cmocka_unit_test(sources_may_be_bfloat16), cmocka_unit_test(rounded_rows_are_kept),
+        cmocka_unit_test(cuts_cover_c_once),       cmocka_unit_test(no_depth_means_zero),
+        cmocka_unit_test(openblas_agrees),         cmocka_unit_test(public_products),
+        cmocka_unit_test(public_product_strides),  cmocka_unit_test(public_errors),
+        cmocka_unit_test(forced_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -182,6 +182,146 @@ static void test_length(void **state) {
     close_plan(&many);
 }
 
+/* ---- activations in bfloat16 ---- */
+
+/* A program of one step that touches buffers `a`, `b` and `out` in turn, each of 16 elements that may be rounded so. */
+static void narrow_one(const rcvi_step *step, rcvi_rounding rounding, rcv_dtype dtype, rcvi_element *elements) {
+    rcvi_step steps[1] = {*step};
+    rcvi_buffer buffers[4] = {{.name = "a"}, {.name = "b"}, {.name = "out"}, {.name = "packed"}};
+    for (int i = 0; i < 3; i++) buffers[i] = (rcvi_buffer){.count = 16, .rounding = rounding};
+    buffers[3].element = RCVI_PACKED;
+    rcvi_program program = {
+        .steps = steps, .step_count = 1, .buffers = buffers, .buffer_count = 4, .options = {.dtype = dtype}};
+    rcvi_program_narrow(&program);
+    assert_int_equal(buffers[3].element, RCVI_PACKED);
+    for (int i = 0; i < 3; i++) elements[i] = buffers[i].element;
+}
+
+/* Which of a, b and out become activations, by the kind of step and what may be rounded. */
+static void test_narrow(void **state) {
+    (void)state;
+    rcvi_view views[] = {{.buffer = 0, .row = 4, .column = 1},
+                         {.buffer = 1, .row = 4, .column = 1},
+                         {.buffer = 2, .row = 4, .column = 1}};
+    rcvi_product product = {
+        .start = views[1], .terms = {{.a = views[0], .b = {.buffer = 3, .row = 16}, .depth = 4}}, .term_count = 1};
+    rcvi_instruction add = {RCVI_ADD, {RCVI_FROM_VIEW, RCVI_FROM_VIEW}, {0, 1}, {0, 0}, 2};
+    rcvi_map multiply = {.products = &product, .product_count = 1, .operands = &views[2], .operand_count = 1};
+    rcvi_map sum = {.instructions = &add, .instruction_count = 1, .operands = views, .operand_count = 3};
+    const struct {
+        rcvi_step step;
+        bool rounded[3], as_operand[3];
+    } cases[] = {
+        {{.kind = RCVI_STEP_GEMM, .gemm = {.depth = 4, .batch = 1}}, {true, true, false}, {true, true, false}},
+        {{.kind = RCVI_STEP_COPY}, {true, true, true}, {false, false, true}},
+        {{.kind = RCVI_STEP_REDUCE, .reduce = {true}}, {true, true, false}, {true, true, false}},
+        {{.kind = RCVI_STEP_REDUCE, .reduce = {false}}, {true, true, false}, {false, true, false}},
+        {{.kind = RCVI_STEP_PACK}, {false, true, false}, {false, true, false}},
+        {{.kind = RCVI_STEP_MAP, .map = &sum}, {true, true, true}, {false, false, true}},
+        {{.kind = RCVI_STEP_MAP, .map = &multiply}, {true, false, true}, {true, false, true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rcvi_step step = cases[i].step;
+        rcvi_element elements[3];
+        step.rows = step.columns = 4;
+        step.a = views[0];
+        step.b = views[1];
+        step.out = views[2];
+        step.mask = rcvi_no_view();
+        product.out = 0;
+        for (int k = 0; k < 3; k++) {
+            narrow_one(&step, RCVI_ROUNDED, RCV_BFLOAT16, elements);
+            assert_int_equal(elements[k] == RCVI_ACTIVATION, cases[i].rounded[k]);
+            narrow_one(&step, RCVI_ROUNDED_AS_OPERAND, RCV_BFLOAT16, elements);
+            assert_int_equal(elements[k] == RCVI_ACTIVATION, cases[i].as_operand[k]);
+            narrow_one(&step, RCVI_EXACT, RCV_BFLOAT16, elements);
+            assert_int_equal(elements[k], RCVI_REAL);
+            narrow_one(&step, RCVI_ROUNDED, RCV_FLOAT32, elements);
+            assert_int_equal(elements[k], RCVI_REAL);
+        }
+    }
+}
+
+static void open_training(fixture *f, const char *cell, rcv_dtype dtype, const char *schedule, rcv_plan **plan) {
+    rcv_cell *opened = NULL;
+    check_ok(rcv_cell_open(f->context, cell, &opened));
+    rcv_net *net = NULL;
+    check_ok(rcv_net_new(opened, &(rcv_net_options){.input = 32, .hidden = 64, .layers = 2}, &net));
+    rcv_plan_options o = {.steps = 12, .batch = 4, .training = true, .dtype = dtype, .schedule = schedule};
+    check_ok(rcv_plan_new(net, &o, plan));
+    f->cell = opened;
+    f->net = net;
+}
+
+/* What a bfloat16 training plan holds in two bytes an element, and the bytes that this saves against float. */
+static void test_activation_bytes(void **state) {
+    (void)state;
+    enum { STEPS = 12, BATCH = 4, HIDDEN = 64, LAYERS = 2 };
+    size_t bytes[2], arena[2], saved = 0, kept = 0, between = 0, factors = 0;
+    for (int i = 0; i < 2; i++) {
+        fixture f;
+        rcv_plan *plan = NULL;
+        f.context = test_context(&f.allocator);
+        open_training(&f, "lstm", i ? RCV_BFLOAT16 : RCV_FLOAT32, "combine(steps=all)+fuse+pack", &plan);
+        const rcvi_program *program = &plan->program;
+        bytes[i] = 0;
+        arena[i] = program->arena_bytes;
+        for (size_t b = 0; b < program->buffer_count; b++) {
+            const rcvi_buffer *buffer = &program->buffers[b];
+            bool activation = buffer->element == RCVI_ACTIVATION;
+            size_t count = (size_t)buffer->count;
+            if (buffer->role != RCVI_ARENA) assert_false(activation);
+            if (strstr(buffer->name, "state.") || strstr(buffer->name, "adjoint.") || strstr(buffer->name, "early."))
+                assert_false(activation);
+            if (buffer->element == RCVI_PACKED) continue; /* sized by the kernels */
+            bytes[i] += count * rcvi_element_bytes(program, buffer->element);
+            if (!activation) continue;
+            assert_int_equal(i, 1);
+            saved += count * (sizeof(float) - 2);
+            if (strstr(buffer->name, "kept.")) kept += count;
+            if (!strcmp(buffer->name, "y0")) between += count;
+            if (strstr(buffer->name, "factors.")) factors += count;
+        }
+        rcv_plan_free(plan);
+        rcv_net_free(f.net);
+        rcv_cell_free(f.cell);
+        test_context_end(&f.allocator, f.context);
+    }
+    const size_t tensor = STEPS * BATCH * HIDDEN;
+    assert_int_equal(kept, LAYERS * 4 * tensor);    /* the gates; the cell state's tanh follows from it */
+    assert_int_equal(between, tensor);              /* what the upper layer reads */
+    assert_int_equal(factors, LAYERS * 4 * tensor); /* the gates' adjoints */
+    assert_int_equal(bytes[0] - bytes[1], saved);
+    assert_true(saved >= 2 * (kept + between + factors));
+    assert_true(arena[0] - arena[1] >= 2 * (kept + between)); /* which all live when the forward pass ends */
+}
+
+/* A sum cannot start from activations, end in them or go on in them. */
+static void test_verify_activations(void **state) {
+    (void)state;
+    fixture f;
+    f.context = test_context(&f.allocator);
+    open_training(&f, "lstm", RCV_BFLOAT16, "combine(steps=4)+fuse+pack", &f.plan);
+    rcvi_program *program = &f.plan->program;
+    check_ok(rcvi_program_verify(program));
+    int spoilt = 0;
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        rcvi_buffer *buffer = &program->buffers[b];
+        bool start = strstr(buffer->name, "early.") != NULL, gradients = buffer->role == RCVI_DPARAMETERS;
+        if (!start && !gradients) continue;
+        buffer->element = RCVI_ACTIVATION;
+        check_fails(rcvi_program_verify(program), RCV_INVALID, "needs more than activations hold in");
+        buffer->element = RCVI_REAL;
+        spoilt += start ? 1 : 100;
+    }
+    assert_true(spoilt > 100);
+    check_ok(rcvi_program_verify(program));
+    rcv_plan_free(f.plan);
+    rcv_net_free(f.net);
+    rcv_cell_free(f.cell);
+    test_context_end(&f.allocator, f.context);
+}
+
 /* Runs one step over buffers of doubles: by the reference code, or by kernels as two threads. */
 static void run_step(rcvi_step *step, size_t buffer_count, void *const *buffers, bool naive) {
     test_allocator allocator;
@@ -273,8 +413,10 @@ static void test_log(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier), cmocka_unit_test(test_layout),
-                                       cmocka_unit_test(test_length), cmocka_unit_test(test_fused_map),
-                                       cmocka_unit_test(test_log)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_verifier),         cmocka_unit_test(test_layout),
+        cmocka_unit_test(test_length),           cmocka_unit_test(test_narrow),
+        cmocka_unit_test(test_activation_bytes), cmocka_unit_test(test_verify_activations),
+        cmocka_unit_test(test_fused_map),        cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,10 @@ static void test_strings(void **state) {
         {"combine(steps=1)", "combine"},
         {"combine(steps=16)", "combine(steps=16)"},
         {"combine(steps=all)", "combine(steps=all)"},
+        {"combine(steps=8,forward=1)", "combine(steps=8,forward=1)"},
+        {"combine(steps=all,forward=4)", "combine(steps=all,forward=4)"},
+        {"combine(steps=1,forward=4)", "combine(steps=1,forward=4)"},
+        {"combine(steps=8,forward=8)", "combine(steps=8)"},
         {"naive+fuse", "fuse"},
         {"fuse+naive+pack", "fuse+pack"},
         {"pack", "pack"},
@@ -85,7 +89,7 @@ static void test_one_thread(void **state) {
 static void test_round_trip(void **state) {
     fixture *self = *state;
     static const int64_t steps[] = {0, 1, 7}, every[] = {0, 1, 12}, threads[] = {1, 2};
-    for (int bits = 0; bits < 1 << 7; bits++) {
+    for (int bits = 0; bits < 1 << 8; bits++) {
         for (int k = 0; k < 3 * 3 * 2; k++) {
             rcvi_rungs in = {.combine = bits & 1,
                              .fuse = bits & 2,
@@ -95,18 +99,20 @@ static void test_round_trip(void **state) {
                              .vendor = bits & 32,
                              .split_rows = bits & 64,
                              .steps = steps[k % 3],
+                             .forward = bits & 128 ? 3 : 0,
                              .recompute = every[k / 3 % 3],
                              .threads = threads[k / 9]},
                        out;
             if (!in.combine) in.steps = 1;
+            if (!in.combine) in.forward = 0;
             if (in.threads == 1) in.split_rows = false;
             char *text = printed(self, &in);
             check_ok(rcvi_rungs_read(text, &out));
             rcv_text_free(self->context, text);
-            assert_true(in.combine == out.combine && in.steps == out.steps && in.fuse == out.fuse &&
-                        in.pack == out.pack && in.wavefront == out.wavefront && in.blas == out.blas &&
-                        in.recompute == out.recompute && in.vendor == out.vendor && in.threads == out.threads &&
-                        in.split_rows == out.split_rows);
+            assert_true(in.combine == out.combine && in.steps == out.steps && in.forward == out.forward &&
+                        in.fuse == out.fuse && in.pack == out.pack && in.wavefront == out.wavefront &&
+                        in.blas == out.blas && in.recompute == out.recompute && in.vendor == out.vendor &&
+                        in.threads == out.threads && in.split_rows == out.split_rows);
         }
     }
 }
@@ -146,6 +152,10 @@ static void test_refusals(void **state) {
         {"combine(steps=2", "')'"},
         {"combine(steps=2)x", "'x' behind combine"},
         {"combine(steps=2,split=rows)", "',split=rows)'"},
+        {"combine(steps=2,forward=)", "forward of combine ''"},
+        {"combine(steps=2,forward=all)", "'all'"},
+        {"combine(steps=2,forward=0)", "'0'"},
+        {"combine(forward=2)", "(steps="},
         {"recompute", "recompute(every=10)"},
         {"recompute(every=0)", "'0'"},
         {"recompute(every=all)", "'all'"},

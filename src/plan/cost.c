@@ -56,11 +56,17 @@ static double sharers(const model *m, double rows, double columns) {
 /* Short blocks of rows leave the multipliers waiting. */
 static double row_efficiency(double rows) { return least(1, 0.3 + 0.7 * rows / 8); }
 
-/* Seconds of one product b[depth, columns] from the left; with `ready`, b is packed. */
-static double product(const model *m, double rows, double columns, double depth, bool ready) {
+/* Bytes of an element of a view; of a real, where there is none. */
+static double bytes_of(const model *m, const rcvi_view *view) {
+    if (view->buffer == RCVI_NONE) return m->element;
+    return (double)rcvi_element_bytes(m->program, m->program->buffers[view->buffer].element);
+}
+
+/* Seconds of one product with b[depth, columns], `bytes` an element of it; with `ready`, b is packed. */
+static double product(const model *m, double rows, double columns, double depth, double bytes, bool ready) {
     double threads = sharers(m, rows, columns), operations = 2 * rows * columns * depth;
     double share = m->plain ? reference : m->program->rungs.blas && !ready ? by_blas : packed;
-    double matrix = columns * depth * (ready ? m->packed_bytes : m->element);
+    double matrix = columns * depth * bytes;
     double bandwidth = m->inner > 1 ? m->loop_weights : in_memory;
     double seconds = most(operations / (product_rate(m) * share * row_efficiency(rows)), matrix / bandwidth) / threads;
     if (!ready && !m->plain && !m->program->rungs.blas) seconds += matrix / packing / threads;
@@ -82,18 +88,19 @@ static double operation_cost(rcvi_operation operation) {
 
 static double map(const model *m, const rcvi_step *step, double rows) {
     double columns = (double)step->columns, elements = rows * columns;
-    double threads = sharers(m, rows, columns), operations = 0, seconds = 0;
+    double threads = sharers(m, rows, columns), operations = 0, seconds = 0, bytes = 0;
     for (int p = 0; p < step->map->product_count; p++) {
         const rcvi_product *one = &step->map->products[p];
         for (int i = 0; i < one->term_count; i++)
-            seconds +=
-                product(m, rows, columns, (double)one->terms[i].depth, true) * (one->terms[i].plain ? transposed : 1);
+            seconds += product(m, rows, columns, (double)one->terms[i].depth, m->packed_bytes, true) *
+                       (one->terms[i].plain ? transposed : 1);
     }
     for (int i = 0; i < step->map->instruction_count; i++)
         operations += operation_cost(step->map->instructions[i].operation);
     double arithmetic = operations * elements / m->rate.pointwise * m->element / 4;
-    double traffic = elements * m->element * step->map->operand_count / in_cache;
-    return seconds + most(arithmetic, traffic) / threads + step->map->instruction_count * instruction_seconds;
+    for (int i = 0; i < step->map->operand_count; i++) bytes += bytes_of(m, &step->map->operands[i]);
+    return seconds + most(arithmetic, elements * bytes / in_cache) / threads +
+           step->map->instruction_count * instruction_seconds;
 }
 
 /* Arithmetic of a whole pass, as the parameters tell it. */
@@ -110,13 +117,16 @@ static double vendor(const model *m, bool backward) {
 
 static double execution(const model *m, const rcvi_step *step) {
     double rows = (double)step->rows, columns = (double)step->columns, moved = rows * columns * m->element;
+    double both = rows * columns * (bytes_of(m, &step->a) + bytes_of(m, &step->out)); /* read and written */
     switch (step->kind) {
-    case RCVI_STEP_GEMM: return (double)step->gemm.batch * product(m, rows, columns, (double)step->gemm.depth, false);
+    case RCVI_STEP_GEMM:
+        return (double)step->gemm.batch *
+               product(m, rows, columns, (double)step->gemm.depth, bytes_of(m, &step->b), false);
     case RCVI_STEP_MAP: return map(m, step, rows);
     case RCVI_STEP_PACK: return moved / packing / (double)m->program->rungs.threads;
     case RCVI_STEP_VENDOR: return vendor(m, step->vendor.backward);
-    case RCVI_STEP_DROPOUT: return 4 * moved / in_cache / sharers(m, rows, columns);
-    default: return 2 * moved / in_cache / sharers(m, rows, columns);
+    case RCVI_STEP_DROPOUT: return 2 * both / in_cache / sharers(m, rows, columns);
+    default: return both / in_cache / sharers(m, rows, columns);
     }
 }
 

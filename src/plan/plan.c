@@ -59,6 +59,7 @@ static rcv_status write_program(rcv_plan *plan) {
     if (program->oversized)
         return rcvi_fail(RCV_INVALID, "the plan's buffers have more elements than 64 bits can count");
     if (program->failed) return RCV_NO_MEMORY;
+    rcvi_program_narrow(program);
     RCVI_TRY(rcvi_program_lay_out(program));
     return rcvi_program_verify(program);
 }

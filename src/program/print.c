@@ -98,7 +98,7 @@ static void print_operands(const rcvi_program *program, const rcvi_step *step, r
 }
 
 void rcvi_program_print(const rcvi_program *program, rcvi_text *out) {
-    static const char *const elements[] = {"real", "byte", "index", "packed"};
+    static const char *const elements[] = {"real", "byte", "index", "packed", "activation"};
     rcvi_text_add(out, "schedule %s, %s, arena %zu bytes\n", program->options.schedule,
                   rcv_dtype_name(program->options.dtype), program->arena_bytes);
     for (size_t b = 0; b < program->buffer_count; b++) {

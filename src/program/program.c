@@ -44,7 +44,8 @@ size_t rcvi_element_bytes(const rcvi_program *program, rcvi_element element) {
     rcv_dtype dtype = program->options.dtype;
     switch (element) {
     case RCVI_REAL: return rcv_dtype_bytes(dtype == RCV_BFLOAT16 ? RCV_FLOAT32 : dtype);
-    case RCVI_PACKED: return rcv_dtype_bytes(dtype);
+    case RCVI_PACKED:
+    case RCVI_ACTIVATION: return rcv_dtype_bytes(dtype);
     case RCVI_BYTE: return 1;
     default: return 8;
     }
@@ -160,9 +161,9 @@ bool rcvi_step_is_due(const rcvi_program *program, const rcvi_step *step, int64_
 }
 
 static rcvi_access *access_view(rcvi_access *accesses, int *count, const rcvi_view *view, int64_t rows, int64_t columns,
-                                bool written, bool read) {
+                                bool written, bool read, rcvi_use use) {
     rcvi_access *access = &accesses[*count];
-    *access = (rcvi_access){view, rows, columns, written, read, true};
+    *access = (rcvi_access){view, rows, columns, written, read, true, use};
     if (view->buffer != RCVI_NONE) ++*count;
     return access;
 }
@@ -172,18 +173,19 @@ static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
     const rcvi_map *map = step->map;
     for (int p = 0; p < map->product_count; p++) {
         const rcvi_product *product = &map->products[p];
-        access_view(accesses, &count, &product->start, step->rows, step->columns, false, true);
+        access_view(accesses, &count, &product->start, step->rows, step->columns, false, true, RCVI_USE_OTHER);
         for (int i = 0; i < product->term_count; i++) {
             const rcvi_view *b = &product->terms[i].b;
-            access_view(accesses, &count, &product->terms[i].a, step->rows, product->terms[i].depth, false, true);
+            access_view(accesses, &count, &product->terms[i].a, step->rows, product->terms[i].depth, false, true,
+                        RCVI_USE_OPERAND);
             int64_t depth = product->terms[i].depth;
             bool transposed = product->terms[i].transposed;
             if (product->terms[i].plain)
                 access_view(accesses, &count, b, transposed ? depth : step->columns, transposed ? step->columns : depth,
-                            false, true)
+                            false, true, RCVI_USE_OTHER)
                     ->spans = false;
             else
-                access_view(accesses, &count, b, 1, b->row, false, true)->spans = false;
+                access_view(accesses, &count, b, 1, b->row, false, true, RCVI_USE_OTHER)->spans = false;
         }
     }
     for (int i = 0; i < map->operand_count; i++) {
@@ -198,14 +200,14 @@ static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
                 read |= instruction->from[a] == RCVI_FROM_VIEW && instruction->source[a] == i;
             }
         }
-        access_view(accesses, &count, &map->operands[i], step->rows, step->columns, written, read);
+        access_view(accesses, &count, &map->operands[i], step->rows, step->columns, written, read, RCVI_USE_VALUE);
     }
     return count;
 }
 
 /* One row of all that the buffer's view names. */
 static void access_whole(rcvi_access *accesses, int *count, const rcvi_view *view, bool written) {
-    access_view(accesses, count, view, 1, view->row, written, !written)->spans = false;
+    access_view(accesses, count, view, 1, view->row, written, !written, RCVI_USE_OTHER)->spans = false;
 }
 
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
@@ -217,30 +219,35 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
     case RCVI_STEP_GEMM: {
         int64_t depth = step->gemm.depth;
         bool ta = step->gemm.transpose_a, tb = step->gemm.transpose_b;
-        access_view(accesses, &count, &step->out, rows, columns, true, step->accumulate)->spans = !ta;
-        access_view(accesses, &count, &step->a, ta ? depth : rows, ta ? rows : depth, false, true);
-        access_view(accesses, &count, &step->b, tb ? columns : depth, tb ? depth : columns, false, true)->spans = ta;
+        access_view(accesses, &count, &step->out, rows, columns, true, step->accumulate, RCVI_USE_OTHER)->spans = !ta;
+        access_view(accesses, &count, &step->a, ta ? depth : rows, ta ? rows : depth, false, true, RCVI_USE_OPERAND);
+        access_view(accesses, &count, &step->b, tb ? columns : depth, tb ? depth : columns, false, true,
+                    RCVI_USE_OPERAND)
+            ->spans = ta;
         break;
     }
     case RCVI_STEP_REDUCE: {
         bool over_rows = step->reduce.over_rows;
-        access_view(accesses, &count, &step->out, over_rows ? 1 : rows, over_rows ? columns : 1, true, step->accumulate)
+        access_view(accesses, &count, &step->out, over_rows ? 1 : rows, over_rows ? columns : 1, true, step->accumulate,
+                    RCVI_USE_OTHER)
             ->spans = !over_rows;
-        access_view(accesses, &count, &step->a, rows, columns, false, true);
+        access_view(accesses, &count, &step->a, rows, columns, false, true,
+                    over_rows ? RCVI_USE_OPERAND : RCVI_USE_VALUE);
         break;
     }
     case RCVI_STEP_LIVE:
-        access_view(accesses, &count, &step->out, rows, columns, true, false);
-        access_view(accesses, &count, &step->a, 1, columns, false, true); /* lengths */
+        access_view(accesses, &count, &step->out, rows, columns, true, false, RCVI_USE_OTHER);
+        access_view(accesses, &count, &step->a, 1, columns, false, true, RCVI_USE_OTHER); /* lengths */
         break;
     case RCVI_STEP_BOUNDARY:
-        access_view(accesses, &count, &step->out, rows + 1, columns, true, false);
-        access_view(accesses, &count, &step->a, rows, columns, false, true); /* resets */
-        access_view(accesses, &count, &step->b, 1, columns, false, true);    /* lengths, where there are any */
+        access_view(accesses, &count, &step->out, rows + 1, columns, true, false, RCVI_USE_OTHER);
+        access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_OTHER); /* resets */
+        access_view(accesses, &count, &step->b, 1, columns, false, true,
+                    RCVI_USE_OTHER); /* lengths, where there are any */
         break;
     case RCVI_STEP_PACK:
         access_whole(accesses, &count, &step->out, true);
-        access_view(accesses, &count, &step->a, rows, columns, false, true);
+        access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_OTHER);
         break;
     case RCVI_STEP_VENDOR:
         access_whole(accesses, &count, &step->out, true);
@@ -248,10 +255,10 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         access_whole(accesses, &count, &step->b, false);
         break;
     default:
-        access_view(accesses, &count, &step->out, rows, columns, true, false);
-        access_view(accesses, &count, &step->a, rows, columns, false, true);
-        access_view(accesses, &count, &step->b, rows, columns, false, true);
-        access_view(accesses, &count, &step->mask, rows, 1, false, true);
+        access_view(accesses, &count, &step->out, rows, columns, true, false, RCVI_USE_VALUE);
+        access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_VALUE);
+        access_view(accesses, &count, &step->b, rows, columns, false, true, RCVI_USE_VALUE);
+        access_view(accesses, &count, &step->mask, rows, 1, false, true, RCVI_USE_OTHER);
     }
     return count;
 }

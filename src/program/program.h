@@ -10,14 +10,21 @@
 
 #include "net/net.h"
 
-/* The plan's float type (float for bfloat16); uint8; int64; what matrices are packed in (bfloat16 for bfloat16). */
-typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED } rcvi_element;
+/* The plan's float type (float for bfloat16); uint8; int64; what matrices are packed in (bfloat16 for bfloat16); values
+ * that a bfloat16 plan holds in bfloat16 (else the same as RCVI_REAL). */
+typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED, RCVI_ACTIVATION } rcvi_element;
+
+/* Whether a bfloat16 plan may round what a buffer holds. States, sums that go on and what is the caller's stay exact.
+ * An operand is rounded by every product anyway: where all that is read of a buffer is operands of products and terms of
+ * gradients, rounding it does not show in any other bits. */
+typedef enum { RCVI_EXACT, RCVI_ROUNDED_AS_OPERAND, RCVI_ROUNDED } rcvi_rounding;
 
 /* What the ladder offers: each rung on its own, or any of them together. All off is naive. */
 typedef struct {
     bool kernels;      /* naive, but by the kernels of the CPU; implied by every other rung but threads */
     bool combine;      /* the gates' products as one */
     int64_t steps;     /* with combine: input products of this many time steps as one; 1; 0 means all steps */
+    int64_t forward;   /* the same in the forward pass of training; 0: as steps */
     bool fuse;         /* pointwise parts as one map, behind packed products without a buffer in between */
     bool pack;         /* Y = X W^T, the weights packed once, as the kernels like them */
     bool transpose;    /* Y^T = W X^T, the weights as they lie in memory, what they are multiplied with packed */
@@ -71,6 +78,7 @@ typedef struct {
     rcvi_role role;
     size_t index;
     rcvi_element element;
+    rcvi_rounding rounding;
     int64_t count;   /* elements */
     bool lasting;    /* made of the parameters, used from call to call */
     bool distant;    /* read so long after it is written that no cache will have kept it */
@@ -250,6 +258,9 @@ int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t dept
 
 /* ---- after writing ---- */
 
+/* In bfloat16 plans, makes activations of the buffers of reals that may be rounded, where every step that touches them
+ * can take them so. Before they are laid out. */
+void rcvi_program_narrow(rcvi_program *program);
 /* Lifetimes and places; sets arena_bytes. */
 rcv_status rcvi_program_lay_out(rcvi_program *program);
 /* That no two buffers of the arena share bytes while both live: part of verification. */
@@ -259,12 +270,20 @@ rcv_status rcvi_program_check_arena(const rcvi_program *program);
 rcv_status rcvi_program_verify(const rcvi_program *program);
 void rcvi_program_print(const rcvi_program *program, rcvi_text *out);
 
+/* What a step takes a view for. Only values and operands may be activations. */
+typedef enum {
+    RCVI_USE_VALUE,   /* element by element */
+    RCVI_USE_OPERAND, /* of a product, or a term of a gradient that is summed over rows */
+    RCVI_USE_OTHER    /* sums that start there or end there; masks, packed matrices, what a library sees */
+} rcvi_use;
+
 /* The views of a step, each with its extent and whether it is written and read; answers how many. */
 typedef struct {
     const rcvi_view *view;
     int64_t rows, columns;
     bool written, read;
     bool spans; /* its rows are time steps times the batch where the step's time has a span */
+    rcvi_use use;
 } rcvi_access;
 enum { RCVI_MAX_ACCESSES = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) + 4 };
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);

@@ -123,11 +123,18 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
         !(access->written && access->read)) {
         return wrong(index, name, buffer->name, "may copy only, but computes with");
     }
+    if (access->use == RCVI_USE_OTHER && buffer->element == RCVI_ACTIVATION)
+        return wrong(index, name, buffer->name, "needs more than activations hold in");
     bool given = !role->written || (buffer->role == RCVI_DPARAMETERS);
     if (access->read && !given && !v->written[access->view->buffer] &&
         !is_written_before(program, index, access->view->buffer, around, loop_end))
         return wrong(index, name, buffer->name, "reads before it is written");
     return RCV_OK;
+}
+
+/* Where an activation would not do, the access tells. */
+static bool holds(const rcvi_buffer *buffer, rcvi_element expected) {
+    return buffer->element == expected || (expected == RCVI_REAL && buffer->element == RCVI_ACTIVATION);
 }
 
 static rcv_status check_elements(const verifier *v, int index) {
@@ -145,7 +152,7 @@ static rcv_status check_elements(const verifier *v, int index) {
                                 : expects_index  ? RCVI_INDEX
                                 : expects_packed ? RCVI_PACKED
                                                  : RCVI_REAL;
-        if (buffer->element != expected)
+        if (!holds(buffer, expected))
             return wrong(index, rcvi_step_names[step->kind], buffer->name, "expects another element type in");
     }
     return RCV_OK;
@@ -153,7 +160,7 @@ static rcv_status check_elements(const verifier *v, int index) {
 
 static bool is_element(const rcvi_program *program, const rcvi_view *view, rcvi_element element) {
     return view->buffer < 0 || view->buffer >= (int)program->buffer_count ||
-           program->buffers[view->buffer].element == element;
+           holds(&program->buffers[view->buffer], element);
 }
 
 static rcv_status check_products(const rcvi_program *program, int index, const rcvi_step *step) {

@@ -81,16 +81,22 @@ void rcvi_frame_write_input(rcvi_frame *f) {
     if (!f->ragged) return;
     int64_t columns = rcvi_frame_width(f, 0), rows = f->steps * f->batch;
     int masked = rcvi_frame_buffer(f, f->steps, columns, "x.live");
+    if (!f->program->failed) f->program->buffers[masked].rounding = RCVI_ROUNDED_AS_OPERAND;
     rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->live, 1), rcvi_whole_view(masked, columns),
                      rcvi_whole_view(f->inputs[0], columns), rcvi_no_view());
     f->inputs[0] = masked;
 }
 
+/* Between layers it is an activation, unless that is what dropout makes of it. */
 void rcvi_frame_open_output(rcvi_frame *f, int64_t layer) {
-    f->inputs[layer + 1] =
-        layer + 1 == f->net->options.layers
-            ? rcvi_program_external(f->program, RCVI_Y, 0)
-            : rcvi_frame_buffer(f, f->steps, rcvi_frame_width(f, layer + 1), "y%lld", (long long)layer);
+    if (layer + 1 == f->net->options.layers) {
+        f->inputs[layer + 1] = rcvi_program_external(f->program, RCVI_Y, 0);
+        return;
+    }
+    int y = rcvi_frame_buffer(f, f->steps, rcvi_frame_width(f, layer + 1), "y%lld", (long long)layer);
+    bool rounds = !f->program->failed && !rcvi_frame_has_dropout(f, layer + 1);
+    if (rounds) f->program->buffers[y].rounding = RCVI_ROUNDED;
+    f->inputs[layer + 1] = y;
 }
 
 /* ---- dropout between layers ---- */
@@ -99,9 +105,10 @@ bool rcvi_frame_has_dropout(const rcvi_frame *f, int64_t layer) {
     return f->training && f->net->options.dropout > 0 && layer > 0;
 }
 
-int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, const char *name) {
+int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, const char *name, rcvi_rounding rounding) {
     int64_t columns = rcvi_frame_width(f, layer);
     int to = rcvi_frame_buffer(f, f->steps, columns, "%s%lld", name, (long long)layer);
+    if (!f->program->failed) f->program->buffers[to].rounding = rounding;
     rcvi_step step = {.kind = RCVI_STEP_DROPOUT,
                       .rows = f->steps * f->batch,
                       .columns = columns,

@@ -32,7 +32,7 @@ void rcvi_frame_write_input(rcvi_frame *frame);                /* inputs[0] */
 void rcvi_frame_open_output(rcvi_frame *frame, int64_t layer); /* inputs[layer + 1] */
 bool rcvi_frame_has_dropout(const rcvi_frame *frame, int64_t layer);
 /* The same mask for the values into layer `layer` and, backwards, for their adjoints: a new buffer. */
-int rcvi_frame_write_dropout(rcvi_frame *frame, int64_t layer, int from, const char *name);
+int rcvi_frame_write_dropout(rcvi_frame *frame, int64_t layer, int from, const char *name, rcvi_rounding rounding);
 
 /* The backward pass's beginning: gradients of the parameters cleared, dy as a buffer of its own. */
 int rcvi_frame_write_dy(rcvi_frame *frame);

@@ -10,6 +10,7 @@ bool rcvi_fusion_init(rcvi_fusion *f, rcvi_program *program, const rcvi_graph *g
     f->wide = rcvi_pool_new(pool, count, sizeof *f->wide);
     f->at_hand = rcvi_pool_new(pool, count, sizeof *f->at_hand);
     f->needed = rcvi_pool_new(pool, count, sizeof *f->needed);
+    f->kept = rcvi_pool_new(pool, count, sizeof *f->kept);
     f->part = rcvi_pool_new(pool, count, 1);
     f->phase = rcvi_pool_new(pool, count, 1);
     f->level = rcvi_pool_new(pool, count, sizeof *f->level);
@@ -41,10 +42,40 @@ bool rcvi_fusion_computes(const rcvi_fusion *f, int v) {
     return f->part[v] != RCVI_GIVEN && f->part[v] != RCVI_ABSORBED;
 }
 
+static bool is_gradient_operand(const rcvi_graph *graph, int v) {
+    for (size_t g = 0; g < graph->gradient_count; g++) {
+        if (graph->gradients[g].left == v || graph->gradients[g].right == v) return true;
+    }
+    return false;
+}
+
+/* Is it read from memory here, beside by products and gradients where only what is read exactly is asked for? */
+static bool is_read(const rcvi_fusion *f, int v, bool exactly) {
+    for (int c = v + 1; c < value_count(f); c++) {
+        if (f->part[c] == RCVI_GIVEN || !f->emitter.live[c]) continue;
+        rcvi_operation operation = value_of(f, c)->operation;
+        if (exactly && (operation == RCVI_MATRIX || operation == RCVI_MATRIX_TRANSPOSE)) continue;
+        for (int a = 0; a < argument_count(f, c); a++) {
+            if (value_of(f, c)->arguments[a] != v) continue;
+            if (f->part[c] == RCVI_ALIAS) {
+                if (is_read(f, c, exactly)) return true;
+                continue;
+            }
+            bool near = f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
+                        features(f, c) == features(f, v) && f->part[v] != RCVI_ALIAS && f->part[v] != RCVI_ALONE;
+            if (!near) return true;
+        }
+    }
+    return f->needed[v] || (!exactly && is_gradient_operand(f->emitter.graph, v));
+}
+
 void rcvi_fusion_store(rcvi_fusion *f, int v, rcvi_place place) {
     rcvi_program *program = f->emitter.program;
+    if (program->failed) return;
     if (f->part[v] == RCVI_ALIAS) f->part[v] = RCVI_ALONE;
-    if (!has_place(f, v)) {
+    bool rounds = program->options.dtype == RCV_BFLOAT16 && program->buffers[place.buffer].rounding == RCVI_ROUNDED;
+    bool shows = rounds && (f->part[v] == RCVI_ALONE || is_read(f, v, true));
+    if (!has_place(f, v) && !shows) {
         f->places[v] = place;
     } else if (rcvi_grow(program->pool.context, &f->stores, &f->store_capacity, f->store_count + 1,
                          sizeof *f->stores)) {
@@ -69,21 +100,16 @@ rcvi_view rcvi_fusion_view(const rcvi_fusion *f, int v, bool over_chunk) {
 static int new_buffer(rcvi_fusion *f, int64_t slots, int64_t columns, const char *name, int v) {
     rcvi_program *program = f->emitter.program;
     int64_t count = rcvi_program_product(program, slots, f->clock.batch, columns);
-    const char *own = value_of(f, v)->name;
-    return own ? rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, count, "%s%s.%s", f->emitter.label, name, own)
-               : rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, count, "%s%s.v%d", f->emitter.label, name, v);
+    const char *own = value_of(f, v)->name, *label = f->emitter.label;
+    int buffer = own ? rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, count, "%s%s.%s", label, name, own)
+                     : rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, count, "%s%s.v%d", label, name, v);
+    if (!program->failed) program->buffers[buffer].rounding = RCVI_ROUNDED_AS_OPERAND;
+    return buffer;
 }
 
 static rcvi_place chunk_place(rcvi_fusion *f, int64_t columns, const char *name, int v) {
     int buffer = new_buffer(f, f->clock.chunk, columns, name, v);
     return (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns};
-}
-
-static bool is_gradient_operand(const rcvi_graph *graph, int v) {
-    for (size_t g = 0; g < graph->gradient_count; g++) {
-        if (graph->gradients[g].left == v || graph->gradients[g].right == v) return true;
-    }
-    return false;
 }
 
 static bool is_read_outside(const rcvi_fusion *f, int v, unsigned char phase) {
@@ -142,7 +168,7 @@ static bool continues(const rcvi_fusion *f, int first, int last, int v) {
     const rcvi_value *a = value_of(f, last), *b = value_of(f, v);
     bool matrices = a->operation == RCVI_MATRIX && b->operation == RCVI_MATRIX && f->part[v] == RCVI_ALONE;
     if (!matrices || a->arguments[0] != b->arguments[0] || f->phase[first] != f->phase[v] ||
-        f->level[first] != f->level[v] || has_place(f, v) || f->needed[v])
+        f->level[first] != f->level[v] || has_place(f, v) || f->needed[v] || f->kept[v])
         return false;
     const rcvi_param_place *x = &f->emitter.places[a->index], *y = &f->emitter.places[b->index];
     return x->blocks == 1 && y->blocks == 1 && x->columns == y->columns &&
@@ -152,7 +178,7 @@ static bool continues(const rcvi_fusion *f, int first, int last, int v) {
 static void group_matrices(rcvi_fusion *f) {
     for (int v = 0; v < value_count(f); v++) {
         if (f->part[v] != RCVI_ALONE || value_of(f, v)->operation != RCVI_MATRIX || f->group[v] != RCVI_NONE) continue;
-        if (has_place(f, v) || f->needed[v]) continue;
+        if (has_place(f, v) || f->needed[v] || f->kept[v]) continue;
         int members = 1, last = v;
         int64_t columns = features(f, v);
         for (int c = 0; c < value_count(f); c++) {
@@ -297,24 +323,6 @@ static void see_aliases(rcvi_fusion *f) {
     }
 }
 
-/* Is it read from memory by a step of its own phase? */
-static bool is_read_back(const rcvi_fusion *f, int v) {
-    for (int c = v + 1; c < value_count(f); c++) {
-        if (f->part[c] == RCVI_GIVEN || !f->emitter.live[c]) continue;
-        for (int a = 0; a < argument_count(f, c); a++) {
-            if (value_of(f, c)->arguments[a] != v) continue;
-            if (f->part[c] == RCVI_ALIAS) {
-                if (is_read_back(f, c)) return true;
-                continue;
-            }
-            bool near = f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
-                        features(f, c) == features(f, v) && f->part[v] != RCVI_ALIAS && f->part[v] != RCVI_ALONE;
-            if (!near) return true;
-        }
-    }
-    return is_gradient_operand(f->emitter.graph, v) || f->needed[v];
-}
-
 static void give_buffer(rcvi_fusion *f, int v) {
     if (f->emitter.views[v].buffer != RCVI_NONE) return;
     int64_t columns = features(f, v), slots = f->phase[v] == RCVI_INSIDE ? 1 : f->clock.chunk;
@@ -341,14 +349,18 @@ static int add_operand(mapper *m, rcvi_view view, bool shared) {
 static int add_stores(mapper *m, int v, bool product, int source) {
     rcvi_fusion *f = m->fusion;
     int out = RCVI_NONE;
-    if (has_place(f, v) || is_read_back(f, v)) {
+    if (has_place(f, v) || is_read(f, v, false)) {
         give_buffer(f, v);
         out = add_operand(m, f->emitter.views[v], false);
     }
     for (size_t i = 0; i < f->store_count; i++) {
         if (f->stores[i].value != v) continue;
         rcvi_view view = view_of_place(f, &f->stores[i].place, m->phase != RCVI_INSIDE);
-        m->map.stores[m->map.store_count++] = (rcvi_map_store){product, source, add_operand(m, view, false)};
+        int operand = add_operand(m, view, false);
+        if (out == RCVI_NONE)
+            out = operand;
+        else
+            m->map.stores[m->map.store_count++] = (rcvi_map_store){product, source, operand};
     }
     return out;
 }

@@ -49,6 +49,7 @@ typedef struct {
     rcvi_place *wide;            /* [values] copies over a chunk of what is at hand at one step only */
     bool *at_hand;               /* [values] given, not computed here */
     bool *needed;                /* [values] asked for from outside, beside next states, outputs and gradients */
+    bool *kept;                  /* [values] asked for by the derivative only, which may round it */
     unsigned char *part, *phase; /* [values] */
     int *level;                  /* [values] inside of its phase */
     int *form_of;                /* [values] the affine form whose sum it is, or RCVI_NONE */
@@ -68,7 +69,8 @@ void rcvi_fusion_free(rcvi_fusion *fusion);
 
 void rcvi_fusion_analyse(rcvi_fusion *fusion);
 bool rcvi_fusion_computes(const rcvi_fusion *fusion, int value); /* as a value of its own */
-/* Stores a value that is computed here at this place; the first time it becomes the value's own. */
+/* Stores a value that is computed here at this place. The first becomes the value's own, from where others here read it,
+ * but for one that is rounded where they would see that. */
 void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_place place);
 /* Buffers of what crosses phases; matrices to pack, biases to sum. Steps that depend on the parameters alone. */
 void rcvi_fusion_prepare(rcvi_fusion *fusion);

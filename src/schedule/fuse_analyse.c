@@ -28,7 +28,7 @@ static void count_uses(analysis *w) {
         for (int a = 0; w->fusion->emitter.live[v] && a < argument_count(graph, v); a++)
             w->uses[graph->values[v].arguments[a]]++;
     }
-    for (int v = 0; v < w->count; v++) w->uses[v] += w->fusion->needed[v];
+    for (int v = 0; v < w->count; v++) w->uses[v] += w->fusion->needed[v] || w->fusion->kept[v];
     for (size_t s = 0; s < graph->state_count; s++) w->uses[graph->states[s].next]++;
     for (size_t o = 0; o < graph->output_count; o++) w->uses[graph->outputs[o].value]++;
     for (size_t g = 0; g < graph->gradient_count; g++) {

@@ -61,23 +61,30 @@ static bool print_naive(const rcvi_rungs *g, rcvi_text *out) {
     return true;
 }
 
-/* combine [ "(steps=" ( number | "all" ) ")" ] */
+/* combine [ "(steps=" ( number | "all" ) [ ",forward=" number ] ")" ] */
 static rcv_status read_combine(reader *r) {
-    static const char form[] = "combine(steps=8) or combine(steps=all)";
+    static const char form[] = "combine(steps=8), combine(steps=all) or combine(steps=8,forward=1)";
     r->rungs->combine = true;
     if (*r->at != '(') return RCV_OK;
     RCVI_TRY(expect(r, "(steps=", form));
     r->rungs->steps = 0;
     if (word_length(r->at) != 3 || !take(r, "all"))
         RCVI_TRY(read_number(r, "steps of combine", LARGEST, &r->rungs->steps));
+    if (take(r, ",forward=")) RCVI_TRY(read_number(r, "forward of combine", LARGEST, &r->rungs->forward));
+    if (r->rungs->forward == r->rungs->steps) r->rungs->forward = 0;
     return expect(r, ")", form);
 }
 
 static bool print_combine(const rcvi_rungs *g, rcvi_text *out) {
     if (!g->combine) return false;
     rcvi_text_add(out, "combine");
-    if (g->steps == 0) rcvi_text_add(out, "(steps=all)");
-    if (g->steps > 1) rcvi_text_add(out, "(steps=%lld)", (long long)g->steps);
+    if (g->steps == 1 && !g->forward) return true;
+    if (g->steps == 0)
+        rcvi_text_add(out, "(steps=all");
+    else
+        rcvi_text_add(out, "(steps=%lld", (long long)g->steps);
+    if (g->forward) rcvi_text_add(out, ",forward=%lld", (long long)g->forward);
+    rcvi_text_add(out, ")");
     return true;
 }
 

@@ -16,6 +16,7 @@
 typedef struct {
     rcvi_fusion fusion;
     rcvi_place *states; /* [states] before the step, in the order of the sweep */
+    rcvi_place *kept;   /* [values] for the derivative, where it has its own of them */
     bool open;
 } sweep;
 
@@ -31,7 +32,8 @@ typedef struct {
 
 typedef struct {
     rcvi_frame frame;
-    int64_t chunk, chunks;
+    int64_t chunk, chunks; /* of the pass that is written */
+    int64_t longest;       /* chunk of both passes */
     bool recompute;
     track *tracks; /* [layers * directions] */
 } writer;
@@ -75,11 +77,12 @@ static rcvi_view boundary_view(const writer *w, const track *t, const rcvi_clock
 
 /* Steps taken one by one cannot be seen as rows of a chunk in reverse: the track gets a copy in its own order. */
 static rcvi_place own_order(writer *w, const track *t, rcvi_place place, int64_t columns, const char *name) {
-    if (place.kind != RCVI_OVER_STEPS || w->chunk == 1) return place;
+    if (place.kind != RCVI_OVER_STEPS || w->longest == 1) return place;
     rcvi_program *program = w->frame.program;
     rcvi_place own = {.kind = RCVI_OVER_TIME,
                       .buffer = rcvi_frame_buffer(&w->frame, w->frame.steps, columns, "%s%s", t->label, name),
                       .row = columns};
+    if (!program->failed) program->buffers[own.buffer].rounding = RCVI_ROUNDED_AS_OPERAND;
     rcvi_clock clock = rcvi_clock_new(w->frame.steps, w->frame.batch, w->frame.steps, 0, false);
     rcvi_program_loop(program, w->frame.steps);
     rcvi_emit_copy(program, w->frame.batch, columns, rcvi_place_at_step(&clock, &own),
@@ -99,7 +102,8 @@ static bool open_sweep(writer *w, track *t, sweep *s, const rcvi_graph *graph, r
     rcvi_program *program = w->frame.program;
     s->open = true;
     s->states = rcvi_pool_new(&program->pool, graph->state_count, sizeof *s->states);
-    if (!s->states) program->failed = true;
+    s->kept = rcvi_pool_new(&program->pool, graph->value_count, sizeof *s->kept);
+    if (!s->states || !s->kept) program->failed = true;
     return rcvi_fusion_init(&s->fusion, program, graph, layer_of(w, t)->places[t->direction], t->label, clock) &&
            !program->failed;
 }
@@ -109,33 +113,15 @@ static bool slot_holds(const writer *w, const rcvi_graph *graph, int value) {
     return rcvi_graph_next_of(graph, value) != RCVI_NONE && !w->frame.ragged && !w->frame.resets;
 }
 
-/* Marks what the derivative asks for: `kept` sweeps keep it. */
+/* Marks what the derivative asks for: `kept` sweeps keep it. States stay exact. */
 static void need_kept(writer *w, const track *t, rcvi_fusion *f) {
-    const rcvi_graph *adjoint = &layer_of(w, t)->adjoint;
-    for (size_t i = 0; i < adjoint->input_count; i++) {
-        int v = adjoint->inputs[i].source;
-        if (v != RCVI_NONE && !f->at_hand[v] && !slot_holds(w, f->emitter.graph, v)) f->needed[v] = true;
-    }
-}
-
-static void place_kept(writer *w, const track *t, rcvi_fusion *f, bool local) {
     const rcvi_graph *graph = f->emitter.graph, *adjoint = &layer_of(w, t)->adjoint;
     for (size_t i = 0; i < adjoint->input_count; i++) {
         int v = adjoint->inputs[i].source;
-        if (v == RCVI_NONE || !f->needed[v] || !rcvi_fusion_computes(f, v)) continue;
-        if (f->places[v].kind != RCVI_NOWHERE) continue;
-        int64_t columns = rcvi_features(graph, graph->values[v].size);
-        int buffer = rcvi_frame_buffer(&w->frame, local ? w->chunk : w->frame.steps, columns, "%skept.%s", t->label,
-                                       adjoint->inputs[i].name);
-        if (!local && !w->frame.program->failed) w->frame.program->buffers[buffer].distant = true;
-        rcvi_fusion_store(
-            f, v, (rcvi_place){.kind = local ? RCVI_OVER_CHUNK : RCVI_OVER_TIME, .buffer = buffer, .row = columns});
+        if (v == RCVI_NONE || f->at_hand[v] || slot_holds(w, graph, v)) continue;
+        bool rounded = rcvi_graph_next_of(graph, v) == RCVI_NONE;
+        (rounded ? f->kept : f->needed)[v] = true;
     }
-}
-
-/* Can the value be stored there while it is computed? */
-static bool stores_directly(const writer *w, const rcvi_fusion *f, int v) {
-    return rcvi_fusion_computes(f, v) && f->phase[v] == RCVI_INSIDE && !w->frame.ragged;
 }
 
 /* A value that will be copied or selected from at a step must lie in memory. */
@@ -146,6 +132,30 @@ static void make_readable(writer *w, const track *t, rcvi_fusion *f, int v) {
     rcvi_fusion_store(f, v, (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns});
 }
 
+static void place_kept(writer *w, const track *t, sweep *s, bool local) {
+    rcvi_fusion *f = &s->fusion;
+    rcvi_program *program = w->frame.program;
+    const rcvi_graph *graph = f->emitter.graph, *adjoint = &layer_of(w, t)->adjoint;
+    for (size_t i = 0; i < adjoint->input_count && !program->failed; i++) {
+        int v = adjoint->inputs[i].source;
+        if (v == RCVI_NONE || !(f->needed[v] || f->kept[v]) || !rcvi_fusion_computes(f, v)) continue;
+        if (s->kept[v].kind != RCVI_NOWHERE) continue;
+        int64_t columns = rcvi_features(graph, graph->values[v].size);
+        int buffer = rcvi_frame_buffer(&w->frame, local ? w->chunk : w->frame.steps, columns, "%skept.%s", t->label,
+                                       adjoint->inputs[i].name);
+        if (program->failed) return;
+        program->buffers[buffer].distant = !local;
+        if (f->kept[v]) program->buffers[buffer].rounding = RCVI_ROUNDED;
+        s->kept[v] = (rcvi_place){.kind = local ? RCVI_OVER_CHUNK : RCVI_OVER_TIME, .buffer = buffer, .row = columns};
+        rcvi_fusion_store(f, v, s->kept[v]);
+    }
+}
+
+/* Can the value be stored there while it is computed? */
+static bool stores_directly(const writer *w, const rcvi_fusion *f, int v) {
+    return rcvi_fusion_computes(f, v) && f->phase[v] == RCVI_INSIDE && !w->frame.ragged;
+}
+
 static rcvi_place output_place(const writer *w, const track *t) {
     int64_t columns = layer_of(w, t)->output;
     return shared_place(t, w->frame.inputs[t->layer + 1], t->direction * columns, columns * w->frame.net->directions);
@@ -154,7 +164,7 @@ static rcvi_place output_place(const writer *w, const track *t) {
 /* A sweep that gives no output computes only what the next states and the derivative need. */
 static void forget_output(rcvi_fusion *f) {
     const rcvi_graph *graph = f->emitter.graph;
-    for (size_t v = 0; v < graph->value_count; v++) f->emitter.live[v] = f->needed[v];
+    for (size_t v = 0; v < graph->value_count; v++) f->emitter.live[v] = f->needed[v] || f->kept[v];
     for (size_t s = 0; s < graph->state_count; s++) f->emitter.live[graph->states[s].next] = true;
     for (size_t v = graph->value_count; v-- > 0;) {
         const rcvi_value *value = &graph->values[v];
@@ -187,7 +197,9 @@ static void open_forward(writer *w, track *t, sweep *s, rcvi_clock clock, bool k
     if (keep) need_kept(w, t, f);
     if (!output) forget_output(f);
     rcvi_fusion_analyse(f);
-    if (keep) place_kept(w, t, f, local);
+    bool rounds = w->frame.program->options.dtype == RCV_BFLOAT16;
+    if (output && rounds) make_readable(w, t, f, out); /* else it might be read where it is kept */
+    if (keep) place_kept(w, t, s, local);
     for (size_t i = 0; i < graph->state_count && !w->frame.program->failed; i++) {
         int next = graph->states[i].next;
         make_readable(w, t, f, next);
@@ -354,7 +366,7 @@ static rcvi_place kept_place(const writer *w, const track *t, int source) {
     if (computed && slot_holds(w, forward, source)) {
         return rcvi_place_later(&s->fusion.clock, s->states[rcvi_graph_next_of(forward, source)]);
     }
-    return s->fusion.places[source];
+    return s->kept[source].kind != RCVI_NOWHERE ? s->kept[source] : s->fusion.places[source];
 }
 
 static void open_adjoint_states(writer *w, track *t, sweep *s) {
@@ -546,7 +558,8 @@ static void write_forward_pass(writer *w) {
     rcvi_frame_write_input(frame);
     for (int64_t layer = 0; layer < layers && !frame->program->failed; layer++) {
         if (rcvi_frame_has_dropout(frame, layer))
-            frame->inputs[layer] = rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], "dropped");
+            frame->inputs[layer] =
+                rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], "dropped", RCVI_ROUNDED);
         rcvi_frame_open_output(frame, layer);
         for (int64_t d = 0; d < directions; d++) w->tracks[layer * directions + d].delay = wavefront ? layer : 0;
         if (!wavefront) write_forward_set(w, &w->tracks[layer * directions], directions);
@@ -587,7 +600,8 @@ static void write_backward_pass(writer *w) {
         int dx = new_dx(w, layer);
         write_backward_set(w, set, directions, (int[]){dy, dy}, (int[]){dx, dx});
         if (directions > 1 && !frame->program->failed) add_reversed(w, &set[1], dx);
-        dy = rcvi_frame_has_dropout(frame, layer) ? rcvi_frame_write_dropout(frame, layer, dx, "ddropped") : dx;
+        dy = rcvi_frame_has_dropout(frame, layer) ? rcvi_frame_write_dropout(frame, layer, dx, "ddropped", RCVI_EXACT)
+                                                  : dx;
     }
     rcvi_frame_write_dx(frame, dy);
 }
@@ -611,6 +625,16 @@ static int64_t chunk_of(const rcvi_rungs *rungs, int64_t steps) {
     return chunk < steps ? chunk : steps;
 }
 
+static int64_t forward_chunk_of(const rcvi_rungs *rungs, int64_t steps) {
+    int64_t chunk = rungs->combine && rungs->forward ? rungs->forward : chunk_of(rungs, steps);
+    return chunk < steps ? chunk : steps;
+}
+
+static void cut_time(writer *w, int64_t chunk) {
+    w->chunk = chunk;
+    w->chunks = (w->frame.steps + chunk - 1) / chunk;
+}
+
 static void close_tracks(writer *w, size_t count) {
     for (size_t i = 0; w->tracks && i < count; i++) {
         track *t = &w->tracks[i];
@@ -624,10 +648,10 @@ static void close_tracks(writer *w, size_t count) {
 static void write(rcvi_program *program) {
     const rcv_net *net = program->net;
     rcv_context *context = program->pool.context;
-    int64_t chunk = chunk_of(&program->rungs, program->options.steps);
+    int64_t steps = program->options.steps, chunk = chunk_of(&program->rungs, steps);
+    int64_t forward = forward_chunk_of(&program->rungs, steps);
     size_t count = (size_t)(net->options.layers * net->directions);
-    writer w = {.chunk = chunk,
-                .chunks = (program->options.steps + chunk - 1) / chunk,
+    writer w = {.longest = chunk > forward ? chunk : forward,
                 .recompute = program->rungs.recompute > 0,
                 .tracks = rcvi_new(context, count, sizeof *w.tracks)};
     bool ok = rcvi_frame_init(&w.frame, program) && w.tracks;
@@ -637,8 +661,10 @@ static void write(rcvi_program *program) {
         ok = open_track(&w, &w.tracks[i]);
     }
     if (!ok) program->failed = true;
+    cut_time(&w, forward);
     if (ok) write_forward_pass(&w);
     program->forward_count = program->step_count;
+    cut_time(&w, chunk);
     if (w.frame.training && !program->failed) write_backward_pass(&w);
     close_tracks(&w, count);
     rcvi_frame_free(&w.frame);
@@ -654,7 +680,7 @@ static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *
         return refuse("a wavefront needs one direction: a layer above a bidirectional one waits for its last step");
     if (options->training && net->options.dropout > 0)
         return refuse("a wavefront does not go through dropout between layers");
-    if (chunk_of(rungs, options->steps) == options->steps)
+    if (chunk_of(rungs, options->steps) == options->steps || forward_chunk_of(rungs, options->steps) == options->steps)
         return rcvi_fail(RCV_UNSUPPORTED, "a wavefront needs chunks shorter than the sequence of %lld steps",
                          (long long)options->steps);
     return RCV_OK;
@@ -673,6 +699,10 @@ static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, c
                          "combine and recompute cut time into the same chunks: give combine steps=%lld",
                          (long long)rungs->recompute);
     }
+    if (rungs->forward && !options->training)
+        return refuse("forward of combine is for the forward pass of training; this is inference: give steps alone");
+    if (rungs->forward && rungs->recompute)
+        return refuse("recompute cuts the forward pass into its own chunks: leave forward out of combine");
     if (rungs->split_rows && options->batch < rungs->threads) {
         return rcvi_fail(RCV_UNSUPPORTED, "%lld threads cannot share out a batch of %lld: split columns",
                          (long long)rungs->threads, (long long)options->batch);
@@ -695,6 +725,9 @@ static void variants(const rcv_net *net, const rcv_plan_options *options, const 
                                     .threads = n,
                                     .split_rows = rows && n > 1};
                 offer(user, &rungs);
+                rungs.forward = 1;
+                if (options->training && chunks[c] != 1) offer(user, &rungs);
+                rungs.forward = 0;
                 rungs.wavefront = true;
                 if (net->options.layers > 1 && n > 1 && !rows && chunks[c]) offer(user, &rungs);
                 rungs.wavefront = false;

@@ -125,10 +125,12 @@ rcvi_compiled *rcvi_engine_compile(rcvi_engine *engine, const rcvi_step *step) {
     out->product_store_count = rcvi_pool_new(pool, products, sizeof(int));
     out->product_is_used = rcvi_pool_new(pool, products, sizeof(bool));
     out->view_slot = rcvi_pool_new(pool, views, sizeof(int));
+    out->is_narrow = rcvi_pool_new(pool, views, sizeof(bool));
     out->constants = rcvi_pool_new(pool, 2 * instructions, sizeof *out->constants);
     out->operands_a = rcvi_pool_new(pool, products * RCVI_MAX_TERMS, sizeof *out->operands_a);
     out->operand_of = rcvi_pool_new(pool, products * RCVI_MAX_TERMS, sizeof(int));
     if (pool->failed) return NULL;
+    for (size_t v = 0; v < views; v++) out->is_narrow[v] = rcvi_view_is_narrow(engine, &map->operands[v]);
     bool wide = engine->type == RCVI_KERNEL_DOUBLE;
     int stores = 0;
     give_fixed_slots(&c);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { REDUCE_BYTES = 16384 }; /* of sums over rows that are taken at once: they stay in L1 */
+enum { REDUCE_BYTES = 16384 }; /* of sums over rows that are taken at once, and of a row widened: they stay in L1 */
 
 static rcvi_kernel_type type_of(rcv_dtype dtype) {
     return dtype == RCV_FLOAT64 ? RCVI_KERNEL_DOUBLE : dtype == RCV_BFLOAT16 ? RCVI_KERNEL_BFLOAT16 : RCVI_KERNEL_FLOAT;
@@ -62,15 +62,15 @@ void *rcvi_call_locate(const rcvi_call *call, const rcvi_view *view) {
     if (view->buffer == RCVI_NONE) return NULL;
     char *buffer = call->binding->buffers[view->buffer];
     if (!buffer) return NULL;
-    const rcvi_program *program = call->engine->program;
-    int64_t start = rcvi_view_start(view, call->inner, call->outer, call->time);
-    return buffer + start * (int64_t)rcvi_element_bytes(program, program->buffers[view->buffer].element);
+    return buffer + rcvi_view_start(view, call->inner, call->outer, call->time) * rcvi_view_bytes(call->engine, view);
 }
 
 /* ---- products of plain matrices ---- */
 
 static rcvi_matmul describe(const rcvi_engine *engine, const rcvi_step *step, int64_t rows, int64_t depth) {
     return (rcvi_matmul){.type = engine->type,
+                         .narrow_a = rcvi_view_is_narrow(engine, &step->a),
+                         .narrow_b = rcvi_view_is_narrow(engine, &step->b),
                          .transpose_a = step->gemm.transpose_a,
                          .transpose_b = step->gemm.transpose_b,
                          .accumulate = step->accumulate,
@@ -90,19 +90,20 @@ size_t rcvi_gemm_scratch(const rcvi_engine *engine, const rcvi_step *step) {
 void rcvi_take_gemm(const rcvi_call *call) {
     const rcvi_engine *engine = call->engine;
     const rcvi_step *step = call->step;
-    int64_t size = engine->type == RCVI_KERNEL_DOUBLE ? 8 : 4;
+    int64_t size_a = rcvi_view_bytes(engine, &step->a), size_b = rcvi_view_bytes(engine, &step->b);
+    int64_t size = rcvi_view_bytes(engine, &step->out);
     char *a = rcvi_call_locate(call, &step->a), *b = rcvi_call_locate(call, &step->b),
          *c = rcvi_call_locate(call, &step->out);
     if (!c) return;
     bool mine = call->ready->is_private; /* the member's rows, all by itself */
     rcvi_matmul matmul = describe(engine, step, mine ? call->row_end - call->row : call->rows, call->depth);
     if (mine) {
-        a += call->row * (step->gemm.transpose_a ? 1 : step->a.row) * size;
+        a += call->row * (step->gemm.transpose_a ? 1 : step->a.row) * size_a;
         c += call->row * step->out.row * size;
     }
     bool blas = engine->program->rungs.blas && rcvi_matmul_blas_fits(&matmul);
     for (int64_t i = 0; i < step->gemm.batch; i++) {
-        const char *ai = a + i * step->gemm.step_a * size, *bi = b + i * step->gemm.step_b * size;
+        const char *ai = a + i * step->gemm.step_a * size_a, *bi = b + i * step->gemm.step_b * size_b;
         char *ci = c + i * step->gemm.step_out * size;
         int member = mine ? 0 : call->member, members = mine ? 1 : call->members;
         if (blas)
@@ -136,19 +137,23 @@ void rcvi_take_reduce(const rcvi_call *call) {
     const rcvi_step *step = call->step;
     bool is_double = engine->type == RCVI_KERNEL_DOUBLE;
     rcvi_map_kernel add = (is_double ? engine->kernels->map_double : engine->kernels->map_float)[RCVI_ADD];
-    int64_t size = is_double ? 8 : 4, block = REDUCE_BYTES / size;
+    bool narrow = rcvi_view_is_narrow(engine, &step->a);
+    int64_t size = is_double ? 8 : 4, block = REDUCE_BYTES / 2 / size;
     const char *a = rcvi_call_locate(call, &step->a);
-    char *out = rcvi_call_locate(call, &step->out);
+    char *out = rcvi_call_locate(call, &step->out), *sums = call->scratch, *wide = sums + REDUCE_BYTES / 2;
     if (!out) return; /* an output the caller does not want */
     for (int64_t column = call->column; column < call->column_end; column += block) {
         int64_t left = call->column_end - column, n = left < block ? left : block;
-        memset(call->scratch, 0, (size_t)(n * size));
-        for (int64_t r = 0; r < call->rows; r++)
-            add(n, call->scratch, a + (r * step->a.row + column) * size, call->scratch);
+        memset(sums, 0, (size_t)(n * size));
+        for (int64_t r = 0; r < call->rows; r++) {
+            const char *row = a + (r * step->a.row + column) * (narrow ? 2 : size);
+            if (narrow) engine->kernels->widen(n, (const void *)row, (void *)wide);
+            add(n, sums, narrow ? wide : row, sums);
+        }
         char *to = out + column * size;
         if (step->accumulate)
-            add(n, to, call->scratch, to);
+            add(n, to, sums, to);
         else
-            memcpy(to, call->scratch, (size_t)(n * size));
+            memcpy(to, sums, (size_t)(n * size));
     }
 }

@@ -49,6 +49,7 @@ typedef struct {
     int *product_stores, *product_store_count; /* [products] first in stores, and how many */
     bool *product_is_used;                     /* [products] by an instruction */
     int *view_slot;                            /* [operands] or RCVI_NONE */
+    bool *is_narrow;                           /* [operands] activations in bfloat16 */
     rcvi_constant *constants;
     int constant_count;
     int slot_count;
@@ -106,6 +107,16 @@ typedef struct {
 
 /* Whether it sums contiguous rows, which kernels can do. */
 bool rcvi_step_sums_rows(const rcvi_step *step);
+
+/* Does a view show activations in bfloat16? */
+static inline bool rcvi_view_is_narrow(const rcvi_engine *engine, const rcvi_view *view) {
+    return engine->type == RCVI_KERNEL_BFLOAT16 && engine->program->buffers[view->buffer].element == RCVI_ACTIVATION;
+}
+/* Bytes of an element of a view's buffer. */
+static inline int64_t rcvi_view_bytes(const rcvi_engine *engine, const rcvi_view *view) {
+    const rcvi_program *program = engine->program;
+    return (int64_t)rcvi_element_bytes(program, program->buffers[view->buffer].element);
+}
 
 /* Where a view begins in this call; NULL for what the caller left out. */
 void *rcvi_call_locate(const rcvi_call *call, const rcvi_view *view);

@@ -59,21 +59,16 @@ static void end(void) { __asm__ volatile("tilerelease"); }
 
 /* ---- products ------------------------------------------------------------------------------------------------------ */
 
+/* Rows and strips of a panel that meet. */
 typedef struct {
-    int64_t tiles; /* over k */
-    const uint16_t *a;
-    int64_t a_row;
-    const uint16_t *b;
-    bool accumulate;
+    const rcvi_factors *terms;
+    int term_count;
+    int64_t row, strip; /* the first of each; strips of the panel */
+    const float *start; /* from here on all is of that row and strip; NULL: zeros */
+    int64_t start_row;
     float *c;
     int64_t c_row, columns;
-    const char *next; /* to be brought near: so many lines with every tile over k */
-    int64_t next_lines;
 } job;
-
-static float *corner(const job *job, int64_t row, int64_t strip) {
-    return job->c + row * job->c_row + strip * TILE_COLUMNS;
-}
 
 /* Columns of a strip that are there. */
 static int64_t width_of(const job *job, int64_t strip) {
@@ -82,9 +77,9 @@ static int64_t width_of(const job *job, int64_t strip) {
 }
 
 /* A tile of c that is narrower than a tile goes through a copy. */
-static const float *filled(const job *job, int rows, const float *c, int64_t width, float *copy) {
+static const float *filled(int rows, const float *from, int64_t from_row, int64_t width, float *copy) {
     memset(copy, 0, sizeof(float) * TILE_ROWS * TILE_COLUMNS);
-    for (int i = 0; i < rows; i++) memcpy(copy + i * TILE_COLUMNS, c + i * job->c_row, (size_t)width * sizeof(float));
+    for (int i = 0; i < rows; i++) memcpy(copy + i * TILE_COLUMNS, from + i * from_row, (size_t)width * sizeof(float));
     return copy;
 }
 
@@ -92,55 +87,64 @@ static void take_out(const job *job, int rows, float *c, int64_t width, const fl
     for (int i = 0; i < rows; i++) memcpy(c + i * job->c_row, copy + i * TILE_COLUMNS, (size_t)width * sizeof(float));
 }
 
-#define START(tile, row, count, strip)                                                                                 \
+static const float *start_of(const job *job, int64_t down, int64_t beside) {
+    return job->start + down * job->start_row + beside * TILE_COLUMNS;
+}
+
+#define START(tile, down, count, beside)                                                                               \
     do {                                                                                                               \
-        if (!job->accumulate) {                                                                                        \
+        if (!job->start) {                                                                                             \
             TILE_ZERO(tile);                                                                                           \
-        } else if (width_of(job, strip) == TILE_COLUMNS) {                                                             \
-            TILE_LOAD(tile, corner(job, row, strip), job->c_row * 4);                                                  \
+        } else if (width_of(job, beside) == TILE_COLUMNS) {                                                            \
+            TILE_LOAD(tile, start_of(job, down, beside), job->start_row * 4);                                          \
         } else {                                                                                                       \
-            TILE_LOAD(tile, filled(job, count, corner(job, row, strip), width_of(job, strip), copy), 64);              \
+            const float *from = start_of(job, down, beside);                                                           \
+            TILE_LOAD(tile, filled(count, from, job->start_row, width_of(job, beside), copy), 64);                     \
         }                                                                                                              \
     } while (0)
 
-#define FINISH(tile, row, count, strip)                                                                                \
+#define FINISH(tile, down, count, beside)                                                                              \
     do {                                                                                                               \
-        if (width_of(job, strip) == TILE_COLUMNS) {                                                                    \
-            TILE_STORE(tile, corner(job, row, strip), job->c_row * 4);                                                 \
+        float *to = job->c + (down)*job->c_row + (beside)*TILE_COLUMNS;                                                \
+        if (width_of(job, beside) == TILE_COLUMNS) {                                                                   \
+            TILE_STORE(tile, to, job->c_row * 4);                                                                      \
         } else {                                                                                                       \
             TILE_STORE(tile, copy, 64);                                                                                \
-            take_out(job, count, corner(job, row, strip), width_of(job, strip), copy);                                 \
+            take_out(job, count, to, width_of(job, beside), copy);                                                     \
         }                                                                                                              \
     } while (0)
 
-static inline const char *bring_near(const char *next, int64_t lines) {
-    for (int64_t i = 0; i < lines; i++, next += 64) __builtin_prefetch(next, 0, 2);
-    return next;
+static int64_t tiles_of(const rcvi_factors *term) { return (term->depth + FILL - 1) / FILL; }
+static const uint16_t *rows_of(const job *job, const rcvi_factors *term) {
+    return (const uint16_t *)term->a + job->row * term->a_row;
+}
+static const uint16_t *strip_of(const job *job, const rcvi_factors *term) {
+    return (const uint16_t *)term->panel + job->strip * tiles_of(term) * TILE_ELEMENTS;
 }
 
 /* Two blocks of rows, `strips` strips (1 or 2). */
 static inline __attribute__((always_inline)) void two_blocks(const job *job, int upper, int lower, const int strips) {
     float copy[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
-    const uint16_t *above = job->a, *below = job->a + upper * job->a_row, *b = job->b;
-    const int64_t stride = job->a_row * 2, strip = job->tiles * TILE_ELEMENTS;
     START(0, 0, upper, 0);
     START(2, upper, lower, 0);
     if (strips > 1) {
         START(1, 0, upper, 1);
         START(3, upper, lower, 1);
     }
-    const char *next = job->next;
-    for (int64_t k = 0; k < job->tiles; k++, above += FILL, below += FILL, b += TILE_ELEMENTS) {
-        next = bring_near(next, job->next_lines);
-        TILE_LOAD(4, above, stride);
-        TILE_LOAD(6, b, 64);
-        TILE_PRODUCT(0, 4, 6);
-        TILE_LOAD(5, below, stride);
-        TILE_PRODUCT(2, 5, 6);
-        if (strips > 1) {
-            TILE_LOAD(7, b + strip, 64);
-            TILE_PRODUCT(1, 4, 7);
-            TILE_PRODUCT(3, 5, 7);
+    for (const rcvi_factors *term = job->terms; term < job->terms + job->term_count; term++) {
+        const int64_t tiles = tiles_of(term), stride = term->a_row * 2, strip = tiles * TILE_ELEMENTS;
+        const uint16_t *above = rows_of(job, term), *below = above + upper * term->a_row, *b = strip_of(job, term);
+        for (int64_t k = 0; k < tiles; k++, above += FILL, below += FILL, b += TILE_ELEMENTS) {
+            TILE_LOAD(4, above, stride);
+            TILE_LOAD(6, b, 64);
+            TILE_PRODUCT(0, 4, 6);
+            TILE_LOAD(5, below, stride);
+            TILE_PRODUCT(2, 5, 6);
+            if (strips > 1) {
+                TILE_LOAD(7, b + strip, 64);
+                TILE_PRODUCT(1, 4, 7);
+                TILE_PRODUCT(3, 5, 7);
+            }
         }
     }
     FINISH(0, 0, upper, 0);
@@ -151,32 +155,35 @@ static inline __attribute__((always_inline)) void two_blocks(const job *job, int
     }
 }
 
-/* One block of rows, `strips` strips (1 to 4). */
+/* One block of rows, `strips` strips (1 to 4). Only here is there time to bring a term's next panel near: with two blocks
+ * the hardware's own prefetching does better alone. */
 static inline __attribute__((always_inline)) void one_block(const job *job, int rows, const int strips) {
     float copy[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
-    const uint16_t *a = job->a, *b = job->b;
-    const int64_t stride = job->a_row * 2, strip = job->tiles * TILE_ELEMENTS;
     START(0, 0, rows, 0);
     if (strips > 1) START(1, 0, rows, 1);
     if (strips > 2) START(2, 0, rows, 2);
     if (strips > 3) START(3, 0, rows, 3);
-    const char *next = job->next;
-    for (int64_t k = 0; k < job->tiles; k++, a += FILL, b += TILE_ELEMENTS) {
-        next = bring_near(next, job->next_lines);
-        TILE_LOAD(4, a, stride);
-        TILE_LOAD(6, b, 64);
-        TILE_PRODUCT(0, 4, 6);
-        if (strips > 1) {
-            TILE_LOAD(7, b + strip, 64);
-            TILE_PRODUCT(1, 4, 7);
-        }
-        if (strips > 2) {
-            TILE_LOAD(6, b + 2 * strip, 64);
-            TILE_PRODUCT(2, 4, 6);
-        }
-        if (strips > 3) {
-            TILE_LOAD(7, b + 3 * strip, 64);
-            TILE_PRODUCT(3, 4, 7);
+    for (const rcvi_factors *term = job->terms; term < job->terms + job->term_count; term++) {
+        const int64_t tiles = tiles_of(term), stride = term->a_row * 2, strip = tiles * TILE_ELEMENTS;
+        const uint16_t *a = rows_of(job, term), *b = strip_of(job, term);
+        const char *next = (const char *)term->panel + STRIPS * strip * 2;
+        for (int64_t k = 0; k < tiles; k++, a += FILL, b += TILE_ELEMENTS) {
+            for (int line = 0; line < STRIPS * TILE_ROWS; line++, next += 64) __builtin_prefetch(next, 0, 2);
+            TILE_LOAD(4, a, stride);
+            TILE_LOAD(6, b, 64);
+            TILE_PRODUCT(0, 4, 6);
+            if (strips > 1) {
+                TILE_LOAD(7, b + strip, 64);
+                TILE_PRODUCT(1, 4, 7);
+            }
+            if (strips > 2) {
+                TILE_LOAD(6, b + 2 * strip, 64);
+                TILE_PRODUCT(2, 4, 6);
+            }
+            if (strips > 3) {
+                TILE_LOAD(7, b + 3 * strip, 64);
+                TILE_PRODUCT(3, 4, 7);
+            }
         }
     }
     FINISH(0, 0, rows, 0);
@@ -194,39 +201,33 @@ static void single(const job *job, int rows, int64_t strips) {
     }
 }
 
-static void paired(const job *all, int upper, int lower, int64_t strips) {
-    for (int64_t s = 0; s < strips; s += 2) {
-        job job = *all;
-        job.b += s * job.tiles * TILE_ELEMENTS;
-        job.c += s * TILE_COLUMNS;
-        job.columns -= s * TILE_COLUMNS;
-        job.next += s / 2 * job.tiles * job.next_lines * 64;
-        if (strips - s > 1) {
+static void paired(job job, int upper, int lower, int64_t strips) {
+    for (; strips > 0; strips -= 2) {
+        if (strips > 1) {
             two_blocks(&job, upper, lower, 2);
         } else {
             two_blocks(&job, upper, lower, 1);
         }
+        job.strip += 2;
+        if (job.start) job.start += 2 * TILE_COLUMNS;
+        job.c += 2 * TILE_COLUMNS;
+        job.columns -= 2 * TILE_COLUMNS;
     }
 }
 
 /* Rows are spread evenly over as few blocks as can be. The tiles have 16 rows before and after. */
-static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next) {
-    const int64_t tiles = (depth + FILL - 1) / FILL, strips = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
-    job job = {.tiles = tiles,
-               .a = a,
-               .a_row = a_row,
-               .b = (const uint16_t *)panel + first * tiles * FILL,
-               .accumulate = accumulate,
+static void chain(int64_t rows, int64_t columns, const rcvi_factors *terms, int term_count, int64_t first,
+                  const void *start, int64_t start_row, void *c, int64_t c_row) {
+    const int64_t strips = (columns + TILE_COLUMNS - 1) / TILE_COLUMNS;
+    job job = {.terms = terms,
+               .term_count = term_count,
+               .strip = first / TILE_COLUMNS,
+               .start = start,
+               .start_row = start_row,
                .c = c,
                .c_row = c_row,
                .columns = columns};
     int set_upper = TILE_ROWS, set_lower = TILE_ROWS;
-    /* a round over k brings its share of the next panel: pairs of blocks have a round for each pair of strips */
-    int64_t pairs = (rows + TILE_ROWS - 1) / TILE_ROWS / 2, pair_rounds = (strips + 1) / 2;
-    int64_t rounds = pairs * pair_rounds + (rows + TILE_ROWS - 1) / TILE_ROWS % 2;
-    job.next = next;
-    job.next_lines = next ? (PANEL * FILL * 2 / 64 + rounds - 1) / rounds : 0;
     for (int64_t left = rows, blocks = (rows + TILE_ROWS - 1) / TILE_ROWS; blocks > 0; blocks -= 2) {
         int upper = (int)((left + blocks - 1) / blocks);
         int lower = blocks > 1 ? (int)((left - upper + blocks - 2) / (blocks - 1)) : upper;
@@ -234,17 +235,24 @@ static void product(int64_t rows, int64_t columns, int64_t depth, const void *a,
         set_upper = upper;
         set_lower = lower;
         if (blocks > 1) {
-            paired(&job, upper, lower, strips);
+            paired(job, upper, lower, strips);
         } else {
             single(&job, upper, strips);
         }
         int64_t done = blocks > 1 ? upper + lower : upper;
-        job.a += done * a_row;
+        job.row += done;
+        if (job.start) job.start += done * start_row;
         job.c += done * c_row;
-        job.next += (blocks > 1 ? pair_rounds : 1) * tiles * job.next_lines * 64;
         left -= done;
     }
     if (set_upper != TILE_ROWS || set_lower != TILE_ROWS) configure(TILE_ROWS, TILE_ROWS);
+}
+
+static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
+                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next) {
+    (void)next;
+    const rcvi_factors term = {depth, a, a_row, panel};
+    chain(rows, columns, &term, 1, first, accumulate ? c : NULL, c_row, c, c_row);
 }
 
 static double peak(int64_t repeats) {
@@ -272,7 +280,7 @@ static double peak(int64_t repeats) {
 const rcvi_kernels rcvi_kernels_amx = {
     .name = "amx",
     .what = "AVX-512, bfloat16 by tiles (AMX)",
-    .products = {[RCVI_KERNEL_BFLOAT16] = {PANEL, TILE_COLUMNS, FILL, pack_bfloat16, product, NULL, NULL}},
+    .products = {[RCVI_KERNEL_BFLOAT16] = {PANEL, TILE_COLUMNS, FILL, pack_bfloat16, product, NULL, NULL, chain}},
     .peak = {[RCVI_KERNEL_BFLOAT16] = peak},
     .begin = begin,
     .end = end,

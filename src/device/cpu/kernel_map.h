@@ -5,6 +5,7 @@
  *   SCALAR, BITS  an element, and the signed integer of its size
  *   MAP_BYTES     of what is taken at a time: a vector, or several, whose instructions then alternate
  *   MATH(f)       the name of f of a vector, for exp, sigmoid, tanh, log, softplus and sqrt
+ *   MANY_MATH(f)  where there is one: f, sigmoid or tanh, of MANY_ELEMENTS numbers
  *
  * Elements that do not fill a vector go through a padded copy of themselves, so that a value does not depend on its
  * position. */
@@ -39,13 +40,33 @@ static inline NAME(map_vector) NAME(map_choose)(NAME(map_bits) mask, NAME(map_ve
         memcpy(to, &x, left * sizeof(SCALAR));                                                                         \
     }
 
+#if defined(MANY_MATH)
+#define MAP_MANY(name)                                                                                                 \
+    static void NAME(map_##name)(int64_t n, const void *a, const void *b, void *out) {                                 \
+        const SCALAR *from = a;                                                                                        \
+        SCALAR *to = out, rest[MANY_ELEMENTS] = {0};                                                                   \
+        size_t left = (size_t)n;                                                                                       \
+        (void)b;                                                                                                       \
+        for (; left >= MANY_ELEMENTS; left -= MANY_ELEMENTS, from += MANY_ELEMENTS, to += MANY_ELEMENTS) {             \
+            MANY_MATH(name)(from, to);                                                                                 \
+        }                                                                                                              \
+        if (left == 0) return;                                                                                         \
+        memcpy(rest, from, left * sizeof(SCALAR));                                                                     \
+        MANY_MATH(name)(rest, rest);                                                                                   \
+        memcpy(to, rest, left * sizeof(SCALAR));                                                                       \
+    }
+MAP_MANY(sigmoid)
+MAP_MANY(tanh)
+#undef MAP_MANY
+#else
+MAP(sigmoid, false, MATH(sigmoid)(x))
+MAP(tanh, false, MATH(tanh)(x))
+#endif
 MAP(add, true, x + y)
 MAP(subtract, true, x - y)
 MAP(multiply, true, x *y)
 MAP(divide, true, x / y)
 MAP(negate, false, -x)
-MAP(sigmoid, false, MATH(sigmoid)(x))
-MAP(tanh, false, MATH(tanh)(x))
 MAP(relu, false, NAME(map_choose)(x > zero, x, zero))
 MAP(exp, false, MATH(exp)(x))
 MAP(log, false, MATH(log)(x))

@@ -16,25 +16,17 @@ typedef uint32_t count_vector __attribute__((vector_size(MAP_BYTES))); /* where 
 static inline real_vector choose(bits_vector mask, real_vector yes, real_vector no) {
     return (real_vector)((mask & (bits_vector)yes) | (~mask & (bits_vector)no));
 }
-/* Clamps that let NaN through; a times 2^n for a near 1; a / b for 1 <= b < 2^40, where AVX-512 has something faster than
- * its division, off by an ulp at most. */
+
+static inline real_vector magnitude(real_vector x) { return (real_vector)((bits_vector)x & 0x7fffffff); }
+
+/* exp is 0 and infinity beyond these. */
+#define LEAST_EXPONENT (-104.0f)
+#define MOST_EXPONENT 89.0f
+
 #if defined(__AVX512F__) && MAP_BYTES == 64
-static inline real_vector at_least(real_vector x, float least) {
-    return (real_vector)_mm512_max_ps(_mm512_set1_ps(least), (__m512)x);
-}
-static inline real_vector at_most(real_vector x, float most) {
-    return (real_vector)_mm512_min_ps(_mm512_set1_ps(most), (__m512)x);
-}
-static inline real_vector quotient(real_vector a, real_vector b) {
-    __m512 x = (__m512)a, y = (__m512)b, one = _mm512_set1_ps(1), inverse = _mm512_rcp14_ps(y);
-    inverse = _mm512_fmadd_ps(_mm512_fnmadd_ps(y, inverse, one), inverse, inverse);
-    __m512 q = _mm512_mul_ps(x, inverse);
-    return (real_vector)_mm512_fmadd_ps(_mm512_fnmadd_ps(q, y, x), inverse, q);
-}
-static inline real_vector where_negative(real_vector x, real_vector yes, real_vector no) {
-    return (real_vector)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)x), (__m512)no, (__m512)yes);
-}
+#include "device/cpu/kernel_math_avx512.h"
 #else
+/* Clamps that let NaN through. */
 #if defined(SET_HAS_NEON)
 static inline real_vector at_least(real_vector x, float least) {
     return (real_vector)vmaxq_f32((float32x4_t)x, vdupq_n_f32(least));
@@ -46,12 +38,6 @@ static inline real_vector at_most(real_vector x, float most) {
 static inline real_vector at_least(real_vector x, float least) { return choose(x < least, SPLAT(least), x); }
 static inline real_vector at_most(real_vector x, float most) { return choose(x > most, SPLAT(most), x); }
 #endif
-static inline real_vector quotient(real_vector a, real_vector b) { return a / b; }
-static inline real_vector where_negative(real_vector x, real_vector yes, real_vector no) {
-    return choose((bits_vector)x < 0, yes, no);
-}
-#endif
-static inline real_vector magnitude(real_vector x) { return (real_vector)((bits_vector)x & 0x7fffffff); }
 
 /* 2^n for -126 <= n <= 127. */
 static inline real_vector power_of_two(bits_vector n) { return (real_vector)(((count_vector)n + 127) << 23); }
@@ -69,19 +55,11 @@ static inline real_vector reduced_exp(real_vector x, bits_vector *n) {
     return (high * square + low) * square + r;
 }
 
-/* Beyond these the result is 0 and infinity. */
-#define LEAST_EXPONENT (-104.0f)
-#define MOST_EXPONENT 89.0f
-
 static inline real_vector bounded_exp(real_vector x) {
     bits_vector n;
     real_vector near_one = 1.0f + reduced_exp(x, &n);
-#if defined(__AVX512F__) && MAP_BYTES == 64
-    return (real_vector)_mm512_scalef_ps((__m512)near_one, _mm512_cvtepi32_ps((__m512i)n));
-#else
     bits_vector half = n >> 1; /* in two factors, since 2^n may be too small for a normal number */
     return near_one * power_of_two(half) * power_of_two((bits_vector)((count_vector)n - (count_vector)half));
-#endif
 }
 
 static inline real_vector vector_exp(real_vector x) {
@@ -90,7 +68,7 @@ static inline real_vector vector_exp(real_vector x) {
 
 static inline real_vector vector_sigmoid(real_vector x) {
     real_vector e = bounded_exp(at_least(-magnitude(x), LEAST_EXPONENT));
-    return quotient(where_negative(x, e, SPLAT(1.0f)), 1.0f + e);
+    return choose((bits_vector)x < 0, e, SPLAT(1.0f)) / (1.0f + e);
 }
 
 /* m / (m + 2) with m = e^2|x| - 1; where |x| is small, a polynomial. */
@@ -105,8 +83,9 @@ static inline real_vector vector_tanh(real_vector x) {
                 low = square * 1.333260238e-01f + -3.333331943e-01f;
     high = high * square + -5.385385454e-02f;
     real_vector q = (high * (square * square) + low) * (square * y) + y;
-    return (real_vector)((bits_vector)choose(small, q, quotient(m, m + 2.0f)) | sign);
+    return (real_vector)((bits_vector)choose(small, q, m / (m + 2.0f)) | sign);
 }
+#endif
 
 /* For finite x > 0, normal: x = 2^n (1 + f), sqrt 1/2 <= 1 + f < sqrt 2. */
 static inline real_vector normal_log(real_vector x, real_vector exponent) {

@@ -93,6 +93,10 @@ static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, in
         ADVANCE_ROWS(3, steps)                                                                                         \
     } while (0)
 
+#if defined(SET_HAS_NEON) && GROUP == 1
+#include "device/cpu/kernel_lanes.h"
+#endif
+
 /* c[rows, vectors * LANES]. Everything but the job is known where this is inlined. Rows of a are reached from every
  * third row's address, which leaves registers over. */
 static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * job, const int rows, const int vectors,
@@ -120,24 +124,14 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
             _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) sums[i][v] = (NAME(vector)){0};
         }
     }
-#if defined(__aarch64__)
-    /* The compiler unrolls the inner loop behind its register allocator's back, which would else copy sums: see
-     * CMakeLists.txt. On ARM that beats the other form by a seventh, and prefetching in it would cost a tenth. */
-    (void)next_half;
-    for (int64_t rest = job->depth; rest > 0; rest -= 64) {
-        _Pragma("GCC unroll 4") for (int64_t left = rest < 64 ? rest : 64; left > 0; left--) {
-            STEP_OVER_K(0);
-            b += b_step;
-            a[0] += a_step;
-            if (rows > 3) a[1] += a_step;
-            if (rows > 6) a[2] += a_step;
-            if (rows > 9) a[3] += a_step;
-        }
-        if (packed && !transposed) {
-            const char *end = next + 64 * next_step;
-            for (; next < end; next += 64) __builtin_prefetch(next, 0, 2);
-        }
-    }
+#if defined(SET_HAS_NEON) && GROUP == 1
+    (void)next, (void)next_step, (void)next_half;
+    int64_t done = job->depth < (transposed ? 2 : LANES) ? 0
+                   : transposed                         ? NAME(across)(job, rows, vectors, packed, sums)
+                                                        : NAME(along)(job, rows, vectors, packed, sums);
+    int64_t left = job->depth - done;
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] += done * a_step;
+    b += done * b_step;
 #else
     int64_t left = job->depth;
     _Pragma("GCC unroll 1") for (; left >= 4; left -= 4) {
@@ -160,11 +154,11 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
         }
         ADVANCE(4);
     }
+#endif
     _Pragma("GCC unroll 1") for (; left > 0; left--) {
         STEP_OVER_K(0);
         ADVANCE(1);
     }
-#endif
     _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++, c += job->c_row) {
         _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
             SCALAR *to = v == vectors - 1 && part ? last[i] : c + v * LANES;
@@ -245,7 +239,12 @@ static void NAME(rows)(const NAME(family) * family, NAME(job) job, int64_t a_row
     }
 }
 
-enum { NAME(near_bytes) = 32768 }; /* of a strip: several tiles of rows find it in L1 */
+/* Of a strip that several tiles of rows use: from L1 where that pays, else from L2. */
+#if defined(__AVX512F__)
+enum { NAME(near_bytes) = 131072 };
+#else
+enum { NAME(near_bytes) = 32768 };
+#endif
 
 /* The same over all k, block by block where several tiles of rows use a strip. Sums go on where they were, so blocks do
  * not show in their bits. */
@@ -292,7 +291,7 @@ static void NAME(bring_near)(NAME(job) * job, int64_t rows, int64_t columns, int
     job->next = next ? next : panel;
     job->next_half = next ? half : 0;
     job->next_step = next ? (half + tiles * job->depth - 1) / (tiles * job->depth) : 0;
-#if defined(__aarch64__)
+#if defined(SET_HAS_NEON) && GROUP == 1
     job->next_step *= rows > 2 * ROWS ? 2 : 0; /* one stream instead of two; few rows do best without */
 #endif
 }

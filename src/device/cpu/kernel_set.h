@@ -17,6 +17,9 @@
 
 #include "device/cpu/kernel_bfloat16.h"
 #include "device/cpu/kernel_math.h"
+#if defined(SET_HAS_NEON)
+#include "device/cpu/kernel_math_neon.h"
+#endif
 
 /* ---- float ------------------------------------------------------------------------------------------------------- */
 
@@ -33,6 +36,9 @@
 #define ROUND(x) (x)
 #define MULTIPLY_ADD(sum, x, y) FUSED_FLOAT(sum, x, y)
 #define MATH(f) vector_##f
+#if defined(SET_HAS_NEON)
+#define MANY_MATH(f) many_##f
+#endif
 #define SMALL 0x1p-12f
 #include "device/cpu/kernel_product.h"
 
@@ -122,14 +128,15 @@ const rcvi_kernels SET = {
     .name = SET_NAME,
     .what = SET_WHAT,
     .products = {[RCVI_KERNEL_FLOAT] = {COLUMNS(4), 1, pack_float, product_float, product_transposed_float,
-                                        product_plain_float},
+                                        product_plain_float, NULL},
                  [RCVI_KERNEL_DOUBLE] = {COLUMNS(8), 1, pack_double, product_double, product_transposed_double,
-                                         product_plain_double},
-                 [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), 2, pack_bfloat16, product_bfloat16, NULL, NULL}},
+                                         product_plain_double, NULL},
+                 [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), 2, pack_bfloat16, product_bfloat16, NULL, NULL, NULL}},
     .map_float = MAPS(float),
     .map_double = MAPS(double),
     .narrow = narrow,
     .narrow_transposed = narrow_transposed,
+    .turn_narrow = turn_narrow,
     .widen = widen,
     .peak = {peak_float, peak_double, peak_float},
 };

@@ -13,6 +13,7 @@
 #undef ROUND
 #undef MULTIPLY_ADD
 #undef MATH
+#undef MANY_MATH
 #undef SMALL
 #undef JOIN_
 #undef JOIN

@@ -91,6 +91,7 @@ static void lay_over(rcvi_kernels *set, const rcvi_kernels *above) {
     }
     if (above->narrow) set->narrow = above->narrow;
     if (above->narrow_transposed) set->narrow_transposed = above->narrow_transposed;
+    if (above->turn_narrow) set->turn_narrow = above->turn_narrow;
     if (above->widen) set->widen = above->widen;
     if (above->begin) set->begin = above->begin;
     if (above->end) set->end = above->end;

@@ -19,6 +19,14 @@
 
 typedef enum { RCVI_KERNEL_FLOAT, RCVI_KERNEL_DOUBLE, RCVI_KERNEL_BFLOAT16, RCVI_KERNEL_TYPES } rcvi_kernel_type;
 
+/* a[rows, depth], a_row elements from row to row, and one packed panel of the same depth. */
+typedef struct {
+    int64_t depth;
+    const void *a;
+    int64_t a_row;
+    const void *panel;
+} rcvi_factors;
+
 /* Operand types: float (a, b, c), double (a, b, c), bfloat16 (a and packed b; c is float). Strides are in elements. */
 typedef struct {
     int64_t panel; /* columns of a panel */
@@ -46,6 +54,11 @@ typedef struct {
      * bfloat16. */
     void (*product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *b,
                           int64_t b_step, bool accumulate, void *c, int64_t c_row);
+    /* c = start + the sum of all terms' products, one after another, with the bits that `product` gives where c is a
+     * copy of start. Rows of start are start_row elements apart (0: one row for all); NULL: zeros. NULL where nothing is
+     * gained by it. */
+    void (*chain)(int64_t rows, int64_t columns, const rcvi_factors *terms, int term_count, int64_t first,
+                  const void *start, int64_t start_row, void *c, int64_t c_row);
 } rcvi_product_kernels;
 
 /* out[i] = operation(a[i], b[i]) for n contiguous elements; out may be a or b. */
@@ -63,6 +76,9 @@ typedef struct {
      * k, and rows of it begin at multiples of 4 bytes. */
     void (*narrow_transposed)(int64_t rows, int64_t depth, const float *from, int64_t from_row, uint16_t *to,
                               int64_t to_row);
+    /* The same of what is narrow already. */
+    void (*turn_narrow)(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row, uint16_t *to,
+                        int64_t to_row);
     void (*widen)(int64_t n, const uint16_t *from, float *to);
     /* Independent multiply-adds from registers; the number of operations done (a multiply-add is two). For bfloat16
      * with the instructions `products` uses. */

@@ -43,9 +43,9 @@ typedef struct {
     int64_t kept_rows;   /* of a, that can be kept while blocks of columns meet them */
 } job;
 
-/* Parts of a member's scratch, in bytes. */
+/* Parts of a member's scratch, in bytes: packed panels, a block of a, rows of a turned, a panel of b widened. */
 typedef struct {
-    int64_t packed, block, rows, total;
+    int64_t packed, block, rows, wide, total;
 } scratch_layout;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -155,15 +155,25 @@ static void turn(int64_t rows, int64_t columns, const void *from, int64_t from_r
 }
 
 /* to[i, p] = op(a)[row + i, step + p], rounded and filled up with zeros. */
-static void narrow(const job *job, const float *a, int64_t row, int64_t rows, int64_t step, int64_t depth,
+static void narrow(const job *job, const void *a, int64_t row, int64_t rows, int64_t step, int64_t depth,
                    uint16_t *to) {
-    int64_t lda = job->matmul->lda, filled = round_up(depth, job->products->group);
-    if (job->matmul->transpose_a) {
-        job->kernels->narrow_transposed(rows, depth, a + step * lda + row, lda, to, job->row_stride);
+    const rcvi_matmul *matmul = job->matmul;
+    int64_t lda = matmul->lda, filled = round_up(depth, job->products->group);
+    int64_t first = matmul->transpose_a ? step * lda + row : row * lda + step;
+    const float *wide = matmul->narrow_a ? NULL : (const float *)a + first;
+    const uint16_t *ready = matmul->narrow_a ? (const uint16_t *)a + first : NULL;
+    if (matmul->transpose_a) {
+        if (ready)
+            job->kernels->turn_narrow(rows, depth, ready, lda, to, job->row_stride);
+        else
+            job->kernels->narrow_transposed(rows, depth, wide, lda, to, job->row_stride);
         return;
     }
     for (int64_t i = 0; i < rows; i++, to += job->row_stride) {
-        job->kernels->narrow(depth, a + (row + i) * lda + step, to);
+        if (ready)
+            memcpy(to, ready + i * lda, (size_t)depth * sizeof *to);
+        else
+            job->kernels->narrow(depth, wide + i * lda, to);
         memset(to + depth, 0, (size_t)(filled - depth) * sizeof *to);
     }
 }
@@ -214,6 +224,20 @@ static void pack(const job *job, const void *b, int64_t column, int64_t columns,
     job->products->pack(columns, depth, at(b, step * down + column * along, job->size), down, along, first, end, to);
 }
 
+/* The same of b in bfloat16, by way of `wide`, [depth, panel] floats: a panel at a time. */
+static void pack_narrow(const job *job, const uint16_t *b, int64_t column, int64_t columns, int64_t step, int64_t depth,
+                        float *wide, char *to) {
+    const rcvi_matmul *matmul = job->matmul;
+    int64_t panel = job->products->panel, bytes = panel_size(job, depth);
+    bool turned = matmul->transpose_b;
+    for (int64_t done = 0; done < columns; done += panel, to += bytes) {
+        int64_t width = least(panel, columns - done), lines = turned ? width : depth, length = turned ? depth : width;
+        int64_t first = turned ? (column + done) * matmul->ldb + step : step * matmul->ldb + column + done;
+        for (int64_t i = 0; i < lines; i++) job->kernels->widen(length, b + first + i * matmul->ldb, wide + i * length);
+        job->products->pack(width, depth, wide, turned ? 1 : length, turned ? length : 1, 0, 1, to);
+    }
+}
+
 /* One block of k: its columns in blocks, and of each the rows in blocks. */
 static void general_step(const job *job, const rcvi_matmul_part *part, const void *a, const void *b, int64_t step,
                          const char *packed, void *c, char *scratch, const scratch_layout *layout) {
@@ -224,7 +248,10 @@ static void general_step(const job *job, const rcvi_matmul_part *part, const voi
     for (int64_t column = part->column; column < last_column; column += job->columns) {
         int64_t columns = least(job->columns, last_column - column);
         const char *panels = packed ? packed : scratch + layout->packed;
-        if (!packed)
+        if (!packed && matmul->narrow_b)
+            pack_narrow(job, b, column, columns, step, depth, (float *)(void *)(scratch + layout->wide),
+                        scratch + layout->packed);
+        else if (!packed)
             pack(job, b, column, columns, step, depth, 0, divide_up(columns, job->products->panel),
                  scratch + layout->packed);
         for (int64_t row = part->row; row < last_row; row += height) {
@@ -299,9 +326,10 @@ static void swapped(const job *job, const rcvi_matmul_part *part, const void *a,
 
 static scratch_layout lay_out(const job *job, way way, bool packed) {
     const rcvi_matmul *matmul = job->matmul;
-    int64_t pack_bytes = 0, block = 0, rows = 0;
+    int64_t pack_bytes = 0, block = 0, rows = 0, wide = 0;
     switch (way) {
     case GENERAL:
+        if (!packed && matmul->narrow_b) wide = job->products->panel * job->depth * (int64_t)sizeof(float);
         if (!packed)
             pack_bytes = divide_up(least(job->columns, matmul->n), job->products->panel) * panel_size(job, job->depth);
         block = job->operand *
@@ -320,7 +348,8 @@ static scratch_layout lay_out(const job *job, way way, bool packed) {
     scratch_layout layout = {.packed = 0};
     layout.block = round_up(pack_bytes, RCVI_MATMUL_ALIGN);
     layout.rows = layout.block + round_up(block, RCVI_MATMUL_ALIGN);
-    layout.total = layout.rows + round_up(rows, RCVI_MATMUL_ALIGN);
+    layout.wide = layout.rows + round_up(rows, RCVI_MATMUL_ALIGN);
+    layout.total = layout.wide + round_up(wide, RCVI_MATMUL_ALIGN);
     return layout;
 }
 

@@ -16,9 +16,10 @@
 #include "device/cpu/kernels.h"
 
 typedef struct {
-    rcvi_kernel_type type; /* bfloat16: a, b and c are float, a and b are rounded to bfloat16 */
-    bool transpose_a;      /* a is [k, m] instead of [m, k] */
-    bool transpose_b;      /* b is [n, k] instead of [k, n] */
+    rcvi_kernel_type type;   /* bfloat16: a, b and c are float, a and b are rounded to bfloat16 */
+    bool narrow_a, narrow_b; /* for bfloat16: they lie in memory so already; b then cannot be packed before */
+    bool transpose_a;        /* a is [k, m] instead of [m, k] */
+    bool transpose_b;        /* b is [n, k] instead of [k, n] */
     bool accumulate;
     int64_t m, n, k;       /* each at least 0; with k = 0 the product is zero */
     int64_t lda, ldb, ldc; /* elements from row to row, as the matrices lie in memory */

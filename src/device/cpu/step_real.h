@@ -3,11 +3,33 @@
 #include "base/random.h"
 #include "device/cpu/engine.h"
 #include "device/cpu/gemm.h"
+#include "device/cpu/kernel_bfloat16.h"
 
 #include <math.h>
 #include <string.h>
 
 static REAL *real(const rcvi_call *c, const rcvi_view *view) { return rcvi_call_locate(c, view); }
+
+/* What may be an activation in bfloat16: where it begins, or NULL, and from there on an element. */
+typedef struct {
+    char *base;
+    bool narrow;
+} place;
+
+static place find(const rcvi_call *c, const rcvi_view *view) {
+    char *base = rcvi_call_locate(c, view);
+    return (place){base, base && rcvi_view_is_narrow(c->engine, view)};
+}
+static inline REAL load(place from, int64_t i) {
+    if (from.narrow) return (REAL)float_of_bits((uint32_t)((const uint16_t *)(void *)from.base)[i] << 16);
+    return ((const REAL *)(void *)from.base)[i];
+}
+static inline void store(place to, int64_t i, REAL value) {
+    if (to.narrow)
+        ((uint16_t *)(void *)to.base)[i] = round_bfloat16((float)value);
+    else
+        ((REAL *)(void *)to.base)[i] = value;
+}
 
 /* ---- maps ---- */
 
@@ -122,15 +144,14 @@ static void take_gemm(const rcvi_call *c, REAL *out) {
 }
 
 /* Sums over rows, for a block of columns at a time; each sum in the order of the rows. */
-static void reduce_rows(const rcvi_call *c, const REAL *a, REAL *out) {
+static void reduce_rows(const rcvi_call *c, place a, REAL *out) {
     const rcvi_step *s = c->step;
     REAL sums[BLOCK];
     for (int64_t column = c->column; column < c->column_end; column += BLOCK) {
         int64_t n = c->column_end - column < BLOCK ? c->column_end - column : BLOCK;
         for (int64_t i = 0; i < n; i++) sums[i] = 0;
         for (int64_t r = 0; r < c->rows; r++) {
-            const REAL *row = a + r * s->a.row + column * s->a.column;
-            for (int64_t i = 0; i < n; i++) sums[i] += row[i * s->a.column];
+            for (int64_t i = 0; i < n; i++) sums[i] += load(a, r * s->a.row + (column + i) * s->a.column);
         }
         for (int64_t i = 0; i < n; i++) {
             REAL *to = out + (column + i) * s->out.column;
@@ -141,63 +162,63 @@ static void reduce_rows(const rcvi_call *c, const REAL *a, REAL *out) {
 
 static void take_reduce(const rcvi_call *c, REAL *out) {
     const rcvi_step *s = c->step;
-    const REAL *a = real(c, &s->a);
+    place a = find(c, &s->a);
     if (s->reduce.over_rows) {
         reduce_rows(c, a, out);
         return;
     }
     for (int64_t r = c->row; r < c->row_end; r++) {
         REAL sum = 0, *to = out + r * s->out.row;
-        for (int64_t i = 0; i < s->columns; i++) sum += a[r * s->a.row + i * s->a.column];
+        for (int64_t i = 0; i < s->columns; i++) sum += load(a, r * s->a.row + i * s->a.column);
         *to = s->accumulate ? *to + sum : sum;
     }
 }
 
-/* The member's columns of a row, `from` being NULL for zeros. Rows may coincide. */
-static void copy_row(const rcvi_call *c, REAL *out, const REAL *from, int64_t column) {
-    int64_t first = c->column, end = c->column_end;
-    if (!from) {
-        for (int64_t i = first; i < end; i++) out[i] = 0;
-    } else if (column) {
-        memmove(out + first, from + first, (size_t)(end - first) * sizeof *out);
-    } else {
-        for (int64_t i = first; i < end; i++) out[i] = *from;
+/* The member's columns of row r of `out`, from a row of a view that begins at `from` (zeros where it is absent). Rows
+ * may coincide. */
+static void copy_row(const rcvi_call *c, place out, int64_t r, place from, const rcvi_view *view) {
+    int64_t first = c->column, end = c->column_end, to = r * c->step->out.row, start = r * view->row;
+    if (from.base && view->column && from.narrow == out.narrow) {
+        size_t size = out.narrow ? sizeof(uint16_t) : sizeof(REAL);
+        memmove(out.base + (size_t)(to + first) * size, from.base + (size_t)(start + first) * size,
+                (size_t)(end - first) * size);
+        return;
     }
+    for (int64_t i = first; i < end; i++) store(out, to + i, from.base ? load(from, start + i * view->column) : 0);
 }
 
-static void take_copy(const rcvi_call *c, REAL *out) {
-    const REAL *a = real(c, &c->step->a);
+static void take_copy(const rcvi_call *c, place out) {
+    place a = find(c, &c->step->a);
+    for (int64_t r = c->row; r < c->row_end; r++) copy_row(c, out, r, a, &c->step->a);
+}
+
+static void take_fill(const rcvi_call *c, place out) {
     for (int64_t r = c->row; r < c->row_end; r++) {
-        copy_row(c, out + r * c->step->out.row, a ? a + r * c->step->a.row : NULL, c->step->a.column);
+        for (int64_t i = c->column; i < c->column_end; i++)
+            store(out, r * c->step->out.row + i, (REAL)c->step->fill.number);
     }
 }
 
-static void take_fill(const rcvi_call *c, REAL *out) {
-    for (int64_t r = c->row; r < c->row_end; r++) {
-        for (int64_t i = c->column; i < c->column_end; i++) out[r * c->step->out.row + i] = (REAL)c->step->fill.number;
-    }
-}
-
-static void take_select(const rcvi_call *c, REAL *out) {
+static void take_select(const rcvi_call *c, place out) {
     const rcvi_step *s = c->step;
-    const REAL *a = real(c, &s->a), *b = real(c, &s->b);
+    place a = find(c, &s->a), b = find(c, &s->b);
     const uint8_t *mask = rcvi_call_locate(c, &s->mask);
     for (int64_t r = c->row; r < c->row_end; r++) {
-        const REAL *from = mask[r * s->mask.row] ? (a ? a + r * s->a.row : NULL) : (b ? b + r * s->b.row : NULL);
-        copy_row(c, out + r * s->out.row, from, mask[r * s->mask.row] ? s->a.column : s->b.column);
+        bool first = mask[r * s->mask.row];
+        copy_row(c, out, r, first ? a : b, first ? &s->a : &s->b);
     }
 }
 
 /* The mask is a function of (seed, salt, element), so that the backward pass makes the same one. */
-static void take_dropout(const rcvi_call *c, REAL *out) {
+static void take_dropout(const rcvi_call *c, place out) {
     const rcvi_step *s = c->step;
-    const REAL *a = real(c, &s->a);
+    place a = find(c, &s->a);
     double keep = 1 - s->dropout.probability;
     uint64_t seed = c->binding->seed + s->dropout.salt * UINT64_C(0x9e3779b97f4a7c15);
     for (int64_t r = c->row; r < c->row_end; r++) {
         for (int64_t i = 0; i < s->columns; i++) {
             bool kept = rcvi_hash_uniform(seed, (uint64_t)(r * s->columns + i)) < keep;
-            out[r * s->out.row + i] = kept ? (REAL)(a[r * s->a.row + i] / keep) : 0;
+            store(out, r * s->out.row + i, kept ? (REAL)(load(a, r * s->a.row + i) / keep) : 0);
         }
     }
 }
@@ -227,11 +248,11 @@ void TAKE_STEP(const rcvi_call *c) {
         take_mask(c);
         return;
     }
-    REAL *out = real(c, &step->out);
-    if (!out) return; /* an output the caller does not want */
+    place out = find(c, &step->out);
+    if (!out.base) return; /* an output the caller does not want */
     switch (step->kind) {
-    case RCVI_STEP_GEMM: take_gemm(c, out); break;
-    case RCVI_STEP_REDUCE: take_reduce(c, out); break;
+    case RCVI_STEP_GEMM: take_gemm(c, real(c, &step->out)); break;
+    case RCVI_STEP_REDUCE: take_reduce(c, real(c, &step->out)); break;
     case RCVI_STEP_COPY: take_copy(c, out); break;
     case RCVI_STEP_FILL: take_fill(c, out); break;
     case RCVI_STEP_SELECT: take_select(c, out); break;

@@ -1,0 +1,68 @@
+/* sigmoid and tanh of MANY vectors at once on 64-bit ARM: each waits for itself at nearly every instruction, so several
+ * are written side by side. The formulas are those of kernel_math.h, with 2^n taken from the bits of a number to whose
+ * last place n was added. */
+
+enum { MANY = 4, MANY_ELEMENTS = 4 * MANY };
+
+#define EACH _Pragma("GCC unroll 8") for (int i = 0; i < MANY; i++)
+#define ALL(x) vdupq_n_f32(x)
+
+/* out = e^r - 1 for |r| <= ln 2 / 2. */
+static inline __attribute__((always_inline)) void many_reduced_exp(const float32x4_t *r, float32x4_t *out) {
+    float32x4_t square[MANY], high[MANY], low[MANY];
+    EACH square[i] = vmulq_f32(r[i], r[i]);
+    EACH high[i] = vfmaq_f32(ALL(8.368969895e-03f), r[i], ALL(1.395062893e-03f));
+    EACH low[i] = vfmaq_f32(ALL(0.5f), r[i], ALL(1.666651815e-01f));
+    EACH high[i] = vfmaq_f32(ALL(4.166620225e-02f), high[i], r[i]);
+    EACH low[i] = vfmaq_f32(low[i], high[i], square[i]);
+    EACH out[i] = vfmaq_f32(r[i], low[i], square[i]);
+}
+
+/* x = n ln 2 + r: r in place of x, and 2^(n + more). */
+static inline __attribute__((always_inline)) void many_reduce(float32x4_t *x, float factor, int more,
+                                                              float32x4_t *power) {
+    const float shift = 12582912.0f + 127 + (float)more; /* 1.5 * 2^23, and what an exponent of 0 is written as */
+    float32x4_t whole[MANY];
+    EACH power[i] = vfmaq_f32(ALL(shift), x[i], ALL(factor * 1.44269504f));
+    EACH whole[i] = vsubq_f32(power[i], ALL(shift));
+    EACH x[i] = vmulq_f32(x[i], ALL(factor));
+    EACH x[i] = vfmsq_f32(x[i], whole[i], ALL(0.693359375f));
+    EACH x[i] = vfmsq_f32(x[i], whole[i], ALL(-2.12194440e-4f));
+    EACH power[i] = vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(power[i]), 23));
+}
+
+static inline __attribute__((always_inline)) void many_sigmoid(const float *from, float *to) {
+    float32x4_t x[MANY], r[MANY], e[MANY];
+    EACH x[i] = vld1q_f32(from + 4 * i);
+    EACH r[i] = vmaxq_f32(vnegq_f32(vabsq_f32(x[i])), ALL(LEAST_EXPONENT));
+    many_reduce(r, 1, 64, e); /* times 2^64, since 2^n may be too small for a normal number */
+    many_reduced_exp(r, r);
+    EACH e[i] = vfmaq_f32(e[i], e[i], r[i]);
+    EACH e[i] = vmulq_f32(e[i], ALL(0x1p-64f));
+    EACH x[i] = vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(x[i])), e[i], ALL(1.0f));
+    EACH x[i] = vdivq_f32(x[i], vaddq_f32(e[i], ALL(1.0f)));
+    EACH vst1q_f32(to + 4 * i, x[i]);
+}
+
+static inline __attribute__((always_inline)) void many_tanh(const float *from, float *to) {
+    float32x4_t x[MANY], y[MANY], r[MANY], q[MANY], square[MANY], high[MANY], low[MANY];
+    EACH x[i] = vld1q_f32(from + 4 * i);
+    EACH y[i] = vminq_f32(vabsq_f32(x[i]), ALL(10.0f));
+    EACH r[i] = y[i];
+    many_reduce(r, 2, 0, q);
+    many_reduced_exp(r, r);
+    EACH q[i] = vfmaq_f32(vsubq_f32(q[i], ALL(1.0f)), r[i], q[i]);
+    EACH q[i] = vdivq_f32(q[i], vaddq_f32(q[i], ALL(2.0f)));
+    EACH square[i] = vmulq_f32(y[i], y[i]);
+    EACH high[i] = vfmaq_f32(ALL(2.107775025e-02f), square[i], ALL(-6.282463204e-03f));
+    EACH low[i] = vfmaq_f32(ALL(-3.333331943e-01f), square[i], ALL(1.333260238e-01f));
+    EACH high[i] = vfmaq_f32(ALL(-5.385385454e-02f), high[i], square[i]);
+    EACH low[i] = vfmaq_f32(low[i], high[i], vmulq_f32(square[i], square[i]));
+    EACH low[i] = vfmaq_f32(y[i], low[i], vmulq_f32(square[i], y[i]));
+    EACH q[i] = vbslq_f32(vcltq_f32(y[i], ALL(0.55f)), low[i], q[i]);
+    EACH q[i] = vbslq_f32(vdupq_n_u32(0x80000000u), x[i], q[i]);
+    EACH vst1q_f32(to + 4 * i, q[i]);
+}
+
+#undef EACH
+#undef ALL

@@ -1,0 +1,20 @@
+#include "program/program.h"
+
+void rcvi_program_narrow(rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    if (program->options.dtype != RCV_BFLOAT16) return;
+    for (size_t i = 0; i < program->step_count; i++) {
+        int count = rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
+            bool shows = accesses[k].read && accesses[k].use != RCVI_USE_OPERAND;
+            if (accesses[k].use == RCVI_USE_OTHER || (buffer->rounding == RCVI_ROUNDED_AS_OPERAND && shows))
+                buffer->rounding = RCVI_EXACT;
+        }
+    }
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        rcvi_buffer *buffer = &program->buffers[b];
+        bool real = buffer->role == RCVI_ARENA && buffer->element == RCVI_REAL;
+        if (real && buffer->rounding != RCVI_EXACT) buffer->element = RCVI_ACTIVATION;
+    }
+}
