@@ -218,9 +218,20 @@ static void check_same(const problem *p, const result *r, const result *s, const
 
 /* ---- walks over panels --------------------------------------------------------------------------------------------- */
 
+/* The product of rows i .. over columns of a panel, with a arranged. */
+static void multiply_arranged(const problem *p, int64_t i, int64_t rows, int64_t columns, const void *panel,
+                              int64_t first, bool accumulate, void *c, int64_t c_row) {
+    size_t of = operand_size(p->type);
+    void *arranged = exactly((size_t)(rows * ((p->depth + 3) / 4 * 4)) * of);
+    p->kernels->arrange(rows, p->depth, (const char *)p->a + (size_t)(i * p->a_row) * of, p->a_row, arranged);
+    p->kernels->product(rows, columns, p->depth, arranged, RCVI_ARRANGED, panel, first, accumulate, c, c_row, NULL);
+    free(arranged);
+}
+
+typedef enum { ROW_MAJOR, TRANSPOSED, ARRANGED } form_of_a;
+
 /* `piece` columns at a time, a multiple of grain or a whole panel; `block` rows at a time. */
-static void multiply(const problem *p, const result *r, bool transposed, bool accumulate, int64_t block,
-                     int64_t piece) {
+static void multiply(const problem *p, const result *r, form_of_a form, bool accumulate, int64_t block, int64_t piece) {
     const rcvi_product_kernels *kernels = p->kernels;
     size_t size = result_size(p->type), of = operand_size(p->type);
     for (int64_t j = 0; j < p->columns; j += kernels->panel) {
@@ -231,7 +242,9 @@ static void multiply(const problem *p, const result *r, bool transposed, bool ac
             for (int64_t i = 0; i < p->rows; i += block) {
                 int64_t rows = p->rows - i < block ? p->rows - i : block;
                 void *c = (char *)r->c + (size_t)(i * r->c_row + j + first) * size;
-                if (transposed) {
+                if (form == ARRANGED) {
+                    multiply_arranged(p, i, rows, columns, panel, first, accumulate, c, r->c_row);
+                } else if (form == TRANSPOSED) {
                     kernels->product_transposed(rows, columns, p->depth, (const char *)p->a_transposed + (size_t)i * of,
                                                 p->a_step, panel, first, accumulate, c, r->c_row,
                                                 rows % 2 ? p->packed : NULL);
@@ -251,23 +264,26 @@ static void try_problem(const rcvi_kernels *set, int type, int64_t rows, int64_t
         result whole, other;
         pack(&p, accumulate);
         result_new(&p, &whole, accumulate);
-        multiply(&p, &whole, false, accumulate, rows, p.kernels->panel);
+        multiply(&p, &whole, ROW_MAJOR, accumulate, rows, p.kernels->panel);
         check(&p, &whole, accumulate, "product");
 
         struct {
             int64_t block, piece;
-            bool transposed;
+            form_of_a form;
             const char *what;
-        } ways[] = {{1, p.kernels->panel, false, "when each row is alone"},
-                    {rows, p.kernels->grain, false, "when columns are cut at each grain"},
-                    {3, 3 * p.kernels->grain, false, "when cut at rows and grains"},
-                    {rows, p.kernels->panel, true, "when a is transposed"},
-                    {5, 2 * p.kernels->grain, true, "when a is transposed and cut"}};
+        } ways[] = {{1, p.kernels->panel, ROW_MAJOR, "when each row is alone"},
+                    {rows, p.kernels->grain, ROW_MAJOR, "when columns are cut at each grain"},
+                    {3, 3 * p.kernels->grain, ROW_MAJOR, "when cut at rows and grains"},
+                    {rows, p.kernels->panel, TRANSPOSED, "when a is transposed"},
+                    {5, 2 * p.kernels->grain, TRANSPOSED, "when a is transposed and cut"},
+                    {rows, p.kernels->panel, ARRANGED, "when a is arranged"},
+                    {7, 2 * p.kernels->grain, ARRANGED, "when a is arranged and cut"}};
         for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
-            if (ways[way].transposed && !p.kernels->product_transposed) continue;
+            if (ways[way].form == TRANSPOSED && !p.kernels->product_transposed) continue;
+            if (ways[way].form == ARRANGED && !p.kernels->arrange) continue;
             pack(&p, !accumulate);
             result_new(&p, &other, accumulate);
-            multiply(&p, &other, ways[way].transposed, accumulate, ways[way].block, ways[way].piece);
+            multiply(&p, &other, ways[way].form, accumulate, ways[way].block, ways[way].piece);
             check(&p, &other, accumulate, ways[way].what);
             check_same(&p, &whole, &other, ways[way].what);
             free(other.c);
@@ -329,7 +345,7 @@ static void try_chain(const rcvi_kernels *set, int type, int64_t rows, int64_t c
         for (int64_t j = 0; j < columns; j++)
             ((float *)one_by_one.c)[i * one_by_one.c_row + j] = from == FROM_ZERO ? 0 : start[i * start_row + j];
     }
-    for (int times = 0; times < 2; times++) multiply(&p, &one_by_one, false, true, rows, panel);
+    for (int times = 0; times < 2; times++) multiply(&p, &one_by_one, ROW_MAJOR, true, rows, panel);
     for (int64_t j = 0; j < columns; j += panel) {
         int64_t width = columns - j < panel ? columns - j : panel;
         rcvi_factors term = {depth, p.a, p.a_row, (const char *)p.packed + (size_t)(j * p.filled) * operand_size(type)};

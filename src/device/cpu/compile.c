@@ -2,7 +2,7 @@
  * its last reading. */
 #include "device/cpu/engine.h"
 
-enum { LARGE_BLOCK = 512, SMALL_BLOCK = 256, MANY_SLOTS = 20 };
+enum { LARGE_BLOCK = 1024, SMALL_BLOCK = 256, MANY_SLOTS = 20 };
 
 typedef struct {
     const rcvi_map *map;

@@ -1,8 +1,8 @@
 /* Steps over k on 64-bit ARM, where one lane of a vector multiplies all of another: a is loaded by whole vectors, of
  * several k where a row is contiguous, of several rows where it is transposed. Included by kernel_product.h.
  *
- * The queues of the multiply-add units are short: a load right in front of its first use is waited for. So a register is
- * loaded again as soon as it was used. Assembly keeps that order, and keeps each sum in its register. */
+ * The queues of the multiply-add units are short: a load right in front of its first use is waited for. So a register
+ * is loaded again as soon as it was used. Assembly keeps that order, and keeps each sum in its register. */
 
 #define FUSED_LANE_(sum, y, x, all, one)                                                                               \
     __asm__ volatile("fmla %0" all ", %1" all ", %2" one : "+w"(sum) : "w"(y), "w"(x))
@@ -42,15 +42,20 @@
     }                                                                                                                  \
     STEPS(false)
 
-/* ---- rows of a contiguous: LANES steps a group --------------------------------------------------------------------- */
+/* ---- rows of a contiguous: LANES steps a group ------------------------------------------------------------------- */
 
 #define STEP_ALONG(k, more)                                                                                            \
     _Pragma("GCC unroll 8") for (int v = 0; v < vectors; v++) {                                                        \
         _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) {                                                       \
             FUSED_LANE(sums[i][v], y[((k)*vectors + v) % ahead], x[i], k);                                             \
             if (!(more) || (k) < LANES - 1 || v < vectors - 1) continue;                                               \
-            ADVANCE_ONE(a[i], LANES);                                                                                  \
-            BRING(x[i], NAME(loose_vector), a[i]);                                                                     \
+            if (arranged) {                                                                                            \
+                BRING(x[i], NAME(loose_vector), a[0] + (rows + i) * LANES);                                            \
+                if (i == rows - 1) ADVANCE_ONE(a[0], rows *LANES);                                                     \
+            } else {                                                                                                   \
+                ADVANCE_ONE(a[i], LANES);                                                                              \
+                BRING(x[i], NAME(loose_vector), a[i]);                                                                 \
+            }                                                                                                          \
         }                                                                                                              \
         const int n = (k)*vectors + v + ahead;                                                                         \
         if ((more) || n < LANES * vectors) BRING_COLUMNS(n);                                                           \
@@ -64,20 +69,41 @@
 /* At least LANES steps; gives the number of steps done. */
 static inline __attribute__((always_inline)) int64_t NAME(along)(const NAME(job) * job, const int rows,
                                                                  const int vectors, const bool packed,
+                                                                 const bool arranged,
                                                                  NAME(vector) (*sums)[STRIP * STRIPS]) {
     const int ahead = rows * vectors > 20 || LANES * vectors % 4 ? 2 : 4;
     const int64_t b_step = packed ? WIDTH : job->b_step, b_strip = job->b_strip;
     const NAME(operand) * a[ROWS], *b = job->b;
     NAME(vector) x[ROWS], y[4];
     _Pragma("GCC unroll 8") for (int i = 0; i < rows; i++) {
-        a[i] = job->a + i * job->a_stride;
+        a[i] = arranged ? job->a + job->k * rows + i * LANES : job->a + i * job->a_stride;
         BRING(x[i], NAME(loose_vector), a[i]);
     }
     EACH_GROUP(STEPS_ALONG, LANES);
     return job->depth / LANES * LANES;
 }
 
-/* ---- a transposed: two steps a group, for each of which there are registers ------------------------------------------ */
+/* Rows of a as tiles of rows take them: [tile][depth / LANES][rows of the tile][LANES], filled up with zeros. */
+static void NAME(arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_row, void *to) {
+    const SCALAR *from = a;
+    SCALAR *out = to;
+    for (int64_t left = rows, tiles = (rows + ROWS - 1) / ROWS; tiles > 0; tiles--) {
+        int64_t count = (left + tiles - 1) / tiles;
+        for (int64_t k = 0; k < depth; k += LANES) {
+            int64_t lanes = depth - k < LANES ? depth - k : LANES;
+            for (int64_t i = 0; i < count; i++, out += LANES) {
+                NAME(vector) x = {0};
+                if (lanes == LANES) x = *(const NAME(loose_vector) *)(from + i * a_row + k);
+                for (int64_t l = 0; l < lanes && lanes < LANES; l++) x[l] = from[i * a_row + k + l];
+                *(NAME(loose_vector) *)out = x;
+            }
+        }
+        from += count * a_row;
+        left -= count;
+    }
+}
+
+/* ---- a transposed: two steps a group, for each of which there are registers -------------------------------------- */
 
 typedef double NAME(pair) __attribute__((aligned(sizeof(SCALAR)), may_alias));
 

@@ -38,6 +38,7 @@ typedef struct {
     int64_t depth; /* in operands */
     const NAME(operand) * a;
     int64_t a_stride; /* from row to row; where a is transposed, from step to step */
+    int64_t k;        /* steps before these, where a is arranged */
     const NAME(operand) * b;
     int64_t b_step, b_strip; /* from step to step, and from a strip to the one beside it */
     bool accumulate;
@@ -100,14 +101,17 @@ static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, in
 /* c[rows, vectors * LANES]. Everything but the job is known where this is inlined. Rows of a are reached from every
  * third row's address, which leaves registers over. */
 static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * job, const int rows, const int vectors,
-                                                             const bool transposed, const bool packed) {
+                                                             const bool transposed, const bool packed,
+                                                             const bool arranged) {
     NAME(vector) sums[ROWS][STRIP * STRIPS];
-    const int64_t a_row = transposed ? 1 : job->a_stride, a_step = transposed ? job->a_stride : 1;
+    const int64_t a_row = transposed ? 1 : arranged ? LANES : job->a_stride, a_step = transposed ? job->a_stride : 1;
     const int64_t b_step = packed ? WIDTH : job->b_step, b_strip = job->b_strip;
     const NAME(operand) * a[4], *b = job->b;
     const char *next = job->next;
     const int64_t next_step = job->next_step, next_half = job->next_half;
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] = job->a + i * a_row;
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) {
+        a[i / 3] = job->a + (arranged ? job->k * rows : 0) + i * a_row;
+    }
     const bool part = job->skip > 0 || job->valid < LANES;
     SCALAR last[ROWS][LANES], *c = job->c;
     if (job->accumulate) {
@@ -127,10 +131,10 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
 #if defined(SET_HAS_NEON) && GROUP == 1
     (void)next, (void)next_step, (void)next_half;
     int64_t done = job->depth < (transposed ? 2 : LANES) ? 0
-                   : transposed                         ? NAME(across)(job, rows, vectors, packed, sums)
-                                                        : NAME(along)(job, rows, vectors, packed, sums);
+                   : transposed                          ? NAME(across)(job, rows, vectors, packed, sums)
+                                                         : NAME(along)(job, rows, vectors, packed, arranged, sums);
     int64_t left = job->depth - done;
-    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] += done * a_step;
+    _Pragma("GCC unroll 16") for (int i = 0; i < rows; i += 3) a[i / 3] += done * (arranged ? rows : a_step);
     b += done * b_step;
 #else
     int64_t left = job->depth;
@@ -168,13 +172,13 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
     if (part) NAME(store_part)(job, rows, job->c + (vectors - 1) * LANES, last[0]);
 }
 
-#define TILE(kind, transposed, packed, rows, vectors)                                                                  \
+#define TILE(kind, transposed, packed, arranged, rows, vectors)                                                        \
     static __attribute__((noinline)) void NAME(kind##_##rows##_##vectors)(const NAME(job) * job) {                     \
-        NAME(tile)(job, rows, vectors, transposed, packed);                                                            \
+        NAME(tile)(job, rows, vectors, transposed, packed, arranged);                                                  \
     }
-#define WIDE_TILE(kind, transposed, packed, rows)                                                                      \
+#define WIDE_TILE(kind, transposed, packed, arranged, rows)                                                            \
     static __attribute__((noinline)) void NAME(kind##_wide_##rows)(const NAME(job) * job) {                            \
-        NAME(tile)(job, rows, STRIP * STRIPS, transposed, packed);                                                     \
+        NAME(tile)(job, rows, STRIP * STRIPS, transposed, packed, arranged);                                           \
     }
 #define TILE_NAME(kind, rows, vectors) NAME(kind##_##rows##_##vectors),
 #define WIDE_NAME(kind, rows) NAME(kind##_wide_##rows),
@@ -208,19 +212,22 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
 typedef struct {
     void (*tiles[ROWS * STRIP])(const NAME(job) *); /* of r rows and v vectors at (r - 1) * STRIP + v - 1 */
     void (*wide[WIDE])(const NAME(job) *);          /* of r rows and a whole panel at r - 1 */
-    bool transposed, plain;                         /* a, and b, as they lie in memory */
+    bool transposed, arranged, plain;               /* a, a, and b as it lies in memory */
 } NAME(family);
 
-#define FAMILY(kind, transposed, packed)                                                                               \
-    EACH_ROW(EACH_VECTOR, TILE, kind, transposed, packed)                                                              \
-    EACH_WIDE(WIDE_TILE, kind, transposed, packed)                                                                     \
+#define FAMILY(kind, transposed, packed, arranged)                                                                     \
+    EACH_ROW(EACH_VECTOR, TILE, kind, transposed, packed, arranged)                                                    \
+    EACH_WIDE(WIDE_TILE, kind, transposed, packed, arranged)                                                           \
     static const NAME(family) NAME(kind##_family) = {                                                                  \
-        {EACH_ROW(EACH_VECTOR, TILE_NAME, kind)}, {EACH_WIDE(WIDE_NAME, kind)}, transposed, !(packed)};
+        {EACH_ROW(EACH_VECTOR, TILE_NAME, kind)}, {EACH_WIDE(WIDE_NAME, kind)}, transposed, arranged, !(packed)};
 
-FAMILY(packed, false, true)
+FAMILY(packed, false, true, false)
 #if GROUP == 1
-FAMILY(transposed, true, true)
-FAMILY(plain, false, false)
+FAMILY(transposed, true, true, false)
+FAMILY(plain, false, false, false)
+#endif
+#if defined(SET_HAS_NEON) && GROUP == 1
+FAMILY(arranged, false, true, true)
 #endif
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -258,7 +265,8 @@ static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, in
         job.depth = left < block ? left : block;
         NAME(rows)(family, job, a_row, rows, vectors);
         job.accumulate = true;
-        job.a += transposed ? job.depth * job.a_stride : job.depth;
+        job.a += transposed ? job.depth * job.a_stride : family->arranged ? 0 : job.depth;
+        job.k += job.depth;
         job.b += family->plain ? job.depth * job.b_step : job.depth * WIDTH;
         job.next += (rows + most - 1) / most * job.depth * job.next_step;
     }
@@ -306,6 +314,12 @@ static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const vo
            .c = c,
            .c_row = c_row};
     NAME(bring_near)(&job, rows, columns, first, panel, next);
+#if defined(SET_HAS_NEON) && GROUP == 1
+    if (a_row == RCVI_ARRANGED) {
+        NAME(panel)(&NAME(arranged_family), &job, (depth + LANES - 1) / LANES * LANES, rows, columns, panel, first);
+        return;
+    }
+#endif
     NAME(panel)(&NAME(packed_family), &job, a_row / GROUP, rows, columns, panel, first);
 }
 

@@ -123,15 +123,20 @@ EACH_LANE(sqrt, sqrt(x))
         [RCVI_STEP] = map_step_##type, [RCVI_SIGN] = map_sign_##type                                                   \
     }
 #define COLUMNS(size) (STRIPS * STRIP * (VECTOR_BYTES / (size))), VECTOR_BYTES / (size)
+#if defined(SET_HAS_NEON)
+#define ARRANGE(type) arrange_##type
+#else
+#define ARRANGE(type) NULL
+#endif
 
 const rcvi_kernels SET = {
     .name = SET_NAME,
     .what = SET_WHAT,
     .products = {[RCVI_KERNEL_FLOAT] = {COLUMNS(4), 1, pack_float, product_float, product_transposed_float,
-                                        product_plain_float, NULL},
+                                        product_plain_float, ARRANGE(float), NULL},
                  [RCVI_KERNEL_DOUBLE] = {COLUMNS(8), 1, pack_double, product_double, product_transposed_double,
-                                         product_plain_double, NULL},
-                 [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), 2, pack_bfloat16, product_bfloat16, NULL, NULL, NULL}},
+                                         product_plain_double, ARRANGE(double), NULL},
+                 [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), 2, pack_bfloat16, product_bfloat16, NULL, NULL, NULL, NULL}},
     .map_float = MAPS(float),
     .map_double = MAPS(double),
     .narrow = narrow,

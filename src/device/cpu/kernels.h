@@ -19,6 +19,8 @@
 
 typedef enum { RCVI_KERNEL_FLOAT, RCVI_KERNEL_DOUBLE, RCVI_KERNEL_BFLOAT16, RCVI_KERNEL_TYPES } rcvi_kernel_type;
 
+enum { RCVI_ARRANGED = -1 }; /* instead of a_row */
+
 /* a[rows, depth], a_row elements from row to row, and one packed panel of the same depth. */
 typedef struct {
     int64_t depth;
@@ -43,7 +45,8 @@ typedef struct {
      * row (bfloat16: depth filled up with zeros to a multiple of group, rows 64-byte aligned). `panel` is one packed
      * panel of the same depth; columns first .. first + columns - 1 of it are used, first a multiple of grain,
      * 1 <= columns <= panel - first. `next` is what will be read of the packed matrices after that, as many bytes as a
-     * panel has, to be brought near meanwhile; it need not be readable; NULL: nothing. */
+     * panel has, to be brought near meanwhile; it need not be readable; NULL: nothing. With a_row RCVI_ARRANGED, a is
+     * what `arrange` made of it. */
     void (*product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
                     int64_t first, bool accumulate, void *c, int64_t c_row, const void *next);
     /* The same with a transposed: element (i, k) at a[k * a_step + i]. NULL for bfloat16. */
@@ -54,6 +57,9 @@ typedef struct {
      * bfloat16. */
     void (*product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *b,
                           int64_t b_step, bool accumulate, void *c, int64_t c_row);
+    /* The same rows of a in the order in which products over them read them, `to` being of rows times depth filled up to
+     * a multiple of 4: for a that meets many panels. NULL where nothing is gained by it. */
+    void (*arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_row, void *to);
     /* c = start + the sum of all terms' products, one after another, with the bits that `product` gives where c is a
      * copy of start. Rows of start are start_row elements apart (0: one row for all); NULL: zeros. NULL where nothing is
      * gained by it. */

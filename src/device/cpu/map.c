@@ -42,7 +42,8 @@ static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcv
     a.turned = a.tiles + a.tile_bytes * step->map->product_count;
     a.operands = a.turned + (plain ? a.tile_bytes : 0);
     a.end = a.operands;
-    if (bfloat16 || plain) a.end += rcvi_round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), ALIGN);
+    if (bfloat16 || plain || engine->kernels->products[engine->type].arrange)
+        a.end += rcvi_round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), ALIGN);
     return a;
 }
 

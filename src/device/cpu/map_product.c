@@ -3,9 +3,27 @@
 
 #include <string.h>
 
-/* Rows row .. of a left operand in bfloat16, `wide` elements apart and filled up with zeros; where they end. */
-static uint16_t *narrow_operand(const rcvi_map_call *m, const rcvi_view *a, int64_t depth, int64_t row, int64_t rows,
-                                uint16_t *to, int64_t wide) {
+/* How left operands are given to the kernels. */
+typedef enum {
+    AS_THEY_LIE,
+    ARRANGED, /* for many panels */
+    NARROWED, /* rounded to bfloat16 */
+    PACKED    /* as right ones: x^T for W x^T */
+} form;
+
+enum { MANY_ROWS = 12, MANY_PANELS = 4 };
+
+static form form_of(const rcvi_map_call *m, int64_t rows) {
+    int64_t columns = m->call->column_end - m->call->column;
+    if (rcvi_map_is_plain(m->map)) return PACKED;
+    if (m->call->engine->type == RCVI_KERNEL_BFLOAT16) return NARROWED;
+    return m->kernels->arrange && rows >= MANY_ROWS && columns >= MANY_PANELS * m->kernels->panel ? ARRANGED
+                                                                                                  : AS_THEY_LIE;
+}
+
+/* Rows in bfloat16, `wide` elements apart and filled up with zeros; where they end. */
+static char *narrow_operand(const rcvi_map_call *m, const rcvi_view *a, int64_t depth, int64_t row, int64_t rows,
+                            uint16_t *to, int64_t wide) {
     const rcvi_engine *engine = m->call->engine;
     const void *from = rcvi_call_locate(m->call, a);
     bool ready = rcvi_view_is_narrow(engine, a);
@@ -16,33 +34,27 @@ static uint16_t *narrow_operand(const rcvi_map_call *m, const rcvi_view *a, int6
             engine->kernels->narrow(depth, (const float *)from + r * a->row, to);
         memset(to + depth, 0, (size_t)(wide - depth) * sizeof *to);
     }
-    return to;
+    return (char *)to;
 }
 
-/* Left operands rounded to bfloat16, rows row .. row + rows - 1. */
-static void narrow_operands(rcvi_map_call *m, int64_t row, int64_t rows) {
-    const rcvi_compiled *c = m->compiled;
-    uint16_t *to = (uint16_t *)m->operands;
-    const uint16_t *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
-    for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
-    for (int p = 0; p < m->map->product_count; p++) {
-        for (int t = 0; t < m->map->products[p].term_count; t++) {
-            int index = p * RCVI_MAX_TERMS + t, operand = c->operand_of[index];
-            int64_t depth = m->map->products[p].terms[t].depth, wide = rcvi_narrow_row(depth, m->kernels->group);
-            if (!places[operand]) {
-                places[operand] = to;
-                to = narrow_operand(m, &m->map->products[p].terms[t].a, depth, row, rows, to, wide);
-            }
-            m->left[index] = (const char *)places[operand];
-            m->left_row[index] = wide;
-        }
+/* Rows of a left operand in this form, from `to` on; where they end. */
+static char *bring_operand(const rcvi_map_call *m, form form, const rcvi_view *a, int64_t depth, int64_t row,
+                           int64_t rows, char *to) {
+    int64_t wide = rcvi_narrow_row(depth, m->kernels->group), panel = m->kernels->panel;
+    int64_t panels = (rows + panel - 1) / panel;
+    if (form == NARROWED) return narrow_operand(m, a, depth, row, rows, (uint16_t *)(void *)to, wide);
+    const char *from = rcvi_map_at(m, rcvi_call_locate(m->call, a), a, row, 0);
+    if (form == ARRANGED) {
+        m->kernels->arrange(rows, depth, from, a->row, to);
+        return to + rows * wide * m->size;
     }
+    m->kernels->pack(rows, depth, from, 1, a->row, 0, panels, to);
+    return to + panels * panel * depth * m->size;
 }
 
-/* Left operands packed as right ones: x^T for W x^T. */
-static void pack_operands(rcvi_map_call *m, int64_t row, int64_t rows) {
+void rcvi_map_find_operands(rcvi_map_call *m, int64_t row, int64_t rows) {
     const rcvi_compiled *c = m->compiled;
-    int64_t panel = m->kernels->panel, panels = (rows + panel - 1) / panel;
+    form form = form_of(m, rows);
     const char *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
     char *to = m->operands;
     for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
@@ -51,32 +63,16 @@ static void pack_operands(rcvi_map_call *m, int64_t row, int64_t rows) {
             int index = p * RCVI_MAX_TERMS + t, operand = c->operand_of[index];
             const rcvi_view *a = &m->map->products[p].terms[t].a;
             int64_t depth = m->map->products[p].terms[t].depth;
+            if (!places[operand] && form == AS_THEY_LIE)
+                places[operand] = rcvi_map_at(m, rcvi_call_locate(m->call, a), a, row, 0);
             if (!places[operand]) {
-                m->kernels->pack(rows, depth, rcvi_map_at(m, rcvi_call_locate(m->call, a), a, row, 0), 1, a->row, 0,
-                                 panels, to);
                 places[operand] = to;
-                to += panels * panel * depth * m->size;
+                to = bring_operand(m, form, a, depth, row, rows, to);
             }
             m->left[index] = places[operand];
-        }
-    }
-}
-
-void rcvi_map_find_operands(rcvi_map_call *m, int64_t row, int64_t rows) {
-    if (rcvi_map_is_plain(m->map)) {
-        pack_operands(m, row, rows);
-        return;
-    }
-    if (m->call->engine->type == RCVI_KERNEL_BFLOAT16) {
-        narrow_operands(m, row, rows);
-        return;
-    }
-    for (int p = 0; p < m->map->product_count; p++) {
-        for (int t = 0; t < m->map->products[p].term_count; t++) {
-            const rcvi_view *a = &m->map->products[p].terms[t].a;
-            int index = p * RCVI_MAX_TERMS + t;
-            m->left[index] = rcvi_map_at(m, rcvi_call_locate(m->call, a), a, row, 0);
-            m->left_row[index] = a->row;
+            m->left_row[index] = form == ARRANGED   ? RCVI_ARRANGED
+                                 : form == NARROWED ? rcvi_narrow_row(depth, m->kernels->group)
+                                                    : a->row;
         }
     }
 }

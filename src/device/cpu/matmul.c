@@ -191,6 +191,10 @@ static operand bring(const job *job, const void *a, int64_t row, int64_t rows, i
     const char *from = at(a, transposed ? step * matmul->lda + row : row * matmul->lda + step, job->size);
     if (columns < COPY_PANELS * job->products->panel || rows < ROW_UNIT)
         return (operand){from, matmul->lda, transposed};
+    if (!transposed && job->products->arrange) {
+        job->products->arrange(rows, depth, from, matmul->lda, block);
+        return (operand){block, RCVI_ARRANGED, false};
+    }
     int64_t lines = transposed ? depth : rows, length = (transposed ? rows : depth) * job->size;
     int64_t stride = transposed ? job->step_stride : job->row_stride;
     for (int64_t i = 0; i < lines; i++) memcpy(block + i * stride * job->size, from + i * lda, (size_t)length);
