@@ -18,7 +18,7 @@
     } while (0)
 #define ADVANCE_ONE(pointer, count)                                                                                    \
     do {                                                                                                               \
-        (pointer) += count;                                                                                            \
+        (pointer) += (count);                                                                                          \
         __asm__("" : "+r"(pointer));                                                                                   \
     } while (0)
 
@@ -113,7 +113,7 @@ typedef double NAME(pair) __attribute__((aligned(sizeof(SCALAR)), may_alias));
         _Pragma("GCC unroll 8") for (int i = 0; i < rows / LANES; i++) {                                               \
             BRING(x[p][i], NAME(loose_vector), a + i * LANES);                                                         \
         }                                                                                                              \
-        if (rows % LANES & 2) BRING(two[p], NAME(pair), a + rows / LANES * LANES);                                     \
+        if (rows % LANES & 2) BRING(two[p], NAME(pair), (const void *)(a + rows / LANES * LANES));                     \
         if (rows & 1) BRING(one[p], SCALAR, a + rows - 1);                                                             \
     } while (0)
 #if UNIT_BYTES == 4

@@ -49,17 +49,18 @@ static void turn_pairs(int64_t rows, unit_bfloat16 pairs[][NARROW_ROWS], unit_bf
     }
 }
 
-static inline __attribute__((always_inline)) void transpose(int64_t rows, int64_t depth, const float *wide,
-                                                            const uint16_t *narrow, int64_t from_row, uint16_t *to,
+/* From bfloat16 where `ready`, else from float. */
+static inline __attribute__((always_inline)) void transpose(int64_t rows, int64_t depth, const void *from,
+                                                            const bool ready, int64_t from_row, uint16_t *to,
                                                             int64_t to_row) {
     unit_bfloat16 pairs[NARROW_PAIRS][NARROW_ROWS] __attribute__((aligned(64)));
     for (int64_t row = 0; row < rows; row += NARROW_ROWS) {
         int64_t count = rows - row < NARROW_ROWS ? rows - row : NARROW_ROWS;
         for (int64_t k = 0; k < depth; k += 2 * NARROW_PAIRS) {
-            if (wide)
-                narrow_pairs(count, depth - k, wide + k * from_row + row, from_row, pairs);
+            if (ready)
+                join_pairs(count, depth - k, (const uint16_t *)from + k * from_row + row, from_row, pairs);
             else
-                join_pairs(count, depth - k, narrow + k * from_row + row, from_row, pairs);
+                narrow_pairs(count, depth - k, (const float *)from + k * from_row + row, from_row, pairs);
             turn_pairs(count, pairs, (unit_bfloat16 *)(to + row * to_row + k), to_row / 2);
         }
     }
@@ -67,10 +68,10 @@ static inline __attribute__((always_inline)) void transpose(int64_t rows, int64_
 
 static void narrow_transposed(int64_t rows, int64_t depth, const float *from, int64_t from_row, uint16_t *to,
                               int64_t to_row) {
-    transpose(rows, depth, from, NULL, from_row, to, to_row);
+    transpose(rows, depth, from, false, from_row, to, to_row);
 }
 
 static void turn_narrow(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row, uint16_t *to,
                         int64_t to_row) {
-    transpose(rows, depth, NULL, from, from_row, to, to_row);
+    transpose(rows, depth, from, true, from_row, to, to_row);
 }
