@@ -37,14 +37,15 @@ typedef enum {
     RCV_IO,          /* the operating system refused a file */
     RCV_NO_MEMORY,   /* an allocation failed */
     RCV_UNSUPPORTED, /* well-formed, but not something this build or this schedule does */
-    RCV_STOPPED      /* the caller's callback asked to stop; what was done so far is kept */
+    RCV_STOPPED      /* the caller's callback asked to stop; the call says what is kept */
 } rcv_status;
 
 typedef enum {
     RCV_FLOAT32 = 0,
     RCV_FLOAT64,
-    RCV_FLOAT16,  /* files only: read and widened */
-    RCV_BFLOAT16, /* in files: read and widened. In plans: products of operands rounded to bfloat16, summed in float32 */
+    RCV_FLOAT16, /* files only: read and widened */
+    RCV_BFLOAT16, /* in files: read and widened. In plans: products of operands rounded to bfloat16, summed in float32, and
+                   * activations held so; states, parameters, gradients and the caller's data are float32 */
     RCV_INT64,
     RCV_INT32,
     RCV_UINT8,
@@ -180,6 +181,7 @@ typedef struct rcv_run rcv_run;
  *   naive                              one product a gate and operand, step by step, in plain C; or alone with threads
  *   kernels                            the same by the CPU's kernels, which every rung below uses
  *   combine, combine(steps=K|all)      the gates' products as one; input products of K time steps as one
+ *   combine(steps=K|all,forward=F)     the same in training, but of F time steps in the forward pass
  *   fuse                               pointwise work as one pass, behind packed products without memory in between
  *   pack | transpose                   weights packed once (Y = X W^T), or as they lie (Y^T = W X^T)
  *   wavefront                          layers side by side, each a step or chunk behind the one below
@@ -207,8 +209,12 @@ typedef struct {
     rcv_effort effort;    /* of the planner */
     int64_t threads;      /* at most this many; 0: as many as the context says */
     size_t memory;        /* bytes that a run may take; 0: any */
+    bool (*go_on)(void *user); /* NULL, or asked before each candidate and trial, and after the last: false stops */
+    void *user;
 } rcv_plan_options;
 
+/* RCV_STOPPED when the callback stopped it: there is no plan then, and nothing was learnt. The callback is called on this
+ * thread, and not at all where the plan is pinned or known from wisdom. */
 RCV_API rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **plan);
 RCV_API void rcv_plan_free(rcv_plan *plan);
 RCV_API const char *rcv_plan_string(const rcv_plan *plan); /* pins this plan again */

@@ -2,7 +2,8 @@
 # Times the CPU against its anchors on the shapes of the table below, one run of `recurve bench` each, prints the tables and
 # keeps what was measured, with machine, versions, date and commit, in bench/results/cpu-ARCHITECTURE.json.
 #   scripts/bench-cpu.sh [PATTERN [SECONDS [BUILD-DIRECTORY]]]     PATTERN: rows whose name it matches; all by default
-# Rows that are not run this time stay as they are.
+# Rows that are not run this time stay as they are. Exhaustive planning, which planner-* compare with, takes up to some
+# minutes; for the headline's shape these have 20 steps.
 set -eu
 cd "$(dirname "$0")/.."
 pattern=${1:-.}
@@ -28,6 +29,16 @@ wide-bf16           | 100 1 1024 1024 1  | --pass forward --dtype bfloat16
 ladder              | 100 64 512 512 4   | --pass forward --ladder
 rank                | 100 1 256 256 1    | --pass forward --rank 32
 streaming           | 100 1 256 256 1    | --pass forward --streaming
+planner-headline-forward    | 20 64 512 512 4    | --pass forward --planner
+planner-headline-train      | 20 64 512 512 4    | --pass train --planner
+planner-headline-bf16       | 20 64 512 512 4    | --pass forward --dtype bfloat16 --planner
+planner-headline-bf16-train | 20 64 512 512 4    | --pass train --dtype bfloat16 --planner
+planner-medium-train        | 35 20 650 650 2    | --pass train --planner
+planner-small-train         | 35 20 200 200 2    | --pass train --planner
+planner-single-forward      | 100 1 256 256 1    | --pass forward --planner
+planner-single-train        | 100 1 256 256 1    | --pass train --planner
+planner-wide-forward        | 100 1 1024 1024 1  | --pass forward --planner
+planner-wide-bf16           | 100 1 1024 1024 1  | --pass forward --dtype bfloat16 --planner
 '
 most=$(nproc)
 [ "$most" -lt 2 ] || most=2
@@ -37,7 +48,7 @@ for threads in $(seq 1 "$most"); do
         [ -n "$name" ] && [[ $name-$threads =~ $pattern ]] || continue
         set -- $shape
         anchors=--anchors
-        case $name in ladder | rank | streaming) anchors= ;; esac
+        case $name in ladder | rank | streaming | planner-*) anchors= ;; esac
         printf '\n== %s, %d thread(s)\n' "$name" "$threads"
         "$build/recurve" bench --cell lstm --steps "$1" --batch "$2" --input "$3" --hidden "$4" --layers "$5" $options $anchors \
             --threads "$threads" --seconds "$seconds" --json "$room/$name-$threads.json"

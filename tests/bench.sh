@@ -85,6 +85,16 @@ check 'j["ranks"][1]["error_decaying"] < j["ranks"][2]["error_decaying"] < 1'
 check 'j["ranks"][1]["error_decaying"] < j["ranks"][1]["error_fresh"]'
 good --rank 4 --pass train
 check '[r["rank"] for r in j["ranks"]] == [0, 4] and j["problem"]["rank"] == 4 and j["ranks"][1]["seconds"] > 0'
+good --planner --pass train
+check '[c["effort"] for c in j["planner"]] == ["estimate", "measure", "exhaustive"]'
+check 'all(c["plan"] and c["choosing_seconds"] > 0 and c["seconds"] > 0 and not c["reason"] for c in j["planner"])'
+check 'j["planner"][2]["ratio"] == 1'
+check 'all(abs(c["seconds"] / j["planner"][2]["seconds"] - c["ratio"]) < 1e-6 for c in j["planner"])'
+check 'all(c["seconds"] == d["seconds"] for c in j["planner"] for d in j["planner"] if c["plan"] == d["plan"])'
+# wisdom that knows the answer is not asked
+good --wisdom memory --effort exhaustive
+good --planner --wisdom memory
+check 'j["planning"]["from_wisdom"] and all(c["candidates"] > 4 for c in j["planner"])'
 good --schedule naive
 check 'ran["recurve"]["plan"] == "naive" and j["machine"]["threads"] == 1'
 good --kernels portable
@@ -116,5 +126,40 @@ status=$?
 grep -q 'stopped' err || complain "a stopped bench does not say so"
 [ -s numbers ] || complain "a stopped bench writes no numbers"
 check 'ran["recurve"]["median"] > 0'
+
+# Ctrl-C while planning: stopped WORD ARGUMENTS... has a terminal show the progress and sends SIGINT at the word
+stopped() {
+    rm -f numbers
+    python3 - "$1" "$RECURVE" bench "${@:2}" --layers 2 --hidden 128 --steps 400 --batch 32 --pass train --seconds 0 \
+        --json numbers >out 2>err <<'PYTHON'
+import os, pty, signal, subprocess, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+ours, theirs = pty.openpty()
+process = subprocess.Popen(sys.argv[2:], stderr=theirs)
+os.close(theirs)
+said, sent = b"", False
+while True:
+    try:
+        said += os.read(ours, 4096)
+    except OSError:  # the other side is closed
+        break
+    if not sent and sys.argv[1].encode() in said:
+        process.send_signal(signal.SIGINT)
+        sent = True
+sys.stderr.buffer.write(said)
+sys.exit(process.wait() % 256)
+PYTHON
+    local status=$?
+    [ $status = 130 ] || complain "Ctrl-C in recurve bench $* gave $status, not 130"
+}
+stopped 'planning' --effort exhaustive
+grep -qE 'recurve: planning was stopped after [0-9]+ trials?, ' err || complain "Ctrl-C while planning is not answered"
+[ ! -e numbers ] || complain "a bench that measured nothing writes numbers"
+stopped 'exhaustive: planning: round 1' --planner
+has '^  exhaustive +planning was stopped after [0-9]+ trials?, '
+grep -q 'recurve: stopped: what is printed and written' err || complain "Ctrl-C in --planner is not answered"
+check 'ran["recurve"]["median"] > 0 and [c["effort"] for c in j["planner"]] == ["estimate", "measure", "exhaustive"]'
+check 'all(c["plan"] and c["choosing_seconds"] > 0 for c in j["planner"][:2])'
+check 'not j["planner"][2]["plan"] and "planning was stopped" in j["planner"][2]["reason"]'
 
 [ $failures = 0 ] || exit 1

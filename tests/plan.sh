@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# recurve plan: candidates in order, the winner, refusals in words, pinned plans, wisdom, and what it refuses.
+# recurve plan: candidates in order, the winner, refusals in words, pinned plans, wisdom, what it refuses, and Ctrl-C.
 set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
@@ -68,5 +68,26 @@ bad 2 'forward or train' --pass backward
 bad 2 'cpu' --device gpu
 bad 2 'portable' --kernels nosuch
 bad 2 'did you mean --schedule' --schedul naive
+
+# Ctrl-C: planning that would take long ends with one sentence, no plan, and wisdom as it was
+cp memory before
+python3 - "$RECURVE" plan --layers 2 --hidden 128 --steps 400 --batch 32 --pass train --effort exhaustive \
+    --wisdom memory >out 2>err <<'PYTHON'
+import signal, subprocess, sys, time
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+process = subprocess.Popen(sys.argv[1:])
+time.sleep(2)
+process.send_signal(signal.SIGINT)
+try:
+    sys.exit(process.wait(300) % 256)
+finally:
+    process.kill()
+PYTHON
+status=$?
+[ $status = 130 ] || complain "Ctrl-C while planning gives $status, not 130"
+[ "$(wc -l <err)" = 1 ] || complain "Ctrl-C while planning does not say one line"
+grep -qE '^recurve: planning was stopped after [0-9]+ trials?, ' err || complain "Ctrl-C while planning is not answered"
+[ ! -s out ] || complain "Ctrl-C while planning prints a plan"
+cmp -s memory before || complain "Ctrl-C while planning changes wisdom"
 
 [ $failures = 0 ] || exit 1

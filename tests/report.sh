@@ -10,7 +10,7 @@ complain() {
     failures=$((failures + 1))
 }
 
-"$RECURVE" bench --hidden 16 --layers 3 --steps 6 --batch 3 --pass train --seconds 0.01 --ladder --gemm --streaming --ranks 8,4 \
+"$RECURVE" bench --hidden 16 --layers 3 --steps 6 --batch 3 --pass train --seconds 0.01 --ladder --gemm --streaming --planner --ranks 8,4 \
     --anchors --report page.html >out 2>err </dev/null || { cat err; exit 1; }
 [ ! -e page.html.part ] || complain "a half-written file is left"
 
@@ -57,7 +57,7 @@ page = Page()
 page.feed(text)
 if page.open:
     wrong.append("never closed: %s" % page.open)
-least = {"contestants": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0, "streaming": 0, "facts": 0}
+least = {"contestants": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0, "streaming": 0, "planner": 0, "facts": 0}
 for section, shapes in least.items():
     if page.shapes.get(section, -1) < shapes:
         wrong.append("section %s has %s shapes, fewer than %d" % (section, page.shapes.get(section), shapes))

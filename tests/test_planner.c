@@ -86,6 +86,41 @@ static void test_model(void **state) {
     close_problem(&p);
 }
 
+static double estimate_of(const problem *p, bool training, const char *string) {
+    rcv_plan *plan = NULL;
+    rcv_plan_options options = options_of(p, RCV_FLOAT32, training, string);
+    check_ok(rcv_plan_new(p->net, &options, &plan));
+    double estimate = rcv_plan_candidate(plan, 0)->estimate;
+    rcv_plan_free(plan);
+    return estimate;
+}
+
+/* What each rung costs and gains, by the model: threads pay where there is work for them and cost where there is none,
+ * weights that are not packed and states that are computed twice cost, training costs about three times as much. */
+static void test_model_of_rungs(void **state) {
+    (void)state;
+    static const config wide = {"lstm", {.input = 256, .hidden = 256, .layers = 2}, 32, 32, false, false, false},
+                        tiny = {"lstm", {.input = 4, .hidden = 4, .layers = 2}, 32, 2, false, false, false};
+    problem p;
+    open_problem(&p, &wide, 2);
+    double one = estimate_of(&p, false, "combine+fuse+pack");
+    double train = estimate_of(&p, true, "combine(steps=4)+fuse+pack");
+    assert_true(estimate_of(&p, false, "combine+fuse+pack+threads(2)") < 0.6 * one);
+    assert_true(estimate_of(&p, false, "combine+fuse+pack+threads(2,split=rows)") < 0.6 * one);
+    assert_true(estimate_of(&p, false, "combine+fuse+transpose") > 1.05 * one);
+    assert_true(estimate_of(&p, false, "fuse+pack") >= one);
+    assert_true(train > 2 * one && train < 6 * one);
+    assert_true(estimate_of(&p, true, "combine(steps=4)+fuse+pack+recompute(every=4)") > 1.1 * train);
+    close_problem(&p);
+    open_problem(&p, &tiny, 2);
+    one = estimate_of(&p, false, "combine+fuse+pack");
+    double features = estimate_of(&p, false, "combine+fuse+pack+threads(2)");
+    assert_true(features > 1.2 * one);
+    assert_true(estimate_of(&p, false, "combine+fuse+pack+wavefront+threads(2)") < features);
+    assert_true(estimate_of(&p, false, "combine+fuse+pack+threads(2,split=rows)") < features);
+    close_problem(&p);
+}
+
 /* ---- refusals ---- */
 
 static void check_refused(const problem *p, rcv_plan_options options, rcv_status status, const char *fragment) {
@@ -216,6 +251,11 @@ static void test_memory(void **state) {
         rcv_plan_free(plan);
         assert_int_equal(rcv_wisdom_count(p.context), 0); /* it would be wrong where there is more memory */
     }
+    options.memory = most - 1; /* enough for all but the largest */
+    options.effort = RCV_MEASURE;
+    check_ok(rcv_plan_new(p.net, &options, &plan));
+    rcv_plan_free(plan);
+    assert_int_equal(rcv_wisdom_count(p.context), 0);
     options.memory = least - 1;
     check_refused(&p, options, RCV_UNSUPPORTED, smallest);
     snprintf(number, sizeof number, "%zu", least);
@@ -236,10 +276,15 @@ static void test_too_large(void **state) {
     rcv_plan *plan = NULL;
     rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, NULL);
     options.batch = INT64_C(1) << 40;
-    check_ok(rcv_plan_new(p.net, &options, &plan));
-    assert_true(rcv_plan_bytes(plan) > (size_t)1 << 44);
-    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) assert_true(rcv_plan_candidate(plan, i)->seconds == 0);
-    rcv_plan_free(plan);
+    static const rcv_effort efforts[] = {RCV_MEASURE, RCV_EXHAUSTIVE};
+    for (int e = 0; e < 2; e++) {
+        options.effort = efforts[e];
+        check_ok(rcv_plan_new(p.net, &options, &plan));
+        assert_true(rcv_plan_bytes(plan) > (size_t)1 << 44);
+        for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++)
+            assert_true(rcv_plan_candidate(plan, i)->seconds == 0);
+        rcv_plan_free(plan);
+    }
     assert_int_equal(rcv_wisdom_count(p.context), 0);
     close_problem(&p);
 }
@@ -492,10 +537,10 @@ static void test_allocations(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_efforts),      cmocka_unit_test(test_model),           cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_thread_limit), cmocka_unit_test(test_many_threads),    cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_too_large),    cmocka_unit_test(test_wisdom),          cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_wrong_wisdom), cmocka_unit_test(test_context_options), cmocka_unit_test(test_kernels),
-        cmocka_unit_test(test_allocations)};
+        cmocka_unit_test(test_efforts),  cmocka_unit_test(test_model),        cmocka_unit_test(test_model_of_rungs),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_thread_limit), cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(test_memory),   cmocka_unit_test(test_too_large),    cmocka_unit_test(test_wisdom),
+        cmocka_unit_test(test_keys),     cmocka_unit_test(test_wrong_wisdom), cmocka_unit_test(test_context_options),
+        cmocka_unit_test(test_kernels),  cmocka_unit_test(test_allocations)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

@@ -88,7 +88,7 @@ rcv_status bench_main(bench *bench, results *results) {
         contestant *ours =
             add_plan(&results->main, "recurve", problem, problem->net, &data, data.parameters, problem->schedule);
         if (ours->refusal != NULL) { /* rcv_message() still has the sentence */
-            status = RCV_UNSUPPORTED;
+            status = stop_signal() != 0 ? RCV_STOPPED : RCV_UNSUPPORTED;
         } else {
             copy_considered(contestant_plan(ours), results);
             if (bench->anchors) {
@@ -122,6 +122,10 @@ void results_free(results *results) {
     for (size_t i = 0; i < results->rank_count; i++) {
         free(results->ranks[i].plan);
         free(results->ranks[i].refusal);
+    }
+    for (size_t i = 0; i < results->choice_count; i++) {
+        free(results->choices[i].plan);
+        free(results->choices[i].refusal);
     }
     const machine *machine = &results->machine;
     const streaming *streaming = &results->streaming;
@@ -165,6 +169,10 @@ static rcv_status measure_all(bench *bench, results *results) {
         bench_gemm(bench, results);
         print_gemm(results);
     }
+    if (bench->planner && status == RCV_OK && stop_signal() == 0) {
+        status = bench_planner(bench, results);
+        print_planner(results);
+    }
     return status;
 }
 
@@ -182,7 +190,7 @@ static int work(bench *bench) {
     } else {
         const bool written = (bench->json == NULL || write_json(bench, results)) &&
                              (bench->report == NULL || write_report(bench, results));
-        result = !written ? EXIT_FAILED : stop_signal() != 0 ? 128 + stop_signal() : EXIT_DONE;
+        result = written ? stop_status() : EXIT_FAILED;
         if (problem_save_wisdom(&bench->problem) != RCV_OK) {
             result = fail(RCV_IO);
         }
@@ -259,6 +267,7 @@ static parsed parse(bench *bench, int argc, char **argv) {
         {"streaming", OPTION_FLAG, &bench->streaming, .help = "latency of a few steps a call, state carried"},
         {"chunk", OPTION_INTEGER, &bench->chunk, 1, 1 << 24, .value = "N", .help = "steps a call of --streaming"},
         {"ranks", OPTION_TEXT, &bench->ranks, .value = "LIST", .help = "time and error of these ranks, or auto"},
+        {"planner", OPTION_FLAG, &bench->planner, .help = "time to choose and quality of each planning effort"},
         {"seconds", OPTION_REAL, &bench->seconds, 0, 1e6, .value = "S", .help = "of measuring in each experiment"},
         {"seed", OPTION_SEED, &bench->seed, .value = "N", .help = "of parameters and data"},
         {"json", OPTION_TEXT, &bench->json, .value = "FILE", .help = "write every number"},
@@ -273,7 +282,8 @@ static parsed parse(bench *bench, int argc, char **argv) {
                    "Speed counts the matrix products alone: 2 operations for each matrix element, step and\n"
                    "sequence, three times that for a training step. The limit is that of fused\n"
                    "multiply-adds from registers, measured in the same run. With --rank the approximation\n"
-                   "is compared with the full matrices. Ctrl-C ends it with what was measured so far.",
+                   "is compared with the full matrices. Ctrl-C ends it with what was measured so far, also\n"
+                   "while it plans; a second Ctrl-C ends it at once.",
         .groups = groups,
         .group_count = COUNT(groups)};
     return command_parse(&command, argc, argv);

@@ -6,7 +6,7 @@
 
 typedef struct {
     problem problem;
-    bool ladder, anchors, batches, gemm, streaming;
+    bool ladder, anchors, batches, gemm, streaming, planner;
     const char *ranks, *json, *report;
     int64_t chunk; /* steps a call of --streaming */
     double seconds;
@@ -65,6 +65,18 @@ typedef struct {
     double input_alone, input_hoisted;       /* seconds a step of the input products, one step and all steps at once */
 } streaming;
 
+enum { EFFORTS = 3 };
+
+/* What the planner chose with one effort. */
+typedef struct {
+    const char *effort;
+    char *plan, *refusal; /* plan NULL: nothing was chosen */
+    size_t candidates;    /* that were considered; one that wisdom knows would be the only one */
+    double choosing;      /* seconds until it was chosen */
+    double seconds;       /* of a call; 0: not measured */
+    double ratio;         /* in units of the exhaustive choice's; 0: not known */
+} choice;
+
 /* Who did what in one call of a plan. */
 typedef struct {
     char *plan;
@@ -91,6 +103,8 @@ typedef struct {
     rank_point ranks[MAXIMUM_RANKS];
     size_t rank_count;
     streaming streaming;
+    choice choices[EFFORTS]; /* estimate, measure, exhaustive */
+    size_t choice_count;
     timeline chosen, wavefront; /* without a plan: not recorded */
 } results;
 
@@ -102,6 +116,7 @@ void bench_batches(const bench *bench, results *results);
 void bench_gemm(const bench *bench, results *results);
 rcv_status bench_ranks(const bench *bench, results *results);
 void bench_streaming(const bench *bench, results *results);
+rcv_status bench_planner(const bench *bench, results *results);
 
 /* Runs a contestant of add_plan once more and records it. */
 void record_timeline(timeline *timeline, contestant *contestant);
@@ -122,6 +137,7 @@ void print_batches(const results *results);
 void print_gemm(const results *results);
 void print_ranks(const results *results);
 void print_streaming(const results *results);
+void print_planner(const results *results);
 
 /* Written beside the path and renamed; says what went wrong. */
 bool write_json(const bench *bench, const results *results);

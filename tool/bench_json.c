@@ -140,6 +140,19 @@ static json_t *streaming_json(const streaming *streaming) {
                      text(streaming->whole_plan), "unhoisted_plan", text(streaming->unhoisted_plan));
 }
 
+static json_t *choices_json(const results *results) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < results->choice_count; i++) {
+        const choice *choice = &results->choices[i];
+        json_array_append_new(list,
+                              json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "effort", choice->effort, "candidates",
+                                        (json_int_t)choice->candidates, "plan", text(choice->plan), "reason",
+                                        text(choice->refusal), "choosing_seconds", positive(choice->choosing),
+                                        "seconds", positive(choice->seconds), "ratio", positive(choice->ratio)));
+    }
+    return list;
+}
+
 static json_t *results_json(const bench *bench, const results *results) {
     json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "command", bench->command,
                             "date", results->machine.date, "version", results->machine.version, "commit",
@@ -161,6 +174,9 @@ static json_t *results_json(const bench *bench, const results *results) {
     }
     if (results->streaming.done) {
         json_object_set_new(all, "streaming", streaming_json(&results->streaming));
+    }
+    if (results->choice_count > 0) {
+        json_object_set_new(all, "planner", choices_json(results));
     }
     return all;
 }

@@ -207,3 +207,22 @@ void print_streaming(const results *results) {
                streaming->whole_step > 0 ? apart / streaming->whole_step : 0);
     }
 }
+
+void print_planner(const results *results) {
+    printf("\nPlanner\n  %-12s%12s%12s%17s  %s\n", "effort", "chosen in s", "median ms", "x exhaustive's", "plan");
+    for (size_t i = 0; i < results->choice_count; i++) {
+        const choice *choice = &results->choices[i];
+        printf("  %-12s", choice->effort);
+        if (choice->plan == NULL || choice->refusal != NULL) {
+            printf("%s\n", choice->refusal);
+            continue;
+        }
+        printf("%12.3f", choice->choosing);
+        if (choice->seconds > 0) {
+            printf("%12.3f%17.3f  %s\n", choice->seconds * 1e3, choice->ratio, choice->plan);
+        } else {
+            printf("%12s%17s  %s\n", "-", "-", choice->plan);
+        }
+    }
+    printf("(each without wisdom; the plans took turns, and efforts that chose the same plan share its time)\n");
+}

@@ -203,14 +203,21 @@ void bench_streaming(const bench *bench, results *results) {
         }
         if (stream->refusal != NULL) {
             streaming->refusal = text_of("%s", stream->refusal);
+        } else if (stop_signal() != 0) {
+            streaming->refusal = text_of("not measured");
         } else {
             streaming->plan = text_of("%s", stream->plan);
             streaming->whole_plan = text_of("%s", whole->plan != NULL ? whole->plan : "");
             contest_measure(&contest, &problem, NULL, NULL, "streaming", bench->seconds / 2, 5);
             measure_latency(stream, streaming);
+            if (streaming->calls == 0) {
+                streaming->refusal = text_of("not measured");
+            }
             streaming->step = step_seconds(stream, bench->chunk);
             streaming->whole_step = step_seconds(whole, problem.steps);
             streaming->unhoisted_step = step_seconds(unhoisted, problem.steps);
+        }
+        if (streaming->refusal == NULL && stop_signal() == 0) {
             streaming->input_alone =
                 input_products(&problem, problem.batch * bench->chunk, streaming->plan) / (double)bench->chunk;
             streaming->input_hoisted =

@@ -26,7 +26,7 @@ int fail(rcv_status status) {
     } else {
         say("%s", message);
     }
-    return EXIT_FAILED;
+    return status == RCV_STOPPED && stop_signal() != 0 ? stop_status() : EXIT_FAILED;
 }
 
 /* The file's size where it is a text that can be read, else -1. */

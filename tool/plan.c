@@ -92,9 +92,12 @@ int verb_plan(int argc, char **argv) {
     const option_group groups[] = {shape, planning, {"Options", options, COUNT(options)}};
     const command command = {.verb = "plan",
                              .summary = "Prints the ways to compute a network, fastest first, and the one chosen",
-                             .details = "Each with its measured time, the time the planner's model expects, and the\n"
-                                        "memory of a run; those that do not apply with the reason. Among them are the\n"
-                                        "plans that recompute instead of keeping, which trade time for memory.",
+                             .details =
+                                 "Each with its measured time, the time the planner's model expects, and the\n"
+                                 "memory of a run; those that do not apply with the reason. Among them are the\n"
+                                 "plans that recompute instead of keeping, which trade time for memory.\n"
+                                 "Ctrl-C ends planning after the current trial, with no plan and wisdom as it was;\n"
+                                 "a second Ctrl-C ends it at once.",
                              .groups = groups,
                              .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
@@ -105,6 +108,7 @@ int verb_plan(int argc, char **argv) {
     if (wrong != EXIT_DONE) {
         return wrong;
     }
+    stop_on_signals();
     rcv_status status = problem_open(&problem);
     if (status == RCV_OK) {
         status = show(&problem, program);

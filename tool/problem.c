@@ -66,7 +66,8 @@ int problem_check(const problem *problem) {
 }
 
 rcv_status problem_open(problem *problem) {
-    const rcv_context_options options = {.threads = problem->threads, .kernels = problem->kernels};
+    const rcv_context_options options = {
+        .log = problem->log, .log_user = problem->log_user, .threads = problem->threads, .kernels = problem->kernels};
     rcv_status status = rcv_context_new(&options, &problem->context);
     if (status == RCV_OK && problem->wisdom != NULL && access(problem->wisdom, F_OK) == 0) {
         status = rcv_wisdom_load(problem->context, problem->wisdom);
@@ -92,6 +93,11 @@ void problem_close(problem *problem) {
     rcv_context_free(problem->context);
 }
 
+static bool nobody_asked_to_stop(void *user) {
+    (void)user;
+    return stop_signal() == 0;
+}
+
 rcv_plan_options problem_plan_options(const problem *problem, const char *schedule) {
     return (rcv_plan_options){.steps = problem->steps,
                               .batch = problem->batch,
@@ -100,7 +106,8 @@ rcv_plan_options problem_plan_options(const problem *problem, const char *schedu
                               .schedule = schedule,
                               .effort = (rcv_effort)problem->effort,
                               .threads = problem->threads,
-                              .memory = (size_t)(problem->memory * 1048576)};
+                              .memory = (size_t)(problem->memory * 1048576),
+                              .go_on = nobody_asked_to_stop};
 }
 
 int64_t problem_threads(const problem *problem) {

@@ -15,6 +15,8 @@ typedef struct {
     const char *schedule, *kernels, *wisdom;
     double memory; /* MiB */
     option options[PROBLEM_OPTIONS];
+    void (*log)(void *user, const char *line); /* of the context; NULL: silence */
+    void *log_user;
 
     /* made by problem_open */
     rcv_context *context;
@@ -31,7 +33,7 @@ rcv_status problem_open(problem *problem);
 rcv_status problem_save_wisdom(const problem *problem);
 void problem_close(problem *problem);
 
-/* schedule NULL: the planner chooses. */
+/* schedule NULL: the planner chooses, until a signal asks to stop. */
 rcv_plan_options problem_plan_options(const problem *problem, const char *schedule);
 /* "lstm, 4 layers, input 512, hidden 512, ..." on one line. Frees with free(). */
 char *problem_describe(const problem *problem);

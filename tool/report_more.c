@@ -114,6 +114,28 @@ static void put_streaming(FILE *out, const streaming *streaming) {
     fprintf(out, "</section>\n");
 }
 
+static void put_choices(FILE *out, const results *results) {
+    fprintf(
+        out,
+        "<section id=\"planner\"><h2>Planner</h2>\n<p class=\"soft\">What each effort chooses without wisdom, how "
+        "long that takes, and the time of a call: the plans took turns, and efforts that chose the same plan share "
+        "its time.</p>\n<div class=\"table\"><table><thead><tr><th>effort</th><th>chosen in s</th><th>median ms</th>"
+        "<th>times the exhaustive choice's</th><th class=\"left\">plan</th></tr></thead><tbody>\n");
+    for (size_t i = 0; i < results->choice_count; i++) {
+        const choice *choice = &results->choices[i];
+        fprintf(out, "<tr><td>%s</td><td>%.3f</td>", choice->effort, choice->choosing);
+        if (choice->seconds > 0) {
+            fprintf(out, "<td>%.3f</td><td>%.3f</td>", choice->seconds * 1e3, choice->ratio);
+        } else {
+            fprintf(out, "<td></td><td></td>");
+        }
+        fprintf(out, "<td class=\"wrap\"><code>");
+        put_text(out, choice->refusal != NULL ? choice->refusal : choice->plan);
+        fprintf(out, "</code></td></tr>\n");
+    }
+    fprintf(out, "</tbody></table></div></section>\n");
+}
+
 static void fact(FILE *out, const char *name, const char *value, const char *more) {
     fprintf(out, "<dt>%s</dt><dd>", name);
     put_text(out, value);
@@ -165,6 +187,9 @@ void put_more(FILE *out, const bench *bench, const results *results) {
     }
     if (results->streaming.done) {
         put_streaming(out, &results->streaming);
+    }
+    if (results->choice_count > 0) {
+        put_choices(out, results);
     }
     put_facts(out, bench, results);
 }

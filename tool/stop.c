@@ -14,6 +14,8 @@ static void ask_to_stop(int number) { asked = number; }
 
 int stop_signal(void) { return asked; }
 
+int stop_status(void) { return asked != 0 ? 128 + asked : EXIT_DONE; }
+
 /* The handler is gone once it has run. A signal that our parent had us ignore stays ignored. */
 void stop_on_signals(void) {
     const int numbers[] = {SIGINT, SIGTERM};

@@ -19,8 +19,9 @@ int verb_bench(int argc, char **argv);
 
 /* "recurve: sentence" on standard error. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Says the library's sentence; a mistake in a cell's text is shown as it is, with its place in the file. */
-int fail(rcv_status status); /* EXIT_FAILED */
+/* Says the library's sentence; a mistake in a cell's text is shown as it is, with its place in the file. EXIT_FAILED, or
+ * what a signal makes of it that asked to stop. */
+int fail(rcv_status status);
 
 /* A whole text: a regular file, not empty, of at most 2 GiB. Frees with free(); NULL after saying what was wrong. */
 char *read_text(const char *path, size_t *bytes);
@@ -30,6 +31,7 @@ bool output_is_writable(const char *path);
 /* From now on the first SIGINT or SIGTERM asks to stop, the second kills. */
 void stop_on_signals(void);
 int stop_signal(void); /* the one that asked, or 0 */
+int stop_status(void); /* the exit status then, or EXIT_DONE */
 
 /* Zeroed memory, or a formatted text, for free(). Where there is none the tool says so and ends. */
 void *need(size_t count, size_t size);

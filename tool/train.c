@@ -95,7 +95,7 @@ static int train_and_save(rcv_lm *lm, const arguments *arguments, const char *te
     }
     say("%swrote %s after %lld update%s; recurve train --resume goes on from it", stop_signal() != 0 ? "stopped: " : "",
         arguments->output, (long long)rcv_lm_steps(lm), rcv_lm_steps(lm) == 1 ? "" : "s");
-    return stop_signal() != 0 ? 128 + stop_signal() : EXIT_DONE;
+    return stop_status();
 }
 
 static int work(arguments *arguments, const char *text, size_t bytes) {

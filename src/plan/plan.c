@@ -70,6 +70,8 @@ static rcv_status build(rcv_plan *plan, const rcvi_problem *problem, const rcvi_
     rcvi_rungs_print(rungs, &text);
     RCVI_TRY(rcvi_text_take(&text, &plan->string));
     plan->program.options.schedule = plan->string;
+    plan->program.options.go_on = NULL; /* the caller's, for the time of planning alone */
+    plan->program.options.user = NULL;
     plan->schedule = rcvi_schedule_for(rungs);
     RCVI_TRY(plan->schedule->applies(problem->net, &plan->program.options, rungs, &problem->machine));
     RCVI_TRY(write_program(plan));

@@ -17,6 +17,9 @@ static const double beaten = 1.5;                                   /* times the
 static const double hopeless = 3;                                   /* times the fastest: out after one run */
 static const double family_beaten = 1.2;                            /* times the fastest: so are its siblings */
 static const double near = 1.05;                                    /* times the best estimate: as good */
+static const double interruption = 0.02;                            /* seconds that other work may add to a run */
+static const double first_share = 0.6;                              /* of the time: for samples of siblings */
+static const double vendor_doubt = 4;                               /* times its estimate: it may take so long */
 static const double touching = 1e9;                                 /* bytes a second of new memory */
 enum { EXHAUSTIVE_ROUNDS = 5, FEWEST_STEPS = 4 };
 
@@ -25,7 +28,8 @@ typedef struct {
     rcv_net *fewer; /* the trials' network, where that has fewer layers than the one to plan for */
     int64_t layers; /* of the network to plan for */
     bool exhaustive;
-    double deadline;
+    double begin, deadline;
+    double siblings;     /* when those that are no elders have no more first samples */
     double scale;        /* seconds that a second of the model takes; 0: not known */
     double trial;        /* seconds that a trial may take before it is shortened */
     double best;         /* shown.seconds of the fastest so far; 0: none */
@@ -63,9 +67,11 @@ static rcv_status shorten(race *r, rcvi_contender *c, double seconds) {
 }
 
 /* Whether there is memory and time for the contender's trial, with the run that warms it up. */
-static bool affordable(const race *r, const rcvi_contender *c) {
+static bool affordable(const race *r, const rcvi_contender *c, double deadline) {
     double fresh = 0, seconds = expect(r, c->estimate) * (r->bench.problem.options->training ? 1 : 2);
-    return rcvi_trial_fits(&r->bench, c, &fresh) && !late(r, seconds + fresh / touching);
+    if (c->rungs.vendor) seconds *= vendor_doubt;
+    return rcvi_trial_fits(&r->bench, c, &fresh) &&
+           (r->exhaustive || rcvi_now() + seconds + fresh / touching <= deadline);
 }
 
 /* Layers are alike: where a run is long, trials have two, or as many as threads can take at once. */
@@ -151,20 +157,44 @@ static void learn_scale(race *r, double scale) {
     r->scale = scale;
 }
 
+/* Sets when the race ends, and when siblings may not begin any more. */
+static void set_deadline(race *r, double deadline) {
+    double now = rcvi_now();
+    r->deadline = deadline;
+    r->siblings = now + first_share * (deadline - now);
+}
+
+/* The others do not pay for the seconds of one that is hopeless, so far as the longest search allows. */
+static void give_back(race *r, double seconds) {
+    double latest = r->begin + longest_search, more = r->deadline + seconds;
+    if (r->deadline < latest) set_deadline(r, more < latest ? more : latest);
+}
+
 static rcv_status first_sample(race *r, rcvi_contender *c, bool is_elder) {
     RCVI_TRY(shorten(r, c, r->trial));
-    c->racing = affordable(r, c) || (is_elder && c->estimate < cheap);
+    c->racing = affordable(r, c, is_elder ? r->deadline : r->siblings) || (is_elder && expect(r, c->estimate) < cheap);
     if (!c->racing) return RCV_OK;
-    double enough = r->best > 0 && !r->exhaustive ? hopeless * r->best : 1e300;
+    double enough = r->best > 0 && !r->exhaustive ? hopeless * r->best : 1e300, start = rcvi_now();
     RCVI_TRY(rcvi_trial_sample(&r->bench, c, enough));
     if (!c->sample_count) return RCV_OK;
     bool slow = r->best > 0 && c->shown.seconds > beaten * r->best && !r->exhaustive;
-    if (slow && c->shown.seconds < enough && !late(r, c->samples[0])) /* it may have been the machine */
-        RCVI_TRY(rcvi_trial_sample(&r->bench, c, enough));
+    bool doubtful = c->shown.seconds < enough || c->samples[0] < interruption; /* it may have been the machine */
+    if (slow && doubtful && !late(r, c->samples[0])) RCVI_TRY(rcvi_trial_sample(&r->bench, c, enough));
+    if (c->shown.seconds > enough) give_back(r, rcvi_now() - start);
     learn_scale(r, c->shown.seconds / c->shown.estimate);
     if (r->best == 0 || c->shown.seconds < r->best) r->best = c->shown.seconds;
     c->racing = r->exhaustive || c->shown.seconds <= beaten * r->best;
     if (!c->racing) rcvi_trial_close(&r->bench, c);
+    return RCV_OK;
+}
+
+/* When the best by estimate was timed there was nothing to tell that the machine was at other work. */
+static rcv_status doubt_first(race *r) {
+    rcvi_contender *c = r->by[0];
+    bool slow = c->sample_count == 1 && c->shown.seconds > beaten * r->best;
+    if (!slow || late(r, c->samples[0])) return RCV_OK;
+    RCVI_TRY(rcvi_trial_sample(&r->bench, c, 1e300));
+    if (c->shown.seconds < r->best) r->best = c->shown.seconds;
     return RCV_OK;
 }
 
@@ -180,11 +210,13 @@ static void sift(race *r) {
 }
 
 /* Everybody once, elders first. Who comes too late, or needs more memory than there is, leaves. Beaten families have
- * their turn where half of the time is left. */
+ * their turn where half of the time is left. What remains is for further samples of the best: one sample each would
+ * let the machine's other work decide. */
 static rcv_status first_round(race *r, size_t elders) {
     double half = (rcvi_now() + r->deadline) / 2;
     for (size_t i = 0; i < r->count; i++) {
         if (i < elders || !family_is_beaten(r, i)) RCVI_TRY(first_sample(r, r->by[i], i < elders));
+        if (i + 1 == elders) RCVI_TRY(doubt_first(r));
     }
     for (size_t i = elders; i < r->count; i++) {
         rcvi_contender *c = r->by[i];
@@ -243,12 +275,12 @@ static rcv_status run_race(race *r, size_t elders) {
 static double clamp(double value, double low, double high) { return value < low ? low : value > high ? high : value; }
 
 /* Sets the deadline, and the seconds of trials and samples, from what is known of the machine's speed. */
-static void set_pace(race *r, double begin) {
+static void set_pace(race *r) {
     double best = expect(r, r->by[0]->shown.estimate), now = rcvi_now();
     double budget = clamp(runs_worth * best, shortest_search, longest_search);
-    r->deadline = begin + budget;
-    if (r->deadline < now + shortest_search / 2) r->deadline = now + shortest_search / 2;
-    double left = r->deadline - now;
+    double left = r->begin + budget - now;
+    if (left < shortest_search / 2) left = shortest_search / 2;
+    set_deadline(r, now + left);
     r->trial = clamp(left / (4 * (double)r->count), 1e-4, longest_trial);
     r->bench.sample = left / (6 * (double)r->count);
 }
@@ -259,7 +291,7 @@ static rcv_status calibrate(race *r) {
     double seconds = 0, least = 0;
     if (c->shown.estimate < r->trial) return RCV_OK;
     RCVI_TRY(shorten(r, c, 0));
-    if (!affordable(r, c)) return RCV_OK;
+    if (!affordable(r, c, r->deadline)) return RCV_OK;
     for (int i = 0; i < 2 && seconds < longest_trial; i++) { /* the first one may wake threads */
         RCVI_TRY(rcvi_trial_run(&r->bench, c, &seconds));
         if (i == 0 || seconds < least) least = seconds;
@@ -268,7 +300,7 @@ static rcv_status calibrate(race *r) {
     return RCV_OK;
 }
 
-static rcv_status begin_race(race *r, rcvi_contender *contenders, size_t count, double begin) {
+static rcv_status begin_race(race *r, rcvi_contender *contenders, size_t count) {
     size_t elders = 0;
     r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_contender *));
     if (!r->by) return RCV_NO_MEMORY;
@@ -278,11 +310,11 @@ static rcv_status begin_race(race *r, rcvi_contender *contenders, size_t count, 
     if (r->count == 0) return RCV_OK;
     qsort(r->by, r->count, sizeof(rcvi_contender *), compare_estimates);
     if (r->exhaustive) return time_all(r);
-    set_pace(r, begin);
+    set_pace(r);
     RCVI_TRY(leave_layers_out(r));
     RCVI_TRY(put_elders_first(r, &elders));
     RCVI_TRY(calibrate(r));
-    set_pace(r, begin);
+    set_pace(r);
     return run_race(r, elders);
 }
 
@@ -298,9 +330,12 @@ static void forget(rcvi_contender *contenders, size_t count, rcv_net *net) {
 
 rcv_status rcvi_race(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, double begin,
                      rcvi_pool *pool) {
-    race r = {.layers = problem->net->options.layers, .exhaustive = problem->options->effort == RCV_EXHAUSTIVE};
+    race r = {.begin = begin,
+              .layers = problem->net->options.layers,
+              .exhaustive = problem->options->effort == RCV_EXHAUSTIVE};
     rcvi_bench_begin(&r.bench, problem, pool);
-    rcv_status status = begin_race(&r, contenders, count, begin);
+    rcv_status status = begin_race(&r, contenders, count);
+    if (!status) status = rcvi_ask_to_go_on(problem->options, r.bench.runs);
     for (size_t i = 0; i < count; i++) rcvi_trial_close(&r.bench, &contenders[i]);
     rcvi_bench_end(&r.bench);
     rcvi_free(r.bench.context, r.by);

@@ -9,7 +9,8 @@
 static const double tie = 1.02; /* faster by less than this is not faster: the one offered first wins */
 /* Times the best estimate: not worth timing. Where a run is long, the model is sure that threads pay. */
 static const double hopeless = 2.5, hopeless_long = 1.7, long_run = 0.02;
-enum { KEPT_STEPS = 20000 }; /* of programs that are kept for their trials */
+static const double unknown = 1e6; /* times an estimate that cannot be relied on */
+enum { KEPT_STEPS = 20000 };       /* of programs that are kept for their trials */
 
 typedef struct {
     const rcvi_problem *problem;
@@ -66,7 +67,10 @@ static rcv_status collect(search *s) {
         if (rcvi_schedules[i]->variants) rcvi_schedules[i]->variants(p->net, p->options, &p->machine, offer, s);
     }
     if (s->failed) return RCV_NO_MEMORY;
-    for (size_t i = 0; i < s->count; i++) RCVI_TRY(judge(s, &s->contenders[i]));
+    for (size_t i = 0; i < s->count; i++) {
+        RCVI_TRY(rcvi_ask_to_go_on(p->options, 0));
+        RCVI_TRY(judge(s, &s->contenders[i]));
+    }
     return RCV_OK;
 }
 
@@ -87,8 +91,10 @@ static rcv_status nothing_applies(const search *s) {
 
 /* ---- choice ---- */
 
+/* Of a vendor's library the model knows little: without a time it is the last resort. */
 static double seconds_of(const rcvi_contender *c, bool measured) {
-    return measured ? c->shown.seconds : c->shown.estimate;
+    if (measured) return c->shown.seconds;
+    return c->rungs.vendor ? unknown * c->shown.estimate : c->shown.estimate;
 }
 
 /* The first of those that are as good as the fastest, of those that race or that the model has judged; NULL where there

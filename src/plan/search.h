@@ -15,7 +15,8 @@ rcv_status rcvi_plan_note_alone(rcv_plan *plan, double seconds);
 
 /* Times those that race until few are left: on parts of the problem and in little time, or, exhaustively, all of them on
  * the whole problem. Sets shown.seconds; leaves racing those to choose from. With none racing at the end there was no
- * time or memory for a trial. `begin` is when planning began; sentences go to the pool. */
+ * time or memory for a trial. `begin` is when planning began; sentences go to the pool.
+ * RCV_STOPPED where the caller had enough, also behind the last trial. */
 rcv_status rcvi_race(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, double begin,
                      rcvi_pool *pool);
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 static const double long_run = 5e-3; /* seconds that waking threads does not matter to */
+static const double lower = 0.25;    /* of the samples: other work on the machine only ever makes them longer */
 enum { PATTERN = 4093, MOST_REPEATS = 64, ALIGN = 64 };
 
 static size_t physical_memory(void) {
@@ -149,9 +150,16 @@ void rcvi_trial_close(rcvi_bench *bench, rcvi_contender *c) {
     c->warm = false;
 }
 
+rcv_status rcvi_ask_to_go_on(const rcv_plan_options *options, int64_t runs) {
+    if (!options->go_on || options->go_on(options->user)) return RCV_OK;
+    return rcvi_fail(RCV_STOPPED, "planning was stopped after %lld trial%s, before a plan was chosen", (long long)runs,
+                     runs == 1 ? "" : "s");
+}
+
 rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *c, double *seconds) {
     const rcv_plan_options *o = bench->problem.options;
     *seconds = 0;
+    RCVI_TRY(rcvi_ask_to_go_on(o, bench->runs));
     RCVI_TRY(open_trial(bench, c));
     if (!c->run) return RCV_OK;
     rcv_forward forward = {.parameters = bench->parameters,
@@ -168,6 +176,7 @@ rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *c, double *seconds)
     double took = rcvi_now() - begin;
     *seconds = took > 0 ? took : 1e-9;
     c->warm = true;
+    bench->runs++;
     return RCV_OK;
 }
 
@@ -176,17 +185,17 @@ static int compare_numbers(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-/* The lower one of the middle two where the count is even. */
-static double median(const double *numbers, int count) {
+/* The number at this share of the way from the least to the largest, or the one below it. */
+static double quantile(const double *numbers, int count, double share) {
     double sorted[MOST_REPEATS];
     memcpy(sorted, numbers, (size_t)count * sizeof *sorted);
     qsort(sorted, (size_t)count, sizeof *sorted, compare_numbers);
-    return sorted[(count - 1) / 2];
+    return sorted[(int)(share * (count - 1))];
 }
 
 static void add_sample(rcvi_contender *c, double seconds) {
     if (c->sample_count < RCVI_MAX_SAMPLES) c->samples[c->sample_count++] = seconds;
-    c->shown.seconds = median(c->samples, c->sample_count) * c->shown.estimate / c->estimate;
+    c->shown.seconds = quantile(c->samples, c->sample_count, lower) * c->shown.estimate / c->estimate;
 }
 
 rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *c, double enough) {
@@ -204,7 +213,7 @@ rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *c, double enough
     int repeats = seconds < bench->sample ? (int)(bench->sample / seconds) : 1;
     if (repeats > MOST_REPEATS) repeats = MOST_REPEATS;
     for (int i = 0; i < repeats; i++) RCVI_TRY(rcvi_trial_run(bench, c, &runs[i]));
-    add_sample(c, median(runs, repeats));
+    add_sample(c, quantile(runs, repeats, 0.5));
     if (bench->open_bytes > bench->memory / 4) rcvi_trial_close(bench, c);
     return RCV_OK;
 }

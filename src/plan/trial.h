@@ -27,6 +27,7 @@ typedef struct {
     double sample;     /* seconds that a sample should take: short runs are repeated */
     size_t memory;     /* bytes that trials may take at once */
     size_t open_bytes; /* that they take */
+    int64_t runs;      /* so far */
     /* Data for trials of up to `steps` steps; elements of the plan's type. */
     int64_t steps;
     char *block;
@@ -38,13 +39,17 @@ typedef struct {
 void rcvi_bench_begin(rcvi_bench *bench, const rcvi_problem *problem, rcvi_pool *pool);
 void rcvi_bench_end(rcvi_bench *bench); /* trials are closed by then */
 
+/* RCV_STOPPED where the caller wants no more after this many runs. */
+rcv_status rcvi_ask_to_go_on(const rcv_plan_options *options, int64_t runs);
+
 /* The trial with this many steps; sets its estimate. */
 rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_contender *contender, int64_t steps);
 /* Bytes that the next run touches for the first time; false where it takes more memory than there is. */
 bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_contender *contender, double *fresh);
-/* One run, opened where it is not; 0 seconds where its device refuses, which then is the candidate's refusal. */
+/* One run, opened where it is not, after asking the caller; 0 seconds where its device refuses, which then is the
+ * candidate's refusal. */
 rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *contender, double *seconds);
-/* One more sample, and shown.seconds as the median of all. A first run that shows more than `enough` seconds suffices. */
+/* One more sample, and shown.seconds as the lower quartile of all. A first run that shows more than `enough` seconds suffices. */
 rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *contender, double enough);
 void rcvi_trial_close(rcvi_bench *bench, rcvi_contender *contender);
 
