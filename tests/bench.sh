@@ -114,28 +114,15 @@ bad 1 'nosuch' $shape --cell nosuch
 bad 1 'folder' $shape --report none/page.html
 "$RECURVE" bench $shape --json none/numbers >out 2>err && complain "a folder that is not there is written to"
 
-# Ctrl-C: what was measured so far is printed and written
-rm -f numbers
-"$RECURVE" bench $shape --seconds 600 --json numbers >out 2>err </dev/null &
-process=$!
-sleep 3
-kill -TERM $process
-wait $process
-status=$?
-[ $status = 143 ] || complain "a stopped bench gave $status, not 143"
-grep -q 'stopped' err || complain "a stopped bench does not say so"
-[ -s numbers ] || complain "a stopped bench writes no numbers"
-check 'ran["recurve"]["median"] > 0'
-
-# Ctrl-C while planning: stopped WORD ARGUMENTS... has a terminal show the progress and sends SIGINT at the word
+# stopped WORD SIGNAL ARGUMENTS...: a terminal shows the progress, and gets the signal to recurve bench at the word
 stopped() {
     rm -f numbers
-    python3 - "$1" "$RECURVE" bench "${@:2}" --layers 2 --hidden 128 --steps 400 --batch 32 --pass train --seconds 0 \
-        --json numbers >out 2>err <<'PYTHON'
+    python3 - "$1" "$2" "$RECURVE" bench "${@:3}" --json numbers >out 2>err <<'PYTHON'
 import os, pty, signal, subprocess, sys
 signal.signal(signal.SIGINT, signal.SIG_DFL)
+word, number = sys.argv[1].encode(), signal.Signals[sys.argv[2]]
 ours, theirs = pty.openpty()
-process = subprocess.Popen(sys.argv[2:], stderr=theirs)
+process = subprocess.Popen(sys.argv[3:], stderr=theirs)
 os.close(theirs)
 said, sent = b"", False
 while True:
@@ -143,19 +130,27 @@ while True:
         said += os.read(ours, 4096)
     except OSError:  # the other side is closed
         break
-    if not sent and sys.argv[1].encode() in said:
-        process.send_signal(signal.SIGINT)
+    if not sent and word in said:
+        process.send_signal(number)
         sent = True
 sys.stderr.buffer.write(said)
-sys.exit(process.wait() % 256)
+sys.exit(0 if process.wait() == 128 + number else 1)
 PYTHON
-    local status=$?
-    [ $status = 130 ] || complain "Ctrl-C in recurve bench $* gave $status, not 130"
+    [ $? = 0 ] || complain "$2 to recurve bench ${*:3} did not end it with 128 and its number"
 }
-stopped 'planning' --effort exhaustive
+
+# what was measured so far is printed and written
+stopped 'contest: round 2' SIGTERM $shape --seconds 600
+grep -q 'stopped' err || complain "a stopped bench does not say so"
+[ -s numbers ] || complain "a stopped bench writes no numbers"
+check 'ran["recurve"]["median"] > 0'
+
+# Ctrl-C while planning
+large="--layers 2 --hidden 128 --steps 400 --batch 32 --pass train --seconds 0"
+stopped 'planning' SIGINT $large --effort exhaustive
 grep -qE 'recurve: planning was stopped after [0-9]+ trials?, ' err || complain "Ctrl-C while planning is not answered"
 [ ! -e numbers ] || complain "a bench that measured nothing writes numbers"
-stopped 'exhaustive: planning: round 1' --planner
+stopped 'exhaustive: planning: round 1' SIGINT $large --planner
 has '^  exhaustive +planning was stopped after [0-9]+ trials?, '
 grep -q 'recurve: stopped: what is printed and written' err || complain "Ctrl-C in --planner is not answered"
 check 'ran["recurve"]["median"] > 0 and [c["effort"] for c in j["planner"]] == ["estimate", "measure", "exhaustive"]'
