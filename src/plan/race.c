@@ -172,7 +172,10 @@ static void give_back(race *r, double seconds) {
 
 static rcv_status first_sample(race *r, rcvi_contender *c, bool is_elder) {
     RCVI_TRY(shorten(r, c, r->trial));
-    c->racing = affordable(r, c, is_elder ? r->deadline : r->siblings) || (is_elder && expect(r, c->estimate) < cheap);
+    double fresh = 0;
+    bool first = r->best == 0 && rcvi_trial_fits(&r->bench, c, &fresh); /* somebody must be timed, however late */
+    c->racing =
+        first || affordable(r, c, is_elder ? r->deadline : r->siblings) || (is_elder && expect(r, c->estimate) < cheap);
     if (!c->racing) return RCV_OK;
     double enough = r->best > 0 && !r->exhaustive ? hopeless * r->best : 1e300, start = rcvi_now();
     RCVI_TRY(rcvi_trial_sample(&r->bench, c, enough));
