@@ -4,6 +4,7 @@ Arguments: a JSON object. On standard input, one request a line: `run K` answers
 the results to the output file. The first line written is `ready VERSION`, or `no SENTENCE` when this cannot be done.
 """
 import json
+import os
 import signal
 import sys
 import time
@@ -18,8 +19,18 @@ def say(text):
     answer.flush()
 
 
+def keep_to(threads):
+    """No more threads and cores than asked for. Autograd's threads heed neither torch's number nor each other's."""
+    for library in "OMP", "OPENBLAS", "MKL":
+        os.environ[library + "_NUM_THREADS"] = str(threads)
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[:threads] if threads < len(cores) else cores)
+
+
 def main():
     asked = json.loads(sys.argv[1])
+    keep_to(asked["threads"])
     try:
         import torch
     except Exception as error:
