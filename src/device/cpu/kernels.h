@@ -76,7 +76,6 @@ typedef struct {
     rcvi_product_kernels products[RCVI_KERNEL_TYPES];
     rcvi_map_kernel map_float[RCVI_OPERATION_COUNT]; /* NULL for what is not elementwise */
     rcvi_map_kernel map_double[RCVI_OPERATION_COUNT];
-    /* a * b + c and a * b - c by elements, and sums that maps meet often, may be added here. */
     void (*narrow)(int64_t n, const float *from, uint16_t *to); /* to bfloat16, nearest even; NaN stays NaN */
     /* to[i * to_row + k] = from[k * from_row + i], narrowed; each row of `to` is filled up with zeros to a multiple of 32
      * k, and rows of it begin at multiples of 4 bytes. */
