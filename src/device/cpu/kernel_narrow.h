@@ -1,5 +1,5 @@
-/* Transposing bfloat16, and rounding to it meanwhile. Included once a set, behind kernel_product.h for bfloat16 in pairs of k, whose
- * units these are. */
+/* Transposing bfloat16, and rounding to it meanwhile. Included once a set, behind kernel_product.h for bfloat16 in pairs
+ * of k, whose units these are. */
 
 enum { NARROW_PAIRS = 16, NARROW_ROWS = 256 }; /* of a block, which stays in L1 */
 enum { NARROW_AHEAD = 16 };                    /* k that are brought near before they are needed */
