@@ -40,6 +40,7 @@ typedef struct {
 typedef struct {
     int64_t threads; /* that the plan may use */
     int64_t cache;   /* bytes of a thread's own cache */
+    int64_t shared;  /* bytes of the cache behind it that threads share; 0: none, or unknown */
     int64_t panel, grain,
         group;           /* packed matrices of the plan's type: columns of a panel, of a cut; depth's multiple */
     const char *vendor;  /* its name and version where this build has it, else NULL */
@@ -81,7 +82,7 @@ typedef struct {
     rcvi_rounding rounding;
     int64_t count;   /* elements */
     bool lasting;    /* made of the parameters, used from call to call */
-    bool distant;    /* read so long after it is written that no cache will have kept it */
+    bool distant;    /* read long after it is written: a cache keeps it only if it holds all such buffers */
     int first, last; /* steps of its life; first > last: unused */
     size_t place;    /* bytes from the start of the arena */
 } rcvi_buffer;

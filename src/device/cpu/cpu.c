@@ -15,10 +15,11 @@ struct rcvi_worker {
 
 /* ---- what it is ---- */
 
-/* Bytes of a core's second-level cache, as the operating system tells; a megabyte where it does not. */
-static int64_t cache_bytes(void) {
-    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index2/size", "r");
-    char text[32] = "";
+/* Bytes of a core's second- or third-level cache, as the operating system tells; 0 where it does not. */
+static int64_t cache_bytes(int level) {
+    char path[64], text[32] = "";
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", level);
+    FILE *file = fopen(path, "r");
     int64_t bytes = 0;
     if (file) {
         if (fgets(text, sizeof text, file)) {
@@ -28,6 +29,11 @@ static int64_t cache_bytes(void) {
         }
         fclose(file);
     }
+    return bytes;
+}
+
+static int64_t own_cache(void) {
+    int64_t bytes = cache_bytes(2);
     return bytes >= 64 * 1024 ? bytes : 1024 * 1024;
 }
 
@@ -39,7 +45,8 @@ static rcv_status describe(rcv_context *context, rcv_dtype dtype, int64_t thread
                                                     : RCVI_KERNEL_FLOAT;
     const rcvi_product_kernels *products = &kernels->products[type];
     *machine = (rcvi_machine){.threads = threads,
-                              .cache = cache_bytes(),
+                              .cache = own_cache(),
+                              .shared = cache_bytes(3),
                               .panel = products->panel,
                               .grain = products->grain,
                               .group = products->group,

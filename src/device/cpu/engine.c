@@ -28,6 +28,16 @@ static rcv_status make_ready(rcvi_engine *engine) {
     return RCV_OK;
 }
 
+/* Half of the shared cache is left to all else. */
+static bool distant_is_far(const rcvi_program *program) {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < program->buffer_count; i++) {
+        const rcvi_buffer *buffer = &program->buffers[i];
+        if (buffer->distant) bytes += buffer->count * (int64_t)rcvi_element_bytes(program, buffer->element);
+    }
+    return bytes > program->machine.shared / 2;
+}
+
 rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kernels, rcvi_engine **out) {
     rcv_context *context = program->pool.context;
     rcvi_engine *engine = rcvi_new(context, 1, sizeof *engine);
@@ -38,6 +48,7 @@ rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kern
                             .type = type_of(program->options.dtype),
                             .members = (int)program->rungs.threads};
     engine->is_reference = rcvi_rungs_none(&program->rungs);
+    engine->streams = distant_is_far(program);
     rcvi_pool_init(&engine->pool, context);
     engine->ready = rcvi_pool_new(&engine->pool, program->step_count, sizeof *engine->ready);
     rcv_status status = engine->ready ? make_ready(engine) : RCV_NO_MEMORY;

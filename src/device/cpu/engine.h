@@ -80,6 +80,7 @@ struct rcvi_engine {
     bool has_vendor;
     size_t vendor_bytes;
     bool is_reference; /* naive: products and maps by the reference code, not by kernels */
+    bool streams;      /* distant buffers are written past the caches, which would not keep them */
 };
 
 rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kernels, rcvi_engine **engine);

@@ -155,8 +155,7 @@ static inline __attribute__((always_inline)) void two_blocks(const job *job, int
     }
 }
 
-/* One block of rows, `strips` strips (1 to 4). Only here is there time to bring a term's next panel near: with two blocks
- * the hardware's own prefetching does better alone. */
+/* One block of rows, `strips` strips (1 to 4). */
 static inline __attribute__((always_inline)) void one_block(const job *job, int rows, const int strips) {
     float copy[TILE_ROWS * TILE_COLUMNS] __attribute__((aligned(64)));
     START(0, 0, rows, 0);
@@ -166,9 +165,7 @@ static inline __attribute__((always_inline)) void one_block(const job *job, int 
     for (const rcvi_factors *term = job->terms; term < job->terms + job->term_count; term++) {
         const int64_t tiles = tiles_of(term), stride = term->a_row * 2, strip = tiles * TILE_ELEMENTS;
         const uint16_t *a = rows_of(job, term), *b = strip_of(job, term);
-        const char *next = (const char *)term->panel + STRIPS * strip * 2;
         for (int64_t k = 0; k < tiles; k++, a += FILL, b += TILE_ELEMENTS) {
-            for (int line = 0; line < STRIPS * TILE_ROWS; line++, next += 64) __builtin_prefetch(next, 0, 2);
             TILE_LOAD(4, a, stride);
             TILE_LOAD(6, b, 64);
             TILE_PRODUCT(0, 4, 6);
@@ -250,7 +247,7 @@ static void chain(int64_t rows, int64_t columns, const rcvi_factors *terms, int 
 
 static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
                     int64_t first, bool accumulate, void *c, int64_t c_row, const void *next) {
-    (void)next;
+    (void)next; /* the hardware brings panels near better alone */
     const rcvi_factors term = {depth, a, a_row, panel};
     chain(rows, columns, &term, 1, first, accumulate ? c : NULL, c_row, c, c_row);
 }

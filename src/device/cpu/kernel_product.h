@@ -143,17 +143,11 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
         STEP_OVER_K(1);
         STEP_OVER_K(2);
         STEP_OVER_K(3);
-        if (packed) {
+        if (packed && vectors <= STRIP) { /* few rows leave no time for it */
             __builtin_prefetch(next, 0, 2);
             __builtin_prefetch(next + 64, 0, 2);
             __builtin_prefetch(next + next_half, 0, 2);
             __builtin_prefetch(next + next_half + 64, 0, 2);
-            if (vectors > STRIP) { /* the only tile over its columns */
-                __builtin_prefetch(next + 128, 0, 2);
-                __builtin_prefetch(next + 192, 0, 2);
-                __builtin_prefetch(next + next_half + 128, 0, 2);
-                __builtin_prefetch(next + next_half + 192, 0, 2);
-            }
             next += 4 * next_step;
         }
         ADVANCE(4);
@@ -272,29 +266,9 @@ static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, in
     }
 }
 
-/* Columns first .. first + columns - 1 of a packed panel. */
-static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_row, int64_t rows, int64_t columns,
-                        const NAME(operand) * panel, int64_t first) {
-    int64_t end = first + columns, strip = job->depth * WIDTH;
-    SCALAR *c = job->c;
-    for (int64_t j = first, next; j < end; j = next) {
-        next = rows <= WIDE && j == 0 && end > PANEL - LANES ? PANEL : (j / WIDTH + 1) * WIDTH;
-        int64_t used = (next < end ? next : end) - j, vectors = (used + LANES - 1) / LANES;
-        job->valid = (int)(used - (vectors - 1) * LANES);
-        job->b = panel + j / WIDTH * strip + j % WIDTH;
-        job->b_strip = strip;
-        job->c = c + j - first;
-        NAME(columns)(family, job, a_row, rows, (int)vectors);
-        int64_t most = vectors > STRIP ? WIDE : ROWS; /* as `columns` did with its copy */
-        job->next += (rows + most - 1) / most * job->depth * job->next_step;
-    }
-}
-
 /* Spreads what is to be brought near evenly over the steps of all tiles. */
-static void NAME(bring_near)(NAME(job) * job, int64_t rows, int64_t columns, int64_t first, const void *panel,
-                             const void *next) {
-    bool wide = rows <= WIDE && first == 0 && columns > PANEL - LANES;
-    int64_t tiles = wide ? (rows + WIDE - 1) / WIDE : (rows + ROWS - 1) / ROWS * ((columns + WIDTH - 1) / WIDTH);
+static void NAME(bring_near)(NAME(job) * job, int64_t rows, int64_t columns, const void *panel, const void *next) {
+    int64_t tiles = (rows + ROWS - 1) / ROWS * ((columns + WIDTH - 1) / WIDTH);
     int64_t half = PANEL * job->depth * (int64_t)sizeof(OPERAND) / 2;
     job->next = next ? next : panel;
     job->next_half = next ? half : 0;
@@ -302,6 +276,30 @@ static void NAME(bring_near)(NAME(job) * job, int64_t rows, int64_t columns, int
 #if defined(SET_HAS_NEON) && GROUP == 1
     job->next_step *= rows > 2 * ROWS ? 2 : 0; /* one stream instead of two; few rows do best without */
 #endif
+}
+
+/* Columns first .. first + columns - 1 of a packed panel. */
+static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_row, int64_t rows, int64_t columns,
+                        const NAME(operand) * panel, int64_t first, const void *next) {
+    int64_t end = first + columns, strip = job->depth * WIDTH, tiles = (rows + ROWS - 1) / ROWS;
+    SCALAR *c = job->c;
+    job->b_strip = strip;
+    if (rows <= WIDE && first == 0 && columns > PANEL - LANES) {
+        job->b = panel;
+        job->valid = (int)(columns - (PANEL - LANES));
+        family->wide[rows - 1](job);
+        return;
+    }
+    NAME(bring_near)(job, rows, columns, panel, next);
+    for (int64_t j = first, beside; j < end; j = beside) {
+        beside = (j / WIDTH + 1) * WIDTH;
+        int64_t used = (beside < end ? beside : end) - j, vectors = (used + LANES - 1) / LANES;
+        job->valid = (int)(used - (vectors - 1) * LANES);
+        job->b = panel + j / WIDTH * strip + j % WIDTH;
+        job->c = c + j - first;
+        NAME(columns)(family, job, a_row, rows, (int)vectors);
+        job->next += tiles * job->depth * job->next_step; /* as `columns` did with its copy */
+    }
 }
 
 static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
@@ -313,14 +311,14 @@ static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const vo
            .accumulate = accumulate,
            .c = c,
            .c_row = c_row};
-    NAME(bring_near)(&job, rows, columns, first, panel, next);
 #if defined(SET_HAS_NEON) && GROUP == 1
     if (a_row == RCVI_ARRANGED) {
-        NAME(panel)(&NAME(arranged_family), &job, (depth + LANES - 1) / LANES * LANES, rows, columns, panel, first);
+        NAME(panel)
+        (&NAME(arranged_family), &job, (depth + LANES - 1) / LANES * LANES, rows, columns, panel, first, next);
         return;
     }
 #endif
-    NAME(panel)(&NAME(packed_family), &job, a_row / GROUP, rows, columns, panel, first);
+    NAME(panel)(&NAME(packed_family), &job, a_row / GROUP, rows, columns, panel, first, next);
 }
 
 #if GROUP == 1
@@ -328,8 +326,7 @@ static void NAME(product_transposed)(int64_t rows, int64_t columns, int64_t dept
                                      const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row,
                                      const void *next) {
     NAME(job) job = {.depth = depth, .a = a, .a_stride = a_step, .accumulate = accumulate, .c = c, .c_row = c_row};
-    NAME(bring_near)(&job, rows, columns, first, panel, next);
-    NAME(panel)(&NAME(transposed_family), &job, 1, rows, columns, panel, first);
+    NAME(panel)(&NAME(transposed_family), &job, 1, rows, columns, panel, first, next);
 }
 
 /* Fewer columns than a vector has lanes: b's rows are taken in pieces. */

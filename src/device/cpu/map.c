@@ -7,7 +7,7 @@
 #include <xmmintrin.h>
 #endif
 
-enum { TILE = 4096, LEAST_ROWS = 24, MOST_ROWS = 192, ALIGN = 128 };
+enum { TILE = 4096, LEAST_ROWS = 24, MOST_ROWS = 192, FAR_COLUMNS = 256, ALIGN = 128 };
 
 /* Rows and columns that a map takes at a time, so that sums stay in a core's cache. */
 static int64_t row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
@@ -17,9 +17,12 @@ static int64_t row_block(const rcvi_engine *engine, const rcvi_step *step, const
     return rcvi_smaller(step->rows, rcvi_smaller(MOST_ROWS, rcvi_larger(LEAST_ROWS, rows)));
 }
 
-static int64_t column_block(const rcvi_engine *engine, int64_t rows, int64_t columns) {
-    int64_t panel = engine->kernels->products[engine->type].panel;
-    return rcvi_smaller(rcvi_round_up(columns, panel), rcvi_larger(panel, TILE / rcvi_larger(1, rows) / panel * panel));
+/* All columns where they fit, since rows that are whole need no copies; where matrices are `far`, not too many, so that
+ * there are blocks to turn round at. */
+static int64_t column_block(const rcvi_engine *engine, int64_t rows, int64_t columns, bool far) {
+    int64_t panel = engine->kernels->products[engine->type].panel, most = TILE / rcvi_larger(1, rows);
+    if (far) most = rcvi_smaller(most, FAR_COLUMNS);
+    return columns <= most ? rcvi_round_up(columns, panel) : rcvi_larger(panel, most / panel * panel);
 }
 
 /* ---- scratch: slots, tiles of products, narrowed operands ---- */
@@ -139,7 +142,7 @@ static void store_narrow(const rcvi_map_call *m, bool distant, int64_t n, const 
 static void scatter(const rcvi_map_call *m, int v, int64_t row, int64_t rows, int64_t column, int64_t columns,
                     const char *from) {
     const rcvi_view *view = &m->map->operands[v];
-    bool distant = m->call->engine->program->buffers[view->buffer].distant;
+    bool distant = m->call->engine->streams && m->call->engine->program->buffers[view->buffer].distant;
     if (is_contiguous(view, rows, columns)) {
         columns *= rows;
         rows = 1;
@@ -306,6 +309,31 @@ static bool open_call(rcvi_map_call *m, const rcvi_call *call) {
     return true;
 }
 
+/* Where block i of the columns begins, i from 0: all but the first begin at panels, `wide` columns apart. */
+static int64_t edge(const rcvi_map_call *m, int64_t wide, int64_t i) {
+    int64_t panel = m->kernels->panel, first = (m->call->column + wide) / panel * panel;
+    return i == 0 ? m->call->column : rcvi_smaller(m->call->column_end, first + (i - 1) * wide);
+}
+
+/* Rows row .. of all columns, from left to right or back. */
+static void take_rows(rcvi_map_call *m, places *p, int64_t row, int64_t rows, bool back) {
+    int64_t columns = m->call->column_end - m->call->column, count = 1;
+    int64_t wide = m->map->product_count ? column_block(m->call->engine, rows, columns, m->far)
+                                         : rcvi_round_up(columns, m->kernels->panel) + m->kernels->panel;
+    if (m->map->product_count) rcvi_map_find_operands(m, row, rows);
+    while (edge(m, wide, count) < m->call->column_end) count++;
+    for (int64_t i = 0; i < count; i++) {
+        int64_t block = back ? count - 1 - i : i, after = i == count - 1 ? block : back ? block - 1 : block + 1;
+        int64_t column = edge(m, wide, block), end = edge(m, wide, block + 1);
+        m->after = edge(m, wide, after);
+        if (m->far && i == 0) bring_block(m, row, rows, column, end - column);
+        if (m->far && i < count - 1) bring_block(m, row, rows, m->after, edge(m, wide, after + 1) - m->after);
+        take_block(m, p, row, rows, column, end - column);
+    }
+}
+
+/* Every other time the way through the columns goes back: it begins with the matrices that were used last, some of which
+ * are still in the cache even if all of them do not fit there. */
 void rcvi_take_map(const rcvi_call *call) {
     rcvi_map_call m;
     places p;
@@ -315,19 +343,7 @@ void rcvi_take_map(const rcvi_call *call) {
     int64_t blocks = (count + most - 1) / most;
     for (int64_t b = 0; b < blocks; b++) {
         int64_t row = call->row + count * b / blocks, rows = call->row + count * (b + 1) / blocks - row;
-        int64_t wide = m.map->product_count ? column_block(call->engine, rows, call->column_end - call->column)
-                                            : call->column_end - call->column;
-        if (m.map->product_count) rcvi_map_find_operands(&m, row, rows);
-        for (int64_t column = call->column; column < call->column_end;) {
-            /* blocks end at panels */
-            int64_t end = rcvi_smaller(call->column_end, (column + wide) / m.kernels->panel * m.kernels->panel);
-            if (end <= column) end = rcvi_smaller(call->column_end, column + wide);
-            if (m.far && column == call->column) bring_block(&m, row, rows, column, end - column);
-            if (m.far && end < call->column_end)
-                bring_block(&m, row, rows, end, rcvi_smaller(call->column_end - end, end - column));
-            take_block(&m, &p, row, rows, column, end - column);
-            column = end;
-        }
+        take_rows(&m, &p, row, rows, (call->inner + call->outer + b) % 2);
     }
     end_streams();
 }

@@ -26,8 +26,9 @@ typedef struct {
     const rcvi_product_kernels *kernels;
     char *slots, *tiles, *turned, *operands; /* areas of the scratch */
     int64_t tile_bytes;
-    int64_t size; /* bytes of an element, but for activations in bfloat16 */
-    bool far;     /* between two steps its matrices push all else out of the cache */
+    int64_t size;  /* bytes of an element, but for activations in bfloat16 */
+    bool far;      /* between two steps its matrices push all else out of the cache */
+    int64_t after; /* first column of the block that follows */
     char *views[RCVI_MAX_OPERANDS];
     char *starts[RCVI_MAX_PRODUCTS];
     const char *left[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS]; /* a of terms */

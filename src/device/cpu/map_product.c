@@ -142,11 +142,10 @@ static const char *next_panel(const rcvi_map_call *m, int p, int t, int64_t c, i
         t = 0;
         c = (c / panel + 1) * panel;
         if (c >= end) {
-            if (++p >= m->map->product_count) p = 0;
-            c = p ? column : end;
+            p = (p + 1) % m->map->product_count;
+            c = p ? column : m->after;
         }
     }
-    if (c >= m->call->step->columns) c = 0; /* the next row block, or time step */
     return factors(m, p, t, c).panel;
 }
 
