@@ -218,17 +218,21 @@ static void check_same(const problem *p, const result *r, const result *s, const
 
 /* ---- walks over panels --------------------------------------------------------------------------------------------- */
 
-/* The product of rows i .. over columns of a panel, with a arranged. */
-static void multiply_arranged(const problem *p, int64_t i, int64_t rows, int64_t columns, const void *panel,
-                              int64_t first, bool accumulate, void *c, int64_t c_row) {
+/* The product of rows i .. over columns of a panel, with a, or its transpose, arranged. */
+static void multiply_arranged(const problem *p, bool transposed, int64_t i, int64_t rows, int64_t columns,
+                              const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row) {
     size_t of = operand_size(p->type);
     void *arranged = exactly((size_t)(rows * ((p->depth + 3) / 4 * 4)) * of);
-    p->kernels->arrange(rows, p->depth, (const char *)p->a + (size_t)(i * p->a_row) * of, p->a_row, arranged);
+    if (transposed)
+        p->kernels->arrange_transposed(rows, p->depth, (const char *)p->a_transposed + (size_t)i * of, p->a_step,
+                                       arranged);
+    else
+        p->kernels->arrange(rows, p->depth, (const char *)p->a + (size_t)(i * p->a_row) * of, p->a_row, arranged);
     p->kernels->product(rows, columns, p->depth, arranged, RCVI_ARRANGED, panel, first, accumulate, c, c_row, NULL);
     free(arranged);
 }
 
-typedef enum { ROW_MAJOR, TRANSPOSED, ARRANGED } form_of_a;
+typedef enum { ROW_MAJOR, TRANSPOSED, ARRANGED, ARRANGED_TRANSPOSED } form_of_a;
 
 /* `piece` columns at a time, a multiple of grain or a whole panel; `block` rows at a time. */
 static void multiply(const problem *p, const result *r, form_of_a form, bool accumulate, int64_t block, int64_t piece) {
@@ -242,8 +246,9 @@ static void multiply(const problem *p, const result *r, form_of_a form, bool acc
             for (int64_t i = 0; i < p->rows; i += block) {
                 int64_t rows = p->rows - i < block ? p->rows - i : block;
                 void *c = (char *)r->c + (size_t)(i * r->c_row + j + first) * size;
-                if (form == ARRANGED) {
-                    multiply_arranged(p, i, rows, columns, panel, first, accumulate, c, r->c_row);
+                if (form == ARRANGED || form == ARRANGED_TRANSPOSED) {
+                    multiply_arranged(p, form == ARRANGED_TRANSPOSED, i, rows, columns, panel, first, accumulate, c,
+                                      r->c_row);
                 } else if (form == TRANSPOSED) {
                     kernels->product_transposed(rows, columns, p->depth, (const char *)p->a_transposed + (size_t)i * of,
                                                 p->a_step, panel, first, accumulate, c, r->c_row,
@@ -277,10 +282,13 @@ static void try_problem(const rcvi_kernels *set, int type, int64_t rows, int64_t
                     {rows, p.kernels->panel, TRANSPOSED, "when a is transposed"},
                     {5, 2 * p.kernels->grain, TRANSPOSED, "when a is transposed and cut"},
                     {rows, p.kernels->panel, ARRANGED, "when a is arranged"},
-                    {7, 2 * p.kernels->grain, ARRANGED, "when a is arranged and cut"}};
+                    {7, 2 * p.kernels->grain, ARRANGED, "when a is arranged and cut"},
+                    {rows, p.kernels->panel, ARRANGED_TRANSPOSED, "when a is transposed and arranged"},
+                    {7, 2 * p.kernels->grain, ARRANGED_TRANSPOSED, "when a is transposed, arranged and cut"}};
         for (size_t way = 0; way < sizeof ways / sizeof *ways; way++) {
             if (ways[way].form == TRANSPOSED && !p.kernels->product_transposed) continue;
             if (ways[way].form == ARRANGED && !p.kernels->arrange) continue;
+            if (ways[way].form == ARRANGED_TRANSPOSED && !p.kernels->arrange_transposed) continue;
             pack(&p, !accumulate);
             result_new(&p, &other, accumulate);
             multiply(&p, &other, ways[way].form, accumulate, ways[way].block, ways[way].piece);

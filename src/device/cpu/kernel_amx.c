@@ -277,7 +277,8 @@ static double peak(int64_t repeats) {
 const rcvi_kernels rcvi_kernels_amx = {
     .name = "amx",
     .what = "AVX-512, bfloat16 by tiles (AMX)",
-    .products = {[RCVI_KERNEL_BFLOAT16] = {PANEL, TILE_COLUMNS, FILL, pack_bfloat16, product, NULL, NULL, NULL, chain}},
+    .products = {[RCVI_KERNEL_BFLOAT16] = {PANEL, TILE_COLUMNS, FILL, pack_bfloat16, product, NULL, NULL, NULL, NULL,
+                                           chain}},
     .peak = {[RCVI_KERNEL_BFLOAT16] = peak},
     .begin = begin,
     .end = end,

@@ -42,6 +42,11 @@
     }                                                                                                                  \
     STEPS(false)
 
+/* Of what `arrange` makes, where the last steps do not fill a group. */
+#define ARRANGED_ROW LANES
+#define ARRANGED_STEP(rows) 1
+#define ARRANGED_FILL LANES
+
 /* ---- rows of a contiguous: LANES steps a group ------------------------------------------------------------------- */
 
 #define STEP_ALONG(k, more)                                                                                            \
@@ -100,6 +105,33 @@ static void NAME(arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_
         }
         from += count * a_row;
         left -= count;
+    }
+}
+
+/* The same of a transposed. Rows of a block lie side by side, and steps may be far apart: each is read once for all
+ * tiles. */
+static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to) {
+    int64_t filled = (depth + LANES - 1) / LANES * LANES;
+    for (int64_t k = 0; k < depth; k += LANES) {
+        const SCALAR *from = (const SCALAR *)a + k * a_step;
+        SCALAR *tile = to;
+        int64_t lanes = depth - k < LANES ? depth - k : LANES;
+        for (int64_t left = rows, tiles = (rows + ROWS - 1) / ROWS; tiles > 0; tiles--) {
+            int64_t count = (left + tiles - 1) / tiles;
+            SCALAR *out = tile + k * count;
+            if (lanes == LANES && count >= LANES) {
+                for (int64_t i = 0; i < count; i += LANES) {
+                    int64_t row = i < count - LANES ? i : count - LANES; /* the last may lie over those before */
+                    NAME(turn)((const void *)(from + row), a_step, (void *)(out + row * LANES), LANES);
+                }
+            } else {
+                for (int64_t i = 0; i < count * LANES; i++)
+                    out[i] = i % LANES < lanes ? from[i % LANES * a_step + i / LANES] : 0;
+            }
+            tile += count * filled;
+            from += count;
+            left -= count;
+        }
     }
 }
 

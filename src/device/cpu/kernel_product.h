@@ -94,8 +94,13 @@ static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, in
         ADVANCE_ROWS(3, steps)                                                                                         \
     } while (0)
 
+/* Rows of a tile are arranged step by step, [depth][rows]; products by lanes have an order of their own. */
 #if defined(SET_HAS_NEON) && GROUP == 1
 #include "device/cpu/kernel_lanes.h"
+#else
+#define ARRANGED_ROW 1
+#define ARRANGED_STEP(rows) (rows)
+#define ARRANGED_FILL 1
 #endif
 
 /* c[rows, vectors * LANES]. Everything but the job is known where this is inlined. Rows of a are reached from every
@@ -104,7 +109,8 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
                                                              const bool transposed, const bool packed,
                                                              const bool arranged) {
     NAME(vector) sums[ROWS][STRIP * STRIPS];
-    const int64_t a_row = transposed ? 1 : arranged ? LANES : job->a_stride, a_step = transposed ? job->a_stride : 1;
+    const int64_t a_row = arranged ? ARRANGED_ROW : transposed ? 1 : job->a_stride;
+    const int64_t a_step = arranged ? ARRANGED_STEP(rows) : transposed ? job->a_stride : 1;
     const int64_t b_step = packed ? WIDTH : job->b_step, b_strip = job->b_strip;
     const NAME(operand) * a[4], *b = job->b;
     const char *next = job->next;
@@ -219,9 +225,32 @@ FAMILY(packed, false, true, false)
 #if GROUP == 1
 FAMILY(transposed, true, true, false)
 FAMILY(plain, false, false, false)
-#endif
-#if defined(SET_HAS_NEON) && GROUP == 1
 FAMILY(arranged, false, true, true)
+#endif
+
+#if GROUP == 1 && !defined(SET_HAS_NEON)
+/* Rows of a block lie side by side, and steps may be far apart: each is read once for all tiles. */
+static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to) {
+    enum { MUCH = ROWS > 8 ? 8 : 4 };
+    const SCALAR *from = a;
+    for (int64_t k = 0; k < depth; k++, from += a_step) {
+        const SCALAR *x = from;
+        SCALAR *tile = to;
+        for (int64_t left = rows, tiles = (rows + ROWS - 1) / ROWS; tiles > 0; tiles--) {
+            int64_t count = (left + tiles - 1) / tiles;
+            SCALAR *out = tile + k * count;
+            if (count >= MUCH) { /* up to twice as many, in two pieces that may overlap */
+                memcpy(out, x, MUCH * sizeof *out);
+                memcpy(out + count - MUCH, x + count - MUCH, MUCH * sizeof *out);
+            } else {
+                for (int64_t i = 0; i < count; i++) out[i] = x[i];
+            }
+            tile += count * depth;
+            x += count;
+            left -= count;
+        }
+    }
+}
 #endif
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -311,10 +340,10 @@ static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const vo
            .accumulate = accumulate,
            .c = c,
            .c_row = c_row};
-#if defined(SET_HAS_NEON) && GROUP == 1
+#if GROUP == 1
     if (a_row == RCVI_ARRANGED) {
-        NAME(panel)
-        (&NAME(arranged_family), &job, (depth + LANES - 1) / LANES * LANES, rows, columns, panel, first, next);
+        int64_t filled = (depth + ARRANGED_FILL - 1) / ARRANGED_FILL * ARRANGED_FILL;
+        NAME(panel)(&NAME(arranged_family), &job, filled, rows, columns, panel, first, next);
         return;
     }
 #endif
@@ -378,6 +407,9 @@ static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, co
 }
 #endif
 
+#undef ARRANGED_ROW
+#undef ARRANGED_STEP
+#undef ARRANGED_FILL
 #undef STEP_OVER_K
 #undef ADVANCE_ROWS
 #undef ADVANCE

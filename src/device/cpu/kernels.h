@@ -46,7 +46,7 @@ typedef struct {
      * panel of the same depth; columns first .. first + columns - 1 of it are used, first a multiple of grain,
      * 1 <= columns <= panel - first. `next` is what will be read of the packed matrices after that, as many bytes as a
      * panel has, to be brought near meanwhile; it need not be readable; NULL: nothing. With a_row RCVI_ARRANGED, a is
-     * what `arrange` made of it. */
+     * what `arrange` or `arrange_transposed` made of it. */
     void (*product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
                     int64_t first, bool accumulate, void *c, int64_t c_row, const void *next);
     /* The same with a transposed: element (i, k) at a[k * a_step + i]. NULL for bfloat16. */
@@ -60,6 +60,8 @@ typedef struct {
     /* The same rows of a in the order in which products over them read them, `to` being of rows times depth filled up to
      * a multiple of 4: for a that meets many panels. NULL where nothing is gained by it. */
     void (*arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_row, void *to);
+    /* The same of a transposed: element (i, k) at a[k * a_step + i]. */
+    void (*arrange_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to);
     /* c = start + the sum of all terms' products, one after another, with the bits that `product` gives where c is a
      * copy of start. Rows of start are start_row elements apart (0: one row for all); NULL: zeros. NULL where nothing is
      * gained by it. */

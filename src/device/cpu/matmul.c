@@ -33,14 +33,13 @@ typedef struct {
     const rcvi_product_kernels *products;
     const rcvi_matmul *matmul;
     way way;
-    int64_t size;        /* bytes of an element of a, b and c */
-    int64_t operand;     /* bytes of an element of what the kernels multiply */
-    int64_t depth;       /* of a block of k; the last one may be smaller */
-    int64_t columns;     /* of a packed block */
-    int64_t row_stride;  /* elements from row to row of a copied block of a */
-    int64_t step_stride; /* elements from k to k of one that lies transposed */
-    int64_t rows;        /* of a block of a, at most */
-    int64_t kept_rows;   /* of a, that can be kept while blocks of columns meet them */
+    int64_t size;       /* bytes of an element of a, b and c */
+    int64_t operand;    /* bytes of an element of what the kernels multiply */
+    int64_t depth;      /* of a block of k; the last one may be smaller */
+    int64_t columns;    /* of a packed block */
+    int64_t row_stride; /* elements from row to row of a copied block of a */
+    int64_t rows;       /* of a block of a, at most */
+    int64_t kept_rows;  /* of a, that can be kept while blocks of columns meet them */
 } job;
 
 /* Parts of a member's scratch, in bytes: packed panels, a block of a, rows of a turned, a panel of b widened. */
@@ -77,7 +76,6 @@ static job prepare(const rcvi_kernels *kernels, const rcvi_matmul *matmul) {
     job.depth = most(unit, round_up(divide_up(matmul->k, blocks), unit));
     job.columns = most(1, COLUMN_BYTES / (job.depth * job.operand) / job.products->panel) * job.products->panel;
     job.row_stride = odd_lines(job.depth, job.operand);
-    job.step_stride = odd_lines(ROWS, job.operand);
     job.rows = ROWS;
     if (matmul->type == RCVI_KERNEL_BFLOAT16) {
         job.rows = NARROWED_ROWS;
@@ -191,14 +189,15 @@ static operand bring(const job *job, const void *a, int64_t row, int64_t rows, i
     const char *from = at(a, transposed ? step * matmul->lda + row : row * matmul->lda + step, job->size);
     if (columns < COPY_PANELS * job->products->panel || rows < ROW_UNIT)
         return (operand){from, matmul->lda, transposed};
-    if (!transposed && job->products->arrange) {
-        job->products->arrange(rows, depth, from, matmul->lda, block);
+    void (*arrange)(int64_t, int64_t, const void *, int64_t, void *) =
+        transposed ? job->products->arrange_transposed : job->products->arrange;
+    if (arrange) {
+        arrange(rows, depth, from, matmul->lda, block);
         return (operand){block, RCVI_ARRANGED, false};
     }
-    int64_t lines = transposed ? depth : rows, length = (transposed ? rows : depth) * job->size;
-    int64_t stride = transposed ? job->step_stride : job->row_stride;
-    for (int64_t i = 0; i < lines; i++) memcpy(block + i * stride * job->size, from + i * lda, (size_t)length);
-    return (operand){block, stride, transposed};
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(block + i * job->row_stride * job->size, from + i * lda, (size_t)(depth * job->size));
+    return (operand){block, job->row_stride, false};
 }
 
 /* ---- general ------------------------------------------------------------------------------------------------------- */
@@ -339,7 +338,7 @@ static scratch_layout lay_out(const job *job, way way, bool packed) {
         block = job->operand *
                 (job->operand < job->size
                      ? least(round_up(matmul->m, NARROWED_UNIT), most(job->rows, job->kept_rows)) * job->row_stride
-                     : most(ROWS * job->row_stride, job->depth * job->step_stride));
+                     : ROWS * job->row_stride);
         break;
     case PLAIN:
         if (matmul->transpose_a) rows = PLAIN_ROWS * job->depth * job->size;
