@@ -1,6 +1,5 @@
 /* sigmoid and tanh of MANY vectors at once on 64-bit ARM: each waits for itself at nearly every instruction, so several
- * are written side by side. The formulas are those of kernel_math.h, with 2^n taken from the bits of a number to whose
- * last place n was added. */
+ * are written side by side. 2^n is taken from the bits of a number to whose last place n was added. */
 
 enum { MANY = 4, MANY_ELEMENTS = 4 * MANY };
 
@@ -31,16 +30,19 @@ static inline __attribute__((always_inline)) void many_reduce(float32x4_t *x, fl
     EACH power[i] = vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(power[i]), 23));
 }
 
+/* 2^n / (2^n + e^-r), where x = n ln 2 + r; 2^n times 2^64, since it may be too small for a normal number. */
 static inline __attribute__((always_inline)) void many_sigmoid(const float *from, float *to) {
-    float32x4_t x[MANY], r[MANY], e[MANY];
-    EACH x[i] = vld1q_f32(from + 4 * i);
-    EACH r[i] = vmaxq_f32(vnegq_f32(vabsq_f32(x[i])), ALL(LEAST_EXPONENT));
-    many_reduce(r, 1, 64, e); /* times 2^64, since 2^n may be too small for a normal number */
-    many_reduced_exp(r, r);
-    EACH e[i] = vfmaq_f32(e[i], e[i], r[i]);
-    EACH e[i] = vmulq_f32(e[i], ALL(0x1p-64f));
-    EACH x[i] = vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(x[i])), e[i], ALL(1.0f));
-    EACH x[i] = vdivq_f32(x[i], vaddq_f32(e[i], ALL(1.0f)));
+    float32x4_t x[MANY], power[MANY], square[MANY], high[MANY], low[MANY];
+    EACH x[i] = vminq_f32(vmaxq_f32(vld1q_f32(from + 4 * i), ALL(LEAST_EXPONENT)), ALL(40.0f));
+    many_reduce(x, 1, 64, power);
+    EACH square[i] = vmulq_f32(x[i], x[i]);
+    EACH high[i] = vfmaq_f32(ALL(8.368969895e-03f), x[i], ALL(-1.395062893e-03f));
+    EACH low[i] = vfmaq_f32(ALL(0.5f), x[i], ALL(-1.666651815e-01f));
+    EACH high[i] = vfmsq_f32(ALL(4.166620225e-02f), high[i], x[i]);
+    EACH low[i] = vfmaq_f32(low[i], high[i], square[i]);
+    EACH x[i] = vsubq_f32(ALL(1.0f), vfmsq_f32(x[i], low[i], square[i]));
+    EACH x[i] = vfmaq_f32(x[i], power[i], ALL(0x1p-64f));
+    EACH x[i] = vmulq_f32(vdivq_f32(power[i], x[i]), ALL(0x1p-64f));
     EACH vst1q_f32(to + 4 * i, x[i]);
 }
 
