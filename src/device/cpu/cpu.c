@@ -197,13 +197,17 @@ static double work_of(const rcvi_call *call) {
     return call->ready->cost * (double)(units * grain);
 }
 
+/* Nobody waits behind a group of which nothing is due, nor behind the last one: the call's end is waited for. */
 static void take_group(run_call *run, rcvi_call *call, size_t first, size_t end, bool looped) {
     const rcvi_engine *engine = call->engine;
     double total = 0, before = 0;
+    bool due = false;
     for (size_t i = first; i < end; i++) {
         call->step = &engine->program->steps[i];
         call->ready = &engine->ready[i];
-        if (open_step(run->binding, call)) total += work_of(call);
+        if (!open_step(run->binding, call)) continue;
+        total += work_of(call);
+        due = true;
     }
     for (size_t i = first; i < end; i++) {
         call->step = &engine->program->steps[i];
@@ -214,7 +218,7 @@ static void take_group(run_call *run, rcvi_call *call, size_t first, size_t end,
         bool whole = call->ready->cut == RCVI_CUT_PANELS || call->ready->cut == RCVI_CUT_MATMUL;
         if (whole || (call->row < call->row_end && call->column < call->column_end)) take(run, call, looped);
     }
-    if (call->members > 1) rcvi_team_barrier(run->worker->team, call->member);
+    if (call->members > 1 && due && (looped || end < run->end)) rcvi_team_barrier(run->worker->team, call->member);
 }
 
 /* A step of a private loop: the member's rows of the batch. */
