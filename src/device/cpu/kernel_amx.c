@@ -2,7 +2,7 @@
  * loaded, so a strip of 16 columns is its tiles one after another. A tile of a is as many rows as there are, of 32 k.
  *
  * Two blocks of rows meet two strips in four tiles of sums (0 to 3), or one block of rows four strips. Tiles 4 and 5
- * hold a, 6 and 7 b. Sums start at c where it is accumulated. */
+ * hold a, 6 and 7 b. Sums start where `start` says. */
 #if defined(__AMX_BF16__) && defined(__AMX_TILE__)
 #include "device/cpu/kernels.h"
 
@@ -246,10 +246,10 @@ static void chain(int64_t rows, int64_t columns, const rcvi_factors *terms, int 
 }
 
 static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next) {
+                    int64_t first, const void *start, int64_t start_row, void *c, int64_t c_row, const void *next) {
     (void)next; /* the hardware brings panels near better alone */
     const rcvi_factors term = {depth, a, a_row, panel};
-    chain(rows, columns, &term, 1, first, accumulate ? c : NULL, c_row, c, c_row);
+    chain(rows, columns, &term, 1, first, start, start_row, c, c_row);
 }
 
 static double peak(int64_t repeats) {

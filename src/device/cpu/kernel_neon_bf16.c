@@ -32,20 +32,24 @@ typedef struct {
     int64_t a_row;
     const bfloat16_t *b;
     int64_t b_strip;
-    bool accumulate;
+    const float *start; /* or NULL */
+    int64_t start_row;
     float *c;
     int64_t c_row;
     int valid; /* columns of the last vector */
 } job;
 
-static inline __attribute__((always_inline)) void store(const job *job, float *c, float32x4_t sum, bool last) {
+/* Vector v of row r, the last one of its row where `last`. */
+static inline __attribute__((always_inline)) void store(const job *job, int r, int v, float32x4_t sum, bool last) {
+    float *c = job->c + r * job->c_row + 4 * v;
+    const float *start = job->start ? job->start + r * job->start_row + 4 * v : NULL;
     if (!last || job->valid == 4) {
-        vst1q_f32(c, job->accumulate ? vaddq_f32(vld1q_f32(c), sum) : sum);
+        vst1q_f32(c, start ? vaddq_f32(vld1q_f32(start), sum) : sum);
         return;
     }
     float lanes[4];
     vst1q_f32(lanes, sum);
-    for (int l = 0; l < job->valid; l++) c[l] = job->accumulate ? c[l] + lanes[l] : lanes[l];
+    for (int l = 0; l < job->valid; l++) c[l] = start ? start[l] + lanes[l] : lanes[l];
 }
 
 /* c[rows, 4 * vectors]. The partner of an odd last row is the row itself. */
@@ -70,13 +74,11 @@ static inline __attribute__((always_inline)) void tile(const job *job, const int
         b += GROUP * STRIP_COLUMNS;
     }
     _Pragma("GCC unroll 16") for (int p = 0; p < pairs; p++) {
-        float *c = job->c + 2 * p * job->c_row;
-        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++, c += 4) {
+        _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
             float64x2_t left = vreinterpretq_f64_f32(sums[p][2 * v]), right = vreinterpretq_f64_f32(sums[p][2 * v + 1]);
-            store(job, c, vreinterpretq_f32_f64(vzip1q_f64(left, right)), v == vectors - 1);
-            if (2 * p + 1 < rows) {
-                store(job, c + job->c_row, vreinterpretq_f32_f64(vzip2q_f64(left, right)), v == vectors - 1);
-            }
+            store(job, 2 * p, v, vreinterpretq_f32_f64(vzip1q_f64(left, right)), v == vectors - 1);
+            if (2 * p + 1 < rows)
+                store(job, 2 * p + 1, v, vreinterpretq_f32_f64(vzip2q_f64(left, right)), v == vectors - 1);
         }
     }
 }
@@ -106,21 +108,24 @@ static void columns_of(job job, int64_t rows, int vectors) {
         (vectors > STRIP ? count == 1 ? tile_1_8 : tile_2_8 : tiles[count - 1][vectors - 1])(&job);
         job.a += count * job.a_row;
         job.c += count * job.c_row;
+        if (job.start) job.start += count * job.start_row;
         rows -= count;
     }
 }
 
 static void product(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next_panel) {
+                    int64_t first, const void *start, int64_t start_row, void *c, int64_t c_row,
+                    const void *next_panel) {
     (void)next_panel; /* the hardware's prefetching has not been found wanting here */
     const int64_t groups = (depth + GROUP - 1) / GROUP, strip = groups * GROUP * STRIP_COLUMNS, end = first + columns;
-    job job = {.groups = groups, .a = a, .a_row = a_row, .b_strip = strip, .accumulate = accumulate, .c_row = c_row};
+    job job = {.groups = groups, .a = a, .a_row = a_row, .b_strip = strip, .start_row = start_row, .c_row = c_row};
     for (int64_t j = first, next; j < end; j = next) {
         next = rows <= 2 && j == 0 && end > PANEL_COLUMNS - 4 ? PANEL_COLUMNS : (j / STRIP_COLUMNS + 1) * STRIP_COLUMNS;
         int64_t used = (next < end ? next : end) - j, vectors = (used + 3) / 4;
         job.valid = (int)(used - (vectors - 1) * 4);
         job.b = (const bfloat16_t *)panel + j / STRIP_COLUMNS * strip + j % STRIP_COLUMNS * GROUP;
         job.c = (float *)c + j - first;
+        job.start = start ? (const float *)start + j - first : NULL;
         columns_of(job, rows, (int)vectors);
     }
 }

@@ -41,7 +41,8 @@ typedef struct {
     int64_t k;        /* steps before these, where a is arranged */
     const NAME(operand) * b;
     int64_t b_step, b_strip; /* from step to step, and from a strip to the one beside it */
-    bool accumulate;
+    const SCALAR *start;     /* of the sums, or NULL */
+    int64_t start_row;
     SCALAR *c;
     int64_t c_row;
     int skip, valid;
@@ -49,9 +50,9 @@ typedef struct {
     int64_t next_step, next_half; /* bytes */
 } NAME(job);
 
-/* The last vector of each row, between c and a copy of whole vectors. */
+/* The last vector of each row, between memory and a copy of whole vectors. */
 static __attribute__((noinline)) void NAME(load_part)(const NAME(job) * job, int rows, const SCALAR *c, SCALAR *sums) {
-    for (int i = 0; i < rows; i++, c += job->c_row, sums += LANES) {
+    for (int i = 0; i < rows; i++, c += job->start_row, sums += LANES) {
         for (int l = 0; l < LANES; l++) sums[l] = l >= job->skip && l < job->valid ? c[l] : 0;
     }
 }
@@ -120,15 +121,15 @@ static inline __attribute__((always_inline)) void NAME(tile)(const NAME(job) * j
     }
     const bool part = job->skip > 0 || job->valid < LANES;
     SCALAR last[ROWS][LANES], *c = job->c;
-    if (job->accumulate) {
-        if (part) NAME(load_part)(job, rows, job->c + (vectors - 1) * LANES, last[0]);
-        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++, c += job->c_row) {
+    if (job->start) {
+        const SCALAR *start = job->start;
+        if (part) NAME(load_part)(job, rows, start + (vectors - 1) * LANES, last[0]);
+        _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++, start += job->start_row) {
             _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) {
-                const SCALAR *from = v == vectors - 1 && part ? last[i] : c + v * LANES;
+                const SCALAR *from = v == vectors - 1 && part ? last[i] : start + v * LANES;
                 sums[i][v] = *(const NAME(loose_vector) *)from;
             }
         }
-        c = job->c;
     } else {
         _Pragma("GCC unroll 16") for (int i = 0; i < rows; i++) {
             _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++) sums[i][v] = (NAME(vector)){0};
@@ -258,14 +259,15 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
 /* `vectors` vectors of columns, within a strip or a whole panel, over a block of k. Rows are spread evenly over as few
  * tiles as can be. */
 static void NAME(rows)(const NAME(family) * family, NAME(job) job, int64_t a_row, int64_t rows, int vectors) {
-    int64_t most = vectors > STRIP ? WIDE : ROWS;
-    for (int64_t left = rows, tiles = (rows + most - 1) / most; tiles > 0; tiles--) {
-        int64_t count = (left + tiles - 1) / tiles;
+    int64_t most = vectors > STRIP ? WIDE : ROWS, tiles = (rows + most - 1) / most;
+    int64_t fewer = rows / tiles, larger = rows - fewer * tiles; /* tiles of a row more come first */
+    for (int64_t i = 0; i < tiles; i++) {
+        int64_t count = fewer + (i < larger);
         (vectors > STRIP ? family->wide[count - 1] : family->tiles[(count - 1) * STRIP + vectors - 1])(&job);
         job.next += job.depth * job.next_step;
         job.a += count * a_row;
         job.c += count * job.c_row;
-        left -= count;
+        if (job.start) job.start += count * job.start_row;
     }
 }
 
@@ -287,7 +289,8 @@ static void NAME(columns)(const NAME(family) * family, const NAME(job) * all, in
     for (; left > 0; left -= job.depth) {
         job.depth = left < block ? left : block;
         NAME(rows)(family, job, a_row, rows, vectors);
-        job.accumulate = true;
+        job.start = job.c;
+        job.start_row = job.c_row;
         job.a += transposed ? job.depth * job.a_stride : family->arranged ? 0 : job.depth;
         job.k += job.depth;
         job.b += family->plain ? job.depth * job.b_step : job.depth * WIDTH;
@@ -312,6 +315,7 @@ static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_
                         const NAME(operand) * panel, int64_t first, const void *next) {
     int64_t end = first + columns, strip = job->depth * WIDTH, tiles = (rows + ROWS - 1) / ROWS;
     SCALAR *c = job->c;
+    const SCALAR *start = job->start;
     job->b_strip = strip;
     if (rows <= WIDE && first == 0 && columns > PANEL - LANES) {
         job->b = panel;
@@ -326,18 +330,21 @@ static void NAME(panel)(const NAME(family) * family, NAME(job) * job, int64_t a_
         job->valid = (int)(used - (vectors - 1) * LANES);
         job->b = panel + j / WIDTH * strip + j % WIDTH;
         job->c = c + j - first;
+        job->start = start ? start + j - first : NULL;
         NAME(columns)(family, job, a_row, rows, (int)vectors);
         job->next += tiles * job->depth * job->next_step; /* as `columns` did with its copy */
     }
 }
 
 static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                          int64_t first, bool accumulate, void *c, int64_t c_row, const void *next) {
+                          int64_t first, const void *start, int64_t start_row, void *c, int64_t c_row,
+                          const void *next) {
     NAME(job)
     job = {.depth = (depth + FILL - 1) / FILL * FILL / GROUP,
            .a = a,
            .a_stride = a_row / GROUP,
-           .accumulate = accumulate,
+           .start = start,
+           .start_row = start_row,
            .c = c,
            .c_row = c_row};
 #if GROUP == 1
@@ -352,9 +359,10 @@ static void NAME(product)(int64_t rows, int64_t columns, int64_t depth, const vo
 
 #if GROUP == 1
 static void NAME(product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
-                                     const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row,
-                                     const void *next) {
-    NAME(job) job = {.depth = depth, .a = a, .a_stride = a_step, .accumulate = accumulate, .c = c, .c_row = c_row};
+                                     const void *panel, int64_t first, const void *start, int64_t start_row, void *c,
+                                     int64_t c_row, const void *next) {
+    NAME(job)
+    job = {.depth = depth, .a = a, .a_stride = a_step, .start = start, .start_row = start_row, .c = c, .c_row = c_row};
     NAME(panel)(&NAME(transposed_family), &job, 1, rows, columns, panel, first, next);
 }
 
@@ -363,7 +371,7 @@ static void NAME(narrow_columns)(const NAME(job) * job, int64_t rows, int column
     for (int64_t i = 0; i < rows; i++) {
         NAME(vector) sum = {0};
         SCALAR *c = job->c + i * job->c_row;
-        for (int j = 0; j < columns && job->accumulate; j++) sum[j] = c[j];
+        for (int j = 0; j < columns && job->start; j++) sum[j] = c[j];
         for (int64_t k = 0; k < job->depth; k++) {
             NAME(operands) y = {0};
             for (int j = 0; j < columns; j++) y[j] = job->b[k * job->b_step + j];
@@ -384,10 +392,11 @@ static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, co
            .b = b,
            .b_step = b_step,
            .b_strip = WIDTH,
-           .accumulate = accumulate,
+           .start_row = c_row,
            .c = c,
            .c_row = c_row,
            .valid = LANES};
+    if (accumulate) job.start = job.c;
     if (columns < LANES) {
         NAME(narrow_columns)(&job, rows, (int)columns);
         return;
@@ -397,12 +406,14 @@ static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, co
         count = columns - j >= most ? most : columns - j >= WIDTH ? WIDTH : (columns - j) / LANES * LANES;
         job.b = from + j;
         job.c = (SCALAR *)c + j;
+        job.start = accumulate ? job.c : NULL;
         NAME(columns)(&NAME(plain_family), &job, a_row, rows, (int)(count / LANES));
     }
     if (j == columns) return;
     job.skip = (int)(LANES - (columns - j));
     job.b = from + columns - LANES;
     job.c = (SCALAR *)c + columns - LANES;
+    job.start = accumulate ? job.c : NULL;
     NAME(columns)(&NAME(plain_family), &job, a_row, rows, 1);
 }
 #endif

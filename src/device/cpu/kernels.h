@@ -6,7 +6,7 @@
  * range of its columns that begins at a multiple of `grain` can be used on its own. Kernels never read the caller's
  * matrices outside their extent; packed memory may be read up to its end.
  *
- * Bits. An element's sum starts at zero, or at c where it is accumulated, and runs over k in order, in every kernel of a
+ * Bits. An element's sum starts at zero, or where `start` says, and runs over k in order, in every kernel of a
  * set: it depends neither on the
  * number of rows or columns around it nor on how a product is cut over threads. (bfloat16: the order inside a group of
  * a few k is the hardware's, the same for every element.) */
@@ -41,19 +41,20 @@ typedef struct {
     void (*pack)(int64_t columns, int64_t depth, const void *from, int64_t step, int64_t column, int64_t first,
                  int64_t end, void *to);
 
-    /* c[rows, columns] = a[rows, depth] b, or += where `accumulate`. a is row-major with `a_row` elements from row to
+    /* c[rows, columns] = start + a[rows, depth] b. Rows of start are start_row elements apart (0: one row for all); NULL:
+     * zeros; it may be c itself. a is row-major with `a_row` elements from row to
      * row (bfloat16: depth filled up with zeros to a multiple of group, rows 64-byte aligned). `panel` is one packed
      * panel of the same depth; columns first .. first + columns - 1 of it are used, first a multiple of grain,
      * 1 <= columns <= panel - first. `next` is what will be read of the packed matrices after that, as many bytes as a
      * panel has, to be brought near meanwhile; it need not be readable; NULL: nothing. With a_row RCVI_ARRANGED, a is
      * what `arrange` or `arrange_transposed` made of it. */
     void (*product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
-                    int64_t first, bool accumulate, void *c, int64_t c_row, const void *next);
+                    int64_t first, const void *start, int64_t start_row, void *c, int64_t c_row, const void *next);
     /* The same with a transposed: element (i, k) at a[k * a_step + i]. NULL for bfloat16. */
     void (*product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
-                               const void *panel, int64_t first, bool accumulate, void *c, int64_t c_row,
-                               const void *next);
-    /* The same with b as it lies in memory: element (k, j) at b[k * b_step + j]; any number of columns. NULL for
+                               const void *panel, int64_t first, const void *start, int64_t start_row, void *c,
+                               int64_t c_row, const void *next);
+    /* The same with b as it lies in memory, element (k, j) at b[k * b_step + j], c += where `accumulate`; any number of columns. NULL for
      * bfloat16. */
     void (*product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *b,
                           int64_t b_step, bool accumulate, void *c, int64_t c_row);
@@ -62,9 +63,8 @@ typedef struct {
     void (*arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_row, void *to);
     /* The same of a transposed: element (i, k) at a[k * a_step + i]. */
     void (*arrange_transposed)(int64_t rows, int64_t depth, const void *a, int64_t a_step, void *to);
-    /* c = start + the sum of all terms' products, one after another, with the bits that `product` gives where c is a
-     * copy of start. Rows of start are start_row elements apart (0: one row for all); NULL: zeros. NULL where nothing is
-     * gained by it. */
+    /* c = start + the sum of all terms' products, one after another, with the bits that as many `product`s give. NULL
+     * where nothing is gained by it. */
     void (*chain)(int64_t rows, int64_t columns, const rcvi_factors *terms, int term_count, int64_t first,
                   const void *start, int64_t start_row, void *c, int64_t c_row);
 } rcvi_product_kernels;

@@ -114,12 +114,13 @@ static void multiply_plain(const rcvi_map_call *m, int p, int64_t row, int64_t r
                 int64_t width = rcvi_smaller(panel, rows - b);
                 const char *operand = m->left[index] + b * depth * m->size;
                 char *sums = m->turned + b * m->size;
+                const char *start = started || t > 0 ? sums : NULL;
                 if (product->terms[t].transposed)
                     m->kernels->product_transposed(count, width, depth, weights + first * m->size, weights_row, operand,
-                                                   0, started || t > 0, sums, rows, NULL);
+                                                   0, start, rows, sums, rows, NULL);
                 else
                     m->kernels->product(count, width, depth, weights + first * weights_row * m->size, weights_row,
-                                        operand, 0, started || t > 0, sums, rows, NULL);
+                                        operand, 0, start, rows, sums, rows, NULL);
             }
         }
         turn(m, m->turned, rows, count, rows, to + c * m->size, to_row);
@@ -168,14 +169,19 @@ void rcvi_map_multiply(const rcvi_map_call *m, int p, int64_t row, int64_t rows,
     }
     const rcvi_product *product = &m->map->products[p];
     int64_t panel = m->kernels->panel;
-    bool started = m->starts[p] != NULL, chained = m->kernels->chain && (!started || product->start.column);
-    if (started && !chained) rcvi_map_gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
+    bool repeated = m->starts[p] && !product->start.column; /* one number for all columns: rows of it are made */
+    if (repeated) rcvi_map_gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
     for (int64_t c = column, width; c < column + columns; c += width, to += width * m->size) {
         width = rcvi_smaller(panel - c % panel, column + columns - c);
-        if (chained) chain(m, p, row, rows, c, width, to, to_row);
-        for (int t = 0; t < product->term_count && !chained; t++) {
+        if (m->kernels->chain && !repeated) {
+            chain(m, p, row, rows, c, width, to, to_row);
+            continue;
+        }
+        const char *start = repeated ? to : m->starts[p] ? rcvi_map_at(m, m->starts[p], &product->start, row, c) : NULL;
+        int64_t start_row = repeated ? to_row : product->start.row;
+        for (int t = 0; t < product->term_count; t++, start = to, start_row = to_row) {
             rcvi_factors f = factors(m, p, t, c);
-            m->kernels->product(rows, width, f.depth, f.a, f.a_row, f.panel, c % panel, started || t > 0, to, to_row,
+            m->kernels->product(rows, width, f.depth, f.a, f.a_row, f.panel, c % panel, start, start_row, to, to_row,
                                 next_panel(m, p, t, c, column, column + columns));
         }
     }

@@ -213,8 +213,9 @@ static void meet(const job *job, const operand *rows_of_a, int64_t rows, int64_t
         int64_t width = least(products->panel - first, end - column);
         const char *panel = (const char *)panels + index * panel_bytes;
         const char *next = column + width < end ? panel + panel_bytes : NULL;
-        (rows_of_a->transposed ? products->product_transposed : products->product)(
-            rows, width, depth, rows_of_a->data, rows_of_a->stride, panel, first, accumulate, c, ldc, next);
+        (rows_of_a->transposed ? products->product_transposed
+                               : products->product)(rows, width, depth, rows_of_a->data, rows_of_a->stride, panel,
+                                                    first, accumulate ? c : NULL, ldc, c, ldc, next);
         c += width * job->size;
         column += width;
     }
@@ -317,10 +318,10 @@ static void swapped(const job *job, const rcvi_matmul_part *part, const void *a,
         if (matmul->accumulate && !direct)
             turn(columns, part->rows, corner, matmul->ldc, job->size, turned, turned_row);
         for (int64_t step = 0, i = 0; step < matmul->k; step += job->depth, i++)
-            job->products->product(columns, part->rows, least(job->depth, matmul->k - step),
-                                   at(b, column * matmul->ldb + step, job->size), matmul->ldb,
-                                   scratch + layout->packed + i * panel_bytes, 0, matmul->accumulate || step > 0,
-                                   turned, turned_row, NULL);
+            job->products->product(
+                columns, part->rows, least(job->depth, matmul->k - step), at(b, column * matmul->ldb + step, job->size),
+                matmul->ldb, scratch + layout->packed + i * panel_bytes, 0,
+                matmul->accumulate || step > 0 ? turned : NULL, turned_row, turned, turned_row, NULL);
         if (!direct) turn(part->rows, columns, turned, turned_row, job->size, corner, matmul->ldc);
     }
 }
