@@ -34,7 +34,7 @@ static json_t *peak_json(const results *results) {
     for (size_t i = 0; i < results->peak.count; i++) {
         json_array_append_new(samples, number(results->peak.samples[i]));
     }
-    return json_pack("{s:o, s:o, s:o}", "median", positive(results->peak_speed), "samples", samples, "reason",
+    return json_pack("{s:o, s:o, s:o}", "best", positive(results->peak_speed), "samples", samples, "reason",
                      text(results->peak.refusal));
 }
 

@@ -102,7 +102,7 @@ static void measure_batch(const bench *bench, results *results, int64_t batch) {
                 .seconds = ours->median,
                 .speed = ours->operations / ours->median,
                 .vendor_speed = vendor != NULL && vendor->median > 0 ? vendor->operations / vendor->median : 0,
-                .peak = results->peak.count > 0 ? results->peak.samples[results->peak.count - 1] : 0};
+                .peak = peak_best(&results->peak)};
         }
     }
     contest_free(&contest);

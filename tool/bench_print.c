@@ -16,14 +16,12 @@ void print_head(const bench *bench, const results *results) {
     printf("Version:  recurve %s%s%s, %s\n", machine->version, machine->commit[0] != '\0' ? " " : "", machine->commit,
            machine->date);
     if (results->peak_speed > 0) {
-        double low = results->peak.samples[0], high = low;
-        for (size_t i = 1; i < results->peak.count; i++) {
+        double low = results->peak_speed;
+        for (size_t i = 0; i < results->peak.count; i++) {
             low = fmin(low, results->peak.samples[i]);
-            high = fmax(high, results->peak.samples[i]);
         }
-        printf("Limit:    %.1f GFLOP/s of %s multiply-adds (%.1f to %.1f over %zu measurements)\n",
-               results->peak_speed * 1e-9, rcv_dtype_name(bench->problem.dtype), low * 1e-9, high * 1e-9,
-               results->peak.count);
+        printf("Limit:    %.1f GFLOP/s of %s multiply-adds, the best of %zu measurements (the least: %.1f)\n",
+               results->peak_speed * 1e-9, rcv_dtype_name(bench->problem.dtype), results->peak.count, low * 1e-9);
     } else if (results->peak.refusal != NULL) {
         printf("Limit:    not known: %s\n", results->peak.refusal);
     }

@@ -95,10 +95,12 @@ void peak_sample(peak *peak, const problem *problem) {
     peak->spent += now() - start;
 }
 
-double peak_median(const peak *peak) {
-    double copy[COUNT(peak->samples)];
-    memcpy(copy, peak->samples, sizeof copy);
-    return median(copy, peak->count);
+double peak_best(const peak *peak) {
+    double best = 0;
+    for (size_t i = 0; i < peak->count; i++) {
+        best = fmax(best, peak->samples[i]);
+    }
+    return best;
 }
 
 static void add_sample(contestant *contestant, double seconds) {

@@ -71,7 +71,7 @@ typedef struct {
 } peak;
 
 void peak_sample(peak *peak, const problem *problem);
-double peak_median(const peak *peak); /* 0: not known */
+double peak_best(const peak *peak); /* other work only ever makes it less; 0: not known */
 
 /* Warms up, compares results, then goes round until the seconds are used and at least `least` rounds are done, or a
  * signal asks to stop. `peak` may be NULL. */
