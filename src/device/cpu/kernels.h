@@ -6,10 +6,9 @@
  * range of its columns that begins at a multiple of `grain` can be used on its own. Kernels never read the caller's
  * matrices outside their extent; packed memory may be read up to its end.
  *
- * Bits. An element's sum starts at zero, or where `start` says, and runs over k in order, in every kernel of a
- * set: it depends neither on the
- * number of rows or columns around it nor on how a product is cut over threads. (bfloat16: the order inside a group of
- * a few k is the hardware's, the same for every element.) */
+ * Bits. An element's sum starts at zero, or where `start` says, and runs over k in order, in every kernel of a set: it
+ * depends neither on the number of rows or columns around it nor on how a product is cut over threads. (bfloat16: the
+ * order inside a group of a few k is the hardware's, the same for every element.) */
 #ifndef RCVI_KERNELS_H
 #define RCVI_KERNELS_H
 
@@ -41,21 +40,21 @@ typedef struct {
     void (*pack)(int64_t columns, int64_t depth, const void *from, int64_t step, int64_t column, int64_t first,
                  int64_t end, void *to);
 
-    /* c[rows, columns] = start + a[rows, depth] b. Rows of start are start_row elements apart (0: one row for all); NULL:
-     * zeros; it may be c itself. a is row-major with `a_row` elements from row to
-     * row (bfloat16: depth filled up with zeros to a multiple of group, rows 64-byte aligned). `panel` is one packed
-     * panel of the same depth; columns first .. first + columns - 1 of it are used, first a multiple of grain,
-     * 1 <= columns <= panel - first. `next` is what will be read of the packed matrices after that, as many bytes as a
-     * panel has, to be brought near meanwhile; it need not be readable; NULL: nothing. With a_row RCVI_ARRANGED, a is
-     * what `arrange` or `arrange_transposed` made of it. */
+    /* c[rows, columns] = start + a[rows, depth] b. Rows of start are start_row elements apart (0: one row for all);
+     * NULL: zeros; it may be c itself. a is row-major with `a_row` elements from row to row (bfloat16: depth filled up
+     * with zeros to a multiple of group, rows 64-byte aligned). `panel` is one packed panel of the same depth; columns
+     * first .. first + columns - 1 of it are used, first a multiple of grain, 1 <= columns <= panel - first. `next` is
+     * what will be read of the packed matrices after that, as many bytes as a panel has, to be brought near meanwhile;
+     * it need not be readable; NULL: nothing. With a_row RCVI_ARRANGED, a is what `arrange` or `arrange_transposed`
+     * made of it. */
     void (*product)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *panel,
                     int64_t first, const void *start, int64_t start_row, void *c, int64_t c_row, const void *next);
     /* The same with a transposed: element (i, k) at a[k * a_step + i]. NULL for bfloat16. */
     void (*product_transposed)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_step,
                                const void *panel, int64_t first, const void *start, int64_t start_row, void *c,
                                int64_t c_row, const void *next);
-    /* The same with b as it lies in memory, element (k, j) at b[k * b_step + j], c += where `accumulate`; any number of columns. NULL for
-     * bfloat16. */
+    /* The same with b as it lies in memory, element (k, j) at b[k * b_step + j], and c += where `accumulate`; any number
+     * of columns. NULL for bfloat16. */
     void (*product_plain)(int64_t rows, int64_t columns, int64_t depth, const void *a, int64_t a_row, const void *b,
                           int64_t b_step, bool accumulate, void *c, int64_t c_row);
     /* The same rows of a in the order in which products over them read them, `to` being of rows times depth filled up to
