@@ -69,7 +69,7 @@ typedef struct {
 } rcv_allocator;
 
 typedef struct {
-    const rcv_allocator *allocator;            /* NULL: malloc and free. Copied. */
+    const rcv_allocator *allocator;            /* NULL: of the C library, large blocks in large pages. Copied. */
     void (*log)(void *user, const char *line); /* NULL: silence */
     void *log_user;
     int64_t threads;     /* that a plan uses unless it says otherwise; 0: one a core */

@@ -34,8 +34,11 @@
 const rcvi_kernels rcvi_kernels_avx512_bf16 = {
     .name = "avx512-bf16",
     .what = "AVX-512, bfloat16 by VDPBF16PS",
-    .products = {[RCVI_KERNEL_BFLOAT16] = {PANEL, LANES, GROUP, pack_bfloat16, product_bfloat16, NULL, NULL, NULL,
-                                           NULL}},
+    .products = {[RCVI_KERNEL_BFLOAT16] = {.panel = PANEL,
+                                           .grain = LANES,
+                                           .group = GROUP,
+                                           .pack = pack_bfloat16,
+                                           .product = product_bfloat16}},
     .peak = {[RCVI_KERNEL_BFLOAT16] = peak_bfloat16},
 };
 #else

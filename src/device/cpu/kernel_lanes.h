@@ -92,8 +92,7 @@ static inline __attribute__((always_inline)) int64_t NAME(along)(const NAME(job)
 static void NAME(arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_row, void *to) {
     const SCALAR *from = a;
     SCALAR *out = to;
-    for (int64_t left = rows, tiles = (rows + ROWS - 1) / ROWS; tiles > 0; tiles--) {
-        int64_t count = (left + tiles - 1) / tiles;
+    EACH_TILE(rows, ROWS, count) {
         for (int64_t k = 0; k < depth; k += LANES) {
             int64_t lanes = depth - k < LANES ? depth - k : LANES;
             for (int64_t i = 0; i < count; i++, out += LANES) {
@@ -104,7 +103,6 @@ static void NAME(arrange)(int64_t rows, int64_t depth, const void *a, int64_t a_
             }
         }
         from += count * a_row;
-        left -= count;
     }
 }
 
@@ -116,8 +114,7 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
         const SCALAR *from = (const SCALAR *)a + k * a_step;
         SCALAR *tile = to;
         int64_t lanes = depth - k < LANES ? depth - k : LANES;
-        for (int64_t left = rows, tiles = (rows + ROWS - 1) / ROWS; tiles > 0; tiles--) {
-            int64_t count = (left + tiles - 1) / tiles;
+        EACH_TILE(rows, ROWS, count) {
             SCALAR *out = tile + k * count;
             if (lanes == LANES && count >= LANES) {
                 for (int64_t i = 0; i < count; i += LANES) {
@@ -130,7 +127,6 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
             }
             tile += count * filled;
             from += count;
-            left -= count;
         }
     }
 }

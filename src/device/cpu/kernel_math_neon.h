@@ -6,15 +6,16 @@ enum { MANY = 4, MANY_ELEMENTS = 4 * MANY };
 #define EACH _Pragma("GCC unroll 8") for (int i = 0; i < MANY; i++)
 #define ALL(x) vdupq_n_f32(x)
 
-/* out = e^r - 1 for |r| <= ln 2 / 2. */
-static inline __attribute__((always_inline)) void many_reduced_exp(const float32x4_t *r, float32x4_t *out) {
-    float32x4_t square[MANY], high[MANY], low[MANY];
+/* square = r^2 and rest, so that e^(sign r) = 1 + sign r + rest r^2 for |r| <= ln 2 / 2. */
+static inline __attribute__((always_inline)) void many_exp_rest(const float32x4_t *r, const int sign,
+                                                                float32x4_t *square, float32x4_t *rest) {
+    float32x4_t high[MANY];
     EACH square[i] = vmulq_f32(r[i], r[i]);
-    EACH high[i] = vfmaq_f32(ALL(8.368969895e-03f), r[i], ALL(1.395062893e-03f));
-    EACH low[i] = vfmaq_f32(ALL(0.5f), r[i], ALL(1.666651815e-01f));
-    EACH high[i] = vfmaq_f32(ALL(4.166620225e-02f), high[i], r[i]);
-    EACH low[i] = vfmaq_f32(low[i], high[i], square[i]);
-    EACH out[i] = vfmaq_f32(r[i], low[i], square[i]);
+    EACH high[i] = vfmaq_f32(ALL(8.368969895e-03f), r[i], ALL((float)sign * 1.395062893e-03f));
+    EACH rest[i] = vfmaq_f32(ALL(0.5f), r[i], ALL((float)sign * 1.666651815e-01f));
+    EACH high[i] =
+        sign > 0 ? vfmaq_f32(ALL(4.166620225e-02f), high[i], r[i]) : vfmsq_f32(ALL(4.166620225e-02f), high[i], r[i]);
+    EACH rest[i] = vfmaq_f32(rest[i], high[i], square[i]);
 }
 
 /* x = n ln 2 + r: r in place of x, and 2^(n + more). */
@@ -32,15 +33,11 @@ static inline __attribute__((always_inline)) void many_reduce(float32x4_t *x, fl
 
 /* 2^n / (2^n + e^-r), where x = n ln 2 + r; 2^n times 2^64, since it may be too small for a normal number. */
 static inline __attribute__((always_inline)) void many_sigmoid(const float *from, float *to) {
-    float32x4_t x[MANY], power[MANY], square[MANY], high[MANY], low[MANY];
+    float32x4_t x[MANY], power[MANY], square[MANY], rest[MANY];
     EACH x[i] = vminq_f32(vmaxq_f32(vld1q_f32(from + 4 * i), ALL(LEAST_EXPONENT)), ALL(40.0f));
     many_reduce(x, 1, 64, power);
-    EACH square[i] = vmulq_f32(x[i], x[i]);
-    EACH high[i] = vfmaq_f32(ALL(8.368969895e-03f), x[i], ALL(-1.395062893e-03f));
-    EACH low[i] = vfmaq_f32(ALL(0.5f), x[i], ALL(-1.666651815e-01f));
-    EACH high[i] = vfmsq_f32(ALL(4.166620225e-02f), high[i], x[i]);
-    EACH low[i] = vfmaq_f32(low[i], high[i], square[i]);
-    EACH x[i] = vsubq_f32(ALL(1.0f), vfmsq_f32(x[i], low[i], square[i]));
+    many_exp_rest(x, -1, square, rest);
+    EACH x[i] = vsubq_f32(ALL(1.0f), vfmsq_f32(x[i], rest[i], square[i]));
     EACH x[i] = vfmaq_f32(x[i], power[i], ALL(0x1p-64f));
     EACH x[i] = vmulq_f32(vdivq_f32(power[i], x[i]), ALL(0x1p-64f));
     EACH vst1q_f32(to + 4 * i, x[i]);
@@ -52,7 +49,8 @@ static inline __attribute__((always_inline)) void many_tanh(const float *from, f
     EACH y[i] = vminq_f32(vabsq_f32(x[i]), ALL(10.0f));
     EACH r[i] = y[i];
     many_reduce(r, 2, 0, q);
-    many_reduced_exp(r, r);
+    many_exp_rest(r, 1, square, low);
+    EACH r[i] = vfmaq_f32(r[i], low[i], square[i]); /* e^r - 1 */
     EACH q[i] = vfmaq_f32(vsubq_f32(q[i], ALL(1.0f)), r[i], q[i]);
     EACH q[i] = vdivq_f32(q[i], vaddq_f32(q[i], ALL(2.0f)));
     EACH square[i] = vmulq_f32(y[i], y[i]);

@@ -148,7 +148,8 @@ static double peak(int64_t repeats) {
 const rcvi_kernels rcvi_kernels_neon_bf16 = {
     .name = "neon-bf16",
     .what = "NEON, bfloat16 by BFMMLA",
-    .products = {[RCVI_KERNEL_BFLOAT16] = {PANEL_COLUMNS, 4, GROUP, pack_bfloat16, product, NULL, NULL, NULL, NULL}},
+    .products = {[RCVI_KERNEL_BFLOAT16] =
+                     {.panel = PANEL_COLUMNS, .grain = 4, .group = GROUP, .pack = pack_bfloat16, .product = product}},
     .peak = {[RCVI_KERNEL_BFLOAT16] = peak},
 };
 #else

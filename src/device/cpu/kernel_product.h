@@ -95,6 +95,11 @@ static __attribute__((noinline)) void NAME(store_part)(const NAME(job) * job, in
         ADVANCE_ROWS(3, steps)                                                                                         \
     } while (0)
 
+/* Rows spread evenly over as few tiles of at most `most` as can be: `count` of each in turn, the larger ones first. */
+#define EACH_TILE(rows, most, count)                                                                                   \
+    for (int64_t tiles = ((rows) + (most)-1) / (most), fewer = (rows) / tiles, tile_index = 0, count;                  \
+         tile_index < tiles && ((count) = fewer + (tile_index < (rows)-fewer * tiles), true); tile_index++)
+
 /* Rows of a tile are arranged step by step, [depth][rows]; products by lanes have an order of their own. */
 #if defined(SET_HAS_NEON) && GROUP == 1
 #include "device/cpu/kernel_lanes.h"
@@ -237,8 +242,7 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
     for (int64_t k = 0; k < depth; k++, from += a_step) {
         const SCALAR *x = from;
         SCALAR *tile = to;
-        for (int64_t left = rows, tiles = (rows + ROWS - 1) / ROWS; tiles > 0; tiles--) {
-            int64_t count = (left + tiles - 1) / tiles;
+        EACH_TILE(rows, ROWS, count) {
             SCALAR *out = tile + k * count;
             if (count >= MUCH) { /* up to twice as many, in two pieces that may overlap */
                 memcpy(out, x, MUCH * sizeof *out);
@@ -248,7 +252,6 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
             }
             tile += count * depth;
             x += count;
-            left -= count;
         }
     }
 }
@@ -256,13 +259,10 @@ static void NAME(arrange_transposed)(int64_t rows, int64_t depth, const void *a,
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-/* `vectors` vectors of columns, within a strip or a whole panel, over a block of k. Rows are spread evenly over as few
- * tiles as can be. */
+/* `vectors` vectors of columns, within a strip or a whole panel, over a block of k. */
 static void NAME(rows)(const NAME(family) * family, NAME(job) job, int64_t a_row, int64_t rows, int vectors) {
-    int64_t most = vectors > STRIP ? WIDE : ROWS, tiles = (rows + most - 1) / most;
-    int64_t fewer = rows / tiles, larger = rows - fewer * tiles; /* tiles of a row more come first */
-    for (int64_t i = 0; i < tiles; i++) {
-        int64_t count = fewer + (i < larger);
+    int64_t most = vectors > STRIP ? WIDE : ROWS;
+    EACH_TILE(rows, most, count) {
         (vectors > STRIP ? family->wide[count - 1] : family->tiles[(count - 1) * STRIP + vectors - 1])(&job);
         job.next += job.depth * job.next_step;
         job.a += count * a_row;
@@ -371,7 +371,7 @@ static void NAME(narrow_columns)(const NAME(job) * job, int64_t rows, int column
     for (int64_t i = 0; i < rows; i++) {
         NAME(vector) sum = {0};
         SCALAR *c = job->c + i * job->c_row;
-        for (int j = 0; j < columns && job->start; j++) sum[j] = c[j];
+        for (int j = 0; j < columns && job->start; j++) sum[j] = job->start[i * job->start_row + j];
         for (int64_t k = 0; k < job->depth; k++) {
             NAME(operands) y = {0};
             for (int j = 0; j < columns; j++) y[j] = job->b[k * job->b_step + j];
@@ -418,6 +418,7 @@ static void NAME(product_plain)(int64_t rows, int64_t columns, int64_t depth, co
 }
 #endif
 
+#undef EACH_TILE
 #undef ARRANGED_ROW
 #undef ARRANGED_STEP
 #undef ARRANGED_FILL

@@ -122,22 +122,25 @@ EACH_LANE(sqrt, sqrt(x))
         [RCVI_SQRT] = map_sqrt_##type, [RCVI_MIN] = map_min_##type, [RCVI_MAX] = map_max_##type,                       \
         [RCVI_STEP] = map_step_##type, [RCVI_SIGN] = map_sign_##type                                                   \
     }
-#define COLUMNS(size) (STRIPS * STRIP * (VECTOR_BYTES / (size))), VECTOR_BYTES / (size)
+#define COLUMNS(size) .panel = STRIPS * STRIP * (VECTOR_BYTES / (size)), .grain = VECTOR_BYTES / (size)
 #if defined(SET_HAS_NEON)
 #define ARRANGE(type) arrange_##type
 #else
 #define ARRANGE(type) NULL
 #endif
+#define PRODUCTS(type, size)                                                                                           \
+    {                                                                                                                  \
+        COLUMNS(size), .group = 1, .pack = pack_##type, .product = product_##type,                                     \
+                       .product_transposed = product_transposed_##type, .product_plain = product_plain_##type,         \
+                       .arrange = ARRANGE(type), .arrange_transposed = arrange_transposed_##type                       \
+    }
 
 const rcvi_kernels SET = {
     .name = SET_NAME,
     .what = SET_WHAT,
-    .products = {[RCVI_KERNEL_FLOAT] = {COLUMNS(4), 1, pack_float, product_float, product_transposed_float,
-                                        product_plain_float, ARRANGE(float), arrange_transposed_float, NULL},
-                 [RCVI_KERNEL_DOUBLE] = {COLUMNS(8), 1, pack_double, product_double, product_transposed_double,
-                                         product_plain_double, ARRANGE(double), arrange_transposed_double, NULL},
-                 [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), 2, pack_bfloat16, product_bfloat16, NULL, NULL, NULL, NULL,
-                                           NULL}},
+    .products = {[RCVI_KERNEL_FLOAT] = PRODUCTS(float, 4),
+                 [RCVI_KERNEL_DOUBLE] = PRODUCTS(double, 8),
+                 [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), .group = 2, .pack = pack_bfloat16, .product = product_bfloat16}},
     .map_float = MAPS(float),
     .map_double = MAPS(double),
     .narrow = narrow,

@@ -43,7 +43,7 @@ typedef struct {
     /* c[rows, columns] = start + a[rows, depth] b. Rows of start are start_row elements apart (0: one row for all);
      * NULL: zeros; it may be c itself. a is row-major with `a_row` elements from row to row (bfloat16: depth filled up
      * with zeros to a multiple of group, rows 64-byte aligned). `panel` is one packed panel of the same depth; columns
-     * first .. first + columns - 1 of it are used, first a multiple of grain, 1 <= columns <= panel - first. `next` is
+     * first .. first + columns - 1 of it are used, first a multiple of grain, 1 <= columns <= panel - first; rows >= 1. `next` is
      * what will be read of the packed matrices after that, as many bytes as a panel has, to be brought near meanwhile;
      * it need not be readable; NULL: nothing. With a_row RCVI_ARRANGED, a is what `arrange` or `arrange_transposed`
      * made of it. */
