@@ -43,13 +43,14 @@ typedef enum {
 typedef enum {
     RCV_FLOAT32 = 0,
     RCV_FLOAT64,
-    RCV_FLOAT16, /* files only: read and widened */
+    RCV_FLOAT16, /* in files: read and widened. In plans, on a GPU: as RCV_BFLOAT16 */
     RCV_BFLOAT16, /* in files: read and widened. In plans: products of operands rounded to bfloat16, summed in float32, and
                    * activations held so; states, parameters, gradients and the caller's data are float32 */
     RCV_INT64,
     RCV_INT32,
     RCV_UINT8,
-    RCV_BOOL
+    RCV_BOOL,
+    RCV_TFLOAT32 /* plans on a GPU only: float32, but products of operands rounded to 10 bits of mantissa (tf32) */
 } rcv_dtype;
 
 RCV_API const char *rcv_version(void);
@@ -87,6 +88,19 @@ RCV_API const char *rcv_kernels_name(size_t index); /* NULL past the end */
 
 /* Frees a text that the library handed out. */
 RCV_API void rcv_text_free(rcv_context *context, char *text);
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+/* A device has a name: "cpu", or "cuda" (the first GPU), "cuda:1", ... NULL means "cpu". A CUDA plan's data lies in that
+ * GPU's memory (lengths alone are the host's). Who has no runtime of his own to manage such memory may use these. */
+
+/* RCV_OK where the device can be used; else the sentence says what is missing. The text tells its name, memory, and the
+ * libraries that were found; `text` may be NULL. */
+RCV_API rcv_status rcv_device_describe(rcv_context *context, const char *device, char **text);
+RCV_API rcv_status rcv_memory_new(rcv_context *context, const char *device, size_t bytes, void **memory);
+RCV_API void rcv_memory_free(rcv_context *context, const char *device, void *memory);
+RCV_API rcv_status rcv_memory_write(const char *device, void *to, const void *from, size_t bytes); /* from the host */
+RCV_API rcv_status rcv_memory_read(const char *device, void *to, const void *from, size_t bytes);  /* to the host */
 
 /* ---- cells ------------------------------------------------------------------------------------------------------- */
 
@@ -187,9 +201,14 @@ typedef struct rcv_run rcv_run;
  *   wavefront                          layers side by side, each a step or chunk behind the one below
  *   blas                               large products by OpenBLAS
  *   recompute(every=K)                 training keeps every K-th state and computes the rest again
- *   vendor                             the whole network by oneDNN; with threads only
+ *   vendor                             the whole network by oneDNN, with threads only; on a GPU by cuDNN, with graph only
+ *   vendor(algorithm=K)                cuDNN's persistent algorithms: 1 static, 2 dynamic, 3 static for small layers
  *   threads(N), threads(N,split=rows|columns)   sharing out sequences or features; the default is columns
- * such as combine(steps=8)+fuse+pack+threads(2). */
+ * and, on a GPU, where kernels, blas and threads have no meaning:
+ *   merge                              like steps that do not wait for each other as one launch
+ *   streams(N)                         steps that do not wait for each other on N streams
+ *   graph                              a pass is captured once and launched as a whole; without it, launch by launch
+ * such as combine(steps=8)+fuse+pack+threads(2), or combine+fuse+pack+wavefront+merge+graph. */
 
 /* How hard the planner looks for the fastest plan. */
 typedef enum {
@@ -201,7 +220,8 @@ typedef enum {
 typedef struct {
     int64_t steps;
     int64_t batch;
-    rcv_dtype dtype;      /* RCV_FLOAT32, RCV_FLOAT64 or RCV_BFLOAT16; with the last the caller's data is float32 */
+    rcv_dtype dtype;      /* RCV_FLOAT32, RCV_FLOAT64 or RCV_BFLOAT16; on a GPU also RCV_TFLOAT32 and RCV_FLOAT16. The
+                           * caller's data is float32 in all but RCV_FLOAT64 */
     bool training;        /* keep what the derivative needs; backward may be called; dropout acts */
     bool lengths;         /* sequences of different lengths will be given */
     bool resets;          /* a reset mask will be given */
@@ -209,6 +229,7 @@ typedef struct {
     rcv_effort effort;    /* of the planner */
     int64_t threads;      /* at most this many; 0: as many as the context says */
     size_t memory;        /* bytes that a run may take; 0: any */
+    const char *device;   /* NULL: "cpu" */
     bool (*go_on)(void *user); /* NULL, or asked before each candidate and trial, and after the last: false stops */
     void *user;
 } rcv_plan_options;
@@ -245,6 +266,10 @@ RCV_API size_t rcv_wisdom_count(const rcv_context *context);
 RCV_API rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **run);
 RCV_API void rcv_run_free(rcv_run *run);
 RCV_API size_t rcv_run_bytes(const rcv_run *run); /* bytes of data actually allocated */
+/* On a GPU, calls are enqueued on this stream (a cudaStream_t; NULL, the default, is the device's default stream) and
+ * return before the work is done; on the CPU there are no streams, and any but NULL is refused. */
+RCV_API rcv_status rcv_run_set_stream(rcv_run *run, void *stream);
+RCV_API rcv_status rcv_run_wait(rcv_run *run); /* until what this run enqueued is done */
 
 /* Every pointer is to elements of the plan's dtype unless typed otherwise. An array over states has
  * rcv_net_state_count() entries, each NULL or a state tensor; the array itself may be NULL. */
@@ -295,6 +320,9 @@ RCV_API size_t rcv_run_trace_count(const rcv_run *run); /* events recorded, at m
 /* Fused multiply-adds from registers, in operations a second: nothing on these threads can be faster. For
  * RCV_BFLOAT16, by the bfloat16 unit where the kernels use one. */
 RCV_API rcv_status rcv_measure_peak(rcv_context *context, rcv_dtype dtype, int64_t threads, double *operations);
+/* The same of a GPU, as its own library of products reaches it with large matrices; for the CPU rcv_measure_peak with all
+ * threads. */
+RCV_API rcv_status rcv_measure_device(rcv_context *context, const char *device, rcv_dtype dtype, double *operations);
 /* Seconds from the last thread's arrival at a barrier to the last one's departure, on average. */
 RCV_API rcv_status rcv_measure_barrier(rcv_context *context, int64_t threads, double *seconds);
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Formatting, cppcheck and clang-tidy over every C file of the project.
+# Formatting over every C and CUDA file of the project, cppcheck and clang-tidy over every C file.
 #   scripts/lint.sh [JOBS]     fails on any finding
 #   scripts/lint.sh --format   formats in place instead
 set -u
 cd "$(dirname "$0")/.."
-mapfile -t files < <(find include src tool tests bench examples -name '*.[ch]' | sort)
+mapfile -t files < <(find include src tool tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' | sort)
 if [ "${1:-}" = --format ]; then
     exec clang-format -i "${files[@]}"
 fi
@@ -18,7 +18,7 @@ mkdir -p build
 cmake -G Ninja -S . -B build/lint -DRCV_TESTS=ON >build/lint.log 2>&1 || { cat build/lint.log; exit 1; }
 cmake --build build/lint --target generated/builtin_cells.c >/dev/null || exit 1
 mapfile -t sources < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/lint/compile_commands.json |
-    grep -v '/generated/' | sort -u)
+    grep '\.c$' | grep -v '/generated/' | sort -u)
 
 echo "== cppcheck"
 cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -j "$jobs" \

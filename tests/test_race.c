@@ -45,8 +45,8 @@ struct rcvi_worker {
     const rcvi_engine *engine;
 };
 
-static rcv_status describe(rcv_context *context, rcv_dtype dtype, int64_t threads, rcvi_machine *machine) {
-    (void)context, (void)dtype;
+static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine) {
+    (void)context, (void)ordinal, (void)dtype;
     *machine = (rcvi_machine){.threads = threads,
                               .cache = 1 << 20,
                               .panel = 16,
@@ -102,16 +102,17 @@ static bool is_disturbed(void) {
     return ++fake.total == fake.once || (fake.disturbed && (fake.draws >> 33) % (uint64_t)fake.disturbed == 0);
 }
 
-static void run(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
+static rcv_status run(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
     (void)end, (void)binding, (void)scratch;
     const rcvi_program *program = worker->engine->program;
-    if (first) return; /* the backward pass takes no time */
+    if (first) return RCV_OK; /* the backward pass takes no time */
     record *r = record_of(program->options.schedule);
     double seconds = seconds_of_run(r->plan, program->options.steps, program->net->options.layers);
     clock_seconds += is_disturbed() ? 10 * seconds : seconds;
     r->runs++;
     r->layers = program->net->options.layers;
     if (program->options.steps < r->least_rows) r->least_rows = program->options.steps;
+    return RCV_OK;
 }
 
 static const rcvi_device device = {.name = "fake",
@@ -139,7 +140,7 @@ static void alike(void) {
 
 static rcv_status search(const problem *p, const rcv_plan_options *options, rcv_plan **plan) {
     rcvi_problem described = {.net = p->net, .options = options, .device = &device};
-    check_ok(describe(p->context, options->dtype, fake.threads, &described.machine));
+    check_ok(describe(p->context, 0, options->dtype, fake.threads, &described.machine));
     fake.count = 0;
     *plan = NULL;
     return rcvi_plan_search(&described, plan);

@@ -1,6 +1,7 @@
 /* The vendor's library against the oracle: plans pinned to `vendor` against `naive` in double, and what it refuses. */
 #include "device/cpu/vendor.h"
 #include "probe.h"
+#include "schedule/schedule.h"
 
 #include <math.h>
 
@@ -375,6 +376,9 @@ static const request requests[] = {
     {.cell = "lstm", .plan = {.schedule = "vendor+fuse"}, .sentence = "but not fuse"},
     {.cell = "lstm", .plan = {.schedule = "vendor+combine"}, .sentence = "but not combine"},
     {.cell = "lstm", .plan = {.schedule = "vendor+pack"}, .sentence = "but not pack"},
+    {.cell = "lstm", .plan = {.schedule = "vendor+transpose"}, .sentence = "but not transpose"},
+    {.cell = "lstm", .plan = {.schedule = "vendor+graph"}, .sentence = "it takes threads, but not graph"},
+    {.cell = "lstm", .plan = {.schedule = "vendor(algorithm=1)"}, .sentence = "no algorithms to choose from"},
     {.cell = "lstm",
      .plan = {.schedule = "vendor+recompute(every=2)", .training = true},
      .sentence = "but not recompute"},
@@ -409,6 +413,73 @@ static void test_refusals(void **state) {
         rcv_cell_free(cell);
         test_context_end(&allocator, context);
     }
+}
+
+/* What the schedule says where the library is cuDNN; no GPU is needed for that. */
+static const request gpu_requests[] = {
+    {.cell = "lstm"},
+    {.cell = "gru", .net = {.bidirectional = true, .no_bias = true}, .plan = {.training = true}},
+    {.text = renamed, .plan = {.dtype = RCV_TFLOAT32, .schedule = "vendor+graph"}},
+    {.cell = "rnn_relu", .plan = {.dtype = RCV_FLOAT16, .schedule = "vendor(algorithm=3)+graph"}},
+    {.cell = "lstm", .plan = {.dtype = RCV_BFLOAT16, .schedule = "vendor(algorithm=2)"}},
+    {.cell = "gru_original", .sentence = "cuDNN knows lstm, gru"},
+    {.cell = "lstm", .plan = {.dtype = RCV_FLOAT64}, .sentence = "float16, not in float64"},
+    {.cell = "lstm", .plan = {.lengths = true}, .sentence = "cuDNN is used for sequences of one length"},
+    {.cell = "lstm", .plan = {.resets = true}, .sentence = "cuDNN has no resets"},
+    {.cell = "lstm", .net = {.rank = 2}, .sentence = "cuDNN has no low-rank weights"},
+    {.cell = "lstm", .net = {.dropout = 0.5, .layers = 2}, .plan = {.training = true}, .sentence = "the same numbers"},
+    {.cell = "lstm", .plan = {.steps = 1 << 20, .batch = 1 << 7}, .sentence = "more than cuDNN counts in 32 bits"},
+    {.cell = "lstm", .plan = {.schedule = "vendor+threads(2)"}, .sentence = "it takes graph, but not threads"},
+    {.cell = "lstm", .plan = {.schedule = "vendor+streams(2)"}, .sentence = "it takes graph, but not streams"},
+    {.cell = "lstm", .plan = {.schedule = "vendor+merge"}, .sentence = "it takes graph, but not merge"},
+};
+
+static void check_gpu_request(const request *r, const rcvi_machine *machine) {
+    test_allocator allocator;
+    rcv_context *context = test_context(&allocator);
+    rcv_cell *cell = NULL;
+    rcv_net *net = NULL;
+    rcvi_rungs rungs = {0};
+    if (r->cell) check_ok(rcv_cell_open(context, r->cell, &cell));
+    if (r->text) check_ok(rcv_cell_parse(context, r->text, strlen(r->text), NULL, &cell));
+    rcv_net_options net_options = r->net;
+    net_options.input = 3, net_options.hidden = 4;
+    check_ok(rcv_net_new(cell, &net_options, &net));
+    rcv_plan_options options = r->plan;
+    if (!options.steps) options.steps = 2, options.batch = 2;
+    check_ok(rcvi_rungs_read(options.schedule ? options.schedule : "vendor", &rungs));
+    rcv_status status = rcvi_schedule_vendor.applies(net, &options, &rungs, machine);
+    if (r->sentence) {
+        check_fails(status, RCV_UNSUPPORTED, r->sentence);
+    } else {
+        check_ok(status);
+    }
+    rcv_net_free(net);
+    rcv_cell_free(cell);
+    test_context_end(&allocator, context);
+}
+
+static void test_gpu_refusals(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof gpu_requests / sizeof *gpu_requests; i++)
+        check_gpu_request(&gpu_requests[i], &(rcvi_machine){.gpu = true, .vendor = "cuDNN 9.0.0"});
+    const request absent = {.cell = "lstm", .sentence = "no library here"};
+    check_gpu_request(&absent, &(rcvi_machine){.gpu = true, .no_vendor = "there is no library here"});
+}
+
+static void count_offer(void *user, const rcvi_rungs *rungs) {
+    int *offers = user;
+    assert_true(rungs->vendor);
+    assert_int_equal(rungs->threads, 1);
+    offers[rungs->algorithm * 2 + rungs->graph]++;
+}
+
+static void test_gpu_variants(void **state) {
+    (void)state;
+    int offers[8] = {0};
+    const int expected[8] = {1, 1, 0, 1, 0, 1, 0, 1};
+    rcvi_schedule_vendor.variants(NULL, NULL, &(rcvi_machine){.gpu = true, .threads = 8}, count_offer, offers);
+    assert_memory_equal(offers, expected, sizeof offers);
 }
 
 static void test_absence(void **state) {
@@ -468,8 +539,9 @@ static void test_no_memory(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_float), cmocka_unit_test(test_bfloat16),
-                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_absence),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_float),        cmocka_unit_test(test_bfloat16),
+                                       cmocka_unit_test(test_refusals),     cmocka_unit_test(test_gpu_refusals),
+                                       cmocka_unit_test(test_gpu_variants), cmocka_unit_test(test_absence),
                                        cmocka_unit_test(test_no_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@ typedef struct {
     bool overwrite;                 /* gradients of the parameters, instead of adding to them */
     bool same_parameters;           /* as in the run's call before */
     uint64_t seed;                  /* of dropout */
+    void *stream;                   /* on which a GPU's work is enqueued */
     rcv_event *events;              /* where to record what was done when; NULL: nowhere */
     size_t event_capacity;
     size_t *event_count;
@@ -21,8 +22,10 @@ typedef struct rcvi_worker rcvi_worker; /* a device's own: what one run needs be
 
 typedef struct {
     const char *name;
-    /* Facts for schedules, for plans of this type with at most `threads` threads. */
-    rcv_status (*describe)(rcv_context *context, rcv_dtype dtype, int64_t threads, rcvi_machine *machine);
+    /* Facts for schedules, for plans of this type with at most `threads` threads. A device of several has ordinals. */
+    rcv_status (*describe)(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine);
+    /* What there is, for people. */
+    rcv_status (*tell)(rcv_context *context, int ordinal, rcvi_text *text);
     /* Makes a verified program ready; the program outlives the engine. */
     rcv_status (*prepare)(const rcvi_program *program, rcvi_engine **engine);
     void (*release)(rcvi_engine *engine);
@@ -30,14 +33,33 @@ typedef struct {
     size_t (*outside)(const rcvi_engine *engine); /* bytes that `open` allocates itself */
     rcv_status (*open)(const rcvi_engine *engine, rcvi_worker **worker);
     void (*close)(rcvi_worker *worker);
-    /* Runs steps first .. end - 1. `scratch` is 64-byte aligned. Allocates nothing and cannot fail: the program was
-     * verified. */
-    void (*run)(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch);
+    /* Runs steps first .. end - 1, or enqueues them. `scratch` is aligned as the arena is. Allocates nothing; the CPU
+     * cannot fail, since the program was verified. */
+    rcv_status (*run)(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch);
+    /* Waits for what was enqueued; NULL where `run` does all there is to do. */
+    rcv_status (*wait)(rcvi_worker *worker);
+    /* Operations a second of a large product; NULL where rcv_measure_peak tells. */
+    rcv_status (*peak)(rcv_context *context, int ordinal, rcv_dtype dtype, double *operations);
+    /* The device's memory, for arenas and data; NULL where that is the context's. */
+    const struct rcvi_memory *memory;
 } rcvi_device;
+
+typedef struct rcvi_memory {
+    rcv_status (*allocate)(int ordinal, size_t bytes, void **memory); /* at multiples of 256 bytes */
+    void (*release)(int ordinal, void *memory);
+    rcv_status (*write)(int ordinal, void *to, const void *from, size_t bytes);
+    rcv_status (*read)(int ordinal, void *to, const void *from, size_t bytes);
+} rcvi_memory;
 
 extern const rcvi_device *const rcvi_devices[];
 extern const size_t rcvi_device_count;
 
 extern const rcvi_device rcvi_device_cpu;
+#ifdef RCV_CUDA
+extern const rcvi_device rcvi_device_cuda;
+#endif
+
+/* "cpu", "cuda", "cuda:1"; NULL is the CPU. */
+rcv_status rcvi_device_find(const char *name, const rcvi_device **device, int *ordinal);
 
 #endif

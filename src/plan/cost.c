@@ -182,6 +182,7 @@ static double walk(model *m, int first, int end) {
 }
 
 double rcvi_estimate(const rcvi_program *program) {
+    if (program->machine.gpu) return rcvi_estimate_gpu(program);
     const rcvi_rungs *g = &program->rungs;
     model m = {.program = program, .rate = known[0], .inner = 1, .outer = 1, .passes = 1, .loop_weights = in_memory};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

@@ -7,5 +7,6 @@
 /* Seconds of a forward pass, and of a backward pass in training; always positive. Matrices count as packed before in
  * inference, and as packed anew in training, where they change from call to call. */
 double rcvi_estimate(const rcvi_program *program);
+double rcvi_estimate_gpu(const rcvi_program *program); /* of a program for a GPU */
 
 #endif

@@ -76,8 +76,11 @@ static void add_net(const rcv_net *net, rcvi_text *out) {
 rcv_status rcvi_problem_key(const rcvi_problem *problem, char **key) {
     const rcv_plan_options *o = problem->options;
     const rcvi_machine *machine = &problem->machine;
-    char cpu[CPU_BYTES], vendor[CPU_BYTES] = "";
-    name_cpu(cpu);
+    char cpu[CPU_BYTES] = "", vendor[CPU_BYTES] = "";
+    if (machine->processor)
+        add_plain(machine->processor, strlen(machine->processor), cpu, sizeof cpu);
+    else
+        name_cpu(cpu);
     if (machine->vendor) add_plain(machine->vendor, strlen(machine->vendor), vendor, sizeof vendor);
     rcvi_text out;
     rcvi_text_init(&out, problem->net->context);

@@ -38,9 +38,12 @@ static rcv_status check_shape(const rcv_net *net, const rcv_plan_options *o) {
 }
 
 static rcv_status check_options(const rcv_net *net, const rcv_plan_options *o) {
-    if (o->dtype != RCV_FLOAT32 && o->dtype != RCV_FLOAT64 && o->dtype != RCV_BFLOAT16) {
-        return rcvi_fail(RCV_INVALID, "a plan computes in float32, float64 or bfloat16, not %s",
-                         rcv_dtype_name(o->dtype));
+    if (o->dtype != RCV_FLOAT32 && o->dtype != RCV_FLOAT64 && !rcvi_dtype_is_narrow(o->dtype) &&
+        o->dtype != RCV_TFLOAT32) {
+        return rcvi_fail(
+            RCV_INVALID,
+            "a plan computes in float32, float64 or bfloat16, on a GPU also in tfloat32 or float16, not %s",
+            rcv_dtype_name(o->dtype));
     }
     if (o->effort != RCV_MEASURE && o->effort != RCV_ESTIMATE && o->effort != RCV_EXHAUSTIVE)
         return rcvi_fail(RCV_INVALID, "effort %d is none of measure, estimate and exhaustive", (int)o->effort);
@@ -72,10 +75,12 @@ static rcv_status build(rcv_plan *plan, const rcvi_problem *problem, const rcvi_
     plan->program.options.schedule = plan->string;
     plan->program.options.go_on = NULL; /* the caller's, for the time of planning alone */
     plan->program.options.user = NULL;
+    plan->program.options.device = NULL; /* the caller's text; plan->device and plan->ordinal say it */
     plan->schedule = rcvi_schedule_for(rungs);
     RCVI_TRY(plan->schedule->applies(problem->net, &plan->program.options, rungs, &problem->machine));
     RCVI_TRY(write_program(plan));
     plan->device = problem->device;
+    plan->ordinal = problem->ordinal;
     RCVI_TRY(plan->device->prepare(&plan->program, &plan->engine));
     plan->run_bytes = rcvi_run_bytes(plan);
     return RCV_OK;
@@ -128,7 +133,8 @@ static rcv_status pin(rcvi_problem *problem, rcv_plan **plan) {
         return rcvi_fail(RCV_INVALID, "the plan string asks for %lld threads, but at most %lld are allowed",
                          (long long)rungs.threads, (long long)o->threads);
     }
-    RCVI_TRY(problem->device->describe(problem->net->context, o->dtype, rungs.threads, &problem->machine));
+    RCVI_TRY(
+        problem->device->describe(problem->net->context, problem->ordinal, o->dtype, rungs.threads, &problem->machine));
     RCVI_TRY(rcvi_plan_make(problem, &rungs, plan));
     RCVI_TRY(rcvi_check_memory(*plan, o->memory));
     return rcvi_plan_note_alone(*plan, 0);
@@ -138,7 +144,7 @@ static rcv_status search(rcvi_problem *problem, rcv_plan **plan) {
     const rcv_plan_options *o = problem->options;
     rcv_context *context = problem->net->context;
     int64_t threads = o->threads ? o->threads : rcv_context_threads(context);
-    RCVI_TRY(problem->device->describe(context, o->dtype, threads, &problem->machine));
+    RCVI_TRY(problem->device->describe(context, problem->ordinal, o->dtype, threads, &problem->machine));
     return rcvi_plan_search(problem, plan);
 }
 
@@ -166,7 +172,8 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     if (!net || !options) return rcvi_fail(RCV_INVALID, "a plan needs a network and options");
     RCVI_TRY(check_options(net, options));
     double begin = rcvi_now();
-    rcvi_problem problem = {.net = net, .options = options, .device = rcvi_devices[0]};
+    rcvi_problem problem = {.net = net, .options = options};
+    RCVI_TRY(rcvi_device_find(options->device, &problem.device, &problem.ordinal));
     rcv_plan *plan = NULL;
     rcv_status status = options->schedule ? pin(&problem, &plan) : search(&problem, &plan);
     if (status || !plan) {

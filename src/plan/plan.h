@@ -12,8 +12,9 @@ struct rcv_plan {
     rcvi_program program; /* laid out and verified; its options are the plan's */
     const rcvi_schedule *schedule;
     const rcvi_device *device;
+    int ordinal;         /* of it */
     rcvi_engine *engine; /* the device's, of the program */
-    size_t run_bytes;    /* of one run: tables, arena and the device's scratch, one allocation */
+    size_t run_bytes;    /* of one run: tables, arena and the device's scratch */
 
     /* How it was chosen. */
     rcvi_pool notes; /* of the candidates */
@@ -28,6 +29,7 @@ typedef struct {
     const rcv_net *net;
     const rcv_plan_options *options;
     const rcvi_device *device;
+    int ordinal; /* of it */
     rcvi_machine machine;
 } rcvi_problem;
 

@@ -1,10 +1,11 @@
-/* A run: one block of memory with the tables and the arena, and a plan's program bound to the caller's data. */
+/* A run: tables, and an arena in the device's memory (on the CPU all in one block), and a plan's program bound to the
+ * caller's data. */
 #include "plan/run.h"
 #include "plan/plan.h"
 
 #include <string.h>
 
-enum { ALIGNMENT = 128 };
+enum { ALIGNMENT = 256 };
 
 struct rcv_run {
     const rcv_plan *plan;
@@ -12,6 +13,7 @@ struct rcv_run {
     bool parameters_seen;   /* by a forward call: what it packed is there */
     bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
+    void *stream;
     rcvi_worker *worker;
     rcv_event *events;
     size_t event_capacity, event_count;
@@ -28,12 +30,34 @@ static size_t header_bytes(const rcv_plan *plan) {
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
-/* The run's own block. */
-static size_t block_bytes(const rcv_plan *plan) {
-    return header_bytes(plan) + ALIGNMENT + round_up(plan->program.arena_bytes) + plan->device->scratch(plan->engine);
+static size_t arena_bytes(const rcv_plan *plan) {
+    return round_up(plan->program.arena_bytes) + plan->device->scratch(plan->engine);
 }
 
-size_t rcvi_run_bytes(const rcv_plan *plan) { return block_bytes(plan) + plan->device->outside(plan->engine); }
+/* The run's own block. */
+static size_t block_bytes(const rcv_plan *plan) {
+    return header_bytes(plan) + (plan->device->memory ? 0 : ALIGNMENT + arena_bytes(plan));
+}
+
+size_t rcvi_run_bytes(const rcv_plan *plan) {
+    return block_bytes(plan) + (plan->device->memory ? arena_bytes(plan) : 0) + plan->device->outside(plan->engine);
+}
+
+static rcv_status place_arena(rcv_run *run) {
+    const rcv_plan *plan = run->plan;
+    if (plan->device->memory) {
+        void *arena = NULL;
+        RCVI_TRY(plan->device->memory->allocate(plan->ordinal, arena_bytes(plan), &arena));
+        run->arena = arena;
+    } else {
+        uintptr_t arena = (uintptr_t)run + header_bytes(plan);
+        run->arena = (char *)((arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    }
+    for (size_t b = 0; b < plan->program.buffer_count; b++) {
+        if (plan->program.buffers[b].role == RCVI_ARENA) run->buffers[b] = run->arena + plan->program.buffers[b].place;
+    }
+    return RCV_OK;
+}
 
 rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     if (!out) return rcvi_fail(RCV_INVALID, "the place for the run is NULL");
@@ -43,14 +67,10 @@ rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     if (!run) return RCV_NO_MEMORY;
     run->plan = plan;
     run->restart_is_initial = (bool *)(run->buffers + plan->program.buffer_count);
-    uintptr_t arena = (uintptr_t)run + header_bytes(plan);
-    run->arena = (char *)((arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    for (size_t b = 0; b < plan->program.buffer_count; b++) {
-        if (plan->program.buffers[b].role == RCVI_ARENA) run->buffers[b] = run->arena + plan->program.buffers[b].place;
-    }
-    rcv_status status = plan->device->open(plan->engine, &run->worker);
+    rcv_status status = place_arena(run);
+    if (!status) status = plan->device->open(plan->engine, &run->worker);
     if (status) {
-        rcvi_free(plan->context, run);
+        rcv_run_free(run);
         return status;
     }
     *out = run;
@@ -59,8 +79,10 @@ rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
 
 void rcv_run_free(rcv_run *run) {
     if (!run) return;
-    run->plan->device->close(run->worker);
-    rcvi_free(run->plan->context, run);
+    const rcv_plan *plan = run->plan;
+    if (run->worker) plan->device->close(run->worker);
+    if (plan->device->memory && run->arena) plan->device->memory->release(plan->ordinal, run->arena);
+    rcvi_free(plan->context, run);
 }
 
 size_t rcv_run_bytes(const rcv_run *run) { return run->plan->run_bytes; }
@@ -121,7 +143,7 @@ static void bind_forward(rcv_run *run, const rcv_forward *d) {
         run->restart_is_initial[s] = !const_state_entry(d->restart, s);
 }
 
-static void start(rcv_run *run, size_t first, size_t end, bool same_parameters, bool overwrite) {
+static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parameters, bool overwrite) {
     const rcv_plan *plan = run->plan;
     uintptr_t scratch = (uintptr_t)run->arena + round_up(plan->program.arena_bytes);
     rcvi_binding binding = {.buffers = run->buffers,
@@ -129,10 +151,11 @@ static void start(rcv_run *run, size_t first, size_t end, bool same_parameters, 
                             .overwrite = overwrite,
                             .same_parameters = same_parameters,
                             .seed = run->seed,
+                            .stream = run->stream,
                             .events = run->events,
                             .event_capacity = run->event_capacity,
                             .event_count = &run->event_count};
-    plan->device->run(run->worker, first, end, &binding, (void *)scratch);
+    return plan->device->run(run->worker, first, end, &binding, (void *)scratch);
 }
 
 rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
@@ -142,7 +165,8 @@ rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     bind_forward(run, data);
     run->seed = data->seed;
     bool same = data->same_parameters && run->parameters_seen;
-    start(run, 0, run->plan->program.forward_count, same, false);
+    run->forward_done = run->parameters_seen = false; /* until it has succeeded */
+    RCVI_TRY(start(run, 0, run->plan->program.forward_count, same, false));
     run->parameters_seen = true;
     run->backward_is_stale |= !same;
     run->forward_done = true;
@@ -181,9 +205,22 @@ rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     bind_backward(run, data);
     run->forward_done = false;
     const rcvi_program *program = &run->plan->program;
-    start(run, program->forward_count, program->step_count, !run->backward_is_stale, !data->accumulate);
+    RCVI_TRY(start(run, program->forward_count, program->step_count, !run->backward_is_stale, !data->accumulate));
     run->backward_is_stale = false;
     return RCV_OK;
+}
+
+rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
+    if (!run) return rcvi_fail(RCV_INVALID, "a stream needs a run");
+    if (stream && !run->plan->device->wait)
+        return rcvi_fail(RCV_UNSUPPORTED, "device %s has no streams", run->plan->device->name);
+    run->stream = stream;
+    return RCV_OK;
+}
+
+rcv_status rcv_run_wait(rcv_run *run) {
+    if (!run) return rcvi_fail(RCV_INVALID, "waiting needs a run");
+    return run->plan->device->wait ? run->plan->device->wait(run->worker) : RCV_OK;
 }
 
 rcv_status rcv_run_trace(rcv_run *run, rcv_event *events, size_t capacity) {

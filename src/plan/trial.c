@@ -25,10 +25,11 @@ void rcvi_bench_begin(rcvi_bench *bench, const rcvi_problem *problem, rcvi_pool 
 }
 
 void rcvi_bench_end(rcvi_bench *bench) {
+    const rcvi_memory *memory = bench->problem.device->memory;
+    if (memory && bench->there) memory->release(bench->problem.ordinal, bench->there);
     rcvi_free(bench->context, bench->block);
     rcvi_free(bench->context, bench->lengths);
-    rcvi_free(bench->context, bench->resets);
-    bench->block = NULL;
+    bench->block = bench->there = NULL;
     bench->lengths = NULL;
     bench->resets = NULL;
     bench->steps = 0;
@@ -63,6 +64,14 @@ typedef struct {
     double range; /* 0: left at zero */
 } array;
 
+/* The same block in the device's memory, where that is not the host's. */
+static rcv_status copy_over(rcvi_bench *bench, size_t bytes) {
+    const rcvi_memory *memory = bench->problem.device->memory;
+    if (!memory) return RCV_OK;
+    RCVI_TRY(memory->allocate(bench->problem.ordinal, bytes, &bench->there));
+    return memory->write(bench->problem.ordinal, bench->there, bench->block, bytes);
+}
+
 /* Data for trials of up to this many steps. */
 static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
     if (steps <= bench->steps) return RCV_OK;
@@ -73,27 +82,32 @@ static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
     int64_t x = rows * net->options.input, y = rows * rcv_net_output(net);
     double spread = 1; /* about 1 / sqrt(hidden): sums stay near 1 */
     while (spread * spread * (double)net->options.hidden > 1) spread /= 2;
+    size_t real = real_bytes(bench);
+    int64_t masks = o->resets ? (rows + (int64_t)real - 1) / (int64_t)real : 0; /* bytes, counted in reals */
     array arrays[] = {{&bench->parameters, parameters, spread},
+                      {&bench->resets, masks, 0},
                       {&bench->x, x, 1},
                       {&bench->y, y, 0},
                       {&bench->dy, o->training ? y : 0, 1},
                       {&bench->dx, o->training ? x : 0, 0},
                       {&bench->dparameters, o->training ? parameters : 0, 0}};
     enum { ARRAYS = sizeof arrays / sizeof *arrays };
-    size_t real = real_bytes(bench), total = 0, offsets[ARRAYS];
+    size_t total = 0, offsets[ARRAYS];
     for (int i = 0; i < ARRAYS; i++) {
         offsets[i] = total;
         total += ((size_t)arrays[i].count * real + ALIGN - 1) / ALIGN * ALIGN;
     }
     bench->block = rcvi_new(bench->context, total + ALIGN, 1);
     bench->lengths = o->lengths ? rcvi_new(bench->context, (size_t)o->batch, sizeof *bench->lengths) : NULL;
-    bench->resets = o->resets ? rcvi_new(bench->context, (size_t)rows, 1) : NULL;
-    if (!bench->block || (o->lengths && !bench->lengths) || (o->resets && !bench->resets)) return RCV_NO_MEMORY;
-    char *aligned = bench->block + (ALIGN - (uintptr_t)bench->block % ALIGN) % ALIGN;
+    if (!bench->block || (o->lengths && !bench->lengths)) return RCV_NO_MEMORY;
+    size_t front = bench->problem.device->memory ? 0 : (ALIGN - (uintptr_t)bench->block % ALIGN) % ALIGN;
+    char *aligned = bench->block + front;
     for (int i = 0; i < ARRAYS; i++) {
-        *arrays[i].place = aligned + offsets[i];
-        if (arrays[i].range > 0) fill(real, *arrays[i].place, arrays[i].count, arrays[i].range);
+        if (arrays[i].range > 0) fill(real, aligned + offsets[i], arrays[i].count, arrays[i].range);
     }
+    RCVI_TRY(copy_over(bench, total));
+    char *data = bench->there ? bench->there : aligned;
+    for (int i = 0; i < ARRAYS; i++) *arrays[i].place = data + offsets[i];
     bench->steps = steps;
     return RCV_OK;
 }
@@ -137,6 +151,7 @@ static rcv_status open_trial(rcvi_bench *bench, rcvi_contender *c) {
     RCVI_TRY(make_data(bench, c->plan->program.options.steps));
     if (c->run) return RCV_OK;
     rcv_status status = rcv_run_new(c->plan, &c->run);
+    if (status == RCV_NO_MEMORY && c->plan->device->memory) status = RCV_UNSUPPORTED; /* the device's, not the host's */
     if (status) return rcvi_refuse(bench->pool, c, status);
     bench->open_bytes += c->plan->run_bytes;
     return RCV_OK;
@@ -166,13 +181,14 @@ rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *c, double *seconds)
                            .x = bench->x,
                            .y = bench->y,
                            .lengths = bench->lengths,
-                           .resets = bench->resets,
+                           .resets = o->resets ? bench->resets : NULL,
                            .same_parameters = c->warm && !o->training};
     rcv_backward backward = {.dy = bench->dy, .dx = bench->dx, .dparameters = bench->dparameters};
     for (int64_t b = 0; bench->lengths && b < o->batch; b++) bench->lengths[b] = c->plan->program.options.steps;
     double begin = rcvi_now();
     RCVI_TRY(rcv_run_forward(c->run, &forward));
     if (o->training) RCVI_TRY(rcv_run_backward(c->run, &backward));
+    RCVI_TRY(rcv_run_wait(c->run));
     double took = rcvi_now() - begin;
     *seconds = took > 0 ? took : 1e-9;
     c->warm = true;

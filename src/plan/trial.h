@@ -31,9 +31,9 @@ typedef struct {
     /* Data for trials of up to `steps` steps; elements of the plan's type. */
     int64_t steps;
     char *block;
-    void *parameters, *x, *y, *dy, *dx, *dparameters;
+    void *there; /* its copy in the device's memory; NULL: the host's will do */
+    void *parameters, *x, *y, *dy, *dx, *dparameters, *resets;
     int64_t *lengths;
-    uint8_t *resets;
 } rcvi_bench;
 
 void rcvi_bench_begin(rcvi_bench *bench, const rcvi_problem *problem, rcvi_pool *pool);

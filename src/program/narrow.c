@@ -2,7 +2,7 @@
 
 void rcvi_program_narrow(rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
-    if (program->options.dtype != RCV_BFLOAT16) return;
+    if (!rcvi_dtype_is_narrow(program->options.dtype)) return;
     for (size_t i = 0; i < program->step_count; i++) {
         int count = rcvi_step_accesses(&program->steps[i], accesses);
         for (int k = 0; k < count; k++) {

@@ -43,7 +43,7 @@ void rcvi_program_free(rcvi_program *program) {
 size_t rcvi_element_bytes(const rcvi_program *program, rcvi_element element) {
     rcv_dtype dtype = program->options.dtype;
     switch (element) {
-    case RCVI_REAL: return rcv_dtype_bytes(dtype == RCV_BFLOAT16 ? RCV_FLOAT32 : dtype);
+    case RCVI_REAL: return rcv_dtype_bytes(rcvi_dtype_is_narrow(dtype) ? RCV_FLOAT32 : dtype);
     case RCVI_PACKED:
     case RCVI_ACTIVATION: return rcv_dtype_bytes(dtype);
     case RCVI_BYTE: return 1;

@@ -10,11 +10,11 @@
 
 #include "net/net.h"
 
-/* The plan's float type (float for bfloat16); uint8; int64; what matrices are packed in (bfloat16 for bfloat16); values
- * that a bfloat16 plan holds in bfloat16 (else the same as RCVI_REAL). */
+/* The plan's float type (float for the 16-bit types and tfloat32); uint8; int64; what matrices are packed in (16 bits for a
+ * 16-bit type); values that a plan of a 16-bit type holds in it (else the same as RCVI_REAL). */
 typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED, RCVI_ACTIVATION } rcvi_element;
 
-/* Whether a bfloat16 plan may round what a buffer holds. States, sums that go on and what is the caller's stay exact.
+/* Whether a plan of a 16-bit type may round what a buffer holds. States, sums that go on and what is the caller's stay exact.
  * An operand is rounded by every product anyway: where all that is read of a buffer is operands of products and terms of
  * gradients, rounding it does not show in any other bits. */
 typedef enum { RCVI_EXACT, RCVI_ROUNDED_AS_OPERAND, RCVI_ROUNDED } rcvi_rounding;
@@ -32,6 +32,10 @@ typedef struct {
     bool blas;         /* large products by OpenBLAS */
     int64_t recompute; /* in training, keep the states of every so-many-th step only; 0: keep all */
     bool vendor;       /* the whole network by a library */
+    int64_t algorithm; /* of the library: 0 is its usual one */
+    bool merge;        /* on a GPU: like steps that do not wait for each other as one launch */
+    int64_t streams;   /* on a GPU: steps that do not wait for each other on so many streams; 0: one */
+    bool graph;        /* on a GPU: a pass is captured once and launched as a whole */
     int64_t threads;   /* at least 1 */
     bool split_rows;   /* threads share out sequences of the batch, else features */
 } rcvi_rungs;
@@ -42,9 +46,13 @@ typedef struct {
     int64_t cache;   /* bytes of a thread's own cache */
     int64_t shared;  /* bytes of the cache behind it that threads share; 0: none, or unknown */
     int64_t panel, grain,
-        group;           /* packed matrices of the plan's type: columns of a panel, of a cut; depth's multiple */
-    const char *vendor;  /* its name and version where this build has it, else NULL */
-    const char *kernels; /* name of the set in use */
+        group;             /* packed matrices of the plan's type: columns of a panel, of a cut; depth's multiple */
+    const char *vendor;    /* the library's name and version where there is one, else NULL */
+    const char *no_vendor; /* then: a sentence, or NULL where the build has none */
+    const char *kernels;   /* name of the set in use; on a GPU its architecture */
+    const char *processor; /* its name; NULL: the CPU's */
+    bool gpu;              /* launches instead of threads; what is multiplied lies in the plan's type */
+    int ordinal;           /* of the GPU */
 } rcvi_machine;
 
 /* Who owns a buffer's memory. Everything but the arena comes from the caller; those marked optional may be absent: then
@@ -254,12 +262,15 @@ static inline bool rcvi_rungs_none(const rcvi_rungs *r) {
              r->recompute || r->vendor);
 }
 
+/* Products of 16-bit operands, sums in float. */
+static inline bool rcvi_dtype_is_narrow(rcv_dtype dtype) { return dtype == RCV_BFLOAT16 || dtype == RCV_FLOAT16; }
+
 /* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */
 int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t depth);
 
 /* ---- after writing ---- */
 
-/* In bfloat16 plans, makes activations of the buffers of reals that may be rounded, where every step that touches them
+/* In plans of a 16-bit type, makes activations of the buffers of reals that may be rounded, where every step that touches them
  * can take them so. Before they are laid out. */
 void rcvi_program_narrow(rcvi_program *program);
 /* Lifetimes and places; sets arena_bytes. */
@@ -288,6 +299,9 @@ typedef struct {
 } rcvi_access;
 enum { RCVI_MAX_ACCESSES = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) + 4 };
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
+
+/* May the two, in the same iteration, touch an element that one of them writes? */
+bool rcvi_steps_conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y);
 
 /* Whether a step is taken at these iterations, and how many times the batch it then has as rows or depth. */
 bool rcvi_step_is_due(const rcvi_program *program, const rcvi_step *step, int64_t inner, int64_t outer, int64_t *time,

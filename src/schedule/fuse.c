@@ -72,8 +72,8 @@ static bool is_read(const rcvi_fusion *f, int v, bool exactly) {
 void rcvi_fusion_store(rcvi_fusion *f, int v, rcvi_place place) {
     rcvi_program *program = f->emitter.program;
     if (program->failed) return;
-    if (f->part[v] == RCVI_ALIAS) f->part[v] = RCVI_ALONE;
-    bool rounds = program->options.dtype == RCV_BFLOAT16 && program->buffers[place.buffer].rounding == RCVI_ROUNDED;
+    bool rounds =
+        rcvi_dtype_is_narrow(program->options.dtype) && program->buffers[place.buffer].rounding == RCVI_ROUNDED;
     bool shows = rounds && (f->part[v] == RCVI_ALONE || is_read(f, v, true));
     if (!has_place(f, v) && !shows) {
         f->places[v] = place;
@@ -112,6 +112,13 @@ static rcvi_place chunk_place(rcvi_fusion *f, int64_t columns, const char *name,
     return (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns};
 }
 
+/* For what another phase reads, or what is a factor of gradients: over a chunk, or over time where those are gathered. */
+static rcvi_place crossing_place(rcvi_fusion *f, int64_t columns, const char *name, int v) {
+    if (!f->gathers || !is_gradient_operand(f->emitter.graph, v)) return chunk_place(f, columns, name, v);
+    int buffer = new_buffer(f, f->clock.steps, columns, name, v);
+    return (rcvi_place){.kind = RCVI_OVER_TIME, .buffer = buffer, .row = columns};
+}
+
 static bool is_read_outside(const rcvi_fusion *f, int v, unsigned char phase) {
     for (int c = v + 1; c < value_count(f); c++) {
         if (f->part[c] == RCVI_GIVEN) continue;
@@ -125,7 +132,7 @@ static bool is_read_outside(const rcvi_fusion *f, int v, unsigned char phase) {
 
 /* Does a step of another phase read it? */
 static bool crosses(const rcvi_fusion *f, int v) {
-    if (f->clock.chunk > 1 && is_gradient_operand(f->emitter.graph, v)) return true;
+    if ((f->clock.chunk > 1 || f->gathers) && is_gradient_operand(f->emitter.graph, v)) return true;
     return is_read_outside(f, v, f->phase[v]);
 }
 
@@ -154,10 +161,12 @@ static void place_gradient_factors(rcvi_fusion *f) {
         order[count++] = next;
         total += features(f, next);
     }
-    int buffer = count ? new_buffer(f, f->clock.chunk, total, "factors", order[0]) : RCVI_NONE;
+    int64_t slots = f->gathers ? f->clock.steps : f->clock.chunk;
+    int buffer = count ? new_buffer(f, slots, total, "factors", order[0]) : RCVI_NONE;
     int64_t column = 0;
     for (int i = 0; i < count; i++) {
-        f->places[order[i]] = (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .offset = column, .row = total};
+        f->places[order[i]] = (rcvi_place){
+            .kind = f->gathers ? RCVI_OVER_TIME : RCVI_OVER_CHUNK, .buffer = buffer, .offset = column, .row = total};
         column += features(f, order[i]);
     }
     rcvi_free(program->pool.context, order);
@@ -268,21 +277,23 @@ static void pack_matrix(rcvi_fusion *f, int v) {
     mark_prepared(program, f->packed[v]);
 }
 
-/* Does its place show one step at a time only? */
+/* Does its place show one step at a time only, where more are asked for? */
 static bool is_narrow(const rcvi_fusion *f, int v) {
-    return f->clock.chunk > 1 && has_place(f, v) && f->phase[v] == RCVI_INSIDE && f->places[v].kind != RCVI_OVER_TIME &&
-           f->places[v].kind != RCVI_OVER_CHUNK;
+    if (!has_place(f, v) || f->phase[v] != RCVI_INSIDE || f->places[v].kind == RCVI_OVER_TIME) return false;
+    if (f->gathers && is_gradient_operand(f->emitter.graph, v)) return true;
+    return f->clock.chunk > 1 && f->places[v].kind != RCVI_OVER_CHUNK;
 }
 
 void rcvi_fusion_prepare(rcvi_fusion *f) {
     rcvi_program *program = f->emitter.program;
-    if (f->rungs->combine && f->clock.chunk > 1 && f->emitter.graph->gradient_count) place_gradient_factors(f);
+    if (f->rungs->combine && (f->clock.chunk > 1 || f->gathers) && f->emitter.graph->gradient_count)
+        place_gradient_factors(f);
     if (f->rungs->combine) group_matrices(f);
     for (int v = 0; v < value_count(f) && !program->failed; v++) {
         if (rcvi_fusion_computes(f, v) && f->part[v] != RCVI_ALIAS && !has_place(f, v) && crosses(f, v))
-            f->places[v] = chunk_place(f, features(f, v), "crossing", v);
+            f->places[v] = crossing_place(f, features(f, v), "crossing", v);
         if (f->emitter.live[v] && is_narrow(f, v) && crosses(f, v)) {
-            f->wide[v] = chunk_place(f, features(f, v), "wide", v);
+            f->wide[v] = crossing_place(f, features(f, v), "wide", v);
             if (!f->at_hand[v]) rcvi_fusion_store(f, v, f->wide[v]);
         }
     }
@@ -579,7 +590,9 @@ static bool is_next_to(const rcvi_view *a, const rcvi_view *b, int64_t columns) 
 }
 
 static rcvi_view factor(const rcvi_fusion *f, int v, bool over_chunk) {
-    return v == RCVI_NONE ? rcvi_no_view() : rcvi_fusion_view(f, v, over_chunk);
+    if (v == RCVI_NONE) return rcvi_no_view();
+    if (f->gathers) return rcvi_place_over_all(f->wide[v].kind != RCVI_NOWHERE ? &f->wide[v] : &f->places[v]);
+    return rcvi_fusion_view(f, v, over_chunk);
 }
 
 /* The gradient not done yet whose parameter comes first, or the count of gradients. */
@@ -599,8 +612,8 @@ void rcvi_fusion_emit_gradients(rcvi_fusion *f, bool over_chunk) {
     rcvi_program *program = f->emitter.program;
     const rcvi_graph *graph = f->emitter.graph;
     rcvi_time before = program->time;
-    program->time = over_chunk ? f->clock.span : f->clock.step;
-    int64_t depth = over_chunk ? f->clock.chunk * f->clock.batch : f->clock.batch;
+    program->time = f->gathers ? (rcvi_time){.span = 1} : over_chunk ? f->clock.span : f->clock.step;
+    int64_t steps = f->gathers ? f->clock.steps : over_chunk ? f->clock.chunk : 1, depth = steps * f->clock.batch;
     bool *done = rcvi_new(program->pool.context, graph->gradient_count, sizeof *done);
     if (!done) program->failed = true;
     for (size_t g; !program->failed && (g = first_gradient(f, done)) < graph->gradient_count;) {

@@ -57,12 +57,13 @@ typedef struct {
     int *packed;                 /* [values] buffers of matrices, packed */
     rcvi_form *forms;
     int form_count;
+    bool gathers;       /* gradients are summed over the whole sequence, behind all loops: their factors are kept */
     rcvi_store *stores; /* second places of values */
     size_t store_count, store_capacity;
 } rcvi_fusion;
 
 /* Tables for a graph. The caller then says what is at hand and where and what is needed, calls rcvi_fusion_analyse,
- * gives places to what must be stored, calls rcvi_fusion_prepare outside of loops, and emits the phases where they belong. */
+ * gives places to what must be stored, (for a backward sweep) whether it gathers, calls rcvi_fusion_prepare outside of loops, and emits the phases where they belong. */
 bool rcvi_fusion_init(rcvi_fusion *fusion, rcvi_program *program, const rcvi_graph *graph,
                       const rcvi_param_place *params, const char *label, rcvi_clock clock);
 void rcvi_fusion_free(rcvi_fusion *fusion);
@@ -76,7 +77,8 @@ void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_place place);
 void rcvi_fusion_prepare(rcvi_fusion *fusion);
 
 void rcvi_fusion_emit(rcvi_fusion *fusion, rcvi_phase phase);
-/* Gradients of the parameters: of one step, inside the time loop, or of a whole chunk, behind it. */
+/* Gradients of the parameters: of one step, inside the time loop, or of a whole chunk, behind it; of the whole sequence,
+ * behind all loops, where the fusion gathers. */
 void rcvi_fusion_emit_gradients(rcvi_fusion *fusion, bool over_chunk);
 /* A value at the step or over the chunk: at its place, or in the buffer that the phase emitted last gave it. */
 rcvi_view rcvi_fusion_view(const rcvi_fusion *fusion, int value, bool over_chunk);

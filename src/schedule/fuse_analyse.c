@@ -37,6 +37,17 @@ static void count_uses(analysis *w) {
     }
 }
 
+/* Must it lie in memory as a value of its own, whoever reads it here? */
+static bool is_stored(const analysis *w, int v) {
+    const rcvi_graph *graph = w->graph;
+    bool stored = w->fusion->needed[v] || w->fusion->kept[v];
+    for (size_t s = 0; s < graph->state_count; s++) stored |= graph->states[s].next == v;
+    for (size_t o = 0; o < graph->output_count; o++) stored |= graph->outputs[o].value == v;
+    for (size_t g = 0; g < graph->gradient_count; g++)
+        stored |= graph->gradients[g].left == v || graph->gradients[g].right == v;
+    return stored;
+}
+
 static rcvi_part first_part(const analysis *w, int v) {
     const rcvi_fusion *f = w->fusion;
     const rcvi_value *value = &w->graph->values[v];
@@ -47,7 +58,7 @@ static rcvi_part first_part(const analysis *w, int v) {
     }
     if (value->operation == RCVI_SUM) return RCVI_ALONE;
     if (value->operation == RCVI_SPREAD)
-        return rcvi_graph_is_number(w->graph, value->arguments[0]) ? RCVI_ALONE : RCVI_ALIAS;
+        return rcvi_graph_is_number(w->graph, value->arguments[0]) || is_stored(w, v) ? RCVI_ALONE : RCVI_ALIAS;
     return f->rungs->fuse ? RCVI_MAPPED : RCVI_ALONE;
 }
 

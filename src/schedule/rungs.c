@@ -49,6 +49,7 @@ static rcv_status expect(reader *r, const char *text, const char *form) {
 /* ---- the rungs ---- */
 
 #define LARGEST INT64_C(1000000000)
+enum { MOST_STREAMS = 16, MOST_ALGORITHMS = 3 };
 
 static rcv_status read_naive(reader *r) {
     (void)r;
@@ -102,6 +103,38 @@ static bool print_recompute(const rcvi_rungs *g, rcvi_text *out) {
     return true;
 }
 
+/* vendor [ "(algorithm=" number ")" ] */
+static rcv_status read_vendor(reader *r) {
+    static const char form[] = "vendor or vendor(algorithm=1)";
+    r->rungs->vendor = true;
+    if (*r->at != '(') return RCV_OK;
+    RCVI_TRY(expect(r, "(algorithm=", form));
+    RCVI_TRY(read_number(r, "algorithm of vendor", MOST_ALGORITHMS, &r->rungs->algorithm));
+    return expect(r, ")", form);
+}
+
+static bool print_vendor(const rcvi_rungs *g, rcvi_text *out) {
+    if (!g->vendor) return false;
+    rcvi_text_add(out, "vendor");
+    if (g->algorithm) rcvi_text_add(out, "(algorithm=%lld)", (long long)g->algorithm);
+    return true;
+}
+
+/* streams "(" number ")" */
+static rcv_status read_streams(reader *r) {
+    static const char form[] = "streams(4)";
+    RCVI_TRY(expect(r, "(", form));
+    RCVI_TRY(read_number(r, "number of streams", MOST_STREAMS, &r->rungs->streams));
+    if (r->rungs->streams == 1) r->rungs->streams = 0;
+    return expect(r, ")", form);
+}
+
+static bool print_streams(const rcvi_rungs *g, rcvi_text *out) {
+    if (g->streams < 2) return false;
+    rcvi_text_add(out, "streams(%lld)", (long long)g->streams);
+    return true;
+}
+
 /* threads "(" number [ ",split=" ( "rows" | "columns" ) ] ")" */
 static rcv_status read_threads(reader *r) {
     static const char form[] = "threads(2) or threads(2,split=rows)";
@@ -141,7 +174,8 @@ PLAIN(pack)
 PLAIN(transpose)
 PLAIN(wavefront)
 PLAIN(blas)
-PLAIN(vendor)
+PLAIN(merge)
+PLAIN(graph)
 
 /* In the order in which they are printed. */
 static const rung rungs[] = {
@@ -155,6 +189,9 @@ static const rung rungs[] = {
     {"blas", read_blas, print_blas},
     {"recompute", read_recompute, print_recompute},
     {"vendor", read_vendor, print_vendor},
+    {"merge", read_merge, print_merge},
+    {"streams", read_streams, print_streams},
+    {"graph", read_graph, print_graph},
     {"threads", read_threads, print_threads},
 };
 enum { RUNGS = sizeof rungs / sizeof *rungs };
@@ -175,7 +212,7 @@ static rcv_status unknown(const char *name, size_t length) {
     return rcvi_fail(
         RCV_INVALID,
         "there is no rung '%s' for a plan; there are naive, kernels, combine, fuse, pack, transpose, wavefront, blas, "
-        "recompute, vendor and threads",
+        "recompute, vendor, merge, streams, graph and threads",
         copy);
 }
 
@@ -191,6 +228,23 @@ static rcv_status read_rung(reader *r, bool *seen) {
     if (*r->at == '\0' || *r->at == '+') return RCV_OK;
     return rcvi_fail(RCV_INVALID, "the plan string has '%.*s' behind %s, where '+' or its end is expected",
                      shown(strcspn(r->at, "+")), r->at, rungs[i].name);
+}
+
+rcv_status rcvi_rungs_fit(const rcvi_rungs *g, const rcvi_machine *machine) {
+    const struct {
+        const char *name;
+        bool on, gpu;
+    } own[] = {{"kernels", g->kernels, false}, {"transpose", g->transpose, false},
+               {"blas", g->blas, false},       {"threads", g->threads > 1, false},
+               {"merge", g->merge, true},      {"streams", g->streams > 0, true},
+               {"graph", g->graph, true}};
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+        if (own[i].on && own[i].gpu != machine->gpu) {
+            return rcvi_fail(RCV_UNSUPPORTED, "%s is for %s; this plan is for %s", own[i].name,
+                             own[i].gpu ? "a GPU" : "the CPU", machine->gpu ? "a GPU" : "the CPU");
+        }
+    }
+    return RCV_OK;
 }
 
 /* plan = rung { "+" rung } */

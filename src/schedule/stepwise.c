@@ -35,6 +35,7 @@ typedef struct {
     int64_t chunk, chunks; /* of the pass that is written */
     int64_t longest;       /* chunk of both passes */
     bool recompute;
+    bool gathers;  /* gradients of parameters are summed behind all loops */
     track *tracks; /* [layers * directions] */
 } writer;
 
@@ -77,7 +78,7 @@ static rcvi_view boundary_view(const writer *w, const track *t, const rcvi_clock
 
 /* Steps taken one by one cannot be seen as rows of a chunk in reverse: the track gets a copy in its own order. */
 static rcvi_place own_order(writer *w, const track *t, rcvi_place place, int64_t columns, const char *name) {
-    if (place.kind != RCVI_OVER_STEPS || w->longest == 1) return place;
+    if (place.kind != RCVI_OVER_STEPS || (w->longest == 1 && !w->gathers)) return place;
     rcvi_program *program = w->frame.program;
     rcvi_place own = {.kind = RCVI_OVER_TIME,
                       .buffer = rcvi_frame_buffer(&w->frame, w->frame.steps, columns, "%s%s", t->label, name),
@@ -197,7 +198,7 @@ static void open_forward(writer *w, track *t, sweep *s, rcvi_clock clock, bool k
     if (keep) need_kept(w, t, f);
     if (!output) forget_output(f);
     rcvi_fusion_analyse(f);
-    bool rounds = w->frame.program->options.dtype == RCV_BFLOAT16;
+    bool rounds = rcvi_dtype_is_narrow(w->frame.program->options.dtype);
     if (output && rounds) make_readable(w, t, f, out); /* else it might be read where it is kept */
     if (keep) place_kept(w, t, s, local);
     for (size_t i = 0; i < graph->state_count && !w->frame.program->failed; i++) {
@@ -414,6 +415,7 @@ static void open_backward(writer *w, track *t, int dy, int dx) {
         }
     }
     open_adjoint_states(w, t, &t->backward);
+    f->gathers = w->gathers;
     rcvi_fusion_analyse(f);
     for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
         int next = graph->states[i].next;
@@ -465,7 +467,7 @@ static void write_backward_step(writer *w, track *t) {
     program->time = (rcvi_time){.span = 1};
     rcvi_fusion_emit(f, RCVI_INSIDE);
     write_adjoint_states(w, t);
-    if (w->chunk == 1) rcvi_fusion_emit_gradients(f, false);
+    if (w->chunk == 1 && !w->gathers) rcvi_fusion_emit_gradients(f, false);
     int out = graph->outputs[0].value;
     if (!rcvi_fusion_computes(f, out)) {
         rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = layer_of(w, t)->input};
@@ -520,9 +522,13 @@ static void write_backward_set(writer *w, track *set, int64_t count, const int *
     for (int64_t i = 0; i < count; i++) {
         mark(w, &set[i]);
         rcvi_fusion_emit(&set[i].backward.fusion, RCVI_BEHIND);
-        if (w->chunk > 1) rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
+        if (w->chunk > 1 && !w->gathers) rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
     }
     close_chunks(w);
+    for (int64_t i = 0; i < count && w->gathers; i++) {
+        mark(w, &set[i]);
+        rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
+    }
     for (int64_t i = 0; i < count && !program->failed; i++) {
         const rcvi_graph *graph = set[i].backward.fusion.emitter.graph;
         mark(w, &set[i]);
@@ -653,6 +659,7 @@ static void write(rcvi_program *program) {
     size_t count = (size_t)(net->options.layers * net->directions);
     writer w = {.longest = chunk > forward ? chunk : forward,
                 .recompute = program->rungs.recompute > 0,
+                .gathers = program->machine.gpu && program->rungs.combine && !program->rungs.recompute,
                 .tracks = rcvi_new(context, count, sizeof *w.tracks)};
     bool ok = rcvi_frame_init(&w.frame, program) && w.tracks;
     for (size_t i = 0; ok && i < count; i++) {
@@ -688,9 +695,10 @@ static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *
 
 static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                           const rcvi_machine *machine) {
-    (void)machine;
+    RCVI_TRY(rcvi_rungs_fit(rungs, machine));
     if (rungs->pack && rungs->transpose) return refuse("pack and transpose are two layouts: choose one");
-    if (options->dtype == RCV_BFLOAT16 && !rungs->pack)
+    if (rungs->merge && !rungs->fuse) return refuse("merge joins maps: add fuse");
+    if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
         return refuse("products in bfloat16 need packed weights: add pack");
     if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");
     if (rungs->recompute && !options->training) return refuse("recompute saves what training keeps; this is inference");
@@ -710,8 +718,34 @@ static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, c
     return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
+/* On a GPU launches are what is dear. */
+static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
+                         void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    const int64_t chunks[] = {1, 16, 0};
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+        if (chunks[c] > 1 && chunks[c] >= options->steps) continue;
+        rcvi_rungs rungs = {
+            .combine = true, .steps = chunks[c], .fuse = true, .pack = true, .graph = true, .threads = 1};
+        bool side_by_side = net->options.layers > 1 || net->directions > 1;
+        rungs.wavefront = net->options.layers > 1 && net->directions == 1 && chunks[c];
+        rungs.merge = rungs.wavefront || net->directions > 1;
+        offer(user, &rungs);
+        rungs.forward = 1;
+        if (options->training && chunks[c] > 1) offer(user, &rungs);
+        rungs.forward = 0;
+        rungs.merge = false;
+        rungs.pack = false;
+        rungs.streams = side_by_side ? 4 : 0;
+        offer(user, &rungs);
+    }
+}
+
 static void variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                      void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    if (machine->gpu) {
+        gpu_variants(net, options, offer, user);
+        return;
+    }
     const int64_t chunks[] = {1, 4, 8, 16, 32, 0};
     int64_t threads = machine->threads;
     for (int64_t n = threads; n >= 1; n = n > 1 ? n / 2 : 0) {

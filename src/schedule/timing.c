@@ -67,6 +67,10 @@ rcvi_view rcvi_place_over_chunk(const rcvi_clock *clock, const rcvi_place *place
     return view;
 }
 
+rcvi_view rcvi_place_over_all(const rcvi_place *place) {
+    return (rcvi_view){.buffer = place->buffer, .offset = place->offset, .row = place->row, .column = 1};
+}
+
 rcvi_place rcvi_place_later(const rcvi_clock *clock, rcvi_place place) {
     int64_t slot = slot_of(clock, &place);
     place.offset += place.kind == RCVI_OVER_STEPS ? -slot : slot;

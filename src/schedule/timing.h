@@ -36,6 +36,8 @@ typedef struct {
 rcvi_view rcvi_place_at_step(const rcvi_clock *clock, const rcvi_place *place);
 /* [span * batch] rows from the chunk's first step on; of a ring, the slot of that step. Not for RCVI_OVER_STEPS. */
 rcvi_view rcvi_place_over_chunk(const rcvi_clock *clock, const rcvi_place *place);
+/* [steps * batch] rows of the whole sequence, in the order of time. For RCVI_OVER_TIME alone. */
+rcvi_view rcvi_place_over_all(const rcvi_place *place);
 rcvi_place rcvi_place_later(const rcvi_clock *clock, rcvi_place place); /* of one time step later */
 
 #endif

@@ -1,9 +1,11 @@
-/* The whole network by a library's recurrent primitives, oneDNN's on the CPU: a candidate, and an anchor. A pass is one
- * step. It reads and writes what the caller binds, optional arrays included, of which its views name the ones that are
- * always there. */
+/* The whole network by a library's recurrent primitives, oneDNN's on the CPU, cuDNN's on a GPU: a candidate, and an
+ * anchor. A pass is one step. It reads and writes what the caller binds, optional arrays included, of which its views
+ * name the ones that are always there. */
 #include "schedule/schedule.h"
 
 #include <string.h>
+
+enum { ALGORITHMS = 4 }; /* of cuDNN */
 
 static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
 
@@ -28,60 +30,96 @@ static rcv_status is_builtin(const rcv_cell *cell, const char *name, bool *same)
     return status;
 }
 
-static rcv_status cell_applies(const rcv_cell *cell) {
+static const char *library(const rcvi_machine *machine) { return machine->gpu ? "cuDNN" : "oneDNN"; }
+
+static rcv_status cell_applies(const rcv_cell *cell, const rcvi_machine *machine) {
     static const char *const known[] = {"lstm", "gru", "rnn_tanh", "rnn_relu"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         bool same = false;
         RCVI_TRY(is_builtin(cell, known[i], &same));
         if (same) return RCV_OK;
     }
-    return rcvi_fail(RCV_UNSUPPORTED, "oneDNN knows lstm, gru, rnn_tanh and rnn_relu; the equations of %s are others",
-                     rcv_cell_name(cell));
+    return rcvi_fail(RCV_UNSUPPORTED, "%s knows lstm, gru, rnn_tanh and rnn_relu; the equations of %s are others",
+                     library(machine), rcv_cell_name(cell));
 }
 
-static rcv_status rungs_apply(const rcvi_rungs *rungs) {
+static rcv_status rungs_apply(const rcvi_rungs *rungs, const rcvi_machine *machine) {
     const struct {
         const char *name;
         bool on;
-    } others[] = {{"combine", rungs->combine},      {"fuse", rungs->fuse}, {"pack", rungs->pack},
-                  {"wavefront", rungs->wavefront},  {"blas", rungs->blas}, {"recompute", rungs->recompute != 0},
+    } others[] = {{"combine", rungs->combine},
+                  {"fuse", rungs->fuse},
+                  {"pack", rungs->pack},
+                  {"transpose", rungs->transpose},
+                  {"wavefront", rungs->wavefront},
+                  {"blas", rungs->blas},
+                  {"recompute", rungs->recompute != 0},
+                  {"merge", rungs->merge},
+                  {"streams", rungs->streams != 0},
+                  {"graph", rungs->graph && !machine->gpu},
+                  {"threads", rungs->threads > 1 && machine->gpu},
                   {"split=rows", rungs->split_rows}};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         if (others[i].on) {
-            return rcvi_fail(RCV_UNSUPPORTED, "vendor is a whole plan: of the other rungs it takes threads, but not %s",
-                             others[i].name);
+            return rcvi_fail(RCV_UNSUPPORTED, "vendor is a whole plan: of the other rungs it takes %s, but not %s",
+                             machine->gpu ? "graph" : "threads", others[i].name);
         }
     }
+    if (rungs->algorithm && !machine->gpu) return refuse("oneDNN has no algorithms to choose from: write vendor");
     return RCV_OK;
 }
 
-/* The library multiplies sizes in 32 bits. */
-static rcv_status sizes_apply(const rcv_net *net, const rcv_plan_options *options) {
-    int64_t widest = net->options.input > net->options.hidden ? net->options.input : net->options.hidden;
-    int64_t rows = 0;
-    if (!rcvi_multiply(options->steps, options->batch, &rows) || rows > INT32_MAX || widest > INT32_MAX / 8) {
-        return rcvi_fail(RCV_UNSUPPORTED,
-                         "%lld steps of %lld sequences with %lld features are more than oneDNN counts in 32 bits",
-                         (long long)options->steps, (long long)options->batch, (long long)widest);
+static rcv_status dtype_applies(rcv_dtype dtype, const rcvi_machine *machine) {
+    if (dtype == RCV_FLOAT32 || dtype == RCV_BFLOAT16) return RCV_OK;
+    if (machine->gpu && (dtype == RCV_TFLOAT32 || dtype == RCV_FLOAT16)) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED, "%s computes in %s, not in %s", library(machine),
+                     machine->gpu ? "float32, tfloat32, bfloat16 and float16" : "float32 and bfloat16",
+                     rcv_dtype_name(dtype));
+}
+
+static bool fits(int64_t a, int64_t b, int64_t c, int64_t limit) {
+    int64_t product = 0;
+    return rcvi_multiply(a, b, &product) && rcvi_multiply(product, c, &product) && product <= limit;
+}
+
+/* oneDNN multiplies sizes in 32 bits; of cuDNN it is known only that tensors have fewer than 2^31 elements, of which
+ * the gates of a layer over all steps, the states of all layers and a layer's weights are the largest. */
+static rcv_status sizes_apply(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine) {
+    int64_t input = net->options.input, hidden = net->options.hidden, layers = net->options.layers;
+    int64_t widest = input > hidden ? input : hidden;
+    bool ok = fits(options->steps, options->batch, 1, INT32_MAX) && widest <= INT32_MAX / 8;
+    if (ok && machine->gpu) {
+        int64_t rows = options->steps * options->batch, features = 4 * widest * net->directions;
+        ok = fits(rows, features, 1, INT32_MAX) && fits(features, hidden, 1, INT32_MAX) &&
+             fits(layers * net->directions, options->batch, hidden, INT32_MAX);
     }
-    return RCV_OK;
+    if (ok) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED,
+                     "%lld steps of %lld sequences with %lld features are more than %s counts in 32 bits",
+                     (long long)options->steps, (long long)options->batch, (long long)widest, library(machine));
+}
+
+static rcv_status absent(const rcvi_machine *machine) {
+    if (machine->no_vendor) return refuse(machine->no_vendor);
+    return refuse(machine->gpu ? "cuDNN was not found: install version 9 of it"
+                               : "this build has no oneDNN: install libdnnl-dev and configure again");
 }
 
 static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                           const rcvi_machine *machine) {
-    if (!machine->vendor) return refuse("this build has no oneDNN: install libdnnl-dev and configure again");
-    RCVI_TRY(rungs_apply(rungs));
-    if (options->dtype != RCV_FLOAT32 && options->dtype != RCV_BFLOAT16) {
-        return rcvi_fail(RCV_UNSUPPORTED, "oneDNN computes in float32 and bfloat16, not in %s",
-                         rcv_dtype_name(options->dtype));
+    const char *name = library(machine);
+    if (!machine->vendor) return absent(machine);
+    RCVI_TRY(rungs_apply(rungs, machine));
+    RCVI_TRY(dtype_applies(options->dtype, machine));
+    if (options->lengths) return rcvi_fail(RCV_UNSUPPORTED, "%s is used for sequences of one length only", name);
+    if (options->resets) return rcvi_fail(RCV_UNSUPPORTED, "%s has no resets within a sequence", name);
+    if (net->options.rank) return rcvi_fail(RCV_UNSUPPORTED, "%s has no low-rank weights", name);
+    if (options->training && net->options.dropout > 0 && net->options.layers > 1) {
+        return rcvi_fail(RCV_UNSUPPORTED, "%s has no dropout between layers%s", name,
+                         machine->gpu ? " that draws the same numbers as other plans" : "");
     }
-    if (options->lengths) return refuse("oneDNN runs sequences of one length only");
-    if (options->resets) return refuse("oneDNN has no resets within a sequence");
-    if (net->options.rank) return refuse("oneDNN has no low-rank weights");
-    if (options->training && net->options.dropout > 0 && net->options.layers > 1)
-        return refuse("oneDNN has no dropout between layers");
-    RCVI_TRY(sizes_apply(net, options));
-    return cell_applies(net->cell);
+    RCVI_TRY(sizes_apply(net, options, machine));
+    return cell_applies(net->cell, machine);
 }
 
 /* ---- the program ---- */
@@ -119,11 +157,16 @@ static void write(rcvi_program *program) {
     rcvi_program_step(program, &step);
 }
 
+/* On a GPU, every algorithm in a graph, and the usual one without. */
 static void variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                      void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     (void)net;
     (void)options;
-    offer(user, &(rcvi_rungs){.vendor = true, .steps = 1, .threads = machine->threads});
+    rcvi_rungs rungs = {.vendor = true, .steps = 1, .threads = machine->gpu ? 1 : machine->threads};
+    offer(user, &rungs);
+    if (!machine->gpu) return;
+    rungs.graph = true;
+    for (rungs.algorithm = 0; rungs.algorithm < ALGORITHMS; rungs.algorithm++) offer(user, &rungs);
 }
 
 const rcvi_schedule rcvi_schedule_vendor = {.name = "vendor", .applies = applies, .write = write, .variants = variants};

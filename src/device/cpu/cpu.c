@@ -37,7 +37,11 @@ static int64_t own_cache(void) {
     return bytes >= 64 * 1024 ? bytes : 1024 * 1024;
 }
 
-static rcv_status describe(rcv_context *context, rcv_dtype dtype, int64_t threads, rcvi_machine *machine) {
+static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine) {
+    (void)ordinal;
+    if (dtype == RCV_TFLOAT32 || dtype == RCV_FLOAT16)
+        return rcvi_fail(RCV_UNSUPPORTED, "plans in %s need a GPU; the CPU computes in float32, float64 and bfloat16",
+                         rcv_dtype_name(dtype));
     const rcvi_kernels *kernels = rcvi_context_kernels(context);
     if (!kernels) return RCV_INVALID;
     rcvi_kernel_type type = dtype == RCV_FLOAT64    ? RCVI_KERNEL_DOUBLE
@@ -52,6 +56,15 @@ static rcv_status describe(rcv_context *context, rcv_dtype dtype, int64_t thread
                               .group = products->group,
                               .vendor = rcvi_vendor_name(),
                               .kernels = kernels->name};
+    return RCV_OK;
+}
+
+static rcv_status tell(rcv_context *context, int ordinal, rcvi_text *text) {
+    (void)ordinal;
+    const rcvi_kernels *kernels = rcvi_context_kernels(context);
+    if (!kernels) return RCV_INVALID;
+    rcvi_text_add(text, "%lld cores, kernels %s, %s", (long long)rcvi_cores(), kernels->name,
+                  rcvi_vendor_name() ? rcvi_vendor_name() : "no oneDNN");
     return RCV_OK;
 }
 
@@ -272,7 +285,7 @@ static void work(void *user, int member) {
     if (engine->kernels->end) engine->kernels->end();
 }
 
-static void run_steps(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
+static rcv_status run_steps(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
     run_call run = {.worker = worker, .binding = binding, .first = first, .end = end, .scratch = scratch};
     if (binding->events) run.begin = rcvi_now();
     bool blas = worker->engine->program->rungs.blas;
@@ -284,10 +297,12 @@ static void run_steps(rcvi_worker *worker, size_t first, size_t end, const rcvi_
     if (blas) rcvi_blas_end(before);
     if (binding->events && *binding->event_count > binding->event_capacity)
         *binding->event_count = binding->event_capacity;
+    return RCV_OK;
 }
 
 const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .describe = describe,
+                                     .tell = tell,
                                      .prepare = prepare,
                                      .release = rcvi_engine_free,
                                      .scratch = scratch,

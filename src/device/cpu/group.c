@@ -1,65 +1,6 @@
 /* Which steps may be taken at once, and along what they are cut. */
 #include "device/cpu/engine.h"
 
-/* ---- what two steps touch ---- */
-
-/* The first element and the one behind the last that a view touches in iteration 0, all slots counted. */
-static void reach(const rcvi_access *access, int64_t *low, int64_t *high) {
-    const rcvi_view *v = access->view;
-    int64_t rows = (access->rows - 1) * v->row, columns = (access->columns - 1) * v->column;
-    int64_t slots = v->wrap ? (v->wrap - 1) * v->slot : 0;
-    *low = v->offset + (rows < 0 ? rows : 0) + (columns < 0 ? columns : 0) + (slots < 0 ? slots : 0);
-    *high = v->offset + (rows > 0 ? rows : 0) + (columns > 0 ? columns : 0) + (slots > 0 ? slots : 0) + 1;
-}
-
-static bool moves_alike(const rcvi_view *a, const rcvi_view *b) {
-    return a->stride == b->stride && a->outer == b->outer && a->wrap == b->wrap && a->slot == b->slot;
-}
-
-/* Columns of one array of rows: the same distance from row to row in all that moves, and columns apart. */
-static bool has_other_columns(const rcvi_access *a, const rcvi_access *b) {
-    int64_t row = a->view->row;
-    if (row <= 0 || b->view->row != row) return false;
-    const rcvi_view *views[] = {a->view, b->view};
-    for (int i = 0; i < 2; i++) {
-        const rcvi_view *v = views[i];
-        if (v->stride % row || v->outer % row || v->slot % row || v->offset < 0) return false;
-    }
-    int64_t a_first = a->view->offset % row, b_first = b->view->offset % row;
-    if (a_first + a->columns > row || b_first + b->columns > row) return false;
-    return a_first + a->columns <= b_first || b_first + b->columns <= a_first;
-}
-
-/* Two buffers of the arena may lie in the same place when the one's life ends before the other's begins. */
-static bool share_memory(const rcvi_program *program, int a, int b) {
-    const rcvi_buffer *x = &program->buffers[a], *y = &program->buffers[b];
-    if (x->role != RCVI_ARENA || y->role != RCVI_ARENA) return false;
-    return x->place < rcvi_buffer_end(program, y) && y->place < rcvi_buffer_end(program, x);
-}
-
-/* May the two touch an element in common, in the same iteration? */
-static bool may_meet(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b) {
-    if (!a->written && !b->written) return false;
-    if (a->view->buffer != b->view->buffer) return share_memory(program, a->view->buffer, b->view->buffer);
-    if (has_other_columns(a, b)) return false;
-    if (!moves_alike(a->view, b->view)) return true;
-    int64_t a_low, a_high, b_low, b_high;
-    reach(a, &a_low, &a_high);
-    reach(b, &b_low, &b_high);
-    return a_low < b_high && b_low < a_high;
-}
-
-static bool conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y) {
-    rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
-    int a_count = rcvi_step_accesses(x, a), b_count = rcvi_step_accesses(y, b);
-    for (int i = 0; i < a_count; i++) {
-        for (int k = 0; k < b_count; k++) {
-            if (may_meet(program, &a[i], &b[k])) return true;
-        }
-    }
-    return false;
-}
-
 /* ---- rows that go their own way ---- */
 
 /* Does row r of the view hold what belongs to row r of the batch, at every time? True where rows lie one behind the
@@ -140,7 +81,7 @@ static void group_from(rcvi_engine *engine, size_t first, size_t end) {
            shares_out(&engine->ready[last])) {
         bool free = true;
         for (size_t i = first; free && i < last; i++)
-            free = !conflict(program, &program->steps[i], &program->steps[last]);
+            free = !rcvi_steps_conflict(program, &program->steps[i], &program->steps[last]);
         if (!free) break;
         last++;
     }

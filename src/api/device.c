@@ -1,0 +1,68 @@
+/* Devices and their memory, for the public header. */
+#include "device/device.h"
+
+#include <string.h>
+
+rcv_status rcv_device_describe(rcv_context *context, const char *name, char **text) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    if (text) *text = NULL;
+    if (!context) return rcvi_fail(RCV_INVALID, "describing a device needs a context");
+    RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
+    rcvi_text out;
+    rcvi_text_init(&out, context);
+    rcv_status status = device->tell(context, ordinal, &out);
+    if (!status && text) return rcvi_text_take(&out, text);
+    rcvi_text_drop(&out);
+    return status;
+}
+
+rcv_status rcv_measure_device(rcv_context *context, const char *name, rcv_dtype dtype, double *operations) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    if (!context || !operations) return rcvi_fail(RCV_INVALID, "measuring needs a context and a place for the result");
+    RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
+    if (device->peak) return device->peak(context, ordinal, dtype, operations);
+    return rcv_measure_peak(context, dtype, rcv_context_threads(context), operations);
+}
+
+rcv_status rcv_memory_new(rcv_context *context, const char *name, size_t bytes, void **memory) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    if (!context || !memory) return rcvi_fail(RCV_INVALID, "memory needs a context and a place for its address");
+    *memory = NULL;
+    RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
+    if (device->memory) return device->memory->allocate(ordinal, bytes, memory);
+    *memory = rcvi_new(context, bytes, 1);
+    return *memory ? RCV_OK : RCV_NO_MEMORY;
+}
+
+void rcv_memory_free(rcv_context *context, const char *name, void *memory) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    if (!memory || rcvi_device_find(name, &device, &ordinal)) return;
+    if (device->memory)
+        device->memory->release(ordinal, memory);
+    else
+        rcvi_free(context, memory);
+}
+
+rcv_status rcv_memory_write(const char *name, void *to, const void *from, size_t bytes) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
+    if (bytes && (!to || !from)) return rcvi_fail(RCV_INVALID, "a copy needs two addresses");
+    if (device->memory) return device->memory->write(ordinal, to, from, bytes);
+    if (bytes) memcpy(to, from, bytes);
+    return RCV_OK;
+}
+
+rcv_status rcv_memory_read(const char *name, void *to, const void *from, size_t bytes) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
+    if (bytes && (!to || !from)) return rcvi_fail(RCV_INVALID, "a copy needs two addresses");
+    if (device->memory) return device->memory->read(ordinal, to, from, bytes);
+    if (bytes) memcpy(to, from, bytes);
+    return RCV_OK;
+}

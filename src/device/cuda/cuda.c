@@ -1,0 +1,292 @@
+/* The device: what GPUs there are, their memory, and runs on them. */
+#include "device/cuda/jit.h"
+#include "device/cuda/kernels.h"
+#include "device/cuda/measure.h"
+#include "device/cuda/worker.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_DEVICES = 16, NAME_BYTES = 320, LEAST_MAJOR = 8, LONGEST_GRAPH = 200000, CALLER_ALIGNMENT = 16 };
+
+/* ---- what there is ---- */
+
+/* Filled once a device, when first asked for; they never change while the program runs. */
+typedef struct {
+    bool known;
+    char processor[NAME_BYTES], architecture[16];
+    struct cudaDeviceProp properties;
+    int driver, runtime;
+} facts;
+
+static facts devices[MOST_DEVICES];
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static rcv_status count_devices(int *count) {
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaErrorInsufficientDriver)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "the NVIDIA driver is too old for CUDA %d.%d, or there is none: install a newer one",
+                         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (error == cudaErrorNoDevice || (!error && *count == 0))
+        return rcvi_fail(RCV_UNSUPPORTED, "there is no NVIDIA GPU on this machine: use the device cpu");
+    return rcvi_cuda_check(error, "looking for GPUs");
+}
+
+static rcv_status learn(int ordinal, facts *f) {
+    RCVI_CUDA_TRY(cudaGetDeviceProperties(&f->properties, ordinal), "asking for the device's properties");
+    RCVI_CUDA_TRY(cudaDriverGetVersion(&f->driver), "asking for the driver's version");
+    RCVI_CUDA_TRY(cudaRuntimeGetVersion(&f->runtime), "asking for the runtime's version");
+    char name[sizeof f->properties.name];
+    memcpy(name, f->properties.name, sizeof name);
+    snprintf(f->processor, sizeof f->processor, "%.200s driver %d.%d runtime %d.%d", name, f->driver / 1000,
+             f->driver % 1000 / 10, f->runtime / 1000, f->runtime % 1000 / 10);
+    snprintf(f->architecture, sizeof f->architecture, "sm_%d%d", f->properties.major, f->properties.minor);
+    f->known = true;
+    return RCV_OK;
+}
+
+static rcv_status find_facts(int ordinal, const facts **out) {
+    int count = 0;
+    RCVI_TRY(count_devices(&count));
+    if (ordinal >= count || ordinal >= MOST_DEVICES)
+        return rcvi_fail(RCV_INVALID, "there is no device cuda:%d: this machine has %d GPU%s", ordinal, count,
+                         count == 1 ? "" : "s");
+    facts *f = &devices[ordinal];
+    pthread_mutex_lock(&devices_lock);
+    rcv_status status = f->known ? RCV_OK : learn(ordinal, f);
+    pthread_mutex_unlock(&devices_lock);
+    if (!status && f->properties.major < LEAST_MAJOR)
+        return rcvi_fail(RCV_UNSUPPORTED, "%s has compute capability %d.%d; %d.0 is the least that can be used",
+                         f->properties.name, f->properties.major, f->properties.minor, LEAST_MAJOR);
+    *out = f;
+    return status;
+}
+
+static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine) {
+    (void)context;
+    (void)dtype;
+    (void)threads;
+    const facts *f = NULL;
+    RCVI_TRY(find_facts(ordinal, &f));
+    *machine = (rcvi_machine){.threads = 1,
+                              .cache = f->properties.l2CacheSize,
+                              .panel = 1,
+                              .grain = 1,
+                              .group = 8,
+                              .vendor = rcvi_cudnn_name(),
+                              .kernels = f->architecture,
+                              .processor = f->processor,
+                              .gpu = true,
+                              .ordinal = ordinal};
+    if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
+    return RCV_OK;
+}
+
+static rcv_status tell(rcv_context *context, int ordinal, rcvi_text *text) {
+    (void)context;
+    const facts *f = NULL;
+    RCVI_TRY(find_facts(ordinal, &f));
+    rcvi_text_add(text,
+                  "%s, compute capability %d.%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d",
+                  f->properties.name, f->properties.major, f->properties.minor, f->properties.multiProcessorCount,
+                  (double)f->properties.totalGlobalMem / (1 << 30), f->driver / 1000, f->driver % 1000 / 10,
+                  f->runtime / 1000, f->runtime % 1000 / 10);
+    const char *libraries[] = {rcvi_cuda_blas_name(), rcvi_jit_name(), rcvi_cudnn_name()};
+    const char *missing[] = {"no cuBLASLt", "no NVRTC", "no cuDNN 9"};
+    for (int i = 0; i < 3; i++) rcvi_text_add(text, ", %s", libraries[i] ? libraries[i] : missing[i]);
+    return RCV_OK;
+}
+
+/* ---- memory ---- */
+
+static rcv_status allocate(int ordinal, size_t bytes, void **memory) {
+    int before = 0;
+    *memory = NULL;
+    const facts *f = NULL;
+    RCVI_TRY(find_facts(ordinal, &f));
+    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
+    cudaError_t error = cudaMalloc(memory, bytes ? bytes : 1);
+    rcv_status status = RCV_OK;
+    if (error == cudaErrorMemoryAllocation) {
+        size_t free = 0, total = 0;
+        cudaGetLastError();
+        cudaMemGetInfo(&free, &total);
+        *memory = NULL;
+        status = rcvi_fail(RCV_NO_MEMORY, "%zu bytes are needed on the GPU, but %zu of its %zu are free", bytes, free,
+                           total);
+    } else {
+        status = rcvi_cuda_check(error, "allocating memory");
+    }
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+static void release(int ordinal, void *memory) {
+    int before = 0;
+    if (rcvi_cuda_enter(ordinal, &before)) return;
+    cudaFree(memory);
+    rcvi_cuda_leave(before);
+}
+
+static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
+    rcv_status status = rcvi_cuda_check(cudaMemcpy(to, from, bytes, kind), "copying memory");
+    /* a small copy returns before it is done, and the caller's streams would not wait for it */
+    if (!status) status = rcvi_cuda_check(cudaStreamSynchronize(cudaStreamLegacy), "copying memory");
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+static rcv_status write_memory(int ordinal, void *to, const void *from, size_t bytes) {
+    return copy(ordinal, to, from, bytes, cudaMemcpyHostToDevice);
+}
+
+static rcv_status read_memory(int ordinal, void *to, const void *from, size_t bytes) {
+    return copy(ordinal, to, from, bytes, cudaMemcpyDeviceToHost);
+}
+
+static const rcvi_memory memory = {
+    .allocate = allocate, .release = release, .write = write_memory, .read = read_memory};
+
+/* ---- runs ---- */
+
+static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
+    RCVI_TRY(rcvi_cuda_engine_new(program, engine));
+    if (!program->rungs.graph || (*engine)->launches <= LONGEST_GRAPH) return RCV_OK;
+    int64_t launches = (*engine)->launches;
+    rcvi_cuda_engine_free(*engine);
+    *engine = NULL;
+    return rcvi_fail(RCV_UNSUPPORTED, "a graph of %lld launches is too long (%d at most): leave graph out",
+                     (long long)launches, LONGEST_GRAPH);
+}
+
+static size_t scratch(const rcvi_engine *engine) { return engine->scratch; }
+
+static size_t outside(const rcvi_engine *engine) { return sizeof(rcvi_worker) + engine->vendor_bytes; }
+
+static void close_worker(rcvi_worker *w) {
+    int before = 0;
+    if (!w) return;
+    bool entered = !rcvi_cuda_enter(w->engine->ordinal, &before);
+    if (w->called) cudaEventSynchronize(w->done);
+    rcvi_cuda_drop_graphs(w);
+    rcvi_cudnn_free(w->vendor);
+    rcvi_lanes_close(w->context, &w->lanes);
+    if (w->capturing) cudaStreamDestroy(w->capturing);
+    if (w->done) cudaEventDestroy(w->done);
+    if (entered) rcvi_cuda_leave(before);
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) rcvi_free(w->context, w->graphs[i].key);
+    rcvi_free(w->context, w->buffers);
+    rcvi_free(w->context, w->key);
+    rcvi_free(w->context, w);
+}
+
+static rcv_status fill_worker(rcvi_worker *w) {
+    const rcvi_engine *e = w->engine;
+    const rcvi_program *program = e->program;
+    w->key_count = program->external_count + 1;
+    w->buffers = rcvi_new(w->context, program->buffer_count, sizeof *w->buffers);
+    w->key = rcvi_new(w->context, w->key_count, sizeof *w->key);
+    bool failed = !w->buffers || !w->key;
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
+        w->graphs[i].key = rcvi_new(w->context, w->key_count, sizeof *w->key);
+        failed |= !w->graphs[i].key;
+    }
+    if (failed) return RCV_NO_MEMORY;
+    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->done, cudaEventDisableTiming), "making an event");
+    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&w->capturing, cudaStreamNonBlocking), "making a stream");
+    RCVI_TRY(rcvi_lanes_open(w->context, e->streams, &w->lanes));
+    return e->has_vendor ? rcvi_cudnn_new(program, &w->vendor) : RCV_OK;
+}
+
+static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **out) {
+    rcvi_worker *w = rcvi_new(engine->context, 1, sizeof *w);
+    int before = 0;
+    *out = NULL;
+    if (!w) return RCV_NO_MEMORY;
+    w->engine = engine;
+    w->context = engine->context;
+    rcv_status status = rcvi_cuda_enter(engine->ordinal, &before);
+    if (!status) {
+        status = fill_worker(w);
+        rcvi_cuda_leave(before);
+    }
+    if (status) {
+        close_worker(w);
+        return status;
+    }
+    *out = w;
+    return RCV_OK;
+}
+
+static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding, char *scratch) {
+    const rcvi_program *program = w->engine->program;
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        const rcvi_buffer *buffer = &program->buffers[b];
+        bool vectors = buffer->role != RCVI_ARENA && buffer->element == RCVI_REAL;
+        w->buffers[b] = binding->buffers[b];
+        if (buffer->role == RCVI_LENGTHS) w->buffers[b] = scratch + w->engine->lengths;
+        if (vectors && (uintptr_t)w->buffers[b] % CALLER_ALIGNMENT)
+            return rcvi_fail(RCV_INVALID, "%s does not lie at a multiple of %d bytes, as data on a GPU must",
+                             buffer->name, CALLER_ALIGNMENT);
+    }
+    return RCV_OK;
+}
+
+/* What changes from call to call travels to where kernels find it. */
+static rcv_status send_call(const rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
+    const rcvi_program *program = w->engine->program;
+    int64_t seed = (int64_t)binding->seed;
+    if (program->net->options.dropout > 0)
+        RCVI_CUDA_TRY(rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
+                      "sending the seed");
+    for (size_t i = 0; i < program->external_count; i++) {
+        int b = program->externals[i];
+        if (program->buffers[b].role != RCVI_LENGTHS) continue;
+        RCVI_CUDA_TRY(rcvi_cuda_put(stream, binding->buffers[b], program->options.batch,
+                                    (int64_t *)(void *)(scratch + w->engine->lengths)),
+                      "sending the lengths");
+    }
+    return RCV_OK;
+}
+
+static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
+    cudaStream_t stream = binding->stream;
+    RCVI_TRY(bind(w, binding, scratch));
+    if (first == 0) RCVI_TRY(send_call(w, binding, scratch, stream));
+    bool graph = w->engine->program->rungs.graph;
+    RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
+                   : rcvi_cuda_launch(w, first, end, binding, scratch, stream));
+    RCVI_CUDA_TRY(cudaEventRecord(w->done, stream), "marking the end of a call");
+    w->called = true;
+    return RCV_OK;
+}
+
+static rcv_status run(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
+    rcv_status status = run_on(w, first, end, binding, scratch);
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+static rcv_status wait(rcvi_worker *w) {
+    return w->called ? rcvi_cuda_check(cudaEventSynchronize(w->done), "running a pass") : RCV_OK;
+}
+
+const rcvi_device rcvi_device_cuda = {.name = "cuda",
+                                      .describe = describe,
+                                      .tell = tell,
+                                      .prepare = prepare,
+                                      .release = rcvi_cuda_engine_free,
+                                      .scratch = scratch,
+                                      .outside = outside,
+                                      .open = open_worker,
+                                      .close = close_worker,
+                                      .run = run,
+                                      .wait = wait,
+                                      .peak = rcvi_cuda_peak,
+                                      .memory = &memory};

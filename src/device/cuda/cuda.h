@@ -1,0 +1,26 @@
+/* What the files of this folder share: errors of CUDA as statuses, element types, libraries that are loaded when first
+ * needed.
+ *
+ * Nothing here is linked but the runtime (statically), so a build with CUDA runs where there is no GPU: cuBLASLt, NVRTC
+ * and cuDNN are looked for at run time, and what is missing is a sentence. */
+#ifndef RCVI_CUDA_H
+#define RCVI_CUDA_H
+
+#include "device/cuda/types.h"
+#include "device/device.h"
+
+#include <cuda_runtime_api.h>
+
+/* RCV_OK, or the error as a status: RCV_NO_MEMORY for memory, else RCV_UNSUPPORTED, with a sentence "WHAT failed on the
+ * GPU: ..."; clears the runtime's last error where that can be cleared. */
+rcv_status rcvi_cuda_check(cudaError_t error, const char *what);
+#define RCVI_CUDA_TRY(CALL, WHAT) RCVI_TRY(rcvi_cuda_check((CALL), (WHAT)))
+
+size_t rcvi_cuda_bytes(rcvi_cuda_type type);
+
+/* Opens the first of these names that can be (NULL ends them) and finds every symbol: `symbols` are names, `places` as many
+ * function pointers; false with a sentence in `reason` otherwise. Libraries stay open. */
+bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
+                       size_t room);
+
+#endif

@@ -1,0 +1,41 @@
+/* Errors of CUDA as statuses, element sizes, libraries that are opened when first needed. */
+#include "device/cuda/cuda.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+rcv_status rcvi_cuda_check(cudaError_t error, const char *what) {
+    if (error == cudaSuccess) return RCV_OK;
+    (void)cudaGetLastError(); /* an error that is reported here must not be found again by the next call */
+    rcv_status status = error == cudaErrorMemoryAllocation ? RCV_NO_MEMORY : RCV_UNSUPPORTED;
+    return rcvi_fail(status, "%s failed on the GPU: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+size_t rcvi_cuda_bytes(rcvi_cuda_type type) {
+    static const unsigned char bytes[] = {
+        [RCVI_F32] = 4, [RCVI_F64] = 8, [RCVI_BF16] = 2, [RCVI_F16] = 2, [RCVI_U8] = 1, [RCVI_I64] = 8,
+    };
+    return bytes[type];
+}
+
+bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
+                       size_t room) {
+    void *library = NULL;
+    size_t opened = 0;
+    for (; names[opened] && !library; opened += !library) library = dlopen(names[opened], RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+        const char *why = dlerror();
+        snprintf(reason, room, "%s was not found: %s", names[0], why ? why : "the loader does not say why");
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        places[i] = dlsym(library, symbols[i]);
+        if (places[i]) continue;
+        snprintf(reason, room, "%s has no %s: it is too old or too new", names[opened], symbols[i]);
+        memset(places, 0, count * sizeof *places);
+        dlclose(library);
+        return false;
+    }
+    return true;
+}

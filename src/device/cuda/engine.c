@@ -1,0 +1,349 @@
+#include "device/cuda/engine.h"
+#include "device/cuda/jit.h"
+#include "device/cuda/kernels.h"
+
+#include <string.h>
+
+enum { ALIGNMENT = 256, STAGES = 6 };
+
+static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+rcv_status rcvi_cuda_enter(int ordinal, int *before) {
+    RCVI_CUDA_TRY(cudaGetDevice(before), "asking for the current device");
+    return *before == ordinal ? RCV_OK : rcvi_cuda_check(cudaSetDevice(ordinal), "choosing the device");
+}
+
+void rcvi_cuda_leave(int before) { cudaSetDevice(before); }
+
+rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *view) {
+    switch (engine->program->buffers[view->buffer].element) {
+    case RCVI_REAL: return engine->real;
+    case RCVI_PACKED:
+    case RCVI_ACTIVATION: return engine->narrow;
+    case RCVI_BYTE: return RCVI_U8;
+    default: return RCVI_I64;
+    }
+}
+
+/* ---- twins and scratch ---- */
+
+/* Steps that multiply read twins of what is not narrow. */
+static void find_twins(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t b = 0; b < program->buffer_count; b++) e->twins[b] = SIZE_MAX;
+    for (size_t i = 0; i < program->step_count && e->narrow != e->real; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind != RCVI_STEP_GEMM && step->kind != RCVI_STEP_MAP) continue;
+        int count = rcvi_step_accesses(step, accesses);
+        for (int k = 0; k < count; k++) {
+            bool operand = accesses[k].use == RCVI_USE_OPERAND && accesses[k].read;
+            int buffer = accesses[k].view->buffer;
+            if (operand && program->buffers[buffer].element == RCVI_REAL) e->twins[buffer] = 0;
+        }
+    }
+}
+
+static size_t take(size_t *at, size_t bytes) {
+    size_t place = *at;
+    *at += round_up(bytes);
+    return place;
+}
+
+static void lay_out_scratch(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    size_t at = 0;
+    e->seed = take(&at, sizeof(uint64_t));
+    e->lengths = take(&at, (size_t)program->options.batch * sizeof(int64_t));
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        if (e->twins[b] != SIZE_MAX)
+            e->twins[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
+    }
+    e->workspace = take(&at, (size_t)e->streams * round_up(e->workspace_bytes));
+    e->sums = take(&at, (size_t)e->streams * round_up(e->sums_bytes));
+    e->scratch = at;
+}
+
+/* ---- maps ---- */
+
+/* Elements at multiples of `each`, whatever the iteration. */
+static bool is_multiple(const rcvi_view *v, int64_t each) {
+    return v->row % each == 0 && v->offset % each == 0 && v->stride % each == 0 && v->outer % each == 0 &&
+           v->slot % each == 0;
+}
+
+static int vector_of(const rcvi_step *step) {
+    for (int vector = 4; vector > 1; vector /= 2) {
+        bool good = step->columns % vector == 0;
+        for (int i = 0; good && i < step->map->operand_count; i++) {
+            const rcvi_view *v = &step->map->operands[i];
+            good = v->column == 0 || is_multiple(v, vector);
+        }
+        for (int p = 0; good && p < step->map->product_count; p++) {
+            const rcvi_view *v = &step->map->products[p].start;
+            good = v->buffer == RCVI_NONE || v->column == 0 || is_multiple(v, vector);
+        }
+        if (good) return vector;
+    }
+    return 1;
+}
+
+static bool is_aligned(const rcvi_engine *e, const rcvi_step *step) {
+    int64_t each = 16 / (int64_t)rcvi_cuda_bytes(e->narrow);
+    for (int p = 0; p < step->map->product_count; p++) {
+        for (int t = 0; t < step->map->products[p].term_count; t++) {
+            if (!is_multiple(&step->map->products[p].terms[t].a, each)) return false;
+        }
+    }
+    return true;
+}
+
+/* Columns of every product that a block takes: as many as leave enough blocks for all processors. */
+static int units_of(const rcvi_engine *e, const rcvi_step *step, int tile_rows, int members) {
+    int products = step->map->product_count, units = 64;
+    int64_t row_blocks = (step->rows + tile_rows - 1) / tile_rows;
+    while (units > 8 && products * units > 64) units /= 2;
+    while (units > 8 && (step->columns + units - 1) / units * row_blocks * members * 4 < 3 * e->processors) units /= 2;
+    return units;
+}
+
+/* How many layers and directions have a step like this one: an upper bound for members of a launch. */
+static int members_of(const rcvi_engine *e, const rcvi_step *step) {
+    const rcvi_program *program = e->program;
+    if (!program->rungs.merge || step->layer == RCVI_NONE) return 1;
+    int64_t tracks = program->net->options.layers * program->net->directions;
+    if (!program->rungs.wavefront) tracks = program->net->directions;
+    return tracks < RCVI_MAX_MEMBERS ? (int)tracks : RCVI_MAX_MEMBERS;
+}
+
+static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready, rcvi_map_shape *shape) {
+    const rcvi_map *map = step->map;
+    const rcvi_view *views[RCVI_MAX_VIEWS];
+    rcvi_pass passes[RCVI_MAX_PASSES];
+    ready->view_count = rcvi_map_views(map, views);
+    ready->pass_count = rcvi_map_passes(map, passes);
+    if (ready->pass_count < 0)
+        return rcvi_fail(RCV_UNSUPPORTED, "a map of this cell multiplies more than %d values: leave pack out",
+                         RCVI_MAX_PASSES);
+    ready->views = rcvi_pool_new(&e->pool, (size_t)ready->view_count, sizeof *ready->views);
+    ready->passes = rcvi_pool_new(&e->pool, (size_t)ready->pass_count, sizeof *ready->passes);
+    unsigned char *types = rcvi_pool_new(&e->pool, (size_t)ready->view_count, 1);
+    bool *has_twin = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *has_twin);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    memcpy(ready->views, views, (size_t)ready->view_count * sizeof *views);
+    memcpy(ready->passes, passes, (size_t)ready->pass_count * sizeof *passes);
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(step, accesses);
+    for (int v = 0; v < ready->view_count; v++)
+        types[v] = views[v]->buffer == RCVI_NONE ? e->real : (unsigned char)rcvi_cuda_type_of(e, views[v]);
+    for (int v = map->operand_count, p = 0; p < map->product_count; v += 1 + 2 * map->products[p++].term_count) {
+        for (int t = 0; t < map->products[p].term_count; t++) types[v + 1 + 2 * t] = (unsigned char)e->narrow;
+    }
+    for (int k = 0; k < count; k++) {
+        ptrdiff_t operand = accesses[k].view - map->operands;
+        bool own = accesses[k].view >= map->operands && operand < map->operand_count;
+        if (!own || !accesses[k].written) continue;
+        has_twin[operand] = rcvi_cuda_has_twin(e, accesses[k].view->buffer);
+        /* What is only written has both places, of which one may be absent: so the kernel of a layer that hands
+         * activations on is that of the last one, too. */
+        if (accesses[k].read || e->narrow == e->real) continue;
+        has_twin[operand] = true;
+        types[operand] = (unsigned char)e->real;
+    }
+    int tile_rows = step->rows <= 16 ? 16 : step->rows <= 32 ? 32 : 64, members = members_of(e, step);
+    *shape = (rcvi_map_shape){.map = map,
+                              .types = types,
+                              .has_twin = has_twin,
+                              .real = e->real,
+                              .narrow = e->narrow,
+                              .tensor = e->tensor,
+                              .vector = vector_of(step),
+                              .members = members,
+                              .aligned = is_aligned(e, step),
+                              .tile_rows = tile_rows,
+                              .tile_units = units_of(e, step, tile_rows, members),
+                              .stages = STAGES};
+    while (shape->members > 1 && rcvi_map_words(shape) > RCVI_MAX_WORDS) shape->members--;
+    if (rcvi_map_words(shape) > RCVI_MAX_WORDS)
+        return rcvi_fail(RCV_UNSUPPORTED, "a map of this cell has more operands than a kernel takes");
+    while (shape->vector > 1 && map->product_count && shape->tile_units % shape->vector) shape->vector /= 2;
+    return RCV_OK;
+}
+
+static rcv_status load_kernel(rcvi_engine *e, rcvi_cuda_kernel *kernel) {
+    void *code = NULL;
+    size_t bytes = 0;
+    RCVI_TRY(rcvi_jit_compile(e->context, kernel->source, e->major, e->minor, &code, &bytes));
+    kernel->shared = kernel->shape.map->product_count ? rcvi_tile_shared(&kernel->shape) : 0;
+    kernel->words = rcvi_map_words(&kernel->shape);
+    rcv_status status = rcvi_jit_load(code, "map_kernel", kernel->shared, &kernel->library, &kernel->kernel);
+    rcvi_free(e->context, code);
+    return status;
+}
+
+/* Steps whose kernels have the same text share one. */
+static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready) {
+    rcvi_map_shape shape;
+    char *source = NULL;
+    RCVI_TRY(shape_map(e, step, ready, &shape));
+    RCVI_TRY(rcvi_map_source(e->context, &shape, &source));
+    for (size_t k = 0; k < e->kernel_count; k++) {
+        if (strcmp(e->kernels[k].source, source)) continue;
+        ready->kernel = (int)k;
+        rcvi_free(e->context, source);
+        return RCV_OK;
+    }
+    if (!rcvi_grow(e->context, &e->kernels, &e->kernel_capacity, e->kernel_count + 1, sizeof *e->kernels)) {
+        rcvi_free(e->context, source);
+        return RCV_NO_MEMORY;
+    }
+    rcvi_cuda_kernel *kernel = &e->kernels[e->kernel_count];
+    *kernel = (rcvi_cuda_kernel){.shape = shape, .source = source};
+    ready->kernel = (int)e->kernel_count++;
+    return load_kernel(e, kernel);
+}
+
+/* ---- products of their own ---- */
+
+static bool same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
+    return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth && a->transpose_a == b->transpose_a &&
+           a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->turned == b->turned &&
+           a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a && a->row_b == b->row_b &&
+           a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a && a->step_b == b->step_b &&
+           a->step_out == b->step_out;
+}
+
+static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *step, int64_t span) {
+    int64_t full = step->time.timed ? step->time.span : 1;
+    bool over_depth = step->gemm.transpose_a;
+    return (rcvi_cuda_gemm_shape){.rows = over_depth ? step->rows : step->rows / full * span,
+                                  .columns = step->columns,
+                                  .depth = over_depth ? step->gemm.depth / full * span : step->gemm.depth,
+                                  .transpose_a = step->gemm.transpose_a,
+                                  .transpose_b = step->gemm.transpose_b,
+                                  .accumulate = step->accumulate,
+                                  .a = e->narrow,
+                                  .b = e->narrow,
+                                  .out = rcvi_cuda_type_of(e, &step->out),
+                                  .tensor = e->tensor,
+                                  .row_a = step->a.row,
+                                  .row_b = step->b.row,
+                                  .row_out = step->out.row,
+                                  .batch = step->gemm.batch,
+                                  .step_a = step->gemm.step_a,
+                                  .step_b = step->gemm.step_b,
+                                  .step_out = step->gemm.step_out};
+}
+
+/* An algorithm for the shape, shared with an earlier step of the same shape. */
+static rcv_status find_gemm(rcvi_engine *e, size_t index, int64_t span, rcvi_cuda_gemm **gemm, bool *owns) {
+    rcvi_cuda_gemm_shape shape = shape_gemm(e, &e->program->steps[index], span);
+    for (size_t i = 0; i < index; i++) {
+        const rcvi_step *other = &e->program->steps[i];
+        if (other->kind != RCVI_STEP_GEMM) continue;
+        rcvi_cuda_gemm_shape theirs = shape_gemm(e, other, other->time.timed ? other->time.span : 1);
+        if (!same_shape(&shape, &theirs)) continue;
+        *gemm = e->ready[i].gemm;
+        return RCV_OK;
+    }
+    *owns = true;
+    RCVI_TRY(rcvi_cuda_gemm_new(e->blas, &shape, 0, gemm));
+    size_t bytes = rcvi_cuda_gemm_workspace(*gemm);
+    if (bytes > e->workspace_bytes) e->workspace_bytes = bytes;
+    return RCV_OK;
+}
+
+static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
+    const rcvi_step *step = &e->program->steps[index];
+    rcvi_cuda_ready *ready = &e->ready[index];
+    int64_t span = step->time.timed ? step->time.span : 1, left = e->program->options.steps % span;
+    if (!e->blas) RCVI_TRY(rcvi_cuda_blas_new(e->context, &e->blas));
+    RCVI_TRY(find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm));
+    if (left) RCVI_TRY(find_gemm(e, index, left, &ready->last_gemm, &ready->owns_last));
+    return RCV_OK;
+}
+
+static rcv_status prepare_steps(rcvi_engine *e) {
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        const rcvi_step *step = &e->program->steps[i];
+        if (step->kind == RCVI_STEP_MAP) RCVI_TRY(prepare_map(e, step, &e->ready[i]));
+        if (step->kind == RCVI_STEP_GEMM) RCVI_TRY(prepare_gemm(e, i));
+        if (step->kind == RCVI_STEP_VENDOR) e->has_vendor = true;
+        if (step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows) {
+            size_t bytes = (size_t)rcvi_cuda_reduce_rows_scratch(step->rows, step->columns) * rcvi_cuda_bytes(e->real);
+            if (bytes > e->sums_bytes) e->sums_bytes = bytes;
+        }
+    }
+    return e->has_vendor ? rcvi_cudnn_bytes(e->program, &e->vendor_bytes) : RCV_OK;
+}
+
+/* ---- the whole ---- */
+
+static rcv_status ask_device(rcvi_engine *e) {
+    const struct {
+        enum cudaDeviceAttr which;
+        int *to;
+    } facts[] = {{cudaDevAttrComputeCapabilityMajor, &e->major},
+                 {cudaDevAttrComputeCapabilityMinor, &e->minor},
+                 {cudaDevAttrMultiProcessorCount, &e->processors}};
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
+        RCVI_CUDA_TRY(cudaDeviceGetAttribute(facts[i].to, facts[i].which, e->ordinal), "asking for the device's size");
+    return RCV_OK;
+}
+
+static rcv_status build(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    rcv_dtype dtype = program->options.dtype;
+    e->ordinal = program->machine.ordinal;
+    e->real = dtype == RCV_FLOAT64 ? RCVI_F64 : RCVI_F32;
+    e->narrow = dtype == RCV_BFLOAT16 ? RCVI_BF16 : dtype == RCV_FLOAT16 ? RCVI_F16 : e->real;
+    e->tensor = dtype == RCV_TFLOAT32;
+    e->streams = program->rungs.streams > 1 ? (int)program->rungs.streams : 1;
+    e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
+    e->twins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->twins);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    RCVI_TRY(ask_device(e));
+    find_twins(e);
+    RCVI_TRY(prepare_steps(e));
+    lay_out_scratch(e);
+    return rcvi_cuda_order(e);
+}
+
+rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **out) {
+    rcv_context *context = program->pool.context;
+    rcvi_engine *e = rcvi_new(context, 1, sizeof *e);
+    *out = NULL;
+    if (!e) return RCV_NO_MEMORY;
+    e->program = program;
+    e->context = context;
+    rcvi_pool_init(&e->pool, context);
+    int before = 0;
+    rcv_status status = rcvi_cuda_enter(program->machine.ordinal, &before);
+    if (!status) {
+        status = build(e);
+        rcvi_cuda_leave(before);
+    }
+    if (status) {
+        rcvi_cuda_engine_free(e);
+        return status;
+    }
+    *out = e;
+    return RCV_OK;
+}
+
+void rcvi_cuda_engine_free(rcvi_engine *e) {
+    if (!e) return;
+    for (size_t k = 0; k < e->kernel_count; k++) {
+        if (e->kernels[k].library) cudaLibraryUnload(e->kernels[k].library);
+        rcvi_free(e->context, e->kernels[k].source);
+    }
+    for (size_t i = 0; e->ready && i < e->program->step_count; i++) {
+        if (e->ready[i].owns_gemm) rcvi_cuda_gemm_free(e->ready[i].gemm);
+        if (e->ready[i].owns_last) rcvi_cuda_gemm_free(e->ready[i].last_gemm);
+    }
+    rcvi_cuda_blas_free(e->blas);
+    rcvi_free(e->context, e->kernels);
+    rcvi_free(e->context, e->groups);
+    rcvi_pool_free(&e->pool);
+    rcvi_free(e->context, e);
+}

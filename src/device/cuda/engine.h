@@ -1,0 +1,89 @@
+/* A program made ready for a GPU: kernels compiled, algorithms chosen, steps put in order.
+ *
+ * Types. What is computed in is `real` (float, or double); what products read is `narrow` (16 bits in plans of such a type,
+ * else the same). A buffer of reals that products read in a plan of a 16-bit type has a twin: its rounded copy, at the
+ * same element offsets, in the run's scratch. Whoever writes the buffer writes the twin; twins of what is the caller's are
+ * made at the beginning of the forward pass.
+ *
+ * Order. The steps between two loops, or of a loop's body, are a segment. A step's level in it is one more than the
+ * highest of the steps before it that it must wait for, so steps of a level may be taken in any order, or at once. Steps
+ * are taken by level; where the plan merges, those of a level with the same kernel and strides are one launch, a group. */
+#ifndef RCVI_CUDA_ENGINE_H
+#define RCVI_CUDA_ENGINE_H
+
+#include "device/cuda/cuda.h"
+#include "device/cuda/gemm.h"
+#include "device/cuda/source.h"
+#include "device/cuda/vendor.h"
+
+enum { RCVI_MAX_MEMBERS = 16, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500 };
+
+typedef struct {
+    cudaLibrary_t library;
+    cudaKernel_t kernel;
+    rcvi_map_shape shape; /* its tables in the engine's pool */
+    char *source;
+    size_t shared;
+    int words;
+} rcvi_cuda_kernel;
+
+/* What a step needs beside itself. */
+typedef struct {
+    int kernel;     /* of a map, in the engine's list */
+    int view_count; /* of a map */
+    const rcvi_view **views;
+    rcvi_pass *passes;
+    int pass_count;
+    rcvi_cuda_gemm *gemm, *last_gemm; /* of the whole span; of the last chunk, where that is shorter */
+    bool owns_gemm, owns_last;
+} rcvi_cuda_ready;
+
+typedef struct {
+    int first, count; /* steps in the engine's order */
+    int level;
+} rcvi_cuda_group;
+
+struct rcvi_engine {
+    const rcvi_program *program;
+    rcv_context *context;
+    rcvi_pool pool;
+    int ordinal;
+    int major, minor, processors; /* of the device */
+    rcvi_cuda_type real, narrow;
+    bool tensor;            /* tf32 */
+    rcvi_cuda_ready *ready; /* [steps] */
+    rcvi_cuda_kernel *kernels;
+    size_t kernel_count, kernel_capacity;
+    rcvi_cuda_blas *blas;
+    int *order; /* [steps] by segment and level; a loop keeps its place */
+    rcvi_cuda_group *groups;
+    int *group_of; /* [steps] the group that begins at this place of the order, or RCVI_NONE */
+    size_t group_count;
+    int64_t launches; /* of both passes, about */
+    /* Scratch: bytes from its start. */
+    size_t *twins; /* [buffers] or SIZE_MAX */
+    size_t lengths, seed, workspace, sums;
+    size_t workspace_bytes, sums_bytes; /* of one stream */
+    size_t scratch;
+    int streams;
+    size_t vendor_bytes;
+    bool has_vendor;
+};
+
+rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **engine);
+void rcvi_cuda_engine_free(rcvi_engine *engine);
+
+/* Levels and groups. Kernels are known. */
+rcv_status rcvi_cuda_order(rcvi_engine *engine);
+
+static inline bool rcvi_cuda_has_twin(const rcvi_engine *engine, int buffer) {
+    return engine->twins[buffer] != SIZE_MAX;
+}
+/* What a view's elements are where they are not read as a twin. */
+rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *view);
+
+/* Makes the engine's device the current one; gives back the one before for rcvi_cuda_leave. */
+rcv_status rcvi_cuda_enter(int ordinal, int *before);
+void rcvi_cuda_leave(int before);
+
+#endif

@@ -1,0 +1,343 @@
+/* Shapes as cuBLASLt's descriptors, and its algorithms.
+ *
+ * The library's matrices are column-major: ours, read by it, are transposed. So it computes out^T = op(b)^T op(a)^T, our b
+ * on its left; where `out` is stored turned, that is out = op(a) op(b) again, each operand transposed once more.
+ *
+ * An algorithm may need operands that begin at multiples of 16 bytes. What a shape's strides promise is asked for, and a
+ * second algorithm is kept that needs nothing, for operands that begin elsewhere. */
+#include "device/cuda/gemm.h"
+
+#include <cublasLt.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_RESULTS = 32, MOST_ALIGNMENT = 16 };
+
+#define FUNCTIONS(F)                                                                                                   \
+    F(GetVersion)                                                                                                      \
+    F(GetStatusName)                                                                                                   \
+    F(Create)                                                                                                          \
+    F(Destroy)                                                                                                         \
+    F(MatmulDescCreate)                                                                                                \
+    F(MatmulDescDestroy)                                                                                               \
+    F(MatmulDescSetAttribute)                                                                                          \
+    F(MatrixLayoutCreate)                                                                                              \
+    F(MatrixLayoutDestroy)                                                                                             \
+    F(MatrixLayoutSetAttribute)                                                                                        \
+    F(MatmulPreferenceCreate)                                                                                          \
+    F(MatmulPreferenceDestroy)                                                                                         \
+    F(MatmulPreferenceSetAttribute)                                                                                    \
+    F(MatmulAlgoGetHeuristic)                                                                                          \
+    F(MatmulAlgoConfigGetAttribute)                                                                                    \
+    F(Matmul)
+
+/* ---- the library ---- */
+
+#define FIELD(name) __typeof__ (&cublasLt##name)(name);
+#define SYMBOL(name) "cublasLt" #name,
+
+static struct {
+    pthread_once_t once;
+    bool found;
+    struct {
+        FUNCTIONS(FIELD)
+    } call;
+    char name[64], reason[256];
+} library = {.once = PTHREAD_ONCE_INIT};
+
+static void open_library(void) {
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
+    static const char *const symbols[] = {FUNCTIONS(SYMBOL)};
+    void *places[sizeof symbols / sizeof *symbols] = {NULL};
+    _Static_assert(sizeof places == sizeof library.call, "the table is function pointers and nothing else");
+    library.found = rcvi_library_open(names, symbols, places, sizeof places / sizeof *places, library.reason,
+                                      sizeof library.reason);
+    if (!library.found) return;
+    memcpy(&library.call, places, sizeof places);
+    size_t version = library.call.GetVersion();
+    snprintf(library.name, sizeof library.name, "cuBLASLt %zu.%zu.%zu", version / 10000, version / 100 % 100,
+             version % 100);
+}
+
+const char *rcvi_cuda_blas_name(void) {
+    pthread_once(&library.once, open_library);
+    if (library.found) return library.name;
+    rcvi_fail(RCV_UNSUPPORTED, "products on the GPU need cuBLASLt of CUDA 12 or 13: %s", library.reason);
+    return NULL;
+}
+
+struct rcvi_cuda_blas {
+    rcv_context *context;
+    cublasLtHandle_t handle;
+};
+
+rcv_status rcvi_cuda_blas_new(rcv_context *context, rcvi_cuda_blas **blas) {
+    *blas = NULL;
+    if (!rcvi_cuda_blas_name()) return RCV_UNSUPPORTED;
+    rcvi_cuda_blas *made = rcvi_new(context, 1, sizeof *made);
+    if (!made) return RCV_NO_MEMORY;
+    made->context = context;
+    cublasStatus_t status = library.call.Create(&made->handle);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        rcvi_free(context, made);
+        return rcvi_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? RCV_NO_MEMORY : RCV_UNSUPPORTED,
+                         "%s does not start on this GPU: %s", library.name, library.call.GetStatusName(status));
+    }
+    *blas = made;
+    return RCV_OK;
+}
+
+void rcvi_cuda_blas_free(rcvi_cuda_blas *blas) {
+    if (!blas) return;
+    library.call.Destroy(blas->handle);
+    rcvi_free(blas->context, blas);
+}
+
+/* ---- one shape ---- */
+
+typedef struct {
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+    uint32_t alignment[3]; /* bytes that it needs of left, right and out */
+} method;
+
+struct rcvi_cuda_gemm {
+    const rcvi_cuda_blas *blas;
+    rcvi_cuda_gemm_shape shape;
+    bool empty; /* a depth of 0: sums of nothing */
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t left, right, out; /* of the library's column-major product */
+    method strict, loose;
+};
+
+static const char *const type_names[] = {
+    [RCVI_F32] = "float32", [RCVI_F64] = "float64", [RCVI_BF16] = "bf16",
+    [RCVI_F16] = "fp16",    [RCVI_U8] = "uint8",    [RCVI_I64] = "int64",
+};
+
+static rcv_status fail(const rcvi_cuda_gemm_shape *s, cublasStatus_t status, const char *what) {
+    rcv_status kind = status == CUBLAS_STATUS_ALLOC_FAILED ? RCV_NO_MEMORY : RCV_UNSUPPORTED;
+    return rcvi_fail(kind, "%s %s for the product of [%lld, %lld]%s and [%lld, %lld]%s, %lld times in %s: %s",
+                     library.name, what, (long long)s->rows, (long long)s->depth, s->transpose_a ? " transposed" : "",
+                     (long long)s->depth, (long long)s->columns, s->transpose_b ? " transposed" : "",
+                     (long long)s->batch, type_names[s->a], library.call.GetStatusName(status));
+}
+
+static bool data_type(rcvi_cuda_type type, cudaDataType *data) {
+    switch (type) {
+    case RCVI_F32: *data = CUDA_R_32F; return true;
+    case RCVI_F64: *data = CUDA_R_64F; return true;
+    case RCVI_BF16: *data = CUDA_R_16BF; return true;
+    case RCVI_F16: *data = CUDA_R_16F; return true;
+    default: return false;
+    }
+}
+
+/* [rows, columns] as we store it, `row` elements from row to row. */
+typedef struct {
+    rcvi_cuda_type type;
+    int64_t rows, columns, row, step;
+} stored;
+
+static stored stored_a(const rcvi_cuda_gemm_shape *s) {
+    return (stored){s->a, s->transpose_a ? s->depth : s->rows, s->transpose_a ? s->rows : s->depth, s->row_a,
+                    s->step_a};
+}
+static stored stored_b(const rcvi_cuda_gemm_shape *s) {
+    return (stored){s->b, s->transpose_b ? s->columns : s->depth, s->transpose_b ? s->depth : s->columns, s->row_b,
+                    s->step_b};
+}
+static stored stored_out(const rcvi_cuda_gemm_shape *s) {
+    return (stored){s->out, s->turned ? s->columns : s->rows, s->turned ? s->rows : s->columns, s->row_out,
+                    s->step_out};
+}
+
+static rcv_status lay_out(const rcvi_cuda_gemm_shape *s, stored m, cublasLtMatrixLayout_t *layout) {
+    cudaDataType type;
+    if (m.rows == 1 && m.row < m.columns) m.row = m.columns; /* there is no next row */
+    if (m.row < m.columns || !data_type(m.type, &type)) return fail(s, CUBLAS_STATUS_INVALID_VALUE, "has no layout");
+    cublasStatus_t status = library.call.MatrixLayoutCreate(layout, type, (uint64_t)m.columns, (uint64_t)m.rows, m.row);
+    if (status == CUBLAS_STATUS_SUCCESS && s->batch > 1) {
+        int32_t batch = (int32_t)s->batch;
+        status = batch == s->batch ? library.call.MatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                                                                           &batch, sizeof batch)
+                                   : CUBLAS_STATUS_INVALID_VALUE;
+        if (status == CUBLAS_STATUS_SUCCESS)
+            status = library.call.MatrixLayoutSetAttribute(*layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                                           &m.step, sizeof m.step);
+    }
+    return status == CUBLAS_STATUS_SUCCESS ? RCV_OK : fail(s, status, "has no layout");
+}
+
+static rcv_status describe(rcvi_cuda_gemm *gemm) {
+    const rcvi_cuda_gemm_shape *s = &gemm->shape;
+    cudaDataType scale = s->a == RCVI_F64 ? CUDA_R_64F : CUDA_R_32F;
+    cublasComputeType_t compute = s->a == RCVI_F64                ? CUBLAS_COMPUTE_64F
+                                  : s->a == RCVI_F32 && s->tensor ? CUBLAS_COMPUTE_32F_FAST_TF32
+                                                                  : CUBLAS_COMPUTE_32F;
+    bool turn_left = s->turned ? !s->transpose_a : s->transpose_b;
+    bool turn_right = s->turned ? !s->transpose_b : s->transpose_a;
+    cublasOperation_t left = turn_left ? CUBLAS_OP_T : CUBLAS_OP_N, right = turn_right ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasStatus_t status = library.call.MatmulDescCreate(&gemm->product, compute, scale);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right);
+    if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "has no descriptor");
+    RCVI_TRY(lay_out(s, s->turned ? stored_a(s) : stored_b(s), &gemm->left));
+    RCVI_TRY(lay_out(s, s->turned ? stored_b(s) : stored_a(s), &gemm->right));
+    return lay_out(s, stored_out(s), &gemm->out);
+}
+
+/* ---- algorithms ---- */
+
+/* The largest power of 2 up to 16 at whose multiples every row and every product of the batch begins, if the first does. */
+static uint32_t promised_alignment(stored m, int64_t batch) {
+    size_t bytes = rcvi_cuda_bytes(m.type), alignment = MOST_ALIGNMENT;
+    while (alignment > bytes &&
+           ((m.rows > 1 && (size_t)m.row * bytes % alignment) || (batch > 1 && (size_t)m.step * bytes % alignment)))
+        alignment /= 2;
+    return (uint32_t)alignment;
+}
+
+static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const uint32_t alignment[3], uint32_t reductions) {
+    uint64_t workspace = RCVI_GEMM_WORKSPACE;
+    const struct {
+        cublasLtMatmulPreferenceAttributes_t name;
+        const void *value;
+        size_t bytes;
+    } attributes[] = {
+        {CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace},
+        {CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions, sizeof reductions},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &alignment[0], sizeof *alignment},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &alignment[1], sizeof *alignment},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &alignment[2], sizeof *alignment},
+        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &alignment[2], sizeof *alignment},
+    };
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = library.call.MatmulPreferenceSetAttribute(preference, attributes[i].name, attributes[i].value,
+                                                           attributes[i].bytes);
+    return status;
+}
+
+/* Parts of a sum that are added where the result lies come in an order of their own; in 16 bits they lose digits. */
+static bool is_wanted(const cublasLtMatmulHeuristicResult_t *result, uint32_t reductions) {
+    uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
+    size_t written = 0;
+    if (result->state != CUBLAS_STATUS_SUCCESS || result->workspaceSize > RCVI_GEMM_WORKSPACE) return false;
+    if (library.call.MatmulAlgoConfigGetAttribute(&result->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
+                                                  sizeof scheme, &written) != CUBLAS_STATUS_SUCCESS)
+        return false;
+    return (scheme & ~reductions) == 0;
+}
+
+/* The choice-th of the algorithms that do with this alignment. */
+static rcv_status propose(const rcvi_cuda_gemm *gemm, const uint32_t alignment[3], int choice, method *found) {
+    const rcvi_cuda_gemm_shape *s = &gemm->shape;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (s->out == RCVI_F32 || s->out == RCVI_F64) reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    cublasLtMatmulHeuristicResult_t results[MOST_RESULTS];
+    memset(results, 0, sizeof results);
+    int count = 0;
+    cublasLtMatmulPreference_t preference = NULL;
+    cublasStatus_t status = library.call.MatmulPreferenceCreate(&preference);
+    if (status == CUBLAS_STATUS_SUCCESS) status = prefer(preference, alignment, reductions);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = library.call.MatmulAlgoGetHeuristic(gemm->blas->handle, gemm->product, gemm->left, gemm->right,
+                                                     gemm->out, gemm->out, preference, MOST_RESULTS, results, &count);
+    if (preference) library.call.MatmulPreferenceDestroy(preference);
+    if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "has no algorithm");
+    for (int i = 0; i < count; i++) {
+        if (!is_wanted(&results[i], reductions) || choice-- > 0) continue;
+        found->algorithm = results[i].algo;
+        found->workspace = results[i].workspaceSize;
+        memcpy(found->alignment, alignment, sizeof found->alignment);
+        return RCV_OK;
+    }
+    return fail(s, CUBLAS_STATUS_NOT_SUPPORTED, "has no further algorithm");
+}
+
+static rcv_status choose(rcvi_cuda_gemm *gemm, int choice) {
+    const rcvi_cuda_gemm_shape *s = &gemm->shape;
+    stored left = s->turned ? stored_a(s) : stored_b(s), right = s->turned ? stored_b(s) : stored_a(s);
+    uint32_t strict[] = {promised_alignment(left, s->batch), promised_alignment(right, s->batch),
+                         promised_alignment(stored_out(s), s->batch)};
+    uint32_t loose[] = {(uint32_t)rcvi_cuda_bytes(left.type), (uint32_t)rcvi_cuda_bytes(right.type),
+                        (uint32_t)rcvi_cuda_bytes(s->out)};
+    RCVI_TRY(propose(gemm, strict, choice, &gemm->strict));
+    if (memcmp(strict, loose, sizeof strict)) return propose(gemm, loose, 0, &gemm->loose);
+    gemm->loose = gemm->strict;
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice,
+                              rcvi_cuda_gemm **gemm) {
+    *gemm = NULL;
+    rcvi_cuda_gemm *made = rcvi_new(blas->context, 1, sizeof *made);
+    if (!made) return RCV_NO_MEMORY;
+    made->blas = blas;
+    made->shape = *shape;
+    if (made->shape.batch < 1) made->shape.batch = 1;
+    made->empty = shape->rows <= 0 || shape->columns <= 0 || shape->depth <= 0;
+    rcv_status status =
+        made->empty && choice > 0 ? fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "has no further algorithm") : RCV_OK;
+    if (!made->empty) status = describe(made);
+    if (!made->empty && status == RCV_OK) status = choose(made, choice);
+    if (status != RCV_OK) {
+        rcvi_cuda_gemm_free(made);
+        return status;
+    }
+    *gemm = made;
+    return RCV_OK;
+}
+
+void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm) {
+    if (!gemm) return;
+    cublasLtMatrixLayout_t layouts[] = {gemm->left, gemm->right, gemm->out};
+    for (int i = 0; i < 3; i++) {
+        if (layouts[i]) library.call.MatrixLayoutDestroy(layouts[i]);
+    }
+    if (gemm->product) library.call.MatmulDescDestroy(gemm->product);
+    rcvi_free(gemm->blas->context, gemm);
+}
+
+size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm) {
+    return gemm->strict.workspace > gemm->loose.workspace ? gemm->strict.workspace : gemm->loose.workspace;
+}
+
+/* ---- a run ---- */
+
+/* A sum over nothing: zeros, or what was there. */
+static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, void *out, cudaStream_t stream) {
+    stored m = stored_out(s);
+    size_t bytes = rcvi_cuda_bytes(m.type);
+    if (s->accumulate || m.rows <= 0 || m.columns <= 0) return RCV_OK;
+    size_t pitch = (size_t)(m.row > m.columns ? m.row : m.columns) * bytes;
+    for (int64_t i = 0; i < s->batch; i++)
+        RCVI_CUDA_TRY(cudaMemset2DAsync((char *)out + (size_t)(i * m.step) * bytes, pitch, 0, (size_t)m.columns * bytes,
+                                        (size_t)m.rows, stream),
+                      "a product of depth 0");
+    return RCV_OK;
+}
+
+static bool is_aligned(const void *at, uint32_t alignment) { return (uintptr_t)at % alignment == 0; }
+
+rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
+                              cudaStream_t stream) {
+    static const float float_zero = 0, float_one = 1;
+    static const double double_zero = 0, double_one = 1;
+    const rcvi_cuda_gemm_shape *s = &gemm->shape;
+    if (gemm->empty) return run_empty(s, out, stream);
+    bool is_double = s->a == RCVI_F64;
+    const void *one = is_double ? (const void *)&double_one : &float_one;
+    const void *zero = is_double ? (const void *)&double_zero : &float_zero;
+    const void *left = s->turned ? a : b, *right = s->turned ? b : a;
+    const uint32_t *needed = gemm->strict.alignment;
+    bool strict = is_aligned(left, needed[0]) && is_aligned(right, needed[1]) && is_aligned(out, needed[2]);
+    const method *method = strict ? &gemm->strict : &gemm->loose;
+    cublasStatus_t status = library.call.Matmul(gemm->blas->handle, gemm->product, one, left, gemm->left, right,
+                                                gemm->right, s->accumulate ? one : zero, out, gemm->out, out, gemm->out,
+                                                &method->algorithm, workspace, method->workspace, stream);
+    return status == CUBLAS_STATUS_SUCCESS ? RCV_OK : fail(s, status, "fails");
+}

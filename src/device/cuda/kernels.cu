@@ -1,0 +1,212 @@
+/* Kernels that make one element from one: copies, fills, choices, dropout, masks.
+ *
+ * `each` is their loop: a thread takes V elements of a row at a time, reads all it needs and then writes, so an output may
+ * lie where an operand lies. */
+#include "device/cuda/kernels.cuh"
+
+using namespace rcvi;
+
+enum { THREADS = 256, MOST_BLOCKS = 8192, PUT_COUNT = 448 };
+
+template <typename REAL, int V, typename OPERATION>
+__global__ void each(int64_t rows, int64_t columns, rcvi_matrix out, OPERATION operation) {
+    int64_t row_step = (int64_t)gridDim.y * blockDim.y, step = (int64_t)gridDim.x * blockDim.x * V;
+    int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    for (int64_t r = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; r < rows; r += row_step) {
+        for (int64_t c = first; c < columns; c += step) {
+            REAL x[V];
+            operation(r, c, x);
+            store(out, r, c, x);
+        }
+    }
+}
+
+struct copying {
+    rcvi_matrix a;
+    template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
+        load(a, r, c, x);
+    }
+};
+
+struct filling {
+    double number;
+    template <typename REAL, int V> __device__ void operator()(int64_t, int64_t, REAL (&x)[V]) const {
+#pragma unroll
+        for (int i = 0; i < V; i++) x[i] = (REAL)number;
+    }
+};
+
+struct choosing {
+    const uint8_t *mask;
+    int64_t mask_row;
+    rcvi_matrix a, b;
+    template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
+        if (mask[r * mask_row])
+            load(a, r, c, x);
+        else
+            load(b, r, c, x);
+    }
+};
+
+__device__ inline uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+/* As rcvi_hash_uniform, and the CPU's step. */
+struct dropping {
+    rcvi_matrix a;
+    double keep;
+    uint64_t salt;
+    const uint64_t *seed;
+    int64_t columns;
+    template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
+        uint64_t key = mix(*seed + (salt + 1) * UINT64_C(0x9e3779b97f4a7c15));
+        uint64_t element = (uint64_t)(r * columns + c);
+        load(a, r, c, x);
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            double uniform = (double)(mix(key + (element + i) * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
+            x[i] = uniform < keep ? (REAL)(x[i] / keep) : (REAL)0;
+        }
+    }
+};
+
+/* [columns, wide] from [columns, depth]. */
+struct widening {
+    rcvi_matrix a;
+    int64_t depth;
+    template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
+        if (c + V <= depth) {
+            load(a, r, c, x);
+            return;
+        }
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            REAL one[1] = {0};
+            if (c + i < depth) load(a, r, c + i, one);
+            x[i] = one[0];
+        }
+    }
+};
+
+template <typename REAL, typename OPERATION>
+static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns, int v, const rcvi_matrix &out,
+                              const OPERATION &operation) {
+    int64_t groups = divide_up(columns, v);
+    unsigned across = 1;
+    while (across < THREADS && across < groups) across *= 2;
+    unsigned down = THREADS / across;
+    int64_t x = divide_up(groups, across), y = divide_up(rows, down);
+    x = least(x, MOST_BLOCKS);
+    y = least(y, MOST_BLOCKS / x);
+    dim3 grid((unsigned)x, (unsigned)y), block(across, down);
+    if (v == 8) return start(each<REAL, 8, OPERATION>, grid, block, stream, rows, columns, out, operation);
+    if (v == 4) return start(each<REAL, 4, OPERATION>, grid, block, stream, rows, columns, out, operation);
+    return start(each<REAL, 1, OPERATION>, grid, block, stream, rows, columns, out, operation);
+}
+
+/* Whether the rows follow one another without a gap. */
+static bool is_one_row(const rcvi_matrix &m, int64_t columns) {
+    return (!m.at && !m.twin) || (m.row == columns && m.column == 1);
+}
+
+/* Makes every element of `out` by the operation on `a` and `b`, which are absent where it has none. */
+template <typename OPERATION>
+static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a,
+                        rcvi_matrix b, bool by_row, const OPERATION &operation) {
+    if (rows <= 0 || columns <= 0 || (!out.at && !out.twin)) return cudaSuccess;
+    if (!are_numbers(out) || !are_numbers(a) || !are_numbers(b)) return cudaErrorInvalidValue;
+    if (columns == 1) out.column = 1; /* the one column, whatever its step */
+    if (!out.column) return cudaErrorInvalidValue;
+    a.twin = b.twin = NULL;
+    if (!by_row && is_one_row(out, columns) && is_one_row(a, columns) && is_one_row(b, columns)) {
+        columns *= rows;
+        rows = 1;
+    }
+    int v = rows * columns >= 1 << 21 ? 8 : 4; /* for large ones, more bytes in flight */
+    while (v > 1 && (columns % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v)))
+        v = v == 8 ? 4 : 1;
+    if (has_double(out) || has_double(a) || has_double(b))
+        return start_each<double>(stream, rows, columns, v, out, operation);
+    return start_each<float>(stream, rows, columns, v, out, operation);
+}
+
+static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32};
+
+extern "C" cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
+                                      rcvi_matrix a) {
+    return make(stream, rows, columns, out, a, absent, false, copying{a});
+}
+
+extern "C" cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
+                                      double number) {
+    return make(stream, rows, columns, out, absent, absent, false, filling{number});
+}
+
+extern "C" cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask,
+                                        int64_t mask_row, rcvi_matrix out, rcvi_matrix a, rcvi_matrix b) {
+    return make(stream, rows, columns, out, a, b, true, choosing{mask, mask_row, a, b});
+}
+
+extern "C" cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability,
+                                         uint64_t salt, const uint64_t *seed, rcvi_matrix out, rcvi_matrix a) {
+    return make(stream, rows, columns, out, a, absent, false, dropping{a, 1 - probability, salt, seed, columns});
+}
+
+cudaError_t rcvi::widen(cudaStream_t stream, int64_t rows, int64_t depth, rcvi_matrix out, rcvi_matrix a) {
+    return make(stream, rows, out.row, out, a, absent, true, widening{a, depth});
+}
+
+/* ---- masks ---- */
+
+/* `last` rows of zeros follow. */
+__global__ void mark(int64_t steps, int64_t last, int64_t batch, const uint8_t *resets, bool boundary,
+                     const int64_t *lengths, uint8_t *out) {
+    int64_t count = (steps + last) * batch, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        int64_t t = i / batch;
+        bool live = t < steps && (!lengths || t < lengths[i - t * batch]);
+        out[i] = live && (!boundary || (resets && resets[i]));
+    }
+}
+
+static cudaError_t start_mark(cudaStream_t stream, int64_t steps, int64_t last, int64_t batch, const uint8_t *resets,
+                              bool boundary, const int64_t *lengths, uint8_t *out) {
+    int64_t blocks = divide_up((steps + last) * batch, THREADS);
+    if (blocks <= 0 || !out) return cudaSuccess;
+    dim3 grid((unsigned)least(blocks, MOST_BLOCKS));
+    return start(mark, grid, dim3(THREADS), stream, steps, last, batch, resets, boundary, lengths, out);
+}
+
+extern "C" cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths,
+                                      uint8_t *out) {
+    return start_mark(stream, steps, 0, batch, NULL, false, lengths, out);
+}
+
+extern "C" cudaError_t rcvi_cuda_boundary(cudaStream_t stream, int64_t steps, int64_t batch, const uint8_t *resets,
+                                          const int64_t *lengths, uint8_t *out) {
+    return start_mark(stream, steps, 1, batch, resets, true, lengths, out);
+}
+
+/* ---- values of the host ---- */
+
+struct values {
+    int64_t value[PUT_COUNT];
+};
+
+__global__ void put(values from, int count, int64_t *to) {
+    if ((int)threadIdx.x < count) to[threadIdx.x] = from.value[threadIdx.x];
+}
+
+extern "C" cudaError_t rcvi_cuda_put(cudaStream_t stream, const int64_t *from, int64_t count, int64_t *to) {
+    for (int64_t done = 0; done < count; done += PUT_COUNT) {
+        int n = (int)least(count - done, PUT_COUNT);
+        values piece = {};
+        for (int i = 0; i < n; i++) piece.value[i] = from[done + i];
+        cudaError_t error = start(put, dim3(1), dim3(PUT_COUNT), stream, piece, n, to + done);
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}

@@ -1,0 +1,61 @@
+/* Kernels that do not depend on a cell, behind C functions that enqueue them on a stream. Views are matrices of
+ * [rows, columns] elements with `row` elements from row to row and contiguous columns (column 0: one element repeated).
+ * Every sum has a fixed order, so results are the same every time. Counts and offsets are 64 bits. */
+#ifndef RCVI_CUDA_KERNELS_H
+#define RCVI_CUDA_KERNELS_H
+
+#include "device/cuda/types.h"
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+    void *at;            /* NULL: absent: reads as zeros, is not written */
+    int64_t row, column; /* elements; column is 0 or 1 */
+    rcvi_cuda_type type;
+    void *twin;               /* a second place that is written, or NULL */
+    rcvi_cuda_type twin_type; /* of it */
+} rcvi_matrix;
+
+/* out = a, converted; rows may coincide with a's where they are the same view. */
+cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
+cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, double number);
+/* out[columns, rows] = a[rows, columns]^T, converted. */
+cudaError_t rcvi_cuda_transpose(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
+/* out[r] = mask[r * mask_row] ? a[r] : b[r]. */
+cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask, int64_t mask_row,
+                             rcvi_matrix out, rcvi_matrix a, rcvi_matrix b);
+/* out = a / (1 - p), or 0 with probability p, decided by rcvi_hash_uniform(*seed + salt * 0x9e3779b97f4a7c15, element):
+ * the same numbers as the CPU. `seed` is in device memory. */
+cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability, uint64_t salt,
+                              const uint64_t *seed, rcvi_matrix out, rcvi_matrix a);
+/* out[t * batch + b] = t < lengths[b]; lengths is never NULL. */
+cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths, uint8_t *out);
+/* [steps + 1, batch]: resets[t, b] != 0 and t < lengths[b] (lengths may be NULL); the last row is 0. */
+cudaError_t rcvi_cuda_boundary(cudaStream_t stream, int64_t steps, int64_t batch, const uint8_t *resets,
+                               const int64_t *lengths, uint8_t *out);
+/* out[r] (+)= sum over columns of a[r, .]. */
+cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
+                                     rcvi_matrix out, rcvi_matrix a);
+/* out[., c] (+)= sum over rows of a[., c], in two stages over fixed slices of rows; `scratch` holds
+ * rcvi_cuda_reduce_rows_scratch elements of the sum's type (F64 for F64, else F32). */
+int64_t rcvi_cuda_reduce_rows_scratch(int64_t rows, int64_t columns);
+cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, rcvi_matrix out,
+                                  rcvi_matrix a, void *scratch);
+/* Small values from the host without a copy that waits: they travel as arguments. */
+cudaError_t rcvi_cuda_put(cudaStream_t stream, const int64_t *values, int64_t count, int64_t *to);
+/* [columns, depth] rows of `wide` elements, depth contiguous, zeros behind it: out = a[rows=columns, columns=depth], or of
+ * a^T where transposed (a[depth, columns]). */
+cudaError_t rcvi_cuda_pack(cudaStream_t stream, int64_t columns, int64_t depth, int64_t wide, bool transposed,
+                           rcvi_matrix a, void *out, rcvi_cuda_type type);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,337 @@
+/* Goes through a program's loops on the host and launches what is due. */
+#include "device/cuda/kernels.h"
+#include "device/cuda/worker.h"
+
+enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
+
+typedef struct {
+    rcvi_worker *worker;
+    const rcvi_engine *engine;
+    const rcvi_binding *binding;
+    char *scratch;
+    int64_t inner, outer;
+} pass;
+
+/* A step of the program at one iteration. */
+typedef struct {
+    const rcvi_step *step;
+    const rcvi_cuda_ready *ready;
+    int64_t time, span, rows;
+} due;
+
+static bool is_due(const pass *p, int index, due *d) {
+    const rcvi_step *step = &p->engine->program->steps[index];
+    const rcvi_binding *binding = p->binding;
+    d->step = step;
+    d->ready = &p->engine->ready[index];
+    if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return false;
+    if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
+    if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
+    if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
+    bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
+    d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
+    return true;
+}
+
+/* ---- addresses ---- */
+
+static void *address(const pass *p, const due *d, const rcvi_view *view) {
+    if (view->buffer == RCVI_NONE || !p->worker->buffers[view->buffer]) return NULL;
+    int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time);
+    return (char *)p->worker->buffers[view->buffer] +
+           start * (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, view));
+}
+
+static void *twin(const pass *p, const due *d, const rcvi_view *view) {
+    if (!rcvi_cuda_has_twin(p->engine, view->buffer)) return NULL;
+    int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time);
+    return p->scratch + p->engine->twins[view->buffer] + start * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
+}
+
+/* What products read: the twin, where there is one. */
+static void *operand(const pass *p, const due *d, const rcvi_view *view) {
+    return rcvi_cuda_has_twin(p->engine, view->buffer) ? twin(p, d, view) : address(p, d, view);
+}
+
+static rcvi_matrix matrix(const pass *p, const due *d, const rcvi_view *view, bool written) {
+    rcvi_matrix m = {.row = view->row, .column = view->column};
+    if (view->buffer == RCVI_NONE) return m;
+    m.at = address(p, d, view);
+    m.type = rcvi_cuda_type_of(p->engine, view);
+    m.twin_type = p->engine->narrow;
+    if (written && m.at) m.twin = twin(p, d, view);
+    return m;
+}
+
+/* ---- lanes ---- */
+
+static int lane_of(const pass *p, const rcvi_step *step) {
+    const rcvi_program *program = p->engine->program;
+    if (p->engine->streams < 2 || step->layer == RCVI_NONE) return 0;
+    int64_t track = step->layer * program->net->directions + step->direction;
+    bool aside = step->time.span > 1 || !step->time.timed; /* chunks beside the steps of others */
+    return (int)((track + (aside ? program->net->options.layers * program->net->directions : 0)) % p->engine->streams);
+}
+
+/* The bytes that a step touches; a twin is touched with its buffer. Answers how many. */
+static size_t find_touches(const pass *p, const due *d, rcvi_touch *touches, size_t room) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(d->step, accesses);
+    size_t found = 0;
+    for (int k = 0; k < count && found < room; k++) {
+        const rcvi_view *v = accesses[k].view;
+        char *base = p->worker->buffers[v->buffer];
+        if (!base) continue;
+        int64_t size = (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, v)), rows = accesses[k].rows;
+        if (accesses[k].spans && d->step->time.timed) rows = rows / d->step->time.span * d->span;
+        int64_t start = rcvi_view_start(v, p->inner, p->outer, d->time), length = (rows - 1) * v->row;
+        if (d->step->kind == RCVI_STEP_GEMM) {
+            int64_t move = v == &d->step->out ? d->step->gemm.step_out
+                           : v == &d->step->a ? d->step->gemm.step_a
+                                              : d->step->gemm.step_b;
+            length += (d->step->gemm.batch - 1) * move;
+        }
+        length += (accesses[k].columns - 1) * v->column + 1;
+        touches[found++] = (rcvi_touch){.low = (uintptr_t)(base + start * size),
+                                        .high = (uintptr_t)(base + (start + length) * size),
+                                        .written = accesses[k].written};
+    }
+    return found;
+}
+
+static rcv_status enter(const pass *p, int lane, const due *members, int count) {
+    if (p->engine->streams < 2) return RCV_OK;
+    rcvi_touch touches[RCVI_MAX_ACCESSES];
+    for (int m = 0; m < count; m++) {
+        size_t found = find_touches(p, &members[m], touches, RCVI_MAX_ACCESSES);
+        RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, lane, touches, found));
+    }
+    return RCV_OK;
+}
+
+static char *of_lane(const pass *p, size_t place, size_t bytes, int lane) {
+    return p->scratch + place + (size_t)lane * ((bytes + 255) / 256 * 256);
+}
+
+/* ---- maps ---- */
+
+static int64_t parts(int64_t count, int64_t each) { return (count + each - 1) / each; }
+
+/* Does the view hold activations where the kernel has a real and its twin? Then the twin is the view. */
+static bool is_narrowed(const pass *p, const rcvi_cuda_kernel *kernel, int v, const rcvi_view *view) {
+    return v < kernel->shape.map->operand_count && kernel->shape.has_twin[v] &&
+           (rcvi_cuda_type)kernel->shape.types[v] != rcvi_cuda_type_of(p->engine, view);
+}
+
+/* Arguments as source.h says, for rows from `row` on, at most `most` of them; answers the rows of the longest member. */
+static int64_t fill_words(const pass *p, const due *members, int count, int64_t row, int64_t most, uint64_t *words) {
+    const rcvi_cuda_ready *ready = members[0].ready;
+    const rcvi_cuda_kernel *kernel = &p->engine->kernels[ready->kernel];
+    const rcvi_map *map = kernel->shape.map;
+    size_t at = 0;
+    int64_t longest = 0;
+    words[at++] = (uint64_t)members[0].step->columns;
+    for (int v = 0; v < ready->view_count; v++) words[at++] = (uint64_t)ready->views[v]->row;
+    for (int q = 0; q < ready->pass_count; q++) {
+        int64_t group = p->engine->program->machine.group, depth = ready->passes[q].depth;
+        for (int k = 0; k < map->product_count; k++) { /* a packed matrix is one row for the program, and many here */
+            int b = ready->passes[q].b[k];
+            if (b != RCVI_NONE) words[1 + b] = (uint64_t)((depth + group - 1) / group * group);
+        }
+        words[at++] = (uint64_t)depth;
+    }
+    for (int m = 0; m < count; m++) {
+        const due *d = &members[m];
+        int64_t rows = d->rows - row < most ? d->rows - row : most;
+        bool is_left[RCVI_MAX_VIEWS] = {false};
+        for (int q = 0; q < ready->pass_count; q++) is_left[d->ready->passes[q].a] = true;
+        words[at++] = (uint64_t)(rows > 0 ? rows : 0);
+        if (rows > longest) longest = rows;
+        for (int v = 0; v < ready->view_count; v++) {
+            const rcvi_view *view = d->ready->views[v];
+            char *where = is_left[v] ? operand(p, d, view) : address(p, d, view);
+            rcvi_cuda_type type = (rcvi_cuda_type)kernel->shape.types[v];
+            if (is_narrowed(p, kernel, v, view)) where = NULL;
+            bool moves = where && view->row && row;
+            words[at++] =
+                (uint64_t)(uintptr_t)(moves ? where + row * view->row * (int64_t)rcvi_cuda_bytes(type) : where);
+        }
+        for (int v = 0; v < map->operand_count; v++) {
+            if (!kernel->shape.has_twin[v]) continue;
+            const rcvi_view *view = d->ready->views[v];
+            char *where = is_narrowed(p, kernel, v, view) ? address(p, d, view) : twin(p, d, view);
+            if (where) where += row * view->row * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
+            words[at++] = (uint64_t)(uintptr_t)where;
+        }
+    }
+    return longest;
+}
+
+static rcv_status launch_map(const pass *p, const due *members, int count, cudaStream_t stream) {
+    const rcvi_cuda_kernel *kernel = &p->engine->kernels[members[0].ready->kernel];
+    const rcvi_map_shape *shape = &kernel->shape;
+    bool tiled = shape->map->product_count > 0;
+    int64_t columns = members[0].step->columns, most = tiled ? (int64_t)MOST_BLOCKS * shape->tile_rows : INT64_MAX;
+    uint64_t words[RCVI_MAX_WORDS] = {0};
+    void *arguments[] = {words};
+    for (int64_t row = 0;; row += most) {
+        int64_t rows = fill_words(p, members, count, row, most, words);
+        if (rows <= 0) return RCV_OK;
+        int64_t across = tiled ? parts(columns, shape->tile_units) : parts(columns, MAP_THREADS * shape->vector);
+        int64_t down = parts(rows, tiled ? shape->tile_rows : MAP_ROWS);
+        dim3 grid = {
+            .x = (unsigned)across, .y = (unsigned)(down < MOST_BLOCKS ? down : MOST_BLOCKS), .z = (unsigned)count};
+        dim3 block = {.x = THREADS, .y = 1, .z = 1};
+        RCVI_CUDA_TRY(cudaLaunchKernel((const void *)kernel->kernel, grid, block, arguments, kernel->shared, stream),
+                      "launching a map");
+        if (!tiled) return RCV_OK;
+    }
+}
+
+/* ---- all others ---- */
+
+static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_t stream) {
+    const rcvi_step *s = d->step;
+    void *out = address(p, d, &s->out);
+    if (!out) return RCV_OK; /* a gradient the caller does not want */
+    bool last = s->time.timed && d->span < s->time.span;
+    char *workspace = of_lane(p, p->engine->workspace, p->engine->workspace_bytes, lane);
+    RCVI_TRY(rcvi_cuda_gemm_run(last ? d->ready->last_gemm : d->ready->gemm, operand(p, d, &s->a), operand(p, d, &s->b),
+                                out, workspace, stream));
+    if (!rcvi_cuda_has_twin(p->engine, s->out.buffer)) return RCV_OK;
+    for (int64_t b = 0; b < s->gemm.batch; b++) {
+        rcvi_matrix from = matrix(p, d, &s->out, false), to = from;
+        from.at = (char *)from.at + b * s->gemm.step_out * (int64_t)rcvi_cuda_bytes(from.type);
+        to.at = (char *)twin(p, d, &s->out) + b * s->gemm.step_out * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
+        to.type = p->engine->narrow;
+        RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, to, from), "rounding a product");
+    }
+    return RCV_OK;
+}
+
+static rcv_status launch_reduce(const pass *p, const due *d, int lane, cudaStream_t stream) {
+    const rcvi_step *s = d->step;
+    rcvi_matrix out = matrix(p, d, &s->out, true), a = matrix(p, d, &s->a, false);
+    if (!s->reduce.over_rows)
+        return rcvi_cuda_check(rcvi_cuda_reduce_columns(stream, d->rows, s->columns, s->accumulate, out, a), "a sum");
+    char *sums = of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
+    return rcvi_cuda_check(rcvi_cuda_reduce_rows(stream, d->rows, s->columns, s->accumulate, out, a, sums), "a sum");
+}
+
+static rcv_status launch_pack(const pass *p, const due *d, cudaStream_t stream) {
+    const rcvi_step *s = d->step;
+    int64_t columns = s->pack.transposed ? s->columns : s->rows, depth = s->pack.transposed ? s->rows : s->columns;
+    int64_t group = p->engine->program->machine.group, wide = (depth + group - 1) / group * group;
+    return rcvi_cuda_check(rcvi_cuda_pack(stream, columns, depth, wide, s->pack.transposed, matrix(p, d, &s->a, false),
+                                          address(p, d, &s->out), p->engine->narrow),
+                           "packing a matrix");
+}
+
+static cudaError_t launch_mask(const pass *p, const due *d, cudaStream_t stream) {
+    const rcvi_step *s = d->step;
+    if (s->kind == RCVI_STEP_LIVE)
+        return rcvi_cuda_live(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->out));
+    return rcvi_cuda_boundary(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->b),
+                              address(p, d, &s->out));
+}
+
+static rcv_status launch_plain(const pass *p, const due *d, cudaStream_t stream) {
+    const rcvi_step *s = d->step;
+    rcvi_matrix out = matrix(p, d, &s->out, true);
+    cudaError_t error = cudaSuccess;
+    if (s->kind == RCVI_STEP_LIVE || s->kind == RCVI_STEP_BOUNDARY)
+        return rcvi_cuda_check(launch_mask(p, d, stream), "making a mask");
+    if (!out.at) return RCV_OK; /* an output the caller does not want */
+    switch (s->kind) {
+    case RCVI_STEP_COPY: error = rcvi_cuda_copy(stream, d->rows, s->columns, out, matrix(p, d, &s->a, false)); break;
+    case RCVI_STEP_FILL: error = rcvi_cuda_fill(stream, d->rows, s->columns, out, s->fill.number); break;
+    case RCVI_STEP_SELECT:
+        error = rcvi_cuda_select(stream, d->rows, s->columns, address(p, d, &s->mask), s->mask.row, out,
+                                 matrix(p, d, &s->a, false), matrix(p, d, &s->b, false));
+        break;
+    case RCVI_STEP_DROPOUT:
+        error = rcvi_cuda_dropout(stream, d->rows, s->columns, s->dropout.probability, s->dropout.salt,
+                                  (const uint64_t *)(void *)(p->scratch + p->engine->seed), out,
+                                  matrix(p, d, &s->a, false));
+        break;
+    default: break;
+    }
+    return rcvi_cuda_check(error, rcvi_step_names[s->kind]);
+}
+
+static rcv_status launch_one(const pass *p, const due *d, int lane, cudaStream_t stream) {
+    switch (d->step->kind) {
+    case RCVI_STEP_GEMM: return launch_gemm(p, d, lane, stream);
+    case RCVI_STEP_REDUCE: return address(p, d, &d->step->out) ? launch_reduce(p, d, lane, stream) : RCV_OK;
+    case RCVI_STEP_PACK: return launch_pack(p, d, stream);
+    case RCVI_STEP_VENDOR: {
+        rcvi_binding binding = *p->binding;
+        binding.buffers = p->worker->buffers;
+        return rcvi_cudnn_run(p->worker->vendor, d->step->vendor.backward, &binding, stream);
+    }
+    default: return launch_plain(p, d, stream);
+    }
+}
+
+static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
+    due members[RCVI_MAX_MEMBERS];
+    int count = 0;
+    for (int i = 0; i < group->count; i++) count += is_due(p, p->engine->order[group->first + i], &members[count]);
+    if (count == 0) return RCV_OK;
+    int lane = lane_of(p, members[0].step);
+    RCVI_TRY(enter(p, lane, members, count));
+    cudaStream_t stream = p->worker->lanes.streams[lane];
+    if (members[0].step->kind == RCVI_STEP_MAP) return launch_map(p, members, count, stream);
+    return launch_one(p, &members[0], lane, stream);
+}
+
+static rcv_status launch_steps(pass *p, size_t first, size_t end) {
+    const rcvi_engine *e = p->engine;
+    int64_t around = p->inner;
+    for (size_t i = first; i < end;) {
+        const rcvi_step *step = &e->program->steps[i];
+        if (step->kind != RCVI_STEP_LOOP) {
+            const rcvi_cuda_group *group = &e->groups[e->group_of[i]];
+            RCVI_TRY(launch_group(p, group));
+            i += (size_t)group->count;
+            continue;
+        }
+        size_t body_end = i + 1 + (size_t)step->loop.body;
+        for (int64_t k = 0; k < step->loop.count; k++) {
+            p->outer = around;
+            p->inner = k;
+            RCVI_TRY(launch_steps(p, i + 1, body_end));
+        }
+        p->inner = around;
+        p->outer = 0;
+        i = body_end;
+    }
+    return RCV_OK;
+}
+
+/* Twins of what is the caller's. */
+static rcv_status round_inputs(const pass *p, cudaStream_t stream) {
+    const rcvi_program *program = p->engine->program;
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        const rcvi_buffer *buffer = &program->buffers[b];
+        bool given = buffer->role == RCVI_X || buffer->role == RCVI_PARAMETERS;
+        if (!given || !rcvi_cuda_has_twin(p->engine, (int)b)) continue;
+        if (buffer->role == RCVI_PARAMETERS && p->binding->same_parameters) continue;
+        rcvi_matrix from = {.at = p->worker->buffers[b], .row = buffer->count, .column = 1, .type = p->engine->real};
+        rcvi_matrix to = from;
+        to.at = p->scratch + p->engine->twins[b];
+        to.type = p->engine->narrow;
+        RCVI_CUDA_TRY(rcvi_cuda_copy(stream, 1, buffer->count, to, from), "rounding the input");
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                            cudaStream_t stream) {
+    pass p = {.worker = worker, .engine = worker->engine, .binding = binding, .scratch = scratch};
+    if (first == 0) RCVI_TRY(round_inputs(&p, stream));
+    RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));
+    rcv_status status = launch_steps(&p, first, end);
+    rcv_status ended = rcvi_lanes_end(&worker->lanes);
+    return status ? status : ended;
+}

@@ -1,0 +1,125 @@
+/* Elements of views: how they lie in memory, how they are loaded and stored VECTOR at a time, what is computed of them.
+ * Stands behind the macros and before the function that are written from a map (source.c), and is compiled without any
+ * header. */
+
+#define INLINE __device__ __forceinline__
+
+/* ---- types ---- */
+
+struct BFloat16 {
+    unsigned short bits;
+};
+struct Float16 {
+    unsigned short bits;
+};
+
+#ifdef __CUDACC__ /* else a test compiles this text for the host, and has its own of these */
+
+INLINE REAL infinity() { return (REAL)__longlong_as_double(0x7ff0000000000000ll); }
+INLINE float bits_as_float(unsigned bits) { return __uint_as_float(bits); }
+INLINE float reciprocal(float x) { /* within one unit of the last place; 0 past 2^126 */
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+INLINE float widen(Float16 x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+INLINE void narrow(float x, Float16 &y) { asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
+INLINE void narrow(float x, BFloat16 &y) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x)); }
+
+#endif
+
+INLINE float widen(BFloat16 x) { return bits_as_float((unsigned)x.bits << 16); }
+INLINE float widen(float x) { return x; }
+INLINE double widen(double x) { return x; }
+INLINE REAL widen(unsigned char x) { return (REAL)x; }
+INLINE REAL widen(long long x) { return (REAL)x; }
+INLINE void narrow(REAL x, float &y) { y = (float)x; }
+INLINE void narrow(REAL x, double &y) { y = (double)x; }
+INLINE void narrow(REAL x, unsigned char &y) { y = (unsigned char)x; }
+INLINE void narrow(REAL x, long long &y) { y = (long long)x; }
+
+/* ---- VECTOR elements side by side ---- */
+
+/* Rows begin at multiples of VECTOR elements, so that this is one access, or a few of 16 bytes. */
+template <typename T> struct alignas(sizeof(T) * VECTOR) Group { T at[VECTOR]; };
+
+template <typename T> INLINE void load(unsigned long long address, long long element, REAL (&out)[VECTOR]) {
+    Group<T> group = *(const Group<T> *)((const T *)address + element);
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) out[i] = (REAL)widen(group.at[i]);
+}
+
+/* One element for all of them. */
+template <typename T> INLINE void load_repeated(unsigned long long address, long long element, REAL (&out)[VECTOR]) {
+    REAL x = (REAL)widen(((const T *)address)[element]);
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) out[i] = x;
+}
+
+/* Nothing is stored at address 0. */
+template <typename T> INLINE void store(unsigned long long address, long long element, const REAL (&x)[VECTOR]) {
+    if (!address) return;
+    Group<T> group;
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) narrow(x[i], group.at[i]);
+    *(Group<T> *)((T *)address + element) = group;
+}
+
+/* ---- operations: what they give for numbers that are none is what src/cell/operation.c gives ---- */
+
+#if REAL_IS_DOUBLE
+
+INLINE REAL op_exp(REAL x) { return exp(x); }
+INLINE REAL op_log(REAL x) { return log(x); }
+INLINE REAL op_log1p(REAL x) { return log1p(x); }
+INLINE REAL op_abs(REAL x) { return fabs(x); }
+INLINE REAL op_sqrt(REAL x) { return sqrt(x); }
+INLINE REAL op_sigmoid(REAL x) { return 1 / (1 + exp(-x)); }
+INLINE REAL op_tanh(REAL x) { return tanh(x); }
+
+#else
+
+INLINE REAL op_exp(REAL x) { return expf(x); }
+INLINE REAL op_log(REAL x) { return logf(x); }
+INLINE REAL op_log1p(REAL x) { return log1pf(x); }
+INLINE REAL op_abs(REAL x) { return fabsf(x); }
+INLINE REAL op_sqrt(REAL x) { return sqrtf(x); }
+INLINE REAL op_sigmoid(REAL x) { return reciprocal(1.0f + expf(-x)); }
+/* Far from 0 by the exponential; near it, where that would cancel, x + x^3 p(x^2), within 0.7 * 2^-24 of it. */
+INLINE REAL op_tanh(REAL x) {
+    float size = fabsf(x), z = x * x;
+    float p = 0.016437580808997154f;
+    p = fmaf(p, z, -0.05267181247472763f);
+    p = fmaf(p, z, 0.13320724666118622f);
+    p = fmaf(p, z, -0.3333294689655304f);
+    float small = fmaf(p * z, x, x);
+    float large = fmaf(-2.0f, reciprocal(expf(2.0f * size) + 1.0f), 1.0f);
+    return size < 0.55f ? small : copysignf(large, x);
+}
+
+#endif
+
+INLINE REAL op_relu(REAL x) { return x > 0 ? x : (REAL)0; }
+INLINE REAL op_softplus(REAL x) { return (x > 0 ? x : (REAL)0) + op_log1p(op_exp(-op_abs(x))); }
+INLINE REAL op_min(REAL a, REAL b) { return a < b ? a : b; }
+INLINE REAL op_max(REAL a, REAL b) { return a > b ? a : b; }
+INLINE REAL op_step(REAL x) { return x > 0 ? (REAL)1 : (REAL)0; }
+INLINE REAL op_sign(REAL x) { return (REAL)((x > 0) - (x < 0)); }
+
+/* ---- arguments ---- */
+
+struct Words {
+    unsigned long long w[WORDS];
+};
+
+/* A member's words: its rows, addresses of its views, addresses of its twins. */
+#define MEMBER_WORD(MEMBER) (1 + VIEWS + PASSES + (MEMBER) * (1 + VIEWS + TWINS))
+#define COLUMNS_OF(C) ((long long)(C).w[0])
+#define STRIDE_OF(C, VIEW) ((long long)(C).w[1 + (VIEW)])
+#define ROWS_OF(C, MEMBER) ((long long)(C).w[MEMBER_WORD(MEMBER)])
+#define ADDRESS_OF(C, MEMBER, VIEW) ((C).w[MEMBER_WORD(MEMBER) + 1 + (VIEW)])
+#define TWIN_OF(C, MEMBER, TWIN) ((C).w[MEMBER_WORD(MEMBER) + 1 + VIEWS + (TWIN)])

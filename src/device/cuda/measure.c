@@ -1,0 +1,91 @@
+#include "device/cuda/measure.h"
+#include "device/cuda/engine.h"
+#include "device/cuda/kernels.h"
+
+enum { SIZE = 8192, SIZE_DOUBLE = 4096, ROUNDS = 5, REPEATS = 4, CHOICES = 4 };
+
+typedef struct {
+    rcvi_cuda_blas *blas;
+    rcvi_cuda_gemm *gemm;
+    void *a, *b, *out, *workspace;
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+} trial;
+
+/* Numbers of many bits: zeros would run faster than data does. */
+static rcv_status fill(const trial *t, const rcvi_cuda_gemm_shape *shape) {
+    int64_t size = shape->rows;
+    rcvi_matrix a = {.at = t->a, .row = size, .column = 1, .type = shape->a}, b = a;
+    b.at = t->b;
+    for (int64_t r = 0; r < size; r++) {
+        rcvi_matrix row = a, other = b;
+        row.at = (char *)a.at + r * size * (int64_t)rcvi_cuda_bytes(shape->a);
+        other.at = (char *)b.at + r * size * (int64_t)rcvi_cuda_bytes(shape->a);
+        double number = 0.37 + (double)(r * 7919 % 1009) / 1013;
+        RCVI_CUDA_TRY(rcvi_cuda_fill(t->stream, 1, size, row, number), "filling a matrix");
+        RCVI_CUDA_TRY(rcvi_cuda_fill(t->stream, 1, size, other, r % 2 ? -number : number), "filling a matrix");
+    }
+    return RCV_OK;
+}
+
+static rcv_status run_trial(trial *t, rcv_context *context, const rcvi_cuda_gemm_shape *shape, double *operations) {
+    size_t bytes = (size_t)shape->rows * (size_t)shape->rows;
+    RCVI_TRY(rcvi_cuda_blas_new(context, &t->blas));
+    RCVI_TRY(rcvi_cuda_gemm_tune(t->blas, shape, CHOICES, 0.5, &t->gemm));
+    RCVI_CUDA_TRY(cudaMalloc(&t->a, bytes * rcvi_cuda_bytes(shape->a)), "allocating a matrix");
+    RCVI_CUDA_TRY(cudaMalloc(&t->b, bytes * rcvi_cuda_bytes(shape->b)), "allocating a matrix");
+    RCVI_CUDA_TRY(cudaMalloc(&t->out, bytes * rcvi_cuda_bytes(shape->out)), "allocating a matrix");
+    RCVI_CUDA_TRY(cudaMalloc(&t->workspace, RCVI_GEMM_WORKSPACE), "allocating a workspace");
+    RCVI_CUDA_TRY(cudaStreamCreate(&t->stream), "making a stream");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->begin), "making an event");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->end), "making an event");
+    RCVI_TRY(fill(t, shape));
+    double size = (double)shape->rows, best = 0;
+    for (int round = 0; round <= ROUNDS; round++) { /* the first one warms up */
+        float took = 0;
+        RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "marking a stream");
+        for (int i = 0; i < REPEATS; i++)
+            RCVI_TRY(rcvi_cuda_gemm_run(t->gemm, t->a, t->b, t->out, t->workspace, t->stream));
+        RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "marking a stream");
+        RCVI_CUDA_TRY(cudaEventSynchronize(t->end), "running a product");
+        RCVI_CUDA_TRY(cudaEventElapsedTime(&took, t->begin, t->end), "timing a product");
+        double speed = 2 * size * size * size * REPEATS / (1e-3 * took);
+        if (round > 0 && speed > best) best = speed;
+    }
+    *operations = best;
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_peak(rcv_context *context, int ordinal, rcv_dtype dtype, double *operations) {
+    bool wide = dtype == RCV_FLOAT64;
+    int64_t size = wide ? SIZE_DOUBLE : SIZE;
+    rcvi_cuda_type real = wide ? RCVI_F64 : RCVI_F32;
+    rcvi_cuda_type type = dtype == RCV_BFLOAT16 ? RCVI_BF16 : dtype == RCV_FLOAT16 ? RCVI_F16 : real;
+    rcvi_cuda_gemm_shape shape = {.rows = size,
+                                  .columns = size,
+                                  .depth = size,
+                                  .transpose_b = true,
+                                  .a = type,
+                                  .b = type,
+                                  .out = real,
+                                  .tensor = dtype == RCV_TFLOAT32,
+                                  .row_a = size,
+                                  .row_b = size,
+                                  .row_out = size,
+                                  .batch = 1};
+    trial t = {0};
+    int before = 0;
+    *operations = 0;
+    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
+    rcv_status status = run_trial(&t, context, &shape, operations);
+    void *const blocks[] = {t.a, t.b, t.out, t.workspace};
+    if (t.stream) cudaStreamSynchronize(t.stream);
+    for (int i = 0; i < 4; i++) cudaFree(blocks[i]);
+    if (t.begin) cudaEventDestroy(t.begin);
+    if (t.end) cudaEventDestroy(t.end);
+    if (t.stream) cudaStreamDestroy(t.stream);
+    rcvi_cuda_gemm_free(t.gemm);
+    rcvi_cuda_blas_free(t.blas);
+    rcvi_cuda_leave(before);
+    return status;
+}

@@ -1,0 +1,9 @@
+#ifndef RCVI_CUDA_MEASURE_H
+#define RCVI_CUDA_MEASURE_H
+
+#include "device/cuda/cuda.h"
+
+/* Operations a second of a product of large square matrices by cuBLASLt: what no plan can pass. */
+rcv_status rcvi_cuda_peak(rcv_context *context, int ordinal, rcv_dtype dtype, double *operations);
+
+#endif

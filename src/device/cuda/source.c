@@ -1,0 +1,332 @@
+/* Maps as CUDA source: map_element.cuh, then the function `apply` written from the map, then a kernel around it: map.cuh, or
+ * tile.cuh where there are products. */
+#include "device/cuda/source.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The texts of these files, embedded by the build. */
+extern const char rcvi_map_element_text[], rcvi_map_text[], rcvi_tile_text[];
+
+enum {
+    MAX_ARGUMENT_BYTES = 32764,
+    CHUNK_BYTES = 128, /* of a row in a stage, here and below as tile.cuh has it */
+    MAX_SPAN = 128,    /* columns of all products of a tile */
+    MIN_STAGES = 4
+};
+
+static const char *const type_names[] = {
+    [RCVI_F32] = "float",   [RCVI_F64] = "double",       [RCVI_BF16] = "BFloat16",
+    [RCVI_F16] = "Float16", [RCVI_U8] = "unsigned char", [RCVI_I64] = "long long",
+};
+
+/* ---- what a map has ---- */
+
+int rcvi_map_views(const rcvi_map *map, const rcvi_view **views) {
+    int count = 0;
+    for (int v = 0; v < map->operand_count; v++) views[count++] = &map->operands[v];
+    for (int p = 0; p < map->product_count; p++) {
+        const rcvi_product *product = &map->products[p];
+        views[count++] = &product->start;
+        for (int t = 0; t < product->term_count; t++) {
+            views[count++] = &product->terms[t].a;
+            views[count++] = &product->terms[t].b;
+        }
+    }
+    return count;
+}
+
+/* The view where product p starts; its terms' operands follow. */
+static int start_view(const rcvi_map *map, int p) {
+    int view = map->operand_count;
+    for (int i = 0; i < p; i++) view += 1 + 2 * map->products[i].term_count;
+    return view;
+}
+
+static const rcvi_view *pass_operand(const rcvi_map *map, const rcvi_pass *pass) {
+    const rcvi_view *views[RCVI_MAX_VIEWS];
+    rcvi_map_views(map, views);
+    return views[pass->a];
+}
+
+/* The pass that term t of a product joins: one of the passes first .. count - 1 along the same operand, or `count`. */
+static int join_pass(const rcvi_map *map, const rcvi_product *product, int t, const rcvi_pass *passes, int first,
+                     int count) {
+    for (int i = first; i < count; i++) {
+        if (passes[i].depth == product->terms[t].depth &&
+            rcvi_view_equal(pass_operand(map, &passes[i]), &product->terms[t].a))
+            return i;
+    }
+    return count;
+}
+
+int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes) {
+    int count = 0;
+    for (int p = 0; p < map->product_count; p++) {
+        const rcvi_product *product = &map->products[p];
+        int view = start_view(map, p) + 1;
+        for (int t = 0, first = 0; t < product->term_count; t++, view += 2) {
+            int pass = join_pass(map, product, t, passes, first, count);
+            if (pass == RCVI_MAX_PASSES) return -1;
+            if (pass == count) {
+                passes[count] = (rcvi_pass){.a = view, .depth = product->terms[t].depth};
+                for (int i = 0; i < RCVI_MAX_PRODUCTS; i++) passes[count].b[i] = RCVI_NONE;
+                count++;
+            }
+            passes[pass].b[p] = view + 1;
+            first = pass + 1; /* the sum's order is that of the terms */
+        }
+    }
+    return count;
+}
+
+static int count_twins(const rcvi_map_shape *shape, int before) {
+    int count = 0;
+    for (int v = 0; v < before; v++) count += shape->has_twin[v];
+    return count;
+}
+
+int rcvi_map_words(const rcvi_map_shape *shape) {
+    const rcvi_view *views[RCVI_MAX_VIEWS];
+    rcvi_pass passes[RCVI_MAX_PASSES];
+    int view_count = rcvi_map_views(shape->map, views), pass_count = rcvi_map_passes(shape->map, passes);
+    int twins = count_twins(shape, shape->map->operand_count);
+    return 1 + view_count + (pass_count > 0 ? pass_count : 0) + shape->members * (1 + view_count + twins);
+}
+
+size_t rcvi_tile_shared(const rcvi_map_shape *shape) {
+    int rows = shape->tile_rows + shape->map->product_count * shape->tile_units;
+    return (size_t)shape->stages * (size_t)rows * CHUNK_BYTES;
+}
+
+/* ---- macros and tables ---- */
+
+typedef struct {
+    const rcvi_map_shape *shape;
+    const rcvi_map *map;
+    rcvi_text text;
+    rcvi_pass passes[RCVI_MAX_PASSES];
+    int pass_count;
+    bool read[RCVI_MAX_OPERANDS];     /* views */
+    bool kept[RCVI_MAX_INSTRUCTIONS]; /* registers that are stored */
+} writer;
+
+static void add_macro(writer *w, const char *name, int value) {
+    rcvi_text_add(&w->text, "#define %s %d\n", name, value);
+}
+
+static const char *tile_kind(const rcvi_map_shape *shape) {
+    if (shape->real == RCVI_F64) return "TILE_F64";
+    if (shape->narrow == RCVI_BF16) return "TILE_BF16";
+    if (shape->narrow == RCVI_F16) return "TILE_F16";
+    return shape->tensor ? "TILE_TF32" : "TILE_F32";
+}
+
+static void add_macros(writer *w) {
+    const rcvi_map_shape *s = w->shape;
+    const rcvi_view *views[RCVI_MAX_VIEWS];
+    rcvi_text_add(&w->text, "#define REAL %s\n", type_names[s->real]);
+    add_macro(w, "REAL_IS_DOUBLE", s->real == RCVI_F64);
+    add_macro(w, "VECTOR", s->vector);
+    add_macro(w, "MEMBERS", s->members);
+    add_macro(w, "VIEWS", rcvi_map_views(w->map, views));
+    add_macro(w, "TWINS", count_twins(s, w->map->operand_count));
+    add_macro(w, "PASSES", w->pass_count);
+    add_macro(w, "PRODUCTS", w->map->product_count);
+    add_macro(w, "WORDS", rcvi_map_words(s));
+    if (!w->map->product_count) return;
+    add_macro(w, tile_kind(s), 1);
+    add_macro(w, "TILE_ROWS", s->tile_rows);
+    add_macro(w, "TILE_UNITS", s->tile_units);
+    add_macro(w, "STAGES", s->stages);
+    add_macro(w, "ALIGNED", s->aligned);
+}
+
+/* Views of the passes' operands. */
+static void add_tables(writer *w) {
+    rcvi_text_add(&w->text, "__device__ constexpr int PASS_A[PASSES] = {");
+    for (int i = 0; i < w->pass_count; i++) rcvi_text_add(&w->text, "%s%d", i ? ", " : "", w->passes[i].a);
+    rcvi_text_add(&w->text, "};\n__device__ constexpr int PASS_B[PASSES][PRODUCTS] = {");
+    for (int i = 0; i < w->pass_count; i++) {
+        rcvi_text_add(&w->text, "%s{", i ? ", " : "");
+        for (int p = 0; p < w->map->product_count; p++)
+            rcvi_text_add(&w->text, "%s%d", p ? ", " : "", w->passes[i].b[p]);
+        rcvi_text_add(&w->text, "}");
+    }
+    rcvi_text_add(&w->text, "};\n");
+}
+
+/* ---- the function `apply` ---- */
+
+/* The element of a view, from its address. */
+static void add_element(writer *w, const rcvi_view *view, int index) {
+    if (view->row) rcvi_text_add(&w->text, "row * STRIDE_OF(c, %d)", index);
+    if (view->row && view->column) rcvi_text_add(&w->text, " + ");
+    if (view->column || !view->row) rcvi_text_add(&w->text, view->column ? "column" : "0");
+}
+
+/* Declares NAME and loads a view into it. */
+static void add_load(writer *w, const rcvi_view *view, int index, const char *name, int number) {
+    rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    %s<%s>(ADDRESS_OF(c, member, %d), ", name, number,
+                  view->column ? "load" : "load_repeated", type_names[w->shape->types[index]], index);
+    add_element(w, view, index);
+    rcvi_text_add(&w->text, ", %s%d);\n", name, number);
+}
+
+static void add_store(writer *w, int view, const char *name, int number) {
+    if (view == RCVI_NONE) return;
+    rcvi_text_add(&w->text, "    store<%s>(ADDRESS_OF(c, member, %d), ", type_names[w->shape->types[view]], view);
+    add_element(w, &w->map->operands[view], view);
+    rcvi_text_add(&w->text, ", %s%d);\n", name, number);
+    if (!w->shape->has_twin[view]) return;
+    rcvi_text_add(&w->text, "    store<%s>(TWIN_OF(c, member, %d), ", type_names[w->shape->narrow],
+                  count_twins(w->shape, view));
+    add_element(w, &w->map->operands[view], view);
+    rcvi_text_add(&w->text, ", %s%d);\n", name, number);
+}
+
+static void find_uses(writer *w) {
+    for (int k = 0; k < w->map->instruction_count; k++) {
+        const rcvi_instruction *instruction = &w->map->instructions[k];
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+            if (instruction->from[a] == RCVI_FROM_VIEW) w->read[instruction->source[a]] = true;
+        }
+        w->kept[k] = instruction->out != RCVI_NONE;
+    }
+    for (int i = 0; i < w->map->store_count; i++) {
+        if (!w->map->stores[i].product) w->kept[w->map->stores[i].source] = true;
+    }
+}
+
+/* All loads come before all stores: a view may be read and stored to. */
+static void add_loads(writer *w) {
+    for (int v = 0; v < w->map->operand_count; v++) {
+        if (w->read[v]) add_load(w, &w->map->operands[v], v, "v", v);
+    }
+    for (int p = 0; p < w->map->product_count; p++) {
+        const rcvi_view *start = &w->map->products[p].start;
+        bool started = start->buffer != RCVI_NONE;
+        if (started) add_load(w, start, start_view(w->map, p), "s", p);
+        rcvi_text_add(&w->text, "    REAL p%d[VECTOR];\n#pragma unroll\n", p);
+        rcvi_text_add(&w->text, "    for (int i = 0; i < VECTOR; i++) p%d[i] = sums[%d][i]", p, p);
+        if (started) rcvi_text_add(&w->text, " + s%d[i]", p);
+        rcvi_text_add(&w->text, ";\n");
+    }
+}
+
+/* Digits that are read back as the same number, and never as an integer (-0 has none). */
+static void add_number(writer *w, double number) {
+    double real = w->shape->real == RCVI_F64 ? number : (double)(float)number;
+    if (isnan(real)) {
+        rcvi_text_add(&w->text, "(infinity() - infinity())");
+    } else if (isinf(real)) {
+        rcvi_text_add(&w->text, "(%sinfinity())", real < 0 ? "-" : "");
+    } else {
+        rcvi_text_add(&w->text, "(REAL)(");
+        size_t before = w->text.length;
+        rcvi_text_add_number(&w->text, real);
+        if (!w->text.failed && !strpbrk(w->text.bytes + before, ".e")) rcvi_text_add(&w->text, ".0");
+        rcvi_text_add(&w->text, ")");
+    }
+}
+
+static void add_operand(writer *w, const rcvi_instruction *instruction, int a) {
+    static const char *const forms[] = {
+        [RCVI_FROM_REGISTER] = "r%d", [RCVI_FROM_VIEW] = "v%d[i]", [RCVI_FROM_PRODUCT] = "p%d[i]"};
+    if (instruction->from[a] == RCVI_FROM_NUMBER)
+        add_number(w, instruction->number[a]);
+    else
+        rcvi_text_add(&w->text, forms[instruction->from[a]], instruction->source[a]);
+}
+
+/* An operation that is named by letters is the function op_NAME of map_element.cuh, another one an operator. */
+static void add_instruction(writer *w, int k) {
+    const rcvi_instruction *instruction = &w->map->instructions[k];
+    const rcvi_operation_info *operation = &rcvi_operations[instruction->operation];
+    bool call = operation->name[0] >= 'a' && operation->name[0] <= 'z', two = operation->arguments == 2;
+    rcvi_text_add(&w->text, "        const REAL r%d = ", k);
+    if (call) rcvi_text_add(&w->text, "op_%s(", operation->name);
+    if (!call && !two) rcvi_text_add(&w->text, "%s", operation->name);
+    add_operand(w, instruction, 0);
+    if (two) {
+        rcvi_text_add(&w->text, "%s%s ", call ? "," : " ", call ? "" : operation->name);
+        add_operand(w, instruction, 1);
+    }
+    rcvi_text_add(&w->text, call ? ");\n" : ";\n");
+    if (w->kept[k]) rcvi_text_add(&w->text, "        o%d[i] = r%d;\n", k, k);
+}
+
+static void add_apply(writer *w) {
+    const rcvi_map *map = w->map;
+    rcvi_text_add(&w->text, "INLINE void apply(const Words &c, int member, long long row, int column%s) {\n",
+                  map->product_count ? ", const REAL (&sums)[PRODUCTS][VECTOR]" : "");
+    add_loads(w);
+    for (int k = 0; k < map->instruction_count; k++) {
+        if (w->kept[k]) rcvi_text_add(&w->text, "    REAL o%d[VECTOR];\n", k);
+    }
+    if (map->instruction_count) {
+        rcvi_text_add(&w->text, "#pragma unroll\n    for (int i = 0; i < VECTOR; i++) {\n");
+        for (int k = 0; k < map->instruction_count; k++) add_instruction(w, k);
+        rcvi_text_add(&w->text, "    }\n");
+    }
+    for (int p = 0; p < map->product_count; p++) add_store(w, map->products[p].out, "p", p);
+    for (int k = 0; k < map->instruction_count; k++) add_store(w, map->instructions[k].out, "o", k);
+    for (int i = 0; i < map->store_count; i++)
+        add_store(w, map->stores[i].out, map->stores[i].product ? "p" : "o", map->stores[i].source);
+    rcvi_text_add(&w->text, "}\n");
+}
+
+/* ---- the whole text ---- */
+
+static rcv_status check_products(const writer *w) {
+    const rcvi_map_shape *s = w->shape;
+    if (w->pass_count < 0)
+        return rcvi_fail(RCV_UNSUPPORTED, "the products of a map have more than %d left operands", RCVI_MAX_PASSES);
+    if (w->map->product_count && (w->map->product_count * s->tile_units > MAX_SPAN || s->stages < MIN_STAGES))
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a tile of %d products is %d columns in %d stages, not %d at most in %d or more",
+                         w->map->product_count, w->map->product_count * s->tile_units, s->stages, MAX_SPAN, MIN_STAGES);
+    for (int p = 0; p < w->map->product_count; p++) {
+        const rcvi_product *product = &w->map->products[p];
+        for (int t = 0, view = start_view(w->map, p) + 1; t < product->term_count; t++, view += 2) {
+            if (product->terms[t].plain && product->terms[t].transposed)
+                return rcvi_fail(RCV_UNSUPPORTED, "a product with the transpose of weights needs them packed");
+            if (s->types[view] != s->narrow || s->types[view + 1] != s->narrow)
+                return rcvi_fail(RCV_UNSUPPORTED, "the operands of a product are %s and %s where both must be %s",
+                                 type_names[s->types[view]], type_names[s->types[view + 1]], type_names[s->narrow]);
+        }
+    }
+    return RCV_OK;
+}
+
+static rcv_status check(const writer *w) {
+    int words = rcvi_map_words(w->shape);
+    RCVI_TRY(check_products(w));
+    if ((size_t)words * sizeof(uint64_t) > MAX_ARGUMENT_BYTES)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a map for %d members has %zu bytes of arguments, more than the %d of a kernel",
+                         w->shape->members, (size_t)words * sizeof(uint64_t), MAX_ARGUMENT_BYTES);
+    return RCV_OK;
+}
+
+rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, char **text) {
+    *text = NULL;
+    writer *w = rcvi_new(context, 1, sizeof *w);
+    if (!w) return RCV_NO_MEMORY;
+    w->shape = shape;
+    w->map = shape->map;
+    w->pass_count = rcvi_map_passes(w->map, w->passes);
+    rcvi_text_init(&w->text, context);
+    rcv_status status = check(w);
+    if (status == RCV_OK) {
+        find_uses(w);
+        add_macros(w);
+        if (w->pass_count) add_tables(w);
+        rcvi_text_add(&w->text, "%s", rcvi_map_element_text);
+        add_apply(w);
+        rcvi_text_add(&w->text, "%s", w->map->product_count ? rcvi_tile_text : rcvi_map_text);
+        status = rcvi_text_take(&w->text, text);
+    }
+    rcvi_free(context, w);
+    return status;
+}

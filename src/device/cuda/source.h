@@ -1,0 +1,63 @@
+/* Maps as CUDA source.
+ *
+ * A kernel is written from a map's structure: operations, types, which views repeat a row or a column. Sizes, strides and
+ * addresses are arguments, so one kernel serves every shape. Arguments are words of 8 bytes, passed by value:
+ *
+ *   words[0]                  columns
+ *   words[1 .. V]             elements from row to row of view 0 .. V-1
+ *   words[1+V .. V+D]         depth of pass 0 .. D-1 (products only)
+ *   then, for each member:    rows, then the addresses of views 0 .. V-1, then those of twins 0 .. W-1
+ *
+ * Views are the map's operands, then for every product its start and, for every term, a and b. A twin is the second,
+ * 16-bit place of a view that is written: what products read of it; its rows are as far apart. An address of 0 is a view
+ * that the caller left out: nothing is stored there. A start that there is none of has a view all the same, of any words.
+ *
+ * Members are steps of the same structure and strides, of which one launch takes several: blockIdx.z is the member.
+ *
+ * Products are computed in tiles (tile.cuh) by `passes`: a pass goes along the depth of one left operand, with the
+ * right operands of all products that have a term with it. */
+#ifndef RCVI_CUDA_SOURCE_H
+#define RCVI_CUDA_SOURCE_H
+
+#include "device/cuda/cuda.h"
+
+enum { RCVI_MAX_PASSES = 16, RCVI_MAX_VIEWS = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) };
+
+/* What of a map goes into its kernel's text. */
+typedef struct {
+    const rcvi_map *map;
+    const unsigned char *types; /* [views] rcvi_cuda_type */
+    const bool *has_twin;       /* [operands] written to a second place, of type `narrow` */
+    rcvi_cuda_type real;        /* what is computed in: RCVI_F32 or RCVI_F64 */
+    rcvi_cuda_type narrow;      /* of twins, and of operands of products: BF16, F16, or as real */
+    bool tensor;                /* products of F32 operands on the tensor cores (tf32) */
+    int vector;                 /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
+                                   addresses of views with columns (in elements), are multiples of it */
+    int members;                /* at most, in one launch */
+    /* products only */
+    bool aligned;              /* every operand's rows begin at multiples of 16 bytes */
+    int tile_rows, tile_units; /* of a block: rows (16, 32 or 64), and columns of every product (a multiple of 8; 128 of
+                                 all products at most) */
+    int stages;                /* of the pipeline, at least 4 */
+} rcvi_map_shape;
+
+/* One pass over a depth: the left operand's view, and the right operand's view of every product, or RCVI_NONE. */
+typedef struct {
+    int a;
+    int b[RCVI_MAX_PRODUCTS];
+    int64_t depth;
+} rcvi_pass;
+
+/* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
+int rcvi_map_views(const rcvi_map *map, const rcvi_view **views);
+/* The passes of a map; answers how many, 0 without products, or -1 where there are more than RCVI_MAX_PASSES. */
+int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes);
+
+/* The kernel `map_kernel` as text. Launch: 256 threads (x); blocks of (ceil(columns / (vector * 32)), ceil(rows / 8), members)
+ * for a map without products, of which there may be fewer in y; with products (ceil(columns / tile_units), ceil(rows / tile_rows), members) and
+ * rcvi_tile_shared bytes of dynamic shared memory. */
+rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, char **text);
+size_t rcvi_tile_shared(const rcvi_map_shape *shape); /* bytes */
+int rcvi_map_words(const rcvi_map_shape *shape);      /* of the arguments */
+
+#endif

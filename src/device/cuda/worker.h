@@ -1,0 +1,40 @@
+/* A run on a GPU: streams, captured graphs, and the launching of a program's steps. */
+#ifndef RCVI_CUDA_WORKER_H
+#define RCVI_CUDA_WORKER_H
+
+#include "device/cuda/lanes.h"
+
+enum { RCVI_MAX_GRAPHS = 8 };
+
+/* A pass as captured for these addresses and flags. */
+typedef struct {
+    cudaGraphExec_t graph; /* NULL: none */
+    void **key;            /* [key_count] */
+    int64_t used;          /* when, in calls */
+} rcvi_cuda_graph;
+
+struct rcvi_worker {
+    const rcvi_engine *engine;
+    rcv_context *context;
+    rcvi_lanes lanes;
+    rcvi_cudnn *vendor;
+    cudaStream_t capturing; /* on which graphs are captured */
+    cudaEvent_t done;       /* behind the last call */
+    bool called;
+    void **buffers; /* [buffers] of the call: the caller's, but lengths in device memory */
+    void **key;     /* [key_count] of the call */
+    size_t key_count;
+    rcvi_cuda_graph graphs[RCVI_MAX_GRAPHS];
+    int64_t calls;
+};
+
+/* Launches steps first .. end - 1 from this stream and back to it; `scratch` as laid out by the engine. worker->buffers are
+ * bound. */
+rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                            cudaStream_t stream);
+/* The same as one graph, captured where the worker has none for these addresses. */
+rcv_status rcvi_cuda_launch_graph(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
+                                  char *scratch, cudaStream_t stream);
+void rcvi_cuda_drop_graphs(rcvi_worker *worker);
+
+#endif

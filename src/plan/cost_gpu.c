@@ -1,0 +1,104 @@
+/* The model of a GPU: a launch costs its latency, or its arithmetic, or its bytes, whichever is most. The rates are those of
+ * a large GPU of today; they rank, they do not predict. */
+#include "plan/cost.h"
+
+static const double in_graph = 1.5e-6, by_hand = 3e-6; /* seconds from launch to launch */
+static const double shortest = 2e-6;                   /* seconds of the smallest kernel */
+static const double bandwidth = 3e12;                  /* bytes a second */
+static const double overlap = 0.6;                     /* of the streams that pay */
+static const double block = 64;                        /* rows and columns of a block of a product */
+static const double processors = 132;
+static const double vendor_step = 10e-6; /* seconds of a step of a layer */
+
+typedef struct {
+    const rcvi_program *program;
+    double rate;   /* operations a second in products */
+    double launch; /* seconds */
+    double beside; /* steps of a loop that are launched or run at once */
+    double count;  /* iterations of the loops around */
+} model;
+
+static double most(double a, double b) { return a > b ? a : b; }
+static double least(double a, double b) { return a < b ? a : b; }
+
+static double rate_of(rcv_dtype dtype) {
+    switch (dtype) {
+    case RCV_FLOAT64: return 30e12;
+    case RCV_FLOAT32: return 45e12;
+    case RCV_TFLOAT32: return 250e12;
+    default: return 500e12;
+    }
+}
+
+/* A product that fills few processors runs at their share of the rate. */
+static double product(const model *m, double rows, double columns, double depth, double batch) {
+    double blocks = most(1, rows / block) * most(1, columns / block) * batch;
+    return 2 * rows * columns * depth * batch / (m->rate * least(1, blocks / processors));
+}
+
+static double view_bytes(const model *m, const rcvi_access *access) {
+    const rcvi_buffer *buffer = &m->program->buffers[access->view->buffer];
+    return (double)access->rows * (double)access->columns * (double)rcvi_element_bytes(m->program, buffer->element);
+}
+
+static double execution(const model *m, const rcvi_step *step) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(step, accesses);
+    double bytes = 0, arithmetic = 0;
+    for (int i = 0; i < count; i++) bytes += view_bytes(m, &accesses[i]);
+    if (step->kind == RCVI_STEP_GEMM)
+        arithmetic = product(m, (double)step->rows, (double)step->columns, (double)step->gemm.depth,
+                             (double)step->gemm.batch);
+    for (int p = 0; step->kind == RCVI_STEP_MAP && p < step->map->product_count; p++) {
+        const rcvi_product *one = &step->map->products[p];
+        for (int t = 0; t < one->term_count; t++)
+            arithmetic += product(m, (double)step->rows, (double)step->columns, (double)one->terms[t].depth, 1);
+    }
+    return most(arithmetic, bytes / bandwidth);
+}
+
+static double vendor(const model *m, bool backward) {
+    const rcv_plan_options *o = &m->program->options;
+    double rows = (double)o->steps * (double)o->batch, parameters = (double)m->program->net->parameter_elements;
+    double steps = (double)o->steps + (double)m->program->net->options.layers;
+    return (backward ? 2 : 1) * (2 * parameters * rows / m->rate * 2 + steps * vendor_step);
+}
+
+static double step_cost(const model *m, const rcvi_step *step) {
+    if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && !m->program->options.training) return 0;
+    if (step->kind == RCVI_STEP_VENDOR) return vendor(m, step->vendor.backward);
+    double count = m->count;
+    if (step->time.timed) count = least(count, (double)m->program->options.steps / (double)step->time.span);
+    double beside = m->count > 1 ? m->beside : 1;
+    return count * most((m->launch + shortest) / beside, execution(m, step));
+}
+
+static double walk(const model *m, int first, int end) {
+    const rcvi_step *steps = m->program->steps;
+    double seconds = 0;
+    for (int i = first; i < end; i++) {
+        if (steps[i].kind != RCVI_STEP_LOOP) {
+            seconds += step_cost(m, &steps[i]);
+            continue;
+        }
+        model inside = *m;
+        inside.count *= (double)steps[i].loop.count;
+        seconds += walk(&inside, i + 1, i + 1 + steps[i].loop.body);
+        i += steps[i].loop.body;
+    }
+    return seconds;
+}
+
+double rcvi_estimate_gpu(const rcvi_program *program) {
+    const rcvi_rungs *g = &program->rungs;
+    double layers = g->wavefront ? (double)program->net->options.layers : 1;
+    double tracks = layers * (double)program->net->directions, beside = 1;
+    if (g->streams > 1) beside = most(1, overlap * least(tracks, (double)g->streams));
+    if (g->merge) beside = tracks;
+    model m = {.program = program,
+               .rate = rate_of(program->options.dtype),
+               .launch = g->graph ? in_graph : by_hand,
+               .beside = beside,
+               .count = 1};
+    return walk(&m, 0, (int)program->step_count) + m.launch;
+}
