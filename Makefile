@@ -5,7 +5,7 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE := build/release
 SANITIZE := build/sanitize
 
-.PHONY: build help demo check lint format install bench fuzz clean
+.PHONY: build help demo check check-cuda lint format install bench fuzz clean
 
 build: deps-build
 	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
@@ -13,21 +13,25 @@ build: deps-build
 	@cmake --build $(RELEASE) -j $(JOBS)
 
 help:
-	@echo "make build    the library and the tool, in $(RELEASE) (the default)"
-	@echo "make demo     train a small language model for a minute and see it write"
-	@echo "make check    every test, then every test again under the address and undefined behaviour sanitizers"
-	@echo "make lint     formatting, cppcheck, clang-tidy"
-	@echo "make format   format every C file"
-	@echo "make bench    run the benchmarks"
-	@echo "make fuzz     run the fuzz programs under the sanitizers"
-	@echo "make install  install under PREFIX (now $(PREFIX)), below DESTDIR if set"
-	@echo "make clean    remove build/"
+	@echo "make build       the library and the tool, in $(RELEASE) (the default)"
+	@echo "make demo        train a small language model for a minute and see it write"
+	@echo "make check       every test, then every test again under the address and undefined behaviour sanitizers"
+	@echo "make check-cuda  the tests that need a GPU, and some of them under compute-sanitizer"
+	@echo "make lint        formatting, cppcheck, clang-tidy"
+	@echo "make format      format every C file"
+	@echo "make bench       run the benchmarks"
+	@echo "make fuzz        run the fuzz programs under the sanitizers"
+	@echo "make install     install under PREFIX (now $(PREFIX)), below DESTDIR if set"
+	@echo "make clean       remove build/"
 
 demo: build
 	@bash scripts/demo.sh $(RELEASE)
 
 check: deps-check
 	@bash scripts/check.sh $(JOBS)
+
+check-cuda: deps-check
+	@bash scripts/check-cuda.sh $(JOBS)
 
 lint: deps-lint
 	@bash scripts/lint.sh $(JOBS)

@@ -68,6 +68,9 @@ check 'all(c["difference"] < 0.05 for n, c in ran.items() if n != "recurve")'
 check 'ran["OpenBLAS by hand"]["difference"] > 1e-5' # of bfloat16 from float32: not nothing
 good --anchors --cell mingru
 check 'list(ran) == ["recurve"] and all(c["reason"] for c in j["contestants"][1:])'
+good --anchors --no-torch
+check '[c["name"] for c in j["contestants"]] == ["recurve", "oneDNN", "OpenBLAS by hand"]'
+check 'all(c["family"] is None for c in j["contestants"]) and j["machine"]["device"] is None and j["problem"]["device"] == "cpu"'
 
 good --ladder
 check '[r["name"] for r in j["ladder"]][0] == "naive" and {r["group"] for r in j["ladder"]} == {"naive", "alone", "cumulative"}'
@@ -103,6 +106,27 @@ good --kernels portable
 check 'j["machine"]["kernels"] == "portable"'
 limits="--seconds 0 --threads 7" good # more than there are cores
 check 'j["machine"]["threads"] == 7'
+
+# on a GPU, where there is one
+if "$RECURVE" bench $shape --device cuda --seconds 0 --schedule naive >out 2>err </dev/null; then
+    for pass in forward train; do
+        good --device cuda --pass $pass --anchors --ladder --batches --ranks 8
+        has '^Limit: +[0-9.]+ TFLOP/s'
+        check 'j["machine"]["device"] and j["problem"]["device"] == "cuda" and len(j["peak"]["samples"]) == 1'
+        check 'sum(c["family"] == "cuDNN" for c in j["contestants"]) == 4'
+        check 'all(c["difference"] < 1e-4 for n, c in ran.items() if n != "recurve")'
+        check 'all(c["median"] or c["reason"] for c in j["contestants"] + j["ladder"])'
+        check 'all(r["difference"] < 1e-4 for r in j["ladder"][1:] if r["speedup"])'
+        check '[p["batch"] for p in j["batches"]] == [2 ** i for i in range(10)] and all(p["speed"] > 0 for p in j["batches"])'
+        check '[r["rank"] for r in j["ranks"]] == [0, 8] and j["ranks"][1]["error_decaying"] < 1'
+    done
+else
+    bad 1 '' $shape --device cuda
+fi
+bad 2 "the CPU's kernels" $shape --device cuda --gemm
+bad 2 'on the CPU' $shape --device cuda:1 --streaming
+bad 2 'cpu or a GPU' $shape --device gpu
+bad 1 'need a GPU' $shape --dtype float16
 
 bad 2 'auto' $shape --ranks 4,,2
 bad 2 'auto' $shape --ranks -3

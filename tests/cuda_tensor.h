@@ -17,6 +17,12 @@ enum { TENSOR_GUARD = 64, SKIPPED = 77 }; /* elements behind a tensor; exit stat
         if (check_error_ != cudaSuccess) fail_msg("%s gave %s", #call, cudaGetErrorString(check_error_));              \
     } while (0)
 
+/* Done when it returns: a small copy may not be, and a stream of its own does not wait for it. */
+static inline void send_bytes(void *device, const void *host, size_t bytes) {
+    check_cuda(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice));
+    check_cuda(cudaDeviceSynchronize());
+}
+
 static inline bool has_gpu(void) {
     int count = 0;
     return cudaGetDeviceCount(&count) == cudaSuccess && count > 0;
@@ -104,8 +110,7 @@ static inline tensor tensor_new(rcvi_cuda_type type, int64_t rows, int64_t colum
         for (int64_t c = 0; c < columns; c++) tensor_set(&t, r, c, random_between(random, -1, 1));
     }
     check_cuda(cudaMalloc(&t.device, t.bytes));
-    check_cuda(cudaMemcpy(t.device, t.host, t.bytes, cudaMemcpyHostToDevice));
-    check_cuda(cudaDeviceSynchronize()); /* small copies return before they are done, and streams do not wait */
+    send_bytes(t.device, t.host, t.bytes);
     return t;
 }
 

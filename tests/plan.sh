@@ -62,10 +62,27 @@ bad 1 'folder' --wisdom none/memory
 
 bad 1 'oneDNN' --schedule vendor --cell mingru
 bad 1 'nonsense' --schedule nonsense
-bad 2 'float32, float64 or bfloat16' --dtype float16
+bad 1 '' --schedule naive --device cuda:99999
+bad 2 'float32, float64 or bfloat16' --dtype int8
+bad 1 'need a GPU' --dtype float16
+bad 1 'need a GPU' --dtype tfloat32
+bad 1 'is for a GPU' --schedule combine+graph
 bad 2 'measure, estimate or exhaustive' --effort hard
 bad 2 'forward or train' --pass backward
-bad 2 'cpu' --device gpu
+for wrong in gpu cuda: cuda:x cuda1 cpu:-1 ''; do
+    bad 2 'cpu or a GPU' --device "$wrong"
+done
+# with a GPU its plans, without one sentence
+if "$RECURVE" plan --hidden 24 --steps 6 --batch 4 --device cuda --dtype bfloat16 >out 2>err </dev/null; then
+    has '^lstm, .*bfloat16, forward, on cuda$'
+    has '^Device: .*compute capability'
+    [ "$(grep -c '^\*' out)" = 1 ] || complain "not one candidate for the GPU is marked as chosen"
+    good --device cuda --schedule naive --dtype tfloat32
+    has '^Plan: +naive \(pinned\)$'
+    bad 1 'is for the CPU' --device cuda --schedule 'combine+threads(2)'
+else
+    bad 1 '' --device cuda --dtype bfloat16
+fi
 bad 2 'portable' --kernels nosuch
 bad 2 'did you mean --schedule' --schedul naive
 

@@ -122,7 +122,7 @@ static void test_copy_far(void **state) {
     }
     check_cuda(cudaMalloc(&near, sizeof got));
     check_cuda(cudaMemset(far, 0, 6));
-    check_cuda(cudaMemcpy((char *)far + (size_t)row * 2, numbers, sizeof numbers, cudaMemcpyHostToDevice));
+    send_bytes((char *)far + (size_t)row * 2, numbers, sizeof numbers);
     rcvi_matrix a = {far, row, 1, RCVI_BF16, NULL, RCVI_F32}, out = {near, 3, 1, RCVI_BF16, NULL, RCVI_F32};
     check_cuda(rcvi_cuda_copy(stream, 2, 3, out, a));
     check_cuda(cudaStreamSynchronize(stream));
@@ -190,7 +190,7 @@ static void test_pack(void **state) {
 static void *send(const void *values, size_t bytes) {
     void *device = NULL;
     check_cuda(cudaMalloc(&device, bytes ? bytes : 1));
-    check_cuda(cudaMemcpy(device, values, bytes, cudaMemcpyHostToDevice));
+    send_bytes(device, values, bytes);
     return device;
 }
 
@@ -312,9 +312,9 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     for (int64_t r = 0; r < s.rows; r++) {
         for (int64_t c = 0; c < s.columns; c++) tensor_set(&shifted, r, c, tensor_get(&a, r, c));
     }
-    check_cuda(cudaMemcpy(shifted.device, shifted.host, shifted.bytes, cudaMemcpyHostToDevice));
+    send_bytes(shifted.device, shifted.host, shifted.bytes);
     check_cuda(cudaMalloc((void **)&scratch, (size_t)need * unit + sizeof zone));
-    check_cuda(cudaMemcpy(scratch + (size_t)need * unit, zone, sizeof zone, cudaMemcpyHostToDevice));
+    send_bytes(scratch + (size_t)need * unit, zone, sizeof zone);
     again.device = send(out.host, out.bytes);
     for (int turn = 0; turn < 2; turn++) {
         rcvi_matrix to_view = turn ? tensor_matrix(&again, NULL) : tensor_matrix(&out, &twin);

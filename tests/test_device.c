@@ -1,4 +1,5 @@
-/* The CPU device: its GEMM against the definition, and networks in float against the same networks in double. */
+/* The CPU device: its GEMM against the definition, networks in float against the same networks in double, and what the public
+ * header says of devices. */
 #include "device/cpu/gemm.h"
 #include "probe.h"
 
@@ -166,7 +167,65 @@ static void test_float(void **state) {
     }
 }
 
+/* ---- names and memory ---- */
+
+static void test_memory(void **state) {
+    (void)state;
+    static const char *const names[] = {NULL, "cpu", "cpu:0"};
+    test_allocator allocator;
+    rcv_context *context = test_context(&allocator);
+    size_t live = allocator.live;
+    for (int i = 0; i < 3; i++) {
+        const char text[] = "twelve bytes";
+        char back[sizeof text] = "", *told = NULL;
+        void *memory = NULL, *nothing = NULL;
+        check_ok(rcv_device_describe(context, names[i], NULL));
+        check_ok(rcv_device_describe(context, names[i], &told));
+        assert_true(strlen(told) > 5);
+        rcv_text_free(context, told);
+        check_ok(rcv_memory_new(context, names[i], sizeof text, &memory));
+        check_ok(rcv_memory_write(names[i], memory, text, sizeof text));
+        check_ok(rcv_memory_read(names[i], back, memory, sizeof text));
+        assert_string_equal(back, text);
+        check_ok(rcv_memory_write(names[i], NULL, NULL, 0));
+        check_fails(rcv_memory_write(names[i], NULL, text, 1), RCV_INVALID, "two addresses");
+        check_fails(rcv_memory_read(names[i], back, NULL, 1), RCV_INVALID, "two addresses");
+        rcv_memory_free(context, names[i], memory);
+        rcv_memory_free(context, names[i], NULL);
+        allocator.fail_at = 1;
+        assert_int_equal(rcv_memory_new(context, names[i], 64, &nothing), RCV_NO_MEMORY);
+        assert_null(nothing);
+        check_fails(rcv_memory_new(context, names[i], 64, NULL), RCV_INVALID, "place for its address");
+        check_fails(rcv_memory_new(NULL, names[i], 64, &nothing), RCV_INVALID, "needs a context");
+        check_fails(rcv_device_describe(NULL, names[i], NULL), RCV_INVALID, "needs a context");
+        assert_int_equal(allocator.live, live);
+    }
+    test_context_end(&allocator, context);
+}
+
+/* The CPU has no streams, and nothing to wait for. */
+static void test_streams(void **state) {
+    (void)state;
+    test_allocator allocator;
+    rcv_context *context = test_context(&allocator);
+    rcv_cell *cell = NULL;
+    probe p;
+    check_ok(rcv_cell_open(context, "gru", &cell));
+    probe_open(&p, cell, &(probe_config){.net = {.input = 3, .hidden = 4}, .steps = 3, .batch = 2, .seed = 1});
+    check_ok(rcv_run_set_stream(p.run, NULL));
+    check_fails(rcv_run_set_stream(p.run, &p), RCV_UNSUPPORTED, "cpu has no streams");
+    check_fails(rcv_run_set_stream(NULL, NULL), RCV_INVALID, "needs a run");
+    check_ok(rcv_run_wait(p.run));
+    probe_gradients(&p);
+    check_ok(rcv_run_wait(p.run));
+    check_fails(rcv_run_wait(NULL), RCV_INVALID, "needs a run");
+    probe_close(&p);
+    rcv_cell_free(cell);
+    test_context_end(&allocator, context);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gemm), cmocka_unit_test(test_float)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_gemm), cmocka_unit_test(test_float),
+                                       cmocka_unit_test(test_memory), cmocka_unit_test(test_streams)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -96,13 +96,14 @@ static char *request(const problem *problem, const state *state, size_t place) {
     if (known[place].nonlinearity != NULL) {
         json_object_set_new(extra, "nonlinearity", json_string(known[place].nonlinearity));
     }
-    json_t *asked = json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:s, s:o}", "module", known[place].module,
-        "dtype", rcv_dtype_name(problem->dtype), "input", (json_int_t)net->input, "hidden", (json_int_t)net->hidden,
-        "layers", (json_int_t)net->layers, "steps", (json_int_t)problem->steps, "batch", (json_int_t)problem->batch,
-        "threads", (json_int_t)problem_threads(problem), "parameters", (json_int_t)state->data->parameter_count, "bias",
-        !net->no_bias, "bidirectional", (int)net->bidirectional, "training", problem->training, "in", state->in, "out",
-        state->out, "extra", extra);
+    json_t *asked =
+        json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:s, s:s, s:o}", "module",
+                  known[place].module, "dtype", rcv_dtype_name(problem->dtype), "device", problem->device, "input",
+                  (json_int_t)net->input, "hidden", (json_int_t)net->hidden, "layers", (json_int_t)net->layers, "steps",
+                  (json_int_t)problem->steps, "batch", (json_int_t)problem->batch, "threads",
+                  (json_int_t)problem_threads(problem), "parameters", (json_int_t)state->data->parameter_count, "bias",
+                  !net->no_bias, "bidirectional", (int)net->bidirectional, "training", problem->training, "in",
+                  state->in, "out", state->out, "extra", extra);
     char *text = json_dumps(asked, JSON_COMPACT);
     json_decref(asked);
     return text;
@@ -159,6 +160,7 @@ contestant *add_torch(contest *contest, const problem *problem, data *data) {
     added->run = run;
     added->fetch = fetch;
     added->lingers = true;
+    added->enqueues = data->is_away;
     added->gradients_compare = true;
     added->operations = problem_operations(problem, problem->net);
     if (!write_inputs(state)) {

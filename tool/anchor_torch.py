@@ -1,7 +1,8 @@
-"""torch.nn's recurrent layers, timed on request.
+"""torch.nn's recurrent layers as a user calls them, timed on request.
 
-Arguments: a JSON object. On standard input, one request a line: `run K` answers the seconds of K calls, `output` writes
-the results to the output file. The first line written is `ready VERSION`, or `no SENTENCE` when this cannot be done.
+Arguments: a JSON object. On standard input, one request a line: `run K` answers the seconds of K calls, on a GPU until
+the last one is done, `output` writes the results to the output file. The first line written is `ready VERSION`, or `no
+SENTENCE` when this cannot be done.
 """
 import json
 import os
@@ -28,17 +29,27 @@ def keep_to(threads):
         os.sched_setaffinity(0, cores[:threads] if threads < len(cores) else cores)
 
 
-def main():
-    asked = json.loads(sys.argv[1])
-    keep_to(asked["threads"])
-    try:
-        import torch
-    except Exception as error:
-        say("no this python3 has no torch: %s" % str(error).splitlines()[0])
-        return
-    torch.set_num_threads(asked["threads"])
-    storage = torch.float64 if asked["dtype"] == "float64" else torch.float32
-    dtype = getattr(torch, asked["dtype"])
+def first_line(error):
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def choose_device(torch, asked):
+    """Where it runs, and what waits until that is done."""
+    if asked["device"].startswith("cpu"):
+        torch.set_num_threads(asked["threads"])
+        return "cpu", lambda: None
+    if not torch.cuda.is_available():
+        raise RuntimeError("it sees no GPU")
+    place = "cuda:" + (asked["device"].split(":") + ["0"])[1]
+    torch.cuda.set_device(place)
+    torch.backends.cuda.matmul.allow_tf32 = asked["dtype"] == "tfloat32"
+    torch.backends.cudnn.allow_tf32 = asked["dtype"] == "tfloat32"
+    return place, torch.cuda.synchronize
+
+
+def load(torch, asked, storage, place):
+    """The module with the given parameters, x and dy; in the type that is asked for."""
+    dtype = torch.float32 if asked["dtype"] == "tfloat32" else getattr(torch, asked["dtype"])
     module = getattr(torch.nn, asked["module"])(
         asked["input"], asked["hidden"], asked["layers"], bias=asked["bias"],
         bidirectional=asked["bidirectional"], **asked["extra"]).to(storage)
@@ -50,11 +61,22 @@ def main():
     with torch.no_grad():
         for own, given in zip(module.parameters(), parameters.split([p.numel() for p in module.parameters()])):
             own.copy_(given.view_as(own))
-    module = module.to(dtype)
-    x = x.view(asked["steps"], asked["batch"], -1).to(dtype)
-    dy = dy.view(asked["steps"], asked["batch"], -1).to(dtype)
-    x.requires_grad_(asked["training"])
+    module = module.to(device=place, dtype=dtype)
     module.train(asked["training"])
+    x, dy = [part.view(asked["steps"], asked["batch"], -1).to(device=place, dtype=dtype) for part in (x, dy)]
+    return module, x.requires_grad_(asked["training"]), dy
+
+
+def main():
+    asked = json.loads(sys.argv[1])
+    if asked["device"].startswith("cpu"):
+        keep_to(asked["threads"])
+    try:
+        import torch
+    except Exception as error:
+        say("no this python3 has no torch: %s" % first_line(error))
+        return
+    storage = torch.float64 if asked["dtype"] == "float64" else torch.float32
 
     def call():
         if not asked["training"]:
@@ -68,23 +90,28 @@ def main():
         return y
 
     try:
+        place, wait = choose_device(torch, asked)
+        module, x, dy = load(torch, asked, storage, place)
         y = call()
+        wait()
     except Exception as error:
-        say("no torch %s: %s" % (torch.__version__, str(error).splitlines()[0]))
+        say("no torch %s: %s" % (torch.__version__, first_line(error)))
         return
     say("ready %s" % torch.__version__)
     for line in sys.stdin:
         words = line.split()
         if words[0] == "run":
+            wait()
             start = time.perf_counter()
             for _ in range(int(words[1])):
                 y = call()
+            wait()
             say("%.9f" % (time.perf_counter() - start))
         elif words[0] == "output":
             results = [y.detach().reshape(-1)]
             if asked["training"]:
                 results += [own.grad.reshape(-1) for own in module.parameters()]
-            results = torch.cat([part.to(storage) for part in results])
+            results = torch.cat([part.to(storage) for part in results]).cpu()
             torch.from_file(asked["out"], shared=True, size=results.numel(), dtype=storage).copy_(results)
             say("done")
 

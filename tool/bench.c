@@ -13,28 +13,6 @@ rcv_status fill_parameters(const bench *bench, const rcv_net *net, data *data) {
 
 /* ---- the main contest ---- */
 
-static void add_vendor(const problem *problem, contest *contest, data *data, const char *name) {
-    char room[64];
-    contestant *vendor =
-        add_plan(contest, name, problem, problem->net, data, data->parameters, vendor_schedule(problem, room));
-    vendor->lingers = true;
-}
-
-/* bfloat16 also meets the others' float32: where bytes are the time, that is what it must beat. */
-static void add_anchors(const problem *asked, contest *contest, data *data) {
-    add_vendor(asked, contest, data, "oneDNN");
-    if (asked->dtype == RCV_BFLOAT16) {
-        problem full = *asked;
-        full.dtype = RCV_FLOAT32;
-        add_torch(contest, asked, data);
-        add_vendor(&full, contest, data, "oneDNN float32");
-        add_openblas(contest, &full, data);
-        return;
-    }
-    add_openblas(contest, asked, data);
-    add_torch(contest, asked, data);
-}
-
 static void copy_considered(const rcv_plan *plan, results *results) {
     results->planning_seconds = rcv_plan_seconds(plan);
     results->from_wisdom = rcv_plan_from_wisdom(plan);
@@ -92,7 +70,7 @@ rcv_status bench_main(bench *bench, results *results) {
         } else {
             copy_considered(contestant_plan(ours), results);
             if (bench->anchors) {
-                add_anchors(problem, &results->main, &data);
+                add_anchors(&results->main, bench, &data);
             }
             contest_measure(&results->main, problem, &data, &results->peak, "contest", bench->seconds, 5);
             results->peak_speed = peak_best(&results->peak);
@@ -129,12 +107,12 @@ void results_free(results *results) {
     }
     const machine *machine = &results->machine;
     const streaming *streaming = &results->streaming;
-    void *const blocks[] = {machine->cpu,          machine->system,           machine->kernels,
-                            machine->date,         machine->version,          machine->commit,
-                            results->title,        results->options,          results->chosen.events,
-                            results->chosen.plan,  results->wavefront.events, results->wavefront.plan,
-                            results->peak.refusal, results->gemm.refusal,     streaming->refusal,
-                            streaming->plan,       streaming->whole_plan,     streaming->unhoisted_plan};
+    void *const blocks[] = {
+        machine->device,         machine->cpu,           machine->system,          machine->kernels,
+        machine->date,           machine->version,       machine->commit,          results->title,
+        results->options,        results->chosen.events, results->chosen.plan,     results->wavefront.events,
+        results->wavefront.plan, results->peak.refusal,  results->gemm.refusal,    streaming->refusal,
+        streaming->plan,         streaming->whole_plan,  streaming->unhoisted_plan};
     for (size_t i = 0; i < COUNT(blocks); i++) {
         free(blocks[i]);
     }
@@ -142,20 +120,22 @@ void results_free(results *results) {
 
 static rcv_status measure_all(bench *bench, results *results) {
     results->title = problem_describe(&bench->problem);
+    results->unit =
+        problem_is_gpu(&bench->problem) ? (speed_unit){"TFLOP/s", 1e-12, 2} : (speed_unit){"GFLOP/s", 1e-9, 1};
     machine_describe(&results->machine, &bench->problem);
     rcv_status status = bench_main(bench, results);
     if (status != RCV_OK) {
         return status;
     }
     print_head(bench, results);
-    print_contest(&results->main, results->peak_speed);
+    print_contest(results);
     if (bench->ladder && stop_signal() == 0) {
         bench_ladder(bench, results);
         print_ladder(results);
     }
     if (bench->batches && stop_signal() == 0) {
         bench_batches(bench, results);
-        print_batches(results);
+        print_batches(bench, results);
     }
     if ((bench->ranks != NULL || bench->problem.network.net.rank > 0) && stop_signal() == 0) {
         status = bench_ranks(bench, results);
@@ -232,6 +212,14 @@ static bool options_are_clear(const bench *bench) {
     if (!ranks_are_clear(bench->ranks)) {
         return false;
     }
+    if (bench->gemm && problem_is_gpu(&bench->problem)) {
+        say("--gemm measures the CPU's kernels: leave out --device %s", bench->problem.device);
+        return false;
+    }
+    if (bench->streaming && problem_is_gpu(&bench->problem)) {
+        say("--streaming measures the latency of calls on the CPU: leave out --device %s", bench->problem.device);
+        return false;
+    }
     if (bench->streaming && bench->problem.network.net.bidirectional) {
         say("--streaming and --bidirectional exclude each other: the reverse direction begins at the end of a "
             "sequence");
@@ -260,9 +248,10 @@ static parsed parse(bench *bench, int argc, char **argv) {
     option_group shape, planning;
     problem_groups(&bench->problem, &shape, &planning);
     option options[] = {
-        {"anchors", OPTION_FLAG, &bench->anchors, .help = "against oneDNN, OpenBLAS by hand and PyTorch"},
+        {"anchors", OPTION_FLAG, &bench->anchors, .help = "against oneDNN, OpenBLAS and PyTorch; GPU: cuDNN, PyTorch"},
+        {"no-torch", OPTION_FLAG, &bench->no_torch, .help = "leave out PyTorch, which takes a while to start"},
         {"ladder", OPTION_FLAG, &bench->ladder, .help = "each rung alone, then one upon the other, over naive"},
-        {"batches", OPTION_FLAG, &bench->batches, .help = "speed over batch sizes 1 to 256"},
+        {"batches", OPTION_FLAG, &bench->batches, .help = "speed over batch sizes 1 to 256; GPU: 512"},
         {"gemm", OPTION_FLAG, &bench->gemm, .help = "the three products over batch sizes 1 to 256"},
         {"streaming", OPTION_FLAG, &bench->streaming, .help = "latency of a few steps a call, state carried"},
         {"chunk", OPTION_INTEGER, &bench->chunk, 1, 1 << 24, .value = "N", .help = "steps a call of --streaming"},
@@ -281,9 +270,9 @@ static parsed parse(bench *bench, int argc, char **argv) {
         .details = "Contestants take turns in one run, after a warm-up; times are medians over the rounds.\n"
                    "Speed counts the matrix products alone: 2 operations for each matrix element, step and\n"
                    "sequence, three times that for a training step. The limit is that of fused\n"
-                   "multiply-adds from registers, measured in the same run. With --rank the approximation\n"
-                   "is compared with the full matrices. Ctrl-C ends it with what was measured so far, also\n"
-                   "while it plans; a second Ctrl-C ends it at once.",
+                   "multiply-adds from registers, on a GPU of large products by cuBLASLt, measured in the\n"
+                   "same run. With --rank the approximation is compared with the full matrices. Ctrl-C ends\n"
+                   "it with what was measured so far, also while it plans; a second Ctrl-C ends it at once.",
         .groups = groups,
         .group_count = COUNT(groups)};
     return command_parse(&command, argc, argv);
@@ -305,7 +294,7 @@ int verb_bench(int argc, char **argv) {
         if (result == EXIT_DONE) {
             bench->ladder = bench->ladder || bench->report != NULL;
             bench->batches = bench->batches || bench->report != NULL;
-            if (bench->anchors || bench->gemm) {
+            if ((bench->anchors || bench->gemm) && !problem_is_gpu(&bench->problem)) {
                 help_openblas(argv);
             }
             result = work(bench);

@@ -6,7 +6,7 @@
 
 typedef struct {
     problem problem;
-    bool ladder, anchors, batches, gemm, streaming, planner;
+    bool ladder, anchors, no_torch, batches, gemm, streaming, planner;
     const char *ranks, *json, *report;
     int64_t chunk; /* steps a call of --streaming */
     double seconds;
@@ -16,9 +16,17 @@ typedef struct {
 
 typedef struct {
     char *cpu, *system, *kernels, *date, *version, *commit;
+    char *device; /* a GPU, in words; NULL: it was the CPU */
     int64_t cores, threads;
     double barrier; /* seconds; 0: one thread, or not known */
 } machine;
+
+/* In which speeds are told: GFLOP/s of a CPU, TFLOP/s of a GPU. */
+typedef struct {
+    const char *name;
+    double scale; /* from operations a second */
+    int digits;   /* behind the point */
+} speed_unit;
 
 /* A copy of what the planner considered. */
 typedef struct {
@@ -33,16 +41,16 @@ typedef struct {
     double seconds, speed, vendor_speed, peak; /* speeds in operations a second; 0: not known */
 } batch_point;
 
-enum { BATCH_SIZES = 9, GEMM_VARIANTS = 3, GEMM_CONTESTANTS = 3 };
-extern const int64_t batch_sizes[BATCH_SIZES];         /* 1, 2, 4, ..., 256 */
+enum { BATCH_SIZES = 10, CPU_BATCH_SIZES = 9, GEMM_VARIANTS = 3, GEMM_CONTESTANTS = 3 };
+extern const int64_t batch_sizes[BATCH_SIZES];         /* 1, 2, 4, ..., 512; a CPU has them up to 256 */
 extern const char *const gemm_variants[GEMM_VARIANTS]; /* NT, NN, TN */
 extern const char *const gemm_meanings[GEMM_VARIANTS];
 extern const char *const gemm_contestants[GEMM_CONTESTANTS];
 
 typedef struct {
-    double speed[GEMM_VARIANTS][GEMM_CONTESTANTS][BATCH_SIZES]; /* operations a second; 0: not measured */
-    double difference;                                          /* the largest of ours in float32 from OpenBLAS's */
-    double peak[2];                                             /* float32, bfloat16 */
+    double speed[GEMM_VARIANTS][GEMM_CONTESTANTS][CPU_BATCH_SIZES]; /* operations a second; 0: not measured */
+    double difference;                                              /* the largest of ours in float32 from OpenBLAS's */
+    double peak[2];                                                 /* float32, bfloat16 */
     char *refusal;
     bool done;
 } gemm_curve;
@@ -87,6 +95,7 @@ typedef struct {
 
 typedef struct {
     machine machine;
+    speed_unit unit;
     char *title;
     contest main, ladder;
     size_t
@@ -123,17 +132,22 @@ void record_timeline(timeline *timeline, contestant *contestant);
 
 /* Parameters of a network, initialised; in the data. */
 rcv_status fill_parameters(const bench *bench, const rcv_net *net, data *data);
-/* "vendor", with the threads of the problem. */
-const char *vendor_schedule(const problem *problem, char room[64]);
+/* The vendor's library as a plan of ours: oneDNN, or each algorithm of cuDNN as one of a family. */
+void add_vendors(contest *contest, const problem *problem, data *data);
+/* The vendor's library and others, as far as they are there for the device. */
+void add_anchors(contest *contest, const bench *bench, data *data);
+const char *vendor_name(const problem *problem);
+/* Who stands for the contestant in a table: itself, or the best of its family; NULL where one before it brings that. */
+const contestant *contest_speaker(const contest *contest, size_t index);
 
 /* On x86-64 an older OpenBLAS may not know a newer CPU and run its slowest code: starts the program again with the
  * setting that helps. Returns where nothing is to be done. */
 void help_openblas(char **argv);
 
 void print_head(const bench *bench, const results *results);
-void print_contest(const contest *contest, double peak);
+void print_contest(const results *results);
 void print_ladder(const results *results);
-void print_batches(const results *results);
+void print_batches(const bench *bench, const results *results);
 void print_gemm(const results *results);
 void print_ranks(const results *results);
 void print_streaming(const results *results);

@@ -100,7 +100,7 @@ static void measure_point(const bench *bench, gemm_curve *curve, int variant, in
     }
     char title[64];
     snprintf(title, sizeof title, "gemm %s, batch size %lld", gemm_variants[variant], (long long)batch_sizes[size]);
-    contest_measure(&contest, problem, NULL, NULL, title, bench->seconds / (BATCH_SIZES * GEMM_VARIANTS), 5);
+    contest_measure(&contest, problem, NULL, NULL, title, bench->seconds / (CPU_BATCH_SIZES * GEMM_VARIANTS), 5);
     for (int who = 0; who < GEMM_CONTESTANTS; who++) {
         const contestant *item = &contest.items[who];
         curve->speed[variant][who][size] = item->median > 0 ? item->operations / item->median : 0;
@@ -118,7 +118,7 @@ static void measure_point(const bench *bench, gemm_curve *curve, int variant, in
 }
 
 void bench_gemm(const bench *bench, results *results) {
-    const int64_t hidden = bench->problem.network.net.hidden, most = batch_sizes[BATCH_SIZES - 1];
+    const int64_t hidden = bench->problem.network.net.hidden, most = batch_sizes[CPU_BATCH_SIZES - 1];
     float *w = need((size_t)(4 * hidden * hidden), sizeof(float)), *x = need((size_t)(most * hidden), sizeof(float)),
           *d = need((size_t)(most * 4 * hidden), sizeof(float));
     fill_random(RCV_FLOAT32, w, 4 * hidden * hidden, 1, bench->seed + 1);
@@ -132,7 +132,7 @@ void bench_gemm(const bench *bench, results *results) {
         }
     }
     for (int variant = 0; variant < GEMM_VARIANTS; variant++) {
-        for (int size = 0; size < BATCH_SIZES && stop_signal() == 0; size++) {
+        for (int size = 0; size < CPU_BATCH_SIZES && stop_signal() == 0; size++) {
             measure_point(bench, &results->gemm, variant, size, w, x, d);
         }
     }

@@ -15,18 +15,20 @@ static json_t *text(const char *value) { return value != NULL ? json_string(valu
 
 static json_t *problem_json(const problem *problem) {
     const rcv_net_options *net = rcv_net_get_options(problem->net);
-    return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:o}", "cell", rcv_cell_name(problem->cell), "steps",
-        (json_int_t)problem->steps, "batch", (json_int_t)problem->batch, "input", (json_int_t)net->input, "hidden",
-        (json_int_t)net->hidden, "layers", (json_int_t)net->layers, "rank", (json_int_t)net->rank, "bidirectional",
-        (int)net->bidirectional, "bias", !net->no_bias, "dtype", rcv_dtype_name(problem->dtype), "pass",
-        problem->training ? "train" : "forward", "operations", number(problem_operations(problem, problem->net)));
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:s, s:o}", "cell",
+                     rcv_cell_name(problem->cell), "steps", (json_int_t)problem->steps, "batch",
+                     (json_int_t)problem->batch, "input", (json_int_t)net->input, "hidden", (json_int_t)net->hidden,
+                     "layers", (json_int_t)net->layers, "rank", (json_int_t)net->rank, "bidirectional",
+                     (int)net->bidirectional, "bias", !net->no_bias, "dtype", rcv_dtype_name(problem->dtype), "device",
+                     problem->device, "pass", problem->training ? "train" : "forward", "operations",
+                     number(problem_operations(problem, problem->net)));
 }
 
 static json_t *machine_json(const machine *machine) {
-    return json_pack("{s:s, s:s, s:I, s:I, s:s, s:o}", "cpu", machine->cpu, "system", machine->system, "cores",
-                     (json_int_t)machine->cores, "threads", (json_int_t)machine->threads, "kernels", machine->kernels,
-                     "barrier_seconds", positive(machine->barrier));
+    return json_pack("{s:o, s:s, s:s, s:I, s:I, s:s, s:o}", "device", text(machine->device), "cpu", machine->cpu,
+                     "system", machine->system, "cores", (json_int_t)machine->cores, "threads",
+                     (json_int_t)machine->threads, "kernels", machine->kernels, "barrier_seconds",
+                     positive(machine->barrier));
 }
 
 static json_t *peak_json(const results *results) {
@@ -44,11 +46,11 @@ static json_t *contestant_json(const contestant *item, double peak) {
         json_array_append_new(samples, number(item->samples[i]));
     }
     const double speed = item->median > 0 ? item->operations / item->median : 0;
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", item->name, "plan",
-                     text(item->plan), "reason", text(item->refusal), "note", text(item->note), "median",
-                     positive(item->median), "minimum", positive(item->minimum), "speed", positive(speed), "of_peak",
-                     positive(peak > 0 ? speed / peak : 0), "ratio", positive(item->ratio), "difference",
-                     number(item->difference), "bytes", positive(item->bytes), "samples", samples);
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", item->name, "family",
+                     text(item->family), "plan", text(item->plan), "reason", text(item->refusal), "note",
+                     text(item->note), "median", positive(item->median), "minimum", positive(item->minimum), "speed",
+                     positive(speed), "of_peak", positive(peak > 0 ? speed / peak : 0), "ratio", positive(item->ratio),
+                     "difference", number(item->difference), "bytes", positive(item->bytes), "samples", samples);
 }
 
 static json_t *contest_json(const contest *contest, double peak) {
@@ -87,13 +89,14 @@ static json_t *ladder_json(const results *results) {
     return list;
 }
 
-static json_t *batches_json(const results *results) {
+static json_t *batches_json(const bench *bench, const results *results) {
+    const char *vendor = problem_is_gpu(&bench->problem) ? "cudnn_speed" : "onednn_speed";
     json_t *list = json_array();
     for (size_t i = 0; i < results->batch_count; i++) {
         const batch_point *point = &results->batches[i];
         json_array_append_new(list, json_pack("{s:I, s:s, s:o, s:o, s:o}", "batch", (json_int_t)point->batch, "plan",
                                               point->plan, "seconds", positive(point->seconds), "speed",
-                                              positive(point->speed), "onednn_speed", positive(point->vendor_speed)));
+                                              positive(point->speed), vendor, positive(point->vendor_speed)));
     }
     return list;
 }
@@ -101,7 +104,7 @@ static json_t *batches_json(const results *results) {
 static json_t *gemm_json(const gemm_curve *curve) {
     json_t *list = json_array();
     for (size_t variant = 0; variant < GEMM_VARIANTS; variant++) {
-        for (size_t i = 0; i < BATCH_SIZES; i++) {
+        for (size_t i = 0; i < CPU_BATCH_SIZES; i++) {
             json_t *point =
                 json_pack("{s:s, s:I}", "variant", gemm_variants[variant], "batch", (json_int_t)batch_sizes[i]);
             for (size_t who = 0; who < GEMM_CONTESTANTS; who++) {
@@ -164,7 +167,7 @@ static json_t *results_json(const bench *bench, const results *results) {
         json_object_set_new(all, "ladder", ladder_json(results));
     }
     if (results->batch_count > 0) {
-        json_object_set_new(all, "batches", batches_json(results));
+        json_object_set_new(all, "batches", batches_json(bench, results));
     }
     if (results->gemm.done) {
         json_object_set_new(all, "gemm", gemm_json(&results->gemm));

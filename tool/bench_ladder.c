@@ -4,19 +4,15 @@
 #include <stdio.h>
 #include <string.h>
 
-const int64_t batch_sizes[BATCH_SIZES] = {1, 2, 4, 8, 16, 32, 64, 128, 256};
+const int64_t batch_sizes[BATCH_SIZES] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 
-const char *vendor_schedule(const problem *problem, char room[64]) {
-    const long long threads = (long long)problem_threads(problem);
-    snprintf(room, 64, threads > 1 ? "vendor+threads(%lld)" : "vendor", threads);
-    return room;
-}
-
-/* A number stands for the threads; rungs with threads are left out where there is one. */
-static const struct {
+typedef struct {
     const char *name, *schedule;
     bool cumulative, threads;
-} rungs[] = {
+} rung;
+
+/* A number stands for the threads; rungs with threads are left out where there is one. */
+static const rung cpu_rungs[] = {
     {"naive", "naive", false, false},
     {"kernels", "kernels", false, false},
     {"combine gates", "combine", false, false},
@@ -35,29 +31,47 @@ static const struct {
     {"+ wavefront", "combine+fuse+pack+wavefront+threads(%lld)", true, false},
 };
 
-static void add_rung(const bench *bench, results *results, data *data, size_t index) {
+/* Without merge a wavefront's layers need streams to run side by side; with it they are one launch. */
+static const rung gpu_rungs[] = {
+    {"naive", "naive", false, false},
+    {"combine gates", "combine", false, false},
+    {"fuse", "fuse", false, false},
+    {"streams", "naive+streams(4)", false, false},
+    {"pack", "pack", false, false},
+    {"wavefront", "wavefront", false, false},
+    {"graph", "naive+graph", false, false},
+    {"combine gates", "combine", true, false},
+    {"+ fuse", "combine+fuse", true, false},
+    {"+ wavefront", "combine+fuse+wavefront", true, false},
+    {"+ streams", "combine+fuse+wavefront+streams(4)", true, false},
+    {"+ graph", "combine+fuse+wavefront+streams(4)+graph", true, false},
+    {"+ pack, merge for streams", "combine+fuse+pack+wavefront+merge+graph", true, false},
+};
+
+static void add_rung(const bench *bench, results *results, data *data, const rung *rung) {
     const long long threads = (long long)problem_threads(&bench->problem);
     char schedule[128];
-    if (rungs[index].threads && threads == 1) {
+    if (rung->threads && threads == 1) {
         return;
     }
-    snprintf(schedule, sizeof schedule, rungs[index].schedule, threads);
-    if (!rungs[index].cumulative && index > 0) {
+    snprintf(schedule, sizeof schedule, rung->schedule, threads);
+    if (!rung->cumulative && results->ladder.count > 0) {
         results->ladder_alone++;
     }
     if (strstr(schedule, "+threads(1)") != NULL) {
         *strstr(schedule, "+threads(1)") = '\0';
     }
-    add_plan(&results->ladder, rungs[index].name, &bench->problem, bench->problem.net, data, data->parameters,
-             schedule);
+    add_plan(&results->ladder, rung->name, &bench->problem, bench->problem.net, data, data->parameters, schedule);
 }
 
 void bench_ladder(const bench *bench, results *results) {
     data data;
     data_new(&data, &bench->problem, bench->problem.net, bench->seed);
     if (fill_parameters(bench, bench->problem.net, &data) == RCV_OK) {
-        for (size_t i = 0; i < COUNT(rungs); i++) {
-            add_rung(bench, results, &data, i);
+        const bool gpu = problem_is_gpu(&bench->problem);
+        for (size_t i = 0; i < (gpu ? COUNT(gpu_rungs) : COUNT(cpu_rungs)) && stop_signal() == 0; i++) {
+            show_progress("ladder: preparing rung %zu", i + 1);
+            add_rung(bench, results, &data, gpu ? &gpu_rungs[i] : &cpu_rungs[i]);
         }
         const contestant *chosen = &results->main.items[0];
         add_plan(&results->ladder, "the planner's choice", &bench->problem, bench->problem.net, &data, data.parameters,
@@ -78,23 +92,20 @@ static void measure_batch(const bench *bench, results *results, int64_t batch) {
     problem problem = bench->problem;
     problem.batch = batch;
     contest contest = {.count = 0};
-    char room[64];
     data data;
     data_new(&data, &problem, problem.net, bench->seed);
     if (fill_parameters(bench, problem.net, &data) == RCV_OK) {
         show_progress("batch sizes: planning for %lld", (long long)batch);
         const contestant *ours =
             add_plan(&contest, "recurve", &problem, problem.net, &data, data.parameters, problem.schedule);
-        contestant *vendor = NULL;
         if (bench->anchors) {
-            vendor = add_plan(&contest, "vendor", &problem, problem.net, &data, data.parameters,
-                              vendor_schedule(&problem, room));
-            vendor->lingers = true;
+            add_vendors(&contest, &problem, &data);
         }
         char title[64];
         snprintf(title, sizeof title, "batch size %lld", (long long)batch);
-        contest_measure(&contest, &problem, &data, NULL, title, bench->seconds / BATCH_SIZES, 3);
+        contest_measure(&contest, &problem, &data, NULL, title, bench->seconds / CPU_BATCH_SIZES, 3);
         peak_sample(&results->peak, &problem);
+        const contestant *vendor = contest.count > 1 ? contest_speaker(&contest, 1) : NULL;
         if (ours->median > 0) {
             results->batches[results->batch_count++] = (batch_point){
                 .batch = batch,
@@ -111,7 +122,8 @@ static void measure_batch(const bench *bench, results *results, int64_t batch) {
 
 /* Until a call takes longer than the whole time there is. */
 void bench_batches(const bench *bench, results *results) {
-    for (size_t i = 0; i < BATCH_SIZES && stop_signal() == 0; i++) {
+    const size_t sizes = problem_is_gpu(&bench->problem) ? BATCH_SIZES : CPU_BATCH_SIZES;
+    for (size_t i = 0; i < sizes && stop_signal() == 0; i++) {
         const size_t before = results->batch_count;
         measure_batch(bench, results, batch_sizes[i]);
         if (results->batch_count == before || results->batches[before].seconds > bench->seconds / 2 + 0.1) {

@@ -56,6 +56,11 @@ void machine_describe(machine *machine, const problem *problem) {
     strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &parts);
     const bool known = uname(&system) == 0;
     machine->cpu = cpu_name();
+    char *device = NULL;
+    if (problem_is_gpu(problem) && rcv_device_describe(problem->context, problem->device, &device) == RCV_OK) {
+        machine->device = text_of("%s", device);
+        rcv_text_free(problem->context, device);
+    }
     machine->system = text_of("%s %s %s", known ? system.sysname : "unknown", known ? system.release : "",
                               known ? system.machine : "");
     machine->kernels = text_of("%s", rcv_context_kernels(problem->context));
@@ -64,7 +69,8 @@ void machine_describe(machine *machine, const problem *problem) {
     machine->commit = text_of("%s", recurve_commit);
     machine->cores = sysconf(_SC_NPROCESSORS_ONLN);
     machine->threads = problem_threads(problem);
-    if (machine->threads > 1 && rcv_measure_barrier(problem->context, machine->threads, &machine->barrier) != RCV_OK) {
+    if (machine->device == NULL && machine->threads > 1 &&
+        rcv_measure_barrier(problem->context, machine->threads, &machine->barrier) != RCV_OK) {
         machine->barrier = 0;
     }
 }

@@ -5,26 +5,39 @@
 #include <stdio.h>
 #include <string.h>
 
+static void print_limit(const bench *bench, const results *results) {
+    const speed_unit *unit = &results->unit;
+    const double speed = results->peak_speed * unit->scale;
+    const char *dtype = rcv_dtype_name(bench->problem.dtype);
+    if (results->peak_speed > 0 && results->machine.device != NULL) {
+        printf("Limit:    %.1f %s of %s products of large matrices\n", speed, unit->name, dtype);
+    } else if (results->peak_speed > 0) {
+        double low = results->peak_speed;
+        for (size_t i = 0; i < results->peak.count; i++) {
+            low = fmin(low, results->peak.samples[i]);
+        }
+        printf("Limit:    %.1f %s of %s multiply-adds, the best of %zu measurements (the least: %.1f)\n", speed,
+               unit->name, dtype, results->peak.count, low * unit->scale);
+    } else if (results->peak.refusal != NULL) {
+        printf("Limit:    not known: %s\n", results->peak.refusal);
+    }
+}
+
 void print_head(const bench *bench, const results *results) {
     const machine *machine = &results->machine;
     const contestant *ours = &results->main.items[0];
     char room[32];
     printf("%s\n", results->title);
-    printf("Machine:  %s, %lld core%s; %lld thread%s, kernels %s\n", machine->cpu, (long long)machine->cores,
-           machine->cores == 1 ? "" : "s", (long long)machine->threads, machine->threads == 1 ? "" : "s",
-           machine->kernels);
+    printf("Machine:  %s, %lld core%s", machine->cpu, (long long)machine->cores, machine->cores == 1 ? "" : "s");
+    if (machine->device != NULL) {
+        printf("\nDevice:   %s\n", machine->device);
+    } else {
+        printf("; %lld thread%s, kernels %s\n", (long long)machine->threads, machine->threads == 1 ? "" : "s",
+               machine->kernels);
+    }
     printf("Version:  recurve %s%s%s, %s\n", machine->version, machine->commit[0] != '\0' ? " " : "", machine->commit,
            machine->date);
-    if (results->peak_speed > 0) {
-        double low = results->peak_speed;
-        for (size_t i = 0; i < results->peak.count; i++) {
-            low = fmin(low, results->peak.samples[i]);
-        }
-        printf("Limit:    %.1f GFLOP/s of %s multiply-adds, the best of %zu measurements (the least: %.1f)\n",
-               results->peak_speed * 1e-9, rcv_dtype_name(bench->problem.dtype), results->peak.count, low * 1e-9);
-    } else if (results->peak.refusal != NULL) {
-        printf("Limit:    not known: %s\n", results->peak.refusal);
-    }
+    print_limit(bench, results);
     if (machine->barrier > 0) {
         printf("Barrier:  %.2f us for %lld threads\n", machine->barrier * 1e6, (long long)machine->threads);
     }
@@ -50,37 +63,59 @@ static void print_error(double error) {
 /* Further off than rounding explains: somebody is wrong. bfloat16 rounds at 2^-8. */
 static const char *warning(double difference) { return difference > 0.1 ? "  <- results differ" : ""; }
 
-static void print_refusal(const contestant *contestant) {
-    printf("%-20s %s\n", contestant->name, contestant->refusal != NULL ? contestant->refusal : "not measured");
+static const char *reason(const contestant *contestant) {
+    return contestant->refusal != NULL ? contestant->refusal : "not measured";
 }
 
-void print_contest(const contest *contest, double peak) {
-    printf("\n%-20s%12s%12s%11s%9s%10s%13s\n", "contestant", "median ms", "least ms", "GFLOP/s", "% peak", "recurve x",
-           "difference");
+static void print_contestant(const results *results, const contestant *item, bool first) {
+    const char *name = item->family != NULL ? item->family : item->name;
+    if (item->median <= 0) {
+        printf("%-20s %s\n", name, reason(item));
+        return;
+    }
+    const double speed = item->operations / item->median;
+    printf("%-20s%12.3f%12.3f%11.*f", name, item->median * 1e3, item->minimum * 1e3, results->unit.digits,
+           speed * results->unit.scale);
+    if (results->peak_speed > 0) {
+        printf("%8.1f%%", 100 * speed / results->peak_speed);
+    } else {
+        printf("%9s", "-");
+    }
+    if (first) {
+        printf("%10s%13s\n", "1.00", "-");
+    } else {
+        printf("%10.2f", item->ratio);
+        print_error(item->difference);
+        printf("%s\n", warning(item->difference));
+    }
+}
+
+/* Those of whom the table shows the best alone. */
+static void print_families(const contest *contest) {
     for (size_t i = 0; i < contest->count; i++) {
         const contestant *item = &contest->items[i];
-        if (item->median <= 0) {
-            print_refusal(item);
-            continue;
+        if (item->family != NULL && item->median > 0) {
+            printf("%s: %.3f ms%s\n", item->name, item->median * 1e3, warning(item->difference));
+        } else if (item->family != NULL) {
+            printf("%s: %s\n", item->name, reason(item));
         }
-        const double speed = item->operations / item->median;
-        printf("%-20s%12.3f%12.3f%11.1f", item->name, item->median * 1e3, item->minimum * 1e3, speed * 1e-9);
-        if (peak > 0) {
-            printf("%8.1f%%", 100 * speed / peak);
-        } else {
-            printf("%9s", "-");
-        }
-        if (i == 0) {
-            printf("%10s%13s\n", "1.00", "-");
-        } else {
-            printf("%10.2f", item->ratio);
-            print_error(item->difference);
-            printf("%s\n", warning(item->difference));
+    }
+}
+
+void print_contest(const results *results) {
+    const contest *contest = &results->main;
+    printf("\n%-20s%12s%12s%11s%9s%10s%13s\n", "contestant", "median ms", "least ms", results->unit.name, "% peak",
+           "recurve x", "difference");
+    for (size_t i = 0; i < contest->count; i++) {
+        const contestant *item = contest_speaker(contest, i);
+        if (item != NULL) {
+            print_contestant(results, item, i == 0);
         }
     }
     printf("(%zu rounds; 'recurve x': how many times faster recurve is; difference: of the results, in units of the\n"
            "largest element)\n",
            contest->rounds);
+    print_families(contest);
     for (size_t i = 1; i < contest->count; i++) {
         if (contest->items[i].note != NULL) {
             printf("%s: %s\n", contest->items[i].name, contest->items[i].note);
@@ -111,19 +146,20 @@ void print_ladder(const results *results) {
     }
 }
 
-void print_batches(const results *results) {
+void print_batches(const bench *bench, const results *results) {
+    const speed_unit *unit = &results->unit;
     bool vendor = false;
     for (size_t i = 0; i < results->batch_count; i++) {
         vendor = vendor || results->batches[i].vendor_speed > 0;
     }
-    printf("\nBatch sizes\n%8s%12s%11s%9s%s  %s\n", "batch", "median ms", "GFLOP/s", "% peak",
-           vendor ? "     oneDNN" : "", "plan");
+    printf("\nBatch sizes\n%8s%12s%11s%9s%*s  %s\n", "batch", "median ms", unit->name, "% peak", vendor ? 11 : 0,
+           vendor ? vendor_name(&bench->problem) : "", "plan");
     for (size_t i = 0; i < results->batch_count; i++) {
         const batch_point *point = &results->batches[i];
-        printf("%8lld%12.3f%11.1f%8.1f%%", (long long)point->batch, point->seconds * 1e3, point->speed * 1e-9,
-               results->peak_speed > 0 ? 100 * point->speed / results->peak_speed : 0);
+        printf("%8lld%12.3f%11.*f%8.1f%%", (long long)point->batch, point->seconds * 1e3, unit->digits,
+               point->speed * unit->scale, results->peak_speed > 0 ? 100 * point->speed / results->peak_speed : 0);
         if (vendor) {
-            printf("%11.1f", point->vendor_speed * 1e-9);
+            printf("%11.*f", unit->digits, point->vendor_speed * unit->scale);
         }
         printf("  %s\n", point->plan);
     }
@@ -132,7 +168,7 @@ void print_batches(const results *results) {
 void print_gemm(const results *results) {
     const gemm_curve *curve = &results->gemm;
     printf("\nProducts, GFLOP/s by batch size\n%-36s%-18s", "", "");
-    for (size_t i = 0; i < BATCH_SIZES; i++) {
+    for (size_t i = 0; i < CPU_BATCH_SIZES; i++) {
         printf("%8lld", (long long)batch_sizes[i]);
     }
     printf("\n");
@@ -143,7 +179,7 @@ void print_gemm(const results *results) {
                 snprintf(title, sizeof title, "%s (%s)", gemm_variants[variant], gemm_meanings[variant]);
             }
             printf("%-36s%-18s", title, gemm_contestants[who]);
-            for (size_t i = 0; i < BATCH_SIZES; i++) {
+            for (size_t i = 0; i < CPU_BATCH_SIZES; i++) {
                 printf("%8.1f", curve->speed[variant][who][i] * 1e-9);
             }
             printf("\n");

@@ -12,7 +12,9 @@
 static const double SHORTEST = 2e-3; /* seconds a turn takes at least, for the clock to resolve */
 static const double PAUSE = 0.03;    /* seconds until another library's threads go to sleep */
 static const double REST = 0.0005;   /* the same for ours */
+
 enum { MOST_ROUNDS = 5000 };
+enum { LEAST_ENQUEUED = 3 }; /* calls of a turn on a GPU: while one runs, the next is launched */
 
 /* ---- the list ---- */
 
@@ -83,11 +85,15 @@ double median(double *values, size_t count) {
 
 void peak_sample(peak *peak, const problem *problem) {
     double operations;
-    if (peak->refusal != NULL || peak->count == COUNT(peak->samples)) {
+    const bool gpu = problem_is_gpu(problem);
+    if (peak->refusal != NULL || peak->count == (gpu ? 1 : COUNT(peak->samples))) {
         return;
     }
     const double start = now();
-    if (rcv_measure_peak(problem->context, problem->dtype, problem_threads(problem), &operations) == RCV_OK) {
+    const rcv_status status =
+        gpu ? rcv_measure_device(problem->context, problem->device, problem->dtype, &operations)
+            : rcv_measure_peak(problem->context, problem->dtype, problem_threads(problem), &operations);
+    if (status == RCV_OK) {
         peak->samples[peak->count++] = operations;
     } else {
         peak->refusal = text_of("%s", rcv_message());
@@ -160,17 +166,44 @@ static void compare(contestant *contestant, data *data) {
     }
 }
 
+static int64_t repeats_for(const contestant *contestant, double turn, double seconds) {
+    const double least = contestant->enqueues ? LEAST_ENQUEUED : 1;
+    return (int64_t)fmin(fmax(ceil(fmax(turn, SHORTEST) / fmax(seconds, 1e-7)), least), 20000);
+}
+
+/* Seconds of a call: the first ones also compile and capture, and one alone also waits. */
+static double time_enqueued(contestant *contestant, double turn) {
+    double seconds = contestant->run(contestant, 2);
+    if (seconds >= 0) {
+        seconds = contestant->run(contestant, 1);
+    }
+    if (seconds < 0) {
+        return seconds;
+    }
+    const int64_t repeats = repeats_for(contestant, turn, seconds);
+    return contestant->run(contestant, repeats) / (double)repeats;
+}
+
 /* Twice where the first time was short: it also touched the memory. */
 static void warm_up(contestant *contestant, data *data, double turn) {
+    if (data != NULL && data_poison(data) != RCV_OK) {
+        contestant_refuse(contestant, "%s", rcv_message());
+        return;
+    }
     double seconds = contestant->run(contestant, 1);
     if (seconds >= 0 && data != NULL) {
         compare(contestant, data);
     }
-    if (seconds >= 0 && seconds < 0.1) {
+    if (contestant->refusal != NULL) {
+        return;
+    }
+    if (seconds >= 0 && contestant->enqueues) {
+        seconds = time_enqueued(contestant, turn);
+    } else if (seconds >= 0 && seconds < 0.1) {
         seconds = contestant->run(contestant, 1);
     }
     if (seconds >= 0) {
-        contestant->repeats = (int64_t)fmin(ceil(fmax(turn, SHORTEST) / fmax(seconds, 1e-7)), 20000);
+        contestant->repeats = repeats_for(contestant, turn, seconds);
     }
 }
 
@@ -208,6 +241,7 @@ static void summarize(contest *contest) {
 
 void contest_measure(contest *contest, const problem *problem, data *data, peak *peak, const char *title,
                      double seconds, size_t least) {
+    const bool rests = !problem_is_gpu(problem) && problem_threads(problem) > 1;
     bool lingering = false;
     for (size_t i = 0; i < contest->count && stop_signal() == 0; i++) {
         show_progress("%s: warming up %s", title, contest->items[i].name);
@@ -229,7 +263,7 @@ void contest_measure(contest *contest, const problem *problem, data *data, peak 
             contestant *item = &contest->items[(turn + round) % contest->count];
             if (item->refusal == NULL) {
                 show_progress("%s: round %zu, %.0f s of %.0f, %s", title, round + 1, elapsed, seconds, item->name);
-                take_turn(item, problem_threads(problem) == 1 ? 0 : lingering ? PAUSE : REST);
+                take_turn(item, !rests ? 0 : lingering ? PAUSE : REST);
                 lingering = item->lingers;
             }
         }

@@ -4,8 +4,14 @@
 
 #include "problem.h"
 
-/* What goes in and comes out. Every contestant writes y (and in training dparameters) into the same memory, where it
- * is compared with what the first one wrote. Elements are float32 or float64. */
+/* Where a plan's calls find the data. */
+typedef struct {
+    void *parameters, *x, *dy;
+    void *y, *dx, *dparameters;
+} arrays;
+
+/* What goes in and comes out. Every contestant leaves y (and in training dparameters) in the same memory of the host,
+ * where it is compared with what the first one left. Elements are float32 or float64. */
 typedef struct data {
     rcv_dtype storage;
     bool training;
@@ -14,10 +20,20 @@ typedef struct data {
     void *y, *dx, *dparameters; /* dx and dparameters in training only */
     void *y_first, *dparameters_first;
     bool first_is_known;
+    rcv_context *context;
+    const char *device;
+    bool is_away; /* the device has memory of its own */
+    arrays there; /* in the device's memory, which data_send fills; where it has none, the arrays above */
 } data;
 
 void data_new(data *data, const problem *problem, const rcv_net *net, uint64_t seed);
 void data_free(data *data);
+/* To the device, the first time that it is called: everything but the results. */
+rcv_status data_send(data *data);
+/* The results become what no contestant would write. */
+rcv_status data_poison(data *data);
+/* Results from the device to the host; the gradients of the parameters where `gradients` and in training. */
+rcv_status data_fetch(data *data, bool gradients);
 /* Numbers of a fixed sequence, even in -scale..scale. */
 void fill_random(rcv_dtype storage, void *values, int64_t count, double scale, uint64_t seed);
 /* The largest difference of a and b, in units of the largest element of b. */
@@ -27,10 +43,12 @@ typedef struct contestant contestant;
 
 struct contestant {
     char *name, *plan;        /* plan: its string, or NULL */
+    const char *family;       /* of contestants of which the best counts; NULL: it stands for itself */
     char *refusal;            /* why it does not take part; NULL: it does */
     char *note;               /* a version, say; or NULL */
     bool gradients_compare;   /* its parameters are laid out as the first one's */
     bool lingers;             /* its threads stay busy for a while after a call */
+    bool enqueues;            /* calls return early: only many of them, waited for once, show the time of one */
     double operations, bytes; /* of a call, of a run; 0: not known */
     double ratio;             /* median in units of the first one's; 0: not known */
     double median, minimum;   /* seconds a call; 0: not measured */
@@ -70,8 +88,8 @@ typedef struct {
     char *refusal;
 } peak;
 
-void peak_sample(peak *peak, const problem *problem);
-double peak_best(const peak *peak); /* other work only ever makes it less; 0: not known */
+void peak_sample(peak *peak, const problem *problem); /* of a GPU once: its limit needs no repetition */
+double peak_best(const peak *peak);                   /* other work only ever makes it less; 0: not known */
 
 /* Warms up, compares results, then goes round until the seconds are used and at least `least` rounds are done, or a
  * signal asks to stop. `peak` may be NULL. */
@@ -86,7 +104,7 @@ void hide_progress(void);
 
 /* ---- the contestants ---- */
 
-/* A plan of ours for this network; schedule NULL: the planner's choice. */
+/* A plan of ours for this network; `parameters` are the host's; schedule NULL: the planner's choice. */
 contestant *add_plan(contest *contest, const char *name, const problem *problem, const rcv_net *net, data *data,
                      const void *parameters, const char *schedule);
 const rcv_plan *contestant_plan(const contestant *contestant); /* of add_plan; NULL where it was refused */
@@ -95,7 +113,7 @@ rcv_run *contestant_run(const contestant *contestant);
 /* One hoisted input product a layer, one recurrent product a step by OpenBLAS, and one loop over the elements. */
 contestant *add_openblas(contest *contest, const problem *problem, data *data);
 void openblas_threads(int64_t threads); /* from now on */
-/* torch.nn in a python3 that has it. */
+/* torch.nn in a python3 that has it, on the problem's device. */
 contestant *add_torch(contest *contest, const problem *problem, data *data);
 
 #endif

@@ -11,7 +11,7 @@ typedef enum {
     OPTION_SEED,    /* uint64_t */
     OPTION_TEXT,    /* const char * */
     OPTION_DTYPE,   /* rcv_dtype: float32 or float64 */
-    OPTION_PRODUCT, /* rcv_dtype of a plan: bfloat16 as well */
+    OPTION_PRODUCT, /* rcv_dtype of a plan: bfloat16, float16 and tfloat32 as well */
     OPTION_CHOICE,  /* int: the place in `choices` */
     OPTION_SIZES    /* size_list; may be given again */
 } option_type;

@@ -54,6 +54,22 @@ static void print_candidates(const rcv_plan *plan) {
     free(sorted);
 }
 
+/* What the plans are for: the GPU, or threads and kernels. */
+static rcv_status print_machine(const problem *problem) {
+    char *text = NULL;
+    if (!problem_is_gpu(problem)) {
+        printf("%lld thread%s at most, kernels %s\n", (long long)problem_threads(problem),
+               problem_threads(problem) == 1 ? "" : "s", rcv_context_kernels(problem->context));
+        return RCV_OK;
+    }
+    const rcv_status status = rcv_device_describe(problem->context, problem->device, &text);
+    if (status == RCV_OK) {
+        printf("Device:  %s\n", text);
+        rcv_text_free(problem->context, text);
+    }
+    return status;
+}
+
 static rcv_status show(problem *problem, bool program) {
     const rcv_plan_options options = problem_plan_options(problem, problem->schedule);
     rcv_plan *plan = NULL;
@@ -62,9 +78,9 @@ static rcv_status show(problem *problem, bool program) {
         return status;
     }
     char *title = problem_describe(problem), *text = NULL, room[32];
-    printf("%s\n%lld thread%s at most, kernels %s\n", title, (long long)problem_threads(problem),
-           problem_threads(problem) == 1 ? "" : "s", rcv_context_kernels(problem->context));
+    printf("%s\n", title);
     free(title);
+    status = print_machine(problem);
     print_candidates(plan);
     printf("\nPlan:    %s%s\n", rcv_plan_string(plan), problem->schedule != NULL ? " (pinned)" : "");
     printf("Memory:  %s (%zu bytes)\n", human_bytes((double)rcv_plan_bytes(plan), room), rcv_plan_bytes(plan));
@@ -72,7 +88,7 @@ static rcv_status show(problem *problem, bool program) {
            problem->schedule != NULL    ? "nothing to choose"
            : rcv_plan_from_wisdom(plan) ? "from wisdom"
                                         : problem_effort(problem));
-    if (program) {
+    if (program && status == RCV_OK) {
         status = rcv_plan_print(plan, &text);
     }
     if (text != NULL) {

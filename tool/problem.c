@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 static const char *const passes[] = {"forward", "train", NULL};
-static const char *const devices[] = {"cpu", NULL};
 static const char *const efforts[] = {"measure", "estimate", "exhaustive", NULL}; /* in the order of rcv_effort */
 
 void problem_groups(problem *problem, option_group *shape, option_group *planning) {
@@ -16,6 +15,7 @@ void problem_groups(problem *problem, option_group *shape, option_group *plannin
     problem->network.net.hidden = 512;
     problem->steps = 100;
     problem->batch = 64;
+    problem->device = "cpu";
     const double most = 1 << 24;
     const option options[PROBLEM_OPTIONS] = {
         {"steps", OPTION_INTEGER, &problem->steps, 1, most, .value = "N", .help = "time steps of a sequence"},
@@ -23,10 +23,11 @@ void problem_groups(problem *problem, option_group *shape, option_group *plannin
         {"input", OPTION_INTEGER, &problem->input, 0, most, .value = "N",
          .help = "features of the input; 0: as hidden"},
         {"bidirectional", OPTION_FLAG, &problem->network.net.bidirectional, .help = "read in both directions"},
-        {"dtype", OPTION_PRODUCT, &problem->dtype, .value = "TYPE", .help = "float32, float64 or bfloat16"},
+        {"dtype", OPTION_PRODUCT, &problem->dtype, .value = "TYPE",
+         .help = "float32, float64, bfloat16; GPU: tfloat32, float16"},
         {"pass", OPTION_CHOICE, &problem->training, .value = "PASS", .help = "forward, or train: forward and backward",
          .choices = passes},
-        {"device", OPTION_CHOICE, &problem->device, .value = "NAME", .help = "where it runs", .choices = devices},
+        {"device", OPTION_TEXT, &problem->device, .value = "NAME", .help = "cpu, cuda, cuda:1, ..."},
         {"threads", OPTION_INTEGER, &problem->threads, 0, 1024, .value = "N", .help = "at most; 0: one a core"},
         {"kernels", OPTION_TEXT, &problem->kernels, .value = "NAME", .help = "a lower set of CPU kernels"},
         {"schedule", OPTION_TEXT, &problem->schedule, .value = "PLAN", .help = "pin this plan string"},
@@ -44,7 +45,19 @@ static const char *kernels_at(const void *list, size_t index) {
     return rcv_kernels_name(index);
 }
 
+/* device = ( "cpu" | "cuda" ) [ ":" number ] */
+static bool is_device(const char *name) {
+    const size_t length = strcspn(name, ":");
+    const char *number = name[length] == ':' ? name + length + 1 : "0";
+    const bool known = (length == 3 && strncmp(name, "cpu", 3) == 0) || (length == 4 && strncmp(name, "cuda", 4) == 0);
+    return known && number[0] != '\0' && strspn(number, "0123456789") == strlen(number);
+}
+
 int problem_check(const problem *problem) {
+    if (!is_device(problem->device)) {
+        say("--device wants cpu or a GPU, which is cuda, cuda:1, and so on; not '%.60s'", problem->device);
+        return EXIT_USAGE;
+    }
     if (problem->kernels != NULL) {
         bool known = false;
         for (size_t i = 0; i < rcv_kernels_count() && !known; i++) {
@@ -69,6 +82,9 @@ rcv_status problem_open(problem *problem) {
     const rcv_context_options options = {
         .log = problem->log, .log_user = problem->log_user, .threads = problem->threads, .kernels = problem->kernels};
     rcv_status status = rcv_context_new(&options, &problem->context);
+    if (status == RCV_OK && problem_is_gpu(problem)) {
+        status = rcv_device_describe(problem->context, problem->device, NULL);
+    }
     if (status == RCV_OK && problem->wisdom != NULL && access(problem->wisdom, F_OK) == 0) {
         status = rcv_wisdom_load(problem->context, problem->wisdom);
     }
@@ -107,8 +123,11 @@ rcv_plan_options problem_plan_options(const problem *problem, const char *schedu
                               .effort = (rcv_effort)problem->effort,
                               .threads = problem->threads,
                               .memory = (size_t)(problem->memory * 1048576),
+                              .device = problem->device,
                               .go_on = nobody_asked_to_stop};
 }
+
+bool problem_is_gpu(const problem *problem) { return strncmp(problem->device, "cuda", 4) == 0; }
 
 int64_t problem_threads(const problem *problem) {
     return problem->threads > 0 ? problem->threads : rcv_context_threads(problem->context);
@@ -124,12 +143,13 @@ char *problem_describe(const problem *problem) {
     if (net->rank > 0) {
         snprintf(rank, sizeof rank, " of rank %lld", (long long)net->rank);
     }
-    return text_of("%s%s%s, %lld layer%s, input %lld, hidden %lld, %lld steps, batch %lld, %s, %s",
+    const bool gpu = problem_is_gpu(problem);
+    return text_of("%s%s%s, %lld layer%s, input %lld, hidden %lld, %lld steps, batch %lld, %s, %s%s%s",
                    rcv_cell_name(problem->cell), rank, net->bidirectional ? " in both directions" : "",
                    (long long)net->layers, net->layers == 1 ? "" : "s",
                    (long long)(problem->input > 0 ? problem->input : net->hidden), (long long)net->hidden,
                    (long long)problem->steps, (long long)problem->batch, rcv_dtype_name(problem->dtype),
-                   problem->training ? "training step" : "forward");
+                   problem->training ? "training step" : "forward", gpu ? ", on " : "", gpu ? problem->device : "");
 }
 
 double problem_operations(const problem *problem, const rcv_net *net) {

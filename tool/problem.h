@@ -11,7 +11,8 @@ typedef struct {
     int64_t steps, batch, input; /* input 0: as hidden */
     int64_t threads;
     rcv_dtype dtype;
-    int training, device, effort; /* places in their choices */
+    int training, effort; /* places in their choices */
+    const char *device;
     const char *schedule, *kernels, *wisdom;
     double memory; /* MiB */
     option options[PROBLEM_OPTIONS];
@@ -28,7 +29,7 @@ typedef struct {
 void problem_groups(problem *problem, option_group *shape, option_group *planning);
 /* EXIT_DONE, or the exit status after saying what is wrong with the values. */
 int problem_check(const problem *problem);
-/* Context, cell and network; wisdom is loaded where the file exists. problem_close is due in any case. */
+/* Context, device, cell and network; wisdom is loaded where the file exists. problem_close is due in any case. */
 rcv_status problem_open(problem *problem);
 rcv_status problem_save_wisdom(const problem *problem);
 void problem_close(problem *problem);
@@ -37,6 +38,7 @@ void problem_close(problem *problem);
 rcv_plan_options problem_plan_options(const problem *problem, const char *schedule);
 /* "lstm, 4 layers, input 512, hidden 512, ..." on one line. Frees with free(). */
 char *problem_describe(const problem *problem);
+bool problem_is_gpu(const problem *problem);
 int64_t problem_threads(const problem *problem);
 rcv_dtype problem_storage(const problem *problem); /* of the data: float32 or float64 */
 const char *problem_effort(const problem *problem);

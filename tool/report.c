@@ -25,16 +25,17 @@ static void card(FILE *out, const char *value, const char *meaning) {
 
 static void put_cards(FILE *out, const results *results) {
     const contestant *ours = &results->main.items[0];
+    const speed_unit *unit = &results->unit;
     char value[128], meaning[128], room[32];
     fprintf(out, "<div class=\"cards\">\n");
     snprintf(value, sizeof value, "%s ms", short_number(ours->median * 1e3, room));
     card(out, value, "median of a call");
-    card(out, short_number(ours->median > 0 ? ours->operations / ours->median * 1e-9 : 0, room),
-         "GFLOP/s in the matrix products");
+    snprintf(meaning, sizeof meaning, "%s in the matrix products", unit->name);
+    card(out, short_number(ours->median > 0 ? ours->operations / ours->median * unit->scale : 0, room), meaning);
     if (results->peak_speed > 0 && ours->median > 0) {
         snprintf(value, sizeof value, "%.1f%%", 100 * ours->operations / ours->median / results->peak_speed);
-        snprintf(meaning, sizeof meaning, "of the measured limit, %s GFLOP/s",
-                 short_number(results->peak_speed * 1e-9, room));
+        snprintf(meaning, sizeof meaning, "of the measured limit, %s %s",
+                 short_number(results->peak_speed * unit->scale, room), unit->name);
         card(out, value, meaning);
     }
     const contestant *best = NULL;
@@ -58,7 +59,8 @@ static void put_cards(FILE *out, const results *results) {
 
 /* ---- contestants ---- */
 
-static void contestant_row(FILE *out, const contestant *item, bool first, double peak) {
+static void contestant_row(FILE *out, const results *results, const contestant *item, bool first) {
+    const double peak = results->peak_speed;
     fprintf(out, "<tr%s><td>", first ? " class=\"best\"" : "");
     put_text(out, item->name);
     if (item->median <= 0) {
@@ -68,7 +70,8 @@ static void contestant_row(FILE *out, const contestant *item, bool first, double
         return;
     }
     const double speed = item->operations / item->median;
-    fprintf(out, "</td><td>%.3f</td><td>%.3f</td><td>%.1f</td>", item->median * 1e3, item->minimum * 1e3, speed * 1e-9);
+    fprintf(out, "</td><td>%.3f</td><td>%.3f</td><td>%.*f</td>", item->median * 1e3, item->minimum * 1e3,
+            results->unit.digits, speed * results->unit.scale);
     fprintf(out, peak > 0 ? "<td>%.1f%%</td>" : "<td></td>", peak > 0 ? 100 * speed / peak : 0);
     fprintf(out, "<td>%.2f</td>", item->ratio);
     if (isnan(item->difference)) {
@@ -83,27 +86,38 @@ static void contestant_row(FILE *out, const contestant *item, bool first, double
 
 static void put_contestants(FILE *out, const results *results) {
     const contest *contest = &results->main;
+    const speed_unit *unit = &results->unit;
     bar bars[MAXIMUM_CONTESTANTS];
+    size_t count = 0;
     for (size_t i = 0; i < contest->count; i++) {
-        const contestant *item = &contest->items[i];
-        bars[i] = (bar){.label = item->name,
-                        .value = item->median > 0 ? item->operations / item->median * 1e-9 : 0,
-                        .note = item->refusal,
-                        .colour = i == 0 ? 0 : 1};
+        const contestant *item = contest_speaker(contest, i);
+        if (item != NULL) {
+            bars[count++] = (bar){.label = item->family != NULL ? item->family : item->name,
+                                  .value = item->median > 0 ? item->operations / item->median * unit->scale : 0,
+                                  .note = item->refusal != NULL  ? item->refusal
+                                          : item->family != NULL ? item->name
+                                                                 : NULL,
+                                  .colour = i == 0 ? 0 : 1};
+        }
     }
     section(out, "contestants", "Contestants",
-            "All took turns in one run. Speed counts the matrix products alone; the limit is what multiply-adds from "
-            "registers reach on the same threads, measured in between.");
+            results->machine.device != NULL
+                ? "All took turns in one run, each with many calls in the GPU's queue and one wait. Speed counts the "
+                  "matrix products alone; the limit is what products of large matrices reach by the GPU's own library."
+                : "All took turns in one run. Speed counts the matrix products alone; the limit is what multiply-adds "
+                  "from registers reach on the same threads, measured in between.");
     const bar_style style = {.title = "Speed of the contestants",
-                             .unit = "GFLOP/s",
-                             .limit = results->peak_speed * 1e-9,
+                             .unit = unit->name,
+                             .limit = results->peak_speed * unit->scale,
                              .limit_label = "measured limit"};
-    draw_bars(out, bars, contest->count, &style);
-    fprintf(out, "<div class=\"table\"><table><thead><tr><th></th><th>median ms</th><th>least ms</th><th>GFLOP/s</th>"
-                 "<th>of limit</th><th>recurve faster by</th><th>difference</th><th class=\"left\">plan or version</th>"
-                 "</tr></thead><tbody>\n");
+    draw_bars(out, bars, count, &style);
+    fprintf(out,
+            "<div class=\"table\"><table><thead><tr><th></th><th>median ms</th><th>least ms</th><th>%s</th>"
+            "<th>of limit</th><th>recurve faster by</th><th>difference</th><th class=\"left\">plan or version</th>"
+            "</tr></thead><tbody>\n",
+            unit->name);
     for (size_t i = 0; i < contest->count; i++) {
-        contestant_row(out, &contest->items[i], i == 0, results->peak_speed);
+        contestant_row(out, results, &contest->items[i], i == 0);
     }
     fprintf(out,
             "</tbody></table></div>\n<p class=\"soft\">%zu rounds. Difference: of the results from recurve's, in "
@@ -126,40 +140,50 @@ static void put_rungs(FILE *out, const results *results, size_t from, size_t to,
         }
     }
     fprintf(out, "<h3>%s</h3>\n", title);
-    const bar_style style = {.title = title, .unit = "times as fast as naive on one thread", .long_notes = true};
+    const bar_style style = {.title = title,
+                             .unit = results->machine.device != NULL ? "times as fast as naive"
+                                                                     : "times as fast as naive on one thread",
+                             .long_notes = true};
     draw_bars(out, bars, count, &style);
 }
 
 static void put_ladder(FILE *out, const results *results) {
-    section(
-        out, "ladder", "The ladder",
-        "What each way to run faster brings: by itself, and on top of those before it. The baseline is naive: one "
-        "product a gate and operand, one pass over memory an operation, one thread, in plain C. Kernels is the same "
-        "by the CPU's vector kernels, and so is every other rung.");
+    section(out, "ladder", "The ladder",
+            results->machine.device != NULL
+                ? "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
+                  "naive: one "
+                  "product a gate and operand, one pass over memory an operation, each a launch of its own."
+                : "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
+                  "naive: one "
+                  "product a gate and operand, one pass over memory an operation, one thread, in plain C. Kernels is "
+                  "the same "
+                  "by the CPU's vector kernels, and so is every other rung.");
     put_rungs(out, results, 1, results->ladder_alone + 1, "Each rung alone", 5);
     put_rungs(out, results, results->ladder_alone + 1, results->ladder.count, "One upon the other", 0);
     fprintf(out, "</section>\n");
 }
 
-static void put_batches(FILE *out, const results *results) {
-    curve curves[2] = {{.label = "recurve", .colour = 0}, {.label = "oneDNN", .colour = 1}};
+static void put_batches(FILE *out, const bench *bench, const results *results) {
+    const char *const labels[] = {"recurve", vendor_name(&bench->problem)};
+    const speed_unit *unit = &results->unit;
+    curve curves[2] = {{.label = labels[0], .colour = 0}, {.label = labels[1], .colour = 1}};
     bool vendor = false;
     for (size_t i = 0; i < results->batch_count; i++) {
-        curves[0].values[i] = results->batches[i].speed * 1e-9;
-        curves[1].values[i] = results->batches[i].vendor_speed * 1e-9;
+        curves[0].values[i] = results->batches[i].speed * unit->scale;
+        curves[1].values[i] = results->batches[i].vendor_speed * unit->scale;
         vendor = vendor || results->batches[i].vendor_speed > 0;
     }
     section(
         out, "batches", "Speed against batch size",
         "The same network, planned anew for each batch size. A small batch is limited by the bytes of the weights, a "
         "large one by arithmetic.");
-    const char *const labels[] = {"recurve", "oneDNN"};
     const int colours[] = {0, 1};
     put_legend(out, labels, colours, vendor ? 2 : 1);
     const curve_style style = {.title = "Speed against batch size",
-                               .unit = "GFLOP/s",
+                               .unit = unit->name,
                                .width = 1000,
-                               .limits = {results->peak_speed * 1e-9},
+                               .sizes = problem_is_gpu(&bench->problem) ? BATCH_SIZES : CPU_BATCH_SIZES,
+                               .limits = {results->peak_speed * unit->scale},
                                .limit_labels = {"measured limit"}};
     draw_curves(out, curves, vendor ? 2 : 1, &style);
     fprintf(out, "</section>\n");
@@ -251,10 +275,14 @@ static void put_frame(FILE *out, const bench *bench, const results *results) {
             report_style);
     put_text(out, results->title);
     fprintf(out, "</h1>\n<p class=\"soft\">");
-    put_text(out, results->machine.cpu);
-    fprintf(out, ", %lld thread%s, kernels ", (long long)results->machine.threads,
-            results->machine.threads == 1 ? "" : "s");
-    put_text(out, results->machine.kernels);
+    if (results->machine.device != NULL) {
+        put_text(out, results->machine.device);
+    } else {
+        put_text(out, results->machine.cpu);
+        fprintf(out, ", %lld thread%s, kernels ", (long long)results->machine.threads,
+                results->machine.threads == 1 ? "" : "s");
+        put_text(out, results->machine.kernels);
+    }
     fprintf(out, ". Plan <code>");
     put_text(out, results->main.items[0].plan);
     fprintf(out, "</code>%s</p>\n", bench->problem.schedule != NULL ? ", pinned" : "");
@@ -275,7 +303,7 @@ bool write_report(const bench *bench, const results *results) {
         put_ladder(out, results);
     }
     if (results->batch_count > 0) {
-        put_batches(out, results);
+        put_batches(out, bench, results);
     }
     put_bytes(out, results);
     if (results->chosen.count > 0) {

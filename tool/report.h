@@ -39,6 +39,7 @@ typedef struct {
 typedef struct {
     const char *title, *unit;
     int width;
+    size_t sizes;     /* how many of batch_sizes the axis has */
     double limits[2]; /* horizontal lines; 0: none */
     const char *limit_labels[2];
 } curve_style;

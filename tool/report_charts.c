@@ -162,11 +162,12 @@ void draw_bars(FILE *out, const bar *bars, size_t count, const bar_style *style)
 
 typedef struct {
     int left, right, top, bottom;
+    size_t sizes;
     double most;
 } curve_frame;
 
 static double curve_x(const curve_frame *frame, size_t index) {
-    return frame->left + (double)(frame->right - frame->left) * (double)index / (BATCH_SIZES - 1);
+    return frame->left + (double)(frame->right - frame->left) * (double)index / (double)(frame->sizes - 1);
 }
 
 static double curve_y(const curve_frame *frame, double value) {
@@ -183,7 +184,7 @@ static void draw_curve_axes(FILE *out, const curve_frame *frame, const curve_sty
         fprintf(out, "<text class=\"tick\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n", frame->left - 8, y + 4,
                 tick_number(value, room));
     }
-    for (size_t i = 0; i < BATCH_SIZES; i++) {
+    for (size_t i = 0; i < frame->sizes; i++) {
         fprintf(out, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%lld</text>", curve_x(frame, i),
                 frame->bottom + 18, (long long)batch_sizes[i]);
     }
@@ -198,14 +199,14 @@ static void draw_curve_axes(FILE *out, const curve_frame *frame, const curve_sty
 static void draw_curve(FILE *out, const curve_frame *frame, const curve *curve, const curve_style *style) {
     bool drawing = false;
     fprintf(out, "<path class=\"l%d\" d=\"", curve->colour % COLOURS);
-    for (size_t i = 0; i < BATCH_SIZES; i++) {
+    for (size_t i = 0; i < frame->sizes; i++) {
         if (curve->values[i] > 0) {
             fprintf(out, "%s%.1f %.1f", drawing ? "L" : "M", curve_x(frame, i), curve_y(frame, curve->values[i]));
         }
         drawing = curve->values[i] > 0;
     }
     fprintf(out, "\"/>\n");
-    for (size_t i = 0; i < BATCH_SIZES; i++) {
+    for (size_t i = 0; i < frame->sizes; i++) {
         char room[32];
         if (curve->values[i] > 0) {
             fprintf(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", curve->colour % COLOURS,
@@ -220,7 +221,7 @@ static void draw_curve(FILE *out, const curve_frame *frame, const curve *curve, 
 }
 
 void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style *style) {
-    curve_frame frame = {.left = 66, .right = style->width - 16, .top = 24, .bottom = 330, .most = 0};
+    curve_frame frame = {.left = 66, .right = style->width - 16, .top = 24, .bottom = 330, .sizes = style->sizes};
     for (size_t i = 0; i < COUNT(style->limits); i++) {
         frame.most = fmax(frame.most, style->limits[i]);
     }

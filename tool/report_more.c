@@ -19,11 +19,12 @@ static void put_gemm(FILE *out, const gemm_curve *gemm, int64_t hidden) {
         curve curves[GEMM_CONTESTANTS];
         for (size_t who = 0; who < GEMM_CONTESTANTS; who++) {
             curves[who] = (curve){.label = labels[who], .colour = colours[who]};
-            for (size_t i = 0; i < BATCH_SIZES; i++) {
+            for (size_t i = 0; i < CPU_BATCH_SIZES; i++) {
                 curves[who].values[i] = gemm->speed[variant][who][i] * 1e-9;
             }
         }
-        curve_style style = {.title = gemm_meanings[variant], .unit = "GFLOP/s", .width = 340};
+        curve_style style = {
+            .title = gemm_meanings[variant], .unit = "GFLOP/s", .width = 340, .sizes = CPU_BATCH_SIZES};
         for (size_t i = 0; i < 2; i++) {
             const bool same = i == 1 && fabs(gemm->peak[1] / gemm->peak[0] - 1) < 0.05;
             style.limits[i] = same ? 0 : gemm->peak[i] * 1e-9;
@@ -144,16 +145,25 @@ static void fact(FILE *out, const char *name, const char *value, const char *mor
     fprintf(out, "</dd>\n");
 }
 
-static void put_facts(FILE *out, const bench *bench, const results *results) {
-    const machine *machine = &results->machine;
-    char barrier[64] = "not measured", peak[128] = "not known", work[128];
+static void put_threads(FILE *out, const machine *machine) {
+    char threads[64], barrier[64] = "not measured";
+    snprintf(threads, sizeof threads, "%lld of %lld cores, kernels", (long long)machine->threads,
+             (long long)machine->cores);
     if (machine->barrier > 0) {
         snprintf(barrier, sizeof barrier, "%.2f us for %lld threads", machine->barrier * 1e6,
                  (long long)machine->threads);
     }
+    fact(out, "Threads", threads, machine->kernels);
+    fact(out, "Barrier", barrier, "");
+}
+
+static void put_facts(FILE *out, const bench *bench, const results *results) {
+    const machine *machine = &results->machine;
+    const bool gpu = machine->device != NULL;
+    char peak[128] = "not known", work[128];
     if (results->peak_speed > 0) {
-        snprintf(peak, sizeof peak, "%.1f GFLOP/s, the median of %zu measurements", results->peak_speed * 1e-9,
-                 results->peak.count);
+        snprintf(peak, sizeof peak, "%.1f %s, %s", results->peak_speed * results->unit.scale, results->unit.name,
+                 gpu ? "by products of large matrices" : "the best of several measurements");
     }
     snprintf(work, sizeof work, "%.3f GFLOP a call: 2 a matrix element, step and sequence%s",
              results->main.items[0].operations * 1e-9, bench->problem.training ? ", times 3" : "");
@@ -163,12 +173,12 @@ static void put_facts(FILE *out, const bench *bench, const results *results) {
     fact(out, "Date", machine->date, "");
     fact(out, "Version", machine->version, machine->commit);
     fact(out, "Machine", machine->cpu, machine->system);
-    char threads[64];
-    snprintf(threads, sizeof threads, "%lld of %lld cores, kernels", (long long)machine->threads,
-             (long long)machine->cores);
-    fact(out, "Threads", threads, machine->kernels);
+    if (gpu) {
+        fact(out, "Device", machine->device, "");
+    } else {
+        put_threads(out, machine);
+    }
     fact(out, "Limit", peak, "");
-    fact(out, "Barrier", barrier, "");
     fact(out, "Work", work, "");
     for (size_t i = 1; i < results->main.count; i++) {
         if (results->main.items[i].note != NULL) {

@@ -47,8 +47,8 @@ static double execution(const model *m, const rcvi_step *step) {
     double bytes = 0, arithmetic = 0;
     for (int i = 0; i < count; i++) bytes += view_bytes(m, &accesses[i]);
     if (step->kind == RCVI_STEP_GEMM)
-        arithmetic = product(m, (double)step->rows, (double)step->columns, (double)step->gemm.depth,
-                             (double)step->gemm.batch);
+        arithmetic =
+            product(m, (double)step->rows, (double)step->columns, (double)step->gemm.depth, (double)step->gemm.batch);
     for (int p = 0; step->kind == RCVI_STEP_MAP && p < step->map->product_count; p++) {
         const rcvi_product *one = &step->map->products[p];
         for (int t = 0; t < one->term_count; t++)

@@ -334,6 +334,7 @@ static void forget(rcvi_contender *contenders, size_t count, rcv_net *net) {
 
 rcv_status rcvi_race(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, double begin,
                      rcvi_pool *pool) {
+    if (problem->machine.gpu) return rcvi_race_gpu(problem, contenders, count, pool);
     race r = {.begin = begin,
               .layers = problem->net->options.layers,
               .exhaustive = problem->options->effort == RCV_EXHAUSTIVE};

@@ -8,7 +8,7 @@
 
 static const double tie = 1.02; /* faster by less than this is not faster: the one offered first wins */
 /* Times the best estimate: not worth timing. Where a run is long, the model is sure that threads pay. */
-static const double hopeless = 2.5, hopeless_long = 1.7, long_run = 0.02;
+static const double hopeless = 2.5, hopeless_long = 1.7, long_run = 0.02, hopeless_gpu = 6;
 static const double unknown = 1e6; /* times an estimate that cannot be relied on */
 enum { KEPT_STEPS = 20000 };       /* of programs that are kept for their trials */
 
@@ -125,7 +125,7 @@ static void rule_out(search *s) {
         plain |= !c->rungs.recompute;
         if (best == 0 || c->shown.estimate < best) best = c->shown.estimate;
     }
-    double worst = best * (best > long_run ? hopeless_long : hopeless);
+    double worst = best * (s->problem->machine.gpu ? hopeless_gpu : best > long_run ? hopeless_long : hopeless);
     for (size_t i = 0; i < s->count; i++) {
         rcvi_contender *c = &s->contenders[i];
         bool slow = c->shown.estimate > worst && best > 0 && !c->rungs.vendor;

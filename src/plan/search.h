@@ -20,4 +20,7 @@ rcv_status rcvi_plan_note_alone(rcv_plan *plan, double seconds);
 rcv_status rcvi_race(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, double begin,
                      rcvi_pool *pool);
 
+/* The same on a GPU. */
+rcv_status rcvi_race_gpu(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, rcvi_pool *pool);
+
 #endif

@@ -172,6 +172,10 @@ rcv_status rcvi_ask_to_go_on(const rcv_plan_options *options, int64_t runs) {
 }
 
 rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *c, double *seconds) {
+    return rcvi_trial_repeat(bench, c, 1, seconds);
+}
+
+rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_contender *c, int count, double *seconds) {
     const rcv_plan_options *o = bench->problem.options;
     *seconds = 0;
     RCVI_TRY(rcvi_ask_to_go_on(o, bench->runs));
@@ -182,18 +186,23 @@ rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *c, double *seconds)
                            .y = bench->y,
                            .lengths = bench->lengths,
                            .resets = o->resets ? bench->resets : NULL,
-                           .same_parameters = c->warm && !o->training};
+                           .seed = 1};
     rcv_backward backward = {.dy = bench->dy, .dx = bench->dx, .dparameters = bench->dparameters};
     for (int64_t b = 0; bench->lengths && b < o->batch; b++) bench->lengths[b] = c->plan->program.options.steps;
     double begin = rcvi_now();
-    RCVI_TRY(rcv_run_forward(c->run, &forward));
-    if (o->training) RCVI_TRY(rcv_run_backward(c->run, &backward));
-    RCVI_TRY(rcv_run_wait(c->run));
+    rcv_status status = RCV_OK;
+    for (int i = 0; i < count && !status; i++, c->warm = true) {
+        forward.same_parameters = c->warm && !o->training;
+        status = rcv_run_forward(c->run, &forward);
+        if (!status && o->training) status = rcv_run_backward(c->run, &backward);
+    }
+    if (!status) status = rcv_run_wait(c->run);
     double took = rcvi_now() - begin;
     *seconds = took > 0 ? took : 1e-9;
-    c->warm = true;
-    bench->runs++;
-    return RCV_OK;
+    bench->runs += count;
+    if (!status || !c->plan->device->memory) return status;
+    rcvi_trial_close(bench, c); /* what a GPU's library cannot do is its candidate's refusal */
+    return rcvi_refuse(bench->pool, c, RCV_UNSUPPORTED);
 }
 
 static int compare_numbers(const void *a, const void *b) {

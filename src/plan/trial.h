@@ -49,6 +49,8 @@ bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_contender *contender, d
 /* One run, opened where it is not, after asking the caller; 0 seconds where its device refuses, which then is the
  * candidate's refusal. */
 rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *contender, double *seconds);
+/* So many runs, one behind the other, that are waited for once: their seconds together. */
+rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_contender *contender, int count, double *seconds);
 /* One more sample, and shown.seconds as the lower quartile of all. A first run that shows more than `enough` seconds
  * suffices. */
 rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *contender, double enough);

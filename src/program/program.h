@@ -52,6 +52,7 @@ typedef struct {
     const char *kernels;   /* name of the set in use; on a GPU its architecture */
     const char *processor; /* its name; NULL: the CPU's */
     bool gpu;              /* launches instead of threads; what is multiplied lies in the plan's type */
+    int64_t sums;          /* columns of a map at most that may hold sums over them; 0: no map may */
     int ordinal;           /* of the GPU */
 } rcvi_machine;
 
@@ -120,9 +121,17 @@ typedef enum {
     RCVI_STEP_VENDOR    /* a whole pass by the vendor's library */
 } rcvi_step_kind;
 
-enum { RCVI_MAX_OPERANDS = 320, RCVI_MAX_INSTRUCTIONS = 96, RCVI_MAX_PRODUCTS = 16, RCVI_MAX_TERMS = 8 };
+enum {
+    RCVI_MAX_OPERANDS = 320,
+    RCVI_MAX_INSTRUCTIONS = 96,       /* of a map */
+    RCVI_MAX_LONG_INSTRUCTIONS = 480, /* where maps may hold sums */
+    RCVI_MAX_PRODUCTS = 16,
+    RCVI_MAX_TERMS = 8
+};
 
-/* Instruction i computes register i from registers before it, views and products of the map, and numbers. */
+/* Instruction i computes register i from registers before it, views and products of the map, and numbers. RCVI_SUM, where
+ * the machine allows it and the map has no products, is a register summed over the columns of its row: the same number
+ * in all of them. Such numbers may be stored once a row, to a view whose column is 0. */
 typedef struct {
     rcvi_operation operation;
     enum { RCVI_FROM_REGISTER, RCVI_FROM_VIEW, RCVI_FROM_NUMBER, RCVI_FROM_PRODUCT } from[2];
@@ -264,6 +273,10 @@ static inline bool rcvi_rungs_none(const rcvi_rungs *r) {
 
 /* Products of 16-bit operands, sums in float. */
 static inline bool rcvi_dtype_is_narrow(rcv_dtype dtype) { return dtype == RCV_BFLOAT16 || dtype == RCV_FLOAT16; }
+
+static inline int rcvi_most_instructions(const rcvi_machine *machine) {
+    return machine->sums ? RCVI_MAX_LONG_INSTRUCTIONS : RCVI_MAX_INSTRUCTIONS;
+}
 
 /* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */
 int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t depth);

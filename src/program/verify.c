@@ -112,8 +112,9 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
     if (access->view->wrap < 0 || access->view->phase < 0)
         return wrong(index, name, buffer->name, "has no such slot of");
     if (access->rows < 1 || access->columns < 1) return wrong(index, name, buffer->name, "has an empty view of");
-    bool unit =
-        access->view->column == 1 || (access->view->column == 0 && step->kind != RCVI_STEP_GEMM && !access->written);
+    bool repeats = step->kind == RCVI_STEP_MAP && program->machine.sums > 0; /* one number a row, stored once */
+    bool unit = access->view->column == 1 ||
+                (access->view->column == 0 && step->kind != RCVI_STEP_GEMM && (!access->written || repeats));
     if (!unit) return wrong(index, name, buffer->name, "needs contiguous columns of");
     if (!fits(program, access, step, around)) return wrong(index, name, buffer->name, "reaches outside");
     if (access->written && !role->written) return wrong(index, name, buffer->name, "writes the caller's");
@@ -205,7 +206,8 @@ static rcv_status check_map(const rcvi_program *program, int index, const rcvi_s
     const char *name = rcvi_step_names[step->kind];
     const rcvi_map *map = step->map;
     int count = map->instruction_count;
-    if (map->operand_count > RCVI_MAX_OPERANDS || count + map->product_count < 1 || count > RCVI_MAX_INSTRUCTIONS) {
+    if (map->operand_count > RCVI_MAX_OPERANDS || count + map->product_count < 1 ||
+        count > rcvi_most_instructions(&program->machine)) {
         return wrong(index, name, "operands or instructions", "has too many");
     }
     if (count && map->instructions[count - 1].out == RCVI_NONE)
@@ -223,7 +225,8 @@ static rcv_status check_map(const rcvi_program *program, int index, const rcvi_s
     }
     for (int k = 0; k < count; k++) {
         const rcvi_instruction *instruction = &map->instructions[k];
-        if (!rcvi_operations[instruction->operation].elementwise)
+        bool sums = instruction->operation == RCVI_SUM && step->columns <= program->machine.sums && !map->product_count;
+        if (!rcvi_operations[instruction->operation].elementwise && !sums)
             return wrong(index, name, "element by element", "holds an operation that is not");
         if (instruction->out != RCVI_NONE && (instruction->out < 0 || instruction->out >= map->operand_count))
             return wrong(index, name, "it does not have", "stores to a view");

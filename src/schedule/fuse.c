@@ -49,6 +49,19 @@ static bool is_gradient_operand(const rcvi_graph *graph, int v) {
     return false;
 }
 
+/* The value that an alias repeats; others are their own. */
+static int behind_alias(const rcvi_fusion *f, int v) {
+    while (f->part[v] == RCVI_ALIAS) v = value_of(f, v)->arguments[0];
+    return v;
+}
+
+/* Does consumer c, or one of the alias c, find v in a register of its own map? */
+static bool is_near(const rcvi_fusion *f, int v, int c) {
+    bool mapped = f->part[v] == RCVI_MAPPED || f->part[v] == RCVI_FORMED;
+    return mapped && f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
+           rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v);
+}
+
 /* Is it read from memory here, beside by products and gradients where only what is read exactly is asked for? */
 static bool is_read(const rcvi_fusion *f, int v, bool exactly) {
     for (int c = v + 1; c < value_count(f); c++) {
@@ -61,9 +74,8 @@ static bool is_read(const rcvi_fusion *f, int v, bool exactly) {
                 if (is_read(f, c, exactly)) return true;
                 continue;
             }
-            bool near = f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
-                        features(f, c) == features(f, v) && f->part[v] != RCVI_ALIAS && f->part[v] != RCVI_ALONE;
-            if (!near) return true;
+            if (f->part[v] == RCVI_ALIAS ? !f->joined || !is_near(f, behind_alias(f, v), c) : !is_near(f, v, c))
+                return true;
         }
     }
     return f->needed[v] || (!exactly && is_gradient_operand(f->emitter.graph, v));
@@ -348,6 +360,12 @@ typedef struct {
     int *source; /* [values] instruction or product of this map, or RCVI_NONE */
 } mapper;
 
+/* The view of a value as the map sees it: one of size one is the same in every column. */
+static rcvi_view seen(const mapper *m, int v, rcvi_view view) {
+    if (features(m->fusion, v) == 1 && m->columns > 1) view.column = 0;
+    return view;
+}
+
 static int add_operand(mapper *m, rcvi_view view, bool shared) {
     for (int i = 0; shared && i < m->map.operand_count; i++) {
         if (rcvi_view_equal(&m->map.operands[i], &view)) return i;
@@ -362,11 +380,11 @@ static int add_stores(mapper *m, int v, bool product, int source) {
     int out = RCVI_NONE;
     if (has_place(f, v) || is_read(f, v, false)) {
         give_buffer(f, v);
-        out = add_operand(m, f->emitter.views[v], false);
+        out = add_operand(m, seen(m, v, f->emitter.views[v]), false);
     }
     for (size_t i = 0; i < f->store_count; i++) {
         if (f->stores[i].value != v) continue;
-        rcvi_view view = view_of_place(f, &f->stores[i].place, m->phase != RCVI_INSIDE);
+        rcvi_view view = seen(m, v, view_of_place(f, &f->stores[i].place, m->phase != RCVI_INSIDE));
         int operand = add_operand(m, view, false);
         if (out == RCVI_NONE)
             out = operand;
@@ -417,6 +435,7 @@ static void add_instruction(mapper *m, int v) {
     *instruction = (rcvi_instruction){.operation = value_of(f, v)->operation, .out = RCVI_NONE};
     for (int a = 0; a < argument_count(f, v); a++) {
         int argument = value_of(f, v)->arguments[a];
+        if (f->joined && m->source[behind_alias(f, argument)] != RCVI_NONE) argument = behind_alias(f, argument);
         if (rcvi_graph_is_number(f->emitter.graph, argument)) {
             instruction->from[a] = RCVI_FROM_NUMBER;
             instruction->number[a] = value_of(f, argument)->number;
@@ -425,7 +444,7 @@ static void add_instruction(mapper *m, int v) {
             instruction->source[a] = m->source[argument];
         } else {
             instruction->from[a] = RCVI_FROM_VIEW;
-            instruction->source[a] = add_operand(m, f->emitter.views[argument], true);
+            instruction->source[a] = add_operand(m, seen(m, argument, f->emitter.views[argument]), true);
         }
     }
     m->source[v] = index;
@@ -437,7 +456,8 @@ static bool new_mapper(mapper *m, rcvi_fusion *f, rcvi_phase phase, int64_t colu
     rcvi_pool *pool = &program->pool;
     *m = (mapper){.fusion = f, .phase = phase, .columns = columns};
     m->map.products = rcvi_pool_new(pool, RCVI_MAX_PRODUCTS, sizeof *m->map.products);
-    m->map.instructions = rcvi_pool_new(pool, RCVI_MAX_INSTRUCTIONS, sizeof *m->map.instructions);
+    m->map.instructions =
+        rcvi_pool_new(pool, (size_t)rcvi_most_instructions(&program->machine), sizeof *m->map.instructions);
     m->map.operands = rcvi_pool_new(pool, RCVI_MAX_OPERANDS + f->store_count, sizeof *m->map.operands);
     m->map.stores = rcvi_pool_new(pool, f->store_count + 1, sizeof *m->map.stores);
     m->source = rcvi_pool_new(pool, (size_t)value_count(f), sizeof *m->source);
@@ -471,7 +491,7 @@ static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t column
     mapper m;
     if (!new_mapper(&m, f, phase, columns)) return;
     for (int v = 0; v < value_count(f) && !program->failed; v++) {
-        if (features(f, v) != columns || (only != RCVI_NONE && v != only)) continue;
+        if (rcvi_fusion_columns(f, v) != columns || (only != RCVI_NONE && v != only)) continue;
         bool here = f->phase[v] == (unsigned char)phase && f->level[v] == level;
         if (f->part[v] == RCVI_FORMED && here) add_product(&m, &f->forms[f->form_of[v]], false);
         if (f->part[v] == RCVI_MAPPED && here) add_instruction(&m, v);
@@ -516,8 +536,8 @@ static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
         if (!belongs(f, v, phase, level)) continue;
         bool first = true;
         for (int c = 0; c < v && !apart; c++)
-            first &= !(belongs(f, c, phase, level) && features(f, c) == features(f, v));
-        if (first) emit_map(f, phase, level, features(f, v), apart ? v : RCVI_NONE);
+            first &= !(belongs(f, c, phase, level) && rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v));
+        if (first) emit_map(f, phase, level, rcvi_fusion_columns(f, v), apart ? v : RCVI_NONE);
     }
 }
 

@@ -6,7 +6,11 @@
  * is computed before the loop and is what the sum starts from.
  *
  * In each phase values are gathered by level: a level needs only what lies in memory once the levels below are done.
- * All values of one level and size are one map. */
+ * All values of one level and size are one map.
+ *
+ * Where maps may hold sums over their columns, and all values that are not of size one have one size, those of size one
+ * (the sums, and what is computed of them) are computed in the same maps, in every column. A level has products or sums, not
+ * both. */
 #ifndef RCVI_FUSE_H
 #define RCVI_FUSE_H
 
@@ -57,6 +61,7 @@ typedef struct {
     int *packed;                 /* [values] buffers of matrices, packed */
     rcvi_form *forms;
     int form_count;
+    int64_t joined;     /* values of size one are computed in maps of this many columns; 0: in their own */
     bool gathers;       /* gradients are summed over the whole sequence, behind all loops: their factors are kept */
     rcvi_store *stores; /* second places of values */
     size_t store_count, store_capacity;
@@ -70,6 +75,11 @@ void rcvi_fusion_free(rcvi_fusion *fusion);
 
 void rcvi_fusion_analyse(rcvi_fusion *fusion);
 bool rcvi_fusion_computes(const rcvi_fusion *fusion, int value); /* as a value of its own */
+/* Columns of the map in which a value is computed. */
+static inline int64_t rcvi_fusion_columns(const rcvi_fusion *f, int v) {
+    int64_t features = rcvi_features(f->emitter.graph, f->emitter.graph->values[v].size);
+    return f->joined && features == 1 && f->part[v] == RCVI_MAPPED ? f->joined : features;
+}
 /* Stores a value that is computed here at this place. The first becomes the value's own, from where others here read it,
  * but for one that is rounded where they would see that. */
 void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_place place);

@@ -56,7 +56,7 @@ static rcvi_part first_part(const analysis *w, int v) {
         return (f->rungs->pack || f->rungs->transpose) && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED
                                                                                                       : RCVI_ALONE;
     }
-    if (value->operation == RCVI_SUM) return RCVI_ALONE;
+    if (value->operation == RCVI_SUM) return f->joined ? RCVI_MAPPED : RCVI_ALONE;
     if (value->operation == RCVI_SPREAD)
         return rcvi_graph_is_number(w->graph, value->arguments[0]) || is_stored(w, v) ? RCVI_ALONE : RCVI_ALIAS;
     return f->rungs->fuse ? RCVI_MAPPED : RCVI_ALONE;
@@ -192,10 +192,25 @@ static void split_forms(analysis *w) {
 /* The level at which a value is there: in memory, or (for a map of the same size) in a register. */
 static int level_after(const analysis *w, int v, rcvi_phase phase, int64_t size, bool registers) {
     const rcvi_fusion *f = w->fusion;
-    if (f->part[v] == RCVI_ALIAS) return level_after(w, w->graph->values[v].arguments[0], phase, size, false);
+    if (f->part[v] == RCVI_ALIAS)
+        return level_after(w, w->graph->values[v].arguments[0], phase, size, registers && f->joined);
     if (!is_computed(f, v) || f->phase[v] != (unsigned char)phase) return 0;
-    bool near = registers && (f->part[v] == RCVI_MAPPED || f->part[v] == RCVI_FORMED) && features(w->graph, v) == size;
-    return f->level[v] + !near;
+    bool mapped = f->part[v] == RCVI_MAPPED || f->part[v] == RCVI_FORMED;
+    return f->level[v] + !(registers && mapped && rcvi_fusion_columns(f, v) == size);
+}
+
+static bool is_sum(const analysis *w, int v) {
+    return w->graph->values[v].operation == RCVI_SUM && w->fusion->part[v] == RCVI_MAPPED;
+}
+
+/* Does the level have sums, or products, among the values so far? */
+static bool has_at(const analysis *w, int before, unsigned char phase, int level, bool sums) {
+    const rcvi_fusion *f = w->fusion;
+    for (int v = 0; f->joined && v < before; v++) {
+        bool kind = sums ? is_sum(w, v) : f->part[v] == RCVI_FORMED && features(w->graph, v) == f->joined;
+        if (kind && f->phase[v] == phase && f->level[v] == level) return true;
+    }
+    return false;
 }
 
 static int largest(int a, int b) { return a > b ? a : b; }
@@ -205,7 +220,8 @@ static int crowd(const analysis *w, int before, rcvi_part part, unsigned char ph
     const rcvi_fusion *f = w->fusion;
     int count = 0;
     for (int v = 0; v < before; v++) {
-        count += f->part[v] == part && f->phase[v] == phase && f->level[v] == level && features(w->graph, v) == size;
+        count +=
+            f->part[v] == part && f->phase[v] == phase && f->level[v] == level && rcvi_fusion_columns(f, v) == size;
     }
     return count;
 }
@@ -224,8 +240,9 @@ static void find_levels(analysis *w) {
     for (int v = 0; v < w->count; v++) {
         rcvi_part part = f->part[v];
         if (part == RCVI_GIVEN || part == RCVI_ABSORBED || part == RCVI_ALIAS) continue;
-        int64_t size = features(w->graph, v);
-        int level = 0, limit = part == RCVI_FORMED ? RCVI_MAX_PRODUCTS : RCVI_MAX_INSTRUCTIONS;
+        int64_t size = rcvi_fusion_columns(f, v);
+        int level = 0, most = rcvi_most_instructions(&f->emitter.program->machine);
+        int limit = part == RCVI_FORMED ? RCVI_MAX_PRODUCTS : most;
         if (part == RCVI_FORMED) {
             level = form_level(w, &f->forms[f->form_of[v]], false, f->phase[v]);
         } else {
@@ -234,7 +251,10 @@ static void find_levels(analysis *w) {
                     level, level_after(w, w->graph->values[v].arguments[a], f->phase[v], size, part == RCVI_MAPPED));
             }
         }
-        while (part != RCVI_ALONE && crowd(w, v, part, f->phase[v], level, size) >= limit) level++;
+        bool apart = is_sum(w, v) || (part == RCVI_FORMED && size == f->joined);
+        while ((part != RCVI_ALONE && crowd(w, v, part, f->phase[v], level, size) >= limit) ||
+               (apart && has_at(w, v, f->phase[v], level, part == RCVI_FORMED)))
+            level++;
         f->level[v] = level;
     }
     for (int i = 0; i < f->form_count; i++) {
@@ -261,8 +281,28 @@ static void delay_forms(analysis *w) {
             }
         }
         if (!near || uses < w->uses[v] || first <= f->level[v]) continue;
+        if (has_at(w, w->count, f->phase[v], first, true)) continue;
         if (crowd(w, w->count, RCVI_FORMED, f->phase[v], first, size) < RCVI_MAX_PRODUCTS) f->level[v] = first;
     }
+}
+
+/* The one size of all that is computed element by element, where maps may sum over so many columns; else 0. */
+static int64_t find_joined(const analysis *w) {
+    const rcvi_fusion *f = w->fusion;
+    int64_t size = 0, most = f->emitter.program->machine.sums;
+    bool sums = false;
+    if (!most || !f->rungs->fuse) return 0;
+    for (int v = 0; v < w->count; v++) {
+        rcvi_operation operation = w->graph->values[v].operation;
+        bool summed = operation == RCVI_SUM;
+        if (!f->emitter.live[v] || f->at_hand[v] || !(rcvi_operations[operation].elementwise || summed)) continue;
+        int64_t own = features(w->graph, summed ? w->graph->values[v].arguments[0] : v);
+        sums |= summed;
+        if (own == 1) continue;
+        if (own > most || (size && own != size)) return 0;
+        size = own;
+    }
+    return sums ? size : 0;
 }
 
 void rcvi_fusion_analyse(rcvi_fusion *f) {
@@ -277,6 +317,7 @@ void rcvi_fusion_analyse(rcvi_fusion *f) {
                   .feeds = rcvi_new(context, count, sizeof(bool))};
     if (w.uses && w.stateful && w.feeds) {
         count_uses(&w);
+        f->joined = find_joined(&w);
         for (int v = 0; v < w.count; v++) {
             f->part[v] = first_part(&w, v);
             f->phase[v] = RCVI_INSIDE;

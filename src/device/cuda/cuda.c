@@ -79,6 +79,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .kernels = f->architecture,
                               .processor = f->processor,
                               .gpu = true,
+                              .sums = 1024,
                               .ordinal = ordinal};
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
     return RCV_OK;
@@ -256,12 +257,15 @@ static rcv_status send_call(const rcvi_worker *w, const rcvi_binding *binding, c
 static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
     cudaStream_t stream = binding->stream;
     RCVI_TRY(bind(w, binding, scratch));
+    if (w->called && w->last != stream) /* calls of a run follow one another, also from stream to stream */
+        RCVI_CUDA_TRY(cudaStreamWaitEvent(stream, w->done, 0), "waiting for the call before");
     if (first == 0) RCVI_TRY(send_call(w, binding, scratch, stream));
     bool graph = w->engine->program->rungs.graph;
     RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
                    : rcvi_cuda_launch(w, first, end, binding, scratch, stream));
     RCVI_CUDA_TRY(cudaEventRecord(w->done, stream), "marking the end of a call");
     w->called = true;
+    w->last = stream;
     return RCV_OK;
 }
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { ALIGNMENT = 256, STAGES = 6 };
+enum { ALIGNMENT = 256, STAGES = 6, MANY_THREADS = 256, MOST_THREADS = 1024 };
 
 static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
@@ -107,6 +107,27 @@ static int units_of(const rcvi_engine *e, const rcvi_step *step, int tile_rows, 
     return units;
 }
 
+static bool has_sums(const rcvi_map *map) {
+    for (int i = 0; i < map->instruction_count; i++) {
+        if (map->instructions[i].operation == RCVI_SUM) return true;
+    }
+    return false;
+}
+
+/* A block takes a row, of at most MANY_THREADS threads where the row can be had so: two blocks then fit a processor. */
+static rcv_status shape_rows(const rcvi_step *step, rcvi_map_shape *shape) {
+    int widest = shape->vector;
+    shape->vector = 1;
+    while (shape->vector < widest && step->columns > (int64_t)MANY_THREADS * shape->vector) shape->vector *= 2;
+    int64_t threads = (step->columns + shape->vector - 1) / shape->vector;
+    if (threads > MOST_THREADS)
+        return rcvi_fail(RCV_UNSUPPORTED, "%lld features are too many to be summed in a map: leave fuse out",
+                         (long long)step->columns);
+    shape->row_threads = 32;
+    while (shape->row_threads < threads) shape->row_threads *= 2;
+    return RCV_OK;
+}
+
 /* How many layers and directions have a step like this one: an upper bound for members of a launch. */
 static int members_of(const rcvi_engine *e, const rcvi_step *step) {
     const rcvi_program *program = e->program;
@@ -163,6 +184,7 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
                               .tile_rows = tile_rows,
                               .tile_units = units_of(e, step, tile_rows, members),
                               .stages = STAGES};
+    if (has_sums(map)) RCVI_TRY(shape_rows(step, shape));
     while (shape->members > 1 && rcvi_map_words(shape) > RCVI_MAX_WORDS) shape->members--;
     if (rcvi_map_words(shape) > RCVI_MAX_WORDS)
         return rcvi_fail(RCV_UNSUPPORTED, "a map of this cell has more operands than a kernel takes");

@@ -167,6 +167,14 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
     return longest;
 }
 
+static rcv_status launch_rows(const rcvi_cuda_kernel *kernel, int64_t rows, int count, void **arguments,
+                              cudaStream_t stream) {
+    dim3 grid = {.x = (unsigned)(rows < INT32_MAX ? rows : INT32_MAX), .y = 1, .z = (unsigned)count};
+    dim3 block = {.x = (unsigned)kernel->shape.row_threads, .y = 1, .z = 1};
+    return rcvi_cuda_check(cudaLaunchKernel((const void *)kernel->kernel, grid, block, arguments, 0, stream),
+                           "launching a map of rows");
+}
+
 static rcv_status launch_map(const pass *p, const due *members, int count, cudaStream_t stream) {
     const rcvi_cuda_kernel *kernel = &p->engine->kernels[members[0].ready->kernel];
     const rcvi_map_shape *shape = &kernel->shape;
@@ -177,6 +185,7 @@ static rcv_status launch_map(const pass *p, const due *members, int count, cudaS
     for (int64_t row = 0;; row += most) {
         int64_t rows = fill_words(p, members, count, row, most, words);
         if (rows <= 0) return RCV_OK;
+        if (shape->row_threads) return launch_rows(kernel, rows, count, arguments, stream);
         int64_t across = tiled ? parts(columns, shape->tile_units) : parts(columns, MAP_THREADS * shape->vector);
         int64_t down = parts(rows, tiled ? shape->tile_rows : MAP_ROWS);
         dim3 grid = {

@@ -69,6 +69,13 @@ template <typename T> INLINE void store(unsigned long long address, long long el
     *(Group<T> *)((T *)address + element) = group;
 }
 
+/* The first of VECTOR equal numbers. */
+template <typename T> INLINE void store_once(unsigned long long address, long long element, const REAL (&x)[VECTOR]) {
+    T first;
+    narrow(x[0], first);
+    if (address) ((T *)address)[element] = first;
+}
+
 /* ---- operations: what they give for numbers that are none is what src/cell/operation.c gives ---- */
 
 #if REAL_IS_DOUBLE
@@ -123,3 +130,33 @@ struct Words {
 #define ROWS_OF(C, MEMBER) ((long long)(C).w[MEMBER_WORD(MEMBER)])
 #define ADDRESS_OF(C, MEMBER, VIEW) ((C).w[MEMBER_WORD(MEMBER) + 1 + (VIEW)])
 #define TWIN_OF(C, MEMBER, TWIN) ((C).w[MEMBER_WORD(MEMBER) + 1 + VIEWS + (TWIN)])
+
+#if ROW_THREADS
+/* COUNT sums over all threads' numbers at once, each in a fixed order: over the lanes of a warp, then over the warps. Turns
+ * alternate: a thread that is slow to read one sum is waited for at the next. */
+template <int COUNT> INLINE void block_sums(REAL (&x)[COUNT], int turn) {
+    constexpr int WARPS = ROW_THREADS / 32, GROUPS = 32 / WARPS; /* sums that a warp adds up at once */
+    __shared__ REAL parts[2][SUMS * WARPS];
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) {
+#pragma unroll
+        for (int n = 0; n < COUNT; n++) x[n] += __shfl_xor_sync(0xffffffffu, x[n], step);
+    }
+    if (lane == 0) {
+#pragma unroll
+        for (int n = 0; n < COUNT; n++) parts[turn][n * WARPS + warp] = x[n];
+    }
+    __syncthreads();
+#pragma unroll
+    for (int first = 0; first < COUNT; first += GROUPS) {
+        int index = first * WARPS + lane;
+        REAL sum = index < COUNT * WARPS ? parts[turn][index] : (REAL)0;
+#pragma unroll
+        for (int step = WARPS / 2; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+#pragma unroll
+        for (int n = first; n < COUNT && n < first + GROUPS; n++)
+            x[n] = __shfl_sync(0xffffffffu, sum, (n - first) * WARPS);
+    }
+}
+#endif

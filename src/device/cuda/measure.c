@@ -75,7 +75,9 @@ rcv_status rcvi_cuda_peak(rcv_context *context, int ordinal, rcv_dtype dtype, do
                                   .batch = 1};
     trial t = {0};
     int before = 0;
+    rcvi_machine machine;
     *operations = 0;
+    RCVI_TRY(rcvi_device_cuda.describe(context, ordinal, dtype, 1, &machine)); /* says what is missing */
     RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
     rcv_status status = run_trial(&t, context, &shape, operations);
     void *const blocks[] = {t.a, t.b, t.out, t.workspace};

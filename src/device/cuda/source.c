@@ -1,18 +1,19 @@
-/* Maps as CUDA source: map_element.cuh, then the function `apply` written from the map, then a kernel around it: map.cuh, or
- * tile.cuh where there are products. */
+/* Maps as CUDA source: map_element.cuh, then the function `apply` written from the map, then a kernel around it:
+ * map.cuh, or tile.cuh where there are products. */
 #include "device/cuda/source.h"
 
 #include <math.h>
 #include <string.h>
 
 /* The texts of these files, embedded by the build. */
-extern const char rcvi_map_element_text[], rcvi_map_text[], rcvi_tile_text[];
+extern const char rcvi_map_element_text[], rcvi_map_text[], rcvi_rows_text[], rcvi_tile_text[];
 
 enum {
     MAX_ARGUMENT_BYTES = 32764,
     CHUNK_BYTES = 128, /* of a row in a stage, here and below as tile.cuh has it */
     MAX_SPAN = 128,    /* columns of all products of a tile */
-    MIN_STAGES = 4
+    MIN_STAGES = 4,
+    MAX_SUMS = 16 /* at once */
 };
 
 static const char *const type_names[] = {
@@ -107,8 +108,10 @@ typedef struct {
     rcvi_text text;
     rcvi_pass passes[RCVI_MAX_PASSES];
     int pass_count;
-    bool read[RCVI_MAX_OPERANDS];     /* views */
-    bool kept[RCVI_MAX_INSTRUCTIONS]; /* registers that are stored */
+    bool read[RCVI_MAX_OPERANDS];          /* views */
+    bool kept[RCVI_MAX_LONG_INSTRUCTIONS]; /* registers that are stored */
+    bool done[RCVI_MAX_LONG_INSTRUCTIONS]; /* instructions that are written, in a block of a row */
+    int turn;                              /* of the next sums */
 } writer;
 
 static void add_macro(writer *w, const char *name, int value) {
@@ -133,6 +136,8 @@ static void add_macros(writer *w) {
     add_macro(w, "TWINS", count_twins(s, w->map->operand_count));
     add_macro(w, "PASSES", w->pass_count);
     add_macro(w, "PRODUCTS", w->map->product_count);
+    add_macro(w, "ROW_THREADS", s->row_threads);
+    if (s->row_threads) add_macro(w, "SUMS", MAX_SUMS);
     add_macro(w, "WORDS", rcvi_map_words(s));
     if (!w->map->product_count) return;
     add_macro(w, tile_kind(s), 1);
@@ -173,13 +178,18 @@ static void add_load(writer *w, const rcvi_view *view, int index, const char *na
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
 }
 
+/* One number a row is stored by the thread of the first column; in a block of a row, by threads that have columns. */
 static void add_store(writer *w, int view, const char *name, int number) {
     if (view == RCVI_NONE) return;
-    rcvi_text_add(&w->text, "    store<%s>(ADDRESS_OF(c, member, %d), ", type_names[w->shape->types[view]], view);
+    bool once = w->map->operands[view].column == 0;
+    const char *how = once ? "store_once" : "store", *when = once ? "if (column == 0) " : "";
+    if (w->shape->row_threads) when = once ? "if (active && column == 0) " : "if (active) ";
+    rcvi_text_add(&w->text, "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how, type_names[w->shape->types[view]],
+                  view);
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
     if (!w->shape->has_twin[view]) return;
-    rcvi_text_add(&w->text, "    store<%s>(TWIN_OF(c, member, %d), ", type_names[w->shape->narrow],
+    rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, type_names[w->shape->narrow],
                   count_twins(w->shape, view));
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
@@ -235,16 +245,16 @@ static void add_operand(writer *w, const rcvi_instruction *instruction, int a) {
         [RCVI_FROM_REGISTER] = "r%d", [RCVI_FROM_VIEW] = "v%d[i]", [RCVI_FROM_PRODUCT] = "p%d[i]"};
     if (instruction->from[a] == RCVI_FROM_NUMBER)
         add_number(w, instruction->number[a]);
+    else if (instruction->from[a] == RCVI_FROM_REGISTER && w->shape->row_threads)
+        rcvi_text_add(&w->text, "r%d[i]", instruction->source[a]);
     else
         rcvi_text_add(&w->text, forms[instruction->from[a]], instruction->source[a]);
 }
 
-/* An operation that is named by letters is the function op_NAME of map_element.cuh, another one an operator. */
-static void add_instruction(writer *w, int k) {
-    const rcvi_instruction *instruction = &w->map->instructions[k];
+/* The operation of an instruction on element i. One that is named by letters is the function op_NAME of map_element.cuh, another one an operator. */
+static void add_operation(writer *w, const rcvi_instruction *instruction) {
     const rcvi_operation_info *operation = &rcvi_operations[instruction->operation];
     bool call = operation->name[0] >= 'a' && operation->name[0] <= 'z', two = operation->arguments == 2;
-    rcvi_text_add(&w->text, "        const REAL r%d = ", k);
     if (call) rcvi_text_add(&w->text, "op_%s(", operation->name);
     if (!call && !two) rcvi_text_add(&w->text, "%s", operation->name);
     add_operand(w, instruction, 0);
@@ -253,26 +263,82 @@ static void add_instruction(writer *w, int k) {
         add_operand(w, instruction, 1);
     }
     rcvi_text_add(&w->text, call ? ");\n" : ";\n");
+}
+
+static void add_instruction(writer *w, int k) {
+    rcvi_text_add(&w->text, "        const REAL r%d = ", k);
+    add_operation(w, &w->map->instructions[k]);
     if (w->kept[k]) rcvi_text_add(&w->text, "        o%d[i] = r%d;\n", k, k);
+}
+
+/* ---- a block of a row: every register is an array, since sums stand between the elements before and behind them. What is
+ * ready is written first, then all sums that are ready, at once: threads meet as seldom as can be. ---- */
+
+static bool is_ready(const writer *w, int k) {
+    const rcvi_instruction *instruction = &w->map->instructions[k];
+    for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+        if (instruction->from[a] == RCVI_FROM_REGISTER && !w->done[instruction->source[a]]) return false;
+    }
+    return !w->done[k];
+}
+
+static void add_row_elements(writer *w) {
+    for (int k = 0; k < w->map->instruction_count; k++) {
+        const rcvi_instruction *instruction = &w->map->instructions[k];
+        if (instruction->operation == RCVI_SUM || !is_ready(w, k)) continue;
+        rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = ", k, k);
+        add_operation(w, instruction);
+        w->done[k] = true;
+    }
+}
+
+/* Answers how many sums there were. */
+static int add_row_sums(writer *w) {
+    int sums[MAX_SUMS], count = 0;
+    for (int k = 0; k < w->map->instruction_count && count < MAX_SUMS; k++) {
+        if (w->map->instructions[k].operation == RCVI_SUM && is_ready(w, k)) sums[count++] = k;
+    }
+    if (!count) return 0;
+    rcvi_text_add(&w->text, "    REAL s%d[%d] = {};\n", sums[0], count);
+    for (int n = 0; n < count; n++) {
+        rcvi_text_add(&w->text, "    for (int i = 0; i < VECTOR; i++) s%d[%d] += active ? ", sums[0], n);
+        add_operand(w, &w->map->instructions[sums[n]], 0);
+        rcvi_text_add(&w->text, " : (REAL)0;\n");
+    }
+    rcvi_text_add(&w->text, "    block_sums<%d>(s%d, %d);\n", count, sums[0], w->turn++ % 2);
+    for (int n = 0; n < count; n++) {
+        rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = s%d[%d];\n",
+                      sums[n], sums[n], sums[0], n);
+        w->done[sums[n]] = true;
+    }
+    return count;
+}
+
+static void add_row_instructions(writer *w) {
+    do add_row_elements(w);
+    while (add_row_sums(w) && !w->text.failed);
 }
 
 static void add_apply(writer *w) {
     const rcvi_map *map = w->map;
-    rcvi_text_add(&w->text, "INLINE void apply(const Words &c, int member, long long row, int column%s) {\n",
-                  map->product_count ? ", const REAL (&sums)[PRODUCTS][VECTOR]" : "");
+    bool rows = w->shape->row_threads > 0;
+    rcvi_text_add(&w->text, "INLINE void apply(const Words &c, int member, long long row, int column%s%s) {\n",
+                  map->product_count ? ", const REAL (&sums)[PRODUCTS][VECTOR]" : "", rows ? ", bool active" : "");
     add_loads(w);
-    for (int k = 0; k < map->instruction_count; k++) {
+    if (rows) add_row_instructions(w);
+    for (int k = 0; k < map->instruction_count && !rows; k++) {
         if (w->kept[k]) rcvi_text_add(&w->text, "    REAL o%d[VECTOR];\n", k);
     }
-    if (map->instruction_count) {
+    if (map->instruction_count && !rows) {
         rcvi_text_add(&w->text, "#pragma unroll\n    for (int i = 0; i < VECTOR; i++) {\n");
         for (int k = 0; k < map->instruction_count; k++) add_instruction(w, k);
         rcvi_text_add(&w->text, "    }\n");
     }
     for (int p = 0; p < map->product_count; p++) add_store(w, map->products[p].out, "p", p);
-    for (int k = 0; k < map->instruction_count; k++) add_store(w, map->instructions[k].out, "o", k);
+    const char *own = rows ? "r" : "o";
+    for (int k = 0; k < map->instruction_count; k++) add_store(w, map->instructions[k].out, own, k);
     for (int i = 0; i < map->store_count; i++)
-        add_store(w, map->stores[i].out, map->stores[i].product ? "p" : "o", map->stores[i].source);
+        add_store(w, map->stores[i].out, map->stores[i].product ? "p" : own, map->stores[i].source);
     rcvi_text_add(&w->text, "}\n");
 }
 
@@ -324,7 +390,10 @@ rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, ch
         if (w->pass_count) add_tables(w);
         rcvi_text_add(&w->text, "%s", rcvi_map_element_text);
         add_apply(w);
-        rcvi_text_add(&w->text, "%s", w->map->product_count ? rcvi_tile_text : rcvi_map_text);
+        rcvi_text_add(&w->text, "%s",
+                      w->map->product_count   ? rcvi_tile_text
+                      : w->shape->row_threads ? rcvi_rows_text
+                                              : rcvi_map_text);
         status = rcvi_text_take(&w->text, text);
     }
     rcvi_free(context, w);

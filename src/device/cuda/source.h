@@ -1,16 +1,17 @@
 /* Maps as CUDA source.
  *
- * A kernel is written from a map's structure: operations, types, which views repeat a row or a column. Sizes, strides and
- * addresses are arguments, so one kernel serves every shape. Arguments are words of 8 bytes, passed by value:
+ * A kernel is written from a map's structure: operations, types, which views repeat a row or a column. Sizes, strides
+ * and addresses are arguments, so one kernel serves every shape. Arguments are words of 8 bytes, passed by value:
  *
  *   words[0]                  columns
  *   words[1 .. V]             elements from row to row of view 0 .. V-1
  *   words[1+V .. V+D]         depth of pass 0 .. D-1 (products only)
  *   then, for each member:    rows, then the addresses of views 0 .. V-1, then those of twins 0 .. W-1
  *
- * Views are the map's operands, then for every product its start and, for every term, a and b. A twin is the second,
- * 16-bit place of a view that is written: what products read of it; its rows are as far apart. An address of 0 is a view
- * that the caller left out: nothing is stored there. A start that there is none of has a view all the same, of any words.
+ * Views are the map's operands, then for every product its start and, for every term, a and b; a product without a
+ * start has words for it all the same, which are not read. A twin is the second, 16-bit place of a view that is
+ * written, with its strides: what products read of it. An address of 0 is a view that the caller left out: nothing is
+ * stored there.
  *
  * Members are steps of the same structure and strides, of which one launch takes several: blockIdx.z is the member.
  *
@@ -34,6 +35,7 @@ typedef struct {
     int vector;                 /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
                                    addresses of views with columns (in elements), are multiples of it */
     int members;                /* at most, in one launch */
+    int row_threads; /* of a map with sums over its columns: a block a row, of so many threads (a power of 2, 32 to 1024); else 0 */
     /* products only */
     bool aligned;              /* every operand's rows begin at multiples of 16 bytes */
     int tile_rows, tile_units; /* of a block: rows (16, 32 or 64), and columns of every product (a multiple of 8; 128 of
@@ -53,9 +55,10 @@ int rcvi_map_views(const rcvi_map *map, const rcvi_view **views);
 /* The passes of a map; answers how many, 0 without products, or -1 where there are more than RCVI_MAX_PASSES. */
 int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes);
 
-/* The kernel `map_kernel` as text. Launch: 256 threads (x); blocks of (ceil(columns / (vector * 32)), ceil(rows / 8), members)
- * for a map without products, of which there may be fewer in y; with products (ceil(columns / tile_units), ceil(rows / tile_rows), members) and
- * rcvi_tile_shared bytes of dynamic shared memory. */
+/* The kernel `map_kernel` as text. Launch: 256 threads in x; without products (ceil(columns / (32 * vector)),
+ * ceil(rows / 8), members) blocks, of which there may be fewer in y; with sums over columns (rows, 1, members) blocks of
+ * row_threads, as many as there are times `vector` columns, or more; with products (ceil(columns / tile_units),
+ * ceil(rows / tile_rows), members) blocks and rcvi_tile_shared bytes of dynamic shared memory. */
 rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, char **text);
 size_t rcvi_tile_shared(const rcvi_map_shape *shape); /* bytes */
 int rcvi_map_words(const rcvi_map_shape *shape);      /* of the arguments */

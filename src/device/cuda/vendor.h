@@ -6,7 +6,8 @@
 
 typedef struct rcvi_cudnn rcvi_cudnn; /* what one run needs: descriptors, weights as cuDNN likes them, workspace */
 
-const char *rcvi_cudnn_name(void); /* with its version, such as "cuDNN 9.14.0"; NULL, with a sentence, where it is missing or of
+const char *
+rcvi_cudnn_name(void); /* with its version, such as "cuDNN 9.14.0"; NULL, with a sentence, where it is missing or of
                                       another major version */
 
 /* Why it is missing: a sentence that stays; NULL where it is not missing. */

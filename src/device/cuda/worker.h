@@ -20,6 +20,7 @@ struct rcvi_worker {
     rcvi_cudnn *vendor;
     cudaStream_t capturing; /* on which graphs are captured */
     cudaEvent_t done;       /* behind the last call */
+    cudaStream_t last;      /* of it */
     bool called;
     void **buffers; /* [buffers] of the call: the caller's, but lengths in device memory */
     void **key;     /* [key_count] of the call */

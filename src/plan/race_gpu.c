@@ -1,0 +1,114 @@
+/* The race on a GPU. There candidates are few and runs short, but the first runs of each are slow (kernels are loaded,
+ * graphs captured), and a call that is waited for costs more than its work: so a sample is several calls that are waited for
+ * once, and every candidate runs the whole problem. Samples are taken in turns; who is well behind leaves. */
+#include "plan/search.h"
+
+#include <stdlib.h>
+
+static const double longest = 0.5;   /* seconds of all samples, but for an exhaustive search */
+static const double sample = 1.5e-3; /* seconds that a sample should take */
+static const double hopeless = 3;    /* times the fastest: out after one call */
+static const double beaten = 1.25;   /* times the fastest: out after a round */
+static const double too_long = 0.1;  /* seconds of the model: not tried where others are faster */
+enum { WARMING = 3, MOST_CALLS = 16, ROUNDS = 4, EXHAUSTIVE_ROUNDS = 8 };
+
+typedef struct {
+    rcvi_bench bench;
+    rcvi_contender **by;
+    size_t count;
+    double best;     /* shown.seconds of the fastest */
+    double deadline; /* 0: none */
+} race;
+
+static int compare_estimates(const void *a, const void *b) {
+    const rcvi_contender *x = *(rcvi_contender *const *)a, *y = *(rcvi_contender *const *)b;
+    if (x->rungs.vendor != y->rungs.vendor) return x->rungs.vendor ? 1 : -1; /* the model knows little of it */
+    if (x->shown.estimate != y->shown.estimate) return x->shown.estimate < y->shown.estimate ? -1 : 1;
+    return x < y ? -1 : 1;
+}
+
+static bool late(const race *r) { return r->deadline > 0 && r->best > 0 && rcvi_now() > r->deadline; }
+
+static void leave(race *r, rcvi_contender *c) {
+    c->racing = false;
+    rcvi_trial_close(&r->bench, c);
+}
+
+/* One more sample of so many calls; shown.seconds is the least of all. */
+static rcv_status take_sample(race *r, rcvi_contender *c, int calls) {
+    double seconds = 0;
+    RCVI_TRY(rcvi_trial_repeat(&r->bench, c, calls, &seconds));
+    if (!c->run) return RCV_OK;
+    seconds /= calls;
+    if (c->sample_count == 0 || seconds < c->shown.seconds) c->shown.seconds = seconds;
+    if (c->sample_count < RCVI_MAX_SAMPLES) c->samples[c->sample_count++] = seconds;
+    if (r->best == 0 || c->shown.seconds < r->best) r->best = c->shown.seconds;
+    return RCV_OK;
+}
+
+static int calls_of(const rcvi_contender *c) {
+    double calls = sample / c->shown.seconds;
+    return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
+}
+
+/* The first calls load kernels and capture graphs, one for parameters that are new and one for those that are not. */
+static rcv_status first_sample(race *r, rcvi_contender *c) {
+    double fresh = 0, seconds = 0;
+    RCVI_TRY(rcvi_trial_make(&r->bench, c, r->bench.problem.options->steps));
+    if (!rcvi_trial_fits(&r->bench, c, &fresh)) {
+        leave(r, c);
+        return RCV_OK;
+    }
+    RCVI_TRY(rcvi_trial_repeat(&r->bench, c, WARMING, &seconds));
+    if (c->run) RCVI_TRY(take_sample(r, c, 1));
+    if (c->run && c->shown.seconds <= hopeless * r->best) RCVI_TRY(take_sample(r, c, calls_of(c)));
+    if (!c->run || c->shown.seconds > hopeless * r->best) leave(r, c);
+    return RCV_OK;
+}
+
+static rcv_status take_rounds(race *r, int rounds, bool all) {
+    for (int n = 0; n < rounds; n++) {
+        for (size_t i = 0; i < r->count; i++) {
+            rcvi_contender *c = r->by[i];
+            if (!c->racing) continue;
+            if (!all && c->shown.seconds > beaten * r->best) {
+                leave(r, c);
+                continue;
+            }
+            if (late(r)) return RCV_OK;
+            RCVI_TRY(take_sample(r, c, calls_of(c)));
+            rcvi_log(r->bench.context, "planning: round %d of %d: %s takes %.3g s", n + 1, rounds, c->shown.schedule,
+                     c->shown.seconds);
+        }
+    }
+    return RCV_OK;
+}
+
+static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bool exhaustive) {
+    r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_contender *));
+    if (!r->by) return RCV_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        if (contenders[i].racing) r->by[r->count++] = &contenders[i];
+    }
+    qsort(r->by, r->count, sizeof(rcvi_contender *), compare_estimates);
+    if (!exhaustive) r->deadline = rcvi_now() + longest;
+    for (size_t i = 0; i < r->count; i++) {
+        bool slow = r->best > 0 && r->by[i]->shown.estimate > too_long && !exhaustive;
+        if (late(r) || slow)
+            leave(r, r->by[i]);
+        else
+            RCVI_TRY(first_sample(r, r->by[i]));
+    }
+    return take_rounds(r, exhaustive ? EXHAUSTIVE_ROUNDS : ROUNDS, exhaustive);
+}
+
+rcv_status rcvi_race_gpu(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, rcvi_pool *pool) {
+    race r = {0};
+    rcvi_bench_begin(&r.bench, problem, pool);
+    rcv_status status = run_race(&r, contenders, count, problem->options->effort == RCV_EXHAUSTIVE);
+    if (!status) status = rcvi_ask_to_go_on(problem->options, r.bench.runs);
+    for (size_t i = 0; i < count; i++) rcvi_trial_close(&r.bench, &contenders[i]);
+    rcvi_bench_end(&r.bench);
+    rcvi_free(r.bench.context, r.by);
+    return status;
+}

@@ -1,0 +1,252 @@
+/* Products on the GPU against plain C in double: every type, both layouts, odd sizes and strides, batches; the same bits
+ * every time, and nothing touched but the output. */
+#include "cuda_tensor.h"
+
+#include "device/cuda/gemm.h"
+
+static random_source source;
+static cudaStream_t stream;
+static test_allocator allocator;
+static rcv_context *context;
+static rcvi_cuda_blas *blas;
+static void *workspace;
+
+static const struct {
+    rcvi_cuda_type operand, out;
+    bool tensor;
+    double error; /* relative to the sum of sizes */
+} kinds[] = {
+    {RCVI_F32, RCVI_F32, false, 0x1p-20}, {RCVI_F32, RCVI_F32, true, 0x1p-8},    {RCVI_F64, RCVI_F64, false, 0x1p-48},
+    {RCVI_BF16, RCVI_F32, true, 0x1p-16}, {RCVI_BF16, RCVI_BF16, true, 0x1p-16}, {RCVI_F16, RCVI_F32, true, 0x1p-16},
+    {RCVI_F16, RCVI_F16, true, 0x1p-16},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static const int64_t sizes[][3] = {/* rows, columns, depth */
+                                   {1, 1, 1},    {5, 7, 3},    {64, 128, 96}, {33, 65, 129}, {1, 130, 257},
+                                   {100, 1, 64}, {16, 48, 32}, {3, 200, 512}, {130, 70, 8},  {20, 24, 650}};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+
+/* Batches lie one below the other: product i at row i * height. */
+typedef struct {
+    rcvi_cuda_gemm_shape shape;
+    tensor a, b, out;
+    int64_t height_a, height_b, height_out;
+} problem;
+
+static tensor make(rcvi_cuda_type type, int64_t height, int64_t columns, int64_t batch, int gap, bool random) {
+    return tensor_new(type, height * batch, columns, columns + gap, 1, gap == 3 ? 1 : 0, random ? &source : NULL);
+}
+
+/* `variant` has a bit for each choice of layout. */
+static problem make_problem(int kind, const int64_t *size, unsigned variant, int gap, int64_t batch) {
+    problem p = {.shape = {.rows = size[0],
+                           .columns = size[1],
+                           .depth = size[2],
+                           .transpose_a = variant & 1,
+                           .transpose_b = variant >> 1 & 1,
+                           .accumulate = variant >> 2 & 1,
+                           .turned = variant >> 3 & 1,
+                           .a = kinds[kind].operand,
+                           .b = kinds[kind].operand,
+                           .out = kinds[kind].out,
+                           .tensor = kinds[kind].tensor,
+                           .batch = batch}};
+    rcvi_cuda_gemm_shape *s = &p.shape;
+    p.height_a = s->transpose_a ? s->depth : s->rows;
+    p.height_b = s->transpose_b ? s->columns : s->depth;
+    p.height_out = s->turned ? s->columns : s->rows;
+    p.a = make(s->a, p.height_a, s->transpose_a ? s->rows : s->depth, batch, gap, true);
+    p.b = make(s->b, p.height_b, s->transpose_b ? s->depth : s->columns, batch, gap, true);
+    p.out = make(s->out, p.height_out, s->turned ? s->rows : s->columns, batch, gap, s->accumulate);
+    s->row_a = p.a.row;
+    s->row_b = p.b.row;
+    s->row_out = p.out.row;
+    s->step_a = p.height_a * p.a.row;
+    s->step_b = p.height_b * p.b.row;
+    s->step_out = p.height_out * p.out.row;
+    return p;
+}
+
+static void free_problem(problem *p) {
+    tensor_free(&p->a);
+    tensor_free(&p->b);
+    tensor_free(&p->out);
+}
+
+/* Checks what the device has; from then on that is expected. */
+static void accept_product(problem *p, double relative, const char *label) {
+    const rcvi_cuda_gemm_shape *s = &p->shape;
+    void *got = tensor_read(&p->out);
+    for (int64_t i = 0; i < s->batch; i++) {
+        for (int64_t r = 0; r < s->rows; r++) {
+            for (int64_t c = 0; c < s->columns; c++) {
+                int64_t out_row = i * p->height_out + (s->turned ? c : r), out_column = s->turned ? r : c;
+                double sum = s->accumulate ? tensor_get(&p->out, out_row, out_column) : 0, size = fabs(sum);
+                for (int64_t k = 0; k < s->depth; k++) {
+                    double x = tensor_get(&p->a, i * p->height_a + (s->transpose_a ? k : r), s->transpose_a ? r : k);
+                    double y = tensor_get(&p->b, i * p->height_b + (s->transpose_b ? c : k), s->transpose_b ? k : c);
+                    sum += x * y;
+                    size += fabs(x * y);
+                }
+                tensor_accept(&p->out, got, out_row, out_column, sum, size * relative, label);
+            }
+        }
+    }
+    free(got);
+}
+
+static void run(const rcvi_cuda_gemm *gemm, const problem *p) {
+    assert_true(rcvi_cuda_gemm_workspace(gemm) <= RCVI_GEMM_WORKSPACE);
+    check_ok(rcvi_cuda_gemm_run(gemm, tensor_at(&p->a), tensor_at(&p->b), tensor_at(&p->out), workspace, stream));
+    check_cuda(cudaStreamSynchronize(stream));
+}
+
+/* Runs twice, from the same output. */
+static void check_product(const rcvi_cuda_gemm *gemm, problem *p, double relative, const char *label) {
+    void *before = malloc(p->out.bytes);
+    assert_non_null(before);
+    memcpy(before, p->out.host, p->out.bytes);
+    run(gemm, p);
+    accept_product(p, relative, label);
+    tensor_check(&p->out, label);
+    send_bytes(p->out.device, before, p->out.bytes);
+    run(gemm, p);
+    tensor_check(&p->out, "the same product again");
+    free(before);
+}
+
+static void check_one(int kind, const int64_t *size, unsigned variant, int gap, int64_t batch) {
+    problem p = make_problem(kind, size, variant, gap, batch);
+    char label[160];
+    snprintf(label, sizeof label, "%s%s to %s, [%d, %d, %d]%s%s%s%s, gap %d, %d times", number_names[p.shape.a],
+             p.shape.tensor ? " (tensor)" : "", number_names[p.shape.out], (int)size[0], (int)size[1], (int)size[2],
+             variant & 1 ? " a^T" : "", variant & 2 ? " b^T" : "", variant & 4 ? " added" : "",
+             variant & 8 ? " turned" : "", gap, (int)batch);
+    rcvi_cuda_gemm *gemm = NULL;
+    check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+    check_product(gemm, &p, kinds[kind].error, label);
+    rcvi_cuda_gemm_free(gemm);
+    free_problem(&p);
+}
+
+static void test_products(void **state) {
+    (void)state;
+    static const int gaps[] = {0, 3, 8};
+    int turn = 0;
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (unsigned variant = 0; variant < 16; variant++) { /* sizes, gaps and batches take turns */
+            for (int i = 0; i < 3; i++, turn++)
+                check_one(kind, sizes[turn % SIZES], variant, gaps[turn / 3 % 3], turn % 4 == 3 ? 3 : 1);
+        }
+    }
+}
+
+/* Aligned strides, but operands that begin off their alignment. */
+static void test_offset(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        problem p = make_problem(kind, (const int64_t[]){64, 64, 64}, 2, 0, 1);
+        tensor shifted = tensor_new(p.a.type, 64, 64, 64, 1, 1, NULL);
+        for (int64_t r = 0; r < 64; r++) {
+            for (int64_t c = 0; c < 64; c++) tensor_set(&shifted, r, c, tensor_get(&p.a, r, c));
+        }
+        send_bytes(shifted.device, shifted.host, shifted.bytes);
+        tensor_free(&p.a);
+        p.a = shifted;
+        rcvi_cuda_gemm *gemm = NULL;
+        check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+        check_product(gemm, &p, kinds[kind].error, "a product of what is not aligned");
+        rcvi_cuda_gemm_free(gemm);
+        free_problem(&p);
+    }
+}
+
+/* Every algorithm that is offered is right, and there is an end to them. */
+static void test_choices(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        int choice = 0;
+        for (;; choice++) {
+            problem p = make_problem(kind, (const int64_t[]){64, 96, 520}, 2, 0, 1);
+            rcvi_cuda_gemm *gemm = NULL;
+            rcv_status status = rcvi_cuda_gemm_new(blas, &p.shape, choice, &gemm);
+            if (status == RCV_OK) check_product(gemm, &p, kinds[kind].error, "a choice");
+            rcvi_cuda_gemm_free(gemm);
+            free_problem(&p);
+            if (status == RCV_OK) continue;
+            assert_int_equal(status, RCV_UNSUPPORTED);
+            assert_non_null(strstr(rcv_message(), "[64, 520] and [520, 96] transposed"));
+            break;
+        }
+        assert_true(choice > 0);
+    }
+}
+
+static void test_tune(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        problem p = make_problem(kind, (const int64_t[]){64, 256, 128}, kind % 2 ? 2 : 4, 8, 1 + kind % 2);
+        rcvi_cuda_gemm *gemm = NULL;
+        check_ok(rcvi_cuda_gemm_tune(blas, &p.shape, 6, 0.2, &gemm));
+        check_product(gemm, &p, kinds[kind].error, "a tuned product");
+        rcvi_cuda_gemm_free(gemm);
+        free_problem(&p);
+    }
+}
+
+/* Without depth there is nothing to add. */
+static void test_empty(void **state) {
+    (void)state;
+    for (unsigned variant = 0; variant < 16; variant += 4) {
+        problem p = make_problem(3, (const int64_t[]){5, 7, 1}, variant, 3, 2);
+        p.shape.depth = 0;
+        rcvi_cuda_gemm *gemm = NULL;
+        check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+        check_product(gemm, &p, 0, "a product of depth 0");
+        rcvi_cuda_gemm_free(gemm);
+        free_problem(&p);
+    }
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    problem p = make_problem(0, (const int64_t[]){5, 7, 9}, 0, 0, 1);
+    rcvi_cuda_gemm *gemm = NULL;
+    p.shape.row_a = 8; /* rows of 9 elements */
+    check_fails(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm), RCV_UNSUPPORTED, "[5, 9] and [9, 7]");
+    assert_null(gemm);
+    free_problem(&p);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    source.state = 977;
+    context = test_context(&allocator);
+    check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    check_cuda(cudaMalloc(&workspace, RCVI_GEMM_WORKSPACE));
+    check_ok(rcvi_cuda_blas_new(context, &blas));
+    print_message("%s\n", rcvi_cuda_blas_name());
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    rcvi_cuda_blas_free(blas);
+    cudaFree(workspace);
+    cudaStreamDestroy(stream);
+    test_context_end(&allocator, context);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_products), cmocka_unit_test(test_offset), cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_tune),     cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals),
+    };
+    if (!has_gpu()) {
+        printf("skipped: no GPU\n");
+        return SKIPPED;
+    }
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
