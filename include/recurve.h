@@ -207,6 +207,7 @@ typedef struct rcv_run rcv_run;
  * and, on a GPU, where kernels, blas and threads have no meaning:
  *   merge                              like steps that do not wait for each other as one launch
  *   streams(N)                         steps that do not wait for each other on N streams
+ *   gemm(choice=K)                     the K-th other algorithm that cuBLASLt proposes for products of its own
  *   graph                              a pass is captured once and launched as a whole; without it, launch by launch
  * such as combine(steps=8)+fuse+pack+threads(2), or combine+fuse+pack+wavefront+merge+graph. */
 

@@ -374,7 +374,7 @@ static void test_no_memory(void **state) {
         unsigned long long bytes = strtoull(rcv_message(), NULL, 10);
         assert_true(bytes > total && bytes <= rcv_plan_bytes(plan));
         assert_int_equal(p.allocator.live, live);
-        assert_int_equal(free_bytes(NULL), left);
+        assert_true(free_bytes(NULL) >= left); /* a driver short of memory may give some of its own back */
         rcv_plan_free(plan);
     }
     void *memory = &p;

@@ -1,5 +1,6 @@
-/* The model of a GPU: a launch costs its latency, or its arithmetic, or its bytes, whichever is most. The rates are those of
- * a large GPU of today; they rank, they do not predict. */
+/* The model of a GPU. A launch costs its latency and its work. A product with its pointwise part goes along its depth chunk
+ * by chunk, and blocks beyond the processors wait; one of the library costs its arithmetic, or its bytes. The rates are
+ * those of a large GPU of today; they rank, they do not predict. */
 #include "plan/cost.h"
 
 static const double in_graph = 1.5e-6, by_hand = 3e-6; /* seconds from launch to launch */
@@ -8,7 +9,10 @@ static const double bandwidth = 3e12;                  /* bytes a second */
 static const double overlap = 0.6;                     /* of the streams that pay */
 static const double block = 64;                        /* rows and columns of a block of a product */
 static const double processors = 132;
-static const double vendor_step = 10e-6; /* seconds of a step of a layer */
+static const double chunk_bytes = 128;                                                  /* of depth */
+static const double chunk_tensor = 0.3e-6, chunk_plain = 0.9e-6, chunk_double = 1.5e-6; /* seconds of one */
+static const double library_least = 4e-6; /* seconds of the smallest product of the library */
+static const double vendor_step = 10e-6;  /* seconds of a step of a layer */
 
 typedef struct {
     const rcvi_program *program;
@@ -41,20 +45,34 @@ static double view_bytes(const model *m, const rcvi_access *access) {
     return (double)access->rows * (double)access->columns * (double)rcvi_element_bytes(m->program, buffer->element);
 }
 
-static double execution(const model *m, const rcvi_step *step) {
+static double bytes_of(const model *m, const rcvi_step *step) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(step, accesses);
-    double bytes = 0, arithmetic = 0;
+    double bytes = 0;
     for (int i = 0; i < count; i++) bytes += view_bytes(m, &accesses[i]);
-    if (step->kind == RCVI_STEP_GEMM)
-        arithmetic =
-            product(m, (double)step->rows, (double)step->columns, (double)step->gemm.depth, (double)step->gemm.batch);
-    for (int p = 0; step->kind == RCVI_STEP_MAP && p < step->map->product_count; p++) {
-        const rcvi_product *one = &step->map->products[p];
-        for (int t = 0; t < one->term_count; t++)
-            arithmetic += product(m, (double)step->rows, (double)step->columns, (double)one->terms[t].depth, 1);
-    }
-    return most(arithmetic, bytes / bandwidth);
+    return bytes;
+}
+
+/* A map with products, `beside` of which share a launch. */
+static double tiles(const model *m, const rcvi_step *step, double beside) {
+    rcv_dtype dtype = m->program->options.dtype;
+    double depth = 0, element = (double)rcvi_element_bytes(m->program, RCVI_PACKED);
+    double chunk = dtype == RCV_FLOAT64 ? chunk_double : dtype == RCV_FLOAT32 ? chunk_plain : chunk_tensor;
+    const rcvi_product *first = &step->map->products[0];
+    for (int t = 0; t < first->term_count; t++) depth += (double)first->terms[t].depth;
+    double blocks = most(1, (double)step->rows / block) *
+                    most(1, (double)step->columns * (double)step->map->product_count / block) * beside;
+    double waves = most(1, blocks / processors);
+    return (m->launch + shortest + depth * element / chunk_bytes * chunk * waves) / beside;
+}
+
+static double execution(const model *m, const rcvi_step *step, double beside) {
+    double bytes = bytes_of(m, step) / bandwidth, latency = (m->launch + shortest) / beside;
+    if (step->kind == RCVI_STEP_MAP && step->map->product_count) return most(tiles(m, step, beside), bytes);
+    if (step->kind != RCVI_STEP_GEMM) return most(latency, bytes);
+    double work =
+        product(m, (double)step->rows, (double)step->columns, (double)step->gemm.depth, (double)step->gemm.batch);
+    return m->launch / beside + most(most(work, bytes), library_least / beside);
 }
 
 static double vendor(const model *m, bool backward) {
@@ -70,7 +88,7 @@ static double step_cost(const model *m, const rcvi_step *step) {
     double count = m->count;
     if (step->time.timed) count = least(count, (double)m->program->options.steps / (double)step->time.span);
     double beside = m->count > 1 ? m->beside : 1;
-    return count * most((m->launch + shortest) / beside, execution(m, step));
+    return count * execution(m, step, beside);
 }
 
 static double walk(const model *m, int first, int end) {

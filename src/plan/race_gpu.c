@@ -9,6 +9,7 @@ static const double longest = 0.5;   /* seconds of all samples, but for an exhau
 static const double sample = 1.5e-3; /* seconds that a sample should take */
 static const double hopeless = 3;    /* times the fastest: out after one call */
 static const double beaten = 1.25;   /* times the fastest: out after a round */
+static const double near = 1.1;      /* times the fastest: worth another choice of products */
 static const double too_long = 0.1;  /* seconds of the model: not tried where others are faster */
 enum { WARMING = 3, MOST_CALLS = 16, ROUNDS = 4, EXHAUSTIVE_ROUNDS = 8 };
 
@@ -49,6 +50,23 @@ static rcv_status take_sample(race *r, rcvi_contender *c, int calls) {
 static int calls_of(const rcvi_contender *c) {
     double calls = sample / c->shown.seconds;
     return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
+}
+
+static bool differ_in_choice(const rcvi_rungs *a, const rcvi_rungs *b) {
+    return a->combine == b->combine && a->steps == b->steps && a->forward == b->forward && a->fuse == b->fuse &&
+           a->pack == b->pack && a->wavefront == b->wavefront && a->recompute == b->recompute &&
+           a->vendor == b->vendor && a->merge == b->merge && a->streams == b->streams && a->graph == b->graph &&
+           a->choice != b->choice;
+}
+
+/* Is this another choice of products for a plan that is well behind? */
+static bool is_pointless(const race *r, const rcvi_contender *c) {
+    for (size_t i = 0; c->rungs.choice && i < r->count; i++) {
+        const rcvi_contender *other = r->by[i];
+        bool behind = other->sample_count > 0 && other->shown.seconds > near * r->best;
+        if (behind && differ_in_choice(&c->rungs, &other->rungs)) return true;
+    }
+    return false;
 }
 
 /* The first calls load kernels and capture graphs, one for parameters that are new and one for those that are not. */
@@ -94,7 +112,7 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
     if (!exhaustive) r->deadline = rcvi_now() + longest;
     for (size_t i = 0; i < r->count; i++) {
         bool slow = r->best > 0 && r->by[i]->shown.estimate > too_long && !exhaustive;
-        if (late(r) || slow)
+        if (late(r) || slow || (!exhaustive && is_pointless(r, r->by[i])))
             leave(r, r->by[i]);
         else
             RCVI_TRY(first_sample(r, r->by[i]));

@@ -485,13 +485,27 @@ static void emit_mapper(const mapper *m) {
     rcvi_program_step(program, &step);
 }
 
-/* Products and maps of one level and size, as one step. `only` is the one value wanted, or RCVI_NONE for all. */
-static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns, int only) {
+/* Do the sums of two values multiply the same operands? */
+static bool multiply_alike(const rcvi_fusion *f, int v, int other) {
+    const rcvi_form *a = &f->forms[f->form_of[v]], *b = &f->forms[f->form_of[other]];
+    for (int i = 0; i < a->matrix_count; i++) {
+        bool found = false;
+        for (int k = 0; k < b->matrix_count; k++)
+            found |= value_of(f, a->matrices[i])->arguments[0] == value_of(f, b->matrices[k])->arguments[0];
+        if (!found) return false;
+    }
+    return a->matrix_count == b->matrix_count;
+}
+
+/* Products and maps of one level and size, as one step. `like` is RCVI_NONE for all, else the one value wanted, or (of
+ * products) one of those that multiply the same operands. */
+static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns, int like, bool alone) {
     rcvi_program *program = f->emitter.program;
     mapper m;
     if (!new_mapper(&m, f, phase, columns)) return;
     for (int v = 0; v < value_count(f) && !program->failed; v++) {
-        if (rcvi_fusion_columns(f, v) != columns || (only != RCVI_NONE && v != only)) continue;
+        if (rcvi_fusion_columns(f, v) != columns || (alone && v != like)) continue;
+        if (!alone && like != RCVI_NONE && (f->part[v] != RCVI_FORMED || !multiply_alike(f, like, v))) continue;
         bool here = f->phase[v] == (unsigned char)phase && f->level[v] == level;
         if (f->part[v] == RCVI_FORMED && here) add_product(&m, &f->forms[f->form_of[v]], false);
         if (f->part[v] == RCVI_MAPPED && here) add_instruction(&m, v);
@@ -525,6 +539,16 @@ static bool is_first_of_size(const rcvi_fusion *f, int form) {
     return true;
 }
 
+/* On a GPU, products that nothing behind them joins and that multiply other operands are steps of their own: one launch
+ * may take several of these, but in one step each would wait for the other's operands. */
+static bool are_products_only(const rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns) {
+    for (int v = 0; v < value_count(f); v++) {
+        if (belongs(f, v, phase, level) && rcvi_fusion_columns(f, v) == columns && f->part[v] != RCVI_FORMED)
+            return false;
+    }
+    return f->emitter.program->machine.gpu;
+}
+
 static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
     bool apart = !f->rungs->fuse && !f->rungs->combine; /* one product a step */
     for (int i = 0; phase == RCVI_BEFORE && i < f->form_count; i++) {
@@ -534,10 +558,11 @@ static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
     }
     for (int v = 0; v < value_count(f) && !f->emitter.program->failed; v++) {
         if (!belongs(f, v, phase, level)) continue;
-        bool first = true;
+        bool first = true, products = !apart && are_products_only(f, phase, level, rcvi_fusion_columns(f, v));
         for (int c = 0; c < v && !apart; c++)
-            first &= !(belongs(f, c, phase, level) && rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v));
-        if (first) emit_map(f, phase, level, rcvi_fusion_columns(f, v), apart ? v : RCVI_NONE);
+            first &= !(belongs(f, c, phase, level) && rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v) &&
+                       (!products || multiply_alike(f, c, v)));
+        if (first) emit_map(f, phase, level, rcvi_fusion_columns(f, v), apart || products ? v : RCVI_NONE, apart);
     }
 }
 

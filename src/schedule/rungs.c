@@ -49,7 +49,7 @@ static rcv_status expect(reader *r, const char *text, const char *form) {
 /* ---- the rungs ---- */
 
 #define LARGEST INT64_C(1000000000)
-enum { MOST_STREAMS = 16, MOST_ALGORITHMS = 3 };
+enum { MOST_STREAMS = 16, MOST_ALGORITHMS = 3, MOST_CHOICES = 15 };
 
 static rcv_status read_naive(reader *r) {
     (void)r;
@@ -117,6 +117,20 @@ static bool print_vendor(const rcvi_rungs *g, rcvi_text *out) {
     if (!g->vendor) return false;
     rcvi_text_add(out, "vendor");
     if (g->algorithm) rcvi_text_add(out, "(algorithm=%lld)", (long long)g->algorithm);
+    return true;
+}
+
+/* gemm "(choice=" number ")" */
+static rcv_status read_gemm(reader *r) {
+    static const char form[] = "gemm(choice=1)";
+    RCVI_TRY(expect(r, "(choice=", form));
+    RCVI_TRY(read_number(r, "choice of gemm", MOST_CHOICES, &r->rungs->choice));
+    return expect(r, ")", form);
+}
+
+static bool print_gemm(const rcvi_rungs *g, rcvi_text *out) {
+    if (!g->choice) return false;
+    rcvi_text_add(out, "gemm(choice=%lld)", (long long)g->choice);
     return true;
 }
 
@@ -191,6 +205,7 @@ static const rung rungs[] = {
     {"vendor", read_vendor, print_vendor},
     {"merge", read_merge, print_merge},
     {"streams", read_streams, print_streams},
+    {"gemm", read_gemm, print_gemm},
     {"graph", read_graph, print_graph},
     {"threads", read_threads, print_threads},
 };
@@ -212,7 +227,7 @@ static rcv_status unknown(const char *name, size_t length) {
     return rcvi_fail(
         RCV_INVALID,
         "there is no rung '%s' for a plan; there are naive, kernels, combine, fuse, pack, transpose, wavefront, blas, "
-        "recompute, vendor, merge, streams, graph and threads",
+        "recompute, vendor, merge, streams, gemm, graph and threads",
         copy);
 }
 
@@ -237,7 +252,7 @@ rcv_status rcvi_rungs_fit(const rcvi_rungs *g, const rcvi_machine *machine) {
     } own[] = {{"kernels", g->kernels, false}, {"transpose", g->transpose, false},
                {"blas", g->blas, false},       {"threads", g->threads > 1, false},
                {"merge", g->merge, true},      {"streams", g->streams > 0, true},
-               {"graph", g->graph, true}};
+               {"gemm", g->choice > 0, true},  {"graph", g->graph, true}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (own[i].on && own[i].gpu != machine->gpu) {
             return rcvi_fail(RCV_UNSUPPORTED, "%s is for %s; this plan is for %s", own[i].name,

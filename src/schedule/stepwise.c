@@ -718,25 +718,28 @@ static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, c
     return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
-/* On a GPU launches are what is dear. */
+/* On a GPU launches are what is dear: layers or directions side by side in one, products with their pointwise part in one; or,
+ * where products are large, by the library, on streams. */
 static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
                          void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t chunks[] = {1, 16, 0};
+    bool layers = net->options.layers > 1 && net->directions == 1;
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-        if (chunks[c] > 1 && chunks[c] >= options->steps) continue;
+        if (chunks[c] > 1 && (chunks[c] >= options->steps || !layers)) continue;
         rcvi_rungs rungs = {
             .combine = true, .steps = chunks[c], .fuse = true, .pack = true, .graph = true, .threads = 1};
-        bool side_by_side = net->options.layers > 1 || net->directions > 1;
-        rungs.wavefront = net->options.layers > 1 && net->directions == 1 && chunks[c];
+        rungs.wavefront = layers && chunks[c];
         rungs.merge = rungs.wavefront || net->directions > 1;
         offer(user, &rungs);
+        bool first = c == 0 || (!layers && chunks[c] == 0);
+        for (rungs.choice = 1; options->training && first && rungs.choice <= 2; rungs.choice++) offer(user, &rungs);
+        rungs.choice = 0;
         rungs.forward = 1;
         if (options->training && chunks[c] > 1) offer(user, &rungs);
         rungs.forward = 0;
-        rungs.merge = false;
-        rungs.pack = false;
-        rungs.streams = side_by_side ? 4 : 0;
-        offer(user, &rungs);
+        rungs.merge = rungs.pack = false;
+        rungs.streams = rungs.wavefront || net->directions > 1 ? 4 : 0;
+        for (rungs.choice = 0; chunks[c] != 1 && rungs.choice <= 1; rungs.choice++) offer(user, &rungs);
     }
 }
 

@@ -162,11 +162,11 @@ static void variants(const rcv_net *net, const rcv_plan_options *options, const 
                      void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     (void)net;
     (void)options;
-    rcvi_rungs rungs = {.vendor = true, .steps = 1, .threads = machine->gpu ? 1 : machine->threads};
-    offer(user, &rungs);
-    if (!machine->gpu) return;
-    rungs.graph = true;
-    for (rungs.algorithm = 0; rungs.algorithm < ALGORITHMS; rungs.algorithm++) offer(user, &rungs);
+    rcvi_rungs rungs = {.vendor = true,
+                        .steps = 1,
+                        .graph = machine->gpu, /* launch by launch it is never faster */
+                        .threads = machine->gpu ? 1 : machine->threads};
+    for (int64_t most = machine->gpu ? ALGORITHMS : 1; rungs.algorithm < most; rungs.algorithm++) offer(user, &rungs);
 }
 
 const rcvi_schedule rcvi_schedule_vendor = {.name = "vendor", .applies = applies, .write = write, .variants = variants};

@@ -134,6 +134,7 @@ static int members_of(const rcvi_engine *e, const rcvi_step *step) {
     if (!program->rungs.merge || step->layer == RCVI_NONE) return 1;
     int64_t tracks = program->net->options.layers * program->net->directions;
     if (!program->rungs.wavefront) tracks = program->net->directions;
+    tracks *= 2; /* a layer may have two that are alike, such as adjoints of its input and of its state */
     return tracks < RCVI_MAX_MEMBERS ? (int)tracks : RCVI_MAX_MEMBERS;
 }
 
@@ -269,7 +270,10 @@ static rcv_status find_gemm(rcvi_engine *e, size_t index, int64_t span, rcvi_cud
         return RCV_OK;
     }
     *owns = true;
-    RCVI_TRY(rcvi_cuda_gemm_new(e->blas, &shape, 0, gemm));
+    int choice = (int)e->program->rungs.choice; /* where the library proposes fewer, the last of them */
+    rcv_status status = rcvi_cuda_gemm_new(e->blas, &shape, choice, gemm);
+    while (status == RCV_UNSUPPORTED && choice > 0) status = rcvi_cuda_gemm_new(e->blas, &shape, --choice, gemm);
+    RCVI_TRY(status);
     size_t bytes = rcvi_cuda_gemm_workspace(*gemm);
     if (bytes > e->workspace_bytes) e->workspace_bytes = bytes;
     return RCV_OK;

@@ -16,7 +16,7 @@
 #include "device/cuda/source.h"
 #include "device/cuda/vendor.h"
 
-enum { RCVI_MAX_MEMBERS = 16, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500 };
+enum { RCVI_MAX_MEMBERS = 24, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500 };
 
 typedef struct {
     cudaLibrary_t library;

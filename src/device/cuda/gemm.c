@@ -236,7 +236,7 @@ static bool is_wanted(const cublasLtMatmulHeuristicResult_t *result, uint32_t re
 static rcv_status propose(const rcvi_cuda_gemm *gemm, const uint32_t alignment[3], int choice, method *found) {
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    if (s->out == RCVI_F32 || s->out == RCVI_F64) reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE;
+    reductions |= CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE; /* float, as the sums */
     cublasLtMatmulHeuristicResult_t results[MOST_RESULTS];
     memset(results, 0, sizeof results);
     int count = 0;

@@ -9,7 +9,7 @@ typedef struct {
     bool transpose_a, transpose_b; /* a is [depth, rows]; b is [columns, depth] */
     bool accumulate;
     bool turned;                             /* out is stored [columns, rows]: Y^T = W X^T */
-    rcvi_cuda_type a, b, out;                /* a and b alike; out F32 (F64 in double), or as a */
+    rcvi_cuda_type a, b, out;                /* a and b alike; out F32 (F64 in double) */
     bool tensor;                             /* F32 operands as tf32 */
     int64_t row_a, row_b, row_out;           /* elements from row to row, as stored */
     int64_t batch, step_a, step_b, step_out; /* `batch` products, so many elements apart */

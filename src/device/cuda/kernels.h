@@ -54,6 +54,15 @@ cudaError_t rcvi_cuda_put(cudaStream_t stream, const int64_t *values, int64_t co
 cudaError_t rcvi_cuda_pack(cudaStream_t stream, int64_t columns, int64_t depth, int64_t wide, bool transposed,
                            rcvi_matrix a, void *out, rcvi_cuda_type type);
 
+/* out[rows, wide] = a[rows, columns], or a[columns, rows]^T, zeros from columns on: several by one launch. */
+enum { RCVI_MAX_MOVES = 24 };
+typedef struct {
+    int64_t rows, columns, wide;
+    bool transposed;
+    rcvi_matrix out, a;
+} rcvi_move;
+cudaError_t rcvi_cuda_move(cudaStream_t stream, const rcvi_move *moves, int count);
+
 #ifdef __cplusplus
 }
 #endif

@@ -236,6 +236,30 @@ static rcv_status launch_pack(const pass *p, const due *d, cudaStream_t stream) 
                            "packing a matrix");
 }
 
+/* Copies and matrices to be packed, by one launch. */
+static rcv_status launch_moves(const pass *p, const due *members, int count, cudaStream_t stream) {
+    rcvi_move moves[RCVI_MAX_MOVES];
+    int64_t group = p->engine->program->machine.group;
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        const rcvi_step *s = members[i].step;
+        rcvi_move *m = &moves[found];
+        *m = (rcvi_move){.rows = members[i].rows,
+                         .columns = s->columns,
+                         .wide = s->columns,
+                         .out = matrix(p, &members[i], &s->out, true),
+                         .a = matrix(p, &members[i], &s->a, false)};
+        if (!m->out.at) continue; /* an output the caller does not want */
+        found++;
+        if (s->kind != RCVI_STEP_PACK) continue;
+        m->transposed = s->pack.transposed;
+        m->rows = m->transposed ? s->columns : s->rows;
+        m->columns = m->transposed ? s->rows : s->columns;
+        m->wide = m->out.row = (m->columns + group - 1) / group * group;
+    }
+    return rcvi_cuda_check(rcvi_cuda_move(stream, moves, found), "moving matrices");
+}
+
 static cudaError_t launch_mask(const pass *p, const due *d, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     if (s->kind == RCVI_STEP_LIVE)
@@ -291,6 +315,7 @@ static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
     RCVI_TRY(enter(p, lane, members, count));
     cudaStream_t stream = p->worker->lanes.streams[lane];
     if (members[0].step->kind == RCVI_STEP_MAP) return launch_map(p, members, count, stream);
+    if (count > 1) return launch_moves(p, members, count, stream);
     return launch_one(p, &members[0], lane, stream);
 }
 

@@ -1,5 +1,8 @@
 /* Segments, levels and groups: in what order steps are launched, and which of them at once. */
 #include "device/cuda/engine.h"
+#include "device/cuda/kernels.h"
+
+enum { MOST_MOVED = 1 << 18 };
 
 typedef struct {
     rcvi_engine *engine;
@@ -9,10 +12,17 @@ typedef struct {
 
 static bool is_plain(const rcvi_program *program, int step) { return program->steps[step].kind != RCVI_STEP_LOOP; }
 
-/* May one launch take both? The same kernel with the same strides, columns and depths. */
+/* Whether the step is a small copy, or packs a matrix: any of these may share a launch. */
+static bool is_move(const rcvi_step *step) {
+    bool small = step->rows * step->columns <= MOST_MOVED;
+    return step->kind == RCVI_STEP_PACK || (step->kind == RCVI_STEP_COPY && small);
+}
+
+/* May one launch take both? Moves may, and maps with the same kernel, strides, columns and depths. */
 static bool are_alike(const rcvi_engine *e, int x, int y) {
     const rcvi_step *a = &e->program->steps[x], *b = &e->program->steps[y];
     const rcvi_cuda_ready *p = &e->ready[x], *q = &e->ready[y];
+    if (is_move(a) && is_move(b)) return true;
     if (a->kind != RCVI_STEP_MAP || b->kind != RCVI_STEP_MAP || p->kernel != q->kernel || a->columns != b->columns ||
         p->view_count != q->view_count || p->pass_count != q->pass_count)
         return false;
@@ -59,8 +69,9 @@ static rcv_status order_segment(orderer *o, int first, int end) {
             RCVI_TRY(add_group(o, placed, level));
             rcvi_cuda_group *group = &e->groups[e->group_count - 1];
             e->order[placed++] = i;
-            if (e->program->steps[i].kind != RCVI_STEP_MAP || !merges) continue;
-            int most = e->kernels[e->ready[i].kernel].shape.members;
+            bool map = e->program->steps[i].kind == RCVI_STEP_MAP;
+            if (!merges || (!map && !is_move(&e->program->steps[i]))) continue;
+            int most = map ? e->kernels[e->ready[i].kernel].shape.members : RCVI_MAX_MOVES;
             for (int k = i + 1; k < end && group->count < most; k++) {
                 if (o->level[k] != level || !are_alike(e, i, k)) continue;
                 o->level[k] = RCVI_NONE;
