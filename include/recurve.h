@@ -204,7 +204,8 @@ typedef struct rcv_run rcv_run;
  *   vendor                             the whole network by oneDNN, with threads only; on a GPU by cuDNN, with graph only
  *   vendor(algorithm=K)                cuDNN's persistent algorithms: 1 static, 2 dynamic, 3 static for small layers
  *   threads(N), threads(N,split=rows|columns)   sharing out sequences or features; the default is columns
- * and, on a GPU, where kernels, blas and threads have no meaning:
+ * and, on a GPU, where kernels, blas and threads have no meaning (and transpose leaves weights to the library's products, whose
+ * results it stores feature after feature):
  *   merge                              like steps that do not wait for each other as one launch
  *   streams(N)                         steps that do not wait for each other on N streams
  *   gemm(choice=K)                     the K-th other algorithm that cuBLASLt proposes for products of its own

@@ -38,6 +38,8 @@ static const char *const plans[] = {
     "combine+fuse+graph",
     "combine(steps=3)+fuse+pack+graph",
     "combine(steps=all)+fuse+pack+graph",
+    "combine+fuse+transpose+graph",
+    "combine(steps=3)+fuse+transpose+gemm(choice=1)",
     "combine+fuse+streams(4)",
     "combine+fuse+streams(4)+graph",
     "combine+fuse+pack+wavefront+merge+graph",

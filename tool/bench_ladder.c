@@ -38,14 +38,16 @@ static const rung gpu_rungs[] = {
     {"fuse", "fuse", false, false},
     {"streams", "naive+streams(4)", false, false},
     {"pack", "pack", false, false},
+    {"transpose", "transpose", false, false},
     {"wavefront", "wavefront", false, false},
     {"graph", "naive+graph", false, false},
     {"combine gates", "combine", true, false},
     {"+ fuse", "combine+fuse", true, false},
-    {"+ wavefront", "combine+fuse+wavefront", true, false},
-    {"+ streams", "combine+fuse+wavefront+streams(4)", true, false},
-    {"+ graph", "combine+fuse+wavefront+streams(4)+graph", true, false},
-    {"+ pack, merge for streams", "combine+fuse+pack+wavefront+merge+graph", true, false},
+    {"+ transpose", "combine+fuse+transpose", true, false},
+    {"+ wavefront", "combine+fuse+transpose+wavefront", true, false},
+    {"+ streams", "combine+fuse+transpose+wavefront+streams(4)", true, false},
+    {"+ graph", "combine+fuse+transpose+wavefront+streams(4)+graph", true, false},
+    {"pack, merge in their place", "combine+fuse+pack+wavefront+merge+graph", true, false},
 };
 
 static void add_rung(const bench *bench, results *results, data *data, const rung *rung) {

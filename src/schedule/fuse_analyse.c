@@ -53,8 +53,9 @@ static rcvi_part first_part(const analysis *w, int v) {
     const rcvi_value *value = &w->graph->values[v];
     if (!f->emitter.live[v] || f->at_hand[v] || argument_count(w->graph, v) == 0) return RCVI_GIVEN;
     if (is_matrix(w->graph, v)) {
-        return (f->rungs->pack || f->rungs->transpose) && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED
-                                                                                                      : RCVI_ALONE;
+        bool turns =
+            f->rungs->transpose && !f->emitter.program->machine.gpu; /* there products are steps of their own */
+        return (f->rungs->pack || turns) && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED : RCVI_ALONE;
     }
     if (value->operation == RCVI_SUM) return f->joined ? RCVI_MAPPED : RCVI_ALONE;
     if (value->operation == RCVI_SPREAD)

@@ -249,10 +249,9 @@ rcv_status rcvi_rungs_fit(const rcvi_rungs *g, const rcvi_machine *machine) {
     const struct {
         const char *name;
         bool on, gpu;
-    } own[] = {{"kernels", g->kernels, false}, {"transpose", g->transpose, false},
-               {"blas", g->blas, false},       {"threads", g->threads > 1, false},
-               {"merge", g->merge, true},      {"streams", g->streams > 0, true},
-               {"gemm", g->choice > 0, true},  {"graph", g->graph, true}};
+    } own[] = {{"kernels", g->kernels, false}, {"blas", g->blas, false},          {"threads", g->threads > 1, false},
+               {"merge", g->merge, true},      {"streams", g->streams > 0, true}, {"gemm", g->choice > 0, true},
+               {"graph", g->graph, true}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (own[i].on && own[i].gpu != machine->gpu) {
             return rcvi_fail(RCV_UNSUPPORTED, "%s is for %s; this plan is for %s", own[i].name,

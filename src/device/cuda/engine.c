@@ -44,6 +44,36 @@ static void find_twins(rcvi_engine *e) {
     }
 }
 
+/* ---- layout ---- */
+
+/* Whether the access is one that can be made to a turned buffer: a product that overwrites, or a map that reads. */
+static bool can_turn(const rcvi_step *step, const rcvi_access *access, int64_t row) {
+    bool product =
+        step->kind == RCVI_STEP_GEMM && access->view == &step->out && !step->accumulate && step->gemm.batch == 1;
+    bool map = step->kind == RCVI_STEP_MAP && access->use == RCVI_USE_VALUE && !access->written;
+    return (product || map) && access->view->row == row && access->view->column == 1;
+}
+
+static void find_turned(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t i = 0; i < program->step_count && program->rungs.transpose; i++) {
+        const rcvi_step *step = &program->steps[i];
+        const rcvi_buffer *buffer = step->kind == RCVI_STEP_GEMM ? &program->buffers[step->out.buffer] : NULL;
+        bool fits = buffer && buffer->role == RCVI_ARENA && step->out.row > 0 && buffer->count % step->out.row == 0;
+        if (fits && !rcvi_cuda_has_twin(e, step->out.buffer))
+            e->turned[step->out.buffer] = buffer->count / step->out.row;
+    }
+    for (size_t i = 0; i < program->step_count && program->rungs.transpose; i++) {
+        int count = rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            int b = accesses[k].view->buffer;
+            if (e->turned[b] && !can_turn(&program->steps[i], &accesses[k], program->buffers[b].count / e->turned[b]))
+                e->turned[b] = 0;
+        }
+    }
+}
+
 static size_t take(size_t *at, size_t bytes) {
     size_t place = *at;
     *at += round_up(bytes);
@@ -72,12 +102,12 @@ static bool is_multiple(const rcvi_view *v, int64_t each) {
            v->slot % each == 0;
 }
 
-static int vector_of(const rcvi_step *step) {
+static int vector_of(const rcvi_engine *e, const rcvi_step *step) {
     for (int vector = 4; vector > 1; vector /= 2) {
         bool good = step->columns % vector == 0;
         for (int i = 0; good && i < step->map->operand_count; i++) {
             const rcvi_view *v = &step->map->operands[i];
-            good = v->column == 0 || is_multiple(v, vector);
+            good = v->column == 0 || e->turned[v->buffer] || is_multiple(v, vector);
         }
         for (int p = 0; good && p < step->map->product_count; p++) {
             const rcvi_view *v = &step->map->products[p].start;
@@ -151,6 +181,7 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
     ready->passes = rcvi_pool_new(&e->pool, (size_t)ready->pass_count, sizeof *ready->passes);
     unsigned char *types = rcvi_pool_new(&e->pool, (size_t)ready->view_count, 1);
     bool *has_twin = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *has_twin);
+    bool *turned = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *turned);
     if (e->pool.failed) return RCV_NO_MEMORY;
     memcpy(ready->views, views, (size_t)ready->view_count * sizeof *views);
     memcpy(ready->passes, passes, (size_t)ready->pass_count * sizeof *passes);
@@ -172,14 +203,16 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
         has_twin[operand] = true;
         types[operand] = (unsigned char)e->real;
     }
+    for (int v = 0; v < map->operand_count; v++) turned[v] = e->turned[map->operands[v].buffer] > 0;
     int tile_rows = step->rows <= 16 ? 16 : step->rows <= 32 ? 32 : 64, members = members_of(e, step);
     *shape = (rcvi_map_shape){.map = map,
                               .types = types,
                               .has_twin = has_twin,
+                              .turned = turned,
                               .real = e->real,
                               .narrow = e->narrow,
                               .tensor = e->tensor,
-                              .vector = vector_of(step),
+                              .vector = vector_of(e, step),
                               .members = members,
                               .aligned = is_aligned(e, step),
                               .tile_rows = tile_rows,
@@ -251,7 +284,8 @@ static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *st
                                   .tensor = e->tensor,
                                   .row_a = step->a.row,
                                   .row_b = step->b.row,
-                                  .row_out = step->out.row,
+                                  .turned = e->turned[step->out.buffer] > 0,
+                                  .row_out = e->turned[step->out.buffer] ? e->turned[step->out.buffer] : step->out.row,
                                   .batch = step->gemm.batch,
                                   .step_a = step->gemm.step_a,
                                   .step_b = step->gemm.step_b,
@@ -327,9 +361,11 @@ static rcv_status build(rcvi_engine *e) {
     e->streams = program->rungs.streams > 1 ? (int)program->rungs.streams : 1;
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->twins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->twins);
+    e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
     if (e->pool.failed) return RCV_NO_MEMORY;
     RCVI_TRY(ask_device(e));
     find_twins(e);
+    find_turned(e);
     RCVI_TRY(prepare_steps(e));
     lay_out_scratch(e);
     return rcvi_cuda_order(e);

@@ -5,6 +5,8 @@
  * same element offsets, in the run's scratch. Whoever writes the buffer writes the twin; twins of what is the caller's are
  * made at the beginning of the forward pass.
  *
+ * Layout. Where the plan transposes, what products of their own leave and maps alone read is stored turned.
+ *
  * Order. The steps between two loops, or of a loop's body, are a segment. A step's level in it is one more than the
  * highest of the steps before it that it must wait for, so steps of a level may be taken in any order, or at once. Steps
  * are taken by level; where the plan merges, those of a level with the same kernel and strides are one launch, a group. */
@@ -62,6 +64,8 @@ struct rcvi_engine {
     int64_t launches; /* of both passes, about */
     /* Scratch: bytes from its start. */
     size_t *twins; /* [buffers] or SIZE_MAX */
+    int64_t
+        *turned; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
     size_t lengths, seed, workspace, sums;
     size_t workspace_bytes, sums_bytes; /* of one stream */
     size_t scratch;

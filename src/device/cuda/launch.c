@@ -37,7 +37,8 @@ static bool is_due(const pass *p, int index, due *d) {
 
 static void *address(const pass *p, const due *d, const rcvi_view *view) {
     if (view->buffer == RCVI_NONE || !p->worker->buffers[view->buffer]) return NULL;
-    int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time);
+    int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time), turned = p->engine->turned[view->buffer];
+    if (turned) start = start % view->row * turned + start / view->row;
     return (char *)p->worker->buffers[view->buffer] +
            start * (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, view));
 }
@@ -68,6 +69,7 @@ static rcvi_matrix matrix(const pass *p, const due *d, const rcvi_view *view, bo
 static int lane_of(const pass *p, const rcvi_step *step) {
     const rcvi_program *program = p->engine->program;
     if (p->engine->streams < 2 || step->layer == RCVI_NONE) return 0;
+    if (program->rungs.merge && step->time.timed && step->time.span == 1) return 0; /* layers share launches there */
     int64_t track = step->layer * program->net->directions + step->direction;
     bool aside = step->time.span > 1 || !step->time.timed; /* chunks beside the steps of others */
     return (int)((track + (aside ? program->net->options.layers * program->net->directions : 0)) % p->engine->streams);
@@ -92,6 +94,10 @@ static size_t find_touches(const pass *p, const due *d, rcvi_touch *touches, siz
             length += (d->step->gemm.batch - 1) * move;
         }
         length += (accesses[k].columns - 1) * v->column + 1;
+        if (p->engine->turned[v->buffer]) { /* rows lie scattered: all of it */
+            start = 0;
+            length = p->engine->program->buffers[v->buffer].count;
+        }
         touches[found++] = (rcvi_touch){.low = (uintptr_t)(base + start * size),
                                         .high = (uintptr_t)(base + (start + length) * size),
                                         .written = accesses[k].written};
@@ -131,7 +137,11 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
     size_t at = 0;
     int64_t longest = 0;
     words[at++] = (uint64_t)members[0].step->columns;
-    for (int v = 0; v < ready->view_count; v++) words[at++] = (uint64_t)ready->views[v]->row;
+    for (int v = 0; v < ready->view_count; v++) {
+        const rcvi_view *view = ready->views[v];
+        int64_t turned = view->buffer == RCVI_NONE ? 0 : p->engine->turned[view->buffer];
+        words[at++] = (uint64_t)(turned ? turned : view->row);
+    }
     for (int q = 0; q < ready->pass_count; q++) {
         int64_t group = p->engine->program->machine.group, depth = ready->passes[q].depth;
         for (int k = 0; k < map->product_count; k++) { /* a packed matrix is one row for the program, and many here */
@@ -152,7 +162,7 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
             char *where = is_left[v] ? operand(p, d, view) : address(p, d, view);
             rcvi_cuda_type type = (rcvi_cuda_type)kernel->shape.types[v];
             if (is_narrowed(p, kernel, v, view)) where = NULL;
-            bool moves = where && view->row && row;
+            bool moves = where && view->row && row; /* turned views are read by maps without tiles, from row 0 */
             words[at++] =
                 (uint64_t)(uintptr_t)(moves ? where + row * view->row * (int64_t)rcvi_cuda_bytes(type) : where);
         }

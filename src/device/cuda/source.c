@@ -172,6 +172,14 @@ static void add_element(writer *w, const rcvi_view *view, int index) {
 
 /* Declares NAME and loads a view into it. */
 static void add_load(writer *w, const rcvi_view *view, int index, const char *name, int number) {
+    if (index < w->map->operand_count && w->shape->turned && w->shape->turned[index]) {
+        rcvi_text_add(
+            &w->text,
+            "    REAL %s%d[VECTOR];\n    load_turned<%s>(ADDRESS_OF(c, member, %d), row, column, STRIDE_OF(c, %d), "
+            "%s%d);\n",
+            name, number, type_names[w->shape->types[index]], index, index, name, number);
+        return;
+    }
     rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    %s<%s>(ADDRESS_OF(c, member, %d), ", name, number,
                   view->column ? "load" : "load_repeated", type_names[w->shape->types[index]], index);
     add_element(w, view, index);

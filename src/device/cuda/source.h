@@ -29,12 +29,13 @@ typedef struct {
     const rcvi_map *map;
     const unsigned char *types; /* [views] rcvi_cuda_type */
     const bool *has_twin;       /* [operands] written to a second place, of type `narrow` */
-    rcvi_cuda_type real;        /* what is computed in: RCVI_F32 or RCVI_F64 */
-    rcvi_cuda_type narrow;      /* of twins, and of operands of products: BF16, F16, or as real */
-    bool tensor;                /* products of F32 operands on the tensor cores (tf32) */
-    int vector;                 /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
+    const bool *turned;    /* [operands] read feature after feature: the stride is from column to column; may be NULL */
+    rcvi_cuda_type real;   /* what is computed in: RCVI_F32 or RCVI_F64 */
+    rcvi_cuda_type narrow; /* of twins, and of operands of products: BF16, F16, or as real */
+    bool tensor;           /* products of F32 operands on the tensor cores (tf32) */
+    int vector;            /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
                                    addresses of views with columns (in elements), are multiples of it */
-    int members;                /* at most, in one launch */
+    int members;           /* at most, in one launch */
     int row_threads; /* of a map with sums over its columns: a block a row, of so many threads (a power of 2, 32 to 1024); else 0 */
     /* products only */
     bool aligned;              /* every operand's rows begin at multiples of 16 bytes */
