@@ -119,7 +119,8 @@ static inline void *tensor_at(const tensor *t) { return (char *)t->device + (siz
 static inline rcvi_matrix tensor_matrix(const tensor *t, const tensor *twin) {
     if (!t) return (rcvi_matrix){.at = NULL, .column = 1};
     return (rcvi_matrix){
-        tensor_at(t), t->row, t->column, t->type, twin ? tensor_at(twin) : NULL, twin ? twin->type : RCVI_F32};
+        tensor_at(t), t->row, t->column, t->type, twin ? tensor_at(twin) : NULL, twin ? twin->type : RCVI_F32,
+        {NULL, 1}};
 }
 
 /* What the device has now; free it. */

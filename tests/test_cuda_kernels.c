@@ -123,7 +123,8 @@ static void test_copy_far(void **state) {
     check_cuda(cudaMalloc(&near, sizeof got));
     check_cuda(cudaMemset(far, 0, 6));
     send_bytes((char *)far + (size_t)row * 2, numbers, sizeof numbers);
-    rcvi_matrix a = {far, row, 1, RCVI_BF16, NULL, RCVI_F32}, out = {near, 3, 1, RCVI_BF16, NULL, RCVI_F32};
+    rcvi_matrix a = {far, row, 1, RCVI_BF16, NULL, RCVI_F32, {NULL, 1}},
+                out = {near, 3, 1, RCVI_BF16, NULL, RCVI_F32, {NULL, 1}};
     check_cuda(rcvi_cuda_copy(stream, 2, 3, out, a));
     check_cuda(cudaStreamSynchronize(stream));
     check_cuda(cudaMemcpy(got, near, sizeof got, cudaMemcpyDeviceToHost));
@@ -233,8 +234,8 @@ static void test_dropout(void **state) {
         uint64_t *on_device = send(&seed, sizeof seed);
         target out = make_target((rcvi_cuda_type)(i % 4), s, false);
         tensor a = make(i % 3 ? out.out.type : pick_type(), s, true);
-        check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, on_device, target_matrix(&out),
-                                     tensor_matrix(&a, NULL)));
+        check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, on_device, (rcvi_order){NULL, 1},
+                                     target_matrix(&out), tensor_matrix(&a, NULL)));
         double keep = 1 - probability;
         for (int64_t r = 0; r < s.rows; r++) {
             for (int64_t c = 0; c < s.columns; c++) {
@@ -262,7 +263,8 @@ static void test_masks(void **state) {
         uint8_t *device_resets = send(resets, sizeof resets), *out = send(want, sizeof want);
         bool boundary = i % 3, ragged = i % 3 != 1;
         if (boundary)
-            check_cuda(rcvi_cuda_boundary(stream, steps, batch, device_resets, ragged ? device_lengths : NULL, out));
+            check_cuda(rcvi_cuda_boundary(stream, steps, batch, device_resets, (rcvi_order){NULL, batch},
+                                          ragged ? device_lengths : NULL, out));
         else
             check_cuda(rcvi_cuda_live(stream, steps, batch, device_lengths, out));
         for (int64_t t = 0; t < steps + boundary; t++) {

@@ -731,6 +731,9 @@ static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
         rungs.wavefront = layers && chunks[c];
         rungs.merge = rungs.wavefront || net->directions > 1;
         offer(user, &rungs);
+        rungs.graph = false; /* then rows that have ended are left out */
+        if (options->lengths) offer(user, &rungs);
+        rungs.graph = true;
         rungs.streams = 4; /* for what stands around the time loops */
         if (rungs.merge && options->training && chunks[c] == 1) offer(user, &rungs);
         rungs.streams = 0;

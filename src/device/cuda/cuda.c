@@ -175,6 +175,7 @@ static void close_worker(rcvi_worker *w) {
     if (w->called) cudaEventSynchronize(w->done);
     rcvi_cuda_drop_graphs(w);
     rcvi_cudnn_free(w->vendor);
+    rcvi_cuda_rows_close(w->context, &w->rows);
     rcvi_lanes_close(w->context, &w->lanes);
     if (w->capturing) cudaStreamDestroy(w->capturing);
     if (w->done) cudaEventDestroy(w->done);
@@ -200,6 +201,7 @@ static rcv_status fill_worker(rcvi_worker *w) {
     RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->done, cudaEventDisableTiming), "making an event");
     RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&w->capturing, cudaStreamNonBlocking), "making a stream");
     RCVI_TRY(rcvi_lanes_open(w->context, e->streams, &w->lanes));
+    if (e->sorts) RCVI_TRY(rcvi_cuda_rows_open(w->context, program, &w->rows));
     return e->has_vendor ? rcvi_cudnn_new(program, &w->vendor) : RCV_OK;
 }
 
@@ -237,8 +239,12 @@ static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding, char *scratc
     return RCV_OK;
 }
 
+static rcv_status send_numbers(const int64_t *from, int64_t count, char *to, cudaStream_t stream) {
+    return rcvi_cuda_check(rcvi_cuda_put(stream, from, count, (int64_t *)(void *)to), "sending the lengths");
+}
+
 /* What changes from call to call travels to where kernels find it. */
-static rcv_status send_call(const rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
+static rcv_status send_call(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
     const rcvi_program *program = w->engine->program;
     int64_t seed = (int64_t)binding->seed;
     if (program->net->options.dropout > 0)
@@ -246,10 +252,14 @@ static rcv_status send_call(const rcvi_worker *w, const rcvi_binding *binding, c
                       "sending the seed");
     for (size_t i = 0; i < program->external_count; i++) {
         int b = program->externals[i];
+        const int64_t *lengths = binding->buffers[b];
         if (program->buffers[b].role != RCVI_LENGTHS) continue;
-        RCVI_CUDA_TRY(rcvi_cuda_put(stream, binding->buffers[b], program->options.batch,
-                                    (int64_t *)(void *)(scratch + w->engine->lengths)),
-                      "sending the lengths");
+        if (w->engine->sorts) {
+            rcvi_cuda_rows_sort(&w->rows, lengths);
+            lengths = w->rows.lengths;
+            RCVI_TRY(send_numbers(w->rows.order, program->options.batch, scratch + w->engine->rows_order, stream));
+        }
+        RCVI_TRY(send_numbers(lengths, program->options.batch, scratch + w->engine->lengths, stream));
     }
     return RCV_OK;
 }

@@ -1,6 +1,7 @@
 #include "device/cuda/engine.h"
 #include "device/cuda/jit.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/ragged.h"
 
 #include <string.h>
 
@@ -85,6 +86,7 @@ static void lay_out_scratch(rcvi_engine *e) {
     size_t at = 0;
     e->seed = take(&at, sizeof(uint64_t));
     e->lengths = take(&at, (size_t)program->options.batch * sizeof(int64_t));
+    e->rows_order = take(&at, (size_t)program->options.batch * sizeof(int64_t));
     for (size_t b = 0; b < program->buffer_count; b++) {
         if (e->twins[b] != SIZE_MAX)
             e->twins[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
@@ -366,6 +368,7 @@ static rcv_status build(rcvi_engine *e) {
     RCVI_TRY(ask_device(e));
     find_twins(e);
     find_turned(e);
+    RCVI_TRY(rcvi_cuda_find_short(e));
     RCVI_TRY(prepare_steps(e));
     lay_out_scratch(e);
     return rcvi_cuda_order(e);

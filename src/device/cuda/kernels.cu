@@ -61,9 +61,10 @@ struct dropping {
     uint64_t salt;
     const uint64_t *seed;
     int64_t columns;
+    rcvi_order order;
     template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
         uint64_t key = mix(*seed + (salt + 1) * UINT64_C(0x9e3779b97f4a7c15));
-        uint64_t element = (uint64_t)(r * columns + c);
+        uint64_t element = (uint64_t)(ordered(order, r) * columns + c);
         load(a, r, c, x);
 #pragma unroll
         for (int i = 0; i < V; i++) {
@@ -109,7 +110,7 @@ static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns
 
 /* Whether the rows follow one another without a gap. */
 static bool is_one_row(const rcvi_matrix &m, int64_t columns) {
-    return (!m.at && !m.twin) || (m.row == columns && m.column == 1);
+    return !m.order.of && ((!m.at && !m.twin) || (m.row == columns && m.column == 1));
 }
 
 /* Makes every element of `out` by the operation on `a` and `b`, which are absent where it has none. */
@@ -133,7 +134,7 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
     return start_each<float>(stream, rows, columns, v, out, operation);
 }
 
-static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32};
+static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32, {NULL, 0}};
 
 extern "C" cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
                                       rcvi_matrix a) {
@@ -151,8 +152,11 @@ extern "C" cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64
 }
 
 extern "C" cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability,
-                                         uint64_t salt, const uint64_t *seed, rcvi_matrix out, rcvi_matrix a) {
-    return make(stream, rows, columns, out, a, absent, false, dropping{a, 1 - probability, salt, seed, columns});
+                                         uint64_t salt, const uint64_t *seed, rcvi_order order, rcvi_matrix out,
+                                         rcvi_matrix a) {
+    bool by_row = order.of != NULL;
+    return make(stream, rows, columns, out, a, absent, by_row,
+                dropping{a, 1 - probability, salt, seed, columns, order});
 }
 
 cudaError_t rcvi::widen(cudaStream_t stream, int64_t rows, int64_t depth, rcvi_matrix out, rcvi_matrix a) {
@@ -162,32 +166,32 @@ cudaError_t rcvi::widen(cudaStream_t stream, int64_t rows, int64_t depth, rcvi_m
 /* ---- masks ---- */
 
 /* `last` rows of zeros follow. */
-__global__ void mark(int64_t steps, int64_t last, int64_t batch, const uint8_t *resets, bool boundary,
+__global__ void mark(int64_t steps, int64_t last, int64_t batch, const uint8_t *resets, bool boundary, rcvi_order order,
                      const int64_t *lengths, uint8_t *out) {
     int64_t count = (steps + last) * batch, step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
         int64_t t = i / batch;
         bool live = t < steps && (!lengths || t < lengths[i - t * batch]);
-        out[i] = live && (!boundary || (resets && resets[i]));
+        out[i] = live && (!boundary || (resets && resets[ordered(order, i)]));
     }
 }
 
 static cudaError_t start_mark(cudaStream_t stream, int64_t steps, int64_t last, int64_t batch, const uint8_t *resets,
-                              bool boundary, const int64_t *lengths, uint8_t *out) {
+                              bool boundary, rcvi_order order, const int64_t *lengths, uint8_t *out) {
     int64_t blocks = divide_up((steps + last) * batch, THREADS);
     if (blocks <= 0 || !out) return cudaSuccess;
     dim3 grid((unsigned)least(blocks, MOST_BLOCKS));
-    return start(mark, grid, dim3(THREADS), stream, steps, last, batch, resets, boundary, lengths, out);
+    return start(mark, grid, dim3(THREADS), stream, steps, last, batch, resets, boundary, order, lengths, out);
 }
 
 extern "C" cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths,
                                       uint8_t *out) {
-    return start_mark(stream, steps, 0, batch, NULL, false, lengths, out);
+    return start_mark(stream, steps, 0, batch, NULL, false, rcvi_order{NULL, batch}, lengths, out);
 }
 
 extern "C" cudaError_t rcvi_cuda_boundary(cudaStream_t stream, int64_t steps, int64_t batch, const uint8_t *resets,
-                                          const int64_t *lengths, uint8_t *out) {
-    return start_mark(stream, steps, 1, batch, resets, true, lengths, out);
+                                          rcvi_order order, const int64_t *lengths, uint8_t *out) {
+    return start_mark(stream, steps, 1, batch, resets, true, order, lengths, out);
 }
 
 /* ---- values of the host ---- */

@@ -76,9 +76,17 @@ __device__ inline void store_any(void *at, rcvi_cuda_type type, int64_t index, c
     }
 }
 
+/* Where row `row` lies. */
+__device__ inline int64_t ordered(const rcvi_order &order, int64_t row) {
+    if (!order.of) return row;
+    int64_t step = row / order.batch;
+    return step * order.batch + order.of[row - step * order.batch];
+}
+
 /* Elements column .. column + V - 1 of a row of a matrix; zeros where it is absent. */
 template <typename REAL, int V>
 __device__ inline void load(const rcvi_matrix &m, int64_t row, int64_t column, REAL (&x)[V]) {
+    row = ordered(m.order, row);
     if (!m.at) {
 #pragma unroll
         for (int i = 0; i < V; i++) x[i] = 0;
@@ -94,7 +102,7 @@ __device__ inline void load(const rcvi_matrix &m, int64_t row, int64_t column, R
 
 template <typename REAL, int V>
 __device__ inline void store(const rcvi_matrix &m, int64_t row, int64_t column, const REAL (&x)[V]) {
-    int64_t index = row * m.row + column * m.column;
+    int64_t index = ordered(m.order, row) * m.row + column * m.column;
     if (m.at) store_any(m.at, m.type, index, x);
     if (m.twin) store_any(m.twin, m.twin_type, index, x);
 }

@@ -14,12 +14,19 @@
 extern "C" {
 #endif
 
+/* Sequence b of every `batch` rows is number of[b] in memory; `of` NULL: b. */
+typedef struct {
+    const int64_t *of;
+    int64_t batch;
+} rcvi_order;
+
 typedef struct {
     void *at;            /* NULL: absent: reads as zeros, is not written */
     int64_t row, column; /* elements; column is 0 or 1 */
     rcvi_cuda_type type;
     void *twin;               /* a second place that is written, or NULL */
     rcvi_cuda_type twin_type; /* of it */
+    rcvi_order order;         /* of its rows */
 } rcvi_matrix;
 
 /* out = a, converted; rows may coincide with a's where they are the same view. */
@@ -31,14 +38,14 @@ cudaError_t rcvi_cuda_transpose(cudaStream_t stream, int64_t rows, int64_t colum
 cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask, int64_t mask_row,
                              rcvi_matrix out, rcvi_matrix a, rcvi_matrix b);
 /* out = a / (1 - p), or 0 with probability p, decided by rcvi_hash_uniform(*seed + salt * 0x9e3779b97f4a7c15, element):
- * the same numbers as the CPU. `seed` is in device memory. */
+ * the same numbers as the CPU, whose elements are in the order of the caller's rows. `seed` is in device memory. */
 cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability, uint64_t salt,
-                              const uint64_t *seed, rcvi_matrix out, rcvi_matrix a);
+                              const uint64_t *seed, rcvi_order order, rcvi_matrix out, rcvi_matrix a);
 /* out[t * batch + b] = t < lengths[b]; lengths is never NULL. */
 cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths, uint8_t *out);
-/* [steps + 1, batch]: resets[t, b] != 0 and t < lengths[b] (lengths may be NULL); the last row is 0. */
+/* [steps + 1, batch]: resets[t, order.of[b]] != 0 and t < lengths[b] (lengths may be NULL); the last row is 0. */
 cudaError_t rcvi_cuda_boundary(cudaStream_t stream, int64_t steps, int64_t batch, const uint8_t *resets,
-                               const int64_t *lengths, uint8_t *out);
+                               rcvi_order order, const int64_t *lengths, uint8_t *out);
 /* out[r] (+)= sum over columns of a[r, .]. */
 cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
                                      rcvi_matrix out, rcvi_matrix a);

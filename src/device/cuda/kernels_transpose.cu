@@ -46,7 +46,7 @@ extern "C" cudaError_t rcvi_cuda_transpose(cudaStream_t stream, int64_t rows, in
 
 extern "C" cudaError_t rcvi_cuda_pack(cudaStream_t stream, int64_t columns, int64_t depth, int64_t wide,
                                       bool transposed, rcvi_matrix a, void *out, rcvi_cuda_type type) {
-    rcvi_matrix packed = {out, wide, 1, type, NULL, type};
+    rcvi_matrix packed = {out, wide, 1, type, NULL, type, {NULL, 0}};
     if (transposed) return start_turn(stream, columns, depth, wide, packed, a);
     return widen(stream, columns, depth, packed, a);
 }

@@ -30,7 +30,11 @@ static bool is_due(const pass *p, int index, due *d) {
     if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
-    return true;
+    if (p->engine->is_short[index]) {
+        int64_t last = p->engine->program->options.steps - 1;
+        d->rows = p->worker->rows.alive[step->direction ? last - d->time : d->time];
+    }
+    return d->rows > 0;
 }
 
 /* ---- addresses ---- */
@@ -54,12 +58,19 @@ static void *operand(const pass *p, const due *d, const rcvi_view *view) {
     return rcvi_cuda_has_twin(p->engine, view->buffer) ? twin(p, d, view) : address(p, d, view);
 }
 
+/* Of the caller's rows, where the run sorts. */
+static rcvi_order order_of(const pass *p) {
+    const int64_t *of = (const int64_t *)(const void *)(p->scratch + p->engine->rows_order);
+    return (rcvi_order){p->engine->sorts ? of : NULL, p->engine->program->options.batch};
+}
+
 static rcvi_matrix matrix(const pass *p, const due *d, const rcvi_view *view, bool written) {
     rcvi_matrix m = {.row = view->row, .column = view->column};
     if (view->buffer == RCVI_NONE) return m;
     m.at = address(p, d, view);
     m.type = rcvi_cuda_type_of(p->engine, view);
     m.twin_type = p->engine->narrow;
+    if (p->engine->sorts && rcvi_cuda_is_by_row(&p->engine->program->buffers[view->buffer])) m.order = order_of(p);
     if (written && m.at) m.twin = twin(p, d, view);
     return m;
 }
@@ -274,7 +285,7 @@ static cudaError_t launch_mask(const pass *p, const due *d, cudaStream_t stream)
     const rcvi_step *s = d->step;
     if (s->kind == RCVI_STEP_LIVE)
         return rcvi_cuda_live(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->out));
-    return rcvi_cuda_boundary(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->b),
+    return rcvi_cuda_boundary(stream, s->rows, s->columns, address(p, d, &s->a), order_of(p), address(p, d, &s->b),
                               address(p, d, &s->out));
 }
 
@@ -294,7 +305,7 @@ static rcv_status launch_plain(const pass *p, const due *d, cudaStream_t stream)
         break;
     case RCVI_STEP_DROPOUT:
         error = rcvi_cuda_dropout(stream, d->rows, s->columns, s->dropout.probability, s->dropout.salt,
-                                  (const uint64_t *)(void *)(p->scratch + p->engine->seed), out,
+                                  (const uint64_t *)(void *)(p->scratch + p->engine->seed), order_of(p), out,
                                   matrix(p, d, &s->a, false));
         break;
     default: break;
@@ -329,6 +340,26 @@ static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
     return launch_one(p, &members[0], lane, stream);
 }
 
+/* Buffers whose life begins with this loop, and of which steps in it leave rows out. */
+static rcv_status clear(const pass *p, size_t loop) {
+    const rcvi_engine *e = p->engine;
+    for (size_t b = 0; b < e->program->buffer_count; b++) {
+        const rcvi_buffer *buffer = &e->program->buffers[b];
+        if (!e->is_cleared[b] || buffer->first != (int)loop) continue;
+        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(e->program, buffer->element);
+        uintptr_t at = (uintptr_t)p->worker->buffers[b];
+        cudaStream_t stream = p->worker->lanes.streams[0];
+        RCVI_TRY(
+            rcvi_lanes_enter(&p->worker->lanes, 0, &(rcvi_touch){.low = at, .high = at + bytes, .written = true}, 1));
+        RCVI_CUDA_TRY(cudaMemsetAsync(p->worker->buffers[b], 0, bytes, stream), "clearing a buffer");
+        if (!rcvi_cuda_has_twin(e, (int)b)) continue;
+        RCVI_CUDA_TRY(
+            cudaMemsetAsync(p->scratch + e->twins[b], 0, (size_t)buffer->count * rcvi_cuda_bytes(e->narrow), stream),
+            "clearing a twin");
+    }
+    return RCV_OK;
+}
+
 static rcv_status launch_steps(pass *p, size_t first, size_t end) {
     const rcvi_engine *e = p->engine;
     int64_t around = p->inner;
@@ -341,6 +372,7 @@ static rcv_status launch_steps(pass *p, size_t first, size_t end) {
             continue;
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
+        if (e->sorts) RCVI_TRY(clear(p, i));
         for (int64_t k = 0; k < step->loop.count; k++) {
             p->outer = around;
             p->inner = k;

@@ -3,6 +3,7 @@
 #define RCVI_CUDA_WORKER_H
 
 #include "device/cuda/lanes.h"
+#include "device/cuda/ragged.h"
 
 enum { RCVI_MAX_GRAPHS = 8 };
 
@@ -18,6 +19,7 @@ struct rcvi_worker {
     rcv_context *context;
     rcvi_lanes lanes;
     rcvi_cudnn *vendor;
+    rcvi_cuda_rows rows;    /* of the last forward call, where the engine sorts */
     cudaStream_t capturing; /* on which graphs are captured */
     cudaEvent_t done;       /* behind the last call */
     cudaStream_t last;      /* of it */

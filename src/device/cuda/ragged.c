@@ -1,0 +1,123 @@
+/* Sequences of different lengths. A run that is launched step by step sorts them, the longest first: then those that go on
+ * at a time are the first rows, and maps inside of the time loops take these alone. All that is the caller's is read and
+ * written through the order.
+ *
+ * Rows that a map leaves out hold what was there before. That may be so where only maps that leave out the same rows read
+ * them, and selections, which take something else there. What lies in memory step by step and is read as a whole, such as
+ * factors of gradients, is cleared before the loop. */
+#include "device/cuda/ragged.h"
+
+#include <string.h>
+
+bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer) {
+    return buffer->role != RCVI_ARENA && buffer->role != RCVI_PARAMETERS && buffer->role != RCVI_DPARAMETERS &&
+           buffer->role != RCVI_LENGTHS;
+}
+
+/* What is the caller's must be touched by steps that know the order. */
+static bool can_sort(const rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    if (!program->options.lengths || program->rungs.graph) return false;
+    for (size_t i = 0; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        bool knows = step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT || step->kind == RCVI_STEP_FILL ||
+                     step->kind == RCVI_STEP_LIVE || step->kind == RCVI_STEP_BOUNDARY;
+        int count = rcvi_step_accesses(step, accesses);
+        for (int k = 0; k < count; k++) {
+            if (!knows && rcvi_cuda_is_by_row(&program->buffers[accesses[k].view->buffer])) return false;
+        }
+    }
+    return true;
+}
+
+static bool may_be_short(const rcvi_program *program, const rcvi_step *step) {
+    bool kind = step->kind == RCVI_STEP_MAP || (step->kind == RCVI_STEP_REDUCE && !step->reduce.over_rows);
+    return kind && step->time.timed && step->time.span == 1 && step->rows == program->options.batch;
+}
+
+/* Does the view show a place of its own at every time, in a buffer whose life begins with a loop? */
+static bool is_stepwise(const rcvi_program *program, const rcvi_view *view) {
+    const rcvi_buffer *buffer = &program->buffers[view->buffer];
+    return !view->wrap && (view->stride || view->outer) && buffer->role == RCVI_ARENA &&
+           program->steps[buffer->first].kind == RCVI_STEP_LOOP;
+}
+
+/* Is the buffer read by a step that takes all rows? */
+static bool is_read_whole(const rcvi_engine *e, int buffer) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        const rcvi_step *step = &e->program->steps[i];
+        if (e->is_short[i] || step->kind == RCVI_STEP_SELECT) continue;
+        int count = rcvi_step_accesses(step, accesses);
+        for (int k = 0; k < count; k++) {
+            if (accesses[k].read && accesses[k].view->buffer == buffer) return true;
+        }
+    }
+    return false;
+}
+
+/* Whether a step that would be short may be; marks what must be cleared for it. */
+static bool stays_short(rcvi_engine *e, const rcvi_step *step) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(step, accesses);
+    for (int k = 0; k < count; k++) {
+        int buffer = accesses[k].view->buffer;
+        if (!accesses[k].written || !is_read_whole(e, buffer)) continue;
+        if (!is_stepwise(e->program, accesses[k].view)) return false;
+        e->is_cleared[buffer] = true;
+    }
+    return true;
+}
+
+rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    e->is_short = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->is_short);
+    e->is_cleared = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->is_cleared);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    e->sorts = can_sort(program);
+    for (size_t i = 0; e->sorts && i < program->step_count; i++)
+        e->is_short[i] = may_be_short(program, &program->steps[i]);
+    for (bool changed = e->sorts; changed;) {
+        changed = false;
+        memset(e->is_cleared, 0, program->buffer_count * sizeof *e->is_cleared);
+        for (size_t i = 0; i < program->step_count; i++) {
+            if (!e->is_short[i] || stays_short(e, &program->steps[i])) continue;
+            e->is_short[i] = false;
+            changed = true;
+        }
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_rows_open(rcv_context *context, const rcvi_program *program, rcvi_cuda_rows *rows) {
+    int64_t steps = program->options.steps, batch = program->options.batch;
+    *rows = (rcvi_cuda_rows){.steps = steps,
+                             .batch = batch,
+                             .order = rcvi_new(context, (size_t)batch, sizeof *rows->order),
+                             .lengths = rcvi_new(context, (size_t)batch, sizeof *rows->lengths),
+                             .alive = rcvi_new(context, (size_t)steps + 1, sizeof *rows->alive)};
+    return rows->order && rows->lengths && rows->alive ? RCV_OK : RCV_NO_MEMORY;
+}
+
+void rcvi_cuda_rows_close(rcv_context *context, rcvi_cuda_rows *rows) {
+    rcvi_free(context, rows->order);
+    rcvi_free(context, rows->lengths);
+    rcvi_free(context, rows->alive);
+    *rows = (rcvi_cuda_rows){0};
+}
+
+/* By counting; sequences of one length keep their order. */
+void rcvi_cuda_rows_sort(rcvi_cuda_rows *rows, const int64_t *lengths) {
+    int64_t steps = rows->steps, *alive = rows->alive;
+    memset(alive, 0, ((size_t)steps + 1) * sizeof *alive);
+    for (int64_t b = 0; b < rows->batch; b++) alive[lengths[b] - 1]++;
+    for (int64_t t = steps - 1; t > 0; t--) alive[t - 1] += alive[t]; /* those longer than t */
+    for (int64_t b = rows->batch; b-- > 0;) { /* the last one of a length goes to the last free place of it */
+        int64_t place = --alive[lengths[b] - 1];
+        rows->order[place] = b;
+        rows->lengths[place] = lengths[b];
+    }
+    for (int64_t t = 0; t < steps; t++) alive[t] = 0;
+    for (int64_t b = 0; b < rows->batch; b++) alive[lengths[b] - 1]++;
+    for (int64_t t = steps - 1; t > 0; t--) alive[t - 1] += alive[t];
+}
