@@ -42,7 +42,7 @@ static const char run_map[] =
     "{\n"
     "            blockIdx = {b % x, b / x % y, b / x / y};\n            threadIdx = {t, 0, 0};\n"
     "            map_kernel(*(const Words *)words);\n        }\n}\n";
-/* In place of tile.cuh. */
+/* In place of the tiles. */
 static const char run_products[] =
     "#if defined(TILE_BF16)\ntypedef BFloat16 Operand;\n#elif defined(TILE_F16)\ntypedef Float16 Operand;\n"
     "#else\ntypedef REAL Operand;\n#endif\n"

@@ -45,7 +45,10 @@ static void offer(void *user, const rcvi_rungs *rungs) {
 }
 
 static rcv_status judge(search *s, rcvi_contender *c) {
+    double begin = rcvi_now();
     rcv_status status = rcvi_plan_make(s->problem, &c->rungs, &c->plan);
+    if (s->problem->machine.gpu)
+        rcvi_log(s->pool.context, "planning: %s made ready in %.3g s", c->shown.schedule, rcvi_now() - begin);
     if (status) return rcvi_refuse(&s->pool, c, status);
     c->shown.bytes = c->plan->run_bytes;
     c->shown.estimate = rcvi_estimate(&c->plan->program);

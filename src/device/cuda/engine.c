@@ -120,10 +120,12 @@ static int vector_of(const rcvi_engine *e, const rcvi_step *step) {
     return 1;
 }
 
+/* Left operands in whole pieces of 16 bytes. */
 static bool is_aligned(const rcvi_engine *e, const rcvi_step *step) {
     int64_t each = 16 / (int64_t)rcvi_cuda_bytes(e->narrow);
     for (int p = 0; p < step->map->product_count; p++) {
         for (int t = 0; t < step->map->products[p].term_count; t++) {
+            if (step->map->products[p].terms[t].depth % each) return false;
             if (!is_multiple(&step->map->products[p].terms[t].a, each)) return false;
         }
     }
@@ -160,14 +162,30 @@ static rcv_status shape_rows(const rcvi_step *step, rcvi_map_shape *shape) {
     return RCV_OK;
 }
 
-/* How many layers and directions have a step like this one: an upper bound for members of a launch. */
+/* Whether two maps may turn out to be alike, so far as their shapes tell. */
+static bool look_alike(const rcvi_step *x, const rcvi_step *y) {
+    const rcvi_map *a = x->map, *b = y->map;
+    if (x->rows != y->rows || x->columns != y->columns || a->product_count != b->product_count ||
+        a->instruction_count != b->instruction_count || a->operand_count != b->operand_count)
+        return false;
+    for (int p = 0; p < a->product_count; p++) {
+        if (a->products[p].term_count != b->products[p].term_count) return false;
+        if (a->products[p].terms[0].depth != b->products[p].terms[0].depth) return false;
+    }
+    return true;
+}
+
+/* Steps of the pass like this one: members of its launch at most, and mostly. */
 static int members_of(const rcvi_engine *e, const rcvi_step *step) {
     const rcvi_program *program = e->program;
+    size_t self = (size_t)(step - program->steps);
+    bool forward = self < program->forward_count;
     if (!program->rungs.merge || step->layer == RCVI_NONE) return 1;
-    int64_t tracks = program->net->options.layers * program->net->directions;
-    if (!program->rungs.wavefront) tracks = program->net->directions;
-    tracks *= 2; /* a layer may have two that are alike, such as adjoints of its input and of its state */
-    return tracks < RCVI_MAX_MEMBERS ? (int)tracks : RCVI_MAX_MEMBERS;
+    int count = 0;
+    for (size_t i = forward ? 0 : program->forward_count; i < (forward ? program->forward_count : program->step_count);
+         i++)
+        count += program->steps[i].kind == RCVI_STEP_MAP && look_alike(step, &program->steps[i]);
+    return count < RCVI_MAX_MEMBERS ? count : RCVI_MAX_MEMBERS;
 }
 
 static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready, rcvi_map_shape *shape) {

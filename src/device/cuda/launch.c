@@ -211,7 +211,7 @@ static rcv_status launch_map(const pass *p, const due *members, int count, cudaS
         int64_t down = parts(rows, tiled ? shape->tile_rows : MAP_ROWS);
         dim3 grid = {
             .x = (unsigned)across, .y = (unsigned)(down < MOST_BLOCKS ? down : MOST_BLOCKS), .z = (unsigned)count};
-        dim3 block = {.x = THREADS, .y = 1, .z = 1};
+        dim3 block = {.x = tiled ? (unsigned)rcvi_tile_threads(shape) : THREADS, .y = 1, .z = 1};
         RCVI_CUDA_TRY(cudaLaunchKernel((const void *)kernel->kernel, grid, block, arguments, kernel->shared, stream),
                       "launching a map");
         if (!tiled) return RCV_OK;

@@ -35,11 +35,12 @@ static bool may_be_short(const rcvi_program *program, const rcvi_step *step) {
     return kind && step->time.timed && step->time.span == 1 && step->rows == program->options.batch;
 }
 
-/* Does the view show a place of its own at every time, in a buffer whose life begins with a loop? */
-static bool is_stepwise(const rcvi_program *program, const rcvi_view *view) {
+/* Does the step's view show a place of its own at every time, in a buffer whose life begins with a loop? Where chunks are
+ * gone through, one that moves within a chunk alone shows the same places in the next. */
+static bool is_stepwise(const rcvi_program *program, const rcvi_step *step, const rcvi_view *view) {
     const rcvi_buffer *buffer = &program->buffers[view->buffer];
-    return !view->wrap && (view->stride || view->outer) && buffer->role == RCVI_ARENA &&
-           program->steps[buffer->first].kind == RCVI_STEP_LOOP;
+    bool moves = step->time.outer ? view->outer != 0 : view->stride != 0;
+    return !view->wrap && moves && buffer->role == RCVI_ARENA && program->steps[buffer->first].kind == RCVI_STEP_LOOP;
 }
 
 /* Is the buffer read by a step that takes all rows? */
@@ -63,7 +64,7 @@ static bool stays_short(rcvi_engine *e, const rcvi_step *step) {
     for (int k = 0; k < count; k++) {
         int buffer = accesses[k].view->buffer;
         if (!accesses[k].written || !is_read_whole(e, buffer)) continue;
-        if (!is_stepwise(e->program, accesses[k].view)) return false;
+        if (!is_stepwise(e->program, step, accesses[k].view)) return false;
         e->is_cleared[buffer] = true;
     }
     return true;

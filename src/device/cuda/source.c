@@ -1,17 +1,22 @@
 /* Maps as CUDA source: map_element.cuh, then the function `apply` written from the map, then a kernel around it:
- * map.cuh, or tile.cuh where there are products. */
+ * map.cuh, rows.cuh, or the texts of tiles where there are products. */
 #include "device/cuda/source.h"
 
 #include <math.h>
 #include <string.h>
 
 /* The texts of these files, embedded by the build. */
-extern const char rcvi_map_element_text[], rcvi_map_text[], rcvi_rows_text[], rcvi_tile_text[];
+extern const char rcvi_map_element_text[], rcvi_map_text[], rcvi_rows_text[];
+extern const char rcvi_tile_pipeline_text[], rcvi_tile_fma_text[], rcvi_tile_mma_text[], rcvi_tile_wgmma_text[],
+    rcvi_tile_text[];
 
 enum {
     MAX_ARGUMENT_BYTES = 32764,
-    CHUNK_BYTES = 128, /* of a row in a stage, here and below as tile.cuh has it */
-    MAX_SPAN = 128,    /* columns of all products of a tile */
+    CHUNK_BYTES = 128,  /* of a row in a stage, here and below as tile_pipeline.cuh has it */
+    BARRIER_BYTES = 16, /* of a stage */
+    CONSUMERS = 8,      /* warps that multiply */
+    PRODUCERS = 4,      /* warps that copy */
+    MAX_SPAN = 128,     /* columns of all products of a tile */
     MIN_STAGES = 4,
     MAX_SUMS = 16 /* at once */
 };
@@ -97,7 +102,12 @@ int rcvi_map_words(const rcvi_map_shape *shape) {
 
 size_t rcvi_tile_shared(const rcvi_map_shape *shape) {
     int rows = shape->tile_rows + shape->map->product_count * shape->tile_units;
-    return (size_t)shape->stages * (size_t)rows * CHUNK_BYTES;
+    return (size_t)shape->stages * ((size_t)rows * CHUNK_BYTES + BARRIER_BYTES);
+}
+
+int rcvi_tile_threads(const rcvi_map_shape *shape) {
+    (void)shape; /* all have as many */
+    return (CONSUMERS + PRODUCERS) * 32;
 }
 
 /* ---- macros and tables ---- */
@@ -144,6 +154,8 @@ static void add_macros(writer *w) {
     add_macro(w, "TILE_ROWS", s->tile_rows);
     add_macro(w, "TILE_UNITS", s->tile_units);
     add_macro(w, "STAGES", s->stages);
+    add_macro(w, "CONSUMERS", CONSUMERS);
+    add_macro(w, "PRODUCERS", PRODUCERS);
     add_macro(w, "ALIGNED", s->aligned);
 }
 
@@ -383,6 +395,15 @@ static rcv_status check(const writer *w) {
     return RCV_OK;
 }
 
+static void add_kernel(writer *w) {
+    static const char *const tile[] = {rcvi_tile_pipeline_text, rcvi_tile_fma_text, rcvi_tile_mma_text,
+                                       rcvi_tile_wgmma_text, rcvi_tile_text};
+    if (!w->map->product_count)
+        rcvi_text_add(&w->text, "%s", w->shape->row_threads > 0 ? rcvi_rows_text : rcvi_map_text);
+    for (size_t i = 0; w->map->product_count && i < sizeof tile / sizeof *tile; i++)
+        rcvi_text_add(&w->text, "%s", tile[i]);
+}
+
 rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, char **text) {
     *text = NULL;
     writer *w = rcvi_new(context, 1, sizeof *w);
@@ -398,10 +419,7 @@ rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, ch
         if (w->pass_count) add_tables(w);
         rcvi_text_add(&w->text, "%s", rcvi_map_element_text);
         add_apply(w);
-        rcvi_text_add(&w->text, "%s",
-                      w->map->product_count   ? rcvi_tile_text
-                      : w->shape->row_threads ? rcvi_rows_text
-                                              : rcvi_map_text);
+        add_kernel(w);
         status = rcvi_text_take(&w->text, text);
     }
     rcvi_free(context, w);

@@ -15,7 +15,7 @@
  *
  * Members are steps of the same structure and strides, of which one launch takes several: blockIdx.z is the member.
  *
- * Products are computed in tiles (tile.cuh) by `passes`: a pass goes along the depth of one left operand, with the
+ * Products are computed in tiles (tile_pipeline.cuh) by `passes`: a pass goes along the depth of one left operand, with the
  * right operands of all products that have a term with it. */
 #ifndef RCVI_CUDA_SOURCE_H
 #define RCVI_CUDA_SOURCE_H
@@ -59,8 +59,9 @@ int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes);
 /* The kernel `map_kernel` as text. Launch: 256 threads in x; without products (ceil(columns / (32 * vector)),
  * ceil(rows / 8), members) blocks, of which there may be fewer in y; with sums over columns (rows, 1, members) blocks of
  * row_threads, as many as there are times `vector` columns, or more; with products (ceil(columns / tile_units),
- * ceil(rows / tile_rows), members) blocks and rcvi_tile_shared bytes of dynamic shared memory. */
+ * ceil(rows / tile_rows), members) blocks of rcvi_tile_threads and rcvi_tile_shared bytes of dynamic shared memory. */
 rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, char **text);
+int rcvi_tile_threads(const rcvi_map_shape *shape);
 size_t rcvi_tile_shared(const rcvi_map_shape *shape); /* bytes */
 int rcvi_map_words(const rcvi_map_shape *shape);      /* of the arguments */
 
