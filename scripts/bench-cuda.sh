@@ -17,7 +17,7 @@ results=${RECURVE_RESULTS:-bench/results}
 limit=${RECURVE_LIMIT:-120}
 room=build/bench-cuda
 
-# name | cell T B I H L | options
+# name | cell T B I H L | options (starting PyTorch takes seconds: it stands beside six of them)
 rows='
 headline-bf16-forward    | lstm 100 64 512 512 4   | --dtype bfloat16 --pass forward
 headline-bf16-train      | lstm 100 64 512 512 4   | --dtype bfloat16 --pass train
@@ -32,34 +32,34 @@ ladder-bf16              | lstm 100 64 512 512 4   | --dtype bfloat16 --pass for
 medium-bf16-train        | lstm 35 20 650 650 2    | --dtype bfloat16 --pass train
 medium-tf32-train        | lstm 35 20 650 650 2    | --dtype tfloat32 --pass train --no-torch
 medium-fp32-train        | lstm 35 20 650 650 2    | --dtype float32 --pass train --no-torch
-medium-bf16-forward      | lstm 35 20 650 650 2    | --dtype bfloat16 --pass forward
+medium-bf16-forward      | lstm 35 20 650 650 2    | --dtype bfloat16 --pass forward --no-torch
 medium-fp32-forward      | lstm 35 20 650 650 2    | --dtype float32 --pass forward --no-torch
 large-bf16-train         | lstm 35 20 1500 1500 2  | --dtype bfloat16 --pass train
 large-tf32-train         | lstm 35 20 1500 1500 2  | --dtype tfloat32 --pass train --no-torch
 large-fp32-train         | lstm 35 20 1500 1500 2  | --dtype float32 --pass train --no-torch
-large-bf16-forward       | lstm 35 20 1500 1500 2  | --dtype bfloat16 --pass forward
+large-bf16-forward       | lstm 35 20 1500 1500 2  | --dtype bfloat16 --pass forward --no-torch
 large-fp32-forward       | lstm 35 20 1500 1500 2  | --dtype float32 --pass forward --no-torch
 peephole-bf16-train      | lstm_peephole 100 64 512 512 4  | --dtype bfloat16 --pass train --no-torch
 layernorm-bf16-train     | lstm_layernorm 100 64 512 512 4 | --dtype bfloat16 --pass train --no-torch
 batches-bf16-forward     | lstm 100 64 512 512 4   | --dtype bfloat16 --pass forward --batches --no-torch
-one-layer-bf16-forward   | lstm 100 64 512 512 1   | --dtype bfloat16 --pass forward
-one-layer-bf16-train     | lstm 100 64 512 512 1   | --dtype bfloat16 --pass train
+one-layer-bf16-forward   | lstm 100 64 512 512 1   | --dtype bfloat16 --pass forward --no-torch
+one-layer-bf16-train     | lstm 100 64 512 512 1   | --dtype bfloat16 --pass train --no-torch
 one-layer-fp32-forward   | lstm 100 64 512 512 1   | --dtype float32 --pass forward --no-torch
 one-layer-fp32-train     | lstm 100 64 512 512 1   | --dtype float32 --pass train --no-torch
-single-bf16-forward      | lstm 100 1 512 512 1    | --dtype bfloat16 --pass forward
-single-bf16-train        | lstm 100 1 512 512 1    | --dtype bfloat16 --pass train
+single-bf16-forward      | lstm 100 1 512 512 1    | --dtype bfloat16 --pass forward --no-torch
+single-bf16-train        | lstm 100 1 512 512 1    | --dtype bfloat16 --pass train --no-torch
 single-fp32-forward      | lstm 100 1 512 512 1    | --dtype float32 --pass forward --no-torch
 single-fp32-train        | lstm 100 1 512 512 1    | --dtype float32 --pass train --no-torch
 wide-bf16-forward        | lstm 512 8 1024 1024 1  | --dtype bfloat16 --pass forward --no-torch
 wide-bf16-train          | lstm 512 8 1024 1024 1  | --dtype bfloat16 --pass train --no-torch
 wide-fp32-forward        | lstm 512 8 1024 1024 1  | --dtype float32 --pass forward --no-torch
 wide-fp32-train          | lstm 512 8 1024 1024 1  | --dtype float32 --pass train --no-torch
-long-bf16-forward        | lstm 1024 16 768 768 1  | --dtype bfloat16 --pass forward
-long-bf16-train          | lstm 1024 16 768 768 1  | --dtype bfloat16 --pass train
+long-bf16-forward        | lstm 1024 16 768 768 1  | --dtype bfloat16 --pass forward --no-torch
+long-bf16-train          | lstm 1024 16 768 768 1  | --dtype bfloat16 --pass train --no-torch
 long-fp32-forward        | lstm 1024 16 768 768 1  | --dtype float32 --pass forward --no-torch
 long-fp32-train          | lstm 1024 16 768 768 1  | --dtype float32 --pass train --no-torch
-big-bf16-forward         | lstm 256 128 1024 1024 2 | --dtype bfloat16 --pass forward
-big-bf16-train           | lstm 256 128 1024 1024 2 | --dtype bfloat16 --pass train
+big-bf16-forward         | lstm 256 128 1024 1024 2 | --dtype bfloat16 --pass forward --no-torch
+big-bf16-train           | lstm 256 128 1024 1024 2 | --dtype bfloat16 --pass train --no-torch
 big-fp32-forward         | lstm 256 128 1024 1024 2 | --dtype float32 --pass forward --no-torch
 big-fp32-train           | lstm 256 128 1024 1024 2 | --dtype float32 --pass train --no-torch
 small-bf16-forward       | lstm 100 64 128 128 2   | --dtype bfloat16 --pass forward --no-torch

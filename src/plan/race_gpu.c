@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-static const double longest = 0.5;   /* seconds of all samples, but for an exhaustive search */
+static const double longest = 0.35;  /* seconds of all samples, but for an exhaustive search */
 static const double sample = 1.5e-3; /* seconds that a sample should take */
 static const double hopeless = 3;    /* times the fastest: out after one call */
 static const double beaten = 1.25;   /* times the fastest: out after a round */

@@ -64,12 +64,19 @@ typedef struct {
     double range; /* 0: left at zero */
 } array;
 
-/* The same block in the device's memory, where that is not the host's. */
-static rcv_status copy_over(rcvi_bench *bench, size_t bytes) {
+/* The same block in the device's memory, where that is not the host's, with the arrays that are only read. */
+static rcv_status copy_over(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count) {
     const rcvi_memory *memory = bench->problem.device->memory;
     if (!memory) return RCV_OK;
-    RCVI_TRY(memory->allocate(bench->problem.ordinal, bytes, &bench->there));
-    return memory->write(bench->problem.ordinal, bench->there, bench->block, bytes);
+    RCVI_TRY(memory->allocate(bench->problem.ordinal, total, &bench->there));
+    for (int i = 0; i < count; i++) {
+        bool read = arrays[i].range > 0 || arrays[i].place == &bench->resets;
+        size_t bytes = (size_t)arrays[i].count * real_bytes(bench);
+        if (read && bytes)
+            RCVI_TRY(memory->write(bench->problem.ordinal, (char *)bench->there + offsets[i], bench->block + offsets[i],
+                                   bytes));
+    }
+    return RCV_OK;
 }
 
 /* Data for trials of up to this many steps. */
@@ -105,7 +112,7 @@ static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
     for (int i = 0; i < ARRAYS; i++) {
         if (arrays[i].range > 0) fill(real, aligned + offsets[i], arrays[i].count, arrays[i].range);
     }
-    RCVI_TRY(copy_over(bench, total));
+    RCVI_TRY(copy_over(bench, total, arrays, offsets, ARRAYS));
     char *data = bench->there ? bench->there : aligned;
     for (int i = 0; i < ARRAYS; i++) *arrays[i].place = data + offsets[i];
     bench->steps = steps;

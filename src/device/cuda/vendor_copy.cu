@@ -1,9 +1,7 @@
 // One launch for all pieces: blockIdx.y goes over pieces, blockIdx.x and threads over elements, four at a time where
 // both sides are aligned for that.
+#include "device/cuda/kernels.cuh"
 #include "device/cuda/vendor_copy.h"
-
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 namespace {
 
@@ -79,17 +77,14 @@ dim3 grid_of(const rcvi_weight_map &map) {
                 static_cast<unsigned>(map.count < most_pieces ? map.count : most_pieces));
 }
 
-template <class Space> void in(cudaStream_t stream, const rcvi_weight_map &map, const float *flat, void *space) {
-    in_kernel<<<grid_of(map), threads, 0, stream>>>(map, flat, static_cast<Space *>(space));
+template <class Space> cudaError_t in(cudaStream_t stream, const rcvi_weight_map &map, const float *flat, void *space) {
+    return rcvi::start(in_kernel<Space>, grid_of(map), dim3(threads), stream, map, flat, static_cast<Space *>(space));
 }
 
 template <class Space>
-void out(cudaStream_t stream, const rcvi_weight_map &map, float *flat, const void *space, bool add) {
-    if (add) {
-        out_kernel<true><<<grid_of(map), threads, 0, stream>>>(map, flat, static_cast<const Space *>(space));
-    } else {
-        out_kernel<false><<<grid_of(map), threads, 0, stream>>>(map, flat, static_cast<const Space *>(space));
-    }
+cudaError_t out(cudaStream_t stream, const rcvi_weight_map &map, float *flat, const void *space, bool add) {
+    auto kernel = add ? out_kernel<true, Space> : out_kernel<false, Space>;
+    return rcvi::start(kernel, grid_of(map), dim3(threads), stream, map, flat, static_cast<const Space *>(space));
 }
 
 } // namespace
@@ -97,22 +92,20 @@ void out(cudaStream_t stream, const rcvi_weight_map &map, float *flat, const voi
 extern "C" cudaError_t rcvi_cuda_weights_in(cudaStream_t stream, rcvi_weight_map map, const float *flat, void *space) {
     if (map.count == 0) return cudaSuccess;
     switch (map.type) {
-    case RCVI_F32: in<float>(stream, map, flat, space); break;
-    case RCVI_BF16: in<__nv_bfloat16>(stream, map, flat, space); break;
-    case RCVI_F16: in<__half>(stream, map, flat, space); break;
+    case RCVI_F32: return in<float>(stream, map, flat, space);
+    case RCVI_BF16: return in<__nv_bfloat16>(stream, map, flat, space);
+    case RCVI_F16: return in<__half>(stream, map, flat, space);
     default: return cudaErrorInvalidValue;
     }
-    return cudaGetLastError();
 }
 
 extern "C" cudaError_t rcvi_cuda_weights_out(cudaStream_t stream, rcvi_weight_map map, float *flat, const void *space,
                                              bool add) {
     if (map.count == 0) return cudaSuccess;
     switch (map.type) {
-    case RCVI_F32: out<float>(stream, map, flat, space, add); break;
-    case RCVI_BF16: out<__nv_bfloat16>(stream, map, flat, space, add); break;
-    case RCVI_F16: out<__half>(stream, map, flat, space, add); break;
+    case RCVI_F32: return out<float>(stream, map, flat, space, add);
+    case RCVI_BF16: return out<__nv_bfloat16>(stream, map, flat, space, add);
+    case RCVI_F16: return out<__half>(stream, map, flat, space, add);
     default: return cudaErrorInvalidValue;
     }
-    return cudaGetLastError();
 }
