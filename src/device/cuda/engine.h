@@ -42,7 +42,7 @@ typedef struct {
 
 typedef struct {
     int first, count; /* steps in the engine's order */
-    int level;
+    int place;        /* among the groups of its level */
 } rcvi_cuda_group;
 
 struct rcvi_engine {

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+enum { FEW = 64 }; /* touches that are not worth looking through */
+
 rcv_status rcvi_lanes_open(rcv_context *context, int count, rcvi_lanes *lanes) {
     *lanes = (rcvi_lanes){.count = count};
     if (count < 2) return RCV_OK;
@@ -45,6 +47,7 @@ rcv_status rcvi_lanes_begin(rcvi_lanes *lanes, cudaStream_t stream) {
     lanes->streams[0] = stream;
     if (lanes->count < 2) return RCV_OK;
     lanes->touch_count = 0;
+    lanes->crowd = FEW;
     memset(lanes->turns, 0, sizeof lanes->turns);
     memset(lanes->known, 0, sizeof lanes->known);
     for (int i = 1; i < lanes->count; i++) {
@@ -101,7 +104,10 @@ rcv_status rcvi_lanes_enter(rcvi_lanes *lanes, int lane, const rcvi_touch *touch
     for (int other = 0; other < lanes->count; other++) {
         if (needed[other] > lanes->known[lane][other]) RCVI_TRY(wait_for(lanes, lane, other));
     }
-    if (lanes->touch_count + count > RCVI_MAX_TOUCHES / 2) forget(lanes);
+    if (lanes->touch_count + count > lanes->crowd) {
+        forget(lanes);
+        lanes->crowd = 2 * lanes->touch_count + FEW;
+    }
     if (lanes->touch_count + count > RCVI_MAX_TOUCHES) RCVI_TRY(meet(lanes));
     int64_t turn = ++lanes->turns[lane];
     for (size_t k = 0; k < count; k++) {

@@ -6,7 +6,7 @@
 
 #include "device/cuda/engine.h"
 
-enum { RCVI_MAX_TOUCHES = 4096 };
+enum { RCVI_MAX_TOUCHES = 1024 };
 
 typedef struct {
     uintptr_t low, high; /* first byte, and the one behind the last */
@@ -24,6 +24,7 @@ typedef struct {
     int64_t known[RCVI_MAX_STREAMS][RCVI_MAX_STREAMS]; /* turns of another lane that a lane has waited for */
     rcvi_touch *touches;                               /* [RCVI_MAX_TOUCHES] that a launch may still have to wait for */
     size_t touch_count;
+    size_t crowd; /* touches from which on those that are past are looked for */
 } rcvi_lanes;
 
 rcv_status rcvi_lanes_open(rcv_context *context, int count, rcvi_lanes *lanes);

@@ -77,13 +77,10 @@ static rcvi_matrix matrix(const pass *p, const due *d, const rcvi_view *view, bo
 
 /* ---- lanes ---- */
 
-static int lane_of(const pass *p, const rcvi_step *step) {
-    const rcvi_program *program = p->engine->program;
-    if (p->engine->streams < 2 || step->layer == RCVI_NONE) return 0;
-    if (program->rungs.merge && step->time.timed && step->time.span == 1) return 0; /* layers share launches there */
-    int64_t track = step->layer * program->net->directions + step->direction;
-    bool aside = step->time.span > 1 || !step->time.timed; /* chunks beside the steps of others */
-    return (int)((track + (aside ? program->net->options.layers * program->net->directions : 0)) % p->engine->streams);
+/* Groups of a level go to different lanes; what stands for a chunk of time goes beside the steps of others. */
+static int lane_of(const pass *p, const rcvi_cuda_group *group, const rcvi_step *step) {
+    int streams = p->engine->streams;
+    return streams < 2 ? 0 : (group->place + (step->time.span > 1 ? streams / 2 : 0)) % streams;
 }
 
 /* The bytes that a step touches; a twin is touched with its buffer. Answers how many. */
@@ -332,7 +329,7 @@ static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
     int count = 0;
     for (int i = 0; i < group->count; i++) count += is_due(p, p->engine->order[group->first + i], &members[count]);
     if (count == 0) return RCV_OK;
-    int lane = lane_of(p, members[0].step);
+    int lane = lane_of(p, group, members[0].step);
     RCVI_TRY(enter(p, lane, members, count));
     cudaStream_t stream = p->worker->lanes.streams[lane];
     if (members[0].step->kind == RCVI_STEP_MAP) return launch_map(p, members, count, stream);

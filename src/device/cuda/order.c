@@ -37,11 +37,11 @@ static bool are_alike(const rcvi_engine *e, int x, int y) {
     return true;
 }
 
-static rcv_status add_group(orderer *o, int first, int level) {
+static rcv_status add_group(orderer *o, int first, int place) {
     rcvi_engine *e = o->engine;
     if (!rcvi_grow(e->context, &e->groups, &o->capacity, e->group_count + 1, sizeof *e->groups)) return RCV_NO_MEMORY;
     e->group_of[first] = (int)e->group_count;
-    e->groups[e->group_count++] = (rcvi_cuda_group){.first = first, .count = 1, .level = level};
+    e->groups[e->group_count++] = (rcvi_cuda_group){.first = first, .count = 1, .place = place};
     return RCV_OK;
 }
 
@@ -63,10 +63,10 @@ static rcv_status order_segment(orderer *o, int first, int end) {
     int placed = first;
     bool merges = e->program->rungs.merge;
     for (int level = 0; placed < end; level++) {
-        for (int i = first; i < end; i++) {
+        for (int i = first, place = 0; i < end; i++) {
             if (o->level[i] != level) continue;
             o->level[i] = RCVI_NONE;
-            RCVI_TRY(add_group(o, placed, level));
+            RCVI_TRY(add_group(o, placed, place++));
             rcvi_cuda_group *group = &e->groups[e->group_count - 1];
             e->order[placed++] = i;
             bool map = e->program->steps[i].kind == RCVI_STEP_MAP;
