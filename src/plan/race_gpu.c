@@ -102,6 +102,14 @@ static rcv_status take_rounds(race *r, int rounds, bool all) {
     return RCV_OK;
 }
 
+/* Where the fastest fails when the others have left, they are what is left to choose from. */
+static void bring_back(race *r) {
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->by[i]->racing) return;
+    }
+    for (size_t i = 0; i < r->count; i++) r->by[i]->racing = r->by[i]->sample_count > 0 && !r->by[i]->shown.status;
+}
+
 static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bool exhaustive) {
     r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_contender *));
     if (!r->by) return RCV_NO_MEMORY;
@@ -118,7 +126,9 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
         else
             RCVI_TRY(first_sample(r, r->by[i]));
     }
-    return take_rounds(r, exhaustive ? EXHAUSTIVE_ROUNDS : ROUNDS, exhaustive);
+    RCVI_TRY(take_rounds(r, exhaustive ? EXHAUSTIVE_ROUNDS : ROUNDS, exhaustive));
+    bring_back(r);
+    return RCV_OK;
 }
 
 rcv_status rcvi_race_gpu(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, rcvi_pool *pool) {

@@ -127,7 +127,7 @@ static rcvi_place chunk_place(rcvi_fusion *f, int64_t columns, const char *name,
 /* For what another phase reads, or what is a factor of gradients: over a chunk, or over time where those are gathered. */
 static rcvi_place crossing_place(rcvi_fusion *f, int64_t columns, const char *name, int v) {
     if (!f->gathers || !is_gradient_operand(f->emitter.graph, v)) return chunk_place(f, columns, name, v);
-    int buffer = new_buffer(f, f->clock.steps, columns, name, v);
+    int buffer = new_buffer(f, f->clock.steps + (f->late_count > 0), columns, name, v);
     return (rcvi_place){.kind = RCVI_OVER_TIME, .buffer = buffer, .row = columns};
 }
 
@@ -173,7 +173,7 @@ static void place_gradient_factors(rcvi_fusion *f) {
         order[count++] = next;
         total += features(f, next);
     }
-    int64_t slots = f->gathers ? f->clock.steps : f->clock.chunk;
+    int64_t slots = f->gathers ? f->clock.steps + (f->late_count > 0) : f->clock.chunk;
     int buffer = count ? new_buffer(f, slots, total, "factors", order[0]) : RCVI_NONE;
     int64_t column = 0;
     for (int i = 0; i < count; i++) {
@@ -296,6 +296,37 @@ static bool is_narrow(const rcvi_fusion *f, int v) {
     return f->clock.chunk > 1 && f->places[v].kind != RCVI_OVER_CHUNK;
 }
 
+void rcvi_fusion_clear(rcvi_fusion *f, rcvi_place place, int64_t columns) {
+    rcvi_pool *pool = &f->emitter.program->pool;
+    size_t most = f->emitter.graph->state_count;
+    if (!f->zeros) {
+        f->zeros = rcvi_pool_new(pool, most, sizeof *f->zeros);
+        f->zero_columns = rcvi_pool_new(pool, most, sizeof *f->zero_columns);
+    }
+    if (!f->zeros || !f->zero_columns) {
+        f->emitter.program->failed = true;
+        return;
+    }
+    f->zeros[f->zero_count] = place;
+    f->zero_columns[f->zero_count++] = columns;
+}
+
+/* What late values were at the step before: behind the first step there is nothing, so zeros. */
+static void place_late(rcvi_fusion *f) {
+    rcvi_program *program = f->emitter.program;
+    for (int i = 0; i < f->late_count && !program->failed; i++) {
+        const rcvi_place *place = &f->places[f->late[i]];
+        f->places[f->emitter.graph->states[f->late_first + (size_t)i].value] = rcvi_place_later(&f->clock, *place);
+        bool done = false;
+        for (int k = 0; k < i; k++) done |= f->places[f->late[k]].buffer == place->buffer;
+        rcvi_view behind = {.buffer = place->buffer,
+                            .offset = f->clock.steps * f->clock.batch * place->row,
+                            .row = place->row,
+                            .column = 1};
+        if (!done) rcvi_emit_fill(program, f->clock.batch, place->row, behind, 0);
+    }
+}
+
 void rcvi_fusion_prepare(rcvi_fusion *f) {
     rcvi_program *program = f->emitter.program;
     if (f->rungs->combine && (f->clock.chunk > 1 || f->gathers) && f->emitter.graph->gradient_count)
@@ -309,6 +340,7 @@ void rcvi_fusion_prepare(rcvi_fusion *f) {
             if (!f->at_hand[v]) rcvi_fusion_store(f, v, f->wide[v]);
         }
     }
+    place_late(f);
     for (int i = 0; i < f->form_count && !program->failed; i++) {
         rcvi_form *form = &f->forms[i];
         if (f->form_of[form->value] != i) continue;
@@ -497,19 +529,63 @@ static bool multiply_alike(const rcvi_fusion *f, int v, int other) {
     return a->matrix_count == b->matrix_count;
 }
 
-/* Products and maps of one level and size, as one step. `like` is RCVI_NONE for all, else the one value wanted, or (of
- * products) one of those that multiply the same operands. */
-static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns, int like, bool alone) {
+/* Places of this size that are cleared at every step, with the first map of it. */
+static void add_zeros(mapper *m) {
+    rcvi_fusion *f = m->fusion;
+    for (int i = 0; i < f->zero_count; i++) {
+        if (f->zero_columns[i] != m->columns) continue;
+        f->zero_columns[i] = -m->columns; /* until the phase is emitted again */
+        rcvi_instruction *zero = &m->map.instructions[m->map.instruction_count++];
+        *zero = (rcvi_instruction){.operation = RCVI_ADD, .from = {RCVI_FROM_NUMBER, RCVI_FROM_NUMBER}};
+        zero->out = add_operand(m, view_of_place(f, &f->zeros[i], false), false);
+    }
+}
+
+static bool belongs(const rcvi_fusion *f, int v, rcvi_phase phase, int level) {
+    if (f->part[v] != RCVI_FORMED && f->part[v] != RCVI_MAPPED) return false;
+    return f->phase[v] == (unsigned char)phase && f->level[v] == level;
+}
+
+/* Does an instruction of its own level use it? */
+static bool is_joined(const rcvi_fusion *f, int v) {
+    for (int c = v + 1; c < value_count(f); c++) {
+        if (!f->emitter.live[c] || !is_near(f, v, c)) continue;
+        for (int a = 0; a < argument_count(f, c); a++) {
+            if (behind_alias(f, value_of(f, c)->arguments[a]) == v) return true;
+        }
+    }
+    return false;
+}
+
+/* In which map of its level a value is computed: the main one, RCVI_NONE, or one of products that multiply the same
+ * operands, named by the first of them. On a GPU products that no instruction joins are steps of their own, unless they
+ * multiply what products of the main map multiply: one launch may take several of these, but in one step each would
+ * wait for the other's operands. */
+static int map_of(const rcvi_fusion *f, int v) {
+    if (!f->emitter.program->machine.gpu || f->part[v] != RCVI_FORMED || is_joined(f, v)) return RCVI_NONE;
+    int first = v;
+    for (int c = 0; c < value_count(f); c++) {
+        bool beside = f->part[c] == RCVI_FORMED && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
+                      rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v);
+        if (!beside || !multiply_alike(f, c, v)) continue;
+        if (is_joined(f, c)) return RCVI_NONE;
+        if (c < first) first = c;
+    }
+    return first;
+}
+
+/* Products and maps of one level and size that belong to one map. `only` is the one value wanted, or RCVI_NONE. */
+static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns, int map, int only) {
     rcvi_program *program = f->emitter.program;
     mapper m;
     if (!new_mapper(&m, f, phase, columns)) return;
     for (int v = 0; v < value_count(f) && !program->failed; v++) {
-        if (rcvi_fusion_columns(f, v) != columns || (alone && v != like)) continue;
-        if (!alone && like != RCVI_NONE && (f->part[v] != RCVI_FORMED || !multiply_alike(f, like, v))) continue;
-        bool here = f->phase[v] == (unsigned char)phase && f->level[v] == level;
-        if (f->part[v] == RCVI_FORMED && here) add_product(&m, &f->forms[f->form_of[v]], false);
-        if (f->part[v] == RCVI_MAPPED && here) add_instruction(&m, v);
+        if (!belongs(f, v, phase, level) || rcvi_fusion_columns(f, v) != columns) continue;
+        if (only != RCVI_NONE ? v != only : map_of(f, v) != map) continue;
+        if (f->part[v] == RCVI_FORMED) add_product(&m, &f->forms[f->form_of[v]], false);
+        if (f->part[v] == RCVI_MAPPED) add_instruction(&m, v);
     }
+    if (phase == RCVI_INSIDE && map == RCVI_NONE) add_zeros(&m);
     emit_mapper(&m);
 }
 
@@ -525,11 +601,6 @@ static void emit_early(rcvi_fusion *f, int level, int64_t columns, int *next) {
     emit_mapper(&m);
 }
 
-static bool belongs(const rcvi_fusion *f, int v, rcvi_phase phase, int level) {
-    if (f->part[v] != RCVI_FORMED && f->part[v] != RCVI_MAPPED) return false;
-    return f->phase[v] == (unsigned char)phase && f->level[v] == level;
-}
-
 /* Each size once: does a form before this one have it? */
 static bool is_first_of_size(const rcvi_fusion *f, int form) {
     for (int i = 0; i < form; i++) {
@@ -537,16 +608,6 @@ static bool is_first_of_size(const rcvi_fusion *f, int form) {
         if (other && features(f, f->forms[i].value) == features(f, f->forms[form].value)) return false;
     }
     return true;
-}
-
-/* On a GPU, products that nothing behind them joins and that multiply other operands are steps of their own: one launch
- * may take several of these, but in one step each would wait for the other's operands. */
-static bool are_products_only(const rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns) {
-    for (int v = 0; v < value_count(f); v++) {
-        if (belongs(f, v, phase, level) && rcvi_fusion_columns(f, v) == columns && f->part[v] != RCVI_FORMED)
-            return false;
-    }
-    return f->emitter.program->machine.gpu;
 }
 
 static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
@@ -558,11 +619,12 @@ static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
     }
     for (int v = 0; v < value_count(f) && !f->emitter.program->failed; v++) {
         if (!belongs(f, v, phase, level)) continue;
-        bool first = true, products = !apart && are_products_only(f, phase, level, rcvi_fusion_columns(f, v));
+        bool first = true;
+        int map = apart ? RCVI_NONE : map_of(f, v);
         for (int c = 0; c < v && !apart; c++)
             first &= !(belongs(f, c, phase, level) && rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v) &&
-                       (!products || multiply_alike(f, c, v)));
-        if (first) emit_map(f, phase, level, rcvi_fusion_columns(f, v), apart || products ? v : RCVI_NONE, apart);
+                       map_of(f, c) == map);
+        if (first) emit_map(f, phase, level, rcvi_fusion_columns(f, v), map, apart ? v : RCVI_NONE);
     }
 }
 
@@ -623,6 +685,12 @@ void rcvi_fusion_emit(rcvi_fusion *f, rcvi_phase phase) {
         emit_maps(f, phase, level);
     }
     see_aliases(f);
+    for (int i = 0; i < f->zero_count && phase == RCVI_INSIDE; i++) {
+        bool done = f->zero_columns[i] < 0; /* with a map of its size, where there was one */
+        if (!done)
+            rcvi_emit_fill(program, f->clock.batch, f->zero_columns[i], view_of_place(f, &f->zeros[i], false), 0);
+        if (done) f->zero_columns[i] = -f->zero_columns[i];
+    }
     program->time = before;
 }
 

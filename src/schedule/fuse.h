@@ -61,7 +61,14 @@ typedef struct {
     int *packed;                 /* [values] buffers of matrices, packed */
     rcvi_form *forms;
     int form_count;
-    int64_t joined;     /* values of size one are computed in maps of this many columns; 0: in their own */
+    int64_t joined; /* values of size one are computed in maps of this many columns; 0: in their own */
+    const int
+        *late; /* [late_count] values whose place holds one step more, of zeros: states from late_first on are what */
+    int late_count; /* they were at the step before */
+    size_t late_first;
+    rcvi_place *zeros; /* [zero_count] places that are cleared at every step, of zero_columns */
+    int64_t *zero_columns;
+    int zero_count;
     bool gathers;       /* gradients are summed over the whole sequence, behind all loops: their factors are kept */
     rcvi_store *stores; /* second places of values */
     size_t store_count, store_capacity;
@@ -86,6 +93,8 @@ void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_place place);
 /* Buffers of what crosses phases; matrices to pack, biases to sum. Steps that depend on the parameters alone. */
 void rcvi_fusion_prepare(rcvi_fusion *fusion);
 
+/* A place of so many columns that is cleared at every step. */
+void rcvi_fusion_clear(rcvi_fusion *fusion, rcvi_place place, int64_t columns);
 void rcvi_fusion_emit(rcvi_fusion *fusion, rcvi_phase phase);
 /* Gradients of the parameters: of one step, inside the time loop, or of a whole chunk, behind it; of the whole sequence,
  * behind all loops, where the fusion gathers. */

@@ -243,7 +243,8 @@ static void find_levels(analysis *w) {
         if (part == RCVI_GIVEN || part == RCVI_ABSORBED || part == RCVI_ALIAS) continue;
         int64_t size = rcvi_fusion_columns(f, v);
         int level = 0, most = rcvi_most_instructions(&f->emitter.program->machine);
-        int limit = part == RCVI_FORMED ? RCVI_MAX_PRODUCTS : most;
+        int cleared = f->late_count ? (int)f->late_first : 0; /* states, by instructions of their own */
+        int limit = part == RCVI_FORMED ? RCVI_MAX_PRODUCTS : most - cleared;
         if (part == RCVI_FORMED) {
             level = form_level(w, &f->forms[f->form_of[v]], false, f->phase[v]);
         } else {

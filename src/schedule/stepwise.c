@@ -9,7 +9,7 @@
  * Where only every so-many-th state is kept, the backward pass sweeps forwards over each chunk again before it goes
  * back through it. */
 #include "schedule/frame.h"
-#include "schedule/fuse.h"
+#include "schedule/retime.h"
 #include "schedule/schedule.h"
 
 /* One way through time: forward, forward again, or backward. */
@@ -28,6 +28,10 @@ typedef struct {
     int *restarts, *checkpoints;   /* [states] */
     int *arriving, *sums, *ending; /* [states] of the backward sweep */
     int dx;                        /* buffer, in the track's own time */
+    bool is_retimed;               /* the backward sweep's graph is the retimed one */
+    rcvi_retimed retimed;
+    sweep last; /* products behind its last step */
+    int *first; /* [states] adjoints before the first step, of late states */
 } track;
 
 typedef struct {
@@ -36,6 +40,7 @@ typedef struct {
     int64_t longest;       /* chunk of both passes */
     bool recompute;
     bool gathers;  /* gradients of parameters are summed behind all loops */
+    bool retimes;  /* the backward sweep's products move to the next step where they can */
     track *tracks; /* [layers * directions] */
 } writer;
 
@@ -374,7 +379,7 @@ static void open_adjoint_states(writer *w, track *t, sweep *s) {
     rcvi_fusion *f = &s->fusion;
     const rcvi_graph *graph = f->emitter.graph;
     rcvi_frame *frame = &w->frame;
-    for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
+    for (size_t i = 0; i < layer_of(w, t)->adjoint.state_count && !frame->program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i);
         int value = graph->states[i].value;
         s->states[i] =
@@ -398,11 +403,72 @@ static void open_adjoint_states(writer *w, track *t, sweep *s) {
     }
 }
 
+static void retime(writer *w, track *t) {
+    if (w->retimes && !w->frame.program->failed)
+        t->is_retimed = rcvi_retime(w->frame.program, &layer_of(w, t)->adjoint, w->chunk == 1, &t->retimed);
+}
+
+/* Inside of a wavefront's loop, since the layer below waits for it; else behind all loops. */
+static bool is_last_inside(const writer *w, const track *t) {
+    return t->is_retimed && t->retimed.output_late && w->frame.program->rungs.wavefront;
+}
+
+/* The retimed sweep's products that are left when its last step is done, of what lies in the first slots. Where the loop goes
+ * on they are done again, to the same effect. */
+static void open_last(writer *w, track *t) {
+    rcvi_clock clock = rcvi_clock_new(w->frame.steps, w->frame.batch, 1, 0, true);
+    const rcvi_clock *own = &t->backward.fusion.clock;
+    clock.step = (rcvi_time){.span = 1};
+    if (is_last_inside(w, t)) {
+        clock.step = own->step; /* due when the sweep's time is below 0 */
+        clock.step.base += w->frame.steps;
+    }
+    if (!open_sweep(w, t, &t->last, &t->retimed.last, clock)) return;
+    rcvi_fusion *f = &t->last.fusion;
+    const rcvi_graph *graph = f->emitter.graph;
+    for (int i = 0; i < t->retimed.operand_count; i++) {
+        const rcvi_place *place = &t->backward.fusion.places[t->retimed.operands[i]];
+        f->places[graph->inputs[i].value] =
+            (rcvi_place){.kind = RCVI_STILL, .buffer = place->buffer, .offset = place->offset, .row = place->row};
+        f->at_hand[graph->inputs[i].value] = true;
+    }
+    size_t input = (size_t)t->retimed.operand_count;
+    for (size_t s = 0; s < t->retimed.states; s++) {
+        if (!t->retimed.is_late[s] || !t->retimed.has_rest[s]) continue;
+        f->places[graph->inputs[input].value] =
+            (rcvi_place){.kind = RCVI_STILL, .buffer = t->backward.states[s].buffer, .row = t->backward.states[s].row};
+        f->at_hand[graph->inputs[input++].value] = true;
+    }
+    rcvi_fusion_analyse(f);
+    size_t output = 0;
+    for (size_t s = 0; s < t->retimed.states && !w->frame.program->failed; s++) {
+        if (!t->retimed.is_late[s]) continue;
+        t->first[s] = state_buffer(w, t, &layer_of(w, t)->adjoint, s, 1, "first");
+        rcvi_fusion_store(f, graph->outputs[output++].value,
+                          (rcvi_place){.kind = RCVI_STILL, .buffer = t->first[s], .row = t->backward.states[s].row});
+    }
+    rcvi_place dx = {.kind = RCVI_STILL, .buffer = t->dx, .row = layer_of(w, t)->input};
+    if (t->retimed.output_late) rcvi_fusion_store(f, graph->outputs[output].value, dx);
+    rcvi_fusion_prepare(f);
+}
+
+static void write_last(writer *w, track *t) {
+    mark(w, t);
+    rcvi_fusion_emit(&t->last.fusion, RCVI_INSIDE);
+}
+
 static void open_backward(writer *w, track *t, int dy, int dx) {
     rcvi_frame *frame = &w->frame;
-    const rcvi_graph *graph = &layer_of(w, t)->adjoint;
+    const rcvi_graph *graph = t->is_retimed ? &t->retimed.graph : &layer_of(w, t)->adjoint;
+    size_t states = layer_of(w, t)->adjoint.state_count;
     if (!open_sweep(w, t, &t->backward, graph, clock_of(w, t, true))) return;
     rcvi_fusion *f = &t->backward.fusion;
+    if (t->is_retimed) {
+        f->late = t->retimed.operands;
+        f->late_count = t->retimed.operand_count;
+        f->late_first = states;
+        for (size_t i = states; i < graph->state_count; i++) f->at_hand[graph->states[i].value] = true;
+    }
     int64_t columns = layer_of(w, t)->output, width = layer_of(w, t)->input;
     for (size_t i = 0; i < graph->input_count; i++) {
         const rcvi_graph_input *input = &graph->inputs[i];
@@ -417,16 +483,22 @@ static void open_backward(writer *w, track *t, int dy, int dx) {
     open_adjoint_states(w, t, &t->backward);
     f->gathers = w->gathers;
     rcvi_fusion_analyse(f);
-    for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
+    for (size_t i = 0; i < states && !frame->program->failed; i++) {
         int next = graph->states[i].next;
+        if (t->is_retimed && t->retimed.is_late[i] && !t->retimed.has_rest[i]) {
+            rcvi_fusion_clear(f, t->backward.states[i], rcvi_state_size(graph, i));
+            continue;
+        }
         make_readable(w, t, f, next);
         if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, t->backward.states[i]);
     }
-    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps, width, "%sdx", t->label) : dx;
+    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps + w->retimes, width, "%sdx", t->label) : dx;
     int out = graph->outputs[0].value;
     rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width};
+    if (t->is_retimed && t->retimed.output_late) place = rcvi_place_later(&f->clock, place);
     if (rcvi_fusion_computes(f, out)) rcvi_fusion_store(f, out, place);
     rcvi_fusion_prepare(f);
+    if (t->is_retimed && !frame->program->failed) open_last(w, t);
 }
 
 static void write_adjoint_states(writer *w, track *t) {
@@ -434,9 +506,10 @@ static void write_adjoint_states(writer *w, track *t) {
     const rcvi_graph *graph = f->emitter.graph;
     rcvi_frame *frame = &w->frame;
     rcvi_program *program = frame->program;
-    for (size_t i = 0; i < graph->state_count && !program->failed; i++) {
+    for (size_t i = 0; i < layer_of(w, t)->adjoint.state_count && !program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i);
         int v = graph->states[i].next;
+        if (t->is_retimed && t->retimed.is_late[i] && !t->retimed.has_rest[i]) continue;
         rcvi_place later = rcvi_place_later(&f->clock, t->backward.states[i]);
         rcvi_view next = rcvi_place_at_step(&f->clock, &t->backward.states[i]);
         if (!stores_directly(w, f, v)) select_or_copy(w, t, f, v, next, rcvi_place_at_step(&f->clock, &later));
@@ -510,6 +583,8 @@ static void write_backward_set(writer *w, track *set, int64_t count, const int *
     for (int64_t i = 0; i < count; i++) delay = set[i].delay > delay ? set[i].delay : delay;
     open_backward_set(w, set, count, dy, dx);
     if (program->failed) return;
+    bool inside = is_last_inside(w, &set[0]);
+    delay += inside;
     open_chunks(w, delay);
     if (w->recompute) write_again(w, set, count, delay);
     for (int64_t i = 0; i < count; i++) {
@@ -518,6 +593,7 @@ static void write_backward_set(writer *w, track *set, int64_t count, const int *
     }
     open_steps(w, delay);
     for (int64_t i = 0; i < count; i++) write_backward_step(w, &set[i]);
+    for (int64_t i = 0; i < count && inside; i++) write_last(w, &set[i]);
     close_steps(w);
     for (int64_t i = 0; i < count; i++) {
         mark(w, &set[i]);
@@ -525,17 +601,21 @@ static void write_backward_set(writer *w, track *set, int64_t count, const int *
         if (w->chunk > 1 && !w->gathers) rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
     }
     close_chunks(w);
+    for (int64_t i = 0; i < count && !inside; i++) {
+        if (set[i].is_retimed) write_last(w, &set[i]);
+    }
     for (int64_t i = 0; i < count && w->gathers; i++) {
         mark(w, &set[i]);
         rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
     }
     for (int64_t i = 0; i < count && !program->failed; i++) {
-        const rcvi_graph *graph = set[i].backward.fusion.emitter.graph;
+        const rcvi_graph *graph = &layer_of(w, &set[i])->adjoint;
         mark(w, &set[i]);
         for (size_t s = 0; s < graph->state_count; s++) {
             int64_t size = rcvi_state_size(graph, s);
+            bool late = set[i].is_retimed && set[i].retimed.is_late[s];
             rcvi_frame_write_dstates(&w->frame, s, set[i].layer, set[i].direction,
-                                     rcvi_whole_view(set[i].backward.states[s].buffer, size),
+                                     rcvi_whole_view(late ? set[i].first[s] : set[i].backward.states[s].buffer, size),
                                      rcvi_whole_view(set[i].sums[s], size));
         }
     }
@@ -574,7 +654,8 @@ static void write_forward_pass(writer *w) {
 }
 
 static int new_dx(writer *w, int64_t layer) {
-    return rcvi_frame_buffer(&w->frame, w->frame.steps, rcvi_frame_width(&w->frame, layer), "dx%lld", (long long)layer);
+    return rcvi_frame_buffer(&w->frame, w->frame.steps + w->retimes, rcvi_frame_width(&w->frame, layer), "dx%lld",
+                             (long long)layer);
 }
 
 static void write_backward_wavefront(writer *w, int dy) {
@@ -584,9 +665,14 @@ static void write_backward_wavefront(writer *w, int dy) {
         w->frame.program->failed = true;
         return;
     }
+    int64_t apart = 1; /* steps that a layer is behind the one above */
+    for (int64_t layer = 0; layer < layers; layer++) {
+        retime(w, &w->tracks[layer]);
+        if (w->tracks[layer].is_retimed && w->tracks[layer].retimed.output_late) apart = 2;
+    }
     for (int64_t layer = 0; layer < layers; layer++) {
         buffers[layer] = new_dx(w, layer);
-        w->tracks[layer].delay = layers - 1 - layer;
+        w->tracks[layer].delay = apart * (layers - 1 - layer);
     }
     buffers[layers] = dy;
     write_backward_set(w, w->tracks, layers, buffers + 1, buffers);
@@ -604,6 +690,7 @@ static void write_backward_pass(writer *w) {
     for (int64_t layer = frame->net->options.layers; layer-- > 0 && !frame->program->failed;) {
         track *set = &w->tracks[layer * directions];
         int dx = new_dx(w, layer);
+        for (int64_t d = 0; d < directions; d++) retime(w, &set[d]);
         write_backward_set(w, set, directions, (int[]){dy, dy}, (int[]){dx, dx});
         if (directions > 1 && !frame->program->failed) add_reversed(w, &set[1], dx);
         dy = rcvi_frame_has_dropout(frame, layer) ? rcvi_frame_write_dropout(frame, layer, dx, "ddropped", RCVI_EXACT)
@@ -616,13 +703,14 @@ static bool open_track(writer *w, track *t) {
     rcvi_pool *pool = &w->frame.program->pool;
     size_t states = layer_of(w, t)->forward.state_count;
     t->label = rcvi_pool_format(pool, "l%lld%s.", (long long)t->layer, t->direction ? "r" : "");
-    int *tables = rcvi_pool_new(pool, 5 * states, sizeof *tables);
+    int *tables = rcvi_pool_new(pool, 6 * states, sizeof *tables);
     if (!t->label || !tables) return false;
     t->restarts = tables;
     t->checkpoints = tables + states;
     t->arriving = tables + 2 * states;
     t->sums = tables + 3 * states;
     t->ending = tables + 4 * states;
+    t->first = tables + 5 * states;
     return true;
 }
 
@@ -647,6 +735,8 @@ static void close_tracks(writer *w, size_t count) {
         if (t->forward.open) rcvi_fusion_free(&t->forward.fusion);
         if (t->again.open) rcvi_fusion_free(&t->again.fusion);
         if (t->backward.open) rcvi_fusion_free(&t->backward.fusion);
+        if (t->last.open) rcvi_fusion_free(&t->last.fusion);
+        rcvi_retimed_free(&t->retimed);
     }
     rcvi_free(w->frame.program->pool.context, w->tracks);
 }
@@ -662,6 +752,7 @@ static void write(rcvi_program *program) {
                 .gathers = program->machine.gpu && program->rungs.combine && !program->rungs.recompute,
                 .tracks = rcvi_new(context, count, sizeof *w.tracks)};
     bool ok = rcvi_frame_init(&w.frame, program) && w.tracks;
+    w.retimes = w.gathers && program->rungs.fuse && program->rungs.pack && !w.frame.ragged && !w.frame.resets;
     for (size_t i = 0; ok && i < count; i++) {
         w.tracks[i].layer = (int64_t)i / net->directions;
         w.tracks[i].direction = (int64_t)i % net->directions;

@@ -1,0 +1,477 @@
+/* The planner's race on a GPU, against a device that computes nothing and keeps its calls until they are waited for: which
+ * candidates are timed, by which of their calls, and what becomes of those that fail. */
+#include "plan/search.h"
+#include "planned.h"
+
+#include <math.h>
+
+static double clock_seconds = 1000;
+double rcvi_now(void) { return clock_seconds; } /* instead of the library's */
+
+enum { MOST_PLANS = 32, NAME = 96 };
+
+static struct {
+    struct {
+        char plan[NAME];
+        int calls; /* forward passes */
+    } records[MOST_PLANS];
+    size_t count;
+    double seconds;    /* of a call */
+    const char *fast;  /* the plan, or all that contain this, that is faster */
+    double gain;       /* how many times */
+    double capturing;  /* seconds more of each of its first two calls */
+    double waiting;    /* seconds of waiting for calls, however many */
+    double queued;     /* seconds of calls that are not waited for yet */
+    int calls, asked;  /* of all plans; whether to go on */
+    int allowed;       /* answers of yes; 0: always */
+    const char *next;  /* the plan that is a little faster than the rest */
+    const char *bad;   /* the plan that fails */
+    int at;            /* from this call of it on; 0: when it is opened */
+    bool unnoticed;    /* until it is waited for */
+    rcv_status status; /* with which it is not opened */
+    size_t most;       /* bytes that may be had in one piece; 0: any number */
+    size_t pieces;     /* of memory in use */
+} fake;
+
+struct rcvi_engine {
+    const rcvi_program *program;
+};
+
+struct rcvi_worker {
+    const rcvi_program *program;
+    int calls;
+};
+
+/* ---- the device ---- */
+
+static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine) {
+    (void)context, (void)ordinal, (void)dtype;
+    *machine = (rcvi_machine){.threads = threads,
+                              .panel = 1,
+                              .grain = 1,
+                              .group = 8,
+                              .kernels = "fake_90",
+                              .vendor = "somebody's",
+                              .gpu = true,
+                              .sums = 1024};
+    return RCV_OK;
+}
+
+static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
+    *engine = rcvi_new(program->net->context, 1, sizeof **engine);
+    if (!*engine) return RCV_NO_MEMORY;
+    (*engine)->program = program;
+    return RCV_OK;
+}
+
+static void release(rcvi_engine *engine) { rcvi_free(engine->program->net->context, engine); }
+static size_t no_bytes(const rcvi_engine *engine) { return (void)engine, 0; }
+
+static bool is_bad(const rcvi_program *program) { return fake.bad && !strcmp(program->options.schedule, fake.bad); }
+
+static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **worker) {
+    if (is_bad(engine->program) && !fake.at) return rcvi_fail(fake.status, "this one has no room");
+    *worker = rcvi_new(engine->program->net->context, 1, sizeof **worker);
+    if (!*worker) return RCV_NO_MEMORY;
+    (*worker)->program = engine->program;
+    return RCV_OK;
+}
+
+static void close_worker(rcvi_worker *worker) { rcvi_free(worker->program->net->context, worker); }
+
+static int *calls_of(const char *plan) {
+    for (size_t i = 0; i < fake.count; i++) {
+        if (!strcmp(fake.records[i].plan, plan)) return &fake.records[i].calls;
+    }
+    assert_true(fake.count < MOST_PLANS);
+    snprintf(fake.records[fake.count].plan, NAME, "%s", plan);
+    fake.records[fake.count].calls = 0;
+    return &fake.records[fake.count++].calls;
+}
+
+static double seconds_of(const char *plan) {
+    if (fake.fast && strstr(plan, fake.fast)) return fake.seconds / fake.gain;
+    return fake.next && !strcmp(plan, fake.next) ? fake.seconds / 1.1 : fake.seconds;
+}
+
+static bool has_failed(const rcvi_worker *worker) { return is_bad(worker->program) && worker->calls >= fake.at; }
+
+static rcv_status run(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
+    (void)end, (void)binding, (void)scratch;
+    const char *plan = worker->program->options.schedule;
+    if (first) return RCV_OK; /* the backward pass takes no time */
+    *calls_of(plan) += 1;
+    fake.calls++;
+    worker->calls++;
+    if (has_failed(worker) && !fake.unnoticed) return rcvi_fail(RCV_INVALID, "this one cannot be launched");
+    fake.queued += seconds_of(plan);
+    if (worker->calls <= 2 && fake.fast && strstr(plan, fake.fast)) clock_seconds += fake.capturing;
+    return RCV_OK;
+}
+
+static rcv_status wait_for(rcvi_worker *worker) {
+    clock_seconds += fake.queued + fake.waiting;
+    fake.queued = 0;
+    return has_failed(worker) ? rcvi_fail(RCV_UNSUPPORTED, "this one failed behind our backs") : RCV_OK;
+}
+
+static rcv_status allocate(int ordinal, size_t bytes, void **memory) {
+    (void)ordinal;
+    *memory = fake.most && bytes > fake.most ? NULL : malloc(bytes + 1);
+    if (!*memory) return rcvi_fail(RCV_NO_MEMORY, "the device has no %zu bytes", bytes);
+    fake.pieces++;
+    return RCV_OK;
+}
+
+static void give_back(int ordinal, void *memory) {
+    (void)ordinal;
+    assert_true(memory && fake.pieces > 0);
+    fake.pieces--;
+    free(memory);
+}
+
+static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes) {
+    (void)ordinal;
+    memcpy(to, from, bytes);
+    return RCV_OK;
+}
+
+static const rcvi_memory memory = {.allocate = allocate, .release = give_back, .write = copy, .read = copy};
+static const rcvi_device device = {.name = "fake",
+                                   .describe = describe,
+                                   .prepare = prepare,
+                                   .release = release,
+                                   .scratch = no_bytes,
+                                   .outside = no_bytes,
+                                   .open = open_worker,
+                                   .close = close_worker,
+                                   .run = run,
+                                   .wait = wait_for,
+                                   .memory = &memory};
+
+/* ---- searching ---- */
+
+static const config middle = {"lstm", {.input = 32, .hidden = 32, .layers = 2}, 40, 16, false, false, false};
+
+/* Calls of half a millisecond, all alike. */
+static void alike(void) {
+    memset(&fake, 0, sizeof fake);
+    fake.seconds = 5e-4;
+    fake.gain = 1;
+    fake.waiting = 1e-5;
+    fake.status = RCV_UNSUPPORTED;
+}
+
+static bool is_patient(void *user) {
+    (void)user;
+    return ++fake.asked <= fake.allowed || !fake.allowed;
+}
+
+static rcv_status search(const problem *p, rcv_effort effort, bool training, rcv_plan **plan) {
+    rcv_plan_options options = options_of(p, RCV_FLOAT32, training, NULL);
+    options.effort = effort;
+    options.go_on = is_patient;
+    rcvi_problem described = {.net = p->net, .options = &options, .device = &device};
+    check_ok(describe(p->context, 0, options.dtype, 1, &described.machine));
+    fake.count = 0;
+    fake.calls = fake.asked = 0;
+    *plan = NULL;
+    return rcvi_plan_search(&described, plan);
+}
+
+/* The plan that a fresh context chooses; free it with done. */
+static rcv_plan *found(problem *p, const config *c, rcv_effort effort, bool training) {
+    rcv_plan *plan = NULL;
+    open_problem(p, c, 1);
+    check_ok(search(p, effort, training, &plan));
+    assert_int_equal(fake.pieces, 0);
+    return plan;
+}
+
+static void done(problem *p, rcv_plan *plan) {
+    rcv_plan_free(plan);
+    close_problem(p);
+}
+
+static const rcv_candidate *candidate_of(const rcv_plan *plan, const char *string) {
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        if (!strcmp(c->schedule, string)) return c;
+    }
+    fail_msg("%s is no candidate", string);
+    return NULL;
+}
+
+/* The candidates' strings, in the order in which they are offered. */
+static size_t list(const config *c, bool training, char strings[MOST_PLANS][NAME]) {
+    problem p;
+    alike();
+    rcv_plan *plan = found(&p, c, RCV_ESTIMATE, training);
+    size_t count = rcv_plan_candidate_count(plan);
+    assert_true(count >= 8 && count <= MOST_PLANS);
+    for (size_t i = 0; i < count; i++) snprintf(strings[i], NAME, "%s", rcv_plan_candidate(plan, i)->schedule);
+    assert_int_equal(fake.calls, 0);
+    done(&p, plan);
+    return count;
+}
+
+static bool is_choice(const char *plan) { return strstr(plan, "choice=") != NULL; }
+static bool is_vendor(const char *plan) { return !strncmp(plan, "vendor", 6); }
+
+/* ---- who wins ---- */
+
+/* Whichever is 10% faster is found, although its first calls take longer than all others together; exhaustively all are
+ * timed, each in many calls. */
+static void test_fastest(void **state) {
+    (void)state;
+    static const rcv_effort efforts[] = {RCV_MEASURE, RCV_EXHAUSTIVE};
+    char strings[MOST_PLANS][NAME];
+    for (int n = 0; n < 4; n++) {
+        bool training = n % 2, all = n / 2;
+        size_t count = list(&middle, training, strings), won = 0;
+        for (size_t i = 0; i < count; i++) {
+            problem p;
+            alike();
+            fake.fast = strings[i];
+            fake.gain = 1.1;
+            fake.capturing = 0.02;
+            rcv_plan *plan = found(&p, &middle, efforts[n / 2], training);
+            const rcv_candidate *own = candidate_of(plan, strings[i]);
+            size_t timed = 0;
+            for (size_t k = 0; k < count; k++) {
+                const rcv_candidate *c = rcv_plan_candidate(plan, k);
+                timed += c->seconds > 0;
+                if (c->seconds > 0) assert_true(*calls_of(c->schedule) >= 5);
+                if (c->seconds > 0) assert_float_equal(c->seconds, seconds_of(c->schedule), 2e-5);
+                if (all) assert_true(*calls_of(c->schedule) >= 12);
+            }
+            assert_true(all ? timed == count : timed >= 6);
+            if (own->seconds > 0) assert_string_equal(rcv_plan_string(plan), strings[i]);
+            won += own->seconds > 0;
+            done(&p, plan);
+        }
+        assert_true(all ? won == count : won >= 6);
+    }
+}
+
+/* Who is three times as slow is called no more often than it takes to know it; who is a little behind leaves later. */
+static void test_slower(void **state) {
+    (void)state;
+    static const double gains[] = {5, 1.5, 1.1};
+    int calls[3], winner = 0;
+    for (int i = 0; i < 3; i++) {
+        problem p;
+        alike();
+        fake.fast = "combine+fuse+pack+wavefront+merge+graph";
+        fake.gain = gains[i];
+        rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+        assert_string_equal(rcv_plan_string(plan), fake.fast);
+        calls[i] = *calls_of("combine(steps=all)+fuse+pack+graph");
+        winner = *calls_of(fake.fast);
+        done(&p, plan);
+    }
+    assert_int_equal(calls[0], 4); /* three to warm, and one */
+    assert_true(calls[0] < calls[1] && calls[1] < calls[2] && calls[2] <= winner);
+}
+
+/* Where waiting is dear, a sample of several calls shows their own time. */
+static void test_waiting(void **state) {
+    (void)state;
+    problem p;
+    alike();
+    fake.seconds = 2e-5;
+    fake.waiting = 2e-5;
+    rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+    assert_true(candidate_of(plan, rcv_plan_string(plan))->seconds < 2.2e-5);
+    done(&p, plan);
+}
+
+/* ---- who is tried ---- */
+
+/* Where the time is over with the first one, the others are left out, but not what the model knows little of. */
+static void test_late(void **state) {
+    (void)state;
+    problem p;
+    alike();
+    fake.seconds = 0.2;
+    fake.fast = "vendor(algorithm=2)";
+    fake.gain = 1.5;
+    double begin = clock_seconds;
+    rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+    size_t own = 0, vendors = 0;
+    for (size_t k = 0; k < fake.count; k++) {
+        bool vendor = is_vendor(fake.records[k].plan);
+        vendors += vendor;
+        own += !vendor;
+    }
+    assert_int_equal(own, 1);
+    assert_int_equal(vendors, 4);
+    assert_true(clock_seconds - begin < 6);
+    assert_true(is_vendor(rcv_plan_string(plan)) && strstr(rcv_plan_string(plan), "algorithm=2"));
+    assert_int_equal(rcv_wisdom_count(p.context), 1);
+    done(&p, plan);
+}
+
+/* The same where the model says that all are slow. */
+static void test_long(void **state) {
+    (void)state;
+    static const config endless = {"lstm", {.input = 4, .hidden = 4, .layers = 2}, 30000, 2, false, false, false};
+    problem p;
+    alike();
+    rcv_plan *plan = found(&p, &endless, RCV_MEASURE, false);
+    size_t own = 0, vendors = 0, slow = 0;
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        bool vendor = is_vendor(c->schedule);
+        slow += !vendor && c->estimate > 0.1;
+        vendors += vendor && c->seconds > 0 && c->estimate > 0.1;
+        own += !vendor && c->seconds > 0;
+    }
+    assert_true(slow > 2);
+    assert_int_equal(own, 1);
+    assert_int_equal(vendors, 4);
+    done(&p, plan);
+}
+
+/* Another choice of products is tried where the plan with the first one is near the best. */
+static void test_choices(void **state) {
+    (void)state;
+    static const double gains[] = {1, 1.05, 1.3};
+    for (int i = 0; i < 3; i++) {
+        problem p;
+        size_t choices = 0, offered = 0;
+        alike();
+        fake.fast = "pack";
+        fake.gain = gains[i];
+        rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+        for (size_t k = 0; k < rcv_plan_candidate_count(plan); k++) {
+            const rcv_candidate *c = rcv_plan_candidate(plan, k);
+            if (!is_choice(c->schedule)) continue;
+            offered++;
+            choices += *calls_of(c->schedule) > 0;
+        }
+        assert_true(offered > 1);
+        assert_int_equal(choices, i < 2 ? offered : 0);
+        done(&p, plan);
+    }
+}
+
+/* ---- who fails ---- */
+
+static void check_refused(const rcv_plan *plan, const char *sentence) {
+    const rcv_candidate *refused = candidate_of(plan, fake.bad);
+    assert_int_equal(refused->status, RCV_UNSUPPORTED);
+    if (!strstr(refused->reason, sentence)) fail_msg("\"%s\" has no \"%s\"", refused->reason, sentence);
+    assert_false(refused->chosen);
+    assert_true(strcmp(rcv_plan_string(plan), fake.bad));
+    assert_true(candidate_of(plan, rcv_plan_string(plan))->chosen);
+}
+
+/* Who fails is refused with its sentence, whenever that happens, and of the others the fastest is chosen. */
+static void test_failing(void **state) {
+    (void)state;
+    static const int calls[] = {0, 0, 1, 2, 3, 4, 5, 7, 8, 12};
+    for (int i = 0; i < 40; i++) {
+        problem p;
+        alike();
+        bool all = i / 10 % 2;
+        fake.fast = "combine+fuse+pack+wavefront+merge+graph";
+        fake.gain = 2;
+        fake.bad = fake.fast;
+        fake.next = "combine(steps=all)+fuse+pack+graph";
+        fake.at = calls[i % 10];
+        fake.status = i % 10 ? RCV_UNSUPPORTED : RCV_NO_MEMORY; /* that of the device */
+        fake.unnoticed = i / 20;
+        rcv_plan *plan = found(&p, &middle, all ? RCV_EXHAUSTIVE : RCV_MEASURE, false);
+        check_refused(plan, !fake.at ? "no room" : fake.unnoticed ? "behind our backs" : "cannot be launched");
+        assert_string_equal(rcv_plan_string(plan), fake.next);
+        done(&p, plan);
+    }
+}
+
+/* A plan whose memory the device does not have is refused; those that need less go on. */
+static void test_no_memory(void **state) {
+    (void)state;
+    problem p;
+    alike();
+    rcv_plan *plan = found(&p, &middle, RCV_EXHAUSTIVE, false);
+    size_t most = 0, least = SIZE_MAX;
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        if (is_vendor(c->schedule)) continue;
+        if (c->bytes > most) most = c->bytes;
+        if (c->bytes < least) least = c->bytes;
+    }
+    assert_true(least < most);
+    done(&p, plan);
+    fake.most = most - 4096; /* a run's tables are the host's */
+    plan = found(&p, &middle, RCV_EXHAUSTIVE, false);
+    size_t refused = 0, timed = 0;
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        assert_true(c->status ? c->status == RCV_UNSUPPORTED && c->seconds == 0 : c->seconds > 0);
+        if (c->status) assert_non_null(strstr(c->reason, "the device has no "));
+        refused += c->status != RCV_OK;
+        timed += c->seconds > 0;
+    }
+    assert_true(refused > 0 && timed > 4);
+    done(&p, plan);
+}
+
+/* ---- stopping, remembering ---- */
+
+/* Stopped at any question, nothing is learnt and nothing kept, on the host or on the device. */
+static void test_stopped(void **state) {
+    (void)state;
+    static const rcv_effort efforts[] = {RCV_MEASURE, RCV_EXHAUSTIVE};
+    for (int i = 0; i < 4; i++) {
+        problem p;
+        bool training = i % 2;
+        alike();
+        rcv_plan *plan = found(&p, &middle, efforts[i / 2], training);
+        int asked = fake.asked;
+        assert_true(asked > (int)rcv_plan_candidate_count(plan) + 10);
+        done(&p, plan);
+        open_problem(&p, &middle, 1);
+        size_t live = p.allocator.live;
+        for (fake.allowed = 1; fake.allowed < asked; fake.allowed += 1 + fake.allowed / 16) {
+            check_fails(search(&p, efforts[i / 2], training, &plan), RCV_STOPPED, "planning was stopped after");
+            assert_null(plan);
+            assert_int_equal(fake.asked, fake.allowed + 1);
+            assert_int_equal(p.allocator.live, live);
+            assert_int_equal(fake.pieces, 0);
+            assert_int_equal(rcv_wisdom_count(p.context), 0);
+        }
+        close_problem(&p);
+    }
+}
+
+/* What was timed once is known, and not timed again; a greater effort times it, and is then what is known. */
+static void test_wisdom(void **state) {
+    (void)state;
+    problem p;
+    alike();
+    fake.fast = "combine(steps=16)+fuse+pack+wavefront+merge+graph";
+    fake.gain = 1.2;
+    rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false), *again = NULL;
+    assert_false(rcv_plan_from_wisdom(plan));
+    static const rcv_effort efforts[] = {RCV_MEASURE, RCV_EXHAUSTIVE, RCV_EXHAUSTIVE, RCV_MEASURE};
+    for (int i = 0; i < 4; i++) {
+        check_ok(search(&p, efforts[i], false, &again));
+        assert_string_equal(rcv_plan_string(again), fake.fast);
+        assert_int_equal(rcv_plan_from_wisdom(again), i != 1);
+        assert_int_equal(fake.calls > 0, i == 1);
+        rcv_plan_free(again);
+    }
+    assert_int_equal(rcv_wisdom_count(p.context), 1);
+    done(&p, plan);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fastest), cmocka_unit_test(test_slower),
+                                       cmocka_unit_test(test_waiting), cmocka_unit_test(test_late),
+                                       cmocka_unit_test(test_long),    cmocka_unit_test(test_choices),
+                                       cmocka_unit_test(test_failing), cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_stopped), cmocka_unit_test(test_wisdom)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
