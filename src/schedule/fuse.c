@@ -517,16 +517,15 @@ static void emit_mapper(const mapper *m) {
     rcvi_program_step(program, &step);
 }
 
-/* Do the sums of two values multiply the same operands? */
-static bool multiply_alike(const rcvi_fusion *f, int v, int other) {
+/* Do the sums of two values multiply an operand in common? */
+static bool share_operands(const rcvi_fusion *f, int v, int other) {
     const rcvi_form *a = &f->forms[f->form_of[v]], *b = &f->forms[f->form_of[other]];
     for (int i = 0; i < a->matrix_count; i++) {
-        bool found = false;
-        for (int k = 0; k < b->matrix_count; k++)
-            found |= value_of(f, a->matrices[i])->arguments[0] == value_of(f, b->matrices[k])->arguments[0];
-        if (!found) return false;
+        for (int k = 0; k < b->matrix_count; k++) {
+            if (value_of(f, a->matrices[i])->arguments[0] == value_of(f, b->matrices[k])->arguments[0]) return true;
+        }
     }
-    return a->matrix_count == b->matrix_count;
+    return false;
 }
 
 /* Places of this size that are cleared at every step, with the first map of it. */
@@ -557,17 +556,17 @@ static bool is_joined(const rcvi_fusion *f, int v) {
     return false;
 }
 
-/* In which map of its level a value is computed: the main one, RCVI_NONE, or one of products that multiply the same
- * operands, named by the first of them. On a GPU products that no instruction joins are steps of their own, unless they
- * multiply what products of the main map multiply: one launch may take several of these, but in one step each would
- * wait for the other's operands. */
+/* In which map of its level a value is computed: the main one, RCVI_NONE, or one of products that share operands, named by
+ * the first of them. On a GPU products that no instruction joins are steps of their own, unless they multiply what
+ * products of the main map multiply: one launch may take several of these, but in one step each would wait for the
+ * other's operands. */
 static int map_of(const rcvi_fusion *f, int v) {
     if (!f->emitter.program->machine.gpu || f->part[v] != RCVI_FORMED || is_joined(f, v)) return RCVI_NONE;
     int first = v;
     for (int c = 0; c < value_count(f); c++) {
         bool beside = f->part[c] == RCVI_FORMED && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
                       rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v);
-        if (!beside || !multiply_alike(f, c, v)) continue;
+        if (!beside || !share_operands(f, c, v)) continue;
         if (is_joined(f, c)) return RCVI_NONE;
         if (c < first) first = c;
     }
