@@ -79,7 +79,9 @@ static void test_plans(void **state) {
     check_plan((rcv_plan_options){.steps = 2, .batch = 0}, RCV_INVALID, "batch");
     check_plan((rcv_plan_options){.steps = 2, .batch = -3}, RCV_INVALID, "batch");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_INT64}, RCV_INVALID, "int64");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_FLOAT16}, RCV_INVALID, "float16");
+    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_FLOAT16}, RCV_UNSUPPORTED, "float16 need a GPU");
+    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_TFLOAT32}, RCV_UNSUPPORTED, "need a GPU");
+    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .device = "gpu"}, RCV_INVALID, "no device 'gpu'");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = (rcv_dtype)99}, RCV_INVALID, "");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .schedule = "naiv"}, RCV_INVALID, "naive");
     check_plan((rcv_plan_options){.steps = 2, .batch = 2, .schedule = ""}, RCV_INVALID, "");
