@@ -233,7 +233,7 @@ static void test_fastest(void **state) {
             problem p;
             alike();
             fake.fast = strings[i];
-            fake.gain = 1.1;
+            fake.gain = all && i % 2 ? 2 : 1.1;
             fake.capturing = 0.02;
             rcv_plan *plan = found(&p, &middle, efforts[n / 2], training);
             const rcv_candidate *own = candidate_of(plan, strings[i]);
@@ -258,20 +258,21 @@ static void test_fastest(void **state) {
 static void test_slower(void **state) {
     (void)state;
     static const double gains[] = {5, 1.5, 1.1};
-    int calls[3], winner = 0;
-    for (int i = 0; i < 3; i++) {
+    int calls[2][3], winner = 0;
+    for (int i = 0; i < 6; i++) {
         problem p;
         alike();
         fake.fast = "combine+fuse+pack+wavefront+merge+graph";
-        fake.gain = gains[i];
-        rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+        fake.gain = gains[i % 3];
+        rcv_plan *plan = found(&p, &middle, i / 3 ? RCV_EXHAUSTIVE : RCV_MEASURE, false);
         assert_string_equal(rcv_plan_string(plan), fake.fast);
-        calls[i] = *calls_of("combine(steps=all)+fuse+pack+graph");
+        calls[i / 3][i % 3] = *calls_of("combine(steps=all)+fuse+pack+graph");
         winner = *calls_of(fake.fast);
         done(&p, plan);
     }
-    assert_int_equal(calls[0], 4); /* three to warm, and one */
-    assert_true(calls[0] < calls[1] && calls[1] < calls[2] && calls[2] <= winner);
+    assert_true(calls[0][0] == 4 && calls[1][0] == 4); /* three to warm, and one */
+    assert_true(calls[0][0] < calls[0][1] && calls[0][1] < calls[0][2]);
+    assert_true(calls[1][1] > calls[0][2] && calls[1][1] == calls[1][2] && calls[1][2] <= winner);
 }
 
 /* Where waiting is dear, a sample of several calls shows their own time. */
@@ -429,15 +430,16 @@ static void test_stopped(void **state) {
         bool training = i % 2;
         alike();
         rcv_plan *plan = found(&p, &middle, efforts[i / 2], training);
-        int asked = fake.asked;
+        int asked = fake.asked, calls = fake.calls;
         assert_true(asked > (int)rcv_plan_candidate_count(plan) + 10);
         done(&p, plan);
         open_problem(&p, &middle, 1);
         size_t live = p.allocator.live;
-        for (fake.allowed = 1; fake.allowed < asked; fake.allowed += 1 + fake.allowed / 16) {
+        for (fake.allowed = asked - 1; fake.allowed > 0; fake.allowed -= 1 + fake.allowed / 16) {
             check_fails(search(&p, efforts[i / 2], training, &plan), RCV_STOPPED, "planning was stopped after");
             assert_null(plan);
             assert_int_equal(fake.asked, fake.allowed + 1);
+            assert_int_equal(fake.calls == calls, fake.allowed == asked - 1); /* asked behind the last call, too */
             assert_int_equal(p.allocator.live, live);
             assert_int_equal(fake.pieces, 0);
             assert_int_equal(rcv_wisdom_count(p.context), 0);

@@ -8,9 +8,9 @@
  *
  * Where only every so-many-th state is kept, the backward pass sweeps forwards over each chunk again before it goes
  * back through it. */
+#include "schedule/stepwise.h"
 #include "schedule/frame.h"
 #include "schedule/retime.h"
-#include "schedule/schedule.h"
 
 /* One way through time: forward, forward again, or backward. */
 typedef struct {
@@ -714,16 +714,6 @@ static bool open_track(writer *w, track *t) {
     return true;
 }
 
-static int64_t chunk_of(const rcvi_rungs *rungs, int64_t steps) {
-    int64_t chunk = rungs->recompute ? rungs->recompute : !rungs->combine ? 1 : rungs->steps ? rungs->steps : steps;
-    return chunk < steps ? chunk : steps;
-}
-
-static int64_t forward_chunk_of(const rcvi_rungs *rungs, int64_t steps) {
-    int64_t chunk = rungs->combine && rungs->forward ? rungs->forward : chunk_of(rungs, steps);
-    return chunk < steps ? chunk : steps;
-}
-
 static void cut_time(writer *w, int64_t chunk) {
     w->chunk = chunk;
     w->chunks = (w->frame.steps + chunk - 1) / chunk;
@@ -744,8 +734,8 @@ static void close_tracks(writer *w, size_t count) {
 static void write(rcvi_program *program) {
     const rcv_net *net = program->net;
     rcv_context *context = program->pool.context;
-    int64_t steps = program->options.steps, chunk = chunk_of(&program->rungs, steps);
-    int64_t forward = forward_chunk_of(&program->rungs, steps);
+    int64_t steps = program->options.steps, chunk = rcvi_chunk_of(&program->rungs, steps);
+    int64_t forward = rcvi_forward_chunk_of(&program->rungs, steps);
     size_t count = (size_t)(net->options.layers * net->directions);
     writer w = {.longest = chunk > forward ? chunk : forward,
                 .recompute = program->rungs.recompute > 0,
@@ -768,124 +758,5 @@ static void write(rcvi_program *program) {
     rcvi_frame_free(&w.frame);
 }
 
-/* ---- what applies, what is worth trying ---- */
-
-static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
-
-static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs) {
-    if (net->options.layers < 2) return refuse("a wavefront needs two layers at least");
-    if (net->directions > 1)
-        return refuse("a wavefront needs one direction: a layer above a bidirectional one waits for its last step");
-    if (options->training && net->options.dropout > 0)
-        return refuse("a wavefront does not go through dropout between layers");
-    if (chunk_of(rungs, options->steps) == options->steps || forward_chunk_of(rungs, options->steps) == options->steps)
-        return rcvi_fail(RCV_UNSUPPORTED, "a wavefront needs chunks shorter than the sequence of %lld steps",
-                         (long long)options->steps);
-    return RCV_OK;
-}
-
-static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
-                          const rcvi_machine *machine) {
-    RCVI_TRY(rcvi_rungs_fit(rungs, machine));
-    if (rungs->pack && rungs->transpose) return refuse("pack and transpose are two layouts: choose one");
-    if (rungs->merge && !rungs->fuse) return refuse("merge joins maps: add fuse");
-    if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
-        return refuse("products in bfloat16 need packed weights: add pack");
-    if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");
-    if (rungs->recompute && !options->training) return refuse("recompute saves what training keeps; this is inference");
-    if (rungs->recompute && rungs->combine && rungs->steps != 1 && rungs->steps != rungs->recompute) {
-        return rcvi_fail(RCV_UNSUPPORTED,
-                         "combine and recompute cut time into the same chunks: give combine steps=%lld",
-                         (long long)rungs->recompute);
-    }
-    if (rungs->forward && !options->training)
-        return refuse("forward of combine is for the forward pass of training; this is inference: give steps alone");
-    if (rungs->forward && rungs->recompute)
-        return refuse("recompute cuts the forward pass into its own chunks: leave forward out of combine");
-    if (rungs->split_rows && options->batch < rungs->threads) {
-        return rcvi_fail(RCV_UNSUPPORTED, "%lld threads cannot share out a batch of %lld: split columns",
-                         (long long)rungs->threads, (long long)options->batch);
-    }
-    return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
-}
-
-/* On a GPU launches are what is dear: layers or directions side by side in one, products with their pointwise part in one; or,
- * where products are large, by the library, on streams. */
-static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
-                         void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
-    const int64_t chunks[] = {1, 16, 0};
-    bool layers = net->options.layers > 1 && net->directions == 1;
-    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-        if (chunks[c] > 1 && (chunks[c] >= options->steps || !layers)) continue;
-        rcvi_rungs rungs = {
-            .combine = true, .steps = chunks[c], .fuse = true, .pack = true, .graph = true, .threads = 1};
-        rungs.wavefront = layers && chunks[c];
-        rungs.merge = rungs.wavefront || net->directions > 1;
-        offer(user, &rungs);
-        rungs.graph = false; /* then rows that have ended are left out */
-        if (options->lengths) offer(user, &rungs);
-        rungs.graph = true;
-        rungs.streams = 4; /* for what stands around the time loops */
-        if (rungs.merge && options->training && chunks[c] == 1) offer(user, &rungs);
-        rungs.streams = 0;
-        bool first = c == 0 || (!layers && chunks[c] == 0);
-        for (rungs.choice = 1; options->training && first && rungs.choice <= 2; rungs.choice++) offer(user, &rungs);
-        rungs.choice = 0;
-        rungs.forward = 1;
-        if (options->training && chunks[c] > 1) offer(user, &rungs);
-        rungs.forward = 0;
-        rungs.merge = rungs.pack = false;
-        rungs.streams = rungs.wavefront || net->directions > 1 ? 4 : 0;
-        for (rungs.choice = 0; chunks[c] != 1 && rungs.choice <= 1; rungs.choice++) offer(user, &rungs);
-    }
-}
-
-static void variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
-                     void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
-    if (machine->gpu) {
-        gpu_variants(net, options, offer, user);
-        return;
-    }
-    const int64_t chunks[] = {1, 4, 8, 16, 32, 0};
-    int64_t threads = machine->threads;
-    for (int64_t n = threads; n >= 1; n = n > 1 ? n / 2 : 0) {
-        for (int rows = n > 1; rows >= 0; rows--) {
-            for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-                if (chunks[c] > 1 && chunks[c] >= options->steps) continue;
-                rcvi_rungs rungs = {.combine = true,
-                                    .steps = chunks[c],
-                                    .fuse = true,
-                                    .pack = true,
-                                    .threads = n,
-                                    .split_rows = rows && n > 1};
-                offer(user, &rungs);
-                rungs.forward = 1;
-                if (options->training && chunks[c] != 1) offer(user, &rungs);
-                rungs.forward = 0;
-                rungs.wavefront = true;
-                if (net->options.layers > 1 && n > 1 && !rows && chunks[c]) offer(user, &rungs);
-                rungs.wavefront = false;
-                rungs.pack = false;
-                rungs.transpose = true;
-                bool some = chunks[c] == 1 || chunks[c] == 8 || chunks[c] == 0;
-                if (some && options->dtype != RCV_BFLOAT16 && options->batch >= machine->grain) offer(user, &rungs);
-                rungs.pack = true;
-                rungs.transpose = false;
-                rungs.blas = true;
-                if (options->training && options->dtype != RCV_BFLOAT16 && chunks[c] == 0) offer(user, &rungs);
-            }
-        }
-    }
-    for (int64_t every = 4; options->training && every < options->steps; every *= 4) {
-        offer(user, &(rcvi_rungs){.combine = true,
-                                  .steps = every,
-                                  .fuse = true,
-                                  .pack = true,
-                                  .recompute = every,
-                                  .threads = threads,
-                                  .split_rows = threads > 1 && options->batch >= threads});
-    }
-}
-
 const rcvi_schedule rcvi_schedule_stepwise = {
-    .name = "stepwise", .applies = applies, .write = write, .variants = variants};
+    .name = "stepwise", .applies = rcvi_stepwise_applies, .write = write, .variants = rcvi_stepwise_variants};
