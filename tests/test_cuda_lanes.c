@@ -129,7 +129,7 @@ static void check_launch(track *t, int lane, const rcvi_touch *touches, size_t c
     assert_true(t->count < MOST_LAUNCHES);
     launch *own = &t->launches[t->count];
     *own = (launch){.lane = lane, .touches = malloc((count + 1) * sizeof *touches), .count = count};
-    memcpy(own->touches, touches, count * sizeof *touches);
+    if (count) memcpy(own->touches, touches, count * sizeof *touches);
     check_ok(rcvi_lanes_enter(&t->lanes, lane, touches, count));
     history *now = history_of(lane ? t->lanes.streams[lane] : t->stream);
     for (size_t i = 0; i < t->count; i++) {

@@ -178,7 +178,7 @@ static void tamper(rcvi_engine *e, rcvi_program *program, int thing) {
     for (size_t i = 0; i < program->step_count; i++) {
         rcvi_step *step = &program->steps[i];
         rcvi_cuda_ready *ready = &e->ready[i];
-        if (step->kind != RCVI_STEP_MAP || step->layer % 2 == 0) continue;
+        if (step->kind != RCVI_STEP_MAP || !step->map->product_count || step->layer % 2 == 0) continue;
         rcvi_view *other = rcvi_pool_new(&e->pool, 1, sizeof *other);
         assert_non_null(other);
         *other = *ready->views[0];

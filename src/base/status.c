@@ -21,8 +21,7 @@ typedef struct {
 static const dtype_entry dtypes[] = {
     [RCV_FLOAT32] = {"float32", 4},   [RCV_FLOAT64] = {"float64", 8}, [RCV_FLOAT16] = {"float16", 2},
     [RCV_BFLOAT16] = {"bfloat16", 2}, [RCV_INT64] = {"int64", 8},     [RCV_INT32] = {"int32", 4},
-    [RCV_TFLOAT32] = {"tfloat32", 4},
-    [RCV_UINT8] = {"uint8", 1},       [RCV_BOOL] = {"bool", 1},
+    [RCV_TFLOAT32] = {"tfloat32", 4}, [RCV_UINT8] = {"uint8", 1},     [RCV_BOOL] = {"bool", 1},
 };
 
 static const char *const status_names[] = {

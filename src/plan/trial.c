@@ -155,9 +155,14 @@ bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_contender *c, double *f
 }
 
 static rcv_status open_trial(rcvi_bench *bench, rcvi_contender *c) {
-    RCVI_TRY(make_data(bench, c->plan->program.options.steps));
-    if (c->run) return RCV_OK;
-    rcv_status status = rcv_run_new(c->plan, &c->run);
+    rcv_status status = make_data(bench, c->plan->program.options.steps);
+    if (status == RCV_NO_MEMORY && c->plan->device->memory) { /* the device has no room for a trial: it is not timed */
+        rcvi_bench_end(bench);
+        c->racing = false;
+        return RCV_OK;
+    }
+    if (status || c->run) return status;
+    status = rcv_run_new(c->plan, &c->run);
     if (status == RCV_NO_MEMORY && c->plan->device->memory) status = RCV_UNSUPPORTED; /* the device's, not the host's */
     if (status) return rcvi_refuse(bench->pool, c, status);
     bench->open_bytes += c->plan->run_bytes;

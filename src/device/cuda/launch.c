@@ -115,12 +115,10 @@ static size_t find_touches(const pass *p, const due *d, rcvi_touch *touches, siz
 
 static rcv_status enter(const pass *p, int lane, const due *members, int count) {
     if (p->engine->streams < 2) return RCV_OK;
-    rcvi_touch touches[RCVI_MAX_ACCESSES];
-    for (int m = 0; m < count; m++) {
-        size_t found = find_touches(p, &members[m], touches, RCVI_MAX_ACCESSES);
-        RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, lane, touches, found));
-    }
-    return RCV_OK;
+    rcvi_touch touches[RCVI_MAX_TOUCHES]; /* of all members at once: they are one launch */
+    size_t found = 0;
+    for (int m = 0; m < count; m++) found += find_touches(p, &members[m], touches + found, RCVI_MAX_TOUCHES - found);
+    return rcvi_lanes_enter(&p->worker->lanes, lane, touches, found);
 }
 
 static char *of_lane(const pass *p, size_t place, size_t bytes, int lane) {
