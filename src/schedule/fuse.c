@@ -724,7 +724,8 @@ void rcvi_fusion_emit_gradients(rcvi_fusion *f, bool over_chunk) {
     rcvi_program *program = f->emitter.program;
     const rcvi_graph *graph = f->emitter.graph;
     rcvi_time before = program->time;
-    program->time = f->gathers ? (rcvi_time){.span = 1} : over_chunk ? f->clock.span : f->clock.step;
+    program->time = over_chunk ? f->clock.span : f->clock.step;
+    if (f->gathers) program->time = (rcvi_time){.span = 1};
     int64_t steps = f->gathers ? f->clock.steps : over_chunk ? f->clock.chunk : 1, depth = steps * f->clock.batch;
     bool *done = rcvi_new(program->pool.context, graph->gradient_count, sizeof *done);
     if (!done) program->failed = true;

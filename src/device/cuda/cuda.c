@@ -49,18 +49,19 @@ static rcv_status learn(int ordinal, facts *f) {
 
 static rcv_status find_facts(int ordinal, const facts **out) {
     int count = 0;
+    *out = &devices[0];
     RCVI_TRY(count_devices(&count));
     if (ordinal >= count || ordinal >= MOST_DEVICES)
         return rcvi_fail(RCV_INVALID, "there is no device cuda:%d: this machine has %d GPU%s", ordinal, count,
                          count == 1 ? "" : "s");
     facts *f = &devices[ordinal];
+    *out = f;
     pthread_mutex_lock(&devices_lock);
     rcv_status status = f->known ? RCV_OK : learn(ordinal, f);
     pthread_mutex_unlock(&devices_lock);
     if (!status && f->properties.major < LEAST_MAJOR)
         return rcvi_fail(RCV_UNSUPPORTED, "%s has compute capability %d.%d; %d.0 is the least that can be used",
                          f->properties.name, f->properties.major, f->properties.minor, LEAST_MAJOR);
-    *out = f;
     return status;
 }
 

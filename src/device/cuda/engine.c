@@ -58,19 +58,21 @@ static bool can_turn(const rcvi_step *step, const rcvi_access *access, int64_t r
 static void find_turned(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
-    for (size_t i = 0; i < program->step_count && program->rungs.transpose; i++) {
-        const rcvi_step *step = &program->steps[i];
-        const rcvi_buffer *buffer = step->kind == RCVI_STEP_GEMM ? &program->buffers[step->out.buffer] : NULL;
-        bool fits = buffer && buffer->role == RCVI_ARENA && step->out.row > 0 && buffer->count % step->out.row == 0;
-        if (fits && !rcvi_cuda_has_twin(e, step->out.buffer))
-            e->turned[step->out.buffer] = buffer->count / step->out.row;
+    if (!program->rungs.transpose) return;
+    for (size_t i = 0; i < program->step_count; i++) {
+        const rcvi_view *out = &program->steps[i].out;
+        if (program->steps[i].kind != RCVI_STEP_GEMM || out->row <= 0 || rcvi_cuda_has_twin(e, out->buffer)) continue;
+        const rcvi_buffer *buffer = &program->buffers[out->buffer];
+        bool fits = buffer->role == RCVI_ARENA && buffer->count % out->row == 0;
+        if (fits) e->turned[out->buffer] = buffer->count / out->row;
     }
-    for (size_t i = 0; i < program->step_count && program->rungs.transpose; i++) {
+    for (size_t i = 0; i < program->step_count; i++) {
         int count = rcvi_step_accesses(&program->steps[i], accesses);
         for (int k = 0; k < count; k++) {
             int b = accesses[k].view->buffer;
-            if (e->turned[b] && !can_turn(&program->steps[i], &accesses[k], program->buffers[b].count / e->turned[b]))
-                e->turned[b] = 0;
+            const rcvi_buffer *buffer = &program->buffers[b];
+            int64_t rows = e->turned[b];
+            if (rows && !can_turn(&program->steps[i], &accesses[k], buffer->count / rows)) e->turned[b] = 0;
         }
     }
 }

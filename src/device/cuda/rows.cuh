@@ -1,6 +1,7 @@
 /* Kernel of a map with sums over its columns: a block takes a whole row, a thread VECTOR columns of it. Threads beyond the
  * columns compute with the first ones, add nothing to sums and store nothing. */
-extern "C" __global__ void __launch_bounds__(ROW_THREADS, ROW_THREADS < 512 ? 512 / ROW_THREADS : 1) map_kernel(const __grid_constant__ Words c) {
+extern "C" __global__ void __launch_bounds__(ROW_THREADS, ROW_THREADS < 512 ? 512 / ROW_THREADS : 1)
+    map_kernel(const __grid_constant__ Words c) {
     const int member = (int)blockIdx.z, column = (int)threadIdx.x * VECTOR;
     const bool active = column < COLUMNS_OF(c);
     for (long long row = blockIdx.x; row < ROWS_OF(c, member); row += gridDim.x) {
