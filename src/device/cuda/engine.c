@@ -254,7 +254,7 @@ static rcv_status load_kernel(rcvi_engine *e, rcvi_cuda_kernel *kernel) {
     RCVI_TRY(rcvi_jit_compile(e->context, kernel->source, e->major, e->minor, &code, &bytes));
     kernel->shared = kernel->shape.map->product_count ? rcvi_tile_shared(&kernel->shape) : 0;
     kernel->words = rcvi_map_words(&kernel->shape);
-    rcv_status status = rcvi_jit_load(code, "map_kernel", kernel->shared, &kernel->library, &kernel->kernel);
+    rcv_status status = rcvi_jit_load(code, "map_kernel", kernel->shared, &kernel->code, &kernel->kernel);
     rcvi_free(e->context, code);
     return status;
 }
@@ -419,7 +419,7 @@ rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **out) 
 void rcvi_cuda_engine_free(rcvi_engine *e) {
     if (!e) return;
     for (size_t k = 0; k < e->kernel_count; k++) {
-        if (e->kernels[k].library) cudaLibraryUnload(e->kernels[k].library);
+        if (e->kernels[k].code) cudaLibraryUnload(e->kernels[k].code);
         rcvi_free(e->context, e->kernels[k].source);
     }
     for (size_t i = 0; e->ready && i < e->program->step_count; i++) {

@@ -21,7 +21,7 @@
 enum { RCVI_MAX_MEMBERS = 24, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500 };
 
 typedef struct {
-    cudaLibrary_t library;
+    cudaLibrary_t code;
     cudaKernel_t kernel;
     rcvi_map_shape shape; /* its tables in the engine's pool */
     char *source;
