@@ -147,21 +147,6 @@ static void test_fill(void **state) {
     }
 }
 
-static void test_transpose(void **state) {
-    (void)state;
-    for (int i = 0; i < 80; i++) {
-        shape s = i == 79 ? (shape){700, 900} : pick_shape(), turned = {s.columns, s.rows};
-        target out = make_target((rcvi_cuda_type)(i % 4), turned, false);
-        tensor a = make_operand((rcvi_cuda_type)(i / 4 % 4), s);
-        check_cuda(rcvi_cuda_transpose(stream, s.rows, s.columns, target_matrix(&out), tensor_matrix(&a, NULL)));
-        for (int64_t r = 0; r < s.rows; r++) {
-            for (int64_t c = 0; c < s.columns; c++) target_set(&out, c, r, tensor_get(&a, r, c));
-        }
-        target_check(&out, "transpose");
-        tensor_free(&a);
-    }
-}
-
 static void test_pack(void **state) {
     (void)state;
     for (int i = 0; i < 80; i++) {
@@ -382,10 +367,10 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy),   cmocka_unit_test(test_copy_absent), cmocka_unit_test(test_copy_far),
-        cmocka_unit_test(test_fill),   cmocka_unit_test(test_transpose),   cmocka_unit_test(test_pack),
-        cmocka_unit_test(test_select), cmocka_unit_test(test_dropout),     cmocka_unit_test(test_masks),
-        cmocka_unit_test(test_put),    cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_copy),    cmocka_unit_test(test_copy_absent), cmocka_unit_test(test_copy_far),
+        cmocka_unit_test(test_fill),    cmocka_unit_test(test_pack),        cmocka_unit_test(test_select),
+        cmocka_unit_test(test_dropout), cmocka_unit_test(test_masks),       cmocka_unit_test(test_put),
+        cmocka_unit_test(test_reduce),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

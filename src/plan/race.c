@@ -88,7 +88,7 @@ static rcv_status leave_layers_out(race *r) {
 
 /* ---- order ---- */
 
-static int compare_estimates(const void *a, const void *b) {
+int rcvi_compare_estimates(const void *a, const void *b) {
     const rcvi_contender *x = *(rcvi_contender *const *)a, *y = *(rcvi_contender *const *)b;
     if (x->rungs.vendor != y->rungs.vendor) return x->rungs.vendor ? 1 : -1; /* the model knows little of it */
     if (x->shown.estimate != y->shown.estimate) return x->shown.estimate < y->shown.estimate ? -1 : 1;
@@ -312,7 +312,7 @@ static rcv_status begin_race(race *r, rcvi_contender *contenders, size_t count) 
         if (contenders[i].racing) r->by[r->count++] = &contenders[i];
     }
     if (r->count == 0) return RCV_OK;
-    qsort(r->by, r->count, sizeof(rcvi_contender *), compare_estimates);
+    qsort(r->by, r->count, sizeof(rcvi_contender *), rcvi_compare_estimates);
     if (r->exhaustive) return time_all(r);
     set_pace(r);
     RCVI_TRY(leave_layers_out(r));

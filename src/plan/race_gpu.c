@@ -21,13 +21,6 @@ typedef struct {
     double deadline; /* 0: none */
 } race;
 
-static int compare_estimates(const void *a, const void *b) {
-    const rcvi_contender *x = *(rcvi_contender *const *)a, *y = *(rcvi_contender *const *)b;
-    if (x->rungs.vendor != y->rungs.vendor) return x->rungs.vendor ? 1 : -1; /* the model knows little of it */
-    if (x->shown.estimate != y->shown.estimate) return x->shown.estimate < y->shown.estimate ? -1 : 1;
-    return x < y ? -1 : 1;
-}
-
 static bool late(const race *r) { return r->deadline > 0 && r->best > 0 && rcvi_now() > r->deadline; }
 
 static void leave(race *r, rcvi_contender *c) {
@@ -116,7 +109,7 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
     for (size_t i = 0; i < count; i++) {
         if (contenders[i].racing) r->by[r->count++] = &contenders[i];
     }
-    qsort(r->by, r->count, sizeof(rcvi_contender *), compare_estimates);
+    qsort(r->by, r->count, sizeof(rcvi_contender *), rcvi_compare_estimates);
     if (!exhaustive) r->deadline = rcvi_now() + longest;
     for (size_t i = 0; i < r->count; i++) {
         bool known = !r->by[i]->rungs.vendor; /* of a library's time the model knows little: it always has its turn */

@@ -22,5 +22,7 @@ rcv_status rcvi_race(const rcvi_problem *problem, rcvi_contender *contenders, si
 
 /* The same on a GPU. */
 rcv_status rcvi_race_gpu(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, rcvi_pool *pool);
+/* For qsort over pointers to contenders: by estimate, a vendor's last, then as they were offered. */
+int rcvi_compare_estimates(const void *a, const void *b);
 
 #endif

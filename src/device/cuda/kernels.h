@@ -32,8 +32,6 @@ typedef struct {
 /* out = a, converted; rows may coincide with a's where they are the same view. */
 cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
 cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, double number);
-/* out[columns, rows] = a[rows, columns]^T, converted. */
-cudaError_t rcvi_cuda_transpose(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
 /* out[r] = mask[r * mask_row] ? a[r] : b[r]. */
 cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask, int64_t mask_row,
                              rcvi_matrix out, rcvi_matrix a, rcvi_matrix b);

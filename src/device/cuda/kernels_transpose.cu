@@ -39,11 +39,6 @@ static cudaError_t start_turn(cudaStream_t stream, int64_t columns, int64_t dept
     return start(turn<float>, grid, block, stream, columns, depth, wide, out, a);
 }
 
-extern "C" cudaError_t rcvi_cuda_transpose(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
-                                           rcvi_matrix a) {
-    return start_turn(stream, columns, rows, rows, out, a);
-}
-
 extern "C" cudaError_t rcvi_cuda_pack(cudaStream_t stream, int64_t columns, int64_t depth, int64_t wide,
                                       bool transposed, rcvi_matrix a, void *out, rcvi_cuda_type type) {
     rcvi_matrix packed = {out, wide, 1, type, NULL, type, {NULL, 0}};

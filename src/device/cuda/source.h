@@ -38,7 +38,7 @@ typedef struct {
     int members;           /* at most, in one launch */
     int row_threads; /* of a map with sums over its columns: a block a row, of so many threads (a power of 2, 32 to 1024); else 0 */
     /* products only */
-    bool aligned;              /* every operand's rows begin at multiples of 16 bytes */
+    bool aligned;              /* rows and depths of left operands are whole pieces of 16 bytes */
     int tile_rows, tile_units; /* of a block: rows (16, 32 or 64), and columns of every product (a multiple of 8; 128 of
                                  all products at most) */
     int stages;                /* of the pipeline, at least 4 */
