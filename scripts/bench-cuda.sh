@@ -17,7 +17,7 @@ results=${RECURVE_RESULTS:-bench/results}
 limit=${RECURVE_LIMIT:-120}
 room=build/bench-cuda
 
-# name | cell T B I H L | options (starting PyTorch takes seconds: it stands beside six of them)
+# name | cell T B I H L | options (starting PyTorch takes seconds: it stands beside two of them)
 rows='
 headline-bf16-forward    | lstm 100 64 512 512 4   | --dtype bfloat16 --pass forward
 headline-bf16-train      | lstm 100 64 512 512 4   | --dtype bfloat16 --pass train
@@ -25,16 +25,16 @@ headline-tf32-forward    | lstm 100 64 512 512 4   | --dtype tfloat32 --pass for
 headline-tf32-train      | lstm 100 64 512 512 4   | --dtype tfloat32 --pass train --no-torch
 headline-fp16-forward    | lstm 100 64 512 512 4   | --dtype float16 --pass forward --no-torch
 headline-fp16-train      | lstm 100 64 512 512 4   | --dtype float16 --pass train --no-torch
-headline-fp32-forward    | lstm 100 64 512 512 4   | --dtype float32 --pass forward
-headline-fp32-train      | lstm 100 64 512 512 4   | --dtype float32 --pass train
+headline-fp32-forward    | lstm 100 64 512 512 4   | --dtype float32 --pass forward --no-torch
+headline-fp32-train      | lstm 100 64 512 512 4   | --dtype float32 --pass train --no-torch
 ladder-fp32              | lstm 100 64 512 512 4   | --dtype float32 --pass forward --ladder --no-torch
 ladder-bf16              | lstm 100 64 512 512 4   | --dtype bfloat16 --pass forward --ladder --no-torch
-medium-bf16-train        | lstm 35 20 650 650 2    | --dtype bfloat16 --pass train
+medium-bf16-train        | lstm 35 20 650 650 2    | --dtype bfloat16 --pass train --no-torch
 medium-tf32-train        | lstm 35 20 650 650 2    | --dtype tfloat32 --pass train --no-torch
 medium-fp32-train        | lstm 35 20 650 650 2    | --dtype float32 --pass train --no-torch
 medium-bf16-forward      | lstm 35 20 650 650 2    | --dtype bfloat16 --pass forward --no-torch
 medium-fp32-forward      | lstm 35 20 650 650 2    | --dtype float32 --pass forward --no-torch
-large-bf16-train         | lstm 35 20 1500 1500 2  | --dtype bfloat16 --pass train
+large-bf16-train         | lstm 35 20 1500 1500 2  | --dtype bfloat16 --pass train --no-torch
 large-tf32-train         | lstm 35 20 1500 1500 2  | --dtype tfloat32 --pass train --no-torch
 large-fp32-train         | lstm 35 20 1500 1500 2  | --dtype float32 --pass train --no-torch
 large-bf16-forward       | lstm 35 20 1500 1500 2  | --dtype bfloat16 --pass forward --no-torch

@@ -29,7 +29,7 @@ printf '== build (%s)\n' $build
 cmake --build $build -j "$jobs" --target "${programs[@]}" || exit 1
 
 export RECURVE_CACHE=$PWD/$build/kernels # of the kernels that are compiled on the way
-RECURVE_TEST_SMALL=1 $build/tests/test_cuda >$build/small.log 2>&1
+RECURVE_TEST_SMALL=40 $build/tests/test_cuda >$build/small.log 2>&1
 case $? in
 0) ;;
 77) skip "no GPU: $(sed -n 's/^skipped: what needs a GPU: //p' $build/small.log)" ;;
@@ -50,9 +50,11 @@ elif [ -z "$sanitizer" ]; then
     printf '\n== compute-sanitizer: SKIPPED: it is not installed\n'
 else
     for tool in memcheck racecheck; do
+        small=40
+        [ $tool = memcheck ] || small=8 # it takes ten times as long
         for program in test_cuda test_cuda_kernels; do
             printf '\n== compute-sanitizer %s: %s\n' $tool "$program"
-            RECURVE_TEST_SMALL=1 "$sanitizer" --tool $tool --error-exitcode 9 --print-limit 20 \
+            RECURVE_TEST_SMALL=$small "$sanitizer" --tool $tool --error-exitcode 9 --print-limit 20 \
                 $build/tests/"$program" >"$build/$tool-$program.log" 2>&1
             verdict=$?
             tail -n 3 "$build/$tool-$program.log"

@@ -147,27 +147,40 @@ static void test_fill(void **state) {
     }
 }
 
-static void test_pack(void **state) {
+/* Several matrices at once, of any types: copied or turned over, and widened. */
+static void test_move(void **state) {
     (void)state;
-    for (int i = 0; i < 80; i++) {
-        shape s = pick_shape(); /* [columns, depth] */
-        bool transposed = i % 2, absent = i % 20 == 19;
-        int64_t wide = (s.columns + 7) / 8 * 8 + PICK(0, 0, 8);
-        tensor a = make_operand(pick_type(), transposed ? (shape){s.columns, s.rows} : s);
-        tensor out = tensor_new((rcvi_cuda_type)(i / 2 % 4), s.rows, wide, wide, 1, 0, NULL);
-        check_cuda(rcvi_cuda_pack(stream, s.rows, s.columns, wide, transposed, tensor_matrix(absent ? NULL : &a, NULL),
-                                  tensor_at(&out), out.type));
-        for (int64_t r = 0; r < s.rows; r++) {
-            for (int64_t k = 0; k < wide; k++)
-                tensor_set(&out, r, k,
-                           k >= s.columns || absent ? 0
-                           : transposed             ? tensor_get(&a, k, r)
-                                                    : tensor_get(&a, r, k));
+    for (int i = 0; i < 40; i++) {
+        rcvi_move moves[RCVI_MAX_MOVES];
+        tensor a[RCVI_MAX_MOVES], out[RCVI_MAX_MOVES];
+        int count = i % 4 ? 1 + (int)random_below(&source, RCVI_MAX_MOVES) : 1;
+        for (int k = 0; k < count; k++) {
+            shape s = k == 1 ? (shape){300, 200} : pick_shape(); /* [rows, columns] */
+            bool transposed = (i + k) % 2, absent = (i + k) % 20 == 19, widened = k % 3 > 0;
+            int64_t wide = widened ? (s.columns + 7) / 8 * 8 + PICK(0, 0, 8) : s.columns;
+            a[k] = make_operand(pick_type(), transposed ? (shape){s.columns, s.rows} : s);
+            out[k] = tensor_new((rcvi_cuda_type)((i + k) / 2 % 4), s.rows, wide, wide, 1, 0, NULL);
+            moves[k] = (rcvi_move){s.rows,
+                                   s.columns,
+                                   wide,
+                                   transposed,
+                                   tensor_matrix(&out[k], NULL),
+                                   tensor_matrix(absent ? NULL : &a[k], NULL)};
+            for (int64_t r = 0; r < s.rows; r++) {
+                for (int64_t c = 0; c < wide; c++)
+                    tensor_set(&out[k], r, c,
+                               c >= s.columns || absent ? 0
+                               : transposed             ? tensor_get(&a[k], c, r)
+                                                        : tensor_get(&a[k], r, c));
+            }
         }
+        check_cuda(rcvi_cuda_move(stream, moves, count));
         check_cuda(cudaStreamSynchronize(stream));
-        tensor_check(&out, transposed ? "pack transposed" : "pack");
-        tensor_free(&out);
-        tensor_free(&a);
+        for (int k = 0; k < count; k++) {
+            tensor_check(&out[k], moves[k].transposed ? "turned over" : "moved");
+            tensor_free(&out[k]);
+            tensor_free(&a[k]);
+        }
     }
 }
 
@@ -286,13 +299,13 @@ static void test_put(void **state) {
 /* ---- sums ---- */
 
 /* Sums of a's rows (or columns) into a tensor of one row (or column), checked; then again, from memory that is aligned
- * otherwise: the same bits. */
+ * otherwise: the same bits. Sums over rows are made of two matrices at once. */
 static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type type, rcvi_cuda_type to, bool absent) {
     tensor a = make(type, s, true), shifted = tensor_new(type, s.rows, s.columns, s.columns + 1, 1, 1, NULL);
-    int64_t count = over_rows ? s.columns : s.rows, need = rcvi_cuda_reduce_rows_scratch(s.rows, s.columns);
+    int64_t count = over_rows ? s.columns : s.rows, need = 2 * rcvi_cuda_reduce_rows_scratch(s.rows, s.columns);
     tensor out = over_rows ? tensor_new(to, 1, count, count, 1, PICK(0, 1), accumulate ? &source : NULL)
                            : tensor_new(to, count, 1, PICK(1, 3), 1, PICK(0, 1), accumulate ? &source : NULL);
-    tensor twin = tensor_new(RCVI_BF16, out.rows, out.columns, out.row, 1, out.first, NULL), again = out;
+    tensor twin = tensor_new(RCVI_BF16, out.rows, out.columns, out.row, 1, out.first, NULL), again = out, other = out;
     size_t unit = type == RCVI_F64 ? 8 : 4;
     char *scratch = NULL, zone[64], found[64];
     memset(zone, 0x77, sizeof zone);
@@ -303,11 +316,13 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     check_cuda(cudaMalloc((void **)&scratch, (size_t)need * unit + sizeof zone));
     send_bytes(scratch + (size_t)need * unit, zone, sizeof zone);
     again.device = send(out.host, out.bytes);
+    other.device = send(out.host, out.bytes);
     for (int turn = 0; turn < 2; turn++) {
         rcvi_matrix to_view = turn ? tensor_matrix(&again, NULL) : tensor_matrix(&out, &twin);
         rcvi_matrix from = tensor_matrix(absent ? NULL : turn ? &shifted : &a, NULL);
+        rcvi_sum sums[] = {{to_view, from}, {tensor_matrix(&other, NULL), from}};
         if (over_rows)
-            check_cuda(rcvi_cuda_reduce_rows(stream, s.rows, s.columns, accumulate, to_view, from, scratch));
+            check_cuda(rcvi_cuda_reduce_rows(stream, s.rows, s.columns, accumulate, sums, turn ? 1 : 2, scratch));
         else
             check_cuda(rcvi_cuda_reduce_columns(stream, s.rows, s.columns, accumulate, to_view, from));
     }
@@ -325,14 +340,16 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
         tensor_accept(&out, got, r, c, old + sum, error, over_rows ? "sum over rows" : "sum over columns");
         tensor_accept(&twin, got_twin, r, c, old + sum, error, "twin of a sum");
     }
-    again.host = out.host;
+    again.host = other.host = out.host;
     tensor_check(&out, "sum");
     tensor_check(&twin, "twin of a sum");
     tensor_check(&again, "sum of what is aligned otherwise");
+    if (over_rows) tensor_check(&other, "sum of a second matrix");
     check_cuda(cudaMemcpy(found, scratch + (size_t)need * unit, sizeof found, cudaMemcpyDeviceToHost));
     assert_memory_equal(found, zone, sizeof zone);
     check_cuda(cudaFree(scratch));
     check_cuda(cudaFree(again.device));
+    check_cuda(cudaFree(other.device));
     free(got);
     free(got_twin);
     tensor_free(&a);
@@ -368,7 +385,7 @@ static int tear_down(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copy),    cmocka_unit_test(test_copy_absent), cmocka_unit_test(test_copy_far),
-        cmocka_unit_test(test_fill),    cmocka_unit_test(test_pack),        cmocka_unit_test(test_select),
+        cmocka_unit_test(test_fill),    cmocka_unit_test(test_move),        cmocka_unit_test(test_select),
         cmocka_unit_test(test_dropout), cmocka_unit_test(test_masks),       cmocka_unit_test(test_put),
         cmocka_unit_test(test_reduce),
     };

@@ -90,7 +90,8 @@ static void check_group(const rcvi_engine *e, const rcvi_cuda_group *group, int 
     const rcvi_step *lead = &e->program->steps[e->order[group->first]];
     bool map = lead->kind == RCVI_STEP_MAP, move = lead->kind == RCVI_STEP_COPY || lead->kind == RCVI_STEP_PACK;
     assert_true(group->count >= 1 && group->count <= (e->program->rungs.merge && map ? members : RCVI_MAX_MEMBERS));
-    if (group->count > 1) assert_true(e->program->rungs.merge && (map || move));
+    bool sum = lead->kind == RCVI_STEP_REDUCE && lead->reduce.over_rows && !lead->time.timed;
+    if (group->count > 1) assert_true(e->program->rungs.merge && (map || move || sum));
     for (int i = 1; i < group->count; i++) {
         int index = e->order[group->first + i];
         const rcvi_step *step = &e->program->steps[index];
@@ -98,6 +99,11 @@ static void check_group(const rcvi_engine *e, const rcvi_cuda_group *group, int 
             assert_int_equal(step->kind, RCVI_STEP_MAP);
             assert_int_equal(step->columns, lead->columns);
             assert_int_equal(e->ready[index].kernel, e->ready[e->order[group->first]].kernel);
+        } else if (sum) {
+            assert_true(step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows && !step->time.timed);
+            assert_true(step->rows == lead->rows && step->columns == lead->columns);
+            assert_int_equal(step->accumulate, lead->accumulate);
+            assert_int_equal(rcvi_cuda_type_of(e, &step->a), rcvi_cuda_type_of(e, &lead->a));
         } else {
             assert_true(step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_PACK);
         }
@@ -225,7 +231,32 @@ static void test_wavefront(void **state) {
     }
 }
 
+/* Gradients of vectors, 14 a layer here, are summed by few launches. */
+static void test_sums(void **state) {
+    (void)state;
+    static const config normal = {"lstm_layernorm", {.input = 8, .hidden = 8, .layers = 3}, 5, 4, true, false, false};
+    problem p;
+    rcvi_program program;
+    rcvi_engine e;
+    int steps = 0, launches = 0;
+    open_problem(&p, &normal, 1);
+    assert_true(write_program(&p, true, "combine+fuse+pack+wavefront+merge", &program));
+    open_engine(&e, &program, RCVI_MAX_MEMBERS);
+    check_ok(rcvi_cuda_order(&e));
+    for (size_t g = 0; g < e.group_count; g++) {
+        if (program.steps[e.order[e.groups[g].first]].kind != RCVI_STEP_REDUCE) continue;
+        steps += e.groups[g].count;
+        launches++;
+    }
+    assert_int_equal(steps, 3 * 14);
+    assert_int_equal(launches, (3 * 14 + RCVI_MAX_SUMS - 1) / RCVI_MAX_SUMS);
+    close_engine(&e);
+    rcvi_program_free(&program);
+    close_problem(&p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront),
+                                       cmocka_unit_test(test_sums)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

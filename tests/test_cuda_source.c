@@ -471,6 +471,7 @@ static int write_words(const problem *p, const rcvi_map_shape *shape, int absent
 }
 
 static void run_problem(rcv_context *context, problem *p) {
+    int absent = p->instructions[0].out;
     rcvi_map_shape shape = {.map = &p->map,
                             .types = p->types,
                             .has_twin = p->twins,
@@ -489,7 +490,7 @@ static void run_problem(rcv_context *context, problem *p) {
     *(void **)&run = dlsym(library, "run");
     assert_non_null(run);
     uint64_t words[4096];
-    int absent = p->instructions[0].out, count = rcvi_map_words(&shape);
+    int count = rcvi_map_words(&shape);
     assert_true(count <= 4096);
     assert_int_equal(write_words(p, &shape, absent, words), count);
     int64_t across = 32 * p->c.vector;

@@ -476,10 +476,26 @@ static void count_offer(void *user, const rcvi_rungs *rungs) {
 
 static void test_gpu_variants(void **state) {
     (void)state;
-    int offers[8] = {0};
-    const int expected[8] = {0, 1, 0, 1, 0, 1, 0, 1};
-    rcvi_schedule_vendor.variants(NULL, NULL, &(rcvi_machine){.gpu = true, .threads = 8}, count_offer, offers);
-    assert_memory_equal(offers, expected, sizeof offers);
+    static const struct {
+        rcv_dtype dtype;
+        int64_t batch, hidden;
+        rcv_effort effort;
+        int expected[8]; /* of every algorithm, without a graph and with it */
+    } cases[] = {
+        {RCV_FLOAT32, 8, 128, RCV_MEASURE, {0, 1, 0, 1, 0, 1, 0, 1}},
+        {RCV_FLOAT32, 8, 1024, RCV_MEASURE, {0, 1, 0, 1, 0, 1, 0, 0}},
+        {RCV_FLOAT16, 64, 128, RCV_MEASURE, {0, 1, 0, 0, 0, 0, 0, 1}},
+        {RCV_TFLOAT32, 64, 512, RCV_MEASURE, {0, 1, 0, 0, 0, 0, 0, 0}},
+        {RCV_BFLOAT16, 8, 128, RCV_MEASURE, {0, 1, 0, 0, 0, 0, 0, 0}},
+        {RCV_BFLOAT16, 64, 1024, RCV_EXHAUSTIVE, {0, 1, 0, 1, 0, 1, 0, 1}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int offers[8] = {0};
+        rcv_net net = {.options = {.hidden = cases[i].hidden}};
+        rcv_plan_options options = {.dtype = cases[i].dtype, .batch = cases[i].batch, .effort = cases[i].effort};
+        rcvi_schedule_vendor.variants(&net, &options, &(rcvi_machine){.gpu = true, .threads = 8}, count_offer, offers);
+        assert_memory_equal(offers, cases[i].expected, sizeof offers);
+    }
 }
 
 static void test_absence(void **state) {

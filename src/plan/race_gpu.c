@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-static const double longest = 0.35;  /* seconds of all samples, but for an exhaustive search */
+static const double longest = 0.25;  /* seconds in which candidates may enter, but for an exhaustive search */
+static const double final = 0.1;     /* seconds more for those that are close */
 static const double sample = 1.5e-3; /* seconds that a sample should take */
 static const double hopeless = 3;    /* times the fastest: out after one call */
 static const double beaten = 1.25;   /* times the fastest: out after a round */
@@ -21,7 +22,9 @@ typedef struct {
     double deadline; /* 0: none */
 } race;
 
-static bool late(const race *r) { return r->deadline > 0 && r->best > 0 && rcvi_now() > r->deadline; }
+static bool late(const race *r, double more) {
+    return r->deadline > 0 && r->best > 0 && rcvi_now() > r->deadline + more;
+}
 
 static void leave(race *r, rcvi_contender *c) {
     c->racing = false;
@@ -73,6 +76,8 @@ static rcv_status first_sample(race *r, rcvi_contender *c) {
     RCVI_TRY(rcvi_trial_repeat(&r->bench, c, WARMING, &seconds));
     if (c->run) RCVI_TRY(take_sample(r, c, 1));
     if (c->run && c->shown.seconds <= hopeless * r->best) RCVI_TRY(take_sample(r, c, calls_of(c)));
+    if (c->sample_count > 0)
+        rcvi_log(r->bench.context, "planning: first: %s takes %.3g s", c->shown.schedule, c->shown.seconds);
     if (!c->run || c->shown.seconds > hopeless * r->best) leave(r, c);
     return RCV_OK;
 }
@@ -82,11 +87,11 @@ static rcv_status take_rounds(race *r, int rounds, bool all) {
         for (size_t i = 0; i < r->count; i++) {
             rcvi_contender *c = r->by[i];
             if (!c->racing) continue;
-            if (!all && c->shown.seconds > beaten * r->best) {
+            if (!all && c->shown.seconds > (late(r, 0) ? near : beaten) * r->best) {
                 leave(r, c);
                 continue;
             }
-            if (late(r)) return RCV_OK;
+            if (late(r, final)) return RCV_OK;
             RCVI_TRY(take_sample(r, c, calls_of(c)));
             rcvi_log(r->bench.context, "planning: round %d of %d: %s takes %.3g s", n + 1, rounds, c->shown.schedule,
                      c->shown.seconds);
@@ -114,7 +119,7 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
     for (size_t i = 0; i < r->count; i++) {
         bool known = !r->by[i]->rungs.vendor; /* of a library's time the model knows little: it always has its turn */
         bool slow = r->best > 0 && r->by[i]->shown.estimate > too_long;
-        if (!exhaustive && known && (late(r) || slow || is_pointless(r, r->by[i])))
+        if (!exhaustive && known && (late(r, 0) || slow || is_pointless(r, r->by[i])))
             leave(r, r->by[i]);
         else
             RCVI_TRY(first_sample(r, r->by[i]));

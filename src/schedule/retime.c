@@ -203,6 +203,14 @@ static bool find_late(retiming *r, bool output) {
     return found;
 }
 
+/* Sums over features begin a launch of their own in any case; products then stay together at the end of the step. */
+static bool has_sums(const rcvi_graph *graph) {
+    for (size_t v = 0; v < graph->value_count; v++) {
+        if (graph->values[v].operation == RCVI_SUM) return true;
+    }
+    return false;
+}
+
 bool rcvi_retime(rcvi_program *program, const rcvi_graph *adjoint, bool output_may_be_late, rcvi_retimed *to) {
     rcvi_pool *pool = &program->pool;
     size_t values = adjoint->value_count;
@@ -221,7 +229,7 @@ bool rcvi_retime(rcvi_program *program, const rcvi_graph *adjoint, bool output_m
         return false;
     }
     for (size_t v = 0; v < values; v++) r.operand[v] = RCVI_NONE;
-    if (adjoint->state_count > MOST_STATES || !find_late(&r, output_may_be_late)) return false;
+    if (adjoint->state_count > MOST_STATES || has_sums(adjoint) || !find_late(&r, output_may_be_late)) return false;
     to->operand_count = r.count;
     build_graph(&r, pool);
     build_last(&r, pool);

@@ -157,16 +157,24 @@ static void write(rcvi_program *program) {
     rcvi_program_step(program, &step);
 }
 
-/* On a GPU, every algorithm in a graph, and the usual one without. */
+/* cuDNN's persistent algorithms, which take long to be made ready: fast with few rows or, one of them, few units, else up
+ * to ten times slower than the usual one, which is what they all are in bfloat16. */
+static bool is_worth_trying(const rcv_net *net, const rcv_plan_options *options, int64_t algorithm) {
+    enum { SMALL_HIDDEN = 3, FEW_ROWS = 32, FEW_UNITS = 384 };
+    if (algorithm == 0 || options->effort == RCV_EXHAUSTIVE) return true;
+    if (options->dtype == RCV_BFLOAT16) return false;
+    return algorithm == SMALL_HIDDEN ? net->options.hidden <= FEW_UNITS : options->batch <= FEW_ROWS;
+}
+
 static void variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                      void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
-    (void)net;
-    (void)options;
     rcvi_rungs rungs = {.vendor = true,
                         .steps = 1,
                         .graph = machine->gpu, /* launch by launch it is never faster */
                         .threads = machine->gpu ? 1 : machine->threads};
-    for (int64_t most = machine->gpu ? ALGORITHMS : 1; rungs.algorithm < most; rungs.algorithm++) offer(user, &rungs);
+    for (int64_t most = machine->gpu ? ALGORITHMS : 1; rungs.algorithm < most; rungs.algorithm++) {
+        if (is_worth_trying(net, options, rungs.algorithm)) offer(user, &rungs);
+    }
 }
 
 const rcvi_schedule rcvi_schedule_vendor = {.name = "vendor", .applies = applies, .write = write, .variants = variants};

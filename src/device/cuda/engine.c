@@ -134,12 +134,18 @@ static bool is_aligned(const rcvi_engine *e, const rcvi_step *step) {
     return true;
 }
 
-/* Columns of every product that a block takes: as many as leave enough blocks for all processors. */
+/* Columns of every product that a block takes. Wide tiles read left operands less often; but there should be blocks for most
+ * processors, or, with few rows, where weights are what is read, for some. */
 static int units_of(const rcvi_engine *e, const rcvi_step *step, int tile_rows, int members) {
-    int products = step->map->product_count, units = 64;
-    int64_t row_blocks = (step->rows + tile_rows - 1) / tile_rows;
-    while (units > 8 && products * units > 64) units /= 2;
-    while (units > 8 && (step->columns + units - 1) / units * row_blocks * members * 4 < 3 * e->processors) units /= 2;
+    bool wide = tile_rows == 64 && (e->tensor || e->narrow != e->real);
+    int products = step->map->product_count, span = wide ? 128 : 64, units = span;
+    int64_t row_blocks = (step->rows + tile_rows - 1) / tile_rows, fewest = tile_rows == 32 ? 1 : 3;
+    while (units > 8 && products * units > span) units /= 2;
+    for (; units > 8; units /= 2) {
+        int64_t blocks = (step->columns + units - 1) / units * row_blocks * members;
+        bool many = products * units > 64 && blocks > 2 * e->processors;
+        if (!many && blocks * 4 >= fewest * e->processors) break;
+    }
     return units;
 }
 
@@ -177,16 +183,23 @@ static bool look_alike(const rcvi_step *x, const rcvi_step *y) {
     return true;
 }
 
-/* Steps of the pass like this one: members of its launch at most, and mostly. */
-static int members_of(const rcvi_engine *e, const rcvi_step *step) {
+/* Steps of the pass like this one, itself among them: members of its launch at most, and mostly. `differs` becomes true
+ * for operands whose elements are of another type in some of them. */
+static int members_of(const rcvi_engine *e, const rcvi_step *step, bool *differs) {
     const rcvi_program *program = e->program;
-    size_t self = (size_t)(step - program->steps);
-    bool forward = self < program->forward_count;
-    if (!program->rungs.merge || step->layer == RCVI_NONE) return 1;
+    size_t self = (size_t)(step - program->steps), forward = program->forward_count;
+    size_t first = self < forward ? 0 : forward, end = self < forward ? forward : program->step_count;
+    bool alone = !program->rungs.merge || step->layer == RCVI_NONE;
     int count = 0;
-    for (size_t i = forward ? 0 : program->forward_count; i < (forward ? program->forward_count : program->step_count);
-         i++)
-        count += program->steps[i].kind == RCVI_STEP_MAP && look_alike(step, &program->steps[i]);
+    for (size_t i = alone ? self : first; i < (alone ? self + 1 : end); i++) {
+        const rcvi_step *other = &program->steps[i];
+        if (other->kind != RCVI_STEP_MAP || !look_alike(step, other)) continue;
+        count++;
+        for (int v = 0; v < step->map->operand_count; v++) {
+            const rcvi_view *a = &step->map->operands[v], *b = &other->map->operands[v];
+            differs[v] |= rcvi_cuda_type_of(e, a) != rcvi_cuda_type_of(e, b);
+        }
+    }
     return count < RCVI_MAX_MEMBERS ? count : RCVI_MAX_MEMBERS;
 }
 
@@ -208,7 +221,8 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
     memcpy(ready->views, views, (size_t)ready->view_count * sizeof *views);
     memcpy(ready->passes, passes, (size_t)ready->pass_count * sizeof *passes);
     rcvi_access accesses[RCVI_MAX_ACCESSES];
-    int count = rcvi_step_accesses(step, accesses);
+    bool differs[RCVI_MAX_OPERANDS] = {false};
+    int count = rcvi_step_accesses(step, accesses), members = members_of(e, step, differs);
     for (int v = 0; v < ready->view_count; v++)
         types[v] = views[v]->buffer == RCVI_NONE ? e->real : (unsigned char)rcvi_cuda_type_of(e, views[v]);
     for (int v = map->operand_count, p = 0; p < map->product_count; v += 1 + 2 * map->products[p++].term_count) {
@@ -219,14 +233,14 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
         bool own = accesses[k].view >= map->operands && operand < map->operand_count;
         if (!own || !accesses[k].written) continue;
         has_twin[operand] = rcvi_cuda_has_twin(e, accesses[k].view->buffer);
-        /* What is only written has both places, of which one may be absent: so the kernel of a layer that hands
-         * activations on is that of the last one, too. */
-        if (accesses[k].read || e->narrow == e->real) continue;
+        /* What is only written, and not everywhere of one type, has both places, of which one may be absent: so the
+         * kernel of a layer that hands activations on is that of the last one, too. */
+        if (accesses[k].read || e->narrow == e->real || !differs[operand]) continue;
         has_twin[operand] = true;
         types[operand] = (unsigned char)e->real;
     }
     for (int v = 0; v < map->operand_count; v++) turned[v] = e->turned[map->operands[v].buffer] > 0;
-    int tile_rows = step->rows <= 16 ? 16 : step->rows <= 32 ? 32 : 64, members = members_of(e, step);
+    int tile_rows = step->rows <= 16 ? 16 : step->rows <= 32 ? 32 : 64;
     *shape = (rcvi_map_shape){.map = map,
                               .types = types,
                               .has_twin = has_twin,
@@ -351,12 +365,19 @@ static rcv_status prepare_steps(rcvi_engine *e) {
         if (step->kind == RCVI_STEP_MAP) RCVI_TRY(prepare_map(e, step, &e->ready[i]));
         if (step->kind == RCVI_STEP_GEMM) RCVI_TRY(prepare_gemm(e, i));
         if (step->kind == RCVI_STEP_VENDOR) e->has_vendor = true;
-        if (step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows) {
-            size_t bytes = (size_t)rcvi_cuda_reduce_rows_scratch(step->rows, step->columns) * rcvi_cuda_bytes(e->real);
-            if (bytes > e->sums_bytes) e->sums_bytes = bytes;
-        }
     }
     return e->has_vendor ? rcvi_cudnn_bytes(e->program, &e->vendor_bytes) : RCV_OK;
+}
+
+/* Room for the sums over rows of a launch. */
+static void find_sums_bytes(rcvi_engine *e) {
+    for (size_t g = 0; g < e->group_count; g++) {
+        const rcvi_step *step = &e->program->steps[e->order[e->groups[g].first]];
+        if (step->kind != RCVI_STEP_REDUCE || !step->reduce.over_rows) continue;
+        int64_t each = rcvi_cuda_reduce_rows_scratch(step->rows, step->columns);
+        size_t bytes = (size_t)(e->groups[g].count * each) * rcvi_cuda_bytes(e->real);
+        if (bytes > e->sums_bytes) e->sums_bytes = bytes;
+    }
 }
 
 /* ---- the whole ---- */
@@ -390,8 +411,10 @@ static rcv_status build(rcvi_engine *e) {
     find_turned(e);
     RCVI_TRY(rcvi_cuda_find_short(e));
     RCVI_TRY(prepare_steps(e));
+    RCVI_TRY(rcvi_cuda_order(e));
+    find_sums_bytes(e);
     lay_out_scratch(e);
-    return rcvi_cuda_order(e);
+    return RCV_OK;
 }
 
 rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **out) {

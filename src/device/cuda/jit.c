@@ -158,10 +158,13 @@ rcv_status rcvi_jit_compile(rcv_context *context, const char *source, int major,
     *bytes = 0;
     if (!rcvi_jit_name()) return RCV_UNSUPPORTED;
     RCVI_TRY(choose_target(context, major, minor, &target));
-    const char *const options[] = {target.option, "--std=c++17"};
-    enum { OPTIONS = sizeof options / sizeof *options };
+    /* Quotients within two units of the last place, square roots within one: a tenth of the instructions. */
+    const char *const key[] = {nvrtc.name, source, target.option, "--std=c++17", "--prec-div=false", "--prec-sqrt=false",
+                               NULL};
+    const char *const *options = key + 2;
+    enum { OPTIONS = sizeof key / sizeof *key - 3 };
     rcvi_cache_entry entry;
-    RCVI_TRY(rcvi_cache_find(context, (const char *[]){nvrtc.name, options[0], options[1], source, NULL}, &entry));
+    RCVI_TRY(rcvi_cache_find(context, key, &entry));
     rcvi_cache_read(context, &entry, code, bytes);
     if (*code) {
         rcvi_cache_drop(context, &entry);

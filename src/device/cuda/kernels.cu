@@ -4,6 +4,8 @@
  * lie where an operand lies. */
 #include "device/cuda/kernels.cuh"
 
+#include <math.h>
+
 using namespace rcvi;
 
 enum { THREADS = 256, MOST_BLOCKS = 8192, PUT_COUNT = 448 };
@@ -74,24 +76,6 @@ struct dropping {
     }
 };
 
-/* [columns, wide] from [columns, depth]. */
-struct widening {
-    rcvi_matrix a;
-    int64_t depth;
-    template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
-        if (c + V <= depth) {
-            load(a, r, c, x);
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < V; i++) {
-            REAL one[1] = {0};
-            if (c + i < depth) load(a, r, c + i, one);
-            x[i] = one[0];
-        }
-    }
-};
-
 template <typename REAL, typename OPERATION>
 static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns, int v, const rcvi_matrix &out,
                               const OPERATION &operation) {
@@ -143,6 +127,9 @@ extern "C" cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t
 
 extern "C" cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
                                       double number) {
+    bool zeros = number == 0 && !signbit(number);
+    if (zeros && out.at && !out.twin && is_one_row(out, columns) && are_numbers(out)) /* what the hardware does best */
+        return cudaMemsetAsync(out.at, 0, (size_t)(rows * columns) * (size_t)number_bytes(out.type), stream);
     return make(stream, rows, columns, out, absent, absent, false, filling{number});
 }
 
@@ -157,10 +144,6 @@ extern "C" cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int6
     bool by_row = order.of != NULL;
     return make(stream, rows, columns, out, a, absent, by_row,
                 dropping{a, 1 - probability, salt, seed, columns, order});
-}
-
-cudaError_t rcvi::widen(cudaStream_t stream, int64_t rows, int64_t depth, rcvi_matrix out, rcvi_matrix a) {
-    return make(stream, rows, out.row, out, a, absent, true, widening{a, depth});
 }
 
 /* ---- masks ---- */

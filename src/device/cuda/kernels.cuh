@@ -153,9 +153,6 @@ cudaError_t start(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stre
     return cudaLaunchKernel((const void *)kernel, grid, block, places, 0, stream);
 }
 
-/* out[rows, wide] = a[rows, depth], zeros from depth to wide = out.row. */
-cudaError_t widen(cudaStream_t stream, int64_t rows, int64_t depth, rcvi_matrix out, rcvi_matrix a);
-
 } // namespace rcvi
 
 #endif

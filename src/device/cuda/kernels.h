@@ -47,18 +47,17 @@ cudaError_t rcvi_cuda_boundary(cudaStream_t stream, int64_t steps, int64_t batch
 /* out[r] (+)= sum over columns of a[r, .]. */
 cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
                                      rcvi_matrix out, rcvi_matrix a);
-/* out[., c] (+)= sum over rows of a[., c], in two stages over fixed slices of rows; `scratch` holds
- * rcvi_cuda_reduce_rows_scratch elements of the sum's type (F64 for F64, else F32). */
+/* out[., c] (+)= sum over rows of a[., c], for several matrices of one type by two launches, over fixed slices of rows;
+ * `scratch` holds rcvi_cuda_reduce_rows_scratch elements of the sum's type (F64 for F64, else F32) for each of them. */
+enum { RCVI_MAX_SUMS = 24 };
+typedef struct {
+    rcvi_matrix out, a;
+} rcvi_sum;
 int64_t rcvi_cuda_reduce_rows_scratch(int64_t rows, int64_t columns);
-cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, rcvi_matrix out,
-                                  rcvi_matrix a, void *scratch);
+cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
+                                  const rcvi_sum *sums, int count, void *scratch);
 /* Small values from the host without a copy that waits: they travel as arguments. */
 cudaError_t rcvi_cuda_put(cudaStream_t stream, const int64_t *values, int64_t count, int64_t *to);
-/* [columns, depth] rows of `wide` elements, depth contiguous, zeros behind it: out = a[rows=columns, columns=depth], or of
- * a^T where transposed (a[depth, columns]). */
-cudaError_t rcvi_cuda_pack(cudaStream_t stream, int64_t columns, int64_t depth, int64_t wide, bool transposed,
-                           rcvi_matrix a, void *out, rcvi_cuda_type type);
-
 /* out[rows, wide] = a[rows, columns], or a[columns, rows]^T, zeros from columns on: several by one launch. */
 enum { RCVI_MAX_MOVES = 24 };
 typedef struct {

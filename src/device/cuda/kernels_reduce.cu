@@ -122,17 +122,22 @@ template <typename REAL, int V> __device__ inline void sum_warps(REAL (&sum)[V])
     }
 }
 
+struct sums {
+    rcvi_sum at[RCVI_MAX_SUMS];
+};
+
 /* A block sums a slice of rows of 32 V columns, warp w the rows w, w + 8 ... of it. Where there is one slice the sums are
- * the result, else row blockIdx.y of `slices`: [gridDim.y, columns]. */
+ * the result, else row blockIdx.y of the matrix's `slices`: [gridDim.y, columns]. blockIdx.z is the matrix. */
 template <typename T, typename REAL, int V>
-__global__ void sum_slices(int64_t rows, int64_t columns, bool add, rcvi_matrix out, rcvi_matrix a, REAL *slices) {
+__global__ void sum_slices(int64_t rows, int64_t columns, bool add, const __grid_constant__ sums all, REAL *slices) {
+    const rcvi_matrix &out = all.at[blockIdx.z].out, &a = all.at[blockIdx.z].a;
     int64_t each = (rows + gridDim.y - 1) / gridDim.y, first = blockIdx.y * each;
     int64_t end = first + each < rows ? first + each : rows;
     int64_t column = ((int64_t)blockIdx.x * LANES + threadIdx.x) * V;
     REAL sum[V];
 #pragma unroll
     for (int i = 0; i < V; i++) sum[i] = 0;
-    if (column < columns) {
+    if (column < columns && a.at) {
 #pragma unroll 4
         for (int64_t r = first + threadIdx.y; r < end; r += WARPS) {
             REAL x[V];
@@ -146,7 +151,7 @@ __global__ void sum_slices(int64_t rows, int64_t columns, bool add, rcvi_matrix 
 #pragma unroll
     for (int i = 0; i < V; i++) {
         if (gridDim.y > 1)
-            slices[blockIdx.y * columns + column + i] = sum[i];
+            slices[(blockIdx.z * gridDim.y + blockIdx.y) * columns + column + i] = sum[i];
         else
             finish(out, 0, column + i, add, sum[i]);
     }
@@ -154,32 +159,39 @@ __global__ void sum_slices(int64_t rows, int64_t columns, bool add, rcvi_matrix 
 
 /* The second stage: out[., c] (+)= sum of slices[., c]. */
 template <typename REAL>
-__global__ void sum_parts(int64_t count, int64_t columns, bool add, rcvi_matrix out, const REAL *slices) {
+__global__ void sum_parts(int64_t count, int64_t columns, bool add, const __grid_constant__ sums all,
+                          const REAL *slices) {
     int64_t column = (int64_t)blockIdx.x * LANES + threadIdx.x;
     REAL sum[1] = {0};
     if (column < columns) {
 #pragma unroll 4
-        for (int64_t s = threadIdx.y; s < count; s += WARPS) sum[0] += slices[s * columns + column];
+        for (int64_t s = threadIdx.y; s < count; s += WARPS)
+            sum[0] += slices[(blockIdx.z * count + s) * columns + column];
     }
     sum_warps(sum);
-    if (threadIdx.y == 0 && column < columns) finish(out, 0, column, add, sum[0]);
+    if (threadIdx.y == 0 && column < columns) finish(all.at[blockIdx.z].out, 0, column, add, sum[0]);
 }
 
 template <typename T, typename REAL>
-static cudaError_t start_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool add, const rcvi_matrix &out,
-                              const rcvi_matrix &a, REAL *scratch) {
+static cudaError_t start_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool add, const sums &all,
+                              int matrices, REAL *scratch) {
     constexpr int V = 16 / (int)sizeof(T);
     int64_t count = count_slices(rows, columns);
-    bool wide = a.at && a.column && columns % V == 0 && is_aligned(a.at, a.type, rows, a.row, V);
-    dim3 grid((unsigned)divide_up(columns, LANES * (wide ? V : 1)), (unsigned)count), block(LANES, WARPS);
+    bool wide = columns % V == 0;
+    for (int i = 0; i < matrices; i++) {
+        const rcvi_matrix &a = all.at[i].a;
+        wide = wide && (!a.at || (a.column && is_aligned(a.at, a.type, rows, a.row, V)));
+    }
+    dim3 grid((unsigned)divide_up(columns, LANES * (wide ? V : 1)), (unsigned)count, (unsigned)matrices);
+    dim3 block(LANES, WARPS);
     cudaError_t error;
     if (wide)
-        error = start(sum_slices<T, REAL, V>, grid, block, stream, rows, columns, add, out, a, scratch);
+        error = start(sum_slices<T, REAL, V>, grid, block, stream, rows, columns, add, all, scratch);
     else
-        error = start(sum_slices<T, REAL, 1>, grid, block, stream, rows, columns, add, out, a, scratch);
+        error = start(sum_slices<T, REAL, 1>, grid, block, stream, rows, columns, add, all, scratch);
     if (error != cudaSuccess || count == 1) return error;
-    grid = dim3((unsigned)divide_up(columns, LANES));
-    return start(sum_parts<REAL>, grid, block, stream, count, columns, add, out, (const REAL *)scratch);
+    grid = dim3((unsigned)divide_up(columns, LANES), 1, (unsigned)matrices);
+    return start(sum_parts<REAL>, grid, block, stream, count, columns, add, all, (const REAL *)scratch);
 }
 
 extern "C" int64_t rcvi_cuda_reduce_rows_scratch(int64_t rows, int64_t columns) {
@@ -188,17 +200,30 @@ extern "C" int64_t rcvi_cuda_reduce_rows_scratch(int64_t rows, int64_t columns) 
 }
 
 extern "C" cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
-                                             rcvi_matrix out, rcvi_matrix a, void *scratch) {
-    if (columns <= 0 || (!out.at && !out.twin)) return cudaSuccess;
-    if (!are_numbers(out) || !are_numbers(a)) return cudaErrorInvalidValue;
-    if (columns == 1) out.column = 1;
-    if (!out.column) return cudaErrorInvalidValue;
-    if (!a.at || rows < 0) rows = 0;
+                                             const rcvi_sum *given, int count, void *scratch) {
+    sums all = {};
+    int matrices = 0;
+    rcvi_cuda_type type = RCVI_F32;
+    if (count > RCVI_MAX_SUMS) return cudaErrorInvalidValue;
+    if (columns <= 0) return cudaSuccess;
+    for (int i = 0; i < count; i++) type = given[i].a.at ? given[i].a.type : type;
+    for (int i = 0; i < count; i++) {
+        rcvi_sum *sum = &all.at[matrices];
+        *sum = given[i];
+        if (!sum->out.at && !sum->out.twin) continue;
+        if (columns == 1) sum->out.column = 1;
+        if (!are_numbers(sum->out) || !are_numbers(sum->a) || !sum->out.column) return cudaErrorInvalidValue;
+        if (sum->a.at && sum->a.type != type) return cudaErrorInvalidValue;
+        matrices++;
+    }
+    if (!matrices) return cudaSuccess;
+    if (rows < 0) rows = 0;
     float *singles = (float *)scratch;
-    switch (a.at ? a.type : RCVI_F32) {
-    case RCVI_F32: return start_rows<float, float>(stream, rows, columns, accumulate, out, a, singles);
-    case RCVI_F64: return start_rows<double, double>(stream, rows, columns, accumulate, out, a, (double *)scratch);
-    case RCVI_BF16: return start_rows<__nv_bfloat16, float>(stream, rows, columns, accumulate, out, a, singles);
-    default: return start_rows<__half, float>(stream, rows, columns, accumulate, out, a, singles);
+    switch (type) {
+    case RCVI_F32: return start_rows<float, float>(stream, rows, columns, accumulate, all, matrices, singles);
+    case RCVI_F64:
+        return start_rows<double, double>(stream, rows, columns, accumulate, all, matrices, (double *)scratch);
+    case RCVI_BF16: return start_rows<__nv_bfloat16, float>(stream, rows, columns, accumulate, all, matrices, singles);
+    default: return start_rows<__half, float>(stream, rows, columns, accumulate, all, matrices, singles);
     }
 }

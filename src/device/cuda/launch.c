@@ -183,30 +183,23 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
     return longest;
 }
 
-static rcv_status launch_rows(const rcvi_cuda_kernel *kernel, int64_t rows, int count, void **arguments,
-                              cudaStream_t stream) {
-    dim3 grid = {.x = (unsigned)(rows < INT32_MAX ? rows : INT32_MAX), .y = 1, .z = (unsigned)count};
-    dim3 block = {.x = (unsigned)kernel->shape.row_threads, .y = 1, .z = 1};
-    return rcvi_cuda_check(cudaLaunchKernel((const void *)kernel->kernel, grid, block, arguments, 0, stream),
-                           "launching a map of rows");
-}
-
 static rcv_status launch_map(const pass *p, const due *members, int count, cudaStream_t stream) {
     const rcvi_cuda_kernel *kernel = &p->engine->kernels[members[0].ready->kernel];
     const rcvi_map_shape *shape = &kernel->shape;
     bool tiled = shape->map->product_count > 0;
+    int threads = tiled ? rcvi_tile_threads(shape) : shape->row_threads ? shape->row_threads : THREADS;
+    dim3 block = {.x = (unsigned)threads, .y = 1, .z = 1};
     int64_t columns = members[0].step->columns, most = tiled ? (int64_t)MOST_BLOCKS * shape->tile_rows : INT64_MAX;
     uint64_t words[RCVI_MAX_WORDS] = {0};
     void *arguments[] = {words};
     for (int64_t row = 0;; row += most) {
         int64_t rows = fill_words(p, members, count, row, most, words);
         if (rows <= 0) return RCV_OK;
-        if (shape->row_threads) return launch_rows(kernel, rows, count, arguments, stream);
-        int64_t across = tiled ? parts(columns, shape->tile_units) : parts(columns, MAP_THREADS * shape->vector);
+        int64_t across = parts(columns, tiled ? shape->tile_units : MAP_THREADS * shape->vector);
         int64_t down = parts(rows, tiled ? shape->tile_rows : MAP_ROWS);
         dim3 grid = {
             .x = (unsigned)across, .y = (unsigned)(down < MOST_BLOCKS ? down : MOST_BLOCKS), .z = (unsigned)count};
-        dim3 block = {.x = tiled ? (unsigned)rcvi_tile_threads(shape) : THREADS, .y = 1, .z = 1};
+        if (shape->row_threads) grid = (dim3){.x = (unsigned)(rows < INT32_MAX ? rows : INT32_MAX), 1, (unsigned)count};
         RCVI_CUDA_TRY(cudaLaunchKernel((const void *)kernel->kernel, grid, block, arguments, kernel->shared, stream),
                       "launching a map");
         if (!tiled) return RCV_OK;
@@ -234,22 +227,26 @@ static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_
     return RCV_OK;
 }
 
-static rcv_status launch_reduce(const pass *p, const due *d, int lane, cudaStream_t stream) {
+static rcv_status launch_columns(const pass *p, const due *d, cudaStream_t stream) {
     const rcvi_step *s = d->step;
-    rcvi_matrix out = matrix(p, d, &s->out, true), a = matrix(p, d, &s->a, false);
-    if (!s->reduce.over_rows)
-        return rcvi_cuda_check(rcvi_cuda_reduce_columns(stream, d->rows, s->columns, s->accumulate, out, a), "a sum");
-    char *sums = of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
-    return rcvi_cuda_check(rcvi_cuda_reduce_rows(stream, d->rows, s->columns, s->accumulate, out, a, sums), "a sum");
+    rcvi_matrix out = matrix(p, d, &s->out, true);
+    if (!out.at) return RCV_OK; /* an output the caller does not want */
+    return rcvi_cuda_check(
+        rcvi_cuda_reduce_columns(stream, d->rows, s->columns, s->accumulate, out, matrix(p, d, &s->a, false)), "a sum");
 }
 
-static rcv_status launch_pack(const pass *p, const due *d, cudaStream_t stream) {
-    const rcvi_step *s = d->step;
-    int64_t columns = s->pack.transposed ? s->columns : s->rows, depth = s->pack.transposed ? s->rows : s->columns;
-    int64_t group = p->engine->program->machine.group, wide = (depth + group - 1) / group * group;
-    return rcvi_cuda_check(rcvi_cuda_pack(stream, columns, depth, wide, s->pack.transposed, matrix(p, d, &s->a, false),
-                                          address(p, d, &s->out), p->engine->narrow),
-                           "packing a matrix");
+/* Sums over rows, of as many rows and columns each. */
+static rcv_status launch_sums(const pass *p, const due *members, int count, int lane, cudaStream_t stream) {
+    const rcvi_step *s = members[0].step;
+    rcvi_sum sums[RCVI_MAX_SUMS];
+    int found = 0;
+    for (int i = 0; i < count; i++) {
+        rcvi_matrix out = matrix(p, &members[i], &members[i].step->out, true);
+        if (out.at) sums[found++] = (rcvi_sum){out, matrix(p, &members[i], &members[i].step->a, false)};
+    }
+    char *scratch = of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
+    return rcvi_cuda_check(
+        rcvi_cuda_reduce_rows(stream, members[0].rows, s->columns, s->accumulate, sums, found, scratch), "a sum");
 }
 
 /* Copies and matrices to be packed, by one launch. */
@@ -311,8 +308,9 @@ static rcv_status launch_plain(const pass *p, const due *d, cudaStream_t stream)
 static rcv_status launch_one(const pass *p, const due *d, int lane, cudaStream_t stream) {
     switch (d->step->kind) {
     case RCVI_STEP_GEMM: return launch_gemm(p, d, lane, stream);
-    case RCVI_STEP_REDUCE: return address(p, d, &d->step->out) ? launch_reduce(p, d, lane, stream) : RCV_OK;
-    case RCVI_STEP_PACK: return launch_pack(p, d, stream);
+    case RCVI_STEP_REDUCE:
+        return d->step->reduce.over_rows ? launch_sums(p, d, 1, lane, stream) : launch_columns(p, d, stream);
+    case RCVI_STEP_PACK: return launch_moves(p, d, 1, stream);
     case RCVI_STEP_VENDOR: {
         rcvi_binding binding = *p->binding;
         binding.buffers = p->worker->buffers;
@@ -322,6 +320,14 @@ static rcv_status launch_one(const pass *p, const due *d, int lane, cudaStream_t
     }
 }
 
+static rcv_status launch_members(const pass *p, const due *members, int count, int lane, cudaStream_t stream) {
+    int kind = members[0].step->kind;
+    if (kind == RCVI_STEP_MAP) return launch_map(p, members, count, stream);
+    if (count == 1) return launch_one(p, &members[0], lane, stream);
+    if (kind == RCVI_STEP_REDUCE) return launch_sums(p, members, count, lane, stream);
+    return launch_moves(p, members, count, stream);
+}
+
 static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
     due members[RCVI_MAX_MEMBERS];
     int count = 0;
@@ -329,10 +335,7 @@ static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
     if (count == 0) return RCV_OK;
     int lane = lane_of(p, group, members[0].step);
     RCVI_TRY(enter(p, lane, members, count));
-    cudaStream_t stream = p->worker->lanes.streams[lane];
-    if (members[0].step->kind == RCVI_STEP_MAP) return launch_map(p, members, count, stream);
-    if (count > 1) return launch_moves(p, members, count, stream);
-    return launch_one(p, &members[0], lane, stream);
+    return launch_members(p, members, count, lane, p->worker->lanes.streams[lane]);
 }
 
 /* Buffers whose life begins with this loop, and of which steps in it leave rows out. */

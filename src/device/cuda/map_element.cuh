@@ -17,7 +17,7 @@ struct Float16 {
 
 INLINE REAL infinity() { return (REAL)__longlong_as_double(0x7ff0000000000000ll); }
 INLINE float bits_as_float(unsigned bits) { return __uint_as_float(bits); }
-INLINE float reciprocal(float x) { /* within one unit of the last place; 0 past 2^126 */
+INLINE float reciprocal(float x) { /* within one unit of the last place; 0 past 2^126, infinite below 2^-126 */
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
@@ -140,21 +140,36 @@ struct Words {
 #define TWIN_OF(C, MEMBER, TWIN) ((C).w[MEMBER_WORD(MEMBER) + 1 + VIEWS + (TWIN)])
 
 #if ROW_THREADS
+/* COUNT sums over the lanes of a warp at once: at each step a half of the lanes takes on a half of the numbers, until every
+ * lane has one of them. Answers which one this lane has in x[0], or -1. */
+template <int COUNT, int APART = 16> INLINE int warp_sums(REAL *x, int lane, int there) {
+    if constexpr (APART == 0) {
+        return there > 0 ? 0 : -1;
+    } else if constexpr (COUNT == 1) {
+        x[0] += __shfl_xor_sync(0xffffffffu, x[0], APART);
+        int which = warp_sums<1, APART / 2>(x, lane, there);
+        return lane & APART ? -1 : which;
+    } else {
+        constexpr int HALF = (COUNT + 1) / 2;
+        const bool upper = lane & APART;
+#pragma unroll
+        for (int i = 0; i < HALF; i++) {
+            REAL later = HALF + i < COUNT ? x[HALF + i < COUNT ? HALF + i : 0] : (REAL)0;
+            REAL mine = upper ? later : x[i], other = upper ? x[i] : later;
+            x[i] = mine + __shfl_xor_sync(0xffffffffu, other, APART);
+        }
+        int which = warp_sums<HALF, APART / 2>(x, lane, upper ? there - HALF : there < HALF ? there : HALF);
+        return which < 0 ? -1 : upper ? HALF + which : which;
+    }
+}
+
 /* COUNT sums over all threads' numbers at once, each in a fixed order: over the lanes of a warp, then over the warps. Turns
  * alternate: a thread that is slow to read one sum is waited for at the next. */
 template <int COUNT> INLINE void block_sums(REAL (&x)[COUNT], int turn) {
     constexpr int WARPS = ROW_THREADS / 32, GROUPS = 32 / WARPS; /* sums that a warp adds up at once */
     __shared__ REAL parts[2][SUMS * WARPS];
-    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) {
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) x[n] += __shfl_xor_sync(0xffffffffu, x[n], step);
-    }
-    if (lane == 0) {
-#pragma unroll
-        for (int n = 0; n < COUNT; n++) parts[turn][n * WARPS + warp] = x[n];
-    }
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32, which = warp_sums<COUNT>(x, lane, COUNT);
+    if (which >= 0) parts[turn][which * WARPS + warp] = x[0];
     __syncthreads();
 #pragma unroll
     for (int first = 0; first < COUNT; first += GROUPS) {

@@ -18,11 +18,22 @@ static bool is_move(const rcvi_step *step) {
     return step->kind == RCVI_STEP_PACK || (step->kind == RCVI_STEP_COPY && small);
 }
 
-/* May one launch take both? Moves may, and maps with the same kernel, strides, columns and depths. */
+/* Whether the step sums over rows, always as many: such steps may share a launch where they are as large. */
+static bool is_sum(const rcvi_step *step) {
+    return step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows && !step->time.timed;
+}
+
+static bool are_sums_alike(const rcvi_engine *e, const rcvi_step *a, const rcvi_step *b) {
+    return is_sum(a) && is_sum(b) && a->rows == b->rows && a->columns == b->columns && a->accumulate == b->accumulate &&
+           rcvi_cuda_type_of(e, &a->a) == rcvi_cuda_type_of(e, &b->a);
+}
+
+/* May one launch take both? Moves may, sums of one size, and maps with the same kernel, strides, columns and depths. */
 static bool are_alike(const rcvi_engine *e, int x, int y) {
     const rcvi_step *a = &e->program->steps[x], *b = &e->program->steps[y];
     const rcvi_cuda_ready *p = &e->ready[x], *q = &e->ready[y];
     if (is_move(a) && is_move(b)) return true;
+    if (are_sums_alike(e, a, b)) return true;
     if (a->kind != RCVI_STEP_MAP || b->kind != RCVI_STEP_MAP || p->kernel != q->kernel || a->columns != b->columns ||
         p->view_count != q->view_count || p->pass_count != q->pass_count)
         return false;
@@ -69,9 +80,12 @@ static rcv_status order_segment(orderer *o, int first, int end) {
             RCVI_TRY(add_group(o, placed, place++));
             rcvi_cuda_group *group = &e->groups[e->group_count - 1];
             e->order[placed++] = i;
-            bool map = e->program->steps[i].kind == RCVI_STEP_MAP;
-            if (!merges || (!map && !is_move(&e->program->steps[i]))) continue;
-            int most = map ? e->kernels[e->ready[i].kernel].shape.members : RCVI_MAX_MOVES;
+            const rcvi_step *step = &e->program->steps[i];
+            bool map = step->kind == RCVI_STEP_MAP;
+            if (!merges || (!map && !is_move(step) && !is_sum(step))) continue;
+            int most = map            ? e->kernels[e->ready[i].kernel].shape.members
+                       : is_sum(step) ? RCVI_MAX_SUMS
+                                      : RCVI_MAX_MOVES;
             for (int k = i + 1; k < end && group->count < most; k++) {
                 if (o->level[k] != level || !are_alike(e, i, k)) continue;
                 o->level[k] = RCVI_NONE;

@@ -121,6 +121,7 @@ typedef struct {
     bool read[RCVI_MAX_OPERANDS];          /* views */
     bool kept[RCVI_MAX_LONG_INSTRUCTIONS]; /* registers that are stored */
     bool done[RCVI_MAX_LONG_INSTRUCTIONS]; /* instructions that are written, in a block of a row */
+    bool same[RCVI_MAX_LONG_INSTRUCTIONS]; /* one number for the whole row, likewise */
     int turn;                              /* of the next sums */
 } writer;
 
@@ -175,16 +176,30 @@ static void add_tables(writer *w) {
 
 /* ---- the function `apply` ---- */
 
+static bool is_turned(const writer *w, int view) {
+    return view < w->map->operand_count && w->shape->turned && w->shape->turned[view];
+}
+
+/* The first view with the stride of this one: the compiler then sees that they are the same number. */
+static int stride_view(const writer *w, const rcvi_view *view, int index) {
+    const rcvi_view *views[RCVI_MAX_VIEWS];
+    rcvi_map_views(w->map, views);
+    for (int v = 0; v < w->map->operand_count && v < index; v++) {
+        if (views[v]->row == view->row && !is_turned(w, v)) return v;
+    }
+    return index;
+}
+
 /* The element of a view, from its address. */
 static void add_element(writer *w, const rcvi_view *view, int index) {
-    if (view->row) rcvi_text_add(&w->text, "row * STRIDE_OF(c, %d)", index);
+    if (view->row) rcvi_text_add(&w->text, "row * STRIDE_OF(c, %d)", stride_view(w, view, index));
     if (view->row && view->column) rcvi_text_add(&w->text, " + ");
     if (view->column || !view->row) rcvi_text_add(&w->text, view->column ? "column" : "0");
 }
 
 /* Declares NAME and loads a view into it. */
 static void add_load(writer *w, const rcvi_view *view, int index, const char *name, int number) {
-    if (index < w->map->operand_count && w->shape->turned && w->shape->turned[index]) {
+    if (is_turned(w, index)) {
         rcvi_text_add(
             &w->text,
             "    REAL %s%d[VECTOR];\n    load_turned<%s>(ADDRESS_OF(c, member, %d), row, column, STRIDE_OF(c, %d), "
@@ -271,10 +286,33 @@ static void add_operand(writer *w, const rcvi_instruction *instruction, int a) {
         rcvi_text_add(&w->text, forms[instruction->from[a]], instruction->source[a]);
 }
 
+/* One number for the whole row? */
+static bool is_same(const writer *w, const rcvi_instruction *instruction, int a) {
+    switch (instruction->from[a]) {
+    case RCVI_FROM_NUMBER: return true;
+    case RCVI_FROM_VIEW: return w->map->operands[instruction->source[a]].column == 0;
+    case RCVI_FROM_REGISTER: return w->same[instruction->source[a]];
+    default: return false;
+    }
+}
+
+/* Many numbers of a row are divided by one: its reciprocal is found once. */
+static bool add_quotient(writer *w, const rcvi_instruction *instruction) {
+    if (instruction->operation != RCVI_DIVIDE || !w->shape->row_threads || w->shape->real == RCVI_F64 ||
+        instruction->from[1] == RCVI_FROM_NUMBER || !is_same(w, instruction, 1))
+        return false;
+    add_operand(w, instruction, 0);
+    rcvi_text_add(&w->text, " * reciprocal(");
+    add_operand(w, instruction, 1);
+    rcvi_text_add(&w->text, ");\n");
+    return true;
+}
+
 /* The operation of an instruction on element i. One that is named by letters is the function op_NAME of map_element.cuh, another one an operator. */
 static void add_operation(writer *w, const rcvi_instruction *instruction) {
     const rcvi_operation_info *operation = &rcvi_operations[instruction->operation];
     bool call = operation->name[0] >= 'a' && operation->name[0] <= 'z', two = operation->arguments == 2;
+    if (add_quotient(w, instruction)) return;
     if (call) rcvi_text_add(&w->text, "op_%s(", operation->name);
     if (!call && !two) rcvi_text_add(&w->text, "%s", operation->name);
     add_operand(w, instruction, 0);
@@ -308,7 +346,9 @@ static void add_row_elements(writer *w) {
         if (instruction->operation == RCVI_SUM || !is_ready(w, k)) continue;
         rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = ", k, k);
         add_operation(w, instruction);
-        w->done[k] = true;
+        w->done[k] = w->same[k] = true;
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++)
+            w->same[k] &= is_same(w, instruction, a);
     }
 }
 
@@ -329,7 +369,7 @@ static int add_row_sums(writer *w) {
     for (int n = 0; n < count; n++) {
         rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = s%d[%d];\n",
                       sums[n], sums[n], sums[0], n);
-        w->done[sums[n]] = true;
+        w->done[sums[n]] = w->same[sums[n]] = true;
     }
     return count;
 }

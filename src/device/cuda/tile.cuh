@@ -52,23 +52,17 @@ TILE_FUNCTION void finish(const Block &block, const REAL *from) {
 TILE_FUNCTION void run(const Words &c) {
     extern __shared__ __align__(1024) unsigned char memory[]; /* [STAGES][STAGE], in the end sums; then barriers */
     Block block(c);
-    if (block.high <= 0) {
-        wait_for_earlier();
-        return;
-    }
+    if (block.high <= 0) return;
     unsigned stages = shared_address(memory);
     if (threadIdx.x >= CONSUMERS * 32) {
         Producer(block).run(block, Pipeline(stages, 0));
-        let_later_begin();
         block_barrier();
     } else {
         Multiplier multiplier;
         Pipeline pipeline(stages, multiplier.turn());
         if (threadIdx.x == 0) pipeline.make(CONSUMERS / Multiplier::TURNS);
         block_barrier();
-        wait_for_earlier();
         consume(block, pipeline, memory, multiplier);
-        let_later_begin();
         block_barrier(); /* nobody reads stages any more */
         multiplier.store((REAL *)memory);
     }

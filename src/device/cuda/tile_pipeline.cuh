@@ -16,7 +16,6 @@
  *   CONSUMERS, PRODUCERS     warps that multiply (4, 8 or 16) and that copy (2, 4 or 8)
  *   RIGHT_ROUNDED            1: right operands of TILE_TF32 have been rounded to it
  *   WITHOUT_WGMMA            1: no instructions of sm_90a
- *   DEPENDENT_LAUNCH         1: launched with programmatic stream serialization
  *   RESIDENT                 blocks that a multiprocessor's registers must have room for; 0 leaves it to the compiler
  *
  * product p [row, column] = sum over passes q with PASS_B[q][p] >= 0 and k < depth q of a_q[row, k] b_qp[column, k].
@@ -32,9 +31,6 @@
  * of every sum depends on the macros and the depths alone. */
 
 #define TILE_FUNCTION __device__ __forceinline__
-#ifndef DEPENDENT_LAUNCH
-#define DEPENDENT_LAUNCH 0
-#endif
 #ifndef RIGHT_ROUNDED
 #define RIGHT_ROUNDED 0
 #endif
@@ -152,14 +148,6 @@ TILE_FUNCTION void multiply_add(float (&sums)[4], const unsigned (&a)[4], unsign
 }
 
 TILE_FUNCTION unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
-
-#if DEPENDENT_LAUNCH && __CUDA_ARCH__ >= 900 /* earlier and later kernels of the stream */
-TILE_FUNCTION void wait_for_earlier() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-TILE_FUNCTION void let_later_begin() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
-#else
-TILE_FUNCTION void wait_for_earlier() {}
-TILE_FUNCTION void let_later_begin() {}
-#endif
 
 /* ---- shapes */
 
@@ -337,20 +325,20 @@ struct Producer {
         }
     }
 
-    /* Pieces of a chunk that is whole, `ahead` chunks from the next one; ALL: no row is missing. */
-    template <bool ALL = false> TILE_FUNCTION void copy_lefts(unsigned stage, int ahead = 0) const {
+    /* Pieces of a chunk that is whole; ALL: no row is missing. */
+    template <bool ALL> TILE_FUNCTION void copy_lefts(unsigned stage) const {
         unsigned at = stage + to;
 #pragma unroll
         for (int i = 0; i < LEFTS; ++i)
             if (ALL ? TILE_ROWS % STEP == 0 || row + STEP * i < TILE_ROWS : lefts >> i & 1)
-                copy_left(at + i * STEP * 128, left[i] + ahead * 128, 16);
+                copy_left(at + i * STEP * 128, left[i], 16);
     }
-    template <bool ALL = false> TILE_FUNCTION void copy_rights(unsigned stage, int ahead = 0) const {
+    template <bool ALL> TILE_FUNCTION void copy_rights(unsigned stage) const {
         unsigned at = stage + TILE_ROWS * 128 + to;
 #pragma unroll
         for (int i = 0; i < RIGHTS; ++i)
             if (ALL ? SPAN % STEP == 0 || row + STEP * i < SPAN : rights >> i & 1)
-                copy_piece(at + i * STEP * 128, right[i] + ahead * 128);
+                copy_piece(at + i * STEP * 128, right[i]);
     }
 
     template <bool ALL> TILE_FUNCTION void copy_whole(Pipeline &pipeline, int chunks) {
@@ -386,34 +374,17 @@ struct Producer {
         for (int i = 0; i < RIGHTS; ++i) right[i] += chunks * 128;
     }
 
-    /* The first chunks: right operands do not change while kernels run, and need not wait for those before this one. */
-    TILE_FUNCTION int run_ahead(Pipeline &pipeline, int whole) {
-        int count = min(whole, STAGES);
-#pragma unroll 1
-        for (int i = 0; i < count; ++i) copy_rights(pipeline.stages + i * STAGE, i);
-        wait_for_earlier();
-#pragma unroll 1
-        for (int i = 0; i < count; ++i) {
-            copy_lefts(pipeline.stages + i * STAGE, i);
-            barrier_arrive_copied(pipeline.full(i));
-        }
-        move(count);
-        pipeline.move(count);
-        return count;
-    }
-
     TILE_FUNCTION void run(const Block &block, Pipeline pipeline) {
         begin(block, 0);
         block_barrier(); /* the pipeline is made */
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; ++pass) {
-            int depth = block.depth(pass), whole = depth / CHUNK, ahead = 0;
+            int depth = block.depth(pass), whole = depth / CHUNK;
             if (pass > 0) begin(block, pass);
-            if (DEPENDENT_LAUNCH && pass == 0) ahead = run_ahead(pipeline, whole);
             if (all_groups() && block.high == TILE_ROWS && block.wide == TILE_UNITS)
-                copy_whole<true>(pipeline, whole - ahead);
+                copy_whole<true>(pipeline, whole);
             else
-                copy_whole<false>(pipeline, whole - ahead);
+                copy_whole<false>(pipeline, whole);
             if (depth % CHUNK > 0) {
                 barrier_wait(pipeline.free(pipeline.stage), pipeline.parity ^ 1);
                 copy_rest(pipeline.at(), whole * CHUNK, depth);
