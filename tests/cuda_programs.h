@@ -22,6 +22,8 @@ static const char *const gpu_plans[] = {
     "combine(steps=3)+fuse+pack+wavefront+merge",
     "combine+fuse+pack+wavefront+merge+streams(4)",
     "combine+fuse+pack+graph",
+    "combine+fuse+pack+wavefront+merge+graph",
+    "combine(steps=3)+fuse+pack+wavefront+merge+graph",
 };
 
 static const config gpu_configs[] = {

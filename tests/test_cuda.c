@@ -282,6 +282,7 @@ static void test_small(void **state) {
         size_t i = n * 40 / small_count; /* of 40 */
         case_of k;
         open_case(&k, cells[i / 2 % 4], &few[i % 2], true);
+        print_message("%s, %s, %s\n", cells[i / 2 % 4], plans[some[i / 8]], rcv_dtype_name(dtypes[i / 8 % 2]));
         check_pinned(&k, plans[some[i / 8]], dtypes[i / 8 % 2], true);
         close_case(&k);
     }

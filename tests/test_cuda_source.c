@@ -457,7 +457,7 @@ static int write_words(const problem *p, const rcvi_map_shape *shape, int absent
     for (int v = 0; v < view_count; v++) words[count++] = (uint64_t)views[v]->row;
     for (int i = 0; i < pass_count; i++) words[count++] = (uint64_t)passes[i].depth;
     for (int m = 0; m < shape->members; m++) {
-        words[count++] = (uint64_t)p->c.rows;
+        words[count++] = shape->counted ? (uint64_t)(uintptr_t)&p->c.rows : (uint64_t)p->c.rows;
         for (int v = 0; v < view_count; v++) {
             bool none = v == absent || views[v]->buffer == RCVI_NONE;
             words[count++] = none ? 0 : (uint64_t)(uintptr_t)p->memory[views[v]->buffer].at[m];
@@ -479,6 +479,7 @@ static void run_problem(rcv_context *context, problem *p) {
                             .narrow = p->c.narrow,
                             .vector = p->c.vector,
                             .members = p->c.members,
+                            .counted = p->c.rows % 2,
                             .aligned = true,
                             .tile_rows = 32,
                             .tile_units = 8,

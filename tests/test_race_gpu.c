@@ -270,9 +270,28 @@ static void test_slower(void **state) {
         winner = *calls_of(fake.fast);
         done(&p, plan);
     }
-    assert_true(calls[0][0] == 4 && calls[1][0] == 4); /* three to warm, and one */
+    assert_true(calls[0][0] == 3 && calls[1][0] == 3); /* two to warm, and one */
     assert_true(calls[0][0] < calls[0][1] && calls[0][1] < calls[0][2]);
     assert_true(calls[1][1] > calls[0][2] && calls[1][1] == calls[1][2] && calls[1][2] <= winner);
+}
+
+/* Where the time is over, those that are close to the fastest are called again all the same, and others are not. */
+static void test_close(void **state) {
+    (void)state;
+    static const double gains[] = {1.05, 1.2};
+    for (int i = 0; i < 2; i++) {
+        problem p;
+        alike();
+        fake.seconds = 0.02;
+        fake.fast = "combine+fuse+pack+wavefront+merge+graph";
+        fake.gain = gains[i];
+        rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+        assert_string_equal(rcv_plan_string(plan), fake.fast);
+        assert_true(*calls_of(fake.fast) > 3);
+        if (i == 0) assert_true(*calls_of("vendor+graph") > 3);
+        if (i == 1) assert_int_equal(*calls_of("vendor+graph"), 3);
+        done(&p, plan);
+    }
 }
 
 /* Where waiting is dear, a sample of several calls shows their own time. */
@@ -470,10 +489,10 @@ static void test_wisdom(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_fastest), cmocka_unit_test(test_slower),
-                                       cmocka_unit_test(test_waiting), cmocka_unit_test(test_late),
-                                       cmocka_unit_test(test_long),    cmocka_unit_test(test_choices),
-                                       cmocka_unit_test(test_failing), cmocka_unit_test(test_no_memory),
-                                       cmocka_unit_test(test_stopped), cmocka_unit_test(test_wisdom)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fastest), cmocka_unit_test(test_slower),  cmocka_unit_test(test_close),
+        cmocka_unit_test(test_waiting), cmocka_unit_test(test_late),    cmocka_unit_test(test_long),
+        cmocka_unit_test(test_choices), cmocka_unit_test(test_failing), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_stopped), cmocka_unit_test(test_wisdom)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

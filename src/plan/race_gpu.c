@@ -3,16 +3,17 @@
  * once, and every candidate runs the whole problem. Samples are taken in turns; who is well behind leaves. */
 #include "plan/search.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static const double longest = 0.25;  /* seconds in which candidates may enter, but for an exhaustive search */
-static const double final = 0.1;     /* seconds more for those that are close */
+static const double final = 0.1;     /* seconds for those that are close, where that time is over */
 static const double sample = 1.5e-3; /* seconds that a sample should take */
 static const double hopeless = 3;    /* times the fastest: out after one call */
 static const double beaten = 1.25;   /* times the fastest: out after a round */
 static const double near = 1.1;      /* times the fastest: worth another choice of products */
 static const double too_long = 0.1;  /* seconds of the model: not tried where others are faster */
-enum { WARMING = 3, MOST_CALLS = 16, ROUNDS = 4, EXHAUSTIVE_ROUNDS = 8 };
+enum { WARMING = 2, MOST_CALLS = 16, ROUNDS = 4, EXHAUSTIVE_ROUNDS = 8 };
 
 typedef struct {
     rcvi_bench bench;
@@ -22,9 +23,7 @@ typedef struct {
     double deadline; /* 0: none */
 } race;
 
-static bool late(const race *r, double more) {
-    return r->deadline > 0 && r->best > 0 && rcvi_now() > r->deadline + more;
-}
+static bool late(const race *r) { return r->deadline > 0 && r->best > 0 && rcvi_now() > r->deadline; }
 
 static void leave(race *r, rcvi_contender *c) {
     c->racing = false;
@@ -75,23 +74,24 @@ static rcv_status first_sample(race *r, rcvi_contender *c) {
     }
     RCVI_TRY(rcvi_trial_repeat(&r->bench, c, WARMING, &seconds));
     if (c->run) RCVI_TRY(take_sample(r, c, 1));
-    if (c->run && c->shown.seconds <= hopeless * r->best) RCVI_TRY(take_sample(r, c, calls_of(c)));
+    if (c->run && calls_of(c) > 1 && c->shown.seconds <= hopeless * r->best) RCVI_TRY(take_sample(r, c, calls_of(c)));
     if (c->sample_count > 0)
         rcvi_log(r->bench.context, "planning: first: %s takes %.3g s", c->shown.schedule, c->shown.seconds);
     if (!c->run || c->shown.seconds > hopeless * r->best) leave(r, c);
     return RCV_OK;
 }
 
-static rcv_status take_rounds(race *r, int rounds, bool all) {
+/* Those who take more than `limit` times as long as the fastest leave. */
+static rcv_status take_rounds(race *r, int rounds, double limit) {
     for (int n = 0; n < rounds; n++) {
         for (size_t i = 0; i < r->count; i++) {
             rcvi_contender *c = r->by[i];
             if (!c->racing) continue;
-            if (!all && c->shown.seconds > (late(r, 0) ? near : beaten) * r->best) {
+            if (c->shown.seconds > limit * r->best) {
                 leave(r, c);
                 continue;
             }
-            if (late(r, final)) return RCV_OK;
+            if (late(r)) return RCV_OK;
             RCVI_TRY(take_sample(r, c, calls_of(c)));
             rcvi_log(r->bench.context, "planning: round %d of %d: %s takes %.3g s", n + 1, rounds, c->shown.schedule,
                      c->shown.seconds);
@@ -119,12 +119,14 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
     for (size_t i = 0; i < r->count; i++) {
         bool known = !r->by[i]->rungs.vendor; /* of a library's time the model knows little: it always has its turn */
         bool slow = r->best > 0 && r->by[i]->shown.estimate > too_long;
-        if (!exhaustive && known && (late(r, 0) || slow || is_pointless(r, r->by[i])))
+        if (!exhaustive && known && (late(r) || slow || is_pointless(r, r->by[i])))
             leave(r, r->by[i]);
         else
             RCVI_TRY(first_sample(r, r->by[i]));
     }
-    RCVI_TRY(take_rounds(r, exhaustive ? EXHAUSTIVE_ROUNDS : ROUNDS, exhaustive));
+    bool hurried = late(r);
+    if (hurried) r->deadline = rcvi_now() + final;
+    RCVI_TRY(take_rounds(r, exhaustive ? EXHAUSTIVE_ROUNDS : ROUNDS, exhaustive ? INFINITY : hurried ? near : beaten));
     bring_back(r);
     return RCV_OK;
 }

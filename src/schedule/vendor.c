@@ -160,7 +160,7 @@ static void write(rcvi_program *program) {
 /* cuDNN's persistent algorithms, which take long to be made ready: fast with few rows or, one of them, few units, else up
  * to ten times slower than the usual one, which is what they all are in bfloat16. */
 static bool is_worth_trying(const rcv_net *net, const rcv_plan_options *options, int64_t algorithm) {
-    enum { SMALL_HIDDEN = 3, FEW_ROWS = 32, FEW_UNITS = 384 };
+    enum { SMALL_HIDDEN = 3, FEW_ROWS = 16, FEW_UNITS = 384 };
     if (algorithm == 0 || options->effort == RCV_EXHAUSTIVE) return true;
     if (options->dtype == RCV_BFLOAT16) return false;
     return algorithm == SMALL_HIDDEN ? net->options.hidden <= FEW_UNITS : options->batch <= FEW_ROWS;

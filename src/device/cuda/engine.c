@@ -89,6 +89,7 @@ static void lay_out_scratch(rcvi_engine *e) {
     e->seed = take(&at, sizeof(uint64_t));
     e->lengths = take(&at, (size_t)program->options.batch * sizeof(int64_t));
     e->rows_order = take(&at, (size_t)program->options.batch * sizeof(int64_t));
+    e->alive = take(&at, e->counts ? (size_t)program->options.steps * sizeof(int64_t) : 0);
     for (size_t b = 0; b < program->buffer_count; b++) {
         if (e->twins[b] != SIZE_MAX)
             e->twins[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
@@ -134,12 +135,12 @@ static bool is_aligned(const rcvi_engine *e, const rcvi_step *step) {
     return true;
 }
 
-/* Columns of every product that a block takes. Wide tiles read left operands less often; but there should be blocks for most
- * processors, or, with few rows, where weights are what is read, for some. */
+/* Columns of every product that a block takes. On tensor cores wide tiles, which read left operands less often, are faster, but
+ * there should be blocks for most processors, or, with few rows, where weights are what is read, for some. */
 static int units_of(const rcvi_engine *e, const rcvi_step *step, int tile_rows, int members) {
-    bool wide = tile_rows == 64 && (e->tensor || e->narrow != e->real);
-    int products = step->map->product_count, span = wide ? 128 : 64, units = span;
-    int64_t row_blocks = (step->rows + tile_rows - 1) / tile_rows, fewest = tile_rows == 32 ? 1 : 3;
+    bool tensor = e->tensor || e->narrow != e->real;
+    int products = step->map->product_count, span = tensor && tile_rows == 64 ? 128 : 64, units = span;
+    int64_t row_blocks = (step->rows + tile_rows - 1) / tile_rows, fewest = tensor && tile_rows == 32 ? 1 : 3;
     while (units > 8 && products * units > span) units /= 2;
     for (; units > 8; units /= 2) {
         int64_t blocks = (step->columns + units - 1) / units * row_blocks * members;
@@ -250,6 +251,7 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
                               .tensor = e->tensor,
                               .vector = vector_of(e, step),
                               .members = members,
+                              .counted = e->counts && e->is_short[step - e->program->steps],
                               .aligned = is_aligned(e, step),
                               .tile_rows = tile_rows,
                               .tile_units = units_of(e, step, tile_rows, members),

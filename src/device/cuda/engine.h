@@ -66,11 +66,12 @@ struct rcvi_engine {
     size_t *twins; /* [buffers] or SIZE_MAX */
     int64_t
         *turned; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
-    size_t lengths, rows_order, seed, workspace, sums;
+    size_t lengths, rows_order, alive, seed, workspace, sums;
     size_t workspace_bytes, sums_bytes; /* of one stream */
     size_t scratch;
     int streams;
     bool sorts;       /* sequences by their lengths: see ragged.c */
+    bool counts;      /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
     bool *is_short;   /* [steps] takes the rows that go on alone */
     bool *is_cleared; /* [buffers] before the loop with which its life begins */
     size_t vendor_bytes;

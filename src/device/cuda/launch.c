@@ -19,6 +19,11 @@ typedef struct {
     int64_t time, span, rows;
 } due;
 
+/* The caller's step that is computed. */
+static int64_t step_of(const pass *p, const due *d) {
+    return d->step->direction ? p->engine->program->options.steps - 1 - d->time : d->time;
+}
+
 static bool is_due(const pass *p, int index, due *d) {
     const rcvi_step *step = &p->engine->program->steps[index];
     const rcvi_binding *binding = p->binding;
@@ -30,10 +35,7 @@ static bool is_due(const pass *p, int index, due *d) {
     if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
-    if (p->engine->is_short[index]) {
-        int64_t last = p->engine->program->options.steps - 1;
-        d->rows = p->worker->rows.alive[step->direction ? last - d->time : d->time];
-    }
+    if (p->engine->is_short[index] && !p->engine->counts) d->rows = p->worker->rows.alive[step_of(p, d)];
     return d->rows > 0;
 }
 
@@ -161,7 +163,9 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
         int64_t rows = d->rows - row < most ? d->rows - row : most;
         bool is_left[RCVI_MAX_VIEWS] = {false};
         for (int q = 0; q < ready->pass_count; q++) is_left[d->ready->passes[q].a] = true;
-        words[at++] = (uint64_t)(rows > 0 ? rows : 0);
+        uint64_t place =
+            (uint64_t)(uintptr_t)(p->scratch + p->engine->alive) + (uint64_t)step_of(p, d) * sizeof(int64_t);
+        words[at++] = kernel->shape.counted ? place : (uint64_t)(rows > 0 ? rows : 0);
         if (rows > longest) longest = rows;
         for (int v = 0; v < ready->view_count; v++) {
             const rcvi_view *view = d->ready->views[v];

@@ -135,7 +135,11 @@ struct Words {
 #define MEMBER_WORD(MEMBER) (1 + VIEWS + PASSES + (MEMBER) * (1 + VIEWS + TWINS))
 #define COLUMNS_OF(C) ((long long)(C).w[0])
 #define STRIDE_OF(C, VIEW) ((long long)(C).w[1 + (VIEW)])
+#if COUNTED
+#define ROWS_OF(C, MEMBER) (*(const long long *)(C).w[MEMBER_WORD(MEMBER)])
+#else
 #define ROWS_OF(C, MEMBER) ((long long)(C).w[MEMBER_WORD(MEMBER)])
+#endif
 #define ADDRESS_OF(C, MEMBER, VIEW) ((C).w[MEMBER_WORD(MEMBER) + 1 + (VIEW)])
 #define TWIN_OF(C, MEMBER, TWIN) ((C).w[MEMBER_WORD(MEMBER) + 1 + VIEWS + (TWIN)])
 

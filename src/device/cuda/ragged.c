@@ -1,6 +1,6 @@
-/* Sequences of different lengths. A run that is launched step by step sorts them, the longest first: then those that go on
- * at a time are the first rows, and maps inside of the time loops take these alone. All that is the caller's is read and
- * written through the order.
+/* Sequences of different lengths. A run sorts them, the longest first: then those that go on at a time are the first rows,
+ * and maps inside of the time loops take these alone. All that is the caller's is read and written through the order. How
+ * many rows go on is known when steps are launched one by one; in a graph, whose launches are fixed, kernels read it.
  *
  * Rows that a map leaves out hold what was there before. That may be so where only maps that leave out the same rows read
  * them, and selections, which take something else there. What lies in memory step by step and is read as a whole, such as
@@ -8,6 +8,8 @@
 #include "device/cuda/ragged.h"
 
 #include <string.h>
+
+enum { MOST_ROWS = 1 << 19 }; /* of a batch: one launch takes them */
 
 bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer) {
     return buffer->role != RCVI_ARENA && buffer->role != RCVI_PARAMETERS && buffer->role != RCVI_DPARAMETERS &&
@@ -17,7 +19,7 @@ bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer) {
 /* What is the caller's must be touched by steps that know the order. */
 static bool can_sort(const rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
-    if (!program->options.lengths || program->rungs.graph) return false;
+    if (!program->options.lengths || program->options.batch > MOST_ROWS) return false;
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
         bool knows = step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT || step->kind == RCVI_STEP_FILL ||
@@ -30,8 +32,10 @@ static bool can_sort(const rcvi_program *program) {
     return true;
 }
 
+/* Sums over columns have kernels that do not read how many rows there are. */
 static bool may_be_short(const rcvi_program *program, const rcvi_step *step) {
-    bool kind = step->kind == RCVI_STEP_MAP || (step->kind == RCVI_STEP_REDUCE && !step->reduce.over_rows);
+    bool sum = step->kind == RCVI_STEP_REDUCE && !step->reduce.over_rows;
+    bool kind = step->kind == RCVI_STEP_MAP || (sum && !program->rungs.graph);
     return kind && step->time.timed && step->time.span == 1 && step->rows == program->options.batch;
 }
 
@@ -76,6 +80,7 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     e->is_cleared = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->is_cleared);
     if (e->pool.failed) return RCV_NO_MEMORY;
     e->sorts = can_sort(program);
+    e->counts = e->sorts && program->rungs.graph;
     for (size_t i = 0; e->sorts && i < program->step_count; i++)
         e->is_short[i] = may_be_short(program, &program->steps[i]);
     for (bool changed = e->sorts; changed;) {

@@ -4,7 +4,8 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS, ROW_THREADS < 512 ? 51
     map_kernel(const __grid_constant__ Words c) {
     const int member = (int)blockIdx.z, column = (int)threadIdx.x * VECTOR;
     const bool active = column < COLUMNS_OF(c);
-    for (long long row = blockIdx.x; row < ROWS_OF(c, member); row += gridDim.x) {
+    const long long rows = ROWS_OF(c, member);
+    for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
         apply(c, member, row, active ? column : 0, active);
         __syncthreads(); /* the next row's sums use the same memory */
     }

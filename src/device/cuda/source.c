@@ -143,6 +143,7 @@ static void add_macros(writer *w) {
     add_macro(w, "REAL_IS_DOUBLE", s->real == RCVI_F64);
     add_macro(w, "VECTOR", s->vector);
     add_macro(w, "MEMBERS", s->members);
+    add_macro(w, "COUNTED", s->counted);
     add_macro(w, "VIEWS", rcvi_map_views(w->map, views));
     add_macro(w, "TWINS", count_twins(s, w->map->operand_count));
     add_macro(w, "PASSES", w->pass_count);

@@ -6,7 +6,8 @@
  *   words[0]                  columns
  *   words[1 .. V]             elements from row to row of view 0 .. V-1
  *   words[1+V .. V+D]         depth of pass 0 .. D-1 (products only)
- *   then, for each member:    rows, then the addresses of views 0 .. V-1, then those of twins 0 .. W-1
+ *   then, for each member:    rows (or, counted, the address of that number), then the addresses of views 0 .. V-1, then
+ *                             those of twins 0 .. W-1
  *
  * Views are the map's operands, then for every product its start and, for every term, a and b; a product without a
  * start has words for it all the same, which are not read. A twin is the second, 16-bit place of a view that is
@@ -36,6 +37,7 @@ typedef struct {
     int vector;            /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
                                    addresses of views with columns (in elements), are multiples of it */
     int members;           /* at most, in one launch */
+    bool counted;          /* how many rows a member has is read from memory */
     int row_threads; /* of a map with sums over its columns: a block a row, of so many threads (a power of 2, 32 to 1024); else 0 */
     /* products only */
     bool aligned;              /* rows and depths of left operands are whole pieces of 16 bytes */

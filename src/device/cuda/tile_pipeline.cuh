@@ -213,7 +213,7 @@ struct Block {
     TILE_FUNCTION Block(const Words &c)
         : words(c), member(1 + VIEWS + PASSES + (int)blockIdx.z * (1 + VIEWS + TWINS)),
           row((long long)blockIdx.y * TILE_ROWS), column((int)blockIdx.x * TILE_UNITS) {
-        long long below = (long long)c.w[member] - row;
+        long long below = ROWS_OF(c, (int)blockIdx.z) - row;
         high = below <= 0 ? 0 : below < TILE_ROWS ? (int)below : TILE_ROWS;
         wide = min((int)c.w[0] - column, TILE_UNITS);
     }
