@@ -159,8 +159,8 @@ rcv_status rcvi_jit_compile(rcv_context *context, const char *source, int major,
     if (!rcvi_jit_name()) return RCV_UNSUPPORTED;
     RCVI_TRY(choose_target(context, major, minor, &target));
     /* Quotients within two units of the last place, square roots within one: a tenth of the instructions. */
-    const char *const key[] = {nvrtc.name, source, target.option, "--std=c++17", "--prec-div=false", "--prec-sqrt=false",
-                               NULL};
+    const char *const key[] = {nvrtc.name,          source, target.option, "--std=c++17", "--prec-div=false",
+                               "--prec-sqrt=false", NULL};
     const char *const *options = key + 2;
     enum { OPTIONS = sizeof key / sizeof *key - 3 };
     rcvi_cache_entry entry;

@@ -44,7 +44,7 @@ static bool is_due(const pass *p, int index, due *d) {
 static void *address(const pass *p, const due *d, const rcvi_view *view) {
     if (view->buffer == RCVI_NONE || !p->worker->buffers[view->buffer]) return NULL;
     int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time), turned = p->engine->turned[view->buffer];
-    if (turned) start = start % view->row * turned + start / view->row;
+    if (turned && view->row) start = start % view->row * turned + start / view->row;
     return (char *)p->worker->buffers[view->buffer] +
            start * (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, view));
 }
