@@ -139,20 +139,23 @@ static void test_every_map_compiles(void **state) {
         }
     }
     assert_true(g->count > 100);
-    int seen[2] = {0}, compiled[2] = {0};
+    rcvi_jit_unit units[2][MAX_TEXTS / EACH + 1];
+    int seen[2] = {0}, compiled[2] = {0}, unit_count[2] = {0};
     bool compiles = is_there();
-    for (int i = 0; i < g->count; i++) {
+    for (int i = 0; i < g->count && compiles; i++) {
         bool products = g->with_products[i];
-        if (compiles && seen[products]++ % EACH == 0) {
-            void *code;
-            size_t bytes;
-            check_ok(rcvi_jit_compile(g->f.context, g->texts[i], compiled[products] % 2 ? 9 : 8, 0, &code, &bytes));
-            assert_true(bytes > 100);
-            rcv_text_free(g->f.context, code);
-            compiled[products]++;
-        }
-        rcv_text_free(g->f.context, g->texts[i]);
+        if (seen[products]++ % EACH) continue;
+        int kind = compiled[products]++ % 2;
+        units[kind][unit_count[kind]++].source = g->texts[i];
     }
+    for (int kind = 0; kind < 2; kind++) {
+        check_ok(rcvi_jit_compile(g->f.context, units[kind], (size_t)unit_count[kind], 8 + kind, 0));
+        for (int i = 0; i < unit_count[kind]; i++) {
+            assert_true(units[kind][i].bytes > 100);
+            rcv_text_free(g->f.context, units[kind][i].code);
+        }
+    }
+    for (int i = 0; i < g->count; i++) rcv_text_free(g->f.context, g->texts[i]);
     print_message("%d texts; %d with products and %d without were compiled\n", g->count, compiled[1], compiled[0]);
     close_fixture(&g->f);
     free(g);
@@ -168,9 +171,9 @@ typedef struct {
 } code;
 
 static code compile(fixture *f, const char *text) {
-    code out;
-    check_ok(rcvi_jit_compile(f->context, text, 9, 0, (void **)&out.bytes, &out.count));
-    return out;
+    rcvi_jit_unit unit = {.source = text};
+    check_ok(rcvi_jit_compile(f->context, &unit, 1, 9, 0));
+    return (code){unit.code, unit.bytes};
 }
 
 /* Compiles the source and checks that it is the code; frees what it gets. */
@@ -181,7 +184,7 @@ static void check_same(fixture *f, const code *want) {
     rcv_text_free(f->context, got.bytes);
 }
 
-/* The one file of the folder. */
+/* The first file of the folder. */
 static void find_file(const char *folder, char path[600]) {
     char command[600];
     snprintf(command, sizeof command, "ls %s/*", folder);
@@ -268,16 +271,53 @@ static void test_wrong_source(void **state) {
     (void)state;
     if (!is_there()) skip();
     fixture f;
-    void *bytes;
-    size_t count;
     open_fixture(&f, "");
-    check_fails(rcvi_jit_compile(f.context, "__global__ void f() { int x = y; }", 9, 0, &bytes, &count),
-                RCV_UNSUPPORTED, "\"y\" is undefined");
-    assert_null(bytes);
-    check_fails(rcvi_jit_compile(f.context, source, 1, 0, &bytes, &count), RCV_UNSUPPORTED, "capability 1.0");
-    check_ok(rcvi_jit_compile(f.context, source, 99, 0, &bytes, &count)); /* PTX of the newest that is known */
-    assert_non_null(strstr(bytes, ".entry map_kernel"));
-    rcv_text_free(f.context, bytes);
+    rcvi_jit_unit units[] = {{.source = source}, {.source = "__global__ void f() { int x = y; }"}, {.source = source}};
+    check_fails(rcvi_jit_compile(f.context, units, 3, 9, 0), RCV_UNSUPPORTED, "\"y\" is undefined");
+    for (int i = 0; i < 3; i++) assert_null(units[i].code);
+    check_fails(rcvi_jit_compile(f.context, units, 1, 1, 0), RCV_UNSUPPORTED, "capability 1.0");
+    check_ok(rcvi_jit_compile(f.context, units, 1, 99, 0)); /* PTX of the newest that is known */
+    assert_non_null(strstr(units[0].code, ".entry map_kernel"));
+    rcv_text_free(f.context, units[0].code);
+    close_fixture(&f);
+}
+
+/* Several at once, more than there are threads for, some of them alike: each gets the code it gets alone. */
+static void test_many(void **state) {
+    (void)state;
+    enum { MANY = 40, KINDS = 5 };
+    if (!is_there()) skip();
+    fixture f;
+    char folder[400], texts[KINDS][128];
+    code want[KINDS];
+    snprintf(folder, sizeof folder, "%s", path_in("many"));
+    open_fixture(&f, "");
+    for (int k = 0; k < KINDS; k++) {
+        snprintf(texts[k], sizeof texts[k],
+                 "extern \"C\" __global__ void map_kernel(float *x) { x[threadIdx.x] += %d; }\n", k);
+        want[k] = compile(&f, texts[k]);
+    }
+    setenv("RECURVE_CACHE", folder, 1);
+    for (int turn = 0; turn < 2; turn++) { /* compiled, then from disk */
+        rcvi_jit_unit units[MANY];
+        int before = f.compiled;
+        for (int i = 0; i < MANY; i++) units[i].source = texts[i % KINDS];
+        check_ok(rcvi_jit_compile(f.context, units, MANY, 9, 0));
+        assert_int_equal(f.compiled - before, turn ? 0 : MANY);
+        for (int i = 0; i < MANY; i++) {
+            assert_int_equal(units[i].bytes, want[i % KINDS].count);
+            assert_memory_equal(units[i].code, want[i % KINDS].bytes, units[i].bytes);
+            rcv_text_free(f.context, units[i].code);
+        }
+    }
+    assert_int_equal(entries(folder), KINDS);
+    for (int k = 0; k < KINDS; k++) {
+        char path[600];
+        find_file(folder, path);
+        assert_int_equal(unlink(path), 0);
+        rcv_text_free(f.context, want[k].bytes);
+    }
+    assert_int_equal(rmdir(folder), 0);
     close_fixture(&f);
 }
 
@@ -289,14 +329,14 @@ static void test_no_memory(void **state) {
     open_fixture(&f, "");
     bool done = false;
     for (size_t n = 1; n < 100 && !done; n++) {
-        void *bytes;
-        size_t count, live = f.allocator.live;
+        rcvi_jit_unit units[] = {{.source = source}, {.source = source}};
+        size_t live = f.allocator.live;
         f.allocator.fail_at = n;
-        rcv_status status = rcvi_jit_compile(f.context, source, 9, 0, &bytes, &count);
+        rcv_status status = rcvi_jit_compile(f.context, units, 2, 9, 0);
         done = f.allocator.fail_at != 0;
         f.allocator.fail_at = 0;
         assert_int_equal(status, done ? RCV_OK : RCV_NO_MEMORY);
-        rcv_text_free(f.context, bytes);
+        for (int i = 0; i < 2; i++) rcv_text_free(f.context, units[i].code);
         assert_int_equal(f.allocator.live, live);
     }
     assert_true(done);
@@ -322,9 +362,9 @@ static void test_libraries(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_libraries),    cmocka_unit_test(test_every_map_compiles),
-        cmocka_unit_test(test_cache),        cmocka_unit_test(test_without_cache),
-        cmocka_unit_test(test_wrong_source), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_libraries),     cmocka_unit_test(test_every_map_compiles), cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_without_cache), cmocka_unit_test(test_wrong_source),       cmocka_unit_test(test_many),
+        cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

@@ -264,14 +264,22 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
     return RCV_OK;
 }
 
-static rcv_status load_kernel(rcvi_engine *e, rcvi_cuda_kernel *kernel) {
-    void *code = NULL;
-    size_t bytes = 0;
-    RCVI_TRY(rcvi_jit_compile(e->context, kernel->source, e->major, e->minor, &code, &bytes));
+static rcv_status load_kernel(rcvi_cuda_kernel *kernel, const void *code) {
     kernel->shared = kernel->shape.map->product_count ? rcvi_tile_shared(&kernel->shape) : 0;
     kernel->words = rcvi_map_words(&kernel->shape);
-    rcv_status status = rcvi_jit_load(code, "map_kernel", kernel->shared, &kernel->code, &kernel->kernel);
-    rcvi_free(e->context, code);
+    return rcvi_jit_load(code, "map_kernel", kernel->shared, &kernel->code, &kernel->kernel);
+}
+
+static rcv_status load_kernels(rcvi_engine *e) {
+    rcvi_jit_unit *units = rcvi_new(e->context, e->kernel_count, sizeof *units);
+    if (!units) return RCV_NO_MEMORY;
+    for (size_t k = 0; k < e->kernel_count; k++) units[k].source = e->kernels[k].source;
+    rcv_status status = rcvi_jit_compile(e->context, units, e->kernel_count, e->major, e->minor);
+    for (size_t k = 0; k < e->kernel_count; k++) {
+        if (!status) status = load_kernel(&e->kernels[k], units[k].code);
+        rcvi_free(e->context, units[k].code);
+    }
+    rcvi_free(e->context, units);
     return status;
 }
 
@@ -291,10 +299,9 @@ static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_r
         rcvi_free(e->context, source);
         return RCV_NO_MEMORY;
     }
-    rcvi_cuda_kernel *kernel = &e->kernels[e->kernel_count];
-    *kernel = (rcvi_cuda_kernel){.shape = shape, .source = source};
+    e->kernels[e->kernel_count] = (rcvi_cuda_kernel){.shape = shape, .source = source};
     ready->kernel = (int)e->kernel_count++;
-    return load_kernel(e, kernel);
+    return RCV_OK;
 }
 
 /* ---- products of their own ---- */
@@ -368,6 +375,7 @@ static rcv_status prepare_steps(rcvi_engine *e) {
         if (step->kind == RCVI_STEP_GEMM) RCVI_TRY(prepare_gemm(e, i));
         if (step->kind == RCVI_STEP_VENDOR) e->has_vendor = true;
     }
+    if (e->kernel_count) RCVI_TRY(load_kernels(e));
     return e->has_vendor ? rcvi_cudnn_bytes(e->program, &e->vendor_bytes) : RCV_OK;
 }
 

@@ -3,8 +3,12 @@
 #include "device/cuda/cache.h"
 
 #include <nvrtc.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+
+enum { OPTIONS = 4, MOST_THREADS = 16 };
 
 typedef union {
     struct {
@@ -136,48 +140,100 @@ static rcv_status take_code(rcv_context *context, nvrtcProgram program, bool mac
     return status;
 }
 
-static rcv_status build(rcv_context *context, const char *source, const target *target, const char *const *options,
-                        int option_count, void **code, size_t *bytes) {
-    nvrtcProgram program = NULL;
-    RCVI_TRY(check_nvrtc(nvrtc.call.create(&program, source, "map.cu", 0, NULL, NULL), "reading a kernel's source"));
-    nvrtcResult result = nvrtc.call.compile(program, option_count, options);
-    rcv_status status;
-    if (result == NVRTC_ERROR_COMPILATION)
-        status = tell_log(context, program);
-    else
-        status = check_nvrtc(result, "compiling a kernel");
-    if (status == RCV_OK) status = take_code(context, program, target->machine, code, bytes);
-    nvrtc.call.destroy(&program);
-    return status;
+/* ---- compilations, side by side: threads do nothing but call the compiler ---- */
+
+typedef struct {
+    rcvi_jit_unit *unit;
+    rcvi_cache_entry entry;
+    nvrtcProgram program; /* NULL: its code was kept */
+    nvrtcResult result;
+} compilation;
+
+typedef struct {
+    compilation *all;
+    size_t count;
+    const char *const *options;
+    int option_count;
+    atomic_size_t next;
+} crew;
+
+static void *compile_some(void *argument) {
+    crew *c = argument;
+    for (size_t i; (i = atomic_fetch_add(&c->next, 1)) < c->count;) {
+        if (c->all[i].program) c->all[i].result = nvrtc.call.compile(c->all[i].program, c->option_count, c->options);
+    }
+    return NULL;
 }
 
-rcv_status rcvi_jit_compile(rcv_context *context, const char *source, int major, int minor, void **code,
-                            size_t *bytes) {
+/* As many threads as there are programs and cores, of which one is the caller's. */
+static void compile_all(crew *c, size_t programs) {
+    pthread_t threads[MOST_THREADS];
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    size_t wanted = programs < MOST_THREADS ? programs : MOST_THREADS, made = 0;
+    if (cores > 0 && wanted > (size_t)cores) wanted = (size_t)cores;
+    while (made + 1 < wanted && pthread_create(&threads[made], NULL, compile_some, c) == 0) made++;
+    compile_some(c);
+    while (made > 0) pthread_join(threads[--made], NULL);
+}
+
+/* What is kept, or a program that is to be compiled. */
+static rcv_status begin(rcv_context *context, compilation *c, const char *const *options) {
+    const char *key[OPTIONS + 3] = {nvrtc.name, c->unit->source};
+    for (int i = 0; i < OPTIONS; i++) key[2 + i] = options[i];
+    RCVI_TRY(rcvi_cache_find(context, key, &c->entry));
+    rcvi_cache_read(context, &c->entry, &c->unit->code, &c->unit->bytes);
+    if (c->unit->code) return RCV_OK;
+    return check_nvrtc(nvrtc.call.create(&c->program, c->unit->source, "map.cu", 0, NULL, NULL),
+                       "reading a kernel's source");
+}
+
+static rcv_status end(rcv_context *context, compilation *c, bool machine) {
+    if (!c->program) return RCV_OK;
+    if (c->result == NVRTC_ERROR_COMPILATION) return tell_log(context, c->program);
+    RCVI_TRY(check_nvrtc(c->result, "compiling a kernel"));
+    RCVI_TRY(take_code(context, c->program, machine, &c->unit->code, &c->unit->bytes));
+    rcvi_log(context, "%s compiled a kernel of %zu bytes", nvrtc.name, c->unit->bytes);
+    rcvi_cache_write(context, &c->entry, c->unit->code, c->unit->bytes);
+    return RCV_OK;
+}
+
+static rcv_status compile(rcv_context *context, crew *c, bool machine) {
+    size_t programs = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        RCVI_TRY(begin(context, &c->all[i], c->options));
+        programs += c->all[i].program != NULL;
+    }
+    double before = rcvi_now();
+    compile_all(c, programs);
+    if (programs) rcvi_log(context, "%s took %.0f ms", nvrtc.name, (rcvi_now() - before) * 1e3);
+    for (size_t i = 0; i < c->count; i++) RCVI_TRY(end(context, &c->all[i], machine));
+    return RCV_OK;
+}
+
+static void drop(rcv_context *context, crew *c, bool failed) {
+    for (size_t i = 0; i < c->count; i++) {
+        if (c->all[i].program) nvrtc.call.destroy(&c->all[i].program);
+        rcvi_cache_drop(context, &c->all[i].entry);
+        if (!failed) continue;
+        rcvi_free(context, c->all[i].unit->code);
+        c->all[i].unit->code = NULL;
+    }
+    rcvi_free(context, c->all);
+}
+
+rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t count, int major, int minor) {
     target target;
-    *code = NULL;
-    *bytes = 0;
+    for (size_t i = 0; i < count; i++) units[i].code = NULL;
     if (!rcvi_jit_name()) return RCV_UNSUPPORTED;
     RCVI_TRY(choose_target(context, major, minor, &target));
     /* Quotients within two units of the last place, square roots within one: a tenth of the instructions. */
-    const char *const key[] = {nvrtc.name,          source, target.option, "--std=c++17", "--prec-div=false",
-                               "--prec-sqrt=false", NULL};
-    const char *const *options = key + 2;
-    enum { OPTIONS = sizeof key / sizeof *key - 3 };
-    rcvi_cache_entry entry;
-    RCVI_TRY(rcvi_cache_find(context, key, &entry));
-    rcvi_cache_read(context, &entry, code, bytes);
-    if (*code) {
-        rcvi_cache_drop(context, &entry);
-        return RCV_OK;
-    }
-    double before = rcvi_now();
-    rcv_status status = build(context, source, &target, options, OPTIONS, code, bytes);
-    if (status == RCV_OK) {
-        rcvi_log(context, "%s compiled a kernel of %zu bytes in %.0f ms", nvrtc.name, *bytes,
-                 (rcvi_now() - before) * 1e3);
-        rcvi_cache_write(context, &entry, *code, *bytes);
-    }
-    rcvi_cache_drop(context, &entry);
+    const char *const options[OPTIONS] = {target.option, "--std=c++17", "--prec-div=false", "--prec-sqrt=false"};
+    crew c = {.count = count, .options = options, .option_count = OPTIONS};
+    c.all = rcvi_new(context, count, sizeof *c.all);
+    if (!c.all) return RCV_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) c.all[i].unit = &units[i];
+    rcv_status status = compile(context, &c, target.machine);
+    drop(context, &c, status != RCV_OK);
     return status;
 }
 

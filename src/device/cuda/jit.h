@@ -5,9 +5,15 @@
 
 #include "device/cuda/cuda.h"
 
-/* Machine code of the source for compute capability major.minor (sm_90a for 9.0); freed with rcvi_free. A GPU is not
- * needed. */
-rcv_status rcvi_jit_compile(rcv_context *context, const char *source, int major, int minor, void **code, size_t *bytes);
+typedef struct {
+    const char *source;
+    void *code; /* what it becomes; freed with rcvi_free */
+    size_t bytes;
+} rcvi_jit_unit;
+
+/* Machine code of every source for compute capability major.minor (sm_90a for 9.0). What is not kept is compiled on several
+ * of the machine's cores. A GPU is not needed. Where it fails, no unit has code. */
+rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t count, int major, int minor);
 
 /* Loads code into the current device and finds its kernel. */
 rcv_status rcvi_jit_load(const void *code, const char *name, size_t shared_bytes, cudaLibrary_t *library,
