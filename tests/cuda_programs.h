@@ -21,6 +21,7 @@ static const char *const gpu_plans[] = {
     "combine+fuse+pack+wavefront+merge",
     "combine(steps=3)+fuse+pack+wavefront+merge",
     "combine+fuse+pack+wavefront+merge+streams(4)",
+    "naive+graph",
     "combine+fuse+pack+graph",
     "combine+fuse+pack+wavefront+merge+graph",
     "combine(steps=3)+fuse+pack+wavefront+merge+graph",
