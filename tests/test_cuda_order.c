@@ -231,23 +231,27 @@ static void test_wavefront(void **state) {
     }
 }
 
-/* Gradients of vectors, 14 a layer here, are summed by few launches. */
+/* A step of a wavefront with sums over features is two launches in each direction; gradients of vectors, 14 a layer here, are
+ * summed by few launches. */
 static void test_sums(void **state) {
     (void)state;
-    static const config normal = {"lstm_layernorm", {.input = 8, .hidden = 8, .layers = 3}, 5, 4, true, false, false};
+    static const config normal = {"lstm_layernorm", {.input = 8, .hidden = 8, .layers = 3}, 5, 4, false, false, false};
     problem p;
     rcvi_program program;
     rcvi_engine e;
-    int steps = 0, launches = 0;
+    int steps = 0, launches = 0, timed[2] = {0};
     open_problem(&p, &normal, 1);
     assert_true(write_program(&p, true, "combine+fuse+pack+wavefront+merge", &program));
     open_engine(&e, &program, RCVI_MAX_MEMBERS);
     check_ok(rcvi_cuda_order(&e));
     for (size_t g = 0; g < e.group_count; g++) {
-        if (program.steps[e.order[e.groups[g].first]].kind != RCVI_STEP_REDUCE) continue;
+        const rcvi_step *step = &program.steps[e.order[e.groups[g].first]];
+        timed[step >= program.steps + program.forward_count] += step->kind == RCVI_STEP_MAP && step->time.timed;
+        if (step->kind != RCVI_STEP_REDUCE) continue;
         steps += e.groups[g].count;
         launches++;
     }
+    assert_true(timed[0] == 2 && timed[1] == 2);
     assert_int_equal(steps, 3 * 14);
     assert_int_equal(launches, (3 * 14 + RCVI_MAX_SUMS - 1) / RCVI_MAX_SUMS);
     close_engine(&e);
