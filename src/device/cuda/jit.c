@@ -222,7 +222,7 @@ static void drop(rcv_context *context, crew *c, bool failed) {
 }
 
 rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t count, int major, int minor) {
-    target target;
+    target target = {.machine = false};
     for (size_t i = 0; i < count; i++) units[i].code = NULL;
     if (!rcvi_jit_name()) return RCV_UNSUPPORTED;
     RCVI_TRY(choose_target(context, major, minor, &target));
