@@ -102,6 +102,7 @@ static void gather_map(gathering *g, const rcvi_map *map) {
                                 .tensor = kinds[k].tensor,
                                 .vector = kinds[k].vector,
                                 .members = 1 + (int)k,
+                                .counted = k % 2,
                                 .aligned = kinds[k].aligned,
                                 .tile_rows = kinds[k].tile_rows,
                                 .tile_units = map->product_count * kinds[k].tile_units > 128 ? 8 : kinds[k].tile_units,
