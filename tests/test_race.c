@@ -1,14 +1,10 @@
 /* The planner against a device that computes nothing and a clock that it turns: what is timed, how often, and who wins,
  * to the last digit on every machine. */
-#include "plan/search.h"
-#include "planned.h"
+#include "fake_device.h"
 
 #include <math.h>
 
 /* ---- the clock and the device ---- */
-
-static double clock_seconds = 1000;
-double rcvi_now(void) { return clock_seconds; } /* instead of the library's */
 
 enum { MOST_PLANS = 128 };
 
@@ -37,10 +33,6 @@ static struct {
     rcv_status refusal;
 } fake;
 
-struct rcvi_engine {
-    const rcvi_program *program;
-};
-
 struct rcvi_worker {
     const rcvi_engine *engine;
 };
@@ -58,15 +50,10 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
 }
 
 static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
-    *engine = rcvi_new(program->net->context, 1, sizeof **engine);
-    if (!*engine) return RCV_NO_MEMORY;
-    (*engine)->program = program;
+    RCVI_TRY(prepare_nothing(program, engine));
     clock_seconds += fake.preparing;
     return RCV_OK;
 }
-
-static void release(rcvi_engine *engine) { rcvi_free(engine->program->net->context, engine); }
-static size_t no_bytes(const rcvi_engine *engine) { return (void)engine, 0; }
 
 static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **worker) {
     if (fake.unopened && !strcmp(engine->program->options.schedule, fake.unopened))
@@ -118,7 +105,7 @@ static rcv_status run(rcvi_worker *worker, size_t first, size_t end, const rcvi_
 static const rcvi_device device = {.name = "fake",
                                    .describe = describe,
                                    .prepare = prepare,
-                                   .release = release,
+                                   .release = release_nothing,
                                    .scratch = no_bytes,
                                    .outside = no_bytes,
                                    .open = open_worker,
@@ -126,8 +113,6 @@ static const rcvi_device device = {.name = "fake",
                                    .run = run};
 
 /* ---- searching ---- */
-
-static const config middle = {"lstm", {.input = 32, .hidden = 32, .layers = 2}, 40, 16, false, false, false};
 
 /* Runs of a millisecond, all alike. */
 static void alike(void) {
@@ -154,20 +139,6 @@ static rcv_plan *found(problem *p, const config *c, rcv_effort effort, bool trai
     rcv_plan *plan = NULL;
     check_ok(search(p, &options, &plan));
     return plan;
-}
-
-static void done(problem *p, rcv_plan *plan) {
-    rcv_plan_free(plan);
-    close_problem(p);
-}
-
-static const rcv_candidate *candidate_of(const rcv_plan *plan, const char *string) {
-    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
-        const rcv_candidate *c = rcv_plan_candidate(plan, i);
-        if (!strcmp(c->schedule, string)) return c;
-    }
-    fail_msg("%s is no candidate", string);
-    return NULL;
 }
 
 /* The candidates' strings, in the order in which they are offered. */

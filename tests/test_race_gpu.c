@@ -1,12 +1,8 @@
 /* The planner's race on a GPU, against a device that computes nothing and keeps its calls until they are waited for: which
  * candidates are timed, by which of their calls, and what becomes of those that fail. */
-#include "plan/search.h"
-#include "planned.h"
+#include "fake_device.h"
 
 #include <math.h>
-
-static double clock_seconds = 1000;
-double rcvi_now(void) { return clock_seconds; } /* instead of the library's */
 
 enum { MOST_PLANS = 32, NAME = 96 };
 
@@ -33,10 +29,6 @@ static struct {
     size_t pieces;     /* of memory in use */
 } fake;
 
-struct rcvi_engine {
-    const rcvi_program *program;
-};
-
 struct rcvi_worker {
     const rcvi_program *program;
     int calls;
@@ -56,16 +48,6 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .sums = 1024};
     return RCV_OK;
 }
-
-static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
-    *engine = rcvi_new(program->net->context, 1, sizeof **engine);
-    if (!*engine) return RCV_NO_MEMORY;
-    (*engine)->program = program;
-    return RCV_OK;
-}
-
-static void release(rcvi_engine *engine) { rcvi_free(engine->program->net->context, engine); }
-static size_t no_bytes(const rcvi_engine *engine) { return (void)engine, 0; }
 
 static bool is_bad(const rcvi_program *program) { return fake.bad && !strcmp(program->options.schedule, fake.bad); }
 
@@ -139,8 +121,8 @@ static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes) {
 static const rcvi_memory memory = {.allocate = allocate, .release = give_back, .write = copy, .read = copy};
 static const rcvi_device device = {.name = "fake",
                                    .describe = describe,
-                                   .prepare = prepare,
-                                   .release = release,
+                                   .prepare = prepare_nothing,
+                                   .release = release_nothing,
                                    .scratch = no_bytes,
                                    .outside = no_bytes,
                                    .open = open_worker,
@@ -150,8 +132,6 @@ static const rcvi_device device = {.name = "fake",
                                    .memory = &memory};
 
 /* ---- searching ---- */
-
-static const config middle = {"lstm", {.input = 32, .hidden = 32, .layers = 2}, 40, 16, false, false, false};
 
 /* Calls of half a millisecond, all alike. */
 static void alike(void) {
@@ -186,20 +166,6 @@ static rcv_plan *found(problem *p, const config *c, rcv_effort effort, bool trai
     check_ok(search(p, effort, training, &plan));
     assert_int_equal(fake.pieces, 0);
     return plan;
-}
-
-static void done(problem *p, rcv_plan *plan) {
-    rcv_plan_free(plan);
-    close_problem(p);
-}
-
-static const rcv_candidate *candidate_of(const rcv_plan *plan, const char *string) {
-    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
-        const rcv_candidate *c = rcv_plan_candidate(plan, i);
-        if (!strcmp(c->schedule, string)) return c;
-    }
-    fail_msg("%s is no candidate", string);
-    return NULL;
 }
 
 /* The candidates' strings, in the order in which they are offered. */

@@ -266,7 +266,6 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
 
 static rcv_status load_kernel(rcvi_cuda_kernel *kernel, const void *code) {
     kernel->shared = kernel->shape.map->product_count ? rcvi_tile_shared(&kernel->shape) : 0;
-    kernel->words = rcvi_map_words(&kernel->shape);
     return rcvi_jit_load(code, "map_kernel", kernel->shared, &kernel->code, &kernel->kernel);
 }
 

@@ -26,7 +26,6 @@ typedef struct {
     rcvi_map_shape shape; /* its tables in the engine's pool */
     char *source;
     size_t shared;
-    int words;
 } rcvi_cuda_kernel;
 
 /* What a step needs beside itself. */

@@ -152,15 +152,14 @@ typedef struct {
 typedef struct {
     compilation *all;
     size_t count;
-    const char *const *options;
-    int option_count;
+    const char *const *options; /* [OPTIONS] */
     atomic_size_t next;
 } crew;
 
 static void *compile_some(void *argument) {
     crew *c = argument;
     for (size_t i; (i = atomic_fetch_add(&c->next, 1)) < c->count;) {
-        if (c->all[i].program) c->all[i].result = nvrtc.call.compile(c->all[i].program, c->option_count, c->options);
+        if (c->all[i].program) c->all[i].result = nvrtc.call.compile(c->all[i].program, OPTIONS, c->options);
     }
     return NULL;
 }
@@ -228,7 +227,7 @@ rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t c
     RCVI_TRY(choose_target(context, major, minor, &target));
     /* Quotients within two units of the last place, square roots within one: a tenth of the instructions. */
     const char *const options[OPTIONS] = {target.option, "--std=c++17", "--prec-div=false", "--prec-sqrt=false"};
-    crew c = {.count = count, .options = options, .option_count = OPTIONS};
+    crew c = {.count = count, .options = options};
     c.all = rcvi_new(context, count, sizeof *c.all);
     if (!c.all) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count; i++) c.all[i].unit = &units[i];
