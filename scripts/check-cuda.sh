@@ -41,7 +41,7 @@ esac
 
 printf '\n== tests\n'
 ctest --test-dir $build -R '^test_cuda' --output-on-failure --no-tests=error "$@" || status=1
-grep -hE '^(plans|shapes|candidates|measured|[a-z]*float[0-9]*: )' $build/Testing/Temporary/LastTest.log
+grep -hE '^(plans|shapes|ragged|candidates|measured|[a-z]*float[0-9]*: )' $build/Testing/Temporary/LastTest.log
 
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)
 if [ "${RECURVE_SANITIZE:-1}" = 0 ]; then

@@ -36,6 +36,7 @@ static const config gpu_configs[] = {
     {"lstm_layernorm", {.input = 5, .hidden = 4, .layers = 1, .bidirectional = true}, 5, 4, true, false, false},
     {"rnn_tanh", {.input = 4, .hidden = 4, .layers = 2, .rank = 2}, 7, 4, true, false, true},
     {"slstm", {.input = 4, .hidden = 4, .layers = 2}, 7, 4, true, true, true},
+    {RCV_SOURCE_DIR "/tests/quotient.cell", {.input = 5, .hidden = 4, .layers = 2}, 7, 4, true, false, true},
     {"qrnn_fo_w2", {.input = 4, .hidden = 4, .layers = 2}, 7, 4, true, false, true},
 };
 enum { GPU_PLANS = sizeof gpu_plans / sizeof *gpu_plans, GPU_CONFIGS = sizeof gpu_configs / sizeof *gpu_configs };

@@ -272,6 +272,22 @@ static void test_shapes(void **state) {
     end_tally("shapes");
 }
 
+/* Sequences of different lengths by every plan, and a cell that divides by what ended ones do not compute. */
+static void test_ragged(void **state) {
+    (void)state;
+    for (size_t c = 0; c <= rcv_builtin_count() && !is_small; c++) {
+        const char *cell = c < rcv_builtin_count() ? rcv_builtin_name(c) : RCV_SOURCE_DIR "/tests/quotient.cell";
+        for (size_t i = 0; i < PLANS; i++) {
+            if (!is_mine()) continue;
+            case_of k;
+            open_case(&k, cell, &shapes[(c + i) % 2 ? 2 : 4], c / 2 % 2);
+            check_pinned(&k, plans[i], dtypes[(c + 2 * i) % DTYPES], true);
+            close_case(&k);
+        }
+    }
+    end_tally("ragged");
+}
+
 static void test_small(void **state) {
     (void)state;
     static const config few[] = {{NULL, {.input = 8, .hidden = 16, .layers = 2}, 4, 3, false, false, true},
@@ -414,9 +430,10 @@ static int run_everywhere(void) {
 }
 
 static int run_part(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),    cmocka_unit_test(test_shapes),
-                                       cmocka_unit_test(test_small),    cmocka_unit_test(test_candidates),
-                                       cmocka_unit_test(test_measured), cmocka_unit_test(test_peak)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),      cmocka_unit_test(test_shapes),
+                                       cmocka_unit_test(test_ragged),     cmocka_unit_test(test_small),
+                                       cmocka_unit_test(test_candidates), cmocka_unit_test(test_measured),
+                                       cmocka_unit_test(test_peak)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down) != 0;
 }
 

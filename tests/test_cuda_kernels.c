@@ -299,7 +299,8 @@ static void test_put(void **state) {
 /* ---- sums ---- */
 
 /* Sums of a's rows (or columns) into a tensor of one row (or column), checked; then again, from memory that is aligned
- * otherwise: the same bits. Sums over rows are made of two matrices at once. */
+ * otherwise: the same bits. Sums over rows are made of two matrices at once, those over columns once more of the rows that
+ * are counted alone. */
 static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type type, rcvi_cuda_type to, bool absent) {
     tensor a = make(type, s, true), shifted = tensor_new(type, s.rows, s.columns, s.columns + 1, 1, 1, NULL);
     int64_t count = over_rows ? s.columns : s.rows, need = 2 * rcvi_cuda_reduce_rows_scratch(s.rows, s.columns);
@@ -308,6 +309,7 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     tensor twin = tensor_new(RCVI_BF16, out.rows, out.columns, out.row, 1, out.first, NULL), again = out, other = out;
     size_t unit = type == RCVI_F64 ? 8 : 4;
     char *scratch = NULL, zone[64], found[64];
+    int64_t half = s.rows / 2, *counted = send(&half, sizeof half);
     memset(zone, 0x77, sizeof zone);
     for (int64_t r = 0; r < s.rows; r++) {
         for (int64_t c = 0; c < s.columns; c++) tensor_set(&shifted, r, c, tensor_get(&a, r, c));
@@ -317,6 +319,8 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     send_bytes(scratch + (size_t)need * unit, zone, sizeof zone);
     again.device = send(out.host, out.bytes);
     other.device = send(out.host, out.bytes);
+    other.host = malloc(out.bytes);
+    memcpy(other.host, out.host, out.bytes);
     for (int turn = 0; turn < 2; turn++) {
         rcvi_matrix to_view = turn ? tensor_matrix(&again, NULL) : tensor_matrix(&out, &twin);
         rcvi_matrix from = tensor_matrix(absent ? NULL : turn ? &shifted : &a, NULL);
@@ -324,7 +328,9 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
         if (over_rows)
             check_cuda(rcvi_cuda_reduce_rows(stream, s.rows, s.columns, accumulate, sums, turn ? 1 : 2, scratch));
         else
-            check_cuda(rcvi_cuda_reduce_columns(stream, s.rows, s.columns, accumulate, to_view, from));
+            check_cuda(rcvi_cuda_reduce_columns(stream, s.rows, NULL, s.columns, accumulate, to_view, from));
+        if (!over_rows && turn)
+            check_cuda(rcvi_cuda_reduce_columns(stream, s.rows, counted, s.columns, accumulate, sums[1].out, from));
     }
     check_cuda(cudaStreamSynchronize(stream));
     void *got = tensor_read(&out), *got_twin = tensor_read(&twin);
@@ -339,17 +345,19 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
         double error = (size + fabs(old)) * (type == RCVI_F64 && to == RCVI_F64 ? 0x1p-47 : 0x1p-18);
         tensor_accept(&out, got, r, c, old + sum, error, over_rows ? "sum over rows" : "sum over columns");
         tensor_accept(&twin, got_twin, r, c, old + sum, error, "twin of a sum");
+        if (over_rows || i < half) tensor_set(&other, r, c, tensor_get(&out, r, c));
     }
-    again.host = other.host = out.host;
+    again.host = out.host;
     tensor_check(&out, "sum");
     tensor_check(&twin, "twin of a sum");
     tensor_check(&again, "sum of what is aligned otherwise");
-    if (over_rows) tensor_check(&other, "sum of a second matrix");
+    tensor_check(&other, over_rows ? "sum of a second matrix" : "sum of the rows that are counted");
     check_cuda(cudaMemcpy(found, scratch + (size_t)need * unit, sizeof found, cudaMemcpyDeviceToHost));
     assert_memory_equal(found, zone, sizeof zone);
     check_cuda(cudaFree(scratch));
     check_cuda(cudaFree(again.device));
-    check_cuda(cudaFree(other.device));
+    check_cuda(cudaFree(counted));
+    tensor_free(&other);
     free(got);
     free(got_twin);
     tensor_free(&a);

@@ -3,9 +3,33 @@
 #include "cuda_programs.h"
 #include "device/cuda/ragged.h"
 
-/* What an element holds. */
-enum { CLEARED, WRITTEN, STALE };
+/* What is known of an element. Of a sequence that has ended, what was cleared is no more than a finite number, and so is what
+ * is computed of it; but zero it is, and stays zero in products. */
+enum { COMPUTED = 0, ZERO = 1, FINITE = 2, CLEARED = ZERO | FINITE, STALE = 4 };
 enum { MOST_COLUMNS = 64 };
+
+static unsigned all_of(unsigned a, unsigned b) { return ((a | b) & (FINITE | STALE)) | (a & b & ZERO); }
+
+/* Zero as it should be stays so, whatever it is multiplied with. */
+static unsigned product_of(unsigned a, unsigned b) {
+    if ((a | b) & STALE) return STALE;
+    if (a == ZERO || b == ZERO) return ZERO;
+    return a | b;
+}
+
+static unsigned operation_of(rcvi_operation operation, const unsigned *x) {
+    switch (operation) {
+    case RCVI_ADD:
+    case RCVI_SUBTRACT: return all_of(x[0], x[1]);
+    case RCVI_NEGATE: return x[0];
+    case RCVI_MULTIPLY: return product_of(x[0], x[1]);
+    case RCVI_DIVIDE: return x[1] & (FINITE | ZERO) ? STALE : x[0] | x[1]; /* by zero, or by anything */
+    case RCVI_EXP:
+    case RCVI_LOG:
+    case RCVI_SQRT: return x[0] & FINITE ? STALE : x[0] & STALE;
+    default: return (x[0] | (rcvi_operations[operation].arguments > 1 ? x[1] : 0u)) & (FINITE | STALE);
+    }
+}
 
 /* A program gone through with its rows left out, the longest sequence first, to see whether what is then stale goes
  * anywhere. */
@@ -32,43 +56,45 @@ static unsigned char *element(const simulation *s, const rcvi_view *v, int64_t r
     return &s->held[v->buffer][index];
 }
 
-static bool is_stale(const simulation *s, const rcvi_view *v, int64_t row, int64_t column) {
-    return v->buffer != RCVI_NONE && *element(s, v, row, column) == STALE;
+static unsigned known_of(const simulation *s, const rcvi_view *v, int64_t row, int64_t column) {
+    return v->buffer == RCVI_NONE ? ZERO : *element(s, v, row, column);
 }
 
-static void put(const simulation *s, const rcvi_view *v, int64_t row, int64_t column, bool stale) {
-    if (v->buffer != RCVI_NONE) *element(s, v, row, column) = stale ? STALE : WRITTEN;
+static void put(const simulation *s, const rcvi_view *v, int64_t row, int64_t column, unsigned known) {
+    if (v->buffer != RCVI_NONE) *element(s, v, row, column) = (unsigned char)known;
 }
 
-static bool is_product_stale(const simulation *s, const rcvi_product *product, int64_t row, int64_t column) {
-    bool stale = is_stale(s, &product->start, row, column);
+static unsigned known_of_product(const simulation *s, const rcvi_product *product, int64_t row, int64_t column) {
+    unsigned known = known_of(s, &product->start, row, column);
     for (int t = 0; t < product->term_count; t++) {
-        for (int64_t k = 0; k < product->terms[t].depth; k++) stale |= is_stale(s, &product->terms[t].a, row, k);
+        for (int64_t k = 0; k < product->terms[t].depth; k++)
+            known = all_of(known, known_of(s, &product->terms[t].a, row, k));
     }
-    return stale;
+    return known;
 }
 
 static void take_map_row(const simulation *s, const rcvi_step *step, int64_t row) {
-    static bool products[RCVI_MAX_PRODUCTS][MOST_COLUMNS], registers[RCVI_MAX_LONG_INSTRUCTIONS][MOST_COLUMNS];
+    static unsigned products[RCVI_MAX_PRODUCTS][MOST_COLUMNS], registers[RCVI_MAX_LONG_INSTRUCTIONS][MOST_COLUMNS];
     const rcvi_map *map = step->map;
     assert_true(step->columns <= MOST_COLUMNS);
     for (int p = 0; p < map->product_count; p++) {
-        for (int64_t c = 0; c < step->columns; c++) products[p][c] = is_product_stale(s, &map->products[p], row, c);
+        for (int64_t c = 0; c < step->columns; c++) products[p][c] = known_of_product(s, &map->products[p], row, c);
     }
     for (int i = 0; i < map->instruction_count; i++) {
         const rcvi_instruction *in = &map->instructions[i];
-        bool any = false;
+        unsigned sum = ZERO;
         for (int64_t c = 0; c < step->columns; c++) {
-            registers[i][c] = false;
+            unsigned x[3] = {COMPUTED};
             for (int a = 0; a < rcvi_operations[in->operation].arguments; a++) {
                 int from = in->source[a];
-                registers[i][c] |= (in->from[a] == RCVI_FROM_VIEW && is_stale(s, &map->operands[from], row, c)) ||
-                                   (in->from[a] == RCVI_FROM_REGISTER && registers[from][c]) ||
-                                   (in->from[a] == RCVI_FROM_PRODUCT && products[from][c]);
+                if (in->from[a] == RCVI_FROM_VIEW) x[a] = known_of(s, &map->operands[from], row, c);
+                if (in->from[a] == RCVI_FROM_REGISTER) x[a] = registers[from][c];
+                if (in->from[a] == RCVI_FROM_PRODUCT) x[a] = products[from][c];
             }
-            any |= registers[i][c];
+            registers[i][c] = operation_of(in->operation, x);
+            sum = all_of(sum, x[0]);
         }
-        for (int64_t c = 0; c < step->columns && in->operation == RCVI_SUM; c++) registers[i][c] = any;
+        for (int64_t c = 0; c < step->columns && in->operation == RCVI_SUM; c++) registers[i][c] = sum;
     }
     for (int64_t c = 0; c < step->columns; c++) {
         for (int p = 0; p < map->product_count; p++) {
@@ -92,12 +118,15 @@ static void take_gemm(const simulation *s, const rcvi_step *step, int64_t rows, 
     for (int64_t n = 0; n < step->gemm.batch; n++) {
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t c = 0; c < step->columns; c++) {
-                bool stale = step->accumulate && is_stale(s, &out, r, c);
-                for (int64_t k = 0; k < depth && !stale; k++) {
-                    stale = (step->gemm.transpose_a ? is_stale(s, &a, k, r) : is_stale(s, &a, r, k)) ||
-                            (step->gemm.transpose_b ? is_stale(s, &b, c, k) : is_stale(s, &b, k, c));
+                unsigned known = step->accumulate ? known_of(s, &out, r, c) : ZERO;
+                for (int64_t k = 0; k < depth; k++) {
+                    unsigned x = step->gemm.transpose_a ? known_of(s, &a, k, r) : known_of(s, &a, r, k);
+                    unsigned y = step->gemm.transpose_b ? known_of(s, &b, c, k) : known_of(s, &b, k, c);
+                    unsigned z = product_of(x, y);
+                    if (step->gemm.transpose_a && (z & ZERO)) z = ZERO; /* a gradient: ended sequences add nothing */
+                    known = all_of(known, z);
                 }
-                put(s, &out, r, c, stale);
+                put(s, &out, r, c, known);
             }
         }
         out.offset += step->gemm.step_out;
@@ -110,10 +139,12 @@ static void take_reduce(const simulation *s, const rcvi_step *step, int64_t rows
     bool over_rows = step->reduce.over_rows;
     for (int64_t i = 0; i < (over_rows ? step->columns : rows); i++) {
         int64_t to_row = over_rows ? 0 : i, to_column = over_rows ? i : 0;
-        bool stale = step->accumulate && is_stale(s, &step->out, to_row, to_column);
-        for (int64_t k = 0; k < (over_rows ? rows : step->columns); k++)
-            stale |= is_stale(s, &step->a, over_rows ? k : i, over_rows ? i : k);
-        put(s, &step->out, to_row, to_column, stale);
+        unsigned known = step->accumulate ? known_of(s, &step->out, to_row, to_column) : ZERO;
+        for (int64_t k = 0; k < (over_rows ? rows : step->columns); k++) {
+            unsigned x = known_of(s, &step->a, over_rows ? k : i, over_rows ? i : k);
+            known = all_of(known, over_rows && (x & ZERO) ? ZERO : x);
+        }
+        put(s, &step->out, to_row, to_column, known);
     }
 }
 
@@ -123,7 +154,7 @@ static void take_mask(const simulation *s, const rcvi_step *step) {
         for (int64_t b = 0; b < step->columns; b++) {
             bool on = t < step->rows && t < s->rows.lengths[b] && (!boundary || s->resets[t * step->columns + b]);
             s->masks[step->out.buffer][index_of(s, &step->out, t, b)] = on;
-            put(s, &step->out, t, b, false);
+            put(s, &step->out, t, b, COMPUTED);
         }
     }
 }
@@ -135,7 +166,7 @@ static void take_plain(const simulation *s, const rcvi_step *step, int64_t rows)
         bool selects = step->kind == RCVI_STEP_SELECT;
         if (selects && !s->masks[step->mask.buffer][index_of(s, &step->mask, r, 0)]) from = &step->b;
         for (int64_t c = 0; c < step->columns; c++)
-            put(s, &step->out, r, c, step->kind != RCVI_STEP_FILL && is_stale(s, from, r, c));
+            put(s, &step->out, r, c, step->kind == RCVI_STEP_FILL ? COMPUTED : known_of(s, from, r, c));
     }
 }
 
@@ -171,7 +202,7 @@ static void take_step(simulation *s, size_t index) {
     case RCVI_STEP_REDUCE: take_reduce(s, step, rows); break;
     case RCVI_STEP_LIVE:
     case RCVI_STEP_BOUNDARY: take_mask(s, step); break;
-    case RCVI_STEP_PACK: memset(s->held[step->out.buffer], WRITTEN, (size_t)element_count(s, step->out.buffer)); break;
+    case RCVI_STEP_PACK: memset(s->held[step->out.buffer], COMPUTED, (size_t)element_count(s, step->out.buffer)); break;
     default: take_plain(s, step, rows);
     }
 }
@@ -212,14 +243,17 @@ static size_t simulate(const rcvi_engine *e, const problem *p, const int64_t *le
         bool given = buffer->role != RCVI_ARENA && !rcvi_roles[buffer->role].written;
         s.held[b] = malloc((size_t)buffer->count);
         s.masks[b] = calloc((size_t)buffer->count, 1);
-        memset(s.held[b], given ? WRITTEN : STALE, (size_t)buffer->count);
+        memset(s.held[b], given ? COMPUTED : STALE, (size_t)buffer->count);
     }
     take_steps(&s, 0, program->forward_count);
     take_steps(&s, program->forward_count, program->step_count);
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
-        if (buffer->role != RCVI_ARENA && memchr(s.held[b], STALE, (size_t)buffer->count))
-            fail_msg("%s of %s: %s holds what is stale", program->options.schedule, p->c.cell, buffer->name);
+        for (int64_t i = 0; i < buffer->count && buffer->role != RCVI_ARENA; i++) {
+            if (s.held[b][i] & STALE || s.held[b][i] == FINITE)
+                fail_msg("%s of %s: %s holds what is %s", program->options.schedule, p->c.cell, buffer->name,
+                         s.held[b][i] & STALE ? "stale" : "no result");
+        }
         free(s.held[b]);
         free(s.masks[b]);
     }
@@ -229,8 +263,7 @@ static size_t simulate(const rcvi_engine *e, const problem *p, const int64_t *le
     return s.left_out;
 }
 
-/* Nothing stale gets out, whatever the lengths; where a pass is captured maps alone leave rows out. Answers whether rows
- * are left out. */
+/* Nothing stale gets out, whatever the lengths. Answers whether rows are left out. */
 static size_t check_short(const problem *p, const rcvi_program *program) {
     rcvi_engine e = {.program = program, .context = program->pool.context};
     rcvi_pool_init(&e.pool, e.context);
@@ -240,7 +273,6 @@ static size_t check_short(const problem *p, const rcvi_program *program) {
         const rcvi_step *step = &program->steps[i];
         steps += e.is_short[i];
         maps += step->kind == RCVI_STEP_MAP && step->time.timed && step->time.span == 1;
-        if (program->rungs.graph && e.is_short[i]) assert_int_equal(step->kind, RCVI_STEP_MAP);
     }
     assert_int_equal(e.sorts, program->options.lengths);
     assert_int_equal(e.counts, e.sorts && program->rungs.graph);

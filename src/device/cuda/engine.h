@@ -69,10 +69,11 @@ struct rcvi_engine {
     size_t workspace_bytes, sums_bytes; /* of one stream */
     size_t scratch;
     int streams;
-    bool sorts;       /* sequences by their lengths: see ragged.c */
-    bool counts;      /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
-    bool *is_short;   /* [steps] takes the rows that go on alone */
-    bool *is_cleared; /* [buffers] before the loop with which its life begins */
+    bool sorts;        /* sequences by their lengths: see ragged.c */
+    bool counts;       /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
+    bool *is_short;    /* [steps] takes the rows that go on alone */
+    bool *is_cleared;  /* [buffers] before the loop with which its life begins */
+    bool *is_delicate; /* [buffers] zeros in it might become what is no number */
     size_t vendor_bytes;
     bool has_vendor;
 };

@@ -44,9 +44,9 @@ cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, co
 /* [steps + 1, batch]: resets[t, order.of[b]] != 0 and t < lengths[b] (lengths may be NULL); the last row is 0. */
 cudaError_t rcvi_cuda_boundary(cudaStream_t stream, int64_t steps, int64_t batch, const uint8_t *resets,
                                rcvi_order order, const int64_t *lengths, uint8_t *out);
-/* out[r] (+)= sum over columns of a[r, .]. */
-cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
-                                     rcvi_matrix out, rcvi_matrix a);
+/* out[r] (+)= sum over columns of a[r, .]; of the first *counted rows where that, in device memory, is not NULL. */
+cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, const int64_t *counted, int64_t columns,
+                                     bool accumulate, rcvi_matrix out, rcvi_matrix a);
 /* out[., c] (+)= sum over rows of a[., c], for several matrices of one type by two launches, over fixed slices of rows;
  * `scratch` holds rcvi_cuda_reduce_rows_scratch elements of the sum's type (F64 for F64, else F32) for each of them. */
 enum { RCVI_MAX_SUMS = 24 };

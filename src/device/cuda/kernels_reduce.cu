@@ -53,7 +53,9 @@ __device__ inline REAL sum_part(const rcvi_matrix &a, int64_t row, int64_t colum
 
 /* A warp a row. */
 template <typename T, typename REAL>
-__global__ void sum_short_rows(int64_t rows, int64_t columns, bool add, rcvi_matrix out, rcvi_matrix a) {
+__global__ void sum_short_rows(int64_t rows, const int64_t *counted, int64_t columns, bool add, rcvi_matrix out,
+                               rcvi_matrix a) {
+    if (counted) rows = *counted;
     for (int64_t r = (int64_t)blockIdx.x * WARPS + threadIdx.y; r < rows; r += (int64_t)gridDim.x * WARPS) {
         REAL sum = sum_lanes(sum_part<T, REAL>(a, r, columns, (int)threadIdx.x, LANES));
         if (threadIdx.x == 0) finish(out, r, 0, add, sum);
@@ -62,8 +64,10 @@ __global__ void sum_short_rows(int64_t rows, int64_t columns, bool add, rcvi_mat
 
 /* A block a row. */
 template <typename T, typename REAL>
-__global__ void sum_long_rows(int64_t rows, int64_t columns, bool add, rcvi_matrix out, rcvi_matrix a) {
+__global__ void sum_long_rows(int64_t rows, const int64_t *counted, int64_t columns, bool add, rcvi_matrix out,
+                              rcvi_matrix a) {
     __shared__ REAL part[WARPS];
+    if (counted) rows = *counted;
     for (int64_t r = blockIdx.x; r < rows; r += gridDim.x) {
         int thread = (int)(threadIdx.y * LANES + threadIdx.x);
         REAL sum = sum_lanes(sum_part<T, REAL>(a, r, columns, thread, LANES * WARPS));
@@ -78,25 +82,25 @@ __global__ void sum_long_rows(int64_t rows, int64_t columns, bool add, rcvi_matr
 }
 
 template <typename T, typename REAL>
-static cudaError_t start_columns(cudaStream_t stream, int64_t rows, int64_t columns, bool add, const rcvi_matrix &out,
-                                 const rcvi_matrix &a) {
+static cudaError_t start_columns(cudaStream_t stream, int64_t rows, const int64_t *counted, int64_t columns, bool add,
+                                 const rcvi_matrix &out, const rcvi_matrix &a) {
     bool is_long = columns >= LONG_ROW;
     int64_t blocks = is_long ? rows : divide_up(rows, WARPS);
     dim3 grid((unsigned)least(blocks, MOST_BLOCKS)), block(LANES, WARPS);
-    if (is_long) return start(sum_long_rows<T, REAL>, grid, block, stream, rows, columns, add, out, a);
-    return start(sum_short_rows<T, REAL>, grid, block, stream, rows, columns, add, out, a);
+    if (is_long) return start(sum_long_rows<T, REAL>, grid, block, stream, rows, counted, columns, add, out, a);
+    return start(sum_short_rows<T, REAL>, grid, block, stream, rows, counted, columns, add, out, a);
 }
 
-extern "C" cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
-                                                rcvi_matrix out, rcvi_matrix a) {
+extern "C" cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, const int64_t *counted,
+                                                int64_t columns, bool accumulate, rcvi_matrix out, rcvi_matrix a) {
     if (rows <= 0 || (!out.at && !out.twin)) return cudaSuccess;
     if (!are_numbers(out) || !are_numbers(a)) return cudaErrorInvalidValue;
     if (!a.at) columns = 0;
     switch (a.at ? a.type : RCVI_F32) {
-    case RCVI_F32: return start_columns<float, float>(stream, rows, columns, accumulate, out, a);
-    case RCVI_F64: return start_columns<double, double>(stream, rows, columns, accumulate, out, a);
-    case RCVI_BF16: return start_columns<__nv_bfloat16, float>(stream, rows, columns, accumulate, out, a);
-    default: return start_columns<__half, float>(stream, rows, columns, accumulate, out, a);
+    case RCVI_F32: return start_columns<float, float>(stream, rows, counted, columns, accumulate, out, a);
+    case RCVI_F64: return start_columns<double, double>(stream, rows, counted, columns, accumulate, out, a);
+    case RCVI_BF16: return start_columns<__nv_bfloat16, float>(stream, rows, counted, columns, accumulate, out, a);
+    default: return start_columns<__half, float>(stream, rows, counted, columns, accumulate, out, a);
     }
 }
 

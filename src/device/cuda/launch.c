@@ -24,6 +24,13 @@ static int64_t step_of(const pass *p, const due *d) {
     return d->step->direction ? p->engine->program->options.steps - 1 - d->time : d->time;
 }
 
+/* Where a kernel reads how many rows there are; NULL: it is told. */
+static const int64_t *counted_of(const pass *p, const due *d) {
+    const rcvi_engine *e = p->engine;
+    if (!e->counts || !e->is_short[d->step - e->program->steps]) return NULL;
+    return (const int64_t *)(const void *)(p->scratch + e->alive) + step_of(p, d);
+}
+
 static bool is_due(const pass *p, int index, due *d) {
     const rcvi_step *step = &p->engine->program->steps[index];
     const rcvi_binding *binding = p->binding;
@@ -163,9 +170,8 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
         int64_t rows = d->rows - row < most ? d->rows - row : most;
         bool is_left[RCVI_MAX_VIEWS] = {false};
         for (int q = 0; q < ready->pass_count; q++) is_left[d->ready->passes[q].a] = true;
-        uint64_t place =
-            (uint64_t)(uintptr_t)(p->scratch + p->engine->alive) + (uint64_t)step_of(p, d) * sizeof(int64_t);
-        words[at++] = kernel->shape.counted ? place : (uint64_t)(rows > 0 ? rows : 0);
+        const int64_t *counted = counted_of(p, d);
+        words[at++] = counted ? (uint64_t)(uintptr_t)counted : (uint64_t)(rows > 0 ? rows : 0);
         if (rows > longest) longest = rows;
         for (int v = 0; v < ready->view_count; v++) {
             const rcvi_view *view = d->ready->views[v];
@@ -235,8 +241,9 @@ static rcv_status launch_columns(const pass *p, const due *d, cudaStream_t strea
     const rcvi_step *s = d->step;
     rcvi_matrix out = matrix(p, d, &s->out, true);
     if (!out.at) return RCV_OK; /* an output the caller does not want */
-    return rcvi_cuda_check(
-        rcvi_cuda_reduce_columns(stream, d->rows, s->columns, s->accumulate, out, matrix(p, d, &s->a, false)), "a sum");
+    return rcvi_cuda_check(rcvi_cuda_reduce_columns(stream, d->rows, counted_of(p, d), s->columns, s->accumulate, out,
+                                                    matrix(p, d, &s->a, false)),
+                           "a sum");
 }
 
 /* Sums over rows, of as many rows and columns each. */

@@ -2,9 +2,10 @@
  * and maps inside of the time loops take these alone. All that is the caller's is read and written through the order. How
  * many rows go on is known when steps are launched one by one; in a graph, whose launches are fixed, kernels read it.
  *
- * Rows that a map leaves out hold what was there before. That may be so where only maps that leave out the same rows read
+ * Rows that a step leaves out hold what was there before. That may be so where only steps that leave out the same rows read
  * them, and selections, which take something else there. What lies in memory step by step and is read as a whole, such as
- * factors of gradients, is cleared before the loop. */
+ * factors of gradients, is cleared before the loop: products and sums then see zeros. Where a map may make no number of
+ * zeros, as by dividing, what it reads must be computed for all rows. */
 #include "device/cuda/ragged.h"
 
 #include <string.h>
@@ -32,11 +33,10 @@ static bool can_sort(const rcvi_program *program) {
     return true;
 }
 
-/* Sums over columns have kernels that do not read how many rows there are. */
 static bool may_be_short(const rcvi_program *program, const rcvi_step *step) {
     bool sum = step->kind == RCVI_STEP_REDUCE && !step->reduce.over_rows;
-    bool kind = step->kind == RCVI_STEP_MAP || (sum && !program->rungs.graph);
-    return kind && step->time.timed && step->time.span == 1 && step->rows == program->options.batch;
+    return (step->kind == RCVI_STEP_MAP || sum) && step->time.timed && step->time.span == 1 &&
+           step->rows == program->options.batch;
 }
 
 /* Does the step's view show a place of its own at every time, in a buffer whose life begins with a loop? Where chunks are
@@ -47,18 +47,54 @@ static bool is_stepwise(const rcvi_program *program, const rcvi_step *step, cons
     return !view->wrap && moves && buffer->role == RCVI_ARENA && program->steps[buffer->first].kind == RCVI_STEP_LOOP;
 }
 
-/* Is the buffer read by a step that takes all rows? */
+/* Does the step read rows of it that others leave out? A selection takes its second operand there. */
+static bool reads_whole(const rcvi_engine *e, const rcvi_step *step, const rcvi_access *access) {
+    if (e->is_short[step - e->program->steps] || !access->read) return false;
+    return step->kind != RCVI_STEP_SELECT || access->view == &step->b;
+}
+
 static bool is_read_whole(const rcvi_engine *e, int buffer) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     for (size_t i = 0; i < e->program->step_count; i++) {
         const rcvi_step *step = &e->program->steps[i];
-        if (e->is_short[i] || step->kind == RCVI_STEP_SELECT) continue;
         int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) {
-            if (accesses[k].read && accesses[k].view->buffer == buffer) return true;
+            if (accesses[k].view->buffer == buffer && reads_whole(e, step, &accesses[k])) return true;
         }
     }
     return false;
+}
+
+/* Does the map hold an operation that may make no number of a row of zeros? */
+static bool is_delicate(const rcvi_step *step) {
+    for (int i = 0; step->kind == RCVI_STEP_MAP && i < step->map->instruction_count; i++) {
+        rcvi_operation operation = step->map->instructions[i].operation;
+        if (operation == RCVI_DIVIDE || operation == RCVI_EXP || operation == RCVI_LOG || operation == RCVI_SQRT)
+            return true;
+    }
+    return false;
+}
+
+/* Marks what such maps read, and what others read that write to it; answers whether any was not yet marked. */
+static bool mark_delicate(rcvi_engine *e, const rcvi_step *step) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(step, accesses);
+    bool delicate = is_delicate(step), marked = false;
+    for (int k = 0; k < count; k++) delicate |= accesses[k].written && e->is_delicate[accesses[k].view->buffer];
+    for (int k = 0; delicate && k < count; k++) {
+        int buffer = accesses[k].view->buffer;
+        if (e->is_delicate[buffer] || !reads_whole(e, step, &accesses[k])) continue;
+        e->is_delicate[buffer] = marked = true;
+    }
+    return marked;
+}
+
+static void find_delicate(rcvi_engine *e) {
+    memset(e->is_delicate, 0, e->program->buffer_count * sizeof *e->is_delicate);
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (size_t i = e->program->step_count; i-- > 0;) changed |= mark_delicate(e, &e->program->steps[i]);
+    }
 }
 
 /* Whether a step that would be short may be; marks what must be cleared for it. */
@@ -68,7 +104,7 @@ static bool stays_short(rcvi_engine *e, const rcvi_step *step) {
     for (int k = 0; k < count; k++) {
         int buffer = accesses[k].view->buffer;
         if (!accesses[k].written || !is_read_whole(e, buffer)) continue;
-        if (!is_stepwise(e->program, step, accesses[k].view)) return false;
+        if (e->is_delicate[buffer] || !is_stepwise(e->program, step, accesses[k].view)) return false;
         e->is_cleared[buffer] = true;
     }
     return true;
@@ -78,6 +114,7 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     e->is_short = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->is_short);
     e->is_cleared = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->is_cleared);
+    e->is_delicate = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->is_delicate);
     if (e->pool.failed) return RCV_NO_MEMORY;
     e->sorts = can_sort(program);
     e->counts = e->sorts && program->rungs.graph;
@@ -86,6 +123,7 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     for (bool changed = e->sorts; changed;) {
         changed = false;
         memset(e->is_cleared, 0, program->buffer_count * sizeof *e->is_cleared);
+        find_delicate(e);
         for (size_t i = 0; i < program->step_count; i++) {
             if (!e->is_short[i] || stays_short(e, &program->steps[i])) continue;
             e->is_short[i] = false;
