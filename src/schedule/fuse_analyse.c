@@ -288,23 +288,19 @@ static void delay_forms(analysis *w) {
     }
 }
 
-/* The one size of all that is computed element by element, where maps may sum over so many columns; else 0. */
+/* The size that all sums are over, where maps may sum over so many columns; else 0. */
 static int64_t find_joined(const analysis *w) {
     const rcvi_fusion *f = w->fusion;
     int64_t size = 0, most = f->emitter.program->machine.sums;
-    bool sums = false;
     if (!most || !f->rungs->fuse) return 0;
     for (int v = 0; v < w->count; v++) {
-        rcvi_operation operation = w->graph->values[v].operation;
-        bool summed = operation == RCVI_SUM;
-        if (!f->emitter.live[v] || f->at_hand[v] || !(rcvi_operations[operation].elementwise || summed)) continue;
-        int64_t own = features(w->graph, summed ? w->graph->values[v].arguments[0] : v);
-        sums |= summed;
-        if (own == 1) continue;
-        if (own > most || (size && own != size)) return 0;
+        const rcvi_value *value = &w->graph->values[v];
+        if (!f->emitter.live[v] || f->at_hand[v] || value->operation != RCVI_SUM) continue;
+        int64_t own = features(w->graph, value->arguments[0]);
+        if (own == 1 || own > most || (size && own != size)) return 0;
         size = own;
     }
-    return sums ? size : 0;
+    return size;
 }
 
 void rcvi_fusion_analyse(rcvi_fusion *f) {
