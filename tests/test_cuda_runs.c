@@ -167,6 +167,47 @@ static void test_threads(void **state) {
     }
 }
 
+/* Runs of cuDNN's at once and one after the other: what one leaves behind goes to the next. */
+static void test_vendor(void **state) {
+    (void)state;
+    static const char *const strings[] = {"vendor+graph", "vendor(algorithm=1)+graph", "vendor(algorithm=2)+graph",
+                                          "vendor(algorithm=3)"};
+    enum { RUNS = 4 };
+    problem p;
+    results want, got;
+    open_on_gpu(&p, &plain);
+    run_oracle(&p, true, &want);
+    for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
+        rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, strings[i]);
+        rcv_plan *plan = NULL;
+        rcv_run *runs[RUNS] = {NULL};
+        data sets[RUNS];
+        if (rcv_plan_new(p.net, &options, &plan)) {
+            print_message("%s\n", rcv_message());
+            continue;
+        }
+        for (int k = 0; k < RUNS; k++) {
+            if (k == 2) rcv_run_free(runs[0]); /* there are never three */
+            if (k == 3) rcv_run_free(runs[2]);
+            open_data(&sets[k], &p, RCV_FLOAT32);
+            check_ok(rcv_run_new(plan, &runs[k]));
+            both_passes(runs[k], &sets[k]);
+        }
+        check_ok(rcv_run_wait(runs[1]));
+        check_ok(rcv_run_wait(runs[3]));
+        rcv_run_free(runs[1]);
+        rcv_run_free(runs[3]);
+        rcv_plan_free(plan);
+        for (int k = 0; k < RUNS; k++) {
+            close_data(&sets[k], true, &got);
+            compare(&p, RCV_FLOAT32, strings[i], &got, &want, &(double){0});
+            drop(&got);
+        }
+    }
+    drop(&want);
+    close_problem(&p);
+}
+
 /* ---- calls ---- */
 
 /* More sets of addresses than a run keeps graphs for, one after the other and then again. */
@@ -407,10 +448,11 @@ static void test_leaks(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_addresses), cmocka_unit_test(test_accumulate), cmocka_unit_test(test_parameters),
-        cmocka_unit_test(test_optional),  cmocka_unit_test(test_misaligned), cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_threads),   cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_leaks)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_addresses),  cmocka_unit_test(test_accumulate),
+                                       cmocka_unit_test(test_parameters), cmocka_unit_test(test_optional),
+                                       cmocka_unit_test(test_misaligned), cmocka_unit_test(test_streams),
+                                       cmocka_unit_test(test_threads),    cmocka_unit_test(test_vendor),
+                                       cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_leaks)};
     rcv_context *context = NULL;
     if (rcv_context_new(NULL, &context)) return 1;
     rcv_status status = rcv_device_describe(context, "cuda", NULL);

@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-static const double tie = 1.02; /* faster by less than this is not faster: the one offered first wins */
+static const double tie = 1.02;      /* faster by less than this is not faster: the one offered first wins */
+static const double tie_gpu = 1.005; /* there times are steady */
 /* Times the best estimate: not worth timing. Where a run is long, the model is sure that threads pay. */
 static const double hopeless = 2.5, hopeless_long = 1.7, long_run = 0.02, hopeless_gpu = 6;
 static const double unknown = 1e6; /* times an estimate that cannot be relied on */
@@ -103,13 +104,13 @@ static double seconds_of(const rcvi_contender *c, bool measured) {
 /* The first of those that are as good as the fastest, of those that race or that the model has judged; NULL where there
  * are none. */
 static rcvi_contender *fastest(search *s, bool measured) {
-    double least = 0;
+    double least = 0, as_good = s->problem->machine.gpu && measured ? tie_gpu : tie;
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < s->count; i++) {
             rcvi_contender *c = &s->contenders[i];
             double seconds = seconds_of(c, measured);
             if ((measured ? !c->racing : c->shown.status) || seconds <= 0) continue;
-            if (round == 1 && seconds <= tie * least) return c;
+            if (round == 1 && seconds <= as_good * least) return c;
             if (least == 0 || seconds < least) least = seconds;
         }
     }

@@ -12,7 +12,7 @@
 
 static const double long_run = 5e-3; /* seconds that waking threads does not matter to */
 static const double lower = 0.25;    /* of the samples: other work on the machine only ever makes them longer */
-enum { PATTERN = 4093, MOST_REPEATS = 64, ALIGN = 64 };
+enum { PATTERN = 4093, STAGED = 256 * PATTERN, MOST_REPEATS = 64, ALIGN = 64 };
 
 static size_t physical_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
@@ -64,17 +64,37 @@ typedef struct {
     double range; /* 0: left at zero */
 } array;
 
-/* The same block in the device's memory, where that is not the host's, with the arrays that are only read. */
-static rcv_status copy_over(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count) {
+/* All of them in one block of the device's memory, where that is not the host's; what is only read passes by a piece of the
+ * host's that is filled once an array. */
+static rcv_status make_there(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count,
+                             char **data) {
     const rcvi_memory *memory = bench->problem.device->memory;
-    if (!memory) return RCV_OK;
-    RCVI_TRY(memory->allocate(bench->problem.ordinal, total, &bench->there));
+    size_t real = real_bytes(bench);
+    char *stage = rcvi_new(bench->context, STAGED, real);
+    rcv_status status = stage ? memory->allocate(bench->problem.ordinal, total, &bench->there) : RCV_NO_MEMORY;
+    for (int i = 0; i < count && !status; i++) {
+        if (arrays[i].range == 0 && arrays[i].place != &bench->resets) continue;
+        int64_t piece = arrays[i].count < STAGED ? arrays[i].count : STAGED;
+        memset(stage, 0, (size_t)piece * real);
+        if (arrays[i].range > 0) fill(real, stage, piece, arrays[i].range);
+        for (int64_t at = 0; at < arrays[i].count && !status; at += piece) {
+            int64_t left = arrays[i].count - at;
+            char *to = (char *)bench->there + offsets[i] + (size_t)at * real;
+            status = memory->write(bench->problem.ordinal, to, stage, (size_t)(left < piece ? left : piece) * real);
+        }
+    }
+    rcvi_free(bench->context, stage);
+    *data = bench->there;
+    return status;
+}
+
+static rcv_status make_here(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count,
+                            char **data) {
+    bench->block = rcvi_new(bench->context, total + ALIGN, 1);
+    if (!bench->block) return RCV_NO_MEMORY;
+    *data = bench->block + (ALIGN - (uintptr_t)bench->block % ALIGN) % ALIGN;
     for (int i = 0; i < count; i++) {
-        bool read = arrays[i].range > 0 || arrays[i].place == &bench->resets;
-        size_t bytes = (size_t)arrays[i].count * real_bytes(bench);
-        if (read && bytes)
-            RCVI_TRY(memory->write(bench->problem.ordinal, (char *)bench->there + offsets[i], bench->block + offsets[i],
-                                   bytes));
+        if (arrays[i].range > 0) fill(real_bytes(bench), *data + offsets[i], arrays[i].count, arrays[i].range);
     }
     return RCV_OK;
 }
@@ -104,16 +124,10 @@ static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
         offsets[i] = total;
         total += ((size_t)arrays[i].count * real + ALIGN - 1) / ALIGN * ALIGN;
     }
-    bench->block = rcvi_new(bench->context, total + ALIGN, 1);
     bench->lengths = o->lengths ? rcvi_new(bench->context, (size_t)o->batch, sizeof *bench->lengths) : NULL;
-    if (!bench->block || (o->lengths && !bench->lengths)) return RCV_NO_MEMORY;
-    size_t front = bench->problem.device->memory ? 0 : (ALIGN - (uintptr_t)bench->block % ALIGN) % ALIGN;
-    char *aligned = bench->block + front;
-    for (int i = 0; i < ARRAYS; i++) {
-        if (arrays[i].range > 0) fill(real, aligned + offsets[i], arrays[i].count, arrays[i].range);
-    }
-    RCVI_TRY(copy_over(bench, total, arrays, offsets, ARRAYS));
-    char *data = bench->there ? bench->there : aligned;
+    if (o->lengths && !bench->lengths) return RCV_NO_MEMORY;
+    char *data = NULL;
+    RCVI_TRY((bench->problem.device->memory ? make_there : make_here)(bench, total, arrays, offsets, ARRAYS, &data));
     for (int i = 0; i < ARRAYS; i++) *arrays[i].place = data + offsets[i];
     bench->steps = steps;
     return RCV_OK;

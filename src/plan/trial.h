@@ -30,8 +30,8 @@ typedef struct {
     int64_t runs;      /* so far */
     /* Data for trials of up to `steps` steps; elements of the plan's type. */
     int64_t steps;
-    char *block;
-    void *there; /* its copy in the device's memory; NULL: the host's will do */
+    char *block; /* data in the host's memory, or */
+    void *there; /* in the device's, where that has its own */
     void *parameters, *x, *y, *dy, *dx, *dparameters, *resets;
     int64_t *lengths;
 } rcvi_bench;

@@ -175,7 +175,10 @@ static void close_worker(rcvi_worker *w) {
     bool entered = !rcvi_cuda_enter(w->engine->ordinal, &before);
     if (w->called) cudaEventSynchronize(w->done);
     rcvi_cuda_drop_graphs(w);
-    rcvi_cudnn_free(w->vendor);
+    if (w->vendor) {
+        rcvi_cudnn_release(w->vendor);
+        rcvi_cudnn_free(atomic_exchange(w->engine->vendor, w->vendor));
+    }
     rcvi_cuda_rows_close(w->context, &w->rows);
     rcvi_lanes_close(w->context, &w->lanes);
     if (w->capturing) cudaStreamDestroy(w->capturing);
@@ -203,7 +206,10 @@ static rcv_status fill_worker(rcvi_worker *w) {
     RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&w->capturing, cudaStreamNonBlocking), "making a stream");
     RCVI_TRY(rcvi_lanes_open(w->context, e->streams, &w->lanes));
     if (e->sorts) RCVI_TRY(rcvi_cuda_rows_open(w->context, program, &w->rows));
-    return e->has_vendor ? rcvi_cudnn_new(program, &w->vendor) : RCV_OK;
+    if (!e->vendor) return RCV_OK;
+    w->vendor = atomic_exchange(e->vendor, NULL);
+    if (!w->vendor) RCVI_TRY(rcvi_cudnn_new(program, &w->vendor));
+    return rcvi_cudnn_allocate(w->vendor);
 }
 
 static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **out) {

@@ -367,15 +367,25 @@ static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
     return RCV_OK;
 }
 
+static rcv_status prepare_vendor(rcvi_engine *e) {
+    rcvi_cudnn *vendor = NULL;
+    e->vendor = rcvi_pool_new(&e->pool, 1, sizeof *e->vendor);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    RCVI_TRY(rcvi_cudnn_new(e->program, &vendor));
+    atomic_store(e->vendor, vendor);
+    e->vendor_bytes = rcvi_cudnn_bytes(vendor);
+    return e->program->rungs.algorithm ? rcvi_cudnn_try(vendor) : RCV_OK;
+}
+
 static rcv_status prepare_steps(rcvi_engine *e) {
     for (size_t i = 0; i < e->program->step_count; i++) {
         const rcvi_step *step = &e->program->steps[i];
         if (step->kind == RCVI_STEP_MAP) RCVI_TRY(prepare_map(e, step, &e->ready[i]));
         if (step->kind == RCVI_STEP_GEMM) RCVI_TRY(prepare_gemm(e, i));
-        if (step->kind == RCVI_STEP_VENDOR) e->has_vendor = true;
+        if (step->kind == RCVI_STEP_VENDOR && !e->vendor) RCVI_TRY(prepare_vendor(e));
     }
     if (e->kernel_count) RCVI_TRY(load_kernels(e));
-    return e->has_vendor ? rcvi_cudnn_bytes(e->program, &e->vendor_bytes) : RCV_OK;
+    return RCV_OK;
 }
 
 /* Room for the sums over rows of a launch. */
@@ -449,7 +459,9 @@ rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **out) 
 }
 
 void rcvi_cuda_engine_free(rcvi_engine *e) {
+    int before = 0;
     if (!e) return;
+    bool entered = !rcvi_cuda_enter(e->ordinal, &before);
     for (size_t k = 0; k < e->kernel_count; k++) {
         if (e->kernels[k].code) cudaLibraryUnload(e->kernels[k].code);
         rcvi_free(e->context, e->kernels[k].source);
@@ -458,7 +470,9 @@ void rcvi_cuda_engine_free(rcvi_engine *e) {
         if (e->ready[i].owns_gemm) rcvi_cuda_gemm_free(e->ready[i].gemm);
         if (e->ready[i].owns_last) rcvi_cuda_gemm_free(e->ready[i].last_gemm);
     }
+    if (e->vendor) rcvi_cudnn_free(atomic_load(e->vendor));
     rcvi_cuda_blas_free(e->blas);
+    if (entered) rcvi_cuda_leave(before);
     rcvi_free(e->context, e->kernels);
     rcvi_free(e->context, e->groups);
     rcvi_pool_free(&e->pool);

@@ -18,6 +18,8 @@
 #include "device/cuda/source.h"
 #include "device/cuda/vendor.h"
 
+#include <stdatomic.h>
+
 enum { RCVI_MAX_MEMBERS = 24, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500 };
 
 typedef struct {
@@ -74,8 +76,9 @@ struct rcvi_engine {
     bool *is_short;    /* [steps] takes the rows that go on alone */
     bool *is_cleared;  /* [buffers] before the loop with which its life begins */
     bool *is_delicate; /* [buffers] zeros in it might become what is no number */
+    _Atomic(rcvi_cudnn *)
+        *vendor; /* NULL: the program does not need one; else one that no run has, or NULL, stands there */
     size_t vendor_bytes;
-    bool has_vendor;
 };
 
 rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **engine);

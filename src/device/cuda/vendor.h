@@ -13,11 +13,17 @@ rcvi_cudnn_name(void); /* with its version, such as "cuDNN 9.14.0"; NULL, with a
 /* Why it is missing: a sentence that stays; NULL where it is not missing. */
 const char *rcvi_cudnn_absence(void);
 
-/* Device memory that rcvi_cudnn_new allocates on the current device for this program, or RCV_UNSUPPORTED with cuDNN's
- * reason where it cannot run it (an algorithm that does not do this shape, say). */
-rcv_status rcvi_cudnn_bytes(const rcvi_program *program, size_t *bytes);
+/* All but its memory, on the current device. To make it may take cuDNN a compiler, so what a run has ended with goes to the
+ * next one. RCV_UNSUPPORTED, with cuDNN's reason, where it cannot run the program. */
 rcv_status rcvi_cudnn_new(const rcvi_program *program, rcvi_cudnn **vendor);
 void rcvi_cudnn_free(rcvi_cudnn *vendor);
+/* Whether it runs: some algorithms refuse a shape only when they are called. */
+rcv_status rcvi_cudnn_try(rcvi_cudnn *vendor);
+
+/* Device memory, without which nothing runs; to release it waits for what still uses it. */
+size_t rcvi_cudnn_bytes(const rcvi_cudnn *vendor);
+rcv_status rcvi_cudnn_allocate(rcvi_cudnn *vendor);
+void rcvi_cudnn_release(rcvi_cudnn *vendor);
 
 /* Enqueues one pass on the stream; can be captured in a graph; allocates nothing, waits for nothing. The binding's
  * buffers are device memory. Where binding->same_parameters, weights are used as laid out before. */

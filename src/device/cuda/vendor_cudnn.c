@@ -212,6 +212,7 @@ static rcv_status map_layer(rcvi_cudnn *v, int64_t layer, int64_t direction, boo
 
 static rcv_status map_weights(rcvi_cudnn *v, rcvi_weight_piece *pieces) {
     const rcv_net *net = v->program->net;
+    v->map = (rcvi_weight_map){0};
     for (int bias = 0; bias < (net->options.no_bias ? 1 : 2); bias++) {
         for (int64_t l = 0; l < net->options.layers; l++)
             for (int64_t d = 0; d < net->directions; d++) RCVI_TRY(map_layer(v, l, d, bias, pieces));
@@ -235,7 +236,9 @@ static rcv_status new_memory(size_t bytes, const char *what, void **memory) {
                      rcvi_cudnn_name(), bytes, what);
 }
 
-static rcv_status allocate(rcvi_cudnn *v) {
+size_t rcvi_cudnn_bytes(const rcvi_cudnn *v) { return v->bytes; }
+
+rcv_status rcvi_cudnn_allocate(rcvi_cudnn *v) {
     void *memory = NULL;
     RCVI_TRY(new_memory(v->bytes, "this plan", &memory));
     v->base = memory;
@@ -244,6 +247,11 @@ static rcv_status allocate(rcvi_cudnn *v) {
     rcv_status status = map_weights(v, pieces);
     rcvi_free(v->context, pieces);
     return status;
+}
+
+void rcvi_cudnn_release(rcvi_cudnn *v) {
+    if (v->base) cudaFree(v->base);
+    v->base = NULL;
 }
 
 /* ---- the network ---- */
@@ -273,8 +281,7 @@ static rcv_status build(rcvi_cudnn *v) {
     return add_parts(v);
 }
 
-/* Everything but the memory. */
-static rcv_status prepare(const rcvi_program *program, rcvi_cudnn **out) {
+rcv_status rcvi_cudnn_new(const rcvi_program *program, rcvi_cudnn **out) {
     *out = NULL;
     const rcvi_cudnn_api *api = rcvi_cudnn_open();
     if (!api) return RCV_UNSUPPORTED;
@@ -296,19 +303,6 @@ static rcv_status prepare(const rcvi_program *program, rcvi_cudnn **out) {
     return RCV_OK;
 }
 
-rcv_status rcvi_cudnn_new(const rcvi_program *program, rcvi_cudnn **out) {
-    *out = NULL;
-    rcvi_cudnn *v = NULL;
-    RCVI_TRY(prepare(program, &v));
-    rcv_status status = allocate(v);
-    if (status) {
-        rcvi_cudnn_free(v);
-        return status;
-    }
-    *out = v;
-    return RCV_OK;
-}
-
 void rcvi_cudnn_free(rcvi_cudnn *v) {
     if (!v) return;
     if (v->bias) v->api->DestroyTensorDescriptor(v->bias);
@@ -318,7 +312,7 @@ void rcvi_cudnn_free(rcvi_cudnn *v) {
     if (v->x) v->api->DestroyRNNDataDescriptor(v->x);
     if (v->rnn) v->api->DestroyRNNDescriptor(v->rnn);
     if (v->dropout) v->api->DestroyDropoutDescriptor(v->dropout);
-    if (v->base) cudaFree(v->base); /* waits for what still uses it */
+    rcvi_cudnn_release(v);
     if (v->handle) v->api->Destroy(v->handle);
     rcvi_free(v->context, v);
 }
@@ -356,29 +350,18 @@ static rcv_status try_on(rcvi_cudnn *v, void **buffers) {
     if (!status) status = run_both(v, buffers, memory, bytes, stream);
     if (stream) {
         cudaStreamSynchronize(stream);
+        v->api->SetStream(v->handle, NULL); /* which will be there */
         cudaStreamDestroy(stream);
     }
     if (memory) cudaFree(memory);
     return status;
 }
 
-/* The persistent algorithms refuse some shapes only when they are called. */
-static rcv_status try_out(const rcvi_program *program) {
-    rcvi_cudnn *v = NULL;
-    RCVI_TRY(rcvi_cudnn_new(program, &v));
-    void **buffers = rcvi_new(v->context, program->buffer_count, sizeof *buffers);
-    rcv_status status = buffers ? try_on(v, buffers) : RCV_NO_MEMORY;
+rcv_status rcvi_cudnn_try(rcvi_cudnn *v) {
+    void **buffers = rcvi_new(v->context, v->program->buffer_count, sizeof *buffers);
+    rcv_status status = buffers ? rcvi_cudnn_allocate(v) : RCV_NO_MEMORY;
+    if (!status) status = try_on(v, buffers);
+    rcvi_cudnn_release(v);
     rcvi_free(v->context, buffers);
-    rcvi_cudnn_free(v);
     return status;
-}
-
-rcv_status rcvi_cudnn_bytes(const rcvi_program *program, size_t *bytes) {
-    *bytes = 0;
-    if (program->rungs.algorithm != RCVI_CUDNN_STANDARD) RCVI_TRY(try_out(program));
-    rcvi_cudnn *v = NULL;
-    RCVI_TRY(prepare(program, &v));
-    *bytes = v->bytes;
-    rcvi_cudnn_free(v);
-    return RCV_OK;
 }
