@@ -15,7 +15,7 @@ static struct {
     double seconds;    /* of a call */
     const char *fast;  /* the plan, or all that contain this, that is faster */
     double gain;       /* how many times */
-    double capturing;  /* seconds more of each of its first two calls */
+    double capturing;  /* seconds more of its first call, and of its second in inference */
     double waiting;    /* seconds of waiting for calls, however many */
     double queued;     /* seconds of calls that are not waited for yet */
     int calls, asked;  /* of all plans; whether to go on */
@@ -87,7 +87,8 @@ static rcv_status run(rcvi_worker *worker, size_t first, size_t end, const rcvi_
     worker->calls++;
     if (has_failed(worker) && !fake.unnoticed) return rcvi_fail(RCV_INVALID, "this one cannot be launched");
     fake.queued += seconds_of(plan);
-    if (worker->calls <= 2 && fake.fast && strstr(plan, fake.fast)) clock_seconds += fake.capturing;
+    if (worker->calls <= 2 - worker->program->options.training && fake.fast && strstr(plan, fake.fast))
+        clock_seconds += fake.capturing;
     return RCV_OK;
 }
 
@@ -203,15 +204,15 @@ static void test_fastest(void **state) {
             fake.capturing = 0.02;
             rcv_plan *plan = found(&p, &middle, efforts[n / 2], training);
             const rcv_candidate *own = candidate_of(plan, strings[i]);
-            size_t timed = 0;
-            for (size_t k = 0; k < count; k++) {
+            size_t timed = 0, raced = rcv_plan_candidate_count(plan);
+            for (size_t k = 0; k < raced; k++) {
                 const rcv_candidate *c = rcv_plan_candidate(plan, k);
                 timed += c->seconds > 0;
                 if (c->seconds > 0) assert_true(*calls_of(c->schedule) >= 5);
                 if (c->seconds > 0) assert_float_equal(c->seconds, seconds_of(c->schedule), 2e-5);
                 if (all) assert_true(*calls_of(c->schedule) >= 12);
             }
-            assert_true(all ? timed == count : timed >= 6);
+            assert_true(all ? timed == raced && raced > count : timed >= 6);
             if (own->seconds > 0) assert_string_equal(rcv_plan_string(plan), strings[i]);
             won += own->seconds > 0;
             done(&p, plan);
@@ -241,7 +242,8 @@ static void test_slower(void **state) {
     assert_true(calls[1][1] > calls[0][2] && calls[1][1] == calls[1][2] && calls[1][2] <= winner);
 }
 
-/* Where the time is over, those that are close to the fastest are called again all the same, and others are not. */
+/* Where the time is over, those that are close to the fastest are called again all the same, and others are not; nor is the
+ * fastest where none is close. */
 static void test_close(void **state) {
     (void)state;
     static const double gains[] = {1.05, 1.2};
@@ -253,9 +255,8 @@ static void test_close(void **state) {
         fake.gain = gains[i];
         rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
         assert_string_equal(rcv_plan_string(plan), fake.fast);
-        assert_true(*calls_of(fake.fast) > 3);
-        if (i == 0) assert_true(*calls_of("vendor+graph") > 3);
-        if (i == 1) assert_int_equal(*calls_of("vendor+graph"), 3);
+        if (i == 0) assert_true(*calls_of(fake.fast) > 3 && *calls_of("vendor+graph") > 3);
+        if (i == 1) assert_true(*calls_of(fake.fast) == 3 && *calls_of("vendor+graph") == 3);
         done(&p, plan);
     }
 }
@@ -291,10 +292,23 @@ static void test_late(void **state) {
         own += !vendor;
     }
     assert_int_equal(own, 1);
-    assert_int_equal(vendors, 4);
+    assert_int_equal(vendors, 3); /* the static one is for fewer rows */
     assert_true(clock_seconds - begin < 6);
     assert_true(is_vendor(rcv_plan_string(plan)) && strstr(rcv_plan_string(plan), "algorithm=2"));
     assert_int_equal(rcv_wisdom_count(p.context), 1);
+    done(&p, plan);
+}
+
+/* What a library takes is not taken off the time of the others. */
+static void test_shares(void **state) {
+    (void)state;
+    problem p;
+    size_t own = 0;
+    alike();
+    fake.seconds = 0.03;
+    rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+    for (size_t k = 0; k < fake.count; k++) own += !is_vendor(fake.records[k].plan);
+    assert_true(own > 1);
     done(&p, plan);
 }
 
@@ -317,6 +331,46 @@ static void test_long(void **state) {
     assert_int_equal(own, 1);
     assert_int_equal(vendors, 4);
     done(&p, plan);
+}
+
+/* What the model knows little of has its turn behind the first; whose products cannot reach its time are not varied. */
+static void test_order(void **state) {
+    (void)state;
+    static const double gains[] = {1, 2};
+    for (int i = 0; i < 2; i++) {
+        problem p;
+        size_t choices = 0;
+        alike();
+        fake.fast = "vendor";
+        fake.gain = gains[i];
+        rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+        assert_false(is_vendor(fake.records[0].plan));
+        for (int k = 1; k < 4; k++) assert_true(is_vendor(fake.records[k].plan));
+        for (size_t k = 4; k < fake.count; k++) {
+            assert_false(is_vendor(fake.records[k].plan));
+            choices += is_choice(fake.records[k].plan);
+        }
+        assert_true(i ? choices == 0 : choices > 0);
+        done(&p, plan);
+    }
+}
+
+/* In training one call warms up what the model says is slow. */
+static void test_slow(void **state) {
+    (void)state;
+    static const config steps[] = {{"lstm", {.input = 4, .hidden = 4, .layers = 1}, 2000, 2, false, false, false},
+                                   {"lstm", {.input = 4, .hidden = 4, .layers = 1}, 60, 2, false, false, false}};
+    for (int i = 0; i < 4; i++) {
+        problem p;
+        alike();
+        fake.fast = "vendor+graph";
+        fake.gain = 10;
+        rcv_plan *plan = found(&p, &steps[i / 2], RCV_MEASURE, i % 2);
+        const rcv_candidate *other = candidate_of(plan, "combine(steps=all)+fuse+graph");
+        assert_true(other->seconds > 0 && (other->estimate > 0.02) == (i < 2));
+        assert_int_equal(*calls_of(other->schedule), i == 1 ? 2 : 3);
+        done(&p, plan);
+    }
 }
 
 /* Another choice of products is tried where the plan with the first one is near the best. */
@@ -362,7 +416,7 @@ static void test_failing(void **state) {
         alike();
         bool all = i / 10 % 2;
         fake.fast = "combine+fuse+pack+wavefront+merge+graph";
-        fake.gain = 2;
+        fake.gain = 1.2; /* so that others stay */
         fake.bad = fake.fast;
         fake.next = "combine(steps=all)+fuse+pack+graph";
         fake.at = calls[i % 10];
@@ -458,6 +512,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fastest), cmocka_unit_test(test_slower),  cmocka_unit_test(test_close),
         cmocka_unit_test(test_waiting), cmocka_unit_test(test_late),    cmocka_unit_test(test_long),
+        cmocka_unit_test(test_shares),  cmocka_unit_test(test_order),   cmocka_unit_test(test_slow),
         cmocka_unit_test(test_choices), cmocka_unit_test(test_failing), cmocka_unit_test(test_no_memory),
         cmocka_unit_test(test_stopped), cmocka_unit_test(test_wisdom)};
     return cmocka_run_group_tests(tests, NULL, NULL);

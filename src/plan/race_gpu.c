@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const double longest = 0.25;  /* seconds in which candidates may enter, but for an exhaustive search */
 static const double final = 0.1;     /* seconds for those that are close, where that time is over */
@@ -13,7 +14,8 @@ static const double hopeless = 3;    /* times the fastest: out after one call */
 static const double beaten = 1.25;   /* times the fastest: out after a round */
 static const double near = 1.1;      /* times the fastest: worth another choice of products */
 static const double too_long = 0.1;  /* seconds of the model: not tried where others are faster */
-enum { WARMING = 2, MOST_CALLS = 16, ROUNDS = 4, EXHAUSTIVE_ROUNDS = 8 };
+static const double slow = 0.02;     /* seconds of the model: one call is enough to warm up */
+enum { MOST_CALLS = 16, ROUNDS = 4, EXHAUSTIVE_ROUNDS = 8 };
 
 typedef struct {
     rcvi_bench bench;
@@ -64,15 +66,23 @@ static bool is_pointless(const race *r, const rcvi_contender *c) {
     return false;
 }
 
-/* The first calls load kernels and capture graphs, one for parameters that are new and one for those that are not. */
+/* The first calls load kernels and capture graphs; in inference one for parameters that are new and one for those that are
+ * not. */
+static rcv_status warm_up(race *r, rcvi_contender *c) {
+    double seconds = 0;
+    RCVI_TRY(rcvi_trial_repeat(&r->bench, c, 1, &seconds));
+    bool warm = r->bench.problem.options->training && c->shown.estimate > slow;
+    return !c->run || warm ? RCV_OK : rcvi_trial_repeat(&r->bench, c, 1, &seconds);
+}
+
 static rcv_status first_sample(race *r, rcvi_contender *c) {
-    double fresh = 0, seconds = 0;
+    double fresh = 0;
     RCVI_TRY(rcvi_trial_make(&r->bench, c, r->bench.problem.options->steps));
     if (!rcvi_trial_fits(&r->bench, c, &fresh)) {
         leave(r, c);
         return RCV_OK;
     }
-    RCVI_TRY(rcvi_trial_repeat(&r->bench, c, WARMING, &seconds));
+    RCVI_TRY(warm_up(r, c));
     if (c->run) RCVI_TRY(take_sample(r, c, 1));
     if (c->run && calls_of(c) > 1 && c->shown.seconds <= hopeless * r->best) RCVI_TRY(take_sample(r, c, calls_of(c)));
     if (c->sample_count > 0)
@@ -81,9 +91,16 @@ static rcv_status first_sample(race *r, rcvi_contender *c) {
     return RCV_OK;
 }
 
-/* Those who take more than `limit` times as long as the fastest leave. */
+/* Those who take at most `limit` times as long as the fastest. */
+static size_t count_close(const race *r, double limit) {
+    size_t count = 0;
+    for (size_t i = 0; i < r->count; i++) count += r->by[i]->racing && r->by[i]->shown.seconds <= limit * r->best;
+    return count;
+}
+
+/* The others leave; where one is left there is nothing to decide. */
 static rcv_status take_rounds(race *r, int rounds, double limit) {
-    for (int n = 0; n < rounds; n++) {
+    for (int n = 0; n < rounds && count_close(r, limit) > 1; n++) {
         for (size_t i = 0; i < r->count; i++) {
             rcvi_contender *c = r->by[i];
             if (!c->racing) continue;
@@ -108,21 +125,35 @@ static void bring_back(race *r) {
     for (size_t i = 0; i < r->count; i++) r->by[i]->racing = r->by[i]->sample_count > 0 && !r->by[i]->shown.status;
 }
 
+/* By estimate; behind the first those of which the model knows little: what comes after them has their times to beat. */
+static void sort(race *r) {
+    size_t own = 0;
+    qsort(r->by, r->count, sizeof(rcvi_contender *), rcvi_compare_estimates);
+    while (own < r->count && !r->by[own]->rungs.vendor) own++;
+    for (size_t to = 1; own > 1 && own < r->count; own++, to++) {
+        rcvi_contender *vendor = r->by[own];
+        memmove(&r->by[to + 1], &r->by[to], (own - to) * sizeof(rcvi_contender *));
+        r->by[to] = vendor;
+    }
+}
+
 static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bool exhaustive) {
     r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_contender *));
     if (!r->by) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
         if (contenders[i].racing) r->by[r->count++] = &contenders[i];
     }
-    qsort(r->by, r->count, sizeof(rcvi_contender *), rcvi_compare_estimates);
+    sort(r);
     if (!exhaustive) r->deadline = rcvi_now() + longest;
     for (size_t i = 0; i < r->count; i++) {
-        bool known = !r->by[i]->rungs.vendor; /* of a library's time the model knows little: it always has its turn */
-        bool slow = r->best > 0 && r->by[i]->shown.estimate > too_long;
-        if (!exhaustive && known && (late(r) || slow || is_pointless(r, r->by[i])))
+        bool known = !r->by[i]->rungs.vendor; /* a library always has its turn, in time of its own */
+        double begin = rcvi_now();
+        bool longer = r->best > 0 && r->by[i]->shown.estimate > too_long;
+        if (!exhaustive && known && (late(r) || longer || is_pointless(r, r->by[i])))
             leave(r, r->by[i]);
         else
             RCVI_TRY(first_sample(r, r->by[i]));
+        if (r->deadline > 0 && !known) r->deadline += rcvi_now() - begin;
     }
     bool hurried = late(r);
     if (hurried) r->deadline = rcvi_now() + final;

@@ -157,13 +157,14 @@ static void write(rcvi_program *program) {
     rcvi_program_step(program, &step);
 }
 
-/* cuDNN's persistent algorithms, which take long to be made ready: fast with few rows or, one of them, few units, else up
- * to ten times slower than the usual one, which is what they all are in bfloat16. */
+/* cuDNN's persistent algorithms, which take long to be made ready: fast with few rows, the static one with very few, or, the
+ * small one, few units; else up to ten times slower than the usual one, which is what they all are in bfloat16. */
 static bool is_worth_trying(const rcv_net *net, const rcv_plan_options *options, int64_t algorithm) {
-    enum { SMALL_HIDDEN = 3, FEW_ROWS = 16, FEW_UNITS = 384 };
-    if (algorithm == 0 || options->effort == RCV_EXHAUSTIVE) return true;
+    enum { STANDARD, STATIC, DYNAMIC, SMALL };
+    static const int64_t few_rows[] = {[STATIC] = 4, [DYNAMIC] = 16}, few_units = 384;
+    if (algorithm == STANDARD || options->effort == RCV_EXHAUSTIVE) return true;
     if (options->dtype == RCV_BFLOAT16) return false;
-    return algorithm == SMALL_HIDDEN ? net->options.hidden <= FEW_UNITS : options->batch <= FEW_ROWS;
+    return algorithm == SMALL ? net->options.hidden <= few_units : options->batch <= few_rows[algorithm];
 }
 
 static void variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
