@@ -482,11 +482,12 @@ static void test_gpu_variants(void **state) {
         rcv_effort effort;
         int expected[8]; /* of every algorithm, without a graph and with it */
     } cases[] = {
-        {RCV_FLOAT32, 8, 128, RCV_MEASURE, {0, 1, 0, 1, 0, 1, 0, 1}},
-        {RCV_FLOAT32, 8, 1024, RCV_MEASURE, {0, 1, 0, 1, 0, 1, 0, 0}},
+        {RCV_FLOAT32, 4, 128, RCV_MEASURE, {0, 1, 0, 1, 0, 1, 0, 1}},
+        {RCV_FLOAT32, 4, 1024, RCV_MEASURE, {0, 1, 0, 1, 0, 1, 0, 0}},
+        {RCV_FLOAT32, 16, 1024, RCV_MEASURE, {0, 1, 0, 0, 0, 1, 0, 0}},
         {RCV_FLOAT16, 64, 128, RCV_MEASURE, {0, 1, 0, 0, 0, 0, 0, 1}},
         {RCV_TFLOAT32, 64, 512, RCV_MEASURE, {0, 1, 0, 0, 0, 0, 0, 0}},
-        {RCV_BFLOAT16, 8, 128, RCV_MEASURE, {0, 1, 0, 0, 0, 0, 0, 0}},
+        {RCV_BFLOAT16, 4, 128, RCV_MEASURE, {0, 1, 0, 0, 0, 0, 0, 0}},
         {RCV_BFLOAT16, 64, 1024, RCV_EXHAUSTIVE, {0, 1, 0, 1, 0, 1, 0, 1}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
