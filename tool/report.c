@@ -80,7 +80,7 @@ static void contestant_row(FILE *out, const results *results, const contestant *
         fprintf(out, "<td>%.1e</td>", item->difference);
     }
     fprintf(out, "<td class=\"wrap\"><code>");
-    put_text(out, item->plan != NULL ? item->plan : item->note != NULL ? item->note : "");
+    put_plan(out, item->plan != NULL ? item->plan : item->note != NULL ? item->note : "");
     fprintf(out, "</code></td></tr>\n");
 }
 
@@ -202,7 +202,7 @@ static void put_refused(FILE *out, const results *results) {
         if (results->options[i].reason != NULL) {
             fprintf(out, "%s<tr><td><code>",
                     any ? "" : "<h3>Not used, and why</h3><div class=\"table\"><table><tbody>\n");
-            put_text(out, results->options[i].schedule);
+            put_plan(out, results->options[i].schedule);
             fprintf(out, "</code></td><td class=\"wrap\">");
             put_text(out, results->options[i].reason);
             fprintf(out, "</td></tr>\n");
@@ -284,7 +284,7 @@ static void put_frame(FILE *out, const bench *bench, const results *results) {
         put_text(out, results->machine.kernels);
     }
     fprintf(out, ". Plan <code>");
-    put_text(out, results->main.items[0].plan);
+    put_plan(out, results->main.items[0].plan);
     fprintf(out, "</code>%s</p>\n", bench->problem.schedule != NULL ? ", pinned" : "");
 }
 

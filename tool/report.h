@@ -11,6 +11,7 @@ enum { COLOURS = 8 }; /* classes c0 ... c7 of the page; cn is neutral */
 
 /* Text with the five characters of HTML that must be escaped. */
 void put_text(FILE *out, const char *text);
+void put_plan(FILE *out, const char *plan); /* may be broken behind every rung */
 /* "123", "12.3", "1.23": three digits that count. */
 const char *short_number(double value, char room[32]);
 

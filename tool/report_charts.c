@@ -17,6 +17,13 @@ void put_text(FILE *out, const char *text) {
     }
 }
 
+void put_plan(FILE *out, const char *plan) {
+    for (; *plan != '\0'; plan++) {
+        put_text(out, (const char[]){*plan, '\0'});
+        if (*plan == '+') fputs("<wbr>", out);
+    }
+}
+
 const char *short_number(double value, char room[32]) {
     const int digits = value >= 99.95 || value <= 0 ? 0
                        : value >= 9.995             ? 1

@@ -70,7 +70,7 @@ static void put_ranks(FILE *out, const results *results) {
             }
         }
         fprintf(out, "<td class=\"wrap\"><code>");
-        put_text(out, point->plan != NULL ? point->plan : "");
+        put_plan(out, point->plan != NULL ? point->plan : "");
         fprintf(out, "</code></td></tr>\n");
     }
     fprintf(out, "</tbody></table></div></section>\n");
@@ -80,7 +80,7 @@ static void step_row(FILE *out, const char *name, double seconds, double own, co
     if (seconds > 0) {
         fprintf(out, "<tr><td>%s</td><td>%.2f</td><td>%.2f</td><td class=\"wrap\"><code>", name, seconds * 1e6,
                 own / seconds);
-        put_text(out, plan != NULL ? plan : "");
+        put_plan(out, plan != NULL ? plan : "");
         fprintf(out, "</code></td></tr>\n");
     }
 }
@@ -131,7 +131,7 @@ static void put_choices(FILE *out, const results *results) {
             fprintf(out, "<td></td><td></td>");
         }
         fprintf(out, "<td class=\"wrap\"><code>");
-        put_text(out, choice->refusal != NULL ? choice->refusal : choice->plan);
+        put_plan(out, choice->refusal != NULL ? choice->refusal : choice->plan);
         fprintf(out, "</code></td></tr>\n");
     }
     fprintf(out, "</tbody></table></div></section>\n");

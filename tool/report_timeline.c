@@ -233,7 +233,7 @@ void draw_timeline(FILE *out, const timeline *timeline) {
         return;
     }
     fprintf(out, "<h3>The whole call, <code>");
-    put_text(out, timeline->plan);
+    put_plan(out, timeline->plan);
     fprintf(out, "</code></h3>\n");
     draw_overview(out, &view);
     enlarge(&view);
