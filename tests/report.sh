@@ -29,7 +29,6 @@ if "\x00" in text or not text.endswith("</html>\n"):
     wrong.append("the page is not whole")
 
 class Page(HTMLParser):
-    void = {"meta", "link", "rect", "line", "circle", "path"}
     def __init__(self):
         super().__init__()
         self.open, self.section, self.shapes = [], None, {}
@@ -43,7 +42,7 @@ class Page(HTMLParser):
             numbers = [float(attributes[k]) for k in ("x", "y", "width", "height", "cx", "cy", "r") if k in attributes]
             if min(numbers) < 0 or max(numbers) > 4000:
                 wrong.append("a shape lies outside: %s" % attributes)
-        if tag not in ("meta", "link", "line", "path"):
+        if tag not in ("meta", "link", "wbr", "line", "path"):
             self.open.append(tag)
     def handle_startendtag(self, tag, attributes):
         self.handle_starttag(tag, attributes)

@@ -66,8 +66,7 @@ typedef struct {
 
 /* All of them in one block of the device's memory, where that is not the host's; what is only read passes by a piece of the
  * host's that is filled once an array. */
-static rcv_status make_there(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count,
-                             char **data) {
+static rcv_status make_there(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count) {
     const rcvi_memory *memory = bench->problem.device->memory;
     size_t real = real_bytes(bench);
     char *stage = rcvi_new(bench->context, STAGED, real);
@@ -84,17 +83,17 @@ static rcv_status make_there(rcvi_bench *bench, size_t total, const array *array
         }
     }
     rcvi_free(bench->context, stage);
-    *data = bench->there;
     return status;
 }
 
-static rcv_status make_here(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count,
-                            char **data) {
+static char *align(char *block) { return block + (ALIGN - (uintptr_t)block % ALIGN) % ALIGN; }
+
+static rcv_status make_here(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count) {
     bench->block = rcvi_new(bench->context, total + ALIGN, 1);
     if (!bench->block) return RCV_NO_MEMORY;
-    *data = bench->block + (ALIGN - (uintptr_t)bench->block % ALIGN) % ALIGN;
     for (int i = 0; i < count; i++) {
-        if (arrays[i].range > 0) fill(real_bytes(bench), *data + offsets[i], arrays[i].count, arrays[i].range);
+        if (arrays[i].range > 0)
+            fill(real_bytes(bench), align(bench->block) + offsets[i], arrays[i].count, arrays[i].range);
     }
     return RCV_OK;
 }
@@ -126,8 +125,9 @@ static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
     }
     bench->lengths = o->lengths ? rcvi_new(bench->context, (size_t)o->batch, sizeof *bench->lengths) : NULL;
     if (o->lengths && !bench->lengths) return RCV_NO_MEMORY;
-    char *data = NULL;
-    RCVI_TRY((bench->problem.device->memory ? make_there : make_here)(bench, total, arrays, offsets, ARRAYS, &data));
+    bool there = bench->problem.device->memory != NULL;
+    RCVI_TRY((there ? make_there : make_here)(bench, total, arrays, offsets, ARRAYS));
+    char *data = there ? bench->there : align(bench->block);
     for (int i = 0; i < ARRAYS; i++) *arrays[i].place = data + offsets[i];
     bench->steps = steps;
     return RCV_OK;
