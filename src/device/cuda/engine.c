@@ -251,7 +251,7 @@ static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_rea
                               .tensor = e->tensor,
                               .vector = vector_of(e, step),
                               .members = members,
-                              .counted = e->counts && e->is_short[step - e->program->steps],
+                              .counted = rcvi_cuda_is_counted(e, step),
                               .aligned = is_aligned(e, step),
                               .tile_rows = tile_rows,
                               .tile_units = units_of(e, step, tile_rows, members),

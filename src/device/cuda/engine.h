@@ -71,13 +71,11 @@ struct rcvi_engine {
     size_t workspace_bytes, sums_bytes; /* of one stream */
     size_t scratch;
     int streams;
-    bool sorts;        /* sequences by their lengths: see ragged.c */
-    bool counts;       /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
-    bool *is_short;    /* [steps] takes the rows that go on alone */
-    bool *is_cleared;  /* [buffers] before the loop with which its life begins */
-    bool *is_delicate; /* [buffers] zeros in it might become what is no number */
-    _Atomic(rcvi_cudnn *)
-        *vendor; /* NULL: the program does not need one; else one that no run has, or NULL, stands there */
+    bool sorts;       /* sequences by their lengths: see ragged.c */
+    bool counts;      /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
+    bool *is_short;   /* [steps] takes the rows that go on alone */
+    bool *is_cleared; /* [buffers] before the loop with which its life begins */
+    _Atomic(rcvi_cudnn *) *vendor; /* one that no run has, or NULL; itself NULL where the program needs none */
     size_t vendor_bytes;
 };
 
@@ -86,6 +84,11 @@ void rcvi_cuda_engine_free(rcvi_engine *engine);
 
 /* Levels and groups. Kernels are known. */
 rcv_status rcvi_cuda_order(rcvi_engine *engine);
+
+/* Does the step's kernel read how many rows there are? */
+static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, const rcvi_step *step) {
+    return engine->counts && engine->is_short[step - engine->program->steps];
+}
 
 static inline bool rcvi_cuda_has_twin(const rcvi_engine *engine, int buffer) {
     return engine->twins[buffer] != SIZE_MAX;

@@ -26,9 +26,8 @@ static int64_t step_of(const pass *p, const due *d) {
 
 /* Where a kernel reads how many rows there are; NULL: it is told. */
 static const int64_t *counted_of(const pass *p, const due *d) {
-    const rcvi_engine *e = p->engine;
-    if (!e->counts || !e->is_short[d->step - e->program->steps]) return NULL;
-    return (const int64_t *)(const void *)(p->scratch + e->alive) + step_of(p, d);
+    if (!rcvi_cuda_is_counted(p->engine, d->step)) return NULL;
+    return (const int64_t *)(const void *)(p->scratch + p->engine->alive) + step_of(p, d);
 }
 
 static bool is_due(const pass *p, int index, due *d) {

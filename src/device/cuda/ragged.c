@@ -66,7 +66,7 @@ static bool is_read_whole(const rcvi_engine *e, int buffer) {
 }
 
 /* Does the map hold an operation that may make no number of a row of zeros? */
-static bool is_delicate(const rcvi_step *step) {
+static bool may_fail_on_zeros(const rcvi_step *step) {
     for (int i = 0; step->kind == RCVI_STEP_MAP && i < step->map->instruction_count; i++) {
         rcvi_operation operation = step->map->instructions[i].operation;
         if (operation == RCVI_DIVIDE || operation == RCVI_EXP || operation == RCVI_LOG || operation == RCVI_SQRT)
@@ -76,35 +76,37 @@ static bool is_delicate(const rcvi_step *step) {
 }
 
 /* Marks what such maps read, and what others read that write to it; answers whether any was not yet marked. */
-static bool mark_delicate(rcvi_engine *e, const rcvi_step *step) {
+static bool mark_delicate(const rcvi_engine *e, const rcvi_step *step, bool *is_delicate) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(step, accesses);
-    bool delicate = is_delicate(step), marked = false;
-    for (int k = 0; k < count; k++) delicate |= accesses[k].written && e->is_delicate[accesses[k].view->buffer];
+    bool delicate = may_fail_on_zeros(step), marked = false;
+    for (int k = 0; k < count; k++) delicate |= accesses[k].written && is_delicate[accesses[k].view->buffer];
     for (int k = 0; delicate && k < count; k++) {
         int buffer = accesses[k].view->buffer;
-        if (e->is_delicate[buffer] || !reads_whole(e, step, &accesses[k])) continue;
-        e->is_delicate[buffer] = marked = true;
+        if (is_delicate[buffer] || !reads_whole(e, step, &accesses[k])) continue;
+        is_delicate[buffer] = marked = true;
     }
     return marked;
 }
 
-static void find_delicate(rcvi_engine *e) {
-    memset(e->is_delicate, 0, e->program->buffer_count * sizeof *e->is_delicate);
+/* is_delicate: [buffers] zeros in it might become what is no number. */
+static void find_delicate(const rcvi_engine *e, bool *is_delicate) {
+    memset(is_delicate, 0, e->program->buffer_count * sizeof *is_delicate);
     for (bool changed = true; changed;) {
         changed = false;
-        for (size_t i = e->program->step_count; i-- > 0;) changed |= mark_delicate(e, &e->program->steps[i]);
+        for (size_t i = e->program->step_count; i-- > 0;)
+            changed |= mark_delicate(e, &e->program->steps[i], is_delicate);
     }
 }
 
 /* Whether a step that would be short may be; marks what must be cleared for it. */
-static bool stays_short(rcvi_engine *e, const rcvi_step *step) {
+static bool stays_short(rcvi_engine *e, const rcvi_step *step, const bool *is_delicate) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(step, accesses);
     for (int k = 0; k < count; k++) {
         int buffer = accesses[k].view->buffer;
         if (!accesses[k].written || !is_read_whole(e, buffer)) continue;
-        if (e->is_delicate[buffer] || !is_stepwise(e->program, step, accesses[k].view)) return false;
+        if (is_delicate[buffer] || !is_stepwise(e->program, step, accesses[k].view)) return false;
         e->is_cleared[buffer] = true;
     }
     return true;
@@ -114,7 +116,7 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     e->is_short = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->is_short);
     e->is_cleared = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->is_cleared);
-    e->is_delicate = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->is_delicate);
+    bool *is_delicate = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *is_delicate);
     if (e->pool.failed) return RCV_NO_MEMORY;
     e->sorts = can_sort(program);
     e->counts = e->sorts && program->rungs.graph;
@@ -123,9 +125,9 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     for (bool changed = e->sorts; changed;) {
         changed = false;
         memset(e->is_cleared, 0, program->buffer_count * sizeof *e->is_cleared);
-        find_delicate(e);
+        find_delicate(e, is_delicate);
         for (size_t i = 0; i < program->step_count; i++) {
-            if (!e->is_short[i] || stays_short(e, &program->steps[i])) continue;
+            if (!e->is_short[i] || stays_short(e, &program->steps[i], is_delicate)) continue;
             e->is_short[i] = false;
             changed = true;
         }
