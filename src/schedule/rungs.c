@@ -189,6 +189,7 @@ PLAIN(transpose)
 PLAIN(wavefront)
 PLAIN(blas)
 PLAIN(merge)
+PLAIN(persistent)
 PLAIN(graph)
 
 /* In the order in which they are printed. */
@@ -204,6 +205,7 @@ static const rung rungs[] = {
     {"recompute", read_recompute, print_recompute},
     {"vendor", read_vendor, print_vendor},
     {"merge", read_merge, print_merge},
+    {"persistent", read_persistent, print_persistent},
     {"streams", read_streams, print_streams},
     {"gemm", read_gemm, print_gemm},
     {"graph", read_graph, print_graph},
@@ -227,7 +229,7 @@ static rcv_status unknown(const char *name, size_t length) {
     return rcvi_fail(
         RCV_INVALID,
         "there is no rung '%s' for a plan; there are naive, kernels, combine, fuse, pack, transpose, wavefront, blas, "
-        "recompute, vendor, merge, streams, gemm, graph and threads",
+        "recompute, vendor, merge, persistent, streams, gemm, graph and threads",
         copy);
 }
 
@@ -251,7 +253,7 @@ rcv_status rcvi_rungs_fit(const rcvi_rungs *g, const rcvi_machine *machine) {
         bool on, gpu;
     } own[] = {{"kernels", g->kernels, false}, {"blas", g->blas, false},          {"threads", g->threads > 1, false},
                {"merge", g->merge, true},      {"streams", g->streams > 0, true}, {"gemm", g->choice > 0, true},
-               {"graph", g->graph, true}};
+               {"graph", g->graph, true},      {"persistent", g->persistent, true}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (own[i].on && own[i].gpu != machine->gpu) {
             return rcvi_fail(RCV_UNSUPPORTED, "%s is for %s; this plan is for %s", own[i].name,

@@ -413,15 +413,17 @@ static bool is_last_inside(const writer *w, const track *t) {
     return t->is_retimed && t->retimed.output_late && w->frame.program->rungs.wavefront;
 }
 
-/* The retimed sweep's products that are left when its last step is done, of what lies in the first slots. Where the loop goes
- * on they are done again, to the same effect. */
+/* The retimed sweep's products that are left when its last step is done, of what lies in the first slots. */
 static void open_last(writer *w, track *t) {
     rcvi_clock clock = rcvi_clock_new(w->frame.steps, w->frame.batch, 1, 0, true);
     const rcvi_clock *own = &t->backward.fusion.clock;
     clock.step = (rcvi_time){.span = 1};
     if (is_last_inside(w, t)) {
-        clock.step = own->step; /* due when the sweep's time is below 0 */
-        clock.step.base += w->frame.steps;
+        int64_t steps = w->frame.steps; /* due when the sweep's time is -1, and at no other */
+        clock.step = own->step;
+        clock.step.base = -(own->step.base + 1) * steps;
+        clock.step.inner = -own->step.inner * steps;
+        clock.step.outer = -own->step.outer * steps;
     }
     if (!open_sweep(w, t, &t->last, &t->retimed.last, clock)) return;
     rcvi_fusion *f = &t->last.fusion;

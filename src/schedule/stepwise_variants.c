@@ -21,6 +21,8 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     RCVI_TRY(rcvi_rungs_fit(rungs, machine));
     if (rungs->pack && rungs->transpose) return refuse("pack and transpose are two layouts: choose one");
     if (rungs->merge && !rungs->fuse) return refuse("merge joins maps: add fuse");
+    if (rungs->persistent && !(rungs->combine && rungs->fuse && rungs->pack))
+        return refuse("a persistent kernel keeps packed weights and fused maps: add combine, fuse and pack");
     if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
         return refuse("products in bfloat16 need packed weights: add pack");
     if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");

@@ -183,6 +183,7 @@ static void close_worker(rcvi_worker *w) {
     rcvi_lanes_close(w->context, &w->lanes);
     if (w->capturing) cudaStreamDestroy(w->capturing);
     if (w->done) cudaEventDestroy(w->done);
+    if (w->fault) cudaFreeHost(w->fault);
     if (entered) rcvi_cuda_leave(before);
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) rcvi_free(w->context, w->graphs[i].key);
     rcvi_free(w->context, w->buffers);
@@ -205,6 +206,10 @@ static rcv_status fill_worker(rcvi_worker *w) {
     RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->done, cudaEventDisableTiming), "making an event");
     RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&w->capturing, cudaStreamNonBlocking), "making a stream");
     RCVI_TRY(rcvi_lanes_open(w->context, e->streams, &w->lanes));
+    if (program->rungs.persistent) {
+        RCVI_CUDA_TRY(cudaHostAlloc((void **)&w->fault, sizeof *w->fault, cudaHostAllocMapped), "allocating memory");
+        *w->fault = 0;
+    }
     if (e->sorts) RCVI_TRY(rcvi_cuda_rows_open(w->context, program, &w->rows));
     if (!e->vendor) return RCV_OK;
     w->vendor = atomic_exchange(e->vendor, NULL);
@@ -273,8 +278,17 @@ static rcv_status send_call(rcvi_worker *w, const rcvi_binding *binding, char *s
     return RCV_OK;
 }
 
+/* What was found in an earlier call. */
+static rcv_status check_fault(rcvi_worker *w) {
+    if (!w->fault || !*(volatile unsigned *)w->fault) return RCV_OK;
+    *w->fault = 0;
+    return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel waited in vain for another of its blocks: its results are "
+                                      "not valid; plan without persistent where the GPU is shared");
+}
+
 static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
     cudaStream_t stream = binding->stream;
+    RCVI_TRY(check_fault(w));
     RCVI_TRY(bind(w, binding, scratch));
     if (w->called && w->last != stream) /* calls of a run follow one another, also from stream to stream */
         RCVI_CUDA_TRY(cudaStreamWaitEvent(stream, w->done, 0), "waiting for the call before");
@@ -297,7 +311,9 @@ static rcv_status run(rcvi_worker *w, size_t first, size_t end, const rcvi_bindi
 }
 
 static rcv_status wait(rcvi_worker *w) {
-    return w->called ? rcvi_cuda_check(cudaEventSynchronize(w->done), "running a pass") : RCV_OK;
+    if (!w->called) return RCV_OK;
+    RCVI_CUDA_TRY(cudaEventSynchronize(w->done), "running a pass");
+    return check_fault(w);
 }
 
 const rcvi_device rcvi_device_cuda = {.name = "cuda",

@@ -1,6 +1,7 @@
 #include "device/cuda/engine.h"
 #include "device/cuda/jit.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/persistent.h"
 #include "device/cuda/ragged.h"
 
 #include <string.h>
@@ -96,6 +97,7 @@ static void lay_out_scratch(rcvi_engine *e) {
     }
     e->workspace = take(&at, (size_t)e->streams * round_up(e->workspace_bytes));
     e->sums = take(&at, (size_t)e->streams * round_up(e->sums_bytes));
+    e->exchange = take(&at, e->exchange_bytes);
     e->scratch = at;
 }
 
@@ -204,7 +206,7 @@ static int members_of(const rcvi_engine *e, const rcvi_step *step, bool *differs
     return count < RCVI_MAX_MEMBERS ? count : RCVI_MAX_MEMBERS;
 }
 
-static rcv_status shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready, rcvi_map_shape *shape) {
+rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready, rcvi_map_shape *shape) {
     const rcvi_map *map = step->map;
     const rcvi_view *views[RCVI_MAX_VIEWS];
     rcvi_pass passes[RCVI_MAX_PASSES];
@@ -269,15 +271,32 @@ static rcv_status load_kernel(rcvi_cuda_kernel *kernel, const void *code) {
     return rcvi_jit_load(code, "map_kernel", kernel->shared, &kernel->code, &kernel->kernel);
 }
 
+static rcv_status load_persistent(const rcvi_engine *e, rcvi_persistent *p, const void *code) {
+    int blocks = 0;
+    RCVI_TRY(rcvi_jit_load(code, "persistent_kernel", p->shared, &p->code, &p->kernel));
+    RCVI_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)p->kernel, RCVI_PERSISTENT_THREADS,
+                                                                p->shared),
+                  "asking how many blocks fit");
+    if ((int64_t)blocks * e->processors >= p->blocks) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel of this loop has %d blocks, but the GPU takes %lld at once",
+                     p->blocks, (long long)blocks * e->processors);
+}
+
+/* Kernels of maps, then those of whole loops. */
 static rcv_status load_kernels(rcvi_engine *e) {
-    rcvi_jit_unit *units = rcvi_new(e->context, e->kernel_count, sizeof *units);
+    size_t steps = e->program->step_count, count = e->kernel_count;
+    rcvi_jit_unit *units = rcvi_new(e->context, e->kernel_count + steps, sizeof *units);
     if (!units) return RCV_NO_MEMORY;
     for (size_t k = 0; k < e->kernel_count; k++) units[k].source = e->kernels[k].source;
-    rcv_status status = rcvi_jit_compile(e->context, units, e->kernel_count, e->major, e->minor);
-    for (size_t k = 0; k < e->kernel_count; k++) {
-        if (!status) status = load_kernel(&e->kernels[k], units[k].code);
-        rcvi_free(e->context, units[k].code);
+    for (size_t i = 0; i < steps; i++) {
+        if (e->persistent[i]) units[count++].source = e->persistent[i]->source;
     }
+    rcv_status status = rcvi_jit_compile(e->context, units, count, e->major, e->minor);
+    for (size_t k = 0; k < e->kernel_count && !status; k++) status = load_kernel(&e->kernels[k], units[k].code);
+    for (size_t i = 0, k = e->kernel_count; i < steps && !status; i++) {
+        if (e->persistent[i]) status = load_persistent(e, e->persistent[i], units[k++].code);
+    }
+    for (size_t k = 0; k < count; k++) rcvi_free(e->context, units[k].code);
     rcvi_free(e->context, units);
     return status;
 }
@@ -286,7 +305,7 @@ static rcv_status load_kernels(rcvi_engine *e) {
 static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready) {
     rcvi_map_shape shape;
     char *source = NULL;
-    RCVI_TRY(shape_map(e, step, ready, &shape));
+    RCVI_TRY(rcvi_cuda_shape_map(e, step, ready, &shape));
     RCVI_TRY(rcvi_map_source(e->context, &shape, &source));
     for (size_t k = 0; k < e->kernel_count; k++) {
         if (strcmp(e->kernels[k].source, source)) continue;
@@ -380,12 +399,17 @@ static rcv_status prepare_vendor(rcvi_engine *e) {
 static rcv_status prepare_steps(rcvi_engine *e) {
     for (size_t i = 0; i < e->program->step_count; i++) {
         const rcvi_step *step = &e->program->steps[i];
+        if (rcvi_persistent_is_for(e, i)) {
+            RCVI_TRY(rcvi_persistent_new(e, i, &e->persistent[i]));
+            if (e->persistent[i]->exchange > e->exchange_bytes) e->exchange_bytes = e->persistent[i]->exchange;
+            i += (size_t)step->loop.body;
+            continue;
+        }
         if (step->kind == RCVI_STEP_MAP) RCVI_TRY(prepare_map(e, step, &e->ready[i]));
         if (step->kind == RCVI_STEP_GEMM) RCVI_TRY(prepare_gemm(e, i));
         if (step->kind == RCVI_STEP_VENDOR && !e->vendor) RCVI_TRY(prepare_vendor(e));
     }
-    if (e->kernel_count) RCVI_TRY(load_kernels(e));
-    return RCV_OK;
+    return load_kernels(e);
 }
 
 /* Room for the sums over rows of a launch. */
@@ -407,7 +431,8 @@ static rcv_status ask_device(rcvi_engine *e) {
         int *to;
     } facts[] = {{cudaDevAttrComputeCapabilityMajor, &e->major},
                  {cudaDevAttrComputeCapabilityMinor, &e->minor},
-                 {cudaDevAttrMultiProcessorCount, &e->processors}};
+                 {cudaDevAttrMultiProcessorCount, &e->processors},
+                 {cudaDevAttrMaxSharedMemoryPerBlockOptin, &e->shared}};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
         RCVI_CUDA_TRY(cudaDeviceGetAttribute(facts[i].to, facts[i].which, e->ordinal), "asking for the device's size");
     return RCV_OK;
@@ -424,6 +449,7 @@ static rcv_status build(rcvi_engine *e) {
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->twins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->twins);
     e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
+    e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
     if (e->pool.failed) return RCV_NO_MEMORY;
     RCVI_TRY(ask_device(e));
     find_twins(e);
@@ -466,6 +492,8 @@ void rcvi_cuda_engine_free(rcvi_engine *e) {
         if (e->kernels[k].code) cudaLibraryUnload(e->kernels[k].code);
         rcvi_free(e->context, e->kernels[k].source);
     }
+    for (size_t i = 0; e->persistent && i < e->program->step_count; i++)
+        rcvi_persistent_free(e->context, e->persistent[i]);
     for (size_t i = 0; e->ready && i < e->program->step_count; i++) {
         if (e->ready[i].owns_gemm) rcvi_cuda_gemm_free(e->ready[i].gemm);
         if (e->ready[i].owns_last) rcvi_cuda_gemm_free(e->ready[i].last_gemm);

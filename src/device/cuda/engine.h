@@ -46,12 +46,16 @@ typedef struct {
     int place;        /* among the groups of its level */
 } rcvi_cuda_group;
 
+/* A time loop that is one kernel: persistent.h. */
+typedef struct rcvi_persistent rcvi_persistent;
+
 struct rcvi_engine {
     const rcvi_program *program;
     rcv_context *context;
     rcvi_pool pool;
     int ordinal;
     int major, minor, processors; /* of the device */
+    int shared;                   /* bytes of its shared memory that a block may have */
     rcvi_cuda_type real, narrow;
     bool tensor;            /* tf32 */
     rcvi_cuda_ready *ready; /* [steps] */
@@ -75,6 +79,9 @@ struct rcvi_engine {
     bool counts;      /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
     bool *is_short;   /* [steps] takes the rows that go on alone */
     bool *is_cleared; /* [buffers] before the loop with which its life begins */
+    rcvi_persistent **persistent;  /* [steps] of loops that are one kernel; NULL: launched step by step */
+    size_t exchange;               /* where their blocks pass values to each other */
+    size_t exchange_bytes;
     _Atomic(rcvi_cudnn *) *vendor; /* one that no run has, or NULL; itself NULL where the program needs none */
     size_t vendor_bytes;
 };
@@ -84,6 +91,10 @@ void rcvi_cuda_engine_free(rcvi_engine *engine);
 
 /* Levels and groups. Kernels are known. */
 rcv_status rcvi_cuda_order(rcvi_engine *engine);
+
+/* What of a map goes into its kernel, and its views and passes. */
+rcv_status rcvi_cuda_shape_map(rcvi_engine *engine, const rcvi_step *step, rcvi_cuda_ready *ready,
+                               rcvi_map_shape *shape);
 
 /* Does the step's kernel read how many rows there are? */
 static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, const rcvi_step *step) {

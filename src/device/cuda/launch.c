@@ -1,5 +1,6 @@
 /* Goes through a program's loops on the host and launches what is due. */
 #include "device/cuda/kernels.h"
+#include "device/cuda/persistent.h"
 #include "device/cuda/worker.h"
 
 enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
@@ -368,6 +369,13 @@ static rcv_status clear(const pass *p, size_t loop) {
     return RCV_OK;
 }
 
+/* A loop as one kernel: it waits for all that came before, and all that comes waits for it. */
+static rcv_status launch_loop(const pass *p, const rcvi_persistent *persistent) {
+    rcvi_touch all = {.low = 0, .high = UINTPTR_MAX, .written = true};
+    RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, 0, &all, 1));
+    return rcvi_persistent_launch(p->worker, persistent, p->scratch, p->worker->lanes.streams[0]);
+}
+
 static rcv_status launch_steps(pass *p, size_t first, size_t end) {
     const rcvi_engine *e = p->engine;
     int64_t around = p->inner;
@@ -380,6 +388,11 @@ static rcv_status launch_steps(pass *p, size_t first, size_t end) {
             continue;
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
+        if (e->persistent[i]) {
+            RCVI_TRY(launch_loop(p, e->persistent[i]));
+            i = body_end;
+            continue;
+        }
         if (e->sorts) RCVI_TRY(clear(p, i));
         for (int64_t k = 0; k < step->loop.count; k++) {
             p->outer = around;

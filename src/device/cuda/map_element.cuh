@@ -125,6 +125,8 @@ INLINE REAL op_max(REAL a, REAL b) { return a > b ? a : b; }
 INLINE REAL op_step(REAL x) { return x > 0 ? (REAL)1 : (REAL)0; }
 INLINE REAL op_sign(REAL x) { return (REAL)((x > 0) - (x < 0)); }
 
+#ifndef PERSISTENT /* else persistent_base.cuh has them */
+
 /* ---- arguments ---- */
 
 struct Words {
@@ -142,6 +144,8 @@ struct Words {
 #endif
 #define ADDRESS_OF(C, MEMBER, VIEW) ((C).w[MEMBER_WORD(MEMBER) + 1 + (VIEW)])
 #define TWIN_OF(C, MEMBER, TWIN) ((C).w[MEMBER_WORD(MEMBER) + 1 + VIEWS + (TWIN)])
+
+#endif
 
 #if ROW_THREADS
 /* COUNT sums over the lanes of a warp at once: at each step a half of the lanes takes on a half of the numbers, until every

@@ -123,6 +123,7 @@ typedef struct {
     bool done[RCVI_MAX_LONG_INSTRUCTIONS]; /* instructions that are written, in a block of a row */
     bool same[RCVI_MAX_LONG_INSTRUCTIONS]; /* one number for the whole row, likewise */
     int turn;                              /* of the next sums */
+    const rcvi_map_links *links;           /* of a step of a persistent kernel, else NULL */
 } writer;
 
 static void add_macro(writer *w, const char *name, int value) {
@@ -231,6 +232,26 @@ static void add_store(writer *w, int view, const char *name, int number) {
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
 }
 
+/* To other blocks of a persistent kernel. */
+static void add_link(writer *w, int view, const char *name, int number) {
+    if (!w->links || view == RCVI_NONE) return;
+    for (int i = 0; i < w->links->write_count; i++) {
+        const rcvi_map_link *link = &w->links->writes[i];
+        if (link->view != view) continue;
+        rcvi_text_add(&w->text, "    publish<%s, %s>(c, %d, row, column, %s%d);\n", type_names[link->type],
+                      link->operand ? "true" : "false", link->place, name, number);
+    }
+}
+
+static void add_all_stores(writer *w, void (*add)(writer *w, int view, const char *name, int number)) {
+    const rcvi_map *map = w->map;
+    const char *own = w->shape->row_threads > 0 ? "r" : "o";
+    for (int p = 0; p < map->product_count; p++) add(w, map->products[p].out, "p", p);
+    for (int k = 0; k < map->instruction_count; k++) add(w, map->instructions[k].out, own, k);
+    for (int i = 0; i < map->store_count; i++)
+        add(w, map->stores[i].out, map->stores[i].product ? "p" : own, map->stores[i].source);
+}
+
 static void find_uses(writer *w) {
     for (int k = 0; k < w->map->instruction_count; k++) {
         const rcvi_instruction *instruction = &w->map->instructions[k];
@@ -244,19 +265,23 @@ static void find_uses(writer *w) {
     }
 }
 
+static bool is_started(const writer *w, int p) { return w->map->products[p].start.buffer != RCVI_NONE; }
+
+static void add_product(writer *w, int p) {
+    rcvi_text_add(&w->text, "    REAL p%d[VECTOR];\n#pragma unroll\n", p);
+    rcvi_text_add(&w->text, "    for (int i = 0; i < VECTOR; i++) p%d[i] = sums[%d][i]", p, p);
+    if (is_started(w, p)) rcvi_text_add(&w->text, " + s%d[i]", p);
+    rcvi_text_add(&w->text, ";\n");
+}
+
 /* All loads come before all stores: a view may be read and stored to. */
 static void add_loads(writer *w) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->read[v]) add_load(w, &w->map->operands[v], v, "v", v);
     }
     for (int p = 0; p < w->map->product_count; p++) {
-        const rcvi_view *start = &w->map->products[p].start;
-        bool started = start->buffer != RCVI_NONE;
-        if (started) add_load(w, start, start_view(w->map, p), "s", p);
-        rcvi_text_add(&w->text, "    REAL p%d[VECTOR];\n#pragma unroll\n", p);
-        rcvi_text_add(&w->text, "    for (int i = 0; i < VECTOR; i++) p%d[i] = sums[%d][i]", p, p);
-        if (started) rcvi_text_add(&w->text, " + s%d[i]", p);
-        rcvi_text_add(&w->text, ";\n");
+        if (is_started(w, p)) add_load(w, &w->map->products[p].start, start_view(w->map, p), "s", p);
+        add_product(w, p);
     }
 }
 
@@ -380,12 +405,10 @@ static void add_row_instructions(writer *w) {
     while (add_row_sums(w) && !w->text.failed);
 }
 
-static void add_apply(writer *w) {
+/* What products and instructions give, and where it is stored. */
+static void add_body(writer *w) {
     const rcvi_map *map = w->map;
     bool rows = w->shape->row_threads > 0;
-    rcvi_text_add(&w->text, "INLINE void apply(const Words &c, int member, long long row, int column%s%s) {\n",
-                  map->product_count ? ", const REAL (&sums)[PRODUCTS][VECTOR]" : "", rows ? ", bool active" : "");
-    add_loads(w);
     if (rows) add_row_instructions(w);
     for (int k = 0; k < map->instruction_count && !rows; k++) {
         if (w->kept[k]) rcvi_text_add(&w->text, "    REAL o%d[VECTOR];\n", k);
@@ -395,12 +418,74 @@ static void add_apply(writer *w) {
         for (int k = 0; k < map->instruction_count; k++) add_instruction(w, k);
         rcvi_text_add(&w->text, "    }\n");
     }
-    for (int p = 0; p < map->product_count; p++) add_store(w, map->products[p].out, "p", p);
-    const char *own = rows ? "r" : "o";
-    for (int k = 0; k < map->instruction_count; k++) add_store(w, map->instructions[k].out, own, k);
-    for (int i = 0; i < map->store_count; i++)
-        add_store(w, map->stores[i].out, map->stores[i].product ? "p" : own, map->stores[i].source);
+    add_all_stores(w, add_link);
+    add_all_stores(w, add_store);
+}
+
+static void add_apply(writer *w) {
+    rcvi_text_add(&w->text, "INLINE void apply(const Words &c, int member, long long row, int column%s%s) {\n",
+                  w->map->product_count ? ", const REAL (&sums)[PRODUCTS][VECTOR]" : "",
+                  w->shape->row_threads > 0 ? ", bool active" : "");
+    add_loads(w);
+    add_body(w);
     rcvi_text_add(&w->text, "}\n");
+}
+
+/* ---- a step of a persistent kernel ---- */
+
+/* Every value that is read before the products are known: as a member of Values, as a name for it, or as a load of it. */
+typedef enum { DECLARED, NAMED, LOADED } loading;
+
+static void add_value(writer *w, const rcvi_view *view, int index, const char *name, int number, loading how) {
+    int link = w->links->read[index];
+    if (how == DECLARED) rcvi_text_add(&w->text, "        REAL %s%d[VECTOR];\n", name, number);
+    if (how == NAMED)
+        rcvi_text_add(&w->text, "    const REAL (&%s%d)[VECTOR] = x.%s%d;\n", name, number, name, number);
+    if (how != LOADED) return;
+    if (link >= 0)
+        rcvi_text_add(&w->text, "    if (c.is_fresh(%d)) load_fresh<%s>(c, %d, row, column, x.%s%d);\n    else ", link,
+                      type_names[w->shape->types[index]], link, name, number);
+    rcvi_text_add(&w->text, "    %s<%s>(ADDRESS_OF(c, 0, %d), ", view->column ? "load" : "load_repeated",
+                  type_names[w->shape->types[index]], index);
+    add_element(w, view, index);
+    rcvi_text_add(&w->text, ", x.%s%d);\n", name, number);
+}
+
+static void add_values(writer *w, loading how) {
+    for (int v = 0; v < w->map->operand_count; v++) {
+        if (w->read[v]) add_value(w, &w->map->operands[v], v, "v", v, how);
+    }
+    for (int p = 0; p < w->map->product_count; p++) {
+        if (is_started(w, p)) add_value(w, &w->map->products[p].start, start_view(w->map, p), "s", p, how);
+    }
+}
+
+rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links, int number,
+                              char **text) {
+    const rcvi_view *views[RCVI_MAX_VIEWS];
+    *text = NULL;
+    writer *w = rcvi_new(context, 1, sizeof *w);
+    if (!w) return RCV_NO_MEMORY;
+    w->shape = shape;
+    w->map = shape->map;
+    w->links = links;
+    rcvi_text_init(&w->text, context);
+    find_uses(w);
+    rcvi_text_add(&w->text, "#undef VIEWS\n#define VIEWS %d\n", rcvi_map_views(w->map, views));
+    rcvi_text_add(&w->text, "struct Step%d {\n    static constexpr bool TILED = %s;\n    struct Values {\n", number,
+                  w->map->product_count ? "true" : "false");
+    add_values(w, DECLARED);
+    rcvi_text_add(&w->text, "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
+    add_values(w, LOADED);
+    rcvi_text_add(&w->text, "    }\n    template <int PRODUCTS> static INLINE void apply(const Frame &c, long long row, "
+                            "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x) {\n");
+    add_values(w, NAMED);
+    for (int p = 0; p < w->map->product_count; p++) add_product(w, p);
+    add_body(w);
+    rcvi_text_add(&w->text, "    }\n};\n");
+    rcv_status status = rcvi_text_take(&w->text, text);
+    rcvi_free(context, w);
+    return status;
 }
 
 /* ---- the whole text ---- */

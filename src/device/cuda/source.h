@@ -53,6 +53,20 @@ typedef struct {
     int64_t depth;
 } rcvi_pass;
 
+/* In a persistent kernel: what is written to other blocks as well, and what is read from them. */
+typedef struct {
+    int view; /* an operand of the map */
+    rcvi_cuda_type type;
+    bool operand; /* of products */
+    int place;    /* among the step's places */
+} rcvi_map_link;
+
+typedef struct {
+    const int *read; /* [views] place of what comes from other blocks, or RCVI_NONE */
+    const rcvi_map_link *writes;
+    int write_count;
+} rcvi_map_links;
+
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
 int rcvi_map_views(const rcvi_map *map, const rcvi_view **views);
 /* The passes of a map; answers how many, 0 without products, or -1 where there are more than RCVI_MAX_PASSES. */
@@ -63,6 +77,9 @@ int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes);
  * row_threads, as many as there are times `vector` columns, or more; with products (ceil(columns / tile_units),
  * ceil(rows / tile_rows), members) blocks of rcvi_tile_threads and rcvi_tile_shared bytes of dynamic shared memory. */
 rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, char **text);
+/* The map as `struct StepNUMBER` of a persistent kernel: see persistent.cuh. */
+rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links, int number,
+                              char **text);
 int rcvi_tile_threads(const rcvi_map_shape *shape);
 size_t rcvi_tile_shared(const rcvi_map_shape *shape); /* bytes */
 int rcvi_map_words(const rcvi_map_shape *shape);      /* of the arguments */

@@ -1,0 +1,691 @@
+#include "device/cuda/persistent.h"
+
+#include <string.h>
+
+enum {
+    ROWS = 64,             /* of weights in a block */
+    CHUNK_BYTES = 128,     /* of depth */
+    MOST_ROWS = 64,        /* of the batch in a tile */
+    REGISTERS = 216,       /* of a thread that multiplies */
+    OTHER_REGISTERS = 56,  /* beside weights and sums */
+    CHUNK_REGISTERS = 16,  /* of weights */
+    MOST_STAGES = 16,
+    FEWEST_STAGES = 3,
+    BARRIER_BYTES = 16, /* of a stage */
+    HEADER_WORDS = 4,   /* here and below as persistent_base.cuh has it */
+    SEAT_WORDS = 8,
+    STEP_WORDS = 4,
+    PLACE_WORDS = 4
+};
+
+typedef rcvi_persistent_step hosted_step;
+
+static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
+
+static const rcvi_step *step_of(const rcvi_engine *e, const hosted_step *s) { return &e->program->steps[s->index]; }
+static int64_t round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
+
+/* ---- which loops ---- */
+
+bool rcvi_persistent_is_for(const rcvi_engine *e, size_t loop) {
+    const rcvi_program *program = e->program;
+    bool products = false;
+    if (!program->rungs.persistent || program->steps[loop].kind != RCVI_STEP_LOOP) return false;
+    for (size_t i = loop + 1; i <= loop + (size_t)program->steps[loop].loop.body; i++) {
+        if (program->steps[i].kind == RCVI_STEP_LOOP) return false;
+        products |= program->steps[i].kind == RCVI_STEP_MAP && program->steps[i].map->product_count > 0;
+    }
+    return products;
+}
+
+static bool has_sums(const rcvi_map *map) {
+    for (int i = 0; i < map->instruction_count; i++) {
+        if (map->instructions[i].operation == RCVI_SUM) return true;
+    }
+    return false;
+}
+
+static rcv_status check_type(const rcvi_engine *e) {
+    if (e->narrow == e->real && !e->tensor)
+        return refuse("a persistent kernel multiplies on tensor cores: bfloat16, float16 or tfloat32");
+    if (e->major != 9)
+        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel needs compute capability 9.0; this GPU has %d.%d",
+                         e->major, e->minor);
+    return RCV_OK;
+}
+
+static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
+    if (step->kind != RCVI_STEP_MAP)
+        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel takes maps, but this plan's time loop has a %s",
+                         rcvi_step_names[step->kind]);
+    if (has_sums(step->map)) return refuse("a persistent kernel does not sum over features yet");
+    bool timed = step->time.timed && step->time.span == 1 && step->time.inner;
+    if (!timed || step->time.outer || step->rows != e->program->options.batch)
+        return refuse("a persistent kernel goes through time step by step: give combine steps=1 or all steps");
+    for (int p = 0; p < step->map->product_count; p++) {
+        for (int t = 0; t < step->map->products[p].term_count; t++) {
+            if (step->map->products[p].terms[t].plain) return refuse("a persistent kernel keeps packed weights: add pack");
+        }
+    }
+    return RCV_OK;
+}
+
+/* Iterations at which 0 <= time < steps. */
+static void find_due(const rcvi_engine *e, const rcvi_step *step, int64_t iterations, hosted_step *s) {
+    int64_t steps = e->program->options.steps, base = step->time.base, inner = step->time.inner;
+    int64_t first = inner > 0 ? -base : base - steps + 1, each = inner > 0 ? inner : -inner;
+    s->low = first > 0 ? (first + each - 1) / each : 0;
+    s->high = first + steps > 0 ? (first + steps + each - 1) / each : 0;
+    if (s->high > iterations) s->high = iterations;
+    if (s->low > s->high) s->low = s->high;
+}
+
+static rcv_status open_step(rcvi_engine *e, int index, int64_t iterations, hosted_step *s) {
+    const rcvi_step *step = &e->program->steps[index];
+    rcvi_cuda_ready ready = {.kernel = RCVI_NONE};
+    RCVI_TRY(check_step(e, step));
+    RCVI_TRY(rcvi_cuda_shape_map(e, step, &ready, &s->shape));
+    s->index = index;
+    s->seat = RCVI_NONE;
+    s->views = ready.views;
+    s->view_count = ready.view_count;
+    s->passes = ready.passes;
+    s->pass_count = ready.pass_count;
+    for (int v = 0; v < step->map->operand_count; v++) s->twin_count += s->shape.has_twin[v];
+    s->read = rcvi_pool_new(&e->pool, (size_t)s->view_count, sizeof *s->read);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    for (int v = 0; v < s->view_count; v++) s->read[v] = RCVI_NONE;
+    find_due(e, step, iterations, s);
+    return RCV_OK;
+}
+
+/* ---- seats ---- */
+
+static bool same_weights(const hosted_step *a, const hosted_step *b) {
+    int products = a->shape.map->product_count;
+    if (products != b->shape.map->product_count || a->pass_count != b->pass_count) return false;
+    for (int q = 0; q < a->pass_count; q++) {
+        if (a->passes[q].depth != b->passes[q].depth) return false;
+        for (int p = 0; p < products; p++) {
+            int x = a->passes[q].b[p], y = b->passes[q].b[p];
+            if ((x == RCVI_NONE) != (y == RCVI_NONE)) return false;
+            if (x != RCVI_NONE && !rcvi_view_equal(a->views[x], b->views[y])) return false;
+        }
+    }
+    return true;
+}
+
+static rcv_status sit(rcvi_persistent *p, int step, int seat) {
+    rcvi_seat *s = &p->seats[seat];
+    if (s->hosted_count == RCVI_MAX_HOSTED)
+        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel takes %d steps of one layer at most", RCVI_MAX_HOSTED);
+    s->hosted[s->hosted_count++] = step;
+    p->steps[step].seat = seat;
+    return RCV_OK;
+}
+
+static rcv_status seat_products(const rcvi_engine *e, rcvi_persistent *p) {
+    for (int i = 0; i < p->step_count; i++) {
+        const rcvi_step *step = step_of(e, &p->steps[i]);
+        if (!step->map->product_count) continue;
+        int seat = 0;
+        while (seat < p->seat_count && !(same_weights(&p->steps[p->seats[seat].tiled], &p->steps[i]) &&
+                                         p->seats[seat].columns == step->columns))
+            seat++;
+        if (seat == p->seat_count) {
+            p->seats[p->seat_count++] = (rcvi_seat){.tiled = i,
+                                                    .layer = step->layer,
+                                                    .direction = step->direction,
+                                                    .columns = step->columns,
+                                                    .products = step->map->product_count};
+        }
+        RCVI_TRY(sit(p, i, seat));
+    }
+    return RCV_OK;
+}
+
+/* Values that one of the steps writes and the other one reads, element by element. */
+static int count_shared(const rcvi_step *x, const rcvi_step *y) {
+    rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
+    int m = rcvi_step_accesses(x, a), n = rcvi_step_accesses(y, b), shared = 0;
+    for (int i = 0; i < m; i++) {
+        for (int k = 0; k < n; k++) {
+            bool values = a[i].use == RCVI_USE_VALUE && b[k].use == RCVI_USE_VALUE;
+            shared += values && a[i].view->buffer == b[k].view->buffer && a[i].written != b[k].written;
+        }
+    }
+    return shared;
+}
+
+/* A map without products goes where most of its values come from or go to. */
+static rcv_status seat_maps(const rcvi_engine *e, rcvi_persistent *p) {
+    for (int i = 0; i < p->step_count; i++) {
+        const rcvi_step *step = step_of(e, &p->steps[i]);
+        int best = RCVI_NONE, most = -1;
+        if (step->map->product_count) continue;
+        for (int seat = 0; seat < p->seat_count; seat++) {
+            const rcvi_seat *s = &p->seats[seat];
+            if (s->columns != step->columns || s->layer != step->layer || s->direction != step->direction) continue;
+            int shared = 0;
+            for (int k = 0; k < s->hosted_count; k++)
+                shared += count_shared(step, step_of(e, &p->steps[s->hosted[k]]));
+            if (shared > most) most = shared, best = seat;
+        }
+        if (best == RCVI_NONE)
+            return rcvi_fail(RCV_UNSUPPORTED,
+                             "a persistent kernel has no place for a map of %lld columns: no product has as many",
+                             (long long)step->columns);
+        RCVI_TRY(sit(p, i, best));
+    }
+    return RCV_OK;
+}
+
+/* A seat's steps in the order of the program. */
+static void sort_seats(rcvi_persistent *p) {
+    for (int s = 0; s < p->seat_count; s++) {
+        int *h = p->seats[s].hosted;
+        for (int i = 1; i < p->seats[s].hosted_count; i++) {
+            for (int k = i; k > 0 && h[k] < h[k - 1]; k--) {
+                int step = h[k];
+                h[k] = h[k - 1];
+                h[k - 1] = step;
+            }
+        }
+    }
+}
+
+/* ---- channels ---- */
+
+/* Where a view stands in its buffer: slots are steps of [batch, row]. */
+typedef struct {
+    int64_t slot, step; /* at iteration 0, and an iteration */
+    int64_t column;
+} position;
+
+static bool locate(const rcvi_engine *e, const hosted_step *s, const rcvi_view *view, position *out) {
+    const rcvi_step *step = step_of(e, s);
+    int64_t block = e->program->options.batch * view->row;
+    if (view->row <= 0 || view->outer || view->column != 1) return false;
+    out->column = (view->offset % view->row + view->row) % view->row;
+    if (view->wrap) {
+        *out = (position){step->time.base + view->phase, step->time.inner, out->column};
+        return view->wrap == 2 && view->slot == block && !view->stride && view->offset == out->column;
+    }
+    if ((view->offset - out->column) % block || view->stride % block) return false;
+    out->slot = (view->offset - out->column) / block;
+    out->step = view->stride / block;
+    return true;
+}
+
+static bool is_written(const hosted_step *s, int view) {
+    const rcvi_map *map = s->shape.map;
+    for (int p = 0; p < map->product_count; p++) {
+        if (map->products[p].out == view) return true;
+    }
+    for (int k = 0; k < map->instruction_count; k++) {
+        if (map->instructions[k].out == view) return true;
+    }
+    for (int i = 0; i < map->store_count; i++) {
+        if (map->stores[i].out == view) return true;
+    }
+    return false;
+}
+
+/* A view that some step of the loop writes. */
+typedef struct {
+    int step, view;
+    position at;
+    bool still;
+} writing;
+
+/* Writings to the columns of a view; answers how many, or -1 with a sentence. */
+static int find_writings(const rcvi_engine *e, const rcvi_persistent *p, const hosted_step *reader,
+                         const rcvi_view *view, int64_t columns, writing *found) {
+    int count = 0;
+    position at;
+    bool located = locate(e, reader, view, &at);
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int v = 0; v < s->shape.map->operand_count; v++) {
+            const rcvi_view *other = s->views[v];
+            if (other->buffer != view->buffer || !is_written(s, v)) continue;
+            writing w = {.step = i, .view = v};
+            if (!located || !locate(e, s, other, &w.at) || other->row != view->row) {
+                refuse("a persistent kernel cannot tell when a value of this plan is written");
+                return -1;
+            }
+            int64_t wide = step_of(e, s)->columns, apart = w.at.column - at.column;
+            if (apart >= columns || -apart >= wide) continue;
+            if (apart || wide != columns) {
+                refuse("a persistent kernel cannot pass on a value in parts");
+                return -1;
+            }
+            w.still = w.at.step == 0 && s->high - s->low > 1;
+            found[count++] = w;
+        }
+    }
+    return count;
+}
+
+static int find_channel(rcvi_persistent *p, const rcvi_channel *wanted) {
+    for (int c = 0; c < p->channel_count; c++) {
+        const rcvi_channel *o = &p->channels[c];
+        if (o->buffer == wanted->buffer && o->column == wanted->column && o->type == wanted->type &&
+            o->operand == wanted->operand)
+            return c;
+    }
+    p->channels[p->channel_count] = *wanted;
+    return p->channel_count++;
+}
+
+static int add_use(hosted_step *s, rcvi_channel_use use) {
+    s->uses[s->use_count] = use;
+    return s->view_count + s->twin_count + s->use_count++;
+}
+
+/* Lets a step write to a channel, once. */
+static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
+    hosted_step *s = &p->steps[w->step];
+    rcvi_channel *channel = &p->channels[c];
+    rcvi_channel_use use = {.channel = c, .slot = w->at.slot, .step = w->at.step};
+    if (w->still) use = (rcvi_channel_use){.channel = c, .slot = 0, .step = 1};
+    for (int i = 0; i < s->write_count; i++) {
+        int place = s->writes[i].place - s->view_count - s->twin_count;
+        if (s->writes[i].view == w->view && s->uses[place].channel == c) return RCV_OK;
+    }
+    if (s->use_count == RCVI_MAX_OPERANDS) return refuse("a persistent kernel passes on fewer values than this plan has");
+    int64_t a = use.slot + s->low * use.step, b = use.slot + (s->high - 1) * use.step;
+    int64_t first = a < b ? a : b, last = a < b ? b : a;
+    if (s->low < s->high) {
+        channel->first = channel->written && channel->first < first ? channel->first : first;
+        channel->last = channel->written && channel->last > last ? channel->last : last;
+        channel->written += use.step ? last - first + 1 : 1;
+    }
+    s->writes[s->write_count++] = (rcvi_map_link){
+        .view = w->view, .type = channel->type, .operand = channel->operand, .place = add_use(s, use)};
+    return RCV_OK;
+}
+
+/* Does the writer come before the reader where both look at the same slot? */
+static bool comes_before(const rcvi_persistent *p, int writer, const rcvi_channel_use *w, int reader,
+                         const rcvi_channel_use *r, int64_t i) {
+    const hosted_step *s = &p->steps[writer];
+    int64_t slot = r->slot + i * r->step, j = w->step ? (slot - w->slot) / w->step : s->low;
+    if (w->slot + j * w->step != slot || j < s->low || j >= s->high) return true; /* another one's */
+    return j < i || (j == i && writer < reader);
+}
+
+/* The iterations at which a reader finds what it reads in the channel. */
+static rcv_status find_window(const rcvi_engine *e, rcvi_persistent *p, int reader, const rcvi_view *view,
+                              const writing *w, int count, rcvi_channel_use *use) {
+    hosted_step *s = &p->steps[reader];
+    const rcvi_channel *channel = &p->channels[use->channel];
+    position at;
+    locate(e, s, view, &at);
+    use->slot = at.slot;
+    use->step = at.step;
+    if (channel->still) {
+        const rcvi_time *a = &step_of(e, s)->time, *b = &step_of(e, &p->steps[w[0].step])->time;
+        if (a->base != b->base || a->inner != b->inner || at.step)
+            return refuse("a persistent kernel cannot tell when a value of this plan is written");
+        use->slot = w[0].step < reader ? 0 : -1;
+        use->step = 1;
+    }
+    if (channel->written != channel->last - channel->first + 1)
+        return refuse("a persistent kernel cannot pass on a value that is written twice, or with gaps");
+    int64_t low = s->low, high = s->high;
+    if (use->step) {
+        int64_t a = (channel->first - use->slot) / use->step, b = (channel->last - use->slot) / use->step;
+        int64_t least = a < b ? a : b, most = (a < b ? b : a) + 1;
+        if (least > low) low = least;
+        if (most < high) high = most;
+    } else if (use->slot < channel->first || use->slot > channel->last) {
+        high = low;
+    }
+    use->low = low;
+    use->high = high > low ? high : low;
+    bool partly = use->high - use->low < s->high - s->low;
+    bool own = true;
+    for (int i = 0; i < count; i++) own &= p->steps[w[i].step].seat == s->seat;
+    if (partly && view->wrap && !own)
+        return refuse("a persistent kernel cannot pass on a ring of two steps from layer to layer");
+    for (int i = 0; i < count && low < high; i++) {
+        const hosted_step *writer = &p->steps[w[i].step];
+        for (int k = 0; k < writer->write_count; k++) {
+            const rcvi_channel_use *u = &writer->uses[writer->writes[k].place - writer->view_count - writer->twin_count];
+            if (u->channel != use->channel) continue;
+            if (!comes_before(p, w[i].step, u, reader, use, low) || !comes_before(p, w[i].step, u, reader, use, high - 1))
+                return refuse("a persistent kernel cannot pass on a value that is read before it is written");
+        }
+    }
+    return RCV_OK;
+}
+
+/* Finds where a view's values come from; `link` is the place that the step reads. */
+static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int v, int64_t columns, bool operand) {
+    hosted_step *s = &p->steps[reader];
+    const rcvi_view *view = s->views[v];
+    writing *found = rcvi_new(e->context, (size_t)p->step_count * 8 + 8, sizeof *found);
+    if (!found) return RCV_NO_MEMORY;
+    rcv_status status = RCV_OK;
+    int count = view->buffer == RCVI_NONE ? 0 : find_writings(e, p, s, view, columns, found), own = 0;
+    for (int i = 0; i < count; i++) own += p->steps[found[i].step].seat == s->seat;
+    if (count < 0) {
+        status = RCV_UNSUPPORTED;
+    } else if (count > 0 && (operand || own == 0)) {
+        position at;
+        locate(e, s, view, &at);
+        rcvi_channel wanted = {.buffer = view->buffer,
+                               .column = at.column,
+                               .columns = columns,
+                               .type = operand ? e->narrow : rcvi_cuda_type_of(e, view),
+                               .operand = operand,
+                               .still = found[0].still};
+        rcvi_channel_use use = {.channel = find_channel(p, &wanted)};
+        for (int i = 0; i < count && !status; i++) {
+            if (found[i].still != wanted.still)
+                status = refuse("a persistent kernel cannot pass on a value that is written twice, or with gaps");
+            else
+                status = add_writing(p, use.channel, &found[i]);
+        }
+        if (!status) status = find_window(e, p, reader, view, found, count, &use);
+        if (!status) s->read[v] = add_use(s, use);
+    } else if (own < count) {
+        status = refuse("a persistent kernel cannot read a value that several layers write");
+    }
+    rcvi_free(e->context, found);
+    return status;
+}
+
+static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
+    hosted_step *s = &p->steps[index];
+    const rcvi_map *map = s->shape.map;
+    int64_t columns = step_of(e, s)->columns;
+    bool read[RCVI_MAX_OPERANDS] = {false};
+    for (int k = 0; k < map->instruction_count; k++) {
+        for (int a = 0; a < rcvi_operations[map->instructions[k].operation].arguments; a++) {
+            if (map->instructions[k].from[a] == RCVI_FROM_VIEW) read[map->instructions[k].source[a]] = true;
+        }
+    }
+    for (int v = 0; v < map->operand_count; v++) {
+        if (read[v]) RCVI_TRY(link_view(e, p, index, v, columns, false));
+    }
+    for (int v = map->operand_count, q = 0; q < map->product_count; v += 1 + 2 * map->products[q++].term_count)
+        RCVI_TRY(link_view(e, p, index, v, columns, false));
+    for (int q = 0; q < s->pass_count; q++)
+        RCVI_TRY(link_view(e, p, index, s->passes[q].a, s->passes[q].depth, true));
+    return RCV_OK;
+}
+
+/* ---- peers: seats of one structure, such as layers, get the same places, so that they share their text ---- */
+
+static bool are_peers(const rcvi_persistent *p, const rcvi_seat *a, const rcvi_seat *b) {
+    if (a->hosted_count != b->hosted_count || a->columns != b->columns) return false;
+    for (int k = 0; k < a->hosted_count; k++) {
+        const hosted_step *x = &p->steps[a->hosted[k]], *y = &p->steps[b->hosted[k]];
+        if (x->view_count != y->view_count || x->twin_count != y->twin_count || x->pass_count != y->pass_count)
+            return false;
+        for (int q = 0; q < x->pass_count; q++) {
+            if (x->passes[q].depth != y->passes[q].depth || x->passes[q].a != y->passes[q].a) return false;
+        }
+    }
+    return true;
+}
+
+static const rcvi_channel_use *use_of(const hosted_step *s, int place) {
+    return &s->uses[place - s->view_count - s->twin_count];
+}
+
+static int find_link(const hosted_step *s, const rcvi_map_link *link) {
+    for (int i = 0; i < s->write_count; i++) {
+        if (s->writes[i].view == link->view && s->writes[i].type == link->type && s->writes[i].operand == link->operand)
+            return i;
+    }
+    return RCVI_NONE;
+}
+
+/* Gives `to` the places that step k of any peer has, in one order; those that are not its own lead nowhere. */
+static rcv_status order_uses(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to) {
+    const hosted_step *own = &p->steps[seat->hosted[k]];
+    const rcvi_channel_use nowhere = {.channel = RCVI_NONE};
+    *to = *own;
+    to->use_count = to->write_count = 0;
+    for (int v = 0; v < own->view_count; v++) to->places[v] = RCVI_NONE;
+    for (int v = 0; v < own->view_count; v++) {
+        bool read = false;
+        for (int s = 0; s < p->seat_count; s++)
+            read |= are_peers(p, seat, &p->seats[s]) && p->steps[p->seats[s].hosted[k]].read[v] != RCVI_NONE;
+        if (!read) continue;
+        if (to->use_count == RCVI_MAX_OPERANDS) return refuse("a persistent kernel passes on fewer values than this plan has");
+        to->places[v] = add_use(to, own->read[v] == RCVI_NONE ? nowhere : *use_of(own, own->read[v]));
+    }
+    for (int s = 0; s < p->seat_count; s++) {
+        const hosted_step *peer = &p->steps[p->seats[s].hosted[k < p->seats[s].hosted_count ? k : 0]];
+        for (int i = 0; are_peers(p, seat, &p->seats[s]) && i < peer->write_count; i++) {
+            if (find_link(to, &peer->writes[i]) != RCVI_NONE) continue;
+            if (to->use_count == RCVI_MAX_OPERANDS) return refuse("a persistent kernel passes on fewer values than this plan has");
+            int mine = find_link(own, &peer->writes[i]);
+            rcvi_map_link link = peer->writes[i];
+            link.place = add_use(to, mine == RCVI_NONE ? nowhere : *use_of(own, own->writes[mine].place));
+            to->writes[to->write_count++] = link;
+        }
+    }
+    return RCV_OK;
+}
+
+static rcv_status match_peers(rcvi_engine *e, rcvi_persistent *p) {
+    hosted_step *matched = rcvi_new(e->context, (size_t)p->step_count, sizeof *matched);
+    if (!matched) return RCV_NO_MEMORY;
+    rcv_status status = RCV_OK;
+    for (int s = 0; s < p->seat_count && !status; s++) {
+        for (int k = 0; k < p->seats[s].hosted_count && !status; k++) {
+            hosted_step *to = &matched[p->seats[s].hosted[k]];
+            status = order_uses(p, &p->seats[s], k, to);
+        }
+    }
+    for (int i = 0; i < p->step_count && !status; i++) {
+        int *read = p->steps[i].read;
+        p->steps[i] = matched[i];
+        memcpy(read, matched[i].places, (size_t)p->steps[i].view_count * sizeof *read);
+    }
+    rcvi_free(e->context, matched);
+    return status;
+}
+
+static void lay_out_exchange(const rcvi_engine *e, rcvi_persistent *p) {
+    for (int c = 0; c < p->channel_count; c++) {
+        rcvi_channel *channel = &p->channels[c];
+        int64_t size = (int64_t)rcvi_cuda_bytes(channel->type);
+        channel->pitch = round_up(channel->columns, 16 / size);
+        channel->place = p->exchange;
+        int64_t slots = channel->last - channel->first + 1;
+        p->exchange += (size_t)round_up(slots * e->program->options.batch * channel->pitch * size, 256);
+    }
+}
+
+/* ---- residency ---- */
+
+static int chunks_of(const rcvi_engine *e, int64_t depth) {
+    return (int)(round_up(depth * (int64_t)rcvi_cuda_bytes(e->narrow), CHUNK_BYTES) / CHUNK_BYTES);
+}
+
+static void add_chunks(rcvi_seat *seat, int lane, int pass, int first, int count) {
+    if (count <= 0) return;
+    seat->segments[lane][seat->segment_count[lane]++] = (rcvi_segment){pass, first, count};
+    seat->chunks[lane] += count;
+}
+
+/* Is the operand of this pass what the seat itself gives? */
+static bool is_own(const rcvi_engine *e, const rcvi_persistent *p, int seat, int pass) {
+    const hosted_step *s = &p->steps[p->seats[seat].tiled];
+    (void)e;
+    int place = s->read[s->passes[pass].a];
+    if (place == RCVI_NONE) return false;
+    int channel = s->uses[place - s->view_count - s->twin_count].channel;
+    if (channel == RCVI_NONE) return false;
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *w = &p->steps[i];
+        for (int k = 0; k < w->write_count && w->seat == seat; k++) {
+            if (w->uses[w->writes[k].place - w->view_count - w->twin_count].channel == channel) return true;
+        }
+    }
+    return false;
+}
+
+/* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
+static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int held) {
+    rcvi_seat *s = &p->seats[seat];
+    const hosted_step *tiled = &p->steps[s->tiled];
+    int total[RCVI_LANES] = {0, 0};
+    for (int q = 0; q < tiled->pass_count; q++)
+        total[is_own(e, p, seat, q)] += chunks_of(e, tiled->passes[q].depth);
+    int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
+    bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
+    int room = apart ? total[0] : (all + 1) / 2;
+    for (int own = 0; own < 2; own++) {
+        for (int q = 0; q < tiled->pass_count; q++) {
+            if (is_own(e, p, seat, q) != own) continue;
+            int chunks = chunks_of(e, tiled->passes[q].depth), here = chunks < room ? chunks : room;
+            add_chunks(s, 0, q, 0, here);
+            add_chunks(s, 1, q, here, chunks - here);
+            room -= here;
+        }
+    }
+    for (int lane = 0; lane < RCVI_LANES; lane++) s->held[lane] = s->chunks[lane] < held ? s->chunks[lane] : held;
+}
+
+static int least_units(int products, int vector) {
+    int units = ROWS / products;
+    return units / vector * vector;
+}
+
+/* Slices of the batch, rows of a tile. */
+static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
+    int64_t batch = e->program->options.batch, columns = 0;
+    for (int s = 0; s < p->seat_count; s++) columns += p->seats[s].blocks;
+    if (columns > e->processors)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a persistent kernel of this loop needs %lld processors at once; this GPU has %d: leave "
+                         "wavefront out, so that a layer has them all",
+                         (long long)columns, e->processors);
+    int64_t slices = e->processors / columns, most = (batch + 7) / 8;
+    if (slices > most) slices = most;
+    p->slice = (int)round_up((batch + slices - 1) / slices, 8);
+    p->slices = (int)((batch + p->slice - 1) / p->slice);
+    p->tiles = (p->slice + MOST_ROWS - 1) / MOST_ROWS;
+    p->tile = (int)round_up((p->slice + p->tiles - 1) / p->tiles, 8);
+    int block = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        p->seats[s].first_block = block;
+        block += p->seats[s].blocks * p->slices;
+    }
+    p->blocks = block;
+    return RCV_OK;
+}
+
+static size_t shared_bytes(const rcvi_persistent *p) {
+    size_t stages = (size_t)p->stages * RCVI_LANES * ((size_t)p->tile * CHUNK_BYTES + BARRIER_BYTES);
+    return stages + (size_t)p->weight_chunks * ROWS * CHUNK_BYTES +
+           (size_t)p->sum_buffers * RCVI_LANES * (size_t)p->tile * ROWS * 4;
+}
+
+/* Stages and buffers of sums in what shared memory weights leave. */
+static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
+    size_t room = (size_t)e->shared;
+    for (int s = 0; s < p->seat_count; s++) {
+        int left = 0;
+        for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
+        if (left > p->weight_chunks) p->weight_chunks = left;
+    }
+    for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
+        for (p->stages = MOST_STAGES; p->stages >= FEWEST_STAGES; p->stages--) {
+            bool few = p->sum_buffers == 2 && p->stages < 6;
+            if (shared_bytes(p) <= room && !few) return RCV_OK;
+        }
+    }
+    p->sum_buffers = 1;
+    p->stages = FEWEST_STAGES;
+    return rcvi_fail(RCV_UNSUPPORTED,
+                     "a persistent kernel of this loop needs %zu bytes of shared memory a processor behind %d KB of "
+                     "weights in registers; this GPU has %zu",
+                     shared_bytes(p), (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * ROWS * CHUNK_BYTES / 1024), room);
+}
+
+static rcv_status find_residency(const rcvi_engine *e, rcvi_persistent *p) {
+    for (int i = 0; i < p->step_count; i++) {
+        if (i == 0 || p->steps[i].shape.vector < p->vector) p->vector = p->steps[i].shape.vector;
+    }
+    for (int s = 0; s < p->seat_count; s++) {
+        rcvi_seat *seat = &p->seats[s];
+        seat->units = least_units(seat->products, p->vector);
+        if (seat->units < 1) return refuse("a persistent kernel takes 64 products of a map at most");
+        seat->blocks = (int)((seat->columns + seat->units - 1) / seat->units);
+    }
+    RCVI_TRY(cut_batch(e, p));
+    int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2) / CHUNK_REGISTERS;
+    for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
+    RCVI_TRY(share_memory(e, p));
+    p->shared = shared_bytes(p);
+    return RCV_OK;
+}
+
+/* ---- the whole ---- */
+
+static rcv_status count_words(rcvi_persistent *p) {
+    p->words = HEADER_WORDS + (size_t)p->seat_count * SEAT_WORDS;
+    for (int i = 0; i < p->step_count; i++) {
+        hosted_step *s = &p->steps[i];
+        s->words = p->words;
+        p->words += STEP_WORDS + PLACE_WORDS * (size_t)(s->view_count + s->twin_count + s->use_count);
+    }
+    if (p->words > RCVI_MAX_PERSISTENT_WORDS)
+        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel of this loop has %zu arguments, more than %d", p->words,
+                         RCVI_MAX_PERSISTENT_WORDS);
+    return RCV_OK;
+}
+
+static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
+    const rcvi_step *loop = &e->program->steps[p->loop];
+    size_t count = (size_t)loop->loop.body;
+    p->iterations = loop->loop.count;
+    p->steps = rcvi_pool_new(&e->pool, count, sizeof *p->steps);
+    p->seats = rcvi_pool_new(&e->pool, count, sizeof *p->seats);
+    p->channels = rcvi_pool_new(&e->pool, count * (RCVI_MAX_PASSES + 16), sizeof *p->channels);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    RCVI_TRY(check_type(e));
+    if (p->iterations > INT32_MAX / 2) return refuse("a persistent kernel takes a billion steps at most");
+    for (size_t i = 0; i < count; i++) {
+        RCVI_TRY(open_step(e, p->loop + 1 + (int)i, p->iterations, &p->steps[i]));
+        p->step_count++;
+    }
+    RCVI_TRY(seat_products(e, p));
+    RCVI_TRY(seat_maps(e, p));
+    sort_seats(p);
+    for (int i = 0; i < p->step_count; i++) RCVI_TRY(link_step(e, p, i));
+    RCVI_TRY(match_peers(e, p));
+    lay_out_exchange(e, p);
+    RCVI_TRY(find_residency(e, p));
+    RCVI_TRY(count_words(p));
+    return rcvi_persistent_source(e->context, e, p);
+}
+
+rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
+    rcvi_persistent *p = rcvi_new(e->context, 1, sizeof *p);
+    *out = NULL;
+    if (!p) return RCV_NO_MEMORY;
+    p->loop = (int)loop;
+    rcv_status status = build(e, p);
+    if (status)
+        rcvi_persistent_free(e->context, p);
+    else
+        *out = p;
+    return status;
+}
+
+void rcvi_persistent_free(rcv_context *context, rcvi_persistent *p) {
+    if (!p) return;
+    if (p->code) cudaLibraryUnload(p->code);
+    for (int s = 0; s < p->seat_count; s++) rcvi_free(context, p->seats[s].text);
+    rcvi_free(context, p->source);
+    rcvi_free(context, p);
+}

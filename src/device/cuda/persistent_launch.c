@@ -1,0 +1,115 @@
+/* Arguments of a persistent kernel, and its launch. */
+#include "device/cuda/persistent.h"
+#include "device/cuda/worker.h"
+
+#include <string.h>
+
+typedef struct {
+    const rcvi_worker *worker;
+    const rcvi_engine *engine;
+    const rcvi_persistent *p;
+    char *scratch;
+    uint64_t *words;
+} filler;
+
+static void put_place(const filler *f, uint64_t *at, char *buffer, const rcvi_view *view, int64_t row, size_t size) {
+    int64_t bytes = (int64_t)size;
+    (void)f;
+    at[0] = buffer ? (uint64_t)(uintptr_t)(buffer + view->offset * bytes) : 0;
+    at[1] = (uint64_t)row;
+    at[2] = (uint64_t)(view->stride * bytes);
+    at[3] = view->wrap ? (uint64_t)(view->slot * bytes) << 2 | (uint64_t)(view->phase & 1) << 1 | 1 : 0;
+}
+
+static char *memory_of(const filler *f, const rcvi_view *view) {
+    return view->buffer == RCVI_NONE ? NULL : f->worker->buffers[view->buffer];
+}
+
+static char *twin_of(const filler *f, const rcvi_view *view) {
+    if (view->buffer == RCVI_NONE || !rcvi_cuda_has_twin(f->engine, view->buffer)) return NULL;
+    return f->scratch + f->engine->twins[view->buffer];
+}
+
+/* A view that holds activations where the kernel has a real and its twin: the twin is the view. */
+static bool is_narrowed(const filler *f, const rcvi_persistent_step *s, int v) {
+    return v < s->shape.map->operand_count && s->shape.has_twin[v] &&
+           (rcvi_cuda_type)s->shape.types[v] != rcvi_cuda_type_of(f->engine, s->views[v]);
+}
+
+static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
+    const rcvi_engine *e = f->engine;
+    size_t narrow = rcvi_cuda_bytes(e->narrow);
+    int64_t group = e->program->machine.group;
+    for (int v = 0; v < s->view_count; v++) {
+        char *where = is_narrowed(f, s, v) ? NULL : memory_of(f, s->views[v]);
+        put_place(f, at + 4 * v, where, s->views[v], s->views[v]->row, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
+    }
+    for (int q = 0; q < s->pass_count; q++) {
+        const rcvi_pass *pass = &s->passes[q];
+        const rcvi_view *a = s->views[pass->a];
+        if (twin_of(f, a)) put_place(f, at + 4 * pass->a, twin_of(f, a), a, a->row, narrow);
+        for (int k = 0; k < s->shape.map->product_count; k++) {
+            if (pass->b[k] != RCVI_NONE) at[4 * pass->b[k] + 1] = (uint64_t)((pass->depth + group - 1) / group * group);
+        }
+    }
+    for (int v = 0, twin = s->view_count; v < s->shape.map->operand_count; v++) {
+        if (!s->shape.has_twin[v]) continue;
+        char *where = is_narrowed(f, s, v) ? memory_of(f, s->views[v]) : twin_of(f, s->views[v]);
+        put_place(f, at + 4 * twin++, where, s->views[v], s->views[v]->row, narrow);
+    }
+}
+
+static void put_channels(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
+    for (int u = 0; u < s->use_count; u++) {
+        const rcvi_channel_use *use = &s->uses[u];
+        if (use->channel == RCVI_NONE) continue;
+        const rcvi_channel *channel = &f->p->channels[use->channel];
+        int64_t slot = f->engine->program->options.batch * channel->pitch * (int64_t)rcvi_cuda_bytes(channel->type);
+        char *base = f->scratch + f->engine->exchange + channel->place;
+        at[4 * u] = (uint64_t)(uintptr_t)base + (uint64_t)((use->slot - channel->first) * slot);
+        at[4 * u + 1] = (uint64_t)channel->pitch;
+        at[4 * u + 2] = (uint64_t)(use->step * slot);
+        at[4 * u + 3] = (uint64_t)use->low | (uint64_t)use->high << 32;
+    }
+}
+
+static void put_step(const filler *f, const rcvi_persistent_step *s) {
+    const rcvi_time *time = &f->engine->program->steps[s->index].time;
+    uint64_t *at = f->words + s->words;
+    at[0] = (uint64_t)time->base;
+    at[1] = (uint64_t)time->inner;
+    at[2] = (uint64_t)s->low;
+    at[3] = (uint64_t)s->high;
+    put_views(f, s, at + 4);
+    put_channels(f, s, at + 4 + 4 * (s->view_count + s->twin_count));
+}
+
+rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *p, char *scratch,
+                                  cudaStream_t stream) {
+    uint64_t words[RCVI_MAX_PERSISTENT_WORDS];
+    filler f = {worker, worker->engine, p, scratch, words};
+    memset(words, 0, p->words * sizeof *words);
+    words[0] = (uint64_t)p->iterations;
+    words[1] = (uint64_t)worker->engine->program->options.batch;
+    words[2] = (uint64_t)(uintptr_t)worker->fault;
+    for (int s = 0; s < p->seat_count; s++) {
+        const rcvi_seat *seat = &p->seats[s];
+        uint64_t *at = words + 4 + 8 * s;
+        at[0] = (uint64_t)seat->first_block;
+        at[1] = (uint64_t)seat->class;
+        for (int k = 0; k < seat->hosted_count; k++) at[2 + k] = p->steps[seat->hosted[k]].words;
+    }
+    for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
+    RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->exchange, 0xff, p->exchange, stream),
+                  "clearing what blocks pass to each other");
+    cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
+    cudaLaunchConfig_t launch = {.gridDim = {(unsigned)p->blocks, 1, 1},
+                                 .blockDim = {RCVI_PERSISTENT_THREADS, 1, 1},
+                                 .dynamicSmemBytes = p->shared,
+                                 .stream = stream,
+                                 .attrs = &together,
+                                 .numAttrs = 1};
+    void *arguments[] = {words};
+    return rcvi_cuda_check(cudaLaunchKernelExC(&launch, (const void *)p->kernel, arguments),
+                           "launching a persistent kernel");
+}

@@ -1,0 +1,212 @@
+/* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies, a namespace
+ * for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
+#include "device/cuda/persistent.h"
+
+#include <string.h>
+
+extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_text[];
+
+typedef struct {
+    const rcvi_engine *engine;
+    const rcvi_persistent *p;
+    rcvi_text text;
+} writer;
+
+static void add_macro(writer *w, const char *name, int64_t value) {
+    rcvi_text_add(&w->text, "#define %s %lld\n", name, (long long)value);
+}
+
+static void add_macros(writer *w) {
+    const rcvi_persistent *p = w->p;
+    rcvi_text_add(&w->text, "#define REAL float\n");
+    add_macro(w, "PERSISTENT", 1);
+    add_macro(w, "REAL_IS_DOUBLE", 0);
+    add_macro(w, "ROW_THREADS", 0);
+    add_macro(w, "VECTOR", p->vector);
+    add_macro(w, "WORDS", (int64_t)p->words);
+    add_macro(w, "SEATS", p->seat_count);
+    add_macro(w, "SLICE", p->slice);
+    add_macro(w, "TILE_N", p->tile);
+    add_macro(w, "TILES", p->tiles);
+    add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(w->engine->narrow));
+    add_macro(w, "TILE_TF32", w->engine->tensor);
+    add_macro(w, "STAGES", p->stages);
+    add_macro(w, "WEIGHT_CHUNKS", p->weight_chunks);
+    add_macro(w, "SUM_BUFFERS", p->sum_buffers);
+}
+
+/* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
+static void add_multiply(writer *w, bool held) {
+    const rcvi_engine *e = w->engine;
+    const char *type = e->tensor ? "k8.f32.tf32.tf32" : e->narrow == RCVI_BF16 ? "k16.f32.bf16.bf16" : "k16.f32.f16.f16";
+    int count = w->p->tile / 2, at = count;
+    rcvi_text_add(&w->text, "INLINE void multiply(float (&sums)[%d], %s, unsigned long long b, int more) {\n", count,
+                  held ? "const unsigned (&a)[4]" : "unsigned long long a");
+    rcvi_text_add(&w->text, "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n", count + (held ? 5 : 2));
+    rcvi_text_add(&w->text, "wgmma.mma_async.sync.aligned.m64n%d%s {", w->p->tile, type);
+    for (int i = 0; i < count; i++) rcvi_text_add(&w->text, "%s%%%d", i ? "," : "", i);
+    if (held)
+        rcvi_text_add(&w->text, "}, {%%%d,%%%d,%%%d,%%%d}, ", at, at + 1, at + 2, at + 3);
+    else
+        rcvi_text_add(&w->text, "}, %%%d, ", at);
+    rcvi_text_add(&w->text, "%%%d, p, 1, 1%s;\\n}\"\n        : ", at + (held ? 4 : 1),
+                  e->tensor ? "" : held ? ", 0" : ", 0, 0");
+    for (int i = 0; i < count; i++) rcvi_text_add(&w->text, "%s\"+f\"(sums[%d])", i ? ", " : "", i);
+    rcvi_text_add(&w->text, "\n        : %s, \"l\"(b), \"r\"(more) : \"memory\");\n}\n",
+                  held ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
+}
+
+/* ---- tables, as functions whose results the compiler knows where it knows their arguments ---- */
+
+typedef int (*table)(const writer *w, const rcvi_seat *seat, int x, int y);
+
+static void add_table(writer *w, const rcvi_seat *seat, const char *name, int count_x, int count_y, table value) {
+    rcvi_text_add(&w->text, "    static INLINE constexpr int %s(int x%s) {\n        return ", name,
+                  count_y ? ", int y" : "");
+    for (int x = 0; x < count_x; x++) {
+        for (int y = 0; y < (count_y ? count_y : 1); y++) {
+            if (count_y)
+                rcvi_text_add(&w->text, "x == %d && y == %d ? %d : ", x, y, value(w, seat, x, y));
+            else
+                rcvi_text_add(&w->text, "x == %d ? %d : ", x, value(w, seat, x, y));
+        }
+    }
+    rcvi_text_add(&w->text, "0;\n    }\n");
+}
+
+static int chunks_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w, (void)y;
+    return seat->chunks[lane];
+}
+static int held_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w, (void)y;
+    return seat->held[lane];
+}
+static int segments_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w, (void)y;
+    return seat->segment_count[lane];
+}
+static int depth_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
+    (void)y;
+    return (int)w->p->steps[seat->tiled].passes[pass].depth;
+}
+static int tiled_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    (void)y;
+    return w->p->steps[seat->hosted[k]].pass_count > 0;
+}
+/* Segment n of lane x as 4 n + field. */
+static int segment_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    const rcvi_segment *s = &seat->segments[lane][y / 4];
+    (void)w;
+    return y / 4 >= seat->segment_count[lane] ? 0 : y % 4 == 0 ? s->pass : y % 4 == 1 ? s->first : s->count;
+}
+static int left_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    return s->pass_count ? s->passes[pass].a : 0;
+}
+static int channel_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    return s->pass_count ? s->read[s->passes[pass].a] : RCVI_NONE;
+}
+static int right_of(const writer *w, const rcvi_seat *seat, int pass, int product) {
+    return w->p->steps[seat->tiled].passes[pass].b[product];
+}
+
+/* The pass and the first element's chunk of chunk y of a lane. */
+static int find_chunk(const rcvi_seat *seat, int lane, int y, bool pass) {
+    for (int n = 0; n < seat->segment_count[lane]; n++) {
+        const rcvi_segment *s = &seat->segments[lane][n];
+        if (y < s->count) return pass ? s->pass : s->first + y;
+        y -= s->count;
+    }
+    return 0;
+}
+static int chunk_pass_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w;
+    return find_chunk(seat, lane, y, true);
+}
+static int chunk_first_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w;
+    return find_chunk(seat, lane, y, false);
+}
+
+static void add_seat(writer *w, const rcvi_seat *seat) {
+    const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
+    int first = 0, most = seat->chunks[0] > seat->chunks[1] ? seat->chunks[0] : seat->chunks[1];
+    int segments = seat->segment_count[0] > seat->segment_count[1] ? seat->segment_count[0] : seat->segment_count[1];
+    while (seat->hosted[first] != seat->tiled) first++;
+    rcvi_text_add(&w->text,
+                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, COLUMNS = %lld, TILED_STEP = %d };\n",
+                  seat->hosted_count, seat->products, seat->units, (long long)seat->columns, first);
+    add_table(w, seat, "CHUNKS", RCVI_LANES, 0, chunks_of);
+    add_table(w, seat, "HELD", RCVI_LANES, 0, held_of);
+    add_table(w, seat, "SEGMENTS", RCVI_LANES, 0, segments_of);
+    add_table(w, seat, "depth", tiled->pass_count, 0, depth_of);
+    add_table(w, seat, "is_tiled", seat->hosted_count, 0, tiled_of);
+    add_table(w, seat, "segment_field", RCVI_LANES, 4 * segments, segment_of);
+    add_table(w, seat, "left", seat->hosted_count, tiled->pass_count, left_of);
+    add_table(w, seat, "channel", seat->hosted_count, tiled->pass_count, channel_of);
+    add_table(w, seat, "right", tiled->pass_count, seat->products, right_of);
+    add_table(w, seat, "chunk_pass", RCVI_LANES, most, chunk_pass_of);
+    add_table(w, seat, "chunk_first", RCVI_LANES, most, chunk_first_of);
+    rcvi_text_add(&w->text, "    static INLINE constexpr int segment(int lane, int n, int field) { return "
+                            "segment_field(lane, 4 * n + field); }\n"
+                            "    template <class F> static INLINE void each(F &f) {\n");
+    for (int k = 0; k < seat->hosted_count; k++)
+        rcvi_text_add(&w->text, "        f.template step<Step%d>(%d);\n", k, k);
+    rcvi_text_add(&w->text, "    }\n};\n");
+}
+
+/* What stands inside of the class's namespace. */
+static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) {
+    rcvi_text_init(&w->text, context);
+    rcv_status status = RCV_OK;
+    for (int k = 0; k < seat->hosted_count && !status; k++) {
+        const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+        rcvi_map_shape shape = s->shape;
+        rcvi_map_links links = {.read = s->read, .writes = s->writes, .write_count = s->write_count};
+        char *text = NULL;
+        shape.vector = w->p->vector;
+        status = rcvi_map_step_text(context, &shape, &links, k, &text);
+        if (!status) rcvi_text_add(&w->text, "%s", text);
+        rcvi_free(context, text);
+    }
+    if (!status) add_seat(w, seat);
+    rcv_status taken = rcvi_text_take(&w->text, &seat->text);
+    return status ? status : taken;
+}
+
+static rcv_status find_classes(rcv_context *context, const rcvi_engine *engine, rcvi_persistent *p) {
+    writer w = {.engine = engine, .p = p};
+    for (int s = 0; s < p->seat_count; s++) {
+        RCVI_TRY(write_class(context, &w, &p->seats[s]));
+        int other = 0;
+        while (strcmp(p->seats[other].text, p->seats[s].text)) other++;
+        p->seats[s].class = other == s ? p->class_count++ : p->seats[other].class;
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engine, rcvi_persistent *p) {
+    writer w = {.engine = engine, .p = p};
+    RCVI_TRY(find_classes(context, engine, p));
+    rcvi_text_init(&w.text, context);
+    add_macros(&w);
+    rcvi_text_add(&w.text, "%s%s", rcvi_map_element_text, rcvi_persistent_base_text);
+    add_multiply(&w, true);
+    add_multiply(&w, false);
+    for (int s = 0, class = 0; s < p->seat_count; s++) {
+        if (p->seats[s].class != class) continue;
+        rcvi_text_add(&w.text, "namespace class%d {\n%s}\n", class, p->seats[s].text);
+        class++;
+    }
+    rcvi_text_add(&w.text, "%s", rcvi_persistent_text);
+    rcvi_text_add(&w.text, "template <bool MULTIPLIES> INLINE void for_class(const Words &c, int seat, int index) {\n");
+    for (int class = 0; class < p->class_count; class++)
+        rcvi_text_add(&w.text,
+                      "    if (index == %d) {\n        if (MULTIPLIES) multiply_all<class%d::Seat>(c, seat);\n"
+                      "        else load_all<class%d::Seat>(c, seat);\n    }\n",
+                      class, class, class);
+    rcvi_text_add(&w.text, "}\n");
+    return rcvi_text_take(&w.text, &p->source);
+}
