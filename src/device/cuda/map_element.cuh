@@ -103,6 +103,19 @@ INLINE REAL op_log(REAL x) { return logf(x); }
 INLINE REAL op_log1p(REAL x) { return log1pf(x); }
 INLINE REAL op_abs(REAL x) { return fabsf(x); }
 INLINE REAL op_sqrt(REAL x) { return sqrtf(x); }
+#ifdef PERSISTENT /* within 2^-22 of 1, or, of bfloat16, whose own steps are 2^-8, 2^-11: a block has few threads for many elements */
+#if TILE_BF16
+INLINE REAL op_tanh(REAL x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+INLINE REAL op_sigmoid(REAL x) { return fmaf(0.5f, op_tanh(0.5f * x), 0.5f); }
+#else
+INLINE REAL op_sigmoid(REAL x) { return reciprocal(1.0f + __expf(-x)); }
+INLINE REAL op_tanh(REAL x) { return fmaf(-2.0f, reciprocal(1.0f + __expf(2.0f * x)), 1.0f); }
+#endif
+#else
 INLINE REAL op_sigmoid(REAL x) { return reciprocal(1.0f + expf(-x)); }
 /* Far from 0 by the exponential; near it, where that would cancel, x + x^3 p(x^2), within 0.7 * 2^-24 of it. */
 INLINE REAL op_tanh(REAL x) {
@@ -115,6 +128,7 @@ INLINE REAL op_tanh(REAL x) {
     float large = fmaf(-2.0f, reciprocal(expf(2.0f * size) + 1.0f), 1.0f);
     return size < 0.55f ? small : copysignf(large, x);
 }
+#endif
 
 #endif
 

@@ -7,11 +7,13 @@ enum {
     CHUNK_BYTES = 128,     /* of depth */
     MOST_ROWS = 64,        /* of the batch in a tile */
     REGISTERS = 216,       /* of a thread that multiplies */
-    OTHER_REGISTERS = 56,  /* beside weights and sums */
+    OTHER_REGISTERS = 44,  /* beside weights, sums and what maps read */
+    MULTIPLIERS = 256,     /* threads */
     CHUNK_REGISTERS = 16,  /* of weights */
     MOST_STAGES = 16,
     FEWEST_STAGES = 3,
     BARRIER_BYTES = 16, /* of a stage */
+    PLACE_BYTES = 56,   /* words of a place, and its address at three iterations */
     HEADER_WORDS = 4,   /* here and below as persistent_base.cuh has it */
     SEAT_WORDS = 8,
     STEP_WORDS = 4,
@@ -302,7 +304,11 @@ static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
         channel->written += use.step ? last - first + 1 : 1;
     }
     s->writes[s->write_count++] = (rcvi_map_link){
-        .view = w->view, .type = channel->type, .operand = channel->operand, .place = add_use(s, use)};
+        .view = w->view,
+        .type = channel->type,
+        .operand = channel->operand,
+        .place = add_use(s, use),
+        .pitch = round_up(channel->columns, 16 / (int64_t)rcvi_cuda_bytes(channel->type))};
     return RCV_OK;
 }
 
@@ -397,21 +403,26 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
     return status;
 }
 
-static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
-    hosted_step *s = &p->steps[index];
+/* Is the view read element by element? */
+static bool is_value(const hosted_step *s, int v) {
     const rcvi_map *map = s->shape.map;
-    int64_t columns = step_of(e, s)->columns;
-    bool read[RCVI_MAX_OPERANDS] = {false};
     for (int k = 0; k < map->instruction_count; k++) {
         for (int a = 0; a < rcvi_operations[map->instructions[k].operation].arguments; a++) {
-            if (map->instructions[k].from[a] == RCVI_FROM_VIEW) read[map->instructions[k].source[a]] = true;
+            if (map->instructions[k].from[a] == RCVI_FROM_VIEW && map->instructions[k].source[a] == v) return true;
         }
     }
-    for (int v = 0; v < map->operand_count; v++) {
-        if (read[v]) RCVI_TRY(link_view(e, p, index, v, columns, false));
+    for (int q = 0; q < map->product_count; q++) {
+        if (s->views[v] == &map->products[q].start) return true;
     }
-    for (int v = map->operand_count, q = 0; q < map->product_count; v += 1 + 2 * map->products[q++].term_count)
-        RCVI_TRY(link_view(e, p, index, v, columns, false));
+    return false;
+}
+
+static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
+    hosted_step *s = &p->steps[index];
+    int64_t columns = step_of(e, s)->columns;
+    for (int v = 0; v < s->view_count; v++) {
+        if (is_value(s, v)) RCVI_TRY(link_view(e, p, index, v, columns, false));
+    }
     for (int q = 0; q < s->pass_count; q++)
         RCVI_TRY(link_view(e, p, index, s->passes[q].a, s->passes[q].depth, true));
     return RCV_OK;
@@ -585,7 +596,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
 
 static size_t shared_bytes(const rcvi_persistent *p) {
     size_t stages = (size_t)p->stages * RCVI_LANES * ((size_t)p->tile * CHUNK_BYTES + BARRIER_BYTES);
-    return stages + (size_t)p->weight_chunks * ROWS * CHUNK_BYTES +
+    return stages + (size_t)p->places * PLACE_BYTES + (size_t)p->weight_chunks * ROWS * CHUNK_BYTES +
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)p->tile * ROWS * 4;
 }
 
@@ -593,22 +604,43 @@ static size_t shared_bytes(const rcvi_persistent *p) {
 static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
     size_t room = (size_t)e->shared;
     for (int s = 0; s < p->seat_count; s++) {
-        int left = 0;
+        int left = 0, places = 0;
+        for (int k = 0; k < p->seats[s].hosted_count; k++)
+            places += rcvi_persistent_places(&p->steps[p->seats[s].hosted[k]]);
+        if (places > p->places) p->places = places;
         for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
         if (left > p->weight_chunks) p->weight_chunks = left;
     }
+    int fewest = (ROWS + p->tile - 1) / p->tile; /* weights come through them */
+    if (fewest < FEWEST_STAGES) fewest = FEWEST_STAGES;
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
-        for (p->stages = MOST_STAGES; p->stages >= FEWEST_STAGES; p->stages--) {
+        for (p->stages = MOST_STAGES; p->stages >= fewest; p->stages--) {
             bool few = p->sum_buffers == 2 && p->stages < 6;
             if (shared_bytes(p) <= room && !few) return RCV_OK;
         }
     }
     p->sum_buffers = 1;
-    p->stages = FEWEST_STAGES;
+    p->stages = fewest;
     return rcvi_fail(RCV_UNSUPPORTED,
                      "a persistent kernel of this loop needs %zu bytes of shared memory a processor behind %d KB of "
                      "weights in registers; this GPU has %zu",
                      shared_bytes(p), (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * ROWS * CHUNK_BYTES / 1024), room);
+}
+
+/* Registers for what a map reads, which is fetched while products are waited for. */
+static int fetched_registers(const rcvi_persistent *p) {
+    int most = 0;
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        const rcvi_seat *seat = &p->seats[s->seat];
+        int each = (p->tile * seat->units / p->vector + MULTIPLIERS - 1) / MULTIPLIERS, words = 0;
+        for (int v = 0; v < s->view_count; v++) {
+            bool value = s->views[v]->buffer != RCVI_NONE && s->views[v]->row && is_value(s, v);
+            if (value) words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
+        }
+        if (each * words > most) most = each * words;
+    }
+    return most;
 }
 
 static rcv_status find_residency(const rcvi_engine *e, rcvi_persistent *p) {
@@ -622,7 +654,8 @@ static rcv_status find_residency(const rcvi_engine *e, rcvi_persistent *p) {
         seat->blocks = (int)((seat->columns + seat->units - 1) / seat->units);
     }
     RCVI_TRY(cut_batch(e, p));
-    int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2) / CHUNK_REGISTERS;
+    int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
+    if (held < 0) held = 0;
     for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
     RCVI_TRY(share_memory(e, p));
     p->shared = shared_bytes(p);

@@ -16,7 +16,10 @@
  *   segment(lane, n, field)     pass, its first chunk here, chunks
  *   depth(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
  *   left(step, pass), channel(step, pass)   places of the operand in memory and between blocks (or -1)
- *   right(pass, product)        place of the weights, or -1
+ *   left_row(step, pass), channel_row(pass) elements from row to row there
+ *   places(step), views(step), first_place(step), PLACES    of a step: all, those that are views or twins, those of steps before
+ *   right(pass, product)        place of the weights, or -1; right_any(pass): of some product
+ *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
  * and a step TILED, Values, fetch(frame, row, column, values), apply(frame, row, column, sums, values). */
 
@@ -29,7 +32,7 @@ enum {
     STAGE_BYTES = TILE_N * 128,
     WEIGHT_BYTES = 64 * 128, /* of a chunk in shared memory */
     SUM_BYTES = TILE_N * 64 * 4, /* of a lane */
-    WINDOW = STAGES < 8 ? STAGES : 8 /* chunks under way */
+    WINDOW = STAGES <= 8 ? STAGES - 1 : 8 /* chunks under way; the last that was multiplied is not free yet */
 };
 
 INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
@@ -52,6 +55,9 @@ INLINE void barrier_wait(unsigned at, unsigned parity) {
 }
 INLINE void copy_async(unsigned to, unsigned long long from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+INLINE void copy_whole(unsigned to, unsigned long long from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 INLINE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> INLINE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
@@ -84,15 +90,19 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 struct Shared {
     unsigned base;
     INLINE Shared() : base(shared_address(shared_memory)) {}
+    static constexpr int WEIGHTS = 2 * STAGES * STAGE_BYTES, SUMS = WEIGHTS + WEIGHT_CHUNKS * WEIGHT_BYTES,
+                         BARRIERS = SUMS + SUM_BUFFERS * 2 * SUM_BYTES, PLACES = BARRIERS + 2 * STAGES * 16,
+                         ADDRESSES = PLACES + MOST_PLACES * 32;
     INLINE unsigned stage(int lane, int n) const { return base + (unsigned)((lane * STAGES + n) * STAGE_BYTES); }
-    INLINE unsigned weights(int n) const { return base + (unsigned)(2 * STAGES * STAGE_BYTES + n * WEIGHT_BYTES); }
-    INLINE unsigned sums(int buffer, int lane) const {
-        return base + (unsigned)(2 * STAGES * STAGE_BYTES + WEIGHT_CHUNKS * WEIGHT_BYTES +
-                                 (buffer * 2 + lane) * SUM_BYTES);
-    }
-    INLINE unsigned barriers() const { return sums(SUM_BUFFERS, 0); }
-    INLINE unsigned full(int lane, int n) const { return barriers() + (unsigned)((lane * STAGES + n) * 16); }
+    INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
+    INLINE unsigned sums(int buffer, int lane) const { return base + (unsigned)(SUMS + (buffer * 2 + lane) * SUM_BYTES); }
+    INLINE unsigned full(int lane, int n) const { return base + (unsigned)(BARRIERS + (lane * STAGES + n) * 16); }
     INLINE unsigned empty(int lane, int n) const { return full(lane, n) + 8; }
+    static INLINE Place *places() { return (Place *)(shared_memory + PLACES); }
+    /* Addresses at an iteration: those of three lie there at once. */
+    static INLINE unsigned long long *addresses(int turn) {
+        return (unsigned long long *)(shared_memory + ADDRESSES) + turn * MOST_PLACES;
+    }
 };
 
 /* A place in the ring of stages. */
@@ -112,40 +122,57 @@ struct Block {
     const Words &c;
     int seat; /* where its words begin */
     int column, row, rows;
-    INLINE int step_at(int k) const { return (int)c.w[seat + 2 + k]; }
+    INLINE int step_at(int k) const { return (int)(unsigned)c.w[seat + 2 + k]; }
     INLINE int tile_rows(int tile) const { return min(TILE_N, rows - tile * TILE_N); }
 };
 
 /* ---- loading ---- */
 
 template <class S> struct Loader {
+    static constexpr int HIGH = (TILE_N + 3) / 4, ROUNDS = (HIGH + 3) / 4; /* rows of a warp, and of its threads */
     const Block &block;
-    const int lane, thread, piece, first; /* rows first, first + 16, ... */
+    const int lane, piece, first; /* rows first, first + 4, ... */
     Shared shared;
-    Stage ahead, behind; /* the next to be filled; the next to be handed on */
+    Stage ahead, behind;     /* the next to be filled; the next to be handed on */
     unsigned long long from; /* this thread's first piece of the segment's first chunk */
     long long pitch;         /* bytes */
     int bytes;               /* of a row, from the segment's begin */
-    int high;                /* rows */
+    int rounds;              /* rows of this thread that are there */
     bool fresh, whole;       /* from other blocks; else, in pieces of 16 bytes */
 
     INLINE Loader(const Block &block, int lane)
-        : block(block), lane(lane), thread((int)threadIdx.x % LOADERS), piece(thread % 8), first(thread / 8) {}
+        : block(block), lane(lane), piece((int)threadIdx.x % 8),
+          first((int)threadIdx.x % 128 / 32 * HIGH + (int)threadIdx.x % 32 / 8) {}
 
     INLINE int there(int chunk) const { return max(0, min(16, bytes - chunk * 128 - piece * 16)); }
+    /* Rows of a tile of so many that are this thread's. */
+    INLINE int rounds_of(int high) const {
+        int end = min(high, (int)threadIdx.x % 128 / 32 * HIGH + HIGH);
+        return max(0, (end - first + 3) / 4);
+    }
+    /* Bytes from a stage's begin to the piece of round r. */
+    INLINE unsigned place(int r) const { return swizzled(first + 4 * r, piece); }
 
-    /* Samples of what is waited for, one a lane, all along the depth: while these are missing the rest is as well. */
+    /* Samples of what is waited for, one of every 32 bytes in 4 rows: while these are missing so is the rest. */
     INLINE void wait_for_sample(int chunks) const {
-        int units = min(chunks * 128, bytes) / 4, word = (int)(threadIdx.x % 32) * units / 32;
-        int row = thread / 32 * 4;
-        if (row >= high) row = 0;
-        unsigned long long at =
-            from - (unsigned long long)(piece * 16) + (unsigned long long)((row - first) * pitch) + word * 4;
-        unsigned x[1];
+        const int thread = (int)threadIdx.x % 32, sectors = (min(chunks * 128, bytes) + 31) / 32;
+        unsigned long long at = from - (unsigned long long)(piece * 16) + (unsigned long long)(thread % 8 * 4);
         int spins = 0;
-        if (bytes < 4) return;
-        do read_fresh(at, x);
-        while (is_missing<SIZE>(x[0]) && !give_up(block.c, spins));
+        bool missing;
+        do {
+            missing = false;
+#pragma unroll 1
+            for (int s = thread; s < sectors; s += 32) {
+                unsigned x[ROUNDS][1];
+                if (s * 32 + thread % 8 * 4 + 4 > bytes) continue;
+#pragma unroll
+                for (int r = 0; r < ROUNDS; r++)
+                    if (r < rounds) read_fresh(at + (unsigned long long)(s * 32 + 4 * r * pitch), x[r]);
+#pragma unroll
+                for (int r = 0; r < ROUNDS; r++) missing |= r < rounds && is_missing<SIZE>(x[r][0]);
+            }
+        } while (__any_sync(0xffffffffu, missing && !give_up(block.c, spins))); /* a warp stays together */
+        __syncwarp();
     }
 
     INLINE void copy_slowly(unsigned to, unsigned long long from, int there) const {
@@ -166,74 +193,107 @@ template <class S> struct Loader {
 
     INLINE void fill(int chunk) {
         barrier_wait(shared.empty(lane, ahead.n), ahead.parity ^ 1);
-        unsigned to = shared.stage(lane, ahead.n) + swizzled(first, piece);
+        __syncwarp();
+        unsigned to = shared.stage(lane, ahead.n);
         unsigned long long at = from + (unsigned long long)(chunk * 128);
         int bytes = there(chunk);
+        if (rounds == ROUNDS && bytes == 16 && whole) {
 #pragma unroll
-        for (int r = 0; r < (TILE_N + 15) / 16; r++) {
-            if (first + 16 * r >= high) break;
-            unsigned long long source = at + (unsigned long long)(16 * r * pitch);
-            if (whole)
-                copy_async(to + (unsigned)(r * 16 * 128), bytes ? source : from, bytes);
-            else
-                copy_slowly(to + (unsigned)(r * 16 * 128), source, bytes);
+            for (int r = 0; r < ROUNDS; r++) {
+                copy_whole(to + place(r), at);
+                at += (unsigned long long)(4 * pitch);
+            }
+        } else {
+#pragma unroll 1
+            for (int r = 0; r < rounds; r++) {
+                unsigned long long source = at + (unsigned long long)(4 * r * pitch);
+                if (whole)
+                    copy_async(to + place(r), bytes ? source : from, bytes);
+                else
+                    copy_slowly(to + place(r), source, bytes);
+            }
         }
         ahead.move();
     }
 
+    /* The largest word tells whether one is all ones, but not of halves. */
     static INLINE bool is_incomplete(const unsigned (&x)[4]) {
-        return is_missing<SIZE>(x[0]) | is_missing<SIZE>(x[1]) | is_missing<SIZE>(x[2]) | is_missing<SIZE>(x[3]);
+        if (SIZE == 2 && VECTOR == 1)
+            return is_missing<SIZE>(x[0]) | is_missing<SIZE>(x[1]) | is_missing<SIZE>(x[2]) | is_missing<SIZE>(x[3]);
+        return max(max(x[0], x[1]), max(x[2], x[3])) == 0xffffffffu;
     }
 
-    INLINE void hand_on(int chunk) {
-        unsigned to = shared.stage(lane, behind.n) + swizzled(first, piece);
-        unsigned long long at = from + (unsigned long long)(chunk * 128);
-        int bytes = there(chunk);
-        if (fresh || TILE_TF32) {
+    /* Looks through what has come of a chunk, and brings again what was missing. */
+    INLINE void look(int chunk) const {
+        const unsigned to = shared.stage(lane, behind.n);
+        int spins = 0;
+        while (true) {
+            unsigned missing = 0;
 #pragma unroll
-            for (int r = 0; r < (TILE_N + 15) / 16; r++) {
-                if (first + 16 * r >= high) break;
-                unsigned x[4], place = to + (unsigned)(r * 16 * 128);
-                read_piece(place, x);
-                int spins = 0;
-                while (fresh && is_incomplete(x) && !give_up(block.c, spins)) {
-                    copy_async(place, bytes ? at + (unsigned long long)(16 * r * pitch) : from, bytes);
-                    copies_commit();
-                    copies_wait<0>();
-                    read_piece(place, x);
-                }
-#if TILE_TF32
-                if (fresh) continue;
-#pragma unroll
-                for (int i = 0; i < 4; i++) x[i] = __float_as_uint(rounded(__uint_as_float(x[i])));
-                write_piece(place, x);
-#endif
+            for (int r = 0; r < ROUNDS; r += 2) {
+                unsigned x[2][4];
+                if (r < rounds) read_piece(to + place(r), x[0]);
+                if (r + 1 < rounds) read_piece(to + place(r + 1), x[1]);
+                missing |= (unsigned)(r < rounds && is_incomplete(x[0])) << r;
+                missing |= (unsigned)(r + 1 < rounds && is_incomplete(x[1])) << (r + 1);
             }
+            if (!__any_sync(0xffffffffu, missing) || __any_sync(0xffffffffu, give_up(block.c, spins))) return;
+#pragma unroll 1
+            for (int r = 0; r < ROUNDS; r++) {
+                unsigned long long at = from + (unsigned long long)(chunk * 128 + 4 * r * pitch);
+                if (missing >> r & 1) copy_async(to + place(r), at, there(chunk));
+            }
+            __syncwarp();
+            copies_commit();
+            copies_wait<0>();
         }
+    }
+
+#if TILE_TF32
+    INLINE void round_all() const {
+        const unsigned to = shared.stage(lane, behind.n);
+        unsigned x[4];
+#pragma unroll 1
+        for (int r = 0; r < rounds; r++) {
+            read_piece(to + place(r), x);
+#pragma unroll
+            for (int i = 0; i < 4; i++) x[i] = __float_as_uint(rounded(__uint_as_float(x[i])));
+            write_piece(to + place(r), x);
+        }
+    }
+#endif
+
+    INLINE void hand_on(int chunk) {
+        if (fresh) look(chunk);
+#if TILE_TF32
+        if (!fresh) round_all();
+#endif
         publish_shared();
         __syncwarp();
         if (threadIdx.x % 32 == 0) barrier_arrive(shared.full(lane, behind.n));
         behind.move();
     }
 
-    INLINE void load_segment(const Frame &f, int k, int n, int tile) {
+    INLINE void load_segment(int i, int t, int k, int n, int tile) {
         int pass = S::segment(lane, n, 0), skip = S::segment(lane, n, 1), chunks = S::segment(lane, n, 2);
-        int channel = S::channel(k, pass), place = S::left(k, pass);
-        fresh = channel >= 0 && f.is_fresh(channel);
-        unsigned long long at = fresh ? f.channel(channel) : f.place(place);
-        pitch = (fresh ? f.row(channel) : f.row(place)) * SIZE;
+        int channel = S::channel(k, pass);
+        const Place *places = Shared::places() + S::first_place(k);
+        unsigned long long at = channel >= 0 ? places[channel].channel(i) : 0;
+        fresh = at & 1;
+        pitch = (fresh ? S::channel_row(pass) : S::left_row(k, pass)) * SIZE;
+        at = fresh ? at & ~1ull : places[S::left(k, pass)].view(i, t);
         whole = fresh || ((at | (unsigned long long)pitch) & 15) == 0;
         bytes = S::depth(pass) * SIZE - skip * 128;
-        high = block.tile_rows(tile);
+        rounds = rounds_of(block.tile_rows(tile));
         from = at + (unsigned long long)((block.row + tile * TILE_N + first) * pitch + skip * 128 + piece * 16);
         if (fresh) wait_for_sample(chunks);
 #pragma unroll 1
-        for (int i = 0; i < chunks + WINDOW - 1; i++) {
-            if (i < chunks) fill(i);
+        for (int c = 0; c < chunks + WINDOW - 1; c++) {
+            if (c < chunks) fill(c);
             copies_commit();
-            if (i < WINDOW - 1) continue;
+            if (c < WINDOW - 1) continue;
             copies_wait<WINDOW - 1>();
-            hand_on(i - (WINDOW - 1));
+            hand_on(c - (WINDOW - 1));
         }
     }
 
@@ -242,12 +302,12 @@ template <class S> struct Loader {
         for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
 #pragma unroll 1
             for (int k = 0; k < S::STEPS; k++) {
-                Frame f(block.c, block.step_at(k), i);
-                if (!S::is_tiled(k) || !f.due()) continue;
+                Due due(block.c, block.step_at(k));
+                if (!S::is_tiled(k) || !due.is_due(i)) continue;
 #pragma unroll 1
                 for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
 #pragma unroll 1
-                    for (int n = 0; n < S::SEGMENTS(lane); n++) load_segment(f, k, n, tile);
+                    for (int n = 0; n < S::SEGMENTS(lane); n++) load_segment(i, due.time(i), k, n, tile);
                 }
             }
         }
@@ -260,61 +320,96 @@ template <class S, int LANE> struct Multiplier {
     static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), BEFORE = LANE ? S::CHUNKS(0) - S::HELD(0) : 0;
     static constexpr int VECTORS = TILE_N * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
+    static constexpr bool STARTED = S::IS_STARTED && LANE == (S::CHUNKS(0) == 0);
     const Block &block;
     const int warp, thread;
     Shared shared;
     Stage stage;
     unsigned a[HELD > 0 ? HELD * 4 : 1][4];
+    float starts[2];
     int i, buffer;
 
     INLINE Multiplier(const Block &block)
         : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), i(0), buffer(0) {}
 
-    /* Elements k and behind of a row of the weights, as many as a word holds. */
-    INLINE unsigned weight(int pass, int k, int m) const {
-        int p = m / S::UNITS, unit = block.column + m % S::UNITS;
-        int depth = (S::depth(pass) + 7) / 8 * 8;
-        if (p >= S::PRODUCTS || unit >= S::COLUMNS || k >= depth) return 0;
-        int place = S::right(pass, p);
-        if (place < 0) return 0;
-        Frame f(block.c, block.step_at(S::TILED_STEP), 0);
-        unsigned x = *(const unsigned *)(f.place(place) + (unsigned long long)((unit * f.row(place) + k) * SIZE));
+    /* A chunk of the weights as 64 rows of 128 bytes; it has come when the thread's copies have. */
+    INLINE void bring_weights(int c, unsigned to) const {
+        const int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK, depth = (S::depth(pass) + 7) / 8 * 8;
+        const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
+        const int piece = (int)threadIdx.x % 8, k = from + piece * PIECE;
+#pragma unroll
+        for (int r = 0; r < 4; r++) {
+            int m = (int)threadIdx.x % 128 / 8 + r * 16, p = m / S::UNITS, unit = block.column + m % S::UNITS;
+            int place = p < S::PRODUCTS ? S::right(pass, p) : -1;
+            bool there = place >= 0 && unit < S::COLUMNS && k < depth;
+            unsigned long long at = places[place >= 0 ? place : 0].address;
+            if (there) at += (unsigned long long)((unit * (long long)depth + k) * SIZE);
+            copy_async(to + swizzled(m, piece), there ? at : places[S::right_any(pass)].address, there ? 16 : 0);
+        }
+    }
+
+    static INLINE unsigned as_operand(unsigned x) {
 #if TILE_TF32
         x = __float_as_uint(rounded(__uint_as_float(x)));
 #endif
         return x;
     }
 
+    /* Through the stages' memory, which nobody fills before all have come. */
     INLINE void keep_weights() {
-        constexpr int PAIR = 4 / SIZE; /* elements of a word */
-        int m = warp * 16 + thread / 4, k = thread % 4 * PAIR;
+        constexpr int BATCH = STAGES * STAGE_BYTES / WEIGHT_BYTES;
+        static_assert(BATCH > 0, "room for a chunk of each lane");
+        const unsigned room = shared.stage(LANE, 0);
+        const int m = warp * 16 + thread / 4;
+#pragma unroll 1
+        for (int c = HELD; c < CHUNKS; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
 #pragma unroll
-        for (int c = 0; c < HELD; c++) {
-            int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK;
+        for (int first = 0; first < HELD; first += BATCH) {
+#pragma unroll 1
+            for (int c = first; c < HELD && c < first + BATCH; c++) bring_weights(c, room + (c - first) * WEIGHT_BYTES);
+            copies_commit();
+            copies_wait<0>();
+            asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
+            for (int c = first; c < HELD && c < first + BATCH; c++) {
 #pragma unroll
-                for (int r = 0; r < 4; r++)
-                    a[c * 4 + j][r] = weight(pass, from + j * (CHUNK / 4) + r / 2 * (CHUNK / 8) + k, m + r % 2 * 8);
+                for (int n = 0; n < 16; n++) {
+                    int j = n / 4, r = n % 4;
+                    unsigned at = room + (unsigned)((c - first) * WEIGHT_BYTES) +
+                                  swizzled(m + r % 2 * 8, j * 2 + r / 2) + (unsigned)(thread % 4 * 4);
+                    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a[c * 4 + j][r]) : "r"(at) : "memory");
+                    a[c * 4 + j][r] = as_operand(a[c * 4 + j][r]);
+                }
             }
+            asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
         }
-#pragma unroll
-        for (int c = 0; c < HELD * 4; c++)
-            asm volatile("" : "+r"(a[c][0]), "+r"(a[c][1]), "+r"(a[c][2]), "+r"(a[c][3]));
+        copies_wait<0>();
+#if TILE_TF32
 #pragma unroll 1
         for (int c = HELD; c < CHUNKS; c++) {
-            int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK;
-            unsigned to = shared.weights(BEFORE + c - HELD);
-#pragma unroll 1
-            for (int n = (int)threadIdx.x % 128; n < 64 * 8; n += 128) {
-                unsigned x[4];
 #pragma unroll
-                for (int w = 0; w < 4; w++) x[w] = weight(pass, from + n % 8 * PIECE + w * PAIR, n / 8);
-                write_piece(to + swizzled(n / 8, n % 8), x);
+            for (int r = 0; r < 4; r++) {
+                unsigned x[4], at = shared.weights(BEFORE + c - HELD) +
+                                    swizzled((int)threadIdx.x % 128 / 8 + r * 16, (int)threadIdx.x % 8);
+                read_piece(at, x);
+                for (int w = 0; w < 4; w++) x[w] = as_operand(x[w]);
+                write_piece(at, x);
             }
         }
+#endif
         publish_shared();
-        asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
+        asm volatile("bar.sync 0;" ::: "memory"); /* loaders may begin */
+    }
+
+    /* What all rows begin with: a thread has two rows of the weights. */
+    INLINE void find_starts() {
+        const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int m = warp * 16 + thread / 4 + r * 8, p = m / S::UNITS, unit = block.column + m % S::UNITS;
+            int place = p < S::PRODUCTS ? S::start(p) : -1;
+            starts[r] = place >= 0 && unit < S::COLUMNS ? ((const float *)places[place].address)[unit] : 0;
+        }
     }
 
     INLINE void release(int n) {
@@ -329,9 +424,9 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 if constexpr (C < HELD)
-                    multiply(sums, a[C * 4 + j], b + j * 2, C + j);
+                    multiply(sums, a[C * 4 + j], b + j * 2, STARTED + C + j);
                 else
-                    multiply(sums, descriptor(shared.weights(BEFORE + C - HELD)) + j * 2, b + j * 2, C + j);
+                    multiply(sums, descriptor(shared.weights(BEFORE + C - HELD)) + j * 2, b + j * 2, STARTED + C + j);
             }
             warpgroup_commit();
             if constexpr (C > 0) {
@@ -352,7 +447,7 @@ template <class S, int LANE> struct Multiplier {
         if constexpr (CHUNKS > 0) {
             float sums[TILE_N / 2];
 #pragma unroll
-            for (int n = 0; n < TILE_N / 2; n++) sums[n] = 0;
+            for (int n = 0; n < TILE_N / 2; n++) sums[n] = STARTED ? starts[n / 2 % 2] : 0;
             int last = 0;
             chunk<0>(sums, last);
             warpgroup_wait<0>();
@@ -386,31 +481,50 @@ template <class S, int LANE> struct Multiplier {
         }
     }
 
+    /* Addresses of a step's places at an iteration. */
+    INLINE void find_addresses(const Due &due, int k, int i) const {
+        const int first = S::first_place(k);
+#pragma unroll 1
+        for (int p = (int)threadIdx.x; p < S::places(k); p += MULTIPLIERS) {
+            const Place &place = Shared::places()[first + p];
+            Shared::addresses(i % 3)[first + p] = p < S::views(k) ? place.view(i, due.time(i)) : place.channel(i);
+        }
+    }
+
+    /* Addresses of an iteration are found in the one before, while those of the one before that may still be read: threads meet
+     * at least once a step. */
     template <class T> INLINE void step(int k) {
-        Frame f(block.c, block.step_at(k), i);
-        if (!f.due()) return;
+        Due due(block.c, block.step_at(k));
+        if (!due.is_due(i)) return;
+        if (i == due.low) {
+            find_addresses(due, k, i);
+            asm volatile("bar.sync 1, 256;" ::: "memory");
+        }
+        find_addresses(due, k, i + 1);
+        Frame f = {block.c, Shared::addresses(i % 3) + S::first_place(k), true};
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
             const int high = block.tile_rows(tile), row = block.row + tile * TILE_N;
             typename T::Values values[EACH];
-            bool there[EACH];
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
-                int v = (int)threadIdx.x + e * MULTIPLIERS, n = v / ACROSS, u = v % ACROSS * VECTOR;
-                there[e] = n < high && block.column + u < S::COLUMNS;
-                if (there[e]) T::fetch(f, row + n, block.column + u, values[e]);
+                int v = (int)threadIdx.x + e * MULTIPLIERS, n = min(v / ACROSS, high - 1), u = v % ACROSS * VECTOR;
+                T::fetch(f, row + n, min(block.column + u, S::COLUMNS - VECTOR), values[e]);
             }
-            if constexpr (T::TILED) multiply_all();
+            if constexpr (T::TILED)
+                multiply_all();
+            else
+                asm volatile("bar.sync 1, 256;" ::: "memory");
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
-                if (!there[e]) continue;
                 int v = (int)threadIdx.x + e * MULTIPLIERS, n = v / ACROSS, u = v % ACROSS * VECTOR;
                 REAL sums[S::PRODUCTS][VECTOR];
+                f.there = n < high && block.column + u < S::COLUMNS;
                 if constexpr (T::TILED) {
 #pragma unroll
                     for (int p = 0; p < S::PRODUCTS; p++) {
-                        add_sums<0>(n, p * S::UNITS + u, sums[p], false);
-                        add_sums<1>(n, p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
+                        add_sums<0>(min(n, TILE_N - 1), p * S::UNITS + u, sums[p], false);
+                        add_sums<1>(min(n, TILE_N - 1), p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
                     }
                 }
                 T::apply(f, row + n, block.column + u, sums, values[e]);
@@ -421,6 +535,7 @@ template <class S, int LANE> struct Multiplier {
 
     INLINE void run() {
         keep_weights();
+        if (STARTED) find_starts();
 #pragma unroll 1
         for (i = 0; i < ITERATIONS_OF(block.c); i++) S::each(*this);
     }
@@ -436,6 +551,7 @@ template <class S> INLINE Block find_block(const Words &c, int seat) {
 
 template <class S> INLINE void load_all(const Words &c, int seat) {
     Block block = find_block<S>(c, seat);
+    asm volatile("bar.sync 0;" ::: "memory");
     Loader<S>(block, (int)threadIdx.x / 128 - 2).run();
 }
 
@@ -454,6 +570,12 @@ extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __g
     int seat = HEADER_WORDS;
     for (int s = 1; s < SEATS; s++)
         if ((int)blockIdx.x >= (int)c.w[HEADER_WORDS + s * SEAT_WORDS]) seat = HEADER_WORDS + s * SEAT_WORDS;
+    for (int k = 0, n = 0; k < SEAT_WORDS - 2; k++) {
+        int at = (int)c.w[seat + 2 + k], count = (int)(c.w[seat + 2 + k] >> 32);
+        for (int w = (int)threadIdx.x; w < count * PLACE_WORDS; w += 512)
+            ((unsigned long long *)(Shared::places() + n))[w] = c.w[at + STEP_WORDS + w];
+        n += count;
+    }
     if (threadIdx.x == 0) {
         Shared shared;
         for (int n = 0; n < 2 * STAGES; n++) {

@@ -10,7 +10,7 @@
  * batch has its own. All blocks are on the chip at once, one a processor, by a cooperative launch, or there is no launch.
  *
  * Arguments are words: [0] iterations, [1] batch, [2] address of the fault word, [3] unused; for every seat SEAT_WORDS: its
- * first block, its class, where the words of its steps begin; for every step: time at iteration 0, time an iteration, the
+ * first block, its class, where the words of its steps begin (and, << 32, how many places they have); for every step: time at iteration 0, time an iteration, the
  * iterations at which it is due (from, up to), then PLACE_WORDS for every place: address at iteration 0, elements from row
  * to row, bytes an iteration, and a ring (bytes of a slot << 2 | phase << 1 | 1, or 0) or, in a channel, the iterations at
  * which it is read (from | up to << 32). Places are the views of the map, its twins, then channels. */
@@ -62,6 +62,10 @@ typedef struct {
     size_t words; /* where they begin */
 } rcvi_persistent_step;
 
+static inline int rcvi_persistent_places(const rcvi_persistent_step *s) {
+    return s->view_count + s->twin_count + s->use_count;
+}
+
 typedef struct {
     int pass, first, count; /* chunks */
 } rcvi_segment;
@@ -90,7 +94,7 @@ struct rcvi_persistent {
     int channel_count;
     size_t exchange; /* bytes */
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
-    int vector, stages, weight_chunks, sum_buffers, blocks;
+    int vector, stages, weight_chunks, sum_buffers, blocks, places;
     size_t shared, words;
     char *source;
     cudaLibrary_t code;

@@ -15,35 +15,47 @@ enum { HEADER_WORDS = 4, SEAT_WORDS = 8, STEP_WORDS = 4, PLACE_WORDS = 4, PATIEN
 #define BATCH_OF(C) ((int)(C).w[1])
 #define FAULT_OF(C) ((volatile unsigned *)(C).w[2])
 
-/* A step at an iteration. */
-struct Frame {
-    const Words &c;
-    int at, i, t;
+/* ---- places ---- */
 
-    INLINE Frame(const Words &words, int at, int i)
-        : c(words), at(at), i(i), t((int)words.w[at] + i * (int)words.w[at + 1]) {}
-    INLINE bool due() const { return i >= (int)c.w[at + 2] && i < (int)c.w[at + 3]; }
-    INLINE unsigned long long word(int place, int n) const { return c.w[at + STEP_WORDS + place * PLACE_WORDS + n]; }
-    INLINE long long row(int place) const { return (long long)word(place, 1); }
-    /* A view: 0 where the caller left it out. */
-    INLINE unsigned long long place(int p) const {
-        unsigned long long address = word(p, 0), ring = word(p, 3);
+/* When a step is taken. */
+struct Due {
+    int base, inner, low, high;
+    INLINE Due(const Words &c, int at)
+        : base((int)c.w[at]), inner((int)c.w[at + 1]), low((int)c.w[at + 2]), high((int)c.w[at + 3]) {}
+    INLINE bool is_due(int i) const { return i >= low && i < high; }
+    INLINE int time(int i) const { return base + i * inner; }
+};
+
+/* The words of a place, in shared memory. */
+struct Place {
+    unsigned long long address;
+    long long row, stride;
+    unsigned long long ring; /* or window */
+
+    /* A view's address at an iteration and time: 0 where the caller left it out. */
+    INLINE unsigned long long view(int i, int t) const {
         if (!address) return 0;
-        address += (unsigned long long)((long long)i * (long long)word(p, 2));
-        if (ring) address += ((unsigned)t + (unsigned)(ring >> 1 & 1) & 1u) * (ring >> 2);
-        return address;
+        unsigned long long at = address + (unsigned long long)(i * stride);
+        return ring & 1 ? at + ((unsigned)t + (unsigned)(ring >> 1 & 1) & 1u) * (ring >> 2) : at;
     }
-    /* What passes between blocks. */
-    INLINE unsigned long long channel(int p) const {
-        return word(p, 0) + (unsigned long long)((long long)i * (long long)word(p, 2));
-    }
-    INLINE bool is_fresh(int p) const {
-        unsigned long long window = word(p, 3);
-        return i >= (int)(unsigned)window && i < (int)(window >> 32);
+    /* A channel's, with a last bit that tells whether it is read. */
+    INLINE unsigned long long channel(int i) const {
+        if (!address) return 0;
+        return address + (unsigned long long)(i * stride) + (i >= (int)(unsigned)ring && i < (int)(ring >> 32));
     }
 };
+
+/* A step at an iteration, as the map sees it: the addresses of its places lie in shared memory. */
+struct Frame {
+    const Words &c;
+    const unsigned long long *places;
+    bool there; /* else nothing is stored */
+
+    INLINE unsigned long long place(int p) const { return places[p]; }
+    INLINE unsigned long long channel(int p) const { return places[p] & ~1ull; }
+    INLINE bool is_fresh(int p) const { return places[p] & 1; }
+};
 #define ADDRESS_OF(C, MEMBER, VIEW) (C).place(VIEW)
-#define STRIDE_OF(C, VIEW) (C).row(VIEW)
 #define TWIN_OF(C, MEMBER, TWIN) (C).place(VIEWS + (TWIN))
 
 /* ---- patience: what never comes is an error, not a hang ---- */
@@ -108,11 +120,12 @@ INLINE float rounded(float x) {
 }
 #endif
 
-template <typename T, bool OPERAND> INLINE void publish(const Frame &c, int place, long long row, int column,
-                                                        const REAL (&x)[VECTOR]) {
+template <typename T, bool OPERAND>
+INLINE void publish(const Frame &c, int place, long long element, const REAL (&x)[VECTOR]) {
     constexpr int SIZE = (int)sizeof(T);
-    if (!c.word(place, 0)) return;
-    unsigned long long at = c.channel(place) + (unsigned long long)((row * c.row(place) + column) * SIZE);
+    unsigned long long at = c.channel(place);
+    if (!at || !c.there) return;
+    at += (unsigned long long)(element * SIZE);
     T y[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) {
@@ -136,30 +149,40 @@ template <typename T, bool OPERAND> INLINE void publish(const Frame &c, int plac
     }
 }
 
-INLINE REAL of_bits(unsigned bits, float) { return __uint_as_float(bits); }
-INLINE REAL of_bits(unsigned bits, BFloat16) { return widen(BFloat16{(unsigned short)bits}); }
-INLINE REAL of_bits(unsigned bits, Float16) { return widen(Float16{(unsigned short)bits}); }
+template <typename T> INLINE void fetch_group(unsigned long long address, long long element, Group<T> &x) {
+    x = *(const Group<T> *)((const T *)address + element);
+}
+template <typename T> INLINE void fetch_repeated(unsigned long long address, long long element, Group<T> &x) {
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) x.at[i] = ((const T *)address)[element];
+}
+template <typename T> INLINE void widen_group(const Group<T> &x, REAL (&out)[VECTOR]) {
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) out[i] = (REAL)widen(x.at[i]);
+}
 
-template <typename T> INLINE void load_fresh(const Frame &c, int place, long long row, int column, REAL (&out)[VECTOR]) {
+/* The same of a channel, when it has come. */
+template <typename T> INLINE void load_fresh(const Frame &c, int place, long long element, Group<T> &out) {
     constexpr int SIZE = (int)sizeof(T), COUNT = SIZE * VECTOR / 4;
-    unsigned long long at = c.channel(place) + (unsigned long long)((row * c.row(place) + column) * SIZE);
+    unsigned long long at = c.channel(place) + (unsigned long long)(element * SIZE);
     int spins = 0;
     if constexpr (COUNT == 0) {
         unsigned short x;
         do read_fresh(at, x);
         while (x == 0xffffu && !give_up(c.c, spins));
-        out[0] = of_bits(x, T());
+        out.at[0] = T{x};
     } else {
-        unsigned x[COUNT];
+        union {
+            unsigned x[COUNT];
+            Group<T> group;
+        } both;
         bool missing;
         do {
-            read_fresh(at, x);
+            read_fresh(at, both.x);
             missing = false;
 #pragma unroll
-            for (int i = 0; i < COUNT; i++) missing |= is_missing<SIZE>(x[i]);
+            for (int i = 0; i < COUNT; i++) missing |= is_missing<SIZE>(both.x[i]);
         } while (missing && !give_up(c.c, spins));
-#pragma unroll
-        for (int i = 0; i < VECTOR; i++)
-            out[i] = SIZE == 4 ? of_bits(x[i % COUNT], T()) : of_bits(x[i / 2] >> i % 2 * 16 & 0xffffu, T());
+        out = both.group;
     }
 }

@@ -97,7 +97,10 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
         uint64_t *at = words + 4 + 8 * s;
         at[0] = (uint64_t)seat->first_block;
         at[1] = (uint64_t)seat->class;
-        for (int k = 0; k < seat->hosted_count; k++) at[2 + k] = p->steps[seat->hosted[k]].words;
+        for (int k = 0; k < seat->hosted_count; k++) {
+            const rcvi_persistent_step *step = &p->steps[seat->hosted[k]];
+            at[2 + k] = (uint64_t)rcvi_persistent_places(step) << 32 | step->words;
+        }
     }
     for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
     RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->exchange, 0xff, p->exchange, stream),

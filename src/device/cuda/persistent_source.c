@@ -30,9 +30,11 @@ static void add_macros(writer *w) {
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(w->engine->narrow));
     add_macro(w, "TILE_TF32", w->engine->tensor);
+    add_macro(w, "TILE_BF16", w->engine->narrow == RCVI_BF16);
     add_macro(w, "STAGES", p->stages);
     add_macro(w, "WEIGHT_CHUNKS", p->weight_chunks);
     add_macro(w, "SUM_BUFFERS", p->sum_buffers);
+    add_macro(w, "MOST_PLACES", p->places);
 }
 
 /* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
@@ -108,8 +110,66 @@ static int channel_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
     return s->pass_count ? s->read[s->passes[pass].a] : RCVI_NONE;
 }
+static int left_row_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    return s->pass_count ? (int)s->views[s->passes[pass].a]->row : 0;
+}
+static int channel_row_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
+    int64_t each = 16 / (int64_t)rcvi_cuda_bytes(w->engine->narrow);
+    (void)y;
+    return (int)((w->p->steps[seat->tiled].passes[pass].depth + each - 1) / each * each);
+}
+static int places_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    (void)y;
+    return rcvi_persistent_places(&w->p->steps[seat->hosted[k]]);
+}
+static int views_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    (void)y;
+    return s->view_count + s->twin_count;
+}
+static int first_place_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    (void)y;
+    return k ? first_place_of(w, seat, k - 1, 0) + places_of(w, seat, k - 1, 0) : 0;
+}
 static int right_of(const writer *w, const rcvi_seat *seat, int pass, int product) {
     return w->p->steps[seat->tiled].passes[pass].b[product];
+}
+
+static int right_any_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
+    int product = 0;
+    (void)y;
+    while (right_of(w, seat, pass, product) == RCVI_NONE) product++;
+    return right_of(w, seat, pass, product);
+}
+
+/* The view where a product starts: operands come first, then of every product its start and its terms. */
+static int start_view(const rcvi_map *map, int product) {
+    int view = map->operand_count;
+    for (int i = 0; i < product; i++) view += 1 + 2 * map->products[i].term_count;
+    return view;
+}
+
+/* Do all steps with products of the seat start them with the same row for all? Then sums begin with it. */
+static bool is_started(const writer *w, const rcvi_seat *seat) {
+    const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
+    bool some = false;
+    for (int k = 0; k < seat->hosted_count; k++) {
+        const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+        for (int i = 0; s->pass_count && i < seat->products; i++) {
+            const rcvi_view *a = &s->shape.map->products[i].start, *b = &tiled->shape.map->products[i].start;
+            if (!rcvi_view_equal(a, b) || (a->buffer != RCVI_NONE && (a->row || a->column != 1 || a->stride || a->wrap)))
+                return false;
+            some |= a->buffer != RCVI_NONE;
+        }
+    }
+    return some;
+}
+
+static int start_of(const writer *w, const rcvi_seat *seat, int product, int y) {
+    const rcvi_map *map = w->p->steps[seat->tiled].shape.map;
+    (void)y;
+    return map->products[product].start.buffer == RCVI_NONE ? RCVI_NONE : start_view(map, product);
 }
 
 /* The pass and the first element's chunk of chunk y of a lane. */
@@ -136,8 +196,12 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     int segments = seat->segment_count[0] > seat->segment_count[1] ? seat->segment_count[0] : seat->segment_count[1];
     while (seat->hosted[first] != seat->tiled) first++;
     rcvi_text_add(&w->text,
-                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, COLUMNS = %lld, TILED_STEP = %d };\n",
-                  seat->hosted_count, seat->products, seat->units, (long long)seat->columns, first);
+                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, COLUMNS = %lld, TILED_STEP = %d, "
+                  "IS_STARTED = %d };\n",
+                  seat->hosted_count, seat->products, seat->units, (long long)seat->columns, first,
+                  is_started(w, seat));
+    add_table(w, seat, "start", seat->products, 0, start_of);
+    add_table(w, seat, "right_any", tiled->pass_count, 0, right_any_of);
     add_table(w, seat, "CHUNKS", RCVI_LANES, 0, chunks_of);
     add_table(w, seat, "HELD", RCVI_LANES, 0, held_of);
     add_table(w, seat, "SEGMENTS", RCVI_LANES, 0, segments_of);
@@ -146,6 +210,11 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "segment_field", RCVI_LANES, 4 * segments, segment_of);
     add_table(w, seat, "left", seat->hosted_count, tiled->pass_count, left_of);
     add_table(w, seat, "channel", seat->hosted_count, tiled->pass_count, channel_of);
+    add_table(w, seat, "left_row", seat->hosted_count, tiled->pass_count, left_row_of);
+    add_table(w, seat, "channel_row", tiled->pass_count, 0, channel_row_of);
+    add_table(w, seat, "places", seat->hosted_count, 0, places_of);
+    add_table(w, seat, "views", seat->hosted_count, 0, views_of);
+    add_table(w, seat, "first_place", seat->hosted_count, 0, first_place_of);
     add_table(w, seat, "right", tiled->pass_count, seat->products, right_of);
     add_table(w, seat, "chunk_pass", RCVI_LANES, most, chunk_pass_of);
     add_table(w, seat, "chunk_first", RCVI_LANES, most, chunk_first_of);
@@ -164,8 +233,15 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
     for (int k = 0; k < seat->hosted_count && !status; k++) {
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         rcvi_map_shape shape = s->shape;
-        rcvi_map_links links = {.read = s->read, .writes = s->writes, .write_count = s->write_count};
+        int64_t pitch[RCVI_MAX_VIEWS];
+        rcvi_map_links links = {
+            .read = s->read, .pitch = pitch, .writes = s->writes, .write_count = s->write_count,
+            .started = is_started(w, seat)};
         char *text = NULL;
+        for (int v = 0; v < s->view_count; v++) {
+            int64_t each = 16 / (int64_t)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]);
+            pitch[v] = (w->engine->program->steps[s->index].columns + each - 1) / each * each;
+        }
         shape.vector = w->p->vector;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);
         if (!status) rcvi_text_add(&w->text, "%s", text);

@@ -194,7 +194,10 @@ static int stride_view(const writer *w, const rcvi_view *view, int index) {
 
 /* The element of a view, from its address. */
 static void add_element(writer *w, const rcvi_view *view, int index) {
-    if (view->row) rcvi_text_add(&w->text, "row * STRIDE_OF(c, %d)", stride_view(w, view, index));
+    if (view->row && w->links)
+        rcvi_text_add(&w->text, "row * %lldll", (long long)view->row);
+    else if (view->row)
+        rcvi_text_add(&w->text, "row * STRIDE_OF(c, %d)", stride_view(w, view, index));
     if (view->row && view->column) rcvi_text_add(&w->text, " + ");
     if (view->column || !view->row) rcvi_text_add(&w->text, view->column ? "column" : "0");
 }
@@ -220,14 +223,18 @@ static void add_store(writer *w, int view, const char *name, int number) {
     if (view == RCVI_NONE) return;
     bool once = w->map->operands[view].column == 0;
     const char *how = once ? "store_once" : "store", *when = once ? "if (column == 0) " : "";
+    if (w->links) when = once ? "if (c.there && column == 0) " : "if (c.there) ";
     if (w->shape->row_threads) when = once ? "if (active && column == 0) " : "if (active) ";
-    rcvi_text_add(&w->text, "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how, type_names[w->shape->types[view]],
-                  view);
+    rcvi_text_add(&w->text, w->links ? "    %s%s<%s>(at%d, " : "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how,
+                  type_names[w->shape->types[view]], view);
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
     if (!w->shape->has_twin[view]) return;
-    rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, type_names[w->shape->narrow],
-                  count_twins(w->shape, view));
+    if (w->links)
+        rcvi_text_add(&w->text, "    %s%s<%s>(twin%d, ", when, how, type_names[w->shape->narrow], view);
+    else
+        rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, type_names[w->shape->narrow],
+                      count_twins(w->shape, view));
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
 }
@@ -238,9 +245,19 @@ static void add_link(writer *w, int view, const char *name, int number) {
     for (int i = 0; i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
-        rcvi_text_add(&w->text, "    publish<%s, %s>(c, %d, row, column, %s%d);\n", type_names[link->type],
-                      link->operand ? "true" : "false", link->place, name, number);
+        rcvi_text_add(&w->text, "    publish<%s, %s>(c, %d, row * %lldll + column, %s%d);\n", type_names[link->type],
+                      link->operand ? "true" : "false", link->place, (long long)link->pitch, name, number);
     }
+}
+
+/* Addresses of what is stored, before any of it is. */
+static void add_address(writer *w, int view, const char *name, int number) {
+    (void)name, (void)number;
+    if (view == RCVI_NONE) return;
+    rcvi_text_add(&w->text, "    const unsigned long long at%d = c.place(%d);\n", view, view);
+    if (w->shape->has_twin[view])
+        rcvi_text_add(&w->text, "    const unsigned long long twin%d = TWIN_OF(c, 0, %d);\n", view,
+                      count_twins(w->shape, view));
 }
 
 static void add_all_stores(writer *w, void (*add)(writer *w, int view, const char *name, int number)) {
@@ -265,7 +282,9 @@ static void find_uses(writer *w) {
     }
 }
 
-static bool is_started(const writer *w, int p) { return w->map->products[p].start.buffer != RCVI_NONE; }
+static bool is_started(const writer *w, int p) {
+    return w->map->products[p].start.buffer != RCVI_NONE && !(w->links && w->links->started);
+}
 
 static void add_product(writer *w, int p) {
     rcvi_text_add(&w->text, "    REAL p%d[VECTOR];\n#pragma unroll\n", p);
@@ -436,17 +455,29 @@ static void add_apply(writer *w) {
 /* Every value that is read before the products are known: as a member of Values, as a name for it, or as a load of it. */
 typedef enum { DECLARED, NAMED, LOADED } loading;
 
+/* What all rows share is read when it is needed: it is near. */
+static bool is_fetched(const writer *w, const rcvi_view *view, int index) {
+    return view->row != 0 || w->links->read[index] != RCVI_NONE;
+}
+
 static void add_value(writer *w, const rcvi_view *view, int index, const char *name, int number, loading how) {
+    const char *type = type_names[w->shape->types[index]];
     int link = w->links->read[index];
-    if (how == DECLARED) rcvi_text_add(&w->text, "        REAL %s%d[VECTOR];\n", name, number);
+    if (!is_fetched(w, view, index)) {
+        if (how == NAMED) add_load(w, view, index, name, number);
+        return;
+    }
+    if (how == DECLARED) rcvi_text_add(&w->text, "        Group<%s> %s%d;\n", type, name, number);
     if (how == NAMED)
-        rcvi_text_add(&w->text, "    const REAL (&%s%d)[VECTOR] = x.%s%d;\n", name, number, name, number);
+        rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    widen_group(x.%s%d, %s%d);\n", name, number, name, number,
+                      name, number);
     if (how != LOADED) return;
     if (link >= 0)
-        rcvi_text_add(&w->text, "    if (c.is_fresh(%d)) load_fresh<%s>(c, %d, row, column, x.%s%d);\n    else ", link,
-                      type_names[w->shape->types[index]], link, name, number);
-    rcvi_text_add(&w->text, "    %s<%s>(ADDRESS_OF(c, 0, %d), ", view->column ? "load" : "load_repeated",
-                  type_names[w->shape->types[index]], index);
+        rcvi_text_add(&w->text,
+                      "    if (c.is_fresh(%d)) load_fresh<%s>(c, %d, row * %lldll + column, x.%s%d);\n    else ", link,
+                      type, link, (long long)w->links->pitch[index], name, number);
+    rcvi_text_add(&w->text, "    %s<%s>(ADDRESS_OF(c, 0, %d), ", view->column ? "fetch_group" : "fetch_repeated", type,
+                  index);
     add_element(w, view, index);
     rcvi_text_add(&w->text, ", x.%s%d);\n", name, number);
 }
@@ -479,6 +510,7 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     add_values(w, LOADED);
     rcvi_text_add(&w->text, "    }\n    template <int PRODUCTS> static INLINE void apply(const Frame &c, long long row, "
                             "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x) {\n");
+    add_all_stores(w, add_address);
     add_values(w, NAMED);
     for (int p = 0; p < w->map->product_count; p++) add_product(w, p);
     add_body(w);

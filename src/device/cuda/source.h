@@ -59,12 +59,15 @@ typedef struct {
     rcvi_cuda_type type;
     bool operand; /* of products */
     int place;    /* among the step's places */
+    int64_t pitch; /* elements from row to row there */
 } rcvi_map_link;
 
 typedef struct {
-    const int *read; /* [views] place of what comes from other blocks, or RCVI_NONE */
+    const int *read;      /* [views] place of what comes from other blocks, or RCVI_NONE */
+    const int64_t *pitch; /* [views] elements from row to row there */
     const rcvi_map_link *writes;
     int write_count;
+    bool started; /* sums have begun with what products start with */
 } rcvi_map_links;
 
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
