@@ -293,6 +293,9 @@ static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_bi
     if (w->called && w->last != stream) /* calls of a run follow one another, also from stream to stream */
         RCVI_CUDA_TRY(cudaStreamWaitEvent(stream, w->done, 0), "waiting for the call before");
     if (first == 0) RCVI_TRY(send_call(w, binding, scratch, stream));
+    if (!w->called && w->engine->exchange_bytes) /* padding there stays zero */
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + w->engine->exchange, 0, w->engine->exchange_bytes, stream),
+                      "clearing what blocks pass to each other");
     bool graph = w->engine->program->rungs.graph;
     RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
                    : rcvi_cuda_launch(w, first, end, binding, scratch, stream));

@@ -98,6 +98,7 @@ static void lay_out_scratch(rcvi_engine *e) {
     e->workspace = take(&at, (size_t)e->streams * round_up(e->workspace_bytes));
     e->sums = take(&at, (size_t)e->streams * round_up(e->sums_bytes));
     e->exchange = take(&at, e->exchange_bytes);
+    e->counters = take(&at, e->counters_bytes);
     e->scratch = at;
 }
 
@@ -401,7 +402,10 @@ static rcv_status prepare_steps(rcvi_engine *e) {
         const rcvi_step *step = &e->program->steps[i];
         if (rcvi_persistent_is_for(e, i)) {
             RCVI_TRY(rcvi_persistent_new(e, i, &e->persistent[i]));
-            if (e->persistent[i]->exchange > e->exchange_bytes) e->exchange_bytes = e->persistent[i]->exchange;
+            e->persistent[i]->exchange_place = e->exchange_bytes;
+            e->exchange_bytes += round_up(e->persistent[i]->exchange);
+            size_t counters = (size_t)e->persistent[i]->counters * 4;
+            if (counters > e->counters_bytes) e->counters_bytes = counters;
             i += (size_t)step->loop.body;
             continue;
         }

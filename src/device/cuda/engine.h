@@ -80,8 +80,8 @@ struct rcvi_engine {
     bool *is_short;   /* [steps] takes the rows that go on alone */
     bool *is_cleared; /* [buffers] before the loop with which its life begins */
     rcvi_persistent **persistent;  /* [steps] of loops that are one kernel; NULL: launched step by step */
-    size_t exchange;               /* where their blocks pass values to each other */
-    size_t exchange_bytes;
+    size_t exchange, counters;     /* where their blocks pass operands to each other, and count */
+    size_t exchange_bytes, counters_bytes;
     _Atomic(rcvi_cudnn *) *vendor; /* one that no run has, or NULL; itself NULL where the program needs none */
     size_t vendor_bytes;
 };

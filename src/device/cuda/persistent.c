@@ -94,9 +94,10 @@ static rcv_status open_step(rcvi_engine *e, int index, int64_t iterations, hoste
     s->passes = ready.passes;
     s->pass_count = ready.pass_count;
     for (int v = 0; v < step->map->operand_count; v++) s->twin_count += s->shape.has_twin[v];
-    s->read = rcvi_pool_new(&e->pool, (size_t)s->view_count, sizeof *s->read);
+    s->is_late = rcvi_pool_new(&e->pool, (size_t)s->view_count, sizeof *s->is_late);
+    s->is_early = rcvi_pool_new(&e->pool, (size_t)s->view_count, sizeof *s->is_early);
     if (e->pool.failed) return RCV_NO_MEMORY;
-    for (int v = 0; v < s->view_count; v++) s->read[v] = RCVI_NONE;
+    for (int q = 0; q < s->pass_count; q++) s->read_of[q] = RCVI_NONE;
     find_due(e, step, iterations, s);
     return RCV_OK;
 }
@@ -233,6 +234,8 @@ static bool is_written(const hosted_step *s, int view) {
     return false;
 }
 
+enum { MOST_WRITINGS = 64 };
+
 /* A view that some step of the loop writes. */
 typedef struct {
     int step, view;
@@ -263,26 +266,31 @@ static int find_writings(const rcvi_engine *e, const rcvi_persistent *p, const h
                 return -1;
             }
             w.still = w.at.step == 0 && s->high - s->low > 1;
+            if (count == MOST_WRITINGS) {
+                refuse("a persistent kernel cannot follow a value that so many steps write");
+                return -1;
+            }
             found[count++] = w;
         }
     }
     return count;
 }
 
-static int find_channel(rcvi_persistent *p, const rcvi_channel *wanted) {
-    for (int c = 0; c < p->channel_count; c++) {
-        const rcvi_channel *o = &p->channels[c];
-        if (o->buffer == wanted->buffer && o->column == wanted->column && o->type == wanted->type &&
-            o->operand == wanted->operand)
-            return c;
+static rcv_status find_channel(rcvi_persistent *p, const rcvi_channel *wanted, int *found) {
+    for (*found = 0; *found < p->channel_count; ++*found) {
+        const rcvi_channel *o = &p->channels[*found];
+        if (o->buffer == wanted->buffer && o->column == wanted->column && o->operand == wanted->operand) return RCV_OK;
     }
-    p->channels[p->channel_count] = *wanted;
-    return p->channel_count++;
+    p->channels[p->channel_count++] = *wanted;
+    return RCV_OK;
 }
 
-static int add_use(hosted_step *s, rcvi_channel_use use) {
-    s->uses[s->use_count] = use;
-    return s->view_count + s->twin_count + s->use_count++;
+static rcv_status add_use(hosted_step *s, rcvi_channel_use use, int *index) {
+    if (s->use_count == RCVI_MAX_USES)
+        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel passes on %d values of a step at most", RCVI_MAX_USES);
+    *index = s->use_count;
+    s->uses[s->use_count++] = use;
+    return RCV_OK;
 }
 
 /* Lets a step write to a channel, once. */
@@ -292,10 +300,8 @@ static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
     rcvi_channel_use use = {.channel = c, .slot = w->at.slot, .step = w->at.step};
     if (w->still) use = (rcvi_channel_use){.channel = c, .slot = 0, .step = 1};
     for (int i = 0; i < s->write_count; i++) {
-        int place = s->writes[i].place - s->view_count - s->twin_count;
-        if (s->writes[i].view == w->view && s->uses[place].channel == c) return RCV_OK;
+        if (s->write_views[i] == w->view && s->uses[s->writes[i]].channel == c) return RCV_OK;
     }
-    if (s->use_count == RCVI_MAX_OPERANDS) return refuse("a persistent kernel passes on fewer values than this plan has");
     int64_t a = use.slot + s->low * use.step, b = use.slot + (s->high - 1) * use.step;
     int64_t first = a < b ? a : b, last = a < b ? b : a;
     if (s->low < s->high) {
@@ -303,12 +309,9 @@ static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
         channel->last = channel->written && channel->last > last ? channel->last : last;
         channel->written += use.step ? last - first + 1 : 1;
     }
-    s->writes[s->write_count++] = (rcvi_map_link){
-        .view = w->view,
-        .type = channel->type,
-        .operand = channel->operand,
-        .place = add_use(s, use),
-        .pitch = round_up(channel->columns, 16 / (int64_t)rcvi_cuda_bytes(channel->type))};
+    if (!channel->operand) s->is_early[w->view] = true;
+    RCVI_TRY(add_use(s, use, &s->writes[s->write_count]));
+    s->write_views[s->write_count++] = w->view;
     return RCV_OK;
 }
 
@@ -322,9 +325,9 @@ static bool comes_before(const rcvi_persistent *p, int writer, const rcvi_channe
 }
 
 /* The iterations at which a reader finds what it reads in the channel. */
-static rcv_status find_window(const rcvi_engine *e, rcvi_persistent *p, int reader, const rcvi_view *view,
+static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, int reader, const rcvi_view *view,
                               const writing *w, int count, rcvi_channel_use *use) {
-    hosted_step *s = &p->steps[reader];
+    const hosted_step *s = &p->steps[reader];
     const rcvi_channel *channel = &p->channels[use->channel];
     position at;
     locate(e, s, view, &at);
@@ -350,15 +353,10 @@ static rcv_status find_window(const rcvi_engine *e, rcvi_persistent *p, int read
     }
     use->low = low;
     use->high = high > low ? high : low;
-    bool partly = use->high - use->low < s->high - s->low;
-    bool own = true;
-    for (int i = 0; i < count; i++) own &= p->steps[w[i].step].seat == s->seat;
-    if (partly && view->wrap && !own)
-        return refuse("a persistent kernel cannot pass on a ring of two steps from layer to layer");
     for (int i = 0; i < count && low < high; i++) {
         const hosted_step *writer = &p->steps[w[i].step];
         for (int k = 0; k < writer->write_count; k++) {
-            const rcvi_channel_use *u = &writer->uses[writer->writes[k].place - writer->view_count - writer->twin_count];
+            const rcvi_channel_use *u = &writer->uses[writer->writes[k]];
             if (u->channel != use->channel) continue;
             if (!comes_before(p, w[i].step, u, reader, use, low) || !comes_before(p, w[i].step, u, reader, use, high - 1))
                 return refuse("a persistent kernel cannot pass on a value that is read before it is written");
@@ -367,40 +365,72 @@ static rcv_status find_window(const rcvi_engine *e, rcvi_persistent *p, int read
     return RCV_OK;
 }
 
-/* Finds where a view's values come from; `link` is the place that the step reads. */
-static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int v, int64_t columns, bool operand) {
+/* Does every block of seat `later` wait, at each iteration, for all of seat `earlier`'s? Then nothing that `earlier` read before is
+ * still needed when `later` goes on. */
+static bool waits_for(const rcvi_persistent *p, int later, int earlier) {
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int q = 0; s->seat == later && q < s->pass_count; q++) {
+            if (s->read_of[q] != RCVI_NONE && p->channels[s->uses[s->read_of[q]].channel].seat == earlier) return true;
+        }
+    }
+    return false;
+}
+
+/* Memory that several steps share (a ring, or one step's room) and that another seat reads: the writer must be held back until it
+ * has. Checked when all channels are known. */
+static rcv_status check_overwriting(const rcvi_engine *e, const rcvi_persistent *p) {
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int n = 0; n < s->use_count; n++) {
+            const rcvi_channel *channel = &p->channels[s->uses[n].channel];
+            bool read = false, wraps = channel->still;
+            for (int k = 0; k < s->wait_count; k++) read |= s->waits[k] == n;
+            for (int v = 0; v < s->view_count; v++)
+                wraps |= s->views[v]->buffer == channel->buffer && s->views[v]->wrap;
+            bool whole = s->uses[n].high - s->uses[n].low == s->high - s->low;
+            if (channel->seat == s->seat || !(read ? wraps : wraps && !whole)) continue;
+            if (!waits_for(p, channel->seat, s->seat))
+                return refuse("a persistent kernel cannot pass on a value that may be overwritten before it is read");
+        }
+    }
+    (void)e;
+    return RCV_OK;
+}
+
+/* Finds where a view's values come from: memory as it was before the loop, the seat's own elements, or a channel, of which `use`
+ * then is the place, else RCVI_NONE. */
+static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int v, int64_t columns, bool operand,
+                            int *use_index) {
     hosted_step *s = &p->steps[reader];
     const rcvi_view *view = s->views[v];
-    writing *found = rcvi_new(e->context, (size_t)p->step_count * 8 + 8, sizeof *found);
-    if (!found) return RCV_NO_MEMORY;
-    rcv_status status = RCV_OK;
+    writing found[MOST_WRITINGS];
+    *use_index = RCVI_NONE;
     int count = view->buffer == RCVI_NONE ? 0 : find_writings(e, p, s, view, columns, found), own = 0;
-    for (int i = 0; i < count; i++) own += p->steps[found[i].step].seat == s->seat;
-    if (count < 0) {
-        status = RCV_UNSUPPORTED;
-    } else if (count > 0 && (operand || own == 0)) {
-        position at;
-        locate(e, s, view, &at);
-        rcvi_channel wanted = {.buffer = view->buffer,
-                               .column = at.column,
-                               .columns = columns,
-                               .type = operand ? e->narrow : rcvi_cuda_type_of(e, view),
-                               .operand = operand,
-                               .still = found[0].still};
-        rcvi_channel_use use = {.channel = find_channel(p, &wanted)};
-        for (int i = 0; i < count && !status; i++) {
-            if (found[i].still != wanted.still)
-                status = refuse("a persistent kernel cannot pass on a value that is written twice, or with gaps");
-            else
-                status = add_writing(p, use.channel, &found[i]);
-        }
-        if (!status) status = find_window(e, p, reader, view, found, count, &use);
-        if (!status) s->read[v] = add_use(s, use);
-    } else if (own < count) {
-        status = refuse("a persistent kernel cannot read a value that several layers write");
+    if (count < 0) return RCV_UNSUPPORTED;
+    for (int i = 0; i < count; i++) {
+        own += p->steps[found[i].step].seat == s->seat;
+        if (p->steps[found[i].step].seat != p->steps[found[0].step].seat)
+            return refuse("a persistent kernel cannot read a value that several layers write");
     }
-    rcvi_free(e->context, found);
-    return status;
+    if (count == 0 || (!operand && own)) return RCV_OK;
+    position at;
+    locate(e, s, view, &at);
+    rcvi_channel wanted = {.buffer = view->buffer,
+                           .column = at.column,
+                           .columns = columns,
+                           .operand = operand,
+                           .still = found[0].still,
+                           .seat = p->steps[found[0].step].seat};
+    rcvi_channel_use use = {.channel = RCVI_NONE};
+    RCVI_TRY(find_channel(p, &wanted, &use.channel));
+    for (int i = 0; i < count; i++) {
+        if (found[i].still != wanted.still)
+            return refuse("a persistent kernel cannot pass on a value that is written twice, or with gaps");
+        RCVI_TRY(add_writing(p, use.channel, &found[i]));
+    }
+    RCVI_TRY(find_window(e, p, reader, view, found, count, &use));
+    return add_use(s, use, use_index);
 }
 
 /* Is the view read element by element? */
@@ -420,11 +450,16 @@ static bool is_value(const hosted_step *s, int v) {
 static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
     hosted_step *s = &p->steps[index];
     int64_t columns = step_of(e, s)->columns;
-    for (int v = 0; v < s->view_count; v++) {
-        if (is_value(s, v)) RCVI_TRY(link_view(e, p, index, v, columns, false));
+    for (int v = 0, use; v < s->view_count; v++) {
+        if (!is_value(s, v)) continue;
+        RCVI_TRY(link_view(e, p, index, v, columns, false, &use));
+        if (use == RCVI_NONE) continue;
+        if (!s->pass_count) return refuse("a persistent kernel cannot pass a value to a map without products");
+        s->is_late[v] = true;
+        s->waits[s->wait_count++] = use;
     }
     for (int q = 0; q < s->pass_count; q++)
-        RCVI_TRY(link_view(e, p, index, s->passes[q].a, s->passes[q].depth, true));
+        RCVI_TRY(link_view(e, p, index, s->passes[q].a, s->passes[q].depth, true, &s->read_of[q]));
     return RCV_OK;
 }
 
@@ -443,82 +478,162 @@ static bool are_peers(const rcvi_persistent *p, const rcvi_seat *a, const rcvi_s
     return true;
 }
 
-static const rcvi_channel_use *use_of(const hosted_step *s, int place) {
-    return &s->uses[place - s->view_count - s->twin_count];
+static const rcvi_channel_use nowhere = {.channel = RCVI_NONE};
+
+/* The use of a value by this step, or one that leads nowhere. */
+static rcvi_channel_use wait_of(const hosted_step *s, int v) {
+    for (int n = 0, late = 0; n <= v; n++) {
+        if (s->is_late[n] && n == v) return s->uses[s->waits[late]];
+        late += s->is_late[n];
+    }
+    return nowhere;
 }
 
-static int find_link(const hosted_step *s, const rcvi_map_link *link) {
+static int find_write(const rcvi_persistent *p, const hosted_step *s, int view, bool operand) {
     for (int i = 0; i < s->write_count; i++) {
-        if (s->writes[i].view == link->view && s->writes[i].type == link->type && s->writes[i].operand == link->operand)
-            return i;
+        int channel = s->uses[s->writes[i]].channel;
+        bool same = channel == RCVI_NONE || p->channels[channel].operand == operand;
+        if (s->write_views[i] == view && same) return i;
     }
     return RCVI_NONE;
 }
 
-/* Gives `to` the places that step k of any peer has, in one order; those that are not its own lead nowhere. */
-static rcv_status order_uses(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to) {
+/* Gives `to` the uses that step k of any peer has, in one order; those that are not its own lead nowhere. */
+static rcv_status order_uses(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to, bool *is_late,
+                             bool *is_early) {
     const hosted_step *own = &p->steps[seat->hosted[k]];
-    const rcvi_channel_use nowhere = {.channel = RCVI_NONE};
     *to = *own;
-    to->use_count = to->write_count = 0;
-    for (int v = 0; v < own->view_count; v++) to->places[v] = RCVI_NONE;
-    for (int v = 0; v < own->view_count; v++) {
+    to->use_count = to->write_count = to->wait_count = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        if (!are_peers(p, seat, &p->seats[s])) continue;
+        const hosted_step *peer = &p->steps[p->seats[s].hosted[k]];
+        for (int v = 0; v < own->view_count; v++) {
+            is_late[v] |= peer->is_late[v];
+            is_early[v] |= peer->is_early[v];
+        }
+    }
+    for (int q = 0; q < own->pass_count; q++) {
         bool read = false;
         for (int s = 0; s < p->seat_count; s++)
-            read |= are_peers(p, seat, &p->seats[s]) && p->steps[p->seats[s].hosted[k]].read[v] != RCVI_NONE;
-        if (!read) continue;
-        if (to->use_count == RCVI_MAX_OPERANDS) return refuse("a persistent kernel passes on fewer values than this plan has");
-        to->places[v] = add_use(to, own->read[v] == RCVI_NONE ? nowhere : *use_of(own, own->read[v]));
+            read |= are_peers(p, seat, &p->seats[s]) && p->steps[p->seats[s].hosted[k]].read_of[q] != RCVI_NONE;
+        to->read_of[q] = RCVI_NONE;
+        if (read) RCVI_TRY(add_use(to, own->read_of[q] == RCVI_NONE ? nowhere : own->uses[own->read_of[q]], &to->read_of[q]));
     }
-    for (int s = 0; s < p->seat_count; s++) {
-        const hosted_step *peer = &p->steps[p->seats[s].hosted[k < p->seats[s].hosted_count ? k : 0]];
-        for (int i = 0; are_peers(p, seat, &p->seats[s]) && i < peer->write_count; i++) {
-            if (find_link(to, &peer->writes[i]) != RCVI_NONE) continue;
-            if (to->use_count == RCVI_MAX_OPERANDS) return refuse("a persistent kernel passes on fewer values than this plan has");
-            int mine = find_link(own, &peer->writes[i]);
-            rcvi_map_link link = peer->writes[i];
-            link.place = add_use(to, mine == RCVI_NONE ? nowhere : *use_of(own, own->writes[mine].place));
-            to->writes[to->write_count++] = link;
+    for (int v = 0; v < own->view_count; v++) {
+        if (is_late[v]) RCVI_TRY(add_use(to, wait_of(own, v), &to->waits[to->wait_count++]));
+    }
+    for (int v = 0; v < own->view_count; v++) {
+        for (int operand = 0; operand < 2; operand++) {
+            bool written = false;
+            for (int s = 0; s < p->seat_count; s++)
+                written |= are_peers(p, seat, &p->seats[s]) &&
+                           find_write(p, &p->steps[p->seats[s].hosted[k]], v, operand) != RCVI_NONE;
+            if (!written) continue;
+            int mine = find_write(p, own, v, operand);
+            RCVI_TRY(add_use(to, mine == RCVI_NONE ? nowhere : own->uses[own->writes[mine]], &to->writes[to->write_count]));
+            to->write_operand[to->write_count] = operand;
+            to->write_views[to->write_count++] = v;
         }
     }
     return RCV_OK;
 }
 
 static rcv_status match_peers(rcvi_engine *e, rcvi_persistent *p) {
-    hosted_step *matched = rcvi_new(e->context, (size_t)p->step_count, sizeof *matched);
-    if (!matched) return RCV_NO_MEMORY;
-    rcv_status status = RCV_OK;
-    for (int s = 0; s < p->seat_count && !status; s++) {
-        for (int k = 0; k < p->seats[s].hosted_count && !status; k++) {
+    hosted_step *matched = rcvi_pool_new(&e->pool, (size_t)p->step_count, sizeof *matched);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int k = 0; k < p->seats[s].hosted_count; k++) {
             hosted_step *to = &matched[p->seats[s].hosted[k]];
-            status = order_uses(p, &p->seats[s], k, to);
+            size_t views = (size_t)p->steps[p->seats[s].hosted[k]].view_count;
+            bool *flags = rcvi_pool_new(&e->pool, 2 * views, sizeof *flags);
+            if (e->pool.failed) return RCV_NO_MEMORY;
+            RCVI_TRY(order_uses(p, &p->seats[s], k, to, flags, flags + views));
+            to->is_late = flags;
+            to->is_early = flags + views;
         }
     }
-    for (int i = 0; i < p->step_count && !status; i++) {
-        int *read = p->steps[i].read;
-        p->steps[i] = matched[i];
-        memcpy(read, matched[i].places, (size_t)p->steps[i].view_count * sizeof *read);
-    }
-    rcvi_free(e->context, matched);
-    return status;
+    p->steps = matched;
+    return RCV_OK;
 }
 
-static void lay_out_exchange(const rcvi_engine *e, rcvi_persistent *p) {
+/* ---- counters ---- */
+
+/* Do the same steps write both, always at once? */
+static bool share_counters(const rcvi_persistent *p, int a, int b) {
+    const rcvi_channel *x = &p->channels[a], *y = &p->channels[b];
+    if (x->seat != y->seat || x->last - x->first != y->last - y->first) return false;
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        const rcvi_channel_use *u = NULL, *w = NULL;
+        for (int n = 0; n < s->write_count; n++) {
+            if (s->uses[s->writes[n]].channel == a) u = &s->uses[s->writes[n]];
+            if (s->uses[s->writes[n]].channel == b) w = &s->uses[s->writes[n]];
+        }
+        if (!u != !w) return false;
+        if (u && (u->slot - x->first != w->slot - y->first || u->step != w->step)) return false;
+    }
+    return true;
+}
+
+static void find_signals(rcvi_persistent *p) {
     for (int c = 0; c < p->channel_count; c++) {
-        rcvi_channel *channel = &p->channels[c];
-        int64_t size = (int64_t)rcvi_cuda_bytes(channel->type);
-        channel->pitch = round_up(channel->columns, 16 / size);
-        channel->place = p->exchange;
-        int64_t slots = channel->last - channel->first + 1;
-        p->exchange += (size_t)round_up(slots * e->program->options.batch * channel->pitch * size, 256);
+        int other = 0;
+        while (other < c && !share_counters(p, other, c)) other++;
+        p->channels[c].signal = other < c ? p->channels[other].signal : p->signal_count++;
+    }
+    for (int i = 0; i < p->step_count; i++) {
+        hosted_step *s = &p->steps[i];
+        for (int n = 0; n < s->write_count; n++) {
+            bool raised = s->uses[s->writes[n]].channel != RCVI_NONE;
+            for (int k = 0; k < n && raised; k++) {
+                int other = s->uses[s->writes[k]].channel;
+                raised = other == RCVI_NONE ||
+                         p->channels[other].signal != p->channels[s->uses[s->writes[n]].channel].signal;
+            }
+            s->is_raised[s->writes[n]] = raised;
+        }
+    }
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int k = 0; k < p->seats[s].hosted_count; k++) {
+            hosted_step *own = &p->steps[p->seats[s].hosted[k]];
+            for (int u = 0; u < own->use_count; u++) {
+                bool raised = false;
+                for (int o = 0; o < p->seat_count; o++)
+                    raised |= are_peers(p, &p->seats[s], &p->seats[o]) &&
+                              p->steps[p->seats[o].hosted[k]].is_raised[u];
+                if (raised) own->raises[own->raise_count++] = u;
+            }
+        }
     }
 }
-
-/* ---- residency ---- */
 
 static int chunks_of(const rcvi_engine *e, int64_t depth) {
     return (int)(round_up(depth * (int64_t)rcvi_cuda_bytes(e->narrow), CHUNK_BYTES) / CHUNK_BYTES);
 }
+
+/* Memory of operands, and counters; the batch is cut. */
+static rcv_status lay_out_exchange(rcvi_engine *e, rcvi_persistent *p) {
+    int64_t tiles = (int64_t)p->slices * p->tiles;
+    p->first_counter = rcvi_pool_new(&e->pool, (size_t)p->signal_count + 1, sizeof *p->first_counter);
+    if (e->pool.failed) return RCV_NO_MEMORY;
+    for (int c = 0; c < p->channel_count; c++) {
+        rcvi_channel *channel = &p->channels[c];
+        int64_t slots = channel->last - channel->first + 1;
+        bool first = true;
+        for (int k = 0; k < c; k++) first &= p->channels[k].signal != channel->signal;
+        if (first) {
+            p->first_counter[channel->signal] = p->counters;
+            p->counters += slots * tiles;
+        }
+        if (!channel->operand) continue;
+        channel->chunks = chunks_of(e, channel->columns);
+        channel->place = p->exchange;
+        p->exchange += (size_t)(slots * tiles * channel->chunks * p->tile * CHUNK_BYTES);
+    }
+    return RCV_OK;
+}
+
+/* ---- residency ---- */
 
 static void add_chunks(rcvi_seat *seat, int lane, int pass, int first, int count) {
     if (count <= 0) return;
@@ -527,20 +642,10 @@ static void add_chunks(rcvi_seat *seat, int lane, int pass, int first, int count
 }
 
 /* Is the operand of this pass what the seat itself gives? */
-static bool is_own(const rcvi_engine *e, const rcvi_persistent *p, int seat, int pass) {
+static bool is_own(const rcvi_persistent *p, int seat, int pass) {
     const hosted_step *s = &p->steps[p->seats[seat].tiled];
-    (void)e;
-    int place = s->read[s->passes[pass].a];
-    if (place == RCVI_NONE) return false;
-    int channel = s->uses[place - s->view_count - s->twin_count].channel;
-    if (channel == RCVI_NONE) return false;
-    for (int i = 0; i < p->step_count; i++) {
-        const hosted_step *w = &p->steps[i];
-        for (int k = 0; k < w->write_count && w->seat == seat; k++) {
-            if (w->uses[w->writes[k].place - w->view_count - w->twin_count].channel == channel) return true;
-        }
-    }
-    return false;
+    int channel = s->read_of[pass] == RCVI_NONE ? RCVI_NONE : s->uses[s->read_of[pass]].channel;
+    return channel != RCVI_NONE && p->channels[channel].seat == seat;
 }
 
 /* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
@@ -549,13 +654,13 @@ static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
     const hosted_step *tiled = &p->steps[s->tiled];
     int total[RCVI_LANES] = {0, 0};
     for (int q = 0; q < tiled->pass_count; q++)
-        total[is_own(e, p, seat, q)] += chunks_of(e, tiled->passes[q].depth);
+        total[is_own(p, seat, q)] += chunks_of(e, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
     bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
     int room = apart ? total[0] : (all + 1) / 2;
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
-            if (is_own(e, p, seat, q) != own) continue;
+            if (is_own(p, seat, q) != own) continue;
             int chunks = chunks_of(e, tiled->passes[q].depth), here = chunks < room ? chunks : room;
             add_chunks(s, 0, q, 0, here);
             add_chunks(s, 1, q, here, chunks - here);
@@ -669,7 +774,7 @@ static rcv_status count_words(rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         hosted_step *s = &p->steps[i];
         s->words = p->words;
-        p->words += STEP_WORDS + PLACE_WORDS * (size_t)(s->view_count + s->twin_count + s->use_count);
+        p->words += STEP_WORDS + PLACE_WORDS * (size_t)rcvi_persistent_places(s);
     }
     if (p->words > RCVI_MAX_PERSISTENT_WORDS)
         return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel of this loop has %zu arguments, more than %d", p->words,
@@ -695,9 +800,11 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
     RCVI_TRY(seat_maps(e, p));
     sort_seats(p);
     for (int i = 0; i < p->step_count; i++) RCVI_TRY(link_step(e, p, i));
+    RCVI_TRY(check_overwriting(e, p));
     RCVI_TRY(match_peers(e, p));
-    lay_out_exchange(e, p);
+    find_signals(p);
     RCVI_TRY(find_residency(e, p));
+    RCVI_TRY(lay_out_exchange(e, p));
     RCVI_TRY(count_words(p));
     return rcvi_persistent_source(e->context, e, p);
 }

@@ -20,8 +20,12 @@
  *   places(step), views(step), first_place(step), PLACES    of a step: all, those that are views or twins, those of steps before
  *   right(pass, product)        place of the weights, or -1; right_any(pass): of some product
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
+ *   pass_chunks(pass)           of an operand
+ *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
+ *   raise_place(step, n)        counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
- * and a step TILED, Values, fetch(frame, row, column, values), apply(frame, row, column, sums, values). */
+ * and a step TILED, RAISES, Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
+ * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
 
 enum {
     SIZE = TILE_BYTES,   /* of an element of the operands */
@@ -123,6 +127,8 @@ struct Block {
     int seat; /* where its words begin */
     int column, row, rows;
     INLINE int step_at(int k) const { return (int)(unsigned)c.w[seat + 2 + k]; }
+    int slice;
+    INLINE int tile(int n) const { return slice * TILES + n; } /* of all tiles */
     INLINE int tile_rows(int tile) const { return min(TILE_N, rows - tile * TILE_N); }
 };
 
@@ -133,47 +139,49 @@ template <class S> struct Loader {
     const Block &block;
     const int lane, piece, first; /* rows first, first + 4, ... */
     Shared shared;
-    Stage ahead, behind;     /* the next to be filled; the next to be handed on */
-    unsigned long long from; /* this thread's first piece of the segment's first chunk */
-    long long pitch;         /* bytes */
-    int bytes;               /* of a row, from the segment's begin */
-    int rounds;              /* rows of this thread that are there */
-    bool fresh, whole;       /* from other blocks; else, in pieces of 16 bytes */
+    Stage ahead, behind; /* the next to be filled; the next to be handed on */
 
     INLINE Loader(const Block &block, int lane)
         : block(block), lane(lane), piece((int)threadIdx.x % 8),
           first((int)threadIdx.x % 128 / 32 * HIGH + (int)threadIdx.x % 32 / 8) {}
 
-    INLINE int there(int chunk) const { return max(0, min(16, bytes - chunk * 128 - piece * 16)); }
-    /* Rows of a tile of so many that are this thread's. */
+    /* Of a tile of so many rows, those that are this thread's. */
     INLINE int rounds_of(int high) const {
         int end = min(high, (int)threadIdx.x % 128 / 32 * HIGH + HIGH);
         return max(0, (end - first + 3) / 4);
     }
-    /* Bytes from a stage's begin to the piece of round r. */
-    INLINE unsigned place(int r) const { return swizzled(first + 4 * r, piece); }
 
-    /* Samples of what is waited for, one of every 32 bytes in 4 rows: while these are missing so is the rest. */
-    INLINE void wait_for_sample(int chunks) const {
-        const int thread = (int)threadIdx.x % 32, sectors = (min(chunks * 128, bytes) + 31) / 32;
-        unsigned long long at = from - (unsigned long long)(piece * 16) + (unsigned long long)(thread % 8 * 4);
-        int spins = 0;
-        bool missing;
-        do {
-            missing = false;
-#pragma unroll 1
-            for (int s = thread; s < sectors; s += 32) {
-                unsigned x[ROUNDS][1];
-                if (s * 32 + thread % 8 * 4 + 4 > bytes) continue;
-#pragma unroll
-                for (int r = 0; r < ROUNDS; r++)
-                    if (r < rounds) read_fresh(at + (unsigned long long)(s * 32 + 4 * r * pitch), x[r]);
-#pragma unroll
-                for (int r = 0; r < ROUNDS; r++) missing |= r < rounds && is_missing<SIZE>(x[r][0]);
-            }
-        } while (__any_sync(0xffffffffu, missing && !give_up(block.c, spins))); /* a warp stays together */
+    INLINE void wait_for_stage() const {
+        barrier_wait(shared.empty(lane, ahead.n), ahead.parity ^ 1);
         __syncwarp();
     }
+    INLINE void arrive() {
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) barrier_arrive(shared.full(lane, behind.n));
+        behind.move();
+    }
+
+    /* ---- what other blocks give: a chunk is one copy */
+
+    INLINE void load_fresh(unsigned long long at, int chunks) {
+#pragma unroll 1
+        for (int c = 0; c < chunks; c++) {
+            wait_for_stage();
+            if (threadIdx.x % 128 == 0) {
+                unsigned full = shared.full(lane, ahead.n);
+                asm volatile("mbarrier.expect_tx.relaxed.cta.shared.b64 [%0], %1;" ::"r"(full), "r"((int)STAGE_BYTES)
+                             : "memory");
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+                                 "r"(shared.stage(lane, ahead.n)),
+                             "l"(at + (unsigned long long)(c * STAGE_BYTES)), "r"((int)STAGE_BYTES), "r"(full)
+                             : "memory");
+            }
+            ahead.move();
+            arrive();
+        }
+    }
+
+    /* ---- what lies in memory since before: row by row, in pieces of 16 bytes where it lies at multiples of that */
 
     INLINE void copy_slowly(unsigned to, unsigned long long from, int there) const {
         unsigned words[4] = {};
@@ -191,109 +199,77 @@ template <class S> struct Loader {
         write_piece(to, words);
     }
 
-    INLINE void fill(int chunk) {
-        barrier_wait(shared.empty(lane, ahead.n), ahead.parity ^ 1);
-        __syncwarp();
+    INLINE void fill(unsigned long long at, long long pitch, int there, int rounds, bool whole) {
         unsigned to = shared.stage(lane, ahead.n);
-        unsigned long long at = from + (unsigned long long)(chunk * 128);
-        int bytes = there(chunk);
-        if (rounds == ROUNDS && bytes == 16 && whole) {
-#pragma unroll
-            for (int r = 0; r < ROUNDS; r++) {
-                copy_whole(to + place(r), at);
-                at += (unsigned long long)(4 * pitch);
-            }
-        } else {
 #pragma unroll 1
-            for (int r = 0; r < rounds; r++) {
-                unsigned long long source = at + (unsigned long long)(4 * r * pitch);
-                if (whole)
-                    copy_async(to + place(r), bytes ? source : from, bytes);
-                else
-                    copy_slowly(to + place(r), source, bytes);
-            }
-        }
-        ahead.move();
-    }
-
-    /* The largest word tells whether one is all ones, but not of halves. */
-    static INLINE bool is_incomplete(const unsigned (&x)[4]) {
-        if (SIZE == 2 && VECTOR == 1)
-            return is_missing<SIZE>(x[0]) | is_missing<SIZE>(x[1]) | is_missing<SIZE>(x[2]) | is_missing<SIZE>(x[3]);
-        return max(max(x[0], x[1]), max(x[2], x[3])) == 0xffffffffu;
-    }
-
-    /* Looks through what has come of a chunk, and brings again what was missing. */
-    INLINE void look(int chunk) const {
-        const unsigned to = shared.stage(lane, behind.n);
-        int spins = 0;
-        while (true) {
-            unsigned missing = 0;
-#pragma unroll
-            for (int r = 0; r < ROUNDS; r += 2) {
-                unsigned x[2][4];
-                if (r < rounds) read_piece(to + place(r), x[0]);
-                if (r + 1 < rounds) read_piece(to + place(r + 1), x[1]);
-                missing |= (unsigned)(r < rounds && is_incomplete(x[0])) << r;
-                missing |= (unsigned)(r + 1 < rounds && is_incomplete(x[1])) << (r + 1);
-            }
-            if (!__any_sync(0xffffffffu, missing) || __any_sync(0xffffffffu, give_up(block.c, spins))) return;
-#pragma unroll 1
-            for (int r = 0; r < ROUNDS; r++) {
-                unsigned long long at = from + (unsigned long long)(chunk * 128 + 4 * r * pitch);
-                if (missing >> r & 1) copy_async(to + place(r), at, there(chunk));
-            }
-            __syncwarp();
-            copies_commit();
-            copies_wait<0>();
+        for (int r = 0; r < rounds; r++, at += (unsigned long long)(4 * pitch)) {
+            unsigned place = to + swizzled(first + 4 * r, piece);
+            if (whole)
+                copy_async(place, at, there);
+            else
+                copy_slowly(place, at, there);
         }
     }
 
 #if TILE_TF32
-    INLINE void round_all() const {
-        const unsigned to = shared.stage(lane, behind.n);
+    INLINE void round_all(int rounds) const {
         unsigned x[4];
 #pragma unroll 1
         for (int r = 0; r < rounds; r++) {
-            read_piece(to + place(r), x);
+            unsigned place = shared.stage(lane, behind.n) + swizzled(first + 4 * r, piece);
+            read_piece(place, x);
 #pragma unroll
-            for (int i = 0; i < 4; i++) x[i] = __float_as_uint(rounded(__uint_as_float(x[i])));
-            write_piece(to + place(r), x);
+            for (int i = 0; i < 4; i++) x[i] = bits_of(__uint_as_float(x[i]));
+            write_piece(place, x);
         }
     }
 #endif
 
-    INLINE void hand_on(int chunk) {
-        if (fresh) look(chunk);
+    INLINE void load_given(unsigned long long at, long long pitch, int bytes, int chunks, int rounds) {
+        const bool whole = ((at | (unsigned long long)pitch) & 15) == 0;
+        at += (unsigned long long)(first * pitch + piece * 16);
+#pragma unroll 1
+        for (int c = 0; c < chunks + WINDOW - 1; c++) {
+            if (c < chunks) {
+                int there = max(0, min(16, bytes - c * 128 - piece * 16));
+                wait_for_stage();
+                fill(there ? at + (unsigned long long)(c * 128) : at - (unsigned long long)(piece * 16), pitch, there, rounds,
+                     whole);
+                ahead.move();
+            }
+            copies_commit();
+            if (c < WINDOW - 1) continue;
+            copies_wait<WINDOW - 1>();
 #if TILE_TF32
-        if (!fresh) round_all();
+            round_all(rounds);
 #endif
-        publish_shared();
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(shared.full(lane, behind.n));
-        behind.move();
+            publish_shared();
+            arrive();
+        }
+    }
+
+    /* ---- */
+
+    INLINE void wait_for_place(const Place &counter, int i, int tile) const {
+        if (threadIdx.x % 128 == 0 && counter.is_fresh(i))
+            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.row);
     }
 
     INLINE void load_segment(int i, int t, int k, int n, int tile) {
         int pass = S::segment(lane, n, 0), skip = S::segment(lane, n, 1), chunks = S::segment(lane, n, 2);
         int channel = S::channel(k, pass);
         const Place *places = Shared::places() + S::first_place(k);
-        unsigned long long at = channel >= 0 ? places[channel].channel(i) : 0;
-        fresh = at & 1;
-        pitch = (fresh ? S::channel_row(pass) : S::left_row(k, pass)) * SIZE;
-        at = fresh ? at & ~1ull : places[S::left(k, pass)].view(i, t);
-        whole = fresh || ((at | (unsigned long long)pitch) & 15) == 0;
-        bytes = S::depth(pass) * SIZE - skip * 128;
-        rounds = rounds_of(block.tile_rows(tile));
-        from = at + (unsigned long long)((block.row + tile * TILE_N + first) * pitch + skip * 128 + piece * 16);
-        if (fresh) wait_for_sample(chunks);
-#pragma unroll 1
-        for (int c = 0; c < chunks + WINDOW - 1; c++) {
-            if (c < chunks) fill(c);
-            copies_commit();
-            if (c < WINDOW - 1) continue;
-            copies_wait<WINDOW - 1>();
-            hand_on(c - (WINDOW - 1));
+        if (channel >= 0 && places[channel].is_fresh(i)) {
+            wait_for_place(places[channel + 1], i, block.tile(tile));
+            if (threadIdx.x % 128 == 0) asm volatile("fence.proxy.async.global;" ::: "memory");
+            load_fresh(places[channel].slot(i) + (unsigned long long)((block.tile(tile) * S::pass_chunks(pass) + skip) *
+                                                                     STAGE_BYTES),
+                       chunks);
+        } else {
+            long long pitch = (long long)S::left_row(k, pass) * SIZE;
+            unsigned long long at = places[S::left(k, pass)].view(i, t);
+            load_given(at + (unsigned long long)((block.row + tile * TILE_N) * pitch + skip * 128), pitch,
+                       S::depth(pass) * SIZE - skip * 128, chunks, rounds_of(block.tile_rows(tile)));
         }
     }
 
@@ -306,6 +282,8 @@ template <class S> struct Loader {
                 if (!S::is_tiled(k) || !due.is_due(i)) continue;
 #pragma unroll 1
                 for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
+                    for (int n = 0; n < S::waits(k); n++)
+                        wait_for_place(Shared::places()[S::first_place(k) + S::wait_place(k, n)], i, block.tile(tile));
 #pragma unroll 1
                     for (int n = 0; n < S::SEGMENTS(lane); n++) load_segment(i, due.time(i), k, n, tile);
                 }
@@ -350,7 +328,7 @@ template <class S, int LANE> struct Multiplier {
 
     static INLINE unsigned as_operand(unsigned x) {
 #if TILE_TF32
-        x = __float_as_uint(rounded(__uint_as_float(x)));
+        x = bits_of(__uint_as_float(x));
 #endif
         return x;
     }
@@ -443,9 +421,12 @@ template <class S, int LANE> struct Multiplier {
      * those who read them meet in banks. */
     static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
 
-    INLINE void multiply_all() {
+    /* Sums of both lanes, in shared memory. What the map reads of other seats has come with the first chunk. */
+    template <class F> INLINE void multiply_all(F fetch_late) {
         if constexpr (CHUNKS > 0) {
             float sums[TILE_N / 2];
+            barrier_wait(shared.full(LANE, stage.n), stage.parity);
+            fetch_late();
 #pragma unroll
             for (int n = 0; n < TILE_N / 2; n++) sums[n] = STARTED ? starts[n / 2 % 2] : 0;
             int last = 0;
@@ -487,7 +468,21 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll 1
         for (int p = (int)threadIdx.x; p < S::places(k); p += MULTIPLIERS) {
             const Place &place = Shared::places()[first + p];
-            Shared::addresses(i % 3)[first + p] = p < S::views(k) ? place.view(i, due.time(i)) : place.channel(i);
+            Shared::addresses(i % 3)[first + p] = p < S::views(k) ? place.view(i, due.time(i)) : place.slot(i);
+        }
+    }
+
+    /* What this block gives has been written by all its threads: one warp waits for them, and tells. */
+    template <int RAISES> INLINE void tell(const Frame &f, int k) const {
+        if constexpr (RAISES > 0) {
+            asm volatile("fence.proxy.async.global;" ::: "memory");
+            if (LANE == 1 || warp > 0) {
+                asm volatile("bar.arrive 5, 256;" ::: "memory");
+                return;
+            }
+            asm volatile("bar.sync 5, 256;" ::: "memory");
+            unsigned long long counter = thread < RAISES ? f.place(S::raise_place(k, thread)) : 0;
+            if (counter) raise(counter + (unsigned long long)(f.tile * 4));
         }
     }
 
@@ -501,33 +496,44 @@ template <class S, int LANE> struct Multiplier {
             asm volatile("bar.sync 1, 256;" ::: "memory");
         }
         find_addresses(due, k, i + 1);
-        Frame f = {block.c, Shared::addresses(i % 3) + S::first_place(k), true};
+        Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true};
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
             const int high = block.tile_rows(tile), row = block.row + tile * TILE_N;
             typename T::Values values[EACH];
+            auto fetch = [&](bool late) {
 #pragma unroll
-            for (int e = 0; e < EACH; e++) {
-                int v = (int)threadIdx.x + e * MULTIPLIERS, n = min(v / ACROSS, high - 1), u = v % ACROSS * VECTOR;
-                T::fetch(f, row + n, min(block.column + u, S::COLUMNS - VECTOR), values[e]);
-            }
+                for (int e = 0; e < EACH; e++) {
+                    int v = (int)threadIdx.x + e * MULTIPLIERS, n = min(v / ACROSS, high - 1), u = v % ACROSS * VECTOR;
+                    int column = min(block.column + u, S::COLUMNS - VECTOR);
+                    if (late)
+                        T::fetch_late(f, row + n, column, values[e]);
+                    else
+                        T::fetch(f, row + n, column, values[e]);
+                }
+            };
+            fetch(false);
             if constexpr (T::TILED)
-                multiply_all();
+                multiply_all([&]() { fetch(true); });
             else
                 asm volatile("bar.sync 1, 256;" ::: "memory");
+            f.tile = block.tile(tile);
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
-                int v = (int)threadIdx.x + e * MULTIPLIERS, n = v / ACROSS, u = v % ACROSS * VECTOR;
+                int v = (int)threadIdx.x + e * MULTIPLIERS, u = v % ACROSS * VECTOR;
+                f.n = v / ACROSS;
+                f.there = f.n < high && block.column + u < S::COLUMNS;
                 REAL sums[S::PRODUCTS][VECTOR];
-                f.there = n < high && block.column + u < S::COLUMNS;
                 if constexpr (T::TILED) {
 #pragma unroll
                     for (int p = 0; p < S::PRODUCTS; p++) {
-                        add_sums<0>(min(n, TILE_N - 1), p * S::UNITS + u, sums[p], false);
-                        add_sums<1>(min(n, TILE_N - 1), p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
+                        add_sums<0>(min(f.n, TILE_N - 1), p * S::UNITS + u, sums[p], false);
+                        add_sums<1>(min(f.n, TILE_N - 1), p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
                     }
                 }
-                T::apply(f, row + n, block.column + u, sums, values[e]);
+                T::apply(f, row + f.n, block.column + u, sums, values[e], [&]() {
+                    if (e == EACH - 1) tell<T::RAISES>(f, k);
+                });
             }
             if (T::TILED && SUM_BUFFERS == 2) buffer ^= 1;
         }
@@ -546,7 +552,7 @@ template <class S, int LANE> struct Multiplier {
 template <class S> INLINE Block find_block(const Words &c, int seat) {
     int n = (int)blockIdx.x - (int)c.w[seat], across = (S::COLUMNS + S::UNITS - 1) / S::UNITS;
     int row = n / across * SLICE;
-    return Block{c, seat, n % across * S::UNITS, row, min(SLICE, BATCH_OF(c) - row)};
+    return Block{c, seat, n % across * S::UNITS, row, min(SLICE, BATCH_OF(c) - row), n / across};
 }
 
 template <class S> INLINE void load_all(const Words &c, int seat) {

@@ -2,18 +2,20 @@
  *
  * A loop of maps, as a schedule wrote it for launches, is cut into seats: the steps that multiply with the same weights, and
  * the maps without products that go with them. Every element of a seat's columns is one thread's from the first iteration to
- * the last, so what only passes from element to element lies in memory as before. What others read (operands of products,
- * and values of other seats) passes through channels: memory of the kernel's own with a slot for every step, so that nothing
- * is written twice, filled with ones before the kernel starts, which tell what has not come yet.
+ * the last, so what only passes from element to element lies in memory as before. What other blocks read passes through
+ * channels: an operand of products has memory of the kernel's own, in the order in which it is copied to shared memory, with a
+ * slot for every step, so that nothing is overwritten; a value of another seat is read where it lies. A channel has a counter
+ * for every slot and tile of rows, which the blocks that write raise.
  *
  * Residency: a seat has ceil(columns / units) blocks of 64 rows of weights (units of all products), and each slice of the
  * batch has its own. All blocks are on the chip at once, one a processor, by a cooperative launch, or there is no launch.
  *
  * Arguments are words: [0] iterations, [1] batch, [2] address of the fault word, [3] unused; for every seat SEAT_WORDS: its
- * first block, its class, where the words of its steps begin (and, << 32, how many places they have); for every step: time at iteration 0, time an iteration, the
- * iterations at which it is due (from, up to), then PLACE_WORDS for every place: address at iteration 0, elements from row
- * to row, bytes an iteration, and a ring (bytes of a slot << 2 | phase << 1 | 1, or 0) or, in a channel, the iterations at
- * which it is read (from | up to << 32). Places are the views of the map, its twins, then channels. */
+ * first block, its class, where the words of its steps begin (and, << 32, how many places they have); for every step: time at
+ * iteration 0, time an iteration, the iterations at which it is due (from, up to), then PLACE_WORDS for every place: address
+ * at iteration 0, elements from row to row, bytes an iteration, and a ring (bytes of a slot << 2 | phase << 1 | 1, or 0) or,
+ * in a channel, the iterations at which it is read (from | up to << 32). Places are the views of the map, its twins, then for
+ * every use of a channel its operand and its counter, whose second word is how many blocks raise it. */
 #ifndef RCVI_CUDA_PERSISTENT_H
 #define RCVI_CUDA_PERSISTENT_H
 
@@ -32,12 +34,13 @@ enum {
 typedef struct {
     int buffer;
     int64_t column, columns;
-    rcvi_cuda_type type;
-    bool operand; /* of products */
+    bool operand; /* of products: it has memory; else a value, read where it lies */
     bool still;   /* the buffer holds one step: slots are iterations */
+    int seat;     /* that writes it */
     int64_t first, last, written;
-    int64_t pitch; /* elements of a row */
-    size_t place;  /* bytes in the exchange */
+    int signal;      /* its counters */
+    int64_t chunks;  /* of an operand */
+    size_t place;    /* bytes in the exchange */
 } rcvi_channel;
 
 /* A channel as a step sees it: at iteration i slot + i * step. Read where low <= i < high. RCVI_NONE: leads nowhere. */
@@ -45,6 +48,8 @@ typedef struct {
     int channel;
     int64_t slot, step, low, high;
 } rcvi_channel_use;
+
+enum { RCVI_MAX_USES = 64 };
 
 typedef struct {
     int index, seat;   /* of the program's step */
@@ -54,16 +59,23 @@ typedef struct {
     rcvi_pass *passes;
     int pass_count;
     rcvi_map_shape shape;
-    int *read;                                /* [views] place that comes from a channel, or RCVI_NONE */
-    int places[RCVI_MAX_VIEWS];               /* the same while peers are matched */
-    rcvi_map_link writes[RCVI_MAX_OPERANDS];  /* their places are those of `uses` */
-    rcvi_channel_use uses[RCVI_MAX_OPERANDS]; /* behind views and twins */
-    int write_count, use_count;
-    size_t words; /* where they begin */
+    /* Uses of channels; use u has places view_count + twin_count + 2 u and the next one. */
+    rcvi_channel_use uses[RCVI_MAX_USES];
+    int use_count;
+    int read_of[RCVI_MAX_PASSES];                 /* [passes] use of an operand, or RCVI_NONE */
+    int waits[RCVI_MAX_USES], wait_count;         /* uses of values */
+    int writes[RCVI_MAX_USES], write_count;       /* uses of what is written, and the view that is */
+    int write_views[RCVI_MAX_USES];
+    bool write_operand[RCVI_MAX_USES];
+    int raises[RCVI_MAX_USES], raise_count;       /* uses whose counter is raised, by this step or a peer's */
+    bool is_raised[RCVI_MAX_USES];                /* [uses] by this one */
+    bool *is_late;                                /* [views] a value of another seat */
+    bool *is_early;                               /* [operands] another seat reads it where it lies */
+    size_t words;                                 /* where they begin */
 } rcvi_persistent_step;
 
 static inline int rcvi_persistent_places(const rcvi_persistent_step *s) {
-    return s->view_count + s->twin_count + s->use_count;
+    return s->view_count + s->twin_count + 2 * s->use_count;
 }
 
 typedef struct {
@@ -92,7 +104,10 @@ struct rcvi_persistent {
     int seat_count, class_count;
     rcvi_channel *channels;
     int channel_count;
-    size_t exchange; /* bytes */
+    size_t exchange, exchange_place; /* bytes of operands, and where they begin among those of all loops */
+    int signal_count;
+    int64_t counters; /* of all signals */
+    int64_t *first_counter; /* [signals] */
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
     int vector, stages, weight_chunks, sum_buffers, blocks, places;
     size_t shared, words;

@@ -1,10 +1,9 @@
-/* What the steps of a persistent kernel use: arguments, values that pass from block to block, instructions. Stands behind
- * map_element.cuh and before the texts of the seats; see persistent.h for the arguments.
+/* What the steps of a persistent kernel use: arguments, values that pass from block to block. Stands behind map_element.cuh and
+ * before the texts of the seats; see persistent.h for the arguments.
  *
- * What a block gives to others lies in memory that is all ones before the kernel begins, and every element is written
- * once: whoever reads ones reads again. No number is stored as that pattern (results of arithmetic never are it; what
- * is moved is changed to another NaN). So data is its own flag, and there is no fence, counter or barrier between
- * blocks. */
+ * An operand that others read lies in memory as they want it in shared memory: tiles of TILE_N rows, chunks of 128 bytes, the
+ * 16-byte pieces of row n at piece ^ (n & 7). Every step has its own slot, so nothing is overwritten. A block that has
+ * written raises a counter (release); who reads waits until all blocks have (acquire), then copies. */
 
 struct Words {
     unsigned long long w[WORDS];
@@ -29,7 +28,7 @@ struct Due {
 /* The words of a place, in shared memory. */
 struct Place {
     unsigned long long address;
-    long long row, stride;
+    long long row, stride;   /* of a counter, `row` is how many blocks raise it */
     unsigned long long ring; /* or window */
 
     /* A view's address at an iteration and time: 0 where the caller left it out. */
@@ -38,116 +37,63 @@ struct Place {
         unsigned long long at = address + (unsigned long long)(i * stride);
         return ring & 1 ? at + ((unsigned)t + (unsigned)(ring >> 1 & 1) & 1u) * (ring >> 2) : at;
     }
-    /* A channel's, with a last bit that tells whether it is read. */
-    INLINE unsigned long long channel(int i) const {
-        if (!address) return 0;
-        return address + (unsigned long long)(i * stride) + (i >= (int)(unsigned)ring && i < (int)(ring >> 32));
+    /* What passes between blocks, and counters. */
+    INLINE unsigned long long slot(int i) const {
+        return address ? address + (unsigned long long)(i * stride) : 0;
     }
+    INLINE bool is_fresh(int i) const { return i >= (int)(unsigned)ring && i < (int)(ring >> 32); }
 };
 
 /* A step at an iteration, as the map sees it: the addresses of its places lie in shared memory. */
 struct Frame {
-    const Words &c;
     const unsigned long long *places;
-    bool there; /* else nothing is stored */
+    int tile, n; /* of all tiles; row in it */
+    bool there;  /* else nothing is stored */
 
     INLINE unsigned long long place(int p) const { return places[p]; }
-    INLINE unsigned long long channel(int p) const { return places[p] & ~1ull; }
-    INLINE bool is_fresh(int p) const { return places[p] & 1; }
 };
 #define ADDRESS_OF(C, MEMBER, VIEW) (C).place(VIEW)
 #define TWIN_OF(C, MEMBER, TWIN) (C).place(VIEWS + (TWIN))
 
-/* ---- patience: what never comes is an error, not a hang ---- */
+/* ---- operands for other blocks ---- */
 
-INLINE bool give_up(const Words &c, int &spins) {
-    if (++spins % 1024) return false;
-    if (*FAULT_OF(c)) return true;
-    if (spins < PATIENCE) return false;
-    *FAULT_OF(c) = 1;
-    __threadfence_system();
-    return true;
-}
-
-/* ---- channels ---- */
-
-INLINE void read_fresh(unsigned long long at, unsigned (&x)[1]) {
-    asm volatile("ld.relaxed.gpu.global.b32 %0, [%1];" : "=r"(x[0]) : "l"(at) : "memory");
-}
-INLINE void read_fresh(unsigned long long at, unsigned (&x)[2]) {
-    asm volatile("ld.relaxed.gpu.global.v2.b32 {%0, %1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "l"(at) : "memory");
-}
-INLINE void read_fresh(unsigned long long at, unsigned (&x)[4]) {
-    asm volatile("ld.relaxed.gpu.global.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
-                 : "l"(at)
-                 : "memory");
-}
-INLINE void read_fresh(unsigned long long at, unsigned short &x) {
-    asm volatile("ld.relaxed.gpu.global.b16 %0, [%1];" : "=h"(x) : "l"(at) : "memory");
-}
-INLINE void write_fresh(unsigned long long at, const unsigned (&x)[1]) {
-    asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(x[0]) : "memory");
-}
-INLINE void write_fresh(unsigned long long at, const unsigned (&x)[2]) {
-    asm volatile("st.relaxed.gpu.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(x[0]), "r"(x[1]) : "memory");
-}
-INLINE void write_fresh(unsigned long long at, const unsigned (&x)[4]) {
-    asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(x[0]), "r"(x[1]), "r"(x[2]),
-                 "r"(x[3])
-                 : "memory");
-}
-INLINE void write_fresh(unsigned long long at, unsigned short x) {
-    asm volatile("st.relaxed.gpu.global.b16 [%0], %1;" ::"l"(at), "h"(x) : "memory");
-}
-
-/* Has an element of SIZE bytes in this word not come yet? Writers store whole words unless VECTOR is 1. */
-template <int SIZE> INLINE bool is_missing(unsigned word) {
-    if (SIZE == 2 && VECTOR == 1) return ((~word - 0x00010001u) & word & 0x80008000u) != 0;
-    return word == 0xffffffffu;
-}
-
-INLINE unsigned known(float x) { return __float_as_uint(x) == 0xffffffffu ? 0x7fffffffu : __float_as_uint(x); }
-INLINE unsigned short known(BFloat16 x) { return x.bits; }
-INLINE unsigned short known(Float16 x) { return x.bits; }
-
-/* In a channel of products of tf32, numbers are rounded to it. */
+INLINE unsigned bits_of(float x) {
 #if TILE_TF32
-INLINE float rounded(float x) {
     unsigned y;
     asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
-    return __uint_as_float(y);
-}
+    return y;
+#else
+    return __float_as_uint(x);
 #endif
+}
+INLINE unsigned bits_of(BFloat16 x) { return x.bits; }
+INLINE unsigned bits_of(Float16 x) { return x.bits; }
 
-template <typename T, bool OPERAND>
-INLINE void publish(const Frame &c, int place, long long element, const REAL (&x)[VECTOR]) {
-    constexpr int SIZE = (int)sizeof(T);
-    unsigned long long at = c.channel(place);
+/* CHUNKS: of the operand. */
+template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
+    constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE, COUNT = SIZE * VECTOR / 4;
+    unsigned long long at = c.place(place);
     if (!at || !c.there) return;
-    at += (unsigned long long)(element * SIZE);
+    int chunk = column / (8 * PIECES), piece = column / PIECES % 8;
+    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + c.n * 128 + ((piece ^ (c.n & 7)) << 4) +
+                               column % PIECES * SIZE);
     T y[VECTOR];
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) {
-        narrow(x[i], y[i]);
-#if TILE_TF32
-        if (OPERAND) narrow(rounded(x[i]), y[i]);
-#endif
-    }
-    if constexpr (SIZE * VECTOR == 2) {
-        write_fresh(at, known(y[0]));
-    } else if constexpr (SIZE == 2) {
-        unsigned words[VECTOR / 2 > 0 ? VECTOR / 2 : 1];
-#pragma unroll
-        for (int i = 0; i < VECTOR / 2; i++) words[i] = known(y[2 * i]) | (unsigned)known(y[2 * i + 1]) << 16;
-        write_fresh(at, words);
+    for (int i = 0; i < VECTOR; i++) narrow(x[i], y[i]);
+    if constexpr (COUNT == 0) {
+        *(unsigned short *)at = (unsigned short)bits_of(y[0]);
     } else {
-        unsigned words[VECTOR];
+        unsigned words[COUNT];
 #pragma unroll
-        for (int i = 0; i < VECTOR; i++) words[i] = known(y[i]);
-        write_fresh(at, words);
+        for (int i = 0; i < COUNT; i++)
+            words[i] = SIZE == 4 ? bits_of(y[i % VECTOR]) : bits_of(y[2 * i % VECTOR]) | bits_of(y[(2 * i + 1) % VECTOR]) << 16;
+        if constexpr (COUNT == 1) *(unsigned *)at = words[0];
+        if constexpr (COUNT == 2) *(uint2 *)at = make_uint2(words[0], words[1 % COUNT]);
+        if constexpr (COUNT == 4) *(uint4 *)at = make_uint4(words[0], words[1 % COUNT], words[2 % COUNT], words[3 % COUNT]);
     }
 }
+
+/* ---- what a map reads, fetched before it is needed ---- */
 
 template <typename T> INLINE void fetch_group(unsigned long long address, long long element, Group<T> &x) {
     x = *(const Group<T> *)((const T *)address + element);
@@ -161,28 +107,24 @@ template <typename T> INLINE void widen_group(const Group<T> &x, REAL (&out)[VEC
     for (int i = 0; i < VECTOR; i++) out[i] = (REAL)widen(x.at[i]);
 }
 
-/* The same of a channel, when it has come. */
-template <typename T> INLINE void load_fresh(const Frame &c, int place, long long element, Group<T> &out) {
-    constexpr int SIZE = (int)sizeof(T), COUNT = SIZE * VECTOR / 4;
-    unsigned long long at = c.channel(place) + (unsigned long long)(element * SIZE);
+/* ---- counters ---- */
+
+/* Waits until a counter has reached this; what never comes is an error, not a hang. */
+INLINE void wait_for(const Words &c, unsigned long long counter, unsigned target) {
     int spins = 0;
-    if constexpr (COUNT == 0) {
-        unsigned short x;
-        do read_fresh(at, x);
-        while (x == 0xffffu && !give_up(c.c, spins));
-        out.at[0] = T{x};
-    } else {
-        union {
-            unsigned x[COUNT];
-            Group<T> group;
-        } both;
-        bool missing;
-        do {
-            read_fresh(at, both.x);
-            missing = false;
-#pragma unroll
-            for (int i = 0; i < COUNT; i++) missing |= is_missing<SIZE>(both.x[i]);
-        } while (missing && !give_up(c.c, spins));
-        out = both.group;
+    while (true) {
+        unsigned x;
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(counter) : "memory");
+        if (x >= target) return;
+        if (++spins % 1024) continue;
+        if (*FAULT_OF(c)) return;
+        if (spins < PATIENCE) continue;
+        *FAULT_OF(c) = 1;
+        __threadfence_system();
+        return;
     }
+}
+
+INLINE void raise(unsigned long long counter) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }

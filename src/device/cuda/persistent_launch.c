@@ -59,17 +59,25 @@ static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *
     }
 }
 
-static void put_channels(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
-    for (int u = 0; u < s->use_count; u++) {
+static void put_uses(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
+    const rcvi_persistent *p = f->p;
+    int64_t tiles = (int64_t)p->slices * p->tiles;
+    for (int u = 0; u < s->use_count; u++, at += 8) {
         const rcvi_channel_use *use = &s->uses[u];
+        bool written = false;
+        for (int n = 0; n < s->write_count; n++) written |= s->writes[n] == u;
         if (use->channel == RCVI_NONE) continue;
-        const rcvi_channel *channel = &f->p->channels[use->channel];
-        int64_t slot = f->engine->program->options.batch * channel->pitch * (int64_t)rcvi_cuda_bytes(channel->type);
-        char *base = f->scratch + f->engine->exchange + channel->place;
-        at[4 * u] = (uint64_t)(uintptr_t)base + (uint64_t)((use->slot - channel->first) * slot);
-        at[4 * u + 1] = (uint64_t)channel->pitch;
-        at[4 * u + 2] = (uint64_t)(use->step * slot);
-        at[4 * u + 3] = (uint64_t)use->low | (uint64_t)use->high << 32;
+        const rcvi_channel *channel = &p->channels[use->channel];
+        int64_t slot = tiles * channel->chunks * p->tile * 128;
+        char *base = f->scratch + f->engine->exchange + p->exchange_place + channel->place;
+        char *counters = f->scratch + f->engine->counters + 4 * p->first_counter[channel->signal];
+        if (channel->operand) at[0] = (uint64_t)(uintptr_t)base + (uint64_t)((use->slot - channel->first) * slot);
+        at[2] = (uint64_t)(use->step * slot);
+        at[3] = at[7] = (uint64_t)use->low | (uint64_t)use->high << 32;
+        if (written && !s->is_raised[u]) continue;
+        at[4] = (uint64_t)(uintptr_t)counters + (uint64_t)((use->slot - channel->first) * tiles * 4);
+        at[5] = (uint64_t)p->seats[channel->seat].blocks;
+        at[6] = (uint64_t)(use->step * tiles * 4);
     }
 }
 
@@ -81,7 +89,7 @@ static void put_step(const filler *f, const rcvi_persistent_step *s) {
     at[2] = (uint64_t)s->low;
     at[3] = (uint64_t)s->high;
     put_views(f, s, at + 4);
-    put_channels(f, s, at + 4 + 4 * (s->view_count + s->twin_count));
+    put_uses(f, s, at + 4 + 4 * (s->view_count + s->twin_count));
 }
 
 rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *p, char *scratch,
@@ -103,8 +111,8 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
         }
     }
     for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
-    RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->exchange, 0xff, p->exchange, stream),
-                  "clearing what blocks pass to each other");
+    RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->counters, 0, (size_t)p->counters * 4, stream),
+                  "clearing counters");
     cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
     cudaLaunchConfig_t launch = {.gridDim = {(unsigned)p->blocks, 1, 1},
                                  .blockDim = {RCVI_PERSISTENT_THREADS, 1, 1},

@@ -106,18 +106,33 @@ static int left_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
     return s->pass_count ? s->passes[pass].a : 0;
 }
+/* The place of a use of a channel; that of its counter follows. */
+static int place_of(const rcvi_persistent_step *s, int use) { return s->view_count + s->twin_count + 2 * use; }
+
 static int channel_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
-    return s->pass_count ? s->read[s->passes[pass].a] : RCVI_NONE;
+    return s->pass_count && s->read_of[pass] != RCVI_NONE ? place_of(s, s->read_of[pass]) : RCVI_NONE;
 }
 static int left_row_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
     return s->pass_count ? (int)s->views[s->passes[pass].a]->row : 0;
 }
-static int channel_row_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
-    int64_t each = 16 / (int64_t)rcvi_cuda_bytes(w->engine->narrow);
+static int pass_chunks_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
+    int64_t bytes = w->p->steps[seat->tiled].passes[pass].depth * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
     (void)y;
-    return (int)((w->p->steps[seat->tiled].passes[pass].depth + each - 1) / each * each);
+    return (int)((bytes + 127) / 128);
+}
+static int waits_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    (void)y;
+    return w->p->steps[seat->hosted[k]].wait_count;
+}
+static int wait_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    return n < s->wait_count ? place_of(s, s->waits[n]) + 1 : 0;
+}
+static int raise_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    return n < s->raise_count ? place_of(s, s->raises[n]) + 1 : 0;
 }
 static int places_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
@@ -211,7 +226,16 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "left", seat->hosted_count, tiled->pass_count, left_of);
     add_table(w, seat, "channel", seat->hosted_count, tiled->pass_count, channel_of);
     add_table(w, seat, "left_row", seat->hosted_count, tiled->pass_count, left_row_of);
-    add_table(w, seat, "channel_row", tiled->pass_count, 0, channel_row_of);
+    add_table(w, seat, "pass_chunks", tiled->pass_count, 0, pass_chunks_of);
+    int waits = 1, raises = 1;
+    for (int k = 0; k < seat->hosted_count; k++) {
+        const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+        if (s->wait_count > waits) waits = s->wait_count;
+        if (s->raise_count > raises) raises = s->raise_count;
+    }
+    add_table(w, seat, "waits", seat->hosted_count, 0, waits_of);
+    add_table(w, seat, "wait_place", seat->hosted_count, waits, wait_place_of);
+    add_table(w, seat, "raise_place", seat->hosted_count, raises, raise_place_of);
     add_table(w, seat, "places", seat->hosted_count, 0, places_of);
     add_table(w, seat, "views", seat->hosted_count, 0, views_of);
     add_table(w, seat, "first_place", seat->hosted_count, 0, first_place_of);
@@ -233,14 +257,18 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
     for (int k = 0; k < seat->hosted_count && !status; k++) {
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         rcvi_map_shape shape = s->shape;
-        int64_t pitch[RCVI_MAX_VIEWS];
-        rcvi_map_links links = {
-            .read = s->read, .pitch = pitch, .writes = s->writes, .write_count = s->write_count,
-            .started = is_started(w, seat)};
+        rcvi_map_link writes[RCVI_MAX_USES];
+        rcvi_map_links links = {.is_late = s->is_late,
+                                .is_early = s->is_early,
+                                .writes = writes,
+                                .raise_count = s->raise_count,
+                                .started = is_started(w, seat)};
         char *text = NULL;
-        for (int v = 0; v < s->view_count; v++) {
-            int64_t each = 16 / (int64_t)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]);
-            pitch[v] = (w->engine->program->steps[s->index].columns + each - 1) / each * each;
+        for (int n = 0; n < s->write_count; n++) {
+            if (!s->write_operand[n]) continue;
+            int64_t bytes = seat->columns * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
+            writes[links.write_count++] =
+                (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]), (int)((bytes + 127) / 128)};
         }
         shape.vector = w->p->vector;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);

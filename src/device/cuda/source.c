@@ -241,13 +241,20 @@ static void add_store(writer *w, int view, const char *name, int number) {
 
 /* To other blocks of a persistent kernel. */
 static void add_link(writer *w, int view, const char *name, int number) {
-    if (!w->links || view == RCVI_NONE) return;
-    for (int i = 0; i < w->links->write_count; i++) {
+    for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
-        rcvi_text_add(&w->text, "    publish<%s, %s>(c, %d, row * %lldll + column, %s%d);\n", type_names[link->type],
-                      link->operand ? "true" : "false", link->place, (long long)link->pitch, name, number);
+        rcvi_text_add(&w->text, "    publish<%s, %d>(c, %d, column, %s%d);\n", type_names[w->shape->narrow], link->chunks,
+                      link->place, name, number);
     }
+}
+
+static void add_early_store(writer *w, int view, const char *name, int number) {
+    if (view != RCVI_NONE && w->links->is_early[view]) add_store(w, view, name, number);
+}
+
+static void add_other_store(writer *w, int view, const char *name, int number) {
+    if (view != RCVI_NONE && !w->links->is_early[view]) add_store(w, view, name, number);
 }
 
 /* Addresses of what is stored, before any of it is. */
@@ -437,8 +444,14 @@ static void add_body(writer *w) {
         for (int k = 0; k < map->instruction_count; k++) add_instruction(w, k);
         rcvi_text_add(&w->text, "    }\n");
     }
+    if (!w->links) {
+        add_all_stores(w, add_store);
+        return;
+    }
     add_all_stores(w, add_link);
-    add_all_stores(w, add_store);
+    add_all_stores(w, add_early_store);
+    rcvi_text_add(&w->text, "    tell();\n");
+    add_all_stores(w, add_other_store);
 }
 
 static void add_apply(writer *w) {
@@ -453,17 +466,14 @@ static void add_apply(writer *w) {
 /* ---- a step of a persistent kernel ---- */
 
 /* Every value that is read before the products are known: as a member of Values, as a name for it, or as a load of it. */
-typedef enum { DECLARED, NAMED, LOADED } loading;
+typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE } loading;
 
 /* What all rows share is read when it is needed: it is near. */
-static bool is_fetched(const writer *w, const rcvi_view *view, int index) {
-    return view->row != 0 || w->links->read[index] != RCVI_NONE;
-}
+static bool is_fetched(const rcvi_view *view) { return view->row != 0; }
 
 static void add_value(writer *w, const rcvi_view *view, int index, const char *name, int number, loading how) {
     const char *type = type_names[w->shape->types[index]];
-    int link = w->links->read[index];
-    if (!is_fetched(w, view, index)) {
+    if (!is_fetched(view)) {
         if (how == NAMED) add_load(w, view, index, name, number);
         return;
     }
@@ -471,11 +481,7 @@ static void add_value(writer *w, const rcvi_view *view, int index, const char *n
     if (how == NAMED)
         rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    widen_group(x.%s%d, %s%d);\n", name, number, name, number,
                       name, number);
-    if (how != LOADED) return;
-    if (link >= 0)
-        rcvi_text_add(&w->text,
-                      "    if (c.is_fresh(%d)) load_fresh<%s>(c, %d, row * %lldll + column, x.%s%d);\n    else ", link,
-                      type, link, (long long)w->links->pitch[index], name, number);
+    if (how != (w->links->is_late[index] ? LOADED_LATE : LOADED)) return;
     rcvi_text_add(&w->text, "    %s<%s>(ADDRESS_OF(c, 0, %d), ", view->column ? "fetch_group" : "fetch_repeated", type,
                   index);
     add_element(w, view, index);
@@ -503,13 +509,18 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     rcvi_text_init(&w->text, context);
     find_uses(w);
     rcvi_text_add(&w->text, "#undef VIEWS\n#define VIEWS %d\n", rcvi_map_views(w->map, views));
-    rcvi_text_add(&w->text, "struct Step%d {\n    static constexpr bool TILED = %s;\n    struct Values {\n", number,
-                  w->map->product_count ? "true" : "false");
+    rcvi_text_add(&w->text,
+                  "struct Step%d {\n    static constexpr bool TILED = %s;\n    static constexpr int RAISES = %d;\n"
+                  "    struct Values {\n",
+                  number, w->map->product_count ? "true" : "false", links->raise_count);
     add_values(w, DECLARED);
     rcvi_text_add(&w->text, "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED);
-    rcvi_text_add(&w->text, "    }\n    template <int PRODUCTS> static INLINE void apply(const Frame &c, long long row, "
-                            "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x) {\n");
+    rcvi_text_add(&w->text,
+                  "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
+    add_values(w, LOADED_LATE);
+    rcvi_text_add(&w->text, "    }\n    template <int PRODUCTS, class F> static INLINE void apply(const Frame &c, long long row, "
+                            "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x, F tell) {\n");
     add_all_stores(w, add_address);
     add_values(w, NAMED);
     for (int p = 0; p < w->map->product_count; p++) add_product(w, p);

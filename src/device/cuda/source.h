@@ -53,21 +53,19 @@ typedef struct {
     int64_t depth;
 } rcvi_pass;
 
-/* In a persistent kernel: what is written to other blocks as well, and what is read from them. */
+/* In a persistent kernel: what is written for other blocks. */
 typedef struct {
-    int view; /* an operand of the map */
-    rcvi_cuda_type type;
-    bool operand; /* of products */
-    int place;    /* among the step's places */
-    int64_t pitch; /* elements from row to row there */
+    int view;   /* an operand of the map */
+    int place;  /* among the step's places */
+    int chunks; /* of the operand that others read */
 } rcvi_map_link;
 
 typedef struct {
-    const int *read;      /* [views] place of what comes from other blocks, or RCVI_NONE */
-    const int64_t *pitch; /* [views] elements from row to row there */
+    const bool *is_late;  /* [views] comes from other blocks: read when it has come */
+    const bool *is_early; /* [operands] read by other blocks: stored before they are told */
     const rcvi_map_link *writes;
-    int write_count;
-    bool started; /* sums have begun with what products start with */
+    int write_count, raise_count; /* operands of products elsewhere; counters that tell */
+    bool started;                 /* sums have begun with what products start with */
 } rcvi_map_links;
 
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
