@@ -1,5 +1,6 @@
 #include "device/cuda/persistent.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -10,9 +11,8 @@ enum {
     OTHER_REGISTERS = 44,  /* beside weights, sums and what maps read */
     MULTIPLIERS = 256,     /* threads */
     CHUNK_REGISTERS = 16,  /* of weights */
-    MOST_STAGES = 16,
-    FEWEST_STAGES = 3,
-    BARRIER_BYTES = 16, /* of a stage */
+    MOST_RING = 8,         /* groups of chunks that a lane has at once */
+    BARRIER_BYTES = 16,    /* of one of these */
     PLACE_BYTES = 56,   /* words of a place, and its address at three iterations */
     HEADER_WORDS = 4,   /* here and below as persistent_base.cuh has it */
     SEAT_WORDS = 8,
@@ -293,6 +293,15 @@ static rcv_status add_use(hosted_step *s, rcvi_channel_use use, int *index) {
     return RCV_OK;
 }
 
+/* Gives a channel room for the slots of a use. */
+static void cover(rcvi_channel *channel, const hosted_step *s, const rcvi_channel_use *use) {
+    int64_t a = use->slot + s->low * use->step, b = use->slot + (s->high - 1) * use->step;
+    int64_t first = a < b ? a : b, last = a < b ? b : a;
+    if (s->low >= s->high) return;
+    if (first < channel->base) channel->base = first;
+    if (last > channel->top) channel->top = last;
+}
+
 /* Lets a step write to a channel, once. */
 static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
     hosted_step *s = &p->steps[w->step];
@@ -309,6 +318,7 @@ static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
         channel->last = channel->written && channel->last > last ? channel->last : last;
         channel->written += use.step ? last - first + 1 : 1;
     }
+    cover(channel, s, &use);
     if (!channel->operand) s->is_early[w->view] = true;
     RCVI_TRY(add_use(s, use, &s->writes[s->write_count]));
     s->write_views[s->write_count++] = w->view;
@@ -340,6 +350,7 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
         use->slot = w[0].step < reader ? 0 : -1;
         use->step = 1;
     }
+    if (count == 0) return RCV_OK;
     if (channel->written != channel->last - channel->first + 1)
         return refuse("a persistent kernel cannot pass on a value that is written twice, or with gaps");
     int64_t low = s->low, high = s->high;
@@ -388,8 +399,7 @@ static rcv_status check_overwriting(const rcvi_engine *e, const rcvi_persistent 
             for (int k = 0; k < s->wait_count; k++) read |= s->waits[k] == n;
             for (int v = 0; v < s->view_count; v++)
                 wraps |= s->views[v]->buffer == channel->buffer && s->views[v]->wrap;
-            bool whole = s->uses[n].high - s->uses[n].low == s->high - s->low;
-            if (channel->seat == s->seat || !(read ? wraps : wraps && !whole)) continue;
+            if (channel->operand || channel->seat == s->seat || !read || !wraps) continue;
             if (!waits_for(p, channel->seat, s->seat))
                 return refuse("a persistent kernel cannot pass on a value that may be overwritten before it is read");
         }
@@ -413,15 +423,18 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
         if (p->steps[found[i].step].seat != p->steps[found[0].step].seat)
             return refuse("a persistent kernel cannot read a value that several layers write");
     }
-    if (count == 0 || (!operand && own)) return RCV_OK;
+    if (!operand && (count == 0 || own)) return RCV_OK;
     position at;
-    locate(e, s, view, &at);
+    if (!locate(e, s, view, &at)) return refuse("a persistent kernel cannot tell where an operand of this plan lies");
     rcvi_channel wanted = {.buffer = view->buffer,
                            .column = at.column,
                            .columns = columns,
                            .operand = operand,
-                           .still = found[0].still,
-                           .seat = p->steps[found[0].step].seat};
+                           .still = count > 0 && found[0].still,
+                           .base = INT64_MAX,
+                           .top = INT64_MIN,
+                           .view = view,
+                           .seat = count > 0 ? p->steps[found[0].step].seat : RCVI_NONE};
     rcvi_channel_use use = {.channel = RCVI_NONE};
     RCVI_TRY(find_channel(p, &wanted, &use.channel));
     for (int i = 0; i < count; i++) {
@@ -430,6 +443,7 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
         RCVI_TRY(add_writing(p, use.channel, &found[i]));
     }
     RCVI_TRY(find_window(e, p, reader, view, found, count, &use));
+    cover(&p->channels[use.channel], s, &use);
     return add_use(s, use, use_index);
 }
 
@@ -561,7 +575,7 @@ static rcv_status match_peers(rcvi_engine *e, rcvi_persistent *p) {
 /* Do the same steps write both, always at once? */
 static bool share_counters(const rcvi_persistent *p, int a, int b) {
     const rcvi_channel *x = &p->channels[a], *y = &p->channels[b];
-    if (x->seat != y->seat || x->last - x->first != y->last - y->first) return false;
+    if (x->seat != y->seat || !x->written || !y->written || x->last - x->first != y->last - y->first) return false;
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
         const rcvi_channel_use *u = NULL, *w = NULL;
@@ -618,14 +632,17 @@ static rcv_status lay_out_exchange(rcvi_engine *e, rcvi_persistent *p) {
     if (e->pool.failed) return RCV_NO_MEMORY;
     for (int c = 0; c < p->channel_count; c++) {
         rcvi_channel *channel = &p->channels[c];
-        int64_t slots = channel->last - channel->first + 1;
+        int64_t slots = channel->written ? channel->last - channel->first + 1 : 0;
         bool first = true;
         for (int k = 0; k < c; k++) first &= p->channels[k].signal != channel->signal;
         if (first) {
             p->first_counter[channel->signal] = p->counters;
             p->counters += slots * tiles;
         }
-        if (!channel->operand) continue;
+        if (!channel->operand || channel->base > channel->top) continue;
+        slots = channel->top - channel->base + 1;
+        if (channel->view->wrap && slots - channel->written > 2)
+            return refuse("a persistent kernel cannot bring so many steps of a ring");
         channel->chunks = chunks_of(e, channel->columns);
         channel->place = p->exchange;
         p->exchange += (size_t)(slots * tiles * channel->chunks * p->tile * CHUNK_BYTES);
@@ -634,12 +651,6 @@ static rcv_status lay_out_exchange(rcvi_engine *e, rcvi_persistent *p) {
 }
 
 /* ---- residency ---- */
-
-static void add_chunks(rcvi_seat *seat, int lane, int pass, int first, int count) {
-    if (count <= 0) return;
-    seat->segments[lane][seat->segment_count[lane]++] = (rcvi_segment){pass, first, count};
-    seat->chunks[lane] += count;
-}
 
 /* Is the operand of this pass what the seat itself gives? */
 static bool is_own(const rcvi_persistent *p, int seat, int pass) {
@@ -653,21 +664,40 @@ static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     int total[RCVI_LANES] = {0, 0};
-    for (int q = 0; q < tiled->pass_count; q++)
-        total[is_own(p, seat, q)] += chunks_of(e, tiled->passes[q].depth);
+    for (int q = 0; q < tiled->pass_count; q++) total[is_own(p, seat, q)] += chunks_of(e, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
     bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
     int room = apart ? total[0] : (all + 1) / 2;
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             if (is_own(p, seat, q) != own) continue;
-            int chunks = chunks_of(e, tiled->passes[q].depth), here = chunks < room ? chunks : room;
-            add_chunks(s, 0, q, 0, here);
-            add_chunks(s, 1, q, here, chunks - here);
-            room -= here;
+            int chunks = chunks_of(e, tiled->passes[q].depth);
+            s->lane_of[q] = chunks < room ? chunks : room;
+            s->chunks[0] += s->lane_of[q];
+            s->chunks[1] += chunks - s->lane_of[q];
+            room -= s->lane_of[q];
         }
     }
     for (int lane = 0; lane < RCVI_LANES; lane++) s->held[lane] = s->chunks[lane] < held ? s->chunks[lane] : held;
+}
+
+/* Cuts a lane's chunks into groups of this many at most, none of two passes: lane 0's operands of other seats first. */
+static bool group_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int lane, int size) {
+    rcvi_seat *s = &p->seats[seat];
+    const hosted_step *tiled = &p->steps[s->tiled];
+    s->group_count[lane] = 0;
+    for (int own = 0; own < 2; own++) {
+        for (int q = 0; q < tiled->pass_count; q++) {
+            int first = lane ? s->lane_of[q] : 0, end = lane ? chunks_of(e, tiled->passes[q].depth) : s->lane_of[q];
+            if (is_own(p, seat, q) != own) continue;
+            for (int c = first; c < end; c += size) {
+                if (s->group_count[lane] == RCVI_MAX_GROUPS) return false;
+                s->groups[lane][s->group_count[lane]++] =
+                    (rcvi_group_of_chunks){q, c, end - c < size ? end - c : size};
+            }
+        }
+    }
+    return true;
 }
 
 static int least_units(int products, int vector) {
@@ -688,7 +718,8 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     if (slices > most) slices = most;
     p->slice = (int)round_up((batch + slices - 1) / slices, 8);
     p->slices = (int)((batch + p->slice - 1) / p->slice);
-    p->tiles = (p->slice + MOST_ROWS - 1) / MOST_ROWS;
+    int most_rows = getenv("RECURVE_TILE") ? atoi(getenv("RECURVE_TILE")) : MOST_ROWS;
+    p->tiles = (p->slice + most_rows - 1) / most_rows;
     p->tile = (int)round_up((p->slice + p->tiles - 1) / p->tiles, 8);
     int block = 0;
     for (int s = 0; s < p->seat_count; s++) {
@@ -699,14 +730,38 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     return RCV_OK;
 }
 
-static size_t shared_bytes(const rcvi_persistent *p) {
-    size_t stages = (size_t)p->stages * RCVI_LANES * ((size_t)p->tile * CHUNK_BYTES + BARRIER_BYTES);
-    return stages + (size_t)p->places * PLACE_BYTES + (size_t)p->weight_chunks * ROWS * CHUNK_BYTES +
+static size_t other_bytes(const rcvi_persistent *p) {
+    return (size_t)(RCVI_LANES * MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
+           (size_t)p->weight_chunks * ROWS * CHUNK_BYTES +
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)p->tile * ROWS * 4;
 }
 
-/* Stages and buffers of sums in what shared memory weights leave. */
+/* The ring of every lane, in so many bytes; a ring goes evenly into the lane's groups. Answers the least of groups that a
+ * lane with several has at once. */
+static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
+    int room = (int)(bytes / ((size_t)size * (size_t)p->tile * CHUNK_BYTES)), least = MOST_RING, widest = 0;
+    if (room > MOST_RING) room = MOST_RING;
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int lane = 0; lane < RCVI_LANES; lane++) {
+            rcvi_seat *seat = &p->seats[s];
+            if (!group_chunks(e, p, s, lane, size)) return 0;
+            int count = seat->group_count[lane], ring = count < room ? count : room;
+            while (ring > 1 && count % ring) ring--;
+            if (count && ring < 1) return 0;
+            seat->ring[lane] = count ? ring : 1;
+            if (count > 1 && ring < least) least = ring;
+            if (ring > widest) widest = ring;
+        }
+    }
+    p->group = size;
+    p->lane_bytes = (size_t)(widest * size * p->tile) * CHUNK_BYTES;
+    if (p->lane_bytes < (size_t)ROWS * CHUNK_BYTES) p->lane_bytes = (size_t)ROWS * CHUNK_BYTES; /* weights come through it */
+    return p->lane_bytes <= bytes ? least : 0;
+}
+
+/* Copies and buffers of sums in what shared memory weights leave. */
 static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
+    static const int sizes[] = {4, 2, 1};
     size_t room = (size_t)e->shared;
     for (int s = 0; s < p->seat_count; s++) {
         int left = 0, places = 0;
@@ -716,20 +771,21 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
         if (left > p->weight_chunks) p->weight_chunks = left;
     }
-    int fewest = (ROWS + p->tile - 1) / p->tile; /* weights come through them */
-    if (fewest < FEWEST_STAGES) fewest = FEWEST_STAGES;
-    for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
-        for (p->stages = MOST_STAGES; p->stages >= fewest; p->stages--) {
-            bool few = p->sum_buffers == 2 && p->stages < 6;
-            if (shared_bytes(p) <= room && !few) return RCV_OK;
+    for (int least = 2; least > 0; least--) {
+        for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
+            size_t others = other_bytes(p);
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
+                if (find_rings(e, p, sizes[i], (room - others) / RCVI_LANES / 1024 * 1024) < least) continue;
+                p->shared = others + RCVI_LANES * p->lane_bytes;
+                return RCV_OK;
+            }
         }
     }
     p->sum_buffers = 1;
-    p->stages = fewest;
     return rcvi_fail(RCV_UNSUPPORTED,
-                     "a persistent kernel of this loop needs %zu bytes of shared memory a processor behind %d KB of "
-                     "weights in registers; this GPU has %zu",
-                     shared_bytes(p), (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * ROWS * CHUNK_BYTES / 1024), room);
+                     "a persistent kernel of this loop needs more than %zu bytes of shared memory a processor behind %d KB "
+                     "of weights in registers; this GPU has %zu",
+                     other_bytes(p), (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * ROWS * CHUNK_BYTES / 1024), room);
 }
 
 /* Registers for what a map reads, which is fetched while products are waited for. */
@@ -759,12 +815,16 @@ static rcv_status find_residency(const rcvi_engine *e, rcvi_persistent *p) {
         seat->blocks = (int)((seat->columns + seat->units - 1) / seat->units);
     }
     RCVI_TRY(cut_batch(e, p));
+    int elements = 0; /* of a block's tile: every thread should have some */
+    for (int s = 0; s < p->seat_count; s++) {
+        int own = p->tile * p->seats[s].units;
+        if (own > elements) elements = own;
+    }
+    while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
     int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
     if (held < 0) held = 0;
     for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
-    RCVI_TRY(share_memory(e, p));
-    p->shared = shared_bytes(p);
-    return RCV_OK;
+    return share_memory(e, p);
 }
 
 /* ---- the whole ---- */

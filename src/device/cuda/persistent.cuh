@@ -22,21 +22,20 @@
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
  *   pass_chunks(pass)           of an operand
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
- *   raise_place(step, n)        counters of what others read
+ *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
  * and a step TILED, RAISES, Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
  * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
 
 enum {
-    SIZE = TILE_BYTES,   /* of an element of the operands */
-    PIECE = 16 / SIZE,   /* elements that are copied at once */
-    CHUNK = 128 / SIZE,  /* of depth */
-    LOADERS = 128,       /* threads of a lane that copy */
-    MULTIPLIERS = 256,   /* threads of both lanes that multiply */
-    STAGE_BYTES = TILE_N * 128,
-    WEIGHT_BYTES = 64 * 128, /* of a chunk in shared memory */
+    SIZE = TILE_BYTES,           /* of an element of the operands */
+    PIECE = 16 / SIZE,           /* elements of 16 bytes */
+    CHUNK = 128 / SIZE,          /* of depth */
+    MULTIPLIERS = 256,           /* threads of both lanes that multiply */
+    CHUNK_BYTES = TILE_N * 128,
+    WEIGHT_BYTES = 64 * 128,     /* of a chunk in shared memory */
     SUM_BYTES = TILE_N * 64 * 4, /* of a lane */
-    WINDOW = STAGES <= 8 ? STAGES - 1 : 8 /* chunks under way; the last that was multiplied is not free yet */
+    MOST_RING = 8
 };
 
 INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
@@ -94,14 +93,18 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 struct Shared {
     unsigned base;
     INLINE Shared() : base(shared_address(shared_memory)) {}
-    static constexpr int WEIGHTS = 2 * STAGES * STAGE_BYTES, SUMS = WEIGHTS + WEIGHT_CHUNKS * WEIGHT_BYTES,
-                         BARRIERS = SUMS + SUM_BUFFERS * 2 * SUM_BYTES, PLACES = BARRIERS + 2 * STAGES * 16,
+    static constexpr int WEIGHTS = 2 * LANE_BYTES, SUMS = WEIGHTS + WEIGHT_CHUNKS * WEIGHT_BYTES,
+                         BARRIERS = SUMS + SUM_BUFFERS * 2 * SUM_BYTES, PLACES = BARRIERS + (2 * MOST_RING + 2) * 16,
                          ADDRESSES = PLACES + MOST_PLACES * 32;
-    INLINE unsigned stage(int lane, int n) const { return base + (unsigned)((lane * STAGES + n) * STAGE_BYTES); }
+    /* A chunk of group n of a lane's ring. */
+    INLINE unsigned chunk(int lane, int n, int c) const {
+        return base + (unsigned)(lane * LANE_BYTES + (n * GROUP + c) * CHUNK_BYTES);
+    }
     INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
     INLINE unsigned sums(int buffer, int lane) const { return base + (unsigned)(SUMS + (buffer * 2 + lane) * SUM_BYTES); }
-    INLINE unsigned full(int lane, int n) const { return base + (unsigned)(BARRIERS + (lane * STAGES + n) * 16); }
+    INLINE unsigned full(int lane, int n) const { return base + (unsigned)(BARRIERS + (lane * MOST_RING + n) * 16); }
     INLINE unsigned empty(int lane, int n) const { return full(lane, n) + 8; }
+    INLINE unsigned telling(int n) const { return base + (unsigned)(BARRIERS + (2 * MOST_RING + n) * 16); }
     static INLINE Place *places() { return (Place *)(shared_memory + PLACES); }
     /* Addresses at an iteration: those of three lie there at once. */
     static INLINE unsigned long long *addresses(int turn) {
@@ -109,15 +112,13 @@ struct Shared {
     }
 };
 
-/* A place in the ring of stages. */
-struct Stage {
+/* Of two. */
+struct Turn {
     int n = 0;
     unsigned parity = 0;
     INLINE void move() {
-        if (++n == STAGES) {
-            n = 0;
-            parity ^= 1;
-        }
+        n ^= 1;
+        parity ^= n == 0;
     }
 };
 
@@ -134,167 +135,60 @@ struct Block {
 
 /* ---- loading ---- */
 
-template <class S> struct Loader {
-    static constexpr int HIGH = (TILE_N + 3) / 4, ROUNDS = (HIGH + 3) / 4; /* rows of a warp, and of its threads */
-    const Block &block;
-    const int lane, piece, first; /* rows first, first + 4, ... */
-    Shared shared;
-    Stage ahead, behind; /* the next to be filled; the next to be handed on */
-
-    INLINE Loader(const Block &block, int lane)
-        : block(block), lane(lane), piece((int)threadIdx.x % 8),
-          first((int)threadIdx.x % 128 / 32 * HIGH + (int)threadIdx.x % 32 / 8) {}
-
-    /* Of a tile of so many rows, those that are this thread's. */
-    INLINE int rounds_of(int high) const {
-        int end = min(high, (int)threadIdx.x % 128 / 32 * HIGH + HIGH);
-        return max(0, (end - first + 3) / 4);
-    }
-
-    INLINE void wait_for_stage() const {
-        barrier_wait(shared.empty(lane, ahead.n), ahead.parity ^ 1);
-        __syncwarp();
-    }
-    INLINE void arrive() {
-        __syncwarp();
-        if (threadIdx.x % 32 == 0) barrier_arrive(shared.full(lane, behind.n));
-        behind.move();
-    }
-
-    /* ---- what other blocks give: a chunk is one copy */
-
-    INLINE void load_fresh(unsigned long long at, int chunks) {
-#pragma unroll 1
-        for (int c = 0; c < chunks; c++) {
-            wait_for_stage();
-            if (threadIdx.x % 128 == 0) {
-                unsigned full = shared.full(lane, ahead.n);
-                asm volatile("mbarrier.expect_tx.relaxed.cta.shared.b64 [%0], %1;" ::"r"(full), "r"((int)STAGE_BYTES)
-                             : "memory");
-                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
-                                 "r"(shared.stage(lane, ahead.n)),
-                             "l"(at + (unsigned long long)(c * STAGE_BYTES)), "r"((int)STAGE_BYTES), "r"(full)
-                             : "memory");
-            }
-            ahead.move();
-            arrive();
-        }
-    }
-
-    /* ---- what lies in memory since before: row by row, in pieces of 16 bytes where it lies at multiples of that */
-
-    INLINE void copy_slowly(unsigned to, unsigned long long from, int there) const {
-        unsigned words[4] = {};
-#pragma unroll 1
-        for (int e = 0; e < there / SIZE; e++) {
-            unsigned x;
-            if (SIZE == 2)
-                x = (unsigned)*(const unsigned short *)(from + 2 * e);
-            else
-                x = *(const unsigned *)(from + 4 * e);
-#pragma unroll
-            for (int w = 0; w < 4; w++)
-                if (w == e * SIZE / 4) words[w] |= x << e * SIZE % 4 * 8;
-        }
-        write_piece(to, words);
-    }
-
-    INLINE void fill(unsigned long long at, long long pitch, int there, int rounds, bool whole) {
-        unsigned to = shared.stage(lane, ahead.n);
-#pragma unroll 1
-        for (int r = 0; r < rounds; r++, at += (unsigned long long)(4 * pitch)) {
-            unsigned place = to + swizzled(first + 4 * r, piece);
-            if (whole)
-                copy_async(place, at, there);
-            else
-                copy_slowly(place, at, there);
-        }
-    }
-
-#if TILE_TF32
-    INLINE void round_all(int rounds) const {
-        unsigned x[4];
-#pragma unroll 1
-        for (int r = 0; r < rounds; r++) {
-            unsigned place = shared.stage(lane, behind.n) + swizzled(first + 4 * r, piece);
-            read_piece(place, x);
-#pragma unroll
-            for (int i = 0; i < 4; i++) x[i] = bits_of(__uint_as_float(x[i]));
-            write_piece(place, x);
-        }
-    }
-#endif
-
-    INLINE void load_given(unsigned long long at, long long pitch, int bytes, int chunks, int rounds) {
-        const bool whole = ((at | (unsigned long long)pitch) & 15) == 0;
-        at += (unsigned long long)(first * pitch + piece * 16);
-#pragma unroll 1
-        for (int c = 0; c < chunks + WINDOW - 1; c++) {
-            if (c < chunks) {
-                int there = max(0, min(16, bytes - c * 128 - piece * 16));
-                wait_for_stage();
-                fill(there ? at + (unsigned long long)(c * 128) : at - (unsigned long long)(piece * 16), pitch, there, rounds,
-                     whole);
-                ahead.move();
-            }
-            copies_commit();
-            if (c < WINDOW - 1) continue;
-            copies_wait<WINDOW - 1>();
-#if TILE_TF32
-            round_all(rounds);
-#endif
-            publish_shared();
-            arrive();
-        }
-    }
-
-    /* ---- */
-
-    INLINE void wait_for_place(const Place &counter, int i, int tile) const {
-        if (threadIdx.x % 128 == 0 && counter.is_fresh(i))
+/* One thread of a lane: waits until what is copied has been written, and copies it, a group of chunks at once. */
+template <class S> INLINE void load_lane(const Block &block, int lane) {
+    const Shared shared;
+    const int groups = S::GROUPS(lane), ring = S::RING(lane);
+    unsigned phase = 0;
+    auto wait_for_place = [&](const Place &counter, int i, int tile) {
+        if (counter.is_fresh(i))
             wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.row);
-    }
-
-    INLINE void load_segment(int i, int t, int k, int n, int tile) {
-        int pass = S::segment(lane, n, 0), skip = S::segment(lane, n, 1), chunks = S::segment(lane, n, 2);
-        int channel = S::channel(k, pass);
+    };
+    auto load_tile = [&](int i, int k, int tile) {
         const Place *places = Shared::places() + S::first_place(k);
-        if (channel >= 0 && places[channel].is_fresh(i)) {
-            wait_for_place(places[channel + 1], i, block.tile(tile));
-            if (threadIdx.x % 128 == 0) asm volatile("fence.proxy.async.global;" ::: "memory");
-            load_fresh(places[channel].slot(i) + (unsigned long long)((block.tile(tile) * S::pass_chunks(pass) + skip) *
-                                                                     STAGE_BYTES),
-                       chunks);
-        } else {
-            long long pitch = (long long)S::left_row(k, pass) * SIZE;
-            unsigned long long at = places[S::left(k, pass)].view(i, t);
-            load_given(at + (unsigned long long)((block.row + tile * TILE_N) * pitch + skip * 128), pitch,
-                       S::depth(pass) * SIZE - skip * 128, chunks, rounds_of(block.tile_rows(tile)));
-        }
-    }
-
-    INLINE void run() {
+        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], i, tile);
+        int last = -1;
 #pragma unroll 1
-        for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
-#pragma unroll 1
-            for (int k = 0; k < S::STEPS; k++) {
-                Due due(block.c, block.step_at(k));
-                if (!S::is_tiled(k) || !due.is_due(i)) continue;
-#pragma unroll 1
-                for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
-                    for (int n = 0; n < S::waits(k); n++)
-                        wait_for_place(Shared::places()[S::first_place(k) + S::wait_place(k, n)], i, block.tile(tile));
-#pragma unroll 1
-                    for (int n = 0; n < S::SEGMENTS(lane); n++) load_segment(i, due.time(i), k, n, tile);
-                }
+        for (int g = 0, n = 0; g < groups; g++) {
+            const int pass = S::group_pass(lane, g), bytes = S::group_chunks(lane, g) * CHUNK_BYTES;
+            const Place *place = places + S::channel(k, pass);
+            if (pass != last) wait_for_place(place[1], i, tile);
+            last = pass;
+            asm volatile("fence.proxy.async.global;" ::: "memory");
+            unsigned full = shared.full(lane, n);
+            unsigned long long at = place->slot(i) + (unsigned long long)((tile * S::pass_chunks(pass) +
+                                                                           S::group_first(lane, g)) *
+                                                                          CHUNK_BYTES);
+            barrier_wait(shared.empty(lane, n), (phase ^ 1) & 1);
+            asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(full),
+                         "r"(bytes)
+                         : "memory");
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                             shared.chunk(lane, n, 0)),
+                         "l"(at), "r"(bytes), "r"(full)
+                         : "memory");
+            if (++n == ring) {
+                n = 0;
+                phase++;
             }
         }
+    };
+#pragma unroll 1
+    for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
+#pragma unroll 1
+        for (int k = 0; k < S::STEPS; k++) {
+            Due due(block.c, block.step_at(k));
+            if (!S::is_tiled(k) || !due.is_due(i)) continue;
+#pragma unroll 1
+            for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) load_tile(i, k, block.tile(tile));
+        }
     }
-};
+}
 
 /* ---- multiplying ---- */
 
 template <class S, int LANE> struct Multiplier {
+    static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
     static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), BEFORE = LANE ? S::CHUNKS(0) - S::HELD(0) : 0;
     static constexpr int VECTORS = TILE_N * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
@@ -302,13 +196,14 @@ template <class S, int LANE> struct Multiplier {
     const Block &block;
     const int warp, thread;
     Shared shared;
-    Stage stage;
+    unsigned phase; /* of the lane's ring */
     unsigned a[HELD > 0 ? HELD * 4 : 1][4];
     float starts[2];
+    Turn told;
     int i, buffer;
 
     INLINE Multiplier(const Block &block)
-        : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), i(0), buffer(0) {}
+        : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), phase(0), i(0), buffer(0) {}
 
     /* A chunk of the weights as 64 rows of 128 bytes; it has come when the thread's copies have. */
     INLINE void bring_weights(int c, unsigned to) const {
@@ -333,11 +228,11 @@ template <class S, int LANE> struct Multiplier {
         return x;
     }
 
-    /* Through the stages' memory, which nobody fills before all have come. */
+    /* Through the lane's memory, which nobody fills before all have come. */
     INLINE void keep_weights() {
-        constexpr int BATCH = STAGES * STAGE_BYTES / WEIGHT_BYTES;
+        constexpr int BATCH = LANE_BYTES / WEIGHT_BYTES;
         static_assert(BATCH > 0, "room for a chunk of each lane");
-        const unsigned room = shared.stage(LANE, 0);
+        const unsigned room = shared.chunk(LANE, 0, 0);
         const int m = warp * 16 + thread / 4;
 #pragma unroll 1
         for (int c = HELD; c < CHUNKS; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
@@ -394,26 +289,33 @@ template <class S, int LANE> struct Multiplier {
         if (thread == 0) barrier_arrive(shared.empty(LANE, n));
     }
 
-    template <int C> INLINE void chunk(float (&sums)[TILE_N / 2], int &last) {
-        if constexpr (C < CHUNKS) {
-            barrier_wait(shared.full(LANE, stage.n), stage.parity);
-            unsigned long long b = descriptor(shared.stage(LANE, stage.n));
-            warpgroup_fence();
+    template <int G, int C> INLINE void multiply_chunk(float (&sums)[TILE_N / 2]) {
+        if constexpr (C < S::group_chunks(LANE, G)) {
+            constexpr int CHUNK = S::group_before(LANE, G) + C;
+            const unsigned long long b = descriptor(shared.chunk(LANE, G % RING, C));
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                if constexpr (C < HELD)
-                    multiply(sums, a[C * 4 + j], b + j * 2, STARTED + C + j);
+                if constexpr (CHUNK < HELD)
+                    multiply(sums, a[CHUNK * 4 + j], b + j * 2, STARTED + CHUNK + j);
                 else
-                    multiply(sums, descriptor(shared.weights(BEFORE + C - HELD)) + j * 2, b + j * 2, STARTED + C + j);
+                    multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2,
+                             STARTED + CHUNK + j);
             }
+            multiply_chunk<G, C + 1>(sums);
+        }
+    }
+
+    template <int G> INLINE void multiply_group(float (&sums)[TILE_N / 2]) {
+        if constexpr (G < GROUPS) {
+            if (G > 0) barrier_wait(shared.full(LANE, G % RING), phase + G / RING & 1);
+            warpgroup_fence();
+            multiply_chunk<G, 0>(sums);
             warpgroup_commit();
-            if constexpr (C > 0) {
+            if constexpr (G > 0) {
                 warpgroup_wait<1>();
-                release(last);
+                release((G - 1) % RING);
             }
-            last = stage.n;
-            stage.move();
-            chunk<C + 1>(sums, last);
+            multiply_group<G + 1>(sums);
         }
     }
 
@@ -425,14 +327,14 @@ template <class S, int LANE> struct Multiplier {
     template <class F> INLINE void multiply_all(F fetch_late) {
         if constexpr (CHUNKS > 0) {
             float sums[TILE_N / 2];
-            barrier_wait(shared.full(LANE, stage.n), stage.parity);
+            barrier_wait(shared.full(LANE, 0), phase & 1);
             fetch_late();
 #pragma unroll
             for (int n = 0; n < TILE_N / 2; n++) sums[n] = STARTED ? starts[n / 2 % 2] : 0;
-            int last = 0;
-            chunk<0>(sums, last);
+            multiply_group<0>(sums);
             warpgroup_wait<0>();
-            release(last);
+            release((GROUPS - 1) % RING);
+            phase += GROUPS / RING;
 #pragma unroll
             for (int n = 0; n < TILE_N / 2; n++) asm volatile("" : "+f"(sums[n])::"memory");
             if (SUM_BUFFERS == 1) asm volatile("bar.sync 4, 256;" ::: "memory");
@@ -472,18 +374,13 @@ template <class S, int LANE> struct Multiplier {
         }
     }
 
-    /* What this block gives has been written by all its threads: one warp waits for them, and tells. */
-    template <int RAISES> INLINE void tell(const Frame &f, int k) const {
-        if constexpr (RAISES > 0) {
-            asm volatile("fence.proxy.async.global;" ::: "memory");
-            if (LANE == 1 || warp > 0) {
-                asm volatile("bar.arrive 5, 256;" ::: "memory");
-                return;
-            }
-            asm volatile("bar.sync 5, 256;" ::: "memory");
-            unsigned long long counter = thread < RAISES ? f.place(S::raise_place(k, thread)) : 0;
-            if (counter) raise(counter + (unsigned long long)(f.tile * 4));
-        }
+    /* What this thread gives is written: the teller waits for all threads, and raises counters. */
+    INLINE void tell() {
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+        barrier_wait(shared.telling(told.n) + 8, told.parity ^ 1);
+        __syncwarp();
+        if (thread == 0) barrier_arrive(shared.telling(told.n));
+        told.move();
     }
 
     /* Addresses of an iteration are found in the one before, while those of the one before that may still be read: threads meet
@@ -532,7 +429,7 @@ template <class S, int LANE> struct Multiplier {
                     }
                 }
                 T::apply(f, row + f.n, block.column + u, sums, values[e], [&]() {
-                    if (e == EACH - 1) tell<T::RAISES>(f, k);
+                    if (e == EACH - 1 && T::RAISES > 0) tell();
                 });
             }
             if (T::TILED && SUM_BUFFERS == 2) buffer ^= 1;
@@ -547,6 +444,33 @@ template <class S, int LANE> struct Multiplier {
     }
 };
 
+/* ---- telling ---- */
+
+/* One warp raises the counters of what the block has written: that takes as long as the writing, and nobody else waits for it. */
+template <class S> INLINE void tell_all(const Block &block) {
+    const int thread = (int)threadIdx.x % 32;
+    Shared shared;
+    Turn told;
+#pragma unroll 1
+    for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
+#pragma unroll 1
+        for (int k = 0; k < S::STEPS; k++) {
+            Due due(block.c, block.step_at(k));
+            if (S::raises(k) == 0 || !due.is_due(i)) continue;
+            const Place &place = Shared::places()[S::first_place(k) + S::raise_place(k, thread)];
+            unsigned long long counter = thread < S::raises(k) ? place.slot(i) : 0;
+#pragma unroll 1
+            for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
+                barrier_wait(shared.telling(told.n), told.parity);
+                if (counter) raise(counter + (unsigned long long)(block.tile(tile) * 4));
+                __syncwarp();
+                if (thread == 0) barrier_arrive(shared.telling(told.n) + 8);
+                told.move();
+            }
+        }
+    }
+}
+
 /* ---- roles ---- */
 
 template <class S> INLINE Block find_block(const Words &c, int seat) {
@@ -558,7 +482,9 @@ template <class S> INLINE Block find_block(const Words &c, int seat) {
 template <class S> INLINE void load_all(const Words &c, int seat) {
     Block block = find_block<S>(c, seat);
     asm volatile("bar.sync 0;" ::: "memory");
-    Loader<S>(block, (int)threadIdx.x / 128 - 2).run();
+    int warp = (int)threadIdx.x / 32 - MULTIPLIERS / 32;
+    if (warp < 2 && threadIdx.x % 32 == 0) load_lane<S>(block, warp);
+    if (warp == 2) tell_all<S>(block);
 }
 
 template <class S> INLINE void multiply_all(const Words &c, int seat) {
@@ -584,9 +510,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __g
     }
     if (threadIdx.x == 0) {
         Shared shared;
-        for (int n = 0; n < 2 * STAGES; n++) {
-            barrier_make(shared.full(0, n), LOADERS / 32);
+        for (int n = 0; n < 2 * MOST_RING; n++) {
+            barrier_make(shared.full(0, n), 1);
             barrier_make(shared.empty(0, n), 4);
+        }
+        for (int n = 0; n < 2; n++) {
+            barrier_make(shared.telling(n), MULTIPLIERS / 32);
+            barrier_make(shared.telling(n) + 8, 1);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }

@@ -25,8 +25,7 @@ enum {
     RCVI_LANES = 2,
     RCVI_PERSISTENT_THREADS = 512,
     RCVI_MAX_HOSTED = 6,
-    RCVI_MAX_SEGMENTS = RCVI_MAX_PASSES + 1,
-    RCVI_MAX_CHUNKS = 512, /* of a lane */
+    RCVI_MAX_GROUPS = 256, /* of chunks of a lane */
     RCVI_MAX_PERSISTENT_WORDS = 4000
 };
 
@@ -36,8 +35,10 @@ typedef struct {
     int64_t column, columns;
     bool operand; /* of products: it has memory; else a value, read where it lies */
     bool still;   /* the buffer holds one step: slots are iterations */
-    int seat;     /* that writes it */
-    int64_t first, last, written;
+    int seat;     /* that writes it; RCVI_NONE: nobody, it lies in memory before the loop */
+    int64_t first, last, written; /* slots that are written in the loop; written 0: none */
+    int64_t base, top;            /* slots of an operand that are written or read */
+    const rcvi_view *view;        /* of an operand: where it lies before the loop */
     int signal;      /* its counters */
     int64_t chunks;  /* of an operand */
     size_t place;    /* bytes in the exchange */
@@ -78,9 +79,10 @@ static inline int rcvi_persistent_places(const rcvi_persistent_step *s) {
     return s->view_count + s->twin_count + 2 * s->use_count;
 }
 
+/* Chunks of a pass that are copied at once. */
 typedef struct {
-    int pass, first, count; /* chunks */
-} rcvi_segment;
+    int pass, first, count;
+} rcvi_group_of_chunks;
 
 typedef struct {
     int hosted[RCVI_MAX_HOSTED], hosted_count; /* of the loop's steps */
@@ -88,9 +90,10 @@ typedef struct {
     int layer, direction;
     int64_t columns;
     int products, units, blocks; /* of one slice */
-    rcvi_segment segments[RCVI_LANES][RCVI_MAX_SEGMENTS];
-    int segment_count[RCVI_LANES];
-    int chunks[RCVI_LANES], held[RCVI_LANES]; /* in registers of these */
+    int lane_of[RCVI_MAX_PASSES];                 /* chunks of a pass from this one on are lane 1's */
+    rcvi_group_of_chunks groups[RCVI_LANES][RCVI_MAX_GROUPS];
+    int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
+    int chunks[RCVI_LANES], held[RCVI_LANES];      /* in registers of these */
     int class, first_block;
     char *text; /* of its class, the first of it alone */
 } rcvi_seat;
@@ -109,7 +112,8 @@ struct rcvi_persistent {
     int64_t counters; /* of all signals */
     int64_t *first_counter; /* [signals] */
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
-    int vector, stages, weight_chunks, sum_buffers, blocks, places;
+    int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */
+    size_t lane_bytes;                                            /* for copies of a lane */
     size_t shared, words;
     char *source;
     cudaLibrary_t code;

@@ -1,4 +1,5 @@
 /* Arguments of a persistent kernel, and its launch. */
+#include "device/cuda/kernels.h"
 #include "device/cuda/persistent.h"
 #include "device/cuda/worker.h"
 
@@ -71,10 +72,10 @@ static void put_uses(const filler *f, const rcvi_persistent_step *s, uint64_t *a
         int64_t slot = tiles * channel->chunks * p->tile * 128;
         char *base = f->scratch + f->engine->exchange + p->exchange_place + channel->place;
         char *counters = f->scratch + f->engine->counters + 4 * p->first_counter[channel->signal];
-        if (channel->operand) at[0] = (uint64_t)(uintptr_t)base + (uint64_t)((use->slot - channel->first) * slot);
+        if (channel->operand) at[0] = (uint64_t)(uintptr_t)base + (uint64_t)((use->slot - channel->base) * slot);
         at[2] = (uint64_t)(use->step * slot);
-        at[3] = at[7] = (uint64_t)use->low | (uint64_t)use->high << 32;
-        if (written && !s->is_raised[u]) continue;
+        at[7] = (uint64_t)use->low | (uint64_t)use->high << 32;
+        if ((written && !s->is_raised[u]) || channel->seat == RCVI_NONE) continue;
         at[4] = (uint64_t)(uintptr_t)counters + (uint64_t)((use->slot - channel->first) * tiles * 4);
         at[5] = (uint64_t)p->seats[channel->seat].blocks;
         at[6] = (uint64_t)(use->step * tiles * 4);
@@ -90,6 +91,57 @@ static void put_step(const filler *f, const rcvi_persistent_step *s) {
     at[3] = (uint64_t)s->high;
     put_views(f, s, at + 4);
     put_uses(f, s, at + 4 + 4 * (s->view_count + s->twin_count));
+}
+
+/* Slots of an operand as it lies in memory before the loop. */
+static rcvi_tiling bring_slots(const filler *f, const rcvi_channel *channel, int64_t from, int64_t slots) {
+    const rcvi_persistent *p = f->p;
+    const rcvi_view *view = channel->view;
+    int64_t batch = f->engine->program->options.batch, block = batch * view->row;
+    int64_t slot = (int64_t)p->slices * p->tiles * channel->chunks * p->tile * 128;
+    char *twin = twin_of(f, view), *memory = twin ? twin : memory_of(f, view);
+    rcvi_cuda_type type = twin ? f->engine->narrow : rcvi_cuda_type_of(f->engine, view);
+    int64_t element = view->wrap ? channel->column + from % 2 * view->slot : channel->column + from * block;
+    return (rcvi_tiling){.from = memory + element * (int64_t)rcvi_cuda_bytes(type),
+                         .from_type = type,
+                         .type = f->engine->narrow,
+                         .tensor = f->engine->tensor,
+                         .row = view->row,
+                         .slot = block,
+                         .to_slot = slot,
+                         .slots = slots,
+                         .rows = batch,
+                         .columns = channel->columns,
+                         .chunks = channel->chunks,
+                         .tile = p->tile,
+                         .tiles = p->tiles,
+                         .slice = p->slice,
+                         .to = f->scratch + f->engine->exchange + p->exchange_place + channel->place +
+                               (from - channel->base) * slot};
+}
+
+/* What of the operands is there before the loop. */
+static rcv_status bring_operands(const filler *f, cudaStream_t stream) {
+    rcvi_tiling tilings[RCVI_MAX_TILINGS];
+    int count = 0;
+    for (int c = 0; c < f->p->channel_count; c++) {
+        const rcvi_channel *channel = &f->p->channels[c];
+        if (!channel->operand || channel->base > channel->top) continue;
+        int64_t before = channel->written ? channel->first - channel->base : channel->top - channel->base + 1;
+        int64_t behind = channel->written ? channel->top - channel->last : 0;
+        int64_t each = channel->view->wrap ? 1 : INT64_MAX; /* slots that lie one behind the other */
+        for (int64_t done = 0; done < before + behind;) {
+            int64_t from = done < before ? channel->base + done : channel->last + 1 + done - before;
+            int64_t slots = done < before ? before - done : before + behind - done;
+            if (slots > each) slots = each;
+            tilings[count++] = bring_slots(f, channel, from, slots);
+            done += slots;
+            if (count < RCVI_MAX_TILINGS) continue;
+            RCVI_CUDA_TRY(rcvi_cuda_tile(stream, tilings, count), "bringing operands");
+            count = 0;
+        }
+    }
+    return rcvi_cuda_check(rcvi_cuda_tile(stream, tilings, count), "bringing operands");
 }
 
 rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *p, char *scratch,
@@ -111,6 +163,7 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
         }
     }
     for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
+    RCVI_TRY(bring_operands(&f, stream));
     RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->counters, 0, (size_t)p->counters * 4, stream),
                   "clearing counters");
     cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};

@@ -31,7 +31,8 @@ static void add_macros(writer *w) {
     add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(w->engine->narrow));
     add_macro(w, "TILE_TF32", w->engine->tensor);
     add_macro(w, "TILE_BF16", w->engine->narrow == RCVI_BF16);
-    add_macro(w, "STAGES", p->stages);
+    add_macro(w, "GROUP", p->group);
+    add_macro(w, "LANE_BYTES", (int64_t)p->lane_bytes);
     add_macro(w, "WEIGHT_CHUNKS", p->weight_chunks);
     add_macro(w, "SUM_BUFFERS", p->sum_buffers);
     add_macro(w, "MOST_PLACES", p->places);
@@ -84,9 +85,29 @@ static int held_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
     (void)w, (void)y;
     return seat->held[lane];
 }
-static int segments_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+static int groups_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
     (void)w, (void)y;
-    return seat->segment_count[lane];
+    return seat->group_count[lane];
+}
+static int ring_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w, (void)y;
+    return seat->ring[lane];
+}
+static int group_pass_of(const writer *w, const rcvi_seat *seat, int lane, int n) {
+    (void)w;
+    return seat->groups[lane][n].pass;
+}
+static int group_first_of(const writer *w, const rcvi_seat *seat, int lane, int n) {
+    (void)w;
+    return seat->groups[lane][n].first;
+}
+static int group_chunks_of(const writer *w, const rcvi_seat *seat, int lane, int n) {
+    (void)w;
+    return seat->groups[lane][n].count;
+}
+/* Chunks of the lane before the group. */
+static int group_before_of(const writer *w, const rcvi_seat *seat, int lane, int n) {
+    return n ? group_before_of(w, seat, lane, n - 1) + group_chunks_of(w, seat, lane, n - 1) : 0;
 }
 static int depth_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
     (void)y;
@@ -96,26 +117,12 @@ static int tiled_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
     return w->p->steps[seat->hosted[k]].pass_count > 0;
 }
-/* Segment n of lane x as 4 n + field. */
-static int segment_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
-    const rcvi_segment *s = &seat->segments[lane][y / 4];
-    (void)w;
-    return y / 4 >= seat->segment_count[lane] ? 0 : y % 4 == 0 ? s->pass : y % 4 == 1 ? s->first : s->count;
-}
-static int left_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
-    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
-    return s->pass_count ? s->passes[pass].a : 0;
-}
 /* The place of a use of a channel; that of its counter follows. */
 static int place_of(const rcvi_persistent_step *s, int use) { return s->view_count + s->twin_count + 2 * use; }
 
 static int channel_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
     return s->pass_count && s->read_of[pass] != RCVI_NONE ? place_of(s, s->read_of[pass]) : RCVI_NONE;
-}
-static int left_row_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
-    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
-    return s->pass_count ? (int)s->views[s->passes[pass].a]->row : 0;
 }
 static int pass_chunks_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
     int64_t bytes = w->p->steps[seat->tiled].passes[pass].depth * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
@@ -129,6 +136,10 @@ static int waits_of(const writer *w, const rcvi_seat *seat, int k, int y) {
 static int wait_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
     return n < s->wait_count ? place_of(s, s->waits[n]) + 1 : 0;
+}
+static int raises_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    (void)y;
+    return w->p->steps[seat->hosted[k]].raise_count;
 }
 static int raise_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
@@ -189,10 +200,10 @@ static int start_of(const writer *w, const rcvi_seat *seat, int product, int y) 
 
 /* The pass and the first element's chunk of chunk y of a lane. */
 static int find_chunk(const rcvi_seat *seat, int lane, int y, bool pass) {
-    for (int n = 0; n < seat->segment_count[lane]; n++) {
-        const rcvi_segment *s = &seat->segments[lane][n];
-        if (y < s->count) return pass ? s->pass : s->first + y;
-        y -= s->count;
+    for (int n = 0; n < seat->group_count[lane]; n++) {
+        const rcvi_group_of_chunks *g = &seat->groups[lane][n];
+        if (y < g->count) return pass ? g->pass : g->first + y;
+        y -= g->count;
     }
     return 0;
 }
@@ -208,7 +219,7 @@ static int chunk_first_of(const writer *w, const rcvi_seat *seat, int lane, int 
 static void add_seat(writer *w, const rcvi_seat *seat) {
     const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
     int first = 0, most = seat->chunks[0] > seat->chunks[1] ? seat->chunks[0] : seat->chunks[1];
-    int segments = seat->segment_count[0] > seat->segment_count[1] ? seat->segment_count[0] : seat->segment_count[1];
+    int groups = seat->group_count[0] < seat->group_count[1] ? seat->group_count[0] : seat->group_count[1];
     while (seat->hosted[first] != seat->tiled) first++;
     rcvi_text_add(&w->text,
                   "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, COLUMNS = %lld, TILED_STEP = %d, "
@@ -219,13 +230,16 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "right_any", tiled->pass_count, 0, right_any_of);
     add_table(w, seat, "CHUNKS", RCVI_LANES, 0, chunks_of);
     add_table(w, seat, "HELD", RCVI_LANES, 0, held_of);
-    add_table(w, seat, "SEGMENTS", RCVI_LANES, 0, segments_of);
+    add_table(w, seat, "GROUPS", RCVI_LANES, 0, groups_of);
+    add_table(w, seat, "RING", RCVI_LANES, 0, ring_of);
+    groups = seat->group_count[0] + seat->group_count[1] - groups;
+    add_table(w, seat, "group_pass", RCVI_LANES, groups, group_pass_of);
+    add_table(w, seat, "group_first", RCVI_LANES, groups, group_first_of);
+    add_table(w, seat, "group_chunks", RCVI_LANES, groups, group_chunks_of);
+    add_table(w, seat, "group_before", RCVI_LANES, groups, group_before_of);
     add_table(w, seat, "depth", tiled->pass_count, 0, depth_of);
     add_table(w, seat, "is_tiled", seat->hosted_count, 0, tiled_of);
-    add_table(w, seat, "segment_field", RCVI_LANES, 4 * segments, segment_of);
-    add_table(w, seat, "left", seat->hosted_count, tiled->pass_count, left_of);
     add_table(w, seat, "channel", seat->hosted_count, tiled->pass_count, channel_of);
-    add_table(w, seat, "left_row", seat->hosted_count, tiled->pass_count, left_row_of);
     add_table(w, seat, "pass_chunks", tiled->pass_count, 0, pass_chunks_of);
     int waits = 1, raises = 1;
     for (int k = 0; k < seat->hosted_count; k++) {
@@ -235,6 +249,7 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     }
     add_table(w, seat, "waits", seat->hosted_count, 0, waits_of);
     add_table(w, seat, "wait_place", seat->hosted_count, waits, wait_place_of);
+    add_table(w, seat, "raises", seat->hosted_count, 0, raises_of);
     add_table(w, seat, "raise_place", seat->hosted_count, raises, raise_place_of);
     add_table(w, seat, "places", seat->hosted_count, 0, places_of);
     add_table(w, seat, "views", seat->hosted_count, 0, views_of);
@@ -242,9 +257,7 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "right", tiled->pass_count, seat->products, right_of);
     add_table(w, seat, "chunk_pass", RCVI_LANES, most, chunk_pass_of);
     add_table(w, seat, "chunk_first", RCVI_LANES, most, chunk_first_of);
-    rcvi_text_add(&w->text, "    static INLINE constexpr int segment(int lane, int n, int field) { return "
-                            "segment_field(lane, 4 * n + field); }\n"
-                            "    template <class F> static INLINE void each(F &f) {\n");
+    rcvi_text_add(&w->text, "    template <class F> static INLINE void each(F &f) {\n");
     for (int k = 0; k < seat->hosted_count; k++)
         rcvi_text_add(&w->text, "        f.template step<Step%d>(%d);\n", k, k);
     rcvi_text_add(&w->text, "    }\n};\n");

@@ -1,0 +1,84 @@
+/* Operands in the order in which persistent kernels copy them to shared memory. */
+#include "device/cuda/kernels.cuh"
+
+using namespace rcvi;
+
+enum { THREADS = 256, BLOCKS = 1024 };
+
+struct tilings {
+    rcvi_tiling at[RCVI_MAX_TILINGS];
+};
+
+__device__ inline float round_tf32(float x) {
+    unsigned y;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(x));
+    return __uint_as_float(y);
+}
+
+/* A thread takes a piece of 16 bytes of a row. */
+template <typename T> __device__ inline void tile_pieces(const rcvi_tiling &m) {
+    constexpr int PIECE = 16 / (int)sizeof(T);
+    const int64_t pieces = m.chunks * 8, count = m.slots * m.rows * pieces;
+    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += (int64_t)gridDim.x * THREADS) {
+        const int64_t column = n % pieces * PIECE, row = n / pieces % m.rows, slot = n / pieces / m.rows;
+        const int64_t from = slot * m.slot + row * m.row + column;
+        const int64_t in_slice = row % m.slice, tile = row / m.slice * m.tiles + in_slice / m.tile, line = in_slice % m.tile;
+        alignas(16) T element[PIECE];
+        float x[PIECE] = {};
+        if (m.by_four) {
+#pragma unroll
+            for (int i = 0; i < PIECE; i += 4) {
+                float some[4];
+                if (column + i >= m.columns) continue;
+                load_any(m.from, m.from_type, from + i, some);
+#pragma unroll
+                for (int k = 0; k < 4; k++) x[i + k] = some[k];
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < PIECE; i++) {
+                float one[1];
+                if (column + i >= m.columns) continue;
+                load_any(m.from, m.from_type, from + i, one);
+                x[i] = one[0];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < PIECE; i++) convert(m.tensor ? round_tf32(x[i]) : x[i], element[i]);
+        const int64_t chunk = n % pieces / 8, piece = n % 8 ^ (line & 7);
+        char *to = (char *)m.to + slot * m.to_slot + (tile * m.chunks + chunk) * m.tile * 128 + line * 128 + piece * 16;
+        *(uint4 *)to = *(const uint4 *)element;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS) tile_each(const __grid_constant__ tilings all) {
+    const rcvi_tiling &m = all.at[blockIdx.y];
+    if (m.type == RCVI_BF16)
+        tile_pieces<__nv_bfloat16>(m);
+    else if (m.type == RCVI_F16)
+        tile_pieces<__half>(m);
+    else
+        tile_pieces<float>(m);
+}
+
+cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int count) {
+    for (int done = 0; done < count; done += RCVI_MAX_TILINGS) {
+        tilings all = {};
+        int here = (int)least(count - done, RCVI_MAX_TILINGS);
+        int64_t most = 0;
+        for (int i = 0; i < here; i++) {
+            rcvi_tiling *m = &all.at[i];
+            *m = list[done + i];
+            m->by_four = m->columns % 4 == 0 && is_aligned(m->from, m->from_type, 2, m->row, 4) &&
+                         is_aligned(m->from, m->from_type, 2, m->slot, 4);
+            int64_t pieces = list[done + i].slots * list[done + i].rows * list[done + i].chunks * 8;
+            if (pieces > most) most = pieces;
+        }
+        int64_t blocks = divide_up(most, THREADS);
+        if (blocks == 0) continue;
+        cudaError_t error = start(tile_each, dim3((unsigned)least(blocks, BLOCKS), (unsigned)here),
+                                  dim3(THREADS), stream, all);
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
