@@ -2,6 +2,7 @@
 #include "device/cuda/jit.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/measure.h"
+#include "device/cuda/persistent.h"
 #include "device/cuda/worker.h"
 
 #include <pthread.h>
@@ -165,6 +166,13 @@ static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
                      (long long)launches, LONGEST_GRAPH);
 }
 
+static void explain(const rcvi_engine *e, rcvi_text *text) {
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        if (e->persistent[i]) rcvi_persistent_tell(e, e->persistent[i], text);
+    }
+    if (e->not_persistent) rcvi_text_add(text, "launched step by step: %s\n", e->not_persistent);
+}
+
 static size_t scratch(const rcvi_engine *engine) { return engine->scratch; }
 
 static size_t outside(const rcvi_engine *engine) { return sizeof(rcvi_worker) + engine->vendor_bytes; }
@@ -324,6 +332,7 @@ const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .tell = tell,
                                       .prepare = prepare,
                                       .release = rcvi_cuda_engine_free,
+                                      .explain = explain,
                                       .scratch = scratch,
                                       .outside = outside,
                                       .open = open_worker,

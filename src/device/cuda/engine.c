@@ -397,11 +397,27 @@ static rcv_status prepare_vendor(rcvi_engine *e) {
     return e->program->rungs.algorithm ? rcvi_cudnn_try(vendor) : RCV_OK;
 }
 
+/* A loop that cannot be one kernel is launched step by step, unless that is so with all of them. */
+static rcv_status try_persistent(rcvi_engine *e, size_t loop) {
+    rcv_status status = rcvi_persistent_new(e, loop, &e->persistent[loop]);
+    if (status != RCV_UNSUPPORTED) return status;
+    if (!e->not_persistent) e->not_persistent = rcvi_pool_format(&e->pool, "%s", rcv_message());
+    return e->pool.failed ? RCV_NO_MEMORY : RCV_OK;
+}
+
+static rcv_status check_persistent(const rcvi_engine *e) {
+    bool some = false;
+    for (size_t i = 0; i < e->program->step_count; i++) some |= e->persistent[i] != NULL;
+    if (!e->program->rungs.persistent || some) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED, "%s",
+                     e->not_persistent ? e->not_persistent : "a persistent kernel needs a time loop with products");
+}
+
 static rcv_status prepare_steps(rcvi_engine *e) {
     for (size_t i = 0; i < e->program->step_count; i++) {
         const rcvi_step *step = &e->program->steps[i];
-        if (rcvi_persistent_is_for(e, i)) {
-            RCVI_TRY(rcvi_persistent_new(e, i, &e->persistent[i]));
+        if (rcvi_persistent_is_for(e, i)) RCVI_TRY(try_persistent(e, i));
+        if (e->persistent[i]) {
             e->persistent[i]->exchange_place = e->exchange_bytes;
             e->exchange_bytes += round_up(e->persistent[i]->exchange);
             size_t counters = (size_t)e->persistent[i]->counters * 4;
@@ -413,6 +429,7 @@ static rcv_status prepare_steps(rcvi_engine *e) {
         if (step->kind == RCVI_STEP_GEMM) RCVI_TRY(prepare_gemm(e, i));
         if (step->kind == RCVI_STEP_VENDOR && !e->vendor) RCVI_TRY(prepare_vendor(e));
     }
+    RCVI_TRY(check_persistent(e));
     return load_kernels(e);
 }
 

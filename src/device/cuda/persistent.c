@@ -1,6 +1,6 @@
+/* A loop cut into seats, channels and residency; see persistent.h. */
 #include "device/cuda/persistent.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -11,6 +11,7 @@ enum {
     OTHER_REGISTERS = 44,  /* beside weights, sums and what maps read */
     MULTIPLIERS = 256,     /* threads */
     CHUNK_REGISTERS = 16,  /* of weights */
+    MUCH_ROOM = 48 << 10,  /* for copies of a lane */
     MOST_RING = 8,         /* groups of chunks that a lane has at once */
     BARRIER_BYTES = 16,    /* of one of these */
     PLACE_BYTES = 56,   /* words of a place, and its address at three iterations */
@@ -390,7 +391,7 @@ static bool waits_for(const rcvi_persistent *p, int later, int earlier) {
 
 /* Memory that several steps share (a ring, or one step's room) and that another seat reads: the writer must be held back until it
  * has. Checked when all channels are known. */
-static rcv_status check_overwriting(const rcvi_engine *e, const rcvi_persistent *p) {
+static rcv_status check_overwriting(const rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
         for (int n = 0; n < s->use_count; n++) {
@@ -404,7 +405,6 @@ static rcv_status check_overwriting(const rcvi_engine *e, const rcvi_persistent 
                 return refuse("a persistent kernel cannot pass on a value that may be overwritten before it is read");
         }
     }
-    (void)e;
     return RCV_OK;
 }
 
@@ -718,8 +718,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     if (slices > most) slices = most;
     p->slice = (int)round_up((batch + slices - 1) / slices, 8);
     p->slices = (int)((batch + p->slice - 1) / p->slice);
-    int most_rows = getenv("RECURVE_TILE") ? atoi(getenv("RECURVE_TILE")) : MOST_ROWS;
-    p->tiles = (p->slice + most_rows - 1) / most_rows;
+    p->tiles = (p->slice + MOST_ROWS - 1) / MOST_ROWS;
     p->tile = (int)round_up((p->slice + p->tiles - 1) / p->tiles, 8);
     int block = 0;
     for (int s = 0; s < p->seat_count; s++) {
@@ -759,6 +758,9 @@ static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t
     return p->lane_bytes <= bytes ? least : 0;
 }
 
+/* Bytes for copies of a lane. */
+static size_t lane_room(size_t room, size_t others) { return (room - others) / RCVI_LANES / 1024 * 1024; }
+
 /* Copies and buffers of sums in what shared memory weights leave. */
 static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
     static const int sizes[] = {4, 2, 1};
@@ -771,15 +773,26 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
         if (left > p->weight_chunks) p->weight_chunks = left;
     }
-    for (int least = 2; least > 0; least--) {
-        for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
-            size_t others = other_bytes(p);
-            for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
-                if (find_rings(e, p, sizes[i], (room - others) / RCVI_LANES / 1024 * 1024) < least) continue;
-                p->shared = others + RCVI_LANES * p->lane_bytes;
-                return RCV_OK;
-            }
+    /* Much room for copies hides their way; two buffers for sums save a meeting of threads. */
+    size_t best = 0;
+    int best_buffers = 0, best_size = 0;
+    for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
+        size_t others = other_bytes(p);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
+            int least = find_rings(e, p, sizes[i], lane_room(room, others));
+            size_t value = (least > 1 ? (size_t)1 << 20 : 0) + (p->lane_bytes < MUCH_ROOM ? p->lane_bytes : MUCH_ROOM) +
+                           (p->sum_buffers == 2 ? MUCH_ROOM / 8 : 0);
+            if (least < 1 || value <= best) continue;
+            best = value;
+            best_buffers = p->sum_buffers;
+            best_size = sizes[i];
         }
+    }
+    if (best) {
+        p->sum_buffers = best_buffers;
+        find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
+        p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
+        return RCV_OK;
     }
     p->sum_buffers = 1;
     return rcvi_fail(RCV_UNSUPPORTED,
@@ -860,13 +873,29 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
     RCVI_TRY(seat_maps(e, p));
     sort_seats(p);
     for (int i = 0; i < p->step_count; i++) RCVI_TRY(link_step(e, p, i));
-    RCVI_TRY(check_overwriting(e, p));
+    RCVI_TRY(check_overwriting(p));
     RCVI_TRY(match_peers(e, p));
     find_signals(p);
     RCVI_TRY(find_residency(e, p));
     RCVI_TRY(lay_out_exchange(e, p));
     RCVI_TRY(count_words(p));
     return rcvi_persistent_source(e->context, e, p);
+}
+
+void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_text *text) {
+    int held = 0, shared = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        int own = p->seats[s].held[0] + p->seats[s].held[1], all = p->seats[s].chunks[0] + p->seats[s].chunks[1];
+        if (own > held) held = own;
+        if (all - own > shared) shared = all - own;
+    }
+    rcvi_text_add(text,
+                  "persistent kernel of %lld steps on %d of %d processors: %d set%s of weights, each for %d slice%s of %d "
+                  "sequences; a processor keeps %d KB in registers and %d KB in shared memory, of which it uses %zu of %d KB; "
+                  "%.1f MB pass between processors\n",
+                  (long long)p->iterations, p->blocks, e->processors, p->seat_count, p->seat_count == 1 ? "" : "s",
+                  p->slices, p->slices == 1 ? "" : "s", p->slice, held * ROWS * CHUNK_BYTES / 1024,
+                  shared * ROWS * CHUNK_BYTES / 1024, p->shared / 1024, e->shared / 1024, (double)p->exchange / 1e6);
 }
 
 rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {

@@ -2,25 +2,26 @@
  *
  * A seat is the work that shares one set of weights, such as a layer: its columns are cut into blocks of UNITS, the batch
  * into slices, and every block keeps the weights of its columns, in registers first, then in shared memory. There are
- * enough processors for all blocks at once. In every iteration a block takes the steps of its seat that are due: products
- * of its weights with what other blocks have published, then the map of every element.
+ * enough processors for all blocks at once. In every iteration a block takes the steps of its seat that are due, tile of rows
+ * after tile: products of its weights with what other blocks have written, then the map of every element.
  *
  * Weights are the left operand of wgmma: row p * UNITS + u of 64 is unit u of product p. The right operand is a tile of
- * TILE_N rows of the batch. Depth is cut into chunks of 128 bytes, and these between two lanes: loading warps that copy a
- * chunk of the tile into a stage of shared memory and look whether all of it has come, and a warpgroup that multiplies.
- * Lane 0 has what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of
- * these, both share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map.
+ * TILE_N rows of the batch. Depth is cut into chunks of 128 bytes, and these between two lanes, each with one thread that
+ * waits for counters and copies groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
+ * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
+ * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
+ * teller, raises the counters of what the block has written.
  *
  * A class of seats, struct Seat, has
- *   STEPS, PRODUCTS, UNITS, COLUMNS, CHUNKS(lane), HELD(lane) (chunks in registers), SEGMENTS(lane)
- *   segment(lane, n, field)     pass, its first chunk here, chunks
- *   depth(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
- *   left(step, pass), channel(step, pass)   places of the operand in memory and between blocks (or -1)
- *   left_row(step, pass), channel_row(pass) elements from row to row there
- *   places(step), views(step), first_place(step), PLACES    of a step: all, those that are views or twins, those of steps before
+ *   STEPS, PRODUCTS, UNITS, COLUMNS, TILED_STEP (the first with products)
+ *   CHUNKS(lane), HELD(lane)    chunks, and those in registers
+ *   GROUPS(lane), RING(lane)    groups of chunks, and those that there is room for, which go into them evenly
+ *   group_pass, group_first, group_chunks, group_before(lane, group)   pass, first chunk of it, chunks, those of groups before
+ *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
+ *   channel(step, pass)         place of the operand; the next one is its counter
+ *   places(step), views(step), first_place(step)   of a step: places, those that are views or twins, those of steps before
  *   right(pass, product)        place of the weights, or -1; right_any(pass): of some product
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
- *   pass_chunks(pass)           of an operand
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
@@ -58,9 +59,6 @@ INLINE void barrier_wait(unsigned at, unsigned parity) {
 }
 INLINE void copy_async(unsigned to, unsigned long long from, int bytes) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
-}
-INLINE void copy_whole(unsigned to, unsigned long long from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(from) : "memory");
 }
 INLINE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int PENDING> INLINE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
@@ -289,23 +287,25 @@ template <class S, int LANE> struct Multiplier {
         if (thread == 0) barrier_arrive(shared.empty(LANE, n));
     }
 
-    template <int G, int C> INLINE void multiply_chunk(float (&sums)[TILE_N / 2]) {
+    using Sums = float[TILE_N / 2];
+
+    template <int G, int C> INLINE void multiply_chunk(Sums &sums) {
         if constexpr (C < S::group_chunks(LANE, G)) {
             constexpr int CHUNK = S::group_before(LANE, G) + C;
             const unsigned long long b = descriptor(shared.chunk(LANE, G % RING, C));
 #pragma unroll
             for (int j = 0; j < 4; j++) {
+                const int more = STARTED || CHUNK > 0 || j > 0;
                 if constexpr (CHUNK < HELD)
-                    multiply(sums, a[CHUNK * 4 + j], b + j * 2, STARTED + CHUNK + j);
+                    multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
                 else
-                    multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2,
-                             STARTED + CHUNK + j);
+                    multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
             }
             multiply_chunk<G, C + 1>(sums);
         }
     }
 
-    template <int G> INLINE void multiply_group(float (&sums)[TILE_N / 2]) {
+    template <int G> INLINE void multiply_group(Sums &sums) {
         if constexpr (G < GROUPS) {
             if (G > 0) barrier_wait(shared.full(LANE, G % RING), phase + G / RING & 1);
             warpgroup_fence();
@@ -326,7 +326,7 @@ template <class S, int LANE> struct Multiplier {
     /* Sums of both lanes, in shared memory. What the map reads of other seats has come with the first chunk. */
     template <class F> INLINE void multiply_all(F fetch_late) {
         if constexpr (CHUNKS > 0) {
-            float sums[TILE_N / 2];
+            Sums sums;
             barrier_wait(shared.full(LANE, 0), phase & 1);
             fetch_late();
 #pragma unroll
@@ -353,6 +353,7 @@ template <class S, int LANE> struct Multiplier {
             asm volatile("bar.sync 4, 256;" ::: "memory");
         }
         asm volatile("bar.sync 1, 256;" ::: "memory");
+        if (CHUNKS == 0) fetch_late(); /* it has come with the other lane's */
     }
 
     template <int L> INLINE void add_sums(int n, int m, REAL (&x)[VECTOR], bool more) const {

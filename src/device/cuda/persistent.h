@@ -131,6 +131,6 @@ typedef struct rcvi_worker rcvi_worker;
 rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *persistent, char *scratch,
                                   cudaStream_t stream);
 /* Where weights live, in words. */
-void rcvi_persistent_tell(const rcvi_persistent *persistent, rcvi_text *text);
+void rcvi_persistent_tell(const rcvi_engine *engine, const rcvi_persistent *persistent, rcvi_text *text);
 
 #endif
