@@ -50,6 +50,7 @@ static void open_engine(rcvi_engine *e, const rcvi_program *program, int members
     rcvi_pool_init(&e->pool, e->context);
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->kernels = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->kernels);
+    e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
     assert_false(e->pool.failed);
     for (size_t i = 0; i < program->step_count; i++) {
         if (program->steps[i].kind == RCVI_STEP_MAP) make_ready(e, &program->steps[i], &e->ready[i], members);

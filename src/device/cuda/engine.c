@@ -459,7 +459,7 @@ static rcv_status ask_device(rcvi_engine *e) {
     return RCV_OK;
 }
 
-static rcv_status build(rcvi_engine *e) {
+rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     rcv_dtype dtype = program->options.dtype;
     e->ordinal = program->machine.ordinal;
@@ -472,10 +472,14 @@ static rcv_status build(rcvi_engine *e) {
     e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
     e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
     if (e->pool.failed) return RCV_NO_MEMORY;
-    RCVI_TRY(ask_device(e));
     find_twins(e);
     find_turned(e);
-    RCVI_TRY(rcvi_cuda_find_short(e));
+    return rcvi_cuda_find_short(e);
+}
+
+static rcv_status build(rcvi_engine *e) {
+    RCVI_TRY(rcvi_cuda_find_layout(e));
+    RCVI_TRY(ask_device(e));
     RCVI_TRY(prepare_steps(e));
     RCVI_TRY(rcvi_cuda_order(e));
     find_sums_bytes(e);

@@ -90,6 +90,9 @@ struct rcvi_engine {
 rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **engine);
 void rcvi_cuda_engine_free(rcvi_engine *engine);
 
+/* Types, twins, what is stored turned, rows that are left out: all that follows from the program alone. */
+rcv_status rcvi_cuda_find_layout(rcvi_engine *engine);
+
 /* Levels and groups. Kernels are known. */
 rcv_status rcvi_cuda_order(rcvi_engine *engine);
 
