@@ -242,7 +242,9 @@ RCV_API rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *opti
 RCV_API void rcv_plan_free(rcv_plan *plan);
 RCV_API const char *rcv_plan_string(const rcv_plan *plan); /* pins this plan again */
 RCV_API size_t rcv_plan_bytes(const rcv_plan *plan); /* what a run of it allocates for data, known before it does */
-RCV_API rcv_status rcv_plan_print(const rcv_plan *plan, char **text);
+RCV_API rcv_status rcv_plan_print(const rcv_plan *plan, char **text); /* its program */
+/* What the device has to say of the plan, in lines: on a GPU where the weights of persistent kernels live. May be empty. */
+RCV_API rcv_status rcv_plan_explain(const rcv_plan *plan, char **text);
 
 /* What the planner considered; one candidate where the plan was pinned. */
 typedef struct {

@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The usable ones by time, those not timed behind them by estimate, the refused ones last. */
 static int by_time(const void *left, const void *right) {
@@ -70,6 +71,22 @@ static rcv_status print_machine(const problem *problem) {
     return status;
 }
 
+/* What the device says of the chosen plan, a line each. */
+static rcv_status print_explanation(const problem *problem, const rcv_plan *plan) {
+    char *text = NULL;
+    const rcv_status status = rcv_plan_explain(plan, &text);
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        const char *end = strchr(line, '\n');
+        const size_t length = end != NULL ? (size_t)(end - line) : strlen(line);
+        printf("%-8s %.*s\n", line == text ? "Kernels:" : "", (int)length, line);
+        line = end != NULL ? end + 1 : line + length;
+    }
+    if (text != NULL) {
+        rcv_text_free(problem->context, text);
+    }
+    return status;
+}
+
 static rcv_status show(problem *problem, bool program) {
     const rcv_plan_options options = problem_plan_options(problem, problem->schedule);
     rcv_plan *plan = NULL;
@@ -88,6 +105,9 @@ static rcv_status show(problem *problem, bool program) {
            problem->schedule != NULL    ? "nothing to choose"
            : rcv_plan_from_wisdom(plan) ? "from wisdom"
                                         : problem_effort(problem));
+    if (status == RCV_OK) {
+        status = print_explanation(problem, plan);
+    }
     if (program && status == RCV_OK) {
         status = rcv_plan_print(plan, &text);
     }

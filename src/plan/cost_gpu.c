@@ -13,6 +13,8 @@ static const double chunk_bytes = 128;                                          
 static const double chunk_tensor = 0.3e-6, chunk_plain = 0.9e-6, chunk_double = 1.5e-6; /* seconds of one */
 static const double library_least = 4e-6; /* seconds of the smallest product of the library */
 static const double vendor_step = 10e-6;  /* seconds of a step of a layer */
+static const double persistent_step = 2.3e-6;  /* seconds from block to block of a persistent kernel */
+static const double cache_bandwidth = 5.5e12;  /* bytes a second from the cache that all processors share */
 
 typedef struct {
     const rcvi_program *program;
@@ -91,12 +93,44 @@ static double step_cost(const model *m, const rcvi_step *step) {
     return count * execution(m, step, beside);
 }
 
+/* A loop with products that the plan wants as one kernel; whether it can be, the device knows. */
+static bool is_persistent(const model *m, int loop) {
+    const rcvi_step *steps = m->program->steps;
+    bool products = false;
+    for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
+        if (steps[i].kind == RCVI_STEP_LOOP) return false;
+        products |= steps[i].kind == RCVI_STEP_MAP && steps[i].map->product_count > 0;
+    }
+    return m->program->rungs.persistent && products;
+}
+
+/* A step is as long as values take from block to block, or as what all blocks read: every block of 64 rows of weights reads
+ * all of its operands. */
+static double persistent(const model *m, int loop) {
+    const rcvi_step *steps = m->program->steps;
+    double bytes = 0, element = rcvi_dtype_is_narrow(m->program->options.dtype) ? 2 : 4;
+    for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
+        if (steps[i].kind != RCVI_STEP_MAP || !steps[i].map->product_count) continue;
+        const rcvi_map *map = steps[i].map;
+        double depth = 0;
+        for (int t = 0; t < map->products[0].term_count; t++) depth += (double)map->products[0].terms[t].depth;
+        double blocks = (double)steps[i].columns * (double)map->product_count / 64;
+        bytes += blocks * (double)steps[i].rows * depth * element;
+    }
+    return m->launch * 3 + (double)steps[loop].loop.count * most(persistent_step, bytes / cache_bandwidth);
+}
+
 static double walk(const model *m, int first, int end) {
     const rcvi_step *steps = m->program->steps;
     double seconds = 0;
     for (int i = first; i < end; i++) {
         if (steps[i].kind != RCVI_STEP_LOOP) {
             seconds += step_cost(m, &steps[i]);
+            continue;
+        }
+        if (is_persistent(m, i)) {
+            seconds += persistent(m, i);
+            i += steps[i].loop.body;
             continue;
         }
         model inside = *m;

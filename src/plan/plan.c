@@ -212,3 +212,12 @@ rcv_status rcv_plan_print(const rcv_plan *plan, char **text) {
     rcvi_program_print(&plan->program, &out);
     return rcvi_text_take(&out, text);
 }
+
+rcv_status rcv_plan_explain(const rcv_plan *plan, char **text) {
+    if (!plan || !text) return rcvi_fail(RCV_INVALID, "explaining a plan needs a plan and a place for the text");
+    rcvi_text out;
+    rcvi_text_init(&out, plan->context);
+    rcvi_text_add(&out, "%s", "");
+    if (plan->device->explain) plan->device->explain(plan->engine, &out);
+    return rcvi_text_take(&out, text);
+}

@@ -52,8 +52,8 @@ static int calls_of(const rcvi_contender *c) {
 static bool differ_in_choice(const rcvi_rungs *a, const rcvi_rungs *b) {
     return a->combine == b->combine && a->steps == b->steps && a->forward == b->forward && a->fuse == b->fuse &&
            a->pack == b->pack && a->wavefront == b->wavefront && a->recompute == b->recompute &&
-           a->vendor == b->vendor && a->merge == b->merge && a->streams == b->streams && a->graph == b->graph &&
-           a->choice != b->choice;
+           a->vendor == b->vendor && a->merge == b->merge && a->persistent == b->persistent &&
+           a->streams == b->streams && a->graph == b->graph && a->choice != b->choice;
 }
 
 /* Is this another choice of products for a plan that is well behind? */
@@ -153,7 +153,8 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
             leave(r, r->by[i]);
         else
             RCVI_TRY(first_sample(r, r->by[i]));
-        if (r->deadline > 0 && !known) r->deadline += rcvi_now() - begin;
+        bool compiles = r->by[i]->rungs.persistent; /* its kernels serve this shape alone */
+        if (r->deadline > 0 && (!known || compiles)) r->deadline += rcvi_now() - begin;
     }
     bool hurried = late(r);
     if (hurried) r->deadline = rcvi_now() + final;
