@@ -29,7 +29,8 @@ typedef struct {
     /* Makes a verified program ready; the program outlives the engine. */
     rcv_status (*prepare)(const rcvi_program *program, rcvi_engine **engine);
     void (*release)(rcvi_engine *engine);
-    void (*explain)(const rcvi_engine *engine, rcvi_text *text); /* how it will run, in lines for people; NULL: nothing to say */
+    void (*explain)(const rcvi_engine *engine,
+                    rcvi_text *text);             /* how it will run, in lines for people; NULL: nothing to say */
     size_t (*scratch)(const rcvi_engine *engine); /* bytes a run needs beside the arena */
     size_t (*outside)(const rcvi_engine *engine); /* bytes that `open` allocates itself */
     rcv_status (*open)(const rcvi_engine *engine, rcvi_worker **worker);

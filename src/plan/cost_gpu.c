@@ -11,10 +11,10 @@ static const double block = 64;                        /* rows and columns of a 
 static const double processors = 132;
 static const double chunk_bytes = 128;                                                  /* of depth */
 static const double chunk_tensor = 0.3e-6, chunk_plain = 0.9e-6, chunk_double = 1.5e-6; /* seconds of one */
-static const double library_least = 4e-6; /* seconds of the smallest product of the library */
-static const double vendor_step = 10e-6;  /* seconds of a step of a layer */
-static const double persistent_step = 2.3e-6;  /* seconds from block to block of a persistent kernel */
-static const double cache_bandwidth = 5.5e12;  /* bytes a second from the cache that all processors share */
+static const double library_least = 4e-6;     /* seconds of the smallest product of the library */
+static const double vendor_step = 10e-6;      /* seconds of a step of a layer */
+static const double persistent_step = 2.3e-6; /* seconds from block to block of a persistent kernel */
+static const double cache_bandwidth = 5.5e12; /* bytes a second from the cache that all processors share */
 
 typedef struct {
     const rcvi_program *program;

@@ -251,8 +251,8 @@ rcv_status rcvi_rungs_fit(const rcvi_rungs *g, const rcvi_machine *machine) {
     const struct {
         const char *name;
         bool on, gpu;
-    } own[] = {{"kernels", g->kernels, false}, {"blas", g->blas, false},          {"threads", g->threads > 1, false},
-               {"merge", g->merge, true},      {"streams", g->streams > 0, true}, {"gemm", g->choice > 0, true},
+    } own[] = {{"kernels", g->kernels, false}, {"blas", g->blas, false},           {"threads", g->threads > 1, false},
+               {"merge", g->merge, true},      {"streams", g->streams > 0, true},  {"gemm", g->choice > 0, true},
                {"graph", g->graph, true},      {"persistent", g->persistent, true}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (own[i].on && own[i].gpu != machine->gpu) {

@@ -79,9 +79,9 @@ struct rcvi_engine {
     bool counts;      /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
     bool *is_short;   /* [steps] takes the rows that go on alone */
     bool *is_cleared; /* [buffers] before the loop with which its life begins */
-    rcvi_persistent **persistent;  /* [steps] of loops that are one kernel; NULL: launched step by step */
-    const char *not_persistent;    /* why the first of those that are not, or NULL */
-    size_t exchange, counters;     /* where their blocks pass operands to each other, and count */
+    rcvi_persistent **persistent; /* [steps] of loops that are one kernel; NULL: launched step by step */
+    const char *not_persistent;   /* why the first of those that are not, or NULL */
+    size_t exchange, counters;    /* where their blocks pass operands to each other, and count */
     size_t exchange_bytes, counters_bytes;
     _Atomic(rcvi_cudnn *) *vendor; /* one that no run has, or NULL; itself NULL where the program needs none */
     size_t vendor_bytes;

@@ -22,7 +22,8 @@ template <typename T> __device__ inline void tile_pieces(const rcvi_tiling &m) {
     for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += (int64_t)gridDim.x * THREADS) {
         const int64_t column = n % pieces * PIECE, row = n / pieces % m.rows, slot = n / pieces / m.rows;
         const int64_t from = slot * m.slot + row * m.row + column;
-        const int64_t in_slice = row % m.slice, tile = row / m.slice * m.tiles + in_slice / m.tile, line = in_slice % m.tile;
+        const int64_t in_slice = row % m.slice, tile = row / m.slice * m.tiles + in_slice / m.tile,
+                      line = in_slice % m.tile;
         alignas(16) T element[PIECE];
         float x[PIECE] = {};
         if (m.by_four) {
@@ -76,8 +77,8 @@ cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int cou
         }
         int64_t blocks = divide_up(most, THREADS);
         if (blocks == 0) continue;
-        cudaError_t error = start(tile_each, dim3((unsigned)least(blocks, BLOCKS), (unsigned)here),
-                                  dim3(THREADS), stream, all);
+        cudaError_t error =
+            start(tile_each, dim3((unsigned)least(blocks, BLOCKS), (unsigned)here), dim3(THREADS), stream, all);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;

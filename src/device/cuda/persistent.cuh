@@ -29,10 +29,10 @@
  * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
 
 enum {
-    SIZE = TILE_BYTES,           /* of an element of the operands */
-    PIECE = 16 / SIZE,           /* elements of 16 bytes */
-    CHUNK = 128 / SIZE,          /* of depth */
-    MULTIPLIERS = 256,           /* threads of both lanes that multiply */
+    SIZE = TILE_BYTES,  /* of an element of the operands */
+    PIECE = 16 / SIZE,  /* elements of 16 bytes */
+    CHUNK = 128 / SIZE, /* of depth */
+    MULTIPLIERS = 256,  /* threads of both lanes that multiply */
     CHUNK_BYTES = TILE_N * 128,
     WEIGHT_BYTES = 64 * 128,     /* of a chunk in shared memory */
     SUM_BYTES = TILE_N * 64 * 4, /* of a lane */
@@ -99,7 +99,9 @@ struct Shared {
         return base + (unsigned)(lane * LANE_BYTES + (n * GROUP + c) * CHUNK_BYTES);
     }
     INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
-    INLINE unsigned sums(int buffer, int lane) const { return base + (unsigned)(SUMS + (buffer * 2 + lane) * SUM_BYTES); }
+    INLINE unsigned sums(int buffer, int lane) const {
+        return base + (unsigned)(SUMS + (buffer * 2 + lane) * SUM_BYTES);
+    }
     INLINE unsigned full(int lane, int n) const { return base + (unsigned)(BARRIERS + (lane * MOST_RING + n) * 16); }
     INLINE unsigned empty(int lane, int n) const { return full(lane, n) + 8; }
     INLINE unsigned telling(int n) const { return base + (unsigned)(BARRIERS + (2 * MOST_RING + n) * 16); }
@@ -154,17 +156,18 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
             last = pass;
             asm volatile("fence.proxy.async.global;" ::: "memory");
             unsigned full = shared.full(lane, n);
-            unsigned long long at = place->slot(i) + (unsigned long long)((tile * S::pass_chunks(pass) +
-                                                                           S::group_first(lane, g)) *
-                                                                          CHUNK_BYTES);
+            unsigned long long at =
+                place->slot(i) +
+                (unsigned long long)((tile * S::pass_chunks(pass) + S::group_first(lane, g)) * CHUNK_BYTES);
             barrier_wait(shared.empty(lane, n), (phase ^ 1) & 1);
             asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(full),
                          "r"(bytes)
                          : "memory");
-            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                             shared.chunk(lane, n, 0)),
-                         "l"(at), "r"(bytes), "r"(full)
-                         : "memory");
+            asm volatile(
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                    shared.chunk(lane, n, 0)),
+                "l"(at), "r"(bytes), "r"(full)
+                : "memory");
             if (++n == ring) {
                 n = 0;
                 phase++;
@@ -205,7 +208,8 @@ template <class S, int LANE> struct Multiplier {
 
     /* A chunk of the weights as 64 rows of 128 bytes; it has come when the thread's copies have. */
     INLINE void bring_weights(int c, unsigned to) const {
-        const int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK, depth = (S::depth(pass) + 7) / 8 * 8;
+        const int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK,
+                  depth = (S::depth(pass) + 7) / 8 * 8;
         const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
         const int piece = (int)threadIdx.x % 8, k = from + piece * PIECE;
 #pragma unroll
@@ -358,8 +362,8 @@ template <class S, int LANE> struct Multiplier {
 
     template <int L> INLINE void add_sums(int n, int m, REAL (&x)[VECTOR], bool more) const {
         if constexpr (S::CHUNKS(L) > 0) {
-            const float *from = (const float *)(shared_memory + (shared.sums(buffer, L) - shared.base)) + n * 64 +
-                                (m ^ turn(n));
+            const float *from =
+                (const float *)(shared_memory + (shared.sums(buffer, L) - shared.base)) + n * 64 + (m ^ turn(n));
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) x[v] = (more ? x[v] : 0) + from[v];
         }

@@ -33,15 +33,15 @@ enum {
 typedef struct {
     int buffer;
     int64_t column, columns;
-    bool operand; /* of products: it has memory; else a value, read where it lies */
-    bool still;   /* the buffer holds one step: slots are iterations */
-    int seat;     /* that writes it; RCVI_NONE: nobody, it lies in memory before the loop */
+    bool operand;                 /* of products: it has memory; else a value, read where it lies */
+    bool still;                   /* the buffer holds one step: slots are iterations */
+    int seat;                     /* that writes it; RCVI_NONE: nobody, it lies in memory before the loop */
     int64_t first, last, written; /* slots that are written in the loop; written 0: none */
     int64_t base, top;            /* slots of an operand that are written or read */
     const rcvi_view *view;        /* of an operand: where it lies before the loop */
-    int signal;      /* its counters */
-    int64_t chunks;  /* of an operand */
-    size_t place;    /* bytes in the exchange */
+    int signal;                   /* its counters */
+    int64_t chunks;               /* of an operand */
+    size_t place;                 /* bytes in the exchange */
 } rcvi_channel;
 
 /* A channel as a step sees it: at iteration i slot + i * step. Read where low <= i < high. RCVI_NONE: leads nowhere. */
@@ -63,16 +63,16 @@ typedef struct {
     /* Uses of channels; use u has places view_count + twin_count + 2 u and the next one. */
     rcvi_channel_use uses[RCVI_MAX_USES];
     int use_count;
-    int read_of[RCVI_MAX_PASSES];                 /* [passes] use of an operand, or RCVI_NONE */
-    int waits[RCVI_MAX_USES], wait_count;         /* uses of values */
-    int writes[RCVI_MAX_USES], write_count;       /* uses of what is written, and the view that is */
+    int read_of[RCVI_MAX_PASSES];           /* [passes] use of an operand, or RCVI_NONE */
+    int waits[RCVI_MAX_USES], wait_count;   /* uses of values */
+    int writes[RCVI_MAX_USES], write_count; /* uses of what is written, and the view that is */
     int write_views[RCVI_MAX_USES];
     bool write_operand[RCVI_MAX_USES];
-    int raises[RCVI_MAX_USES], raise_count;       /* uses whose counter is raised, by this step or a peer's */
-    bool is_raised[RCVI_MAX_USES];                /* [uses] by this one */
-    bool *is_late;                                /* [views] a value of another seat */
-    bool *is_early;                               /* [operands] another seat reads it where it lies */
-    size_t words;                                 /* where they begin */
+    int raises[RCVI_MAX_USES], raise_count; /* uses whose counter is raised, by this step or a peer's */
+    bool is_raised[RCVI_MAX_USES];          /* [uses] by this one */
+    bool *is_late;                          /* [views] a value of another seat */
+    bool *is_early;                         /* [operands] another seat reads it where it lies */
+    size_t words;                           /* where they begin */
 } rcvi_persistent_step;
 
 static inline int rcvi_persistent_places(const rcvi_persistent_step *s) {
@@ -89,8 +89,8 @@ typedef struct {
     int tiled;                                 /* the first of these with products */
     int layer, direction;
     int64_t columns;
-    int products, units, blocks; /* of one slice */
-    int lane_of[RCVI_MAX_PASSES];                 /* chunks of a pass from this one on are lane 1's */
+    int products, units, blocks;  /* of one slice */
+    int lane_of[RCVI_MAX_PASSES]; /* chunks of a pass from this one on are lane 1's */
     rcvi_group_of_chunks groups[RCVI_LANES][RCVI_MAX_GROUPS];
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
     int chunks[RCVI_LANES], held[RCVI_LANES];      /* in registers of these */
@@ -109,11 +109,11 @@ struct rcvi_persistent {
     int channel_count;
     size_t exchange, exchange_place; /* bytes of operands, and where they begin among those of all loops */
     int signal_count;
-    int64_t counters; /* of all signals */
-    int64_t *first_counter; /* [signals] */
+    int64_t counters;               /* of all signals */
+    int64_t *first_counter;         /* [signals] */
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
     int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */
-    size_t lane_bytes;                                            /* for copies of a lane */
+    size_t lane_bytes;                                             /* for copies of a lane */
     size_t shared, words;
     char *source;
     cudaLibrary_t code;

@@ -38,9 +38,7 @@ struct Place {
         return ring & 1 ? at + ((unsigned)t + (unsigned)(ring >> 1 & 1) & 1u) * (ring >> 2) : at;
     }
     /* What passes between blocks, and counters. */
-    INLINE unsigned long long slot(int i) const {
-        return address ? address + (unsigned long long)(i * stride) : 0;
-    }
+    INLINE unsigned long long slot(int i) const { return address ? address + (unsigned long long)(i * stride) : 0; }
     INLINE bool is_fresh(int i) const { return i >= (int)(unsigned)ring && i < (int)(ring >> 32); }
 };
 
@@ -86,10 +84,12 @@ template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place,
         unsigned words[COUNT];
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            words[i] = SIZE == 4 ? bits_of(y[i % VECTOR]) : bits_of(y[2 * i % VECTOR]) | bits_of(y[(2 * i + 1) % VECTOR]) << 16;
+            words[i] = SIZE == 4 ? bits_of(y[i % VECTOR])
+                                 : bits_of(y[2 * i % VECTOR]) | bits_of(y[(2 * i + 1) % VECTOR]) << 16;
         if constexpr (COUNT == 1) *(unsigned *)at = words[0];
         if constexpr (COUNT == 2) *(uint2 *)at = make_uint2(words[0], words[1 % COUNT]);
-        if constexpr (COUNT == 4) *(uint4 *)at = make_uint4(words[0], words[1 % COUNT], words[2 % COUNT], words[3 % COUNT]);
+        if constexpr (COUNT == 4)
+            *(uint4 *)at = make_uint4(words[0], words[1 % COUNT], words[2 % COUNT], words[3 % COUNT]);
     }
 }
 

@@ -43,7 +43,8 @@ static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *
     int64_t group = e->program->machine.group;
     for (int v = 0; v < s->view_count; v++) {
         char *where = is_narrowed(f, s, v) ? NULL : memory_of(f, s->views[v]);
-        put_place(f, at + 4 * v, where, s->views[v], s->views[v]->row, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
+        put_place(f, at + 4 * v, where, s->views[v], s->views[v]->row,
+                  rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
     }
     for (int q = 0; q < s->pass_count; q++) {
         const rcvi_pass *pass = &s->passes[q];

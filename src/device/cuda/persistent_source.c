@@ -41,11 +41,14 @@ static void add_macros(writer *w) {
 /* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
 static void add_multiply(writer *w, bool held) {
     const rcvi_engine *e = w->engine;
-    const char *type = e->tensor ? "k8.f32.tf32.tf32" : e->narrow == RCVI_BF16 ? "k16.f32.bf16.bf16" : "k16.f32.f16.f16";
+    const char *type = e->tensor                ? "k8.f32.tf32.tf32"
+                       : e->narrow == RCVI_BF16 ? "k16.f32.bf16.bf16"
+                                                : "k16.f32.f16.f16";
     int count = w->p->tile / 2, at = count;
     rcvi_text_add(&w->text, "INLINE void multiply(float (&sums)[%d], %s, unsigned long long b, int more) {\n", count,
                   held ? "const unsigned (&a)[4]" : "unsigned long long a");
-    rcvi_text_add(&w->text, "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n", count + (held ? 5 : 2));
+    rcvi_text_add(&w->text, "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n",
+                  count + (held ? 5 : 2));
     rcvi_text_add(&w->text, "wgmma.mma_async.sync.aligned.m64n%d%s {", w->p->tile, type);
     for (int i = 0; i < count; i++) rcvi_text_add(&w->text, "%s%%%d", i ? "," : "", i);
     if (held)
@@ -53,7 +56,9 @@ static void add_multiply(writer *w, bool held) {
     else
         rcvi_text_add(&w->text, "}, %%%d, ", at);
     rcvi_text_add(&w->text, "%%%d, p, 1, 1%s;\\n}\"\n        : ", at + (held ? 4 : 1),
-                  e->tensor ? "" : held ? ", 0" : ", 0, 0");
+                  e->tensor ? ""
+                  : held    ? ", 0"
+                            : ", 0, 0");
     for (int i = 0; i < count; i++) rcvi_text_add(&w->text, "%s\"+f\"(sums[%d])", i ? ", " : "", i);
     rcvi_text_add(&w->text, "\n        : %s, \"l\"(b), \"r\"(more) : \"memory\");\n}\n",
                   held ? "\"r\"(a[0]), \"r\"(a[1]), \"r\"(a[2]), \"r\"(a[3])" : "\"l\"(a)");
@@ -184,7 +189,8 @@ static bool is_started(const writer *w, const rcvi_seat *seat) {
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         for (int i = 0; s->pass_count && i < seat->products; i++) {
             const rcvi_view *a = &s->shape.map->products[i].start, *b = &tiled->shape.map->products[i].start;
-            if (!rcvi_view_equal(a, b) || (a->buffer != RCVI_NONE && (a->row || a->column != 1 || a->stride || a->wrap)))
+            if (!rcvi_view_equal(a, b) ||
+                (a->buffer != RCVI_NONE && (a->row || a->column != 1 || a->stride || a->wrap)))
                 return false;
             some |= a->buffer != RCVI_NONE;
         }
@@ -315,11 +321,11 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     for (int s = 0, class = 0; s < p->seat_count; s++) {
         if (p->seats[s].class != class) continue;
         rcvi_text_add(&w.text, "namespace class%d {\n%s}\n", class, p->seats[s].text);
-        class++;
+        class ++;
     }
     rcvi_text_add(&w.text, "%s", rcvi_persistent_text);
     rcvi_text_add(&w.text, "template <bool MULTIPLIES> INLINE void for_class(const Words &c, int seat, int index) {\n");
-    for (int class = 0; class < p->class_count; class++)
+    for (int class = 0; class < p->class_count; class ++)
         rcvi_text_add(&w.text,
                       "    if (index == %d) {\n        if (MULTIPLIES) multiply_all<class%d::Seat>(c, seat);\n"
                       "        else load_all<class%d::Seat>(c, seat);\n    }\n",

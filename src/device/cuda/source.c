@@ -244,8 +244,8 @@ static void add_link(writer *w, int view, const char *name, int number) {
     for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
-        rcvi_text_add(&w->text, "    publish<%s, %d>(c, %d, column, %s%d);\n", type_names[w->shape->narrow], link->chunks,
-                      link->place, name, number);
+        rcvi_text_add(&w->text, "    publish<%s, %d>(c, %d, column, %s%d);\n", type_names[w->shape->narrow],
+                      link->chunks, link->place, name, number);
     }
 }
 
@@ -497,8 +497,8 @@ static void add_values(writer *w, loading how) {
     }
 }
 
-rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links, int number,
-                              char **text) {
+rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links,
+                              int number, char **text) {
     const rcvi_view *views[RCVI_MAX_VIEWS];
     *text = NULL;
     writer *w = rcvi_new(context, 1, sizeof *w);
@@ -514,13 +514,15 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
                   "    struct Values {\n",
                   number, w->map->product_count ? "true" : "false", links->raise_count);
     add_values(w, DECLARED);
-    rcvi_text_add(&w->text, "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
+    rcvi_text_add(&w->text,
+                  "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED);
     rcvi_text_add(&w->text,
                   "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED_LATE);
-    rcvi_text_add(&w->text, "    }\n    template <int PRODUCTS, class F> static INLINE void apply(const Frame &c, long long row, "
-                            "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x, F tell) {\n");
+    rcvi_text_add(&w->text,
+                  "    }\n    template <int PRODUCTS, class F> static INLINE void apply(const Frame &c, long long row, "
+                  "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x, F tell) {\n");
     add_all_stores(w, add_address);
     add_values(w, NAMED);
     for (int p = 0; p < w->map->product_count; p++) add_product(w, p);

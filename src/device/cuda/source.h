@@ -79,8 +79,8 @@ int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes);
  * ceil(rows / tile_rows), members) blocks of rcvi_tile_threads and rcvi_tile_shared bytes of dynamic shared memory. */
 rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, char **text);
 /* The map as `struct StepNUMBER` of a persistent kernel: see persistent.cuh. */
-rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links, int number,
-                              char **text);
+rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links,
+                              int number, char **text);
 int rcvi_tile_threads(const rcvi_map_shape *shape);
 size_t rcvi_tile_shared(const rcvi_map_shape *shape); /* bytes */
 int rcvi_map_words(const rcvi_map_shape *shape);      /* of the arguments */

@@ -25,8 +25,8 @@ struct rcvi_worker {
     cudaStream_t last;      /* of it */
     bool called;
     unsigned *fault; /* the host's: not 0 where a persistent kernel has waited in vain; NULL: the engine has none */
-    void **buffers; /* [buffers] of the call: the caller's, but lengths in device memory */
-    void **key;     /* [key_count] of the call */
+    void **buffers;  /* [buffers] of the call: the caller's, but lengths in device memory */
+    void **key;      /* [key_count] of the call */
     size_t key_count;
     rcvi_cuda_graph graphs[RCVI_MAX_GRAPHS];
     int64_t calls;

@@ -1,0 +1,292 @@
+/* What steps of a persistent kernel read of each other: who writes it, in which slot of a channel, and from when to when. */
+#include "device/cuda/persistent_parts.h"
+
+typedef rcvi_persistent_step hosted_step;
+
+/* Where a view stands in its buffer: slots are steps of [batch, row]. */
+typedef struct {
+    int64_t slot, step; /* at iteration 0, and an iteration */
+    int64_t column;
+} position;
+
+static bool locate(const rcvi_engine *e, const hosted_step *s, const rcvi_view *view, position *out) {
+    const rcvi_step *step = rcvi_persistent_step_of(e, s);
+    int64_t block = e->program->options.batch * view->row;
+    if (view->row <= 0 || view->outer || view->column != 1) return false;
+    out->column = (view->offset % view->row + view->row) % view->row;
+    if (view->wrap) {
+        *out = (position){step->time.base + view->phase, step->time.inner, out->column};
+        return view->wrap == 2 && view->slot == block && !view->stride && view->offset == out->column;
+    }
+    if ((view->offset - out->column) % block || view->stride % block) return false;
+    out->slot = (view->offset - out->column) / block;
+    out->step = view->stride / block;
+    return true;
+}
+
+static bool is_written(const hosted_step *s, int view) {
+    const rcvi_map *map = s->shape.map;
+    for (int p = 0; p < map->product_count; p++) {
+        if (map->products[p].out == view) return true;
+    }
+    for (int k = 0; k < map->instruction_count; k++) {
+        if (map->instructions[k].out == view) return true;
+    }
+    for (int i = 0; i < map->store_count; i++) {
+        if (map->stores[i].out == view) return true;
+    }
+    return false;
+}
+
+enum { MOST_WRITINGS = 64 };
+
+/* A view that some step of the loop writes. */
+typedef struct {
+    int step, view;
+    position at;
+    bool still;
+} writing;
+
+/* Writings to the columns of a view; answers how many, or -1 with a sentence. */
+static int find_writings(const rcvi_engine *e, const rcvi_persistent *p, const hosted_step *reader,
+                         const rcvi_view *view, int64_t columns, writing *found) {
+    int count = 0;
+    position at;
+    bool located = locate(e, reader, view, &at);
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int v = 0; v < s->shape.map->operand_count; v++) {
+            const rcvi_view *other = s->views[v];
+            if (other->buffer != view->buffer || !is_written(s, v)) continue;
+            writing w = {.step = i, .view = v};
+            if (!located || !locate(e, s, other, &w.at) || other->row != view->row) {
+                rcvi_persistent_refuse("a persistent kernel cannot tell when a value of this plan is written");
+                return -1;
+            }
+            int64_t wide = rcvi_persistent_step_of(e, s)->columns, apart = w.at.column - at.column;
+            if (apart >= columns || -apart >= wide) continue;
+            if (apart || wide != columns) {
+                rcvi_persistent_refuse("a persistent kernel cannot pass on a value in parts");
+                return -1;
+            }
+            w.still = w.at.step == 0 && s->high - s->low > 1;
+            if (count == MOST_WRITINGS) {
+                rcvi_persistent_refuse("a persistent kernel cannot follow a value that so many steps write");
+                return -1;
+            }
+            found[count++] = w;
+        }
+    }
+    return count;
+}
+
+static rcv_status find_channel(rcvi_persistent *p, const rcvi_channel *wanted, int *found) {
+    for (*found = 0; *found < p->channel_count; ++*found) {
+        const rcvi_channel *o = &p->channels[*found];
+        if (o->buffer == wanted->buffer && o->column == wanted->column && o->operand == wanted->operand) return RCV_OK;
+    }
+    p->channels[p->channel_count++] = *wanted;
+    return RCV_OK;
+}
+
+rcv_status rcvi_persistent_add_use(hosted_step *s, rcvi_channel_use use, int *index) {
+    if (s->use_count == RCVI_MAX_USES)
+        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel passes on %d values of a step at most", RCVI_MAX_USES);
+    *index = s->use_count;
+    s->uses[s->use_count++] = use;
+    return RCV_OK;
+}
+
+/* Gives a channel room for the slots of a use. */
+static void cover(rcvi_channel *channel, const hosted_step *s, const rcvi_channel_use *use) {
+    int64_t a = use->slot + s->low * use->step, b = use->slot + (s->high - 1) * use->step;
+    int64_t first = a < b ? a : b, last = a < b ? b : a;
+    if (s->low >= s->high) return;
+    if (first < channel->base) channel->base = first;
+    if (last > channel->top) channel->top = last;
+}
+
+/* Lets a step write to a channel, once. */
+static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
+    hosted_step *s = &p->steps[w->step];
+    rcvi_channel *channel = &p->channels[c];
+    rcvi_channel_use use = {.channel = c, .slot = w->at.slot, .step = w->at.step};
+    if (w->still) use = (rcvi_channel_use){.channel = c, .slot = 0, .step = 1};
+    for (int i = 0; i < s->write_count; i++) {
+        if (s->write_views[i] == w->view && s->uses[s->writes[i]].channel == c) return RCV_OK;
+    }
+    int64_t a = use.slot + s->low * use.step, b = use.slot + (s->high - 1) * use.step;
+    int64_t first = a < b ? a : b, last = a < b ? b : a;
+    if (s->low < s->high) {
+        channel->first = channel->written && channel->first < first ? channel->first : first;
+        channel->last = channel->written && channel->last > last ? channel->last : last;
+        channel->written += use.step ? last - first + 1 : 1;
+    }
+    cover(channel, s, &use);
+    if (!channel->operand) s->is_early[w->view] = true;
+    RCVI_TRY(rcvi_persistent_add_use(s, use, &s->writes[s->write_count]));
+    s->write_views[s->write_count++] = w->view;
+    return RCV_OK;
+}
+
+/* Does the writer come before the reader where both look at the same slot? */
+static bool comes_before(const rcvi_persistent *p, int writer, const rcvi_channel_use *w, int reader,
+                         const rcvi_channel_use *r, int64_t i) {
+    const hosted_step *s = &p->steps[writer];
+    int64_t slot = r->slot + i * r->step, j = w->step ? (slot - w->slot) / w->step : s->low;
+    if (w->slot + j * w->step != slot || j < s->low || j >= s->high) return true; /* another one's */
+    return j < i || (j == i && writer < reader);
+}
+
+/* The iterations at which a reader finds what it reads in the channel. */
+static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, int reader, const rcvi_view *view,
+                              const writing *w, int count, rcvi_channel_use *use) {
+    const hosted_step *s = &p->steps[reader];
+    const rcvi_channel *channel = &p->channels[use->channel];
+    position at;
+    locate(e, s, view, &at);
+    use->slot = at.slot;
+    use->step = at.step;
+    if (channel->still) {
+        const rcvi_time *a = &rcvi_persistent_step_of(e, s)->time,
+                        *b = &rcvi_persistent_step_of(e, &p->steps[w[0].step])->time;
+        if (a->base != b->base || a->inner != b->inner || at.step)
+            return rcvi_persistent_refuse("a persistent kernel cannot tell when a value of this plan is written");
+        use->slot = w[0].step < reader ? 0 : -1;
+        use->step = 1;
+    }
+    if (count == 0) return RCV_OK;
+    if (channel->written != channel->last - channel->first + 1)
+        return rcvi_persistent_refuse("a persistent kernel cannot pass on a value that is written twice, or with gaps");
+    int64_t low = s->low, high = s->high;
+    if (use->step) {
+        int64_t a = (channel->first - use->slot) / use->step, b = (channel->last - use->slot) / use->step;
+        int64_t least = a < b ? a : b, most = (a < b ? b : a) + 1;
+        if (least > low) low = least;
+        if (most < high) high = most;
+    } else if (use->slot < channel->first || use->slot > channel->last) {
+        high = low;
+    }
+    use->low = low;
+    use->high = high > low ? high : low;
+    for (int i = 0; i < count && low < high; i++) {
+        const hosted_step *writer = &p->steps[w[i].step];
+        for (int k = 0; k < writer->write_count; k++) {
+            const rcvi_channel_use *u = &writer->uses[writer->writes[k]];
+            if (u->channel != use->channel) continue;
+            if (!comes_before(p, w[i].step, u, reader, use, low) ||
+                !comes_before(p, w[i].step, u, reader, use, high - 1))
+                return rcvi_persistent_refuse(
+                    "a persistent kernel cannot pass on a value that is read before it is written");
+        }
+    }
+    return RCV_OK;
+}
+
+/* Does every block of seat `later` wait, at each iteration, for all of seat `earlier`'s? Then nothing that `earlier` read before is
+ * still needed when `later` goes on. */
+static bool waits_for(const rcvi_persistent *p, int later, int earlier) {
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int q = 0; s->seat == later && q < s->pass_count; q++) {
+            if (s->read_of[q] != RCVI_NONE && p->channels[s->uses[s->read_of[q]].channel].seat == earlier) return true;
+        }
+    }
+    return false;
+}
+
+/* Memory that several steps share (a ring, or one step's room) and that another seat reads: the writer must be held back until it
+ * has. Checked when all channels are known. */
+static rcv_status check_overwriting(const rcvi_persistent *p) {
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int n = 0; n < s->use_count; n++) {
+            const rcvi_channel *channel = &p->channels[s->uses[n].channel];
+            bool read = false, wraps = channel->still;
+            for (int k = 0; k < s->wait_count; k++) read |= s->waits[k] == n;
+            for (int v = 0; v < s->view_count; v++)
+                wraps |= s->views[v]->buffer == channel->buffer && s->views[v]->wrap;
+            if (channel->operand || channel->seat == s->seat || !read || !wraps) continue;
+            if (!waits_for(p, channel->seat, s->seat))
+                return rcvi_persistent_refuse(
+                    "a persistent kernel cannot pass on a value that may be overwritten before it is read");
+        }
+    }
+    return RCV_OK;
+}
+
+/* Finds where a view's values come from: memory as it was before the loop, the seat's own elements, or a channel, of which `use`
+ * then is the place, else RCVI_NONE. */
+static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int v, int64_t columns, bool operand,
+                            int *use_index) {
+    hosted_step *s = &p->steps[reader];
+    const rcvi_view *view = s->views[v];
+    writing found[MOST_WRITINGS];
+    *use_index = RCVI_NONE;
+    int count = view->buffer == RCVI_NONE ? 0 : find_writings(e, p, s, view, columns, found), own = 0;
+    if (count < 0) return RCV_UNSUPPORTED;
+    for (int i = 0; i < count; i++) {
+        own += p->steps[found[i].step].seat == s->seat;
+        if (p->steps[found[i].step].seat != p->steps[found[0].step].seat)
+            return rcvi_persistent_refuse("a persistent kernel cannot read a value that several layers write");
+    }
+    if (!operand && (count == 0 || own)) return RCV_OK;
+    position at;
+    if (!locate(e, s, view, &at))
+        return rcvi_persistent_refuse("a persistent kernel cannot tell where an operand of this plan lies");
+    rcvi_channel wanted = {.buffer = view->buffer,
+                           .column = at.column,
+                           .columns = columns,
+                           .operand = operand,
+                           .still = count > 0 && found[0].still,
+                           .base = INT64_MAX,
+                           .top = INT64_MIN,
+                           .view = view,
+                           .seat = count > 0 ? p->steps[found[0].step].seat : RCVI_NONE};
+    rcvi_channel_use use = {.channel = RCVI_NONE};
+    RCVI_TRY(find_channel(p, &wanted, &use.channel));
+    for (int i = 0; i < count; i++) {
+        if (found[i].still != wanted.still)
+            return rcvi_persistent_refuse(
+                "a persistent kernel cannot pass on a value that is written twice, or with gaps");
+        RCVI_TRY(add_writing(p, use.channel, &found[i]));
+    }
+    RCVI_TRY(find_window(e, p, reader, view, found, count, &use));
+    cover(&p->channels[use.channel], s, &use);
+    return rcvi_persistent_add_use(s, use, use_index);
+}
+
+bool rcvi_persistent_is_value(const hosted_step *s, int v) {
+    const rcvi_map *map = s->shape.map;
+    for (int k = 0; k < map->instruction_count; k++) {
+        for (int a = 0; a < rcvi_operations[map->instructions[k].operation].arguments; a++) {
+            if (map->instructions[k].from[a] == RCVI_FROM_VIEW && map->instructions[k].source[a] == v) return true;
+        }
+    }
+    for (int q = 0; q < map->product_count; q++) {
+        if (s->views[v] == &map->products[q].start) return true;
+    }
+    return false;
+}
+
+static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
+    hosted_step *s = &p->steps[index];
+    int64_t columns = rcvi_persistent_step_of(e, s)->columns;
+    for (int v = 0, use; v < s->view_count; v++) {
+        if (!rcvi_persistent_is_value(s, v)) continue;
+        RCVI_TRY(link_view(e, p, index, v, columns, false, &use));
+        if (use == RCVI_NONE) continue;
+        if (!s->pass_count)
+            return rcvi_persistent_refuse("a persistent kernel cannot pass a value to a map without products");
+        s->is_late[v] = true;
+        s->waits[s->wait_count++] = use;
+    }
+    for (int q = 0; q < s->pass_count; q++)
+        RCVI_TRY(link_view(e, p, index, s->passes[q].a, s->passes[q].depth, true, &s->read_of[q]));
+    return RCV_OK;
+}
+
+rcv_status rcvi_persistent_link(rcvi_engine *e, rcvi_persistent *p) {
+    for (int i = 0; i < p->step_count; i++) RCVI_TRY(link_step(e, p, i));
+    return check_overwriting(p);
+}

@@ -1,0 +1,39 @@
+/* What the files of persistent.h share. */
+#ifndef RCVI_CUDA_PERSISTENT_PARTS_H
+#define RCVI_CUDA_PERSISTENT_PARTS_H
+
+#include "device/cuda/persistent.h"
+
+enum {
+    RCVI_WEIGHT_ROWS = 64,       /* of weights in a block */
+    RCVI_DEPTH_CHUNK_BYTES = 128 /* of depth in a chunk */
+};
+
+/* Finds what every step reads of others, and lets these write it to channels. Steps have seats. */
+rcv_status rcvi_persistent_link(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Gives seats of one structure the same places. */
+rcv_status rcvi_persistent_match(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Cuts the batch, and shares out registers and shared memory. */
+rcv_status rcvi_persistent_make_room(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Counters of channels, and memory of operands. The batch is cut. */
+rcv_status rcvi_persistent_lay_out(rcvi_engine *engine, rcvi_persistent *persistent);
+
+/* One more use of a channel by a step. */
+rcv_status rcvi_persistent_add_use(rcvi_persistent_step *step, rcvi_channel_use use, int *index);
+
+/* Is the view read element by element? */
+bool rcvi_persistent_is_value(const rcvi_persistent_step *step, int view);
+
+static inline const rcvi_step *rcvi_persistent_step_of(const rcvi_engine *e, const rcvi_persistent_step *s) {
+    return &e->program->steps[s->index];
+}
+static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
+static inline int rcvi_persistent_chunks(const rcvi_engine *e, int64_t depth) {
+    int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(e->narrow);
+    return (int)(rcvi_round_up(bytes, RCVI_DEPTH_CHUNK_BYTES) / RCVI_DEPTH_CHUNK_BYTES);
+}
+static inline rcv_status rcvi_persistent_refuse(const char *sentence) {
+    return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence);
+}
+
+#endif

@@ -1,0 +1,208 @@
+/* Where the weights of a persistent kernel live, and what room is left for copies and sums. */
+#include "device/cuda/persistent_parts.h"
+
+enum {
+    MOST_ROWS = 64,       /* of the batch in a tile */
+    REGISTERS = 216,      /* of a thread that multiplies */
+    OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
+    MULTIPLIERS = 256,    /* threads */
+    CHUNK_REGISTERS = 16, /* of weights */
+    MUCH_ROOM = 48 << 10, /* for copies of a lane */
+    MOST_RING = 8,        /* groups of chunks that a lane has at once */
+    BARRIER_BYTES = 16,   /* of one of these */
+    PLACE_BYTES = 56      /* words of a place, and its address at three iterations */
+};
+
+typedef rcvi_persistent_step hosted_step;
+
+/* Is the operand of this pass what the seat itself gives? */
+static bool is_own(const rcvi_persistent *p, int seat, int pass) {
+    const hosted_step *s = &p->steps[p->seats[seat].tiled];
+    int channel = s->read_of[pass] == RCVI_NONE ? RCVI_NONE : s->uses[s->read_of[pass]].channel;
+    return channel != RCVI_NONE && p->channels[channel].seat == seat;
+}
+
+/* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
+static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int held) {
+    rcvi_seat *s = &p->seats[seat];
+    const hosted_step *tiled = &p->steps[s->tiled];
+    int total[RCVI_LANES] = {0, 0};
+    for (int q = 0; q < tiled->pass_count; q++)
+        total[is_own(p, seat, q)] += rcvi_persistent_chunks(e, tiled->passes[q].depth);
+    int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
+    bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
+    int room = apart ? total[0] : (all + 1) / 2;
+    for (int own = 0; own < 2; own++) {
+        for (int q = 0; q < tiled->pass_count; q++) {
+            if (is_own(p, seat, q) != own) continue;
+            int chunks = rcvi_persistent_chunks(e, tiled->passes[q].depth);
+            s->lane_of[q] = chunks < room ? chunks : room;
+            s->chunks[0] += s->lane_of[q];
+            s->chunks[1] += chunks - s->lane_of[q];
+            room -= s->lane_of[q];
+        }
+    }
+    for (int lane = 0; lane < RCVI_LANES; lane++) s->held[lane] = s->chunks[lane] < held ? s->chunks[lane] : held;
+}
+
+/* Cuts a lane's chunks into groups of this many at most, none of two passes: lane 0's operands of other seats first. */
+static bool group_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int lane, int size) {
+    rcvi_seat *s = &p->seats[seat];
+    const hosted_step *tiled = &p->steps[s->tiled];
+    s->group_count[lane] = 0;
+    for (int own = 0; own < 2; own++) {
+        for (int q = 0; q < tiled->pass_count; q++) {
+            int first = lane ? s->lane_of[q] : 0,
+                end = lane ? rcvi_persistent_chunks(e, tiled->passes[q].depth) : s->lane_of[q];
+            if (is_own(p, seat, q) != own) continue;
+            for (int c = first; c < end; c += size) {
+                if (s->group_count[lane] == RCVI_MAX_GROUPS) return false;
+                s->groups[lane][s->group_count[lane]++] = (rcvi_group_of_chunks){q, c, end - c < size ? end - c : size};
+            }
+        }
+    }
+    return true;
+}
+
+static int least_units(int products, int vector) {
+    int units = RCVI_WEIGHT_ROWS / products;
+    return units / vector * vector;
+}
+
+/* Slices of the batch, rows of a tile. */
+static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
+    int64_t batch = e->program->options.batch, columns = 0;
+    for (int s = 0; s < p->seat_count; s++) columns += p->seats[s].blocks;
+    if (columns > e->processors)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a persistent kernel of this loop needs %lld processors at once; this GPU has %d: leave "
+                         "wavefront out, so that a layer has them all",
+                         (long long)columns, e->processors);
+    int64_t slices = e->processors / columns, most = (batch + 7) / 8;
+    if (slices > most) slices = most;
+    p->slice = (int)rcvi_round_up((batch + slices - 1) / slices, 8);
+    p->slices = (int)((batch + p->slice - 1) / p->slice);
+    p->tiles = (p->slice + MOST_ROWS - 1) / MOST_ROWS;
+    p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
+    int block = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        p->seats[s].first_block = block;
+        block += p->seats[s].blocks * p->slices;
+    }
+    p->blocks = block;
+    return RCV_OK;
+}
+
+static size_t other_bytes(const rcvi_persistent *p) {
+    return (size_t)(RCVI_LANES * MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
+           (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
+           (size_t)p->sum_buffers * RCVI_LANES * (size_t)p->tile * RCVI_WEIGHT_ROWS * 4;
+}
+
+/* The ring of every lane, in so many bytes; a ring goes evenly into the lane's groups. Answers the least of groups that a
+ * lane with several has at once. */
+static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
+    int room = (int)(bytes / ((size_t)size * (size_t)p->tile * RCVI_DEPTH_CHUNK_BYTES)), least = MOST_RING, widest = 0;
+    if (room > MOST_RING) room = MOST_RING;
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int lane = 0; lane < RCVI_LANES; lane++) {
+            rcvi_seat *seat = &p->seats[s];
+            if (!group_chunks(e, p, s, lane, size)) return 0;
+            int count = seat->group_count[lane], ring = count < room ? count : room;
+            while (ring > 1 && count % ring) ring--;
+            if (count && ring < 1) return 0;
+            seat->ring[lane] = count ? ring : 1;
+            if (count > 1 && ring < least) least = ring;
+            if (ring > widest) widest = ring;
+        }
+    }
+    p->group = size;
+    p->lane_bytes = (size_t)(widest * size * p->tile) * RCVI_DEPTH_CHUNK_BYTES;
+    if (p->lane_bytes < (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES)
+        p->lane_bytes = (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES; /* weights come through it */
+    return p->lane_bytes <= bytes ? least : 0;
+}
+
+/* Bytes for copies of a lane. */
+static size_t lane_room(size_t room, size_t others) { return (room - others) / RCVI_LANES / 1024 * 1024; }
+
+/* Copies and buffers of sums in what shared memory weights leave. */
+static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
+    static const int sizes[] = {4, 2, 1};
+    size_t room = (size_t)e->shared;
+    for (int s = 0; s < p->seat_count; s++) {
+        int left = 0, places = 0;
+        for (int k = 0; k < p->seats[s].hosted_count; k++)
+            places += rcvi_persistent_places(&p->steps[p->seats[s].hosted[k]]);
+        if (places > p->places) p->places = places;
+        for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
+        if (left > p->weight_chunks) p->weight_chunks = left;
+    }
+    /* Much room for copies hides their way; two buffers for sums save a meeting of threads. */
+    size_t best = 0;
+    int best_buffers = 0, best_size = 0;
+    for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
+        size_t others = other_bytes(p);
+        for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
+            int least = find_rings(e, p, sizes[i], lane_room(room, others));
+            size_t value = (least > 1 ? (size_t)1 << 20 : 0) + (p->lane_bytes < MUCH_ROOM ? p->lane_bytes : MUCH_ROOM) +
+                           (p->sum_buffers == 2 ? MUCH_ROOM / 8 : 0);
+            if (least < 1 || value <= best) continue;
+            best = value;
+            best_buffers = p->sum_buffers;
+            best_size = sizes[i];
+        }
+    }
+    if (best) {
+        p->sum_buffers = best_buffers;
+        find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
+        p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
+        return RCV_OK;
+    }
+    p->sum_buffers = 1;
+    return rcvi_fail(
+        RCV_UNSUPPORTED,
+        "a persistent kernel of this loop needs more than %zu bytes of shared memory a processor behind %d KB "
+        "of weights in registers; this GPU has %zu",
+        other_bytes(p),
+        (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES / 1024), room);
+}
+
+/* Registers for what a map reads, which is fetched while products are waited for. */
+static int fetched_registers(const rcvi_persistent *p) {
+    int most = 0;
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        const rcvi_seat *seat = &p->seats[s->seat];
+        int each = (p->tile * seat->units / p->vector + MULTIPLIERS - 1) / MULTIPLIERS, words = 0;
+        for (int v = 0; v < s->view_count; v++) {
+            bool value = s->views[v]->buffer != RCVI_NONE && s->views[v]->row && rcvi_persistent_is_value(s, v);
+            if (value) words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
+        }
+        if (each * words > most) most = each * words;
+    }
+    return most;
+}
+
+rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
+    for (int i = 0; i < p->step_count; i++) {
+        if (i == 0 || p->steps[i].shape.vector < p->vector) p->vector = p->steps[i].shape.vector;
+    }
+    for (int s = 0; s < p->seat_count; s++) {
+        rcvi_seat *seat = &p->seats[s];
+        seat->units = least_units(seat->products, p->vector);
+        if (seat->units < 1) return rcvi_persistent_refuse("a persistent kernel takes 64 products of a map at most");
+        seat->blocks = (int)((seat->columns + seat->units - 1) / seat->units);
+    }
+    RCVI_TRY(cut_batch(e, p));
+    int elements = 0; /* of a block's tile: every thread should have some */
+    for (int s = 0; s < p->seat_count; s++) {
+        int own = p->tile * p->seats[s].units;
+        if (own > elements) elements = own;
+    }
+    while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
+    int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
+    if (held < 0) held = 0;
+    for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
+    return share_memory(e, p);
+}
