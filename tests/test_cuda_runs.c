@@ -167,6 +167,78 @@ static void test_threads(void **state) {
     }
 }
 
+/* ---- persistent kernels ---- */
+
+enum { MANY_LAUNCHES = 10000, OTHER_EVERY = 3 };
+
+/* A stream with a run of a plan on it, and its data. */
+typedef struct {
+    cudaStream_t stream;
+    rcv_plan *plan;
+    rcv_run *run;
+    data d;
+} lane;
+
+static void open_lane(lane *l, const problem *p, const char *schedule) {
+    l->plan = pinned(p, RCV_BFLOAT16, schedule);
+    check_cuda(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking));
+    check_ok(rcv_run_new(l->plan, &l->run));
+    check_ok(rcv_run_set_stream(l->run, l->stream));
+    open_data(&l->d, p, RCV_BFLOAT16);
+}
+
+static void close_lane(lane *l, results *got) {
+    check_ok(rcv_run_wait(l->run));
+    check_ok(rcv_run_set_stream(l->run, NULL));
+    close_data(&l->d, true, got);
+    rcv_run_free(l->run);
+    rcv_plan_free(l->plan);
+    check_cuda(cudaStreamDestroy(l->stream));
+}
+
+/* Blocks wait for each other: that must end, and end the same, whatever else is on the GPU: launches of another plan, and other
+ * persistent kernels. */
+static void test_persistent(void **state) {
+    (void)state;
+    static const char schedule[] = "combine+fuse+pack+wavefront+merge+persistent+graph";
+    static const config shape = {"lstm", {.input = 72, .hidden = 72, .layers = 2}, 6, 20, false, false, true};
+    problem p;
+    results want, first, last, beside[2];
+    lane alone, main_lane, others[2];
+    open_on_gpu(&p, &shape);
+    rcv_plan_options options = options_of(&p, RCV_BFLOAT16, true, schedule);
+    rcv_plan *plan = NULL;
+    if (rcv_plan_new(p.net, &options, &plan) == RCV_UNSUPPORTED) {
+        print_message("skipped: %s\n", rcv_message());
+        close_problem(&p);
+        return;
+    }
+    rcv_plan_free(plan);
+    run_oracle(&p, true, &want);
+    open_lane(&alone, &p, schedule);
+    both_passes(alone.run, &alone.d);
+    close_lane(&alone, &first);
+    compare(&p, RCV_BFLOAT16, schedule, &first, &want, &(double){0});
+    open_lane(&main_lane, &p, schedule);
+    open_lane(&others[0], &p, "combine+fuse+pack");
+    open_lane(&others[1], &p, "combine(steps=all)+fuse+pack+persistent");
+    for (int i = 0; i < MANY_LAUNCHES / 2; i++) {
+        both_passes(main_lane.run, &main_lane.d);
+        if (i % OTHER_EVERY == 0) both_passes(others[i / OTHER_EVERY % 2].run, &others[i / OTHER_EVERY % 2].d);
+    }
+    close_lane(&main_lane, &last);
+    check_same_bits(schedule, &first, &last);
+    for (int i = 0; i < 2; i++) {
+        close_lane(&others[i], &beside[i]);
+        compare(&p, RCV_BFLOAT16, "beside it", &beside[i], &want, &(double){0});
+        drop(&beside[i]);
+    }
+    drop(&first);
+    drop(&last);
+    drop(&want);
+    close_problem(&p);
+}
+
 /* Runs of cuDNN's at once and one after the other: what one leaves behind goes to the next. */
 static void test_vendor(void **state) {
     (void)state;
@@ -448,11 +520,11 @@ static void test_leaks(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_addresses),  cmocka_unit_test(test_accumulate),
-                                       cmocka_unit_test(test_parameters), cmocka_unit_test(test_optional),
-                                       cmocka_unit_test(test_misaligned), cmocka_unit_test(test_streams),
-                                       cmocka_unit_test(test_threads),    cmocka_unit_test(test_vendor),
-                                       cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_leaks)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_addresses), cmocka_unit_test(test_accumulate), cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_optional),  cmocka_unit_test(test_misaligned), cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_threads),   cmocka_unit_test(test_vendor),     cmocka_unit_test(test_persistent),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_leaks)};
     rcv_context *context = NULL;
     if (rcv_context_new(NULL, &context)) return 1;
     rcv_status status = rcv_device_describe(context, "cuda", NULL);
