@@ -147,6 +147,7 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
     locate(e, s, view, &at);
     use->slot = at.slot;
     use->step = at.step;
+    if (count == 0) return RCV_OK;
     if (channel->still) {
         const rcvi_time *a = &rcvi_persistent_step_of(e, s)->time,
                         *b = &rcvi_persistent_step_of(e, &p->steps[w[0].step])->time;
@@ -155,7 +156,6 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
         use->slot = w[0].step < reader ? 0 : -1;
         use->step = 1;
     }
-    if (count == 0) return RCV_OK;
     if (channel->written != channel->last - channel->first + 1)
         return rcvi_persistent_refuse("a persistent kernel cannot pass on a value that is written twice, or with gaps");
     int64_t low = s->low, high = s->high;

@@ -73,6 +73,7 @@ static int least_units(int products, int vector) {
 static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     int64_t batch = e->program->options.batch, columns = 0;
     for (int s = 0; s < p->seat_count; s++) columns += p->seats[s].blocks;
+    if (columns < 1) return rcvi_persistent_refuse("a persistent kernel needs a time loop with products");
     if (columns > e->processors)
         return rcvi_fail(RCV_UNSUPPORTED,
                          "a persistent kernel of this loop needs %lld processors at once; this GPU has %d: leave "
