@@ -153,7 +153,10 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
                         *b = &rcvi_persistent_step_of(e, &p->steps[w[0].step])->time;
         if (a->base != b->base || a->inner != b->inner || at.step)
             return rcvi_persistent_refuse("a persistent kernel cannot tell when a value of this plan is written");
-        use->slot = w[0].step < reader ? 0 : -1;
+        if (w[0].step >= reader)
+            return rcvi_persistent_refuse(
+                "a persistent kernel cannot pass on a value that is read before it is written");
+        use->slot = 0;
         use->step = 1;
     }
     if (channel->written != channel->last - channel->first + 1)

@@ -163,9 +163,9 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
     p->sum_buffers = 1;
     return rcvi_fail(
         RCV_UNSUPPORTED,
-        "a persistent kernel of this loop needs more than %zu bytes of shared memory a processor behind %d KB "
+        "a persistent kernel of this loop needs %zu bytes of shared memory a processor or more behind %d KB "
         "of weights in registers; this GPU has %zu",
-        other_bytes(p),
+        other_bytes(p) + RCVI_LANES * (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES,
         (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES / 1024), room);
 }
 

@@ -1,0 +1,650 @@
+/* Time loops as persistent kernels, without a GPU: blocks wait for what the program says they read and for nothing that
+ * never comes, nothing is overwritten too early, all of it has room on the chip, and the texts compile.
+ *
+ * What is checked against is the program itself, gone through step by step. Checkers answer how many faults they have
+ * found, so that a test can spoil a loop and see that they find it. */
+#include "device/cuda/jit.h"
+#include "device/cuda/persistent.h"
+#include "planned.h"
+#include "schedule/schedule.h"
+
+enum { PROCESSORS = 132, SHARED = 232448, CHUNK_BYTES = 128, WEIGHT_ROWS = 64 };
+enum { SEVERAL = -1, MOST_READINGS = 256 };
+
+/* ---- a network's program, and an engine that knows a GPU by its numbers alone ---- */
+
+typedef struct {
+    test_allocator allocator;
+    rcv_context *context;
+    rcv_cell *cell;
+    rcv_net *net;
+    rcvi_program program;
+    rcvi_engine engine;
+} subject;
+
+static void open_subject(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan) {
+    static const rcv_size proj[] = {{"proj", 24}};
+    rcv_plan_options options = {.steps = c->steps, .batch = c->batch, .lengths = c->lengths, .schedule = plan};
+    rcvi_machine machine = {
+        .threads = 1, .panel = 1, .grain = 1, .group = 8, .kernels = "fake_90", .gpu = true, .sums = 1024};
+    rcv_net_options net = c->net;
+    rcvi_rungs rungs;
+    options.dtype = dtype;
+    options.training = training;
+    if (!strcmp(c->cell, "lstm_proj")) net.sizes = proj, net.size_count = 1;
+    memset(s, 0, sizeof *s);
+    s->context = test_context(&s->allocator);
+    check_ok(rcv_cell_open(s->context, c->cell, &s->cell));
+    check_ok(rcv_net_new(s->cell, &net, &s->net));
+    check_ok(rcvi_rungs_read(plan, &rungs));
+    const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);
+    check_ok(schedule->applies(s->net, &options, &rungs, &machine));
+    rcvi_program_init(&s->program, s->net, &options, &rungs, &machine);
+    schedule->write(&s->program);
+    assert_false(s->program.failed);
+    rcvi_program_narrow(&s->program);
+    check_ok(rcvi_program_lay_out(&s->program));
+    check_ok(rcvi_program_verify(&s->program));
+    s->engine = (rcvi_engine){
+        .program = &s->program, .context = s->context, .major = 9, .processors = PROCESSORS, .shared = SHARED};
+    rcvi_pool_init(&s->engine.pool, s->context);
+    check_ok(rcvi_cuda_find_layout(&s->engine));
+}
+
+static void close_subject(subject *s) {
+    rcvi_pool_free(&s->engine.pool);
+    rcvi_program_free(&s->program);
+    rcv_net_free(s->net);
+    rcv_cell_free(s->cell);
+    test_context_end(&s->allocator, s->context);
+}
+
+/* The next loop from this step on that is to be one kernel; false behind the last one. */
+static bool next_loop(const subject *s, size_t *loop) {
+    while (*loop < s->program.step_count && !rcvi_persistent_is_for(&s->engine, *loop)) ++*loop;
+    return *loop < s->program.step_count;
+}
+
+/* ---- a loop gone through in the order of the program ---- */
+
+typedef struct {
+    int step;
+    int64_t iteration;
+} execution;
+
+/* Writers are executions: step n at iteration i is 1 + i * steps + n; 0 is all that was before the loop. */
+typedef struct {
+    rcvi_access access;
+    int writer; /* of what the program reads there; SEVERAL: of parts of it */
+} reading;
+
+/* What a slot of a channel holds: who wrote it, and which element of memory its first one is. */
+typedef struct {
+    int writer;
+    int64_t element;
+} content;
+
+/* A memory tells of the elements of every view's first row who wrote them last. */
+typedef struct {
+    const rcvi_engine *e;
+    const rcvi_persistent *p;
+    execution *due; /* in the order of the program */
+    int due_count;
+    size_t *place;      /* [buffers] in a memory; 0: the loop does not write it */
+    size_t elements;    /* of a memory */
+    reading *readings;  /* [1 + executions, MOST_READINGS] */
+    int *reading_count; /* [1 + executions] */
+    int *raisers;       /* [counters] who raises it */
+    size_t *first_slot; /* [channels] of their slots from `base` on */
+    content *slots;
+    int faults; /* steps not due as the program says; counters and slots with a second writer, or of no channel */
+} replay;
+
+static void *new_table(size_t count, size_t size) {
+    void *table = calloc(count + 1, size);
+    assert_non_null(table);
+    return table;
+}
+
+static const rcvi_step *program_step(const replay *r, int n) { return &r->e->program->steps[r->p->steps[n].index]; }
+static int writer_of(const replay *r, execution x) { return 1 + (int)x.iteration * r->p->step_count + x.step; }
+static int seat_of(const replay *r, int writer) {
+    return writer > 0 ? r->p->steps[(writer - 1) % r->p->step_count].seat : RCVI_NONE;
+}
+static reading *readings_of(const replay *r, execution x) {
+    return r->readings + (size_t)writer_of(r, x) * MOST_READINGS;
+}
+
+static int64_t element_of(const replay *r, execution x, const rcvi_view *view) {
+    const rcvi_time *time = &program_step(r, x.step)->time;
+    return rcvi_view_start(view, x.iteration, 0, time->base + x.iteration * time->inner);
+}
+
+/* Who wrote what an access touches, or SEVERAL; `writer`, if not 0, then has. */
+static int touch(const replay *r, execution x, const rcvi_access *access, int *memory, int writer) {
+    if (!r->place[access->view->buffer]) return 0;
+    int *row = memory + r->place[access->view->buffer] + element_of(r, x, access->view), before = row[0];
+    for (int64_t c = 0; c < (access->view->column ? access->columns : 1); c++) {
+        int *element = &row[c * access->view->column];
+        if (*element != before) before = SEVERAL;
+        if (writer) *element = writer;
+    }
+    return before;
+}
+
+static void write_all(const replay *r, execution x, int *memory) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(program_step(r, x.step), accesses);
+    for (int a = 0; a < count; a++) {
+        if (accesses[a].written && accesses[a].view->buffer != RCVI_NONE)
+            touch(r, x, &accesses[a], memory, writer_of(r, x));
+    }
+}
+
+static void read_all(replay *r, execution x, int *memory) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(program_step(r, x.step), accesses), *kept = &r->reading_count[writer_of(r, x)];
+    for (int a = 0; a < count; a++) {
+        if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE) continue;
+        assert_true(*kept < MOST_READINGS);
+        readings_of(r, x)[(*kept)++] = (reading){accesses[a], touch(r, x, &accesses[a], memory, 0)};
+    }
+}
+
+static void find_places(replay *r) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    r->elements = 1;
+    for (int n = 0; n < r->p->step_count; n++) {
+        int count = rcvi_step_accesses(program_step(r, n), accesses);
+        for (int a = 0; a < count; a++) {
+            int buffer = accesses[a].view->buffer;
+            if (!accesses[a].written || buffer == RCVI_NONE || r->place[buffer]) continue;
+            r->place[buffer] = r->elements;
+            r->elements += (size_t)r->e->program->buffers[buffer].count;
+        }
+    }
+}
+
+static void go_through(replay *r) {
+    int *memory = new_table(r->elements, sizeof *memory);
+    for (int64_t k = 0, time, span; k < r->p->iterations * r->p->step_count; k++) {
+        execution x = {(int)(k % r->p->step_count), k / r->p->step_count};
+        const rcvi_persistent_step *s = &r->p->steps[x.step];
+        bool due = rcvi_step_is_due(r->e->program, program_step(r, x.step), x.iteration, 0, &time, &span);
+        r->faults += due != (x.iteration >= s->low && x.iteration < s->high);
+        if (!due) continue;
+        r->due[r->due_count++] = x;
+        read_all(r, x, memory);
+        write_all(r, x, memory);
+    }
+    free(memory);
+}
+
+/* ---- counters and slots ---- */
+
+static int64_t slot_at(const rcvi_channel_use *use, int64_t i) { return use->slot + i * use->step; }
+static bool is_fresh(const rcvi_channel_use *use, int64_t i) { return i >= use->low && i < use->high; }
+
+/* The counter of the first tile, or RCVI_NONE where the channel has none for this slot. */
+static int64_t counter_of(const rcvi_persistent *p, const rcvi_channel_use *use, int64_t i) {
+    if (use->channel == RCVI_NONE) return RCVI_NONE;
+    const rcvi_channel *channel = &p->channels[use->channel];
+    int64_t slot = slot_at(use, i), tiles = (int64_t)p->slices * p->tiles;
+    if (!channel->written || slot < channel->first || slot > channel->last) return RCVI_NONE;
+    int64_t counter = p->first_counter[channel->signal] + (slot - channel->first) * tiles;
+    return counter + tiles <= p->counters ? counter : RCVI_NONE;
+}
+
+static content *slot_of(const replay *r, const rcvi_channel_use *use, int64_t i) {
+    const rcvi_channel *channel = &r->p->channels[use->channel];
+    int64_t slot = slot_at(use, i);
+    if (slot < channel->base || slot > channel->top) return NULL;
+    return &r->slots[r->first_slot[use->channel] + (size_t)(slot - channel->base)];
+}
+
+/* The counters that an execution raises; answers how many. */
+static int find_raises(const replay *r, execution x, int64_t *counters) {
+    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    int count = 0;
+    for (int n = 0; n < s->raise_count; n++) {
+        if (s->is_raised[s->raises[n]]) counters[count++] = counter_of(r->p, &s->uses[s->raises[n]], x.iteration);
+    }
+    return count;
+}
+
+/* No counter is raised by two executions, no slot written by two. */
+static void find_raisers(replay *r, execution x) {
+    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    int64_t counters[RCVI_MAX_USES];
+    int count = find_raises(r, x, counters);
+    for (int n = 0; n < count; n++) {
+        r->faults += counters[n] == RCVI_NONE || r->raisers[counters[n]];
+        if (counters[n] != RCVI_NONE) r->raisers[counters[n]] = writer_of(r, x);
+    }
+    for (int w = 0; w < s->write_count; w++) {
+        const rcvi_channel_use *use = &s->uses[s->writes[w]];
+        if (use->channel == RCVI_NONE) continue;
+        content *slot = slot_of(r, use, x.iteration);
+        r->faults += !slot || slot->writer || r->p->channels[use->channel].seat != s->seat;
+        if (slot) *slot = (content){writer_of(r, x), element_of(r, x, s->views[s->write_views[w]])};
+    }
+}
+
+static void open_replay(replay *r, const rcvi_engine *e, const rcvi_persistent *p) {
+    size_t executions = (size_t)(p->iterations * p->step_count), slots = 0;
+    *r = (replay){.e = e, .p = p};
+    r->due = new_table(executions, sizeof *r->due);
+    r->place = new_table(e->program->buffer_count, sizeof *r->place);
+    r->readings = new_table((1 + executions) * MOST_READINGS, sizeof *r->readings);
+    r->reading_count = new_table(1 + executions, sizeof *r->reading_count);
+    r->raisers = new_table((size_t)p->counters, sizeof *r->raisers);
+    r->first_slot = new_table((size_t)p->channel_count, sizeof *r->first_slot);
+    for (int c = 0; c < p->channel_count; c++) {
+        r->first_slot[c] = slots;
+        if (p->channels[c].top >= p->channels[c].base) slots += (size_t)(p->channels[c].top - p->channels[c].base + 1);
+    }
+    r->slots = new_table(slots, sizeof *r->slots);
+    find_places(r);
+    go_through(r);
+    for (int k = 0; k < r->due_count; k++) find_raisers(r, r->due[k]);
+}
+
+static void close_replay(replay *r) {
+    void *tables[] = {r->due, r->place, r->readings, r->reading_count, r->raisers, r->first_slot, r->slots};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]);
+}
+
+/* ---- what is read ---- */
+
+/* What `writer` wrote comes by this channel, behind a counter that it raises. What was there before the loop is not
+ * waited for, nobody writes its slot, and an operand is brought from where it lies: slots are steps of [batch, row],
+ * and a ring has two. */
+static bool is_linked(const replay *r, const rcvi_channel_use *use, int64_t i, int writer, int64_t element) {
+    if (use->channel == RCVI_NONE) return false;
+    const rcvi_channel *channel = &r->p->channels[use->channel];
+    const content *slot = slot_of(r, use, i);
+    int64_t counter = counter_of(r->p, use, i), at = slot_at(use, i);
+    if (writer)
+        return is_fresh(use, i) && counter != RCVI_NONE && r->raisers[counter] == writer && slot &&
+               slot->writer == writer && slot->element == element;
+    int64_t from =
+        channel->view->wrap ? at % 2 * channel->view->slot : at * r->e->program->options.batch * channel->view->row;
+    if (is_fresh(use, i) || counter != RCVI_NONE) return false;
+    return !channel->operand || (slot && !slot->writer && channel->column + from == element);
+}
+
+/* Operands come by channels; of values, those that another seat writes. */
+static bool is_reading_linked(const replay *r, execution x, const reading *reading) {
+    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    const rcvi_view *view = reading->access.view;
+    int64_t element = element_of(r, x, view);
+    int n = 0, late = 0, writer = reading->writer;
+    if (reading->access.use == RCVI_USE_OPERAND) {
+        while (n < s->pass_count && !rcvi_view_equal(s->views[s->passes[n].a], view)) n++;
+        return n < s->pass_count && s->read_of[n] != RCVI_NONE && s->passes[n].depth == reading->access.columns &&
+               is_linked(r, &s->uses[s->read_of[n]], x.iteration, writer, element) &&
+               r->p->channels[s->uses[s->read_of[n]].channel].operand;
+    }
+    for (; n < s->view_count && s->views[n] != view; n++) late += s->is_late[n];
+    if (n < s->view_count && s->is_late[n] && s->uses[s->waits[late]].channel != RCVI_NONE)
+        return is_linked(r, &s->uses[s->waits[late]], x.iteration, writer, element);
+    return writer == 0 || seat_of(r, writer) == s->seat;
+}
+
+/* So every wait is for a counter that one step raises, of the seat whose blocks are waited for, and that step has
+ * written what is read. */
+static int count_link_faults(const replay *r) {
+    int faults = r->faults;
+    for (int k = 0; k < r->due_count; k++) {
+        const reading *readings = readings_of(r, r->due[k]);
+        for (int a = 0; a < r->reading_count[writer_of(r, r->due[k])]; a++)
+            faults += readings[a].writer == SEVERAL || !is_reading_linked(r, r->due[k], &readings[a]);
+    }
+    return faults;
+}
+
+/* ---- progress ---- */
+
+enum { FOLLOWED = 2, MOST_BLOCKS = 64 };
+
+/* Two blocks of every seat, one ahead of the other as far as counters let it; those of a number share a memory, as
+ * blocks have columns. */
+typedef struct {
+    const replay *r;
+    int blocks, faults;
+    int next[MOST_BLOCKS]; /* [blocks] of what is due */
+    int *raised;           /* [counters] */
+    int *memory[FOLLOWED];
+} race;
+
+static void go_on(race *t, int block) {
+    do t->next[block]++;
+    while (t->next[block] < t->r->due_count && t->r->p->steps[t->r->due[t->next[block]].step].seat != block / FOLLOWED);
+}
+
+/* Have all counters come that its next step waits for? */
+static bool may_go(const race *t, int block) {
+    if (t->next[block] == t->r->due_count) return false;
+    execution x = t->r->due[t->next[block]];
+    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    for (int n = 0; s->pass_count && n < s->pass_count + s->wait_count; n++) {
+        int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
+        if (use == RCVI_NONE || !is_fresh(&s->uses[use], x.iteration)) continue;
+        int64_t counter = counter_of(t->r->p, &s->uses[use], x.iteration);
+        if (counter == RCVI_NONE || t->raised[counter] < FOLLOWED) return false;
+    }
+    return true;
+}
+
+/* What is read where it lies must be there, and still be there, in all columns; of its own seat's a block needs only
+ * those that it wrote. */
+static void read_values(race *t, execution x, int number) {
+    const replay *r = t->r;
+    int seat = r->p->steps[x.step].seat;
+    for (int a = 0; a < r->reading_count[writer_of(r, x)]; a++) {
+        const reading *reading = &readings_of(r, x)[a];
+        for (int m = 0; reading->access.use != RCVI_USE_OPERAND && m < FOLLOWED; m++) {
+            int there = touch(r, x, &reading->access, t->memory[m], 0);
+            bool own = seat_of(r, reading->writer) == seat || seat_of(r, there) == seat;
+            t->faults += there != reading->writer && (m == number || !own);
+        }
+    }
+}
+
+static void take_step(race *t, int block) {
+    execution x = t->r->due[t->next[block]];
+    int64_t counters[RCVI_MAX_USES];
+    int count = find_raises(t->r, x, counters);
+    read_values(t, x, block % FOLLOWED);
+    write_all(t->r, x, t->memory[block % FOLLOWED]);
+    for (int n = 0; n < count; n++) {
+        if (counters[n] != RCVI_NONE) t->raised[counters[n]]++;
+    }
+    go_on(t, block);
+}
+
+/* All others take all steps they can, the last seat first; only then the slow one takes a step. */
+static bool take_round(race *t, int slow) {
+    bool moved = false;
+    for (int b = t->blocks - 1; b >= 0; b--) {
+        for (; b != slow && may_go(t, b); moved = true) take_step(t, b);
+    }
+    if (moved || !may_go(t, slow)) return moved;
+    take_step(t, slow);
+    return true;
+}
+
+/* Faults are blocks that never come to their end, and values that are not there yet, or no longer. */
+static int run_race(const replay *r, int slow) {
+    race t = {.r = r, .blocks = r->p->seat_count * FOLLOWED};
+    assert_true(t.blocks <= MOST_BLOCKS);
+    t.raised = new_table((size_t)r->p->counters, sizeof *t.raised);
+    for (int m = 0; m < FOLLOWED; m++) t.memory[m] = new_table(r->elements, sizeof **t.memory);
+    for (int b = 0; b < t.blocks; b++) {
+        t.next[b] = -1;
+        go_on(&t, b);
+    }
+    while (take_round(&t, slow)) continue;
+    for (int b = 0; b < t.blocks; b++) t.faults += t.next[b] < r->due_count;
+    for (int m = 0; m < FOLLOWED; m++) free(t.memory[m]);
+    free(t.raised);
+    return t.faults;
+}
+
+static int count_progress_faults(const replay *r) {
+    int faults = 0;
+    for (int slow = 0; slow < r->p->seat_count * FOLLOWED; slow++) faults += run_race(r, slow);
+    return faults;
+}
+
+/* ---- residency ---- */
+
+/* A seat takes steps in the order of the program; groups of both its lanes bring every chunk of every pass once. */
+static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
+    enum { MOST = RCVI_MAX_GROUPS * 4 };
+    const rcvi_persistent *p = r->p;
+    int faults = 0, brought[RCVI_MAX_PASSES][MOST] = {{0}}, all = seat->chunks[0] + seat->chunks[1];
+    for (int k = 1; k < seat->hosted_count; k++) faults += seat->hosted[k] <= seat->hosted[k - 1];
+    for (int lane = 0; lane < RCVI_LANES; lane++) {
+        int chunks = 0, groups = seat->group_count[lane], ring = seat->ring[lane];
+        for (int g = 0; g < groups; g++) {
+            const rcvi_group_of_chunks *group = &seat->groups[lane][g];
+            chunks += group->count;
+            faults += group->count < 1 || group->count > p->group;
+            for (int c = group->first; c < group->first + group->count && c < MOST; c++) brought[group->pass][c]++;
+        }
+        faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->held[lane] > chunks;
+        faults += ring < 1 || groups % ring != 0;
+        faults += groups && (size_t)(ring * p->group * p->tile * CHUNK_BYTES) > p->lane_bytes;
+    }
+    for (int q = 0; q < p->steps[seat->tiled].pass_count; q++) {
+        int64_t bytes = p->steps[seat->tiled].passes[q].depth * (int64_t)rcvi_cuda_bytes(r->e->narrow);
+        for (int64_t c = 0; c * CHUNK_BYTES < bytes; c++, all--) faults += brought[q][c] != 1;
+    }
+    return faults + (all != 0);
+}
+
+/* All has room: columns in blocks, blocks on the chip, rows in tiles, weights, copies and sums in shared memory. */
+static int count_room_faults(const replay *r) {
+    const rcvi_persistent *p = r->p;
+    int64_t batch = r->e->program->options.batch;
+    int faults = 0, block = 0, hosted = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        const rcvi_seat *seat = &p->seats[s];
+        faults += seat->units * seat->products > WEIGHT_ROWS || seat->units % p->vector != 0;
+        faults += (int64_t)seat->blocks * seat->units < seat->columns;
+        faults += (int64_t)(seat->blocks - 1) * seat->units >= seat->columns;
+        faults += seat->first_block != block || seat->class < 0 || seat->class >= p->class_count;
+        faults += seat->chunks[0] + seat->chunks[1] - seat->held[0] - seat->held[1] > p->weight_chunks;
+        faults += count_seat_faults(r, seat);
+        block += seat->blocks * p->slices;
+        hosted += seat->hosted_count;
+    }
+    faults += p->blocks != block || p->blocks > PROCESSORS || hosted != p->step_count;
+    faults += (int64_t)p->slices * p->slice < batch || (int64_t)(p->slices - 1) * p->slice >= batch;
+    faults += p->tiles * p->tile < p->slice || p->tile % 8 != 0 || p->tile < 8;
+    size_t least = RCVI_LANES * p->lane_bytes + (size_t)(p->weight_chunks * WEIGHT_ROWS * CHUNK_BYTES);
+    return faults + (p->shared > SHARED || p->shared < least + (size_t)(p->tile * WEIGHT_ROWS) * sizeof(float));
+}
+
+enum { LINKS, PROGRESS, ROOM, CHECKERS };
+
+static int count_faults(const rcvi_engine *e, const rcvi_persistent *p, int checker) {
+    static int (*const count[])(const replay *r) = {count_link_faults, count_progress_faults, count_room_faults};
+    replay r;
+    open_replay(&r, e, p);
+    int faults = count[checker](&r);
+    close_replay(&r);
+    return faults;
+}
+
+/* ---- every loop ---- */
+
+enum { TAKEN, REFUSED, TILED, RINGED, SHARING, WAITING, STILL, KINDS };
+static int seen[KINDS]; /* loops */
+
+static void remember(const rcvi_persistent *p) {
+    bool kinds[KINDS] = {[TAKEN] = true, [TILED] = p->tiles > 1, [SHARING] = p->weight_chunks > 0};
+    for (int s = 0; s < p->seat_count; s++) kinds[RINGED] |= p->seats[s].group_count[0] > p->seats[s].ring[0];
+    for (int n = 0; n < p->step_count; n++) kinds[WAITING] |= p->steps[n].wait_count > 0;
+    for (int c = 0; c < p->channel_count; c++) kinds[STILL] |= p->channels[c].still;
+    for (int k = 0; k < KINDS; k++) seen[k] += kinds[k];
+}
+
+/* Every loop of the program becomes one kernel, without a fault; of a large one, unless it has no room on the chip. */
+static void check_loops(const config *c, rcv_dtype dtype, bool training, const char *plan, bool large) {
+    subject s;
+    size_t loop = 0;
+    open_subject(&s, c, dtype, training, plan);
+    for (assert_true(next_loop(&s, &loop)); next_loop(&s, &loop); loop++) {
+        rcvi_persistent *p;
+        rcv_status status = rcvi_persistent_new(&s.engine, loop, &p);
+        seen[REFUSED] += status != RCV_OK;
+        if (status && !(large && strstr(rcv_message(), "this GPU has")))
+            fail_msg("%s, training %d, %s, step %zu: %s", c->cell, training, plan, loop, rcv_message());
+        for (int k = 0; p && k < CHECKERS; k++) {
+            int faults = count_faults(&s.engine, p, k);
+            if (faults)
+                fail_msg("%s, hidden %d, layers %d, type %d, training %d, %s, step %zu: %d faults found by checker %d",
+                         c->cell, (int)c->net.hidden, (int)c->net.layers, (int)dtype, training, plan, loop, faults, k);
+        }
+        if (p) remember(p);
+        rcvi_persistent_free(s.context, p);
+    }
+    close_subject(&s);
+}
+
+static const char by_step[] = "combine+fuse+pack+persistent+graph";
+static const char at_once[] = "combine(steps=all)+fuse+pack+persistent+graph";
+static const char by_wave[] = "combine+fuse+pack+wavefront+merge+persistent+graph";
+static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
+
+static void test_loops(void **state) {
+    (void)state;
+    static const char *const plans[] = {by_step, at_once, by_wave};
+    static const char *const cells[] = {"lstm",      "gru",           "gru_original",
+                                        "lstm_proj", "lstm_peephole", "lstm_cifg",
+                                        "rnn_tanh",  "rnn_relu",      RCV_SOURCE_DIR "/tests/quotient.cell"};
+    static const rcv_dtype dtypes[] = {RCV_BFLOAT16, RCV_TFLOAT32, RCV_FLOAT16};
+    const config shapes[] = {
+        deep,
+        {NULL, {.input = 19, .hidden = 45, .layers = 2}, 7, 20, false, false, true},
+        {NULL, {.input = 32, .hidden = 64, .layers = 1}, 5, 70, false, false, true},
+        {NULL, {.input = 24, .hidden = 24, .layers = 2, .bidirectional = true}, 6, 3, false, false, true},
+        {NULL, {.input = 40, .hidden = 40, .layers = 2, .no_bias = true}, 1, 1, false, false, true},
+        {NULL, {.input = 100, .hidden = 256, .layers = 3}, 5, 300, false, false, true},
+        {NULL, {.input = 512, .hidden = 512, .layers = 4}, 4, 64, false, false, true},
+    };
+    enum { PLANS = 3, CELLS = sizeof cells / sizeof *cells, DTYPES = 3, SHAPES = sizeof shapes / sizeof *shapes };
+    for (int i = 0; i < CELLS * SHAPES * PLANS * DTYPES * 2; i++) {
+        config c = shapes[i / (PLANS * DTYPES * 2) % SHAPES];
+        const char *plan = plans[i / (DTYPES * 2) % PLANS];
+        c.cell = cells[i / (SHAPES * PLANS * DTYPES * 2)];
+        if (plan == by_wave && (c.net.bidirectional || c.net.layers == 1 || c.steps == 1)) continue;
+        check_loops(&c, dtypes[i / 2 % DTYPES], i % 2, plan, c.net.hidden > 200);
+    }
+    print_message("%d loops are one kernel, %d have no room\n", seen[TAKEN], seen[REFUSED]);
+    assert_true(seen[TAKEN] > 2000 && seen[REFUSED] < seen[TAKEN] / 4);
+    for (int k = 0; k < KINDS; k++) assert_true(seen[k] > 0);
+}
+
+/* ---- spoilt loops ---- */
+
+/* Spoils a loop in one of WAYS and answers which checker must see it. The loop goes backwards through the layers of a
+ * wavefront; the operand of its first step comes from before the loop at the first iteration, and a value from another
+ * layer. */
+enum { WAYS = 15 };
+static int spoil(rcvi_persistent *p, int way) {
+    rcvi_persistent_step *s = &p->steps[0];
+    rcvi_seat *seat = &p->seats[s->seat];
+    rcvi_channel_use *read = &s->uses[s->read_of[0]], *value = &s->uses[s->waits[0]], *write = &s->uses[s->writes[0]];
+    assert_true(read->low > s->low && read->low < read->high && value->low < value->high);
+    switch (way) {
+    case 0: read->slot++; return LINKS;
+    case 1: write->slot++; return LINKS;
+    case 2: read->low++; return LINKS; /* it does not wait the first time */
+    case 3: read->low--; return LINKS; /* it waits for what nobody writes */
+    case 4: read->low--; return PROGRESS;
+    case 5: value->high = value->low; return LINKS;
+    case 6: s->is_raised[s->writes[0]] = false; return LINKS;
+    case 7: s->is_raised[s->writes[0]] = false; return PROGRESS;
+    case 8: p->channels[read->channel].first++; return LINKS;
+    case 9: p->channels[read->channel].top--; return LINKS; /* nothing is brought */
+    case 10: s->low++; return LINKS;
+    case 11: seat->hosted_count--; return ROOM;
+    case 12: seat->groups[1][0].count--; return ROOM;
+    case 13: seat->ring[0]++; return ROOM;
+    default: seat->blocks--; return ROOM;
+    }
+}
+
+static void test_spoilt(void **state) {
+    (void)state;
+    subject s;
+    size_t backward = 0;
+    open_subject(&s, &deep, RCV_BFLOAT16, true, by_wave);
+    for (size_t loop = 0; next_loop(&s, &loop); loop++) backward = loop;
+    for (int way = 0; way < WAYS; way++) {
+        rcvi_persistent *p;
+        check_ok(rcvi_persistent_new(&s.engine, backward, &p));
+        int checker = spoil(p, way);
+        if (!count_faults(&s.engine, p, checker)) fail_msg("checker %d does not see spoilt loop %d", checker, way);
+        rcvi_persistent_free(s.context, p);
+    }
+    close_subject(&s);
+}
+
+/* ---- refusals and texts ---- */
+
+static void test_refusals(void **state) {
+    (void)state;
+    const config ended = {"lstm", {.input = 40, .hidden = 40, .layers = 2}, 7, 20, true, false, true};
+    const config normal = {"lstm_layernorm", {.input = 40, .hidden = 40, .layers = 2}, 7, 20, false, false, true};
+    const config large = {"lstm", {.input = 4096, .hidden = 4096, .layers = 4}, 7, 64, false, false, true};
+    const config wide = {"lstm", {.input = 2048, .hidden = 2048, .layers = 1}, 7, 64, false, false, true};
+    const struct {
+        const config *c;
+        rcv_dtype dtype;
+        const char *plan;
+        int major;
+        const char *fragment;
+    } cases[] = {
+        {&large, RCV_BFLOAT16, by_wave, 9, "needs 1024 processors at once; this GPU has 132"},
+        {&wide, RCV_TFLOAT32, by_step, 9, " KB of weights in registers; this GPU has 232448"},
+        {&deep, RCV_FLOAT32, by_step, 9, "tensor cores: bfloat16, float16 or tfloat32"},
+        {&deep, RCV_BFLOAT16, by_step, 8, "needs compute capability 9.0; this GPU has 8.0"},
+        {&normal, RCV_BFLOAT16, by_step, 9, "does not sum over features yet"},
+        {&ended, RCV_BFLOAT16, by_step, 9, "takes maps, but this plan's time loop has a select"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        subject s;
+        size_t loop = 0;
+        rcvi_persistent *p;
+        open_subject(&s, cases[i].c, cases[i].dtype, false, cases[i].plan);
+        s.engine.major = cases[i].major;
+        assert_true(next_loop(&s, &loop));
+        check_fails(rcvi_persistent_new(&s.engine, loop, &p), RCV_UNSUPPORTED, cases[i].fragment);
+        assert_null(p);
+        close_subject(&s);
+    }
+}
+
+/* Texts of all loops of a program compile; seats of one structure, such as layers, share one of so many classes. */
+static void check_texts(const config *c, rcv_dtype dtype, bool training, const char *plan, int classes) {
+    subject s;
+    int loops = 0;
+    open_subject(&s, c, dtype, training, plan);
+    for (size_t loop = 0; next_loop(&s, &loop); loop++, loops++) {
+        rcvi_persistent *p;
+        check_ok(rcvi_persistent_new(&s.engine, loop, &p));
+        assert_int_equal(p->class_count, classes);
+        rcvi_jit_unit unit = {.source = p->source};
+        if (rcvi_jit_name()) {
+            check_ok(rcvi_jit_compile(s.context, &unit, 1, 9, 0));
+            assert_true(unit.bytes > 1000);
+            rcv_text_free(s.context, unit.code);
+        }
+        rcvi_persistent_free(s.context, p);
+    }
+    assert_int_equal(loops, training ? 2 : 1);
+    close_subject(&s);
+}
+
+static void test_texts(void **state) {
+    (void)state;
+    const config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
+    const config odd = {"gru", {.input = 19, .hidden = 45, .layers = 1}, 7, 20, false, false, true};
+    const config both = {"lstm_proj", {.input = 9, .hidden = 24, .bidirectional = true}, 6, 300, false, false, true};
+    if (!rcvi_jit_name()) print_message("not compiled: %s\n", rcv_message());
+    assert_int_equal(setenv("RECURVE_CACHE", "", 1), 0);
+    check_texts(&deep, RCV_BFLOAT16, true, by_wave, 1);
+    check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
+    check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
+    check_texts(&both, RCV_FLOAT16, false, by_step, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops), cmocka_unit_test(test_spoilt),
+                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_texts)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
