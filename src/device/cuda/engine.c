@@ -153,13 +153,6 @@ static int units_of(const rcvi_engine *e, const rcvi_step *step, int tile_rows, 
     return units;
 }
 
-static bool has_sums(const rcvi_map *map) {
-    for (int i = 0; i < map->instruction_count; i++) {
-        if (map->instructions[i].operation == RCVI_SUM) return true;
-    }
-    return false;
-}
-
 /* A block takes a row, of at most MANY_THREADS threads where the row can be had so: two blocks then fit a processor. */
 static rcv_status shape_rows(const rcvi_step *step, rcvi_map_shape *shape) {
     int widest = shape->vector;
@@ -259,7 +252,7 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_
                               .tile_rows = tile_rows,
                               .tile_units = units_of(e, step, tile_rows, members),
                               .stages = STAGES};
-    if (has_sums(map)) RCVI_TRY(shape_rows(step, shape));
+    if (rcvi_map_has_sums(map)) RCVI_TRY(shape_rows(step, shape));
     while (shape->members > 1 && rcvi_map_words(shape) > RCVI_MAX_WORDS) shape->members--;
     if (rcvi_map_words(shape) > RCVI_MAX_WORDS)
         return rcvi_fail(RCV_UNSUPPORTED, "a map of this cell has more operands than a kernel takes");

@@ -23,13 +23,6 @@ bool rcvi_persistent_is_for(const rcvi_engine *e, size_t loop) {
     return products;
 }
 
-static bool has_sums(const rcvi_map *map) {
-    for (int i = 0; i < map->instruction_count; i++) {
-        if (map->instructions[i].operation == RCVI_SUM) return true;
-    }
-    return false;
-}
-
 static rcv_status check_type(const rcvi_engine *e) {
     if (e->narrow == e->real && !e->tensor)
         return rcvi_persistent_refuse("a persistent kernel multiplies on tensor cores: bfloat16, float16 or tfloat32");
@@ -43,7 +36,8 @@ static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
     if (step->kind != RCVI_STEP_MAP)
         return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel takes maps, but this plan's time loop has a %s",
                          rcvi_step_names[step->kind]);
-    if (has_sums(step->map)) return rcvi_persistent_refuse("a persistent kernel does not sum over features yet");
+    if (rcvi_map_has_sums(step->map))
+        return rcvi_persistent_refuse("a persistent kernel does not sum over features yet");
     bool timed = step->time.timed && step->time.span == 1 && step->time.inner;
     if (!timed || step->time.outer || step->rows != e->program->options.batch)
         return rcvi_persistent_refuse(

@@ -13,9 +13,8 @@ typedef struct {
     uint64_t *words;
 } filler;
 
-static void put_place(const filler *f, uint64_t *at, char *buffer, const rcvi_view *view, int64_t row, size_t size) {
+static void put_place(uint64_t *at, char *buffer, const rcvi_view *view, int64_t row, size_t size) {
     int64_t bytes = (int64_t)size;
-    (void)f;
     at[0] = buffer ? (uint64_t)(uintptr_t)(buffer + view->offset * bytes) : 0;
     at[1] = (uint64_t)row;
     at[2] = (uint64_t)(view->stride * bytes);
@@ -43,13 +42,12 @@ static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *
     int64_t group = e->program->machine.group;
     for (int v = 0; v < s->view_count; v++) {
         char *where = is_narrowed(f, s, v) ? NULL : memory_of(f, s->views[v]);
-        put_place(f, at + 4 * v, where, s->views[v], s->views[v]->row,
-                  rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
+        put_place(at + 4 * v, where, s->views[v], s->views[v]->row, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
     }
     for (int q = 0; q < s->pass_count; q++) {
         const rcvi_pass *pass = &s->passes[q];
         const rcvi_view *a = s->views[pass->a];
-        if (twin_of(f, a)) put_place(f, at + 4 * pass->a, twin_of(f, a), a, a->row, narrow);
+        if (twin_of(f, a)) put_place(at + 4 * pass->a, twin_of(f, a), a, a->row, narrow);
         for (int k = 0; k < s->shape.map->product_count; k++) {
             if (pass->b[k] != RCVI_NONE) at[4 * pass->b[k] + 1] = (uint64_t)((pass->depth + group - 1) / group * group);
         }
@@ -57,7 +55,7 @@ static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *
     for (int v = 0, twin = s->view_count; v < s->shape.map->operand_count; v++) {
         if (!s->shape.has_twin[v]) continue;
         char *where = is_narrowed(f, s, v) ? memory_of(f, s->views[v]) : twin_of(f, s->views[v]);
-        put_place(f, at + 4 * twin++, where, s->views[v], s->views[v]->row, narrow);
+        put_place(at + 4 * twin++, where, s->views[v], s->views[v]->row, narrow);
     }
 }
 

@@ -174,13 +174,6 @@ static int right_any_of(const writer *w, const rcvi_seat *seat, int pass, int y)
     return right_of(w, seat, pass, product);
 }
 
-/* The view where a product starts: operands come first, then of every product its start and its terms. */
-static int start_view(const rcvi_map *map, int product) {
-    int view = map->operand_count;
-    for (int i = 0; i < product; i++) view += 1 + 2 * map->products[i].term_count;
-    return view;
-}
-
 /* Do all steps with products of the seat start them with the same row for all? Then sums begin with it. */
 static bool is_started(const writer *w, const rcvi_seat *seat) {
     const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
@@ -201,7 +194,7 @@ static bool is_started(const writer *w, const rcvi_seat *seat) {
 static int start_of(const writer *w, const rcvi_seat *seat, int product, int y) {
     const rcvi_map *map = w->p->steps[seat->tiled].shape.map;
     (void)y;
-    return map->products[product].start.buffer == RCVI_NONE ? RCVI_NONE : start_view(map, product);
+    return map->products[product].start.buffer == RCVI_NONE ? RCVI_NONE : rcvi_map_start_view(map, product);
 }
 
 /* The pass and the first element's chunk of chunk y of a lane. */

@@ -42,11 +42,17 @@ int rcvi_map_views(const rcvi_map *map, const rcvi_view **views) {
     return count;
 }
 
-/* The view where product p starts; its terms' operands follow. */
-static int start_view(const rcvi_map *map, int p) {
+int rcvi_map_start_view(const rcvi_map *map, int p) {
     int view = map->operand_count;
     for (int i = 0; i < p; i++) view += 1 + 2 * map->products[i].term_count;
     return view;
+}
+
+bool rcvi_map_has_sums(const rcvi_map *map) {
+    for (int i = 0; i < map->instruction_count; i++) {
+        if (map->instructions[i].operation == RCVI_SUM) return true;
+    }
+    return false;
 }
 
 static const rcvi_view *pass_operand(const rcvi_map *map, const rcvi_pass *pass) {
@@ -70,7 +76,7 @@ int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes) {
     int count = 0;
     for (int p = 0; p < map->product_count; p++) {
         const rcvi_product *product = &map->products[p];
-        int view = start_view(map, p) + 1;
+        int view = rcvi_map_start_view(map, p) + 1;
         for (int t = 0, first = 0; t < product->term_count; t++, view += 2) {
             int pass = join_pass(map, product, t, passes, first, count);
             if (pass == RCVI_MAX_PASSES) return -1;
@@ -306,7 +312,7 @@ static void add_loads(writer *w) {
         if (w->read[v]) add_load(w, &w->map->operands[v], v, "v", v);
     }
     for (int p = 0; p < w->map->product_count; p++) {
-        if (is_started(w, p)) add_load(w, &w->map->products[p].start, start_view(w->map, p), "s", p);
+        if (is_started(w, p)) add_load(w, &w->map->products[p].start, rcvi_map_start_view(w->map, p), "s", p);
         add_product(w, p);
     }
 }
@@ -493,7 +499,7 @@ static void add_values(writer *w, loading how) {
         if (w->read[v]) add_value(w, &w->map->operands[v], v, "v", v, how);
     }
     for (int p = 0; p < w->map->product_count; p++) {
-        if (is_started(w, p)) add_value(w, &w->map->products[p].start, start_view(w->map, p), "s", p, how);
+        if (is_started(w, p)) add_value(w, &w->map->products[p].start, rcvi_map_start_view(w->map, p), "s", p, how);
     }
 }
 
@@ -545,7 +551,7 @@ static rcv_status check_products(const writer *w) {
                          w->map->product_count, w->map->product_count * s->tile_units, s->stages, MAX_SPAN, MIN_STAGES);
     for (int p = 0; p < w->map->product_count; p++) {
         const rcvi_product *product = &w->map->products[p];
-        for (int t = 0, view = start_view(w->map, p) + 1; t < product->term_count; t++, view += 2) {
+        for (int t = 0, view = rcvi_map_start_view(w->map, p) + 1; t < product->term_count; t++, view += 2) {
             if (product->terms[t].plain && product->terms[t].transposed)
                 return rcvi_fail(RCV_UNSUPPORTED, "a product with the transpose of weights needs them packed");
             if (s->types[view] != s->narrow || s->types[view + 1] != s->narrow)

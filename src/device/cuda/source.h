@@ -70,6 +70,10 @@ typedef struct {
 
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
 int rcvi_map_views(const rcvi_map *map, const rcvi_view **views);
+/* Of these, the one where a product starts; its terms' operands follow. */
+int rcvi_map_start_view(const rcvi_map *map, int product);
+/* Does it sum over columns? */
+bool rcvi_map_has_sums(const rcvi_map *map);
 /* The passes of a map; answers how many, 0 without products, or -1 where there are more than RCVI_MAX_PASSES. */
 int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes);
 
