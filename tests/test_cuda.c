@@ -91,7 +91,7 @@ static void test_names(void **state) {
 static void test_cpu(void **state) {
     (void)state;
     static const char *const strings[] = {"naive+graph", "combine+fuse+merge", "combine+fuse+streams(4)",
-                                          "combine+fuse+pack+wavefront+merge+graph"};
+                                          "combine+fuse+pack+wavefront+merge+graph", "combine+fuse+pack+persistent"};
     problem p;
     open_problem(&p, &(config){"lstm", {.input = 3, .hidden = 4, .layers = 2}, 3, 2, false, false, true}, 1);
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++)

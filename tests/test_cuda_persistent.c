@@ -61,7 +61,7 @@ static void close_subject(subject *s) {
 
 /* The next loop from this step on that is to be one kernel; false behind the last one. */
 static bool next_loop(const subject *s, size_t *loop) {
-    while (*loop < s->program.step_count && !rcvi_persistent_is_for(&s->engine, *loop)) ++*loop;
+    while (*loop < s->program.step_count && !rcvi_program_is_persistent(s->engine.program, *loop)) ++*loop;
     return *loop < s->program.step_count;
 }
 

@@ -178,6 +178,10 @@ static void test_length(void **state) {
     assert_non_null(strstr(text, "loop     2000 times"));
     assert_non_null(strstr(text, "backward\n"));
     rcv_text_free(many.context, text);
+    check_ok(rcv_plan_explain(many.plan, &text)); /* the CPU has nothing to say */
+    assert_string_equal(text, "");
+    rcv_text_free(many.context, text);
+    check_fails(rcv_plan_explain(many.plan, NULL), RCV_INVALID, "a place for the text");
     close_plan(&few);
     close_plan(&many);
 }

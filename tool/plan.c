@@ -131,7 +131,8 @@ int verb_plan(int argc, char **argv) {
                              .details =
                                  "Each with its measured time, the time the planner's model expects, and the\n"
                                  "memory of a run; those that do not apply with the reason. Among them are the\n"
-                                 "plans that recompute instead of keeping, which trade time for memory.\n"
+                                 "plans that recompute instead of keeping, which trade time for memory. Of a plan\n"
+                                 "with persistent kernels, on a GPU, a last line says where weights live.\n"
                                  "Ctrl-C ends planning after the current trial, with no plan and wisdom as it was;\n"
                                  "a second Ctrl-C ends it at once.",
                              .groups = groups,

@@ -93,17 +93,6 @@ static double step_cost(const model *m, const rcvi_step *step) {
     return count * execution(m, step, beside);
 }
 
-/* A loop with products that the plan wants as one kernel; whether it can be, the device knows. */
-static bool is_persistent(const model *m, int loop) {
-    const rcvi_step *steps = m->program->steps;
-    bool products = false;
-    for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
-        if (steps[i].kind == RCVI_STEP_LOOP) return false;
-        products |= steps[i].kind == RCVI_STEP_MAP && steps[i].map->product_count > 0;
-    }
-    return m->program->rungs.persistent && products;
-}
-
 /* A step is as long as values take from block to block, or as what all blocks read: every block of 64 rows of weights reads
  * all of its operands. */
 static double persistent(const model *m, int loop) {
@@ -128,7 +117,7 @@ static double walk(const model *m, int first, int end) {
             seconds += step_cost(m, &steps[i]);
             continue;
         }
-        if (is_persistent(m, i)) {
+        if (rcvi_program_is_persistent(m->program, (size_t)i)) { /* whether it can be, the device knows */
             seconds += persistent(m, i);
             i += steps[i].loop.body;
             continue;

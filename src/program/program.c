@@ -262,3 +262,14 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
     }
     return count;
 }
+
+bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop) {
+    const rcvi_step *steps = program->steps;
+    bool products = false;
+    if (!program->rungs.persistent || steps[loop].kind != RCVI_STEP_LOOP) return false;
+    for (size_t i = loop + 1; i <= loop + (size_t)steps[loop].loop.body; i++) {
+        if (steps[i].kind == RCVI_STEP_LOOP) return false;
+        products |= steps[i].kind == RCVI_STEP_MAP && steps[i].map->product_count > 0;
+    }
+    return products;
+}

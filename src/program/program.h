@@ -315,6 +315,9 @@ typedef struct {
 enum { RCVI_MAX_ACCESSES = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) + 4 };
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
 
+/* Is this step a loop that the plan wants as one kernel: one with products, and no loop in it? */
+bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop);
+
 /* May the two, in the same iteration, touch an element that one of them writes? */
 bool rcvi_steps_conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y);
 

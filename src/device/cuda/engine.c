@@ -409,7 +409,7 @@ static rcv_status check_persistent(const rcvi_engine *e) {
 static rcv_status prepare_steps(rcvi_engine *e) {
     for (size_t i = 0; i < e->program->step_count; i++) {
         const rcvi_step *step = &e->program->steps[i];
-        if (rcvi_persistent_is_for(e, i)) RCVI_TRY(try_persistent(e, i));
+        if (rcvi_program_is_persistent(e->program, i)) RCVI_TRY(try_persistent(e, i));
         if (e->persistent[i]) {
             e->persistent[i]->exchange_place = e->exchange_bytes;
             e->exchange_bytes += round_up(e->persistent[i]->exchange);

@@ -111,6 +111,13 @@ static inline bool rcvi_cuda_has_twin(const rcvi_engine *engine, int buffer) {
 /* What a view's elements are where they are not read as a twin. */
 rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *view);
 
+/* Does the view hold activations where the kernel has a real and its twin? Then the twin is the view. */
+static inline bool rcvi_cuda_is_narrowed(const rcvi_engine *engine, const rcvi_map_shape *shape, int v,
+                                         const rcvi_view *view) {
+    return v < shape->map->operand_count && shape->has_twin[v] &&
+           (rcvi_cuda_type)shape->types[v] != rcvi_cuda_type_of(engine, view);
+}
+
 /* Makes the engine's device the current one; gives back the one before for rcvi_cuda_leave. */
 rcv_status rcvi_cuda_enter(int ordinal, int *before);
 void rcvi_cuda_leave(int before);

@@ -138,12 +138,6 @@ static char *of_lane(const pass *p, size_t place, size_t bytes, int lane) {
 
 static int64_t parts(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
-/* Does the view hold activations where the kernel has a real and its twin? Then the twin is the view. */
-static bool is_narrowed(const pass *p, const rcvi_cuda_kernel *kernel, int v, const rcvi_view *view) {
-    return v < kernel->shape.map->operand_count && kernel->shape.has_twin[v] &&
-           (rcvi_cuda_type)kernel->shape.types[v] != rcvi_cuda_type_of(p->engine, view);
-}
-
 /* Arguments as source.h says, for rows from `row` on, at most `most` of them; answers the rows of the longest member. */
 static int64_t fill_words(const pass *p, const due *members, int count, int64_t row, int64_t most, uint64_t *words) {
     const rcvi_cuda_ready *ready = members[0].ready;
@@ -177,7 +171,7 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
             const rcvi_view *view = d->ready->views[v];
             char *where = is_left[v] ? operand(p, d, view) : address(p, d, view);
             rcvi_cuda_type type = (rcvi_cuda_type)kernel->shape.types[v];
-            if (is_narrowed(p, kernel, v, view)) where = NULL;
+            if (rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view)) where = NULL;
             bool moves = where && view->row && row; /* turned views are read by maps without tiles, from row 0 */
             words[at++] =
                 (uint64_t)(uintptr_t)(moves ? where + row * view->row * (int64_t)rcvi_cuda_bytes(type) : where);
@@ -185,7 +179,8 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
         for (int v = 0; v < map->operand_count; v++) {
             if (!kernel->shape.has_twin[v]) continue;
             const rcvi_view *view = d->ready->views[v];
-            char *where = is_narrowed(p, kernel, v, view) ? address(p, d, view) : twin(p, d, view);
+            char *where =
+                rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view) ? address(p, d, view) : twin(p, d, view);
             if (where) where += row * view->row * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
             words[at++] = (uint64_t)(uintptr_t)where;
         }

@@ -1,27 +1,9 @@
 /* A loop cut into seats; see persistent.h. */
 #include "device/cuda/persistent_parts.h"
 
-enum {
-    HEADER_WORDS = 4, /* as persistent_base.cuh has it */
-    SEAT_WORDS = 8,
-    STEP_WORDS = 4,
-    PLACE_WORDS = 4
-};
-
 typedef rcvi_persistent_step hosted_step;
 
-/* ---- which loops ---- */
-
-bool rcvi_persistent_is_for(const rcvi_engine *e, size_t loop) {
-    const rcvi_program *program = e->program;
-    bool products = false;
-    if (!program->rungs.persistent || program->steps[loop].kind != RCVI_STEP_LOOP) return false;
-    for (size_t i = loop + 1; i <= loop + (size_t)program->steps[loop].loop.body; i++) {
-        if (program->steps[i].kind == RCVI_STEP_LOOP) return false;
-        products |= program->steps[i].kind == RCVI_STEP_MAP && program->steps[i].map->product_count > 0;
-    }
-    return products;
-}
+/* ---- steps ---- */
 
 static rcv_status check_type(const rcvi_engine *e) {
     if (e->narrow == e->real && !e->tensor)
@@ -178,11 +160,11 @@ static void sort_seats(rcvi_persistent *p) {
 /* ---- the whole ---- */
 
 static rcv_status count_words(rcvi_persistent *p) {
-    p->words = HEADER_WORDS + (size_t)p->seat_count * SEAT_WORDS;
+    p->words = RCVI_HEADER_WORDS + (size_t)p->seat_count * RCVI_SEAT_WORDS;
     for (int i = 0; i < p->step_count; i++) {
         hosted_step *s = &p->steps[i];
         s->words = p->words;
-        p->words += STEP_WORDS + PLACE_WORDS * (size_t)rcvi_persistent_places(s);
+        p->words += RCVI_STEP_WORDS + RCVI_PLACE_WORDS * (size_t)rcvi_persistent_places(s);
     }
     if (p->words > RCVI_MAX_PERSISTENT_WORDS)
         return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel of this loop has %zu arguments, more than %d", p->words,

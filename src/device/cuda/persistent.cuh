@@ -34,9 +34,8 @@ enum {
     CHUNK = 128 / SIZE, /* of depth */
     MULTIPLIERS = 256,  /* threads of both lanes that multiply */
     CHUNK_BYTES = TILE_N * 128,
-    WEIGHT_BYTES = 64 * 128,     /* of a chunk in shared memory */
-    SUM_BYTES = TILE_N * 64 * 4, /* of a lane */
-    MOST_RING = 8
+    WEIGHT_BYTES = 64 * 128,    /* of a chunk in shared memory */
+    SUM_BYTES = TILE_N * 64 * 4 /* of a lane */
 };
 
 INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
@@ -142,7 +141,7 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
     unsigned phase = 0;
     auto wait_for_place = [&](const Place &counter, int i, int tile) {
         if (counter.is_fresh(i))
-            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.row);
+            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks);
     };
     auto load_tile = [&](int i, int k, int tile) {
         const Place *places = Shared::places() + S::first_place(k);

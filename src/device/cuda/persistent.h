@@ -10,12 +10,12 @@
  * Residency: a seat has ceil(columns / units) blocks of 64 rows of weights (units of all products), and each slice of the
  * batch has its own. All blocks are on the chip at once, one a processor, by a cooperative launch, or there is no launch.
  *
- * Arguments are words: [0] iterations, [1] batch, [2] address of the fault word, [3] unused; for every seat SEAT_WORDS: its
+ * Arguments are words: [0] iterations, [1] batch, [2] address of the fault word, [3] unused; for every seat RCVI_SEAT_WORDS: its
  * first block, its class, where the words of its steps begin (and, << 32, how many places they have); for every step: time at
- * iteration 0, time an iteration, the iterations at which it is due (from, up to), then PLACE_WORDS for every place: address
- * at iteration 0, elements from row to row, bytes an iteration, and a ring (bytes of a slot << 2 | phase << 1 | 1, or 0) or,
- * in a channel, the iterations at which it is read (from | up to << 32). Places are the views of the map, its twins, then for
- * every use of a channel its operand and its counter, whose second word is how many blocks raise it. */
+ * iteration 0, time an iteration, the iterations at which it is due (from, up to), then RCVI_PLACE_WORDS for every place: address
+ * at iteration 0; of a counter, how many blocks raise it; bytes an iteration; of a view, its ring (bytes of a slot << 2 |
+ * phase << 1 | 1, or 0), of a counter, the iterations at which it is waited for (from | up to << 32). Places are the views of the
+ * map, its twins, then for every use of a channel its operand and its counter. */
 #ifndef RCVI_CUDA_PERSISTENT_H
 #define RCVI_CUDA_PERSISTENT_H
 
@@ -23,6 +23,11 @@
 
 enum {
     RCVI_LANES = 2,
+    RCVI_MOST_RING = 8, /* groups of chunks that a lane has at once */
+    RCVI_HEADER_WORDS = 4,
+    RCVI_SEAT_WORDS = 8,
+    RCVI_STEP_WORDS = 4,
+    RCVI_PLACE_WORDS = 4,
     RCVI_PERSISTENT_THREADS = 512,
     RCVI_MAX_HOSTED = 6,
     RCVI_MAX_GROUPS = 256, /* of chunks of a lane */
@@ -95,7 +100,7 @@ typedef struct {
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
     int chunks[RCVI_LANES], held[RCVI_LANES];      /* in registers of these */
     int class, first_block;
-    char *text; /* of its class, the first of it alone */
+    char *text; /* what stands in the namespace of its class */
 } rcvi_seat;
 
 struct rcvi_persistent {
@@ -120,8 +125,6 @@ struct rcvi_persistent {
     cudaKernel_t kernel;
 };
 
-/* Is this loop to be one kernel? */
-bool rcvi_persistent_is_for(const rcvi_engine *engine, size_t loop);
 /* The loop cut into seats, and its kernel's text; or a sentence that says what stands against it. */
 rcv_status rcvi_persistent_new(rcvi_engine *engine, size_t loop, rcvi_persistent **out);
 void rcvi_persistent_free(rcv_context *context, rcvi_persistent *persistent);

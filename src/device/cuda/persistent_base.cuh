@@ -28,8 +28,8 @@ struct Due {
 /* The words of a place, in shared memory. */
 struct Place {
     unsigned long long address;
-    long long row, stride;   /* of a counter, `row` is how many blocks raise it */
-    unsigned long long ring; /* or window */
+    long long blocks, stride; /* that raise a counter; bytes an iteration */
+    unsigned long long ring;  /* or window */
 
     /* A view's address at an iteration and time: 0 where the caller left it out. */
     INLINE unsigned long long view(int i, int t) const {

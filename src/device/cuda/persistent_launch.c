@@ -1,6 +1,6 @@
 /* Arguments of a persistent kernel, and its launch. */
 #include "device/cuda/kernels.h"
-#include "device/cuda/persistent.h"
+#include "device/cuda/persistent_parts.h"
 #include "device/cuda/worker.h"
 
 #include <string.h>
@@ -13,10 +13,9 @@ typedef struct {
     uint64_t *words;
 } filler;
 
-static void put_place(uint64_t *at, char *buffer, const rcvi_view *view, int64_t row, size_t size) {
+static void put_place(uint64_t *at, char *buffer, const rcvi_view *view, size_t size) {
     int64_t bytes = (int64_t)size;
     at[0] = buffer ? (uint64_t)(uintptr_t)(buffer + view->offset * bytes) : 0;
-    at[1] = (uint64_t)row;
     at[2] = (uint64_t)(view->stride * bytes);
     at[3] = view->wrap ? (uint64_t)(view->slot * bytes) << 2 | (uint64_t)(view->phase & 1) << 1 | 1 : 0;
 }
@@ -30,45 +29,29 @@ static char *twin_of(const filler *f, const rcvi_view *view) {
     return f->scratch + f->engine->twins[view->buffer];
 }
 
-/* A view that holds activations where the kernel has a real and its twin: the twin is the view. */
-static bool is_narrowed(const filler *f, const rcvi_persistent_step *s, int v) {
-    return v < s->shape.map->operand_count && s->shape.has_twin[v] &&
-           (rcvi_cuda_type)s->shape.types[v] != rcvi_cuda_type_of(f->engine, s->views[v]);
-}
-
 static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
     const rcvi_engine *e = f->engine;
-    size_t narrow = rcvi_cuda_bytes(e->narrow);
-    int64_t group = e->program->machine.group;
-    for (int v = 0; v < s->view_count; v++) {
-        char *where = is_narrowed(f, s, v) ? NULL : memory_of(f, s->views[v]);
-        put_place(at + 4 * v, where, s->views[v], s->views[v]->row, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
-    }
-    for (int q = 0; q < s->pass_count; q++) {
-        const rcvi_pass *pass = &s->passes[q];
-        const rcvi_view *a = s->views[pass->a];
-        if (twin_of(f, a)) put_place(at + 4 * pass->a, twin_of(f, a), a, a->row, narrow);
-        for (int k = 0; k < s->shape.map->product_count; k++) {
-            if (pass->b[k] != RCVI_NONE) at[4 * pass->b[k] + 1] = (uint64_t)((pass->depth + group - 1) / group * group);
-        }
-    }
-    for (int v = 0, twin = s->view_count; v < s->shape.map->operand_count; v++) {
-        if (!s->shape.has_twin[v]) continue;
-        char *where = is_narrowed(f, s, v) ? memory_of(f, s->views[v]) : twin_of(f, s->views[v]);
-        put_place(at + 4 * twin++, where, s->views[v], s->views[v]->row, narrow);
+    uint64_t *twins = at + RCVI_PLACE_WORDS * s->view_count;
+    for (int v = 0; v < s->view_count; v++, at += RCVI_PLACE_WORDS) {
+        const rcvi_view *view = s->views[v];
+        bool narrowed = rcvi_cuda_is_narrowed(e, &s->shape, v, view);
+        put_place(at, narrowed ? NULL : memory_of(f, view), view, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
+        if (v >= s->shape.map->operand_count || !s->shape.has_twin[v]) continue;
+        put_place(twins, narrowed ? memory_of(f, view) : twin_of(f, view), view, rcvi_cuda_bytes(e->narrow));
+        twins += RCVI_PLACE_WORDS;
     }
 }
 
 static void put_uses(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
     const rcvi_persistent *p = f->p;
     int64_t tiles = (int64_t)p->slices * p->tiles;
-    for (int u = 0; u < s->use_count; u++, at += 8) {
+    for (int u = 0; u < s->use_count; u++, at += 2 * RCVI_PLACE_WORDS) {
         const rcvi_channel_use *use = &s->uses[u];
         bool written = false;
         for (int n = 0; n < s->write_count; n++) written |= s->writes[n] == u;
         if (use->channel == RCVI_NONE) continue;
         const rcvi_channel *channel = &p->channels[use->channel];
-        int64_t slot = tiles * channel->chunks * p->tile * 128;
+        int64_t slot = rcvi_persistent_slot(p, channel);
         char *base = f->scratch + f->engine->exchange + p->exchange_place + channel->place;
         char *counters = f->scratch + f->engine->counters + 4 * p->first_counter[channel->signal];
         if (channel->operand) at[0] = (uint64_t)(uintptr_t)base + (uint64_t)((use->slot - channel->base) * slot);
@@ -88,8 +71,8 @@ static void put_step(const filler *f, const rcvi_persistent_step *s) {
     at[1] = (uint64_t)time->inner;
     at[2] = (uint64_t)s->low;
     at[3] = (uint64_t)s->high;
-    put_views(f, s, at + 4);
-    put_uses(f, s, at + 4 + 4 * (s->view_count + s->twin_count));
+    put_views(f, s, at + RCVI_STEP_WORDS);
+    put_uses(f, s, at + RCVI_STEP_WORDS + RCVI_PLACE_WORDS * (s->view_count + s->twin_count));
 }
 
 /* Slots of an operand as it lies in memory before the loop. */
@@ -97,7 +80,7 @@ static rcvi_tiling bring_slots(const filler *f, const rcvi_channel *channel, int
     const rcvi_persistent *p = f->p;
     const rcvi_view *view = channel->view;
     int64_t batch = f->engine->program->options.batch, block = batch * view->row;
-    int64_t slot = (int64_t)p->slices * p->tiles * channel->chunks * p->tile * 128;
+    int64_t slot = rcvi_persistent_slot(p, channel);
     char *twin = twin_of(f, view), *memory = twin ? twin : memory_of(f, view);
     rcvi_cuda_type type = twin ? f->engine->narrow : rcvi_cuda_type_of(f->engine, view);
     int64_t element = view->wrap ? channel->column + from % 2 * view->slot : channel->column + from * block;
@@ -153,7 +136,7 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     words[2] = (uint64_t)(uintptr_t)worker->fault;
     for (int s = 0; s < p->seat_count; s++) {
         const rcvi_seat *seat = &p->seats[s];
-        uint64_t *at = words + 4 + 8 * s;
+        uint64_t *at = words + RCVI_HEADER_WORDS + RCVI_SEAT_WORDS * s;
         at[0] = (uint64_t)seat->first_block;
         at[1] = (uint64_t)seat->class;
         for (int k = 0; k < seat->hosted_count; k++) {

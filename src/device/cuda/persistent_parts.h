@@ -32,6 +32,10 @@ static inline int rcvi_persistent_chunks(const rcvi_engine *e, int64_t depth) {
     int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(e->narrow);
     return (int)(rcvi_round_up(bytes, RCVI_DEPTH_CHUNK_BYTES) / RCVI_DEPTH_CHUNK_BYTES);
 }
+/* Bytes of a slot of an operand: all tiles of the batch. */
+static inline int64_t rcvi_persistent_slot(const rcvi_persistent *p, const rcvi_channel *channel) {
+    return (int64_t)p->slices * p->tiles * channel->chunks * p->tile * RCVI_DEPTH_CHUNK_BYTES;
+}
 static inline rcv_status rcvi_persistent_refuse(const char *sentence) {
     return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence);
 }

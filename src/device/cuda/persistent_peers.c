@@ -169,7 +169,7 @@ rcv_status rcvi_persistent_lay_out(rcvi_engine *e, rcvi_persistent *p) {
             return rcvi_persistent_refuse("a persistent kernel cannot bring so many steps of a ring");
         channel->chunks = rcvi_persistent_chunks(e, channel->columns);
         channel->place = p->exchange;
-        p->exchange += (size_t)(slots * tiles * channel->chunks * p->tile * RCVI_DEPTH_CHUNK_BYTES);
+        p->exchange += (size_t)(slots * rcvi_persistent_slot(p, channel));
     }
     return RCV_OK;
 }

@@ -8,7 +8,6 @@ enum {
     MULTIPLIERS = 256,    /* threads */
     CHUNK_REGISTERS = 16, /* of weights */
     MUCH_ROOM = 48 << 10, /* for copies of a lane */
-    MOST_RING = 8,        /* groups of chunks that a lane has at once */
     BARRIER_BYTES = 16,   /* of one of these */
     PLACE_BYTES = 56      /* words of a place, and its address at three iterations */
 };
@@ -95,7 +94,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
 }
 
 static size_t other_bytes(const rcvi_persistent *p) {
-    return (size_t)(RCVI_LANES * MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
+    return (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
            (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)p->tile * RCVI_WEIGHT_ROWS * 4;
 }
@@ -103,8 +102,9 @@ static size_t other_bytes(const rcvi_persistent *p) {
 /* The ring of every lane, in so many bytes; a ring goes evenly into the lane's groups. Answers the least of groups that a
  * lane with several has at once. */
 static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
-    int room = (int)(bytes / ((size_t)size * (size_t)p->tile * RCVI_DEPTH_CHUNK_BYTES)), least = MOST_RING, widest = 0;
-    if (room > MOST_RING) room = MOST_RING;
+    int room = (int)(bytes / ((size_t)size * (size_t)p->tile * RCVI_DEPTH_CHUNK_BYTES)), least = RCVI_MOST_RING,
+        widest = 0;
+    if (room > RCVI_MOST_RING) room = RCVI_MOST_RING;
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
             rcvi_seat *seat = &p->seats[s];

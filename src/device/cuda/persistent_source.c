@@ -31,6 +31,7 @@ static void add_macros(writer *w) {
     add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(w->engine->narrow));
     add_macro(w, "TILE_TF32", w->engine->tensor);
     add_macro(w, "TILE_BF16", w->engine->narrow == RCVI_BF16);
+    add_macro(w, "MOST_RING", RCVI_MOST_RING);
     add_macro(w, "GROUP", p->group);
     add_macro(w, "LANE_BYTES", (int64_t)p->lane_bytes);
     add_macro(w, "WEIGHT_CHUNKS", p->weight_chunks);
