@@ -206,9 +206,9 @@ static void check_plan(case_of *k, const rcv_plan *plan, rcv_dtype dtype, bool t
 
 /* A refusal of these is none that a cell or a kernel causes. */
 static bool is_refusal(rcv_status status, const char *sentence) {
-    static const char *const known[] = {"wavefront", "recompute", "leave pack out"};
+    static const char *const known[] = {"wavefront", "recompute", "leave pack out", "a persistent kernel "};
     bool found = false;
-    for (int i = 0; i < 3; i++) found |= strstr(sentence, known[i]) != NULL;
+    for (int i = 0; i < 4; i++) found |= strstr(sentence, known[i]) != NULL;
     return status == RCV_UNSUPPORTED && found;
 }
 

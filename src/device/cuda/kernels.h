@@ -76,7 +76,7 @@ typedef struct {
     bool by_four;               /* found by the call */
     int64_t row, slot, to_slot; /* elements from row to row and from step to step; bytes from step to step */
     int64_t slots, rows, columns, chunks;
-    int64_t tile, tiles, slice;
+    int64_t tile, tiles, slice, fold;
     void *to;
 } rcvi_tiling;
 cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *tilings, int count);

@@ -5,16 +5,18 @@
  * enough processors for all blocks at once. In every iteration a block takes the steps of its seat that are due, tile of rows
  * after tile: products of its weights with what other blocks have written, then the map of every element.
  *
- * Weights are the left operand of wgmma: row p * UNITS + u of 64 is unit u of product p. The right operand is a tile of
- * TILE_N rows of the batch. Depth is cut into chunks of 128 bytes, and these between two lanes, each with one thread that
+ * Weights are the left operand of wgmma, a tile of TILE_ROWS rows of the batch is the right one. Where there are few rows, depth
+ * is folded: row (q * PRODUCTS + p) * UNITS + u of 64 is part q of unit u of product p, and column q * TILE_ROWS + n of TILE_N
+ * is part q of row n. Sums of equal parts are added, others are not looked at: the instruction takes no longer for them, and
+ * a block has fewer units, so that more blocks keep a matrix. A part's depth is cut into chunks of 128 bytes, and these between two lanes, each with one thread that
  * waits for counters and copies groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
  * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
  * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
  * teller, raises the counters of what the block has written.
  *
  * A class of seats, struct Seat, has
- *   STEPS, PRODUCTS, UNITS, COLUMNS, TILED_STEP (the first with products)
- *   CHUNKS(lane), HELD(lane)    chunks, and those in registers
+ *   STEPS, PRODUCTS, UNITS, BLOCKS (of a slice), COLUMNS, TILED_STEP (the first with products)
+ *   CHUNKS, HELD, KEPT(lane)    chunks, those in registers, those in shared memory; others are copied every time
  *   GROUPS(lane), RING(lane)    groups of chunks, and those that there is room for, which go into them evenly
  *   group_pass, group_first, group_chunks, group_before(lane, group)   pass, first chunk of it, chunks, those of groups before
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
@@ -34,8 +36,9 @@ enum {
     CHUNK = 128 / SIZE, /* of depth */
     MULTIPLIERS = 256,  /* threads of both lanes that multiply */
     CHUNK_BYTES = TILE_N * 128,
-    WEIGHT_BYTES = 64 * 128,    /* of a chunk in shared memory */
-    SUM_BYTES = TILE_N * 64 * 4 /* of a lane */
+    WEIGHT_BYTES = 64 * 128,                                                  /* of a chunk of weights */
+    SLOT_BYTES = GROUP * (TILE_N * 128 + (STREAM_CHUNKS > 0 ? 64 * 128 : 0)), /* of a group of chunks in the ring */
+    SUM_BYTES = TILE_N * 64 * 4                                               /* of a lane */
 };
 
 INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
@@ -46,6 +49,14 @@ INLINE void barrier_make(unsigned at, int count) {
 }
 INLINE void barrier_arrive(unsigned at) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
+}
+INLINE bool barrier_passed(unsigned at, unsigned parity) {
+    unsigned passed;
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                 : "=r"(passed)
+                 : "r"(at), "r"(parity)
+                 : "memory");
+    return passed;
 }
 INLINE void barrier_wait(unsigned at, unsigned parity) {
     unsigned passed;
@@ -95,7 +106,10 @@ struct Shared {
                          ADDRESSES = PLACES + MOST_PLACES * 32;
     /* A chunk of group n of a lane's ring. */
     INLINE unsigned chunk(int lane, int n, int c) const {
-        return base + (unsigned)(lane * LANE_BYTES + (n * GROUP + c) * CHUNK_BYTES);
+        return base + (unsigned)(lane * LANE_BYTES + n * SLOT_BYTES + c * CHUNK_BYTES);
+    }
+    INLINE unsigned copied_weights(int lane, int n, int c) const {
+        return chunk(lane, n, GROUP) + (unsigned)(c * WEIGHT_BYTES);
     }
     INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
     INLINE unsigned sums(int buffer, int lane) const {
@@ -121,6 +135,21 @@ struct Turn {
     }
 };
 
+/* Where the groups of a lane's tile lie: the ring goes into them evenly. */
+template <class S, int LANE> struct Ring {
+    static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
+    unsigned phase = 0;
+    INLINE int slot(int g) const { return g % RING; }
+    INLINE unsigned parity(int g) const { return phase + (unsigned)(g / RING) & 1; }
+    INLINE void move() { phase += (unsigned)(GROUPS / RING); }
+};
+
+/* Weights of this block that are copied every time, in the order of shared memory: lane 0's, then lane 1's. */
+template <class S> INLINE unsigned long long streamed_at(const Words &c, int lane) {
+    int before = lane ? S::CHUNKS(0) - S::HELD(0) - S::KEPT(0) : 0;
+    return c.w[3] + (unsigned long long)((long long)blockIdx.x * STREAM_CHUNKS + before) * WEIGHT_BYTES;
+}
+
 /* Rows and columns of a block. */
 struct Block {
     const Words &c;
@@ -129,96 +158,138 @@ struct Block {
     INLINE int step_at(int k) const { return (int)(unsigned)c.w[seat + 2 + k]; }
     int slice;
     INLINE int tile(int n) const { return slice * TILES + n; } /* of all tiles */
-    INLINE int tile_rows(int tile) const { return min(TILE_N, rows - tile * TILE_N); }
+    INLINE int tile_rows(int tile) const { return min(TILE_ROWS, rows - tile * TILE_ROWS); }
 };
 
 /* ---- loading ---- */
 
-/* One thread of a lane: waits until what is copied has been written, and copies it, a group of chunks at once. */
-template <class S> INLINE void load_lane(const Block &block, int lane) {
-    const Shared shared;
-    const int groups = S::GROUPS(lane), ring = S::RING(lane);
-    unsigned phase = 0;
-    auto wait_for_place = [&](const Place &counter, int i, int tile) {
-        if (counter.is_fresh(i))
-            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks);
-    };
-    auto load_tile = [&](int i, int k, int tile) {
-        const Place *places = Shared::places() + S::first_place(k);
-        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], i, tile);
-        int last = -1;
-#pragma unroll 1
-        for (int g = 0, n = 0; g < groups; g++) {
-            const int pass = S::group_pass(lane, g), bytes = S::group_chunks(lane, g) * CHUNK_BYTES;
-            const Place *place = places + S::channel(k, pass);
-            if (pass != last) wait_for_place(place[1], i, tile);
-            last = pass;
-            asm volatile("fence.proxy.async.global;" ::: "memory");
-            unsigned full = shared.full(lane, n);
-            unsigned long long at =
-                place->slot(i) +
-                (unsigned long long)((tile * S::pass_chunks(pass) + S::group_first(lane, g)) * CHUNK_BYTES);
-            barrier_wait(shared.empty(lane, n), (phase ^ 1) & 1);
-            asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(full),
-                         "r"(bytes)
-                         : "memory");
-            asm volatile(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                    shared.chunk(lane, n, 0)),
-                "l"(at), "r"(bytes), "r"(full)
-                : "memory");
-            if (++n == ring) {
-                n = 0;
-                phase++;
-            }
-        }
-    };
-#pragma unroll 1
-    for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
-#pragma unroll 1
-        for (int k = 0; k < S::STEPS; k++) {
-            Due due(block.c, block.step_at(k));
-            if (!S::is_tiled(k) || !due.is_due(i)) continue;
-#pragma unroll 1
-            for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) load_tile(i, k, block.tile(tile));
+INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* One thread of a lane: copies what has been written, a group of chunks at once, as far ahead as there is room. */
+template <class S, int LANE> struct Loader {
+    static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE), RESIDENT = S::HELD(LANE) + S::KEPT(LANE);
+    const Block &block;
+    Shared shared;
+    Ring<S, LANE> ring;
+    int opened; /* groups of the tile that room has been made for */
+
+    INLINE Loader(const Block &block) : block(block), opened(0) {}
+
+    /* Room for a group: its copies are expected, and its weights come if they live elsewhere. */
+    INLINE void open(int g) {
+        const int n = ring.slot(g), chunks = S::group_chunks(LANE, g), before = S::group_before(LANE, g);
+        const int first = max(0, RESIDENT - before); /* chunk whose weights are copied */
+        const int weights = STREAM_CHUNKS > 0 ? max(0, chunks - first) * WEIGHT_BYTES : 0;
+        const unsigned full = shared.full(LANE, n);
+        asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(full),
+                     "r"(chunks * CHUNK_BYTES + weights)
+                     : "memory");
+        if (weights > 0)
+            copy_bulk(shared.copied_weights(LANE, n, first),
+                      streamed_at<S>(block.c, LANE) + (unsigned long long)(before + first - RESIDENT) * WEIGHT_BYTES,
+                      weights, full);
+    }
+
+    /* Makes room for group g and, where that needs no waiting, for those behind it. */
+    INLINE void open_ahead(int g) {
+        while (opened < GROUPS && opened < g + RING) {
+            const unsigned empty = shared.empty(LANE, ring.slot(opened)), before = ring.parity(opened) ^ 1;
+            if (opened <= g)
+                barrier_wait(empty, before);
+            else if (!barrier_passed(empty, before))
+                return;
+            open(opened++);
         }
     }
-}
+
+    INLINE void wait_for_place(const Place &counter, int i, int tile, int g) {
+        if (counter.is_fresh(i))
+            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks,
+                     [&]() { open_ahead(g); });
+    }
+
+    INLINE void load_tile(int i, int k, int tile) {
+        const Place *places = Shared::places() + S::first_place(k);
+        int last = -1;
+        opened = 0;
+        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], i, tile, -1);
+#pragma unroll 1
+        for (int g = 0; g < GROUPS; g++) {
+            const int pass = S::group_pass(LANE, g), n = ring.slot(g);
+            const Place *place = places + S::channel(k, pass);
+            const unsigned long long at =
+                place->slot(i) +
+                (unsigned long long)((tile * S::pass_chunks(pass) + S::group_first(LANE, g)) * CHUNK_BYTES);
+            open_ahead(g);
+            if (pass != last) wait_for_place(place[1], i, tile, g);
+            last = pass;
+            asm volatile("fence.proxy.async.global;" ::: "memory");
+            copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
+        }
+        ring.move();
+    }
+
+    INLINE void run() {
+#pragma unroll 1
+        for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
+#pragma unroll 1
+            for (int k = 0; k < S::STEPS; k++) {
+                Due due(block.c, block.step_at(k));
+                if (!S::is_tiled(k) || !due.is_due(i)) continue;
+#pragma unroll 1
+                for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) load_tile(i, k, block.tile(tile));
+            }
+        }
+    }
+};
 
 /* ---- multiplying ---- */
 
 template <class S, int LANE> struct Multiplier {
-    static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
-    static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), BEFORE = LANE ? S::CHUNKS(0) - S::HELD(0) : 0;
-    static constexpr int VECTORS = TILE_N * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
+    static constexpr int GROUPS = S::GROUPS(LANE);
+    static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), KEPT = S::KEPT(LANE),
+                         BEFORE = LANE ? S::KEPT(0) : 0;
+    static constexpr int VECTORS = TILE_ROWS * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
     static constexpr bool STARTED = S::IS_STARTED && LANE == (S::CHUNKS(0) == 0);
     const Block &block;
     const int warp, thread;
     Shared shared;
-    unsigned phase; /* of the lane's ring */
+    Ring<S, LANE> ring;
     unsigned a[HELD > 0 ? HELD * 4 : 1][4];
     float starts[2];
     Turn told;
     int i, buffer;
 
     INLINE Multiplier(const Block &block)
-        : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), phase(0), i(0), buffer(0) {}
+        : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), i(0), buffer(0) {}
+
+    /* Row m of the weights. */
+    struct Weight {
+        int m, unit, product, part;
+        INLINE Weight(int m)
+            : m(m), unit(m % S::UNITS), product(m / S::UNITS % S::PRODUCTS), part(m / (S::UNITS * S::PRODUCTS)) {}
+    };
 
     /* A chunk of the weights as 64 rows of 128 bytes; it has come when the thread's copies have. */
     INLINE void bring_weights(int c, unsigned to) const {
         const int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK,
                   depth = (S::depth(pass) + 7) / 8 * 8;
         const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
-        const int piece = (int)threadIdx.x % 8, k = from + piece * PIECE;
+        const int piece = (int)threadIdx.x % 8;
 #pragma unroll
         for (int r = 0; r < 4; r++) {
-            int m = (int)threadIdx.x % 128 / 8 + r * 16, p = m / S::UNITS, unit = block.column + m % S::UNITS;
-            int place = p < S::PRODUCTS ? S::right(pass, p) : -1;
+            const Weight w((int)threadIdx.x % 128 / 8 + r * 16);
+            const int unit = block.column + w.unit, k = w.part * S::pass_chunks(pass) * CHUNK + from + piece * PIECE;
+            int place = w.part < FOLD ? S::right(pass, w.product) : -1;
             bool there = place >= 0 && unit < S::COLUMNS && k < depth;
             unsigned long long at = places[place >= 0 ? place : 0].address;
             if (there) at += (unsigned long long)((unit * (long long)depth + k) * SIZE);
-            copy_async(to + swizzled(m, piece), there ? at : places[S::right_any(pass)].address, there ? 16 : 0);
+            copy_async(to + swizzled(w.m, piece), there ? at : places[S::right_any(pass)].address, there ? 16 : 0);
         }
     }
 
@@ -229,6 +300,26 @@ template <class S, int LANE> struct Multiplier {
         return x;
     }
 
+    /* Weights for which there is no room, in memory as they are copied. */
+    INLINE void lay_out_streamed(unsigned room) const {
+        const int row = (int)threadIdx.x % 128 / 8, piece = (int)threadIdx.x % 8;
+#pragma unroll 1
+        for (int c = HELD + KEPT; c < CHUNKS; c++) {
+            bring_weights(c, room);
+            copies_commit();
+            copies_wait<0>();
+#pragma unroll
+            for (int r = 0; r < 4; r++) { /* a thread reads what it has copied */
+                const unsigned at = swizzled(row + r * 16, piece);
+                unsigned x[4];
+                read_piece(room + at, x);
+                *(uint4 *)(streamed_at<S>(block.c, LANE) + (unsigned long long)(c - HELD - KEPT) * WEIGHT_BYTES + at) =
+                    make_uint4(as_operand(x[0]), as_operand(x[1]), as_operand(x[2]), as_operand(x[3]));
+            }
+        }
+        if (HELD + KEPT < CHUNKS) asm volatile("fence.proxy.async.global;" ::: "memory");
+    }
+
     /* Through the lane's memory, which nobody fills before all have come. */
     INLINE void keep_weights() {
         constexpr int BATCH = LANE_BYTES / WEIGHT_BYTES;
@@ -236,7 +327,7 @@ template <class S, int LANE> struct Multiplier {
         const unsigned room = shared.chunk(LANE, 0, 0);
         const int m = warp * 16 + thread / 4;
 #pragma unroll 1
-        for (int c = HELD; c < CHUNKS; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
+        for (int c = HELD; c < HELD + KEPT; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
 #pragma unroll
         for (int first = 0; first < HELD; first += BATCH) {
 #pragma unroll 1
@@ -260,7 +351,7 @@ template <class S, int LANE> struct Multiplier {
         copies_wait<0>();
 #if TILE_TF32
 #pragma unroll 1
-        for (int c = HELD; c < CHUNKS; c++) {
+        for (int c = HELD; c < HELD + KEPT; c++) {
 #pragma unroll
             for (int r = 0; r < 4; r++) {
                 unsigned x[4], at = shared.weights(BEFORE + c - HELD) +
@@ -271,6 +362,7 @@ template <class S, int LANE> struct Multiplier {
             }
         }
 #endif
+        lay_out_streamed(room);
         publish_shared();
         asm volatile("bar.sync 0;" ::: "memory"); /* loaders may begin */
     }
@@ -280,8 +372,8 @@ template <class S, int LANE> struct Multiplier {
         const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
-            int m = warp * 16 + thread / 4 + r * 8, p = m / S::UNITS, unit = block.column + m % S::UNITS;
-            int place = p < S::PRODUCTS ? S::start(p) : -1;
+            const Weight w(warp * 16 + thread / 4 + r * 8);
+            const int unit = block.column + w.unit, place = w.part == 0 ? S::start(w.product) : -1;
             starts[r] = place >= 0 && unit < S::COLUMNS ? ((const float *)places[place].address)[unit] : 0;
         }
     }
@@ -295,14 +387,16 @@ template <class S, int LANE> struct Multiplier {
     template <int G, int C> INLINE void multiply_chunk(Sums &sums) {
         if constexpr (C < S::group_chunks(LANE, G)) {
             constexpr int CHUNK = S::group_before(LANE, G) + C;
-            const unsigned long long b = descriptor(shared.chunk(LANE, G % RING, C));
+            const unsigned long long b = descriptor(shared.chunk(LANE, ring.slot(G), C));
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int more = STARTED || CHUNK > 0 || j > 0;
                 if constexpr (CHUNK < HELD)
                     multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
-                else
+                else if constexpr (CHUNK < HELD + KEPT)
                     multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
+                else
+                    multiply(sums, descriptor(shared.copied_weights(LANE, ring.slot(G), C)) + j * 2, b + j * 2, more);
             }
             multiply_chunk<G, C + 1>(sums);
         }
@@ -310,13 +404,13 @@ template <class S, int LANE> struct Multiplier {
 
     template <int G> INLINE void multiply_group(Sums &sums) {
         if constexpr (G < GROUPS) {
-            if (G > 0) barrier_wait(shared.full(LANE, G % RING), phase + G / RING & 1);
+            if (G > 0) barrier_wait(shared.full(LANE, ring.slot(G)), ring.parity(G));
             warpgroup_fence();
             multiply_chunk<G, 0>(sums);
             warpgroup_commit();
             if constexpr (G > 0) {
                 warpgroup_wait<1>();
-                release((G - 1) % RING);
+                release(ring.slot(G - 1));
             }
             multiply_group<G + 1>(sums);
         }
@@ -330,14 +424,14 @@ template <class S, int LANE> struct Multiplier {
     template <class F> INLINE void multiply_all(F fetch_late) {
         if constexpr (CHUNKS > 0) {
             Sums sums;
-            barrier_wait(shared.full(LANE, 0), phase & 1);
+            barrier_wait(shared.full(LANE, ring.slot(0)), ring.parity(0));
             fetch_late();
 #pragma unroll
             for (int n = 0; n < TILE_N / 2; n++) sums[n] = STARTED ? starts[n / 2 % 2] : 0;
             multiply_group<0>(sums);
             warpgroup_wait<0>();
-            release((GROUPS - 1) % RING);
-            phase += GROUPS / RING;
+            release(ring.slot(GROUPS - 1));
+            ring.move();
 #pragma unroll
             for (int n = 0; n < TILE_N / 2; n++) asm volatile("" : "+f"(sums[n])::"memory");
             if (SUM_BUFFERS == 1) asm volatile("bar.sync 4, 256;" ::: "memory");
@@ -348,6 +442,7 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
                     int n = 8 * j + thread % 4 * 2 + e % 2;
+                    if (FOLD > 1 && Weight(m + e / 2 * 8).part != n / TILE_ROWS) continue;
                     unsigned at = to + (unsigned)((n * 64 + ((m + e / 2 * 8) ^ turn(n))) * 4);
                     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums[j * 4 + e]) : "memory");
                 }
@@ -361,10 +456,13 @@ template <class S, int LANE> struct Multiplier {
 
     template <int L> INLINE void add_sums(int n, int m, REAL (&x)[VECTOR], bool more) const {
         if constexpr (S::CHUNKS(L) > 0) {
-            const float *from =
-                (const float *)(shared_memory + (shared.sums(buffer, L) - shared.base)) + n * 64 + (m ^ turn(n));
+            const float *from = (const float *)(shared_memory + (shared.sums(buffer, L) - shared.base));
 #pragma unroll
-            for (int v = 0; v < VECTOR; v++) x[v] = (more ? x[v] : 0) + from[v];
+            for (int q = 0; q < FOLD; q++) {
+                const int row = q * TILE_ROWS + n, at = row * 64 + ((q * S::PRODUCTS * S::UNITS + m) ^ turn(row));
+#pragma unroll
+                for (int v = 0; v < VECTOR; v++) x[v] = (more || q > 0 ? x[v] : 0) + from[at + v];
+            }
         }
     }
 
@@ -400,7 +498,7 @@ template <class S, int LANE> struct Multiplier {
         Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true};
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
-            const int high = block.tile_rows(tile), row = block.row + tile * TILE_N;
+            const int high = block.tile_rows(tile), row = block.row + tile * TILE_ROWS;
             typename T::Values values[EACH];
             auto fetch = [&](bool late) {
 #pragma unroll
@@ -428,8 +526,8 @@ template <class S, int LANE> struct Multiplier {
                 if constexpr (T::TILED) {
 #pragma unroll
                     for (int p = 0; p < S::PRODUCTS; p++) {
-                        add_sums<0>(min(f.n, TILE_N - 1), p * S::UNITS + u, sums[p], false);
-                        add_sums<1>(min(f.n, TILE_N - 1), p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
+                        add_sums<0>(min(f.n, TILE_ROWS - 1), p * S::UNITS + u, sums[p], false);
+                        add_sums<1>(min(f.n, TILE_ROWS - 1), p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
                     }
                 }
                 T::apply(f, row + f.n, block.column + u, sums, values[e], [&]() {
@@ -478,7 +576,7 @@ template <class S> INLINE void tell_all(const Block &block) {
 /* ---- roles ---- */
 
 template <class S> INLINE Block find_block(const Words &c, int seat) {
-    int n = (int)blockIdx.x - (int)c.w[seat], across = (S::COLUMNS + S::UNITS - 1) / S::UNITS;
+    int n = (int)blockIdx.x - (int)c.w[seat], across = S::BLOCKS;
     int row = n / across * SLICE;
     return Block{c, seat, n % across * S::UNITS, row, min(SLICE, BATCH_OF(c) - row), n / across};
 }
@@ -487,7 +585,8 @@ template <class S> INLINE void load_all(const Words &c, int seat) {
     Block block = find_block<S>(c, seat);
     asm volatile("bar.sync 0;" ::: "memory");
     int warp = (int)threadIdx.x / 32 - MULTIPLIERS / 32;
-    if (warp < 2 && threadIdx.x % 32 == 0) load_lane<S>(block, warp);
+    if (warp == 0 && threadIdx.x % 32 == 0) Loader<S, 0>(block).run();
+    if (warp == 1 && threadIdx.x % 32 == 0) Loader<S, 1>(block).run();
     if (warp == 2) tell_all<S>(block);
 }
 

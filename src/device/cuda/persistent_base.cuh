@@ -1,8 +1,8 @@
 /* What the steps of a persistent kernel use: arguments, values that pass from block to block. Stands behind map_element.cuh and
  * before the texts of the seats; see persistent.h for the arguments.
  *
- * An operand that others read lies in memory as they want it in shared memory: tiles of TILE_N rows, chunks of 128 bytes, the
- * 16-byte pieces of row n at piece ^ (n & 7). Every step has its own slot, so nothing is overwritten. A block that has
+ * An operand that others read lies in memory as they want it in shared memory: tiles of TILE_ROWS rows, FOLD parts of their
+ * depth one below the other, chunks of 128 bytes, the 16-byte pieces of row n at piece ^ (n & 7). Every step has its own slot, so nothing is overwritten. A block that has
  * written raises a counter (release); who reads waits until all blocks have (acquire), then copies. */
 
 struct Words {
@@ -67,14 +67,14 @@ INLINE unsigned bits_of(float x) {
 INLINE unsigned bits_of(BFloat16 x) { return x.bits; }
 INLINE unsigned bits_of(Float16 x) { return x.bits; }
 
-/* CHUNKS: of the operand. */
+/* CHUNKS: of a part of the operand. */
 template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
     constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE, COUNT = SIZE * VECTOR / 4;
     unsigned long long at = c.place(place);
     if (!at || !c.there) return;
-    int chunk = column / (8 * PIECES), piece = column / PIECES % 8;
-    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + c.n * 128 + ((piece ^ (c.n & 7)) << 4) +
-                               column % PIECES * SIZE);
+    int chunk = column / (8 * PIECES) % CHUNKS, part = column / (8 * PIECES * CHUNKS), piece = column / PIECES % 8;
+    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + (part * TILE_ROWS + c.n) * 128 +
+                               ((piece ^ (c.n & 7)) << 4) + column % PIECES * SIZE);
     T y[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) narrow(x[i], y[i]);
@@ -109,13 +109,14 @@ template <typename T> INLINE void widen_group(const Group<T> &x, REAL (&out)[VEC
 
 /* ---- counters ---- */
 
-/* Waits until a counter has reached this; what never comes is an error, not a hang. */
-INLINE void wait_for(const Words &c, unsigned long long counter, unsigned target) {
+/* Waits until a counter has reached this, and does something else meanwhile; what never comes is an error, not a hang. */
+template <class F> INLINE void wait_for(const Words &c, unsigned long long counter, unsigned target, F meanwhile) {
     int spins = 0;
     while (true) {
         unsigned x;
         asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(counter) : "memory");
         if (x >= target) return;
+        meanwhile();
         if (++spins % 1024) continue;
         if (*FAULT_OF(c)) return;
         if (spins < PATIENCE) continue;

@@ -28,13 +28,16 @@ static inline const rcvi_step *rcvi_persistent_step_of(const rcvi_engine *e, con
     return &e->program->steps[s->index];
 }
 static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
-static inline int rcvi_persistent_chunks(const rcvi_engine *e, int64_t depth) {
-    int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(e->narrow);
-    return (int)(rcvi_round_up(bytes, RCVI_DEPTH_CHUNK_BYTES) / RCVI_DEPTH_CHUNK_BYTES);
+/* Columns of a multiplication: a tile's rows, once for every part of depth. */
+static inline int rcvi_persistent_wide(const rcvi_persistent *p) { return p->tile * p->fold; }
+/* Chunks of a part of this depth. */
+static inline int rcvi_persistent_chunks(const rcvi_engine *e, const rcvi_persistent *p, int64_t depth) {
+    int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(e->narrow), each = RCVI_DEPTH_CHUNK_BYTES * p->fold;
+    return (int)(rcvi_round_up(bytes, each) / each);
 }
 /* Bytes of a slot of an operand: all tiles of the batch. */
 static inline int64_t rcvi_persistent_slot(const rcvi_persistent *p, const rcvi_channel *channel) {
-    return (int64_t)p->slices * p->tiles * channel->chunks * p->tile * RCVI_DEPTH_CHUNK_BYTES;
+    return (int64_t)p->slices * p->tiles * channel->chunks * rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES;
 }
 static inline rcv_status rcvi_persistent_refuse(const char *sentence) {
     return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence);

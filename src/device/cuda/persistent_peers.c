@@ -167,9 +167,11 @@ rcv_status rcvi_persistent_lay_out(rcvi_engine *e, rcvi_persistent *p) {
         slots = channel->top - channel->base + 1;
         if (channel->view->wrap && slots - channel->written > 2)
             return rcvi_persistent_refuse("a persistent kernel cannot bring so many steps of a ring");
-        channel->chunks = rcvi_persistent_chunks(e, channel->columns);
+        channel->chunks = rcvi_persistent_chunks(e, p, channel->columns);
         channel->place = p->exchange;
         p->exchange += (size_t)(slots * rcvi_persistent_slot(p, channel));
     }
+    p->streamed = p->exchange;
+    p->exchange += (size_t)p->blocks * (size_t)p->stream_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES;
     return RCV_OK;
 }

@@ -2,14 +2,17 @@
 #include "device/cuda/persistent_parts.h"
 
 enum {
-    MOST_ROWS = 64,       /* of the batch in a tile */
-    REGISTERS = 216,      /* of a thread that multiplies */
-    OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
-    MULTIPLIERS = 256,    /* threads */
-    CHUNK_REGISTERS = 16, /* of weights */
-    MUCH_ROOM = 48 << 10, /* for copies of a lane */
-    BARRIER_BYTES = 16,   /* of one of these */
-    PLACE_BYTES = 56      /* words of a place, and its address at three iterations */
+    MOST_WIDE = 96,                                          /* columns of a multiplication where depth is folded */
+    MOST_ROWS = 64,                                          /* of the batch in a tile */
+    REGISTERS = 216,                                         /* of a thread that multiplies */
+    OTHER_REGISTERS = 44,                                    /* beside weights, sums and what maps read */
+    MULTIPLIERS = 256,                                       /* threads */
+    CHUNK_REGISTERS = 16,                                    /* of weights */
+    MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
+    STREAM_ROOM = 34 << 10,                                  /* the same where weights are among them */
+    BARRIER_BYTES = 16,                                      /* of one of these */
+    PLACE_BYTES = 56,                                        /* words of a place, and its address at three iterations */
+    WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES /* of a chunk */
 };
 
 typedef rcvi_persistent_step hosted_step;
@@ -26,15 +29,16 @@ static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     int total[RCVI_LANES] = {0, 0};
+    s->chunks[0] = s->chunks[1] = 0;
     for (int q = 0; q < tiled->pass_count; q++)
-        total[is_own(p, seat, q)] += rcvi_persistent_chunks(e, tiled->passes[q].depth);
+        total[is_own(p, seat, q)] += rcvi_persistent_chunks(e, p, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
     bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
     int room = apart ? total[0] : (all + 1) / 2;
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             if (is_own(p, seat, q) != own) continue;
-            int chunks = rcvi_persistent_chunks(e, tiled->passes[q].depth);
+            int chunks = rcvi_persistent_chunks(e, p, tiled->passes[q].depth);
             s->lane_of[q] = chunks < room ? chunks : room;
             s->chunks[0] += s->lane_of[q];
             s->chunks[1] += chunks - s->lane_of[q];
@@ -52,7 +56,7 @@ static bool group_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             int first = lane ? s->lane_of[q] : 0,
-                end = lane ? rcvi_persistent_chunks(e, tiled->passes[q].depth) : s->lane_of[q];
+                end = lane ? rcvi_persistent_chunks(e, p, tiled->passes[q].depth) : s->lane_of[q];
             if (is_own(p, seat, q) != own) continue;
             for (int c = first; c < end; c += size) {
                 if (s->group_count[lane] == RCVI_MAX_GROUPS) return false;
@@ -63,9 +67,10 @@ static bool group_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
     return true;
 }
 
-static int least_units(int products, int vector) {
-    int units = RCVI_WEIGHT_ROWS / products;
-    return units / vector * vector;
+/* Columns of a seat that a block has. */
+static int find_units(const rcvi_persistent *p, const rcvi_seat *seat) {
+    int units = RCVI_WEIGHT_ROWS / (seat->products * p->fold);
+    return units / p->vector * p->vector;
 }
 
 /* Slices of the batch, rows of a tile. */
@@ -96,14 +101,14 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
 static size_t other_bytes(const rcvi_persistent *p) {
     return (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
            (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
-           (size_t)p->sum_buffers * RCVI_LANES * (size_t)p->tile * RCVI_WEIGHT_ROWS * 4;
+           (size_t)p->sum_buffers * RCVI_LANES * (size_t)rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4;
 }
 
 /* The ring of every lane, in so many bytes; a ring goes evenly into the lane's groups. Answers the least of groups that a
  * lane with several has at once. */
 static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
-    int room = (int)(bytes / ((size_t)size * (size_t)p->tile * RCVI_DEPTH_CHUNK_BYTES)), least = RCVI_MOST_RING,
-        widest = 0;
+    size_t chunk = (size_t)rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? WEIGHT_BYTES : 0);
+    int room = (int)(bytes / ((size_t)size * chunk)), least = RCVI_MOST_RING, widest = 0;
     if (room > RCVI_MOST_RING) room = RCVI_MOST_RING;
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
@@ -118,29 +123,38 @@ static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t
         }
     }
     p->group = size;
-    p->lane_bytes = (size_t)(widest * size * p->tile) * RCVI_DEPTH_CHUNK_BYTES;
-    if (p->lane_bytes < (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES)
-        p->lane_bytes = (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES; /* weights come through it */
+    p->lane_bytes = (size_t)(widest * size) * chunk;
+    if (p->lane_bytes < WEIGHT_BYTES) p->lane_bytes = WEIGHT_BYTES; /* weights come through it */
     return p->lane_bytes <= bytes ? least : 0;
 }
 
 /* Bytes for copies of a lane. */
 static size_t lane_room(size_t room, size_t others) { return (room - others) / RCVI_LANES / 1024 * 1024; }
 
-/* Copies and buffers of sums in what shared memory weights leave. */
-static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
-    static const int sizes[] = {4, 2, 1};
-    size_t room = (size_t)e->shared;
+/* Lets so many chunks of weights live in shared memory; what is more than that is copied every time. */
+static void keep_chunks(rcvi_persistent *p, int most) {
+    p->weight_chunks = p->stream_chunks = 0;
     for (int s = 0; s < p->seat_count; s++) {
-        int left = 0, places = 0;
-        for (int k = 0; k < p->seats[s].hosted_count; k++)
-            places += rcvi_persistent_places(&p->steps[p->seats[s].hosted[k]]);
-        if (places > p->places) p->places = places;
-        for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
-        if (left > p->weight_chunks) p->weight_chunks = left;
+        rcvi_seat *seat = &p->seats[s];
+        int left[RCVI_LANES], streamed = 0;
+        for (int lane = 0; lane < RCVI_LANES; lane++) left[lane] = seat->chunks[lane] - seat->held[lane];
+        seat->kept[0] = left[0] < most / 2 ? left[0] : most / 2;
+        seat->kept[1] = left[1] < most - seat->kept[0] ? left[1] : most - seat->kept[0];
+        if (left[0] < most - seat->kept[1])
+            seat->kept[0] = left[0];
+        else
+            seat->kept[0] = most - seat->kept[1];
+        for (int lane = 0; lane < RCVI_LANES; lane++) streamed += left[lane] - seat->kept[lane];
+        if (seat->kept[0] + seat->kept[1] > p->weight_chunks) p->weight_chunks = seat->kept[0] + seat->kept[1];
+        if (streamed > p->stream_chunks) p->stream_chunks = streamed;
     }
-    /* Much room for copies hides their way; two buffers for sums save a meeting of threads. */
-    size_t best = 0;
+}
+
+/* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, and two buffers for
+ * sums save a meeting of threads. */
+static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
+    static const int sizes[] = {4, 3, 2, 1};
+    size_t room = (size_t)e->shared, best = 0;
     int best_buffers = 0, best_size = 0;
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
         size_t others = other_bytes(p);
@@ -148,25 +162,46 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
             int least = find_rings(e, p, sizes[i], lane_room(room, others));
             size_t value = (least > 1 ? (size_t)1 << 20 : 0) + (p->lane_bytes < MUCH_ROOM ? p->lane_bytes : MUCH_ROOM) +
                            (p->sum_buffers == 2 ? MUCH_ROOM / 8 : 0);
-            if (least < 1 || value <= best) continue;
+            if (least < 1 || (p->stream_chunks && least < 2) || value <= best) continue;
             best = value;
             best_buffers = p->sum_buffers;
             best_size = sizes[i];
         }
     }
-    if (best) {
-        p->sum_buffers = best_buffers;
-        find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
-        p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
+    p->sum_buffers = best ? best_buffers : 1;
+    if (!best) return false;
+    find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
+    p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
+    return true;
+}
+
+static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
+    int most = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        int left = 0, places = 0;
+        for (int k = 0; k < p->seats[s].hosted_count; k++)
+            places += rcvi_persistent_places(&p->steps[p->seats[s].hosted[k]]);
+        if (places > p->places) p->places = places;
+        for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
+        if (left > most) most = left;
+    }
+    int first = RCVI_NONE; /* what is copied every time needs some room on its way */
+    for (int kept = most; kept >= 0; kept--) {
+        keep_chunks(p, kept);
+        if (!share_rest(e, p)) continue;
+        if (first == RCVI_NONE) first = kept;
+        if (!p->stream_chunks || p->lane_bytes >= STREAM_ROOM) return RCV_OK;
+    }
+    if (first != RCVI_NONE) {
+        keep_chunks(p, first);
+        share_rest(e, p);
         return RCV_OK;
     }
-    p->sum_buffers = 1;
     return rcvi_fail(
         RCV_UNSUPPORTED,
-        "a persistent kernel of this loop needs %zu bytes of shared memory a processor or more behind %d KB "
-        "of weights in registers; this GPU has %zu",
-        other_bytes(p) + RCVI_LANES * (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES,
-        (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES / 1024), room);
+        "a persistent kernel of this loop needs more than %zu bytes of shared memory a processor, even with its "
+        "weights elsewhere; this GPU has %d",
+        other_bytes(p), e->shared);
 }
 
 /* Registers for what a map reads, which is fetched while products are waited for. */
@@ -185,25 +220,74 @@ static int fetched_registers(const rcvi_persistent *p) {
     return most;
 }
 
-rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
+/* The vector of all maps, and the blocks of every seat. */
+static rcv_status cut_columns(rcvi_persistent *p) {
+    int least = RCVI_WEIGHT_ROWS;
     for (int i = 0; i < p->step_count; i++) {
         if (i == 0 || p->steps[i].shape.vector < p->vector) p->vector = p->steps[i].shape.vector;
     }
     for (int s = 0; s < p->seat_count; s++) {
+        int units = RCVI_WEIGHT_ROWS / (p->seats[s].products * p->fold);
+        if (units < least) least = units;
+    }
+    if (least < 1) return rcvi_persistent_refuse("a persistent kernel takes 64 products of a map at most");
+    while (p->vector > least) p->vector /= 2;
+    for (int s = 0; s < p->seat_count; s++) {
         rcvi_seat *seat = &p->seats[s];
-        seat->units = least_units(seat->products, p->vector);
-        if (seat->units < 1) return rcvi_persistent_refuse("a persistent kernel takes 64 products of a map at most");
+        seat->units = find_units(p, seat);
         seat->blocks = (int)((seat->columns + seat->units - 1) / seat->units);
     }
+    return RCV_OK;
+}
+
+/* Everything, with depth folded so. */
+static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) {
+    p->fold = fold;
+    RCVI_TRY(cut_columns(p));
     RCVI_TRY(cut_batch(e, p));
+    if (fold > 1 && rcvi_persistent_wide(p) > MOST_WIDE)
+        return rcvi_persistent_refuse("depth is not folded where a tile has many rows");
     int elements = 0; /* of a block's tile: every thread should have some */
     for (int s = 0; s < p->seat_count; s++) {
         int own = p->tile * p->seats[s].units;
         if (own > elements) elements = own;
     }
     while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
-    int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
+    int held = (REGISTERS - OTHER_REGISTERS - rcvi_persistent_wide(p) / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
     if (held < 0) held = 0;
     for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
     return share_memory(e, p);
+}
+
+/* Cycles of an iteration that depend on how depth is folded: instructions, what all blocks copy through the cache, and the
+ * counters that they raise. Weights that are copied come in small groups, each with its own way to go. */
+static double find_cost(const rcvi_persistent *p) {
+    const double chip = 2600; /* bytes a cycle from the cache to all processors */
+    int wide = rcvi_persistent_wide(p), most = 0, blocks = 0;
+    double bytes = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        const rcvi_seat *seat = &p->seats[s];
+        int chunks = seat->chunks[0] + seat->chunks[1],
+            streamed = chunks - seat->held[0] - seat->held[1] - seat->kept[0] - seat->kept[1];
+        if (chunks > most) most = chunks;
+        if (seat->blocks > blocks) blocks = seat->blocks;
+        bytes += (double)(seat->blocks * p->slices * p->tiles) *
+                 ((double)chunks * wide * RCVI_DEPTH_CHUNK_BYTES + (double)streamed * WEIGHT_BYTES);
+    }
+    return p->tiles * (4.0 * most * (wide > 16 ? 0.53 * wide : 8) + 150.0 * p->stream_chunks) + bytes / chip +
+           4.0 * blocks;
+}
+
+/* Depth is folded as far as it pays. */
+rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
+    int best = 1;
+    double least = 0;
+    for (int fold = 1; fold <= 8; fold *= 2) {
+        if (make_room(e, p, fold)) continue;
+        double cost = find_cost(p);
+        if (least > 0 && cost >= least) continue;
+        least = cost;
+        best = fold;
+    }
+    return make_room(e, p, best);
 }

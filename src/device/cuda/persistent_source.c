@@ -1,6 +1,6 @@
 /* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies, a namespace
  * for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
-#include "device/cuda/persistent.h"
+#include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
@@ -26,7 +26,9 @@ static void add_macros(writer *w) {
     add_macro(w, "WORDS", (int64_t)p->words);
     add_macro(w, "SEATS", p->seat_count);
     add_macro(w, "SLICE", p->slice);
-    add_macro(w, "TILE_N", p->tile);
+    add_macro(w, "TILE_ROWS", p->tile);
+    add_macro(w, "FOLD", p->fold);
+    add_macro(w, "TILE_N", rcvi_persistent_wide(p));
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(w->engine->narrow));
     add_macro(w, "TILE_TF32", w->engine->tensor);
@@ -35,6 +37,7 @@ static void add_macros(writer *w) {
     add_macro(w, "GROUP", p->group);
     add_macro(w, "LANE_BYTES", (int64_t)p->lane_bytes);
     add_macro(w, "WEIGHT_CHUNKS", p->weight_chunks);
+    add_macro(w, "STREAM_CHUNKS", p->stream_chunks);
     add_macro(w, "SUM_BUFFERS", p->sum_buffers);
     add_macro(w, "MOST_PLACES", p->places);
 }
@@ -45,12 +48,12 @@ static void add_multiply(writer *w, bool held) {
     const char *type = e->tensor                ? "k8.f32.tf32.tf32"
                        : e->narrow == RCVI_BF16 ? "k16.f32.bf16.bf16"
                                                 : "k16.f32.f16.f16";
-    int count = w->p->tile / 2, at = count;
+    int wide = rcvi_persistent_wide(w->p), count = wide / 2, at = count;
     rcvi_text_add(&w->text, "INLINE void multiply(float (&sums)[%d], %s, unsigned long long b, int more) {\n", count,
                   held ? "const unsigned (&a)[4]" : "unsigned long long a");
     rcvi_text_add(&w->text, "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n",
                   count + (held ? 5 : 2));
-    rcvi_text_add(&w->text, "wgmma.mma_async.sync.aligned.m64n%d%s {", w->p->tile, type);
+    rcvi_text_add(&w->text, "wgmma.mma_async.sync.aligned.m64n%d%s {", wide, type);
     for (int i = 0; i < count; i++) rcvi_text_add(&w->text, "%s%%%d", i ? "," : "", i);
     if (held)
         rcvi_text_add(&w->text, "}, {%%%d,%%%d,%%%d,%%%d}, ", at, at + 1, at + 2, at + 3);
@@ -90,6 +93,10 @@ static int chunks_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
 static int held_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
     (void)w, (void)y;
     return seat->held[lane];
+}
+static int kept_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w, (void)y;
+    return seat->kept[lane];
 }
 static int groups_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
     (void)w, (void)y;
@@ -131,9 +138,8 @@ static int channel_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
     return s->pass_count && s->read_of[pass] != RCVI_NONE ? place_of(s, s->read_of[pass]) : RCVI_NONE;
 }
 static int pass_chunks_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
-    int64_t bytes = w->p->steps[seat->tiled].passes[pass].depth * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
     (void)y;
-    return (int)((bytes + 127) / 128);
+    return rcvi_persistent_chunks(w->engine, w->p, w->p->steps[seat->tiled].passes[pass].depth);
 }
 static int waits_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
@@ -222,14 +228,16 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     int groups = seat->group_count[0] < seat->group_count[1] ? seat->group_count[0] : seat->group_count[1];
     while (seat->hosted[first] != seat->tiled) first++;
     rcvi_text_add(&w->text,
-                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, COLUMNS = %lld, TILED_STEP = %d, "
+                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, BLOCKS = %d, COLUMNS = %lld, "
+                  "TILED_STEP = %d, "
                   "IS_STARTED = %d };\n",
-                  seat->hosted_count, seat->products, seat->units, (long long)seat->columns, first,
+                  seat->hosted_count, seat->products, seat->units, seat->blocks, (long long)seat->columns, first,
                   is_started(w, seat));
     add_table(w, seat, "start", seat->products, 0, start_of);
     add_table(w, seat, "right_any", tiled->pass_count, 0, right_any_of);
     add_table(w, seat, "CHUNKS", RCVI_LANES, 0, chunks_of);
     add_table(w, seat, "HELD", RCVI_LANES, 0, held_of);
+    add_table(w, seat, "KEPT", RCVI_LANES, 0, kept_of);
     add_table(w, seat, "GROUPS", RCVI_LANES, 0, groups_of);
     add_table(w, seat, "RING", RCVI_LANES, 0, ring_of);
     groups = seat->group_count[0] + seat->group_count[1] - groups;
@@ -279,9 +287,8 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
         char *text = NULL;
         for (int n = 0; n < s->write_count; n++) {
             if (!s->write_operand[n]) continue;
-            int64_t bytes = seat->columns * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
-            writes[links.write_count++] =
-                (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]), (int)((bytes + 127) / 128)};
+            writes[links.write_count++] = (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]),
+                                                          rcvi_persistent_chunks(w->engine, w->p, seat->columns)};
         }
         shape.vector = w->p->vector;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);
