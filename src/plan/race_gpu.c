@@ -153,7 +153,8 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
             leave(r, r->by[i]);
         else
             RCVI_TRY(first_sample(r, r->by[i]));
-        if (r->deadline > 0 && !known) r->deadline += rcvi_now() - begin;
+        bool compiles = r->by[i]->rungs.persistent; /* its kernels serve this shape alone */
+        if (r->deadline > 0 && (!known || compiles)) r->deadline += rcvi_now() - begin;
     }
     bool hurried = late(r);
     if (hurried) r->deadline = rcvi_now() + final;

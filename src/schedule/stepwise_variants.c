@@ -43,12 +43,35 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
+/* On a GPU a whole time loop may be one kernel: of all layers, or of one after the other with what does not wait computed before,
+ * or, of one layer, with that inside. */
+static void persistent_variants(const rcv_net *net, const rcv_plan_options *options,
+                                void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    bool layers = net->options.layers > 1 && net->directions == 1;
+    if (options->dtype == RCV_FLOAT32 || options->dtype == RCV_FLOAT64 || options->lengths || options->resets) return;
+    for (int all = 0; all < 2; all++) {
+        rcvi_rungs rungs = {.combine = true,
+                            .steps = all ? 0 : 1,
+                            .fuse = true,
+                            .pack = true,
+                            .wavefront = layers && !all,
+                            .merge = (layers && !all) || net->directions > 1,
+                            .persistent = true,
+                            .graph = true,
+                            .threads = 1};
+        offer(user, &rungs);
+        rungs.choice = 1; /* of the products around the loops */
+        if (options->training && !all) offer(user, &rungs);
+    }
+}
+
 /* On a GPU launches are what is dear: layers or directions side by side in one, products with their pointwise part in one; or,
  * where products are large, by the library, on streams. */
 static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
                          void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t chunks[] = {1, 16, 0};
     bool layers = net->options.layers > 1 && net->directions == 1;
+    persistent_variants(net, options, offer, user);
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
         if (chunks[c] > 1 && (chunks[c] >= options->steps || !layers)) continue;
         rcvi_rungs rungs = {
