@@ -415,7 +415,7 @@ static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
         }
         faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->kept[lane] < 0 ||
                   seat->held[lane] + seat->kept[lane] > chunks;
-        faults += ring < 1 || groups % ring != 0;
+        faults += ring < (groups < 2 ? 1 : 2) || groups % ring != 0; /* one is given back when the next is multiplied */
         int chunk = p->tile * p->fold * CHUNK_BYTES + (p->stream_chunks ? WEIGHT_ROWS * CHUNK_BYTES : 0);
         faults += groups && (size_t)(ring * p->group * chunk) > p->lane_bytes;
     }

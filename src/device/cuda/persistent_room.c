@@ -9,6 +9,8 @@ enum {
     MULTIPLIERS = 256,                                       /* threads */
     CHUNK_REGISTERS = 16,                                    /* of weights */
     MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
+    SOME_ROOM = 16 << 10,                                    /* less of it makes no difference */
+    MOST_GROUP = 32 << 10,                                   /* bytes of a group */
     STREAM_ROOM = 34 << 10,                                  /* the same where weights are among them */
     BARRIER_BYTES = 16,                                      /* of one of these */
     PLACE_BYTES = 56,                                        /* words of a place, and its address at three iterations */
@@ -104,28 +106,34 @@ static size_t other_bytes(const rcvi_persistent *p) {
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4;
 }
 
-/* The ring of every lane, in so many bytes; a ring goes evenly into the lane's groups. Answers the least of groups that a
- * lane with several has at once. */
-static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
+/* Groups of so many chunks at most, and the ring of every lane, which goes evenly into the lane's groups; two at least, where there
+ * are two, since a group is given back when the next one is multiplied. Do they fit into so many bytes? */
+static bool find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
     size_t chunk = (size_t)rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? WEIGHT_BYTES : 0);
-    int room = (int)(bytes / ((size_t)size * chunk)), least = RCVI_MOST_RING, widest = 0;
+    int widest = 0;
+    p->group = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int lane = 0; lane < RCVI_LANES; lane++) {
+            if (!group_chunks(e, p, s, lane, size)) return false;
+            for (int g = 0; g < p->seats[s].group_count[lane]; g++) {
+                if (p->seats[s].groups[lane][g].count > p->group) p->group = p->seats[s].groups[lane][g].count;
+            }
+        }
+    }
+    int room = (int)(bytes / ((size_t)p->group * chunk));
     if (room > RCVI_MOST_RING) room = RCVI_MOST_RING;
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
-            rcvi_seat *seat = &p->seats[s];
-            if (!group_chunks(e, p, s, lane, size)) return 0;
-            int count = seat->group_count[lane], ring = count < room ? count : room;
+            int count = p->seats[s].group_count[lane], ring = count < room ? count : room;
             while (ring > 1 && count % ring) ring--;
-            if (count && ring < 1) return 0;
-            seat->ring[lane] = count ? ring : 1;
-            if (count > 1 && ring < least) least = ring;
+            if (ring < (count < 2 ? count : 2)) return false;
+            p->seats[s].ring[lane] = count ? ring : 1;
             if (ring > widest) widest = ring;
         }
     }
-    p->group = size;
-    p->lane_bytes = (size_t)(widest * size) * chunk;
+    p->lane_bytes = (size_t)(widest * p->group) * chunk;
     if (p->lane_bytes < WEIGHT_BYTES) p->lane_bytes = WEIGHT_BYTES; /* weights come through it */
-    return p->lane_bytes <= bytes ? least : 0;
+    return p->lane_bytes <= bytes && (size == 1 || (size_t)p->group * chunk <= MOST_GROUP);
 }
 
 /* Bytes for copies of a lane. */
@@ -150,19 +158,29 @@ static void keep_chunks(rcvi_persistent *p, int most) {
     }
 }
 
-/* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, and two buffers for
- * sums save a meeting of threads. */
+/* Is there room for all groups of a tile? */
+static bool has_all(const rcvi_persistent *p) {
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int lane = 0; lane < RCVI_LANES; lane++) {
+            if (p->seats[s].ring[lane] < p->seats[s].group_count[lane]) return false;
+        }
+    }
+    return true;
+}
+
+/* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, few of them save time,
+ * and two buffers for sums save a meeting of threads. */
 static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
-    static const int sizes[] = {4, 3, 2, 1};
+    static const int sizes[] = {16, 12, 8, 6, 4, 3, 2, 1};
     size_t room = (size_t)e->shared, best = 0;
     int best_buffers = 0, best_size = 0;
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
         size_t others = other_bytes(p);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
-            int least = find_rings(e, p, sizes[i], lane_room(room, others));
-            size_t value = (least > 1 ? (size_t)1 << 20 : 0) + (p->lane_bytes < MUCH_ROOM ? p->lane_bytes : MUCH_ROOM) +
-                           (p->sum_buffers == 2 ? MUCH_ROOM / 8 : 0);
-            if (least < 1 || (p->stream_chunks && least < 2) || value <= best) continue;
+            if (!find_rings(e, p, sizes[i], lane_room(room, others))) continue;
+            size_t copies = p->lane_bytes < MUCH_ROOM && !has_all(p) ? p->lane_bytes : MUCH_ROOM;
+            size_t value = 1 + copies / SOME_ROOM * SOME_ROOM + (p->sum_buffers == 2 ? SOME_ROOM / 2 : 0);
+            if (value <= best) continue;
             best = value;
             best_buffers = p->sum_buffers;
             best_size = sizes[i];
