@@ -415,7 +415,8 @@ static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
         }
         faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->held[lane] > chunks;
         faults += ring < 1 || groups % ring != 0;
-        faults += groups && (size_t)(ring * p->group * p->tile * CHUNK_BYTES) > p->lane_bytes;
+        int chunk = p->tile * CHUNK_BYTES + (p->stream_chunks ? WEIGHT_ROWS * CHUNK_BYTES : 0);
+        faults += groups && (size_t)(ring * p->group * chunk) > p->lane_bytes;
     }
     for (int q = 0; q < p->steps[seat->tiled].pass_count; q++) {
         int64_t bytes = p->steps[seat->tiled].passes[q].depth * (int64_t)rcvi_cuda_bytes(r->e->narrow);
@@ -435,7 +436,9 @@ static int count_room_faults(const replay *r) {
         faults += (int64_t)seat->blocks * seat->units < seat->columns;
         faults += (int64_t)(seat->blocks - 1) * seat->units >= seat->columns;
         faults += seat->first_block != block || seat->class < 0 || seat->class >= p->class_count;
-        faults += seat->chunks[0] + seat->chunks[1] - seat->held[0] - seat->held[1] > p->weight_chunks;
+        int kept = seat->kept[0] + seat->kept[1];
+        faults += kept > p->weight_chunks;
+        faults += seat->chunks[0] + seat->chunks[1] - seat->held[0] - seat->held[1] - kept > p->stream_chunks;
         faults += count_seat_faults(r, seat);
         block += seat->blocks * p->slices;
         hosted += seat->hosted_count;

@@ -199,21 +199,19 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
 }
 
 void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_text *text) {
-    int held = 0, shared = 0;
+    int held = 0, each = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES / 1024;
     for (int s = 0; s < p->seat_count; s++) {
-        int own = p->seats[s].held[0] + p->seats[s].held[1], all = p->seats[s].chunks[0] + p->seats[s].chunks[1];
+        int own = p->seats[s].held[0] + p->seats[s].held[1];
         if (own > held) held = own;
-        if (all - own > shared) shared = all - own;
     }
     rcvi_text_add(
         text,
         "persistent kernel of %lld steps on %d of %d processors: %d set%s of weights, each for %d slice%s of %d "
-        "sequences; a processor keeps %d KB in registers and %d KB in shared memory, of which it uses %zu of %d KB; "
-        "%.1f MB pass between processors\n",
+        "sequences; a processor keeps %d KB in registers and %d KB in shared memory, of which it uses %zu of %d "
+        "KB, and copies %d KB every step; %.1f MB pass between processors\n",
         (long long)p->iterations, p->blocks, e->processors, p->seat_count, p->seat_count == 1 ? "" : "s", p->slices,
-        p->slices == 1 ? "" : "s", p->slice, held * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES / 1024,
-        shared * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES / 1024, p->shared / 1024, e->shared / 1024,
-        (double)p->exchange / 1e6);
+        p->slices == 1 ? "" : "s", p->slice, held * each, p->weight_chunks * each, p->shared / 1024, e->shared / 1024,
+        p->stream_chunks * each, (double)p->streamed / 1e6);
 }
 
 rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {

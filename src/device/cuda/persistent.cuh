@@ -14,7 +14,7 @@
  *
  * A class of seats, struct Seat, has
  *   STEPS, PRODUCTS, UNITS, COLUMNS, TILED_STEP (the first with products)
- *   CHUNKS(lane), HELD(lane)    chunks, and those in registers
+ *   CHUNKS, HELD, KEPT(lane)    chunks, those in registers, those in shared memory; others are copied every time
  *   GROUPS(lane), RING(lane)    groups of chunks, and those that there is room for, which go into them evenly
  *   group_pass, group_first, group_chunks, group_before(lane, group)   pass, first chunk of it, chunks, those of groups before
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
@@ -34,8 +34,9 @@ enum {
     CHUNK = 128 / SIZE, /* of depth */
     MULTIPLIERS = 256,  /* threads of both lanes that multiply */
     CHUNK_BYTES = TILE_N * 128,
-    WEIGHT_BYTES = 64 * 128,    /* of a chunk in shared memory */
-    SUM_BYTES = TILE_N * 64 * 4 /* of a lane */
+    WEIGHT_BYTES = 64 * 128,                                                  /* of a chunk of weights */
+    SLOT_BYTES = GROUP * (TILE_N * 128 + (STREAM_CHUNKS > 0 ? 64 * 128 : 0)), /* of a group of chunks in the ring */
+    SUM_BYTES = TILE_N * 64 * 4                                               /* of a lane */
 };
 
 INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
@@ -95,7 +96,10 @@ struct Shared {
                          ADDRESSES = PLACES + MOST_PLACES * 32;
     /* A chunk of group n of a lane's ring. */
     INLINE unsigned chunk(int lane, int n, int c) const {
-        return base + (unsigned)(lane * LANE_BYTES + (n * GROUP + c) * CHUNK_BYTES);
+        return base + (unsigned)(lane * LANE_BYTES + n * SLOT_BYTES + c * CHUNK_BYTES);
+    }
+    INLINE unsigned copied_weights(int lane, int n, int c) const {
+        return chunk(lane, n, GROUP) + (unsigned)(c * WEIGHT_BYTES);
     }
     INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
     INLINE unsigned sums(int buffer, int lane) const {
@@ -121,6 +125,12 @@ struct Turn {
     }
 };
 
+/* Weights of this block that are copied every time, in the order of shared memory: lane 0's, then lane 1's. */
+template <class S> INLINE unsigned long long streamed_at(const Words &c, int lane) {
+    int before = lane ? S::CHUNKS(0) - S::HELD(0) - S::KEPT(0) : 0;
+    return c.w[3] + (unsigned long long)((long long)blockIdx.x * STREAM_CHUNKS + before) * WEIGHT_BYTES;
+}
+
 /* Rows and columns of a block. */
 struct Block {
     const Words &c;
@@ -134,10 +144,16 @@ struct Block {
 
 /* ---- loading ---- */
 
+INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
 /* One thread of a lane: waits until what is copied has been written, and copies it, a group of chunks at once. */
 template <class S> INLINE void load_lane(const Block &block, int lane) {
     const Shared shared;
-    const int groups = S::GROUPS(lane), ring = S::RING(lane);
+    const int groups = S::GROUPS(lane), ring = S::RING(lane), resident = S::HELD(lane) + S::KEPT(lane);
     unsigned phase = 0;
     auto wait_for_place = [&](const Place &counter, int i, int tile) {
         if (counter.is_fresh(i))
@@ -149,24 +165,27 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
         int last = -1;
 #pragma unroll 1
         for (int g = 0, n = 0; g < groups; g++) {
-            const int pass = S::group_pass(lane, g), bytes = S::group_chunks(lane, g) * CHUNK_BYTES;
+            const int pass = S::group_pass(lane, g), chunks = S::group_chunks(lane, g), bytes = chunks * CHUNK_BYTES;
+            const int first = max(0, resident - S::group_before(lane, g)); /* chunk whose weights are copied */
+            const int weights = STREAM_CHUNKS > 0 ? max(0, chunks - first) * WEIGHT_BYTES : 0;
             const Place *place = places + S::channel(k, pass);
-            if (pass != last) wait_for_place(place[1], i, tile);
-            last = pass;
-            asm volatile("fence.proxy.async.global;" ::: "memory");
             unsigned full = shared.full(lane, n);
             unsigned long long at =
                 place->slot(i) +
                 (unsigned long long)((tile * S::pass_chunks(pass) + S::group_first(lane, g)) * CHUNK_BYTES);
             barrier_wait(shared.empty(lane, n), (phase ^ 1) & 1);
             asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(full),
-                         "r"(bytes)
+                         "r"(bytes + weights)
                          : "memory");
-            asm volatile(
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                    shared.chunk(lane, n, 0)),
-                "l"(at), "r"(bytes), "r"(full)
-                : "memory");
+            if (weights > 0)
+                copy_bulk(shared.copied_weights(lane, n, first),
+                          streamed_at<S>(block.c, lane) +
+                              (unsigned long long)(S::group_before(lane, g) + first - resident) * WEIGHT_BYTES,
+                          weights, full);
+            if (pass != last) wait_for_place(place[1], i, tile);
+            last = pass;
+            asm volatile("fence.proxy.async.global;" ::: "memory");
+            copy_bulk(shared.chunk(lane, n, 0), at, bytes, full);
             if (++n == ring) {
                 n = 0;
                 phase++;
@@ -189,7 +208,8 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
 
 template <class S, int LANE> struct Multiplier {
     static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
-    static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), BEFORE = LANE ? S::CHUNKS(0) - S::HELD(0) : 0;
+    static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), KEPT = S::KEPT(LANE),
+                         BEFORE = LANE ? S::KEPT(0) : 0;
     static constexpr int VECTORS = TILE_N * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
     static constexpr bool STARTED = S::IS_STARTED && LANE == (S::CHUNKS(0) == 0);
@@ -229,6 +249,26 @@ template <class S, int LANE> struct Multiplier {
         return x;
     }
 
+    /* Weights for which there is no room, in memory as they are copied. */
+    INLINE void lay_out_streamed(unsigned room) const {
+        const int row = (int)threadIdx.x % 128 / 8, piece = (int)threadIdx.x % 8;
+#pragma unroll 1
+        for (int c = HELD + KEPT; c < CHUNKS; c++) {
+            bring_weights(c, room);
+            copies_commit();
+            copies_wait<0>();
+#pragma unroll
+            for (int r = 0; r < 4; r++) { /* a thread reads what it has copied */
+                const unsigned at = swizzled(row + r * 16, piece);
+                unsigned x[4];
+                read_piece(room + at, x);
+                *(uint4 *)(streamed_at<S>(block.c, LANE) + (unsigned long long)(c - HELD - KEPT) * WEIGHT_BYTES + at) =
+                    make_uint4(as_operand(x[0]), as_operand(x[1]), as_operand(x[2]), as_operand(x[3]));
+            }
+        }
+        if (HELD + KEPT < CHUNKS) asm volatile("fence.proxy.async.global;" ::: "memory");
+    }
+
     /* Through the lane's memory, which nobody fills before all have come. */
     INLINE void keep_weights() {
         constexpr int BATCH = LANE_BYTES / WEIGHT_BYTES;
@@ -236,7 +276,7 @@ template <class S, int LANE> struct Multiplier {
         const unsigned room = shared.chunk(LANE, 0, 0);
         const int m = warp * 16 + thread / 4;
 #pragma unroll 1
-        for (int c = HELD; c < CHUNKS; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
+        for (int c = HELD; c < HELD + KEPT; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
 #pragma unroll
         for (int first = 0; first < HELD; first += BATCH) {
 #pragma unroll 1
@@ -260,7 +300,7 @@ template <class S, int LANE> struct Multiplier {
         copies_wait<0>();
 #if TILE_TF32
 #pragma unroll 1
-        for (int c = HELD; c < CHUNKS; c++) {
+        for (int c = HELD; c < HELD + KEPT; c++) {
 #pragma unroll
             for (int r = 0; r < 4; r++) {
                 unsigned x[4], at = shared.weights(BEFORE + c - HELD) +
@@ -271,6 +311,7 @@ template <class S, int LANE> struct Multiplier {
             }
         }
 #endif
+        lay_out_streamed(room);
         publish_shared();
         asm volatile("bar.sync 0;" ::: "memory"); /* loaders may begin */
     }
@@ -301,8 +342,10 @@ template <class S, int LANE> struct Multiplier {
                 const int more = STARTED || CHUNK > 0 || j > 0;
                 if constexpr (CHUNK < HELD)
                     multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
-                else
+                else if constexpr (CHUNK < HELD + KEPT)
                     multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
+                else
+                    multiply(sums, descriptor(shared.copied_weights(LANE, G % RING, C)) + j * 2, b + j * 2, more);
             }
             multiply_chunk<G, C + 1>(sums);
         }

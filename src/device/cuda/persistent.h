@@ -10,7 +10,8 @@
  * Residency: a seat has ceil(columns / units) blocks of 64 rows of weights (units of all products), and each slice of the
  * batch has its own. All blocks are on the chip at once, one a processor, by a cooperative launch, or there is no launch.
  *
- * Arguments are words: [0] iterations, [1] batch, [2] address of the fault word, [3] unused; for every seat RCVI_SEAT_WORDS: its
+ * Arguments are words: [0] iterations, [1] batch, [2] address of the fault word, [3] of weights that are copied every time; for
+ * every seat RCVI_SEAT_WORDS: its
  * first block, its class, where the words of its steps begin (and, << 32, how many places they have); for every step: time at
  * iteration 0, time an iteration, the iterations at which it is due (from, up to), then RCVI_PLACE_WORDS for every place: address
  * at iteration 0; of a counter, how many blocks raise it; bytes an iteration; of a view, its ring (bytes of a slot << 2 |
@@ -98,7 +99,8 @@ typedef struct {
     int lane_of[RCVI_MAX_PASSES]; /* chunks of a pass from this one on are lane 1's */
     rcvi_group_of_chunks groups[RCVI_LANES][RCVI_MAX_GROUPS];
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
-    int chunks[RCVI_LANES], held[RCVI_LANES];      /* in registers of these */
+    int chunks[RCVI_LANES];                        /* of depth */
+    int held[RCVI_LANES], kept[RCVI_LANES];        /* in registers, in shared memory; others are copied every time */
     int class, first_block;
     char *text; /* what stands in the namespace of its class */
 } rcvi_seat;
@@ -112,11 +114,13 @@ struct rcvi_persistent {
     int seat_count, class_count;
     rcvi_channel *channels;
     int channel_count;
+    size_t streamed;                 /* where those begin among the exchange's bytes */
     size_t exchange, exchange_place; /* bytes of operands, and where they begin among those of all loops */
     int signal_count;
     int64_t counters;               /* of all signals */
     int64_t *first_counter;         /* [signals] */
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
+    int stream_chunks;              /* of weights of a block that are copied every time */
     int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */
     size_t lane_bytes;                                             /* for copies of a lane */
     size_t shared, words;

@@ -134,6 +134,7 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     words[0] = (uint64_t)p->iterations;
     words[1] = (uint64_t)worker->engine->program->options.batch;
     words[2] = (uint64_t)(uintptr_t)worker->fault;
+    words[3] = (uint64_t)(uintptr_t)(scratch + worker->engine->exchange + p->exchange_place + p->streamed);
     for (int s = 0; s < p->seat_count; s++) {
         const rcvi_seat *seat = &p->seats[s];
         uint64_t *at = words + RCVI_HEADER_WORDS + RCVI_SEAT_WORDS * s;

@@ -171,5 +171,7 @@ rcv_status rcvi_persistent_lay_out(rcvi_engine *e, rcvi_persistent *p) {
         channel->place = p->exchange;
         p->exchange += (size_t)(slots * rcvi_persistent_slot(p, channel));
     }
+    p->streamed = p->exchange;
+    p->exchange += (size_t)p->blocks * (size_t)p->stream_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES;
     return RCV_OK;
 }

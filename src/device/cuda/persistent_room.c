@@ -2,14 +2,16 @@
 #include "device/cuda/persistent_parts.h"
 
 enum {
-    MOST_ROWS = 64,       /* of the batch in a tile */
-    REGISTERS = 216,      /* of a thread that multiplies */
-    OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
-    MULTIPLIERS = 256,    /* threads */
-    CHUNK_REGISTERS = 16, /* of weights */
-    MUCH_ROOM = 48 << 10, /* for copies of a lane */
-    BARRIER_BYTES = 16,   /* of one of these */
-    PLACE_BYTES = 56      /* words of a place, and its address at three iterations */
+    MOST_ROWS = 64,                                          /* of the batch in a tile */
+    REGISTERS = 216,                                         /* of a thread that multiplies */
+    OTHER_REGISTERS = 44,                                    /* beside weights, sums and what maps read */
+    MULTIPLIERS = 256,                                       /* threads */
+    CHUNK_REGISTERS = 16,                                    /* of weights */
+    MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
+    STREAM_ROOM = 34 << 10,                                  /* the same where weights are among them */
+    BARRIER_BYTES = 16,                                      /* of one of these */
+    PLACE_BYTES = 56,                                        /* words of a place, and its address at three iterations */
+    WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES /* of a chunk */
 };
 
 typedef rcvi_persistent_step hosted_step;
@@ -102,8 +104,8 @@ static size_t other_bytes(const rcvi_persistent *p) {
 /* The ring of every lane, in so many bytes; a ring goes evenly into the lane's groups. Answers the least of groups that a
  * lane with several has at once. */
 static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
-    int room = (int)(bytes / ((size_t)size * (size_t)p->tile * RCVI_DEPTH_CHUNK_BYTES)), least = RCVI_MOST_RING,
-        widest = 0;
+    size_t chunk = (size_t)p->tile * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? WEIGHT_BYTES : 0);
+    int room = (int)(bytes / ((size_t)size * chunk)), least = RCVI_MOST_RING, widest = 0;
     if (room > RCVI_MOST_RING) room = RCVI_MOST_RING;
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
@@ -118,29 +120,38 @@ static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t
         }
     }
     p->group = size;
-    p->lane_bytes = (size_t)(widest * size * p->tile) * RCVI_DEPTH_CHUNK_BYTES;
-    if (p->lane_bytes < (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES)
-        p->lane_bytes = (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES; /* weights come through it */
+    p->lane_bytes = (size_t)(widest * size) * chunk;
+    if (p->lane_bytes < WEIGHT_BYTES) p->lane_bytes = WEIGHT_BYTES; /* weights come through it */
     return p->lane_bytes <= bytes ? least : 0;
 }
 
 /* Bytes for copies of a lane. */
 static size_t lane_room(size_t room, size_t others) { return (room - others) / RCVI_LANES / 1024 * 1024; }
 
-/* Copies and buffers of sums in what shared memory weights leave. */
-static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
-    static const int sizes[] = {4, 2, 1};
-    size_t room = (size_t)e->shared;
+/* Lets so many chunks of weights live in shared memory; what is more than that is copied every time. */
+static void keep_chunks(rcvi_persistent *p, int most) {
+    p->weight_chunks = p->stream_chunks = 0;
     for (int s = 0; s < p->seat_count; s++) {
-        int left = 0, places = 0;
-        for (int k = 0; k < p->seats[s].hosted_count; k++)
-            places += rcvi_persistent_places(&p->steps[p->seats[s].hosted[k]]);
-        if (places > p->places) p->places = places;
-        for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
-        if (left > p->weight_chunks) p->weight_chunks = left;
+        rcvi_seat *seat = &p->seats[s];
+        int left[RCVI_LANES], streamed = 0;
+        for (int lane = 0; lane < RCVI_LANES; lane++) left[lane] = seat->chunks[lane] - seat->held[lane];
+        seat->kept[0] = left[0] < most / 2 ? left[0] : most / 2;
+        seat->kept[1] = left[1] < most - seat->kept[0] ? left[1] : most - seat->kept[0];
+        if (left[0] < most - seat->kept[1])
+            seat->kept[0] = left[0];
+        else
+            seat->kept[0] = most - seat->kept[1];
+        for (int lane = 0; lane < RCVI_LANES; lane++) streamed += left[lane] - seat->kept[lane];
+        if (seat->kept[0] + seat->kept[1] > p->weight_chunks) p->weight_chunks = seat->kept[0] + seat->kept[1];
+        if (streamed > p->stream_chunks) p->stream_chunks = streamed;
     }
-    /* Much room for copies hides their way; two buffers for sums save a meeting of threads. */
-    size_t best = 0;
+}
+
+/* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, and two buffers for
+ * sums save a meeting of threads. */
+static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
+    static const int sizes[] = {4, 3, 2, 1};
+    size_t room = (size_t)e->shared, best = 0;
     int best_buffers = 0, best_size = 0;
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
         size_t others = other_bytes(p);
@@ -148,25 +159,46 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
             int least = find_rings(e, p, sizes[i], lane_room(room, others));
             size_t value = (least > 1 ? (size_t)1 << 20 : 0) + (p->lane_bytes < MUCH_ROOM ? p->lane_bytes : MUCH_ROOM) +
                            (p->sum_buffers == 2 ? MUCH_ROOM / 8 : 0);
-            if (least < 1 || value <= best) continue;
+            if (least < 1 || (p->stream_chunks && least < 2) || value <= best) continue;
             best = value;
             best_buffers = p->sum_buffers;
             best_size = sizes[i];
         }
     }
-    if (best) {
-        p->sum_buffers = best_buffers;
-        find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
-        p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
+    p->sum_buffers = best ? best_buffers : 1;
+    if (!best) return false;
+    find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
+    p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
+    return true;
+}
+
+static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
+    int most = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        int left = 0, places = 0;
+        for (int k = 0; k < p->seats[s].hosted_count; k++)
+            places += rcvi_persistent_places(&p->steps[p->seats[s].hosted[k]]);
+        if (places > p->places) p->places = places;
+        for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
+        if (left > most) most = left;
+    }
+    int first = RCVI_NONE; /* what is copied every time needs some room on its way */
+    for (int kept = most; kept >= 0; kept--) {
+        keep_chunks(p, kept);
+        if (!share_rest(e, p)) continue;
+        if (first == RCVI_NONE) first = kept;
+        if (!p->stream_chunks || p->lane_bytes >= STREAM_ROOM) return RCV_OK;
+    }
+    if (first != RCVI_NONE) {
+        keep_chunks(p, first);
+        share_rest(e, p);
         return RCV_OK;
     }
-    p->sum_buffers = 1;
     return rcvi_fail(
         RCV_UNSUPPORTED,
-        "a persistent kernel of this loop needs %zu bytes of shared memory a processor or more behind %d KB "
-        "of weights in registers; this GPU has %zu",
-        other_bytes(p) + RCVI_LANES * (size_t)RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES,
-        (int)(RCVI_LANES * (size_t)p->seats[0].held[0] * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES / 1024), room);
+        "a persistent kernel of this loop needs more than %zu bytes of shared memory a processor, even with its "
+        "weights elsewhere; this GPU has %d",
+        other_bytes(p), e->shared);
 }
 
 /* Registers for what a map reads, which is fetched while products are waited for. */

@@ -35,6 +35,7 @@ static void add_macros(writer *w) {
     add_macro(w, "GROUP", p->group);
     add_macro(w, "LANE_BYTES", (int64_t)p->lane_bytes);
     add_macro(w, "WEIGHT_CHUNKS", p->weight_chunks);
+    add_macro(w, "STREAM_CHUNKS", p->stream_chunks);
     add_macro(w, "SUM_BUFFERS", p->sum_buffers);
     add_macro(w, "MOST_PLACES", p->places);
 }
@@ -90,6 +91,10 @@ static int chunks_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
 static int held_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
     (void)w, (void)y;
     return seat->held[lane];
+}
+static int kept_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
+    (void)w, (void)y;
+    return seat->kept[lane];
 }
 static int groups_of(const writer *w, const rcvi_seat *seat, int lane, int y) {
     (void)w, (void)y;
@@ -230,6 +235,7 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "right_any", tiled->pass_count, 0, right_any_of);
     add_table(w, seat, "CHUNKS", RCVI_LANES, 0, chunks_of);
     add_table(w, seat, "HELD", RCVI_LANES, 0, held_of);
+    add_table(w, seat, "KEPT", RCVI_LANES, 0, kept_of);
     add_table(w, seat, "GROUPS", RCVI_LANES, 0, groups_of);
     add_table(w, seat, "RING", RCVI_LANES, 0, ring_of);
     groups = seat->group_count[0] + seat->group_count[1] - groups;
