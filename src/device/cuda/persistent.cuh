@@ -20,12 +20,13 @@
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
  *   channel(step, pass)         place of the operand; the next one is its counter
  *   places(step), views(step), first_place(step)   of a step: places, those that are views or twins, those of steps before
+ *   row_place(step), leaves(step)   place of how many rows go on, or -1; whether it rests where none does
  *   right(pass, product)        place of the weights, or -1; right_any(pass): of some product
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
- * and a step TILED, RAISES, Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
+ * and a step TILED, RAISES, WAITS, ROWS (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
  * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
 
 enum {
@@ -140,7 +141,14 @@ struct Block {
     int slice;
     INLINE int tile(int n) const { return slice * TILES + n; } /* of all tiles */
     INLINE int tile_rows(int tile) const { return min(TILE_N, rows - tile * TILE_N); }
+    /* Of its rows, the first so many go on; `counted`: where the number of the whole batch's lies. */
+    INLINE int rows_going(unsigned long long counted) const { return (int)*(const long long *)counted - row; }
 };
+
+INLINE void wait_for_place(const Block &block, const Place &counter, int i, int tile) {
+    if (counter.is_fresh(i))
+        wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks);
+}
 
 /* ---- loading ---- */
 
@@ -155,13 +163,9 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
     const Shared shared;
     const int groups = S::GROUPS(lane), ring = S::RING(lane), resident = S::HELD(lane) + S::KEPT(lane);
     unsigned phase = 0;
-    auto wait_for_place = [&](const Place &counter, int i, int tile) {
-        if (counter.is_fresh(i))
-            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks);
-    };
     auto load_tile = [&](int i, int k, int tile) {
         const Place *places = Shared::places() + S::first_place(k);
-        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], i, tile);
+        for (int n = 0; n < S::waits(k); n++) wait_for_place(block, places[S::wait_place(k, n)], i, tile);
         int last = -1;
 #pragma unroll 1
         for (int g = 0, n = 0; g < groups; g++) {
@@ -182,7 +186,7 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
                           streamed_at<S>(block.c, lane) +
                               (unsigned long long)(S::group_before(lane, g) + first - resident) * WEIGHT_BYTES,
                           weights, full);
-            if (pass != last) wait_for_place(place[1], i, tile);
+            if (pass != last) wait_for_place(block, place[1], i, tile);
             last = pass;
             asm volatile("fence.proxy.async.global;" ::: "memory");
             copy_bulk(shared.chunk(lane, n, 0), at, bytes, full);
@@ -198,8 +202,11 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
         for (int k = 0; k < S::STEPS; k++) {
             Due due(block.c, block.step_at(k));
             if (!S::is_tiled(k) || !due.is_due(i)) continue;
+            int rows = block.rows;
+            if (S::leaves(k))
+                rows = min(rows, block.rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i)));
 #pragma unroll 1
-            for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) load_tile(i, k, block.tile(tile));
+            for (int tile = 0; tile * TILE_N < rows; tile++) load_tile(i, k, block.tile(tile));
         }
     }
 }
@@ -430,6 +437,14 @@ template <class S, int LANE> struct Multiplier {
         told.move();
     }
 
+    /* Of a step without products: what it reads of other seats has come when all threads have met. */
+    INLINE void wait_for_values(int k, int tile) const {
+        const Place *places = Shared::places() + S::first_place(k);
+        for (int n = 0; threadIdx.x == 0 && n < S::waits(k); n++)
+            wait_for_place(block, places[S::wait_place(k, n)], i, tile);
+        __syncwarp();
+    }
+
     /* Addresses of an iteration are found in the one before, while those of the one before that may still be read: threads meet
      * at least once a step. */
     template <class T> INLINE void step(int k) {
@@ -440,10 +455,13 @@ template <class S, int LANE> struct Multiplier {
             asm volatile("bar.sync 1, 256;" ::: "memory");
         }
         find_addresses(due, k, i + 1);
-        Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true};
+        Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true, true};
+        int going = block.rows;
+        if constexpr (T::ROWS >= 0) going = block.rows_going(f.place(T::ROWS));
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
             const int high = block.tile_rows(tile), row = block.row + tile * TILE_N;
+            const bool works = !S::leaves(k) || tile * TILE_N < going; /* else it rests */
             typename T::Values values[EACH];
             auto fetch = [&](bool late) {
 #pragma unroll
@@ -457,18 +475,23 @@ template <class S, int LANE> struct Multiplier {
                 }
             };
             fetch(false);
-            if constexpr (T::TILED)
+            if (T::TILED && works) {
                 multiply_all([&]() { fetch(true); });
-            else
+            } else {
+                const bool waits = !T::TILED && T::WAITS > 0 && works;
+                if (waits) wait_for_values(k, block.tile(tile));
                 asm volatile("bar.sync 1, 256;" ::: "memory");
+                if (waits) fetch(true);
+            }
             f.tile = block.tile(tile);
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
                 int v = (int)threadIdx.x + e * MULTIPLIERS, u = v % ACROSS * VECTOR;
                 f.n = v / ACROSS;
                 f.there = f.n < high && block.column + u < S::COLUMNS;
-                REAL sums[S::PRODUCTS][VECTOR];
-                if constexpr (T::TILED) {
+                f.goes_on = tile * TILE_N + f.n < going;
+                REAL sums[S::PRODUCTS][VECTOR] = {};
+                if (T::TILED && works) {
 #pragma unroll
                     for (int p = 0; p < S::PRODUCTS; p++) {
                         add_sums<0>(min(f.n, TILE_N - 1), p * S::UNITS + u, sums[p], false);
@@ -479,7 +502,7 @@ template <class S, int LANE> struct Multiplier {
                     if (e == EACH - 1 && T::RAISES > 0) tell();
                 });
             }
-            if (T::TILED && SUM_BUFFERS == 2) buffer ^= 1;
+            if (T::TILED && works && SUM_BUFFERS == 2) buffer ^= 1;
         }
     }
 
