@@ -372,6 +372,7 @@ static void read_values(race *t, execution x, int number) {
     for (int a = 0; a < r->reading_count[writer_of(r, x)]; a++) {
         const reading *reading = &readings_of(r, x)[a];
         if (reading->writer == writer_of(r, x)) continue; /* another part of it */
+        t->faults += reading->access.use == RCVI_USE_OPERAND && rests(r, x);
         for (int m = 0; reading->access.use != RCVI_USE_OPERAND && m < FOLLOWED; m++) {
             int there = touch(r, x, &reading->access, t->memory[m], 0);
             bool own = seat_of(r, reading->writer) == seat || seat_of(r, there) == seat;
@@ -653,6 +654,43 @@ static void test_spoilt(void **state) {
     close_subject(&s);
 }
 
+/* The same of a loop whose rows leave and whose states are taken back: GRUs backwards, where a map without products waits for the
+ * layer above. */
+enum { RAGGED_WAYS = 6 };
+static int spoil_ragged(const rcvi_engine *e, rcvi_persistent *p, int way) {
+    rcvi_persistent_step *s = &p->steps[0], *tiled = &p->steps[1], *above = &p->steps[3];
+    rcvi_channel_use *value = &s->uses[s->waits[0]];
+    assert_true(!s->pass_count && s->leaves && tiled->pass_count && tiled->leaves && value->low < value->high);
+    switch (way) {
+    case 0: e->is_short[tiled->parts[0]] = false; return PROGRESS; /* it rests, but needs its products */
+    case 1:                                                        /* or a value of the layer above, which comes */
+        e->is_short[s->parts[s->part_count - 1]] = e->is_short[above->parts[0]] = above->leaves = false;
+        return PROGRESS;
+    case 2: value->high = value->low; return LINKS;
+    case 3: value->high = value->low; return PROGRESS;
+    case 4: s->is_raised[s->writes[0]] = false; return PROGRESS;
+    default: s->part_count--; return LINKS;
+    }
+}
+
+static void test_spoilt_ragged(void **state) {
+    (void)state;
+    const config c = {"gru", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, true, true, true};
+    for (int way = 0; way < RAGGED_WAYS; way++) {
+        subject s;
+        size_t backward = 0;
+        rcvi_persistent *p;
+        open_subject(&s, &c, RCV_BFLOAT16, true, by_wave);
+        for (size_t loop = 0; next_loop(&s, &loop); loop++) backward = loop;
+        check_ok(rcvi_persistent_new(&s.engine, backward, &p));
+        assert_int_equal(count_faults(&s.engine, p, PROGRESS), 0);
+        int checker = spoil_ragged(&s.engine, p, way);
+        if (!count_faults(&s.engine, p, checker)) fail_msg("checker %d does not see spoilt loop %d", checker, way);
+        rcvi_persistent_free(s.context, p);
+        close_subject(&s);
+    }
+}
+
 /* ---- refusals and texts ---- */
 
 static void test_refusals(void **state) {
@@ -712,20 +750,24 @@ static void check_texts(const config *c, rcv_dtype dtype, bool training, const c
 
 static void test_texts(void **state) {
     (void)state;
-    const config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
-    const config odd = {"gru", {.input = 19, .hidden = 45, .layers = 1}, 7, 20, false, false, true};
-    const config both = {"lstm_proj", {.input = 9, .hidden = 24, .bidirectional = true}, 6, 300, false, false, true};
+    config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
+    config odd = {"gru", {.input = 19, .hidden = 45, .layers = 1}, 7, 20, false, false, true};
+    config both = {"lstm_proj", {.input = 9, .hidden = 24, .bidirectional = true}, 6, 300, false, false, true};
     if (!rcvi_jit_name()) print_message("not compiled: %s\n", rcv_message());
     assert_int_equal(setenv("RECURVE_CACHE", "", 1), 0);
     check_texts(&deep, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
     check_texts(&both, RCV_FLOAT16, false, by_step, 2);
+    high.lengths = odd.lengths = odd.resets = both.lengths = true;
+    check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
+    check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
+    check_texts(&both, RCV_FLOAT16, false, by_step, 2);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops), cmocka_unit_test(test_ragged),
-                                       cmocka_unit_test(test_spoilt), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_texts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops),    cmocka_unit_test(test_ragged),
+                                       cmocka_unit_test(test_spoilt),   cmocka_unit_test(test_spoilt_ragged),
+                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

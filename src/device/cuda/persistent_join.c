@@ -176,11 +176,11 @@ static int find_operand(joiner *j, const rcvi_view *view) {
     return found;
 }
 
-/* Lets argument `a` of an instruction be what the view holds when the part begins. */
-static void read_view(joiner *j, rcvi_instruction *to, int a, const rcvi_view *view, int defined, bool is_short) {
+/* Lets argument `a` of an instruction be what the view holds. */
+static void read_view(joiner *j, rcvi_instruction *to, int a, const rcvi_view *view, bool is_short) {
     to->from[a] = RCVI_FROM_NUMBER; /* 0 */
     if (view->buffer == RCVI_NONE) return;
-    for (int d = defined - 1; d >= 0; d--) {
+    for (int d = j->defined_count - 1; d >= 0; d--) {
         if (!rcvi_view_equal(&j->map->operands[j->defined[d].view], view)) continue;
         to->from[a] = j->defined[d].product ? RCVI_FROM_PRODUCT : RCVI_FROM_REGISTER;
         to->source[a] = j->defined[d].source;
@@ -228,7 +228,7 @@ static int written_view(joiner *j, const rcvi_map *part, int view, bool is_first
 /* The first part brings its products; its views keep their numbers. */
 static void add_map(joiner *j, const rcvi_map *part, bool is_first, bool is_short) {
     rcvi_map *map = j->map;
-    int base = map->instruction_count, defined = j->defined_count;
+    int base = map->instruction_count;
     if (is_first) {
         memcpy(map->operands, part->operands, (size_t)part->operand_count * sizeof *part->operands);
         map->operand_count = part->operand_count;
@@ -242,8 +242,7 @@ static void add_map(joiner *j, const rcvi_map *part, bool is_first, bool is_shor
         rcvi_instruction to = *from;
         for (int a = 0; a < rcvi_operations[from->operation].arguments; a++) {
             if (from->from[a] == RCVI_FROM_REGISTER) to.source[a] += base;
-            if (from->from[a] == RCVI_FROM_VIEW)
-                read_view(j, &to, a, &part->operands[from->source[a]], defined, is_short);
+            if (from->from[a] == RCVI_FROM_VIEW) read_view(j, &to, a, &part->operands[from->source[a]], is_short);
         }
         to.out = written_view(j, part, from->out, is_first);
         map->instructions[map->instruction_count] = to;
@@ -258,18 +257,17 @@ static void add_map(joiner *j, const rcvi_map *part, bool is_first, bool is_shor
     }
 }
 
-static void add_selection(joiner *j, const rcvi_step *step) {
+static void add_selection(joiner *j, const rcvi_step *step, bool is_short) {
     rcvi_instruction to = {.operation = RCVI_SELECT};
     rcvi_view mask = step->mask;
-    int defined = j->defined_count;
     mask.column = 0; /* a byte for the whole row */
-    read_view(j, &to, 0, &mask, defined, false);
-    read_view(j, &to, 1, &step->a, defined, true); /* not in rows that have ended */
-    read_view(j, &to, 2, &step->b, defined, false);
+    read_view(j, &to, 0, &mask, is_short);
+    read_view(j, &to, 1, &step->a, true); /* not in rows that have ended */
+    read_view(j, &to, 2, &step->b, is_short);
     to.out = find_operand(j, &step->out);
     replace(j, to.out);
     j->map->instructions[j->map->instruction_count] = to;
-    define(j, to.out, false, j->map->instruction_count++, false);
+    define(j, to.out, false, j->map->instruction_count++, is_short);
 }
 
 static rcv_status open_joiner(rcvi_engine *e, hosted_step *s, joiner *j) {
@@ -324,11 +322,12 @@ static rcv_status join_parts(rcvi_engine *e, hosted_step *s, rcvi_step *step) {
     RCVI_TRY(open_joiner(e, s, &j));
     for (int n = 0; n < s->part_count; n++) {
         const rcvi_step *part = part_of(e, s, n);
+        bool is_short = e->is_short[s->parts[n]];
         selects |= part->kind == RCVI_STEP_SELECT;
         if (part->kind == RCVI_STEP_SELECT)
-            add_selection(&j, part);
+            add_selection(&j, part, is_short);
         else
-            add_map(&j, part->map, n == 0, e->is_short[s->parts[n]]);
+            add_map(&j, part->map, n == 0, is_short);
     }
     *step = *part_of(e, s, 0);
     step->kind = RCVI_STEP_MAP;
