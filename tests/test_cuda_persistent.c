@@ -731,8 +731,6 @@ static void test_spoilt_ragged(void **state) {
 
 static void test_refusals(void **state) {
     (void)state;
-    const config dropped = {"lstm", {.input = 40, .hidden = 40, .layers = 2, .dropout = 0.5}, 7, 20, false, false,
-                            true};
     const config normal = {"lstm_layernorm", {.input = 40, .hidden = 40, .layers = 2}, 7, 20, false, false, true};
     const config large = {"lstm", {.input = 4096, .hidden = 4096, .layers = 4}, 7, 64, false, false, true};
     const config wide = {"lstm", {.input = 2048, .hidden = 2048, .layers = 1}, 7, 64, false, false, true};
@@ -748,7 +746,7 @@ static void test_refusals(void **state) {
         {&deep, RCV_FLOAT32, by_step, 9, "tensor cores: bfloat16, float16 or tfloat32"},
         {&deep, RCV_BFLOAT16, by_step, 8, "needs compute capability 9.0; this GPU has 8.0"},
         {&normal, RCV_BFLOAT16, by_step, 9, "does not sum over features yet"},
-        {&dropped, RCV_BFLOAT16, by_wave, 9, "takes maps, but this plan's time loop has a dropout"},
+        {&deep, RCV_BFLOAT16, by_step, 9, "takes maps and selections, but this plan's time loop has a fill"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         subject s;
@@ -757,6 +755,7 @@ static void test_refusals(void **state) {
         open_subject(&s, cases[i].c, cases[i].dtype, false, cases[i].plan);
         s.engine.major = cases[i].major;
         assert_true(next_loop(&s, &loop));
+        if (strstr(cases[i].fragment, "fill")) s.program.steps[loop + 1].kind = RCVI_STEP_FILL;
         check_fails(rcvi_persistent_new(&s.engine, loop, &p), RCV_UNSUPPORTED, cases[i].fragment);
         assert_null(p);
         close_subject(&s);

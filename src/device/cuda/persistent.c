@@ -17,7 +17,8 @@ static rcv_status check_type(const rcvi_engine *e) {
 static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
     bool map = step->kind == RCVI_STEP_MAP;
     if (!map && step->kind != RCVI_STEP_SELECT)
-        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel takes maps, but this plan's time loop has a %s",
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a persistent kernel takes maps and selections, but this plan's time loop has a %s",
                          rcvi_step_names[step->kind]);
     if (map && rcvi_map_has_sums(step->map))
         return rcvi_persistent_refuse("a persistent kernel does not sum over features yet");
