@@ -26,7 +26,7 @@
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
- * and a step TILED, RAISES, WAITS, ROWS (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
+ * and a step TILED, RAISES, WAITS, COUNTED (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
  * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
 
 enum {
@@ -141,9 +141,11 @@ struct Block {
     int slice;
     INLINE int tile(int n) const { return slice * TILES + n; } /* of all tiles */
     INLINE int tile_rows(int tile) const { return min(TILE_N, rows - tile * TILE_N); }
-    /* Of its rows, the first so many go on; `counted`: where the number of the whole batch's lies. */
-    INLINE int rows_going(unsigned long long counted) const { return (int)*(const long long *)counted - row; }
+    INLINE int tile_row(int tile) const { return row + tile * TILE_N; } /* of the batch */
 };
+
+/* How many rows of the batch go on, the first ones of it. */
+INLINE int rows_going(unsigned long long counted) { return (int)*(const long long *)counted; }
 
 INLINE void wait_for_place(const Block &block, const Place &counter, int i, int tile) {
     if (counter.is_fresh(i))
@@ -202,11 +204,11 @@ template <class S> INLINE void load_lane(const Block &block, int lane) {
         for (int k = 0; k < S::STEPS; k++) {
             Due due(block.c, block.step_at(k));
             if (!S::is_tiled(k) || !due.is_due(i)) continue;
-            int rows = block.rows;
-            if (S::leaves(k))
-                rows = min(rows, block.rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i)));
+            int going = BATCH_OF(block.c);
+            if (S::leaves(k)) going = rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i));
 #pragma unroll 1
-            for (int tile = 0; tile * TILE_N < rows; tile++) load_tile(i, k, block.tile(tile));
+            for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0 && block.tile_row(tile) < going; tile++)
+                load_tile(i, k, block.tile(tile));
         }
     }
 }
@@ -456,12 +458,12 @@ template <class S, int LANE> struct Multiplier {
         }
         find_addresses(due, k, i + 1);
         Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true, true};
-        int going = block.rows;
-        if constexpr (T::ROWS >= 0) going = block.rows_going(f.place(T::ROWS));
+        int going = BATCH_OF(block.c);
+        if constexpr (T::COUNTED >= 0) going = rows_going(f.place(T::COUNTED));
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
-            const int high = block.tile_rows(tile), row = block.row + tile * TILE_N;
-            const bool works = !S::leaves(k) || tile * TILE_N < going; /* else it rests */
+            const int high = block.tile_rows(tile), row = block.tile_row(tile);
+            const bool works = !S::leaves(k) || row < going; /* else it rests */
             typename T::Values values[EACH];
             auto fetch = [&](bool late) {
 #pragma unroll
@@ -489,7 +491,7 @@ template <class S, int LANE> struct Multiplier {
                 int v = (int)threadIdx.x + e * MULTIPLIERS, u = v % ACROSS * VECTOR;
                 f.n = v / ACROSS;
                 f.there = f.n < high && block.column + u < S::COLUMNS;
-                f.goes_on = tile * TILE_N + f.n < going;
+                f.goes_on = row + f.n < going;
                 REAL sums[S::PRODUCTS][VECTOR] = {};
                 if (T::TILED && works) {
 #pragma unroll

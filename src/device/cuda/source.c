@@ -525,14 +525,14 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     rcvi_text_add(
         &w->text,
         "struct Step%d {\n    static constexpr bool TILED = %s;\n    static constexpr int RAISES = %d, WAITS = "
-        "%d, ROWS = %d;\n    struct Values {\n",
+        "%d, COUNTED = %d;\n    struct Values {\n",
         number, w->map->product_count ? "true" : "false", links->raise_count, links->wait_count, links->row_place);
     add_values(w, DECLARED);
     if (ordered) rcvi_text_add(&w->text, "        int order;\n");
     rcvi_text_add(&w->text,
                   "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED);
-    if (ordered) rcvi_text_add(&w->text, "    x.order = ordered(c.place(ROWS + 1), row);\n");
+    if (ordered) rcvi_text_add(&w->text, "    x.order = ordered(c.place(COUNTED + 1), row);\n");
     rcvi_text_add(&w->text,
                   "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED_LATE);
