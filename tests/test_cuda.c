@@ -276,20 +276,39 @@ static void test_shapes(void **state) {
     end_tally("shapes");
 }
 
-/* Sequences of different lengths by every plan, and a cell that divides by what ended ones do not compute. */
+/* Sequences of different lengths by every plan, with and without resets, or these alone, and a cell that divides by what ended ones do
+ * not compute. */
 static void test_ragged(void **state) {
     (void)state;
+    static const int ragged[] = {4, 2, 3};
     for (size_t c = 0; c <= rcv_builtin_count() && !is_small; c++) {
         const char *cell = c < rcv_builtin_count() ? rcv_builtin_name(c) : RCV_SOURCE_DIR "/tests/quotient.cell";
         for (size_t i = 0; i < PLANS; i++) {
             if (!is_mine()) continue;
             case_of k;
-            open_case(&k, cell, &shapes[(c + i) % 2 ? 2 : 4], c / 2 % 2);
+            open_case(&k, cell, &shapes[ragged[(c + i) % 3]], c / 2 % 2);
             check_pinned(&k, plans[i], dtypes[(c + 2 * i) % DTYPES], true);
             close_case(&k);
         }
     }
     end_tally("ragged");
+}
+
+/* So many sequences that a block of a persistent kernel has several tiles of them, of which some end before others. */
+static void test_ragged_tiles(void **state) {
+    (void)state;
+    static const config many = {NULL, {.input = 8, .hidden = 40, .layers = 2}, 6, 2200, true, false, true};
+    static const char *const cells[] = {"lstm", "gru"};
+    for (size_t i = 0; i < 2 * PLANS && !is_small; i++) {
+        const char *plan = plans[i / 2];
+        if (!strstr(plan, "persistent") || !is_mine()) continue;
+        case_of k;
+        open_case(&k, cells[i % 2], &many, false);
+        check_pinned(&k, plan, RCV_BFLOAT16, true);
+        check_pinned(&k, plan, RCV_TFLOAT32, i / 2 % 2);
+        close_case(&k);
+    }
+    end_tally("tiles of ragged sequences");
 }
 
 static void test_small(void **state) {
@@ -434,10 +453,10 @@ static int run_everywhere(void) {
 }
 
 static int run_part(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),      cmocka_unit_test(test_shapes),
-                                       cmocka_unit_test(test_ragged),     cmocka_unit_test(test_small),
-                                       cmocka_unit_test(test_candidates), cmocka_unit_test(test_measured),
-                                       cmocka_unit_test(test_peak)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),    cmocka_unit_test(test_shapes),
+                                       cmocka_unit_test(test_ragged),   cmocka_unit_test(test_ragged_tiles),
+                                       cmocka_unit_test(test_small),    cmocka_unit_test(test_candidates),
+                                       cmocka_unit_test(test_measured), cmocka_unit_test(test_peak)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down) != 0;
 }
 

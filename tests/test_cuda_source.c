@@ -196,7 +196,8 @@ static int new_output(problem *p) {
 
 static rcvi_instruction *new_instruction(problem *p, rcvi_operation operation) {
     rcvi_instruction *i = &p->instructions[p->map.instruction_count++];
-    *i = (rcvi_instruction){.operation = operation, .from = {RCVI_FROM_VIEW, RCVI_FROM_VIEW}, .out = RCVI_NONE};
+    *i = (rcvi_instruction){
+        .operation = operation, .from = {RCVI_FROM_VIEW, RCVI_FROM_VIEW, RCVI_FROM_VIEW}, .out = RCVI_NONE};
     return i;
 }
 
@@ -234,8 +235,9 @@ static void add_instructions(problem *p) {
                   new_operand(p, RCVI_U8, 2, false),   new_operand(p, RCVI_I64, 0, false)};
     for (int k = RCVI_ADD; k < RCVI_OPERATION_COUNT; k++) {
         rcvi_instruction *i = new_instruction(p, (rcvi_operation)k);
-        i->source[0] = a;
-        i->source[1] = b;
+        i->source[0] = k == RCVI_SELECT ? soft[6] : a;
+        i->source[1] = k == RCVI_SELECT ? a : b;
+        i->source[2] = b;
         i->out = new_operand(p, real, 0, false);
         p->written[i->out] = true;
     }
@@ -336,15 +338,17 @@ static void evaluate(problem *p, int member, int64_t row, int64_t column) {
     }
     for (int k = 0; k < p->map.instruction_count; k++) {
         const rcvi_instruction *i = &p->instructions[k];
-        double values[2];
-        for (int o = 0; o < 2; o++) {
+        double values[3];
+        for (int o = 0; o < 3; o++) {
             int source = i->source[o];
             values[o] = i->from[o] == RCVI_FROM_VIEW       ? read_view(p, &p->operands[source], member, row, column)
                         : i->from[o] == RCVI_FROM_REGISTER ? p->registers[source]
                         : i->from[o] == RCVI_FROM_PRODUCT  ? p->sums[source]
                                                            : rounded(p->c.real, i->number[o]);
         }
-        p->registers[k] = rounded(p->c.real, rcvi_operations[i->operation].evaluate(values[0], values[1]));
+        p->registers[k] = i->operation == RCVI_SELECT
+                              ? values[values[0] != 0 ? 1 : 2]
+                              : rounded(p->c.real, rcvi_operations[i->operation].evaluate(values[0], values[1]));
     }
 }
 

@@ -81,6 +81,7 @@ const rcvi_operation_info rcvi_operations[RCVI_OPERATION_COUNT] = {
     [RCVI_MAX] = {"max", 2, true, true, maximum},
     [RCVI_STEP] = {"step", 1, true, false, step},
     [RCVI_SIGN] = {"sign", 1, true, false, sign},
+    [RCVI_SELECT] = {"select", 3, false, false, NULL},
 };
 
 const char *const rcvi_composed[] = {"mean", "layernorm", "shortcut", NULL};

@@ -35,6 +35,8 @@ typedef enum {
     RCVI_MAX,
     RCVI_STEP, /* 1 where positive, else 0: the derivative of relu */
     RCVI_SIGN, /* -1, 0 or 1: the derivative of abs */
+    /* in maps that a device has joined, no cell's */
+    RCVI_SELECT, /* the second where the first is not 0, else the third */
     RCVI_OPERATION_COUNT
 } rcvi_operation;
 

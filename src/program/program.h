@@ -136,9 +136,9 @@ enum {
  * in all of them. Such numbers may be stored once a row, to a view whose column is 0. */
 typedef struct {
     rcvi_operation operation;
-    enum { RCVI_FROM_REGISTER, RCVI_FROM_VIEW, RCVI_FROM_NUMBER, RCVI_FROM_PRODUCT } from[2];
-    int source[2];
-    double number[2];
+    enum { RCVI_FROM_REGISTER, RCVI_FROM_VIEW, RCVI_FROM_NUMBER, RCVI_FROM_PRODUCT } from[3];
+    int source[3];
+    double number[3];
     int out; /* view it is stored to, or RCVI_NONE */
 } rcvi_instruction;
 
@@ -319,6 +319,7 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
 bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop);
 
 /* May the two, in the same iteration, touch an element that one of them writes? */
+bool rcvi_accesses_meet(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b);
 bool rcvi_steps_conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y);
 
 /* Whether a step is taken at these iterations, and how many times the batch it then has as rows or depth. */

@@ -278,7 +278,7 @@ static rcv_status send_call(rcvi_worker *w, const rcvi_binding *binding, char *s
             rcvi_cuda_rows_sort(&w->rows, lengths);
             lengths = w->rows.lengths;
             RCVI_TRY(send_numbers(w->rows.order, program->options.batch, scratch + w->engine->rows_order, stream));
-            if (w->engine->counts)
+            if (w->engine->has_alive)
                 RCVI_TRY(send_numbers(w->rows.alive, program->options.steps, scratch + w->engine->alive, stream));
         }
         RCVI_TRY(send_numbers(lengths, program->options.batch, scratch + w->engine->lengths, stream));

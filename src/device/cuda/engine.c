@@ -90,7 +90,7 @@ static void lay_out_scratch(rcvi_engine *e) {
     e->seed = take(&at, sizeof(uint64_t));
     e->lengths = take(&at, (size_t)program->options.batch * sizeof(int64_t));
     e->rows_order = take(&at, (size_t)program->options.batch * sizeof(int64_t));
-    e->alive = take(&at, e->counts ? (size_t)program->options.steps * sizeof(int64_t) : 0);
+    e->alive = take(&at, e->has_alive ? (size_t)program->options.steps * sizeof(int64_t) : 0);
     for (size_t b = 0; b < program->buffer_count; b++) {
         if (e->twins[b] != SIZE_MAX)
             e->twins[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
@@ -180,17 +180,15 @@ static bool look_alike(const rcvi_step *x, const rcvi_step *y) {
     return true;
 }
 
-/* Steps of the pass like this one, itself among them: members of its launch at most, and mostly. `differs` becomes true
- * for operands whose elements are of another type in some of them. */
-static int members_of(const rcvi_engine *e, const rcvi_step *step, bool *differs) {
-    const rcvi_program *program = e->program;
-    size_t self = (size_t)(step - program->steps), forward = program->forward_count;
-    size_t first = self < forward ? 0 : forward, end = self < forward ? forward : program->step_count;
-    bool alone = !program->rungs.merge || step->layer == RCVI_NONE;
+/* Those of the steps that are like this one, itself among them: members of its launch at most, and mostly. `differs` becomes
+ * true for operands whose elements are of another type in some of them. */
+static int members_of(const rcvi_engine *e, const rcvi_step *step, const rcvi_step *steps, size_t step_count,
+                      bool *differs) {
+    bool alone = !e->program->rungs.merge || step->layer == RCVI_NONE;
     int count = 0;
-    for (size_t i = alone ? self : first; i < (alone ? self + 1 : end); i++) {
-        const rcvi_step *other = &program->steps[i];
-        if (other->kind != RCVI_STEP_MAP || !look_alike(step, other)) continue;
+    for (size_t i = 0; i < step_count; i++) {
+        const rcvi_step *other = &steps[i];
+        if ((alone && other != step) || other->kind != RCVI_STEP_MAP || !look_alike(step, other)) continue;
         count++;
         for (int v = 0; v < step->map->operand_count; v++) {
             const rcvi_view *a = &step->map->operands[v], *b = &other->map->operands[v];
@@ -200,7 +198,8 @@ static int members_of(const rcvi_engine *e, const rcvi_step *step, bool *differs
     return count < RCVI_MAX_MEMBERS ? count : RCVI_MAX_MEMBERS;
 }
 
-rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready, rcvi_map_shape *shape) {
+rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi_step *steps, size_t step_count,
+                               rcvi_cuda_ready *ready, rcvi_map_shape *shape) {
     const rcvi_map *map = step->map;
     const rcvi_view *views[RCVI_MAX_VIEWS];
     rcvi_pass passes[RCVI_MAX_PASSES];
@@ -219,7 +218,7 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_
     memcpy(ready->passes, passes, (size_t)ready->pass_count * sizeof *passes);
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     bool differs[RCVI_MAX_OPERANDS] = {false};
-    int count = rcvi_step_accesses(step, accesses), members = members_of(e, step, differs);
+    int count = rcvi_step_accesses(step, accesses), members = members_of(e, step, steps, step_count, differs);
     for (int v = 0; v < ready->view_count; v++)
         types[v] = views[v]->buffer == RCVI_NONE ? e->real : (unsigned char)rcvi_cuda_type_of(e, views[v]);
     for (int v = map->operand_count, p = 0; p < map->product_count; v += 1 + 2 * map->products[p++].term_count) {
@@ -247,7 +246,6 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_
                               .tensor = e->tensor,
                               .vector = vector_of(e, step),
                               .members = members,
-                              .counted = rcvi_cuda_is_counted(e, step),
                               .aligned = is_aligned(e, step),
                               .tile_rows = tile_rows,
                               .tile_units = units_of(e, step, tile_rows, members),
@@ -297,9 +295,14 @@ static rcv_status load_kernels(rcvi_engine *e) {
 
 /* Steps whose kernels have the same text share one. */
 static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *ready) {
+    const rcvi_program *program = e->program;
+    bool backward = (size_t)(step - program->steps) >= program->forward_count;
+    const rcvi_step *first = program->steps + (backward ? program->forward_count : 0);
+    size_t count = backward ? program->step_count - program->forward_count : program->forward_count;
     rcvi_map_shape shape;
     char *source = NULL;
-    RCVI_TRY(rcvi_cuda_shape_map(e, step, ready, &shape));
+    RCVI_TRY(rcvi_cuda_shape_map(e, step, first, count, ready, &shape));
+    shape.counted = rcvi_cuda_is_counted(e, step);
     RCVI_TRY(rcvi_map_source(e->context, &shape, &source));
     for (size_t k = 0; k < e->kernel_count; k++) {
         if (strcmp(e->kernels[k].source, source)) continue;

@@ -77,6 +77,7 @@ struct rcvi_engine {
     int streams;
     bool sorts;       /* sequences by their lengths: see ragged.c */
     bool counts;      /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
+    bool has_alive;   /* it is there, for these or for persistent kernels */
     bool *is_short;   /* [steps] takes the rows that go on alone */
     bool *is_cleared; /* [buffers] before the loop with which its life begins */
     rcvi_persistent **persistent; /* [steps] of loops that are one kernel; NULL: launched step by step */
@@ -96,9 +97,9 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *engine);
 /* Levels and groups. Kernels are known. */
 rcv_status rcvi_cuda_order(rcvi_engine *engine);
 
-/* What of a map goes into its kernel, and its views and passes. */
-rcv_status rcvi_cuda_shape_map(rcvi_engine *engine, const rcvi_step *step, rcvi_cuda_ready *ready,
-                               rcvi_map_shape *shape);
+/* What of a map goes into its kernel, and its views and passes. It may share the kernel with others of these steps. */
+rcv_status rcvi_cuda_shape_map(rcvi_engine *engine, const rcvi_step *step, const rcvi_step *steps, size_t step_count,
+                               rcvi_cuda_ready *ready, rcvi_map_shape *shape);
 
 /* Does the step's kernel read how many rows there are? */
 static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, const rcvi_step *step) {

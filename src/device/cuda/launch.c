@@ -383,12 +383,12 @@ static rcv_status launch_steps(pass *p, size_t first, size_t end) {
             continue;
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
+        if (e->sorts) RCVI_TRY(clear(p, i));
         if (e->persistent[i]) {
             RCVI_TRY(launch_loop(p, e->persistent[i]));
             i = body_end;
             continue;
         }
-        if (e->sorts) RCVI_TRY(clear(p, i));
         for (int64_t k = 0; k < step->loop.count; k++) {
             p->outer = around;
             p->inner = k;

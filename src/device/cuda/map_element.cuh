@@ -139,6 +139,7 @@ INLINE REAL op_softplus(REAL x) { return (x > 0 ? x : (REAL)0) + op_log1p(op_exp
 INLINE REAL op_min(REAL a, REAL b) { return a < b ? a : b; }
 INLINE REAL op_max(REAL a, REAL b) { return a > b ? a : b; }
 INLINE REAL op_step(REAL x) { return x > 0 ? (REAL)1 : (REAL)0; }
+INLINE REAL op_select(REAL mask, REAL a, REAL b) { return mask != 0 ? a : b; }
 INLINE REAL op_sign(REAL x) { return (REAL)((x > 0) - (x < 0)); }
 
 #ifndef PERSISTENT /* else persistent_base.cuh has them */

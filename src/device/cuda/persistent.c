@@ -15,16 +15,18 @@ static rcv_status check_type(const rcvi_engine *e) {
 }
 
 static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
-    if (step->kind != RCVI_STEP_MAP)
-        return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel takes maps, but this plan's time loop has a %s",
+    bool map = step->kind == RCVI_STEP_MAP;
+    if (!map && step->kind != RCVI_STEP_SELECT)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a persistent kernel takes maps and selections, but this plan's time loop has a %s",
                          rcvi_step_names[step->kind]);
-    if (rcvi_map_has_sums(step->map))
+    if (map && rcvi_map_has_sums(step->map))
         return rcvi_persistent_refuse("a persistent kernel does not sum over features yet");
     bool timed = step->time.timed && step->time.span == 1 && step->time.inner;
     if (!timed || step->time.outer || step->rows != e->program->options.batch)
         return rcvi_persistent_refuse(
             "a persistent kernel goes through time step by step: give combine steps=1 or all steps");
-    for (int p = 0; p < step->map->product_count; p++) {
+    for (int p = 0; map && p < step->map->product_count; p++) {
         for (int t = 0; t < step->map->products[p].term_count; t++) {
             if (step->map->products[p].terms[t].plain)
                 return rcvi_persistent_refuse("a persistent kernel keeps packed weights: add pack");
@@ -43,23 +45,25 @@ static void find_due(const rcvi_engine *e, const rcvi_step *step, int64_t iterat
     if (s->low > s->high) s->low = s->high;
 }
 
-static rcv_status open_step(rcvi_engine *e, int index, int64_t iterations, hosted_step *s) {
-    const rcvi_step *step = &e->program->steps[index];
+static rcv_status open_step(rcvi_engine *e, const rcvi_persistent *p, hosted_step *s) {
+    const rcvi_step *step = s->step;
     rcvi_cuda_ready ready = {.kernel = RCVI_NONE};
-    RCVI_TRY(check_step(e, step));
-    RCVI_TRY(rcvi_cuda_shape_map(e, step, &ready, &s->shape));
-    s->index = index;
+    RCVI_TRY(rcvi_cuda_shape_map(e, step, p->joined, (size_t)p->step_count, &ready, &s->shape));
     s->seat = RCVI_NONE;
     s->views = ready.views;
     s->view_count = ready.view_count;
     s->passes = ready.passes;
     s->pass_count = ready.pass_count;
-    for (int v = 0; v < step->map->operand_count; v++) s->twin_count += s->shape.has_twin[v];
+    for (int v = 0; v < step->map->operand_count; v++) {
+        s->twin_count += s->shape.has_twin[v];
+        s->orders |= s->is_ordered[v];
+        s->has_rows |= s->is_short[v] || s->is_ordered[v];
+    }
     s->is_late = rcvi_pool_new(&e->pool, (size_t)s->view_count, sizeof *s->is_late);
     s->is_early = rcvi_pool_new(&e->pool, (size_t)s->view_count, sizeof *s->is_early);
     if (e->pool.failed) return RCV_NO_MEMORY;
     for (int q = 0; q < s->pass_count; q++) s->read_of[q] = RCVI_NONE;
-    find_due(e, step, iterations, s);
+    find_due(e, step, p->iterations, s);
     return RCV_OK;
 }
 
@@ -88,9 +92,9 @@ static rcv_status sit(rcvi_persistent *p, int step, int seat) {
     return RCV_OK;
 }
 
-static rcv_status seat_products(const rcvi_engine *e, rcvi_persistent *p) {
+static rcv_status seat_products(rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
-        const rcvi_step *step = rcvi_persistent_step_of(e, &p->steps[i]);
+        const rcvi_step *step = p->steps[i].step;
         if (!step->map->product_count) continue;
         int seat = 0;
         while (seat < p->seat_count && !(same_weights(&p->steps[p->seats[seat].tiled], &p->steps[i]) &&
@@ -108,38 +112,10 @@ static rcv_status seat_products(const rcvi_engine *e, rcvi_persistent *p) {
     return RCV_OK;
 }
 
-/* Values that one of the steps writes and the other one reads, element by element. */
-static int count_shared(const rcvi_step *x, const rcvi_step *y) {
-    rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
-    int m = rcvi_step_accesses(x, a), n = rcvi_step_accesses(y, b), shared = 0;
-    for (int i = 0; i < m; i++) {
-        for (int k = 0; k < n; k++) {
-            bool values = a[i].use == RCVI_USE_VALUE && b[k].use == RCVI_USE_VALUE;
-            shared += values && a[i].view->buffer == b[k].view->buffer && a[i].written != b[k].written;
-        }
-    }
-    return shared;
-}
-
-/* A map without products goes where most of its values come from or go to. */
-static rcv_status seat_maps(const rcvi_engine *e, rcvi_persistent *p) {
+/* A map without products sits with the one with products that it goes with. */
+static rcv_status seat_maps(rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
-        const rcvi_step *step = rcvi_persistent_step_of(e, &p->steps[i]);
-        int best = RCVI_NONE, most = -1;
-        if (step->map->product_count) continue;
-        for (int seat = 0; seat < p->seat_count; seat++) {
-            const rcvi_seat *s = &p->seats[seat];
-            if (s->columns != step->columns || s->layer != step->layer || s->direction != step->direction) continue;
-            int shared = 0;
-            for (int k = 0; k < s->hosted_count; k++)
-                shared += count_shared(step, rcvi_persistent_step_of(e, &p->steps[s->hosted[k]]));
-            if (shared > most) most = shared, best = seat;
-        }
-        if (best == RCVI_NONE)
-            return rcvi_fail(RCV_UNSUPPORTED,
-                             "a persistent kernel has no place for a map of %lld columns: no product has as many",
-                             (long long)step->columns);
-        RCVI_TRY(sit(p, i, best));
+        if (p->steps[i].seat == RCVI_NONE) RCVI_TRY(sit(p, i, p->steps[p->steps[i].center].seat));
     }
     return RCV_OK;
 }
@@ -183,12 +159,11 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
     RCVI_TRY(check_type(e));
     if (p->iterations > INT32_MAX / 2)
         return rcvi_persistent_refuse("a persistent kernel takes a billion steps at most");
-    for (size_t i = 0; i < count; i++) {
-        RCVI_TRY(open_step(e, p->loop + 1 + (int)i, p->iterations, &p->steps[i]));
-        p->step_count++;
-    }
-    RCVI_TRY(seat_products(e, p));
-    RCVI_TRY(seat_maps(e, p));
+    for (size_t i = 0; i < count; i++) RCVI_TRY(check_step(e, &loop[1 + i]));
+    RCVI_TRY(rcvi_persistent_join(e, p));
+    for (int i = 0; i < p->step_count; i++) RCVI_TRY(open_step(e, p, &p->steps[i]));
+    RCVI_TRY(seat_products(p));
+    RCVI_TRY(seat_maps(p));
     sort_seats(p);
     RCVI_TRY(rcvi_persistent_link(e, p));
     RCVI_TRY(rcvi_persistent_match(e, p));

@@ -22,12 +22,13 @@
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
  *   channel(step, pass)         place of the operand; the next one is its counter
  *   places(step), views(step), first_place(step)   of a step: places, those that are views or twins, those of steps before
+ *   row_place(step), leaves(step)   place of how many rows go on, or -1; whether it rests where none does
  *   right(pass, product)        place of the weights, or -1; right_any(pass): of some product
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
- * and a step TILED, RAISES, Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
+ * and a step TILED, RAISES, WAITS, COUNTED (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
  * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
 
 enum {
@@ -159,7 +160,16 @@ struct Block {
     int slice;
     INLINE int tile(int n) const { return slice * TILES + n; } /* of all tiles */
     INLINE int tile_rows(int tile) const { return min(TILE_ROWS, rows - tile * TILE_ROWS); }
+    INLINE int tile_row(int tile) const { return row + tile * TILE_ROWS; } /* of the batch */
 };
+
+/* How many rows of the batch go on, the first ones of it. */
+INLINE int rows_going(unsigned long long counted) { return (int)*(const long long *)counted; }
+
+INLINE void wait_for_place(const Block &block, const Place &counter, int i, int tile) {
+    if (counter.is_fresh(i))
+        wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks, []() {});
+}
 
 /* ---- loading ---- */
 
@@ -240,8 +250,11 @@ template <class S, int LANE> struct Loader {
             for (int k = 0; k < S::STEPS; k++) {
                 Due due(block.c, block.step_at(k));
                 if (!S::is_tiled(k) || !due.is_due(i)) continue;
+                int going = BATCH_OF(block.c);
+                if (S::leaves(k)) going = rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i));
 #pragma unroll 1
-                for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) load_tile(i, k, block.tile(tile));
+                for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0 && block.tile_row(tile) < going; tile++)
+                    load_tile(i, k, block.tile(tile));
             }
         }
     }
@@ -485,6 +498,14 @@ template <class S, int LANE> struct Multiplier {
         told.move();
     }
 
+    /* Of a step without products: what it reads of other seats has come when all threads have met. */
+    INLINE void wait_for_values(int k, int tile) const {
+        const Place *places = Shared::places() + S::first_place(k);
+        for (int n = 0; threadIdx.x == 0 && n < S::waits(k); n++)
+            wait_for_place(block, places[S::wait_place(k, n)], i, tile);
+        __syncwarp();
+    }
+
     /* Addresses of an iteration are found in the one before, while those of the one before that may still be read: threads meet
      * at least once a step. */
     template <class T> INLINE void step(int k) {
@@ -495,10 +516,13 @@ template <class S, int LANE> struct Multiplier {
             asm volatile("bar.sync 1, 256;" ::: "memory");
         }
         find_addresses(due, k, i + 1);
-        Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true};
+        Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true, true};
+        int going = BATCH_OF(block.c);
+        if constexpr (T::COUNTED >= 0) going = rows_going(f.place(T::COUNTED));
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
-            const int high = block.tile_rows(tile), row = block.row + tile * TILE_ROWS;
+            const int high = block.tile_rows(tile), row = block.tile_row(tile);
+            const bool works = !S::leaves(k) || row < going; /* else it rests */
             typename T::Values values[EACH];
             auto fetch = [&](bool late) {
 #pragma unroll
@@ -512,18 +536,23 @@ template <class S, int LANE> struct Multiplier {
                 }
             };
             fetch(false);
-            if constexpr (T::TILED)
+            if (T::TILED && works) {
                 multiply_all([&]() { fetch(true); });
-            else
+            } else {
+                const bool waits = !T::TILED && T::WAITS > 0 && works;
+                if (waits) wait_for_values(k, block.tile(tile));
                 asm volatile("bar.sync 1, 256;" ::: "memory");
+                if (waits) fetch(true);
+            }
             f.tile = block.tile(tile);
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
                 int v = (int)threadIdx.x + e * MULTIPLIERS, u = v % ACROSS * VECTOR;
                 f.n = v / ACROSS;
                 f.there = f.n < high && block.column + u < S::COLUMNS;
-                REAL sums[S::PRODUCTS][VECTOR];
-                if constexpr (T::TILED) {
+                f.goes_on = row + f.n < going;
+                REAL sums[S::PRODUCTS][VECTOR] = {};
+                if (T::TILED && works) {
 #pragma unroll
                     for (int p = 0; p < S::PRODUCTS; p++) {
                         add_sums<0>(min(f.n, TILE_ROWS - 1), p * S::UNITS + u, sums[p], false);
@@ -534,7 +563,7 @@ template <class S, int LANE> struct Multiplier {
                     if (e == EACH - 1 && T::RAISES > 0) tell();
                 });
             }
-            if (T::TILED && SUM_BUFFERS == 2) buffer ^= 1;
+            if (T::TILED && works && SUM_BUFFERS == 2) buffer ^= 1;
         }
     }
 

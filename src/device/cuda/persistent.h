@@ -1,7 +1,7 @@
 /* A time loop as one kernel: weights stay on the chip for the whole sequence, and blocks hand each other what they compute.
  *
- * A loop of maps, as a schedule wrote it for launches, is cut into seats: the steps that multiply with the same weights, and
- * the maps without products that go with them. Every element of a seat's columns is one thread's from the first iteration to
+ * A loop of maps and selections, as a schedule wrote it for launches, is joined to fewer maps and cut into seats: the steps that
+ * multiply with the same weights, and the maps without products that go with them. Every element of a seat's columns is one thread's from the first iteration to
  * the last, so what only passes from element to element lies in memory as before. What other blocks read passes through
  * channels: an operand of products has memory of the kernel's own, in the order in which it is copied to shared memory, with a
  * slot for every step, so that nothing is overwritten; a value of another seat is read where it lies. A channel has a counter
@@ -16,7 +16,12 @@
  * iteration 0, time an iteration, the iterations at which it is due (from, up to), then RCVI_PLACE_WORDS for every place: address
  * at iteration 0; of a counter, how many blocks raise it; bytes an iteration; of a view, its ring (bytes of a slot << 2 |
  * phase << 1 | 1, or 0), of a counter, the iterations at which it is waited for (from | up to << 32). Places are the views of the
- * map, its twins, then for every use of a channel its operand and its counter. */
+ * map, its twins, then for every use of a channel its operand and its counter, then, of a step whose rows leave the batch or are
+ * written in the caller's order, how many go on, and that order (0: their own).
+ *
+ * Rows leave: sequences lie sorted, the longest first (ragged.h), so where a tile's first row has ended, all have. A step all of
+ * whose products and values of other seats are for rows that go on then neither waits nor multiplies, in all blocks alike; it
+ * still applies its map, which keeps states, and raises its counters, so nobody waits in vain. */
 #ifndef RCVI_CUDA_PERSISTENT_H
 #define RCVI_CUDA_PERSISTENT_H
 
@@ -31,6 +36,8 @@ enum {
     RCVI_PLACE_WORDS = 4,
     RCVI_PERSISTENT_THREADS = 512,
     RCVI_MAX_HOSTED = 6,
+    RCVI_MAX_PARTS = 24,
+    RCVI_ROW_PLACES = 2,
     RCVI_MAX_GROUPS = 256, /* of chunks of a lane */
     RCVI_MAX_PERSISTENT_WORDS = 4000
 };
@@ -59,7 +66,10 @@ typedef struct {
 enum { RCVI_MAX_USES = 64 };
 
 typedef struct {
-    int index, seat;   /* of the program's step */
+    int parts[RCVI_MAX_PARTS], part_count; /* steps of the program, in its order */
+    const rcvi_step *step;                 /* these as one map */
+    int center;                            /* the step with products that it goes with, or itself */
+    int seat;
     int64_t low, high; /* iterations at which it is due */
     const rcvi_view **views;
     int view_count, twin_count;
@@ -78,10 +88,18 @@ typedef struct {
     bool is_raised[RCVI_MAX_USES];          /* [uses] by this one */
     bool *is_late;                          /* [views] a value of another seat */
     bool *is_early;                         /* [operands] another seat reads it where it lies */
+    bool *is_short;                         /* [operands] written for the rows that go on alone */
+    bool *is_read_whole;                    /* [operands] read, as it was before, for all rows */
+    bool *is_ordered;                       /* [operands] written in the caller's order of rows */
+    bool has_rows, orders, leaves;          /* has row places; an order; rests where no row of a tile goes on */
     size_t words;                           /* where they begin */
 } rcvi_persistent_step;
 
 static inline int rcvi_persistent_places(const rcvi_persistent_step *s) {
+    return s->view_count + s->twin_count + 2 * s->use_count + (s->has_rows ? RCVI_ROW_PLACES : 0);
+}
+/* How many rows go on; the next one is their order. */
+static inline int rcvi_persistent_row_place(const rcvi_persistent_step *s) {
     return s->view_count + s->twin_count + 2 * s->use_count;
 }
 
@@ -109,6 +127,7 @@ struct rcvi_persistent {
     int loop; /* of the program's steps */
     int64_t iterations;
     rcvi_persistent_step *steps;
+    rcvi_step *joined; /* [steps] */
     int step_count;
     rcvi_seat *seats;
     int seat_count, class_count;

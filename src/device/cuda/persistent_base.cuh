@@ -45,8 +45,9 @@ struct Place {
 /* A step at an iteration, as the map sees it: the addresses of its places lie in shared memory. */
 struct Frame {
     const unsigned long long *places;
-    int tile, n; /* of all tiles; row in it */
-    bool there;  /* else nothing is stored */
+    int tile, n;  /* of all tiles; row in it */
+    bool there;   /* else nothing is stored */
+    bool goes_on; /* the row's sequence has not ended */
 
     INLINE unsigned long long place(int p) const { return places[p]; }
 };
@@ -93,7 +94,21 @@ template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place,
     }
 }
 
+/* What steps leave out in rows that have ended is zero to those who read all rows. */
+template <typename T, int CHUNKS>
+INLINE void publish_short(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
+    REAL y[VECTOR];
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) y[i] = c.goes_on ? x[i] : (REAL)0;
+    publish<T, CHUNKS>(c, place, column, y);
+}
+
 /* ---- what a map reads, fetched before it is needed ---- */
+
+/* The caller's row, where there is an order. */
+INLINE int ordered(unsigned long long order, long long row) {
+    return order ? (int)((const long long *)order)[row] : (int)row;
+}
 
 template <typename T> INLINE void fetch_group(unsigned long long address, long long element, Group<T> &x) {
     x = *(const Group<T> *)((const T *)address + element);

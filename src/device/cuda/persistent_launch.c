@@ -64,8 +64,19 @@ static void put_uses(const filler *f, const rcvi_persistent_step *s, uint64_t *a
     }
 }
 
+/* How many rows go on at the step of the caller's that is computed, and their order. */
+static void put_rows(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
+    const rcvi_engine *e = f->engine;
+    const rcvi_time *time = &s->step->time;
+    bool turned = s->step->direction != 0;
+    int64_t first = turned ? e->program->options.steps - 1 - time->base : time->base, bytes = sizeof(int64_t);
+    at[0] = (uint64_t)(uintptr_t)(f->scratch + e->alive) + (uint64_t)(first * bytes);
+    at[2] = (uint64_t)((turned ? -time->inner : time->inner) * bytes);
+    if (s->orders) at[RCVI_PLACE_WORDS] = (uint64_t)(uintptr_t)(f->scratch + e->rows_order);
+}
+
 static void put_step(const filler *f, const rcvi_persistent_step *s) {
-    const rcvi_time *time = &f->engine->program->steps[s->index].time;
+    const rcvi_time *time = &s->step->time;
     uint64_t *at = f->words + s->words;
     at[0] = (uint64_t)time->base;
     at[1] = (uint64_t)time->inner;
@@ -73,6 +84,7 @@ static void put_step(const filler *f, const rcvi_persistent_step *s) {
     at[3] = (uint64_t)s->high;
     put_views(f, s, at + RCVI_STEP_WORDS);
     put_uses(f, s, at + RCVI_STEP_WORDS + RCVI_PLACE_WORDS * (s->view_count + s->twin_count));
+    if (s->has_rows) put_rows(f, s, at + RCVI_STEP_WORDS + RCVI_PLACE_WORDS * rcvi_persistent_row_place(s));
 }
 
 /* Slots of an operand as it lies in memory before the loop. */

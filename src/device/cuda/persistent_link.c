@@ -10,7 +10,7 @@ typedef struct {
 } position;
 
 static bool locate(const rcvi_engine *e, const hosted_step *s, const rcvi_view *view, position *out) {
-    const rcvi_step *step = rcvi_persistent_step_of(e, s);
+    const rcvi_step *step = s->step;
     int64_t block = e->program->options.batch * view->row;
     if (view->row <= 0 || view->outer || view->column != 1) return false;
     out->column = (view->offset % view->row + view->row) % view->row;
@@ -63,7 +63,7 @@ static int find_writings(const rcvi_engine *e, const rcvi_persistent *p, const h
                 rcvi_persistent_refuse("a persistent kernel cannot tell when a value of this plan is written");
                 return -1;
             }
-            int64_t wide = rcvi_persistent_step_of(e, s)->columns, apart = w.at.column - at.column;
+            int64_t wide = s->step->columns, apart = w.at.column - at.column;
             if (apart >= columns || -apart >= wide) continue;
             if (apart || wide != columns) {
                 rcvi_persistent_refuse("a persistent kernel cannot pass on a value in parts");
@@ -78,6 +78,43 @@ static int find_writings(const rcvi_engine *e, const rcvi_persistent *p, const h
         }
     }
     return count;
+}
+
+/* The iterations of a reader at which a writing has given what it reads, if no other has since; `ahead`: the writer's iteration, less
+ * the reader's. */
+typedef struct {
+    int64_t low, high, ahead;
+    bool before;
+} reach;
+
+static reach find_reach(const rcvi_persistent *p, int reader, const position *at, const writing *w) {
+    const hosted_step *s = &p->steps[reader], *writer = &p->steps[w->step];
+    if (w->still || !at->step || w->at.step != at->step || (at->slot - w->at.slot) % at->step) return (reach){0};
+    int64_t ahead = (at->slot - w->at.slot) / at->step;
+    reach r = {.low = s->low, .high = s->high, .ahead = ahead};
+    if (writer->low - ahead > r.low) r.low = writer->low - ahead;
+    if (writer->high - ahead < r.high) r.high = writer->high - ahead;
+    r.before = ahead < 0 || (ahead == 0 && w->step < reader);
+    return r;
+}
+
+/* Leaves out what is always written anew before the reader comes, such as a state that is taken back to its beginning. Answers how
+ * many are left. */
+static int drop_replaced(const rcvi_persistent *p, int reader, const position *at, writing *w, int count) {
+    bool replaced[MOST_WRITINGS] = {false};
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        reach x = find_reach(p, reader, at, &w[i]);
+        for (int k = 0; k < count && x.before; k++) {
+            reach y = find_reach(p, reader, at, &w[k]);
+            bool later = y.ahead > x.ahead || (y.ahead == x.ahead && w[k].step > w[i].step);
+            replaced[i] |= y.before && later && y.low <= x.low && y.high >= x.high;
+        }
+    }
+    for (int i = 0; i < count; i++) {
+        if (!replaced[i]) w[kept++] = w[i];
+    }
+    return kept;
 }
 
 static rcv_status find_channel(rcvi_persistent *p, const rcvi_channel *wanted, int *found) {
@@ -149,8 +186,7 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
     use->step = at.step;
     if (count == 0) return RCV_OK;
     if (channel->still) {
-        const rcvi_time *a = &rcvi_persistent_step_of(e, s)->time,
-                        *b = &rcvi_persistent_step_of(e, &p->steps[w[0].step])->time;
+        const rcvi_time *a = &s->step->time, *b = &p->steps[w[0].step].step->time;
         if (a->base != b->base || a->inner != b->inner || at.step)
             return rcvi_persistent_refuse("a persistent kernel cannot tell when a value of this plan is written");
         if (w[0].step >= reader)
@@ -186,13 +222,53 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
     return RCV_OK;
 }
 
-/* Does every block of seat `later` wait, at each iteration, for all of seat `earlier`'s? Then nothing that `earlier` read before is
- * still needed when `later` goes on. */
-static bool waits_for(const rcvi_persistent *p, int later, int earlier) {
+/* The writer's iteration, less the reader's, where both look at the same slot. */
+static int64_t ahead_of(const rcvi_channel_use *writer, const rcvi_channel_use *reader) {
+    return reader->step ? (reader->slot - writer->slot) / reader->step : 0;
+}
+
+/* Is the channel written for rows that go on alone? Then a step that rests writes nothing to it. */
+static bool is_short(const rcvi_persistent *p, int channel) {
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
-        for (int q = 0; s->seat == later && q < s->pass_count; q++) {
-            if (s->read_of[q] != RCVI_NONE && p->channels[s->uses[s->read_of[q]].channel].seat == earlier) return true;
+        for (int n = 0; n < s->write_count; n++) {
+            if (s->uses[s->writes[n]].channel == channel && !s->is_short[s->write_views[n]]) return false;
+        }
+    }
+    return true;
+}
+
+/* Does `waiting` wait, wherever the reader's rows go on, until the reader has read, and is what it has read written over in a later
+ * iteration? They rest at the same times; `ring`: of two slots, else one. */
+static bool waits_for_rows(const rcvi_persistent *p, const hosted_step *waiting, const rcvi_channel_use *wait,
+                           const hosted_step *reader, const rcvi_channel_use *read, bool ring) {
+    const rcvi_step *x = waiting->step, *y = reader->step;
+    if (!reader->leaves || x->time.base != y->time.base || x->time.inner != y->time.inner ||
+        x->direction != y->direction)
+        return false;
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int n = 0; n < s->write_count; n++) {
+            const rcvi_channel_use *use = &s->uses[s->writes[n]];
+            if (use->channel == wait->channel && (s < reader || ahead_of(use, wait) != 0)) return false;
+            if (use->channel == read->channel && ahead_of(use, read) < (ring ? -1 : 0)) return false;
+        }
+    }
+    return true;
+}
+
+/* Does every block that writes what `reader` reads by this use wait for all of the reader's seat? Then nothing that was read before
+ * is still needed when it goes on. */
+static bool waits_for(const rcvi_persistent *p, const hosted_step *reader, const rcvi_channel_use *read) {
+    const rcvi_channel *channel = &p->channels[read->channel];
+    for (int i = 0; i < p->step_count; i++) {
+        const hosted_step *s = &p->steps[i];
+        for (int n = 0; s->seat == channel->seat && n < s->pass_count + s->wait_count; n++) {
+            int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
+            const rcvi_channel_use *wait = use == RCVI_NONE ? NULL : &s->uses[use];
+            if (!wait || p->channels[wait->channel].seat != reader->seat) continue;
+            if (!s->leaves || is_short(p, read->channel) || waits_for_rows(p, s, wait, reader, read, !channel->still))
+                return true;
         }
     }
     return false;
@@ -210,7 +286,7 @@ static rcv_status check_overwriting(const rcvi_persistent *p) {
             for (int v = 0; v < s->view_count; v++)
                 wraps |= s->views[v]->buffer == channel->buffer && s->views[v]->wrap;
             if (channel->operand || channel->seat == s->seat || !read || !wraps) continue;
-            if (!waits_for(p, channel->seat, s->seat))
+            if (!waits_for(p, s, &s->uses[n]))
                 return rcvi_persistent_refuse(
                     "a persistent kernel cannot pass on a value that may be overwritten before it is read");
         }
@@ -237,6 +313,7 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
     position at;
     if (!locate(e, s, view, &at))
         return rcvi_persistent_refuse("a persistent kernel cannot tell where an operand of this plan lies");
+    count = drop_replaced(p, reader, &at, found, count);
     rcvi_channel wanted = {.buffer = view->buffer,
                            .column = at.column,
                            .columns = columns,
@@ -274,13 +351,11 @@ bool rcvi_persistent_is_value(const hosted_step *s, int v) {
 
 static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
     hosted_step *s = &p->steps[index];
-    int64_t columns = rcvi_persistent_step_of(e, s)->columns;
+    int64_t columns = s->step->columns;
     for (int v = 0, use; v < s->view_count; v++) {
         if (!rcvi_persistent_is_value(s, v)) continue;
         RCVI_TRY(link_view(e, p, index, v, columns, false, &use));
         if (use == RCVI_NONE) continue;
-        if (!s->pass_count)
-            return rcvi_persistent_refuse("a persistent kernel cannot pass a value to a map without products");
         s->is_late[v] = true;
         s->waits[s->wait_count++] = use;
     }
@@ -289,7 +364,16 @@ static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
     return RCV_OK;
 }
 
+/* May the step rest where no row of a tile goes on? If its products, and what it reads of other seats, are for such rows alone. */
+static bool find_leaves(const rcvi_engine *e, const hosted_step *s) {
+    bool leaves = s->has_rows;
+    if (s->pass_count) leaves &= e->is_short[s->parts[0]];
+    for (int v = 0; v < s->shape.map->operand_count; v++) leaves &= !(s->is_late[v] && s->is_read_whole[v]);
+    return leaves;
+}
+
 rcv_status rcvi_persistent_link(rcvi_engine *e, rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) RCVI_TRY(link_step(e, p, i));
+    for (int i = 0; i < p->step_count; i++) p->steps[i].leaves = find_leaves(e, &p->steps[i]);
     return check_overwriting(p);
 }

@@ -9,6 +9,8 @@ enum {
     RCVI_DEPTH_CHUNK_BYTES = 128 /* of depth in a chunk */
 };
 
+/* Joins the loop's steps; they have parts then, and are one map each. */
+rcv_status rcvi_persistent_join(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Finds what every step reads of others, and lets these write it to channels. Steps have seats. */
 rcv_status rcvi_persistent_link(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Gives seats of one structure the same places. */
@@ -24,9 +26,6 @@ rcv_status rcvi_persistent_add_use(rcvi_persistent_step *step, rcvi_channel_use 
 /* Is the view read element by element? */
 bool rcvi_persistent_is_value(const rcvi_persistent_step *step, int view);
 
-static inline const rcvi_step *rcvi_persistent_step_of(const rcvi_engine *e, const rcvi_persistent_step *s) {
-    return &e->program->steps[s->index];
-}
 static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
 /* Columns of a multiplication: a tile's rows, once for every part of depth. */
 static inline int rcvi_persistent_wide(const rcvi_persistent *p) { return p->tile * p->fold; }

@@ -38,20 +38,26 @@ static int find_write(const rcvi_persistent *p, const hosted_step *s, int view, 
     return RCVI_NONE;
 }
 
-/* Gives `to` the uses that step k of any peer has, in one order; those that are not its own lead nowhere. */
-static rcv_status order_uses(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to, bool *is_late,
-                             bool *is_early) {
-    const hosted_step *own = &p->steps[seat->hosted[k]];
-    *to = *own;
-    to->use_count = to->write_count = to->wait_count = 0;
+/* Finds which views of step k any peer reads late, or writes early or in the caller's order: one that has no such order writes them
+ * in its own. */
+static void join_flags(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to) {
     for (int s = 0; s < p->seat_count; s++) {
         if (!are_peers(p, seat, &p->seats[s])) continue;
-        const hosted_step *peer = &p->steps[p->seats[s].hosted[k]];
+        const hosted_step *peer = &p->steps[p->seats[s].hosted[k]], *own = &p->steps[seat->hosted[k]];
         for (int v = 0; v < own->view_count; v++) {
-            is_late[v] |= peer->is_late[v];
-            is_early[v] |= peer->is_early[v];
+            to->is_late[v] |= peer->is_late[v];
+            to->is_early[v] |= peer->is_early[v];
         }
+        for (int v = 0; v < own->shape.map->operand_count; v++)
+            to->is_ordered[v] |= own->orders ? own->is_ordered[v] : peer->is_ordered[v];
     }
+}
+
+/* Gives `to` the uses that step k of any peer has, in one order; those that are not its own lead nowhere. */
+static rcv_status order_uses(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to) {
+    const hosted_step *own = &p->steps[seat->hosted[k]];
+    const bool *is_late = to->is_late;
+    to->use_count = to->write_count = to->wait_count = 0;
     for (int q = 0; q < own->pass_count; q++) {
         bool read = false;
         for (int s = 0; s < p->seat_count; s++)
@@ -88,11 +94,14 @@ rcv_status rcvi_persistent_match(rcvi_engine *e, rcvi_persistent *p) {
         for (int k = 0; k < p->seats[s].hosted_count; k++) {
             hosted_step *to = &matched[p->seats[s].hosted[k]];
             size_t views = (size_t)p->steps[p->seats[s].hosted[k]].view_count;
-            bool *flags = rcvi_pool_new(&e->pool, 2 * views, sizeof *flags);
+            bool *flags = rcvi_pool_new(&e->pool, 3 * views, sizeof *flags);
             if (e->pool.failed) return RCV_NO_MEMORY;
-            RCVI_TRY(order_uses(p, &p->seats[s], k, to, flags, flags + views));
+            *to = p->steps[p->seats[s].hosted[k]];
             to->is_late = flags;
             to->is_early = flags + views;
+            to->is_ordered = flags + 2 * views;
+            join_flags(p, &p->seats[s], k, to);
+            RCVI_TRY(order_uses(p, &p->seats[s], k, to));
         }
     }
     p->steps = matched;

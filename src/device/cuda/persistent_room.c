@@ -233,6 +233,7 @@ static int fetched_registers(const rcvi_persistent *p) {
             bool value = s->views[v]->buffer != RCVI_NONE && s->views[v]->row && rcvi_persistent_is_value(s, v);
             if (value) words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
         }
+        words += s->has_rows; /* the order of rows */
         if (each * words > most) most = each * words;
     }
     return most;

@@ -170,6 +170,15 @@ static int first_place_of(const writer *w, const rcvi_seat *seat, int k, int y) 
     (void)y;
     return k ? first_place_of(w, seat, k - 1, 0) + places_of(w, seat, k - 1, 0) : 0;
 }
+static int row_place_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    (void)y;
+    return s->has_rows ? rcvi_persistent_row_place(s) : RCVI_NONE;
+}
+static int leaves_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    (void)y;
+    return w->p->steps[seat->hosted[k]].leaves;
+}
 static int right_of(const writer *w, const rcvi_seat *seat, int pass, int product) {
     return w->p->steps[seat->tiled].passes[pass].b[product];
 }
@@ -262,6 +271,8 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "places", seat->hosted_count, 0, places_of);
     add_table(w, seat, "views", seat->hosted_count, 0, views_of);
     add_table(w, seat, "first_place", seat->hosted_count, 0, first_place_of);
+    add_table(w, seat, "row_place", seat->hosted_count, 0, row_place_of);
+    add_table(w, seat, "leaves", seat->hosted_count, 0, leaves_of);
     add_table(w, seat, "right", tiled->pass_count, seat->products, right_of);
     add_table(w, seat, "chunk_pass", RCVI_LANES, most, chunk_pass_of);
     add_table(w, seat, "chunk_first", RCVI_LANES, most, chunk_first_of);
@@ -281,8 +292,12 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
         rcvi_map_link writes[RCVI_MAX_USES];
         rcvi_map_links links = {.is_late = s->is_late,
                                 .is_early = s->is_early,
+                                .is_short = s->is_short,
+                                .is_ordered = s->is_ordered,
                                 .writes = writes,
                                 .raise_count = s->raise_count,
+                                .wait_count = s->wait_count,
+                                .row_place = s->has_rows ? rcvi_persistent_row_place(s) : RCVI_NONE,
                                 .started = is_started(w, seat)};
         char *text = NULL;
         for (int n = 0; n < s->write_count; n++) {

@@ -120,6 +120,7 @@ rcv_status rcvi_cuda_find_short(rcvi_engine *e) {
     if (e->pool.failed) return RCV_NO_MEMORY;
     e->sorts = can_sort(program);
     e->counts = e->sorts && program->rungs.graph;
+    e->has_alive = e->sorts && (program->rungs.graph || program->rungs.persistent);
     for (size_t i = 0; e->sorts && i < program->step_count; i++)
         e->is_short[i] = may_be_short(program, &program->steps[i]);
     for (bool changed = e->sorts; changed;) {

@@ -200,8 +200,9 @@ static int stride_view(const writer *w, const rcvi_view *view, int index) {
 
 /* The element of a view, from its address. */
 static void add_element(writer *w, const rcvi_view *view, int index) {
+    bool ordered = w->links && index < w->map->operand_count && w->links->is_ordered[index];
     if (view->row && w->links)
-        rcvi_text_add(&w->text, "row * %lldll", (long long)view->row);
+        rcvi_text_add(&w->text, "%s * %lldll", ordered ? "x.order" : "row", (long long)view->row);
     else if (view->row)
         rcvi_text_add(&w->text, "row * STRIDE_OF(c, %d)", stride_view(w, view, index));
     if (view->row && view->column) rcvi_text_add(&w->text, " + ");
@@ -229,7 +230,10 @@ static void add_store(writer *w, int view, const char *name, int number) {
     if (view == RCVI_NONE) return;
     bool once = w->map->operands[view].column == 0;
     const char *how = once ? "store_once" : "store", *when = once ? "if (column == 0) " : "";
-    if (w->links) when = once ? "if (c.there && column == 0) " : "if (c.there) ";
+    if (w->links && w->links->is_short[view])
+        when = once ? "if (c.there && c.goes_on && column == 0) " : "if (c.there && c.goes_on) ";
+    else if (w->links)
+        when = once ? "if (c.there && column == 0) " : "if (c.there) ";
     if (w->shape->row_threads) when = once ? "if (active && column == 0) " : "if (active) ";
     rcvi_text_add(&w->text, w->links ? "    %s%s<%s>(at%d, " : "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how,
                   type_names[w->shape->types[view]], view);
@@ -250,7 +254,8 @@ static void add_link(writer *w, int view, const char *name, int number) {
     for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
-        rcvi_text_add(&w->text, "    publish<%s, %d>(c, %d, column, %s%d);\n", type_names[w->shape->narrow],
+        rcvi_text_add(&w->text, "    %s<%s, %d>(c, %d, column, %s%d);\n",
+                      w->links->is_short[view] ? "publish_short" : "publish", type_names[w->shape->narrow],
                       link->chunks, link->place, name, number);
     }
 }
@@ -369,14 +374,14 @@ static bool add_quotient(writer *w, const rcvi_instruction *instruction) {
 /* The operation of an instruction on element i. One that is named by letters is the function op_NAME of map_element.cuh, another one an operator. */
 static void add_operation(writer *w, const rcvi_instruction *instruction) {
     const rcvi_operation_info *operation = &rcvi_operations[instruction->operation];
-    bool call = operation->name[0] >= 'a' && operation->name[0] <= 'z', two = operation->arguments == 2;
+    bool call = operation->name[0] >= 'a' && operation->name[0] <= 'z';
     if (add_quotient(w, instruction)) return;
     if (call) rcvi_text_add(&w->text, "op_%s(", operation->name);
-    if (!call && !two) rcvi_text_add(&w->text, "%s", operation->name);
+    if (!call && operation->arguments == 1) rcvi_text_add(&w->text, "%s", operation->name);
     add_operand(w, instruction, 0);
-    if (two) {
+    for (int a = 1; a < operation->arguments; a++) {
         rcvi_text_add(&w->text, "%s%s ", call ? "," : " ", call ? "" : operation->name);
-        add_operand(w, instruction, 1);
+        add_operand(w, instruction, a);
     }
     rcvi_text_add(&w->text, call ? ");\n" : ";\n");
 }
@@ -513,16 +518,21 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     w->map = shape->map;
     w->links = links;
     rcvi_text_init(&w->text, context);
+    bool ordered = false;
+    for (int v = 0; v < w->map->operand_count; v++) ordered |= links->is_ordered[v];
     find_uses(w);
     rcvi_text_add(&w->text, "#undef VIEWS\n#define VIEWS %d\n", rcvi_map_views(w->map, views));
-    rcvi_text_add(&w->text,
-                  "struct Step%d {\n    static constexpr bool TILED = %s;\n    static constexpr int RAISES = %d;\n"
-                  "    struct Values {\n",
-                  number, w->map->product_count ? "true" : "false", links->raise_count);
+    rcvi_text_add(
+        &w->text,
+        "struct Step%d {\n    static constexpr bool TILED = %s;\n    static constexpr int RAISES = %d, WAITS = "
+        "%d, COUNTED = %d;\n    struct Values {\n",
+        number, w->map->product_count ? "true" : "false", links->raise_count, links->wait_count, links->row_place);
     add_values(w, DECLARED);
+    if (ordered) rcvi_text_add(&w->text, "        int order;\n");
     rcvi_text_add(&w->text,
                   "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED);
+    if (ordered) rcvi_text_add(&w->text, "    x.order = ordered(c.place(COUNTED + 1), row);\n");
     rcvi_text_add(&w->text,
                   "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED_LATE);

@@ -61,10 +61,14 @@ typedef struct {
 } rcvi_map_link;
 
 typedef struct {
-    const bool *is_late;  /* [views] comes from other blocks: read when it has come */
-    const bool *is_early; /* [operands] read by other blocks: stored before they are told */
+    const bool *is_late;    /* [views] comes from other blocks: read when it has come */
+    const bool *is_early;   /* [operands] read by other blocks: stored before they are told */
+    const bool *is_short;   /* [operands] written where the row goes on */
+    const bool *is_ordered; /* [operands] written in the order of the caller's rows */
     const rcvi_map_link *writes;
     int write_count, raise_count; /* operands of products elsewhere; counters that tell */
+    int wait_count;               /* counters of what is late */
+    int row_place;                /* how many rows go on, and the next one, their order; or RCVI_NONE */
     bool started;                 /* sums have begun with what products start with */
 } rcvi_map_links;
 
