@@ -594,7 +594,7 @@ static void test_refusals(void **state) {
     } cases[] = {
         {&large, RCV_BFLOAT16, by_wave, 9, "needs 1024 processors at once; this GPU has 132"},
         {&wide, RCV_TFLOAT32, by_step, 9, " KB of weights in registers; this GPU has 232448"},
-        {&deep, RCV_FLOAT32, by_step, 9, "tensor cores: bfloat16, float16 or tfloat32"},
+        {&deep, RCV_FLOAT64, by_step, 9, "tfloat32 or float32, not float64"},
         {&deep, RCV_BFLOAT16, by_step, 8, "needs compute capability 9.0; this GPU has 8.0"},
         {&normal, RCV_BFLOAT16, by_step, 9, "does not sum over features yet"},
         {&ended, RCV_BFLOAT16, by_step, 9, "takes maps, but this plan's time loop has a select"},

@@ -6,7 +6,7 @@
  * after tile: products of its weights with what other blocks have written, then the map of every element.
  *
  * Weights are the left operand of wgmma: row p * UNITS + u of 64 is unit u of product p. The right operand is a tile of
- * TILE_N rows of the batch. Depth is cut into chunks of 128 bytes, and these between two lanes, each with one thread that
+ * TILE_N rows of the batch. Depth is cut into chunks of 128 bytes (in PARTS: of all these, part after part), and these between two lanes, each with one thread that
  * waits for counters and copies groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
  * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
  * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
@@ -14,7 +14,7 @@
  *
  * A class of seats, struct Seat, has
  *   STEPS, PRODUCTS, UNITS, COLUMNS, TILED_STEP (the first with products)
- *   CHUNKS, HELD, KEPT(lane)    chunks, those in registers, those in shared memory; others are copied every time
+ *   CHUNKS, HELD, KEPT(lane)    chunks of all parts, those in registers, those in shared memory; others are copied every time
  *   GROUPS(lane), RING(lane)    groups of chunks, and those that there is room for, which go into them evenly
  *   group_pass, group_first, group_chunks, group_before(lane, group)   pass, first chunk of it, chunks, those of groups before
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
@@ -225,10 +225,28 @@ template <class S, int LANE> struct Multiplier {
     INLINE Multiplier(const Block &block)
         : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), phase(0), i(0), buffer(0) {}
 
+    /* A part of eight weights, from memory to shared memory. */
+    static INLINE void bring_part(unsigned to, const float *from, bool there, int part) {
+        const float4 none = make_float4(0, 0, 0, 0), low = there ? ((const float4 *)from)[0] : none,
+                     high = there ? ((const float4 *)from)[1] : none;
+        float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        unsigned y[4];
+#pragma unroll 1
+        for (int p = 0; p <= part; p++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                y[i] = bits_of(take_part<BFloat16>(x[2 * i]));
+                y[i] |= bits_of(take_part<BFloat16>(x[2 * i + 1])) << 16;
+            }
+        }
+        write_piece(to, y);
+    }
+
     /* A chunk of the weights as 64 rows of 128 bytes; it has come when the thread's copies have. */
     INLINE void bring_weights(int c, unsigned to) const {
-        const int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK,
+        const int pass = S::chunk_pass(LANE, c), first = S::chunk_first(LANE, c), from = first / PARTS * CHUNK,
                   depth = (S::depth(pass) + 7) / 8 * 8;
+        constexpr int BYTES = PARTS > 1 ? 4 : SIZE; /* of a weight in memory */
         const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
         const int piece = (int)threadIdx.x % 8, k = from + piece * PIECE;
 #pragma unroll
@@ -237,8 +255,11 @@ template <class S, int LANE> struct Multiplier {
             int place = p < S::PRODUCTS ? S::right(pass, p) : -1;
             bool there = place >= 0 && unit < S::COLUMNS && k < depth;
             unsigned long long at = places[place >= 0 ? place : 0].address;
-            if (there) at += (unsigned long long)((unit * (long long)depth + k) * SIZE);
-            copy_async(to + swizzled(m, piece), there ? at : places[S::right_any(pass)].address, there ? 16 : 0);
+            if (there) at += (unsigned long long)((unit * (long long)depth + k) * BYTES);
+            if constexpr (PARTS > 1)
+                bring_part(to + swizzled(m, piece), (const float *)at, there, first % PARTS);
+            else
+                copy_async(to + swizzled(m, piece), there ? at : places[S::right_any(pass)].address, there ? 16 : 0);
         }
     }
 
@@ -333,20 +354,32 @@ template <class S, int LANE> struct Multiplier {
 
     using Sums = float[TILE_N / 2];
 
+    /* Chunk C of the group with chunk W of the weights, counted as the group's. */
+    template <int G, int C, int W> INLINE void multiply_with(Sums &sums) {
+        constexpr int BEFORE_GROUP = S::group_before(LANE, G), CHUNK = BEFORE_GROUP + W;
+        const unsigned long long b = descriptor(shared.chunk(LANE, G % RING, C));
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int more = STARTED || BEFORE_GROUP + C > 0 || W > 0 || j > 0;
+            if constexpr (CHUNK < HELD)
+                multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
+            else if constexpr (CHUNK < HELD + KEPT)
+                multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
+            else
+                multiply(sums, descriptor(shared.copied_weights(LANE, G % RING, W)) + j * 2, b + j * 2, more);
+        }
+    }
+
+    /* Part p of an operand with the first PARTS - p of the weights; products of later ones are next to nothing. A group has all
+     * parts. */
     template <int G, int C> INLINE void multiply_chunk(Sums &sums) {
         if constexpr (C < S::group_chunks(LANE, G)) {
-            constexpr int CHUNK = S::group_before(LANE, G) + C;
-            const unsigned long long b = descriptor(shared.chunk(LANE, G % RING, C));
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int more = STARTED || CHUNK > 0 || j > 0;
-                if constexpr (CHUNK < HELD)
-                    multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
-                else if constexpr (CHUNK < HELD + KEPT)
-                    multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
-                else
-                    multiply(sums, descriptor(shared.copied_weights(LANE, G % RING, C)) + j * 2, b + j * 2, more);
-            }
+            constexpr int PART = C % PARTS, FIRST = C - PART;
+            static_assert(S::group_before(LANE, G) % PARTS == 0 && S::group_chunks(LANE, G) % PARTS == 0,
+                          "whole parts");
+            multiply_with<G, C, FIRST>(sums);
+            if constexpr (PART + 1 < PARTS) multiply_with<G, C, FIRST + 1>(sums);
+            if constexpr (PART + 2 < PARTS) multiply_with<G, C, FIRST + 2>(sums);
             multiply_chunk<G, C + 1>(sums);
         }
     }
@@ -390,8 +423,8 @@ template <class S, int LANE> struct Multiplier {
             for (int j = 0; j < TILE_N / 8; j++) {
 #pragma unroll
                 for (int e = 0; e < 4; e++) {
-                    int n = 8 * j + thread % 4 * 2 + e % 2;
-                    unsigned at = to + (unsigned)((n * 64 + ((m + e / 2 * 8) ^ turn(n))) * 4);
+                    int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
+                    unsigned at = to + (unsigned)((n * 64 + ((m + e / 2 * 8) ^ turn(n))) * 4) + (unsigned)(j * 2048);
                     asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums[j * 4 + e]) : "memory");
                 }
             }

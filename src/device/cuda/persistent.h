@@ -46,7 +46,7 @@ typedef struct {
     int64_t base, top;            /* slots of an operand that are written or read */
     const rcvi_view *view;        /* of an operand: where it lies before the loop */
     int signal;                   /* its counters */
-    int64_t chunks;               /* of an operand */
+    int64_t chunks;               /* of an operand, of all its parts */
     size_t place;                 /* bytes in the exchange */
 } rcvi_channel;
 
@@ -99,7 +99,7 @@ typedef struct {
     int lane_of[RCVI_MAX_PASSES]; /* chunks of a pass from this one on are lane 1's */
     rcvi_group_of_chunks groups[RCVI_LANES][RCVI_MAX_GROUPS];
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
-    int chunks[RCVI_LANES];                        /* of depth */
+    int chunks[RCVI_LANES];                        /* of depth, of all parts */
     int held[RCVI_LANES], kept[RCVI_LANES];        /* in registers, in shared memory; others are copied every time */
     int class, first_block;
     char *text; /* what stands in the namespace of its class */
@@ -108,6 +108,9 @@ typedef struct {
 struct rcvi_persistent {
     int loop; /* of the program's steps */
     int64_t iterations;
+    /* What is multiplied: numbers of this type, of a float32 so many, whose sum it is nearly; chunks are of one part. */
+    rcvi_cuda_type operand;
+    int parts;
     rcvi_persistent_step *steps;
     int step_count;
     rcvi_seat *seats;

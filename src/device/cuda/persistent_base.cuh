@@ -2,7 +2,8 @@
  * before the texts of the seats; see persistent.h for the arguments.
  *
  * An operand that others read lies in memory as they want it in shared memory: tiles of TILE_N rows, chunks of 128 bytes, the
- * 16-byte pieces of row n at piece ^ (n & 7). Every step has its own slot, so nothing is overwritten. A block that has
+ * 16-byte pieces of row n at piece ^ (n & 7). Of a float32 that is multiplied in PARTS numbers of bfloat16, a chunk of the first
+ * ones is followed by one of the second ones, and so on. Every step has its own slot, so nothing is overwritten. A block that has
  * written raises a counter (release); who reads waits until all blocks have (acquire), then copies. */
 
 struct Words {
@@ -67,17 +68,8 @@ INLINE unsigned bits_of(float x) {
 INLINE unsigned bits_of(BFloat16 x) { return x.bits; }
 INLINE unsigned bits_of(Float16 x) { return x.bits; }
 
-/* CHUNKS: of the operand. */
-template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
-    constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE, COUNT = SIZE * VECTOR / 4;
-    unsigned long long at = c.place(place);
-    if (!at || !c.there) return;
-    int chunk = column / (8 * PIECES), piece = column / PIECES % 8;
-    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + c.n * 128 + ((piece ^ (c.n & 7)) << 4) +
-                               column % PIECES * SIZE);
-    T y[VECTOR];
-#pragma unroll
-    for (int i = 0; i < VECTOR; i++) narrow(x[i], y[i]);
+template <typename T> INLINE void store_operand(unsigned long long at, const T (&y)[VECTOR]) {
+    constexpr int SIZE = (int)sizeof(T), COUNT = SIZE * VECTOR / 4;
     if constexpr (COUNT == 0) {
         *(unsigned short *)at = (unsigned short)bits_of(y[0]);
     } else {
@@ -90,6 +82,34 @@ template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place,
         if constexpr (COUNT == 2) *(uint2 *)at = make_uint2(words[0], words[1 % COUNT]);
         if constexpr (COUNT == 4)
             *(uint4 *)at = make_uint4(words[0], words[1 % COUNT], words[2 % COUNT], words[3 % COUNT]);
+    }
+}
+
+/* The next part of a number, and what it leaves of it. */
+template <typename T> INLINE T take_part(float &x) {
+    T y;
+    narrow(x, y);
+    x -= widen(y);
+    return y;
+}
+
+/* CHUNKS: of the operand, of all its parts. */
+template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
+    constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE;
+    unsigned long long at = c.place(place);
+    if (!at || !c.there) return;
+    int chunk = column / (8 * PIECES) * PARTS, piece = column / PIECES % 8;
+    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + c.n * 128 + ((piece ^ (c.n & 7)) << 4) +
+                               column % PIECES * SIZE);
+    REAL rest[VECTOR];
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) rest[i] = x[i];
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+        T y[VECTOR];
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++) y[i] = take_part<T>(rest[i]);
+        store_operand(at + part * (TILE_N * 128), y);
     }
 }
 

@@ -28,9 +28,10 @@ static inline const rcvi_step *rcvi_persistent_step_of(const rcvi_engine *e, con
     return &e->program->steps[s->index];
 }
 static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
-static inline int rcvi_persistent_chunks(const rcvi_engine *e, int64_t depth) {
-    int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(e->narrow);
-    return (int)(rcvi_round_up(bytes, RCVI_DEPTH_CHUNK_BYTES) / RCVI_DEPTH_CHUNK_BYTES);
+/* Chunks of a depth: part after part of the first numbers, then of the next ones. */
+static inline int rcvi_persistent_chunks(const rcvi_persistent *p, int64_t depth) {
+    int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(p->operand);
+    return p->parts * (int)(rcvi_round_up(bytes, RCVI_DEPTH_CHUNK_BYTES) / RCVI_DEPTH_CHUNK_BYTES);
 }
 /* Bytes of a slot of an operand: all tiles of the batch. */
 static inline int64_t rcvi_persistent_slot(const rcvi_persistent *p, const rcvi_channel *channel) {

@@ -24,19 +24,19 @@ static bool is_own(const rcvi_persistent *p, int seat, int pass) {
 }
 
 /* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
-static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int held) {
+static void share_chunks(rcvi_persistent *p, int seat, int held) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     int total[RCVI_LANES] = {0, 0};
     for (int q = 0; q < tiled->pass_count; q++)
-        total[is_own(p, seat, q)] += rcvi_persistent_chunks(e, tiled->passes[q].depth);
+        total[is_own(p, seat, q)] += rcvi_persistent_chunks(p, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
     bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
-    int room = apart ? total[0] : (all + 1) / 2;
+    int room = apart ? total[0] : (int)rcvi_round_up((all + 1) / 2, p->parts); /* all parts of a number together */
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             if (is_own(p, seat, q) != own) continue;
-            int chunks = rcvi_persistent_chunks(e, tiled->passes[q].depth);
+            int chunks = rcvi_persistent_chunks(p, tiled->passes[q].depth);
             s->lane_of[q] = chunks < room ? chunks : room;
             s->chunks[0] += s->lane_of[q];
             s->chunks[1] += chunks - s->lane_of[q];
@@ -46,15 +46,16 @@ static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
     for (int lane = 0; lane < RCVI_LANES; lane++) s->held[lane] = s->chunks[lane] < held ? s->chunks[lane] : held;
 }
 
-/* Cuts a lane's chunks into groups of this many at most, none of two passes: lane 0's operands of other seats first. */
-static bool group_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int lane, int size) {
+/* Cuts a lane's chunks into groups of this many at most, none of two passes, with all parts of a number: lane 0's operands of
+ * other seats first. */
+static bool group_chunks(rcvi_persistent *p, int seat, int lane, int size) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     s->group_count[lane] = 0;
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             int first = lane ? s->lane_of[q] : 0,
-                end = lane ? rcvi_persistent_chunks(e, tiled->passes[q].depth) : s->lane_of[q];
+                end = lane ? rcvi_persistent_chunks(p, tiled->passes[q].depth) : s->lane_of[q];
             if (is_own(p, seat, q) != own) continue;
             for (int c = first; c < end; c += size) {
                 if (s->group_count[lane] == RCVI_MAX_GROUPS) return false;
@@ -103,14 +104,14 @@ static size_t other_bytes(const rcvi_persistent *p) {
 
 /* The ring of every lane, in so many bytes; a ring goes evenly into the lane's groups. Answers the least of groups that a
  * lane with several has at once. */
-static int find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
+static int find_rings(rcvi_persistent *p, int size, size_t bytes) {
     size_t chunk = (size_t)p->tile * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? WEIGHT_BYTES : 0);
     int room = (int)(bytes / ((size_t)size * chunk)), least = RCVI_MOST_RING, widest = 0;
     if (room > RCVI_MOST_RING) room = RCVI_MOST_RING;
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
             rcvi_seat *seat = &p->seats[s];
-            if (!group_chunks(e, p, s, lane, size)) return 0;
+            if (!group_chunks(p, s, lane, size)) return 0;
             int count = seat->group_count[lane], ring = count < room ? count : room;
             while (ring > 1 && count % ring) ring--;
             if (count && ring < 1) return 0;
@@ -156,7 +157,8 @@ static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
         size_t others = other_bytes(p);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
-            int least = find_rings(e, p, sizes[i], lane_room(room, others));
+            if (sizes[i] % p->parts) continue;
+            int least = find_rings(p, sizes[i], lane_room(room, others));
             size_t value = (least > 1 ? (size_t)1 << 20 : 0) + (p->lane_bytes < MUCH_ROOM ? p->lane_bytes : MUCH_ROOM) +
                            (p->sum_buffers == 2 ? MUCH_ROOM / 8 : 0);
             if (least < 1 || (p->stream_chunks && least < 2) || value <= best) continue;
@@ -167,7 +169,7 @@ static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
     }
     p->sum_buffers = best ? best_buffers : 1;
     if (!best) return false;
-    find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
+    find_rings(p, best_size, lane_room(room, other_bytes(p)));
     p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
     return true;
 }
@@ -236,6 +238,6 @@ rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
     while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
     int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
     if (held < 0) held = 0;
-    for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
+    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, held);
     return share_memory(e, p);
 }

@@ -1,6 +1,6 @@
 /* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies, a namespace
  * for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
-#include "device/cuda/persistent.h"
+#include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
@@ -28,9 +28,11 @@ static void add_macros(writer *w) {
     add_macro(w, "SLICE", p->slice);
     add_macro(w, "TILE_N", p->tile);
     add_macro(w, "TILES", p->tiles);
-    add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(w->engine->narrow));
+    add_macro(w, "PARTS", p->parts);
+    add_macro(w, "ROUNDED", w->engine->tensor || w->engine->narrow != w->engine->real);
+    add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(p->operand));
     add_macro(w, "TILE_TF32", w->engine->tensor);
-    add_macro(w, "TILE_BF16", w->engine->narrow == RCVI_BF16);
+    add_macro(w, "TILE_BF16", p->operand == RCVI_BF16);
     add_macro(w, "MOST_RING", RCVI_MOST_RING);
     add_macro(w, "GROUP", p->group);
     add_macro(w, "LANE_BYTES", (int64_t)p->lane_bytes);
@@ -43,9 +45,9 @@ static void add_macros(writer *w) {
 /* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
 static void add_multiply(writer *w, bool held) {
     const rcvi_engine *e = w->engine;
-    const char *type = e->tensor                ? "k8.f32.tf32.tf32"
-                       : e->narrow == RCVI_BF16 ? "k16.f32.bf16.bf16"
-                                                : "k16.f32.f16.f16";
+    const char *type = e->tensor                    ? "k8.f32.tf32.tf32"
+                       : w->p->operand == RCVI_BF16 ? "k16.f32.bf16.bf16"
+                                                    : "k16.f32.f16.f16";
     int count = w->p->tile / 2, at = count;
     rcvi_text_add(&w->text, "INLINE void multiply(float (&sums)[%d], %s, unsigned long long b, int more) {\n", count,
                   held ? "const unsigned (&a)[4]" : "unsigned long long a");
@@ -136,9 +138,8 @@ static int channel_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
     return s->pass_count && s->read_of[pass] != RCVI_NONE ? place_of(s, s->read_of[pass]) : RCVI_NONE;
 }
 static int pass_chunks_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
-    int64_t bytes = w->p->steps[seat->tiled].passes[pass].depth * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
     (void)y;
-    return (int)((bytes + 127) / 128);
+    return rcvi_persistent_chunks(w->p, w->p->steps[seat->tiled].passes[pass].depth);
 }
 static int waits_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
@@ -281,13 +282,13 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
                                 .is_early = s->is_early,
                                 .writes = writes,
                                 .raise_count = s->raise_count,
+                                .operand = w->p->operand,
                                 .started = is_started(w, seat)};
         char *text = NULL;
         for (int n = 0; n < s->write_count; n++) {
             if (!s->write_operand[n]) continue;
-            int64_t bytes = seat->columns * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
-            writes[links.write_count++] =
-                (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]), (int)((bytes + 127) / 128)};
+            writes[links.write_count++] = (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]),
+                                                          rcvi_persistent_chunks(w->p, seat->columns)};
         }
         shape.vector = w->p->vector;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);

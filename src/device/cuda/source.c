@@ -250,7 +250,7 @@ static void add_link(writer *w, int view, const char *name, int number) {
     for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
-        rcvi_text_add(&w->text, "    publish<%s, %d>(c, %d, column, %s%d);\n", type_names[w->shape->narrow],
+        rcvi_text_add(&w->text, "    publish<%s, %d>(c, %d, column, %s%d);\n", type_names[w->links->operand],
                       link->chunks, link->place, name, number);
     }
 }

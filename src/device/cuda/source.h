@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
     int view;   /* an operand of the map */
     int place;  /* among the step's places */
-    int chunks; /* of the operand that others read */
+    int chunks; /* of the operand that others read, of all its parts */
 } rcvi_map_link;
 
 typedef struct {
@@ -65,6 +65,7 @@ typedef struct {
     const bool *is_early; /* [operands] read by other blocks: stored before they are told */
     const rcvi_map_link *writes;
     int write_count, raise_count; /* operands of products elsewhere; counters that tell */
+    rcvi_cuda_type operand;       /* of these */
     bool started;                 /* sums have begun with what products start with */
 } rcvi_map_links;
 
