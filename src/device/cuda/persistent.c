@@ -17,6 +17,7 @@ static rcv_status find_operands(const rcvi_engine *e, rcvi_persistent *p) {
     if (parts && !exact) return rcvi_persistent_refuse("parts of persistent are those of a float32");
     p->parts = !exact ? 1 : parts ? parts : USUAL_PARTS;
     p->operand = p->parts > 1 ? RCVI_BF16 : e->narrow;
+    p->exact = exact && p->parts == 1;
     if (e->major != 9)
         return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel needs compute capability 9.0; this GPU has %d.%d",
                          e->major, e->minor);

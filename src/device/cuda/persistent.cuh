@@ -6,8 +6,8 @@
  * after tile: products of its weights with what other blocks have written, then the map of every element.
  *
  * Weights are the left operand of wgmma: row p * UNITS + u of 64 is unit u of product p. The right operand is a tile of
- * TILE_N rows of the batch. Depth is cut into chunks of 128 bytes (in PARTS: of all these, part after part), and these between two lanes, each with one thread that
- * waits for counters and copies groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
+ * TILE_N rows of the batch. Depth is cut into chunks of 128 bytes, of numbers in PARTS one chunk for each of these, and shared out
+ * to two lanes, each with one thread that waits for counters and copies groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
  * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
  * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
  * teller, raises the counters of what the block has written.
@@ -213,17 +213,20 @@ template <class S, int LANE> struct Multiplier {
     static constexpr int VECTORS = TILE_N * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
     static constexpr bool STARTED = S::IS_STARTED && LANE == (S::CHUNKS(0) == 0);
+    static constexpr int ROWS = EXACT ? 4 : 2; /* of the weights that a thread has */
     const Block &block;
     const int warp, thread;
     Shared shared;
     unsigned phase; /* of the lane's ring */
     unsigned a[HELD > 0 ? HELD * 4 : 1][4];
-    float starts[2];
+    float starts[ROWS];
     Turn told;
     int i, buffer;
 
     INLINE Multiplier(const Block &block)
         : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), phase(0), i(0), buffer(0) {}
+
+    INLINE int row_of(int r) const { return warp * 16 + (EXACT ? thread / 8 * 4 + r : thread / 4 + r * 8); }
 
     /* A part of eight weights, from memory to shared memory. */
     static INLINE void bring_part(unsigned to, const float *from, bool there, int part) {
@@ -290,12 +293,28 @@ template <class S, int LANE> struct Multiplier {
         if (HELD + KEPT < CHUNKS) asm volatile("fence.proxy.async.global;" ::: "memory");
     }
 
+    /* Chunk c of the weights, which lies there, in registers. */
+    INLINE void hold(int c, unsigned from) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+#if EXACT
+            read_piece(from + swizzled(row_of(j), thread % 8), a[c * 4 + j]);
+#else
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                unsigned at = from + swizzled(row_of(r % 2), j * 2 + r / 2) + (unsigned)(thread % 4 * 4);
+                asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a[c * 4 + j][r]) : "r"(at) : "memory");
+                a[c * 4 + j][r] = as_operand(a[c * 4 + j][r]);
+            }
+#endif
+        }
+    }
+
     /* Through the lane's memory, which nobody fills before all have come. */
     INLINE void keep_weights() {
         constexpr int BATCH = LANE_BYTES / WEIGHT_BYTES;
         static_assert(BATCH > 0, "room for a chunk of each lane");
         const unsigned room = shared.chunk(LANE, 0, 0);
-        const int m = warp * 16 + thread / 4;
 #pragma unroll 1
         for (int c = HELD; c < HELD + KEPT; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
 #pragma unroll
@@ -306,16 +325,8 @@ template <class S, int LANE> struct Multiplier {
             copies_wait<0>();
             asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
 #pragma unroll
-            for (int c = first; c < HELD && c < first + BATCH; c++) {
-#pragma unroll
-                for (int n = 0; n < 16; n++) {
-                    int j = n / 4, r = n % 4;
-                    unsigned at = room + (unsigned)((c - first) * WEIGHT_BYTES) +
-                                  swizzled(m + r % 2 * 8, j * 2 + r / 2) + (unsigned)(thread % 4 * 4);
-                    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a[c * 4 + j][r]) : "r"(at) : "memory");
-                    a[c * 4 + j][r] = as_operand(a[c * 4 + j][r]);
-                }
-            }
+            for (int c = first; c < HELD && c < first + BATCH; c++)
+                hold(c, room + (unsigned)((c - first) * WEIGHT_BYTES));
             asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
         }
         copies_wait<0>();
@@ -337,30 +348,104 @@ template <class S, int LANE> struct Multiplier {
         asm volatile("bar.sync 0;" ::: "memory"); /* loaders may begin */
     }
 
-    /* What all rows begin with: a thread has two rows of the weights. */
+    /* What all rows begin with. */
     INLINE void find_starts() {
         const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            int m = warp * 16 + thread / 4 + r * 8, p = m / S::UNITS, unit = block.column + m % S::UNITS;
+        for (int r = 0; r < ROWS; r++) {
+            int m = row_of(r), p = m / S::UNITS, unit = block.column + m % S::UNITS;
             int place = p < S::PRODUCTS ? S::start(p) : -1;
             starts[r] = place >= 0 && unit < S::COLUMNS ? ((const float *)places[place].address)[unit] : 0;
         }
+    }
+
+    /* Products of parts have many addresses: found anew for every group, they need no registers in between. */
+    INLINE void forget_addresses() {
+        if (PARTS > 1) asm volatile("" : "+r"(shared.base));
     }
 
     INLINE void release(int n) {
         if (thread == 0) barrier_arrive(shared.empty(LANE, n));
     }
 
-    using Sums = float[TILE_N / 2];
+    /* Sums of row n of the tile and row m of the weights lie at n * 64 + (m ^ turn(n)): neither those who write them nor
+     * those who read them meet in banks. */
+    static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
 
-    /* Chunk C of the group with chunk W of the weights, counted as the group's. */
-    template <int G, int C, int W> INLINE void multiply_with(Sums &sums) {
-        constexpr int BEFORE_GROUP = S::group_before(LANE, G), CHUNK = BEFORE_GROUP + W;
+#if EXACT
+
+    using Sums = float[4 * TILE_ROWS];
+
+    INLINE void begin(Sums &sums) const {
+#pragma unroll
+        for (int n = 0; n < 4 * TILE_ROWS; n++) sums[n] = 0;
+    }
+
+    template <int G, int C> INLINE void multiply_chunk(Sums &sums) {
+        if constexpr (C < S::group_chunks(LANE, G)) {
+            constexpr int CHUNK = S::group_before(LANE, G) + C;
+            const unsigned stored =
+                CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - HELD) : shared.copied_weights(LANE, G % RING, C);
+            float w[4][4];
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                if constexpr (CHUNK < HELD) {
+#pragma unroll
+                    for (int k = 0; k < 4; k++) w[r][k] = __uint_as_float(a[CHUNK * 4 + r][k]);
+                } else {
+                    read_four(stored + swizzled(row_of(r), thread % 8), w[r]);
+                }
+            }
+            multiply_add<TILE_ROWS>(sums, w, shared.chunk(LANE, G % RING, C), thread % 8);
+            multiply_chunk<G, C + 1>(sums);
+        }
+    }
+
+    template <int G> INLINE void multiply_group(Sums &sums) {
+        if constexpr (G < GROUPS) {
+            if (G > 0) barrier_wait(shared.full(LANE, G % RING), phase + G / RING & 1);
+            multiply_chunk<G, 0>(sums);
+            __syncwarp();
+            release(G % RING);
+            multiply_group<G + 1>(sums);
+        }
+    }
+
+    INLINE void end(Sums &) const {}
+
+    INLINE void write_sums(unsigned to, Sums &sums) const {
+        constexpr int COUNT = TILE_ROWS > 2 ? TILE_ROWS / 2 : 1;
+        const int first = add_up<4 * TILE_ROWS>(sums, thread % 8);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            const int n = (first + i) / 4, r = (first + i) % 4;
+            const float start = r == 0 ? starts[0] : r == 1 ? starts[1] : r == 2 ? starts[2] : starts[3];
+            const unsigned at = to + (unsigned)((n * 64 + (row_of(r) ^ turn(n))) * 4);
+            if (first < 0) continue;
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(STARTED ? sums[i] + start : sums[i]) : "memory");
+        }
+    }
+
+#else
+
+    /* The tensor cores cut sums off instead of rounding them, each time that something is added. So where numbers have three parts,
+     * what is small is added up by itself. */
+    struct Sums {
+        float all[TILE_N / 2], small[PARTS > 2 ? TILE_N / 2 : 1];
+    };
+
+    INLINE void begin(Sums &sums) const {
+#pragma unroll
+        for (int n = 0; n < TILE_N / 2; n++) sums.all[n] = STARTED ? starts[n / 2 % 2] : 0;
+    }
+
+    /* Chunk C of the group with chunk W of the weights, counted as the group's: added to sums that have begun, or not. */
+    template <int G, int C, int W> INLINE void multiply_with(float (&sums)[TILE_N / 2], bool begun) {
+        constexpr int CHUNK = S::group_before(LANE, G) + W;
         const unsigned long long b = descriptor(shared.chunk(LANE, G % RING, C));
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-            const int more = STARTED || BEFORE_GROUP + C > 0 || W > 0 || j > 0;
+            const int more = begun || j > 0;
             if constexpr (CHUNK < HELD)
                 multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
             else if constexpr (CHUNK < HELD + KEPT)
@@ -372,25 +457,32 @@ template <class S, int LANE> struct Multiplier {
 
     /* Part p of an operand with the first PARTS - p of the weights; products of later ones are next to nothing. A group has all
      * parts. */
-    template <int G, int C> INLINE void multiply_chunk(Sums &sums) {
+    template <int G, int C, int P = 0> INLINE void multiply_chunk(Sums &sums) {
         if constexpr (C < S::group_chunks(LANE, G)) {
-            constexpr int PART = C % PARTS, FIRST = C - PART;
-            static_assert(S::group_before(LANE, G) % PARTS == 0 && S::group_chunks(LANE, G) % PARTS == 0,
-                          "whole parts");
-            multiply_with<G, C, FIRST>(sums);
-            if constexpr (PART + 1 < PARTS) multiply_with<G, C, FIRST + 1>(sums);
-            if constexpr (PART + 2 < PARTS) multiply_with<G, C, FIRST + 2>(sums);
-            multiply_chunk<G, C + 1>(sums);
+            constexpr int BEFORE_GROUP = S::group_before(LANE, G), PART = C % PARTS;
+            static_assert(BEFORE_GROUP % PARTS == 0 && S::group_chunks(LANE, G) % PARTS == 0, "whole parts");
+            if constexpr (PARTS > 2 && PART + P > 0)
+                multiply_with<G, C, C - PART + P>(sums.small, BEFORE_GROUP + C > 0 || P > 1);
+            else
+                multiply_with<G, C, C - PART + P>(sums.all, STARTED || BEFORE_GROUP + C > 0 || P > 0);
+            if constexpr (PART + P + 1 < PARTS)
+                multiply_chunk<G, C, P + 1>(sums);
+            else
+                multiply_chunk<G, C + 1>(sums);
         }
     }
 
     template <int G> INLINE void multiply_group(Sums &sums) {
         if constexpr (G < GROUPS) {
+            forget_addresses();
             if (G > 0) barrier_wait(shared.full(LANE, G % RING), phase + G / RING & 1);
             warpgroup_fence();
             multiply_chunk<G, 0>(sums);
             warpgroup_commit();
-            if constexpr (G > 0) {
+            if constexpr (RING == 1 && G + 1 < GROUPS) { /* the next one needs this one's room */
+                warpgroup_wait<0>();
+                release(0);
+            } else if constexpr (RING > 1 && G > 0) {
                 warpgroup_wait<1>();
                 release((G - 1) % RING);
             }
@@ -398,9 +490,32 @@ template <class S, int LANE> struct Multiplier {
         }
     }
 
-    /* Sums of row n of the tile and row m of the weights lie at n * 64 + (m ^ turn(n)): neither those who write them nor
-     * those who read them meet in banks. */
-    static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
+    INLINE void end(Sums &sums) {
+        warpgroup_wait<0>();
+        release((GROUPS - 1) % RING);
+#pragma unroll
+        for (int n = 0; n < TILE_N / 2; n++) {
+            asm volatile("" : "+f"(sums.all[n])::"memory");
+            if constexpr (PARTS > 2) {
+                asm volatile("" : "+f"(sums.small[n])::"memory");
+                sums.all[n] += sums.small[n];
+            }
+        }
+    }
+
+    INLINE void write_sums(unsigned to, const Sums &sums) const {
+#pragma unroll
+        for (int j = 0; j < TILE_N / 8; j++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
+                unsigned at = to + (unsigned)((n * 64 + (row_of(e / 2) ^ turn(n))) * 4) + (unsigned)(j * 2048);
+                asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums.all[j * 4 + e]) : "memory");
+            }
+        }
+    }
+
+#endif
 
     /* Sums of both lanes, in shared memory. What the map reads of other seats has come with the first chunk. */
     template <class F> INLINE void multiply_all(F fetch_late) {
@@ -408,26 +523,12 @@ template <class S, int LANE> struct Multiplier {
             Sums sums;
             barrier_wait(shared.full(LANE, 0), phase & 1);
             fetch_late();
-#pragma unroll
-            for (int n = 0; n < TILE_N / 2; n++) sums[n] = STARTED ? starts[n / 2 % 2] : 0;
+            begin(sums);
             multiply_group<0>(sums);
-            warpgroup_wait<0>();
-            release((GROUPS - 1) % RING);
+            end(sums);
             phase += GROUPS / RING;
-#pragma unroll
-            for (int n = 0; n < TILE_N / 2; n++) asm volatile("" : "+f"(sums[n])::"memory");
             if (SUM_BUFFERS == 1) asm volatile("bar.sync 4, 256;" ::: "memory");
-            unsigned to = shared.sums(buffer, LANE);
-            int m = warp * 16 + thread / 4;
-#pragma unroll
-            for (int j = 0; j < TILE_N / 8; j++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
-                    unsigned at = to + (unsigned)((n * 64 + ((m + e / 2 * 8) ^ turn(n))) * 4) + (unsigned)(j * 2048);
-                    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums[j * 4 + e]) : "memory");
-                }
-            }
+            write_sums(shared.sums(buffer, LANE), sums);
         } else if (SUM_BUFFERS == 1) {
             asm volatile("bar.sync 4, 256;" ::: "memory");
         }

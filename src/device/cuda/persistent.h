@@ -111,6 +111,7 @@ struct rcvi_persistent {
     /* What is multiplied: numbers of this type, of a float32 so many, whose sum it is nearly; chunks are of one part. */
     rcvi_cuda_type operand;
     int parts;
+    bool exact; /* float32 as they are, by multiply-adds */
     rcvi_persistent_step *steps;
     int step_count;
     rcvi_seat *seats;

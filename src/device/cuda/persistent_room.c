@@ -3,8 +3,10 @@
 
 enum {
     MOST_ROWS = 64,                                          /* of the batch in a tile */
+    MOST_EXACT_ROWS = 8,                                     /* the same where threads multiply */
     REGISTERS = 216,                                         /* of a thread that multiplies */
     OTHER_REGISTERS = 44,                                    /* beside weights, sums and what maps read */
+    EXACT_REGISTERS = 16,                                    /* more of these where threads multiply */
     MULTIPLIERS = 256,                                       /* threads */
     CHUNK_REGISTERS = 16,                                    /* of weights */
     MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
@@ -85,7 +87,8 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     if (slices > most) slices = most;
     p->slice = (int)rcvi_round_up((batch + slices - 1) / slices, 8);
     p->slices = (int)((batch + p->slice - 1) / p->slice);
-    p->tiles = (p->slice + MOST_ROWS - 1) / MOST_ROWS;
+    int rows = p->exact ? MOST_EXACT_ROWS : MOST_ROWS;
+    p->tiles = (p->slice + rows - 1) / rows;
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
     int block = 0;
     for (int s = 0; s < p->seat_count; s++) {
@@ -149,8 +152,8 @@ static void keep_chunks(rcvi_persistent *p, int most) {
 }
 
 /* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, and two buffers for
- * sums save a meeting of threads. */
-static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
+ * sums save a meeting of threads. A lane has so many groups at once, or more. */
+static bool share_rest(const rcvi_engine *e, rcvi_persistent *p, int ring) {
     static const int sizes[] = {4, 3, 2, 1};
     size_t room = (size_t)e->shared, best = 0;
     int best_buffers = 0, best_size = 0;
@@ -161,7 +164,7 @@ static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
             int least = find_rings(p, sizes[i], lane_room(room, others));
             size_t value = (least > 1 ? (size_t)1 << 20 : 0) + (p->lane_bytes < MUCH_ROOM ? p->lane_bytes : MUCH_ROOM) +
                            (p->sum_buffers == 2 ? MUCH_ROOM / 8 : 0);
-            if (least < 1 || (p->stream_chunks && least < 2) || value <= best) continue;
+            if (least < ring || value <= best) continue;
             best = value;
             best_buffers = p->sum_buffers;
             best_size = sizes[i];
@@ -184,16 +187,17 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
         if (left > most) most = left;
     }
-    int first = RCVI_NONE; /* what is copied every time needs some room on its way */
-    for (int kept = most; kept >= 0; kept--) {
-        keep_chunks(p, kept);
-        if (!share_rest(e, p)) continue;
-        if (first == RCVI_NONE) first = kept;
-        if (!p->stream_chunks || p->lane_bytes >= STREAM_ROOM) return RCV_OK;
-    }
-    if (first != RCVI_NONE) {
+    for (int ring = 2; ring > 0; ring--) {
+        int first = RCVI_NONE; /* what is copied every time needs some room on its way */
+        for (int kept = most; kept >= 0; kept--) {
+            keep_chunks(p, kept);
+            if (!share_rest(e, p, ring)) continue;
+            if (first == RCVI_NONE) first = kept;
+            if (!p->stream_chunks || p->lane_bytes >= STREAM_ROOM) return RCV_OK;
+        }
+        if (first == RCVI_NONE) continue;
         keep_chunks(p, first);
-        share_rest(e, p);
+        share_rest(e, p, ring);
         return RCV_OK;
     }
     return rcvi_fail(
@@ -236,7 +240,8 @@ rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
         if (own > elements) elements = own;
     }
     while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
-    int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
+    int sums = p->exact ? 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS : p->parts > 2 ? p->tile : p->tile / 2;
+    int held = (REGISTERS - OTHER_REGISTERS - sums - fetched_registers(p)) / CHUNK_REGISTERS;
     if (held < 0) held = 0;
     for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, held);
     return share_memory(e, p);

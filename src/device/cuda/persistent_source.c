@@ -1,10 +1,11 @@
-/* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies, a namespace
- * for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
+/* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies (or
+ * persistent_fma.cuh), a namespace for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
 #include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
-extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_text[];
+extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_fma_text[],
+    rcvi_persistent_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -29,6 +30,8 @@ static void add_macros(writer *w) {
     add_macro(w, "TILE_N", p->tile);
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "PARTS", p->parts);
+    add_macro(w, "EXACT", p->exact);
+    add_macro(w, "TILE_ROWS", rcvi_persistent_rows(w->engine, p));
     add_macro(w, "ROUNDED", w->engine->tensor || w->engine->narrow != w->engine->real);
     add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(p->operand));
     add_macro(w, "TILE_TF32", w->engine->tensor);
@@ -317,8 +320,12 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     rcvi_text_init(&w.text, context);
     add_macros(&w);
     rcvi_text_add(&w.text, "%s%s", rcvi_map_element_text, rcvi_persistent_base_text);
-    add_multiply(&w, true);
-    add_multiply(&w, false);
+    if (p->exact) {
+        rcvi_text_add(&w.text, "%s", rcvi_persistent_fma_text);
+    } else {
+        add_multiply(&w, true);
+        add_multiply(&w, false);
+    }
     for (int s = 0, class = 0; s < p->seat_count; s++) {
         if (p->seats[s].class != class) continue;
         rcvi_text_add(&w.text, "namespace class%d {\n%s}\n", class, p->seats[s].text);
