@@ -222,6 +222,7 @@ void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_t
         (long long)p->iterations, p->blocks, e->processors, p->seat_count, p->seat_count == 1 ? "" : "s", p->slices,
         p->slices == 1 ? "" : "s", p->slice, held * each, p->weight_chunks * each, p->shared / 1024, e->shared / 1024,
         p->stream_chunks * each, (double)p->streamed / 1e6);
+    if (p->parts > 1) rcvi_text_add(text, "products of float32 as %d numbers of bfloat16 each\n", p->parts);
 }
 
 rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
