@@ -207,6 +207,9 @@ typedef struct rcv_run rcv_run;
  * and, on a GPU, where kernels, blas and threads have no meaning (and transpose leaves weights to the library's products, whose
  * results it stores feature after feature):
  *   merge                              like steps that do not wait for each other as one launch
+ *   persistent                         a time loop as one kernel that keeps its weights on the chip; in float32 a number is
+ *                                      multiplied as three of bfloat16 (products within 2^-23)
+ *   persistent(parts=N)                the same as 2 (within 2^-14, mostly 2^-17), or as it is (1)
  *   streams(N)                         steps that do not wait for each other on N streams
  *   gemm(choice=K)                     the K-th other algorithm that cuBLASLt proposes for products of its own
  *   graph                              a pass is captured once and launched as a whole; without it, launch by launch

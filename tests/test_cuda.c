@@ -51,6 +51,8 @@ static const char *const plans[] = {
     "combine(steps=all)+fuse+pack+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+streams(3)",
+    "combine+fuse+pack+wavefront+merge+persistent(parts=1)+graph",
+    "combine+fuse+pack+persistent(parts=2)+graph",
 };
 enum { PLANS = sizeof plans / sizeof *plans };
 
@@ -206,9 +208,10 @@ static void check_plan(case_of *k, const rcv_plan *plan, rcv_dtype dtype, bool t
 
 /* A refusal of these is none that a cell or a kernel causes. */
 static bool is_refusal(rcv_status status, const char *sentence) {
-    static const char *const known[] = {"wavefront", "recompute", "leave pack out", "a persistent kernel "};
+    static const char *const known[] = {"wavefront", "recompute", "leave pack out", "a persistent kernel ",
+                                        "parts of persistent"};
     bool found = false;
-    for (int i = 0; i < 4; i++) found |= strstr(sentence, known[i]) != NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strstr(sentence, known[i]) != NULL;
     return status == RCV_UNSUPPORTED && found;
 }
 

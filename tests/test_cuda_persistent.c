@@ -429,7 +429,14 @@ static int count_progress_faults(const replay *r) {
 
 /* ---- residency ---- */
 
-/* A seat takes steps in the order of the program; groups of both its lanes bring every chunk of every pass once. */
+/* Chunks of so many columns: those of bfloat16 have 64 of them, of all parts. */
+static int64_t chunks_of(const rcvi_persistent *p, int64_t columns) {
+    int64_t each = (p->operand == RCVI_F32 ? 32 : 64) * p->fold;
+    return (columns + each - 1) / each * p->parts;
+}
+
+/* A seat takes steps in the order of the program; groups of both its lanes bring every chunk of every pass once, with
+ * all parts of a number. */
 static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
     enum { MOST = RCVI_MAX_GROUPS * 4 };
     const rcvi_persistent *p = r->p;
@@ -441,19 +448,35 @@ static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
             const rcvi_group_of_chunks *group = &seat->groups[lane][g];
             chunks += group->count;
             faults += group->count < 1 || group->count > p->group;
+            faults += group->first % p->parts != 0 || group->count % p->parts != 0;
             for (int c = group->first; c < group->first + group->count && c < MOST; c++) brought[group->pass][c]++;
         }
         faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->kept[lane] < 0 ||
                   seat->held[lane] + seat->kept[lane] > chunks;
-        faults += ring < (groups < 2 ? 1 : 2) || groups % ring != 0; /* one is given back when the next is multiplied */
+        faults += ring < 1 || groups % ring != 0;
         int chunk = p->tile * p->fold * CHUNK_BYTES + (p->stream_chunks ? WEIGHT_ROWS * CHUNK_BYTES : 0);
         faults += groups && (size_t)(ring * p->group * chunk) > p->lane_bytes;
     }
     for (int q = 0; q < p->steps[seat->tiled].pass_count; q++) {
-        int64_t bytes = p->steps[seat->tiled].passes[q].depth * (int64_t)rcvi_cuda_bytes(r->e->narrow);
-        for (int64_t c = 0; c * CHUNK_BYTES * p->fold < bytes; c++, all--) faults += brought[q][c] != 1;
+        int64_t count = chunks_of(p, p->steps[seat->tiled].passes[q].depth);
+        for (int64_t c = 0; c < count; c++, all--) faults += brought[q][c] != 1;
     }
     return faults + (all != 0);
+}
+
+/* Every operand has memory of its own, for all parts of all numbers of all slots. */
+static int count_memory_faults(const rcvi_persistent *p) {
+    size_t end = 0;
+    int faults = 0;
+    for (int c = 0; c < p->channel_count; c++) {
+        const rcvi_channel *channel = &p->channels[c];
+        if (!channel->operand || channel->base > channel->top) continue;
+        int64_t rows = (int64_t)p->slices * p->tiles * p->tile * p->fold;
+        int64_t bytes = rows * chunks_of(p, channel->columns) * CHUNK_BYTES;
+        faults += channel->chunks != chunks_of(p, channel->columns) || channel->place < end;
+        end = channel->place + (size_t)((channel->top - channel->base + 1) * bytes);
+    }
+    return faults + (end > p->streamed);
 }
 
 /* All has room: columns in blocks, blocks on the chip, rows in tiles, weights, copies and sums in shared memory. */
@@ -478,6 +501,8 @@ static int count_room_faults(const replay *r) {
     faults += p->blocks != block || p->blocks > PROCESSORS || hosted != p->step_count;
     faults += (int64_t)p->slices * p->slice < batch || (int64_t)(p->slices - 1) * p->slice >= batch;
     faults += p->tiles * p->tile < p->slice || p->tile % 8 != 0 || p->tile < 8;
+    faults += p->exact && p->tile != 8;
+    faults += count_memory_faults(p);
     size_t least = RCVI_LANES * p->lane_bytes + (size_t)(p->weight_chunks * WEIGHT_ROWS * CHUNK_BYTES);
     return faults +
            (p->shared > SHARED || p->shared < least + (size_t)(p->tile * p->fold * WEIGHT_ROWS) * sizeof(float));
@@ -502,15 +527,17 @@ static int count_faults(const rcvi_engine *e, const rcvi_persistent *p, int chec
 
 /* ---- every loop ---- */
 
-enum { TAKEN, FOLDED, STREAMED, TILED, RINGED, SHARING, WAITING, STILL, KINDS };
+enum { TAKEN, FOLDED, TILED, RINGED, SHARING, STREAMING, WAITING, STILL, PARTED, EXACT, KINDS };
 static int seen[KINDS]; /* loops */
 
 static void remember(const rcvi_persistent *p) {
     bool kinds[KINDS] = {[TAKEN] = true,
                          [FOLDED] = p->fold > 1,
-                         [STREAMED] = p->stream_chunks > 0,
                          [TILED] = p->tiles > 1,
-                         [SHARING] = p->weight_chunks > 0};
+                         [SHARING] = p->weight_chunks > 0,
+                         [STREAMING] = p->stream_chunks > 0,
+                         [PARTED] = p->parts > 1,
+                         [EXACT] = p->exact};
     for (int s = 0; s < p->seat_count; s++) kinds[RINGED] |= p->seats[s].group_count[0] > p->seats[s].ring[0];
     for (int n = 0; n < p->step_count; n++) kinds[WAITING] |= p->steps[n].wait_count > 0;
     for (int c = 0; c < p->channel_count; c++) kinds[STILL] |= p->channels[c].still;
@@ -548,15 +575,17 @@ static void check_loops(const config *c, rcv_dtype dtype, bool training, const c
 static const char by_step[] = "combine+fuse+pack+persistent+graph";
 static const char at_once[] = "combine(steps=all)+fuse+pack+persistent+graph";
 static const char by_wave[] = "combine+fuse+pack+wavefront+merge+persistent+graph";
+static const char by_two[] = "combine+fuse+pack+wavefront+merge+persistent(parts=2)+graph";
+static const char exactly[] = "combine+fuse+pack+persistent(parts=1)+graph";
 static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
 
 static void test_loops(void **state) {
     (void)state;
-    static const char *const plans[] = {by_step, at_once, by_wave};
+    static const char *const plans[] = {by_step, at_once, by_wave, by_two, exactly};
     static const char *const cells[] = {"lstm",      "gru",           "gru_original",
                                         "lstm_proj", "lstm_peephole", "lstm_cifg",
                                         "rnn_tanh",  "rnn_relu",      RCV_SOURCE_DIR "/tests/quotient.cell"};
-    static const rcv_dtype dtypes[] = {RCV_BFLOAT16, RCV_TFLOAT32, RCV_FLOAT16};
+    static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_BFLOAT16, RCV_TFLOAT32, RCV_FLOAT16};
     const config shapes[] = {
         deep,
         {NULL, {.input = 19, .hidden = 45, .layers = 2}, 7, 20, false, false, true},
@@ -566,16 +595,18 @@ static void test_loops(void **state) {
         {NULL, {.input = 100, .hidden = 256, .layers = 3}, 5, 300, false, false, true},
         {NULL, {.input = 512, .hidden = 512, .layers = 4}, 4, 64, false, false, true},
     };
-    enum { PLANS = 3, CELLS = sizeof cells / sizeof *cells, DTYPES = 3, SHAPES = sizeof shapes / sizeof *shapes };
+    enum { PLANS = 5, CELLS = sizeof cells / sizeof *cells, DTYPES = 4, SHAPES = sizeof shapes / sizeof *shapes };
     for (int i = 0; i < CELLS * SHAPES * PLANS * DTYPES * 2; i++) {
         config c = shapes[i / (PLANS * DTYPES * 2) % SHAPES];
         const char *plan = plans[i / (DTYPES * 2) % PLANS];
         c.cell = cells[i / (SHAPES * PLANS * DTYPES * 2)];
-        if (plan == by_wave && (c.net.bidirectional || c.net.layers == 1 || c.steps == 1)) continue;
-        check_loops(&c, dtypes[i / 2 % DTYPES], i % 2, plan, remember);
+        rcv_dtype dtype = dtypes[i / 2 % DTYPES];
+        bool waves = plan == by_wave || plan == by_two, parts = plan == by_two || plan == exactly;
+        if (waves && (c.net.bidirectional || c.net.layers == 1 || c.steps == 1)) continue;
+        if (!parts || dtype == RCV_FLOAT32) check_loops(&c, dtype, i % 2, plan, remember);
     }
     print_message("%d loops are one kernel; %d with depth folded, %d with weights copied every time\n", seen[TAKEN],
-                  seen[FOLDED], seen[STREAMED]);
+                  seen[FOLDED], seen[STREAMING]);
     assert_true(seen[TAKEN] > 2000);
     for (int k = 0; k < KINDS; k++) assert_true(seen[k] > 0);
 }
@@ -655,7 +686,7 @@ static void test_mixed(void **state) {
 /* Spoils a loop in one of WAYS and answers which checker must see it. The loop goes backwards through the layers of a
  * wavefront; the operand of its first step comes from before the loop at the first iteration, and a value from another
  * layer. */
-enum { WAYS = 15 };
+enum { WAYS = 18 };
 static int spoil(rcvi_persistent *p, int way) {
     rcvi_persistent_step *s = &p->steps[0];
     rcvi_seat *seat = &p->seats[s->seat];
@@ -676,15 +707,24 @@ static int spoil(rcvi_persistent *p, int way) {
     case 11: seat->hosted_count--; return ROOM;
     case 12: seat->groups[1][0].count--; return ROOM;
     case 13: seat->ring[0]++; return ROOM;
-    default: seat->blocks--; return ROOM;
+    case 14: seat->blocks--; return ROOM;
+    case 15: p->channels[read->channel].chunks--; return ROOM; /* of a part */
+    case 16: p->channels[read->channel].place += 128; return ROOM;
+    default: /* a number's parts in two groups */
+        assert_true(seat->group_count[0] > 1);
+        seat->groups[0][0].count--;
+        seat->groups[0][1].count++;
+        seat->groups[0][1].first--;
+        return ROOM;
     }
 }
 
 static void test_spoilt(void **state) {
     (void)state;
+    const config c = {"lstm", {.input = 40, .hidden = 200, .layers = 3}, 7, 20, false, false, true};
     subject s;
     size_t backward = 0;
-    open_subject(&s, &deep, RCV_BFLOAT16, true, by_wave);
+    open_subject(&s, &c, RCV_FLOAT32, true, by_wave);
     for (size_t loop = 0; next_loop(&s, &loop); loop++) backward = loop;
     for (int way = 0; way < WAYS; way++) {
         rcvi_persistent *p;
@@ -747,7 +787,8 @@ static void test_refusals(void **state) {
         const char *fragment;
     } cases[] = {
         {&large, RCV_BFLOAT16, by_wave, 9, "needs 1024 processors at once; this GPU has 132"},
-        {&deep, RCV_FLOAT32, by_step, 9, "tensor cores: bfloat16, float16 or tfloat32"},
+        {&deep, RCV_FLOAT64, by_step, 9, "tfloat32 or float32, not float64"},
+        {&deep, RCV_BFLOAT16, by_two, 9, "parts of persistent are those of a float32"},
         {&deep, RCV_BFLOAT16, by_step, 8, "needs compute capability 9.0; this GPU has 8.0"},
         {&normal, RCV_BFLOAT16, by_step, 9, "does not sum over features yet"},
         {&deep, RCV_BFLOAT16, by_step, 9, "takes maps and selections, but this plan's time loop has a fill"},
@@ -791,6 +832,7 @@ static void test_texts(void **state) {
     (void)state;
     config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
     config odd = {"gru", {.input = 19, .hidden = 45, .layers = 1}, 7, 20, false, false, true};
+    const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 1, false, false, true};
     config both = {"lstm_proj", {.input = 9, .hidden = 24, .bidirectional = true}, 6, 300, false, false, true};
     if (!rcvi_jit_name()) print_message("not compiled: %s\n", rcv_message());
     assert_int_equal(setenv("RECURVE_CACHE", "", 1), 0);
@@ -798,6 +840,10 @@ static void test_texts(void **state) {
     check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
     check_texts(&both, RCV_FLOAT16, false, by_step, 2);
+    check_texts(&high, RCV_FLOAT32, true, by_wave, 1);
+    check_texts(&high, RCV_FLOAT32, false, by_two, 1);
+    check_texts(&odd, RCV_FLOAT32, true, "combine(steps=all)+fuse+pack+persistent(parts=1)", 1);
+    check_texts(&one, RCV_FLOAT32, true, exactly, 1);
     high.lengths = odd.lengths = odd.resets = both.lengths = true;
     check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);

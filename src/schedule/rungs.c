@@ -49,7 +49,7 @@ static rcv_status expect(reader *r, const char *text, const char *form) {
 /* ---- the rungs ---- */
 
 #define LARGEST INT64_C(1000000000)
-enum { MOST_STREAMS = 16, MOST_ALGORITHMS = 3, MOST_CHOICES = 15 };
+enum { MOST_STREAMS = 16, MOST_ALGORITHMS = 3, MOST_CHOICES = 15, MOST_PARTS = 3, USUAL_PARTS = 3 };
 
 static rcv_status read_naive(reader *r) {
     (void)r;
@@ -117,6 +117,24 @@ static bool print_vendor(const rcvi_rungs *g, rcvi_text *out) {
     if (!g->vendor) return false;
     rcvi_text_add(out, "vendor");
     if (g->algorithm) rcvi_text_add(out, "(algorithm=%lld)", (long long)g->algorithm);
+    return true;
+}
+
+/* persistent [ "(parts=" number ")" ] */
+static rcv_status read_persistent(reader *r) {
+    static const char form[] = "persistent or persistent(parts=2)";
+    r->rungs->persistent = true;
+    if (*r->at != '(') return RCV_OK;
+    RCVI_TRY(expect(r, "(parts=", form));
+    RCVI_TRY(read_number(r, "parts of persistent", MOST_PARTS, &r->rungs->parts));
+    if (r->rungs->parts == USUAL_PARTS) r->rungs->parts = 0;
+    return expect(r, ")", form);
+}
+
+static bool print_persistent(const rcvi_rungs *g, rcvi_text *out) {
+    if (!g->persistent) return false;
+    rcvi_text_add(out, "persistent");
+    if (g->parts) rcvi_text_add(out, "(parts=%lld)", (long long)g->parts);
     return true;
 }
 
@@ -189,7 +207,6 @@ PLAIN(transpose)
 PLAIN(wavefront)
 PLAIN(blas)
 PLAIN(merge)
-PLAIN(persistent)
 PLAIN(graph)
 
 /* In the order in which they are printed. */

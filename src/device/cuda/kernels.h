@@ -67,15 +67,17 @@ typedef struct {
 } rcvi_move;
 cudaError_t rcvi_cuda_move(cudaStream_t stream, const rcvi_move *moves, int count);
 /* Operands of persistent kernels: `slots` steps of [rows, columns], each as tiles of `tile` rows, `tiles` of them for every
- * `slice` rows, of `chunks` of 128 bytes a row, whose 16-byte pieces lie at piece ^ (row & 7); zeros from columns on. */
+ * `slice` rows, of `chunks` of 128 bytes a row, whose 16-byte pieces lie at piece ^ (row & 7); zeros from columns on. In parts:
+ * the first chunk's numbers rounded, then what that leaves of them rounded, and so on; then the next ones. */
 enum { RCVI_MAX_TILINGS = 24 };
 typedef struct {
     const void *from;
     rcvi_cuda_type from_type, type;
-    bool tensor;                /* rounded to tfloat32 */
-    bool by_four;               /* found by the call */
-    int64_t row, slot, to_slot; /* elements from row to row and from step to step; bytes from step to step */
-    int64_t slots, rows, columns, chunks;
+    bool tensor;                          /* rounded to tfloat32 */
+    int parts;                            /* of a number, each of `type` */
+    bool by_four;                         /* found by the call */
+    int64_t row, slot, to_slot;           /* elements from row to row and from step to step; bytes from step to step */
+    int64_t slots, rows, columns, chunks; /* chunks of a fold, of all parts */
     int64_t tile, tiles, slice, fold;
     void *to;
 } rcvi_tiling;

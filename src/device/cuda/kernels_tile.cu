@@ -15,10 +15,10 @@ __device__ inline float round_tf32(float x) {
     return __uint_as_float(y);
 }
 
-/* A thread takes a piece of 16 bytes of a row. */
+/* A thread takes a piece of 16 bytes of a row, in all its parts. */
 template <typename T> __device__ inline void tile_pieces(const rcvi_tiling &m) {
     constexpr int PIECE = 16 / (int)sizeof(T);
-    const int64_t pieces = m.chunks * m.fold * 8, count = m.slots * m.rows * pieces;
+    const int64_t depth = m.chunks / m.parts, pieces = depth * m.fold * 8, count = m.slots * m.rows * pieces;
     for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += (int64_t)gridDim.x * THREADS) {
         const int64_t column = n % pieces * PIECE, row = n / pieces % m.rows, slot = n / pieces / m.rows;
         const int64_t from = slot * m.slot + row * m.row + column;
@@ -44,12 +44,21 @@ template <typename T> __device__ inline void tile_pieces(const rcvi_tiling &m) {
                 x[i] = one[0];
             }
         }
+        const int64_t chunk = n % pieces / 8 % depth * m.parts, fold = n % pieces / 8 / depth,
+                      piece = n % 8 ^ (line & 7);
+        const int64_t wide = m.tile * m.fold;
+        char *to = (char *)m.to + slot * m.to_slot + (tile * m.chunks + chunk) * wide * 128 +
+                   (fold * m.tile + line) * 128 + piece * 16;
+        for (int part = 0; part < m.parts; part++) {
 #pragma unroll
-        for (int i = 0; i < PIECE; i++) convert(m.tensor ? round_tf32(x[i]) : x[i], element[i]);
-        const int64_t chunk = n % pieces / 8 % m.chunks, part = n % pieces / 8 / m.chunks, piece = n % 8 ^ (line & 7);
-        char *to = (char *)m.to + slot * m.to_slot + (tile * m.chunks + chunk) * m.tile * m.fold * 128 +
-                   (part * m.tile + line) * 128 + piece * 16;
-        *(uint4 *)to = *(const uint4 *)element;
+            for (int i = 0; i < PIECE; i++) {
+                float rounded;
+                convert(m.tensor ? round_tf32(x[i]) : x[i], element[i]);
+                convert(element[i], rounded);
+                x[i] -= rounded;
+            }
+            *(uint4 *)(to + part * wide * 128) = *(const uint4 *)element;
+        }
     }
 }
 
@@ -73,7 +82,7 @@ cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int cou
             *m = list[done + i];
             m->by_four = m->columns % 4 == 0 && is_aligned(m->from, m->from_type, 2, m->row, 4) &&
                          is_aligned(m->from, m->from_type, 2, m->slot, 4);
-            int64_t pieces = list[done + i].slots * list[done + i].rows * list[done + i].chunks * m->fold * 8;
+            int64_t pieces = m->slots * m->rows * (m->chunks / m->parts) * m->fold * 8;
             if (pieces > most) most = pieces;
         }
         int64_t blocks = divide_up(most, THREADS);

@@ -3,11 +3,21 @@
 
 typedef rcvi_persistent_step hosted_step;
 
+enum { USUAL_PARTS = 3 }; /* of a float32 */
+
 /* ---- steps ---- */
 
-static rcv_status check_type(const rcvi_engine *e) {
-    if (e->narrow == e->real && !e->tensor)
-        return rcvi_persistent_refuse("a persistent kernel multiplies on tensor cores: bfloat16, float16 or tfloat32");
+/* What is multiplied: 16 bits or tfloat32 as they are, float32 in parts. */
+static rcv_status find_operands(const rcvi_engine *e, rcvi_persistent *p) {
+    bool exact = e->narrow == e->real && !e->tensor;
+    int parts = (int)e->program->rungs.parts;
+    if (e->real == RCVI_F64)
+        return rcvi_persistent_refuse(
+            "a persistent kernel multiplies bfloat16, float16, tfloat32 or float32, not float64");
+    if (parts && !exact) return rcvi_persistent_refuse("parts of persistent are those of a float32");
+    p->parts = !exact ? 1 : parts ? parts : USUAL_PARTS;
+    p->operand = p->parts > 1 ? RCVI_BF16 : e->narrow;
+    p->exact = exact && p->parts == 1;
     if (e->major != 9)
         return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel needs compute capability 9.0; this GPU has %d.%d",
                          e->major, e->minor);
@@ -156,7 +166,7 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
     p->seats = rcvi_pool_new(&e->pool, count, sizeof *p->seats);
     p->channels = rcvi_pool_new(&e->pool, count * (RCVI_MAX_PASSES + 16), sizeof *p->channels);
     if (e->pool.failed) return RCV_NO_MEMORY;
-    RCVI_TRY(check_type(e));
+    RCVI_TRY(find_operands(e, p));
     if (p->iterations > INT32_MAX / 2)
         return rcvi_persistent_refuse("a persistent kernel takes a billion steps at most");
     for (size_t i = 0; i < count; i++) RCVI_TRY(check_step(e, &loop[1 + i]));
@@ -187,6 +197,7 @@ void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_t
         (long long)p->iterations, p->blocks, e->processors, p->seat_count, p->seat_count == 1 ? "" : "s", p->slices,
         p->slices == 1 ? "" : "s", p->slice, held * each, p->weight_chunks * each, p->shared / 1024, e->shared / 1024,
         p->stream_chunks * each, (double)p->streamed / 1e6);
+    if (p->parts > 1) rcvi_text_add(text, "products of float32 as %d numbers of bfloat16 each\n", p->parts);
 }
 
 rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {

@@ -6,17 +6,18 @@
  * after tile: products of its weights with what other blocks have written, then the map of every element.
  *
  * Weights are the left operand of wgmma, a tile of TILE_ROWS rows of the batch is the right one. Where there are few rows, depth
- * is folded: row (q * PRODUCTS + p) * UNITS + u of 64 is part q of unit u of product p, and column q * TILE_ROWS + n of TILE_N
- * is part q of row n. Sums of equal parts are added, others are not looked at: the instruction takes no longer for them, and
- * a block has fewer units, so that more blocks keep a matrix. A part's depth is cut into chunks of 128 bytes, and these between two lanes, each with one thread that
- * waits for counters and copies groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
+ * is folded: row (q * PRODUCTS + p) * UNITS + u of 64 is fold q of unit u of product p, and column q * TILE_ROWS + n of TILE_N
+ * is fold q of row n. Sums of equal folds are added, others are not looked at: the instruction takes no longer for them, and
+ * a block has fewer units, so that more blocks keep a matrix. A fold's depth is cut into chunks of 128 bytes, of numbers in
+ * PARTS one chunk for each of these, and shared out to two lanes, each with one thread that waits for counters and copies
+ * groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
  * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
  * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
  * teller, raises the counters of what the block has written.
  *
  * A class of seats, struct Seat, has
  *   STEPS, PRODUCTS, UNITS, BLOCKS (of a slice), COLUMNS, TILED_STEP (the first with products)
- *   CHUNKS, HELD, KEPT(lane)    chunks, those in registers, those in shared memory; others are copied every time
+ *   CHUNKS, HELD, KEPT(lane)    chunks of all parts, those in registers, those in shared memory; others are copied every time
  *   GROUPS(lane), RING(lane)    groups of chunks, and those that there is room for, which go into them evenly
  *   group_pass, group_first, group_chunks, group_before(lane, group)   pass, first chunk of it, chunks, those of groups before
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
@@ -50,6 +51,11 @@ INLINE void barrier_make(unsigned at, int count) {
 }
 INLINE void barrier_arrive(unsigned at) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
+}
+/* This thread, and so many bytes of copies. */
+INLINE void barrier_expect(unsigned at, int bytes) {
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(at), "r"(bytes)
+                 : "memory");
 }
 INLINE bool barrier_passed(unsigned at, unsigned parity) {
     unsigned passed;
@@ -195,9 +201,7 @@ template <class S, int LANE> struct Loader {
         const int first = max(0, RESIDENT - before); /* chunk whose weights are copied */
         const int weights = STREAM_CHUNKS > 0 ? max(0, chunks - first) * WEIGHT_BYTES : 0;
         const unsigned full = shared.full(LANE, n);
-        asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(full),
-                     "r"(chunks * CHUNK_BYTES + weights)
-                     : "memory");
+        barrier_expect(full, chunks * CHUNK_BYTES + weights);
         if (weights > 0)
             copy_bulk(shared.copied_weights(LANE, n, first),
                       streamed_at<S>(block.c, LANE) + (unsigned long long)(before + first - RESIDENT) * WEIGHT_BYTES,
@@ -263,18 +267,19 @@ template <class S, int LANE> struct Loader {
 /* ---- multiplying ---- */
 
 template <class S, int LANE> struct Multiplier {
-    static constexpr int GROUPS = S::GROUPS(LANE);
+    static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
     static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), KEPT = S::KEPT(LANE),
                          BEFORE = LANE ? S::KEPT(0) : 0;
     static constexpr int VECTORS = TILE_ROWS * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
     static constexpr bool STARTED = S::IS_STARTED && LANE == (S::CHUNKS(0) == 0);
+    static constexpr int ROWS = EXACT ? 4 : 2; /* of the weights that a thread has */
     const Block &block;
     const int warp, thread;
     Shared shared;
     Ring<S, LANE> ring;
     unsigned a[HELD > 0 ? HELD * 4 : 1][4];
-    float starts[2];
+    float starts[ROWS];
     Turn told;
     int i, buffer;
 
@@ -283,26 +288,50 @@ template <class S, int LANE> struct Multiplier {
 
     /* Row m of the weights. */
     struct Weight {
-        int m, unit, product, part;
+        int m, unit, product, fold;
         INLINE Weight(int m)
-            : m(m), unit(m % S::UNITS), product(m / S::UNITS % S::PRODUCTS), part(m / (S::UNITS * S::PRODUCTS)) {}
+            : m(m), unit(m % S::UNITS), product(m / S::UNITS % S::PRODUCTS), fold(m / (S::UNITS * S::PRODUCTS)) {}
     };
+
+    INLINE int row_of(int r) const { return warp * 16 + (EXACT ? thread / 8 * 4 + r : thread / 4 + r * 8); }
+
+    /* A part of eight weights, from memory to shared memory. */
+    static INLINE void bring_part(unsigned to, const float *from, bool there, int part) {
+        const float4 none = make_float4(0, 0, 0, 0), low = there ? ((const float4 *)from)[0] : none,
+                     high = there ? ((const float4 *)from)[1] : none;
+        float x[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+        unsigned y[4];
+#pragma unroll 1
+        for (int p = 0; p <= part; p++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                y[i] = bits_of(take_part<BFloat16>(x[2 * i]));
+                y[i] |= bits_of(take_part<BFloat16>(x[2 * i + 1])) << 16;
+            }
+        }
+        write_piece(to, y);
+    }
 
     /* A chunk of the weights as 64 rows of 128 bytes; it has come when the thread's copies have. */
     INLINE void bring_weights(int c, unsigned to) const {
-        const int pass = S::chunk_pass(LANE, c), from = S::chunk_first(LANE, c) * CHUNK,
+        const int pass = S::chunk_pass(LANE, c), first = S::chunk_first(LANE, c), from = first / PARTS * CHUNK,
                   depth = (S::depth(pass) + 7) / 8 * 8;
+        constexpr int BYTES = PARTS > 1 ? 4 : SIZE; /* of a weight in memory */
         const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
         const int piece = (int)threadIdx.x % 8;
 #pragma unroll
         for (int r = 0; r < 4; r++) {
             const Weight w((int)threadIdx.x % 128 / 8 + r * 16);
-            const int unit = block.column + w.unit, k = w.part * S::pass_chunks(pass) * CHUNK + from + piece * PIECE;
-            int place = w.part < FOLD ? S::right(pass, w.product) : -1;
+            const int unit = block.column + w.unit,
+                      k = w.fold * (S::pass_chunks(pass) / PARTS) * CHUNK + from + piece * PIECE;
+            int place = w.fold < FOLD ? S::right(pass, w.product) : -1;
             bool there = place >= 0 && unit < S::COLUMNS && k < depth;
             unsigned long long at = places[place >= 0 ? place : 0].address;
-            if (there) at += (unsigned long long)((unit * (long long)depth + k) * SIZE);
-            copy_async(to + swizzled(w.m, piece), there ? at : places[S::right_any(pass)].address, there ? 16 : 0);
+            if (there) at += (unsigned long long)((unit * (long long)depth + k) * BYTES);
+            if constexpr (PARTS > 1)
+                bring_part(to + swizzled(w.m, piece), (const float *)at, there, first % PARTS);
+            else
+                copy_async(to + swizzled(w.m, piece), there ? at : places[S::right_any(pass)].address, there ? 16 : 0);
         }
     }
 
@@ -333,12 +362,28 @@ template <class S, int LANE> struct Multiplier {
         if (HELD + KEPT < CHUNKS) asm volatile("fence.proxy.async.global;" ::: "memory");
     }
 
+    /* Chunk c of the weights, which lies there, in registers. */
+    INLINE void hold(int c, unsigned from) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+#if EXACT
+            read_piece(from + swizzled(row_of(j), thread % 8), a[c * 4 + j]);
+#else
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                unsigned at = from + swizzled(row_of(r % 2), j * 2 + r / 2) + (unsigned)(thread % 4 * 4);
+                asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a[c * 4 + j][r]) : "r"(at) : "memory");
+                a[c * 4 + j][r] = as_operand(a[c * 4 + j][r]);
+            }
+#endif
+        }
+    }
+
     /* Through the lane's memory, which nobody fills before all have come. */
     INLINE void keep_weights() {
         constexpr int BATCH = LANE_BYTES / WEIGHT_BYTES;
         static_assert(BATCH > 0, "room for a chunk of each lane");
         const unsigned room = shared.chunk(LANE, 0, 0);
-        const int m = warp * 16 + thread / 4;
 #pragma unroll 1
         for (int c = HELD; c < HELD + KEPT; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
 #pragma unroll
@@ -349,16 +394,8 @@ template <class S, int LANE> struct Multiplier {
             copies_wait<0>();
             asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
 #pragma unroll
-            for (int c = first; c < HELD && c < first + BATCH; c++) {
-#pragma unroll
-                for (int n = 0; n < 16; n++) {
-                    int j = n / 4, r = n % 4;
-                    unsigned at = room + (unsigned)((c - first) * WEIGHT_BYTES) +
-                                  swizzled(m + r % 2 * 8, j * 2 + r / 2) + (unsigned)(thread % 4 * 4);
-                    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(a[c * 4 + j][r]) : "r"(at) : "memory");
-                    a[c * 4 + j][r] = as_operand(a[c * 4 + j][r]);
-                }
-            }
+            for (int c = first; c < HELD && c < first + BATCH; c++)
+                hold(c, room + (unsigned)((c - first) * WEIGHT_BYTES));
             asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
         }
         copies_wait<0>();
@@ -380,37 +417,55 @@ template <class S, int LANE> struct Multiplier {
         asm volatile("bar.sync 0;" ::: "memory"); /* loaders may begin */
     }
 
-    /* What all rows begin with: a thread has two rows of the weights. */
+    /* What all rows begin with. */
     INLINE void find_starts() {
         const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
 #pragma unroll
-        for (int r = 0; r < 2; r++) {
-            const Weight w(warp * 16 + thread / 4 + r * 8);
-            const int unit = block.column + w.unit, place = w.part == 0 ? S::start(w.product) : -1;
+        for (int r = 0; r < ROWS; r++) {
+            const Weight w(row_of(r));
+            const int unit = block.column + w.unit, place = w.fold == 0 ? S::start(w.product) : -1;
             starts[r] = place >= 0 && unit < S::COLUMNS ? ((const float *)places[place].address)[unit] : 0;
         }
+    }
+
+    /* Products of parts have many addresses: found anew for every group, they need no registers in between. */
+    INLINE void forget_addresses() {
+        if (PARTS > 1) asm volatile("" : "+r"(shared.base));
     }
 
     INLINE void release(int n) {
         if (thread == 0) barrier_arrive(shared.empty(LANE, n));
     }
 
-    using Sums = float[TILE_N / 2];
+    /* Sums of row n of the tile and row m of the weights lie at n * 64 + (m ^ turn(n)): neither those who write them nor
+     * those who read them meet in banks. */
+    static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
+
+#if EXACT
+
+    using Sums = float[4 * EXACT_ROWS];
+
+    INLINE void begin(Sums &sums) const {
+#pragma unroll
+        for (int n = 0; n < 4 * EXACT_ROWS; n++) sums[n] = 0;
+    }
 
     template <int G, int C> INLINE void multiply_chunk(Sums &sums) {
         if constexpr (C < S::group_chunks(LANE, G)) {
             constexpr int CHUNK = S::group_before(LANE, G) + C;
-            const unsigned long long b = descriptor(shared.chunk(LANE, ring.slot(G), C));
+            const unsigned stored = CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - HELD)
+                                                        : shared.copied_weights(LANE, ring.slot(G), C);
+            float w[4][4];
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const int more = STARTED || CHUNK > 0 || j > 0;
-                if constexpr (CHUNK < HELD)
-                    multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
-                else if constexpr (CHUNK < HELD + KEPT)
-                    multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
-                else
-                    multiply(sums, descriptor(shared.copied_weights(LANE, ring.slot(G), C)) + j * 2, b + j * 2, more);
+            for (int r = 0; r < 4; r++) {
+                if constexpr (CHUNK < HELD) {
+#pragma unroll
+                    for (int k = 0; k < 4; k++) w[r][k] = __uint_as_float(a[CHUNK * 4 + r][k]);
+                } else {
+                    read_four(stored + swizzled(row_of(r), thread % 8), w[r]);
+                }
             }
+            multiply_add<EXACT_ROWS>(sums, w, shared.chunk(LANE, ring.slot(G), C), thread % 8);
             multiply_chunk<G, C + 1>(sums);
         }
     }
@@ -418,10 +473,85 @@ template <class S, int LANE> struct Multiplier {
     template <int G> INLINE void multiply_group(Sums &sums) {
         if constexpr (G < GROUPS) {
             if (G > 0) barrier_wait(shared.full(LANE, ring.slot(G)), ring.parity(G));
+            multiply_chunk<G, 0>(sums);
+            __syncwarp();
+            release(ring.slot(G));
+            multiply_group<G + 1>(sums);
+        }
+    }
+
+    INLINE void end(Sums &) const {}
+
+    INLINE void write_sums(unsigned to, Sums &sums) const {
+        constexpr int COUNT = EXACT_ROWS > 2 ? EXACT_ROWS / 2 : 1;
+        const int first = add_up<4 * EXACT_ROWS>(sums, thread % 8);
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            const int n = (first + i) / 4, r = (first + i) % 4;
+            const float start = r == 0 ? starts[0] : r == 1 ? starts[1] : r == 2 ? starts[2] : starts[3];
+            const unsigned at = to + (unsigned)((n * 64 + (row_of(r) ^ turn(n))) * 4);
+            if (first < 0) continue;
+            asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(STARTED ? sums[i] + start : sums[i]) : "memory");
+        }
+    }
+
+#else
+
+    /* The tensor cores cut sums off instead of rounding them, each time that something is added. So where numbers have three parts,
+     * what is small is added up by itself. */
+    struct Sums {
+        float all[TILE_N / 2], small[PARTS > 2 ? TILE_N / 2 : 1];
+    };
+
+    INLINE void begin(Sums &sums) const {
+#pragma unroll
+        for (int n = 0; n < TILE_N / 2; n++) sums.all[n] = STARTED ? starts[n / 2 % 2] : 0;
+    }
+
+    /* Chunk C of the group with chunk W of the weights, counted as the group's: added to sums that have begun, or not. */
+    template <int G, int C, int W> INLINE void multiply_with(float (&sums)[TILE_N / 2], bool begun) {
+        constexpr int CHUNK = S::group_before(LANE, G) + W;
+        const unsigned long long b = descriptor(shared.chunk(LANE, ring.slot(G), C));
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const int more = begun || j > 0;
+            if constexpr (CHUNK < HELD)
+                multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
+            else if constexpr (CHUNK < HELD + KEPT)
+                multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
+            else
+                multiply(sums, descriptor(shared.copied_weights(LANE, ring.slot(G), W)) + j * 2, b + j * 2, more);
+        }
+    }
+
+    /* Part p of an operand with the first PARTS - p of the weights; products of later ones are next to nothing. A group has all
+     * parts. */
+    template <int G, int C, int P = 0> INLINE void multiply_chunk(Sums &sums) {
+        if constexpr (C < S::group_chunks(LANE, G)) {
+            constexpr int BEFORE_GROUP = S::group_before(LANE, G), PART = C % PARTS;
+            static_assert(BEFORE_GROUP % PARTS == 0 && S::group_chunks(LANE, G) % PARTS == 0, "whole parts");
+            if constexpr (PARTS > 2 && PART + P > 0)
+                multiply_with<G, C, C - PART + P>(sums.small, BEFORE_GROUP + C > 0 || P > 1);
+            else
+                multiply_with<G, C, C - PART + P>(sums.all, STARTED || BEFORE_GROUP + C > 0 || P > 0);
+            if constexpr (PART + P + 1 < PARTS)
+                multiply_chunk<G, C, P + 1>(sums);
+            else
+                multiply_chunk<G, C + 1>(sums);
+        }
+    }
+
+    template <int G> INLINE void multiply_group(Sums &sums) {
+        if constexpr (G < GROUPS) {
+            forget_addresses();
+            if (G > 0) barrier_wait(shared.full(LANE, ring.slot(G)), ring.parity(G));
             warpgroup_fence();
             multiply_chunk<G, 0>(sums);
             warpgroup_commit();
-            if constexpr (G > 0) {
+            if constexpr (RING == 1 && G + 1 < GROUPS) { /* the next one needs this one's room */
+                warpgroup_wait<0>();
+                release(0);
+            } else if constexpr (RING > 1 && G > 0) {
                 warpgroup_wait<1>();
                 release(ring.slot(G - 1));
             }
@@ -429,9 +559,33 @@ template <class S, int LANE> struct Multiplier {
         }
     }
 
-    /* Sums of row n of the tile and row m of the weights lie at n * 64 + (m ^ turn(n)): neither those who write them nor
-     * those who read them meet in banks. */
-    static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
+    INLINE void end(Sums &sums) {
+        warpgroup_wait<0>();
+        release(ring.slot(GROUPS - 1));
+#pragma unroll
+        for (int n = 0; n < TILE_N / 2; n++) {
+            asm volatile("" : "+f"(sums.all[n])::"memory");
+            if constexpr (PARTS > 2) {
+                asm volatile("" : "+f"(sums.small[n])::"memory");
+                sums.all[n] += sums.small[n];
+            }
+        }
+    }
+
+    INLINE void write_sums(unsigned to, const Sums &sums) const {
+#pragma unroll
+        for (int j = 0; j < TILE_N / 8; j++) {
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+                int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
+                if (FOLD > 1 && Weight(row_of(e / 2)).fold != 8 * j / TILE_ROWS) continue;
+                unsigned at = to + (unsigned)((n * 64 + (row_of(e / 2) ^ turn(n))) * 4) + (unsigned)(j * 2048);
+                asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums.all[j * 4 + e]) : "memory");
+            }
+        }
+    }
+
+#endif
 
     /* Sums of both lanes, in shared memory. What the map reads of other seats has come with the first chunk. */
     template <class F> INLINE void multiply_all(F fetch_late) {
@@ -439,27 +593,12 @@ template <class S, int LANE> struct Multiplier {
             Sums sums;
             barrier_wait(shared.full(LANE, ring.slot(0)), ring.parity(0));
             fetch_late();
-#pragma unroll
-            for (int n = 0; n < TILE_N / 2; n++) sums[n] = STARTED ? starts[n / 2 % 2] : 0;
+            begin(sums);
             multiply_group<0>(sums);
-            warpgroup_wait<0>();
-            release(ring.slot(GROUPS - 1));
+            end(sums);
             ring.move();
-#pragma unroll
-            for (int n = 0; n < TILE_N / 2; n++) asm volatile("" : "+f"(sums[n])::"memory");
             if (SUM_BUFFERS == 1) asm volatile("bar.sync 4, 256;" ::: "memory");
-            unsigned to = shared.sums(buffer, LANE);
-            int m = warp * 16 + thread / 4;
-#pragma unroll
-            for (int j = 0; j < TILE_N / 8; j++) {
-#pragma unroll
-                for (int e = 0; e < 4; e++) {
-                    int n = 8 * j + thread % 4 * 2 + e % 2;
-                    if (FOLD > 1 && Weight(m + e / 2 * 8).part != n / TILE_ROWS) continue;
-                    unsigned at = to + (unsigned)((n * 64 + ((m + e / 2 * 8) ^ turn(n))) * 4);
-                    asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums[j * 4 + e]) : "memory");
-                }
-            }
+            write_sums(shared.sums(buffer, LANE), sums);
         } else if (SUM_BUFFERS == 1) {
             asm volatile("bar.sync 4, 256;" ::: "memory");
         }

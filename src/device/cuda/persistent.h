@@ -53,7 +53,7 @@ typedef struct {
     int64_t base, top;            /* slots of an operand that are written or read */
     const rcvi_view *view;        /* of an operand: where it lies before the loop */
     int signal;                   /* its counters */
-    int64_t chunks;               /* of an operand */
+    int64_t chunks;               /* of an operand, of all its parts */
     size_t place;                 /* bytes in the exchange */
 } rcvi_channel;
 
@@ -117,7 +117,7 @@ typedef struct {
     int lane_of[RCVI_MAX_PASSES]; /* chunks of a pass from this one on are lane 1's */
     rcvi_group_of_chunks groups[RCVI_LANES][RCVI_MAX_GROUPS];
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
-    int chunks[RCVI_LANES];                        /* of depth */
+    int chunks[RCVI_LANES];                        /* of depth, of all parts */
     int held[RCVI_LANES], kept[RCVI_LANES];        /* in registers, in shared memory; others are copied every time */
     int class, first_block;
     char *text; /* what stands in the namespace of its class */
@@ -126,6 +126,10 @@ typedef struct {
 struct rcvi_persistent {
     int loop; /* of the program's steps */
     int64_t iterations;
+    /* What is multiplied: numbers of this type, of a float32 so many, whose sum it is nearly; chunks are of one part. */
+    rcvi_cuda_type operand;
+    int parts;
+    bool exact; /* float32 as they are, by multiply-adds */
     rcvi_persistent_step *steps;
     rcvi_step *joined; /* [steps] */
     int step_count;

@@ -1,8 +1,9 @@
 /* What the steps of a persistent kernel use: arguments, values that pass from block to block. Stands behind map_element.cuh and
  * before the texts of the seats; see persistent.h for the arguments.
  *
- * An operand that others read lies in memory as they want it in shared memory: tiles of TILE_ROWS rows, FOLD parts of their
- * depth one below the other, chunks of 128 bytes, the 16-byte pieces of row n at piece ^ (n & 7). Every step has its own slot, so nothing is overwritten. A block that has
+ * An operand that others read lies in memory as they want it in shared memory: tiles of TILE_ROWS rows, FOLD folds of their
+ * depth one below the other, chunks of 128 bytes, the 16-byte pieces of row n at piece ^ (n & 7). Of a float32 that is multiplied
+ * in PARTS numbers of bfloat16, a chunk of the first ones is followed by one of the second ones, and so on. Every step has its own slot, so nothing is overwritten. A block that has
  * written raises a counter (release); who reads waits until all blocks have (acquire), then copies. */
 
 struct Words {
@@ -68,17 +69,8 @@ INLINE unsigned bits_of(float x) {
 INLINE unsigned bits_of(BFloat16 x) { return x.bits; }
 INLINE unsigned bits_of(Float16 x) { return x.bits; }
 
-/* CHUNKS: of a part of the operand. */
-template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
-    constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE, COUNT = SIZE * VECTOR / 4;
-    unsigned long long at = c.place(place);
-    if (!at || !c.there) return;
-    int chunk = column / (8 * PIECES) % CHUNKS, part = column / (8 * PIECES * CHUNKS), piece = column / PIECES % 8;
-    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + (part * TILE_ROWS + c.n) * 128 +
-                               ((piece ^ (c.n & 7)) << 4) + column % PIECES * SIZE);
-    T y[VECTOR];
-#pragma unroll
-    for (int i = 0; i < VECTOR; i++) narrow(x[i], y[i]);
+template <typename T> INLINE void store_operand(unsigned long long at, const T (&y)[VECTOR]) {
+    constexpr int SIZE = (int)sizeof(T), COUNT = SIZE * VECTOR / 4;
     if constexpr (COUNT == 0) {
         *(unsigned short *)at = (unsigned short)bits_of(y[0]);
     } else {
@@ -91,6 +83,35 @@ template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place,
         if constexpr (COUNT == 2) *(uint2 *)at = make_uint2(words[0], words[1 % COUNT]);
         if constexpr (COUNT == 4)
             *(uint4 *)at = make_uint4(words[0], words[1 % COUNT], words[2 % COUNT], words[3 % COUNT]);
+    }
+}
+
+/* The next part of a number, and what it leaves of it. */
+template <typename T> INLINE T take_part(float &x) {
+    T y;
+    narrow(x, y);
+    x -= widen(y);
+    return y;
+}
+
+/* CHUNKS: of a fold of the operand, of all its parts. */
+template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
+    constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE, DEPTH = CHUNKS / PARTS;
+    unsigned long long at = c.place(place);
+    if (!at || !c.there) return;
+    int chunk = column / (8 * PIECES) % DEPTH * PARTS, fold = column / (8 * PIECES * DEPTH),
+        piece = column / PIECES % 8;
+    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + (fold * TILE_ROWS + c.n) * 128 +
+                               ((piece ^ (c.n & 7)) << 4) + column % PIECES * SIZE);
+    REAL rest[VECTOR];
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) rest[i] = x[i];
+#pragma unroll
+    for (int part = 0; part < PARTS; part++) {
+        T y[VECTOR];
+#pragma unroll
+        for (int i = 0; i < VECTOR; i++) y[i] = take_part<T>(rest[i]);
+        store_operand(at + part * (TILE_N * 128), y);
     }
 }
 

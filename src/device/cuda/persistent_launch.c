@@ -98,7 +98,8 @@ static rcvi_tiling bring_slots(const filler *f, const rcvi_channel *channel, int
     int64_t element = view->wrap ? channel->column + from % 2 * view->slot : channel->column + from * block;
     return (rcvi_tiling){.from = memory + element * (int64_t)rcvi_cuda_bytes(type),
                          .from_type = type,
-                         .type = f->engine->narrow,
+                         .type = p->operand,
+                         .parts = p->parts,
                          .tensor = f->engine->tensor,
                          .row = view->row,
                          .slot = block,

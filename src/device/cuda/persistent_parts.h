@@ -27,16 +27,22 @@ rcv_status rcvi_persistent_add_use(rcvi_persistent_step *step, rcvi_channel_use 
 bool rcvi_persistent_is_value(const rcvi_persistent_step *step, int view);
 
 static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
-/* Columns of a multiplication: a tile's rows, once for every part of depth. */
+/* Columns of a multiplication: a tile's rows, once for every fold of depth. */
 static inline int rcvi_persistent_wide(const rcvi_persistent *p) { return p->tile * p->fold; }
-/* Chunks of a part of this depth. */
-static inline int rcvi_persistent_chunks(const rcvi_engine *e, const rcvi_persistent *p, int64_t depth) {
-    int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(e->narrow), each = RCVI_DEPTH_CHUNK_BYTES * p->fold;
-    return (int)(rcvi_round_up(bytes, each) / each);
+/* Chunks of a fold of this depth: part after part of the first numbers, then of the next ones. */
+static inline int rcvi_persistent_chunks(const rcvi_persistent *p, int64_t depth) {
+    int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(p->operand), each = RCVI_DEPTH_CHUNK_BYTES * p->fold;
+    return p->parts * (int)(rcvi_round_up(bytes, each) / each);
 }
 /* Bytes of a slot of an operand: all tiles of the batch. */
 static inline int64_t rcvi_persistent_slot(const rcvi_persistent *p, const rcvi_channel *channel) {
     return (int64_t)p->slices * p->tiles * channel->chunks * rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES;
+}
+/* Rows of a tile that the batch has, as a power of two, or all of them. */
+static inline int rcvi_persistent_rows(const rcvi_engine *e, const rcvi_persistent *p) {
+    int rows = 1;
+    while (rows < p->tile && rows < e->program->options.batch) rows *= 2;
+    return rows < p->tile ? rows : p->tile;
 }
 static inline rcv_status rcvi_persistent_refuse(const char *sentence) {
     return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence);

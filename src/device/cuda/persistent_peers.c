@@ -176,7 +176,7 @@ rcv_status rcvi_persistent_lay_out(rcvi_engine *e, rcvi_persistent *p) {
         slots = channel->top - channel->base + 1;
         if (channel->view->wrap && slots - channel->written > 2)
             return rcvi_persistent_refuse("a persistent kernel cannot bring so many steps of a ring");
-        channel->chunks = rcvi_persistent_chunks(e, p, channel->columns);
+        channel->chunks = rcvi_persistent_chunks(p, channel->columns);
         channel->place = p->exchange;
         p->exchange += (size_t)(slots * rcvi_persistent_slot(p, channel));
     }

@@ -4,8 +4,10 @@
 enum {
     MOST_WIDE = 96,                                          /* columns of a multiplication where depth is folded */
     MOST_ROWS = 64,                                          /* of the batch in a tile */
+    MOST_EXACT_ROWS = 8,                                     /* the same where threads multiply */
     REGISTERS = 216,                                         /* of a thread that multiplies */
     OTHER_REGISTERS = 44,                                    /* beside weights, sums and what maps read */
+    EXACT_REGISTERS = 16,                                    /* more of these where threads multiply */
     MULTIPLIERS = 256,                                       /* threads */
     CHUNK_REGISTERS = 16,                                    /* of weights */
     MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
@@ -27,20 +29,20 @@ static bool is_own(const rcvi_persistent *p, int seat, int pass) {
 }
 
 /* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
-static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int held) {
+static void share_chunks(rcvi_persistent *p, int seat, int held) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     int total[RCVI_LANES] = {0, 0};
     s->chunks[0] = s->chunks[1] = 0;
     for (int q = 0; q < tiled->pass_count; q++)
-        total[is_own(p, seat, q)] += rcvi_persistent_chunks(e, p, tiled->passes[q].depth);
+        total[is_own(p, seat, q)] += rcvi_persistent_chunks(p, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
     bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
-    int room = apart ? total[0] : (all + 1) / 2;
+    int room = apart ? total[0] : (int)rcvi_round_up((all + 1) / 2, p->parts); /* all parts of a number together */
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             if (is_own(p, seat, q) != own) continue;
-            int chunks = rcvi_persistent_chunks(e, p, tiled->passes[q].depth);
+            int chunks = rcvi_persistent_chunks(p, tiled->passes[q].depth);
             s->lane_of[q] = chunks < room ? chunks : room;
             s->chunks[0] += s->lane_of[q];
             s->chunks[1] += chunks - s->lane_of[q];
@@ -50,15 +52,16 @@ static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
     for (int lane = 0; lane < RCVI_LANES; lane++) s->held[lane] = s->chunks[lane] < held ? s->chunks[lane] : held;
 }
 
-/* Cuts a lane's chunks into groups of this many at most, none of two passes: lane 0's operands of other seats first. */
-static bool group_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int lane, int size) {
+/* Cuts a lane's chunks into groups of this many at most, none of two passes, with all parts of a number: lane 0's operands of
+ * other seats first. */
+static bool group_chunks(rcvi_persistent *p, int seat, int lane, int size) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     s->group_count[lane] = 0;
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             int first = lane ? s->lane_of[q] : 0,
-                end = lane ? rcvi_persistent_chunks(e, p, tiled->passes[q].depth) : s->lane_of[q];
+                end = lane ? rcvi_persistent_chunks(p, tiled->passes[q].depth) : s->lane_of[q];
             if (is_own(p, seat, q) != own) continue;
             for (int c = first; c < end; c += size) {
                 if (s->group_count[lane] == RCVI_MAX_GROUPS) return false;
@@ -89,7 +92,8 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     if (slices > most) slices = most;
     p->slice = (int)rcvi_round_up((batch + slices - 1) / slices, 8);
     p->slices = (int)((batch + p->slice - 1) / p->slice);
-    p->tiles = (p->slice + MOST_ROWS - 1) / MOST_ROWS;
+    int rows = p->exact ? MOST_EXACT_ROWS : MOST_ROWS;
+    p->tiles = (p->slice + rows - 1) / rows;
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
     int block = 0;
     for (int s = 0; s < p->seat_count; s++) {
@@ -106,15 +110,15 @@ static size_t other_bytes(const rcvi_persistent *p) {
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4;
 }
 
-/* Groups of so many chunks at most, and the ring of every lane, which goes evenly into the lane's groups; two at least, where there
- * are two, since a group is given back when the next one is multiplied. Do they fit into so many bytes? */
-static bool find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_t bytes) {
+/* Groups of so many chunks at most, and the ring of every lane, which goes evenly into the lane's groups: so many of these at
+ * least, if there are. Do they fit into so many bytes? */
+static bool find_rings(rcvi_persistent *p, int size, int least, size_t bytes) {
     size_t chunk = (size_t)rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? WEIGHT_BYTES : 0);
     int widest = 0;
     p->group = 0;
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
-            if (!group_chunks(e, p, s, lane, size)) return false;
+            if (!group_chunks(p, s, lane, size)) return false;
             for (int g = 0; g < p->seats[s].group_count[lane]; g++) {
                 if (p->seats[s].groups[lane][g].count > p->group) p->group = p->seats[s].groups[lane][g].count;
             }
@@ -126,14 +130,14 @@ static bool find_rings(const rcvi_engine *e, rcvi_persistent *p, int size, size_
         for (int lane = 0; lane < RCVI_LANES; lane++) {
             int count = p->seats[s].group_count[lane], ring = count < room ? count : room;
             while (ring > 1 && count % ring) ring--;
-            if (ring < (count < 2 ? count : 2)) return false;
+            if (ring < (count < least ? count : least)) return false;
             p->seats[s].ring[lane] = count ? ring : 1;
             if (ring > widest) widest = ring;
         }
     }
     p->lane_bytes = (size_t)(widest * p->group) * chunk;
     if (p->lane_bytes < WEIGHT_BYTES) p->lane_bytes = WEIGHT_BYTES; /* weights come through it */
-    return p->lane_bytes <= bytes && (size == 1 || (size_t)p->group * chunk <= MOST_GROUP);
+    return p->lane_bytes <= bytes && (size == p->parts || (size_t)p->group * chunk <= MOST_GROUP);
 }
 
 /* Bytes for copies of a lane. */
@@ -169,15 +173,15 @@ static bool has_all(const rcvi_persistent *p) {
 }
 
 /* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, few of them save time,
- * and two buffers for sums save a meeting of threads. */
-static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
+ * and two buffers for sums save a meeting of threads. A lane has so many groups at once, or more. */
+static bool share_rest(const rcvi_engine *e, rcvi_persistent *p, int ring) {
     static const int sizes[] = {16, 12, 8, 6, 4, 3, 2, 1};
     size_t room = (size_t)e->shared, best = 0;
     int best_buffers = 0, best_size = 0;
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
         size_t others = other_bytes(p);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
-            if (!find_rings(e, p, sizes[i], lane_room(room, others))) continue;
+            if (sizes[i] % p->parts || !find_rings(p, sizes[i], ring, lane_room(room, others))) continue;
             size_t copies = p->lane_bytes < MUCH_ROOM && !has_all(p) ? p->lane_bytes : MUCH_ROOM;
             size_t value = 1 + copies / SOME_ROOM * SOME_ROOM + (p->sum_buffers == 2 ? SOME_ROOM / 2 : 0);
             if (value <= best) continue;
@@ -188,7 +192,7 @@ static bool share_rest(const rcvi_engine *e, rcvi_persistent *p) {
     }
     p->sum_buffers = best ? best_buffers : 1;
     if (!best) return false;
-    find_rings(e, p, best_size, lane_room(room, other_bytes(p)));
+    find_rings(p, best_size, ring, lane_room(room, other_bytes(p)));
     p->shared = other_bytes(p) + RCVI_LANES * p->lane_bytes;
     return true;
 }
@@ -203,16 +207,17 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         for (int lane = 0; lane < RCVI_LANES; lane++) left += p->seats[s].chunks[lane] - p->seats[s].held[lane];
         if (left > most) most = left;
     }
-    int first = RCVI_NONE; /* what is copied every time needs some room on its way */
-    for (int kept = most; kept >= 0; kept--) {
-        keep_chunks(p, kept);
-        if (!share_rest(e, p)) continue;
-        if (first == RCVI_NONE) first = kept;
-        if (!p->stream_chunks || p->lane_bytes >= STREAM_ROOM) return RCV_OK;
-    }
-    if (first != RCVI_NONE) {
+    for (int ring = 2; ring > 0; ring--) {
+        int first = RCVI_NONE; /* what is copied every time needs some room on its way */
+        for (int kept = most; kept >= 0; kept--) {
+            keep_chunks(p, kept);
+            if (!share_rest(e, p, ring)) continue;
+            if (first == RCVI_NONE) first = kept;
+            if (!p->stream_chunks || p->lane_bytes >= STREAM_ROOM) return RCV_OK;
+        }
+        if (first == RCVI_NONE) continue;
         keep_chunks(p, first);
-        share_rest(e, p);
+        share_rest(e, p, ring);
         return RCV_OK;
     }
     return rcvi_fail(
@@ -264,7 +269,7 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
     p->fold = fold;
     RCVI_TRY(cut_columns(p));
     RCVI_TRY(cut_batch(e, p));
-    if (fold > 1 && rcvi_persistent_wide(p) > MOST_WIDE)
+    if (fold > 1 && (p->exact || rcvi_persistent_wide(p) > MOST_WIDE))
         return rcvi_persistent_refuse("depth is not folded where a tile has many rows");
     int elements = 0; /* of a block's tile: every thread should have some */
     for (int s = 0; s < p->seat_count; s++) {
@@ -272,9 +277,11 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
         if (own > elements) elements = own;
     }
     while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
-    int held = (REGISTERS - OTHER_REGISTERS - rcvi_persistent_wide(p) / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
+    int wide = rcvi_persistent_wide(p);
+    int sums = p->exact ? 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS : p->parts > 2 ? wide : wide / 2;
+    int held = (REGISTERS - OTHER_REGISTERS - sums - fetched_registers(p)) / CHUNK_REGISTERS;
     if (held < 0) held = 0;
-    for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
+    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, held);
     return share_memory(e, p);
 }
 

@@ -1,10 +1,11 @@
-/* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies, a namespace
- * for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
+/* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies (or
+ * persistent_fma.cuh), a namespace for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
 #include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
-extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_text[];
+extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_fma_text[],
+    rcvi_persistent_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -30,9 +31,13 @@ static void add_macros(writer *w) {
     add_macro(w, "FOLD", p->fold);
     add_macro(w, "TILE_N", rcvi_persistent_wide(p));
     add_macro(w, "TILES", p->tiles);
-    add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(w->engine->narrow));
+    add_macro(w, "PARTS", p->parts);
+    add_macro(w, "EXACT", p->exact);
+    add_macro(w, "EXACT_ROWS", rcvi_persistent_rows(w->engine, p));
+    add_macro(w, "ROUNDED", w->engine->tensor || w->engine->narrow != w->engine->real);
+    add_macro(w, "TILE_BYTES", (int64_t)rcvi_cuda_bytes(p->operand));
     add_macro(w, "TILE_TF32", w->engine->tensor);
-    add_macro(w, "TILE_BF16", w->engine->narrow == RCVI_BF16);
+    add_macro(w, "TILE_BF16", p->operand == RCVI_BF16);
     add_macro(w, "MOST_RING", RCVI_MOST_RING);
     add_macro(w, "GROUP", p->group);
     add_macro(w, "LANE_BYTES", (int64_t)p->lane_bytes);
@@ -45,9 +50,9 @@ static void add_macros(writer *w) {
 /* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
 static void add_multiply(writer *w, bool held) {
     const rcvi_engine *e = w->engine;
-    const char *type = e->tensor                ? "k8.f32.tf32.tf32"
-                       : e->narrow == RCVI_BF16 ? "k16.f32.bf16.bf16"
-                                                : "k16.f32.f16.f16";
+    const char *type = e->tensor                    ? "k8.f32.tf32.tf32"
+                       : w->p->operand == RCVI_BF16 ? "k16.f32.bf16.bf16"
+                                                    : "k16.f32.f16.f16";
     int wide = rcvi_persistent_wide(w->p), count = wide / 2, at = count;
     rcvi_text_add(&w->text, "INLINE void multiply(float (&sums)[%d], %s, unsigned long long b, int more) {\n", count,
                   held ? "const unsigned (&a)[4]" : "unsigned long long a");
@@ -139,7 +144,7 @@ static int channel_of(const writer *w, const rcvi_seat *seat, int k, int pass) {
 }
 static int pass_chunks_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
     (void)y;
-    return rcvi_persistent_chunks(w->engine, w->p, w->p->steps[seat->tiled].passes[pass].depth);
+    return rcvi_persistent_chunks(w->p, w->p->steps[seat->tiled].passes[pass].depth);
 }
 static int waits_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
@@ -298,12 +303,13 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
                                 .raise_count = s->raise_count,
                                 .wait_count = s->wait_count,
                                 .row_place = s->has_rows ? rcvi_persistent_row_place(s) : RCVI_NONE,
+                                .operand = w->p->operand,
                                 .started = is_started(w, seat)};
         char *text = NULL;
         for (int n = 0; n < s->write_count; n++) {
             if (!s->write_operand[n]) continue;
             writes[links.write_count++] = (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]),
-                                                          rcvi_persistent_chunks(w->engine, w->p, seat->columns)};
+                                                          rcvi_persistent_chunks(w->p, seat->columns)};
         }
         shape.vector = w->p->vector;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);
@@ -332,8 +338,12 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     rcvi_text_init(&w.text, context);
     add_macros(&w);
     rcvi_text_add(&w.text, "%s%s", rcvi_map_element_text, rcvi_persistent_base_text);
-    add_multiply(&w, true);
-    add_multiply(&w, false);
+    if (p->exact) {
+        rcvi_text_add(&w.text, "%s", rcvi_persistent_fma_text);
+    } else {
+        add_multiply(&w, true);
+        add_multiply(&w, false);
+    }
     for (int s = 0, class = 0; s < p->seat_count; s++) {
         if (p->seats[s].class != class) continue;
         rcvi_text_add(&w.text, "namespace class%d {\n%s}\n", class, p->seats[s].text);

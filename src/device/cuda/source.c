@@ -255,7 +255,7 @@ static void add_link(writer *w, int view, const char *name, int number) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
         rcvi_text_add(&w->text, "    %s<%s, %d>(c, %d, column, %s%d);\n",
-                      w->links->is_short[view] ? "publish_short" : "publish", type_names[w->shape->narrow],
+                      w->links->is_short[view] ? "publish_short" : "publish", type_names[w->links->operand],
                       link->chunks, link->place, name, number);
     }
 }

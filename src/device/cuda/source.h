@@ -57,7 +57,7 @@ typedef struct {
 typedef struct {
     int view;   /* an operand of the map */
     int place;  /* among the step's places */
-    int chunks; /* of the operand that others read */
+    int chunks; /* of the operand that others read, of all its parts */
 } rcvi_map_link;
 
 typedef struct {
@@ -69,6 +69,7 @@ typedef struct {
     int write_count, raise_count; /* operands of products elsewhere; counters that tell */
     int wait_count;               /* counters of what is late */
     int row_place;                /* how many rows go on, and the next one, their order; or RCVI_NONE */
+    rcvi_cuda_type operand;       /* of what others multiply */
     bool started;                 /* sums have begun with what products start with */
 } rcvi_map_links;
 

@@ -1,0 +1,221 @@
+/* What a persistent kernel finds on a GPU, for the host: the kernel's text is compiled behind this. C++.
+ *
+ * Threads are fibers, all blocks' in one thread of the host, which go on until they have to wait for each other. Where nobody
+ * can go on any more, the kernel hangs, and that is what its run says. Copies and products are done at once; so what is seen is who waits for
+ * whom, and what is where, not what memory's order or wgmma's would allow. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#include <map>
+#include <vector>
+
+#define __forceinline__ inline
+#define __global__
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define asm /* those that do something are replaced before */
+#define volatile(...)
+
+enum { HOST_THREADS = 512, HOST_STACK = 128 << 10, HOST_SHARED = 232448, HOST_BASE = 1024 };
+
+struct uint2 {
+    unsigned x, y;
+};
+struct uint4 {
+    unsigned x, y, z, w;
+};
+struct float4 {
+    float x, y, z, w;
+};
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static unsigned __float_as_uint(float x) {
+    unsigned bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+static float __uint_as_float(unsigned bits) {
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+static float host_exp(float x) { return expf(x); }
+#define __expf host_exp
+static int min(int a, int b) { return a < b ? a : b; }
+static int max(int a, int b) { return a > b ? a : b; }
+static void __threadfence_system() {}
+
+struct BFloat16;
+struct Float16;
+static float bits_as_float(unsigned bits) { return __uint_as_float(bits); }
+static float infinity() { return INFINITY; }
+static float reciprocal(float x) { return x < 0x1p126f ? 1 / x : 0; }
+static float widen(Float16 x);
+static void narrow(float x, Float16 &y);
+static void narrow(float x, BFloat16 &y);
+
+[[noreturn]] static void host_fail(const char *sentence) {
+    printf("a persistent kernel on the host: %s\n", sentence);
+    exit(1);
+}
+
+/* ---- threads ---- */
+
+struct Meeting { /* of so many threads */
+    int arrived = 0;
+    long generation = 0;
+};
+struct Barrier { /* mbarrier */
+    int count = 0, pending = 0;
+    long bytes = 0;
+    unsigned phase = 0;
+};
+struct HostBlock {
+    unsigned char *memory;
+    Meeting meetings[16], warps[HOST_THREADS / 32];
+    std::map<unsigned, Barrier> barriers;
+    float shuffled[HOST_THREADS];
+    unsigned fragments[HOST_THREADS][4];
+};
+struct Fiber {
+    ucontext_t context;
+    int thread, block;
+    bool done;
+};
+static std::vector<Fiber> fibers;
+static std::vector<HostBlock> host_blocks;
+static ucontext_t scheduler;
+static int current;
+static long progress; /* grows when somebody's wait may have ended */
+
+static HostBlock &own_block() { return host_blocks[(size_t)fibers[(size_t)current].block]; }
+static int own_thread() { return fibers[(size_t)current].thread; }
+struct ThreadNumber {
+    operator unsigned() const { return (unsigned)own_thread(); }
+};
+struct BlockNumber {
+    operator unsigned() const { return (unsigned)fibers[(size_t)current].block; }
+};
+static struct { ThreadNumber x; } threadIdx;
+static struct { BlockNumber x; } blockIdx;
+
+static void let_others() { swapcontext(&fibers[(size_t)current].context, &scheduler); }
+
+static void meet(Meeting &m, int count) {
+    long generation = m.generation;
+    if (++m.arrived == count) {
+        m.arrived = 0;
+        m.generation++;
+        progress++;
+    }
+    while (m.generation == generation) let_others();
+}
+static void meet_at(int number, int count) { meet(own_block().meetings[number], count); }
+static void __syncthreads() { meet_at(0, HOST_THREADS); }
+static void __syncwarp() { meet(own_block().warps[own_thread() / 32], 32); }
+static float __shfl_xor_sync(unsigned, float x, int apart) {
+    own_block().shuffled[own_thread()] = x;
+    __syncwarp();
+    float y = own_block().shuffled[own_thread() ^ apart];
+    __syncwarp();
+    return y;
+}
+
+/* ---- shared memory ---- */
+
+static unsigned shared_number(const void *at) {
+    return (unsigned)((const unsigned char *)at - own_block().memory) + HOST_BASE;
+}
+static unsigned char *shared_at(unsigned at, unsigned bytes) {
+    if (at < HOST_BASE || at + bytes > HOST_BASE + HOST_SHARED || at % (bytes < 16 ? bytes : 16))
+        host_fail("it reads or writes outside of its shared memory");
+    return own_block().memory + (at - HOST_BASE);
+}
+static void end_phase(Barrier &b) {
+    if (b.pending < 0) host_fail("too many threads arrive at a barrier");
+    if (b.pending || b.bytes) return;
+    b.phase++;
+    b.pending = b.count;
+    progress++;
+}
+static void make_barrier(unsigned at, int count) { own_block().barriers[at] = {count, count, 0, 0}; }
+static void arrive(unsigned at, int bytes) {
+    Barrier &b = own_block().barriers[at];
+    b.bytes += bytes;
+    b.pending--;
+    end_phase(b);
+}
+static void wait_phase(unsigned at, unsigned parity) {
+    while ((own_block().barriers[at].phase & 1) == (parity & 1)) let_others();
+}
+static bool has_passed(unsigned at, unsigned parity) { return (own_block().barriers[at].phase & 1) != (parity & 1); }
+static void copy_chunks(unsigned to, unsigned long long from, int bytes, unsigned barrier) {
+    if (bytes % 16 || from % 16) host_fail("a copy is not aligned");
+    shared_at(to + (unsigned)bytes - 16, 16);
+    memcpy(shared_at(to, 16), (const void *)from, (size_t)bytes);
+    own_block().barriers[barrier].bytes -= bytes;
+    end_phase(own_block().barriers[barrier]);
+}
+static void copy_piece(unsigned to, unsigned long long from, int bytes) {
+    memset(shared_at(to, 16), 0, 16);
+    memcpy(shared_at(to, 16), (const void *)from, (size_t)bytes);
+}
+template <typename T, int N> static void get_shared(unsigned at, T (&x)[N]) {
+    memcpy(x, shared_at(at, sizeof x), sizeof x);
+}
+static void get_shared(unsigned at, unsigned &x) { memcpy(&x, shared_at(at, 4), 4); }
+template <typename T, int N> static void put_shared(unsigned at, const T (&x)[N]) {
+    memcpy(shared_at(at, sizeof x), x, sizeof x);
+}
+static void put_shared(unsigned at, float x) { memcpy(shared_at(at, 4), &x, 4); }
+
+static void read_four(unsigned at, float (&x)[4]) { get_shared(at, x); }
+
+static unsigned look_at(unsigned long long counter) {
+    let_others();
+    return *(const unsigned *)counter;
+}
+static void raise_by_one(unsigned long long counter) {
+    ++*(unsigned *)counter;
+    progress++;
+}
+
+/* ---- wgmma: sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T ---- */
+
+/* Four bytes of a row of a matrix in the swizzle of 128 bytes. */
+static unsigned word_of(unsigned long long descriptor, int row, int word) {
+    unsigned at = (unsigned)((descriptor & 0x3fff) << 4) + (unsigned)(row * 128 + word * 4), x;
+    get_shared(at ^ (at >> 7 & 7) << 4, x);
+    return x;
+}
+static double product_of(unsigned x, unsigned y) {
+#if TILE_TF32
+    return (double)__uint_as_float(x & 0xffffe000) * (double)__uint_as_float(y & 0xffffe000);
+#else
+    return (double)__uint_as_float(x << 16) * (double)__uint_as_float(y << 16) +
+           (double)__uint_as_float(x & 0xffff0000) * (double)__uint_as_float(y & 0xffff0000);
+#endif
+}
+template <int N>
+static void multiply_on_host(float (&sums)[N], const unsigned *held, unsigned long long a, unsigned long long b,
+                             int more) {
+    const int lane = own_thread() % 32, warp = own_thread() / 32;
+    HostBlock &block = own_block();
+    for (int i = 0; held && i < 4; i++) block.fragments[own_thread()][i] = held[i];
+    __syncwarp();
+    for (int s = 0; s < N; s++) {
+        const int row = lane / 4 + s % 4 / 2 * 8, column = s / 4 * 8 + lane % 4 * 2 + s % 2;
+        double sum = more ? (double)sums[s] : 0;
+        for (int k = 0; k < 8; k++) {
+            unsigned x = held ? block.fragments[warp * 32 + row % 8 * 4 + k % 4][row / 8 + k / 4 * 2]
+                              : word_of(a, warp % 4 * 16 + row, k);
+            sum += product_of(x, word_of(b, column, k));
+        }
+        sums[s] = (float)sum;
+    }
+    __syncwarp();
+}
