@@ -246,6 +246,7 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_
                               .narrow = e->narrow,
                               .tensor = e->tensor,
                               .vector = vector_of(e, step),
+                              .widest = vector_of(e, step),
                               .members = members,
                               .counted = rcvi_cuda_is_counted(e, step),
                               .aligned = is_aligned(e, step),

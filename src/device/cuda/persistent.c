@@ -18,8 +18,6 @@ static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
     if (step->kind != RCVI_STEP_MAP)
         return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel takes maps, but this plan's time loop has a %s",
                          rcvi_step_names[step->kind]);
-    if (rcvi_map_has_sums(step->map))
-        return rcvi_persistent_refuse("a persistent kernel does not sum over features yet");
     bool timed = step->time.timed && step->time.span == 1 && step->time.inner;
     if (!timed || step->time.outer || step->rows != e->program->options.batch)
         return rcvi_persistent_refuse(
@@ -49,6 +47,7 @@ static rcv_status open_step(rcvi_engine *e, int index, int64_t iterations, hoste
     RCVI_TRY(check_step(e, step));
     RCVI_TRY(rcvi_cuda_shape_map(e, step, &ready, &s->shape));
     s->index = index;
+    s->count = 1;
     s->seat = RCVI_NONE;
     s->views = ready.views;
     s->view_count = ready.view_count;
@@ -67,7 +66,7 @@ static rcv_status open_step(rcvi_engine *e, int index, int64_t iterations, hoste
 
 static bool same_weights(const hosted_step *a, const hosted_step *b) {
     int products = a->shape.map->product_count;
-    if (products != b->shape.map->product_count || a->pass_count != b->pass_count) return false;
+    if (products != b->shape.map->product_count || a->pass_count != b->pass_count || a->apart != b->apart) return false;
     for (int q = 0; q < a->pass_count; q++) {
         if (a->passes[q].depth != b->passes[q].depth) return false;
         for (int p = 0; p < products; p++) {
@@ -91,7 +90,8 @@ static rcv_status sit(rcvi_persistent *p, int step, int seat) {
 static rcv_status seat_products(const rcvi_engine *e, rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         const rcvi_step *step = rcvi_persistent_step_of(e, &p->steps[i]);
-        if (!step->map->product_count) continue;
+        int products = p->steps[i].shape.map->product_count, apart = p->steps[i].apart;
+        if (!products) continue;
         int seat = 0;
         while (seat < p->seat_count && !(same_weights(&p->steps[p->seats[seat].tiled], &p->steps[i]) &&
                                          p->seats[seat].columns == step->columns))
@@ -101,7 +101,7 @@ static rcv_status seat_products(const rcvi_engine *e, rcvi_persistent *p) {
                                                     .layer = step->layer,
                                                     .direction = step->direction,
                                                     .columns = step->columns,
-                                                    .products = step->map->product_count};
+                                                    .products = products - apart > apart ? products - apart : apart};
         }
         RCVI_TRY(sit(p, i, seat));
     }
@@ -109,7 +109,7 @@ static rcv_status seat_products(const rcvi_engine *e, rcvi_persistent *p) {
 }
 
 /* Values that one of the steps writes and the other one reads, element by element. */
-static int count_shared(const rcvi_step *x, const rcvi_step *y) {
+static int count_shared_values(const rcvi_step *x, const rcvi_step *y) {
     rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
     int m = rcvi_step_accesses(x, a), n = rcvi_step_accesses(y, b), shared = 0;
     for (int i = 0; i < m; i++) {
@@ -121,18 +121,23 @@ static int count_shared(const rcvi_step *x, const rcvi_step *y) {
     return shared;
 }
 
+static int count_shared(const rcvi_engine *e, const rcvi_step *x, const hosted_step *hosted) {
+    int shared = 0;
+    for (int n = 0; n < hosted->count; n++) shared += count_shared_values(x, &e->program->steps[hosted->index + n]);
+    return shared;
+}
+
 /* A map without products goes where most of its values come from or go to. */
 static rcv_status seat_maps(const rcvi_engine *e, rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         const rcvi_step *step = rcvi_persistent_step_of(e, &p->steps[i]);
         int best = RCVI_NONE, most = -1;
-        if (step->map->product_count) continue;
+        if (p->steps[i].pass_count) continue;
         for (int seat = 0; seat < p->seat_count; seat++) {
             const rcvi_seat *s = &p->seats[seat];
             if (s->columns != step->columns || s->layer != step->layer || s->direction != step->direction) continue;
             int shared = 0;
-            for (int k = 0; k < s->hosted_count; k++)
-                shared += count_shared(step, rcvi_persistent_step_of(e, &p->steps[s->hosted[k]]));
+            for (int k = 0; k < s->hosted_count; k++) shared += count_shared(e, step, &p->steps[s->hosted[k]]);
             if (shared > most) most = shared, best = seat;
         }
         if (best == RCVI_NONE)
@@ -142,6 +147,21 @@ static rcv_status seat_maps(const rcvi_engine *e, rcvi_persistent *p) {
         RCVI_TRY(sit(p, i, best));
     }
     return RCV_OK;
+}
+
+/* Maps without products go by rows where one of their seat sums over features: what passes from one of these to the other stays
+ * with its thread. */
+static void find_rows(rcvi_persistent *p) {
+    for (int s = 0; s < p->seat_count; s++) {
+        const rcvi_seat *seat = &p->seats[s];
+        bool sums = false;
+        for (int k = 0; k < seat->hosted_count; k++) sums |= rcvi_map_has_sums(p->steps[seat->hosted[k]].shape.map);
+        for (int k = 0; k < seat->hosted_count; k++) {
+            hosted_step *step = &p->steps[seat->hosted[k]];
+            step->by_rows = sums && !step->pass_count;
+        }
+        p->has_rows |= sums;
+    }
 }
 
 /* A seat's steps in the order of the program. */
@@ -172,7 +192,7 @@ static rcv_status count_words(rcvi_persistent *p) {
     return RCV_OK;
 }
 
-static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
+static rcv_status build(rcvi_engine *e, rcvi_persistent *p, bool folds) {
     const rcvi_step *loop = &e->program->steps[p->loop];
     size_t count = (size_t)loop->loop.body;
     p->iterations = loop->loop.count;
@@ -187,9 +207,11 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
         RCVI_TRY(open_step(e, p->loop + 1 + (int)i, p->iterations, &p->steps[i]));
         p->step_count++;
     }
+    if (folds) RCVI_TRY(rcvi_persistent_fold(e, p));
     RCVI_TRY(seat_products(e, p));
     RCVI_TRY(seat_maps(e, p));
     sort_seats(p);
+    find_rows(p);
     RCVI_TRY(rcvi_persistent_link(e, p));
     RCVI_TRY(rcvi_persistent_match(e, p));
     RCVI_TRY(rcvi_persistent_make_room(e, p));
@@ -214,17 +236,30 @@ void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_t
         p->stream_chunks * each, (double)p->streamed / 1e6);
 }
 
-rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
+static rcv_status try_build(rcvi_engine *e, size_t loop, bool folds, rcvi_persistent **out) {
     rcvi_persistent *p = rcvi_new(e->context, 1, sizeof *p);
     *out = NULL;
     if (!p) return RCV_NO_MEMORY;
     p->loop = (int)loop;
-    rcv_status status = build(e, p);
+    rcv_status status = build(e, p, folds);
     if (status)
         rcvi_persistent_free(e->context, p);
     else
         *out = p;
     return status;
+}
+
+/* Folded products take half the processors, and twice the weights in each: where these have no room on the chip, others may. */
+rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
+    rcv_status status = try_build(e, loop, true, out);
+    if (status != RCV_OK && status != RCV_UNSUPPORTED) return status;
+    if (*out && (!(*out)->folded || !(*out)->stream_chunks)) return RCV_OK;
+    rcvi_persistent *apart;
+    rcv_status other = try_build(e, loop, false, &apart);
+    if (other != RCV_OK) return status == RCV_OK && other == RCV_UNSUPPORTED ? RCV_OK : other;
+    rcvi_persistent_free(e->context, *out);
+    *out = apart;
+    return RCV_OK;
 }
 
 void rcvi_persistent_free(rcv_context *context, rcvi_persistent *p) {

@@ -20,13 +20,18 @@
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
  *   channel(step, pass)         place of the operand; the next one is its counter
  *   places(step), views(step), first_place(step)   of a step: places, those that are views or twins, those of steps before
- *   right(pass, product)        place of the weights, or -1; right_any(pass): of some product
+ *   ROWS                        of weights that a unit has in a lane
+ *   product_lane(product)       the lane that has it, or -1: both
+ *   product_row(product)        of its unit
+ *   right(pass, row)            place of the weights, or -1; right_any(pass): of some row
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
  * and a step TILED, RAISES, Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
- * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
+ * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. A step that is taken
+ * by rows (BY_ROWS) has Row, of persistent_rows.cuh, and no sums of products: the rows of a tile are shared out between the
+ * blocks of the seat, and every thread meets the others before it reads what these wrote. */
 
 enum {
     SIZE = TILE_BYTES,  /* of an element of the operands */
@@ -86,14 +91,13 @@ INLINE unsigned long long descriptor(unsigned at) {
 
 /* ---- shared memory ---- */
 
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
 struct Shared {
     unsigned base;
     INLINE Shared() : base(shared_address(shared_memory)) {}
     static constexpr int WEIGHTS = 2 * LANE_BYTES, SUMS = WEIGHTS + WEIGHT_CHUNKS * WEIGHT_BYTES,
-                         BARRIERS = SUMS + SUM_BUFFERS * 2 * SUM_BYTES, PLACES = BARRIERS + (2 * MOST_RING + 2) * 16,
-                         ADDRESSES = PLACES + MOST_PLACES * 32;
+                         ROW_PARTS = SUMS + SUM_BUFFERS * 2 * SUM_BYTES,
+                         BARRIERS = ROW_PARTS + 2 * ROW_SUMS * (MULTIPLIERS / 32) * 4,
+                         PLACES = BARRIERS + (2 * MOST_RING + 2) * 16, ADDRESSES = PLACES + MOST_PLACES * 32;
     /* A chunk of group n of a lane's ring. */
     INLINE unsigned chunk(int lane, int n, int c) const {
         return base + (unsigned)(lane * LANE_BYTES + n * SLOT_BYTES + c * CHUNK_BYTES);
@@ -101,6 +105,7 @@ struct Shared {
     INLINE unsigned copied_weights(int lane, int n, int c) const {
         return chunk(lane, n, GROUP) + (unsigned)(c * WEIGHT_BYTES);
     }
+    static_assert(ROW_PARTS == ROW_PLACE, "where persistent_rows.cuh has them");
     INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
     INLINE unsigned sums(int buffer, int lane) const {
         return base + (unsigned)(SUMS + (buffer * 2 + lane) * SUM_BYTES);
@@ -234,7 +239,7 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll
         for (int r = 0; r < 4; r++) {
             int m = (int)threadIdx.x % 128 / 8 + r * 16, p = m / S::UNITS, unit = block.column + m % S::UNITS;
-            int place = p < S::PRODUCTS ? S::right(pass, p) : -1;
+            int place = p < S::ROWS ? S::right(pass, p) : -1;
             bool there = place >= 0 && unit < S::COLUMNS && k < depth;
             unsigned long long at = places[place >= 0 ? place : 0].address;
             if (there) at += (unsigned long long)((unit * (long long)depth + k) * SIZE);
@@ -402,13 +407,19 @@ template <class S, int LANE> struct Multiplier {
         if (CHUNKS == 0) fetch_late(); /* it has come with the other lane's */
     }
 
-    template <int L> INLINE void add_sums(int n, int m, REAL (&x)[VECTOR], bool more) const {
-        if constexpr (S::CHUNKS(L) > 0) {
-            const float *from =
-                (const float *)(shared_memory + (shared.sums(buffer, L) - shared.base)) + n * 64 + (m ^ turn(n));
+    INLINE void add_sums(int lane, int n, int m, REAL (&x)[VECTOR], bool more) const {
+        if (S::CHUNKS(lane) == 0) return;
+        const float *from =
+            (const float *)(shared_memory + (shared.sums(buffer, lane) - shared.base)) + n * 64 + (m ^ turn(n));
 #pragma unroll
-            for (int v = 0; v < VECTOR; v++) x[v] = (more ? x[v] : 0) + from[v];
-        }
+        for (int v = 0; v < VECTOR; v++) x[v] = (more ? x[v] : 0) + from[v];
+    }
+
+    /* The sums of a product: of both lanes, or of the one that has it. */
+    INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
+        const int m = S::product_row(p) * S::UNITS + unit, lane = S::product_lane(p);
+        if (lane != 1) add_sums(0, n, m, x, false);
+        if (lane != 0) add_sums(1, n, m, x, lane < 0 && S::CHUNKS(0) > 0);
     }
 
     /* Addresses of a step's places at an iteration. */
@@ -441,6 +452,14 @@ template <class S, int LANE> struct Multiplier {
         }
         find_addresses(due, k, i + 1);
         Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true};
+        if constexpr (T::BY_ROWS)
+            take_rows<T>(k, f);
+        else
+            take_columns<T>(f);
+    }
+
+    /* All rows of the block's columns. */
+    template <class T> INLINE void take_columns(Frame &f) {
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
             const int high = block.tile_rows(tile), row = block.row + tile * TILE_N;
@@ -470,16 +489,60 @@ template <class S, int LANE> struct Multiplier {
                 REAL sums[S::PRODUCTS][VECTOR];
                 if constexpr (T::TILED) {
 #pragma unroll
-                    for (int p = 0; p < S::PRODUCTS; p++) {
-                        add_sums<0>(min(f.n, TILE_N - 1), p * S::UNITS + u, sums[p], false);
-                        add_sums<1>(min(f.n, TILE_N - 1), p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
-                    }
+                    for (int p = 0; p < S::PRODUCTS; p++) find_sums(p, min(f.n, TILE_N - 1), u, sums[p]);
                 }
                 T::apply(f, row + f.n, block.column + u, sums, values[e], [&]() {
                     if (e == EACH - 1 && T::RAISES > 0) tell();
                 });
             }
             if (T::TILED && SUM_BUFFERS == 2) buffer ^= 1;
+        }
+    }
+
+    /* Waits for what other blocks have written of a tile; all threads may read it when they have met. */
+    INLINE void wait_for_values(int k, int tile) const {
+        const Place *places = Shared::places() + S::first_place(k);
+        if (threadIdx.x >= 32) return;
+#pragma unroll 1
+        for (int first = 0; first < S::waits(k); first += 32) {
+            const int n = first + thread;
+            const Place &counter = places[S::wait_place(k, n)];
+            const bool fresh = n < S::waits(k) && counter.is_fresh(i);
+            const unsigned same = __match_any_sync(0xffffffffu, fresh ? counter.address : 0ull);
+            if (fresh && (same & (1u << thread) - 1) == 0) /* once for all that have one counter */
+                wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks);
+            __syncwarp();
+        }
+    }
+
+    /* The block's rows of every tile, all columns: PER of a tile, AT_ONCE side by side. */
+    template <class T> INLINE void take_rows(int k, Frame &f) {
+        using Row = typename T::Row;
+        constexpr int BLOCKS = (S::COLUMNS + S::UNITS - 1) / S::UNITS, PER = (TILE_N + BLOCKS - 1) / BLOCKS;
+        constexpr int AT_ONCE = MULTIPLIERS / Row::ACROSS;
+        const int first = block.column / S::UNITS * PER, column = (int)threadIdx.x % Row::ACROSS * VECTOR;
+#pragma unroll 1
+        for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
+            const int end = min(block.tile_rows(tile), first + PER);
+            f.tile = block.tile(tile);
+#pragma unroll 1
+            for (int n = first; n < end; n += AT_ONCE) {
+                typename T::Values values;
+                f.n = n + (int)threadIdx.x / Row::ACROSS;
+                f.there = f.n < end;
+                const long long row = block.row + tile * TILE_N + min(f.n, end - 1);
+                T::fetch(f, row, column, values);
+                if (n == first) wait_for_values(k, f.tile);
+                asm volatile("bar.sync 1, 256;" ::: "memory"); /* nobody reads sums of rows before */
+                T::fetch_late(f, row, column, values);
+                T::apply(f, row, column, values, [&]() {
+                    if (n + AT_ONCE >= end && T::RAISES > 0) tell();
+                });
+            }
+            if (first >= end) { /* it has none, and says so */
+                asm volatile("bar.sync 1, 256;" ::: "memory");
+                if (T::RAISES > 0) tell();
+            }
         }
     }
 

@@ -7,6 +7,11 @@
  * slot for every step, so that nothing is overwritten; a value of another seat is read where it lies. A channel has a counter
  * for every slot and tile of rows, which the blocks that write raise.
  *
+ * A map that sums over features, and every map without products of a seat that has one, is taken by rows: a block of the seat
+ * has whole rows of a tile, in all iterations the same ones, and finds all sums inside of itself, however many there are. So
+ * elements have two owners, one by columns for steps with products and one by rows; a value that goes from one to the other
+ * passes through a channel, as if it came from another seat.
+ *
  * Residency: a seat has ceil(columns / units) blocks of 64 rows of weights (units of all products), and each slice of the
  * batch has its own. All blocks are on the chip at once, one a processor, by a cooperative launch, or there is no launch.
  *
@@ -42,6 +47,7 @@ typedef struct {
     bool operand;                 /* of products: it has memory; else a value, read where it lies */
     bool still;                   /* the buffer holds one step: slots are iterations */
     int seat;                     /* that writes it; RCVI_NONE: nobody, it lies in memory before the loop */
+    bool by_rows;                 /* the same */
     int64_t first, last, written; /* slots that are written in the loop; written 0: none */
     int64_t base, top;            /* slots of an operand that are written or read */
     const rcvi_view *view;        /* of an operand: where it lies before the loop */
@@ -60,6 +66,9 @@ enum { RCVI_MAX_USES = 64 };
 
 typedef struct {
     int index, seat;   /* of the program's step */
+    int count;         /* of the program's steps from there on that are taken as this one */
+    int apart;         /* products from this one on are lane 1's, in the rows of weights of those before; 0: none */
+    bool by_rows;      /* a block has whole rows, else columns of all */
     int64_t low, high; /* iterations at which it is due */
     const rcvi_view **views;
     int view_count, twin_count;
@@ -95,7 +104,7 @@ typedef struct {
     int tiled;                                 /* the first of these with products */
     int layer, direction;
     int64_t columns;
-    int products, units, blocks;  /* of one slice */
+    int products, units, blocks;  /* of one slice; products: those that have rows of weights of their own */
     int lane_of[RCVI_MAX_PASSES]; /* chunks of a pass from this one on are lane 1's */
     rcvi_group_of_chunks groups[RCVI_LANES][RCVI_MAX_GROUPS];
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
@@ -122,7 +131,8 @@ struct rcvi_persistent {
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
     int stream_chunks;              /* of weights of a block that are copied every time */
     int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */
-    size_t lane_bytes;                                             /* for copies of a lane */
+    bool has_rows, folded; /* steps by rows; steps of several of the program's */
+    size_t lane_bytes;     /* for copies of a lane */
     size_t shared, words;
     char *source;
     cudaLibrary_t code;

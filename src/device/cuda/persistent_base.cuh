@@ -14,6 +14,8 @@ enum { HEADER_WORDS = 4, SEAT_WORDS = 8, STEP_WORDS = 4, PLACE_WORDS = 4, PATIEN
 #define BATCH_OF(C) ((int)(C).w[1])
 #define FAULT_OF(C) ((volatile unsigned *)(C).w[2])
 
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
 /* ---- places ---- */
 
 /* When a step is taken. */

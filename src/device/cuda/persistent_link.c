@@ -186,13 +186,15 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
     return RCV_OK;
 }
 
-/* Does every block of seat `later` wait, at each iteration, for all of seat `earlier`'s? Then nothing that `earlier` read before is
- * still needed when `later` goes on. */
-static bool waits_for(const rcvi_persistent *p, int later, int earlier) {
+/* Does every block of the channel's seat wait, at each iteration, for all that step `reader` gives? Then nothing that it has read
+ * before is still needed when the seat goes on. */
+static bool waits_for(const rcvi_persistent *p, const rcvi_channel *channel, const hosted_step *reader) {
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
-        for (int q = 0; s->seat == later && q < s->pass_count; q++) {
-            if (s->read_of[q] != RCVI_NONE && p->channels[s->uses[s->read_of[q]].channel].seat == earlier) return true;
+        for (int q = 0; s->seat == channel->seat && q < s->pass_count; q++) {
+            if (s->read_of[q] == RCVI_NONE) continue;
+            const rcvi_channel *operand = &p->channels[s->uses[s->read_of[q]].channel];
+            if (operand->seat == reader->seat && operand->by_rows == reader->by_rows) return true;
         }
     }
     return false;
@@ -209,8 +211,8 @@ static rcv_status check_overwriting(const rcvi_persistent *p) {
             for (int k = 0; k < s->wait_count; k++) read |= s->waits[k] == n;
             for (int v = 0; v < s->view_count; v++)
                 wraps |= s->views[v]->buffer == channel->buffer && s->views[v]->wrap;
-            if (channel->operand || channel->seat == s->seat || !read || !wraps) continue;
-            if (!waits_for(p, channel->seat, s->seat))
+            if (channel->operand || !read || !wraps) continue;
+            if (!waits_for(p, channel, s))
                 return rcvi_persistent_refuse(
                     "a persistent kernel cannot pass on a value that may be overwritten before it is read");
         }
@@ -229,8 +231,9 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
     int count = view->buffer == RCVI_NONE ? 0 : find_writings(e, p, s, view, columns, found), own = 0;
     if (count < 0) return RCV_UNSUPPORTED;
     for (int i = 0; i < count; i++) {
-        own += p->steps[found[i].step].seat == s->seat;
-        if (p->steps[found[i].step].seat != p->steps[found[0].step].seat)
+        const hosted_step *writer = &p->steps[found[i].step], *first = &p->steps[found[0].step];
+        own += writer->seat == s->seat && writer->by_rows == s->by_rows;
+        if (writer->seat != first->seat || writer->by_rows != first->by_rows)
             return rcvi_persistent_refuse("a persistent kernel cannot read a value that several layers write");
     }
     if (!operand && (count == 0 || own)) return RCV_OK;
@@ -245,7 +248,8 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
                            .base = INT64_MAX,
                            .top = INT64_MIN,
                            .view = view,
-                           .seat = count > 0 ? p->steps[found[0].step].seat : RCVI_NONE};
+                           .seat = count > 0 ? p->steps[found[0].step].seat : RCVI_NONE,
+                           .by_rows = count > 0 && p->steps[found[0].step].by_rows};
     rcvi_channel_use use = {.channel = RCVI_NONE};
     RCVI_TRY(find_channel(p, &wanted, &use.channel));
     for (int i = 0; i < count; i++) {
@@ -279,7 +283,7 @@ static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
         if (!rcvi_persistent_is_value(s, v)) continue;
         RCVI_TRY(link_view(e, p, index, v, columns, false, &use));
         if (use == RCVI_NONE) continue;
-        if (!s->pass_count)
+        if (!s->pass_count && !s->by_rows)
             return rcvi_persistent_refuse("a persistent kernel cannot pass a value to a map without products");
         s->is_late[v] = true;
         s->waits[s->wait_count++] = use;

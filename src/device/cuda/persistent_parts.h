@@ -5,10 +5,14 @@
 #include "device/cuda/persistent.h"
 
 enum {
-    RCVI_WEIGHT_ROWS = 64,       /* of weights in a block */
-    RCVI_DEPTH_CHUNK_BYTES = 128 /* of depth in a chunk */
+    RCVI_WEIGHT_ROWS = 64,        /* of weights in a block */
+    RCVI_DEPTH_CHUNK_BYTES = 128, /* of depth in a chunk */
+    RCVI_MAP_THREADS = 256,       /* that multiply and take elements of maps */
+    RCVI_ROW_SUMS = 16            /* of a row that threads find at once */
 };
 
+/* Makes one step of two that only multiply, side by side, where rows of the batch are summed. */
+rcv_status rcvi_persistent_fold(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Finds what every step reads of others, and lets these write it to channels. Steps have seats. */
 rcv_status rcvi_persistent_link(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Gives seats of one structure the same places. */
@@ -26,6 +30,12 @@ bool rcvi_persistent_is_value(const rcvi_persistent_step *step, int view);
 
 static inline const rcvi_step *rcvi_persistent_step_of(const rcvi_engine *e, const rcvi_persistent_step *s) {
     return &e->program->steps[s->index];
+}
+/* Threads of a row of a step by rows: a power of two. */
+static inline int rcvi_persistent_across(const rcvi_persistent *p, int64_t columns) {
+    int across = 32;
+    while (across < RCVI_MAP_THREADS && (int64_t)across * p->vector < columns) across *= 2;
+    return across;
 }
 static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
 static inline int rcvi_persistent_chunks(const rcvi_engine *e, int64_t depth) {

@@ -9,7 +9,8 @@ static bool are_peers(const rcvi_persistent *p, const rcvi_seat *a, const rcvi_s
     if (a->hosted_count != b->hosted_count || a->columns != b->columns) return false;
     for (int k = 0; k < a->hosted_count; k++) {
         const hosted_step *x = &p->steps[a->hosted[k]], *y = &p->steps[b->hosted[k]];
-        if (x->view_count != y->view_count || x->twin_count != y->twin_count || x->pass_count != y->pass_count)
+        if (x->view_count != y->view_count || x->twin_count != y->twin_count || x->pass_count != y->pass_count ||
+            x->by_rows != y->by_rows || x->apart != y->apart)
             return false;
         for (int q = 0; q < x->pass_count; q++) {
             if (x->passes[q].depth != y->passes[q].depth || x->passes[q].a != y->passes[q].a) return false;

@@ -2,15 +2,17 @@
 #include "device/cuda/persistent_parts.h"
 
 enum {
-    MOST_ROWS = 64,                                          /* of the batch in a tile */
-    REGISTERS = 216,                                         /* of a thread that multiplies */
-    OTHER_REGISTERS = 44,                                    /* beside weights, sums and what maps read */
-    MULTIPLIERS = 256,                                       /* threads */
+    MOST_ROWS = 64,       /* of the batch in a tile */
+    REGISTERS = 216,      /* of a thread that multiplies */
+    OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
+    MULTIPLIERS = RCVI_MAP_THREADS,
     CHUNK_REGISTERS = 16,                                    /* of weights */
     MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
     STREAM_ROOM = 34 << 10,                                  /* the same where weights are among them */
     BARRIER_BYTES = 16,                                      /* of one of these */
     PLACE_BYTES = 56,                                        /* words of a place, and its address at three iterations */
+    ROW_BYTES = 2 * RCVI_ROW_SUMS * MULTIPLIERS / 32 * 4,    /* sums of warps, twice */
+    MOST_SPAN = 16,                                          /* elements of a row that a thread takes */
     WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES /* of a chunk */
 };
 
@@ -23,8 +25,20 @@ static bool is_own(const rcvi_persistent *p, int seat, int pass) {
     return channel != RCVI_NONE && p->channels[channel].seat == seat;
 }
 
+/* Every pass to the lane that its products are of. */
+static void share_apart(const rcvi_engine *e, rcvi_seat *s, const hosted_step *tiled) {
+    for (int q = 0; q < tiled->pass_count; q++) {
+        int chunks = rcvi_persistent_chunks(e, tiled->passes[q].depth), lane = 1;
+        for (int i = 0; i < tiled->apart; i++) {
+            if (tiled->passes[q].b[i] != RCVI_NONE) lane = 0;
+        }
+        s->lane_of[q] = lane ? 0 : chunks;
+        s->chunks[lane] += chunks;
+    }
+}
+
 /* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
-static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int held) {
+static void share_passes(const rcvi_engine *e, rcvi_persistent *p, int seat, int held) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     int total[RCVI_LANES] = {0, 0};
@@ -43,6 +57,14 @@ static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int
             room -= s->lane_of[q];
         }
     }
+}
+
+static void share_chunks(const rcvi_engine *e, rcvi_persistent *p, int seat, int held) {
+    rcvi_seat *s = &p->seats[seat];
+    if (p->steps[s->tiled].apart)
+        share_apart(e, s, &p->steps[s->tiled]);
+    else
+        share_passes(e, p, seat, held);
     for (int lane = 0; lane < RCVI_LANES; lane++) s->held[lane] = s->chunks[lane] < held ? s->chunks[lane] : held;
 }
 
@@ -97,7 +119,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
 
 static size_t other_bytes(const rcvi_persistent *p) {
     return (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
-           (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
+           (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES + (p->has_rows ? ROW_BYTES : 0) +
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)p->tile * RCVI_WEIGHT_ROWS * 4;
 }
 
@@ -201,13 +223,20 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         other_bytes(p), e->shared);
 }
 
+/* Elements that a thread takes at once, in units of a vector. */
+static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
+    const rcvi_seat *seat = &p->seats[s->seat];
+    if (!s->by_rows) return (p->tile * seat->units / p->vector + MULTIPLIERS - 1) / MULTIPLIERS;
+    int64_t at_once = (int64_t)rcvi_persistent_across(p, seat->columns) * p->vector;
+    return (int)((seat->columns + at_once - 1) / at_once);
+}
+
 /* Registers for what a map reads, which is fetched while products are waited for. */
 static int fetched_registers(const rcvi_persistent *p) {
     int most = 0;
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
-        const rcvi_seat *seat = &p->seats[s->seat];
-        int each = (p->tile * seat->units / p->vector + MULTIPLIERS - 1) / MULTIPLIERS, words = 0;
+        int each = vectors_of(p, s), words = 0;
         for (int v = 0; v < s->view_count; v++) {
             bool value = s->views[v]->buffer != RCVI_NONE && s->views[v]->row && rcvi_persistent_is_value(s, v);
             if (value) words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
@@ -219,7 +248,9 @@ static int fetched_registers(const rcvi_persistent *p) {
 
 rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
-        if (i == 0 || p->steps[i].shape.vector < p->vector) p->vector = p->steps[i].shape.vector;
+        const rcvi_map_shape *shape = &p->steps[i].shape;
+        int vector = p->steps[i].by_rows ? shape->widest : shape->vector;
+        if (i == 0 || vector < p->vector) p->vector = vector;
     }
     for (int s = 0; s < p->seat_count; s++) {
         rcvi_seat *seat = &p->seats[s];
@@ -233,7 +264,11 @@ rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
         int own = p->tile * p->seats[s].units;
         if (own > elements) elements = own;
     }
-    while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
+    while (!p->has_rows && p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
+    for (int i = 0; i < p->step_count; i++) {
+        if (p->steps[i].by_rows && vectors_of(p, &p->steps[i]) * p->vector > MOST_SPAN)
+            return rcvi_persistent_refuse("a persistent kernel does not sum over so many features");
+    }
     int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
     if (held < 0) held = 0;
     for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);

@@ -1,10 +1,11 @@
 /* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies, a namespace
  * for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
-#include "device/cuda/persistent.h"
+#include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
-extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_text[];
+extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_rows_text[],
+    rcvi_persistent_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -38,6 +39,10 @@ static void add_macros(writer *w) {
     add_macro(w, "STREAM_CHUNKS", p->stream_chunks);
     add_macro(w, "SUM_BUFFERS", p->sum_buffers);
     add_macro(w, "MOST_PLACES", p->places);
+    add_macro(w, "ROW_SUMS", p->has_rows ? RCVI_ROW_SUMS : 0);
+    add_macro(w, "ROW_PLACE",
+              (int64_t)(RCVI_LANES * p->lane_bytes) + p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
+                  p->sum_buffers * RCVI_LANES * p->tile * RCVI_WEIGHT_ROWS * 4);
 }
 
 /* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
@@ -169,8 +174,26 @@ static int first_place_of(const writer *w, const rcvi_seat *seat, int k, int y) 
     (void)y;
     return k ? first_place_of(w, seat, k - 1, 0) + places_of(w, seat, k - 1, 0) : 0;
 }
-static int right_of(const writer *w, const rcvi_seat *seat, int pass, int product) {
-    return w->p->steps[seat->tiled].passes[pass].b[product];
+/* Lane of a product whose sums are not of both, and its row among a unit's. */
+static int product_lane_of(const writer *w, const rcvi_seat *seat, int product, int y) {
+    int apart = w->p->steps[seat->tiled].apart;
+    (void)y;
+    return apart ? product >= apart : RCVI_NONE;
+}
+static int product_row_of(const writer *w, const rcvi_seat *seat, int product, int y) {
+    int apart = w->p->steps[seat->tiled].apart;
+    (void)y;
+    return product < apart || !apart ? product : product - apart;
+}
+
+/* Weights of a pass for a unit's row: of the product that has both. */
+static int right_of(const writer *w, const rcvi_seat *seat, int pass, int row) {
+    const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
+    for (int i = 0; i < tiled->shape.map->product_count; i++) {
+        int view = tiled->passes[pass].b[i];
+        if (product_row_of(w, seat, i, 0) == row && view != RCVI_NONE) return view;
+    }
+    return RCVI_NONE;
 }
 
 static int right_any_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
@@ -184,7 +207,7 @@ static int right_any_of(const writer *w, const rcvi_seat *seat, int pass, int y)
 static bool is_started(const writer *w, const rcvi_seat *seat) {
     const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
     bool some = false;
-    for (int k = 0; k < seat->hosted_count; k++) {
+    for (int k = 0; k < seat->hosted_count && !tiled->apart; k++) {
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         for (int i = 0; s->pass_count && i < seat->products; i++) {
             const rcvi_view *a = &s->shape.map->products[i].start, *b = &tiled->shape.map->products[i].start;
@@ -223,14 +246,17 @@ static int chunk_first_of(const writer *w, const rcvi_seat *seat, int lane, int 
 
 static void add_seat(writer *w, const rcvi_seat *seat) {
     const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
+    int products = tiled->shape.map->product_count;
     int first = 0, most = seat->chunks[0] > seat->chunks[1] ? seat->chunks[0] : seat->chunks[1];
     int groups = seat->group_count[0] < seat->group_count[1] ? seat->group_count[0] : seat->group_count[1];
     while (seat->hosted[first] != seat->tiled) first++;
     rcvi_text_add(&w->text,
-                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, COLUMNS = %lld, TILED_STEP = %d, "
-                  "IS_STARTED = %d };\n",
-                  seat->hosted_count, seat->products, seat->units, (long long)seat->columns, first,
+                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, ROWS = %d, UNITS = %d, COLUMNS = %lld, "
+                  "TILED_STEP = %d, IS_STARTED = %d };\n",
+                  seat->hosted_count, products, seat->products, seat->units, (long long)seat->columns, first,
                   is_started(w, seat));
+    add_table(w, seat, "product_lane", products, 0, product_lane_of);
+    add_table(w, seat, "product_row", products, 0, product_row_of);
     add_table(w, seat, "start", seat->products, 0, start_of);
     add_table(w, seat, "right_any", tiled->pass_count, 0, right_any_of);
     add_table(w, seat, "CHUNKS", RCVI_LANES, 0, chunks_of);
@@ -281,7 +307,9 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
                                 .is_early = s->is_early,
                                 .writes = writes,
                                 .raise_count = s->raise_count,
-                                .started = is_started(w, seat)};
+                                .started = is_started(w, seat),
+                                .across = s->by_rows ? rcvi_persistent_across(w->p, seat->columns) : 0,
+                                .columns = seat->columns};
         char *text = NULL;
         for (int n = 0; n < s->write_count; n++) {
             if (!s->write_operand[n]) continue;
@@ -290,6 +318,7 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
                 (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]), (int)((bytes + 127) / 128)};
         }
         shape.vector = w->p->vector;
+        shape.row_threads = links.across;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);
         if (!status) rcvi_text_add(&w->text, "%s", text);
         rcvi_free(context, text);
@@ -315,7 +344,8 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     RCVI_TRY(find_classes(context, engine, p));
     rcvi_text_init(&w.text, context);
     add_macros(&w);
-    rcvi_text_add(&w.text, "%s%s", rcvi_map_element_text, rcvi_persistent_base_text);
+    rcvi_text_add(&w.text, "%s%s%s", rcvi_map_element_text, rcvi_persistent_base_text,
+                  p->has_rows ? rcvi_persistent_rows_text : "");
     add_multiply(&w, true);
     add_multiply(&w, false);
     for (int s = 0, class = 0; s < p->seat_count; s++) {

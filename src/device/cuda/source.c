@@ -184,6 +184,10 @@ static void add_tables(writer *w) {
 
 /* ---- the function `apply` ---- */
 
+/* In a persistent kernel a thread may have several vectors of a row: SPAN elements. */
+static bool is_by_rows(const writer *w) { return w->links && w->links->across; }
+static const char *width(const writer *w) { return is_by_rows(w) ? "SPAN" : "VECTOR"; }
+
 static bool is_turned(const writer *w, int view) {
     return view < w->map->operand_count && w->shape->turned && w->shape->turned[view];
 }
@@ -229,12 +233,13 @@ static void add_store(writer *w, int view, const char *name, int number) {
     if (view == RCVI_NONE) return;
     bool once = w->map->operands[view].column == 0;
     const char *how = once ? "store_once" : "store", *when = once ? "if (column == 0) " : "";
-    if (w->links) when = once ? "if (c.there && column == 0) " : "if (c.there) ";
     if (w->shape->row_threads) when = once ? "if (active && column == 0) " : "if (active) ";
+    if (w->links) when = once ? "if (c.there && column == 0) " : "if (c.there) ";
+    if (is_by_rows(w)) how = once ? "Row::template store_once" : "Row::template store";
     rcvi_text_add(&w->text, w->links ? "    %s%s<%s>(at%d, " : "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how,
                   type_names[w->shape->types[view]], view);
     add_element(w, &w->map->operands[view], view);
-    rcvi_text_add(&w->text, ", %s%d);\n", name, number);
+    rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
     if (!w->shape->has_twin[view]) return;
     if (w->links)
         rcvi_text_add(&w->text, "    %s%s<%s>(twin%d, ", when, how, type_names[w->shape->narrow], view);
@@ -242,7 +247,7 @@ static void add_store(writer *w, int view, const char *name, int number) {
         rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, type_names[w->shape->narrow],
                       count_twins(w->shape, view));
     add_element(w, &w->map->operands[view], view);
-    rcvi_text_add(&w->text, ", %s%d);\n", name, number);
+    rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
 }
 
 /* To other blocks of a persistent kernel. */
@@ -250,8 +255,8 @@ static void add_link(writer *w, int view, const char *name, int number) {
     for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
-        rcvi_text_add(&w->text, "    publish<%s, %d>(c, %d, column, %s%d);\n", type_names[w->shape->narrow],
-                      link->chunks, link->place, name, number);
+        rcvi_text_add(&w->text, "    %spublish<%s, %d>(c, %d, column, %s%d);\n", is_by_rows(w) ? "Row::template " : "",
+                      type_names[w->shape->narrow], link->chunks, link->place, name, number);
     }
 }
 
@@ -402,7 +407,8 @@ static void add_row_elements(writer *w) {
     for (int k = 0; k < w->map->instruction_count; k++) {
         const rcvi_instruction *instruction = &w->map->instructions[k];
         if (instruction->operation == RCVI_SUM || !is_ready(w, k)) continue;
-        rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = ", k, k);
+        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = ", k, width(w), width(w),
+                      k);
         add_operation(w, instruction);
         w->done[k] = w->same[k] = true;
         for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++)
@@ -419,14 +425,16 @@ static int add_row_sums(writer *w) {
     if (!count) return 0;
     rcvi_text_add(&w->text, "    REAL s%d[%d] = {};\n", sums[0], count);
     for (int n = 0; n < count; n++) {
-        rcvi_text_add(&w->text, "    for (int i = 0; i < VECTOR; i++) s%d[%d] += active ? ", sums[0], n);
+        rcvi_text_add(&w->text, "    for (int i = 0; i < %s; i++) s%d[%d] += %s ? ", width(w), sums[0], n,
+                      is_by_rows(w) ? "Row::has(column, i / VECTOR)" : "active");
         add_operand(w, &w->map->instructions[sums[n]], 0);
         rcvi_text_add(&w->text, " : (REAL)0;\n");
     }
-    rcvi_text_add(&w->text, "    block_sums<%d>(s%d, %d);\n", count, sums[0], w->turn++ % 2);
+    rcvi_text_add(&w->text, "    %s<%d>(s%d, %d);\n", is_by_rows(w) ? "Row::template sum" : "block_sums", count,
+                  sums[0], w->turn++ % 2);
     for (int n = 0; n < count; n++) {
-        rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = s%d[%d];\n",
-                      sums[n], sums[n], sums[0], n);
+        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = s%d[%d];\n", sums[n],
+                      width(w), width(w), sums[n], sums[0], n);
         w->done[sums[n]] = w->same[sums[n]] = true;
     }
     return count;
@@ -477,8 +485,29 @@ typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE } loading;
 /* What all rows share is read when it is needed: it is near. */
 static bool is_fetched(const rcvi_view *view) { return view->row != 0; }
 
+/* The same of a step by rows. */
+static void add_row_value(writer *w, const rcvi_view *view, int index, int number, loading how) {
+    const char *type = type_names[w->shape->types[index]], *once = view->column ? "" : "_once";
+    bool fetched = is_fetched(view);
+    if (how == DECLARED && fetched)
+        rcvi_text_add(&w->text, "        %s<%s> v%d%s;\n", view->column ? "Group" : "Single", type, number,
+                      view->column ? "[Row::EACH]" : "");
+    if (how == NAMED) rcvi_text_add(&w->text, "    REAL v%d[SPAN];\n", number);
+    if (how == NAMED && fetched) rcvi_text_add(&w->text, "    Row::widen%s(x.v%d, v%d);\n", once, number, number);
+    bool loads = how == NAMED && !fetched;
+    if (!loads && (!fetched || how != (w->links->is_late[index] ? LOADED_LATE : LOADED))) return;
+    rcvi_text_add(&w->text, "    Row::template %s%s<%s>(ADDRESS_OF(c, 0, %d), ", loads ? "load" : "fetch", once, type,
+                  index);
+    add_element(w, view, index);
+    rcvi_text_add(&w->text, ", column, %sv%d);\n", loads ? "" : "x.", number);
+}
+
 static void add_value(writer *w, const rcvi_view *view, int index, const char *name, int number, loading how) {
     const char *type = type_names[w->shape->types[index]];
+    if (is_by_rows(w)) {
+        add_row_value(w, view, index, number, how);
+        return;
+    }
     if (!is_fetched(view)) {
         if (how == NAMED) add_load(w, view, index, name, number);
         return;
@@ -516,9 +545,14 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     find_uses(w);
     rcvi_text_add(&w->text, "#undef VIEWS\n#define VIEWS %d\n", rcvi_map_views(w->map, views));
     rcvi_text_add(&w->text,
-                  "struct Step%d {\n    static constexpr bool TILED = %s;\n    static constexpr int RAISES = %d;\n"
-                  "    struct Values {\n",
-                  number, w->map->product_count ? "true" : "false", links->raise_count);
+                  "struct Step%d {\n    static constexpr bool TILED = %s, BY_ROWS = %s;\n"
+                  "    static constexpr int RAISES = %d;\n",
+                  number, w->map->product_count ? "true" : "false", is_by_rows(w) ? "true" : "false",
+                  links->raise_count);
+    if (is_by_rows(w))
+        rcvi_text_add(&w->text, "    using Row = RowOf<%d, %lld>;\n    enum { SPAN = Row::SPAN };\n", links->across,
+                      (long long)links->columns);
+    rcvi_text_add(&w->text, "    struct Values {\n");
     add_values(w, DECLARED);
     rcvi_text_add(&w->text,
                   "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
@@ -527,8 +561,9 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
                   "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED_LATE);
     rcvi_text_add(&w->text,
-                  "    }\n    template <int PRODUCTS, class F> static INLINE void apply(const Frame &c, long long row, "
-                  "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x, F tell) {\n");
+                  "    }\n    template <%sclass F> static INLINE void apply(const Frame &c, long long row, int column, "
+                  "%sconst Values &x, F tell) {\n",
+                  is_by_rows(w) ? "" : "int PRODUCTS, ", is_by_rows(w) ? "" : "const REAL (&sums)[PRODUCTS][VECTOR], ");
     add_all_stores(w, add_address);
     add_values(w, NAMED);
     for (int p = 0; p < w->map->product_count; p++) add_product(w, p);

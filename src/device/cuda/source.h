@@ -36,6 +36,7 @@ typedef struct {
     bool tensor;           /* products of F32 operands on the tensor cores (tf32) */
     int vector;            /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
                                    addresses of views with columns (in elements), are multiples of it */
+    int widest;            /* the same where threads are few */
     int members;           /* at most, in one launch */
     bool counted;          /* how many rows a member has is read from memory */
     int row_threads; /* of a map with sums over its columns: a block a row, of so many threads (a power of 2, 32 to 1024); else 0 */
@@ -66,6 +67,8 @@ typedef struct {
     const rcvi_map_link *writes;
     int write_count, raise_count; /* operands of products elsewhere; counters that tell */
     bool started;                 /* sums have begun with what products start with */
+    int across;                   /* by rows: threads of a row, else 0 */
+    int64_t columns;              /* the same */
 } rcvi_map_links;
 
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
