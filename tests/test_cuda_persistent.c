@@ -9,7 +9,7 @@
 #include "schedule/schedule.h"
 
 enum { PROCESSORS = 132, SHARED = 232448, CHUNK_BYTES = 128, WEIGHT_ROWS = 64 };
-enum { SEVERAL = -1, MOST_READINGS = 256 };
+enum { SEVERAL = -1, MOST_READINGS = 256, MOST_ACCESSES = 2 * RCVI_MAX_ACCESSES };
 
 /* ---- a network's program, and an engine that knows a GPU by its numbers alone ---- */
 
@@ -108,8 +108,19 @@ static void *new_table(size_t count, size_t size) {
 
 static const rcvi_step *program_step(const replay *r, int n) { return &r->e->program->steps[r->p->steps[n].index]; }
 static int writer_of(const replay *r, execution x) { return 1 + (int)x.iteration * r->p->step_count + x.step; }
-static int seat_of(const replay *r, int writer) {
-    return writer > 0 ? r->p->steps[(writer - 1) % r->p->step_count].seat : RCVI_NONE;
+/* Who has the same elements from step to step: a seat by columns, or by rows. */
+static int owner_of_step(const rcvi_persistent_step *s) { return s->seat * 2 + s->by_rows; }
+static int owner_of(const replay *r, int writer) {
+    return writer > 0 ? owner_of_step(&r->p->steps[(writer - 1) % r->p->step_count]) : RCVI_NONE;
+}
+/* Accesses of all of the program's steps that are taken as this one. */
+static int find_accesses(const replay *r, int n, rcvi_access *accesses) {
+    int count = 0;
+    for (int k = 0; k < r->p->steps[n].count; k++) {
+        assert_true(count <= MOST_ACCESSES - RCVI_MAX_ACCESSES);
+        count += rcvi_step_accesses(program_step(r, n) + k, accesses + count);
+    }
+    return count;
 }
 static reading *readings_of(const replay *r, execution x) {
     return r->readings + (size_t)writer_of(r, x) * MOST_READINGS;
@@ -133,8 +144,8 @@ static int touch(const replay *r, execution x, const rcvi_access *access, int *m
 }
 
 static void write_all(const replay *r, execution x, int *memory) {
-    rcvi_access accesses[RCVI_MAX_ACCESSES];
-    int count = rcvi_step_accesses(program_step(r, x.step), accesses);
+    rcvi_access accesses[MOST_ACCESSES];
+    int count = find_accesses(r, x.step, accesses);
     for (int a = 0; a < count; a++) {
         if (accesses[a].written && accesses[a].view->buffer != RCVI_NONE)
             touch(r, x, &accesses[a], memory, writer_of(r, x));
@@ -142,8 +153,8 @@ static void write_all(const replay *r, execution x, int *memory) {
 }
 
 static void read_all(replay *r, execution x, int *memory) {
-    rcvi_access accesses[RCVI_MAX_ACCESSES];
-    int count = rcvi_step_accesses(program_step(r, x.step), accesses), *kept = &r->reading_count[writer_of(r, x)];
+    rcvi_access accesses[MOST_ACCESSES];
+    int count = find_accesses(r, x.step, accesses), *kept = &r->reading_count[writer_of(r, x)];
     for (int a = 0; a < count; a++) {
         if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE) continue;
         assert_true(*kept < MOST_READINGS);
@@ -152,10 +163,10 @@ static void read_all(replay *r, execution x, int *memory) {
 }
 
 static void find_places(replay *r) {
-    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    rcvi_access accesses[MOST_ACCESSES];
     r->elements = 1;
     for (int n = 0; n < r->p->step_count; n++) {
-        int count = rcvi_step_accesses(program_step(r, n), accesses);
+        int count = find_accesses(r, n, accesses);
         for (int a = 0; a < count; a++) {
             int buffer = accesses[a].view->buffer;
             if (!accesses[a].written || buffer == RCVI_NONE || r->place[buffer]) continue;
@@ -172,6 +183,9 @@ static void go_through(replay *r) {
         const rcvi_persistent_step *s = &r->p->steps[x.step];
         bool due = rcvi_step_is_due(r->e->program, program_step(r, x.step), x.iteration, 0, &time, &span);
         r->faults += due != (x.iteration >= s->low && x.iteration < s->high);
+        for (int n = 1; n < s->count; n++)
+            r->faults +=
+                due != rcvi_step_is_due(r->e->program, program_step(r, x.step) + n, x.iteration, 0, &time, &span);
         if (!due) continue;
         r->due[r->due_count++] = x;
         read_all(r, x, memory);
@@ -285,10 +299,10 @@ static bool is_reading_linked(const replay *r, execution x, const reading *readi
                is_linked(r, &s->uses[s->read_of[n]], x.iteration, writer, element) &&
                r->p->channels[s->uses[s->read_of[n]].channel].operand;
     }
-    for (; n < s->view_count && s->views[n] != view; n++) late += s->is_late[n];
+    for (; n < s->view_count && !rcvi_view_equal(s->views[n], view); n++) late += s->is_late[n];
     if (n < s->view_count && s->is_late[n] && s->uses[s->waits[late]].channel != RCVI_NONE)
         return is_linked(r, &s->uses[s->waits[late]], x.iteration, writer, element);
-    return writer == 0 || seat_of(r, writer) == s->seat;
+    return writer == 0 || owner_of(r, writer) == owner_of_step(s);
 }
 
 /* So every wait is for a counter that one step raises, of the seat whose blocks are waited for, and that step has
@@ -305,17 +319,21 @@ static int count_link_faults(const replay *r) {
 
 /* ---- progress ---- */
 
-enum { FOLLOWED = 2, MOST_BLOCKS = 64 };
+enum { FOLLOWED = 2, MEMORIES = FOLLOWED * FOLLOWED, MOST_BLOCKS = 64 };
 
-/* Two blocks of every seat, one ahead of the other as far as counters let it; those of a number share a memory, as
- * blocks have columns. */
+/* Two blocks of every seat, one ahead of the other as far as counters let it. A memory is of one block's rows and one
+ * block's columns: a step by columns has those of all rows, one by rows those of all columns. */
 typedef struct {
     const replay *r;
     int blocks, faults;
     int next[MOST_BLOCKS]; /* [blocks] of what is due */
     int *raised;           /* [counters] */
-    int *memory[FOLLOWED];
+    int *memory[MEMORIES];
 } race;
+
+static bool has_memory(const race *t, execution x, int number, int m) {
+    return (t->r->p->steps[x.step].by_rows ? m / FOLLOWED : m % FOLLOWED) == number;
+}
 
 static void go_on(race *t, int block) {
     do t->next[block]++;
@@ -327,7 +345,7 @@ static bool may_go(const race *t, int block) {
     if (t->next[block] == t->r->due_count) return false;
     execution x = t->r->due[t->next[block]];
     const rcvi_persistent_step *s = &t->r->p->steps[x.step];
-    for (int n = 0; s->pass_count && n < s->pass_count + s->wait_count; n++) {
+    for (int n = 0; n < s->pass_count + s->wait_count; n++) {
         int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
         if (use == RCVI_NONE || !is_fresh(&s->uses[use], x.iteration)) continue;
         int64_t counter = counter_of(t->r->p, &s->uses[use], x.iteration);
@@ -336,17 +354,17 @@ static bool may_go(const race *t, int block) {
     return true;
 }
 
-/* What is read where it lies must be there, and still be there, in all columns; of its own seat's a block needs only
- * those that it wrote. */
+/* What is read where it lies must be there, and still be there, in all rows and columns; of what its owner wrote a block
+ * needs only its own part. */
 static void read_values(race *t, execution x, int number) {
     const replay *r = t->r;
-    int seat = r->p->steps[x.step].seat;
+    int owner = owner_of_step(&r->p->steps[x.step]);
     for (int a = 0; a < r->reading_count[writer_of(r, x)]; a++) {
         const reading *reading = &readings_of(r, x)[a];
-        for (int m = 0; reading->access.use != RCVI_USE_OPERAND && m < FOLLOWED; m++) {
+        for (int m = 0; reading->access.use != RCVI_USE_OPERAND && m < MEMORIES; m++) {
             int there = touch(r, x, &reading->access, t->memory[m], 0);
-            bool own = seat_of(r, reading->writer) == seat || seat_of(r, there) == seat;
-            t->faults += there != reading->writer && (m == number || !own);
+            bool own = owner_of(r, reading->writer) == owner || owner_of(r, there) == owner;
+            t->faults += there != reading->writer && (has_memory(t, x, number, m) || !own);
         }
     }
 }
@@ -356,7 +374,9 @@ static void take_step(race *t, int block) {
     int64_t counters[RCVI_MAX_USES];
     int count = find_raises(t->r, x, counters);
     read_values(t, x, block % FOLLOWED);
-    write_all(t->r, x, t->memory[block % FOLLOWED]);
+    for (int m = 0; m < MEMORIES; m++) {
+        if (has_memory(t, x, block % FOLLOWED, m)) write_all(t->r, x, t->memory[m]);
+    }
     for (int n = 0; n < count; n++) {
         if (counters[n] != RCVI_NONE) t->raised[counters[n]]++;
     }
@@ -379,14 +399,14 @@ static int run_race(const replay *r, int slow) {
     race t = {.r = r, .blocks = r->p->seat_count * FOLLOWED};
     assert_true(t.blocks <= MOST_BLOCKS);
     t.raised = new_table((size_t)r->p->counters, sizeof *t.raised);
-    for (int m = 0; m < FOLLOWED; m++) t.memory[m] = new_table(r->elements, sizeof **t.memory);
+    for (int m = 0; m < MEMORIES; m++) t.memory[m] = new_table(r->elements, sizeof **t.memory);
     for (int b = 0; b < t.blocks; b++) {
         t.next[b] = -1;
         go_on(&t, b);
     }
     while (take_round(&t, slow)) continue;
     for (int b = 0; b < t.blocks; b++) t.faults += t.next[b] < r->due_count;
-    for (int m = 0; m < FOLLOWED; m++) free(t.memory[m]);
+    for (int m = 0; m < MEMORIES; m++) free(t.memory[m]);
     free(t.raised);
     return t.faults;
 }
@@ -399,11 +419,26 @@ static int count_progress_faults(const replay *r) {
 
 /* ---- residency ---- */
 
+/* Where products are of one lane each, those of lane 0 come first, and no pass is of both. */
+static int count_apart_faults(const rcvi_persistent *p, const rcvi_seat *seat) {
+    const rcvi_persistent_step *s = &p->steps[seat->tiled];
+    int products = s->shape.map->product_count, faults = 0;
+    if (!s->apart) return seat->products != products;
+    for (int lane = 0; lane < RCVI_LANES; lane++) {
+        for (int g = 0; g < seat->group_count[lane]; g++) {
+            for (int i = 0; i < products; i++)
+                faults += (i >= s->apart) != lane && s->passes[seat->groups[lane][g].pass].b[i] != RCVI_NONE;
+        }
+    }
+    return faults + (seat->products < s->apart || seat->products < products - s->apart);
+}
+
 /* A seat takes steps in the order of the program; groups of both its lanes bring every chunk of every pass once. */
 static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
     enum { MOST = RCVI_MAX_GROUPS * 4 };
     const rcvi_persistent *p = r->p;
-    int faults = 0, brought[RCVI_MAX_PASSES][MOST] = {{0}}, all = seat->chunks[0] + seat->chunks[1];
+    int faults = count_apart_faults(p, seat), brought[RCVI_MAX_PASSES][MOST] = {{0}},
+        all = seat->chunks[0] + seat->chunks[1];
     for (int k = 1; k < seat->hosted_count; k++) faults += seat->hosted[k] <= seat->hosted[k - 1];
     for (int lane = 0; lane < RCVI_LANES; lane++) {
         int chunks = 0, groups = seat->group_count[lane], ring = seat->ring[lane];
@@ -443,6 +478,8 @@ static int count_room_faults(const replay *r) {
         block += seat->blocks * p->slices;
         hosted += seat->hosted_count;
     }
+    for (int n = 0, index = p->loop + 1; n < p->step_count; index += p->steps[n++].count)
+        faults += p->steps[n].index != index || (rcvi_map_has_sums(p->steps[n].shape.map) && !p->steps[n].by_rows);
     faults += p->blocks != block || p->blocks > PROCESSORS || hosted != p->step_count;
     faults += (int64_t)p->slices * p->slice < batch || (int64_t)(p->slices - 1) * p->slice >= batch;
     faults += p->tiles * p->tile < p->slice || p->tile % 8 != 0 || p->tile < 8;
@@ -463,11 +500,15 @@ static int count_faults(const rcvi_engine *e, const rcvi_persistent *p, int chec
 
 /* ---- every loop ---- */
 
-enum { TAKEN, REFUSED, TILED, RINGED, SHARING, WAITING, STILL, KINDS };
+enum { TAKEN, REFUSED, TILED, RINGED, SHARING, WAITING, STILL, BY_ROWS, FOLDED, KINDS };
 static int seen[KINDS]; /* loops */
 
 static void remember(const rcvi_persistent *p) {
-    bool kinds[KINDS] = {[TAKEN] = true, [TILED] = p->tiles > 1, [SHARING] = p->weight_chunks > 0};
+    bool kinds[KINDS] = {[TAKEN] = true,
+                         [TILED] = p->tiles > 1,
+                         [SHARING] = p->weight_chunks > 0,
+                         [BY_ROWS] = p->has_rows,
+                         [FOLDED] = p->folded};
     for (int s = 0; s < p->seat_count; s++) kinds[RINGED] |= p->seats[s].group_count[0] > p->seats[s].ring[0];
     for (int n = 0; n < p->step_count; n++) kinds[WAITING] |= p->steps[n].wait_count > 0;
     for (int c = 0; c < p->channel_count; c++) kinds[STILL] |= p->channels[c].still;
@@ -505,9 +546,10 @@ static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7,
 static void test_loops(void **state) {
     (void)state;
     static const char *const plans[] = {by_step, at_once, by_wave};
-    static const char *const cells[] = {"lstm",      "gru",           "gru_original",
-                                        "lstm_proj", "lstm_peephole", "lstm_cifg",
-                                        "rnn_tanh",  "rnn_relu",      RCV_SOURCE_DIR "/tests/quotient.cell"};
+    static const char *const cells[] = {"lstm",          "gru",           "gru_original",
+                                        "lstm_proj",     "lstm_peephole", "lstm_cifg",
+                                        "rnn_tanh",      "rnn_relu",      RCV_SOURCE_DIR "/tests/quotient.cell",
+                                        "lstm_layernorm"};
     static const rcv_dtype dtypes[] = {RCV_BFLOAT16, RCV_TFLOAT32, RCV_FLOAT16};
     const config shapes[] = {
         deep,
@@ -582,7 +624,6 @@ static void test_spoilt(void **state) {
 static void test_refusals(void **state) {
     (void)state;
     const config ended = {"lstm", {.input = 40, .hidden = 40, .layers = 2}, 7, 20, true, false, true};
-    const config normal = {"lstm_layernorm", {.input = 40, .hidden = 40, .layers = 2}, 7, 20, false, false, true};
     const config large = {"lstm", {.input = 4096, .hidden = 4096, .layers = 4}, 7, 64, false, false, true};
     const config wide = {"lstm", {.input = 2048, .hidden = 2048, .layers = 1}, 7, 64, false, false, true};
     const struct {
@@ -596,7 +637,6 @@ static void test_refusals(void **state) {
         {&wide, RCV_TFLOAT32, by_step, 9, " KB of weights in registers; this GPU has 232448"},
         {&deep, RCV_FLOAT32, by_step, 9, "tensor cores: bfloat16, float16 or tfloat32"},
         {&deep, RCV_BFLOAT16, by_step, 8, "needs compute capability 9.0; this GPU has 8.0"},
-        {&normal, RCV_BFLOAT16, by_step, 9, "does not sum over features yet"},
         {&ended, RCV_BFLOAT16, by_step, 9, "takes maps, but this plan's time loop has a select"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -638,12 +678,17 @@ static void test_texts(void **state) {
     const config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
     const config odd = {"gru", {.input = 19, .hidden = 45, .layers = 1}, 7, 20, false, false, true};
     const config both = {"lstm_proj", {.input = 9, .hidden = 24, .bidirectional = true}, 6, 300, false, false, true};
+    const config normal = {"lstm_layernorm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
+    const config narrow = {"lstm_layernorm", {.input = 19, .hidden = 301, .layers = 1}, 7, 20, false, false, true};
     if (!rcvi_jit_name()) print_message("not compiled: %s\n", rcv_message());
     assert_int_equal(setenv("RECURVE_CACHE", "", 1), 0);
     check_texts(&deep, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
     check_texts(&both, RCV_FLOAT16, false, by_step, 2);
+    check_texts(&normal, RCV_BFLOAT16, false, by_wave, 1);
+    check_texts(&narrow, RCV_TFLOAT32, false, by_step, 1);
+    check_texts(&narrow, RCV_FLOAT16, false, at_once, 1);
 }
 
 int main(void) {

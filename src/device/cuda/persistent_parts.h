@@ -7,8 +7,7 @@
 enum {
     RCVI_WEIGHT_ROWS = 64,        /* of weights in a block */
     RCVI_DEPTH_CHUNK_BYTES = 128, /* of depth in a chunk */
-    RCVI_MAP_THREADS = 256,       /* that multiply and take elements of maps */
-    RCVI_ROW_SUMS = 16            /* of a row that threads find at once */
+    RCVI_MAP_THREADS = 256        /* that multiply and take elements of maps */
 };
 
 /* Makes one step of two that only multiply, side by side, where rows of the batch are summed. */

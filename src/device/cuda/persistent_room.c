@@ -231,19 +231,29 @@ static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
     return (int)((seat->columns + at_once - 1) / at_once);
 }
 
-/* Registers for what a map reads, which is fetched while products are waited for. */
-static int fetched_registers(const rcvi_persistent *p) {
-    int most = 0;
-    for (int i = 0; i < p->step_count; i++) {
-        const hosted_step *s = &p->steps[i];
-        int each = vectors_of(p, s), words = 0;
-        for (int v = 0; v < s->view_count; v++) {
-            bool value = s->views[v]->buffer != RCVI_NONE && s->views[v]->row && rcvi_persistent_is_value(s, v);
-            if (value) words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
-        }
-        if (each * words > most) most = each * words;
+/* Registers for what a map reads: beside the sums of products, which it is fetched before, or, by rows, beside what all rows
+ * share. */
+static int map_registers(const rcvi_persistent *p, const hosted_step *s) {
+    int words = 0;
+    for (int v = 0; v < s->view_count; v++) {
+        if (s->views[v]->buffer == RCVI_NONE || !rcvi_persistent_is_value(s, v)) continue;
+        if (s->views[v]->row)
+            words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
+        else if (s->by_rows)
+            words += p->vector;
     }
-    return most;
+    return vectors_of(p, s) * words + (s->by_rows ? 0 : p->tile / 2);
+}
+
+/* Chunks of weights that a seat's threads have registers for, in each lane. */
+static int held_chunks(const rcvi_persistent *p, const rcvi_seat *seat) {
+    int most = p->tile / 2;
+    for (int k = 0; k < seat->hosted_count; k++) {
+        int own = map_registers(p, &p->steps[seat->hosted[k]]);
+        if (own > most) most = own;
+    }
+    int held = (REGISTERS - OTHER_REGISTERS - most) / CHUNK_REGISTERS;
+    return held > 0 ? held : 0;
 }
 
 rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
@@ -269,8 +279,6 @@ rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
         if (p->steps[i].by_rows && vectors_of(p, &p->steps[i]) * p->vector > MOST_SPAN)
             return rcvi_persistent_refuse("a persistent kernel does not sum over so many features");
     }
-    int held = (REGISTERS - OTHER_REGISTERS - p->tile / 2 - fetched_registers(p)) / CHUNK_REGISTERS;
-    if (held < 0) held = 0;
-    for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held);
+    for (int s = 0; s < p->seat_count; s++) share_chunks(e, p, s, held_chunks(p, &p->seats[s]));
     return share_memory(e, p);
 }

@@ -18,7 +18,7 @@ enum {
     PRODUCERS = 4,      /* warps that copy */
     MAX_SPAN = 128,     /* columns of all products of a tile */
     MIN_STAGES = 4,
-    MAX_SUMS = 16 /* at once */
+    MAX_SUMS = RCVI_ROW_SUMS
 };
 
 static const char *const type_names[] = {
@@ -129,6 +129,8 @@ typedef struct {
     bool done[RCVI_MAX_LONG_INSTRUCTIONS]; /* instructions that are written, in a block of a row */
     bool same[RCVI_MAX_LONG_INSTRUCTIONS]; /* one number for the whole row, likewise */
     int turn;                              /* of the next sums */
+    bool stored[RCVI_MAX_OPERANDS];        /* views, before the last sums of a step by rows */
+    int need[RCVI_MAX_OPERANDS];           /* views: sums, one after the other, that are known when it is first read */
     const rcvi_map_links *links;           /* of a step of a persistent kernel, else NULL */
 } writer;
 
@@ -265,13 +267,13 @@ static void add_early_store(writer *w, int view, const char *name, int number) {
 }
 
 static void add_other_store(writer *w, int view, const char *name, int number) {
-    if (view != RCVI_NONE && !w->links->is_early[view]) add_store(w, view, name, number);
+    if (view != RCVI_NONE && !w->links->is_early[view] && !w->stored[view]) add_store(w, view, name, number);
 }
 
 /* Addresses of what is stored, before any of it is. */
 static void add_address(writer *w, int view, const char *name, int number) {
     (void)name, (void)number;
-    if (view == RCVI_NONE) return;
+    if (view == RCVI_NONE || w->stored[view]) return;
     rcvi_text_add(&w->text, "    const unsigned long long at%d = c.place(%d);\n", view, view);
     if (w->shape->has_twin[view])
         rcvi_text_add(&w->text, "    const unsigned long long twin%d = TWIN_OF(c, 0, %d);\n", view,
@@ -392,92 +394,7 @@ static void add_instruction(writer *w, int k) {
     if (w->kept[k]) rcvi_text_add(&w->text, "        o%d[i] = r%d;\n", k, k);
 }
 
-/* ---- a block of a row: every register is an array, since sums stand between the elements before and behind them. What is
- * ready is written first, then all sums that are ready, at once: threads meet as seldom as can be. ---- */
-
-static bool is_ready(const writer *w, int k) {
-    const rcvi_instruction *instruction = &w->map->instructions[k];
-    for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
-        if (instruction->from[a] == RCVI_FROM_REGISTER && !w->done[instruction->source[a]]) return false;
-    }
-    return !w->done[k];
-}
-
-static void add_row_elements(writer *w) {
-    for (int k = 0; k < w->map->instruction_count; k++) {
-        const rcvi_instruction *instruction = &w->map->instructions[k];
-        if (instruction->operation == RCVI_SUM || !is_ready(w, k)) continue;
-        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = ", k, width(w), width(w),
-                      k);
-        add_operation(w, instruction);
-        w->done[k] = w->same[k] = true;
-        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++)
-            w->same[k] &= is_same(w, instruction, a);
-    }
-}
-
-/* Answers how many sums there were. */
-static int add_row_sums(writer *w) {
-    int sums[MAX_SUMS], count = 0;
-    for (int k = 0; k < w->map->instruction_count && count < MAX_SUMS; k++) {
-        if (w->map->instructions[k].operation == RCVI_SUM && is_ready(w, k)) sums[count++] = k;
-    }
-    if (!count) return 0;
-    rcvi_text_add(&w->text, "    REAL s%d[%d] = {};\n", sums[0], count);
-    for (int n = 0; n < count; n++) {
-        rcvi_text_add(&w->text, "    for (int i = 0; i < %s; i++) s%d[%d] += %s ? ", width(w), sums[0], n,
-                      is_by_rows(w) ? "Row::has(column, i / VECTOR)" : "active");
-        add_operand(w, &w->map->instructions[sums[n]], 0);
-        rcvi_text_add(&w->text, " : (REAL)0;\n");
-    }
-    rcvi_text_add(&w->text, "    %s<%d>(s%d, %d);\n", is_by_rows(w) ? "Row::template sum" : "block_sums", count,
-                  sums[0], w->turn++ % 2);
-    for (int n = 0; n < count; n++) {
-        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = s%d[%d];\n", sums[n],
-                      width(w), width(w), sums[n], sums[0], n);
-        w->done[sums[n]] = w->same[sums[n]] = true;
-    }
-    return count;
-}
-
-static void add_row_instructions(writer *w) {
-    do add_row_elements(w);
-    while (add_row_sums(w) && !w->text.failed);
-}
-
-/* What products and instructions give, and where it is stored. */
-static void add_body(writer *w) {
-    const rcvi_map *map = w->map;
-    bool rows = w->shape->row_threads > 0;
-    if (rows) add_row_instructions(w);
-    for (int k = 0; k < map->instruction_count && !rows; k++) {
-        if (w->kept[k]) rcvi_text_add(&w->text, "    REAL o%d[VECTOR];\n", k);
-    }
-    if (map->instruction_count && !rows) {
-        rcvi_text_add(&w->text, "#pragma unroll\n    for (int i = 0; i < VECTOR; i++) {\n");
-        for (int k = 0; k < map->instruction_count; k++) add_instruction(w, k);
-        rcvi_text_add(&w->text, "    }\n");
-    }
-    if (!w->links) {
-        add_all_stores(w, add_store);
-        return;
-    }
-    add_all_stores(w, add_link);
-    add_all_stores(w, add_early_store);
-    rcvi_text_add(&w->text, "    tell();\n");
-    add_all_stores(w, add_other_store);
-}
-
-static void add_apply(writer *w) {
-    rcvi_text_add(&w->text, "INLINE void apply(const Words &c, int member, long long row, int column%s%s) {\n",
-                  w->map->product_count ? ", const REAL (&sums)[PRODUCTS][VECTOR]" : "",
-                  w->shape->row_threads > 0 ? ", bool active" : "");
-    add_loads(w);
-    add_body(w);
-    rcvi_text_add(&w->text, "}\n");
-}
-
-/* ---- a step of a persistent kernel ---- */
+/* ---- what a step of a persistent kernel reads ---- */
 
 /* Every value that is read before the products are known: as a member of Values, as a name for it, or as a load of it. */
 typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE } loading;
@@ -502,10 +419,153 @@ static void add_row_value(writer *w, const rcvi_view *view, int index, int numbe
     rcvi_text_add(&w->text, ", column, %sv%d);\n", loads ? "" : "x.", number);
 }
 
+/* ---- a block of a row: every register is an array, since sums stand between the elements before and behind them. What is
+ * ready is written first, then all sums that are ready, at once: threads meet as seldom as can be. ---- */
+
+static bool is_ready(const writer *w, int k) {
+    const rcvi_instruction *instruction = &w->map->instructions[k];
+    for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+        if (instruction->from[a] == RCVI_FROM_REGISTER && !w->done[instruction->source[a]]) return false;
+    }
+    return !w->done[k];
+}
+
+static void add_row_elements(writer *w) {
+    for (int k = 0; k < w->map->instruction_count; k++) {
+        const rcvi_instruction *instruction = &w->map->instructions[k];
+        if (instruction->operation == RCVI_SUM || !is_ready(w, k)) continue;
+        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = ", k, width(w), width(w),
+                      k);
+        add_operation(w, instruction);
+        w->done[k] = w->same[k] = true;
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++)
+            w->same[k] &= is_same(w, instruction, a);
+    }
+}
+
+/* What only this block reads is stored as soon as it is known: so registers are free for what comes behind the next sums. */
+static bool is_stored_now(const writer *w, int view, int number) {
+    if (view == RCVI_NONE || w->links->is_early[view] || w->stored[view] || !w->done[number]) return false;
+    for (int i = 0; i < w->links->write_count; i++) {
+        if (w->links->writes[i].view == view) return false;
+    }
+    return true;
+}
+
+static void add_address_now(writer *w, int view, const char *name, int number) {
+    if (is_stored_now(w, view, number)) add_address(w, view, name, number);
+}
+
+static void add_store_now(writer *w, int view, const char *name, int number) {
+    if (!is_stored_now(w, view, number)) return;
+    add_store(w, view, name, number);
+    w->stored[view] = true;
+}
+
+/* Answers how many sums there were. */
+static int add_row_sums(writer *w) {
+    int sums[MAX_SUMS], count = 0;
+    for (int k = 0; k < w->map->instruction_count && count < MAX_SUMS; k++) {
+        if (w->map->instructions[k].operation == RCVI_SUM && is_ready(w, k)) sums[count++] = k;
+    }
+    if (!count) return 0;
+    if (is_by_rows(w)) {
+        add_all_stores(w, add_address_now);
+        add_all_stores(w, add_store_now);
+    }
+    rcvi_text_add(&w->text, "    REAL s%d[%d] = {};\n", sums[0], count);
+    for (int n = 0; n < count; n++) {
+        rcvi_text_add(&w->text, "    for (int i = 0; i < %s; i++) s%d[%d] += %s ? ", width(w), sums[0], n,
+                      is_by_rows(w) ? "Row::has(column, i / VECTOR)" : "active");
+        add_operand(w, &w->map->instructions[sums[n]], 0);
+        rcvi_text_add(&w->text, " : (REAL)0;\n");
+    }
+    rcvi_text_add(&w->text, "    %s<%d>(s%d, %d);\n", is_by_rows(w) ? "Row::template sum" : "block_sums", count,
+                  sums[0], w->turn++ % 2);
+    for (int n = 0; n < count; n++) {
+        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = s%d[%d];\n", sums[n],
+                      width(w), width(w), sums[n], sums[0], n);
+        w->done[sums[n]] = w->same[sums[n]] = true;
+    }
+    return count;
+}
+
+/* What all rows share is loaded while the sums before its first use are waited for. */
+static void find_needs(writer *w) {
+    int level[RCVI_MAX_LONG_INSTRUCTIONS];
+    for (int v = 0; v < w->map->operand_count; v++) w->need[v] = RCVI_MAX_LONG_INSTRUCTIONS;
+    for (int k = 0; k < w->map->instruction_count; k++) {
+        const rcvi_instruction *instruction = &w->map->instructions[k];
+        level[k] = 0;
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+            if (instruction->from[a] == RCVI_FROM_REGISTER && level[instruction->source[a]] > level[k])
+                level[k] = level[instruction->source[a]];
+        }
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+            if (instruction->from[a] == RCVI_FROM_VIEW && level[k] < w->need[instruction->source[a]])
+                w->need[instruction->source[a]] = level[k];
+        }
+        level[k] += instruction->operation == RCVI_SUM;
+    }
+}
+
+static void add_near(writer *w, int from, int to) {
+    for (int v = 0; v < w->map->operand_count; v++) {
+        if (w->read[v] && w->need[v] >= from && w->need[v] < to && !is_fetched(&w->map->operands[v]))
+            add_row_value(w, &w->map->operands[v], v, v, NAMED);
+    }
+}
+
+static void add_row_instructions(writer *w) {
+    int level = 0;
+    if (is_by_rows(w)) find_needs(w);
+    if (is_by_rows(w)) add_near(w, 0, 1);
+    do {
+        add_row_elements(w);
+        level++;
+        if (is_by_rows(w)) add_near(w, level, level + 1);
+    } while (add_row_sums(w) && !w->text.failed);
+}
+
+/* What products and instructions give, and where it is stored. */
+static void add_body(writer *w) {
+    const rcvi_map *map = w->map;
+    bool rows = w->shape->row_threads > 0;
+    if (rows) add_row_instructions(w);
+    for (int k = 0; k < map->instruction_count && !rows; k++) {
+        if (w->kept[k]) rcvi_text_add(&w->text, "    REAL o%d[VECTOR];\n", k);
+    }
+    if (map->instruction_count && !rows) {
+        rcvi_text_add(&w->text, "#pragma unroll\n    for (int i = 0; i < VECTOR; i++) {\n");
+        for (int k = 0; k < map->instruction_count; k++) add_instruction(w, k);
+        rcvi_text_add(&w->text, "    }\n");
+    }
+    if (!w->links) {
+        add_all_stores(w, add_store);
+        return;
+    }
+    if (rows) add_all_stores(w, add_address);
+    add_all_stores(w, add_link);
+    add_all_stores(w, add_early_store);
+    rcvi_text_add(&w->text, "    tell();\n");
+    add_all_stores(w, add_other_store);
+}
+
+static void add_apply(writer *w) {
+    rcvi_text_add(&w->text, "INLINE void apply(const Words &c, int member, long long row, int column%s%s) {\n",
+                  w->map->product_count ? ", const REAL (&sums)[PRODUCTS][VECTOR]" : "",
+                  w->shape->row_threads > 0 ? ", bool active" : "");
+    add_loads(w);
+    add_body(w);
+    rcvi_text_add(&w->text, "}\n");
+}
+
+/* ---- a step of a persistent kernel ---- */
+
 static void add_value(writer *w, const rcvi_view *view, int index, const char *name, int number, loading how) {
     const char *type = type_names[w->shape->types[index]];
     if (is_by_rows(w)) {
-        add_row_value(w, view, index, number, how);
+        if (is_fetched(view)) add_row_value(w, view, index, number, how);
         return;
     }
     if (!is_fetched(view)) {
@@ -564,7 +624,7 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
                   "    }\n    template <%sclass F> static INLINE void apply(const Frame &c, long long row, int column, "
                   "%sconst Values &x, F tell) {\n",
                   is_by_rows(w) ? "" : "int PRODUCTS, ", is_by_rows(w) ? "" : "const REAL (&sums)[PRODUCTS][VECTOR], ");
-    add_all_stores(w, add_address);
+    if (!is_by_rows(w)) add_all_stores(w, add_address);
     add_values(w, NAMED);
     for (int p = 0; p < w->map->product_count; p++) add_product(w, p);
     add_body(w);

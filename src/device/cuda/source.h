@@ -23,7 +23,11 @@
 
 #include "device/cuda/cuda.h"
 
-enum { RCVI_MAX_PASSES = 16, RCVI_MAX_VIEWS = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) };
+enum {
+    RCVI_MAX_PASSES = 16,
+    RCVI_ROW_SUMS = 16, /* of a row that threads find at once */
+    RCVI_MAX_VIEWS = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1)
+};
 
 /* What of a map goes into its kernel's text. */
 typedef struct {
