@@ -186,33 +186,73 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
     return RCV_OK;
 }
 
-/* Does every block of the channel's seat wait, at each iteration, for all that step `reader` gives? Then nothing that it has read
- * before is still needed when the seat goes on. */
-static bool waits_for(const rcvi_persistent *p, const rcvi_channel *channel, const hosted_step *reader) {
-    for (int i = 0; i < p->step_count; i++) {
-        const hosted_step *s = &p->steps[i];
-        for (int q = 0; s->seat == channel->seat && q < s->pass_count; q++) {
-            if (s->read_of[q] == RCVI_NONE) continue;
-            const rcvi_channel *operand = &p->channels[s->uses[s->read_of[q]].channel];
-            if (operand->seat == reader->seat && operand->by_rows == reader->by_rows) return true;
+/* The iterations by which a reader comes behind the writing of its slot. */
+static int64_t lag_of(const rcvi_channel_use *write, const rcvi_channel_use *read) {
+    return (write->slot - read->slot) / read->step;
+}
+
+static const rcvi_channel_use *find_write(const hosted_step *s, int channel) {
+    for (int n = 0; n < s->write_count; n++) {
+        if (s->uses[s->writes[n]].channel == channel) return &s->uses[s->writes[n]];
+    }
+    return NULL;
+}
+
+/* Does what `wait` waits for at iteration i + at come from `reader`'s owner when it has taken its step of iteration i? */
+static bool waits_for(const rcvi_persistent *p, const rcvi_channel_use *wait, int64_t at, int reader, int64_t i) {
+    const hosted_step *r = &p->steps[reader];
+    if (wait->channel == RCVI_NONE || !wait->step || i + at < wait->low || i + at >= wait->high) return false;
+    for (int q = 0; q < p->step_count; q++) {
+        const rcvi_channel_use *write = find_write(&p->steps[q], wait->channel);
+        if (!write || write->step != wait->step || p->steps[q].seat != r->seat || p->steps[q].by_rows != r->by_rows)
+            continue;
+        int64_t done = at - lag_of(write, wait);
+        if (done > 0 || (done == 0 && q >= reader)) return true;
+    }
+    return false;
+}
+
+/* Has the writer, before it writes at iteration i + behind, waited for what the reader gives when it has read at iteration i? Any
+ * step of its seat that comes before in the order of the program may have. */
+static bool is_held_back(const rcvi_persistent *p, int writer, int64_t behind, int reader, int64_t i) {
+    for (int h = 0; h < p->step_count; h++) {
+        const hosted_step *s = &p->steps[h];
+        int64_t at = h > writer ? behind - 1 : behind;
+        if (s->seat != p->steps[writer].seat) continue;
+        for (int n = 0; n < s->pass_count + s->wait_count; n++) {
+            int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
+            if (use != RCVI_NONE && waits_for(p, &s->uses[use], at, reader, i)) return true;
         }
     }
     return false;
 }
 
-/* Memory that several steps share (a ring, or one step's room) and that another seat reads: the writer must be held back until it
- * has. Checked when all channels are known. */
+bool rcvi_persistent_keeps(const rcvi_persistent *p, int reader, const rcvi_channel_use *use, int64_t slots) {
+    for (int w = 0; w < p->step_count; w++) {
+        const hosted_step *s = &p->steps[w];
+        const rcvi_channel_use *write = find_write(s, use->channel);
+        if (!write) continue;
+        if (!use->step || write->step != use->step) return false;
+        int64_t behind = slots - lag_of(write, use), ends[] = {use->low, use->high - 1};
+        for (int k = 0; k < 2 && use->low < use->high; k++) {
+            if (ends[k] + behind < s->high && !is_held_back(p, w, behind, reader, ends[k])) return false;
+        }
+    }
+    return true;
+}
+
+/* Memory that several steps share (a ring, or one step's room) and that another owner reads: the writer must be held back until
+ * it has. Checked when all channels are known. */
 static rcv_status check_overwriting(const rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
-        for (int n = 0; n < s->use_count; n++) {
-            const rcvi_channel *channel = &p->channels[s->uses[n].channel];
-            bool read = false, wraps = channel->still;
-            for (int k = 0; k < s->wait_count; k++) read |= s->waits[k] == n;
+        for (int n = 0; n < s->wait_count; n++) {
+            const rcvi_channel_use *use = &s->uses[s->waits[n]];
+            const rcvi_channel *channel = &p->channels[use->channel];
+            bool wraps = false;
             for (int v = 0; v < s->view_count; v++)
                 wraps |= s->views[v]->buffer == channel->buffer && s->views[v]->wrap;
-            if (channel->operand || !read || !wraps) continue;
-            if (!waits_for(p, channel, s))
+            if ((wraps || channel->still) && !rcvi_persistent_keeps(p, i, use, channel->still ? 1 : 2))
                 return rcvi_persistent_refuse(
                     "a persistent kernel cannot pass on a value that may be overwritten before it is read");
         }

@@ -24,6 +24,9 @@ rcv_status rcvi_persistent_lay_out(rcvi_engine *engine, rcvi_persistent *persist
 /* One more use of a channel by a step. */
 rcv_status rcvi_persistent_add_use(rcvi_persistent_step *step, rcvi_channel_use use, int *index);
 
+/* Is what this use reads there until it has been, where memory has so many slots? */
+bool rcvi_persistent_keeps(const rcvi_persistent *persistent, int reader, const rcvi_channel_use *use, int64_t slots);
+
 /* Is the view read element by element? */
 bool rcvi_persistent_is_value(const rcvi_persistent_step *step, int view);
 
