@@ -4,7 +4,7 @@
  * What is checked against is the program itself, gone through step by step. Checkers answer how many faults they have
  * found, so that a test can spoil a loop and see that they find it. */
 #include "device/cuda/jit.h"
-#include "device/cuda/persistent.h"
+#include "device/cuda/persistent_parts.h"
 #include "planned.h"
 #include "schedule/schedule.h"
 
@@ -216,14 +216,45 @@ static content *slot_of(const replay *r, const rcvi_channel_use *use, int64_t i)
     return &r->slots[r->first_slot[use->channel] + (size_t)(slot - channel->base)];
 }
 
-/* The counters that an execution raises; answers how many. */
+static bool is_tagged(const rcvi_persistent *p, const rcvi_channel_use *use) {
+    return use->channel != RCVI_NONE && p->channels[use->channel].tagged;
+}
+
+/* The counters that an execution raises; answers how many. Values with tags count as if they had one. */
 static int find_raises(const replay *r, execution x, int64_t *counters) {
     const rcvi_persistent_step *s = &r->p->steps[x.step];
     int count = 0;
     for (int n = 0; n < s->raise_count; n++) {
         if (s->is_raised[s->raises[n]]) counters[count++] = counter_of(r->p, &s->uses[s->raises[n]], x.iteration);
     }
+    for (int n = 0; n < s->write_count; n++) {
+        const rcvi_channel_use *use = &s->uses[s->writes[n]];
+        if (!is_tagged(r->p, use)) continue;
+        int64_t counter = counter_of(r->p, use, x.iteration);
+        bool first = s->write_tagged[n];
+        for (int k = 0; k < count; k++) first &= counters[k] != counter;
+        if (first) counters[count++] = counter;
+    }
     return count;
+}
+
+static int tag_of(const replay *r, execution x, int use) {
+    const rcvi_time *time = &program_step(r, x.step)->time;
+    int64_t t = time->base + x.iteration * time->inner;
+    return (int)(t + rcvi_persistent_tag_phase(r->e, r->p, &r->p->steps[x.step], use)) & 1;
+}
+
+/* A reader waits for the tag of the writer; the one before, or what was before the loop, has the other one. */
+static bool are_tags_good(const replay *r, execution x, int use, int writer) {
+    execution w = {(writer - 1) % r->p->step_count, (writer - 1) / r->p->step_count},
+              before = {w.step, w.iteration - 1};
+    const rcvi_persistent_step *s = &r->p->steps[w.step];
+    for (int n = 0; n < s->write_count; n++) {
+        if (s->uses[s->writes[n]].channel != r->p->steps[x.step].uses[use].channel) continue;
+        int tag = tag_of(r, w, s->writes[n]), old = w.iteration > s->low ? tag_of(r, before, s->writes[n]) : 0;
+        return tag == tag_of(r, x, use) && tag != old;
+    }
+    return false;
 }
 
 /* No counter is raised by two executions, no slot written by two. */
@@ -240,6 +271,7 @@ static void find_raisers(replay *r, execution x) {
         if (use->channel == RCVI_NONE) continue;
         content *slot = slot_of(r, use, x.iteration);
         r->faults += !slot || slot->writer || r->p->channels[use->channel].seat != s->seat;
+        r->faults += is_tagged(r->p, use) != s->write_tagged[w];
         if (slot) *slot = (content){writer_of(r, x), element_of(r, x, s->views[s->write_views[w]])};
     }
 }
@@ -300,15 +332,52 @@ static bool is_reading_linked(const replay *r, execution x, const reading *readi
                r->p->channels[s->uses[s->read_of[n]].channel].operand;
     }
     for (; n < s->view_count && !rcvi_view_equal(s->views[n], view); n++) late += s->is_late[n];
-    if (n < s->view_count && s->is_late[n] && s->uses[s->waits[late]].channel != RCVI_NONE)
-        return is_linked(r, &s->uses[s->waits[late]], x.iteration, writer, element);
+    if (n < s->view_count && s->is_late[n] && s->uses[s->waits[late]].channel != RCVI_NONE) {
+        const rcvi_channel_use *use = &s->uses[s->waits[late]];
+        if (is_tagged(r->p, use) && (!s->is_tagged[n] || (writer && !are_tags_good(r, x, s->waits[late], writer))))
+            return false;
+        return is_linked(r, use, x.iteration, writer, element);
+    }
     return writer == 0 || owner_of(r, writer) == owner_of_step(s);
+}
+
+/* Does some step store the buffer with tags alone? */
+static bool is_spare(const rcvi_persistent *p, int buffer) {
+    bool spare = false;
+    for (int n = 0; n < p->step_count; n++) {
+        const rcvi_persistent_step *s = &p->steps[n];
+        for (int v = 0; v < s->shape.map->operand_count; v++) spare |= s->is_spare[v] && s->views[v]->buffer == buffer;
+    }
+    return spare;
+}
+
+/* What lies only in words with tags is read nowhere else. */
+static int count_spare_faults(const replay *r) {
+    rcvi_access accesses[MOST_ACCESSES];
+    int faults = 0;
+    for (size_t i = 0; i < r->e->program->step_count; i++) {
+        int count = rcvi_step_accesses(&r->e->program->steps[i], accesses), n = 0;
+        while (n < r->p->step_count && (size_t)r->p->steps[n].index != i) n++;
+        for (int a = 0; a < count; a++) {
+            if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE) continue;
+            if (!is_spare(r->p, accesses[a].view->buffer)) continue;
+            int v = 0, late = 0;
+            for (; n < r->p->step_count && v < r->p->steps[n].view_count; v++) {
+                if (rcvi_view_equal(r->p->steps[n].views[v], accesses[a].view)) break;
+                late += r->p->steps[n].is_late[v];
+            }
+            const rcvi_persistent_step *s = n < r->p->step_count ? &r->p->steps[n] : NULL;
+            const rcvi_channel_use *use = s && s->is_tagged[v] ? &s->uses[s->waits[late]] : NULL;
+            faults += !use || !is_tagged(r->p, use) || use->low != s->low || use->high != s->high;
+        }
+    }
+    return faults;
 }
 
 /* So every wait is for a counter that one step raises, of the seat whose blocks are waited for, and that step has
  * written what is read. */
 static int count_link_faults(const replay *r) {
-    int faults = r->faults;
+    int faults = r->faults + count_spare_faults(r);
     for (int k = 0; k < r->due_count; k++) {
         const reading *readings = readings_of(r, r->due[k]);
         for (int a = 0; a < r->reading_count[writer_of(r, r->due[k])]; a++)
@@ -329,6 +398,7 @@ typedef struct {
     int next[MOST_BLOCKS]; /* [blocks] of what is due */
     int *raised;           /* [counters] */
     int *memory[MEMORIES];
+    int *words[MEMORIES]; /* [channels] who wrote the words with tags */
 } race;
 
 static bool has_memory(const race *t, execution x, int number, int m) {
@@ -369,11 +439,35 @@ static void read_values(race *t, execution x, int number) {
     }
 }
 
+/* Words with tags are those of the step that is waited for, not of one behind it. */
+static void read_words(race *t, execution x, int number) {
+    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    for (int n = 0; n < s->wait_count; n++) {
+        const rcvi_channel_use *use = &s->uses[s->waits[n]];
+        int64_t counter = counter_of(t->r->p, use, x.iteration);
+        if (!is_tagged(t->r->p, use) || !is_fresh(use, x.iteration)) continue;
+        for (int m = 0; m < MEMORIES && counter != RCVI_NONE; m++)
+            t->faults += has_memory(t, x, number, m) && t->words[m][use->channel] != t->r->raisers[counter];
+    }
+}
+
+static void write_words(race *t, execution x, int number) {
+    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    for (int n = 0; n < s->write_count; n++) {
+        const rcvi_channel_use *use = &s->uses[s->writes[n]];
+        for (int m = 0; m < MEMORIES && is_tagged(t->r->p, use); m++) {
+            if (has_memory(t, x, number, m)) t->words[m][use->channel] = writer_of(t->r, x);
+        }
+    }
+}
+
 static void take_step(race *t, int block) {
     execution x = t->r->due[t->next[block]];
     int64_t counters[RCVI_MAX_USES];
     int count = find_raises(t->r, x, counters);
     read_values(t, x, block % FOLLOWED);
+    read_words(t, x, block % FOLLOWED);
+    write_words(t, x, block % FOLLOWED);
     for (int m = 0; m < MEMORIES; m++) {
         if (has_memory(t, x, block % FOLLOWED, m)) write_all(t->r, x, t->memory[m]);
     }
@@ -399,14 +493,20 @@ static int run_race(const replay *r, int slow) {
     race t = {.r = r, .blocks = r->p->seat_count * FOLLOWED};
     assert_true(t.blocks <= MOST_BLOCKS);
     t.raised = new_table((size_t)r->p->counters, sizeof *t.raised);
-    for (int m = 0; m < MEMORIES; m++) t.memory[m] = new_table(r->elements, sizeof **t.memory);
+    for (int m = 0; m < MEMORIES; m++) {
+        t.memory[m] = new_table(r->elements, sizeof **t.memory);
+        t.words[m] = new_table((size_t)r->p->channel_count, sizeof **t.words);
+    }
     for (int b = 0; b < t.blocks; b++) {
         t.next[b] = -1;
         go_on(&t, b);
     }
     while (take_round(&t, slow)) continue;
     for (int b = 0; b < t.blocks; b++) t.faults += t.next[b] < r->due_count;
-    for (int m = 0; m < MEMORIES; m++) free(t.memory[m]);
+    for (int m = 0; m < MEMORIES; m++) {
+        free(t.memory[m]);
+        free(t.words[m]);
+    }
     free(t.raised);
     return t.faults;
 }
@@ -500,7 +600,7 @@ static int count_faults(const rcvi_engine *e, const rcvi_persistent *p, int chec
 
 /* ---- every loop ---- */
 
-enum { TAKEN, REFUSED, TILED, RINGED, SHARING, WAITING, STILL, BY_ROWS, FOLDED, KINDS };
+enum { TAKEN, REFUSED, TILED, RINGED, SHARING, WAITING, STILL, BY_ROWS, FOLDED, TAGGED, SPARE, KINDS };
 static int seen[KINDS]; /* loops */
 
 static void remember(const rcvi_persistent *p) {
@@ -511,7 +611,11 @@ static void remember(const rcvi_persistent *p) {
                          [FOLDED] = p->folded};
     for (int s = 0; s < p->seat_count; s++) kinds[RINGED] |= p->seats[s].group_count[0] > p->seats[s].ring[0];
     for (int n = 0; n < p->step_count; n++) kinds[WAITING] |= p->steps[n].wait_count > 0;
-    for (int c = 0; c < p->channel_count; c++) kinds[STILL] |= p->channels[c].still;
+    for (int c = 0; c < p->channel_count; c++) {
+        kinds[STILL] |= p->channels[c].still;
+        kinds[TAGGED] |= p->channels[c].tagged && !p->channels[c].still;
+        kinds[SPARE] |= is_spare(p, p->channels[c].buffer);
+    }
     for (int k = 0; k < KINDS; k++) seen[k] += kinds[k];
 }
 
@@ -619,6 +723,47 @@ static void test_spoilt(void **state) {
     close_subject(&s);
 }
 
+/* The same of a loop that sums over features: a step of two that only multiply, and one by rows behind it, which reads its
+ * values with tags. */
+enum { ROW_WAYS = 11 };
+static int spoil_rows(rcvi_persistent *p, int way) {
+    rcvi_persistent_step *s = &p->steps[0], *rows = &p->steps[1];
+    rcvi_channel_use *value = &rows->uses[rows->waits[0]], *write = &s->uses[s->writes[0]];
+    assert_true(s->apart && s->count == 2 && rows->by_rows && p->channels[value->channel].tagged);
+    switch (way) {
+    case 0: value->high = value->low; return LINKS;
+    case 1: value->slot++; return LINKS;
+    case 2: write->slot++; return LINKS;
+    case 3: rows->is_tagged[0] = false; return LINKS;                 /* nobody raises a counter */
+    case 4: p->channels[value->channel].tagged = false; return LINKS; /* the same */
+    case 5:
+        for (int n = 0; n < rows->wait_count; n++) p->channels[rows->uses[rows->waits[n]].channel].tagged = false;
+        return PROGRESS;
+    case 6: rows->is_spare[rows->write_views[0]] = true; return LINKS;
+    case 7: s->write_tagged[0] = false; return LINKS;
+    case 8: s->apart--; return ROOM;
+    case 9: s->count = 1; return ROOM;
+    default: rows->by_rows = false; return ROOM;
+    }
+}
+
+static void test_spoilt_rows(void **state) {
+    (void)state;
+    const config normal = {"lstm_layernorm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
+    subject s;
+    size_t loop = 0;
+    open_subject(&s, &normal, RCV_BFLOAT16, false, by_wave);
+    assert_true(next_loop(&s, &loop));
+    for (int way = 0; way < ROW_WAYS; way++) {
+        rcvi_persistent *p;
+        check_ok(rcvi_persistent_new(&s.engine, loop, &p));
+        int checker = spoil_rows(p, way);
+        if (!count_faults(&s.engine, p, checker)) fail_msg("checker %d does not see spoilt rows %d", checker, way);
+        rcvi_persistent_free(s.context, p);
+    }
+    close_subject(&s);
+}
+
 /* ---- refusals and texts ---- */
 
 static void test_refusals(void **state) {
@@ -693,6 +838,7 @@ static void test_texts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops), cmocka_unit_test(test_spoilt),
-                                       cmocka_unit_test(test_refusals), cmocka_unit_test(test_texts)};
+                                       cmocka_unit_test(test_spoilt_rows), cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

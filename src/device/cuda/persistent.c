@@ -214,6 +214,7 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p, bool folds) {
     find_rows(p);
     RCVI_TRY(rcvi_persistent_link(e, p));
     RCVI_TRY(rcvi_persistent_match(e, p));
+    RCVI_TRY(rcvi_persistent_tag(e, p));
     RCVI_TRY(rcvi_persistent_make_room(e, p));
     RCVI_TRY(rcvi_persistent_lay_out(e, p));
     RCVI_TRY(count_words(p));

@@ -31,7 +31,8 @@
  * and a step TILED, RAISES, Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
  * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. A step that is taken
  * by rows (BY_ROWS) has Row, of persistent_rows.cuh, and no sums of products: the rows of a tile are shared out between the
- * blocks of the seat, and every thread meets the others before it reads what these wrote. */
+ * blocks of the seat, and every thread meets the others before it reads what these wrote. fetch_tagged() reads what comes
+ * with tags, before. */
 
 enum {
     SIZE = TILE_BYTES,  /* of an element of the operands */
@@ -428,7 +429,12 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll 1
         for (int p = (int)threadIdx.x; p < S::places(k); p += MULTIPLIERS) {
             const Place &place = Shared::places()[first + p];
-            Shared::addresses(i % 3)[first + p] = p < S::views(k) ? place.view(i, due.time(i)) : place.slot(i);
+            unsigned long long at = p < S::views(k) ? place.view(i, due.time(i)) : place.slot(i);
+#if ROW_SUMS
+            if (p >= S::views(k) && (p - S::views(k)) % 2 == 0 && place.ring & 1) /* values with tags */
+                at = (&place)[1].is_fresh(i) ? place.view(i, due.time(i)) : 0;
+#endif
+            Shared::addresses(i % 3)[first + p] = at;
         }
     }
 
@@ -533,6 +539,7 @@ template <class S, int LANE> struct Multiplier {
                 const long long row = block.row + tile * TILE_N + min(f.n, end - 1);
                 T::fetch(f, row, column, values);
                 if (n == first) wait_for_values(k, f.tile);
+                T::fetch_tagged(block.c, f, row, column, values);
                 asm volatile("bar.sync 1, 256;" ::: "memory"); /* nobody reads sums of rows before */
                 T::fetch_late(f, row, column, values);
                 T::apply(f, row, column, values, [&]() {

@@ -21,7 +21,8 @@
  * iteration 0, time an iteration, the iterations at which it is due (from, up to), then RCVI_PLACE_WORDS for every place: address
  * at iteration 0; of a counter, how many blocks raise it; bytes an iteration; of a view, its ring (bytes of a slot << 2 |
  * phase << 1 | 1, or 0), of a counter, the iterations at which it is waited for (from | up to << 32). Places are the views of the
- * map, its twins, then for every use of a channel its operand and its counter. */
+ * map, its twins, then for every use of a channel its operand and its counter. Memory of values with tags is a ring whose slots
+ * are one byte apart: the last bit of its address is the tag. */
 #ifndef RCVI_CUDA_PERSISTENT_H
 #define RCVI_CUDA_PERSISTENT_H
 
@@ -52,6 +53,8 @@ typedef struct {
     int64_t base, top;            /* slots of an operand that are written or read */
     const rcvi_view *view;        /* of an operand: where it lies before the loop */
     int signal;                   /* its counters */
+    bool tagged;                  /* of a value: passes without counters, see persistent_tag.c */
+    int64_t tags;                 /* then: words of [batch, columns] from this one on, behind the counters */
     int64_t chunks;               /* of an operand */
     size_t place;                 /* bytes in the exchange */
 } rcvi_channel;
@@ -85,6 +88,9 @@ typedef struct {
     bool write_operand[RCVI_MAX_USES];
     int raises[RCVI_MAX_USES], raise_count; /* uses whose counter is raised, by this step or a peer's */
     bool is_raised[RCVI_MAX_USES];          /* [uses] by this one */
+    bool write_tagged[RCVI_MAX_USES];       /* [writes] with tags, by this step or a peer's */
+    bool *is_tagged;                        /* [views] read so */
+    bool *is_spare;                         /* [operands] only read so: not stored where the program has it */
     bool *is_late;                          /* [views] a value of another seat */
     bool *is_early;                         /* [operands] another seat reads it where it lies */
     size_t words;                           /* where they begin */

@@ -7,7 +7,8 @@
 enum {
     RCVI_WEIGHT_ROWS = 64,        /* of weights in a block */
     RCVI_DEPTH_CHUNK_BYTES = 128, /* of depth in a chunk */
-    RCVI_MAP_THREADS = 256        /* that multiply and take elements of maps */
+    RCVI_ALIGNED_WORDS = 32,
+    RCVI_MAP_THREADS = 256 /* that multiply and take elements of maps */
 };
 
 /* Makes one step of two that only multiply, side by side, where rows of the batch are summed. */
@@ -16,6 +17,11 @@ rcv_status rcvi_persistent_fold(rcvi_engine *engine, rcvi_persistent *persistent
 rcv_status rcvi_persistent_link(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Gives seats of one structure the same places. */
 rcv_status rcvi_persistent_match(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Finds values that need no counters. */
+rcv_status rcvi_persistent_tag(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Of a use of a channel with tags: at time t the tag is (t + phase) & 1. */
+int rcvi_persistent_tag_phase(const rcvi_engine *engine, const rcvi_persistent *persistent,
+                              const rcvi_persistent_step *step, int use);
 /* Cuts the batch, and shares out registers and shared memory. */
 rcv_status rcvi_persistent_make_room(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Counters of channels, and memory of operands. The batch is cut. */
@@ -26,6 +32,9 @@ rcv_status rcvi_persistent_add_use(rcvi_persistent_step *step, rcvi_channel_use 
 
 /* Is what this use reads there until it has been, where memory has so many slots? */
 bool rcvi_persistent_keeps(const rcvi_persistent *persistent, int reader, const rcvi_channel_use *use, int64_t slots);
+
+/* Are seats of one structure? */
+bool rcvi_persistent_are_peers(const rcvi_persistent *persistent, const rcvi_seat *a, const rcvi_seat *b);
 
 /* Is the view read element by element? */
 bool rcvi_persistent_is_value(const rcvi_persistent_step *step, int view);

@@ -45,6 +45,27 @@ template <int ACROSS_, int COLUMNS> struct RowOf {
         widen_once(x, out);
     }
 
+    /* Of the step whose tag the address has; else it is looked at again. */
+    static INLINE void peek(unsigned long long tagged, long long element, int column, bool wanted,
+                            Group<float> (&x)[EACH]) {
+#pragma unroll
+        for (int e = 0; e < EACH; e++)
+            ::peek((tagged & ~1ull) + (unsigned long long)((element + offset(column, e)) * 4), wanted, x[e]);
+    }
+    static INLINE bool has_come(unsigned long long tagged, const Group<float> (&x)[EACH]) {
+        unsigned other = 0;
+#pragma unroll
+        for (int i = 0; i < SPAN; i++) other |= __float_as_uint(x[i / VECTOR].at[i % VECTOR]) ^ (unsigned)tagged;
+        return (other & 1) == 0;
+    }
+    static INLINE void drop_tags(Group<float> (&x)[EACH]) {
+#pragma unroll
+        for (int i = 0; i < SPAN; i++) {
+            float &y = x[i / VECTOR].at[i % VECTOR];
+            y = __uint_as_float(__float_as_uint(y) & ~1u);
+        }
+    }
+
     /* ---- writing ---- */
 
     template <int E> static INLINE void part(const REAL (&x)[SPAN], REAL (&out)[VECTOR]) {

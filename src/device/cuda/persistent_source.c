@@ -145,13 +145,27 @@ static int pass_chunks_of(const writer *w, const rcvi_seat *seat, int pass, int 
     (void)y;
     return (int)((bytes + 127) / 128);
 }
+/* Waits for a counter: `found` gets the place of number n. Answers how many there are. */
+static int find_wait(const writer *w, const rcvi_seat *seat, int k, int n, int *found) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    int count = 0;
+    *found = 0;
+    for (int v = 0, late = 0; v < s->view_count; v++) {
+        if (!s->is_late[v]) continue;
+        if (!s->is_tagged[v] && count++ == n) *found = place_of(s, s->waits[late]) + 1;
+        late++;
+    }
+    return count;
+}
 static int waits_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    int place;
     (void)y;
-    return w->p->steps[seat->hosted[k]].wait_count;
+    return find_wait(w, seat, k, 0, &place);
 }
 static int wait_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
-    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
-    return n < s->wait_count ? place_of(s, s->waits[n]) + 1 : 0;
+    int place;
+    find_wait(w, seat, k, n, &place);
+    return place;
 }
 static int raises_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
@@ -303,7 +317,10 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         rcvi_map_shape shape = s->shape;
         rcvi_map_link writes[RCVI_MAX_USES];
+        int tags[RCVI_MAX_VIEWS];
         rcvi_map_links links = {.is_late = s->is_late,
+                                .is_spare = s->is_spare,
+                                .tags = tags,
                                 .is_early = s->is_early,
                                 .writes = writes,
                                 .raise_count = s->raise_count,
@@ -312,10 +329,14 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
                                 .columns = seat->columns};
         char *text = NULL;
         for (int n = 0; n < s->write_count; n++) {
-            if (!s->write_operand[n]) continue;
+            if (!s->write_operand[n] && !s->write_tagged[n]) continue;
             int64_t bytes = seat->columns * (int64_t)rcvi_cuda_bytes(w->engine->narrow);
-            writes[links.write_count++] =
-                (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]), (int)((bytes + 127) / 128)};
+            int chunks = s->write_operand[n] ? (int)((bytes + 127) / 128) : 0;
+            writes[links.write_count++] = (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]), chunks};
+        }
+        for (int v = 0, late = 0; v < s->view_count; v++) {
+            tags[v] = s->is_tagged[v] ? place_of(s, s->waits[late]) : RCVI_NONE;
+            late += s->is_late[v];
         }
         shape.vector = w->p->vector;
         shape.row_threads = links.across;

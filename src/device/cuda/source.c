@@ -257,6 +257,11 @@ static void add_link(writer *w, int view, const char *name, int number) {
     for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
+        if (!link->chunks) {
+            rcvi_text_add(&w->text, "    if (c.there) store_tagged(c.place(%d), row * %lldll + column, %s%d);\n",
+                          link->place, (long long)w->links->columns, name, number);
+            continue;
+        }
         rcvi_text_add(&w->text, "    %spublish<%s, %d>(c, %d, column, %s%d);\n", is_by_rows(w) ? "Row::template " : "",
                       type_names[w->shape->narrow], link->chunks, link->place, name, number);
     }
@@ -267,7 +272,8 @@ static void add_early_store(writer *w, int view, const char *name, int number) {
 }
 
 static void add_other_store(writer *w, int view, const char *name, int number) {
-    if (view != RCVI_NONE && !w->links->is_early[view] && !w->stored[view]) add_store(w, view, name, number);
+    if (view == RCVI_NONE || w->links->is_early[view] || w->links->is_spare[view] || w->stored[view]) return;
+    add_store(w, view, name, number);
 }
 
 /* Addresses of what is stored, before any of it is. */
@@ -397,7 +403,7 @@ static void add_instruction(writer *w, int k) {
 /* ---- what a step of a persistent kernel reads ---- */
 
 /* Every value that is read before the products are known: as a member of Values, as a name for it, or as a load of it. */
-typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE } loading;
+typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE, LOADED_TAGGED } loading;
 
 /* What all rows share is read when it is needed: it is near. */
 static bool is_fetched(const rcvi_view *view) { return view->row != 0; }
@@ -412,7 +418,10 @@ static void add_row_value(writer *w, const rcvi_view *view, int index, int numbe
     if (how == NAMED) rcvi_text_add(&w->text, "    REAL v%d[SPAN];\n", number);
     if (how == NAMED && fetched) rcvi_text_add(&w->text, "    Row::widen%s(x.v%d, v%d);\n", once, number, number);
     bool loads = how == NAMED && !fetched;
-    if (!loads && (!fetched || how != (w->links->is_late[index] ? LOADED_LATE : LOADED))) return;
+    if (!loads && (!fetched || how != (w->links->tags[index] != RCVI_NONE ? LOADED_TAGGED
+                                       : w->links->is_late[index]         ? LOADED_LATE
+                                                                          : LOADED)))
+        return;
     rcvi_text_add(&w->text, "    Row::template %s%s<%s>(ADDRESS_OF(c, 0, %d), ", loads ? "load" : "fetch", once, type,
                   index);
     add_element(w, view, index);
@@ -583,6 +592,44 @@ static void add_value(writer *w, const rcvi_view *view, int index, const char *n
     rcvi_text_add(&w->text, ", x.%s%d);\n", name, number);
 }
 
+/* What comes with tags: all that is left is loaded at once, and looked at, until nothing is left. Before it has been written in
+ * the loop, it lies where the program has it, and has no address here. */
+static void add_tagged(writer *w) {
+    int views[RCVI_MAX_OPERANDS], count = 0;
+    const int *tags = w->links->tags;
+    for (int v = 0; v < w->map->operand_count; v++) {
+        if (w->read[v] && tags[v] != RCVI_NONE) views[count++] = v;
+    }
+    rcvi_text_add(&w->text, "    static INLINE void fetch_tagged(const Words &words, const Frame &c, long long row, "
+                            "int column, Values &x) {\n");
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "    bool left%d = c.place(%d) != 0;\n    if (!left%d) {\n", v, tags[v], v);
+        add_row_value(w, &w->map->operands[v], v, v, LOADED_TAGGED);
+        rcvi_text_add(&w->text, "    }\n");
+    }
+    if (count)
+        rcvi_text_add(&w->text,
+                      "    const long long element = row * %lldll + column;\n    Patience patience(words);\n    do {\n",
+                      (long long)w->links->columns);
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "        Row::peek(c.place(%d), element, column, left%d, x.v%d);\n", tags[v], v, v);
+    }
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "        left%d = left%d && !Row::has_come(c.place(%d), x.v%d);\n", v, v, tags[v], v);
+    }
+    if (count) rcvi_text_add(&w->text, "    } while (patience.goes_on(");
+    for (int n = 0; n < count; n++) rcvi_text_add(&w->text, "%sleft%d", n ? " || " : "", views[n]);
+    if (count) rcvi_text_add(&w->text, "));\n");
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "    if (c.place(%d)) Row::drop_tags(x.v%d);\n", tags[v], v);
+    }
+    rcvi_text_add(&w->text, "    }\n");
+}
+
 static void add_values(writer *w, loading how) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->read[v]) add_value(w, &w->map->operands[v], v, "v", v, how);
@@ -620,8 +667,10 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     rcvi_text_add(&w->text,
                   "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED_LATE);
+    rcvi_text_add(&w->text, "    }\n");
+    if (is_by_rows(w)) add_tagged(w);
     rcvi_text_add(&w->text,
-                  "    }\n    template <%sclass F> static INLINE void apply(const Frame &c, long long row, int column, "
+                  "    template <%sclass F> static INLINE void apply(const Frame &c, long long row, int column, "
                   "%sconst Values &x, F tell) {\n",
                   is_by_rows(w) ? "" : "int PRODUCTS, ", is_by_rows(w) ? "" : "const REAL (&sums)[PRODUCTS][VECTOR], ");
     if (!is_by_rows(w)) add_all_stores(w, add_address);

@@ -62,17 +62,19 @@ typedef struct {
 typedef struct {
     int view;   /* an operand of the map */
     int place;  /* among the step's places */
-    int chunks; /* of the operand that others read */
+    int chunks; /* of the operand that others read; 0: a value with tags */
 } rcvi_map_link;
 
 typedef struct {
     const bool *is_late;  /* [views] comes from other blocks: read when it has come */
     const bool *is_early; /* [operands] read by other blocks: stored before they are told */
+    const bool *is_spare; /* [operands] not stored but with tags */
+    const int *tags;      /* [views] place of what is read with tags, or RCVI_NONE */
     const rcvi_map_link *writes;
     int write_count, raise_count; /* operands of products elsewhere; counters that tell */
     bool started;                 /* sums have begun with what products start with */
     int across;                   /* by rows: threads of a row, else 0 */
-    int64_t columns;              /* the same */
+    int64_t columns;              /* of a row */
 } rcvi_map_links;
 
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
