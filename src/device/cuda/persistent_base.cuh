@@ -174,7 +174,7 @@ struct Patience {
     INLINE bool is_over() {
         if (++spins % 1024) return false;
         if (*FAULT_OF(c)) return true;
-        if (spins < PATIENCE / 8) return false;
+        if (spins < PATIENCE / 2) return false;
         *FAULT_OF(c) = 1;
         __threadfence_system();
         return true;
