@@ -250,10 +250,17 @@ static rcv_status try_build(rcvi_engine *e, size_t loop, bool folds, rcvi_persis
     return status;
 }
 
+static bool has_sums(const rcvi_program *program, size_t loop) {
+    bool sums = false;
+    for (size_t i = loop + 1; i <= loop + (size_t)program->steps[loop].loop.body; i++)
+        sums |= program->steps[i].kind == RCVI_STEP_MAP && rcvi_map_has_sums(program->steps[i].map);
+    return sums;
+}
+
 /* Folded products take half the processors, and twice the weights in each: where these have no room on the chip, others may. */
 rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
     rcv_status status = try_build(e, loop, true, out);
-    if (status != RCV_OK && status != RCV_UNSUPPORTED) return status;
+    if ((status != RCV_OK && status != RCV_UNSUPPORTED) || !has_sums(e->program, loop)) return status;
     if (*out && (!(*out)->folded || !(*out)->stream_chunks)) return RCV_OK;
     rcvi_persistent *apart;
     rcv_status other = try_build(e, loop, false, &apart);
