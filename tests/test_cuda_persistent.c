@@ -650,10 +650,17 @@ static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7,
 static void test_loops(void **state) {
     (void)state;
     static const char *const plans[] = {by_step, at_once, by_wave};
-    static const char *const cells[] = {"lstm",          "gru",           "gru_original",
-                                        "lstm_proj",     "lstm_peephole", "lstm_cifg",
-                                        "rnn_tanh",      "rnn_relu",      RCV_SOURCE_DIR "/tests/quotient.cell",
-                                        "lstm_layernorm"};
+    static const char *const cells[] = {"lstm",
+                                        "gru",
+                                        "gru_original",
+                                        "lstm_proj",
+                                        "lstm_peephole",
+                                        "lstm_cifg",
+                                        "rnn_tanh",
+                                        "rnn_relu",
+                                        RCV_SOURCE_DIR "/tests/quotient.cell",
+                                        "lstm_layernorm",
+                                        RCV_SOURCE_DIR "/tests/normal.cell"};
     static const rcv_dtype dtypes[] = {RCV_BFLOAT16, RCV_TFLOAT32, RCV_FLOAT16};
     const config shapes[] = {
         deep,

@@ -198,14 +198,13 @@ static const rcvi_channel_use *find_write(const hosted_step *s, int channel) {
     return NULL;
 }
 
-/* Does what `wait` waits for at iteration i + at come from `reader`'s owner when it has taken its step of iteration i? */
+/* Does what `wait` waits for at iteration i + at come from the reader's blocks when these have taken its step of iteration i? They
+ * take all steps of their seat in the order of the program. */
 static bool waits_for(const rcvi_persistent *p, const rcvi_channel_use *wait, int64_t at, int reader, int64_t i) {
-    const hosted_step *r = &p->steps[reader];
     if (wait->channel == RCVI_NONE || !wait->step || i + at < wait->low || i + at >= wait->high) return false;
     for (int q = 0; q < p->step_count; q++) {
         const rcvi_channel_use *write = find_write(&p->steps[q], wait->channel);
-        if (!write || write->step != wait->step || p->steps[q].seat != r->seat || p->steps[q].by_rows != r->by_rows)
-            continue;
+        if (!write || write->step != wait->step || p->steps[q].seat != p->steps[reader].seat) continue;
         int64_t done = at - lag_of(write, wait);
         if (done > 0 || (done == 0 && q >= reader)) return true;
     }
