@@ -18,7 +18,7 @@ enum { COLUMNS = 100, MOST_PARTS = 3, ROW_BYTES = 128, WEIGHT_ROWS = 64, DEPTH =
 /* What the texts find on a GPU; numbers of bfloat16 are rounded to the nearest, to even in the middle. */
 static const char before[] =
     "#include <math.h>\n#include <pthread.h>\n#include <string.h>\n"
-    "#define __forceinline__ inline\n#define asm\n#define volatile(...)\n"
+    "#define __forceinline__ inline\n#define asm\n#define volatile(...)\n#define __shared__\n#define __align__(...)\n"
     "struct BFloat16;\nstruct Float16;\nstruct uint2 { unsigned x, y; };\nstruct uint4 { unsigned x, y, z, w; };\n"
     "static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }\n"
     "static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }\n"
@@ -27,6 +27,7 @@ static const char before[] =
     "static float infinity() { return INFINITY; }\nstatic float reciprocal(float x) { return 1 / x; }\n"
     "static float widen(Float16 x);\nstatic void narrow(float x, Float16 &y);\n"
     "static void narrow(float x, BFloat16 &y);\nstatic void __threadfence_system() {}\n"
+    "static bool __any_sync(unsigned, bool x) { return x; }\n"
     "static const char *shared;\n"
     "static void read_four(unsigned at, float (&x)[4]) { memcpy(x, shared + at, 16); }\n"
     "static thread_local int self;\nstatic float passed[8];\nstatic pthread_barrier_t meeting;\n"

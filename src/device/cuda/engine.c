@@ -245,6 +245,7 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
                               .narrow = e->narrow,
                               .tensor = e->tensor,
                               .vector = vector_of(e, step),
+                              .widest = vector_of(e, step),
                               .members = members,
                               .aligned = is_aligned(e, step),
                               .tile_rows = tile_rows,

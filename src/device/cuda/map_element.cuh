@@ -164,7 +164,7 @@ struct Words {
 
 #endif
 
-#if ROW_THREADS
+#if ROW_THREADS || ROW_SUMS
 /* COUNT sums over the lanes of a warp at once: at each step a half of the lanes takes on a half of the numbers, until every
  * lane has one of them. Answers which one this lane has in x[0], or -1. */
 template <int COUNT, int APART = 16> INLINE int warp_sums(REAL *x, int lane, int there) {
@@ -188,6 +188,9 @@ template <int COUNT, int APART = 16> INLINE int warp_sums(REAL *x, int lane, int
     }
 }
 
+#endif
+
+#if ROW_THREADS
 /* COUNT sums over all threads' numbers at once, each in a fixed order: over the lanes of a warp, then over the warps. Turns
  * alternate: a thread that is slow to read one sum is waited for at the next. */
 template <int COUNT> INLINE void block_sums(REAL (&x)[COUNT], int turn) {

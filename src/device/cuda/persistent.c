@@ -30,8 +30,6 @@ static rcv_status check_step(const rcvi_engine *e, const rcvi_step *step) {
         return rcvi_fail(RCV_UNSUPPORTED,
                          "a persistent kernel takes maps and selections, but this plan's time loop has a %s",
                          rcvi_step_names[step->kind]);
-    if (map && rcvi_map_has_sums(step->map))
-        return rcvi_persistent_refuse("a persistent kernel does not sum over features yet");
     bool timed = step->time.timed && step->time.span == 1 && step->time.inner;
     if (!timed || step->time.outer || step->rows != e->program->options.batch)
         return rcvi_persistent_refuse(
@@ -81,7 +79,7 @@ static rcv_status open_step(rcvi_engine *e, const rcvi_persistent *p, hosted_ste
 
 static bool same_weights(const hosted_step *a, const hosted_step *b) {
     int products = a->shape.map->product_count;
-    if (products != b->shape.map->product_count || a->pass_count != b->pass_count) return false;
+    if (products != b->shape.map->product_count || a->pass_count != b->pass_count || a->apart != b->apart) return false;
     for (int q = 0; q < a->pass_count; q++) {
         if (a->passes[q].depth != b->passes[q].depth) return false;
         for (int p = 0; p < products; p++) {
@@ -105,7 +103,8 @@ static rcv_status sit(rcvi_persistent *p, int step, int seat) {
 static rcv_status seat_products(rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         const rcvi_step *step = p->steps[i].step;
-        if (!step->map->product_count) continue;
+        int products = step->map->product_count, apart = p->steps[i].apart;
+        if (!products) continue;
         int seat = 0;
         while (seat < p->seat_count && !(same_weights(&p->steps[p->seats[seat].tiled], &p->steps[i]) &&
                                          p->seats[seat].columns == step->columns))
@@ -115,7 +114,7 @@ static rcv_status seat_products(rcvi_persistent *p) {
                                                     .layer = step->layer,
                                                     .direction = step->direction,
                                                     .columns = step->columns,
-                                                    .products = step->map->product_count};
+                                                    .products = products - apart > apart ? products - apart : apart};
         }
         RCVI_TRY(sit(p, i, seat));
     }
@@ -128,6 +127,41 @@ static rcv_status seat_maps(rcvi_persistent *p) {
         if (p->steps[i].seat == RCVI_NONE) RCVI_TRY(sit(p, i, p->steps[p->steps[i].center].seat));
     }
     return RCV_OK;
+}
+
+static bool write_alike(const rcvi_step *x, const rcvi_step *y) {
+    rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
+    int m = rcvi_step_accesses(x, a), n = rcvi_step_accesses(y, b);
+    bool found = false;
+    for (int i = 0; i < m; i++) {
+        for (int k = 0; k < n; k++) found |= a[i].written && b[k].written && a[i].view->buffer == b[k].view->buffer;
+    }
+    return found;
+}
+
+/* Does it write what a step with products of its seat writes, too, and nothing that is known to go by rows? */
+static bool stays_with_columns(const rcvi_persistent *p, const rcvi_seat *seat, const hosted_step *step) {
+    bool found = false;
+    for (int k = 0; k < seat->hosted_count && !step->by_rows; k++) {
+        const hosted_step *other = &p->steps[seat->hosted[k]];
+        found |= other->pass_count && write_alike(step->step, other->step);
+    }
+    return found;
+}
+
+/* Maps without products go by rows where one of their seat sums over features: what passes from one of these to the other stays
+ * with its thread. */
+static void find_rows(rcvi_persistent *p) {
+    for (int s = 0; s < p->seat_count; s++) {
+        const rcvi_seat *seat = &p->seats[s];
+        bool sums = false;
+        for (int k = 0; k < seat->hosted_count; k++) sums |= rcvi_map_has_sums(p->steps[seat->hosted[k]].shape.map);
+        for (int k = 0; k < seat->hosted_count; k++) {
+            hosted_step *step = &p->steps[seat->hosted[k]];
+            step->by_rows = sums && !step->pass_count && !stays_with_columns(p, seat, step);
+        }
+        p->by_rows |= sums;
+    }
 }
 
 /* A seat's steps in the order of the program. */
@@ -158,7 +192,7 @@ static rcv_status count_words(rcvi_persistent *p) {
     return RCV_OK;
 }
 
-static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
+static rcv_status build(rcvi_engine *e, rcvi_persistent *p, bool pairs) {
     const rcvi_step *loop = &e->program->steps[p->loop];
     size_t count = (size_t)loop->loop.body;
     p->iterations = loop->loop.count;
@@ -170,13 +204,15 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p) {
     if (p->iterations > INT32_MAX / 2)
         return rcvi_persistent_refuse("a persistent kernel takes a billion steps at most");
     for (size_t i = 0; i < count; i++) RCVI_TRY(check_step(e, &loop[1 + i]));
-    RCVI_TRY(rcvi_persistent_join(e, p));
+    RCVI_TRY(rcvi_persistent_join(e, p, pairs));
     for (int i = 0; i < p->step_count; i++) RCVI_TRY(open_step(e, p, &p->steps[i]));
     RCVI_TRY(seat_products(p));
     RCVI_TRY(seat_maps(p));
     sort_seats(p);
+    find_rows(p);
     RCVI_TRY(rcvi_persistent_link(e, p));
     RCVI_TRY(rcvi_persistent_match(e, p));
+    RCVI_TRY(rcvi_persistent_tag(e, p));
     RCVI_TRY(rcvi_persistent_make_room(e, p));
     RCVI_TRY(rcvi_persistent_lay_out(e, p));
     RCVI_TRY(count_words(p));
@@ -200,17 +236,37 @@ void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_t
     if (p->parts > 1) rcvi_text_add(text, "products of float32 as %d numbers of bfloat16 each\n", p->parts);
 }
 
-rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
+static rcv_status try_build(rcvi_engine *e, size_t loop, bool pairs, rcvi_persistent **out) {
     rcvi_persistent *p = rcvi_new(e->context, 1, sizeof *p);
     *out = NULL;
     if (!p) return RCV_NO_MEMORY;
     p->loop = (int)loop;
-    rcv_status status = build(e, p);
+    rcv_status status = build(e, p, pairs);
     if (status)
         rcvi_persistent_free(e->context, p);
     else
         *out = p;
     return status;
+}
+
+static bool has_sums(const rcvi_program *program, size_t loop) {
+    bool sums = false;
+    for (size_t i = loop + 1; i <= loop + (size_t)program->steps[loop].loop.body; i++)
+        sums |= program->steps[i].kind == RCVI_STEP_MAP && rcvi_map_has_sums(program->steps[i].map);
+    return sums;
+}
+
+/* Paired products take half the processors, and twice the weights in each: where these have no room on the chip, others may. */
+rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
+    rcv_status status = try_build(e, loop, true, out);
+    if ((status != RCV_OK && status != RCV_UNSUPPORTED) || !has_sums(e->program, loop)) return status;
+    if (*out && (!(*out)->paired || !(*out)->stream_chunks)) return RCV_OK;
+    rcvi_persistent *apart;
+    rcv_status other = try_build(e, loop, false, &apart);
+    if (other != RCV_OK) return status == RCV_OK && other == RCV_UNSUPPORTED ? RCV_OK : other;
+    rcvi_persistent_free(e->context, *out);
+    *out = apart;
+    return RCV_OK;
 }
 
 void rcvi_persistent_free(rcv_context *context, rcvi_persistent *p) {

@@ -6,7 +6,7 @@
  * after tile: products of its weights with what other blocks have written, then the map of every element.
  *
  * Weights are the left operand of wgmma, a tile of TILE_ROWS rows of the batch is the right one. Where there are few rows, depth
- * is folded: row (q * PRODUCTS + p) * UNITS + u of 64 is fold q of unit u of product p, and column q * TILE_ROWS + n of TILE_N
+ * is folded: row (q * UNIT_ROWS + p) * UNITS + u of 64 is fold q of unit u of product p, and column q * TILE_ROWS + n of TILE_N
  * is fold q of row n. Sums of equal folds are added, others are not looked at: the instruction takes no longer for them, and
  * a block has fewer units, so that more blocks keep a matrix. A fold's depth is cut into chunks of 128 bytes, of numbers in
  * PARTS one chunk for each of these, and shared out to two lanes, each with one thread that waits for counters and copies
@@ -24,13 +24,19 @@
  *   channel(step, pass)         place of the operand; the next one is its counter
  *   places(step), views(step), first_place(step)   of a step: places, those that are views or twins, those of steps before
  *   row_place(step), leaves(step)   place of how many rows go on, or -1; whether it rests where none does
- *   right(pass, product)        place of the weights, or -1; right_any(pass): of some product
+ *   UNIT_ROWS                   of weights that a unit has in a lane: its products, or, where these are paired, those of a lane
+ *   product_lane(product)       the lane that has it, or -1: both
+ *   product_row(product)        of its unit
+ *   right(pass, row)            place of the weights, or -1; right_any(pass): of some row
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
- * and a step TILED, RAISES, WAITS, COUNTED (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats,
- * apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. */
+ * and a step TILED, RAISES, WAITS, COUNTED (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from
+ * other seats, apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. A step that
+ * is taken by rows (BY_ROWS) has Row, of persistent_rows.cuh, and no sums of products: the rows of a tile are shared out between
+ * the blocks of the seat, and every thread meets the others before it reads what these wrote. fetch_tagged() reads what comes
+ * with tags, before. */
 
 enum {
     SIZE = TILE_BYTES,  /* of an element of the operands */
@@ -103,14 +109,13 @@ INLINE unsigned long long descriptor(unsigned at) {
 
 /* ---- shared memory ---- */
 
-extern __shared__ __align__(1024) unsigned char shared_memory[];
-
 struct Shared {
     unsigned base;
     INLINE Shared() : base(shared_address(shared_memory)) {}
     static constexpr int WEIGHTS = 2 * LANE_BYTES, SUMS = WEIGHTS + WEIGHT_CHUNKS * WEIGHT_BYTES,
-                         BARRIERS = SUMS + SUM_BUFFERS * 2 * SUM_BYTES, PLACES = BARRIERS + (2 * MOST_RING + 2) * 16,
-                         ADDRESSES = PLACES + MOST_PLACES * 32;
+                         ROW_ROOM = SUMS + SUM_BUFFERS * 2 * SUM_BYTES,
+                         BARRIERS = ROW_ROOM + 2 * ROW_SUMS * (MULTIPLIERS / 32) * 4,
+                         PLACES = BARRIERS + (2 * MOST_RING + 2) * 16, ADDRESSES = PLACES + MOST_PLACES * 32;
     /* A chunk of group n of a lane's ring. */
     INLINE unsigned chunk(int lane, int n, int c) const {
         return base + (unsigned)(lane * LANE_BYTES + n * SLOT_BYTES + c * CHUNK_BYTES);
@@ -118,6 +123,7 @@ struct Shared {
     INLINE unsigned copied_weights(int lane, int n, int c) const {
         return chunk(lane, n, GROUP) + (unsigned)(c * WEIGHT_BYTES);
     }
+    static_assert(ROW_ROOM == ROW_SUMS_AT, "where persistent_rows.cuh has them");
     INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
     INLINE unsigned sums(int buffer, int lane) const {
         return base + (unsigned)(SUMS + (buffer * 2 + lane) * SUM_BYTES);
@@ -288,9 +294,9 @@ template <class S, int LANE> struct Multiplier {
 
     /* Row m of the weights. */
     struct Weight {
-        int m, unit, product, fold;
+        int m, unit, row, fold; /* row: of the unit's */
         INLINE Weight(int m)
-            : m(m), unit(m % S::UNITS), product(m / S::UNITS % S::PRODUCTS), fold(m / (S::UNITS * S::PRODUCTS)) {}
+            : m(m), unit(m % S::UNITS), row(m / S::UNITS % S::UNIT_ROWS), fold(m / (S::UNITS * S::UNIT_ROWS)) {}
     };
 
     INLINE int row_of(int r) const { return warp * 16 + (EXACT ? thread / 8 * 4 + r : thread / 4 + r * 8); }
@@ -324,7 +330,7 @@ template <class S, int LANE> struct Multiplier {
             const Weight w((int)threadIdx.x % 128 / 8 + r * 16);
             const int unit = block.column + w.unit,
                       k = w.fold * (S::pass_chunks(pass) / PARTS) * CHUNK + from + piece * PIECE;
-            int place = w.fold < FOLD ? S::right(pass, w.product) : -1;
+            int place = w.fold < FOLD ? S::right(pass, w.row) : -1;
             bool there = place >= 0 && unit < S::COLUMNS && k < depth;
             unsigned long long at = places[place >= 0 ? place : 0].address;
             if (there) at += (unsigned long long)((unit * (long long)depth + k) * BYTES);
@@ -423,7 +429,7 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             const Weight w(row_of(r));
-            const int unit = block.column + w.unit, place = w.fold == 0 ? S::start(w.product) : -1;
+            const int unit = block.column + w.unit, place = w.fold == 0 ? S::start(w.row) : -1;
             starts[r] = place >= 0 && unit < S::COLUMNS ? ((const float *)places[place].address)[unit] : 0;
         }
     }
@@ -606,16 +612,22 @@ template <class S, int LANE> struct Multiplier {
         if (CHUNKS == 0) fetch_late(); /* it has come with the other lane's */
     }
 
-    template <int L> INLINE void add_sums(int n, int m, REAL (&x)[VECTOR], bool more) const {
-        if constexpr (S::CHUNKS(L) > 0) {
-            const float *from = (const float *)(shared_memory + (shared.sums(buffer, L) - shared.base));
+    INLINE void add_sums(int lane, int n, int m, REAL (&x)[VECTOR], bool more) const {
+        if (S::CHUNKS(lane) == 0) return;
+        const float *from = (const float *)(shared_memory + (shared.sums(buffer, lane) - shared.base));
 #pragma unroll
-            for (int q = 0; q < FOLD; q++) {
-                const int row = q * TILE_ROWS + n, at = row * 64 + ((q * S::PRODUCTS * S::UNITS + m) ^ turn(row));
+        for (int q = 0; q < FOLD; q++) {
+            const int row = q * TILE_ROWS + n, at = row * 64 + ((q * S::UNIT_ROWS * S::UNITS + m) ^ turn(row));
 #pragma unroll
-                for (int v = 0; v < VECTOR; v++) x[v] = (more || q > 0 ? x[v] : 0) + from[at + v];
-            }
+            for (int v = 0; v < VECTOR; v++) x[v] = (more || q > 0 ? x[v] : 0) + from[at + v];
         }
+    }
+
+    /* The sums of a product: of both lanes, or of the one that has it. */
+    INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
+        const int m = S::product_row(p) * S::UNITS + unit, lane = S::product_lane(p);
+        if (lane != 1) add_sums(0, n, m, x, false);
+        if (lane != 0) add_sums(1, n, m, x, lane < 0 && S::CHUNKS(0) > 0);
     }
 
     /* Addresses of a step's places at an iteration. */
@@ -624,7 +636,12 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll 1
         for (int p = (int)threadIdx.x; p < S::places(k); p += MULTIPLIERS) {
             const Place &place = Shared::places()[first + p];
-            Shared::addresses(i % 3)[first + p] = p < S::views(k) ? place.view(i, due.time(i)) : place.slot(i);
+            unsigned long long at = p < S::views(k) ? place.view(i, due.time(i)) : place.slot(i);
+#if ROW_SUMS
+            if (p >= S::views(k) && (p - S::views(k)) % 2 == 0 && place.ring & 1) /* values with tags */
+                at = (&place)[1].is_fresh(i) ? place.view(i, due.time(i)) : 0;
+#endif
+            Shared::addresses(i % 3)[first + p] = at;
         }
     }
 
@@ -635,14 +652,6 @@ template <class S, int LANE> struct Multiplier {
         __syncwarp();
         if (thread == 0) barrier_arrive(shared.telling(told.n));
         told.move();
-    }
-
-    /* Of a step without products: what it reads of other seats has come when all threads have met. */
-    INLINE void wait_for_values(int k, int tile) const {
-        const Place *places = Shared::places() + S::first_place(k);
-        for (int n = 0; threadIdx.x == 0 && n < S::waits(k); n++)
-            wait_for_place(block, places[S::wait_place(k, n)], i, tile);
-        __syncwarp();
     }
 
     /* Addresses of an iteration are found in the one before, while those of the one before that may still be read: threads meet
@@ -658,6 +667,14 @@ template <class S, int LANE> struct Multiplier {
         Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true, true};
         int going = BATCH_OF(block.c);
         if constexpr (T::COUNTED >= 0) going = rows_going(f.place(T::COUNTED));
+        if constexpr (T::BY_ROWS)
+            take_rows<T>(k, f, going);
+        else
+            take_columns<T>(k, f, going);
+    }
+
+    /* All rows of the block's columns. */
+    template <class T> INLINE void take_columns(int k, Frame &f, int going) {
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
             const int high = block.tile_rows(tile), row = block.tile_row(tile);
@@ -693,16 +710,63 @@ template <class S, int LANE> struct Multiplier {
                 REAL sums[S::PRODUCTS][VECTOR] = {};
                 if (T::TILED && works) {
 #pragma unroll
-                    for (int p = 0; p < S::PRODUCTS; p++) {
-                        add_sums<0>(min(f.n, TILE_ROWS - 1), p * S::UNITS + u, sums[p], false);
-                        add_sums<1>(min(f.n, TILE_ROWS - 1), p * S::UNITS + u, sums[p], S::CHUNKS(0) > 0);
-                    }
+                    for (int p = 0; p < S::PRODUCTS; p++) find_sums(p, min(f.n, TILE_ROWS - 1), u, sums[p]);
                 }
                 T::apply(f, row + f.n, block.column + u, sums, values[e], [&]() {
                     if (e == EACH - 1 && T::RAISES > 0) tell();
                 });
             }
             if (T::TILED && works && SUM_BUFFERS == 2) buffer ^= 1;
+        }
+    }
+
+    /* Of a step without products: waits for what other blocks have written of a tile; all threads may read it when they have
+     * met. */
+    INLINE void wait_for_values(int k, int tile) const {
+        const Place *places = Shared::places() + S::first_place(k);
+        if (threadIdx.x >= 32) return;
+#pragma unroll 1
+        for (int first = 0; first < S::waits(k); first += 32) {
+            const int n = first + thread;
+            const Place &counter = places[S::wait_place(k, n)];
+            const bool fresh = n < S::waits(k) && counter.is_fresh(i);
+            const unsigned same = __match_any_sync(0xffffffffu, fresh ? counter.address : 0ull);
+            if (fresh && (same & (1u << thread) - 1) == 0) /* once for all that have one counter */
+                wait_for_place(block, counter, i, tile);
+            __syncwarp();
+        }
+    }
+
+    /* The block's rows of every tile, all columns: PER of a tile, AT_ONCE side by side. */
+    template <class T> INLINE void take_rows(int k, Frame &f, int going) {
+        using Row = typename T::Row;
+        constexpr int PER = (TILE_ROWS + S::BLOCKS - 1) / S::BLOCKS, AT_ONCE = MULTIPLIERS / Row::ACROSS;
+        const int first = block.column / S::UNITS * PER, column = (int)threadIdx.x % Row::ACROSS * VECTOR;
+#pragma unroll 1
+        for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
+            const int end = min(block.tile_rows(tile), first + PER);
+            const bool works = !S::leaves(k) || block.tile_row(tile) < going; /* else it rests */
+            f.tile = block.tile(tile);
+#pragma unroll 1
+            for (int n = first; n < end; n += AT_ONCE) {
+                typename T::Values values;
+                f.n = n + (int)threadIdx.x / Row::ACROSS;
+                f.there = f.n < end;
+                const long long row = block.tile_row(tile) + min(f.n, end - 1);
+                f.goes_on = row < going;
+                T::fetch(f, row, column, values);
+                if (n == first && works) wait_for_values(k, f.tile);
+                T::fetch_tagged(block.c, f, row, column, values);
+                asm volatile("bar.sync 1, 256;" ::: "memory"); /* nobody reads sums of rows before */
+                if (works) T::fetch_late(f, row, column, values);
+                T::apply(f, row, column, values, [&]() {
+                    if (n + AT_ONCE >= end && T::RAISES > 0) tell();
+                });
+            }
+            if (first >= end) { /* it has none, and says so */
+                asm volatile("bar.sync 1, 256;" ::: "memory");
+                if (T::RAISES > 0) tell();
+            }
         }
     }
 

@@ -7,6 +7,11 @@
  * slot for every step, so that nothing is overwritten; a value of another seat is read where it lies. A channel has a counter
  * for every slot and tile of rows, which the blocks that write raise.
  *
+ * A map that sums over features, and every map without products of a seat that has one, is taken by rows: a block of the seat
+ * has whole rows of a tile, in all iterations the same ones, and finds all sums inside of itself, however many there are. So
+ * elements have two owners, one by columns for steps with products and one by rows; a value that goes from one to the other
+ * passes through a channel, as if it came from another seat.
+ *
  * Residency: a seat has ceil(columns / units) blocks of 64 rows of weights (units of all products), and each slice of the
  * batch has its own. All blocks are on the chip at once, one a processor, by a cooperative launch, or there is no launch.
  *
@@ -17,7 +22,8 @@
  * at iteration 0; of a counter, how many blocks raise it; bytes an iteration; of a view, its ring (bytes of a slot << 2 |
  * phase << 1 | 1, or 0), of a counter, the iterations at which it is waited for (from | up to << 32). Places are the views of the
  * map, its twins, then for every use of a channel its operand and its counter, then, of a step whose rows leave the batch or are
- * written in the caller's order, how many go on, and that order (0: their own).
+ * written in the caller's order, how many go on, and that order (0: their own). Memory of values with tags is a ring whose slots
+ * are one byte apart: the last bit of its address is the tag.
  *
  * Rows leave: sequences lie sorted, the longest first (ragged.h), so where a tile's first row has ended, all have. A step all of
  * whose products and values of other seats are for rows that go on then neither waits nor multiplies, in all blocks alike; it
@@ -49,10 +55,13 @@ typedef struct {
     bool operand;                 /* of products: it has memory; else a value, read where it lies */
     bool still;                   /* the buffer holds one step: slots are iterations */
     int seat;                     /* that writes it; RCVI_NONE: nobody, it lies in memory before the loop */
+    bool by_rows;                 /* the same */
     int64_t first, last, written; /* slots that are written in the loop; written 0: none */
     int64_t base, top;            /* slots of an operand that are written or read */
     const rcvi_view *view;        /* of an operand: where it lies before the loop */
     int signal;                   /* its counters */
+    bool tagged;                  /* of a value: passes without counters, see persistent_tag.c */
+    int64_t tags;                 /* then: words of [batch, columns] from this one on, behind the counters */
     int64_t chunks;               /* of an operand, of all its parts */
     size_t place;                 /* bytes in the exchange */
 } rcvi_channel;
@@ -70,6 +79,8 @@ typedef struct {
     const rcvi_step *step;                 /* these as one map */
     int center;                            /* the step with products that it goes with, or itself */
     int seat;
+    int apart;         /* products from this one on are lane 1's, in the rows of weights of those before; 0: none */
+    bool by_rows;      /* a block has whole rows, else columns of all */
     int64_t low, high; /* iterations at which it is due */
     const rcvi_view **views;
     int view_count, twin_count;
@@ -86,6 +97,9 @@ typedef struct {
     bool write_operand[RCVI_MAX_USES];
     int raises[RCVI_MAX_USES], raise_count; /* uses whose counter is raised, by this step or a peer's */
     bool is_raised[RCVI_MAX_USES];          /* [uses] by this one */
+    bool write_tagged[RCVI_MAX_USES];       /* [writes] with tags, by this step or a peer's */
+    bool *is_tagged;                        /* [views] read so */
+    bool *is_spare;                         /* [operands] only read so: not stored where the program has it */
     bool *is_late;                          /* [views] a value of another seat */
     bool *is_early;                         /* [operands] another seat reads it where it lies */
     bool *is_short;                         /* [operands] written for the rows that go on alone */
@@ -113,7 +127,7 @@ typedef struct {
     int tiled;                                 /* the first of these with products */
     int layer, direction;
     int64_t columns;
-    int products, units, blocks;  /* of one slice */
+    int products, units, blocks;  /* of one slice; products: those that have rows of weights of their own */
     int lane_of[RCVI_MAX_PASSES]; /* chunks of a pass from this one on are lane 1's */
     rcvi_group_of_chunks groups[RCVI_LANES][RCVI_MAX_GROUPS];
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
@@ -146,7 +160,8 @@ struct rcvi_persistent {
     int fold;                       /* parts of depth that lie side by side */
     int stream_chunks;              /* of weights of a block that are copied every time */
     int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */
-    size_t lane_bytes;                                             /* for copies of a lane */
+    bool by_rows, paired; /* some steps are taken by rows; some are of two that multiply */
+    size_t lane_bytes;    /* for copies of a lane */
     size_t shared, words;
     char *source;
     cudaLibrary_t code;

@@ -15,6 +15,8 @@ enum { HEADER_WORDS = 4, SEAT_WORDS = 8, STEP_WORDS = 4, PLACE_WORDS = 4, PATIEN
 #define BATCH_OF(C) ((int)(C).w[1])
 #define FAULT_OF(C) ((volatile unsigned *)(C).w[2])
 
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
 /* ---- places ---- */
 
 /* When a step is taken. */
@@ -124,6 +126,45 @@ INLINE void publish_short(const Frame &c, int place, int column, const REAL (&x)
     publish<T, CHUNKS>(c, place, column, y);
 }
 
+/* ---- values with tags: the last bit of every word, and of the address ---- */
+
+INLINE void store_tagged(unsigned long long at, long long element, const REAL (&x)[VECTOR]) {
+    unsigned words[VECTOR];
+    if (!at) return;
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) words[i] = (__float_as_uint(x[i]) & ~1u) | (unsigned)at & 1u;
+    at = (at & ~1ull) + (unsigned long long)(element * 4);
+    if constexpr (VECTOR == 1) asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(words[0]) : "memory");
+    if constexpr (VECTOR == 2)
+        asm volatile("st.relaxed.gpu.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(words[0]), "r"(words[1 % VECTOR])
+                     : "memory");
+    if constexpr (VECTOR == 4)
+        asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words[0]),
+                     "r"(words[1 % VECTOR]), "r"(words[2 % VECTOR]), "r"(words[3 % VECTOR])
+                     : "memory");
+}
+
+/* Loads where wanted, whether it has come or not. */
+INLINE void peek(unsigned long long at, int wanted, Group<float> &x) {
+    float *y = x.at;
+    if constexpr (VECTOR == 1)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.relaxed.gpu.global.f32 %0, [%1];\n}"
+                     : "+f"(y[0])
+                     : "l"(at), "r"(wanted)
+                     : "memory");
+    if constexpr (VECTOR == 2)
+        asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\n@p ld.relaxed.gpu.global.v2.f32 {%0, %1}, [%2];\n}"
+                     : "+f"(y[0]), "+f"(y[1 % VECTOR])
+                     : "l"(at), "r"(wanted)
+                     : "memory");
+    if constexpr (VECTOR == 4)
+        asm volatile(
+            "{\n.reg .pred p;\nsetp.ne.s32 p, %5, 0;\n@p ld.relaxed.gpu.global.v4.f32 {%0, %1, %2, %3}, [%4];\n}"
+            : "+f"(y[0]), "+f"(y[1 % VECTOR]), "+f"(y[2 % VECTOR]), "+f"(y[3 % VECTOR])
+            : "l"(at), "r"(wanted)
+            : "memory");
+}
+
 /* ---- what a map reads, fetched before it is needed ---- */
 
 /* The caller's row, where there is an order. */
@@ -161,6 +202,23 @@ template <class F> INLINE void wait_for(const Words &c, unsigned long long count
         return;
     }
 }
+
+/* The same of a warp that looks at values itself. */
+struct Patience {
+    const Words &c;
+    int spins = 0;
+    INLINE Patience(const Words &c) : c(c) {}
+    INLINE bool is_over() {
+        if (++spins % 1024) return false;
+        if (*FAULT_OF(c)) return true;
+        if (spins < PATIENCE / 2) return false;
+        *FAULT_OF(c) = 1;
+        __threadfence_system();
+        return true;
+    }
+    /* For all lanes, while something is left for one of them. */
+    INLINE bool goes_on(bool left) { return __any_sync(0xffffffffu, left) && !__any_sync(0xffffffffu, is_over()); }
+};
 
 INLINE void raise(unsigned long long counter) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");

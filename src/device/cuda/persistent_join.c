@@ -139,12 +139,31 @@ static bool may_join(const rcvi_engine *e, const hosted_step *s, const rcvi_step
     return operands <= RCVI_MAX_OPERANDS && instructions <= RCVI_MAX_LONG_INSTRUCTIONS;
 }
 
-/* The last of the joined steps that it may join, or their number. `center`: as above. */
-static int find_place(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_step *step, const int *center) {
+/* Does the step have to do with values that one by rows writes? Then its elements are that one's. */
+static bool goes_by_rows(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_step *step) {
+    rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
+    int m = rcvi_step_accesses(step, a);
+    bool found = false;
+    for (int i = 0; i < p->step_count && !found; i++) {
+        for (int n = 0; n < p->steps[i].part_count && p->steps[i].by_rows; n++) {
+            int count = rcvi_step_accesses(part_of(e, &p->steps[i], n), b);
+            for (int k = 0; k < m * count; k++) {
+                const rcvi_access *x = &a[k / count], *y = &b[k % count];
+                found |= x->use == RCVI_USE_VALUE && y->written && x->view->buffer == y->view->buffer;
+            }
+        }
+    }
+    return found;
+}
+
+/* The last of the joined steps that it may join, or their number. `center`: as above. A step by rows has no products. */
+static int find_place(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_step *step, const int *center,
+                      bool by_rows) {
     const rcvi_step *first = &e->program->steps[p->loop + 1];
     for (int i = p->step_count - 1; i >= 0 && !is_tiled(step) && !has_sums(step); i--) {
         bool together = center[step - first] == center[part_of(e, &p->steps[i], 0) - first];
-        if (together && may_join(e, &p->steps[i], step)) return i;
+        bool apart = by_rows && is_tiled(part_of(e, &p->steps[i], 0));
+        if (together && !apart && may_join(e, &p->steps[i], step)) return i;
         for (int n = 0; n < p->steps[i].part_count; n++) {
             if (conflict(e->program, part_of(e, &p->steps[i], n), step)) return p->step_count;
         }
@@ -225,23 +244,26 @@ static int written_view(joiner *j, const rcvi_map *part, int view, bool is_first
     return found;
 }
 
-/* The first part brings its products; its views keep their numbers. */
+/* The first part's views keep their numbers. It brings its products, and so does the second one of a pair. */
 static void add_map(joiner *j, const rcvi_map *part, bool is_first, bool is_short) {
     rcvi_map *map = j->map;
-    int base = map->instruction_count;
+    int base = map->instruction_count, products = map->product_count;
     if (is_first) {
         memcpy(map->operands, part->operands, (size_t)part->operand_count * sizeof *part->operands);
         map->operand_count = part->operand_count;
-        if (part->product_count)
-            memcpy(map->products, part->products, (size_t)part->product_count * sizeof *part->products);
-        map->product_count = part->product_count;
     }
-    for (int p = 0; is_first && p < part->product_count; p++) define(j, part->products[p].out, true, p, is_short);
+    for (int p = 0; p < part->product_count; p++) {
+        rcvi_product to = part->products[p];
+        to.out = written_view(j, part, to.out, is_first);
+        map->products[map->product_count] = to;
+        define(j, to.out, true, map->product_count++, is_short);
+    }
     for (int k = 0; k < part->instruction_count; k++) {
         const rcvi_instruction *from = &part->instructions[k];
         rcvi_instruction to = *from;
         for (int a = 0; a < rcvi_operations[from->operation].arguments; a++) {
             if (from->from[a] == RCVI_FROM_REGISTER) to.source[a] += base;
+            if (from->from[a] == RCVI_FROM_PRODUCT) to.source[a] += products;
             if (from->from[a] == RCVI_FROM_VIEW) read_view(j, &to, a, &part->operands[from->source[a]], is_short);
         }
         to.out = written_view(j, part, from->out, is_first);
@@ -251,7 +273,7 @@ static void add_map(joiner *j, const rcvi_map *part, bool is_first, bool is_shor
     for (int i = 0; i < part->store_count; i++) {
         rcvi_map_store store = part->stores[i];
         store.out = written_view(j, part, store.out, is_first);
-        if (!store.product) store.source += base;
+        store.source += store.product ? products : base;
         map->stores[map->store_count++] = store;
         define(j, store.out, store.product, store.source, is_short);
     }
@@ -271,15 +293,14 @@ static void add_selection(joiner *j, const rcvi_step *step, bool is_short) {
 }
 
 static rcv_status open_joiner(rcvi_engine *e, hosted_step *s, joiner *j) {
-    size_t operands = 0, instructions = 0, stores = 0;
+    size_t operands = 0, instructions = 0, stores = 0, products = 0;
     for (int n = 0; n < s->part_count; n++) {
         const rcvi_step *part = part_of(e, s, n);
         operands += (size_t)operands_of(part);
         instructions += (size_t)instructions_of(part);
         if (part->kind == RCVI_STEP_MAP) stores += (size_t)part->map->store_count;
+        if (is_tiled(part)) products += (size_t)part->map->product_count;
     }
-    const rcvi_step *first = part_of(e, s, 0);
-    size_t products = is_tiled(first) ? (size_t)first->map->product_count : 0;
     *j = (joiner){.e = e, .s = s, .map = rcvi_pool_new(&e->pool, 1, sizeof *j->map)};
     if (e->pool.failed) return RCV_NO_MEMORY;
     j->map->operands = rcvi_pool_new(&e->pool, operands, sizeof *j->map->operands);
@@ -340,11 +361,11 @@ static rcv_status join_parts(rcvi_engine *e, hosted_step *s, rcvi_step *step) {
 static void find_joined_centers(rcvi_persistent *p, const int *center) {
     for (int i = 0; i < p->step_count; i++) {
         int tiled = p->loop + 1 + center[p->steps[i].parts[0] - p->loop - 1];
-        while (p->steps[p->steps[i].center].parts[0] != tiled) p->steps[i].center++;
+        while (!rcvi_persistent_has_part(&p->steps[p->steps[i].center], tiled)) p->steps[i].center++;
     }
 }
 
-rcv_status rcvi_persistent_join(rcvi_engine *e, rcvi_persistent *p) {
+rcv_status rcvi_persistent_join(rcvi_engine *e, rcvi_persistent *p, bool pairs) {
     const rcvi_step *loop = &e->program->steps[p->loop];
     int count = loop->loop.body, *center = rcvi_pool_new(&e->pool, (size_t)count, sizeof *center);
     bool selects = false;
@@ -352,11 +373,15 @@ rcv_status rcvi_persistent_join(rcvi_engine *e, rcvi_persistent *p) {
     RCVI_TRY(find_centers(e, loop + 1, count, center));
     for (int i = 0; i < count; i++) selects |= loop[1 + i].kind == RCVI_STEP_SELECT;
     for (int i = 0; i < count; i++) {
-        int place = selects ? find_place(e, p, &loop[1 + i], center) : p->step_count;
+        const rcvi_step *step = &loop[1 + i];
+        bool by_rows = has_sums(step) || (selects && !is_tiled(step) && goes_by_rows(e, p, step));
+        int place = selects ? find_place(e, p, step, center, by_rows) : p->step_count;
         hosted_step *s = &p->steps[place];
         if (place == p->step_count) p->step_count++;
+        s->by_rows |= by_rows;
         s->parts[s->part_count++] = p->loop + 1 + i;
     }
+    if (pairs) rcvi_persistent_pair(e, p);
     find_joined_centers(p, center);
     p->joined = rcvi_pool_new(&e->pool, (size_t)p->step_count, sizeof *p->joined);
     if (e->pool.failed) return RCV_NO_MEMORY;

@@ -51,6 +51,13 @@ static void put_uses(const filler *f, const rcvi_persistent_step *s, uint64_t *a
         for (int n = 0; n < s->write_count; n++) written |= s->writes[n] == u;
         if (use->channel == RCVI_NONE) continue;
         const rcvi_channel *channel = &p->channels[use->channel];
+        if (channel->tagged) {
+            uint64_t phase = (uint64_t)rcvi_persistent_tag_phase(p, s, u);
+            at[0] = (uint64_t)(uintptr_t)(f->scratch + f->engine->counters + 4 * channel->tags);
+            at[3] = 1 << 2 | phase << 1 | 1;
+            at[7] = written ? (uint64_t)INT32_MAX << 32 : (uint64_t)use->low | (uint64_t)use->high << 32;
+            continue;
+        }
         int64_t slot = rcvi_persistent_slot(p, channel);
         char *base = f->scratch + f->engine->exchange + p->exchange_place + channel->place;
         char *counters = f->scratch + f->engine->counters + 4 * p->first_counter[channel->signal];

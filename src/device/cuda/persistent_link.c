@@ -222,9 +222,16 @@ static rcv_status find_window(const rcvi_engine *e, const rcvi_persistent *p, in
     return RCV_OK;
 }
 
-/* The writer's iteration, less the reader's, where both look at the same slot. */
-static int64_t ahead_of(const rcvi_channel_use *writer, const rcvi_channel_use *reader) {
-    return reader->step ? (reader->slot - writer->slot) / reader->step : 0;
+/* The iterations by which a reader comes behind the writing of its slot. */
+static int64_t lag_of(const rcvi_channel_use *write, const rcvi_channel_use *read) {
+    return (write->slot - read->slot) / read->step;
+}
+
+static const rcvi_channel_use *find_write(const hosted_step *s, int channel) {
+    for (int n = 0; n < s->write_count; n++) {
+        if (s->uses[s->writes[n]].channel == channel) return &s->uses[s->writes[n]];
+    }
+    return NULL;
 }
 
 /* Is the channel written for rows that go on alone? Then a step that rests writes nothing to it. */
@@ -238,55 +245,75 @@ static bool is_short(const rcvi_persistent *p, int channel) {
     return true;
 }
 
-/* Does `waiting` wait, wherever the reader's rows go on, until the reader has read, and is what it has read written over in a later
- * iteration? They rest at the same times; `ring`: of two slots, else one. */
-static bool waits_for_rows(const rcvi_persistent *p, const hosted_step *waiting, const rcvi_channel_use *wait,
-                           const hosted_step *reader, const rcvi_channel_use *read, bool ring) {
-    const rcvi_step *x = waiting->step, *y = reader->step;
-    if (!reader->leaves || x->time.base != y->time.base || x->time.inner != y->time.inner ||
-        x->direction != y->direction)
-        return false;
-    for (int i = 0; i < p->step_count; i++) {
-        const hosted_step *s = &p->steps[i];
-        for (int n = 0; n < s->write_count; n++) {
-            const rcvi_channel_use *use = &s->uses[s->writes[n]];
-            if (use->channel == wait->channel && (s < reader || ahead_of(use, wait) != 0)) return false;
-            if (use->channel == read->channel && ahead_of(use, read) < (ring ? -1 : 0)) return false;
-        }
-    }
-    return true;
+/* Do both rest at once, the one at iteration i, the other at iteration i + at? Then nothing has been read where it does not wait. */
+static bool rest_at_once(const hosted_step *reader, int64_t i, const hosted_step *waiting, int64_t at) {
+    const rcvi_time *x = &reader->step->time, *y = &waiting->step->time;
+    return reader->leaves && waiting->leaves && reader->step->direction == waiting->step->direction &&
+           x->base + i * x->inner == y->base + (i + at) * y->inner;
 }
 
-/* Does every block that writes what `reader` reads by this use wait for all of the reader's seat? Then nothing that was read before
- * is still needed when it goes on. */
-static bool waits_for(const rcvi_persistent *p, const hosted_step *reader, const rcvi_channel_use *read) {
-    const rcvi_channel *channel = &p->channels[read->channel];
-    for (int i = 0; i < p->step_count; i++) {
-        const hosted_step *s = &p->steps[i];
-        for (int n = 0; s->seat == channel->seat && n < s->pass_count + s->wait_count; n++) {
-            int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
-            const rcvi_channel_use *wait = use == RCVI_NONE ? NULL : &s->uses[use];
-            if (!wait || p->channels[wait->channel].seat != reader->seat) continue;
-            if (!s->leaves || is_short(p, read->channel) || waits_for_rows(p, s, wait, reader, read, !channel->still))
-                return true;
+/* Does what `wait` waits for at iteration i + at come from the reader's blocks when these have taken its step of iteration i? They
+ * take all steps of their seat in the order of the program. */
+static bool waits_for(const rcvi_persistent *p, const rcvi_channel_use *wait, int64_t at, int reader, int64_t i) {
+    if (wait->channel == RCVI_NONE || !wait->step || i + at < wait->low || i + at >= wait->high) return false;
+    for (int q = 0; q < p->step_count; q++) {
+        const rcvi_channel_use *write = find_write(&p->steps[q], wait->channel);
+        if (!write || write->step != wait->step || p->steps[q].seat != p->steps[reader].seat) continue;
+        int64_t done = at - lag_of(write, wait);
+        if (done > 0 || (done == 0 && q >= reader)) return true;
+    }
+    return false;
+}
+
+/* Does the step wait, at iteration i + at, for what the reader gives when it has read at iteration i? Where it rests it does not
+ * wait, which is good if nothing is written there, or nothing was read. */
+static bool holds_back(const rcvi_persistent *p, const hosted_step *s, int64_t at, int channel, int reader, int64_t i) {
+    if (s->leaves && !is_short(p, channel) && !rest_at_once(&p->steps[reader], i, s, at)) return false;
+    for (int n = 0; n < s->pass_count + s->wait_count; n++) {
+        int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
+        if (use != RCVI_NONE && waits_for(p, &s->uses[use], at, reader, i)) return true;
+    }
+    return false;
+}
+
+/* Has the writer, before it writes to the channel at iteration i + behind, waited until the reader has read at iteration i? Any
+ * step of its seat that comes before in the order of the program may have. */
+static bool is_held_back(const rcvi_persistent *p, int writer, int channel, int64_t behind, int reader, int64_t i) {
+    for (int h = 0; h < p->step_count; h++) {
+        if (p->steps[h].seat != p->steps[writer].seat) continue;
+        for (int64_t at = 0; at <= (h > writer ? behind - 1 : behind); at++) {
+            if (holds_back(p, &p->steps[h], at, channel, reader, i)) return true;
         }
     }
     return false;
 }
 
-/* Memory that several steps share (a ring, or one step's room) and that another seat reads: the writer must be held back until it
- * has. Checked when all channels are known. */
+bool rcvi_persistent_keeps(const rcvi_persistent *p, int reader, const rcvi_channel_use *use, int64_t slots) {
+    for (int w = 0; w < p->step_count; w++) {
+        const hosted_step *s = &p->steps[w];
+        const rcvi_channel_use *write = find_write(s, use->channel);
+        if (!write) continue;
+        if (!use->step || write->step != use->step) return false;
+        int64_t behind = slots - lag_of(write, use), ends[] = {use->low, use->high - 1};
+        for (int k = 0; k < 2 && use->low < use->high; k++) {
+            if (ends[k] + behind < s->high && !is_held_back(p, w, use->channel, behind, reader, ends[k])) return false;
+        }
+    }
+    return true;
+}
+
+/* Memory that several steps share (a ring, or one step's room) and that another owner reads: the writer must be held back until
+ * it has. Checked when all channels are known. */
 static rcv_status check_overwriting(const rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
-        for (int n = 0; n < s->use_count; n++) {
-            const rcvi_channel *channel = &p->channels[s->uses[n].channel];
-            bool read = false, wraps = channel->still;
-            for (int k = 0; k < s->wait_count; k++) read |= s->waits[k] == n;
+        for (int n = 0; n < s->wait_count; n++) {
+            const rcvi_channel_use *use = &s->uses[s->waits[n]];
+            const rcvi_channel *channel = &p->channels[use->channel];
+            bool wraps = false;
             for (int v = 0; v < s->view_count; v++)
                 wraps |= s->views[v]->buffer == channel->buffer && s->views[v]->wrap;
-            if (channel->operand || channel->seat == s->seat || !read || !wraps) continue;
-            if (!waits_for(p, s, &s->uses[n]))
+            if ((wraps || channel->still) && !rcvi_persistent_keeps(p, i, use, channel->still ? 1 : 2))
                 return rcvi_persistent_refuse(
                     "a persistent kernel cannot pass on a value that may be overwritten before it is read");
         }
@@ -305,8 +332,9 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
     int count = view->buffer == RCVI_NONE ? 0 : find_writings(e, p, s, view, columns, found), own = 0;
     if (count < 0) return RCV_UNSUPPORTED;
     for (int i = 0; i < count; i++) {
-        own += p->steps[found[i].step].seat == s->seat;
-        if (p->steps[found[i].step].seat != p->steps[found[0].step].seat)
+        const hosted_step *writer = &p->steps[found[i].step], *first = &p->steps[found[0].step];
+        own += writer->seat == s->seat && writer->by_rows == s->by_rows;
+        if (writer->seat != first->seat || writer->by_rows != first->by_rows)
             return rcvi_persistent_refuse("a persistent kernel cannot read a value that several layers write");
     }
     if (!operand && (count == 0 || own)) return RCV_OK;
@@ -322,7 +350,8 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
                            .base = INT64_MAX,
                            .top = INT64_MIN,
                            .view = view,
-                           .seat = count > 0 ? p->steps[found[0].step].seat : RCVI_NONE};
+                           .seat = count > 0 ? p->steps[found[0].step].seat : RCVI_NONE,
+                           .by_rows = count > 0 && p->steps[found[0].step].by_rows};
     rcvi_channel_use use = {.channel = RCVI_NONE};
     RCVI_TRY(find_channel(p, &wanted, &use.channel));
     for (int i = 0; i < count; i++) {

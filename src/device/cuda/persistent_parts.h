@@ -5,16 +5,24 @@
 #include "device/cuda/persistent.h"
 
 enum {
-    RCVI_WEIGHT_ROWS = 64,       /* of weights in a block */
-    RCVI_DEPTH_CHUNK_BYTES = 128 /* of depth in a chunk */
+    RCVI_WEIGHT_ROWS = 64,        /* of weights in a block */
+    RCVI_DEPTH_CHUNK_BYTES = 128, /* of depth in a chunk */
+    RCVI_ALIGNED_WORDS = 32,
+    RCVI_MAP_THREADS = 256 /* that multiply and take elements of maps */
 };
 
-/* Joins the loop's steps; they have parts then, and are one map each. */
-rcv_status rcvi_persistent_join(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Joins the loop's steps; they have parts then, and are one map each. With `pairs` products that are needed apart, too. */
+rcv_status rcvi_persistent_join(rcvi_engine *engine, rcvi_persistent *persistent, bool pairs);
+/* Lets two steps that only multiply be parts of one, side by side, where rows of the batch are summed. */
+void rcvi_persistent_pair(const rcvi_engine *engine, rcvi_persistent *persistent);
 /* Finds what every step reads of others, and lets these write it to channels. Steps have seats. */
 rcv_status rcvi_persistent_link(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Gives seats of one structure the same places. */
 rcv_status rcvi_persistent_match(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Finds values that need no counters. */
+rcv_status rcvi_persistent_tag(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Of a use of a channel with tags: at time t the tag is (t + phase) & 1. */
+int rcvi_persistent_tag_phase(const rcvi_persistent *persistent, const rcvi_persistent_step *step, int use);
 /* Cuts the batch, and shares out registers and shared memory. */
 rcv_status rcvi_persistent_make_room(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Counters of channels, and memory of operands. The batch is cut. */
@@ -23,9 +31,26 @@ rcv_status rcvi_persistent_lay_out(rcvi_engine *engine, rcvi_persistent *persist
 /* One more use of a channel by a step. */
 rcv_status rcvi_persistent_add_use(rcvi_persistent_step *step, rcvi_channel_use use, int *index);
 
+/* Is what this use reads there until it has been, where memory has so many slots? */
+bool rcvi_persistent_keeps(const rcvi_persistent *persistent, int reader, const rcvi_channel_use *use, int64_t slots);
+
+/* Are seats of one structure? */
+bool rcvi_persistent_are_peers(const rcvi_persistent *persistent, const rcvi_seat *a, const rcvi_seat *b);
+
 /* Is the view read element by element? */
 bool rcvi_persistent_is_value(const rcvi_persistent_step *step, int view);
 
+static inline bool rcvi_persistent_has_part(const rcvi_persistent_step *s, int step) {
+    int n = 0;
+    while (n < s->part_count && s->parts[n] != step) n++;
+    return n < s->part_count;
+}
+/* Threads of a row of a step by rows: a power of two. */
+static inline int rcvi_persistent_across(const rcvi_persistent *p, int64_t columns) {
+    int across = 32;
+    while (across < RCVI_MAP_THREADS && (int64_t)across * p->vector < columns) across *= 2;
+    return across;
+}
 static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
 /* Columns of a multiplication: a tile's rows, once for every fold of depth. */
 static inline int rcvi_persistent_wide(const rcvi_persistent *p) { return p->tile * p->fold; }

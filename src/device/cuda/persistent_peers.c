@@ -5,11 +5,12 @@ typedef rcvi_persistent_step hosted_step;
 
 /* ---- peers ---- */
 
-static bool are_peers(const rcvi_persistent *p, const rcvi_seat *a, const rcvi_seat *b) {
+bool rcvi_persistent_are_peers(const rcvi_persistent *p, const rcvi_seat *a, const rcvi_seat *b) {
     if (a->hosted_count != b->hosted_count || a->columns != b->columns) return false;
     for (int k = 0; k < a->hosted_count; k++) {
         const hosted_step *x = &p->steps[a->hosted[k]], *y = &p->steps[b->hosted[k]];
-        if (x->view_count != y->view_count || x->twin_count != y->twin_count || x->pass_count != y->pass_count)
+        if (x->view_count != y->view_count || x->twin_count != y->twin_count || x->pass_count != y->pass_count ||
+            x->by_rows != y->by_rows || x->apart != y->apart)
             return false;
         for (int q = 0; q < x->pass_count; q++) {
             if (x->passes[q].depth != y->passes[q].depth || x->passes[q].a != y->passes[q].a) return false;
@@ -42,7 +43,7 @@ static int find_write(const rcvi_persistent *p, const hosted_step *s, int view, 
  * in its own. */
 static void join_flags(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to) {
     for (int s = 0; s < p->seat_count; s++) {
-        if (!are_peers(p, seat, &p->seats[s])) continue;
+        if (!rcvi_persistent_are_peers(p, seat, &p->seats[s])) continue;
         const hosted_step *peer = &p->steps[p->seats[s].hosted[k]], *own = &p->steps[seat->hosted[k]];
         for (int v = 0; v < own->view_count; v++) {
             to->is_late[v] |= peer->is_late[v];
@@ -61,7 +62,8 @@ static rcv_status order_uses(const rcvi_persistent *p, const rcvi_seat *seat, in
     for (int q = 0; q < own->pass_count; q++) {
         bool read = false;
         for (int s = 0; s < p->seat_count; s++)
-            read |= are_peers(p, seat, &p->seats[s]) && p->steps[p->seats[s].hosted[k]].read_of[q] != RCVI_NONE;
+            read |= rcvi_persistent_are_peers(p, seat, &p->seats[s]) &&
+                    p->steps[p->seats[s].hosted[k]].read_of[q] != RCVI_NONE;
         to->read_of[q] = RCVI_NONE;
         if (read)
             RCVI_TRY(rcvi_persistent_add_use(to, own->read_of[q] == RCVI_NONE ? nowhere : own->uses[own->read_of[q]],
@@ -74,7 +76,7 @@ static rcv_status order_uses(const rcvi_persistent *p, const rcvi_seat *seat, in
         for (int operand = 0; operand < 2; operand++) {
             bool written = false;
             for (int s = 0; s < p->seat_count; s++)
-                written |= are_peers(p, seat, &p->seats[s]) &&
+                written |= rcvi_persistent_are_peers(p, seat, &p->seats[s]) &&
                            find_write(p, &p->steps[p->seats[s].hosted[k]], v, operand) != RCVI_NONE;
             if (!written) continue;
             int mine = find_write(p, own, v, operand);
@@ -113,7 +115,9 @@ rcv_status rcvi_persistent_match(rcvi_engine *e, rcvi_persistent *p) {
 /* Do the same steps write both, always at once? */
 static bool share_counters(const rcvi_persistent *p, int a, int b) {
     const rcvi_channel *x = &p->channels[a], *y = &p->channels[b];
-    if (x->seat != y->seat || !x->written || !y->written || x->last - x->first != y->last - y->first) return false;
+    if (x->seat != y->seat || x->tagged != y->tagged || !x->written || !y->written ||
+        x->last - x->first != y->last - y->first)
+        return false;
     for (int i = 0; i < p->step_count; i++) {
         const hosted_step *s = &p->steps[i];
         const rcvi_channel_use *u = NULL, *w = NULL;
@@ -136,7 +140,8 @@ static void find_signals(rcvi_persistent *p) {
     for (int i = 0; i < p->step_count; i++) {
         hosted_step *s = &p->steps[i];
         for (int n = 0; n < s->write_count; n++) {
-            bool raised = s->uses[s->writes[n]].channel != RCVI_NONE;
+            int channel = s->uses[s->writes[n]].channel;
+            bool raised = channel != RCVI_NONE && !p->channels[channel].tagged;
             for (int k = 0; k < n && raised; k++) {
                 int other = s->uses[s->writes[k]].channel;
                 raised = other == RCVI_NONE ||
@@ -151,7 +156,8 @@ static void find_signals(rcvi_persistent *p) {
             for (int u = 0; u < own->use_count; u++) {
                 bool raised = false;
                 for (int o = 0; o < p->seat_count; o++)
-                    raised |= are_peers(p, &p->seats[s], &p->seats[o]) && p->steps[p->seats[o].hosted[k]].is_raised[u];
+                    raised |= rcvi_persistent_are_peers(p, &p->seats[s], &p->seats[o]) &&
+                              p->steps[p->seats[o].hosted[k]].is_raised[u];
                 if (raised) own->raises[own->raise_count++] = u;
             }
         }
@@ -179,6 +185,12 @@ rcv_status rcvi_persistent_lay_out(rcvi_engine *e, rcvi_persistent *p) {
         channel->chunks = rcvi_persistent_chunks(p, channel->columns);
         channel->place = p->exchange;
         p->exchange += (size_t)(slots * rcvi_persistent_slot(p, channel));
+    }
+    for (int c = 0; c < p->channel_count; c++) {
+        rcvi_channel *channel = &p->channels[c];
+        if (!channel->tagged) continue;
+        channel->tags = p->counters = rcvi_round_up(p->counters, RCVI_ALIGNED_WORDS);
+        p->counters += e->program->options.batch * channel->columns;
     }
     p->streamed = p->exchange;
     p->exchange += (size_t)p->blocks * (size_t)p->stream_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES;

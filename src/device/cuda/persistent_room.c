@@ -2,13 +2,13 @@
 #include "device/cuda/persistent_parts.h"
 
 enum {
-    MOST_WIDE = 96,                                          /* columns of a multiplication where depth is folded */
-    MOST_ROWS = 64,                                          /* of the batch in a tile */
-    MOST_EXACT_ROWS = 8,                                     /* the same where threads multiply */
-    REGISTERS = 216,                                         /* of a thread that multiplies */
-    OTHER_REGISTERS = 44,                                    /* beside weights, sums and what maps read */
-    EXACT_REGISTERS = 16,                                    /* more of these where threads multiply */
-    MULTIPLIERS = 256,                                       /* threads */
+    MOST_WIDE = 96,       /* columns of a multiplication where depth is folded */
+    MOST_ROWS = 64,       /* of the batch in a tile */
+    MOST_EXACT_ROWS = 8,  /* the same where threads multiply */
+    REGISTERS = 216,      /* of a thread that multiplies */
+    OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
+    EXACT_REGISTERS = 16, /* more of these where threads multiply */
+    MULTIPLIERS = RCVI_MAP_THREADS,
     CHUNK_REGISTERS = 16,                                    /* of weights */
     MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
     SOME_ROOM = 16 << 10,                                    /* less of it makes no difference */
@@ -16,6 +16,8 @@ enum {
     STREAM_ROOM = 34 << 10,                                  /* the same where weights are among them */
     BARRIER_BYTES = 16,                                      /* of one of these */
     PLACE_BYTES = 56,                                        /* words of a place, and its address at three iterations */
+    ROW_BYTES = 2 * RCVI_ROW_SUMS * MULTIPLIERS / 32 * 4,    /* sums of warps, twice */
+    MOST_SPAN = 16,                                          /* elements of a row that a thread takes */
     WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES /* of a chunk */
 };
 
@@ -28,12 +30,23 @@ static bool is_own(const rcvi_persistent *p, int seat, int pass) {
     return channel != RCVI_NONE && p->channels[channel].seat == seat;
 }
 
+/* Every pass to the lane that its products are of. */
+static void share_apart(const rcvi_persistent *p, rcvi_seat *s, const hosted_step *tiled) {
+    for (int q = 0; q < tiled->pass_count; q++) {
+        int chunks = rcvi_persistent_chunks(p, tiled->passes[q].depth), lane = 1;
+        for (int i = 0; i < tiled->apart; i++) {
+            if (tiled->passes[q].b[i] != RCVI_NONE) lane = 0;
+        }
+        s->lane_of[q] = lane ? 0 : chunks;
+        s->chunks[lane] += chunks;
+    }
+}
+
 /* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
-static void share_chunks(rcvi_persistent *p, int seat, int held) {
+static void share_passes(rcvi_persistent *p, int seat, int held) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
     int total[RCVI_LANES] = {0, 0};
-    s->chunks[0] = s->chunks[1] = 0;
     for (int q = 0; q < tiled->pass_count; q++)
         total[is_own(p, seat, q)] += rcvi_persistent_chunks(p, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
@@ -49,6 +62,15 @@ static void share_chunks(rcvi_persistent *p, int seat, int held) {
             room -= s->lane_of[q];
         }
     }
+}
+
+static void share_chunks(rcvi_persistent *p, int seat, int held) {
+    rcvi_seat *s = &p->seats[seat];
+    s->chunks[0] = s->chunks[1] = 0;
+    if (p->steps[s->tiled].apart)
+        share_apart(p, s, &p->steps[s->tiled]);
+    else
+        share_passes(p, seat, held);
     for (int lane = 0; lane < RCVI_LANES; lane++) s->held[lane] = s->chunks[lane] < held ? s->chunks[lane] : held;
 }
 
@@ -106,7 +128,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
 
 static size_t other_bytes(const rcvi_persistent *p) {
     return (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
-           (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
+           (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES + (p->by_rows ? ROW_BYTES : 0) +
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4;
 }
 
@@ -227,28 +249,53 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         other_bytes(p), e->shared);
 }
 
-/* Registers for what a map reads, which is fetched while products are waited for. */
-static int fetched_registers(const rcvi_persistent *p) {
-    int most = 0;
-    for (int i = 0; i < p->step_count; i++) {
-        const hosted_step *s = &p->steps[i];
-        const rcvi_seat *seat = &p->seats[s->seat];
-        int each = (p->tile * seat->units / p->vector + MULTIPLIERS - 1) / MULTIPLIERS, words = 0;
-        for (int v = 0; v < s->view_count; v++) {
-            bool value = s->views[v]->buffer != RCVI_NONE && s->views[v]->row && rcvi_persistent_is_value(s, v);
-            if (value) words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
-        }
-        words += s->has_rows; /* the order of rows */
-        if (each * words > most) most = each * words;
+/* Elements that a thread takes at once, in units of a vector. */
+static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
+    const rcvi_seat *seat = &p->seats[s->seat];
+    if (!s->by_rows) return (p->tile * seat->units / p->vector + MULTIPLIERS - 1) / MULTIPLIERS;
+    int64_t at_once = (int64_t)rcvi_persistent_across(p, seat->columns) * p->vector;
+    return (int)((seat->columns + at_once - 1) / at_once);
+}
+
+/* Registers for the sums of products. */
+static int sum_registers(const rcvi_engine *e, const rcvi_persistent *p) {
+    int wide = rcvi_persistent_wide(p);
+    if (p->exact) return 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS;
+    return p->parts > 2 ? wide : wide / 2;
+}
+
+/* Registers for what a map reads: beside the sums of products, which it is fetched before, or, by rows, beside what all rows
+ * share. */
+static int map_registers(const rcvi_engine *e, const rcvi_persistent *p, const hosted_step *s) {
+    int words = s->has_rows && !s->by_rows; /* the order of rows */
+    for (int v = 0; v < s->view_count; v++) {
+        if (s->views[v]->buffer == RCVI_NONE || !rcvi_persistent_is_value(s, v)) continue;
+        if (s->views[v]->row)
+            words += ((int)rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]) * p->vector + 3) / 4;
+        else if (s->by_rows)
+            words += p->vector;
     }
-    return most;
+    return vectors_of(p, s) * words + (s->by_rows ? 0 : sum_registers(e, p));
+}
+
+/* Chunks of weights that a seat's threads have registers for, in each lane. */
+static int held_chunks(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_seat *seat) {
+    int most = sum_registers(e, p);
+    for (int k = 0; k < seat->hosted_count; k++) {
+        int own = map_registers(e, p, &p->steps[seat->hosted[k]]);
+        if (own > most) most = own;
+    }
+    int held = (REGISTERS - OTHER_REGISTERS - most) / CHUNK_REGISTERS;
+    return held > 0 ? held : 0;
 }
 
 /* The vector of all maps, and the blocks of every seat. */
 static rcv_status cut_columns(rcvi_persistent *p) {
     int least = RCVI_WEIGHT_ROWS;
     for (int i = 0; i < p->step_count; i++) {
-        if (i == 0 || p->steps[i].shape.vector < p->vector) p->vector = p->steps[i].shape.vector;
+        const rcvi_map_shape *shape = &p->steps[i].shape;
+        int vector = p->steps[i].by_rows ? shape->widest : shape->vector;
+        if (i == 0 || vector < p->vector) p->vector = vector;
     }
     for (int s = 0; s < p->seat_count; s++) {
         int units = RCVI_WEIGHT_ROWS / (p->seats[s].products * p->fold);
@@ -276,12 +323,12 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
         int own = p->tile * p->seats[s].units;
         if (own > elements) elements = own;
     }
-    while (p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
-    int wide = rcvi_persistent_wide(p);
-    int sums = p->exact ? 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS : p->parts > 2 ? wide : wide / 2;
-    int held = (REGISTERS - OTHER_REGISTERS - sums - fetched_registers(p)) / CHUNK_REGISTERS;
-    if (held < 0) held = 0;
-    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, held);
+    while (!p->by_rows && p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
+    for (int i = 0; i < p->step_count; i++) {
+        if (p->steps[i].by_rows && vectors_of(p, &p->steps[i]) * p->vector > MOST_SPAN)
+            return rcvi_persistent_refuse("a persistent kernel does not sum over so many features");
+    }
+    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, held_chunks(e, p, &p->seats[s]));
     return share_memory(e, p);
 }
 

@@ -1,11 +1,12 @@
-/* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, the instruction that multiplies (or
- * persistent_fma.cuh), a namespace for every class of seats, persistent.cuh, and which class is which. Seats of one class have the same text. */
+/* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, persistent_rows.cuh, the instruction that
+ * multiplies (or persistent_fma.cuh), a namespace for every class of seats, persistent.cuh, and which class is which. Seats of
+ * one class have the same text. */
 #include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
-extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_fma_text[],
-    rcvi_persistent_text[];
+extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_rows_text[],
+    rcvi_persistent_fma_text[], rcvi_persistent_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -45,6 +46,10 @@ static void add_macros(writer *w) {
     add_macro(w, "STREAM_CHUNKS", p->stream_chunks);
     add_macro(w, "SUM_BUFFERS", p->sum_buffers);
     add_macro(w, "MOST_PLACES", p->places);
+    add_macro(w, "ROW_SUMS", p->by_rows ? RCVI_ROW_SUMS : 0);
+    add_macro(w, "ROW_SUMS_AT",
+              (int64_t)(RCVI_LANES * p->lane_bytes) + p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
+                  p->sum_buffers * RCVI_LANES * rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4);
 }
 
 /* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
@@ -146,13 +151,27 @@ static int pass_chunks_of(const writer *w, const rcvi_seat *seat, int pass, int 
     (void)y;
     return rcvi_persistent_chunks(w->p, w->p->steps[seat->tiled].passes[pass].depth);
 }
+/* Waits for a counter: `found` gets the place of number n. Answers how many there are. */
+static int find_wait(const writer *w, const rcvi_seat *seat, int k, int n, int *found) {
+    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
+    int count = 0;
+    *found = 0;
+    for (int v = 0, late = 0; v < s->view_count; v++) {
+        if (!s->is_late[v]) continue;
+        if (!s->is_tagged[v] && count++ == n) *found = place_of(s, s->waits[late]) + 1;
+        late++;
+    }
+    return count;
+}
 static int waits_of(const writer *w, const rcvi_seat *seat, int k, int y) {
+    int place;
     (void)y;
-    return w->p->steps[seat->hosted[k]].wait_count;
+    return find_wait(w, seat, k, 0, &place);
 }
 static int wait_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
-    const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
-    return n < s->wait_count ? place_of(s, s->waits[n]) + 1 : 0;
+    int place;
+    find_wait(w, seat, k, n, &place);
+    return place;
 }
 static int raises_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
@@ -184,8 +203,26 @@ static int leaves_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
     return w->p->steps[seat->hosted[k]].leaves;
 }
-static int right_of(const writer *w, const rcvi_seat *seat, int pass, int product) {
-    return w->p->steps[seat->tiled].passes[pass].b[product];
+/* Lane of a product whose sums are not of both, and its row among a unit's. */
+static int product_lane_of(const writer *w, const rcvi_seat *seat, int product, int y) {
+    int apart = w->p->steps[seat->tiled].apart;
+    (void)y;
+    return apart ? product >= apart : RCVI_NONE;
+}
+static int product_row_of(const writer *w, const rcvi_seat *seat, int product, int y) {
+    int apart = w->p->steps[seat->tiled].apart;
+    (void)y;
+    return product < apart || !apart ? product : product - apart;
+}
+
+/* Weights of a pass for a unit's row: of the product that has both. */
+static int right_of(const writer *w, const rcvi_seat *seat, int pass, int row) {
+    const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
+    for (int i = 0; i < tiled->shape.map->product_count; i++) {
+        int view = tiled->passes[pass].b[i];
+        if (product_row_of(w, seat, i, 0) == row && view != RCVI_NONE) return view;
+    }
+    return RCVI_NONE;
 }
 
 static int right_any_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
@@ -199,7 +236,7 @@ static int right_any_of(const writer *w, const rcvi_seat *seat, int pass, int y)
 static bool is_started(const writer *w, const rcvi_seat *seat) {
     const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
     bool some = false;
-    for (int k = 0; k < seat->hosted_count; k++) {
+    for (int k = 0; k < seat->hosted_count && !tiled->apart; k++) {
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         for (int i = 0; s->pass_count && i < seat->products; i++) {
             const rcvi_view *a = &s->shape.map->products[i].start, *b = &tiled->shape.map->products[i].start;
@@ -238,15 +275,18 @@ static int chunk_first_of(const writer *w, const rcvi_seat *seat, int lane, int 
 
 static void add_seat(writer *w, const rcvi_seat *seat) {
     const rcvi_persistent_step *tiled = &w->p->steps[seat->tiled];
+    int products = tiled->shape.map->product_count;
     int first = 0, most = seat->chunks[0] > seat->chunks[1] ? seat->chunks[0] : seat->chunks[1];
     int groups = seat->group_count[0] < seat->group_count[1] ? seat->group_count[0] : seat->group_count[1];
     while (seat->hosted[first] != seat->tiled) first++;
-    rcvi_text_add(&w->text,
-                  "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNITS = %d, BLOCKS = %d, COLUMNS = %lld, "
-                  "TILED_STEP = %d, "
-                  "IS_STARTED = %d };\n",
-                  seat->hosted_count, seat->products, seat->units, seat->blocks, (long long)seat->columns, first,
-                  is_started(w, seat));
+    rcvi_text_add(
+        &w->text,
+        "struct Seat {\n    enum { STEPS = %d, PRODUCTS = %d, UNIT_ROWS = %d, UNITS = %d, BLOCKS = %d, COLUMNS = %lld, "
+        "TILED_STEP = %d, IS_STARTED = %d };\n",
+        seat->hosted_count, products, seat->products, seat->units, seat->blocks, (long long)seat->columns, first,
+        is_started(w, seat));
+    add_table(w, seat, "product_lane", products, 0, product_lane_of);
+    add_table(w, seat, "product_row", products, 0, product_row_of);
     add_table(w, seat, "start", seat->products, 0, start_of);
     add_table(w, seat, "right_any", tiled->pass_count, 0, right_any_of);
     add_table(w, seat, "CHUNKS", RCVI_LANES, 0, chunks_of);
@@ -295,7 +335,10 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         rcvi_map_shape shape = s->shape;
         rcvi_map_link writes[RCVI_MAX_USES];
+        int tags[RCVI_MAX_VIEWS];
         rcvi_map_links links = {.is_late = s->is_late,
+                                .is_spare = s->is_spare,
+                                .tags = tags,
                                 .is_early = s->is_early,
                                 .is_short = s->is_short,
                                 .is_ordered = s->is_ordered,
@@ -304,14 +347,21 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
                                 .wait_count = s->wait_count,
                                 .row_place = s->has_rows ? rcvi_persistent_row_place(s) : RCVI_NONE,
                                 .operand = w->p->operand,
-                                .started = is_started(w, seat)};
+                                .started = is_started(w, seat),
+                                .across = s->by_rows ? rcvi_persistent_across(w->p, seat->columns) : 0,
+                                .columns = seat->columns};
         char *text = NULL;
         for (int n = 0; n < s->write_count; n++) {
-            if (!s->write_operand[n]) continue;
-            writes[links.write_count++] = (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]),
-                                                          rcvi_persistent_chunks(w->p, seat->columns)};
+            if (!s->write_operand[n] && !s->write_tagged[n]) continue;
+            int chunks = s->write_operand[n] ? rcvi_persistent_chunks(w->p, seat->columns) : 0;
+            writes[links.write_count++] = (rcvi_map_link){s->write_views[n], place_of(s, s->writes[n]), chunks};
+        }
+        for (int v = 0, late = 0; v < s->view_count; v++) {
+            tags[v] = s->is_tagged[v] ? place_of(s, s->waits[late]) : RCVI_NONE;
+            late += s->is_late[v];
         }
         shape.vector = w->p->vector;
+        shape.row_threads = links.across;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);
         if (!status) rcvi_text_add(&w->text, "%s", text);
         rcvi_free(context, text);
@@ -337,7 +387,8 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     RCVI_TRY(find_classes(context, engine, p));
     rcvi_text_init(&w.text, context);
     add_macros(&w);
-    rcvi_text_add(&w.text, "%s%s", rcvi_map_element_text, rcvi_persistent_base_text);
+    rcvi_text_add(&w.text, "%s%s%s", rcvi_map_element_text, rcvi_persistent_base_text,
+                  p->by_rows ? rcvi_persistent_rows_text : "");
     if (p->exact) {
         rcvi_text_add(&w.text, "%s", rcvi_persistent_fma_text);
     } else {

@@ -18,7 +18,7 @@ enum {
     PRODUCERS = 4,      /* warps that copy */
     MAX_SPAN = 128,     /* columns of all products of a tile */
     MIN_STAGES = 4,
-    MAX_SUMS = 16 /* at once */
+    MAX_SUMS = RCVI_ROW_SUMS
 };
 
 static const char *const type_names[] = {
@@ -129,6 +129,8 @@ typedef struct {
     bool done[RCVI_MAX_LONG_INSTRUCTIONS]; /* instructions that are written, in a block of a row */
     bool same[RCVI_MAX_LONG_INSTRUCTIONS]; /* one number for the whole row, likewise */
     int turn;                              /* of the next sums */
+    bool stored[RCVI_MAX_OPERANDS];        /* views, before the last sums of a step by rows */
+    int need[RCVI_MAX_OPERANDS];           /* views: sums, one after the other, that are known when it is first read */
     const rcvi_map_links *links;           /* of a step of a persistent kernel, else NULL */
 } writer;
 
@@ -184,6 +186,10 @@ static void add_tables(writer *w) {
 
 /* ---- the function `apply` ---- */
 
+/* In a persistent kernel a thread may have several vectors of a row: SPAN elements. */
+static bool is_by_rows(const writer *w) { return w->links && w->links->across; }
+static const char *width(const writer *w) { return is_by_rows(w) ? "SPAN" : "VECTOR"; }
+
 static bool is_turned(const writer *w, int view) {
     return view < w->map->operand_count && w->shape->turned && w->shape->turned[view];
 }
@@ -230,15 +236,15 @@ static void add_store(writer *w, int view, const char *name, int number) {
     if (view == RCVI_NONE) return;
     bool once = w->map->operands[view].column == 0;
     const char *how = once ? "store_once" : "store", *when = once ? "if (column == 0) " : "";
+    if (w->shape->row_threads) when = once ? "if (active && column == 0) " : "if (active) ";
+    if (w->links) when = once ? "if (c.there && column == 0) " : "if (c.there) ";
     if (w->links && w->links->is_short[view])
         when = once ? "if (c.there && c.goes_on && column == 0) " : "if (c.there && c.goes_on) ";
-    else if (w->links)
-        when = once ? "if (c.there && column == 0) " : "if (c.there) ";
-    if (w->shape->row_threads) when = once ? "if (active && column == 0) " : "if (active) ";
+    if (is_by_rows(w)) how = once ? "Row::template store_once" : "Row::template store";
     rcvi_text_add(&w->text, w->links ? "    %s%s<%s>(at%d, " : "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how,
                   type_names[w->shape->types[view]], view);
     add_element(w, &w->map->operands[view], view);
-    rcvi_text_add(&w->text, ", %s%d);\n", name, number);
+    rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
     if (!w->shape->has_twin[view]) return;
     if (w->links)
         rcvi_text_add(&w->text, "    %s%s<%s>(twin%d, ", when, how, type_names[w->shape->narrow], view);
@@ -246,7 +252,7 @@ static void add_store(writer *w, int view, const char *name, int number) {
         rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, type_names[w->shape->narrow],
                       count_twins(w->shape, view));
     add_element(w, &w->map->operands[view], view);
-    rcvi_text_add(&w->text, ", %s%d);\n", name, number);
+    rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
 }
 
 /* To other blocks of a persistent kernel. */
@@ -254,7 +260,12 @@ static void add_link(writer *w, int view, const char *name, int number) {
     for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
-        rcvi_text_add(&w->text, "    %s<%s, %d>(c, %d, column, %s%d);\n",
+        if (!link->chunks) {
+            rcvi_text_add(&w->text, "    if (c.there) store_tagged(c.place(%d), row * %lldll + column, %s%d);\n",
+                          link->place, (long long)w->links->columns, name, number);
+            continue;
+        }
+        rcvi_text_add(&w->text, "    %s%s<%s, %d>(c, %d, column, %s%d);\n", is_by_rows(w) ? "Row::template " : "",
                       w->links->is_short[view] ? "publish_short" : "publish", type_names[w->links->operand],
                       link->chunks, link->place, name, number);
     }
@@ -265,13 +276,14 @@ static void add_early_store(writer *w, int view, const char *name, int number) {
 }
 
 static void add_other_store(writer *w, int view, const char *name, int number) {
-    if (view != RCVI_NONE && !w->links->is_early[view]) add_store(w, view, name, number);
+    if (view == RCVI_NONE || w->links->is_early[view] || w->links->is_spare[view] || w->stored[view]) return;
+    add_store(w, view, name, number);
 }
 
 /* Addresses of what is stored, before any of it is. */
 static void add_address(writer *w, int view, const char *name, int number) {
     (void)name, (void)number;
-    if (view == RCVI_NONE) return;
+    if (view == RCVI_NONE || w->stored[view]) return;
     rcvi_text_add(&w->text, "    const unsigned long long at%d = c.place(%d);\n", view, view);
     if (w->shape->has_twin[view])
         rcvi_text_add(&w->text, "    const unsigned long long twin%d = TWIN_OF(c, 0, %d);\n", view,
@@ -392,6 +404,34 @@ static void add_instruction(writer *w, int k) {
     if (w->kept[k]) rcvi_text_add(&w->text, "        o%d[i] = r%d;\n", k, k);
 }
 
+/* ---- what a step of a persistent kernel reads ---- */
+
+/* Every value that is read before the products are known: as a member of Values, as a name for it, or as a load of it. */
+typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE, LOADED_TAGGED } loading;
+
+/* What all rows share is read when it is needed: it is near. */
+static bool is_fetched(const rcvi_view *view) { return view->row != 0; }
+
+/* The same of a step by rows. */
+static void add_row_value(writer *w, const rcvi_view *view, int index, int number, loading how) {
+    const char *type = type_names[w->shape->types[index]], *once = view->column ? "" : "_once";
+    bool fetched = is_fetched(view);
+    if (how == DECLARED && fetched)
+        rcvi_text_add(&w->text, "        %s<%s> v%d%s;\n", view->column ? "Group" : "Single", type, number,
+                      view->column ? "[Row::EACH]" : "");
+    if (how == NAMED) rcvi_text_add(&w->text, "    REAL v%d[SPAN];\n", number);
+    if (how == NAMED && fetched) rcvi_text_add(&w->text, "    Row::widen%s(x.v%d, v%d);\n", once, number, number);
+    bool loads = how == NAMED && !fetched;
+    if (!loads && (!fetched || how != (w->links->tags[index] != RCVI_NONE ? LOADED_TAGGED
+                                       : w->links->is_late[index]         ? LOADED_LATE
+                                                                          : LOADED)))
+        return;
+    rcvi_text_add(&w->text, "    Row::template %s%s<%s>(ADDRESS_OF(c, 0, %d), ", loads ? "load" : "fetch", once, type,
+                  index);
+    add_element(w, view, index);
+    rcvi_text_add(&w->text, ", column, %sv%d);\n", loads ? "" : "x.", number);
+}
+
 /* ---- a block of a row: every register is an array, since sums stand between the elements before and behind them. What is
  * ready is written first, then all sums that are ready, at once: threads meet as seldom as can be. ---- */
 
@@ -407,12 +447,32 @@ static void add_row_elements(writer *w) {
     for (int k = 0; k < w->map->instruction_count; k++) {
         const rcvi_instruction *instruction = &w->map->instructions[k];
         if (instruction->operation == RCVI_SUM || !is_ready(w, k)) continue;
-        rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = ", k, k);
+        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = ", k, width(w), width(w),
+                      k);
         add_operation(w, instruction);
         w->done[k] = w->same[k] = true;
         for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++)
             w->same[k] &= is_same(w, instruction, a);
     }
+}
+
+/* What only this block reads is stored as soon as it is known: so registers are free for what comes behind the next sums. */
+static bool is_stored_now(const writer *w, int view, int number) {
+    if (view == RCVI_NONE || w->links->is_early[view] || w->stored[view] || !w->done[number]) return false;
+    for (int i = 0; i < w->links->write_count; i++) {
+        if (w->links->writes[i].view == view) return false;
+    }
+    return true;
+}
+
+static void add_address_now(writer *w, int view, const char *name, int number) {
+    if (is_stored_now(w, view, number)) add_address(w, view, name, number);
+}
+
+static void add_store_now(writer *w, int view, const char *name, int number) {
+    if (!is_stored_now(w, view, number)) return;
+    add_store(w, view, name, number);
+    w->stored[view] = true;
 }
 
 /* Answers how many sums there were. */
@@ -422,24 +482,62 @@ static int add_row_sums(writer *w) {
         if (w->map->instructions[k].operation == RCVI_SUM && is_ready(w, k)) sums[count++] = k;
     }
     if (!count) return 0;
+    if (is_by_rows(w)) {
+        add_all_stores(w, add_address_now);
+        add_all_stores(w, add_store_now);
+    }
     rcvi_text_add(&w->text, "    REAL s%d[%d] = {};\n", sums[0], count);
     for (int n = 0; n < count; n++) {
-        rcvi_text_add(&w->text, "    for (int i = 0; i < VECTOR; i++) s%d[%d] += active ? ", sums[0], n);
+        rcvi_text_add(&w->text, "    for (int i = 0; i < %s; i++) s%d[%d] += %s ? ", width(w), sums[0], n,
+                      is_by_rows(w) ? "Row::has(column, i / VECTOR)" : "active");
         add_operand(w, &w->map->instructions[sums[n]], 0);
         rcvi_text_add(&w->text, " : (REAL)0;\n");
     }
-    rcvi_text_add(&w->text, "    block_sums<%d>(s%d, %d);\n", count, sums[0], w->turn++ % 2);
+    rcvi_text_add(&w->text, "    %s<%d>(s%d, %d);\n", is_by_rows(w) ? "Row::template sum" : "block_sums", count,
+                  sums[0], w->turn++ % 2);
     for (int n = 0; n < count; n++) {
-        rcvi_text_add(&w->text, "    REAL r%d[VECTOR];\n    for (int i = 0; i < VECTOR; i++) r%d[i] = s%d[%d];\n",
-                      sums[n], sums[n], sums[0], n);
+        rcvi_text_add(&w->text, "    REAL r%d[%s];\n    for (int i = 0; i < %s; i++) r%d[i] = s%d[%d];\n", sums[n],
+                      width(w), width(w), sums[n], sums[0], n);
         w->done[sums[n]] = w->same[sums[n]] = true;
     }
     return count;
 }
 
+/* What all rows share is loaded while the sums before its first use are waited for. */
+static void find_needs(writer *w) {
+    int level[RCVI_MAX_LONG_INSTRUCTIONS];
+    for (int v = 0; v < w->map->operand_count; v++) w->need[v] = RCVI_MAX_LONG_INSTRUCTIONS;
+    for (int k = 0; k < w->map->instruction_count; k++) {
+        const rcvi_instruction *instruction = &w->map->instructions[k];
+        level[k] = 0;
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+            if (instruction->from[a] == RCVI_FROM_REGISTER && level[instruction->source[a]] > level[k])
+                level[k] = level[instruction->source[a]];
+        }
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+            if (instruction->from[a] == RCVI_FROM_VIEW && level[k] < w->need[instruction->source[a]])
+                w->need[instruction->source[a]] = level[k];
+        }
+        level[k] += instruction->operation == RCVI_SUM;
+    }
+}
+
+static void add_near(writer *w, int from, int to) {
+    for (int v = 0; v < w->map->operand_count; v++) {
+        if (w->read[v] && w->need[v] >= from && w->need[v] < to && !is_fetched(&w->map->operands[v]))
+            add_row_value(w, &w->map->operands[v], v, v, NAMED);
+    }
+}
+
 static void add_row_instructions(writer *w) {
-    do add_row_elements(w);
-    while (add_row_sums(w) && !w->text.failed);
+    int level = 0;
+    if (is_by_rows(w)) find_needs(w);
+    if (is_by_rows(w)) add_near(w, 0, 1);
+    do {
+        add_row_elements(w);
+        level++;
+        if (is_by_rows(w)) add_near(w, level, level + 1);
+    } while (add_row_sums(w) && !w->text.failed);
 }
 
 /* What products and instructions give, and where it is stored. */
@@ -459,6 +557,7 @@ static void add_body(writer *w) {
         add_all_stores(w, add_store);
         return;
     }
+    if (rows) add_all_stores(w, add_address);
     add_all_stores(w, add_link);
     add_all_stores(w, add_early_store);
     rcvi_text_add(&w->text, "    tell();\n");
@@ -476,14 +575,12 @@ static void add_apply(writer *w) {
 
 /* ---- a step of a persistent kernel ---- */
 
-/* Every value that is read before the products are known: as a member of Values, as a name for it, or as a load of it. */
-typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE } loading;
-
-/* What all rows share is read when it is needed: it is near. */
-static bool is_fetched(const rcvi_view *view) { return view->row != 0; }
-
 static void add_value(writer *w, const rcvi_view *view, int index, const char *name, int number, loading how) {
     const char *type = type_names[w->shape->types[index]];
+    if (is_by_rows(w)) {
+        if (is_fetched(view)) add_row_value(w, view, index, number, how);
+        return;
+    }
     if (!is_fetched(view)) {
         if (how == NAMED) add_load(w, view, index, name, number);
         return;
@@ -497,6 +594,44 @@ static void add_value(writer *w, const rcvi_view *view, int index, const char *n
                   index);
     add_element(w, view, index);
     rcvi_text_add(&w->text, ", x.%s%d);\n", name, number);
+}
+
+/* What comes with tags: all that is left is loaded at once, and looked at, until nothing is left. Before it has been written in
+ * the loop, it lies where the program has it, and has no address here. */
+static void add_tagged(writer *w) {
+    int views[RCVI_MAX_OPERANDS], count = 0;
+    const int *tags = w->links->tags;
+    for (int v = 0; v < w->map->operand_count; v++) {
+        if (w->read[v] && tags[v] != RCVI_NONE) views[count++] = v;
+    }
+    rcvi_text_add(&w->text, "    static INLINE void fetch_tagged(const Words &words, const Frame &c, long long row, "
+                            "int column, Values &x) {\n");
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "    bool left%d = c.place(%d) != 0;\n    if (!left%d) {\n", v, tags[v], v);
+        add_row_value(w, &w->map->operands[v], v, v, LOADED_TAGGED);
+        rcvi_text_add(&w->text, "    }\n");
+    }
+    if (count)
+        rcvi_text_add(&w->text,
+                      "    const long long element = row * %lldll + column;\n    Patience patience(words);\n    do {\n",
+                      (long long)w->links->columns);
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "        Row::peek(c.place(%d), element, column, left%d, x.v%d);\n", tags[v], v, v);
+    }
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "        left%d = left%d && !Row::has_come(c.place(%d), x.v%d);\n", v, v, tags[v], v);
+    }
+    if (count) rcvi_text_add(&w->text, "    } while (patience.goes_on(");
+    for (int n = 0; n < count; n++) rcvi_text_add(&w->text, "%sleft%d", n ? " || " : "", views[n]);
+    if (count) rcvi_text_add(&w->text, "));\n");
+    for (int n = 0, v; n < count; n++) {
+        v = views[n];
+        rcvi_text_add(&w->text, "    if (c.place(%d)) Row::drop_tags(x.v%d);\n", tags[v], v);
+    }
+    rcvi_text_add(&w->text, "    }\n");
 }
 
 static void add_values(writer *w, loading how) {
@@ -522,11 +657,15 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     for (int v = 0; v < w->map->operand_count; v++) ordered |= links->is_ordered[v];
     find_uses(w);
     rcvi_text_add(&w->text, "#undef VIEWS\n#define VIEWS %d\n", rcvi_map_views(w->map, views));
-    rcvi_text_add(
-        &w->text,
-        "struct Step%d {\n    static constexpr bool TILED = %s;\n    static constexpr int RAISES = %d, WAITS = "
-        "%d, COUNTED = %d;\n    struct Values {\n",
-        number, w->map->product_count ? "true" : "false", links->raise_count, links->wait_count, links->row_place);
+    rcvi_text_add(&w->text,
+                  "struct Step%d {\n    static constexpr bool TILED = %s, BY_ROWS = %s;\n"
+                  "    static constexpr int RAISES = %d, WAITS = %d, COUNTED = %d;\n",
+                  number, w->map->product_count ? "true" : "false", is_by_rows(w) ? "true" : "false",
+                  links->raise_count, links->wait_count, links->row_place);
+    if (is_by_rows(w))
+        rcvi_text_add(&w->text, "    using Row = RowOf<%d, %lld>;\n    enum { SPAN = Row::SPAN };\n", links->across,
+                      (long long)links->columns);
+    rcvi_text_add(&w->text, "    struct Values {\n");
     add_values(w, DECLARED);
     if (ordered) rcvi_text_add(&w->text, "        int order;\n");
     rcvi_text_add(&w->text,
@@ -536,10 +675,13 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     rcvi_text_add(&w->text,
                   "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED_LATE);
+    rcvi_text_add(&w->text, "    }\n");
+    if (is_by_rows(w)) add_tagged(w);
     rcvi_text_add(&w->text,
-                  "    }\n    template <int PRODUCTS, class F> static INLINE void apply(const Frame &c, long long row, "
-                  "int column, const REAL (&sums)[PRODUCTS][VECTOR], const Values &x, F tell) {\n");
-    add_all_stores(w, add_address);
+                  "    template <%sclass F> static INLINE void apply(const Frame &c, long long row, int column, "
+                  "%sconst Values &x, F tell) {\n",
+                  is_by_rows(w) ? "" : "int PRODUCTS, ", is_by_rows(w) ? "" : "const REAL (&sums)[PRODUCTS][VECTOR], ");
+    if (!is_by_rows(w)) add_all_stores(w, add_address);
     add_values(w, NAMED);
     for (int p = 0; p < w->map->product_count; p++) add_product(w, p);
     add_body(w);

@@ -23,7 +23,11 @@
 
 #include "device/cuda/cuda.h"
 
-enum { RCVI_MAX_PASSES = 16, RCVI_MAX_VIEWS = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) };
+enum {
+    RCVI_MAX_PASSES = 16,
+    RCVI_ROW_SUMS = 16, /* of a row that threads find at once */
+    RCVI_MAX_VIEWS = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1)
+};
 
 /* What of a map goes into its kernel's text. */
 typedef struct {
@@ -36,6 +40,7 @@ typedef struct {
     bool tensor;           /* products of F32 operands on the tensor cores (tf32) */
     int vector;            /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
                                    addresses of views with columns (in elements), are multiples of it */
+    int widest;            /* the same where threads are few */
     int members;           /* at most, in one launch */
     bool counted;          /* how many rows a member has is read from memory */
     int row_threads; /* of a map with sums over its columns: a block a row, of so many threads (a power of 2, 32 to 1024); else 0 */
@@ -57,7 +62,7 @@ typedef struct {
 typedef struct {
     int view;   /* an operand of the map */
     int place;  /* among the step's places */
-    int chunks; /* of the operand that others read, of all its parts */
+    int chunks; /* of the operand that others read, of all its parts; 0: a value with tags */
 } rcvi_map_link;
 
 typedef struct {
@@ -65,12 +70,16 @@ typedef struct {
     const bool *is_early;   /* [operands] read by other blocks: stored before they are told */
     const bool *is_short;   /* [operands] written where the row goes on */
     const bool *is_ordered; /* [operands] written in the order of the caller's rows */
+    const bool *is_spare;   /* [operands] not stored but with tags */
+    const int *tags;        /* [views] place of what is read with tags, or RCVI_NONE */
     const rcvi_map_link *writes;
     int write_count, raise_count; /* operands of products elsewhere; counters that tell */
     int wait_count;               /* counters of what is late */
     int row_place;                /* how many rows go on, and the next one, their order; or RCVI_NONE */
     rcvi_cuda_type operand;       /* of what others multiply */
     bool started;                 /* sums have begun with what products start with */
+    int across;                   /* by rows: threads of a row, else 0 */
+    int64_t columns;              /* of a row */
 } rcvi_map_links;
 
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */
