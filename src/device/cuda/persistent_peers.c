@@ -40,7 +40,7 @@ static int find_write(const rcvi_persistent *p, const hosted_step *s, int view, 
 }
 
 /* Finds which views of step k any peer reads late, or writes early or in the caller's order: one that has no such order writes them
- * in its own. */
+ * in its own, but has a place for it, too. */
 static void join_flags(const rcvi_persistent *p, const rcvi_seat *seat, int k, hosted_step *to) {
     for (int s = 0; s < p->seat_count; s++) {
         if (!rcvi_persistent_are_peers(p, seat, &p->seats[s])) continue;
@@ -51,6 +51,7 @@ static void join_flags(const rcvi_persistent *p, const rcvi_seat *seat, int k, h
         }
         for (int v = 0; v < own->shape.map->operand_count; v++)
             to->is_ordered[v] |= own->orders ? own->is_ordered[v] : peer->is_ordered[v];
+        to->has_rows |= peer->has_rows;
     }
 }
 
