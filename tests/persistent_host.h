@@ -79,6 +79,7 @@ struct HostBlock {
     Meeting meetings[16], warps[HOST_THREADS / 32];
     std::map<unsigned, Barrier> barriers;
     float shuffled[HOST_THREADS];
+    unsigned long long shown[HOST_THREADS];
     unsigned fragments[HOST_THREADS][4];
 };
 struct Fiber {
@@ -105,12 +106,12 @@ static struct { BlockNumber x; } blockIdx;
 
 static void let_others() { swapcontext(&fibers[(size_t)current].context, &scheduler); }
 
-static void meet(Meeting &m, int count) {
+static void meet(Meeting &m, int count, bool counts = true) {
     long generation = m.generation;
     if (++m.arrived == count) {
         m.arrived = 0;
         m.generation++;
-        progress++;
+        progress += counts;
     }
     while (m.generation == generation) let_others();
 }
@@ -124,6 +125,17 @@ static float __shfl_xor_sync(unsigned, float x, int apart) {
     __syncwarp();
     return y;
 }
+
+/* The lanes of the warp that show this number, and whether one shows true. Who looks again and again does so: it is no progress. */
+static unsigned __match_any_sync(unsigned, unsigned long long x) {
+    unsigned same = 0;
+    own_block().shown[own_thread()] = x;
+    meet(own_block().warps[own_thread() / 32], 32, false);
+    for (int lane = 0; lane < 32; lane++) same |= (own_block().shown[own_thread() / 32 * 32 + lane] == x) << lane;
+    meet(own_block().warps[own_thread() / 32], 32, false);
+    return same;
+}
+static int __any_sync(unsigned mask, bool x) { return __match_any_sync(mask, x) != 0xffffffffu || x; }
 
 /* ---- shared memory ---- */
 
@@ -178,6 +190,14 @@ static void read_four(unsigned at, float (&x)[4]) { get_shared(at, x); }
 static unsigned look_at(unsigned long long counter) {
     let_others();
     return *(const unsigned *)counter;
+}
+/* Words with tags, which others look at. */
+template <int N> static void put_words(unsigned long long at, const unsigned (&words)[N]) {
+    memcpy((void *)at, words, sizeof words);
+    progress++;
+}
+static void get_words(unsigned long long at, int wanted, void *x, size_t bytes) {
+    if (wanted) memcpy(x, (const void *)at, bytes);
 }
 static void raise_by_one(unsigned long long counter) {
     ++*(unsigned *)counter;

@@ -3,6 +3,7 @@
  * in shared memory, or come every time. */
 #include "device/cuda/kernels.h"
 #include "device/cuda/persistent_parts.h"
+#include "device/cuda/ragged.h"
 #include "device/cuda/worker.h"
 #include "planned.h"
 #include "schedule/schedule.h"
@@ -38,6 +39,10 @@ static const struct {
     {"INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned barrier) {",
      "copy_chunks(to, from, bytes, barrier); return;", false},
     {"INLINE void raise(unsigned long long counter) {", "raise_by_one(counter); return;", false},
+    {"INLINE void store_words(unsigned long long at, const unsigned (&words)[VECTOR]) {",
+     "put_words(at, words); return;", false},
+    {"INLINE void peek(unsigned long long at, int wanted, Group<float> &x) {",
+     "get_words(at, wanted, x.at, sizeof x.at); return;", false},
     {"const unsigned (&a)[4], unsigned long long b, int more) {", "multiply_on_host(sums, a, 0, b, more); return;",
      true},
     {"unsigned long long a, unsigned long long b, int more) {", "multiply_on_host(sums, nullptr, a, b, more); return;",
@@ -64,12 +69,12 @@ static const struct {
     {"asm volatile(\"st.shared.f32 [%0], %1;\" ::\"r\"(at), \"f\"(sums.all[j * 4 + e]) : \"memory\");",
      "put_shared(at, sums.all[j * 4 + e]);", false},
 };
-enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 12 };
+enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 14 };
 
 /* Instructions that need nothing on the host, or stand behind what is done instead. */
-static const char *const known[] = {"\"",           "cp.async.",   "fence.",   "wgmma.fence",   "wgmma.commit",
-                                    "wgmma.wait",   "setmaxnreg.", "{\\n.reg", "mbarrier.init", "ld.shared.v4",
-                                    "st.shared.v4", "red.release"};
+static const char *const known[] = {"\"",           "cp.async.",   "fence.",    "wgmma.fence",   "wgmma.commit",
+                                    "wgmma.wait",   "setmaxnreg.", "{\\n.reg",  "mbarrier.init", "ld.shared.v4",
+                                    "st.shared.v4", "red.release", "st.relaxed"};
 
 static char *replace(char *text, size_t n) {
     const char *from = replaced[n].from, *to = replaced[n].to;
@@ -149,12 +154,17 @@ static float get(rcvi_cuda_type type, const void *memory, int64_t at) {
     uint32_t bits = 0;
     float x;
     if (type == RCVI_F32) return ((const float *)memory)[at];
+    if (type == RCVI_U8) return ((const unsigned char *)memory)[at];
     memcpy((char *)&bits + 2, (const char *)memory + 2 * at, 2);
     memcpy(&x, &bits, 4);
     return x;
 }
 
 static void put(rcvi_cuda_type type, void *memory, int64_t at, float x) {
+    if (type == RCVI_U8) {
+        ((unsigned char *)memory)[at] = x > 0;
+        return;
+    }
     float near = rounded(x, type, false);
     size_t size = rcvi_cuda_bytes(type);
     memcpy((char *)memory + at * (int64_t)size, (const char *)&near + 4 - size, size);
@@ -193,12 +203,15 @@ static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **argum
 /* ---- the loop step by step, in double ---- */
 
 typedef struct {
+    const rcvi_engine *engine;
     const rcvi_program *program;
     double **buffers;
+    int64_t *alive, *order; /* [steps], [batch]: rows that go on, and the caller's rows, where the engine sorts */
     int64_t iteration, time;
 } oracle;
 
 static double *element_of(const oracle *o, const rcvi_view *view, int64_t row, int64_t column) {
+    if (o->engine->sorts && rcvi_cuda_is_by_row(&o->program->buffers[view->buffer])) row = o->order[row];
     return &o->buffers[view->buffer]
                       [rcvi_view_start(view, o->iteration, 0, o->time) + row * view->row + column * view->column];
 }
@@ -213,19 +226,33 @@ static double product_of(const oracle *o, const rcvi_product *product, int64_t r
     return sum;
 }
 
-/* `values`: of products, then of instructions. */
-static void evaluate(const oracle *o, const rcvi_map *map, int64_t row, int64_t column, double *values) {
-    for (int p = 0; p < map->product_count; p++) values[p] = product_of(o, &map->products[p], row, column);
-    for (int k = 0; k < map->instruction_count; k++) {
-        const rcvi_instruction *i = &map->instructions[k];
-        double x[2] = {0, 0};
-        for (int a = 0; a < rcvi_operations[i->operation].arguments; a++) {
-            x[a] = i->from[a] == RCVI_FROM_VIEW       ? *element_of(o, &map->operands[i->source[a]], row, column)
-                   : i->from[a] == RCVI_FROM_REGISTER ? values[map->product_count + i->source[a]]
-                   : i->from[a] == RCVI_FROM_PRODUCT  ? values[i->source[a]]
-                                                      : i->number[a];
+/* Argument a of an instruction; `values`: of an element's products, then of its instructions. */
+static double argument_of(const oracle *o, const rcvi_map *map, const rcvi_instruction *i, int a, int64_t row,
+                          int64_t column, const double *values) {
+    return i->from[a] == RCVI_FROM_VIEW       ? *element_of(o, &map->operands[i->source[a]], row, column)
+           : i->from[a] == RCVI_FROM_REGISTER ? values[map->product_count + i->source[a]]
+           : i->from[a] == RCVI_FROM_PRODUCT  ? values[i->source[a]]
+                                              : i->number[a];
+}
+
+/* A row of a map; `values`: [columns, each] */
+static void evaluate(const oracle *o, const rcvi_step *step, int64_t row, double *values, size_t each) {
+    const rcvi_map *map = step->map;
+    for (int k = -map->product_count; k < map->instruction_count; k++) {
+        const rcvi_instruction *i = &map->instructions[k < 0 ? 0 : k];
+        double sum = 0;
+        for (int64_t c = 0; c < step->columns; c++) {
+            double x[2] = {0, 0}, *own = values + (size_t)c * each;
+            for (int a = 0; k >= 0 && a < rcvi_operations[i->operation].arguments; a++)
+                x[a] = argument_of(o, map, i, a, row, c, own);
+            sum += x[0];
+            own[map->product_count + k] = k < 0 ? product_of(o, &map->products[map->product_count + k], row, c)
+                                          : i->operation == RCVI_SUM
+                                              ? 0
+                                              : rcvi_operations[i->operation].evaluate(x[0], x[1]);
         }
-        values[map->product_count + k] = rcvi_operations[i->operation].evaluate(x[0], x[1]);
+        for (int64_t c = 0; k >= 0 && i->operation == RCVI_SUM && c < step->columns; c++)
+            values[(size_t)c * each + (size_t)(map->product_count + k)] = sum;
     }
 }
 
@@ -239,16 +266,34 @@ static void store(const oracle *o, const rcvi_map *map, int64_t row, int64_t col
             values[map->stores[i].source + (map->stores[i].product ? 0 : map->product_count)];
 }
 
-static void take_step(const oracle *o, const rcvi_step *step) {
+static void take_map(const oracle *o, const rcvi_step *step, int64_t rows) {
     size_t each = (size_t)(step->map->product_count + step->map->instruction_count);
-    int64_t count = step->rows * step->columns;
-    double *values = calloc((size_t)count * each, sizeof *values);
+    double *values = calloc((size_t)(rows * step->columns) * each + 1, sizeof *values);
     assert_non_null(values);
-    for (int64_t k = 0; k < count; k++)
-        evaluate(o, step->map, k / step->columns, k % step->columns, values + (size_t)k * each);
-    for (int64_t k = 0; k < count; k++)
+    for (int64_t r = 0; r < rows; r++) evaluate(o, step, r, values + (size_t)(r * step->columns) * each, each);
+    for (int64_t k = 0; k < rows * step->columns; k++)
         store(o, step->map, k / step->columns, k % step->columns, values + (size_t)k * each);
     free(values);
+}
+
+static double choice_of(const oracle *o, const rcvi_view *view, int64_t row, int64_t column) {
+    return view->buffer == RCVI_NONE ? 0 : *element_of(o, view, row, column);
+}
+
+/* Where the step leaves out rows that have ended, those that go on. */
+static void take_step(const oracle *o, const rcvi_step *step) {
+    int64_t rows = step->rows, last = o->program->options.steps - 1;
+    if (o->engine->is_short[step - o->program->steps]) rows = o->alive[step->direction ? last - o->time : o->time];
+    if (step->kind == RCVI_STEP_MAP) {
+        take_map(o, step, rows);
+        return;
+    }
+    assert_int_equal(step->kind, RCVI_STEP_SELECT);
+    for (int64_t k = 0; k < rows * step->columns; k++) {
+        int64_t row = k / step->columns, column = k % step->columns;
+        bool chosen = *element_of(o, &step->mask, row, 0) != 0;
+        *element_of(o, &step->out, row, column) = choice_of(o, chosen ? &step->a : &step->b, row, column);
+    }
 }
 
 static void take_loop(oracle *o, size_t loop) {
@@ -282,11 +327,14 @@ typedef struct {
     rcv_net_options net;
     int64_t steps, batch;
     int processors, shared;
+    bool lengths, resets;
 } trial;
 
 static void open_subject(subject *s, const trial *t) {
     rcv_plan_options options = {
         .steps = t->steps, .batch = t->batch, .schedule = t->plan, .training = true, .dtype = t->dtype};
+    options.lengths = t->lengths;
+    options.resets = t->resets;
     rcvi_machine machine = {
         .threads = 1, .panel = 1, .grain = 1, .group = 8, .kernels = "fake_90", .gpu = true, .sums = 1024};
     rcvi_rungs rungs;
@@ -308,13 +356,22 @@ static void open_subject(subject *s, const trial *t) {
     rcvi_pool_init(&s->engine.pool, s->context);
     check_ok(rcvi_cuda_find_layout(&s->engine));
     s->memory = calloc(s->program.buffer_count, sizeof *s->memory);
-    s->oracle = (oracle){.program = &s->program, .buffers = calloc(s->program.buffer_count, sizeof(double *))};
-    assert_true(s->memory && s->oracle.buffers);
+    s->oracle = (oracle){.engine = &s->engine,
+                         .program = &s->program,
+                         .buffers = calloc(s->program.buffer_count, sizeof(double *)),
+                         .alive = calloc((size_t)t->steps, sizeof(int64_t)),
+                         .order = calloc((size_t)t->batch, sizeof(int64_t))};
+    assert_true(s->memory && s->oracle.buffers && s->oracle.alive && s->oracle.order);
+    /* the longest first; the caller has them the other way round */
+    for (int64_t k = 0; k < t->steps; k++) s->oracle.alive[k] = t->batch - t->batch * k / t->steps;
+    for (int64_t k = 0; k < t->batch; k++) s->oracle.order[k] = t->batch - 1 - k;
 }
 
 static void close_subject(subject *s) {
     free(s->memory);
     free(s->oracle.buffers);
+    free(s->oracle.alive);
+    free(s->oracle.order);
     rcvi_pool_free(&s->engine.pool);
     rcvi_program_free(&s->program);
     rcv_net_free(s->net);
@@ -333,29 +390,66 @@ static rcvi_cuda_type type_of(const subject *s, size_t buffer) {
     return rcvi_cuda_type_of(&s->engine, &(rcvi_view){.buffer = (int)buffer});
 }
 
-/* Random numbers everywhere, and twins of them. */
-static void fill(subject *s, rcvi_persistent *p) {
-    size_t at = 0;
-    for (size_t b = 0; b < s->program.buffer_count; b++) {
-        if (s->engine.twins[b] == SIZE_MAX) continue;
-        s->engine.twins[b] = at;
-        at += ((size_t)s->program.buffers[b].count * 4 + 1023) / 1024 * 1024;
-    }
-    s->engine.exchange = at;
-    s->engine.counters = at + (p->exchange + 1023) / 1024 * 1024;
-    s->scratch = new_memory(s->engine.counters + (size_t)p->counters * 4);
-    for (size_t b = 0; b < s->program.buffer_count; b++) {
-        int64_t count = s->program.buffers[b].count;
-        double scale = s->program.buffers[b].element == RCVI_PACKED ? 1 / sqrt((double)p->seats[0].columns) : 0.8;
-        s->memory[b] = new_memory((size_t)count * 4);
-        s->oracle.buffers[b] = new_memory((size_t)count * sizeof(double));
-        for (int64_t k = 0; k < count; k++) {
-            put(type_of(s, b), s->memory[b], k, (float)((2.0 * rand() / ((double)RAND_MAX + 1) - 1) * scale));
-            float x = get(type_of(s, b), s->memory[b], k);
-            s->oracle.buffers[b][k] = (double)x;
-            if (s->engine.twins[b] != SIZE_MAX) put(s->engine.narrow, s->scratch + s->engine.twins[b], k, x);
+/* Do maps have one number of it for a row, such as the deviation that they divide by? */
+static bool is_of_rows(const rcvi_program *program, size_t b) {
+    bool found = false;
+    for (size_t i = 0; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        for (int v = 0; step->kind == RCVI_STEP_MAP && v < step->map->operand_count; v++) {
+            const rcvi_view *view = &step->map->operands[v];
+            found |= view->buffer == (int)b && view->row && !view->column;
         }
     }
+    return found;
+}
+
+/* Whether rows go on; else random numbers, and zeros in what is cleared. */
+static float number_of(const subject *s, size_t b, int64_t k, double scale) {
+    const rcvi_buffer *buffer = &s->program.buffers[b];
+    int64_t batch = s->program.options.batch;
+    double x = 2.0 * rand() / ((double)RAND_MAX + 1) - 1;
+    if (s->engine.sorts && buffer->element == RCVI_BYTE && !strcmp(buffer->name, "live"))
+        return k % batch < s->oracle.alive[k / batch];
+    return s->engine.is_cleared[b] ? 0 : (float)(x * scale);
+}
+
+static void fill_buffer(subject *s, size_t b, double scale) {
+    int64_t count = s->program.buffers[b].count;
+    bool divides = is_of_rows(&s->program, b);
+    s->memory[b] = new_memory((size_t)count * 8);
+    s->oracle.buffers[b] = new_memory((size_t)count * sizeof(double));
+    if (s->program.buffers[b].element == RCVI_INDEX) return;
+    for (int64_t k = 0; k < count; k++) {
+        float number = number_of(s, b, k, scale);
+        put(type_of(s, b), s->memory[b], k, divides ? 0.5f + fabsf(number) : number);
+        float x = get(type_of(s, b), s->memory[b], k);
+        s->oracle.buffers[b][k] = (double)x;
+        if (s->engine.twins[b] != SIZE_MAX) put(s->engine.narrow, s->scratch + s->engine.twins[b], k, x);
+    }
+}
+
+static size_t take(size_t *at, size_t bytes) {
+    size_t place = *at;
+    *at += (bytes + 1023) / 1024 * 1024;
+    return place;
+}
+
+/* Numbers everywhere, and twins of them. */
+static void fill(subject *s, rcvi_persistent *p) {
+    const rcv_plan_options *o = &s->program.options;
+    size_t at = 0;
+    for (size_t b = 0; b < s->program.buffer_count; b++) {
+        if (s->engine.twins[b] != SIZE_MAX) s->engine.twins[b] = take(&at, (size_t)s->program.buffers[b].count * 4);
+    }
+    s->engine.alive = take(&at, (size_t)o->steps * sizeof(int64_t));
+    s->engine.rows_order = take(&at, (size_t)o->batch * sizeof(int64_t));
+    s->engine.exchange = take(&at, p->exchange);
+    s->engine.counters = take(&at, (size_t)p->counters * 4);
+    s->scratch = new_memory(at);
+    memcpy(s->scratch + s->engine.alive, s->oracle.alive, (size_t)o->steps * sizeof(int64_t));
+    memcpy(s->scratch + s->engine.rows_order, s->oracle.order, (size_t)o->batch * sizeof(int64_t));
+    for (size_t b = 0; b < s->program.buffer_count; b++)
+        fill_buffer(s, b, s->program.buffers[b].element == RCVI_PACKED ? 1 / sqrt((double)p->seats[0].columns) : 0.8);
 }
 
 static void empty(subject *s) {
@@ -366,11 +460,23 @@ static void empty(subject *s) {
     free(s->scratch);
 }
 
+/* Does the kernel store the buffer with tags alone? */
+static bool is_spare(const rcvi_persistent *p, size_t buffer) {
+    bool spare = false;
+    for (int n = 0; n < p->step_count; n++) {
+        const rcvi_persistent_step *s = &p->steps[n];
+        for (int v = 0; v < s->shape.map->operand_count; v++)
+            spare |= s->is_spare[v] && s->views[v]->buffer == (int)buffer;
+    }
+    return spare;
+}
+
 /* The largest error of a buffer, relative to its largest element; -1 where the loop has written nothing. */
-static double compare_all(const subject *s) {
+static double compare_all(const subject *s, const rcvi_persistent *p) {
     double worst = -1;
     for (size_t b = 0; b < s->program.buffer_count; b++) {
         double scale = 1e-3, error = 0;
+        if (is_spare(p, b) || s->program.buffers[b].element == RCVI_INDEX) continue;
         for (int64_t k = 0; k < s->program.buffers[b].count; k++) {
             double want = s->oracle.buffers[b][k], got = (double)get(type_of(s, b), s->memory[b], k);
             scale = fmax(scale, fabs(want));
@@ -381,7 +487,21 @@ static double compare_all(const subject *s) {
     return worst;
 }
 
-enum { FOLDED, KEEPING, STREAMING, RINGED, ALONE, TILED, KINDS };
+enum {
+    FOLDED,
+    KEEPING,
+    STREAMING,
+    RINGED,
+    ALONE,
+    TILED,
+    BY_ROWS,
+    PAIRED,
+    TAGGED,
+    SPARE,
+    FOLDED_PAIRED,
+    LEAVING,
+    KINDS
+};
 static int seen[KINDS]; /* loops */
 
 static void remember(const rcvi_persistent *p) {
@@ -389,6 +509,14 @@ static void remember(const rcvi_persistent *p) {
     seen[KEEPING] += p->weight_chunks > 0;
     seen[STREAMING] += p->stream_chunks > 0;
     seen[TILED] += p->tiles > 1;
+    seen[BY_ROWS] += p->by_rows;
+    seen[PAIRED] += p->paired;
+    seen[FOLDED_PAIRED] += p->paired && p->fold > 1;
+    for (int c = 0; c < p->channel_count; c++) {
+        seen[TAGGED] += p->channels[c].tagged;
+        seen[SPARE] += is_spare(p, (size_t)p->channels[c].buffer);
+    }
+    for (int n = 0; n < p->step_count; n++) seen[LEAVING] += p->steps[n].by_rows && p->steps[n].leaves;
     for (int lane = 0; lane < RCVI_LANES; lane++) {
         const rcvi_seat *seat = &p->seats[0];
         seen[RINGED] += seat->ring[lane] > 1 && seat->group_count[lane] > seat->ring[lane];
@@ -413,9 +541,11 @@ static void check_loop(subject *s, const trial *t, size_t loop) {
     if (launch_persistent_on_host(&worker, p, s->scratch, NULL))
         fail_msg("%s by %s of %d rows hangs", t->cell, t->plan, (int)t->batch);
     take_loop(&s->oracle, loop);
-    double worst = compare_all(s);
-    print_message("%s, %s, %s, %d rows of %d: off by %.1e\n", t->cell, t->plan, rcv_dtype_name(t->dtype), (int)t->batch,
-                  (int)t->net.hidden, worst);
+    double worst = compare_all(s, p);
+    const char *name = strrchr(t->cell, '/');
+    print_message("%s, %s, %s, %d rows of %d%s%s: off by %.1e\n", name ? name + 1 : t->cell, t->plan,
+                  rcv_dtype_name(t->dtype), (int)t->batch, (int)t->net.hidden, t->lengths ? ", some of which end" : "",
+                  t->resets ? ", or begin anew" : "", worst);
     if (!(worst > 0 && worst <= tolerance_of(t->dtype, p->parts))) fail_msg("that is too much");
     remember(p);
     empty(s);
@@ -423,22 +553,34 @@ static void check_loop(subject *s, const trial *t, size_t loop) {
     dlclose(library);
 }
 
+static const char normal[] = RCV_SOURCE_DIR "/tests/normal.cell";
 static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "combine+fuse+pack+persistent",
                   one[] = "combine+fuse+pack+persistent(parts=1)",
                   waves[] = "combine+fuse+pack+wavefront+merge+persistent",
                   exact_waves[] = "combine+fuse+pack+wavefront+merge+persistent(parts=1)";
 static const trial trials[] = {
-    {"lstm", two, RCV_FLOAT32, {.input = 19, .hidden = 24, .layers = 1}, 3, 3, 132, 232448},
-    {"lstm", two, RCV_FLOAT32, {.input = 8, .hidden = 72, .layers = 1}, 2, 30, 6, 96 << 10},
-    {"lstm", two, RCV_FLOAT32, {.input = 40, .hidden = 130, .layers = 1}, 2, 8, 132, 70000},
-    {"lstm", three, RCV_FLOAT32, {.input = 40, .hidden = 72, .layers = 1}, 2, 64, 6, 140000},
-    {"lstm", one, RCV_FLOAT32, {.input = 40, .hidden = 130, .layers = 1}, 2, 8, 132, 60000},
-    {"gru", one, RCV_FLOAT32, {.input = 19, .hidden = 45, .layers = 1}, 4, 1, 132, 232448},
-    {"gru", one, RCV_FLOAT32, {.input = 19, .hidden = 24, .layers = 1}, 2, 20, 4, 232448},
-    {"lstm", waves, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 3}, 4, 5, 132, 232448},
-    {"lstm", exact_waves, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 5, 132, 232448},
-    {"lstm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 5, 132, 232448},
-    {"lstm", three, RCV_BFLOAT16, {.input = 40, .hidden = 72, .layers = 1}, 2, 70, 6, 100 << 10},
+    {"lstm", two, RCV_FLOAT32, {.input = 19, .hidden = 24, .layers = 1}, 3, 3, 132, 232448, false, false},
+    {"lstm", two, RCV_FLOAT32, {.input = 8, .hidden = 72, .layers = 1}, 2, 30, 6, 96 << 10, false, false},
+    {"lstm", two, RCV_FLOAT32, {.input = 40, .hidden = 130, .layers = 1}, 2, 8, 132, 70000, false, false},
+    {"lstm", three, RCV_FLOAT32, {.input = 40, .hidden = 72, .layers = 1}, 2, 64, 6, 140000, false, false},
+    {"lstm", one, RCV_FLOAT32, {.input = 40, .hidden = 130, .layers = 1}, 2, 8, 132, 60000, false, false},
+    {"gru", one, RCV_FLOAT32, {.input = 19, .hidden = 45, .layers = 1}, 4, 1, 132, 232448, false, false},
+    {"gru", one, RCV_FLOAT32, {.input = 19, .hidden = 24, .layers = 1}, 2, 20, 4, 232448, false, false},
+    {"lstm", waves, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 3}, 4, 5, 132, 232448, false, false},
+    {"lstm", exact_waves, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 5, 132, 232448, false, false},
+    {"lstm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 5, 132, 232448, false, false},
+    {"lstm", three, RCV_BFLOAT16, {.input = 40, .hidden = 72, .layers = 1}, 2, 70, 6, 100 << 10, false, false},
+    {"lstm_layernorm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
+    {"lstm_layernorm", three, RCV_TFLOAT32, {.input = 19, .hidden = 45, .layers = 1}, 4, 20, 132, 232448, false, false},
+    {"lstm_layernorm", three, RCV_FLOAT32, {.input = 24, .hidden = 40, .layers = 1}, 3, 11, 132, 232448, false, false},
+    {"lstm_layernorm", one, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 3, 11, 132, 232448, false, false},
+    {"lstm_layernorm", three, RCV_BFLOAT16, {.input = 24, .hidden = 136, .layers = 1}, 3, 3, 132, 232448, false, false},
+    {normal, waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
+    {normal, three, RCV_TFLOAT32, {.input = 24, .hidden = 72, .layers = 1}, 3, 70, 3, 232448, false, false},
+    {"lstm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 9, 132, 232448, true, true},
+    {"lstm_layernorm", three, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 1}, 4, 20, 3, 232448, true, false},
+    {"lstm_layernorm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 9, 132, 232448, true, true},
+    {normal, three, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 9, 132, 232448, true, false},
 };
 
 static void test_kernels(void **state) {

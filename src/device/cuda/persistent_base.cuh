@@ -128,12 +128,7 @@ INLINE void publish_short(const Frame &c, int place, int column, const REAL (&x)
 
 /* ---- values with tags: the last bit of every word, and of the address ---- */
 
-INLINE void store_tagged(unsigned long long at, long long element, const REAL (&x)[VECTOR]) {
-    unsigned words[VECTOR];
-    if (!at) return;
-#pragma unroll
-    for (int i = 0; i < VECTOR; i++) words[i] = (__float_as_uint(x[i]) & ~1u) | (unsigned)at & 1u;
-    at = (at & ~1ull) + (unsigned long long)(element * 4);
+INLINE void store_words(unsigned long long at, const unsigned (&words)[VECTOR]) {
     if constexpr (VECTOR == 1) asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(words[0]) : "memory");
     if constexpr (VECTOR == 2)
         asm volatile("st.relaxed.gpu.global.v2.b32 [%0], {%1, %2};" ::"l"(at), "r"(words[0]), "r"(words[1 % VECTOR])
@@ -142,6 +137,14 @@ INLINE void store_tagged(unsigned long long at, long long element, const REAL (&
         asm volatile("st.relaxed.gpu.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(words[0]),
                      "r"(words[1 % VECTOR]), "r"(words[2 % VECTOR]), "r"(words[3 % VECTOR])
                      : "memory");
+}
+
+INLINE void store_tagged(unsigned long long at, long long element, const REAL (&x)[VECTOR]) {
+    unsigned words[VECTOR];
+    if (!at) return;
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) words[i] = (__float_as_uint(x[i]) & ~1u) | (unsigned)at & 1u;
+    store_words((at & ~1ull) + (unsigned long long)(element * 4), words);
 }
 
 /* Loads where wanted, whether it has come or not. */
