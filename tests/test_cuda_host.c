@@ -42,6 +42,7 @@ static const struct {
      true},
     {"unsigned long long a, unsigned long long b, int more) {", "multiply_on_host(sums, nullptr, a, b, more); return;",
      true},
+    {"INLINE void write_sum(unsigned at, float x, bool there) {", "if (there) put_shared(at, x); return;", false},
     {"INLINE bool barrier_passed(unsigned at, unsigned parity) {", "return has_passed(at, parity);", false},
     {"INLINE void barrier_expect(unsigned at, int bytes) {", "arrive(at, bytes); return;", false},
     /* from here on in place of it, else behind it */
@@ -61,10 +62,8 @@ static const struct {
      "get_shared(at, a[c * 4 + j][r]);", false},
     {"asm volatile(\"st.shared.f32 [%0], %1;\" ::\"r\"(at), \"f\"(STARTED ? sums[i] + start : sums[i]) : \"memory\");",
      "put_shared(at, STARTED ? sums[i] + start : sums[i]);", false},
-    {"asm volatile(\"st.shared.f32 [%0], %1;\" ::\"r\"(at), \"f\"(sums.all[j * 4 + e]) : \"memory\");",
-     "put_shared(at, sums.all[j * 4 + e]);", false},
 };
-enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 12 };
+enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 13 };
 
 /* Instructions that need nothing on the host, or stand behind what is done instead. */
 static const char *const known[] = {"\"",           "cp.async.",   "fence.",   "wgmma.fence",   "wgmma.commit",

@@ -89,6 +89,12 @@ INLINE void write_piece(unsigned at, const unsigned (&x)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
                  : "memory");
 }
+/* Where it is looked at; without a branch, which would let sums lie in memory. */
+INLINE void write_sum(unsigned at, float x, bool there) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.f32 [%0], %1;\n}" ::"r"(at), "f"(x),
+                 "r"((int)there)
+                 : "memory");
+}
 INLINE void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 INLINE void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -578,9 +584,8 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
-                if (FOLD > 1 && Weight(row_of(e / 2)).fold != 8 * j / TILE_ROWS) continue;
                 unsigned at = to + (unsigned)((n * 64 + (row_of(e / 2) ^ turn(n))) * 4) + (unsigned)(j * 2048);
-                asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums.all[j * 4 + e]) : "memory");
+                write_sum(at, sums.all[j * 4 + e], FOLD == 1 || Weight(row_of(e / 2)).fold == 8 * j / TILE_ROWS);
             }
         }
     }
