@@ -39,7 +39,11 @@ large-tf32-train         | lstm 35 20 1500 1500 2  | --dtype tfloat32 --pass tra
 large-fp32-train         | lstm 35 20 1500 1500 2  | --dtype float32 --pass train --no-torch
 large-bf16-forward       | lstm 35 20 1500 1500 2  | --dtype bfloat16 --pass forward --no-torch
 large-fp32-forward       | lstm 35 20 1500 1500 2  | --dtype float32 --pass forward --no-torch
+gru-bf16-forward         | gru 100 64 512 512 4    | --dtype bfloat16 --pass forward --no-torch
+gru-bf16-train           | gru 100 64 512 512 4    | --dtype bfloat16 --pass train --no-torch
+peephole-bf16-forward    | lstm_peephole 100 64 512 512 4  | --dtype bfloat16 --pass forward --no-torch
 peephole-bf16-train      | lstm_peephole 100 64 512 512 4  | --dtype bfloat16 --pass train --no-torch
+layernorm-bf16-forward   | lstm_layernorm 100 64 512 512 4 | --dtype bfloat16 --pass forward --no-torch
 layernorm-bf16-train     | lstm_layernorm 100 64 512 512 4 | --dtype bfloat16 --pass train --no-torch
 batches-bf16-forward     | lstm 100 64 512 512 4   | --dtype bfloat16 --pass forward --batches --no-torch
 one-layer-bf16-forward   | lstm 100 64 512 512 1   | --dtype bfloat16 --pass forward --no-torch

@@ -622,6 +622,14 @@ static void test_passes(void **state) {
     }
     p.products[1].terms[0].depth = 7; /* not the same sum any more */
     assert_int_equal(rcvi_map_passes(&p.map, passes), 4);
+    /* What only one product has comes in front of what both have: start 0, a b 1 .. 6; start 7, 8 .. 13. */
+    name_terms(&p, (const char *const[]){"CAB", "DAB", NULL});
+    assert_int_equal(rcvi_map_passes(&p.map, passes), 4);
+    static const int front[4][3] = {{8, -1, 9}, {1, 2, -1}, {3, 4, 11}, {5, 6, 13}};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(passes[i].a, front[i][0]);
+        for (int k = 0; k < 2; k++) assert_int_equal(passes[i].b[k], front[i][1 + k]);
+    }
     name_terms(&p, (const char *const[]){"ABCDEFGH", "IJKLMNOP", NULL});
     assert_int_equal(rcvi_map_passes(&p.map, passes), 16);
     name_terms(&p, (const char *const[]){"ABCDEFGH", "IJKLMNOP", "Q", NULL});

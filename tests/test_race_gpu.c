@@ -25,6 +25,7 @@ static struct {
     int at;            /* from this call of it on; 0: when it is opened */
     bool unnoticed;    /* until it is waited for */
     rcv_status status; /* with which it is not opened */
+    bool persistent;   /* it takes persistent kernels */
     size_t most;       /* bytes that may be had in one piece; 0: any number */
     size_t pieces;     /* of memory in use */
 } fake;
@@ -57,6 +58,13 @@ static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **worker) {
     if (!*worker) return RCV_NO_MEMORY;
     (*worker)->program = engine->program;
     return RCV_OK;
+}
+
+/* A chip that keeps no weights, unless a test says otherwise. */
+static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
+    if (program->rungs.persistent && !fake.persistent)
+        return rcvi_fail(RCV_UNSUPPORTED, "this one has no time loop in one kernel");
+    return prepare_nothing(program, engine);
 }
 
 static void close_worker(rcvi_worker *worker) { rcvi_free(worker->program->net->context, worker); }
@@ -122,7 +130,7 @@ static rcv_status copy(int ordinal, void *to, const void *from, size_t bytes) {
 static const rcvi_memory memory = {.allocate = allocate, .release = give_back, .write = copy, .read = copy};
 static const rcvi_device device = {.name = "fake",
                                    .describe = describe,
-                                   .prepare = prepare_nothing,
+                                   .prepare = prepare,
                                    .release = release_nothing,
                                    .scratch = no_bytes,
                                    .outside = no_bytes,
@@ -199,6 +207,7 @@ static void test_fastest(void **state) {
         for (size_t i = 0; i < count; i++) {
             problem p;
             alike();
+            fake.persistent = true;
             fake.fast = strings[i];
             fake.gain = all && i % 2 ? 2 : 1.1;
             fake.capturing = 0.02;
@@ -310,6 +319,25 @@ static void test_shares(void **state) {
     for (size_t k = 0; k < fake.count; k++) own += !is_vendor(fake.records[k].plan);
     assert_true(own > 1);
     done(&p, plan);
+}
+
+/* Nor is what it takes to compile a kernel that serves this shape alone. */
+static void test_compiling(void **state) {
+    (void)state;
+    size_t own[2] = {0, 0};
+    for (int i = 0; i < 2; i++) {
+        problem p;
+        alike();
+        fake.persistent = true;
+        fake.fast = i ? "persistent" : "combine+fuse+pack+wavefront+merge+graph";
+        fake.gain = 1;
+        fake.capturing = 1;
+        rcv_plan *plan = found(&p, &middle, RCV_MEASURE, false);
+        for (size_t k = 0; k < fake.count; k++)
+            own[i] += !is_vendor(fake.records[k].plan) && !strstr(fake.records[k].plan, "persistent");
+        done(&p, plan);
+    }
+    assert_true(own[0] < own[1]);
 }
 
 /* The same where the model says that all are slow. */
@@ -434,6 +462,7 @@ static void test_no_memory(void **state) {
     (void)state;
     problem p;
     alike();
+    fake.persistent = true;
     rcv_plan *plan = found(&p, &middle, RCV_EXHAUSTIVE, false);
     size_t most = 0, least = SIZE_MAX;
     for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
@@ -510,10 +539,10 @@ static void test_wisdom(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fastest), cmocka_unit_test(test_slower),  cmocka_unit_test(test_close),
-        cmocka_unit_test(test_waiting), cmocka_unit_test(test_late),    cmocka_unit_test(test_long),
-        cmocka_unit_test(test_shares),  cmocka_unit_test(test_order),   cmocka_unit_test(test_slow),
-        cmocka_unit_test(test_choices), cmocka_unit_test(test_failing), cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_stopped), cmocka_unit_test(test_wisdom)};
+        cmocka_unit_test(test_fastest),   cmocka_unit_test(test_slower),  cmocka_unit_test(test_close),
+        cmocka_unit_test(test_waiting),   cmocka_unit_test(test_late),    cmocka_unit_test(test_compiling),
+        cmocka_unit_test(test_long),      cmocka_unit_test(test_shares),  cmocka_unit_test(test_order),
+        cmocka_unit_test(test_slow),      cmocka_unit_test(test_choices), cmocka_unit_test(test_failing),
+        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_stopped), cmocka_unit_test(test_wisdom)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,7 @@ static const rung gpu_rungs[] = {
     {"+ streams", "combine+fuse+transpose+wavefront+streams(4)", true, false},
     {"+ graph", "combine+fuse+transpose+wavefront+streams(4)+graph", true, false},
     {"pack, merge in their place", "combine+fuse+pack+wavefront+merge+graph", true, false},
+    {"+ persistent", "combine+fuse+pack+wavefront+merge+persistent+graph", true, false},
 };
 
 static void add_rung(const bench *bench, results *results, data *data, const rung *rung) {

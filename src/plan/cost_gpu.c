@@ -93,11 +93,18 @@ static double step_cost(const model *m, const rcvi_step *step) {
     return count * execution(m, step, beside);
 }
 
+/* Bytes of an operand: a float32 is multiplied as three numbers of 16 bits, unless its plan says otherwise. */
+static double operand_bytes(const rcvi_program *program) {
+    if (rcvi_dtype_is_narrow(program->options.dtype)) return 2;
+    if (program->options.dtype != RCV_FLOAT32 || program->rungs.parts == 1) return 4;
+    return program->rungs.parts == 2 ? 4 : 6;
+}
+
 /* A step is as long as values take from block to block, or as what all blocks read: every block of 64 rows of weights reads
- * all of its operands. */
+ * all of its operands; or, where float32 is multiplied as it is, as the operations. */
 static double persistent(const model *m, int loop) {
     const rcvi_step *steps = m->program->steps;
-    double bytes = 0, element = rcvi_dtype_is_narrow(m->program->options.dtype) ? 2 : 4;
+    double bytes = 0, operations = 0, element = operand_bytes(m->program);
     for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
         if (steps[i].kind != RCVI_STEP_MAP || !steps[i].map->product_count) continue;
         const rcvi_map *map = steps[i].map;
@@ -105,8 +112,11 @@ static double persistent(const model *m, int loop) {
         for (int t = 0; t < map->products[0].term_count; t++) depth += (double)map->products[0].terms[t].depth;
         double blocks = (double)steps[i].columns * (double)map->product_count / 64;
         bytes += blocks * (double)steps[i].rows * depth * element;
+        if (m->program->rungs.parts == 1)
+            operations += 2 * (double)steps[i].rows * (double)steps[i].columns * (double)map->product_count * depth;
     }
-    return m->launch * 3 + (double)steps[loop].loop.count * most(persistent_step, bytes / cache_bandwidth);
+    double step = most(persistent_step, most(bytes / cache_bandwidth, operations / m->rate));
+    return m->launch * 3 + (double)steps[loop].loop.count * step;
 }
 
 static double walk(const model *m, int first, int end) {

@@ -47,8 +47,10 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
  * or, of one layer, with that inside. */
 static void persistent_variants(const rcv_net *net, const rcv_plan_options *options,
                                 void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    const int64_t few =
+        8; /* sequences: products of float32 as they are, by multiply-adds, take no longer than in parts */
     bool layers = net->options.layers > 1 && net->directions == 1;
-    if (options->dtype == RCV_FLOAT32 || options->dtype == RCV_FLOAT64 || options->lengths || options->resets) return;
+    if (options->dtype == RCV_FLOAT64) return;
     for (int all = 0; all < 2; all++) {
         rcvi_rungs rungs = {.combine = true,
                             .steps = all ? 0 : 1,
@@ -62,6 +64,9 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
         offer(user, &rungs);
         rungs.choice = 1; /* of the products around the loops */
         if (options->training && !all) offer(user, &rungs);
+        rungs.choice = 0;
+        rungs.parts = 1;
+        if (options->dtype == RCV_FLOAT32 && options->batch <= few) offer(user, &rungs);
     }
 }
 

@@ -95,6 +95,12 @@ INLINE void write_piece(unsigned at, const unsigned (&x)[4]) {
     asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
                  : "memory");
 }
+/* Where it is looked at; without a branch, which would let sums lie in memory. */
+INLINE void write_sum(unsigned at, float x, bool there) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.f32 [%0], %1;\n}" ::"r"(at), "f"(x),
+                 "r"((int)there)
+                 : "memory");
+}
 INLINE void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 INLINE void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -547,8 +553,61 @@ template <class S, int LANE> struct Multiplier {
         }
     }
 
+    /* The first group behind which all weights are copied every time: one text serves these, and takes less time to compile. */
+    static INLINE constexpr int first_copied() {
+        int g = 1;
+        while (g < GROUPS && S::group_before(LANE, g) < HELD + KEPT) g++;
+        return g;
+    }
+    static INLINE constexpr bool are_even() {
+        for (int g = first_copied(); g < GROUPS; g++)
+            if (S::group_chunks(LANE, g) != GROUP) return false;
+        return true;
+    }
+
+    /* As multiply_chunk, for a group of so many chunks that lies there. */
+    template <int C, int P = 0> INLINE void multiply_copied(Sums &sums, int n, int chunks) {
+        if constexpr (C < GROUP) {
+            constexpr int PART = C % PARTS;
+            if (PART + P == 0 && C >= chunks) return;
+            const unsigned long long b = descriptor(shared.chunk(LANE, n, C)),
+                                     w = descriptor(shared.copied_weights(LANE, n, C - PART + P));
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                if constexpr (PARTS > 2 && PART + P > 0)
+                    multiply(sums.small, w + j * 2, b + j * 2, 1);
+                else
+                    multiply(sums.all, w + j * 2, b + j * 2, 1);
+            }
+            if constexpr (PART + P + 1 < PARTS)
+                multiply_copied<C, P + 1>(sums, n, chunks);
+            else
+                multiply_copied<C + 1>(sums, n, chunks);
+        }
+    }
+
+    INLINE void multiply_rest(Sums &sums) {
+#pragma unroll 1
+        for (int g = first_copied(); g < GROUPS; g++) {
+            const int n = ring.slot(g);
+            barrier_wait(shared.full(LANE, n), ring.parity(g));
+            warpgroup_fence();
+            multiply_copied<0>(sums, n, are_even() ? GROUP : S::group_chunks(LANE, g));
+            warpgroup_commit();
+            if (RING > 1) {
+                warpgroup_wait<1>();
+                release(ring.slot(g - 1));
+            } else if (g + 1 < GROUPS) {
+                warpgroup_wait<0>();
+                release(0);
+            }
+        }
+    }
+
     template <int G> INLINE void multiply_group(Sums &sums) {
-        if constexpr (G < GROUPS) {
+        if constexpr (G < GROUPS && G >= first_copied()) {
+            multiply_rest(sums);
+        } else if constexpr (G < GROUPS) {
             forget_addresses();
             if (G > 0) barrier_wait(shared.full(LANE, ring.slot(G)), ring.parity(G));
             warpgroup_fence();
@@ -584,9 +643,8 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
-                if (FOLD > 1 && Weight(row_of(e / 2)).fold != 8 * j / TILE_ROWS) continue;
                 unsigned at = to + (unsigned)((n * 64 + (row_of(e / 2) ^ turn(n))) * 4) + (unsigned)(j * 2048);
-                asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(sums.all[j * 4 + e]) : "memory");
+                write_sum(at, sums.all[j * 4 + e], FOLD == 1 || Weight(row_of(e / 2)).fold == 8 * j / TILE_ROWS);
             }
         }
     }

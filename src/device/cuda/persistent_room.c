@@ -137,7 +137,7 @@ static size_t other_bytes(const rcvi_persistent *p) {
 static bool find_rings(rcvi_persistent *p, int size, int least, size_t bytes) {
     size_t chunk = (size_t)rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? WEIGHT_BYTES : 0);
     int widest = 0;
-    p->group = 0;
+    p->group = 1;
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
             if (!group_chunks(p, s, lane, size)) return false;

@@ -80,9 +80,11 @@ int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes) {
         for (int t = 0, first = 0; t < product->term_count; t++, view += 2) {
             int pass = join_pass(map, product, t, passes, first, count);
             if (pass == RCVI_MAX_PASSES) return -1;
-            if (pass == count) {
-                passes[count] = (rcvi_pass){.a = view, .depth = product->terms[t].depth};
-                for (int i = 0; i < RCVI_MAX_PRODUCTS; i++) passes[count].b[i] = RCVI_NONE;
+            if (pass == count) { /* in front, so that the terms behind it may join those of other products */
+                pass = first;
+                memmove(&passes[pass + 1], &passes[pass], (size_t)(count - pass) * sizeof *passes);
+                passes[pass] = (rcvi_pass){.a = view, .depth = product->terms[t].depth};
+                for (int i = 0; i < RCVI_MAX_PRODUCTS; i++) passes[pass].b[i] = RCVI_NONE;
                 count++;
             }
             passes[pass].b[p] = view + 1;
