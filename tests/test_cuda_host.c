@@ -587,7 +587,7 @@ static const trial trials[] = {
     {"lstm_layernorm", three, RCV_TFLOAT32, {.input = 19, .hidden = 45, .layers = 1}, 3, 11, 132, 232448, false, false},
     {"lstm_layernorm", three, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 3, 11, 132, 232448, false, false},
     {"lstm_layernorm", one, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 3, 11, 132, 232448, false, false},
-    {"lstm_layernorm", three, RCV_BFLOAT16, {.input = 24, .hidden = 104, .layers = 1}, 2, 3, 132, 232448, false, false},
+    {"lstm_layernorm", three, RCV_BFLOAT16, {.input = 104, .hidden = 104, .layers = 1}, 2, 3, 132, 232448, false, false},
     {normal, waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
     {normal, three, RCV_TFLOAT32, {.input = 24, .hidden = 72, .layers = 1}, 3, 70, 3, 232448, false, false},
     {"lstm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 9, 132, 232448, true, true},
