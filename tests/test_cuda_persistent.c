@@ -1042,7 +1042,7 @@ static void test_texts(void **state) {
     config odd = {"gru", {.input = 19, .hidden = 45, .layers = 1}, 7, 20, false, false, true};
     const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 1, false, false, true};
     config both = {"lstm_proj", {.input = 9, .hidden = 24, .bidirectional = true}, 6, 300, false, false, true};
-    config normal = {"lstm_layernorm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
+    const config normal = {"lstm_layernorm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
     config narrow = {"lstm_layernorm", {.input = 19, .hidden = 301, .layers = 1}, 7, 20, false, false, true};
     if (!rcvi_jit_name()) print_message("not compiled: %s\n", rcv_message());
     assert_int_equal(setenv("RECURVE_CACHE", "", 1), 0);
@@ -1057,10 +1057,11 @@ static void test_texts(void **state) {
     check_texts(&normal, RCV_BFLOAT16, false, by_wave, 1);
     check_texts(&narrow, RCV_TFLOAT32, false, by_step, 1);
     check_texts(&narrow, RCV_FLOAT16, false, at_once, 1);
-    high.lengths = odd.lengths = odd.resets = both.lengths = true;
+    high.lengths = odd.lengths = odd.resets = both.lengths = narrow.lengths = narrow.resets = true;
     check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
     check_texts(&both, RCV_FLOAT16, false, by_step, 2);
+    check_texts(&narrow, RCV_BFLOAT16, false, by_step, 1);
 }
 
 int main(void) {
