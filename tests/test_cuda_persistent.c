@@ -571,7 +571,10 @@ static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
             chunks += group->count;
             faults += group->count < 1 || group->count > p->group;
             faults += group->first % p->parts != 0 || group->count % p->parts != 0;
-            for (int c = group->first; c < group->first + group->count && c < MOST; c++) brought[group->pass][c]++;
+            faults += group->first < 0 || group->first + group->count > MOST;
+            for (int c = group->first; c < group->first + group->count; c++) {
+                if (c >= 0 && c < MOST) brought[group->pass][c]++;
+            }
         }
         faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->kept[lane] < 0 ||
                   seat->held[lane] + seat->kept[lane] > chunks;
