@@ -41,22 +41,26 @@ static const config gpu_configs[] = {
 };
 enum { GPU_PLANS = sizeof gpu_plans / sizeof *gpu_plans, GPU_CONFIGS = sizeof gpu_configs / sizeof *gpu_configs };
 
-/* The program with these rungs as for a GPU; false where the plan is not for this network. */
-static inline bool write_program(const problem *p, bool training, const char *plan, rcvi_program *program) {
-    rcv_plan_options options = options_of(p, RCV_FLOAT32, training, plan);
+/* The program of these options' schedule as for a GPU; false where it is not for this network. */
+static inline bool write_with(const rcv_net *net, const rcv_plan_options *options, rcvi_program *program) {
     rcvi_machine machine = {
         .threads = 1, .panel = 1, .grain = 1, .group = 8, .kernels = "fake_90", .gpu = true, .sums = 1024};
     rcvi_rungs rungs;
-    check_ok(rcvi_rungs_read(plan, &rungs));
+    check_ok(rcvi_rungs_read(options->schedule, &rungs));
     const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);
-    if (schedule->applies(p->net, &options, &rungs, &machine)) return false;
-    rcvi_program_init(program, p->net, &options, &rungs, &machine);
+    if (schedule->applies(net, options, &rungs, &machine)) return false;
+    rcvi_program_init(program, net, options, &rungs, &machine);
     schedule->write(program);
     assert_false(program->failed);
     rcvi_program_narrow(program);
     check_ok(rcvi_program_lay_out(program));
     check_ok(rcvi_program_verify(program));
     return true;
+}
+
+static inline bool write_program(const problem *p, bool training, const char *plan, rcvi_program *program) {
+    rcv_plan_options options = options_of(p, RCV_FLOAT32, training, plan);
+    return write_with(p->net, &options, program);
 }
 
 /* Calls `check` for every program that there is; answers how many. */

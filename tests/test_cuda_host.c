@@ -1,12 +1,11 @@
 /* Persistent kernels run on the host: their texts are compiled behind stand-ins for what a GPU has (persistent_host.h), and
  * what a loop then computes is held against the loop taken step by step in double. Small chips make weights lie in registers,
  * in shared memory, or come every time. */
+#include "cuda_programs.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/persistent_parts.h"
 #include "device/cuda/ragged.h"
 #include "device/cuda/worker.h"
-#include "planned.h"
-#include "schedule/schedule.h"
 #include "scratch.h"
 
 #include <dlfcn.h>
@@ -351,22 +350,11 @@ static void open_subject(subject *s, const trial *t) {
         .steps = t->steps, .batch = t->batch, .schedule = t->plan, .training = true, .dtype = t->dtype};
     options.lengths = t->lengths;
     options.resets = t->resets;
-    rcvi_machine machine = {
-        .threads = 1, .panel = 1, .grain = 1, .group = 8, .kernels = "fake_90", .gpu = true, .sums = 1024};
-    rcvi_rungs rungs;
     memset(s, 0, sizeof *s);
     s->context = test_context(&s->allocator);
     check_ok(rcv_cell_open(s->context, t->cell, &s->cell));
     check_ok(rcv_net_new(s->cell, &t->net, &s->net));
-    check_ok(rcvi_rungs_read(t->plan, &rungs));
-    const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);
-    check_ok(schedule->applies(s->net, &options, &rungs, &machine));
-    rcvi_program_init(&s->program, s->net, &options, &rungs, &machine);
-    schedule->write(&s->program);
-    assert_false(s->program.failed);
-    rcvi_program_narrow(&s->program);
-    check_ok(rcvi_program_lay_out(&s->program));
-    check_ok(rcvi_program_verify(&s->program));
+    assert_true(write_with(s->net, &options, &s->program));
     s->engine = (rcvi_engine){
         .program = &s->program, .context = s->context, .major = 9, .processors = t->processors, .shared = t->shared};
     rcvi_pool_init(&s->engine.pool, s->context);

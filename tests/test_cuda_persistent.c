@@ -3,10 +3,9 @@
  *
  * What is checked against is the program itself, gone through step by step. Checkers answer how many faults they have
  * found, so that a test can spoil a loop and see that they find it. */
+#include "cuda_programs.h"
 #include "device/cuda/jit.h"
 #include "device/cuda/persistent_parts.h"
-#include "planned.h"
-#include "schedule/schedule.h"
 
 enum { PROCESSORS = 132, SHARED = 232448, CHUNK_BYTES = 128, WEIGHT_ROWS = 64 };
 enum { SEVERAL = -1, MOST_READINGS = 256 };
@@ -26,10 +25,7 @@ static void open_subject(subject *s, const config *c, rcv_dtype dtype, bool trai
     static const rcv_size proj[] = {{"proj", 24}};
     rcv_plan_options options = {
         .steps = c->steps, .batch = c->batch, .lengths = c->lengths, .resets = c->resets, .schedule = plan};
-    rcvi_machine machine = {
-        .threads = 1, .panel = 1, .grain = 1, .group = 8, .kernels = "fake_90", .gpu = true, .sums = 1024};
     rcv_net_options net = c->net;
-    rcvi_rungs rungs;
     options.dtype = dtype;
     options.training = training;
     if (!strcmp(c->cell, "lstm_proj")) net.sizes = proj, net.size_count = 1;
@@ -37,15 +33,7 @@ static void open_subject(subject *s, const config *c, rcv_dtype dtype, bool trai
     s->context = test_context(&s->allocator);
     check_ok(rcv_cell_open(s->context, c->cell, &s->cell));
     check_ok(rcv_net_new(s->cell, &net, &s->net));
-    check_ok(rcvi_rungs_read(plan, &rungs));
-    const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);
-    check_ok(schedule->applies(s->net, &options, &rungs, &machine));
-    rcvi_program_init(&s->program, s->net, &options, &rungs, &machine);
-    schedule->write(&s->program);
-    assert_false(s->program.failed);
-    rcvi_program_narrow(&s->program);
-    check_ok(rcvi_program_lay_out(&s->program));
-    check_ok(rcvi_program_verify(&s->program));
+    assert_true(write_with(s->net, &options, &s->program));
     s->engine = (rcvi_engine){
         .program = &s->program, .context = s->context, .major = 9, .processors = PROCESSORS, .shared = SHARED};
     rcvi_pool_init(&s->engine.pool, s->context);
@@ -855,6 +843,17 @@ static void test_mixed(void **state) {
 
 /* ---- spoilt loops ---- */
 
+/* Every way of spoiling a loop is seen by the checker that it answers. */
+static void check_seen(subject *s, size_t loop, int ways, int (*spoil)(rcvi_persistent *p, int way)) {
+    for (int way = 0; way < ways; way++) {
+        rcvi_persistent *p;
+        check_ok(rcvi_persistent_new(&s->engine, loop, &p));
+        int checker = spoil(p, way);
+        if (!count_faults(&s->engine, p, checker)) fail_msg("checker %d does not see spoilt loop %d", checker, way);
+        rcvi_persistent_free(s->context, p);
+    }
+}
+
 /* Spoils a loop in one of WAYS and answers which checker must see it. The loop goes backwards through the layers of a
  * wavefront; the operand of its first step comes from before the loop at the first iteration, and a value from another
  * layer. */
@@ -898,13 +897,7 @@ static void test_spoilt(void **state) {
     size_t backward = 0;
     open_subject(&s, &c, RCV_FLOAT32, true, by_wave);
     for (size_t loop = 0; next_loop(&s, &loop); loop++) backward = loop;
-    for (int way = 0; way < WAYS; way++) {
-        rcvi_persistent *p;
-        check_ok(rcvi_persistent_new(&s.engine, backward, &p));
-        int checker = spoil(p, way);
-        if (!count_faults(&s.engine, p, checker)) fail_msg("checker %d does not see spoilt loop %d", checker, way);
-        rcvi_persistent_free(s.context, p);
-    }
+    check_seen(&s, backward, WAYS, spoil);
     close_subject(&s);
 }
 
@@ -976,13 +969,7 @@ static void test_spoilt_rows(void **state) {
     size_t loop = 0;
     open_subject(&s, &normal, RCV_BFLOAT16, false, by_wave);
     assert_true(next_loop(&s, &loop));
-    for (int way = 0; way < ROW_WAYS; way++) {
-        rcvi_persistent *p;
-        check_ok(rcvi_persistent_new(&s.engine, loop, &p));
-        int checker = spoil_rows(p, way);
-        if (!count_faults(&s.engine, p, checker)) fail_msg("checker %d does not see spoilt rows %d", checker, way);
-        rcvi_persistent_free(s.context, p);
-    }
+    check_seen(&s, loop, ROW_WAYS, spoil_rows);
     close_subject(&s);
 }
 

@@ -93,11 +93,11 @@ static double step_cost(const model *m, const rcvi_step *step) {
     return count * execution(m, step, beside);
 }
 
-/* Bytes of an operand: a float32 is multiplied as three numbers of 16 bits, unless its plan says otherwise. */
+/* Bytes of an operand: a float32 is multiplied as several numbers of 16 bits, or as it is. */
 static double operand_bytes(const rcvi_program *program) {
     if (rcvi_dtype_is_narrow(program->options.dtype)) return 2;
     if (program->options.dtype != RCV_FLOAT32 || program->rungs.parts == 1) return 4;
-    return program->rungs.parts == 2 ? 4 : 6;
+    return 2.0 * (double)(program->rungs.parts ? program->rungs.parts : RCVI_USUAL_PARTS);
 }
 
 /* A step is as long as values take from block to block, or as what all blocks read: every block of 64 rows of weights reads

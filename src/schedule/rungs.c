@@ -49,7 +49,7 @@ static rcv_status expect(reader *r, const char *text, const char *form) {
 /* ---- the rungs ---- */
 
 #define LARGEST INT64_C(1000000000)
-enum { MOST_STREAMS = 16, MOST_ALGORITHMS = 3, MOST_CHOICES = 15, MOST_PARTS = 3, USUAL_PARTS = 3 };
+enum { MOST_STREAMS = 16, MOST_ALGORITHMS = 3, MOST_CHOICES = 15, MOST_PARTS = 3 };
 
 static rcv_status read_naive(reader *r) {
     (void)r;
@@ -127,7 +127,7 @@ static rcv_status read_persistent(reader *r) {
     if (*r->at != '(') return RCV_OK;
     RCVI_TRY(expect(r, "(parts=", form));
     RCVI_TRY(read_number(r, "parts of persistent", MOST_PARTS, &r->rungs->parts));
-    if (r->rungs->parts == USUAL_PARTS) r->rungs->parts = 0;
+    if (r->rungs->parts == RCVI_USUAL_PARTS) r->rungs->parts = 0;
     return expect(r, ")", form);
 }
 

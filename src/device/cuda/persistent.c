@@ -3,8 +3,6 @@
 
 typedef rcvi_persistent_step hosted_step;
 
-enum { USUAL_PARTS = 3 }; /* of a float32 */
-
 /* ---- steps ---- */
 
 /* What is multiplied: 16 bits or tfloat32 as they are, float32 in parts. */
@@ -15,7 +13,7 @@ static rcv_status find_operands(const rcvi_engine *e, rcvi_persistent *p) {
         return rcvi_persistent_refuse(
             "a persistent kernel multiplies bfloat16, float16, tfloat32 or float32, not float64");
     if (parts && !exact) return rcvi_persistent_refuse("parts of persistent are those of a float32");
-    p->parts = !exact ? 1 : parts ? parts : USUAL_PARTS;
+    p->parts = !exact ? 1 : parts ? parts : RCVI_USUAL_PARTS;
     p->operand = p->parts > 1 ? RCVI_BF16 : e->narrow;
     p->exact = exact && p->parts == 1;
     if (e->major != 9)

@@ -1,12 +1,12 @@
 /* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, persistent_rows.cuh, the instruction that
- * multiplies (or persistent_fma.cuh), a namespace for every class of seats, persistent.cuh, and which class is which. Seats of
+ * multiplies (or persistent_fma.cuh), a namespace for every class of seats, persistent_load.cuh, persistent.cuh, and which class is which. Seats of
  * one class have the same text. */
 #include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
 extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_rows_text[],
-    rcvi_persistent_fma_text[], rcvi_persistent_text[];
+    rcvi_persistent_fma_text[], rcvi_persistent_load_text[], rcvi_persistent_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -400,7 +400,7 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
         rcvi_text_add(&w.text, "namespace class%d {\n%s}\n", class, p->seats[s].text);
         class ++;
     }
-    rcvi_text_add(&w.text, "%s", rcvi_persistent_text);
+    rcvi_text_add(&w.text, "%s%s", rcvi_persistent_load_text, rcvi_persistent_text);
     rcvi_text_add(&w.text, "template <bool MULTIPLIES> INLINE void for_class(const Words &c, int seat, int index) {\n");
     for (int class = 0; class < p->class_count; class ++)
         rcvi_text_add(&w.text,

@@ -1,0 +1,240 @@
+/* Shared memory of a persistent kernel, what threads do with it, and the threads that copy into it. Stands behind the texts of the
+ * seats and before persistent.cuh, which says what a class of seats has. */
+
+enum {
+    SIZE = TILE_BYTES,  /* of an element of the operands */
+    PIECE = 16 / SIZE,  /* elements of 16 bytes */
+    CHUNK = 128 / SIZE, /* of depth */
+    MULTIPLIERS = 256,  /* threads of both lanes that multiply */
+    CHUNK_BYTES = TILE_N * 128,
+    WEIGHT_BYTES = 64 * 128,                                                  /* of a chunk of weights */
+    SLOT_BYTES = GROUP * (TILE_N * 128 + (STREAM_CHUNKS > 0 ? 64 * 128 : 0)), /* of a group of chunks in the ring */
+    SUM_BYTES = TILE_N * 64 * 4                                               /* of a lane */
+};
+
+INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
+INLINE unsigned swizzled(int row, int piece) { return (unsigned)(row * 128 + ((piece ^ (row & 7)) << 4)); }
+
+INLINE void barrier_make(unsigned at, int count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
+INLINE void barrier_arrive(unsigned at) {
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
+}
+/* This thread, and so many bytes of copies. */
+INLINE void barrier_expect(unsigned at, int bytes) {
+    asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;\n}" ::"r"(at), "r"(bytes)
+                 : "memory");
+}
+INLINE bool barrier_passed(unsigned at, unsigned parity) {
+    unsigned passed;
+    asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.parity.shared.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                 : "=r"(passed)
+                 : "r"(at), "r"(parity)
+                 : "memory");
+    return passed;
+}
+INLINE void barrier_wait(unsigned at, unsigned parity) {
+    unsigned passed;
+    do {
+        asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+                     : "=r"(passed)
+                     : "r"(at), "r"(parity)
+                     : "memory");
+    } while (!passed);
+}
+INLINE void copy_async(unsigned to, unsigned long long from, int bytes) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+INLINE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int PENDING> INLINE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
+INLINE void read_piece(unsigned at, unsigned (&x)[4]) {
+    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(at)
+                 : "memory");
+}
+INLINE void write_piece(unsigned at, const unsigned (&x)[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3])
+                 : "memory");
+}
+/* Where it is looked at; without a branch, which would let sums lie in memory. */
+INLINE void write_sum(unsigned at, float x, bool there) {
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %2, 0;\n@p st.shared.f32 [%0], %1;\n}" ::"r"(at), "f"(x),
+                 "r"((int)there)
+                 : "memory");
+}
+INLINE void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+INLINE void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+INLINE void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int PENDING> INLINE void warpgroup_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+/* Rows of 128 bytes in the swizzle of 128 bytes. */
+INLINE unsigned long long descriptor(unsigned at) {
+    return (unsigned long long)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 | (at & 0x3ffff) >> 4;
+}
+
+/* ---- shared memory ---- */
+
+struct Shared {
+    unsigned base;
+    INLINE Shared() : base(shared_address(shared_memory)) {}
+    static constexpr int WEIGHTS = 2 * LANE_BYTES, SUMS = WEIGHTS + WEIGHT_CHUNKS * WEIGHT_BYTES,
+                         ROW_ROOM = SUMS + SUM_BUFFERS * 2 * SUM_BYTES,
+                         BARRIERS = ROW_ROOM + 2 * ROW_SUMS * (MULTIPLIERS / 32) * 4,
+                         PLACES = BARRIERS + (2 * MOST_RING + 2) * 16, ADDRESSES = PLACES + MOST_PLACES * 32;
+    /* A chunk of group n of a lane's ring. */
+    INLINE unsigned chunk(int lane, int n, int c) const {
+        return base + (unsigned)(lane * LANE_BYTES + n * SLOT_BYTES + c * CHUNK_BYTES);
+    }
+    INLINE unsigned copied_weights(int lane, int n, int c) const {
+        return chunk(lane, n, GROUP) + (unsigned)(c * WEIGHT_BYTES);
+    }
+    static_assert(ROW_ROOM == ROW_SUMS_AT, "where persistent_rows.cuh has them");
+    INLINE unsigned weights(int n) const { return base + (unsigned)(WEIGHTS + n * WEIGHT_BYTES); }
+    INLINE unsigned sums(int buffer, int lane) const {
+        return base + (unsigned)(SUMS + (buffer * 2 + lane) * SUM_BYTES);
+    }
+    INLINE unsigned full(int lane, int n) const { return base + (unsigned)(BARRIERS + (lane * MOST_RING + n) * 16); }
+    INLINE unsigned empty(int lane, int n) const { return full(lane, n) + 8; }
+    INLINE unsigned telling(int n) const { return base + (unsigned)(BARRIERS + (2 * MOST_RING + n) * 16); }
+    static INLINE Place *places() { return (Place *)(shared_memory + PLACES); }
+    /* Addresses at an iteration: those of three lie there at once. */
+    static INLINE unsigned long long *addresses(int turn) {
+        return (unsigned long long *)(shared_memory + ADDRESSES) + turn * MOST_PLACES;
+    }
+};
+
+/* Of two. */
+struct Turn {
+    int n = 0;
+    unsigned parity = 0;
+    INLINE void move() {
+        n ^= 1;
+        parity ^= n == 0;
+    }
+};
+
+/* Where the groups of a lane's tile lie: the ring goes into them evenly. */
+template <class S, int LANE> struct Ring {
+    static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
+    unsigned phase = 0;
+    INLINE int slot(int g) const { return g % RING; }
+    INLINE unsigned parity(int g) const { return phase + (unsigned)(g / RING) & 1; }
+    INLINE void move() { phase += (unsigned)(GROUPS / RING); }
+};
+
+/* Weights of this block that are copied every time, in the order of shared memory: lane 0's, then lane 1's. */
+template <class S> INLINE unsigned long long streamed_at(const Words &c, int lane) {
+    int before = lane ? S::CHUNKS(0) - S::HELD(0) - S::KEPT(0) : 0;
+    return c.w[3] + (unsigned long long)((long long)blockIdx.x * STREAM_CHUNKS + before) * WEIGHT_BYTES;
+}
+
+/* Rows and columns of a block. */
+struct Block {
+    const Words &c;
+    int seat; /* where its words begin */
+    int column, row, rows;
+    INLINE int step_at(int k) const { return (int)(unsigned)c.w[seat + 2 + k]; }
+    int slice;
+    INLINE int tile(int n) const { return slice * TILES + n; } /* of all tiles */
+    INLINE int tile_rows(int tile) const { return min(TILE_ROWS, rows - tile * TILE_ROWS); }
+    INLINE int tile_row(int tile) const { return row + tile * TILE_ROWS; } /* of the batch */
+};
+
+/* How many rows of the batch go on, the first ones of it. */
+INLINE int rows_going(unsigned long long counted) { return (int)*(const long long *)counted; }
+
+INLINE void wait_for_place(const Block &block, const Place &counter, int i, int tile) {
+    if (counter.is_fresh(i))
+        wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks, []() {});
+}
+
+/* ---- loading ---- */
+
+INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
+/* One thread of a lane: copies what has been written, a group of chunks at once, as far ahead as there is room. */
+template <class S, int LANE> struct Loader {
+    static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE), RESIDENT = S::HELD(LANE) + S::KEPT(LANE);
+    const Block &block;
+    Shared shared;
+    Ring<S, LANE> ring;
+    int opened; /* groups of the tile that room has been made for */
+
+    INLINE Loader(const Block &block) : block(block), opened(0) {}
+
+    /* Room for a group: its copies are expected, and its weights come if they live elsewhere. */
+    INLINE void open(int g) {
+        const int n = ring.slot(g), chunks = S::group_chunks(LANE, g), before = S::group_before(LANE, g);
+        const int first = max(0, RESIDENT - before); /* chunk whose weights are copied */
+        const int weights = STREAM_CHUNKS > 0 ? max(0, chunks - first) * WEIGHT_BYTES : 0;
+        const unsigned full = shared.full(LANE, n);
+        barrier_expect(full, chunks * CHUNK_BYTES + weights);
+        if (weights > 0)
+            copy_bulk(shared.copied_weights(LANE, n, first),
+                      streamed_at<S>(block.c, LANE) + (unsigned long long)(before + first - RESIDENT) * WEIGHT_BYTES,
+                      weights, full);
+    }
+
+    /* Makes room for group g and, where that needs no waiting, for those behind it. */
+    INLINE void open_ahead(int g) {
+        while (opened < GROUPS && opened < g + RING) {
+            const unsigned empty = shared.empty(LANE, ring.slot(opened)), before = ring.parity(opened) ^ 1;
+            if (opened <= g)
+                barrier_wait(empty, before);
+            else if (!barrier_passed(empty, before))
+                return;
+            open(opened++);
+        }
+    }
+
+    INLINE void wait_for_place(const Place &counter, int i, int tile, int g) {
+        if (counter.is_fresh(i))
+            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks,
+                     [&]() { open_ahead(g); });
+    }
+
+    INLINE void load_tile(int i, int k, int tile) {
+        const Place *places = Shared::places() + S::first_place(k);
+        int last = -1;
+        opened = 0;
+        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], i, tile, -1);
+#pragma unroll 1
+        for (int g = 0; g < GROUPS; g++) {
+            const int pass = S::group_pass(LANE, g), n = ring.slot(g);
+            const Place *place = places + S::channel(k, pass);
+            const unsigned long long at =
+                place->slot(i) +
+                (unsigned long long)((tile * S::pass_chunks(pass) + S::group_first(LANE, g)) * CHUNK_BYTES);
+            open_ahead(g);
+            if (pass != last) wait_for_place(place[1], i, tile, g);
+            last = pass;
+            asm volatile("fence.proxy.async.global;" ::: "memory");
+            copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
+        }
+        ring.move();
+    }
+
+    INLINE void run() {
+#pragma unroll 1
+        for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
+#pragma unroll 1
+            for (int k = 0; k < S::STEPS; k++) {
+                Due due(block.c, block.step_at(k));
+                if (!S::is_tiled(k) || !due.is_due(i)) continue;
+                int going = BATCH_OF(block.c);
+                if (S::leaves(k)) going = rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i));
+#pragma unroll 1
+                for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0 && block.tile_row(tile) < going; tile++)
+                    load_tile(i, k, block.tile(tile));
+            }
+        }
+    }
+};
