@@ -239,3 +239,29 @@ static void multiply_on_host(float (&sums)[N], const unsigned *held, unsigned lo
     }
     __syncwarp();
 }
+
+/* The same by a warp alone, with matrices that it has loaded. */
+static void load_on_host(unsigned at, unsigned (&x)[4]) {
+    const int thread = own_thread(), warp = thread / 32 * 32;
+    own_block().shown[thread] = at;
+    __syncwarp();
+    for (int n = 0; n < 4; n++)
+        get_shared((unsigned)own_block().shown[warp + n * 8 + thread % 32 / 4] + (unsigned)(thread % 4 * 4), x[n]);
+    __syncwarp();
+}
+static void multiply_rows_on_host(float *sums, const unsigned (&a)[4], unsigned low, unsigned high) {
+    const int thread = own_thread(), warp = thread / 32 * 32, lane = thread % 32;
+    HostBlock &block = own_block();
+    for (int i = 0; i < 4; i++) block.fragments[thread][i] = a[i];
+    block.shown[thread] = (unsigned long long)high << 32 | low;
+    __syncwarp();
+    for (int s = 0; s < 4; s++) {
+        const int row = lane / 4 + s / 2 * 8, column = lane % 4 * 2 + s % 2;
+        double sum = (double)sums[s];
+        for (int k = 0; k < 8; k++)
+            sum += product_of(block.fragments[warp + row % 8 * 4 + k % 4][row / 8 + k / 4 * 2],
+                              (unsigned)(block.shown[warp + column * 4 + k % 4] >> k / 4 * 32));
+        sums[s] = (float)sum;
+    }
+    __syncwarp();
+}

@@ -47,6 +47,9 @@ static const struct {
     {"unsigned long long a, unsigned long long b, int more) {", "multiply_on_host(sums, nullptr, a, b, more); return;",
      true},
     {"INLINE void write_sum(unsigned at, float x, bool there) {", "if (there) put_shared(at, x); return;", false},
+    {"INLINE void load_matrices(unsigned at, unsigned (&x)[4]) {", "load_on_host(at, x); return;", false},
+    {"INLINE void multiply_rows(float *sums, const unsigned (&a)[4], unsigned low, unsigned high) {",
+     "multiply_rows_on_host(sums, a, low, high); return;", false},
     {"INLINE bool barrier_passed(unsigned at, unsigned parity) {", "return has_passed(at, parity);", false},
     {"INLINE void barrier_expect(unsigned at, int bytes) {", "arrive(at, bytes); return;", false},
     /* from here on in place of it, else behind it */
@@ -67,12 +70,12 @@ static const struct {
     {"asm volatile(\"st.shared.f32 [%0], %1;\" ::\"r\"(at), \"f\"(STARTED ? sums[i] + start : sums[i]) : \"memory\");",
      "put_shared(at, STARTED ? sums[i] + start : sums[i]);", false},
 };
-enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 15 };
+enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 17 };
 
 /* Instructions that need nothing on the host, or stand behind what is done instead. */
 static const char *const known[] = {"\"",           "cp.async.",   "fence.",    "wgmma.fence",   "wgmma.commit",
                                     "wgmma.wait",   "setmaxnreg.", "{\\n.reg",  "mbarrier.init", "ld.shared.v4",
-                                    "st.shared.v4", "red.release", "st.relaxed"};
+                                    "st.shared.v4", "red.release", "ldmatrix.", "st.relaxed"};
 
 static char *replace(char *text, size_t n) {
     const char *from = replaced[n].from, *to = replaced[n].to;
@@ -503,6 +506,8 @@ enum {
     TAGGED,
     SPARE,
     FOLDED_PAIRED,
+    FOLDED_EXACT,
+    FOLDED_FEW, /* by warps, each its own fold */
     LEAVING,
     KINDS
 };
@@ -515,6 +520,8 @@ static void remember(const rcvi_persistent *p) {
     seen[TILED] += p->tiles > 1;
     seen[BY_ROWS] += p->by_rows;
     seen[PAIRED] += p->paired;
+    seen[FOLDED_EXACT] += p->exact && p->fold > 1;
+    seen[FOLDED_FEW] += !p->exact && p->fold > 1 && p->tile == 8;
     seen[FOLDED_PAIRED] += p->paired && p->fold > 1;
     for (int c = 0; c < p->channel_count; c++) {
         seen[TAGGED] += p->channels[c].tagged;
@@ -585,6 +592,8 @@ static const trial trials[] = {
      232448,
      false,
      false},
+    {"lstm", three, RCV_BFLOAT16, {.input = 40, .hidden = 130, .layers = 1}, 3, 5, 132, 232448, false, false},
+    {"lstm", one, RCV_FLOAT32, {.input = 40, .hidden = 192, .layers = 1}, 2, 3, 132, 232448, false, false},
     {normal, waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
     {normal, three, RCV_TFLOAT32, {.input = 24, .hidden = 72, .layers = 1}, 3, 70, 3, 232448, false, false},
     {"lstm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 9, 132, 232448, true, true},

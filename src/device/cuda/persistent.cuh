@@ -8,7 +8,8 @@
  * Weights are the left operand of wgmma, a tile of TILE_ROWS rows of the batch is the right one. Where there are few rows, depth
  * is folded: row (q * UNIT_ROWS + p) * UNITS + u of 64 is fold q of unit u of product p, and column q * TILE_ROWS + n of TILE_N
  * is fold q of row n. Sums of equal folds are added, others are not looked at: the instruction takes no longer for them, and
- * a block has fewer units, so that more blocks keep a matrix. A fold's depth is cut into chunks of 128 bytes, of numbers in
+ * a block has fewer units, so that more blocks keep a matrix. Of a tile of 8 rows, warps multiply by themselves (mma.sync), each with
+ * its own fold alone. A fold's depth is cut into chunks of 128 bytes, of numbers in
  * PARTS one chunk for each of these, and shared out to two lanes, each with one thread that waits for counters and copies
  * groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
  * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
@@ -219,6 +220,9 @@ template <class S, int LANE> struct Multiplier {
 
     using Sums = float[4 * EXACT_ROWS];
 
+    /* All four rows of a thread's weights are of one. */
+    INLINE int own_fold() const { return row_of(0) / (S::UNITS * S::UNIT_ROWS); }
+
     INLINE void begin(Sums &sums) const {
 #pragma unroll
         for (int n = 0; n < 4 * EXACT_ROWS; n++) sums[n] = 0;
@@ -239,7 +243,8 @@ template <class S, int LANE> struct Multiplier {
                     read_four(stored + swizzled(row_of(r), thread % 8), w[r]);
                 }
             }
-            multiply_add<EXACT_ROWS>(sums, w, shared.chunk(LANE, ring.slot(G), C), thread % 8);
+            multiply_add<EXACT_ROWS>(
+                sums, w, shared.chunk(LANE, ring.slot(G), C) + (unsigned)(own_fold() * TILE_ROWS * 128), thread % 8);
             multiply_chunk<G, C + 1>(sums);
         }
     }
@@ -263,7 +268,7 @@ template <class S, int LANE> struct Multiplier {
         for (int i = 0; i < COUNT; i++) {
             const int n = (first + i) / 4, r = (first + i) % 4;
             const float start = r == 0 ? starts[0] : r == 1 ? starts[1] : r == 2 ? starts[2] : starts[3];
-            const unsigned at = to + (unsigned)((n * 64 + (row_of(r) ^ turn(n))) * 4);
+            const unsigned at = to + (unsigned)(((own_fold() * TILE_ROWS + n) * 64 + (row_of(r) ^ turn(n))) * 4);
             if (first < 0) continue;
             asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(STARTED ? sums[i] + start : sums[i]) : "memory");
         }
@@ -271,30 +276,76 @@ template <class S, int LANE> struct Multiplier {
 
 #else
 
+    /* Tiles of 8 rows, by warps, all of whose rows of weights are of one fold: four sums for every element, so that they do not
+     * wait for each other, which are added at the end. */
+    static constexpr bool FEW = TILE_ROWS == 8 && (FOLD == 1 || S::UNITS * S::UNIT_ROWS % 16 == 0);
+    static constexpr int SUMS = FEW ? 16 : TILE_N / 2;
+
     /* The tensor cores cut sums off instead of rounding them, each time that something is added. So where numbers have three parts,
      * what is small is added up by itself. */
     struct Sums {
-        float all[TILE_N / 2], small[PARTS > 2 ? TILE_N / 2 : 1];
+        float all[SUMS], small[PARTS > 2 ? SUMS : 1];
     };
 
     INLINE void begin(Sums &sums) const {
 #pragma unroll
-        for (int n = 0; n < TILE_N / 2; n++) sums.all[n] = STARTED ? starts[n / 2 % 2] : 0;
+        for (int n = 0; n < SUMS; n++) {
+            sums.all[n] = STARTED && (!FEW || n < 4) ? starts[n / 2 % 2] : 0;
+            if constexpr (FEW && PARTS > 2) sums.small[n] = 0;
+        }
+    }
+
+    INLINE int own_fold() const { return warp * 16 / (S::UNITS * S::UNIT_ROWS); }
+
+    /* A chunk of the operand that lies there, with rows of weights of this warp: `weights` gets those of 32 bytes of depth. */
+    template <class F> INLINE void multiply_few(float (&sums)[SUMS], unsigned chunk, F weights) const {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            unsigned b[4];
+            load_matrices(
+                chunk + (unsigned)(own_fold() * TILE_ROWS * 128) + swizzled(thread % 8, half * 4 + thread / 8), b);
+#pragma unroll
+            for (int j = half * 2; j < half * 2 + 2; j++) {
+                unsigned w[4];
+                weights(j, w);
+                multiply_rows(sums + 4 * j % SUMS, w, b[j % 2 * 2], b[j % 2 * 2 + 1]);
+            }
+        }
+    }
+
+    /* The same, with weights that lie in shared memory. */
+    INLINE void multiply_stored(float (&sums)[SUMS], unsigned chunk, unsigned stored) const {
+        const int row = warp * 16 + thread / 8 % 2 * 8 + thread % 8;
+        multiply_few(sums, chunk,
+                     [&](int j, unsigned(&w)[4]) { load_matrices(stored + swizzled(row, j * 2 + thread / 16), w); });
     }
 
     /* Chunk C of the group with chunk W of the weights, counted as the group's: added to sums that have begun, or not. */
-    template <int G, int C, int W> INLINE void multiply_with(float (&sums)[TILE_N / 2], bool begun) {
+    template <int G, int C, int W> INLINE void multiply_with(float (&sums)[SUMS], bool begun) {
         constexpr int CHUNK = S::group_before(LANE, G) + W;
-        const unsigned long long b = descriptor(shared.chunk(LANE, ring.slot(G), C));
+        if constexpr (FEW && CHUNK < HELD) {
+            multiply_few(sums, shared.chunk(LANE, ring.slot(G), C), [&](int j, unsigned(&w)[4]) {
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const int more = begun || j > 0;
-            if constexpr (CHUNK < HELD)
-                multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
-            else if constexpr (CHUNK < HELD + KEPT)
-                multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
-            else
-                multiply(sums, descriptor(shared.copied_weights(LANE, ring.slot(G), W)) + j * 2, b + j * 2, more);
+                for (int r = 0; r < 4; r++) w[r] = a[CHUNK * 4 + j][r];
+            });
+            return;
+        } else if constexpr (FEW) {
+            multiply_stored(sums, shared.chunk(LANE, ring.slot(G), C),
+                            CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - HELD)
+                                                : shared.copied_weights(LANE, ring.slot(G), W));
+            return;
+        } else {
+            const unsigned long long b = descriptor(shared.chunk(LANE, ring.slot(G), C));
+#pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const int more = begun || j > 0;
+                if constexpr (CHUNK < HELD)
+                    multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
+                else if constexpr (CHUNK < HELD + KEPT)
+                    multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
+                else
+                    multiply(sums, descriptor(shared.copied_weights(LANE, ring.slot(G), W)) + j * 2, b + j * 2, more);
+            }
         }
     }
 
@@ -332,14 +383,19 @@ template <class S, int LANE> struct Multiplier {
         if constexpr (C < GROUP) {
             constexpr int PART = C % PARTS;
             if (PART + P == 0 && C >= chunks) return;
-            const unsigned long long b = descriptor(shared.chunk(LANE, n, C)),
-                                     w = descriptor(shared.copied_weights(LANE, n, C - PART + P));
+            const unsigned chunk = shared.chunk(LANE, n, C), stored = shared.copied_weights(LANE, n, C - PART + P);
+            if constexpr (FEW && PARTS > 2 && PART + P > 0) {
+                multiply_stored(sums.small, chunk, stored);
+            } else if constexpr (FEW) {
+                multiply_stored(sums.all, chunk, stored);
+            } else {
 #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                if constexpr (PARTS > 2 && PART + P > 0)
-                    multiply(sums.small, w + j * 2, b + j * 2, 1);
-                else
-                    multiply(sums.all, w + j * 2, b + j * 2, 1);
+                for (int j = 0; j < 4; j++) {
+                    if constexpr (PARTS > 2 && PART + P > 0)
+                        multiply(sums.small, descriptor(stored) + j * 2, descriptor(chunk) + j * 2, 1);
+                    else
+                        multiply(sums.all, descriptor(stored) + j * 2, descriptor(chunk) + j * 2, 1);
+                }
             }
             if constexpr (PART + P + 1 < PARTS)
                 multiply_copied<C, P + 1>(sums, n, chunks);
@@ -353,8 +409,13 @@ template <class S, int LANE> struct Multiplier {
         for (int g = first_copied(); g < GROUPS; g++) {
             const int n = ring.slot(g);
             barrier_wait(shared.full(LANE, n), ring.parity(g));
-            warpgroup_fence();
+            if (!FEW) warpgroup_fence();
             multiply_copied<0>(sums, n, are_even() ? GROUP : S::group_chunks(LANE, g));
+            if (FEW) {
+                __syncwarp();
+                release(n);
+                continue;
+            }
             warpgroup_commit();
             if (RING > 1) {
                 warpgroup_wait<1>();
@@ -372,10 +433,13 @@ template <class S, int LANE> struct Multiplier {
         } else if constexpr (G < GROUPS) {
             forget_addresses();
             if (G > 0) barrier_wait(shared.full(LANE, ring.slot(G)), ring.parity(G));
-            warpgroup_fence();
+            if (!FEW) warpgroup_fence();
             multiply_chunk<G, 0>(sums);
-            warpgroup_commit();
-            if constexpr (RING == 1 && G + 1 < GROUPS) { /* the next one needs this one's room */
+            if (!FEW) warpgroup_commit();
+            if constexpr (FEW) {
+                __syncwarp();
+                release(ring.slot(G));
+            } else if constexpr (RING == 1 && G + 1 < GROUPS) { /* the next one needs this one's room */
                 warpgroup_wait<0>();
                 release(0);
             } else if constexpr (RING > 1 && G > 0) {
@@ -387,10 +451,19 @@ template <class S, int LANE> struct Multiplier {
     }
 
     INLINE void end(Sums &sums) {
+        if constexpr (FEW) {
+#pragma unroll
+            for (int n = 0; n < 4; n++) {
+                sums.all[n] = (sums.all[n] + sums.all[n + 4]) + (sums.all[n + 8] + sums.all[n + 12]);
+                if constexpr (PARTS > 2)
+                    sums.all[n] += (sums.small[n] + sums.small[n + 4]) + (sums.small[n + 8] + sums.small[n + 12]);
+            }
+            return;
+        }
         warpgroup_wait<0>();
         release(ring.slot(GROUPS - 1));
 #pragma unroll
-        for (int n = 0; n < TILE_N / 2; n++) {
+        for (int n = 0; n < SUMS; n++) {
             asm volatile("" : "+f"(sums.all[n])::"memory");
             if constexpr (PARTS > 2) {
                 asm volatile("" : "+f"(sums.small[n])::"memory");
@@ -400,13 +473,14 @@ template <class S, int LANE> struct Multiplier {
     }
 
     INLINE void write_sums(unsigned to, const Sums &sums) const {
+        if (FEW) to += (unsigned)(own_fold() * 2048);
 #pragma unroll
-        for (int j = 0; j < TILE_N / 8; j++) {
+        for (int j = 0; j < (FEW ? 1 : TILE_N / 8); j++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
                 unsigned at = to + (unsigned)((n * 64 + (row_of(e / 2) ^ turn(n))) * 4) + (unsigned)(j * 2048);
-                write_sum(at, sums.all[j * 4 + e], FOLD == 1 || Weight(row_of(e / 2)).fold == 8 * j / TILE_ROWS);
+                write_sum(at, sums.all[j * 4 + e], FOLD == 1 || FEW || Weight(row_of(e / 2)).fold == 8 * j / TILE_ROWS);
             }
         }
     }
@@ -467,7 +541,6 @@ template <class S, int LANE> struct Multiplier {
 
     /* What this thread gives is written: the teller waits for all threads, and raises counters. */
     INLINE void tell() {
-        asm volatile("fence.proxy.async.global;" ::: "memory");
         barrier_wait(shared.telling(told.n) + 8, told.parity ^ 1);
         __syncwarp();
         if (thread == 0) barrier_arrive(shared.telling(told.n));

@@ -64,6 +64,27 @@ INLINE void write_sum(unsigned at, float x, bool there) {
                  "r"((int)there)
                  : "memory");
 }
+/* Four matrices of 8 rows of 16 bytes: thread n has the address of row n % 8 of matrix n / 8, and gets word n % 4 of row n / 4 of
+ * each. */
+INLINE void load_matrices(unsigned at, unsigned (&x)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                 : "r"(at)
+                 : "memory");
+}
+/* sums[16, 8] += a[16, 32 bytes] b[8, 32 bytes]^T of a warp, which has them as wgmma does. */
+INLINE void multiply_rows(float *sums, const unsigned (&a)[4], unsigned low, unsigned high) {
+#if TILE_TF32
+#define FEW_ROWS "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+#elif TILE_BF16
+#define FEW_ROWS "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#else
+#define FEW_ROWS "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#endif
+    asm volatile(FEW_ROWS " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(low), "r"(high));
+}
 INLINE void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 INLINE void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -5,13 +5,19 @@ enum {
     MOST_WIDE = 96,       /* columns of a multiplication where depth is folded */
     MOST_ROWS = 64,       /* of the batch in a tile */
     MOST_EXACT_ROWS = 8,  /* the same where threads multiply */
+    LEAST_TURN_ROWS = 16, /* of tiles that take turns */
     REGISTERS = 216,      /* of a thread that multiplies */
     OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
     EXACT_REGISTERS = 16, /* more of these where threads multiply */
+    EXACT_ROWS_OF_WEIGHTS = 4,
+    FEW_ROWS = 8,            /* of a tile that warps multiply by themselves */
+    FEW_REGISTERS = 24,      /* for sums then, and what is loaded */
+    FEW_PART_REGISTERS = 64, /* the same of numbers in three parts */
     MULTIPLIERS = RCVI_MAP_THREADS,
     CHUNK_REGISTERS = 16,                                    /* of weights */
     MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
     SOME_ROOM = 16 << 10,                                    /* less of it makes no difference */
+    TURN_ROOM = 32 << 10,                                    /* the least of it for tiles that take turns */
     MOST_GROUP = 32 << 10,                                   /* bytes of a group */
     STREAM_ROOM = 34 << 10,                                  /* the same where weights are among them */
     BARRIER_BYTES = 16,                                      /* of one of these */
@@ -100,8 +106,18 @@ static int find_units(const rcvi_persistent *p, const rcvi_seat *seat) {
     return units / p->vector * p->vector;
 }
 
-/* Slices of the batch, rows of a tile. */
-static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
+/* Does every seat multiply but with what it gave itself? */
+static bool is_all_own(const rcvi_persistent *p) {
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int q = 0; q < p->steps[p->seats[s].tiled].pass_count; q++) {
+            if (!is_own(p, s, q)) return false;
+        }
+    }
+    return true;
+}
+
+/* Slices of the batch, rows of a tile, of which there are so many at least, if that leaves enough rows. */
+static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p, int least) {
     int64_t batch = e->program->options.batch, columns = 0;
     for (int s = 0; s < p->seat_count; s++) columns += p->seats[s].blocks;
     if (columns < 1) return rcvi_persistent_refuse("a persistent kernel needs a time loop with products");
@@ -116,6 +132,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     p->slices = (int)((batch + p->slice - 1) / p->slice);
     int rows = p->exact ? MOST_EXACT_ROWS : MOST_ROWS;
     p->tiles = (p->slice + rows - 1) / rows;
+    if (p->tiles < least && p->slice >= least * LEAST_TURN_ROWS) p->tiles = least;
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
     int block = 0;
     for (int s = 0; s < p->seat_count; s++) {
@@ -261,6 +278,7 @@ static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
 static int sum_registers(const rcvi_engine *e, const rcvi_persistent *p) {
     int wide = rcvi_persistent_wide(p);
     if (p->exact) return 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS;
+    if (p->tile == FEW_ROWS) return p->parts > 2 ? FEW_PART_REGISTERS : FEW_REGISTERS;
     return p->parts > 2 ? wide : wide / 2;
 }
 
@@ -311,13 +329,17 @@ static rcv_status cut_columns(rcvi_persistent *p) {
     return RCV_OK;
 }
 
-/* Everything, with depth folded so. */
-static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) {
+/* Everything, with depth folded so, and so many tiles at least. */
+static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, int tiles) {
     p->fold = fold;
     RCVI_TRY(cut_columns(p));
-    RCVI_TRY(cut_batch(e, p));
-    if (fold > 1 && (p->exact || rcvi_persistent_wide(p) > MOST_WIDE))
+    RCVI_TRY(cut_batch(e, p, tiles));
+    if (fold > 1 && rcvi_persistent_wide(p) > MOST_WIDE)
         return rcvi_persistent_refuse("depth is not folded where a tile has many rows");
+    for (int s = 0; s < p->seat_count; s++) {
+        if (fold > 1 && p->exact && p->seats[s].units * p->seats[s].products % EXACT_ROWS_OF_WEIGHTS)
+            return rcvi_persistent_refuse("depth is not folded where a thread would have weights of several folds");
+    }
     int elements = 0; /* of a block's tile: every thread should have some */
     for (int s = 0; s < p->seat_count; s++) {
         int own = p->tile * p->seats[s].units;
@@ -332,11 +354,21 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
     return share_memory(e, p);
 }
 
+/* Two tiles take turns where a seat would otherwise only wait for what it gave itself: while that of one is on its way, the other is
+ * multiplied. Not where weights are copied for every tile, or operands have little room. */
+static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) {
+    if (is_all_own(p) && !p->by_rows && !share_out(e, p, fold, 2) && !p->stream_chunks &&
+        (p->lane_bytes >= TURN_ROOM || has_all(p)))
+        return RCV_OK;
+    return share_out(e, p, fold, 1);
+}
+
 /* Cycles of an iteration that depend on how depth is folded: instructions, what all blocks copy through the cache, and the
  * counters that they raise. Weights that are copied come in small groups, each with its own way to go. */
 static double find_cost(const rcvi_persistent *p) {
     const double chip = 2600; /* bytes a cycle from the cache to all processors */
     int wide = rcvi_persistent_wide(p), most = 0, blocks = 0;
+    bool few = p->tile == FEW_ROWS;
     double bytes = 0;
     for (int s = 0; s < p->seat_count; s++) {
         const rcvi_seat *seat = &p->seats[s];
@@ -344,11 +376,12 @@ static double find_cost(const rcvi_persistent *p) {
             streamed = chunks - seat->held[0] - seat->held[1] - seat->kept[0] - seat->kept[1];
         if (chunks > most) most = chunks;
         if (seat->blocks > blocks) blocks = seat->blocks;
+        few &= p->fold == 1 || seat->units * seat->products % 16 == 0; /* a warp's rows are of one fold */
         bytes += (double)(seat->blocks * p->slices * p->tiles) *
                  ((double)chunks * wide * RCVI_DEPTH_CHUNK_BYTES + (double)streamed * WEIGHT_BYTES);
     }
-    return p->tiles * (4.0 * most * (wide > 16 ? 0.53 * wide : 8) + 150.0 * p->stream_chunks) + bytes / chip +
-           4.0 * blocks;
+    double product = few ? 8.7 : wide > 16 ? 0.53 * wide : 13; /* of one of the two lanes, when both multiply */
+    return p->tiles * (4.0 * most * product + 150.0 * p->stream_chunks) + bytes / chip + 4.0 * blocks;
 }
 
 /* Depth is folded as far as it pays. */
