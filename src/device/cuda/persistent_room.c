@@ -366,7 +366,6 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
 /* Cycles of an iteration that depend on how depth is folded: instructions, what all blocks copy through the cache, and the
  * counters that they raise. Weights that are copied come in small groups, each with its own way to go. */
 static double find_cost(const rcvi_persistent *p) {
-    const double chip = 2600; /* bytes a cycle from the cache to all processors */
     int wide = rcvi_persistent_wide(p), most = 0, blocks = 0;
     bool few = p->tile == FEW_ROWS;
     double bytes = 0;
@@ -380,6 +379,8 @@ static double find_cost(const rcvi_persistent *p) {
         bytes += (double)(seat->blocks * p->slices * p->tiles) *
                  ((double)chunks * wide * RCVI_DEPTH_CHUNK_BYTES + (double)streamed * WEIGHT_BYTES);
     }
+    double chip =
+        few && !p->stream_chunks ? 9000 : 2600; /* bytes a cycle from the cache; few of them are not waited for */
     double product = few ? 8.7 : wide > 16 ? 0.53 * wide : 13; /* of one of the two lanes, when both multiply */
     return p->tiles * (4.0 * most * product + 150.0 * p->stream_chunks) + bytes / chip + 4.0 * blocks;
 }
