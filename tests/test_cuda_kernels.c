@@ -83,6 +83,8 @@ static void test_copy(void **state) {
     for (int i = 0; i < 160; i++) copy_one(pick_shape(), (rcvi_cuda_type)(i % 4), (rcvi_cuda_type)(i / 4 % 4));
     copy_one((shape){600, 4096}, RCVI_F32, RCVI_BF16);
     copy_one((shape){2300, 1001}, RCVI_BF16, RCVI_F32);
+    copy_one((shape){600, 4096}, RCVI_F32, RCVI_F32);
+    copy_one((shape){2311, 1004}, RCVI_F32, RCVI_F32);
 }
 
 /* An absent operand is zeros; an absent output is not written; rows that are their own operand stay. */

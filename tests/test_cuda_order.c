@@ -265,8 +265,50 @@ static void test_sums(void **state) {
     check_sums(5);
 }
 
+/* ---- what is the caller's, in place ---- */
+
+static size_t count_accesses(const rcvi_program *program, int buffer, bool written) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    size_t found = 0;
+    for (size_t i = 0; i < program->step_count; i++) {
+        int count = rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++)
+            found += accesses[k].view->buffer == buffer && (written ? accesses[k].written : accesses[k].read);
+    }
+    return found;
+}
+
+static size_t check_stand_ins(const problem *p, const rcvi_program *program) {
+    (void)p;
+    rcvi_engine e = {.program = program, .context = program->pool.context};
+    bool dy = false;
+    size_t dx = 0;
+    rcvi_pool_init(&e.pool, e.context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        if (e.stand_ins[b] == RCVI_NONE) continue;
+        const rcvi_buffer *own = &program->buffers[b], *theirs = &program->buffers[e.stand_ins[b]];
+        assert_false(program->options.lengths);
+        assert_true(own->role == RCVI_ARENA && own->count == theirs->count && own->element == theirs->element);
+        dy |= theirs->role == RCVI_DY;
+        dx += theirs->role == RCVI_DX;
+        if (theirs->role == RCVI_DY) assert_int_equal(count_accesses(program, (int)b, true), 1);
+        assert_int_equal(count_accesses(program, e.stand_ins[b], theirs->role == RCVI_DX), 1);
+        assert_int_equal(count_accesses(program, e.stand_ins[b], theirs->role != RCVI_DX), 0);
+    }
+    assert_int_equal(dy, program->options.training && !program->options.lengths);
+    rcvi_pool_free(&e.pool);
+    return dx;
+}
+
+/* dy always, dx where no step writes behind its end. */
+static void test_stand_ins(void **state) {
+    (void)state;
+    assert_true(each_program(check_stand_ins) > 50);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront),
-                                       cmocka_unit_test(test_sums)};
+                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_stand_ins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -408,9 +408,12 @@ static void retime(writer *w, track *t) {
         t->is_retimed = rcvi_retime(w->frame.program, &layer_of(w, t)->adjoint, w->chunk == 1, &t->retimed);
 }
 
+/* Is dx of a step computed at the one after it? It then has a slot more. */
+static bool is_output_late(const track *t) { return t->is_retimed && t->retimed.output_late; }
+
 /* Inside of a wavefront's loop, since the layer below waits for it; else behind all loops. */
 static bool is_last_inside(const writer *w, const track *t) {
-    return t->is_retimed && t->retimed.output_late && w->frame.program->rungs.wavefront;
+    return is_output_late(t) && w->frame.program->rungs.wavefront;
 }
 
 /* The retimed sweep's products that are left when its last step is done, of what lies in the first slots. */
@@ -494,10 +497,10 @@ static void open_backward(writer *w, track *t, int dy, int dx) {
         make_readable(w, t, f, next);
         if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, t->backward.states[i]);
     }
-    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps + w->retimes, width, "%sdx", t->label) : dx;
+    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps + is_output_late(t), width, "%sdx", t->label) : dx;
     int out = graph->outputs[0].value;
     rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width};
-    if (t->is_retimed && t->retimed.output_late) place = rcvi_place_later(&f->clock, place);
+    if (is_output_late(t)) place = rcvi_place_later(&f->clock, place);
     if (rcvi_fusion_computes(f, out)) rcvi_fusion_store(f, out, place);
     rcvi_fusion_prepare(f);
     if (t->is_retimed && !frame->program->failed) open_last(w, t);
@@ -655,8 +658,12 @@ static void write_forward_pass(writer *w) {
     if (wavefront) write_forward_set(w, w->tracks, layers);
 }
 
+/* Of a layer whose tracks are retimed, where they are. */
 static int new_dx(writer *w, int64_t layer) {
-    return rcvi_frame_buffer(&w->frame, w->frame.steps + w->retimes, rcvi_frame_width(&w->frame, layer), "dx%lld",
+    int64_t directions = w->frame.net->directions;
+    bool late = false;
+    for (int64_t d = 0; d < directions; d++) late |= is_output_late(&w->tracks[layer * directions + d]);
+    return rcvi_frame_buffer(&w->frame, w->frame.steps + late, rcvi_frame_width(&w->frame, layer), "dx%lld",
                              (long long)layer);
 }
 
@@ -670,7 +677,7 @@ static void write_backward_wavefront(writer *w, int dy) {
     int64_t apart = 1; /* steps that a layer is behind the one above */
     for (int64_t layer = 0; layer < layers; layer++) {
         retime(w, &w->tracks[layer]);
-        if (w->tracks[layer].is_retimed && w->tracks[layer].retimed.output_late) apart = 2;
+        if (is_output_late(&w->tracks[layer])) apart = 2;
     }
     for (int64_t layer = 0; layer < layers; layer++) {
         buffers[layer] = new_dx(w, layer);
@@ -691,8 +698,8 @@ static void write_backward_pass(writer *w) {
     }
     for (int64_t layer = frame->net->options.layers; layer-- > 0 && !frame->program->failed;) {
         track *set = &w->tracks[layer * directions];
-        int dx = new_dx(w, layer);
         for (int64_t d = 0; d < directions; d++) retime(w, &set[d]);
+        int dx = new_dx(w, layer);
         write_backward_set(w, set, directions, (int[]){dy, dy}, (int[]){dx, dx});
         if (directions > 1 && !frame->program->failed) add_reversed(w, &set[1], dx);
         dy = rcvi_frame_has_dropout(frame, layer) ? rcvi_frame_write_dropout(frame, layer, dx, "ddropped", RCVI_EXACT)

@@ -78,6 +78,44 @@ static void find_turned(rcvi_engine *e) {
     }
 }
 
+/* ---- what is the caller's, in place ---- */
+
+static bool is_whole(const rcvi_program *program, const rcvi_step *step, const rcvi_view *view) {
+    return view->offset == 0 && view->stride == 0 && view->outer == 0 && view->wrap == 0 && view->column == 1 &&
+           (view->row == step->columns || step->rows == 1) &&
+           program->buffers[view->buffer].count == step->rows * step->columns;
+}
+
+/* Is the step the only one that writes the buffer? */
+static bool is_only_writer(const rcvi_program *program, const rcvi_step *writer, int buffer) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t i = 0; i < program->step_count; i++) {
+        int count = rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            if (accesses[k].view->buffer == buffer && accesses[k].written && &program->steps[i] != writer) return false;
+        }
+    }
+    return true;
+}
+
+/* Copies of all of dy, and to all of dx: nothing else touches those, so they may be read and written as what is copied. Where
+ * sequences are sorted the caller's rows lie in another order. */
+static void find_stand_ins(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    for (size_t b = 0; b < program->buffer_count; b++) e->stand_ins[b] = RCVI_NONE;
+    for (size_t i = 0; i < program->step_count && !e->sorts; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind != RCVI_STEP_COPY || step->when != RCVI_ALWAYS || step->time.timed) continue;
+        bool from = program->buffers[step->a.buffer].role == RCVI_DY;
+        bool to = program->buffers[step->out.buffer].role == RCVI_DX;
+        if ((!from && !to) || !is_whole(program, step, &step->a) || !is_whole(program, step, &step->out)) continue;
+        int own = from ? step->out.buffer : step->a.buffer, theirs = from ? step->a.buffer : step->out.buffer;
+        const rcvi_buffer *buffer = &program->buffers[own];
+        if (buffer->role != RCVI_ARENA || buffer->element != RCVI_REAL || rcvi_cuda_has_twin(e, own)) continue;
+        if (is_only_writer(program, step, from ? own : theirs)) e->stand_ins[own] = theirs;
+    }
+}
+
 static size_t take(size_t *at, size_t bytes) {
     size_t place = *at;
     *at += round_up(bytes);
@@ -467,11 +505,14 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->twins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->twins);
     e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
+    e->stand_ins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->stand_ins);
     e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
     if (e->pool.failed) return RCV_NO_MEMORY;
     find_twins(e);
     find_turned(e);
-    return rcvi_cuda_find_short(e);
+    RCVI_TRY(rcvi_cuda_find_short(e));
+    find_stand_ins(e);
+    return RCV_OK;
 }
 
 static rcv_status build(rcvi_engine *e) {

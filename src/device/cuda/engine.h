@@ -5,6 +5,9 @@
  * same element offsets, in the run's scratch. Whoever writes the buffer writes the twin; twins of what is the caller's are
  * made at the beginning of the forward pass.
  *
+ * In place. A buffer that is a copy of the caller's dy as it is, or that is only copied to the caller's dx, is the caller's memory
+ * where the call has it, and the copy is left out: a stand-in.
+ *
  * Layout. Where the plan transposes, what products of their own leave and maps alone read is stored turned.
  *
  * Order. The steps between two loops, or of a loop's body, are a segment. A step's level in it is one more than the
@@ -71,6 +74,7 @@ struct rcvi_engine {
     size_t *twins; /* [buffers] or SIZE_MAX */
     int64_t
         *turned; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
+    int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
     size_t lengths, rows_order, alive, seed, workspace, sums;
     size_t workspace_bytes, sums_bytes; /* of one stream */
     size_t scratch;

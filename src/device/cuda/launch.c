@@ -31,6 +31,14 @@ static const int64_t *counted_of(const pass *p, const due *d) {
     return (const int64_t *)(const void *)(p->scratch + p->engine->alive) + step_of(p, d);
 }
 
+/* A copy between a buffer and what stands in for it. */
+static bool is_in_place(const pass *p, const rcvi_step *step) {
+    const int *stand_ins = p->engine->stand_ins;
+    if (step->kind != RCVI_STEP_COPY || step->a.buffer == RCVI_NONE) return false;
+    bool stands = stand_ins[step->out.buffer] == step->a.buffer || stand_ins[step->a.buffer] == step->out.buffer;
+    return stands && p->worker->buffers[step->a.buffer] == p->worker->buffers[step->out.buffer];
+}
+
 static bool is_due(const pass *p, int index, due *d) {
     const rcvi_step *step = &p->engine->program->steps[index];
     const rcvi_binding *binding = p->binding;
@@ -39,6 +47,7 @@ static bool is_due(const pass *p, int index, due *d) {
     if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return false;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
+    if (is_in_place(p, step)) return false;
     if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
