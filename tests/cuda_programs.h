@@ -18,6 +18,7 @@ static const char *const gpu_plans[] = {
     "combine(steps=3)+fuse+pack+recompute(every=3)",
     "combine+fuse+wavefront",
     "combine+fuse+pack+merge",
+    "combine(steps=all)+fuse+pack+merge",
     "combine+fuse+pack+wavefront+merge",
     "combine(steps=3)+fuse+pack+wavefront+merge",
     "combine+fuse+pack+wavefront+merge+streams(4)",

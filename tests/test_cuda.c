@@ -48,7 +48,7 @@ static const char *const plans[] = {
     "combine(steps=2)+fuse+wavefront+streams(3)+graph",
     "combine(steps=2)+fuse+pack+recompute(every=2)+graph",
     "combine+fuse+pack+persistent",
-    "combine(steps=all)+fuse+pack+persistent+graph",
+    "combine(steps=all)+fuse+pack+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+streams(3)",
     "combine+fuse+pack+wavefront+merge+persistent(parts=1)+graph",

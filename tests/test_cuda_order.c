@@ -265,6 +265,35 @@ static void test_sums(void **state) {
     check_sums(5);
 }
 
+/* What is made of the parameters alone, of layers that run one after the other: forwards two launches, of 24 matrices and of
+ * 12 sums of two vectors; backwards, where there is nothing to add, one. */
+static void test_prepared(void **state) {
+    (void)state;
+    static const config deep = {"lstm", {.input = 8, .hidden = 8, .layers = 3}, 9, 4, false, false, false};
+    problem p;
+    rcvi_program program;
+    rcvi_engine e;
+    int launches[2] = {0, 0}, steps[2] = {0, 0};
+    open_problem(&p, &deep, 1);
+    assert_true(write_program(&p, true, "combine(steps=all)+fuse+pack+merge", &program));
+    open_engine(&e, &program, RCVI_MAX_MEMBERS);
+    check_ok(rcvi_cuda_order(&e));
+    for (size_t g = 0; g < e.group_count; g++) {
+        const rcvi_step *step = &program.steps[e.order[e.groups[g].first]];
+        bool backward = step >= program.steps + program.forward_count;
+        if (step->when != RCVI_WHEN_PARAMETERS_CHANGED) continue;
+        launches[backward]++;
+        steps[backward] += e.groups[g].count;
+    }
+    assert_int_equal(launches[0], 2);
+    assert_int_equal(steps[0], 24 + 12);
+    assert_int_equal(launches[1], 1);
+    assert_int_equal(steps[1], 24);
+    close_engine(&e);
+    rcvi_program_free(&program);
+    close_problem(&p);
+}
+
 /* ---- what is the caller's, in place ---- */
 
 static size_t count_accesses(const rcvi_program *program, int buffer, bool written) {
@@ -309,6 +338,7 @@ static void test_stand_ins(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront),
-                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_stand_ins)};
+                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_prepared),
+                                       cmocka_unit_test(test_stand_ins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -740,6 +740,23 @@ static void close_tracks(writer *w, size_t count) {
     rcvi_free(w->frame.program->pool.context, w->tracks);
 }
 
+/* Steps of a pass that depend on the parameters alone come first, those of all layers together: a GPU takes them by few
+ * launches. They stand outside of loops, and wait for nothing but each other. */
+static void hoist_prepared(rcvi_program *program, size_t first, size_t end) {
+    rcv_context *context = program->pool.context;
+    rcvi_step *moved = rcvi_new(context, end - first, sizeof *moved);
+    size_t count = 0;
+    if (!moved) program->failed = true;
+    for (int others = 0; others < 2 && moved; others++) {
+        for (size_t i = first; i < end; i++) {
+            bool prepared = program->steps[i].when == RCVI_WHEN_PARAMETERS_CHANGED;
+            if (prepared != others) moved[count++] = program->steps[i];
+        }
+    }
+    for (size_t i = 0; i < count; i++) program->steps[first + i] = moved[i];
+    rcvi_free(context, moved);
+}
+
 static void write(rcvi_program *program) {
     const rcv_net *net = program->net;
     rcv_context *context = program->pool.context;
@@ -765,6 +782,9 @@ static void write(rcvi_program *program) {
     if (w.frame.training && !program->failed) write_backward_pass(&w);
     close_tracks(&w, count);
     rcvi_frame_free(&w.frame);
+    if (!program->machine.gpu || program->failed) return;
+    hoist_prepared(program, 0, program->forward_count);
+    hoist_prepared(program, program->forward_count, program->step_count);
 }
 
 const rcvi_schedule rcvi_schedule_stepwise = {
