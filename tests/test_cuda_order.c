@@ -294,6 +294,41 @@ static void test_prepared(void **state) {
     close_problem(&p);
 }
 
+/* Large products of the whole sequence are one step a layer and pass: of all gates, from their biases; of all gates' adjoints.
+ * Both passes read one copy of the weights. */
+static void check_large(rcv_dtype dtype) {
+    static const config deep = {"lstm", {.input = 8, .hidden = 8, .layers = 3}, 9, 4, false, false, false};
+    problem p;
+    rcvi_program program;
+    int forward = 0, backward = 0, copies = 0;
+    open_problem(&p, &deep, 1);
+    rcv_plan_options options = options_of(&p, dtype, true, "combine(steps=all)+fuse+pack+merge");
+    gpu_alone = 9 * 4 * 8 * 8;
+    assert_true(write_with(p.net, &options, &program));
+    gpu_alone = 0;
+    for (size_t i = 0; i < program.step_count; i++) {
+        const rcvi_step *step = &program.steps[i];
+        bool first = i < program.forward_count;
+        copies += step->kind == RCVI_STEP_COPY && step->when == RCVI_WHEN_PARAMETERS_CHANGED;
+        if (step->kind != RCVI_STEP_GEMM || step->gemm.transpose_a) continue;
+        forward += first && step->gemm.start && step->columns == 4 * 8 && step->gemm.depth == 8;
+        backward += !first && !step->gemm.start && step->columns == 8 && step->gemm.depth == 4 * 8;
+        assert_int_equal(step->rows, 9 * 4);
+        assert_false(step->accumulate);
+    }
+    assert_true(forward == 3 && backward == 3);
+    assert_int_equal(copies, rcvi_dtype_is_narrow(dtype) ? 3 : 0);
+    rcvi_program_free(&program);
+    close_problem(&p);
+}
+
+static void test_large(void **state) {
+    (void)state;
+    check_large(RCV_BFLOAT16);
+    check_large(RCV_TFLOAT32);
+    check_large(RCV_FLOAT32);
+}
+
 /* ---- what is the caller's, in place ---- */
 
 static size_t count_accesses(const rcvi_program *program, int buffer, bool written) {
@@ -338,7 +373,7 @@ static void test_stand_ins(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront),
-                                       cmocka_unit_test(test_sums), cmocka_unit_test(test_prepared),
-                                       cmocka_unit_test(test_stand_ins)};
+                                       cmocka_unit_test(test_sums),  cmocka_unit_test(test_prepared),
+                                       cmocka_unit_test(test_large), cmocka_unit_test(test_stand_ins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

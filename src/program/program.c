@@ -224,6 +224,8 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         access_view(accesses, &count, &step->b, tb ? columns : depth, tb ? depth : columns, false, true,
                     RCVI_USE_OPERAND)
             ->spans = ta;
+        if (step->gemm.start)
+            access_view(accesses, &count, step->gemm.start, 1, columns, false, true, RCVI_USE_OTHER)->spans = false;
         break;
     }
     case RCVI_STEP_REDUCE: {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { MOST_DEVICES = 16, NAME_BYTES = 320, LEAST_MAJOR = 8, LONGEST_GRAPH = 200000, CALLER_ALIGNMENT = 16 };
+enum { LEAST_ALONE = 1 << 28 }; /* multiply-adds: some microseconds by the library */
 
 /* ---- what there is ---- */
 
@@ -82,6 +83,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .processor = f->processor,
                               .gpu = true,
                               .sums = 1024,
+                              .alone = LEAST_ALONE,
                               .ordinal = ordinal};
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
     return RCV_OK;

@@ -362,13 +362,14 @@ static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_r
 
 static bool same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
     return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth && a->transpose_a == b->transpose_a &&
-           a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->turned == b->turned &&
-           a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a && a->row_b == b->row_b &&
-           a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a && a->step_b == b->step_b &&
-           a->step_out == b->step_out;
+           a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->starts == b->starts &&
+           a->turned == b->turned && a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a &&
+           a->row_b == b->row_b && a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a &&
+           a->step_b == b->step_b && a->step_out == b->step_out;
 }
 
 static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *step, int64_t span) {
+    bool adds = e->ready[step - e->program->steps].adds_start;
     int64_t full = step->time.timed ? step->time.span : 1;
     bool over_depth = step->gemm.transpose_a;
     return (rcvi_cuda_gemm_shape){.rows = over_depth ? step->rows : step->rows / full * span,
@@ -376,7 +377,8 @@ static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *st
                                   .depth = over_depth ? step->gemm.depth / full * span : step->gemm.depth,
                                   .transpose_a = step->gemm.transpose_a,
                                   .transpose_b = step->gemm.transpose_b,
-                                  .accumulate = step->accumulate,
+                                  .accumulate = step->accumulate || adds,
+                                  .starts = step->gemm.start && !adds,
                                   .a = e->narrow,
                                   .b = e->narrow,
                                   .out = rcvi_cuda_type_of(e, &step->out),
@@ -417,7 +419,12 @@ static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
     rcvi_cuda_ready *ready = &e->ready[index];
     int64_t span = step->time.timed ? step->time.span : 1, left = e->program->options.steps % span;
     if (!e->blas) RCVI_TRY(rcvi_cuda_blas_new(e->context, &e->blas));
-    RCVI_TRY(find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm));
+    rcv_status status = find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+    if (status == RCV_UNSUPPORTED && step->gemm.start) {
+        ready->adds_start = true;
+        status = find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+    }
+    RCVI_TRY(status);
     if (left) RCVI_TRY(find_gemm(e, index, left, &ready->last_gemm, &ready->owns_last));
     return RCV_OK;
 }

@@ -42,6 +42,7 @@ typedef struct {
     int pass_count;
     rcvi_cuda_gemm *gemm, *last_gemm; /* of the whole span; of the last chunk, where that is shorter */
     bool owns_gemm, owns_last;
+    bool adds_start; /* the library does not: the row is copied to all rows before, and the product added */
 } rcvi_cuda_ready;
 
 typedef struct {

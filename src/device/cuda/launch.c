@@ -228,8 +228,13 @@ static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_
     if (!out) return RCV_OK; /* a gradient the caller does not want */
     bool last = s->time.timed && d->span < s->time.span;
     char *workspace = of_lane(p, p->engine->workspace, p->engine->workspace_bytes, lane);
+    const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
+    if (d->ready->adds_start)
+        RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),
+                                     matrix(p, d, s->gemm.start, false)),
+                      "starting a product");
     RCVI_TRY(rcvi_cuda_gemm_run(last ? d->ready->last_gemm : d->ready->gemm, operand(p, d, &s->a), operand(p, d, &s->b),
-                                out, workspace, stream));
+                                start, out, workspace, stream));
     if (!rcvi_cuda_has_twin(p->engine, s->out.buffer)) return RCV_OK;
     for (int64_t b = 0; b < s->gemm.batch; b++) {
         rcvi_matrix from = matrix(p, d, &s->out, false), to = from;
