@@ -53,6 +53,13 @@ static bool sums_gradients(const rcvi_program *program, const rcvi_step *step) {
            (step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_REDUCE);
 }
 
+/* Rows begin at multiples of 16 bytes, so far as they are not the caller's. */
+static bool is_aligned(const rcvi_program *program, const rcvi_view *view) {
+    const rcvi_buffer *buffer = &program->buffers[view->buffer];
+    size_t bytes = rcvi_element_bytes(program, RCVI_ACTIVATION); /* of what products read: the buffer or its twin */
+    return buffer->role != RCVI_ARENA || (size_t)view->row * bytes % 16 == 0;
+}
+
 /* Every sum over rows stands outside of loops and goes over the whole sequence. */
 static size_t check_gathered(const rcvi_program *program) {
     const rcv_plan_options *o = &program->options;
@@ -68,6 +75,7 @@ static size_t check_gathered(const rcvi_program *program) {
         if (i < inside || step->time.timed)
             fail_msg("%s: step %zu sums gradients inside of a loop", program->options.schedule, i);
         assert_int_equal(depth, o->steps * o->batch);
+        if (step->kind == RCVI_STEP_GEMM) assert_true(is_aligned(program, &step->a) && is_aligned(program, &step->b));
         found++;
     }
     return found;

@@ -122,6 +122,11 @@ int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
     return buffer;
 }
 
+int64_t rcvi_program_row(const rcvi_program *program, int64_t columns) {
+    int64_t each = 16 / (int64_t)rcvi_element_bytes(program, RCVI_ACTIVATION);
+    return program->machine.gpu ? (columns + each - 1) / each * each : columns;
+}
+
 void rcvi_program_step(rcvi_program *program, const rcvi_step *step) {
     if (program->failed) return;
     if (!rcvi_grow(program->pool.context, &program->steps, &program->step_capacity, program->step_count + 1,

@@ -291,6 +291,10 @@ static inline int rcvi_most_instructions(const rcvi_machine *machine) {
 /* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */
 int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t depth);
 
+/* Elements from row to row of what products read: on a GPU rows begin at multiples of 16 bytes, without which its library has no fast
+ * products. */
+int64_t rcvi_program_row(const rcvi_program *program, int64_t columns);
+
 /* ---- after writing ---- */
 
 /* In plans of a 16-bit type, makes activations of the buffers of reals that may be rounded, where every step that touches them

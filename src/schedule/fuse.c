@@ -127,8 +127,9 @@ static rcvi_place chunk_place(rcvi_fusion *f, int64_t columns, const char *name,
 /* For what another phase reads, or what is a factor of gradients: over a chunk, or over time where those are gathered. */
 static rcvi_place crossing_place(rcvi_fusion *f, int64_t columns, const char *name, int v) {
     if (!f->gathers || !rcvi_fusion_is_factor(f->emitter.graph, v)) return chunk_place(f, columns, name, v);
-    int buffer = rcvi_fusion_buffer(f, f->clock.steps + (f->late_count > 0), columns, name, v);
-    return (rcvi_place){.kind = RCVI_OVER_TIME, .buffer = buffer, .row = columns};
+    int64_t row = rcvi_program_row(f->emitter.program, columns);
+    int buffer = rcvi_fusion_buffer(f, f->clock.steps + (f->late_count > 0), row, name, v);
+    return (rcvi_place){.kind = RCVI_OVER_TIME, .buffer = buffer, .row = row};
 }
 
 static bool is_read_outside(const rcvi_fusion *f, int v, unsigned char phase) {
@@ -173,6 +174,7 @@ static void place_gradient_factors(rcvi_fusion *f) {
         total += features(f, next);
     }
     int64_t slots = f->gathers ? f->clock.steps + (f->late_count > 0) : f->clock.chunk;
+    total = rcvi_program_row(program, total);
     int buffer = count ? rcvi_fusion_buffer(f, slots, total, "factors", order[0]) : RCVI_NONE;
     int64_t column = 0;
     for (int i = 0; i < count; i++) {

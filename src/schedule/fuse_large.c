@@ -7,8 +7,6 @@
  * for both passes. */
 #include "schedule/fuse.h"
 
-enum { ROW_BYTES = 16, NARROW_BYTES = 2 };
-
 typedef struct {
     int count; /* matrices */
     bool transposed;
@@ -149,7 +147,7 @@ static rcvi_view weights(rcvi_fusion *f, int64_t offset, int64_t rows, int64_t c
             step->columns == columns && rcvi_view_equal(&step->a, &given))
             return step->out;
     }
-    int64_t each = ROW_BYTES / NARROW_BYTES, row = (columns + each - 1) / each * each;
+    int64_t row = rcvi_program_row(program, columns);
     rcvi_view copy = {.buffer = rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL,
                                                     rcvi_program_product(program, rows, row, 1), "%sweights.%lld",
                                                     f->emitter.label, (long long)offset),
