@@ -171,6 +171,23 @@ static void test_starts(void **state) {
     }
 }
 
+/* A shape that accumulates, run without what is there, is as one that does not. */
+static void test_store(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        problem p = make_problem(kind, sizes[kind % SIZES], 4 | 1, 8, 1);
+        rcvi_cuda_gemm *gemm = NULL;
+        check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+        check_ok(rcvi_cuda_gemm_store(gemm, tensor_at(&p.a), tensor_at(&p.b), tensor_at(&p.out), workspace, stream));
+        check_cuda(cudaStreamSynchronize(stream));
+        p.shape.accumulate = false;
+        accept_product(&p, kinds[kind].error, "a product that is stored");
+        tensor_check(&p.out, "a product that is stored");
+        rcvi_cuda_gemm_free(gemm);
+        free_problem(&p);
+    }
+}
+
 /* Aligned strides, but operands that begin off their alignment. */
 static void test_offset(void **state) {
     (void)state;
@@ -272,7 +289,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_offset), cmocka_unit_test(test_choices),
         cmocka_unit_test(test_tune),     cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_starts),
+        cmocka_unit_test(test_starts),   cmocka_unit_test(test_store),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

@@ -329,6 +329,53 @@ static void test_large(void **state) {
     check_large(RCV_FLOAT32);
 }
 
+/* ---- gradients that are stored, not added ---- */
+
+/* Counts how often a call writes every gradient; answers whether it is once, by steps outside of loops. */
+static bool writes_once(const rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int64_t elements = program->net->parameter_elements;
+    unsigned char *times = calloc((size_t)elements, 1);
+    bool once = true;
+    assert_non_null(times);
+    for (int i = (int)program->forward_count; i < (int)program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        int count = step->when == RCVI_WHEN_OVERWRITING ? 0 : rcvi_step_accesses(step, accesses);
+        for (int k = 0; k < count; k++) {
+            const rcvi_view *v = accesses[k].view;
+            if (program->buffers[v->buffer].role != RCVI_DPARAMETERS) continue;
+            once &= times_of(program, i) == 1 && !step->time.timed;
+            int64_t batch = step->kind == RCVI_STEP_GEMM ? step->gemm.batch : 1;
+            for (int64_t e = 0; once && e < batch * accesses[k].rows * accesses[k].columns; e++) {
+                int64_t block = e / (accesses[k].rows * accesses[k].columns),
+                        rest = e % (accesses[k].rows * accesses[k].columns);
+                int64_t move = batch > 1 ? block * step->gemm.step_out : 0;
+                times[v->offset + move + rest / accesses[k].columns * v->row + rest % accesses[k].columns]++;
+            }
+        }
+    }
+    for (int64_t e = 0; e < elements; e++) once &= times[e] == 1;
+    free(times);
+    return once;
+}
+
+static size_t check_covers(const problem *p, const rcvi_program *program) {
+    (void)p;
+    rcvi_engine e = {.program = program, .context = program->pool.context};
+    rcvi_pool_init(&e.pool, e.context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    bool covers = e.covers;
+    rcvi_pool_free(&e.pool);
+    if (!program->options.training) return 0;
+    assert_int_equal(covers, writes_once(program));
+    return covers;
+}
+
+static void test_covers(void **state) {
+    (void)state;
+    assert_true(each_program(check_covers) > 150);
+}
+
 /* ---- what is the caller's, in place ---- */
 
 static size_t count_accesses(const rcvi_program *program, int buffer, bool written) {
@@ -372,8 +419,9 @@ static void test_stand_ins(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront),
-                                       cmocka_unit_test(test_sums),  cmocka_unit_test(test_prepared),
-                                       cmocka_unit_test(test_large), cmocka_unit_test(test_stand_ins)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order),    cmocka_unit_test(test_wavefront),
+                                       cmocka_unit_test(test_sums),     cmocka_unit_test(test_prepared),
+                                       cmocka_unit_test(test_large),    cmocka_unit_test(test_covers),
+                                       cmocka_unit_test(test_stand_ins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

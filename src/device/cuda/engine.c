@@ -116,6 +116,44 @@ static void find_stand_ins(rcvi_engine *e) {
     }
 }
 
+/* ---- gradients of parameters ---- */
+
+/* What a step adds to the gradients, elements first .. end - 1; false where that is not one piece, or not a step outside of
+ * loops. */
+static bool find_piece(const rcvi_step *step, int64_t *first, int64_t *end) {
+    const rcvi_view *out = &step->out;
+    bool product = step->kind == RCVI_STEP_GEMM, sum = step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows;
+    if ((!product && !sum) || !step->accumulate || step->time.timed || step->when != RCVI_ALWAYS) return false;
+    int64_t rows = product ? step->rows : 1, batch = product ? step->gemm.batch : 1, size = rows * step->columns;
+    *first = out->offset;
+    *end = out->offset + batch * size;
+    return out->column == 1 && !out->stride && !out->outer && !out->wrap && (rows == 1 || out->row == step->columns) &&
+           (batch == 1 || step->gemm.step_out == size);
+}
+
+/* Whether a call that overwrites the gradients needs no zeros in them first: every step that adds to them may store instead. */
+static bool covers(const rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int64_t left = program->net->parameter_elements, first, end, other_first, other_end;
+    size_t loop_end = 0;
+    for (size_t i = program->forward_count; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind == RCVI_STEP_LOOP && i >= loop_end) loop_end = i + 1 + (size_t)step->loop.body;
+        int count = rcvi_step_accesses(step, accesses);
+        bool touches = false;
+        for (int k = 0; k < count; k++) touches |= program->buffers[accesses[k].view->buffer].role == RCVI_DPARAMETERS;
+        if (!touches || step->when == RCVI_WHEN_OVERWRITING) continue;
+        if (i < loop_end || !find_piece(step, &first, &end)) return false;
+        for (size_t j = program->forward_count; j < i; j++) {
+            const rcvi_step *other = &program->steps[j];
+            if (other->out.buffer != step->out.buffer || !find_piece(other, &other_first, &other_end)) continue;
+            if (first < other_end && other_first < end) return false;
+        }
+        left -= end - first;
+    }
+    return left == 0;
+}
+
 static size_t take(size_t *at, size_t bytes) {
     size_t place = *at;
     *at += round_up(bytes);
@@ -519,6 +557,7 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     find_turned(e);
     RCVI_TRY(rcvi_cuda_find_short(e));
     find_stand_ins(e);
+    e->covers = covers(program);
     return RCV_OK;
 }
 

@@ -76,6 +76,7 @@ struct rcvi_engine {
     int64_t
         *turned; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
     int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
+    bool covers;    /* gradients of parameters: each is one step's, outside of loops, and none is left out */
     size_t lengths, rows_order, alive, seed, workspace, sums;
     size_t workspace_bytes, sums_bytes; /* of one stream */
     size_t scratch;

@@ -329,10 +329,10 @@ size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm) {
 /* ---- a run ---- */
 
 /* A sum over nothing: zeros, or what was there. */
-static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, void *out, cudaStream_t stream) {
+static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, bool add, void *out, cudaStream_t stream) {
     stored m = stored_out(s);
     size_t bytes = rcvi_cuda_bytes(m.type);
-    if (s->accumulate || m.rows <= 0 || m.columns <= 0) return RCV_OK;
+    if (add || m.rows <= 0 || m.columns <= 0) return RCV_OK;
     size_t pitch = (size_t)(m.row > m.columns ? m.row : m.columns) * bytes;
     for (int64_t i = 0; i < s->batch; i++)
         RCVI_CUDA_TRY(cudaMemset2DAsync((char *)out + (size_t)(i * m.step) * bytes, pitch, 0, (size_t)m.columns * bytes,
@@ -343,12 +343,12 @@ static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, void *out, cudaStream
 
 static bool is_aligned(const void *at, uint32_t alignment) { return (uintptr_t)at % alignment == 0; }
 
-rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,
-                              void *workspace, cudaStream_t stream) {
+static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add, void *out,
+                      void *workspace, cudaStream_t stream) {
     static const float float_zero = 0, float_one = 1;
     static const double double_zero = 0, double_one = 1;
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
-    if (gemm->empty) return run_empty(s, out, stream);
+    if (gemm->empty) return run_empty(s, add, out, stream);
     bool is_double = s->a == RCVI_F64;
     const void *one = is_double ? (const void *)&double_one : &float_one;
     const void *zero = is_double ? (const void *)&double_zero : &float_zero;
@@ -363,8 +363,18 @@ rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const v
     }
     if (status == CUBLAS_STATUS_SUCCESS)
         status = library.call.Matmul(gemm->blas->handle, gemm->product, one, left, gemm->left, right, gemm->right,
-                                     s->accumulate ? one : zero, out, gemm->out, out, gemm->out, &method->algorithm,
-                                     workspace, method->workspace, stream);
+                                     add ? one : zero, out, gemm->out, out, gemm->out, &method->algorithm, workspace,
+                                     method->workspace, stream);
     if (s->starts) pthread_mutex_unlock(&library.lock);
     return status == CUBLAS_STATUS_SUCCESS ? RCV_OK : fail(s, status, "fails");
+}
+
+rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,
+                              void *workspace, cudaStream_t stream) {
+    return run(gemm, a, b, start, gemm->shape.accumulate, out, workspace, stream);
+}
+
+rcv_status rcvi_cuda_gemm_store(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
+                                cudaStream_t stream) {
+    return run(gemm, a, b, NULL, false, out, workspace, stream);
 }

@@ -38,5 +38,8 @@ size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm); /* bytes this one n
 /* Enqueues; allocates nothing. `start`: [columns] floats where the shape says so. */
 rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,
                               void *workspace, cudaStream_t stream);
+/* The same of a shape that accumulates, without what is there. */
+rcv_status rcvi_cuda_gemm_store(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
+                                cudaStream_t stream);
 
 #endif

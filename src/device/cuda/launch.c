@@ -44,7 +44,7 @@ static bool is_due(const pass *p, int index, due *d) {
     const rcvi_binding *binding = p->binding;
     d->step = step;
     d->ready = &p->engine->ready[index];
-    if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return false;
+    if (step->when == RCVI_WHEN_OVERWRITING && (!binding->overwrite || p->engine->covers)) return false;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
     if (is_in_place(p, step)) return false;
@@ -222,6 +222,12 @@ static rcv_status launch_map(const pass *p, const due *members, int count, cudaS
 
 /* ---- all others ---- */
 
+/* Does the step add to what is there? Where a call overwrites gradients that are one step's each, it stores them. */
+static bool adds(const pass *p, const rcvi_step *step) {
+    bool gradient = p->engine->program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
+    return step->accumulate && !(gradient && p->engine->covers && p->binding->overwrite);
+}
+
 static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     void *out = address(p, d, &s->out);
@@ -233,8 +239,10 @@ static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),
                                      matrix(p, d, s->gemm.start, false)),
                       "starting a product");
-    RCVI_TRY(rcvi_cuda_gemm_run(last ? d->ready->last_gemm : d->ready->gemm, operand(p, d, &s->a), operand(p, d, &s->b),
-                                start, out, workspace, stream));
+    const rcvi_cuda_gemm *gemm = last ? d->ready->last_gemm : d->ready->gemm;
+    const void *a = operand(p, d, &s->a), *b = operand(p, d, &s->b);
+    RCVI_TRY(s->accumulate && !adds(p, s) ? rcvi_cuda_gemm_store(gemm, a, b, out, workspace, stream)
+                                          : rcvi_cuda_gemm_run(gemm, a, b, start, out, workspace, stream));
     if (!rcvi_cuda_has_twin(p->engine, s->out.buffer)) return RCV_OK;
     for (int64_t b = 0; b < s->gemm.batch; b++) {
         rcvi_matrix from = matrix(p, d, &s->out, false), to = from;
@@ -265,8 +273,8 @@ static rcv_status launch_sums(const pass *p, const due *members, int count, int 
         if (out.at) sums[found++] = (rcvi_sum){out, matrix(p, &members[i], &members[i].step->a, false)};
     }
     char *scratch = of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
-    return rcvi_cuda_check(
-        rcvi_cuda_reduce_rows(stream, members[0].rows, s->columns, s->accumulate, sums, found, scratch), "a sum");
+    return rcvi_cuda_check(rcvi_cuda_reduce_rows(stream, members[0].rows, s->columns, adds(p, s), sums, found, scratch),
+                           "a sum");
 }
 
 /* Copies and matrices to be packed, by one launch. */

@@ -24,7 +24,9 @@ static bool is_sum(const rcvi_step *step) {
 }
 
 static bool are_sums_alike(const rcvi_engine *e, const rcvi_step *a, const rcvi_step *b) {
-    return is_sum(a) && is_sum(b) && a->rows == b->rows && a->columns == b->columns && a->accumulate == b->accumulate &&
+    const rcvi_buffer *buffers = e->program->buffers;
+    if (!is_sum(a) || !is_sum(b) || buffers[a->out.buffer].role != buffers[b->out.buffer].role) return false;
+    return a->rows == b->rows && a->columns == b->columns && a->accumulate == b->accumulate &&
            rcvi_cuda_type_of(e, &a->a) == rcvi_cuda_type_of(e, &b->a);
 }
 
