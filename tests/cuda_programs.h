@@ -18,6 +18,7 @@ static const char *const gpu_plans[] = {
     "combine(steps=3)+fuse+pack+recompute(every=3)",
     "combine+fuse+wavefront",
     "combine+fuse+pack+merge",
+    "combine(steps=all)+fuse+pack+merge",
     "combine+fuse+pack+wavefront+merge",
     "combine(steps=3)+fuse+pack+wavefront+merge",
     "combine+fuse+pack+wavefront+merge+streams(4)",
@@ -41,10 +42,19 @@ static const config gpu_configs[] = {
 };
 enum { GPU_PLANS = sizeof gpu_plans / sizeof *gpu_plans, GPU_CONFIGS = sizeof gpu_configs / sizeof *gpu_configs };
 
+/* Multiply-adds from which on the GPU's library is asked for a product outside of loops; 0: never. */
+static int64_t gpu_alone;
+
 /* The program of these options' schedule as for a GPU; false where it is not for this network. */
 static inline bool write_with(const rcv_net *net, const rcv_plan_options *options, rcvi_program *program) {
-    rcvi_machine machine = {
-        .threads = 1, .panel = 1, .grain = 1, .group = 8, .kernels = "fake_90", .gpu = true, .sums = 1024};
+    rcvi_machine machine = {.threads = 1,
+                            .panel = 1,
+                            .grain = 1,
+                            .group = 8,
+                            .kernels = "fake_90",
+                            .gpu = true,
+                            .sums = 1024,
+                            .alone = gpu_alone};
     rcvi_rungs rungs;
     check_ok(rcvi_rungs_read(options->schedule, &rungs));
     const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);
@@ -63,21 +73,25 @@ static inline bool write_program(const problem *p, bool training, const char *pl
     return write_with(p->net, &options, program);
 }
 
-/* Calls `check` for every program that there is; answers how many. */
+/* Calls `check` for every program that there is, with and without a library where it matters; answers how many. */
 static inline size_t each_program(size_t (*check)(const problem *p, const rcvi_program *program)) {
     size_t counted = 0;
-    for (int i = 0; i < GPU_CONFIGS * GPU_PLANS * 4; i++) {
-        config c = gpu_configs[i / (GPU_PLANS * 4)];
+    for (int i = 0; i < GPU_CONFIGS * GPU_PLANS * 8; i++) {
+        config c = gpu_configs[i / (GPU_PLANS * 8)];
+        const char *plan = gpu_plans[i / 8 % GPU_PLANS];
         c.lengths = i & 2;
+        gpu_alone = i / 4 % 2;
+        if (gpu_alone && !(strstr(plan, "steps=all") && strstr(plan, "pack"))) continue;
         problem p;
         rcvi_program program;
         open_problem(&p, &c, 1);
-        if (write_program(&p, i & 1, gpu_plans[i / 4 % GPU_PLANS], &program)) {
+        if (write_program(&p, i & 1, plan, &program)) {
             counted += check(&p, &program);
             rcvi_program_free(&program);
         }
         close_problem(&p);
     }
+    gpu_alone = 0;
     return counted;
 }
 

@@ -29,7 +29,7 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 /* Batches lie one below the other: product i at row i * height. */
 typedef struct {
     rcvi_cuda_gemm_shape shape;
-    tensor a, b, out;
+    tensor a, b, out, start;
     int64_t height_a, height_b, height_out;
 } problem;
 
@@ -46,6 +46,7 @@ static problem make_problem(int kind, const int64_t *size, unsigned variant, int
                            .transpose_b = variant >> 1 & 1,
                            .accumulate = variant >> 2 & 1,
                            .turned = variant >> 3 & 1,
+                           .starts = variant >> 4 & 1,
                            .a = kinds[kind].operand,
                            .b = kinds[kind].operand,
                            .out = kinds[kind].out,
@@ -58,6 +59,7 @@ static problem make_problem(int kind, const int64_t *size, unsigned variant, int
     p.a = make(s->a, p.height_a, s->transpose_a ? s->rows : s->depth, batch, gap, true);
     p.b = make(s->b, p.height_b, s->transpose_b ? s->depth : s->columns, batch, gap, true);
     p.out = make(s->out, p.height_out, s->turned ? s->rows : s->columns, batch, gap, s->accumulate);
+    p.start = tensor_new(RCVI_F32, 1, s->columns, s->columns, 1, 0, &source);
     s->row_a = p.a.row;
     s->row_b = p.b.row;
     s->row_out = p.out.row;
@@ -71,6 +73,7 @@ static void free_problem(problem *p) {
     tensor_free(&p->a);
     tensor_free(&p->b);
     tensor_free(&p->out);
+    tensor_free(&p->start);
 }
 
 /* Checks what the device has; from then on that is expected. */
@@ -81,7 +84,9 @@ static void accept_product(problem *p, double relative, const char *label) {
         for (int64_t r = 0; r < s->rows; r++) {
             for (int64_t c = 0; c < s->columns; c++) {
                 int64_t out_row = i * p->height_out + (s->turned ? c : r), out_column = s->turned ? r : c;
-                double sum = s->accumulate ? tensor_get(&p->out, out_row, out_column) : 0, size = fabs(sum);
+                double sum = s->accumulate ? tensor_get(&p->out, out_row, out_column) : 0;
+                if (s->starts) sum = tensor_get(&p->start, 0, c);
+                double size = fabs(sum);
                 for (int64_t k = 0; k < s->depth; k++) {
                     double x = tensor_get(&p->a, i * p->height_a + (s->transpose_a ? k : r), s->transpose_a ? r : k);
                     double y = tensor_get(&p->b, i * p->height_b + (s->transpose_b ? c : k), s->transpose_b ? k : c);
@@ -97,7 +102,8 @@ static void accept_product(problem *p, double relative, const char *label) {
 
 static void run(const rcvi_cuda_gemm *gemm, const problem *p) {
     assert_true(rcvi_cuda_gemm_workspace(gemm) <= RCVI_GEMM_WORKSPACE);
-    check_ok(rcvi_cuda_gemm_run(gemm, tensor_at(&p->a), tensor_at(&p->b), tensor_at(&p->out), workspace, stream));
+    check_ok(rcvi_cuda_gemm_run(gemm, tensor_at(&p->a), tensor_at(&p->b), p->shape.starts ? tensor_at(&p->start) : NULL,
+                                tensor_at(&p->out), workspace, stream));
     check_cuda(cudaStreamSynchronize(stream));
 }
 
@@ -138,6 +144,48 @@ static void test_products(void **state) {
             for (int i = 0; i < 3; i++, turn++)
                 check_one(kind, sizes[turn % SIZES], variant, gaps[turn / 3 % 3], turn % 4 == 3 ? 3 : 1);
         }
+    }
+}
+
+/* Sums that start from a row, by two problems with one gemm: each has its own. Of odd sizes the library may have none. */
+static void test_starts(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        for (unsigned variant = 16; variant < 20; variant++) {
+            for (int i = 0; i < SIZES; i++) {
+                problem p = make_problem(kind, sizes[i], variant, i % 2 ? 8 : 0, 1);
+                problem other = make_problem(kind, sizes[i], variant, i % 2 ? 8 : 0, 1);
+                rcvi_cuda_gemm *gemm = NULL;
+                if (kinds[kind].operand == RCVI_F64) {
+                    check_fails(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm), RCV_UNSUPPORTED, "start from a row");
+                } else if (rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm) == RCV_OK) {
+                    check_product(gemm, &p, kinds[kind].error, "a product from a row");
+                    check_product(gemm, &other, kinds[kind].error, "a product from another row");
+                } else if (sizes[i][1] % 8 == 0) {
+                    fail_msg("%s", rcv_message());
+                }
+                rcvi_cuda_gemm_free(gemm);
+                free_problem(&p);
+                free_problem(&other);
+            }
+        }
+    }
+}
+
+/* A shape that accumulates, run without what is there, is as one that does not. */
+static void test_store(void **state) {
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        problem p = make_problem(kind, sizes[kind % SIZES], 4 | 1, 8, 1);
+        rcvi_cuda_gemm *gemm = NULL;
+        check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+        check_ok(rcvi_cuda_gemm_store(gemm, tensor_at(&p.a), tensor_at(&p.b), tensor_at(&p.out), workspace, stream));
+        check_cuda(cudaStreamSynchronize(stream));
+        p.shape.accumulate = false;
+        accept_product(&p, kinds[kind].error, "a product that is stored");
+        tensor_check(&p.out, "a product that is stored");
+        rcvi_cuda_gemm_free(gemm);
+        free_problem(&p);
     }
 }
 
@@ -242,6 +290,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_offset), cmocka_unit_test(test_choices),
         cmocka_unit_test(test_tune),     cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_starts),   cmocka_unit_test(test_store),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

@@ -564,6 +564,7 @@ static void check_loop(subject *s, const trial *t, rcvi_persistent *p, void *lib
 static const char normal[] = RCV_SOURCE_DIR "/tests/normal.cell";
 static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "combine+fuse+pack+persistent",
                   one[] = "combine+fuse+pack+persistent(parts=1)",
+                  at_once[] = "combine(steps=all)+fuse+pack+merge+persistent",
                   waves[] = "combine+fuse+pack+wavefront+merge+persistent",
                   exact_waves[] = "combine+fuse+pack+wavefront+merge+persistent(parts=1)";
 static const trial trials[] = {
@@ -600,6 +601,8 @@ static const trial trials[] = {
     {"lstm_layernorm", three, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 1}, 3, 20, 3, 232448, true, false},
     {"lstm_layernorm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 9, 132, 232448, true, true},
     {normal, three, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 9, 132, 232448, true, false},
+    {"lstm", at_once, RCV_BFLOAT16, {.input = 19, .hidden = 45, .layers = 1}, 4, 9, 132, 232448, false, false},
+    {"gru", at_once, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 20, 4, 232448, true, false},
 };
 
 static void test_kernels(void **state) {
@@ -608,6 +611,7 @@ static void test_kernels(void **state) {
         print_message("skipped: there is no C++ compiler to run the text with\n");
         skip();
     }
+    gpu_alone = 1;
     for (int i = 0; i < (int)(sizeof trials / sizeof *trials); i++) {
         enum { LOOPS = 2 };
         rcvi_persistent *p[LOOPS];

@@ -83,6 +83,8 @@ static void test_copy(void **state) {
     for (int i = 0; i < 160; i++) copy_one(pick_shape(), (rcvi_cuda_type)(i % 4), (rcvi_cuda_type)(i / 4 % 4));
     copy_one((shape){600, 4096}, RCVI_F32, RCVI_BF16);
     copy_one((shape){2300, 1001}, RCVI_BF16, RCVI_F32);
+    copy_one((shape){600, 4096}, RCVI_F32, RCVI_F32);
+    copy_one((shape){2311, 1004}, RCVI_F32, RCVI_F32);
 }
 
 /* An absent operand is zeros; an absent output is not written; rows that are their own operand stay. */
@@ -299,14 +301,15 @@ static void test_put(void **state) {
 /* ---- sums ---- */
 
 /* Sums of a's rows (or columns) into a tensor of one row (or column), checked; then again, from memory that is aligned
- * otherwise: the same bits. Sums over rows are made of two matrices at once, those over columns once more of the rows that
- * are counted alone. */
+ * otherwise: the same bits. Sums over rows are made of two matrices at once, and of one for two places; those over columns once
+ * more of the rows that are counted alone. */
 static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type type, rcvi_cuda_type to, bool absent) {
     tensor a = make(type, s, true), shifted = tensor_new(type, s.rows, s.columns, s.columns + 1, 1, 1, NULL);
     int64_t count = over_rows ? s.columns : s.rows, need = 2 * rcvi_cuda_reduce_rows_scratch(s.rows, s.columns);
     tensor out = over_rows ? tensor_new(to, 1, count, count, 1, PICK(0, 1), accumulate ? &source : NULL)
                            : tensor_new(to, count, 1, PICK(1, 3), 1, PICK(0, 1), accumulate ? &source : NULL);
-    tensor twin = tensor_new(RCVI_BF16, out.rows, out.columns, out.row, 1, out.first, NULL), again = out, other = out;
+    tensor twin = tensor_new(RCVI_BF16, out.rows, out.columns, out.row, 1, out.first, NULL), again = out, other = out,
+           second = out;
     size_t unit = type == RCVI_F64 ? 8 : 4;
     char *scratch = NULL, zone[64], found[64];
     int64_t half = s.rows / 2, *counted = send(&half, sizeof half);
@@ -319,14 +322,17 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     send_bytes(scratch + (size_t)need * unit, zone, sizeof zone);
     again.device = send(out.host, out.bytes);
     other.device = send(out.host, out.bytes);
+    second.device = send(out.host, out.bytes);
     other.host = malloc(out.bytes);
     memcpy(other.host, out.host, out.bytes);
     for (int turn = 0; turn < 2; turn++) {
         rcvi_matrix to_view = turn ? tensor_matrix(&again, NULL) : tensor_matrix(&out, &twin);
         rcvi_matrix from = tensor_matrix(absent ? NULL : turn ? &shifted : &a, NULL);
-        rcvi_sum sums[] = {{to_view, from}, {tensor_matrix(&other, NULL), from}};
+        rcvi_sum sums[] = {
+            {to_view, from},
+            {tensor_matrix(turn && over_rows ? &second : &other, NULL), tensor_matrix(absent ? NULL : &shifted, NULL)}};
         if (over_rows)
-            check_cuda(rcvi_cuda_reduce_rows(stream, s.rows, s.columns, accumulate, sums, turn ? 1 : 2, scratch));
+            check_cuda(rcvi_cuda_reduce_rows(stream, s.rows, s.columns, accumulate, sums, 2, scratch));
         else
             check_cuda(rcvi_cuda_reduce_columns(stream, s.rows, NULL, s.columns, accumulate, to_view, from));
         if (!over_rows && turn)
@@ -347,8 +353,9 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
         tensor_accept(&twin, got_twin, r, c, old + sum, error, "twin of a sum");
         if (over_rows || i < half) tensor_set(&other, r, c, tensor_get(&out, r, c));
     }
-    again.host = out.host;
+    again.host = second.host = out.host;
     tensor_check(&out, "sum");
+    if (over_rows) tensor_check(&second, "sum for a second place");
     tensor_check(&twin, "twin of a sum");
     tensor_check(&again, "sum of what is aligned otherwise");
     tensor_check(&other, over_rows ? "sum of a second matrix" : "sum of the rows that are counted");
@@ -356,6 +363,7 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     assert_memory_equal(found, zone, sizeof zone);
     check_cuda(cudaFree(scratch));
     check_cuda(cudaFree(again.device));
+    check_cuda(cudaFree(second.device));
     check_cuda(cudaFree(counted));
     tensor_free(&other);
     free(got);

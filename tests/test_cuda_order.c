@@ -265,8 +265,163 @@ static void test_sums(void **state) {
     check_sums(5);
 }
 
+/* What is made of the parameters alone, of layers that run one after the other: forwards two launches, of 24 matrices and of
+ * 12 sums of two vectors; backwards, where there is nothing to add, one. */
+static void test_prepared(void **state) {
+    (void)state;
+    static const config deep = {"lstm", {.input = 8, .hidden = 8, .layers = 3}, 9, 4, false, false, false};
+    problem p;
+    rcvi_program program;
+    rcvi_engine e;
+    int launches[2] = {0, 0}, steps[2] = {0, 0};
+    open_problem(&p, &deep, 1);
+    assert_true(write_program(&p, true, "combine(steps=all)+fuse+pack+merge", &program));
+    open_engine(&e, &program, RCVI_MAX_MEMBERS);
+    check_ok(rcvi_cuda_order(&e));
+    for (size_t g = 0; g < e.group_count; g++) {
+        const rcvi_step *step = &program.steps[e.order[e.groups[g].first]];
+        bool backward = step >= program.steps + program.forward_count;
+        if (step->when != RCVI_WHEN_PARAMETERS_CHANGED) continue;
+        launches[backward]++;
+        steps[backward] += e.groups[g].count;
+    }
+    assert_int_equal(launches[0], 2);
+    assert_int_equal(steps[0], 24 + 12);
+    assert_int_equal(launches[1], 1);
+    assert_int_equal(steps[1], 24);
+    close_engine(&e);
+    rcvi_program_free(&program);
+    close_problem(&p);
+}
+
+/* Large products of the whole sequence are one step a layer and pass: of all gates, from their biases; of all gates' adjoints.
+ * Both passes read one copy of the weights. */
+static void check_large(rcv_dtype dtype) {
+    static const config deep = {"lstm", {.input = 8, .hidden = 8, .layers = 3}, 9, 4, false, false, false};
+    problem p;
+    rcvi_program program;
+    int forward = 0, backward = 0, copies = 0;
+    open_problem(&p, &deep, 1);
+    rcv_plan_options options = options_of(&p, dtype, true, "combine(steps=all)+fuse+pack+merge");
+    gpu_alone = 9 * 4 * 8 * 8;
+    assert_true(write_with(p.net, &options, &program));
+    gpu_alone = 0;
+    for (size_t i = 0; i < program.step_count; i++) {
+        const rcvi_step *step = &program.steps[i];
+        bool first = i < program.forward_count;
+        copies += step->kind == RCVI_STEP_COPY && step->when == RCVI_WHEN_PARAMETERS_CHANGED;
+        if (step->kind != RCVI_STEP_GEMM || step->gemm.transpose_a) continue;
+        forward += first && step->gemm.start && step->columns == 4 * 8 && step->gemm.depth == 8;
+        backward += !first && !step->gemm.start && step->columns == 8 && step->gemm.depth == 4 * 8;
+        assert_int_equal(step->rows, 9 * 4);
+        assert_false(step->accumulate);
+    }
+    assert_true(forward == 3 && backward == 3);
+    assert_int_equal(copies, rcvi_dtype_is_narrow(dtype) ? 3 : 0);
+    rcvi_program_free(&program);
+    close_problem(&p);
+}
+
+static void test_large(void **state) {
+    (void)state;
+    check_large(RCV_BFLOAT16);
+    check_large(RCV_TFLOAT32);
+    check_large(RCV_FLOAT32);
+}
+
+/* ---- gradients that are stored, not added ---- */
+
+/* Counts how often a call writes every gradient; answers whether it is once, by steps outside of loops. */
+static bool writes_once(const rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int64_t elements = program->net->parameter_elements;
+    unsigned char *times = calloc((size_t)elements, 1);
+    bool once = true;
+    assert_non_null(times);
+    for (int i = (int)program->forward_count; i < (int)program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        int count = step->when == RCVI_WHEN_OVERWRITING ? 0 : rcvi_step_accesses(step, accesses);
+        for (int k = 0; k < count; k++) {
+            const rcvi_view *v = accesses[k].view;
+            if (program->buffers[v->buffer].role != RCVI_DPARAMETERS) continue;
+            once &= times_of(program, i) == 1 && !step->time.timed;
+            int64_t batch = step->kind == RCVI_STEP_GEMM ? step->gemm.batch : 1;
+            for (int64_t e = 0; once && e < batch * accesses[k].rows * accesses[k].columns; e++) {
+                int64_t block = e / (accesses[k].rows * accesses[k].columns),
+                        rest = e % (accesses[k].rows * accesses[k].columns);
+                int64_t move = batch > 1 ? block * step->gemm.step_out : 0;
+                times[v->offset + move + rest / accesses[k].columns * v->row + rest % accesses[k].columns]++;
+            }
+        }
+    }
+    for (int64_t e = 0; e < elements; e++) once &= times[e] == 1;
+    free(times);
+    return once;
+}
+
+static size_t check_covers(const problem *p, const rcvi_program *program) {
+    (void)p;
+    rcvi_engine e = {.program = program, .context = program->pool.context};
+    rcvi_pool_init(&e.pool, e.context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    bool covers = e.covers;
+    rcvi_pool_free(&e.pool);
+    if (!program->options.training) return 0;
+    assert_int_equal(covers, writes_once(program));
+    return covers;
+}
+
+static void test_covers(void **state) {
+    (void)state;
+    assert_true(each_program(check_covers) > 150);
+}
+
+/* ---- what is the caller's, in place ---- */
+
+static size_t count_accesses(const rcvi_program *program, int buffer, bool written) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    size_t found = 0;
+    for (size_t i = 0; i < program->step_count; i++) {
+        int count = rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++)
+            found += accesses[k].view->buffer == buffer && (written ? accesses[k].written : accesses[k].read);
+    }
+    return found;
+}
+
+static size_t check_stand_ins(const problem *p, const rcvi_program *program) {
+    (void)p;
+    rcvi_engine e = {.program = program, .context = program->pool.context};
+    bool dy = false;
+    size_t dx = 0;
+    rcvi_pool_init(&e.pool, e.context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        if (e.stand_ins[b] == RCVI_NONE) continue;
+        const rcvi_buffer *own = &program->buffers[b], *theirs = &program->buffers[e.stand_ins[b]];
+        assert_false(program->options.lengths);
+        assert_true(own->role == RCVI_ARENA && own->count == theirs->count && own->element == theirs->element);
+        dy |= theirs->role == RCVI_DY;
+        dx += theirs->role == RCVI_DX;
+        if (theirs->role == RCVI_DY) assert_int_equal(count_accesses(program, (int)b, true), 1);
+        assert_int_equal(count_accesses(program, e.stand_ins[b], theirs->role == RCVI_DX), 1);
+        assert_int_equal(count_accesses(program, e.stand_ins[b], theirs->role != RCVI_DX), 0);
+    }
+    assert_int_equal(dy, program->options.training && !program->options.lengths);
+    rcvi_pool_free(&e.pool);
+    return dx;
+}
+
+/* dy always, dx where no step writes behind its end. */
+static void test_stand_ins(void **state) {
+    (void)state;
+    assert_true(each_program(check_stand_ins) > 50);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront),
-                                       cmocka_unit_test(test_sums)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order),    cmocka_unit_test(test_wavefront),
+                                       cmocka_unit_test(test_sums),     cmocka_unit_test(test_prepared),
+                                       cmocka_unit_test(test_large),    cmocka_unit_test(test_covers),
+                                       cmocka_unit_test(test_stand_ins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

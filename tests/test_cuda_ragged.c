@@ -119,6 +119,7 @@ static void take_gemm(const simulation *s, const rcvi_step *step, int64_t rows, 
         for (int64_t r = 0; r < rows; r++) {
             for (int64_t c = 0; c < step->columns; c++) {
                 unsigned known = step->accumulate ? known_of(s, &out, r, c) : ZERO;
+                if (step->gemm.start) known = known_of(s, step->gemm.start, 0, c);
                 for (int64_t k = 0; k < depth; k++) {
                     unsigned x = step->gemm.transpose_a ? known_of(s, &a, k, r) : known_of(s, &a, r, k);
                     unsigned y = step->gemm.transpose_b ? known_of(s, &b, c, k) : known_of(s, &b, k, c);

@@ -388,6 +388,43 @@ static void test_parameters(void **state) {
     close_problem(&q);
 }
 
+/* dx in the memory of dy is as beside it. */
+static void test_in_place(void **state) {
+    (void)state;
+    static const config square = {"lstm", {.input = 40, .hidden = 40, .layers = 2}, 6, 10, false, false, true};
+    problem p;
+    open_on_gpu(&p, &square);
+    for (int i = 0; i < PLANS; i++) {
+        rcv_plan *plan = pinned(&p, RCV_FLOAT32, plans[i]);
+        rcv_run *run = NULL;
+        data apart, together;
+        results want, got;
+        void *shared = NULL;
+        size_t bytes = (size_t)p.x_count * sizeof(float);
+        check_ok(rcv_run_new(plan, &run));
+        open_data(&apart, &p, RCV_FLOAT32);
+        open_data(&together, &p, RCV_FLOAT32);
+        check_cuda(cudaMalloc(&shared, bytes));
+        check_cuda(cudaMemcpy(shared, together.dy, bytes, cudaMemcpyDeviceToDevice));
+        check_cuda(cudaDeviceSynchronize());
+        together.backward.dy = together.backward.dx = shared;
+        both_passes(run, &apart);
+        both_passes(run, &together);
+        check_ok(rcv_run_wait(run));
+        check_cuda(cudaMemcpy(together.dx, shared, bytes, cudaMemcpyDeviceToDevice));
+        check_cuda(cudaDeviceSynchronize());
+        check_cuda(cudaFree(shared));
+        close_data(&apart, true, &want);
+        close_data(&together, true, &got);
+        check_same_bits(plans[i], &want, &got);
+        drop(&want);
+        drop(&got);
+        rcv_run_free(run);
+        rcv_plan_free(plan);
+    }
+    close_problem(&p);
+}
+
 /* What is left out is not written, and the rest is as with it. */
 static void test_optional(void **state) {
     (void)state;
@@ -521,10 +558,10 @@ static void test_leaks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_addresses), cmocka_unit_test(test_accumulate), cmocka_unit_test(test_parameters),
-        cmocka_unit_test(test_optional),  cmocka_unit_test(test_misaligned), cmocka_unit_test(test_streams),
-        cmocka_unit_test(test_threads),   cmocka_unit_test(test_vendor),     cmocka_unit_test(test_persistent),
-        cmocka_unit_test(test_no_memory), cmocka_unit_test(test_leaks)};
+        cmocka_unit_test(test_addresses),  cmocka_unit_test(test_accumulate), cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_in_place),   cmocka_unit_test(test_optional),   cmocka_unit_test(test_misaligned),
+        cmocka_unit_test(test_streams),    cmocka_unit_test(test_threads),    cmocka_unit_test(test_vendor),
+        cmocka_unit_test(test_persistent), cmocka_unit_test(test_no_memory),  cmocka_unit_test(test_leaks)};
     rcv_context *context = NULL;
     if (rcv_context_new(NULL, &context)) return 1;
     rcv_status status = rcv_device_describe(context, "cuda", NULL);

@@ -74,6 +74,10 @@ static void print_operands(const rcvi_program *program, const rcvi_step *step, r
         print_view(program, &step->b, out);
         break;
     case RCVI_STEP_GEMM:
+        if (step->gemm.start) {
+            print_view(program, step->gemm.start, out);
+            rcvi_text_add(out, " + ");
+        }
         print_view(program, &step->a, out);
         rcvi_text_add(out, "%s ", step->gemm.transpose_a ? "^T" : "");
         print_view(program, &step->b, out);

@@ -122,6 +122,11 @@ int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index) {
     return buffer;
 }
 
+int64_t rcvi_program_row(const rcvi_program *program, int64_t columns) {
+    int64_t each = 16 / (int64_t)rcvi_element_bytes(program, RCVI_ACTIVATION);
+    return program->machine.gpu ? (columns + each - 1) / each * each : columns;
+}
+
 void rcvi_program_step(rcvi_program *program, const rcvi_step *step) {
     if (program->failed) return;
     if (!rcvi_grow(program->pool.context, &program->steps, &program->step_capacity, program->step_count + 1,
@@ -224,6 +229,8 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         access_view(accesses, &count, &step->b, tb ? columns : depth, tb ? depth : columns, false, true,
                     RCVI_USE_OPERAND)
             ->spans = ta;
+        if (step->gemm.start)
+            access_view(accesses, &count, step->gemm.start, 1, columns, false, true, RCVI_USE_OTHER)->spans = false;
         break;
     }
     case RCVI_STEP_REDUCE: {

@@ -58,7 +58,10 @@ typedef struct {
     const char *processor; /* its name; NULL: the CPU's */
     bool gpu;              /* launches instead of threads; what is multiplied lies in the plan's type */
     int64_t sums;          /* columns of a map at most that may hold sums over them; 0: no map may */
-    int ordinal;           /* of the GPU */
+    int64_t
+        alone;   /* multiply-adds from which on a product outside of loops is better a step of its own, by a library, */
+                 /* than one of packed matrices; 0: none is */
+    int ordinal; /* of the GPU */
 } rcvi_machine;
 
 /* Who owns a buffer's memory. Everything but the arena comes from the caller; those marked optional may be absent: then
@@ -204,6 +207,8 @@ typedef struct {
             int64_t depth;
             bool transpose_a, transpose_b;
             int64_t batch, step_out, step_a, step_b;
+            const rcvi_view
+                *start; /* one row from which all sums start, of one product that does not accumulate; or NULL */
         } gemm;
         struct {
             bool over_rows;
@@ -285,6 +290,10 @@ static inline int rcvi_most_instructions(const rcvi_machine *machine) {
 
 /* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */
 int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t depth);
+
+/* Elements from row to row of what products read: on a GPU rows begin at multiples of 16 bytes, without which its library has no fast
+ * products. */
+int64_t rcvi_program_row(const rcvi_program *program, int64_t columns);
 
 /* ---- after writing ---- */
 

@@ -265,6 +265,9 @@ static rcv_status check_steps(verifier *v) {
         /* in the outer loop but not in the inner one, `stride` goes with the outer loop's iterations */
         nest around = {depth ? counts[depth - 1] : 1, depth == 2 ? counts[0] : 1};
         if (step->kind == RCVI_STEP_MAP) RCVI_TRY(check_map(program, i, step));
+        if (step->kind == RCVI_STEP_GEMM && step->gemm.start && (step->accumulate || step->gemm.batch > 1))
+            return wrong(i, rcvi_step_names[step->kind], "what is there, or are several",
+                         "starts sums that go on from");
         rcv_status status = check_elements(v, i);
         int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; !status && k < count; k++) status = check_access(v, i, &accesses[k], around, ends[0]);

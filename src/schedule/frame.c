@@ -12,11 +12,15 @@ bool rcvi_frame_init(rcvi_frame *f, rcvi_program *program) {
                       .ragged = options->lengths,
                       .resets = options->resets};
     f->inputs = rcvi_new(program->pool.context, (size_t)f->net->options.layers + 1, sizeof *f->inputs);
-    if (!f->inputs) program->failed = true;
-    return f->inputs != NULL;
+    f->rows = rcvi_new(program->pool.context, (size_t)f->net->options.layers + 1, sizeof *f->rows);
+    if (!f->inputs || !f->rows) program->failed = true;
+    return f->inputs && f->rows;
 }
 
-void rcvi_frame_free(rcvi_frame *f) { rcvi_free(f->program->pool.context, f->inputs); }
+void rcvi_frame_free(rcvi_frame *f) {
+    rcvi_free(f->program->pool.context, f->inputs);
+    rcvi_free(f->program->pool.context, f->rows);
+}
 
 int64_t rcvi_frame_width(const rcvi_frame *f, int64_t layer) {
     return layer < f->net->options.layers ? f->net->layers[layer].input : rcv_net_output(f->net);
@@ -75,25 +79,52 @@ void rcvi_frame_write_masks(rcvi_frame *f) {
     }
 }
 
-/* What stands past a sequence's length may be anything, even NaN: it must not reach a product. */
+static int64_t row_of(const rcvi_frame *f, int64_t columns) {
+    return f->pads ? rcvi_program_row(f->program, columns) : columns;
+}
+
+/* Do matrices alone read x? */
+static bool is_operand(const rcvi_graph *graph) {
+    for (size_t v = 0; v < graph->value_count; v++) {
+        const rcvi_value *value = &graph->values[v];
+        bool matrix = value->operation == RCVI_MATRIX || value->operation == RCVI_MATRIX_TRANSPOSE;
+        for (int a = 0; !matrix && a < rcvi_operations[value->operation].arguments; a++) {
+            if (value->arguments[a] == graph->inputs[0].value) return false;
+        }
+    }
+    return true;
+}
+
+/* What stands past a sequence's length may be anything, even NaN: it must not reach a product. In a 16-bit type what products read is
+ * a copy anyway: where its rows would begin anywhere, one of our own. */
 void rcvi_frame_write_input(rcvi_frame *f) {
-    f->inputs[0] = rcvi_program_external(f->program, RCVI_X, 0);
-    if (!f->ragged) return;
-    int64_t columns = rcvi_frame_width(f, 0), rows = f->steps * f->batch;
-    int masked = rcvi_frame_buffer(f, f->steps, columns, "x.live");
-    if (!f->program->failed) f->program->buffers[masked].rounding = RCVI_ROUNDED_AS_OPERAND;
-    rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->live, 1), rcvi_whole_view(masked, columns),
-                     rcvi_whole_view(f->inputs[0], columns), rcvi_no_view());
-    f->inputs[0] = masked;
+    int64_t columns = rcvi_frame_width(f, 0), rows = f->steps * f->batch, row = row_of(f, columns);
+    rcvi_view x = rcvi_whole_view(rcvi_program_external(f->program, RCVI_X, 0), columns);
+    f->inputs[0] = x.buffer;
+    f->rows[0] = columns;
+    bool copied =
+        row != columns && rcvi_dtype_is_narrow(f->program->options.dtype) && is_operand(&f->net->layers[0].forward);
+    if (!f->ragged && !copied) return;
+    int own = rcvi_frame_buffer(f, f->steps, row, f->ragged ? "x.live" : "x.rows");
+    if (!f->program->failed) f->program->buffers[own].rounding = RCVI_ROUNDED_AS_OPERAND;
+    if (f->ragged)
+        rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->live, 1), rcvi_whole_view(own, row), x,
+                         rcvi_no_view());
+    else
+        rcvi_emit_copy(f->program, rows, columns, rcvi_whole_view(own, row), x);
+    f->inputs[0] = own;
+    f->rows[0] = row;
 }
 
 /* Between layers it is an activation, unless that is what dropout makes of it. */
 void rcvi_frame_open_output(rcvi_frame *f, int64_t layer) {
+    f->rows[layer + 1] = rcvi_frame_width(f, layer + 1);
     if (layer + 1 == f->net->options.layers) {
         f->inputs[layer + 1] = rcvi_program_external(f->program, RCVI_Y, 0);
         return;
     }
-    int y = rcvi_frame_buffer(f, f->steps, rcvi_frame_width(f, layer + 1), "y%lld", (long long)layer);
+    f->rows[layer + 1] = row_of(f, f->rows[layer + 1]);
+    int y = rcvi_frame_buffer(f, f->steps, f->rows[layer + 1], "y%lld", (long long)layer);
     bool rounds = !f->program->failed && !rcvi_frame_has_dropout(f, layer + 1);
     if (rounds) f->program->buffers[y].rounding = RCVI_ROUNDED;
     f->inputs[layer + 1] = y;
@@ -105,15 +136,16 @@ bool rcvi_frame_has_dropout(const rcvi_frame *f, int64_t layer) {
     return f->training && f->net->options.dropout > 0 && layer > 0;
 }
 
-int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, const char *name, rcvi_rounding rounding) {
+int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, int64_t row, const char *name,
+                             rcvi_rounding rounding) {
     int64_t columns = rcvi_frame_width(f, layer);
-    int to = rcvi_frame_buffer(f, f->steps, columns, "%s%lld", name, (long long)layer);
+    int to = rcvi_frame_buffer(f, f->steps, row, "%s%lld", name, (long long)layer);
     if (!f->program->failed) f->program->buffers[to].rounding = rounding;
     rcvi_step step = {.kind = RCVI_STEP_DROPOUT,
                       .rows = f->steps * f->batch,
                       .columns = columns,
-                      .out = rcvi_whole_view(to, columns),
-                      .a = rcvi_whole_view(from, columns),
+                      .out = rcvi_whole_view(to, row),
+                      .a = rcvi_whole_view(from, row),
                       .b = rcvi_no_view(),
                       .mask = rcvi_no_view(),
                       .dropout = {.probability = f->net->options.dropout, .salt = (uint64_t)layer}};

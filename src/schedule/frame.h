@@ -11,6 +11,8 @@ typedef struct {
     bool training, ragged, resets;
     int live, boundary; /* mask buffers: [steps, batch], [steps + 1, batch] */
     int *inputs;        /* [layers + 1] buffers of [steps, batch, width]; the last is y */
+    int64_t *rows;      /* [layers + 1] elements from row to row of these */
+    bool pads;          /* of those that are not the caller's, as products like it; else their width */
 } rcvi_frame;
 
 /* False without memory. */
@@ -31,8 +33,10 @@ void rcvi_frame_write_masks(rcvi_frame *frame);
 void rcvi_frame_write_input(rcvi_frame *frame);                /* inputs[0] */
 void rcvi_frame_open_output(rcvi_frame *frame, int64_t layer); /* inputs[layer + 1] */
 bool rcvi_frame_has_dropout(const rcvi_frame *frame, int64_t layer);
-/* The same mask for the values into layer `layer` and, backwards, for their adjoints: a new buffer. */
-int rcvi_frame_write_dropout(rcvi_frame *frame, int64_t layer, int from, const char *name, rcvi_rounding rounding);
+/* The same mask for the values into layer `layer` and, backwards, for their adjoints: a new buffer, with as many elements from row to
+ * row as the one before. */
+int rcvi_frame_write_dropout(rcvi_frame *frame, int64_t layer, int from, int64_t row, const char *name,
+                             rcvi_rounding rounding);
 
 /* The backward pass's beginning: gradients of the parameters cleared, dy as a buffer of its own. */
 int rcvi_frame_write_dy(rcvi_frame *frame);

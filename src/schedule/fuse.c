@@ -42,7 +42,7 @@ bool rcvi_fusion_computes(const rcvi_fusion *f, int v) {
     return f->part[v] != RCVI_GIVEN && f->part[v] != RCVI_ABSORBED;
 }
 
-static bool is_gradient_operand(const rcvi_graph *graph, int v) {
+bool rcvi_fusion_is_factor(const rcvi_graph *graph, int v) {
     for (size_t g = 0; g < graph->gradient_count; g++) {
         if (graph->gradients[g].left == v || graph->gradients[g].right == v) return true;
     }
@@ -78,7 +78,7 @@ static bool is_read(const rcvi_fusion *f, int v, bool exactly) {
                 return true;
         }
     }
-    return f->needed[v] || (!exactly && is_gradient_operand(f->emitter.graph, v));
+    return f->needed[v] || (!exactly && rcvi_fusion_is_factor(f->emitter.graph, v));
 }
 
 void rcvi_fusion_store(rcvi_fusion *f, int v, rcvi_place place) {
@@ -109,7 +109,7 @@ rcvi_view rcvi_fusion_view(const rcvi_fusion *f, int v, bool over_chunk) {
 
 /* ---- places ---- */
 
-static int new_buffer(rcvi_fusion *f, int64_t slots, int64_t columns, const char *name, int v) {
+int rcvi_fusion_buffer(rcvi_fusion *f, int64_t slots, int64_t columns, const char *name, int v) {
     rcvi_program *program = f->emitter.program;
     int64_t count = rcvi_program_product(program, slots, f->clock.batch, columns);
     const char *own = value_of(f, v)->name, *label = f->emitter.label;
@@ -120,15 +120,16 @@ static int new_buffer(rcvi_fusion *f, int64_t slots, int64_t columns, const char
 }
 
 static rcvi_place chunk_place(rcvi_fusion *f, int64_t columns, const char *name, int v) {
-    int buffer = new_buffer(f, f->clock.chunk, columns, name, v);
+    int buffer = rcvi_fusion_buffer(f, f->clock.chunk, columns, name, v);
     return (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns};
 }
 
 /* For what another phase reads, or what is a factor of gradients: over a chunk, or over time where those are gathered. */
 static rcvi_place crossing_place(rcvi_fusion *f, int64_t columns, const char *name, int v) {
-    if (!f->gathers || !is_gradient_operand(f->emitter.graph, v)) return chunk_place(f, columns, name, v);
-    int buffer = new_buffer(f, f->clock.steps + (f->late_count > 0), columns, name, v);
-    return (rcvi_place){.kind = RCVI_OVER_TIME, .buffer = buffer, .row = columns};
+    if (!f->gathers || !rcvi_fusion_is_factor(f->emitter.graph, v)) return chunk_place(f, columns, name, v);
+    int64_t row = rcvi_program_row(f->emitter.program, columns);
+    int buffer = rcvi_fusion_buffer(f, f->clock.steps + (f->late_count > 0), row, name, v);
+    return (rcvi_place){.kind = RCVI_OVER_TIME, .buffer = buffer, .row = row};
 }
 
 static bool is_read_outside(const rcvi_fusion *f, int v, unsigned char phase) {
@@ -142,9 +143,8 @@ static bool is_read_outside(const rcvi_fusion *f, int v, unsigned char phase) {
     return false;
 }
 
-/* Does a step of another phase read it? */
-static bool crosses(const rcvi_fusion *f, int v) {
-    if ((f->clock.chunk > 1 || f->gathers) && is_gradient_operand(f->emitter.graph, v)) return true;
+bool rcvi_fusion_crosses(const rcvi_fusion *f, int v) {
+    if ((f->clock.chunk > 1 || f->gathers) && rcvi_fusion_is_factor(f->emitter.graph, v)) return true;
     return is_read_outside(f, v, f->phase[v]);
 }
 
@@ -174,7 +174,8 @@ static void place_gradient_factors(rcvi_fusion *f) {
         total += features(f, next);
     }
     int64_t slots = f->gathers ? f->clock.steps + (f->late_count > 0) : f->clock.chunk;
-    int buffer = count ? new_buffer(f, slots, total, "factors", order[0]) : RCVI_NONE;
+    total = rcvi_program_row(program, total);
+    int buffer = count ? rcvi_fusion_buffer(f, slots, total, "factors", order[0]) : RCVI_NONE;
     int64_t column = 0;
     for (int i = 0; i < count; i++) {
         f->places[order[i]] = (rcvi_place){
@@ -213,7 +214,7 @@ static void group_matrices(rcvi_fusion *f) {
         if (members == 1) continue;
         f->group[v] = v;
         bool inside = f->phase[v] == RCVI_INSIDE;
-        int buffer = new_buffer(f, inside ? 1 : f->clock.chunk, columns, "gates", v);
+        int buffer = rcvi_fusion_buffer(f, inside ? 1 : f->clock.chunk, columns, "gates", v);
         int64_t first = f->emitter.places[value_of(f, v)->index].offset,
                 depth = f->emitter.places[value_of(f, v)->index].columns;
         for (int c = 0; c < value_count(f); c++) {
@@ -227,13 +228,13 @@ static void group_matrices(rcvi_fusion *f) {
 
 /* ---- what depends on the parameters alone ---- */
 
-static void mark_prepared(rcvi_program *program, int buffer) {
+void rcvi_fusion_mark_prepared(rcvi_program *program, int buffer) {
     if (program->failed) return;
     program->steps[program->step_count - 1].when = RCVI_WHEN_PARAMETERS_CHANGED;
     program->buffers[buffer].lasting = true;
 }
 
-static rcvi_view vector_view(const rcvi_fusion *f, int v) {
+rcvi_view rcvi_fusion_vector(const rcvi_fusion *f, int v) {
     int parameters = rcvi_program_external(f->emitter.program, RCVI_PARAMETERS, 0);
     return (rcvi_view){
         .buffer = parameters, .offset = f->emitter.places[value_of(f, v)->index].offset, .row = 0, .column = 1};
@@ -241,15 +242,15 @@ static rcvi_view vector_view(const rcvi_fusion *f, int v) {
 
 static void prepare_bias(rcvi_fusion *f, rcvi_form *form) {
     rcvi_program *program = f->emitter.program;
-    form->bias = form->vector_count ? vector_view(f, form->vectors[0]) : rcvi_no_view();
+    form->bias = form->vector_count ? rcvi_fusion_vector(f, form->vectors[0]) : rcvi_no_view();
     if (form->vector_count < 2) return;
     int64_t columns = features(f, form->value);
     int buffer =
         rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, columns, "%sbias.v%d", f->emitter.label, form->value);
     rcvi_view sum = {.buffer = buffer, .row = 0, .column = 1};
     for (int i = 1; i < form->vector_count && !program->failed; i++) {
-        rcvi_emit_add(program, 1, columns, sum, i == 1 ? form->bias : sum, vector_view(f, form->vectors[i]));
-        mark_prepared(program, buffer);
+        rcvi_emit_add(program, 1, columns, sum, i == 1 ? form->bias : sum, rcvi_fusion_vector(f, form->vectors[i]));
+        rcvi_fusion_mark_prepared(program, buffer);
     }
     form->bias = sum;
 }
@@ -286,13 +287,13 @@ static void pack_matrix(rcvi_fusion *f, int v) {
                       .mask = rcvi_no_view(),
                       .pack = {transposed}};
     rcvi_program_step(program, &step);
-    mark_prepared(program, f->packed[v]);
+    rcvi_fusion_mark_prepared(program, f->packed[v]);
 }
 
 /* Does its place show one step at a time only, where more are asked for? */
 static bool is_narrow(const rcvi_fusion *f, int v) {
     if (!has_place(f, v) || f->phase[v] != RCVI_INSIDE || f->places[v].kind == RCVI_OVER_TIME) return false;
-    if (f->gathers && is_gradient_operand(f->emitter.graph, v)) return true;
+    if (f->gathers && rcvi_fusion_is_factor(f->emitter.graph, v)) return true;
     return f->clock.chunk > 1 && f->places[v].kind != RCVI_OVER_CHUNK;
 }
 
@@ -332,10 +333,11 @@ void rcvi_fusion_prepare(rcvi_fusion *f) {
     if (f->rungs->combine && (f->clock.chunk > 1 || f->gathers) && f->emitter.graph->gradient_count)
         place_gradient_factors(f);
     if (f->rungs->combine) group_matrices(f);
+    rcvi_fusion_find_large(f);
     for (int v = 0; v < value_count(f) && !program->failed; v++) {
-        if (rcvi_fusion_computes(f, v) && f->part[v] != RCVI_ALIAS && !has_place(f, v) && crosses(f, v))
+        if (rcvi_fusion_computes(f, v) && f->part[v] != RCVI_ALIAS && !has_place(f, v) && rcvi_fusion_crosses(f, v))
             f->places[v] = crossing_place(f, features(f, v), "crossing", v);
-        if (f->emitter.live[v] && is_narrow(f, v) && crosses(f, v)) {
+        if (f->emitter.live[v] && is_narrow(f, v) && rcvi_fusion_crosses(f, v)) {
             f->wide[v] = crossing_place(f, features(f, v), "wide", v);
             if (!f->at_hand[v]) rcvi_fusion_store(f, v, f->wide[v]);
         }
@@ -344,9 +346,16 @@ void rcvi_fusion_prepare(rcvi_fusion *f) {
     for (int i = 0; i < f->form_count && !program->failed; i++) {
         rcvi_form *form = &f->forms[i];
         if (f->form_of[form->value] != i) continue;
-        prepare_bias(f, form);
-        if (form->split) form->early_place = chunk_place(f, features(f, form->value), "early", form->value);
-        for (int m = 0; m < form->matrix_count; m++) pack_matrix(f, form->matrices[m]);
+        if (form->large)
+            rcvi_fusion_prepare_large(f, i);
+        else
+            prepare_bias(f, form);
+        if (form->split && !form->large)
+            form->early_place = chunk_place(f, features(f, form->value), "early", form->value);
+        for (int m = 0; m < form->matrix_count; m++) {
+            bool packed = !form->large || (form->split && !form->early[m]);
+            if (packed) pack_matrix(f, form->matrices[m]);
+        }
     }
 }
 
@@ -357,7 +366,7 @@ static void see_values(rcvi_fusion *f, rcvi_phase phase) {
     for (int v = 0; v < value_count(f); v++) {
         const rcvi_value *value = value_of(f, v);
         if (value->operation == RCVI_VECTOR) {
-            f->emitter.views[v] = f->emitter.live[v] ? vector_view(f, v) : rcvi_no_view();
+            f->emitter.views[v] = f->emitter.live[v] ? rcvi_fusion_vector(f, v) : rcvi_no_view();
         } else if (has_place(f, v)) {
             f->emitter.views[v] = rcvi_fusion_view(f, v, phase != RCVI_INSIDE);
         } else if (f->part[v] == RCVI_ALIAS && f->at_hand[value->arguments[0]]) {
@@ -378,10 +387,11 @@ static void see_aliases(rcvi_fusion *f) {
     }
 }
 
-static void give_buffer(rcvi_fusion *f, int v) {
+void rcvi_fusion_give_buffer(rcvi_fusion *f, int v) {
     if (f->emitter.views[v].buffer != RCVI_NONE) return;
     int64_t columns = features(f, v), slots = f->phase[v] == RCVI_INSIDE ? 1 : f->clock.chunk;
-    f->emitter.views[v] = (rcvi_view){.buffer = new_buffer(f, slots, columns, "value", v), .row = columns, .column = 1};
+    f->emitter.views[v] =
+        (rcvi_view){.buffer = rcvi_fusion_buffer(f, slots, columns, "value", v), .row = columns, .column = 1};
 }
 
 typedef struct {
@@ -411,7 +421,7 @@ static int add_stores(mapper *m, int v, bool product, int source) {
     rcvi_fusion *f = m->fusion;
     int out = RCVI_NONE;
     if (has_place(f, v) || is_read(f, v, false)) {
-        give_buffer(f, v);
+        rcvi_fusion_give_buffer(f, v);
         out = add_operand(m, seen(m, v, f->emitter.views[v]), false);
     }
     for (size_t i = 0; i < f->store_count; i++) {
@@ -540,8 +550,11 @@ static void add_zeros(mapper *m) {
     }
 }
 
+/* Is it computed in a map of this phase and level? */
 static bool belongs(const rcvi_fusion *f, int v, rcvi_phase phase, int level) {
     if (f->part[v] != RCVI_FORMED && f->part[v] != RCVI_MAPPED) return false;
+    const rcvi_form *form = f->part[v] == RCVI_FORMED ? &f->forms[f->form_of[v]] : NULL;
+    if (form && form->large && !form->split) return false;
     return f->phase[v] == (unsigned char)phase && f->level[v] == level;
 }
 
@@ -573,6 +586,8 @@ static int map_of(const rcvi_fusion *f, int v) {
     return first;
 }
 
+bool rcvi_fusion_is_bare(const rcvi_fusion *f, int v) { return map_of(f, v) != RCVI_NONE; }
+
 /* Products and maps of one level and size that belong to one map. `only` is the one value wanted, or RCVI_NONE. */
 static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns, int map, int only) {
     rcvi_program *program = f->emitter.program;
@@ -594,7 +609,7 @@ static void emit_early(rcvi_fusion *f, int level, int64_t columns, int *next) {
     if (!new_mapper(&m, f, RCVI_BEFORE, columns)) return;
     for (; *next < f->form_count && m.map.product_count < RCVI_MAX_PRODUCTS; ++*next) {
         const rcvi_form *form = &f->forms[*next];
-        bool here = f->form_of[form->value] == *next && form->split && form->early_level == level;
+        bool here = f->form_of[form->value] == *next && form->split && !form->large && form->early_level == level;
         if (here && features(f, form->value) == columns) add_product(&m, form, true);
     }
     emit_mapper(&m);
@@ -650,7 +665,7 @@ static void emit_alone(rcvi_fusion *f, rcvi_phase phase, int level) {
             if (f->group[v] == v) emit_group(f, v, f->emitter.batch);
             continue;
         }
-        give_buffer(f, v);
+        rcvi_fusion_give_buffer(f, v);
         rcvi_emit_value(&f->emitter, v);
         for (size_t i = 0; i < f->store_count; i++) {
             if (f->stores[i].value == v)
@@ -680,6 +695,7 @@ void rcvi_fusion_emit(rcvi_fusion *f, rcvi_phase phase) {
     for (int level = 0; level < levels && !program->failed; level++) {
         see_aliases(f);
         emit_alone(f, phase, level);
+        rcvi_fusion_emit_large(f, phase, level);
         see_aliases(f);
         emit_maps(f, phase, level);
     }

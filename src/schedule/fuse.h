@@ -8,6 +8,9 @@
  * In each phase values are gathered by level: a level needs only what lies in memory once the levels below are done.
  * All values of one level and size are one map.
  *
+ * Where the device has a library for products, those of the whole sequence that are large are its: by rows of stacked parameters side
+ * by side, or over all of what stacked parameters are multiplied with in a derivative.
+ *
  * Where maps may hold sums over their columns, and all values that are not of size one have one size, those of size one
  * (the sums, and what is computed of them) are computed in the same maps, in every column. A level has products or sums, not
  * both. */
@@ -38,6 +41,9 @@ typedef struct {
     int early_level;                            /* of the early part, before the loop */
     rcvi_place early_place;                     /* of the early part */
     rcvi_view bias;                             /* sum of the vectors, one row */
+    bool large;     /* what of it is computed outside of the loop is a step of its own, by the device's library */
+    int stack;      /* then: the first of the forms that are one step with it, side by side */
+    int64_t column; /* where its sums begin among the stack's */
 } rcvi_form;
 
 typedef struct {
@@ -92,6 +98,22 @@ static inline int64_t rcvi_fusion_columns(const rcvi_fusion *f, int v) {
 void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_place place);
 /* Buffers of what crosses phases; matrices to pack, biases to sum. Steps that depend on the parameters alone. */
 void rcvi_fusion_prepare(rcvi_fusion *fusion);
+
+/* ---- of the files that are the fusion ---- */
+
+rcvi_view rcvi_fusion_vector(const rcvi_fusion *fusion, int value); /* a learned vector */
+int rcvi_fusion_buffer(rcvi_fusion *fusion, int64_t slots, int64_t columns, const char *name, int value);
+void rcvi_fusion_give_buffer(rcvi_fusion *fusion, int value); /* where it has no place */
+void rcvi_fusion_mark_prepared(rcvi_program *program,
+                               int buffer); /* the last step, which depends on the parameters alone */
+bool rcvi_fusion_crosses(const rcvi_fusion *fusion, int value); /* does a step of another phase read it? */
+bool rcvi_fusion_is_factor(const rcvi_graph *graph, int value); /* of a gradient */
+bool rcvi_fusion_is_bare(const rcvi_fusion *fusion, int value); /* a form that no instruction of its map uses */
+/* Which forms are large and stacked, and where stacks lie: before other values get places. */
+void rcvi_fusion_find_large(rcvi_fusion *fusion);
+/* The bias and the weights of a large form. */
+void rcvi_fusion_prepare_large(rcvi_fusion *fusion, int form);
+void rcvi_fusion_emit_large(rcvi_fusion *fusion, rcvi_phase phase, int level);
 
 /* A place of so many columns that is cleared at every step. */
 void rcvi_fusion_clear(rcvi_fusion *fusion, rcvi_place place, int64_t columns);

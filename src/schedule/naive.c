@@ -305,7 +305,8 @@ static void write_backward_pass(writer *w) {
                                    (long long)layer);
         for (int64_t d = 0; d < w->frame.net->directions; d++) write_backward(w, layer, d, dy, dx);
         dy = rcvi_frame_has_dropout(&w->frame, layer)
-                 ? rcvi_frame_write_dropout(&w->frame, layer, dx, "ddropped", RCVI_EXACT)
+                 ? rcvi_frame_write_dropout(&w->frame, layer, dx, rcvi_frame_width(&w->frame, layer), "ddropped",
+                                            RCVI_EXACT)
                  : dx;
     }
     rcvi_frame_write_dx(&w->frame, dy);
@@ -319,7 +320,8 @@ static void write_forward_pass(writer *w) {
     rcvi_frame_write_input(frame);
     for (int64_t layer = 0; layer < frame->net->options.layers && !frame->program->failed; layer++) {
         if (rcvi_frame_has_dropout(frame, layer))
-            frame->inputs[layer] = rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], "dropped", RCVI_EXACT);
+            frame->inputs[layer] =
+                rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], frame->rows[layer], "dropped", RCVI_EXACT);
         rcvi_frame_open_output(frame, layer);
         for (int64_t d = 0; d < frame->net->directions && !frame->program->failed; d++) write_forward(w, layer, d);
     }

@@ -85,9 +85,10 @@ static rcvi_view boundary_view(const writer *w, const track *t, const rcvi_clock
 static rcvi_place own_order(writer *w, const track *t, rcvi_place place, int64_t columns, const char *name) {
     if (place.kind != RCVI_OVER_STEPS || (w->longest == 1 && !w->gathers)) return place;
     rcvi_program *program = w->frame.program;
+    int64_t row = rcvi_program_row(program, columns);
     rcvi_place own = {.kind = RCVI_OVER_TIME,
-                      .buffer = rcvi_frame_buffer(&w->frame, w->frame.steps, columns, "%s%s", t->label, name),
-                      .row = columns};
+                      .buffer = rcvi_frame_buffer(&w->frame, w->frame.steps, row, "%s%s", t->label, name),
+                      .row = row};
     if (!program->failed) program->buffers[own.buffer].rounding = RCVI_ROUNDED_AS_OPERAND;
     rcvi_clock clock = rcvi_clock_new(w->frame.steps, w->frame.batch, w->frame.steps, 0, false);
     rcvi_program_loop(program, w->frame.steps);
@@ -146,13 +147,14 @@ static void place_kept(writer *w, const track *t, sweep *s, bool local) {
         int v = adjoint->inputs[i].source;
         if (v == RCVI_NONE || !(f->needed[v] || f->kept[v]) || !rcvi_fusion_computes(f, v)) continue;
         if (s->kept[v].kind != RCVI_NOWHERE) continue;
-        int64_t columns = rcvi_features(graph, graph->values[v].size);
-        int buffer = rcvi_frame_buffer(&w->frame, local ? w->chunk : w->frame.steps, columns, "%skept.%s", t->label,
+        int64_t row = rcvi_features(graph, graph->values[v].size);
+        if (rcvi_fusion_is_factor(adjoint, adjoint->inputs[i].value)) row = rcvi_program_row(program, row);
+        int buffer = rcvi_frame_buffer(&w->frame, local ? w->chunk : w->frame.steps, row, "%skept.%s", t->label,
                                        adjoint->inputs[i].name);
         if (program->failed) return;
         program->buffers[buffer].distant = !local;
         if (f->kept[v]) program->buffers[buffer].rounding = RCVI_ROUNDED;
-        s->kept[v] = (rcvi_place){.kind = local ? RCVI_OVER_CHUNK : RCVI_OVER_TIME, .buffer = buffer, .row = columns};
+        s->kept[v] = (rcvi_place){.kind = local ? RCVI_OVER_CHUNK : RCVI_OVER_TIME, .buffer = buffer, .row = row};
         rcvi_fusion_store(f, v, s->kept[v]);
     }
 }
@@ -164,7 +166,7 @@ static bool stores_directly(const writer *w, const rcvi_fusion *f, int v) {
 
 static rcvi_place output_place(const writer *w, const track *t) {
     int64_t columns = layer_of(w, t)->output;
-    return shared_place(t, w->frame.inputs[t->layer + 1], t->direction * columns, columns * w->frame.net->directions);
+    return shared_place(t, w->frame.inputs[t->layer + 1], t->direction * columns, w->frame.rows[t->layer + 1]);
 }
 
 /* A sweep that gives no output computes only what the next states and the derivative need. */
@@ -189,11 +191,13 @@ static void open_forward(writer *w, track *t, sweep *s, rcvi_clock clock, bool k
     bool ring = !keep;
     for (size_t i = 0; i < graph->state_count; i++) {
         int64_t slots = ring ? 2 : local ? w->chunk + 1 : w->frame.steps + 1;
+        int64_t row = rcvi_program_row(w->frame.program, rcvi_state_size(graph, i));
         s->states[i] = (rcvi_place){.kind = ring    ? RCVI_RING
                                             : local ? RCVI_OVER_CHUNK
                                                     : RCVI_OVER_TIME,
-                                    .buffer = state_buffer(w, t, graph, i, slots, local ? "again" : "state"),
-                                    .row = rcvi_state_size(graph, i)};
+                                    .buffer = rcvi_frame_buffer(&w->frame, slots, row, "%s%s.%s", t->label,
+                                                                local ? "again" : "state", graph->states[i].name),
+                                    .row = row};
         f->places[graph->states[i].value] = s->states[i];
         f->at_hand[graph->states[i].value] = true;
         if (w->frame.ragged) f->needed[graph->states[i].next] = true;
@@ -221,7 +225,7 @@ static void write_states_before(writer *w, track *t, const sweep *s) {
     rcvi_frame *frame = &w->frame;
     for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i);
-        rcvi_emit_copy(frame->program, frame->batch, size, rcvi_whole_view(s->states[i].buffer, size),
+        rcvi_emit_copy(frame->program, frame->batch, size, rcvi_whole_view(s->states[i].buffer, s->states[i].row),
                        rcvi_state_block(frame, RCVI_INITIAL, i, t->layer, t->direction, size));
         if (w->recompute) t->checkpoints[i] = state_buffer(w, t, graph, i, w->chunks, "checkpoint");
         if (!frame->resets) continue;
@@ -280,8 +284,9 @@ static void write_forward_step(writer *w, track *t, sweep *s, bool output) {
     program->time = f->clock.step;
     for (size_t i = 0; w->frame.resets && i < graph->state_count; i++) {
         rcvi_view slot = rcvi_place_at_step(&f->clock, &s->states[i]);
-        rcvi_emit_select(program, w->frame.batch, slot.row, boundary_view(w, t, &f->clock), slot,
-                         rcvi_whole_view(t->restarts[i], slot.row), slot);
+        int64_t size = rcvi_state_size(graph, i);
+        rcvi_emit_select(program, w->frame.batch, size, boundary_view(w, t, &f->clock), slot,
+                         rcvi_whole_view(t->restarts[i], size), slot);
     }
     program->time = (rcvi_time){.span = 1};
     rcvi_fusion_emit(f, RCVI_INSIDE);
@@ -300,10 +305,10 @@ static void write_final_states(writer *w, track *t) {
     const rcvi_graph *graph = t->forward.fusion.emitter.graph;
     rcvi_frame *frame = &w->frame;
     for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
-        int64_t size = rcvi_state_size(graph, i);
-        rcvi_view last = rcvi_whole_view(t->forward.states[i].buffer, size);
+        int64_t size = rcvi_state_size(graph, i), row = t->forward.states[i].row;
+        rcvi_view last = rcvi_whole_view(t->forward.states[i].buffer, row);
         int64_t slot = t->forward.states[i].kind == RCVI_RING ? frame->steps % 2 : frame->steps;
-        last.offset = slot * frame->batch * size;
+        last.offset = slot * frame->batch * row;
         rcvi_emit_copy(frame->program, frame->batch, size,
                        rcvi_state_block(frame, RCVI_FINAL, i, t->layer, t->direction, size), last);
     }
@@ -330,7 +335,7 @@ static void write_forward_set(writer *w, track *set, int64_t count) {
     for (int64_t i = 0; i < count && !program->failed; i++) {
         track *t = &set[i];
         mark(w, t);
-        t->input = own_order(w, t, shared_place(t, w->frame.inputs[t->layer], 0, layer_of(w, t)->input),
+        t->input = own_order(w, t, shared_place(t, w->frame.inputs[t->layer], 0, w->frame.rows[t->layer]),
                              layer_of(w, t)->input, "x");
         open_forward(w, t, &t->forward, clock_of(w, t, false), keep, false, true);
         if (!program->failed) write_states_before(w, t, &t->forward);
@@ -408,9 +413,12 @@ static void retime(writer *w, track *t) {
         t->is_retimed = rcvi_retime(w->frame.program, &layer_of(w, t)->adjoint, w->chunk == 1, &t->retimed);
 }
 
+/* Is dx of a step computed at the one after it? It then has a slot more. */
+static bool is_output_late(const track *t) { return t->is_retimed && t->retimed.output_late; }
+
 /* Inside of a wavefront's loop, since the layer below waits for it; else behind all loops. */
 static bool is_last_inside(const writer *w, const track *t) {
-    return t->is_retimed && t->retimed.output_late && w->frame.program->rungs.wavefront;
+    return is_output_late(t) && w->frame.program->rungs.wavefront;
 }
 
 /* The retimed sweep's products that are left when its last step is done, of what lies in the first slots. */
@@ -494,10 +502,10 @@ static void open_backward(writer *w, track *t, int dy, int dx) {
         make_readable(w, t, f, next);
         if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, t->backward.states[i]);
     }
-    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps + w->retimes, width, "%sdx", t->label) : dx;
+    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps + is_output_late(t), width, "%sdx", t->label) : dx;
     int out = graph->outputs[0].value;
     rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width};
-    if (t->is_retimed && t->retimed.output_late) place = rcvi_place_later(&f->clock, place);
+    if (is_output_late(t)) place = rcvi_place_later(&f->clock, place);
     if (rcvi_fusion_computes(f, out)) rcvi_fusion_store(f, out, place);
     rcvi_fusion_prepare(f);
     if (t->is_retimed && !frame->program->failed) open_last(w, t);
@@ -646,8 +654,8 @@ static void write_forward_pass(writer *w) {
     rcvi_frame_write_input(frame);
     for (int64_t layer = 0; layer < layers && !frame->program->failed; layer++) {
         if (rcvi_frame_has_dropout(frame, layer))
-            frame->inputs[layer] =
-                rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], "dropped", RCVI_ROUNDED);
+            frame->inputs[layer] = rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], frame->rows[layer],
+                                                            "dropped", RCVI_ROUNDED);
         rcvi_frame_open_output(frame, layer);
         for (int64_t d = 0; d < directions; d++) w->tracks[layer * directions + d].delay = wavefront ? layer : 0;
         if (!wavefront) write_forward_set(w, &w->tracks[layer * directions], directions);
@@ -655,8 +663,12 @@ static void write_forward_pass(writer *w) {
     if (wavefront) write_forward_set(w, w->tracks, layers);
 }
 
+/* Of a layer whose tracks are retimed, where they are. */
 static int new_dx(writer *w, int64_t layer) {
-    return rcvi_frame_buffer(&w->frame, w->frame.steps + w->retimes, rcvi_frame_width(&w->frame, layer), "dx%lld",
+    int64_t directions = w->frame.net->directions;
+    bool late = false;
+    for (int64_t d = 0; d < directions; d++) late |= is_output_late(&w->tracks[layer * directions + d]);
+    return rcvi_frame_buffer(&w->frame, w->frame.steps + late, rcvi_frame_width(&w->frame, layer), "dx%lld",
                              (long long)layer);
 }
 
@@ -670,7 +682,7 @@ static void write_backward_wavefront(writer *w, int dy) {
     int64_t apart = 1; /* steps that a layer is behind the one above */
     for (int64_t layer = 0; layer < layers; layer++) {
         retime(w, &w->tracks[layer]);
-        if (w->tracks[layer].is_retimed && w->tracks[layer].retimed.output_late) apart = 2;
+        if (is_output_late(&w->tracks[layer])) apart = 2;
     }
     for (int64_t layer = 0; layer < layers; layer++) {
         buffers[layer] = new_dx(w, layer);
@@ -691,12 +703,13 @@ static void write_backward_pass(writer *w) {
     }
     for (int64_t layer = frame->net->options.layers; layer-- > 0 && !frame->program->failed;) {
         track *set = &w->tracks[layer * directions];
-        int dx = new_dx(w, layer);
         for (int64_t d = 0; d < directions; d++) retime(w, &set[d]);
+        int dx = new_dx(w, layer);
         write_backward_set(w, set, directions, (int[]){dy, dy}, (int[]){dx, dx});
         if (directions > 1 && !frame->program->failed) add_reversed(w, &set[1], dx);
-        dy = rcvi_frame_has_dropout(frame, layer) ? rcvi_frame_write_dropout(frame, layer, dx, "ddropped", RCVI_EXACT)
-                                                  : dx;
+        dy = rcvi_frame_has_dropout(frame, layer)
+                 ? rcvi_frame_write_dropout(frame, layer, dx, rcvi_frame_width(frame, layer), "ddropped", RCVI_EXACT)
+                 : dx;
     }
     rcvi_frame_write_dx(frame, dy);
 }
@@ -733,6 +746,23 @@ static void close_tracks(writer *w, size_t count) {
     rcvi_free(w->frame.program->pool.context, w->tracks);
 }
 
+/* Steps of a pass that depend on the parameters alone come first, those of all layers together: a GPU takes them by few
+ * launches. They stand outside of loops, and wait for nothing but each other. */
+static void hoist_prepared(rcvi_program *program, size_t first, size_t end) {
+    rcv_context *context = program->pool.context;
+    rcvi_step *moved = rcvi_new(context, end - first, sizeof *moved);
+    size_t count = 0;
+    if (!moved) program->failed = true;
+    for (int others = 0; others < 2 && moved; others++) {
+        for (size_t i = first; i < end; i++) {
+            bool prepared = program->steps[i].when == RCVI_WHEN_PARAMETERS_CHANGED;
+            if (prepared != others) moved[count++] = program->steps[i];
+        }
+    }
+    for (size_t i = 0; i < count; i++) program->steps[first + i] = moved[i];
+    rcvi_free(context, moved);
+}
+
 static void write(rcvi_program *program) {
     const rcv_net *net = program->net;
     rcv_context *context = program->pool.context;
@@ -744,6 +774,7 @@ static void write(rcvi_program *program) {
                 .gathers = program->machine.gpu && program->rungs.combine && !program->rungs.recompute,
                 .tracks = rcvi_new(context, count, sizeof *w.tracks)};
     bool ok = rcvi_frame_init(&w.frame, program) && w.tracks;
+    w.frame.pads = true;
     w.retimes = w.gathers && program->rungs.fuse && program->rungs.pack && !w.frame.ragged && !w.frame.resets;
     for (size_t i = 0; ok && i < count; i++) {
         w.tracks[i].layer = (int64_t)i / net->directions;
@@ -758,6 +789,9 @@ static void write(rcvi_program *program) {
     if (w.frame.training && !program->failed) write_backward_pass(&w);
     close_tracks(&w, count);
     rcvi_frame_free(&w.frame);
+    if (!program->machine.gpu || program->failed) return;
+    hoist_prepared(program, 0, program->forward_count);
+    hoist_prepared(program, program->forward_count, program->step_count);
 }
 
 const rcvi_schedule rcvi_schedule_stepwise = {

@@ -69,7 +69,7 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
                             .fuse = true,
                             .pack = true,
                             .wavefront = layers && !all,
-                            .merge = (layers && !all) || net->directions > 1,
+                            .merge = true, /* of what stands around the loops */
                             .persistent = true,
                             .graph = true,
                             .threads = 1};

@@ -20,6 +20,8 @@ static rcv_status make_ready(rcvi_engine *engine) {
             if (!ready->compiled) return RCV_NO_MEMORY;
             scratch = rcvi_map_scratch(engine, step, ready->compiled);
         }
+        if (step->kind == RCVI_STEP_GEMM && step->gemm.start && engine->members > 1)
+            return rcvi_fail(RCV_UNSUPPORTED, "threads do not share products that start from a row: plan for one");
         if (step->kind == RCVI_STEP_GEMM && !engine->is_reference) scratch = rcvi_gemm_scratch(engine, step);
         if (rcvi_step_sums_rows(step) && !engine->is_reference) scratch = REDUCE_BYTES;
         if (scratch > engine->scratch) engine->scratch = scratch;
@@ -84,7 +86,7 @@ static rcvi_matmul describe(const rcvi_engine *engine, const rcvi_step *step, in
                          .narrow_b = rcvi_view_is_narrow(engine, &step->b),
                          .transpose_a = step->gemm.transpose_a,
                          .transpose_b = step->gemm.transpose_b,
-                         .accumulate = step->accumulate,
+                         .accumulate = step->accumulate || step->gemm.start,
                          .m = rows,
                          .n = step->columns,
                          .k = depth,
@@ -112,6 +114,10 @@ void rcvi_take_gemm(const rcvi_call *call) {
         a += call->row * (step->gemm.transpose_a ? 1 : step->a.row) * size_a;
         c += call->row * step->out.row * size;
     }
+    const char *start =
+        step->gemm.start ? rcvi_call_locate(call, step->gemm.start) : NULL; /* there is one member then */
+    for (int64_t r = 0; start && r < matmul.m; r++)
+        memcpy(c + r * step->out.row * size, start, (size_t)(step->columns * size));
     bool blas = engine->program->rungs.blas && rcvi_matmul_blas_fits(&matmul);
     for (int64_t i = 0; i < step->gemm.batch; i++) {
         const char *ai = a + i * step->gemm.step_a * size_a, *bi = b + i * step->gemm.step_b * size_b;

@@ -136,9 +136,12 @@ static void take_map(const rcvi_call *c) {
 static void take_gemm(const rcvi_call *c, REAL *out) {
     const rcvi_step *s = c->step;
     const REAL *a = real(c, &s->a) + c->row * (s->gemm.transpose_a ? 1 : s->a.row), *b = real(c, &s->b);
+    const REAL *start = s->gemm.start ? real(c, s->gemm.start) : NULL;
+    for (int64_t r = c->row; start && r < c->row_end; r++)
+        memcpy(out + r * s->out.row, start, (size_t)s->columns * sizeof(REAL));
     for (int64_t i = 0; i < s->gemm.batch; i++) {
         GEMM(s->gemm.transpose_a, s->gemm.transpose_b, c->row_end - c->row, s->columns, c->depth,
-             a + i * s->gemm.step_a, s->a.row, b + i * s->gemm.step_b, s->b.row, s->accumulate,
+             a + i * s->gemm.step_a, s->a.row, b + i * s->gemm.step_b, s->b.row, s->accumulate || start,
              out + i * s->gemm.step_out + c->row * s->out.row, s->out.row);
     }
 }

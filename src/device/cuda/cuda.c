@@ -10,6 +10,7 @@
 #include <string.h>
 
 enum { MOST_DEVICES = 16, NAME_BYTES = 320, LEAST_MAJOR = 8, LONGEST_GRAPH = 200000, CALLER_ALIGNMENT = 16 };
+enum { LEAST_ALONE = 1 << 28 }; /* multiply-adds: some microseconds by the library */
 
 /* ---- what there is ---- */
 
@@ -82,6 +83,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .processor = f->processor,
                               .gpu = true,
                               .sums = 1024,
+                              .alone = LEAST_ALONE,
                               .ordinal = ordinal};
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
     return RCV_OK;
@@ -245,6 +247,30 @@ static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **out) {
     return RCV_OK;
 }
 
+/* Does what the caller gave for this buffer share bytes with anything else of the call's? */
+static bool is_shared(const rcvi_worker *w, int buffer) {
+    const rcvi_program *program = w->engine->program;
+    const rcvi_buffer *buffers = program->buffers;
+    uintptr_t low = (uintptr_t)w->buffers[buffer];
+    uintptr_t high = low + (uintptr_t)buffers[buffer].count * rcvi_element_bytes(program, buffers[buffer].element);
+    for (size_t i = 0; i < program->external_count; i++) {
+        int other = program->externals[i];
+        uintptr_t at = (uintptr_t)w->buffers[other];
+        uintptr_t end = at + (uintptr_t)buffers[other].count * rcvi_element_bytes(program, buffers[other].element);
+        if (other != buffer && at && at < high && low < end) return true;
+    }
+    return false;
+}
+
+/* The caller's dy and dx in place of their copies. */
+static void bind_stand_ins(rcvi_worker *w) {
+    const rcvi_engine *e = w->engine;
+    for (size_t b = 0; b < e->program->buffer_count; b++) {
+        int theirs = e->stand_ins[b];
+        if (theirs != RCVI_NONE && w->buffers[theirs] && !is_shared(w, theirs)) w->buffers[b] = w->buffers[theirs];
+    }
+}
+
 static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding, char *scratch) {
     const rcvi_program *program = w->engine->program;
     for (size_t b = 0; b < program->buffer_count; b++) {
@@ -256,6 +282,7 @@ static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding, char *scratc
             return rcvi_fail(RCV_INVALID, "%s does not lie at a multiple of %d bytes, as data on a GPU must",
                              buffer->name, CALLER_ALIGNMENT);
     }
+    bind_stand_ins(w);
     return RCV_OK;
 }
 

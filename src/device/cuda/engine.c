@@ -78,6 +78,82 @@ static void find_turned(rcvi_engine *e) {
     }
 }
 
+/* ---- what is the caller's, in place ---- */
+
+static bool is_whole(const rcvi_program *program, const rcvi_step *step, const rcvi_view *view) {
+    return view->offset == 0 && view->stride == 0 && view->outer == 0 && view->wrap == 0 && view->column == 1 &&
+           (view->row == step->columns || step->rows == 1) &&
+           program->buffers[view->buffer].count == step->rows * step->columns;
+}
+
+/* Is the step the only one that writes the buffer? */
+static bool is_only_writer(const rcvi_program *program, const rcvi_step *writer, int buffer) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t i = 0; i < program->step_count; i++) {
+        int count = rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            if (accesses[k].view->buffer == buffer && accesses[k].written && &program->steps[i] != writer) return false;
+        }
+    }
+    return true;
+}
+
+/* Copies of all of dy, and to all of dx: nothing else touches those, so they may be read and written as what is copied. Where
+ * sequences are sorted the caller's rows lie in another order. */
+static void find_stand_ins(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    for (size_t b = 0; b < program->buffer_count; b++) e->stand_ins[b] = RCVI_NONE;
+    for (size_t i = 0; i < program->step_count && !e->sorts; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind != RCVI_STEP_COPY || step->when != RCVI_ALWAYS || step->time.timed) continue;
+        bool from = program->buffers[step->a.buffer].role == RCVI_DY;
+        bool to = program->buffers[step->out.buffer].role == RCVI_DX;
+        if ((!from && !to) || !is_whole(program, step, &step->a) || !is_whole(program, step, &step->out)) continue;
+        int own = from ? step->out.buffer : step->a.buffer, theirs = from ? step->a.buffer : step->out.buffer;
+        const rcvi_buffer *buffer = &program->buffers[own];
+        if (buffer->role != RCVI_ARENA || buffer->element != RCVI_REAL || rcvi_cuda_has_twin(e, own)) continue;
+        if (is_only_writer(program, step, from ? own : theirs)) e->stand_ins[own] = theirs;
+    }
+}
+
+/* ---- gradients of parameters ---- */
+
+/* What a step adds to the gradients, elements first .. end - 1; false where that is not one piece, or not a step outside of
+ * loops. */
+static bool find_piece(const rcvi_step *step, int64_t *first, int64_t *end) {
+    const rcvi_view *out = &step->out;
+    bool product = step->kind == RCVI_STEP_GEMM, sum = step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows;
+    if ((!product && !sum) || !step->accumulate || step->time.timed || step->when != RCVI_ALWAYS) return false;
+    int64_t rows = product ? step->rows : 1, batch = product ? step->gemm.batch : 1, size = rows * step->columns;
+    *first = out->offset;
+    *end = out->offset + batch * size;
+    return out->column == 1 && !out->stride && !out->outer && !out->wrap && (rows == 1 || out->row == step->columns) &&
+           (batch == 1 || step->gemm.step_out == size);
+}
+
+/* Whether a call that overwrites the gradients needs no zeros in them first: every step that adds to them may store instead. */
+static bool covers(const rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int64_t left = program->net->parameter_elements, first, end, other_first, other_end;
+    size_t loop_end = 0;
+    for (size_t i = program->forward_count; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind == RCVI_STEP_LOOP && i >= loop_end) loop_end = i + 1 + (size_t)step->loop.body;
+        int count = rcvi_step_accesses(step, accesses);
+        bool touches = false;
+        for (int k = 0; k < count; k++) touches |= program->buffers[accesses[k].view->buffer].role == RCVI_DPARAMETERS;
+        if (!touches || step->when == RCVI_WHEN_OVERWRITING) continue;
+        if (i < loop_end || !find_piece(step, &first, &end)) return false;
+        for (size_t j = program->forward_count; j < i; j++) {
+            const rcvi_step *other = &program->steps[j];
+            if (other->out.buffer != step->out.buffer || !find_piece(other, &other_first, &other_end)) continue;
+            if (first < other_end && other_first < end) return false;
+        }
+        left -= end - first;
+    }
+    return left == 0;
+}
+
 static size_t take(size_t *at, size_t bytes) {
     size_t place = *at;
     *at += round_up(bytes);
@@ -324,13 +400,14 @@ static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_r
 
 static bool same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
     return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth && a->transpose_a == b->transpose_a &&
-           a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->turned == b->turned &&
-           a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a && a->row_b == b->row_b &&
-           a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a && a->step_b == b->step_b &&
-           a->step_out == b->step_out;
+           a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->starts == b->starts &&
+           a->turned == b->turned && a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a &&
+           a->row_b == b->row_b && a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a &&
+           a->step_b == b->step_b && a->step_out == b->step_out;
 }
 
 static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *step, int64_t span) {
+    bool adds = e->ready[step - e->program->steps].adds_start;
     int64_t full = step->time.timed ? step->time.span : 1;
     bool over_depth = step->gemm.transpose_a;
     return (rcvi_cuda_gemm_shape){.rows = over_depth ? step->rows : step->rows / full * span,
@@ -338,7 +415,8 @@ static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *st
                                   .depth = over_depth ? step->gemm.depth / full * span : step->gemm.depth,
                                   .transpose_a = step->gemm.transpose_a,
                                   .transpose_b = step->gemm.transpose_b,
-                                  .accumulate = step->accumulate,
+                                  .accumulate = step->accumulate || adds,
+                                  .starts = step->gemm.start && !adds,
                                   .a = e->narrow,
                                   .b = e->narrow,
                                   .out = rcvi_cuda_type_of(e, &step->out),
@@ -379,7 +457,12 @@ static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
     rcvi_cuda_ready *ready = &e->ready[index];
     int64_t span = step->time.timed ? step->time.span : 1, left = e->program->options.steps % span;
     if (!e->blas) RCVI_TRY(rcvi_cuda_blas_new(e->context, &e->blas));
-    RCVI_TRY(find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm));
+    rcv_status status = find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+    if (status == RCV_UNSUPPORTED && step->gemm.start) {
+        ready->adds_start = true;
+        status = find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+    }
+    RCVI_TRY(status);
     if (left) RCVI_TRY(find_gemm(e, index, left, &ready->last_gemm, &ready->owns_last));
     return RCV_OK;
 }
@@ -467,11 +550,15 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->twins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->twins);
     e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
+    e->stand_ins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->stand_ins);
     e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
     if (e->pool.failed) return RCV_NO_MEMORY;
     find_twins(e);
     find_turned(e);
-    return rcvi_cuda_find_short(e);
+    RCVI_TRY(rcvi_cuda_find_short(e));
+    find_stand_ins(e);
+    e->covers = covers(program);
+    return RCV_OK;
 }
 
 static rcv_status build(rcvi_engine *e) {

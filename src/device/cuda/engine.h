@@ -5,6 +5,9 @@
  * same element offsets, in the run's scratch. Whoever writes the buffer writes the twin; twins of what is the caller's are
  * made at the beginning of the forward pass.
  *
+ * In place. A buffer that is a copy of the caller's dy as it is, or that is only copied to the caller's dx, is the caller's memory
+ * where the call has it, and the copy is left out: a stand-in.
+ *
  * Layout. Where the plan transposes, what products of their own leave and maps alone read is stored turned.
  *
  * Order. The steps between two loops, or of a loop's body, are a segment. A step's level in it is one more than the
@@ -39,6 +42,7 @@ typedef struct {
     int pass_count;
     rcvi_cuda_gemm *gemm, *last_gemm; /* of the whole span; of the last chunk, where that is shorter */
     bool owns_gemm, owns_last;
+    bool adds_start; /* the library does not: the row is copied to all rows before, and the product added */
 } rcvi_cuda_ready;
 
 typedef struct {
@@ -71,6 +75,8 @@ struct rcvi_engine {
     size_t *twins; /* [buffers] or SIZE_MAX */
     int64_t
         *turned; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
+    int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
+    bool covers;    /* gradients of parameters: each is one step's, outside of loops, and none is left out */
     size_t lengths, rows_order, alive, seed, workspace, sums;
     size_t workspace_bytes, sums_bytes; /* of one stream */
     size_t scratch;

@@ -38,12 +38,13 @@ enum { MOST_RESULTS = 32, MOST_ALIGNMENT = 16 };
 
 static struct {
     pthread_once_t once;
+    pthread_mutex_t lock; /* of descriptors while they hold the row that a run's sums start from */
     bool found;
     struct {
         FUNCTIONS(FIELD)
     } call;
     char name[64], reason[256];
-} library = {.once = PTHREAD_ONCE_INIT};
+} library = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void open_library(void) {
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
@@ -169,6 +170,22 @@ static rcv_status lay_out(const rcvi_cuda_gemm_shape *s, stored m, cublasLtMatri
     return status == CUBLAS_STATUS_SUCCESS ? RCV_OK : fail(s, status, "has no layout");
 }
 
+static cublasStatus_t set_start(cublasLtMatmulDesc_t product, const void *start) {
+    return library.call.MatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &start, sizeof start);
+}
+
+/* A number for every column of ours is one for every row of the library's, which it calls a bias. */
+static cublasStatus_t describe_start(cublasLtMatmulDesc_t product) {
+    static const _Alignas(256) char somewhere[256]; /* until a run says where */
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    cudaDataType type = CUDA_R_32F;
+    cublasStatus_t status =
+        library.call.MatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = library.call.MatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type);
+    return status == CUBLAS_STATUS_SUCCESS ? set_start(product, somewhere) : status;
+}
+
 static rcv_status describe(rcvi_cuda_gemm *gemm) {
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
     cudaDataType scale = s->a == RCVI_F64 ? CUDA_R_64F : CUDA_R_32F;
@@ -183,6 +200,7 @@ static rcv_status describe(rcvi_cuda_gemm *gemm) {
         status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right);
+    if (status == CUBLAS_STATUS_SUCCESS && s->starts) status = describe_start(gemm->product);
     if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "has no descriptor");
     RCVI_TRY(lay_out(s, s->turned ? stored_a(s) : stored_b(s), &gemm->left));
     RCVI_TRY(lay_out(s, s->turned ? stored_b(s) : stored_a(s), &gemm->right));
@@ -282,7 +300,9 @@ rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *
     made->empty = shape->rows <= 0 || shape->columns <= 0 || shape->depth <= 0;
     rcv_status status =
         made->empty && choice > 0 ? fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "has no further algorithm") : RCV_OK;
-    if (!made->empty) status = describe(made);
+    bool starts = !made->empty && !shape->accumulate && !shape->turned && shape->a != RCVI_F64;
+    if (shape->starts && !starts) status = fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
+    if (!made->empty && status == RCV_OK) status = describe(made);
     if (!made->empty && status == RCV_OK) status = choose(made, choice);
     if (status != RCV_OK) {
         rcvi_cuda_gemm_free(made);
@@ -309,10 +329,10 @@ size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm) {
 /* ---- a run ---- */
 
 /* A sum over nothing: zeros, or what was there. */
-static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, void *out, cudaStream_t stream) {
+static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, bool add, void *out, cudaStream_t stream) {
     stored m = stored_out(s);
     size_t bytes = rcvi_cuda_bytes(m.type);
-    if (s->accumulate || m.rows <= 0 || m.columns <= 0) return RCV_OK;
+    if (add || m.rows <= 0 || m.columns <= 0) return RCV_OK;
     size_t pitch = (size_t)(m.row > m.columns ? m.row : m.columns) * bytes;
     for (int64_t i = 0; i < s->batch; i++)
         RCVI_CUDA_TRY(cudaMemset2DAsync((char *)out + (size_t)(i * m.step) * bytes, pitch, 0, (size_t)m.columns * bytes,
@@ -323,12 +343,12 @@ static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, void *out, cudaStream
 
 static bool is_aligned(const void *at, uint32_t alignment) { return (uintptr_t)at % alignment == 0; }
 
-rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
-                              cudaStream_t stream) {
+static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add, void *out,
+                      void *workspace, cudaStream_t stream) {
     static const float float_zero = 0, float_one = 1;
     static const double double_zero = 0, double_one = 1;
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
-    if (gemm->empty) return run_empty(s, out, stream);
+    if (gemm->empty) return run_empty(s, add, out, stream);
     bool is_double = s->a == RCVI_F64;
     const void *one = is_double ? (const void *)&double_one : &float_one;
     const void *zero = is_double ? (const void *)&double_zero : &float_zero;
@@ -336,8 +356,25 @@ rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const v
     const uint32_t *needed = gemm->strict.alignment;
     bool strict = is_aligned(left, needed[0]) && is_aligned(right, needed[1]) && is_aligned(out, needed[2]);
     const method *method = strict ? &gemm->strict : &gemm->loose;
-    cublasStatus_t status = library.call.Matmul(gemm->blas->handle, gemm->product, one, left, gemm->left, right,
-                                                gemm->right, s->accumulate ? one : zero, out, gemm->out, out, gemm->out,
-                                                &method->algorithm, workspace, method->workspace, stream);
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    if (s->starts) {
+        pthread_mutex_lock(&library.lock);
+        status = set_start(gemm->product, start);
+    }
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = library.call.Matmul(gemm->blas->handle, gemm->product, one, left, gemm->left, right, gemm->right,
+                                     add ? one : zero, out, gemm->out, out, gemm->out, &method->algorithm, workspace,
+                                     method->workspace, stream);
+    if (s->starts) pthread_mutex_unlock(&library.lock);
     return status == CUBLAS_STATUS_SUCCESS ? RCV_OK : fail(s, status, "fails");
+}
+
+rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,
+                              void *workspace, cudaStream_t stream) {
+    return run(gemm, a, b, start, gemm->shape.accumulate, out, workspace, stream);
+}
+
+rcv_status rcvi_cuda_gemm_store(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
+                                cudaStream_t stream) {
+    return run(gemm, a, b, NULL, false, out, workspace, stream);
 }

@@ -8,9 +8,10 @@ typedef struct {
     int64_t rows, columns, depth;
     bool transpose_a, transpose_b; /* a is [depth, rows]; b is [columns, depth] */
     bool accumulate;
-    bool turned;                             /* out is stored [columns, rows]: Y^T = W X^T */
-    rcvi_cuda_type a, b, out;                /* a and b alike; out F32 (F64 in double) */
-    bool tensor;                             /* F32 operands as tf32 */
+    bool starts;              /* from a row that is given for every column: not with accumulate, turned or in double */
+    bool turned;              /* out is stored [columns, rows]: Y^T = W X^T */
+    rcvi_cuda_type a, b, out; /* a and b alike; out F32 (F64 in double) */
+    bool tensor;              /* F32 operands as tf32 */
     int64_t row_a, row_b, row_out;           /* elements from row to row, as stored */
     int64_t batch, step_a, step_b, step_out; /* `batch` products, so many elements apart */
 } rcvi_cuda_gemm_shape;
@@ -34,8 +35,11 @@ rcv_status rcvi_cuda_gemm_tune(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape 
                                rcvi_cuda_gemm **gemm);
 void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm);
 size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm); /* bytes this one needs */
-/* Enqueues; allocates nothing. */
-rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
-                              cudaStream_t stream);
+/* Enqueues; allocates nothing. `start`: [columns] floats where the shape says so. */
+rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,
+                              void *workspace, cudaStream_t stream);
+/* The same of a shape that accumulates, without what is there. */
+rcv_status rcvi_cuda_gemm_store(const rcvi_cuda_gemm *gemm, const void *a, const void *b, void *out, void *workspace,
+                                cudaStream_t stream);
 
 #endif

@@ -75,7 +75,7 @@ static void tear_down(bench *b) {
 /* ---- time ---- */
 
 static rcv_status run_once(const bench *b, const rcvi_cuda_gemm *gemm) {
-    return rcvi_cuda_gemm_run(gemm, b->a, b->b, b->out, b->workspace, b->stream);
+    return rcvi_cuda_gemm_run(gemm, b->a, b->b, NULL, b->out, b->workspace, b->stream);
 }
 
 /* Seconds from `start`, recorded before, to now. */

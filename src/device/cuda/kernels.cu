@@ -8,7 +8,7 @@
 
 using namespace rcvi;
 
-enum { THREADS = 256, MOST_BLOCKS = 8192, PUT_COUNT = 448 };
+enum { THREADS = 256, MOST_BLOCKS = 8192, PIECES = 4 /* of 16 bytes that a thread has in flight */, PUT_COUNT = 448 };
 
 template <typename REAL, int V, typename OPERATION>
 __global__ void each(int64_t rows, int64_t columns, rcvi_matrix out, OPERATION operation) {
@@ -92,6 +92,11 @@ static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns
     return start(each<REAL, 1, OPERATION>, grid, block, stream, rows, columns, out, operation);
 }
 
+/* Is all that is written 16 bits wide? */
+static bool is_narrow(const rcvi_matrix &m) {
+    return (!m.at || number_bytes(m.type) == 2) && (!m.twin || number_bytes(m.twin_type) == 2);
+}
+
 /* Whether the rows follow one another without a gap. */
 static bool is_one_row(const rcvi_matrix &m, int64_t columns) {
     return !m.order.of && ((!m.at && !m.twin) || (m.row == columns && m.column == 1));
@@ -110,7 +115,9 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
         columns *= rows;
         rows = 1;
     }
-    int v = rows * columns >= 1 << 21 ? 8 : 4; /* for large ones, more bytes in flight */
+    /* Large ones that write 16 bits: more bytes in flight. What is wider is stored 16 bytes a thread, so that a warp writes whole
+     * sectors at once: float32 by eight elements a thread took four times what memory needs. */
+    int v = rows * columns >= 1 << 21 && is_narrow(out) ? 8 : 4;
     while (v > 1 && (columns % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v)))
         v = v == 8 ? 4 : 1;
     if (has_double(out) || has_double(a) || has_double(b))
@@ -120,8 +127,38 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
 
 static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32, {NULL, 0}};
 
+/* Bytes as they are, `count` pieces of 16: a block takes PIECES times as many as it has threads, in one row. All of a thread's
+ * are loaded before any is stored. */
+__global__ void copy_pieces(int64_t count, const uint4 *from, uint4 *to) {
+    int64_t step = (int64_t)gridDim.x * THREADS * PIECES;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS * PIECES + threadIdx.x; i < count; i += step) {
+        uint4 piece[PIECES];
+#pragma unroll
+        for (int k = 0; k < PIECES; k++) {
+            if (i + k * THREADS < count) piece[k] = from[i + k * THREADS];
+        }
+#pragma unroll
+        for (int k = 0; k < PIECES; k++) {
+            if (i + k * THREADS < count) to[i + k * THREADS] = piece[k];
+        }
+    }
+}
+
+/* Bytes that a copy moves as they are, in whole pieces; 0: it does not. */
+static int64_t bytes_as_they_are(int64_t rows, int64_t columns, const rcvi_matrix &out, const rcvi_matrix &a) {
+    bool plain =
+        out.at && a.at && !out.twin && out.type == a.type && is_one_row(out, columns) && is_one_row(a, columns);
+    int64_t bytes = plain && rows > 0 && columns > 0 ? rows * columns * number_bytes(out.type) : 0;
+    return ((uintptr_t)out.at | (uintptr_t)a.at | (uintptr_t)bytes) % sizeof(uint4) ? 0 : bytes;
+}
+
 extern "C" cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
                                       rcvi_matrix a) {
+    int64_t pieces = bytes_as_they_are(rows, columns, out, a) / (int64_t)sizeof(uint4);
+    if (pieces) {
+        dim3 grid((unsigned)least(divide_up(pieces, THREADS * PIECES), MOST_BLOCKS));
+        return start(copy_pieces, grid, dim3(THREADS), stream, pieces, (const uint4 *)a.at, (uint4 *)out.at);
+    }
     return make(stream, rows, columns, out, a, absent, false, copying{a});
 }
 

@@ -126,15 +126,18 @@ template <typename REAL, int V> __device__ inline void sum_warps(REAL (&sum)[V])
     }
 }
 
+/* Sums of one matrix are found once: the first of them, with others like it, come first. */
 struct sums {
     rcvi_sum at[RCVI_MAX_SUMS];
+    unsigned char of[RCVI_MAX_SUMS]; /* the first sum of the same matrix */
+    int count;
 };
 
 /* A block sums a slice of rows of 32 V columns, warp w the rows w, w + 8 ... of it. Where there is one slice the sums are
- * the result, else row blockIdx.y of the matrix's `slices`: [gridDim.y, columns]. blockIdx.z is the matrix. */
+ * the result, else row blockIdx.y of the matrix's `slices`: [gridDim.y, columns]. blockIdx.z is the matrix, each once. */
 template <typename T, typename REAL, int V>
 __global__ void sum_slices(int64_t rows, int64_t columns, bool add, const __grid_constant__ sums all, REAL *slices) {
-    const rcvi_matrix &out = all.at[blockIdx.z].out, &a = all.at[blockIdx.z].a;
+    const rcvi_matrix &a = all.at[blockIdx.z].a;
     int64_t each = (rows + gridDim.y - 1) / gridDim.y, first = blockIdx.y * each;
     int64_t end = first + each < rows ? first + each : rows;
     int64_t column = ((int64_t)blockIdx.x * LANES + threadIdx.x) * V;
@@ -152,12 +155,15 @@ __global__ void sum_slices(int64_t rows, int64_t columns, bool add, const __grid
     }
     sum_warps(sum);
     if (threadIdx.y != 0 || column >= columns) return;
+    if (gridDim.y > 1) {
 #pragma unroll
-    for (int i = 0; i < V; i++) {
-        if (gridDim.y > 1)
-            slices[(blockIdx.z * gridDim.y + blockIdx.y) * columns + column + i] = sum[i];
-        else
-            finish(out, 0, column + i, add, sum[i]);
+        for (int i = 0; i < V; i++) slices[(blockIdx.z * gridDim.y + blockIdx.y) * columns + column + i] = sum[i];
+        return;
+    }
+    for (int m = 0; m < all.count; m++) {
+        if (all.of[m] != blockIdx.z) continue;
+#pragma unroll
+        for (int i = 0; i < V; i++) finish(all.at[m].out, 0, column + i, add, sum[i]);
     }
 }
 
@@ -170,10 +176,28 @@ __global__ void sum_parts(int64_t count, int64_t columns, bool add, const __grid
     if (column < columns) {
 #pragma unroll 4
         for (int64_t s = threadIdx.y; s < count; s += WARPS)
-            sum[0] += slices[(blockIdx.z * count + s) * columns + column];
+            sum[0] += slices[(all.of[blockIdx.z] * count + s) * columns + column];
     }
     sum_warps(sum);
     if (threadIdx.y == 0 && column < columns) finish(all.at[blockIdx.z].out, 0, column, add, sum[0]);
+}
+
+static bool is_same(const rcvi_matrix &a, const rcvi_matrix &b) {
+    return a.at == b.at && a.row == b.row && a.column == b.column;
+}
+
+/* Adds a sum to the list: behind all others where its matrix is summed already, else behind the first ones, `matrices` of them. */
+static void add_sum(sums *all, int *matrices, const rcvi_sum &sum) {
+    int first = 0;
+    while (first < *matrices && !is_same(all->at[first].a, sum.a)) first++;
+    int place = all->count++;
+    if (first == *matrices) {
+        all->at[place] = all->at[first]; /* the first of the repeated ones makes room */
+        all->of[place] = all->of[first];
+        place = (*matrices)++;
+    }
+    all->at[place] = sum;
+    all->of[place] = (unsigned char)first;
 }
 
 template <typename T, typename REAL>
@@ -194,7 +218,7 @@ static cudaError_t start_rows(cudaStream_t stream, int64_t rows, int64_t columns
     else
         error = start(sum_slices<T, REAL, 1>, grid, block, stream, rows, columns, add, all, scratch);
     if (error != cudaSuccess || count == 1) return error;
-    grid = dim3((unsigned)divide_up(columns, LANES), 1, (unsigned)matrices);
+    grid = dim3((unsigned)divide_up(columns, LANES), 1, (unsigned)all.count);
     return start(sum_parts<REAL>, grid, block, stream, count, columns, add, all, (const REAL *)scratch);
 }
 
@@ -212,13 +236,12 @@ extern "C" cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, 
     if (columns <= 0) return cudaSuccess;
     for (int i = 0; i < count; i++) type = given[i].a.at ? given[i].a.type : type;
     for (int i = 0; i < count; i++) {
-        rcvi_sum *sum = &all.at[matrices];
-        *sum = given[i];
-        if (!sum->out.at && !sum->out.twin) continue;
-        if (columns == 1) sum->out.column = 1;
-        if (!are_numbers(sum->out) || !are_numbers(sum->a) || !sum->out.column) return cudaErrorInvalidValue;
-        if (sum->a.at && sum->a.type != type) return cudaErrorInvalidValue;
-        matrices++;
+        rcvi_sum sum = given[i];
+        if (!sum.out.at && !sum.out.twin) continue;
+        if (columns == 1) sum.out.column = 1;
+        if (!are_numbers(sum.out) || !are_numbers(sum.a) || !sum.out.column) return cudaErrorInvalidValue;
+        if (sum.a.at && sum.a.type != type) return cudaErrorInvalidValue;
+        add_sum(&all, &matrices, sum);
     }
     if (!matrices) return cudaSuccess;
     if (rows < 0) rows = 0;

@@ -31,14 +31,23 @@ static const int64_t *counted_of(const pass *p, const due *d) {
     return (const int64_t *)(const void *)(p->scratch + p->engine->alive) + step_of(p, d);
 }
 
+/* A copy between a buffer and what stands in for it. */
+static bool is_in_place(const pass *p, const rcvi_step *step) {
+    const int *stand_ins = p->engine->stand_ins;
+    if (step->kind != RCVI_STEP_COPY || step->a.buffer == RCVI_NONE) return false;
+    bool stands = stand_ins[step->out.buffer] == step->a.buffer || stand_ins[step->a.buffer] == step->out.buffer;
+    return stands && p->worker->buffers[step->a.buffer] == p->worker->buffers[step->out.buffer];
+}
+
 static bool is_due(const pass *p, int index, due *d) {
     const rcvi_step *step = &p->engine->program->steps[index];
     const rcvi_binding *binding = p->binding;
     d->step = step;
     d->ready = &p->engine->ready[index];
-    if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return false;
+    if (step->when == RCVI_WHEN_OVERWRITING && (!binding->overwrite || p->engine->covers)) return false;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
+    if (is_in_place(p, step)) return false;
     if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
@@ -213,14 +222,27 @@ static rcv_status launch_map(const pass *p, const due *members, int count, cudaS
 
 /* ---- all others ---- */
 
+/* Does the step add to what is there? Where a call overwrites gradients that are one step's each, it stores them. */
+static bool adds(const pass *p, const rcvi_step *step) {
+    bool gradient = p->engine->program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
+    return step->accumulate && !(gradient && p->engine->covers && p->binding->overwrite);
+}
+
 static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     void *out = address(p, d, &s->out);
     if (!out) return RCV_OK; /* a gradient the caller does not want */
     bool last = s->time.timed && d->span < s->time.span;
     char *workspace = of_lane(p, p->engine->workspace, p->engine->workspace_bytes, lane);
-    RCVI_TRY(rcvi_cuda_gemm_run(last ? d->ready->last_gemm : d->ready->gemm, operand(p, d, &s->a), operand(p, d, &s->b),
-                                out, workspace, stream));
+    const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
+    if (d->ready->adds_start)
+        RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),
+                                     matrix(p, d, s->gemm.start, false)),
+                      "starting a product");
+    const rcvi_cuda_gemm *gemm = last ? d->ready->last_gemm : d->ready->gemm;
+    const void *a = operand(p, d, &s->a), *b = operand(p, d, &s->b);
+    RCVI_TRY(s->accumulate && !adds(p, s) ? rcvi_cuda_gemm_store(gemm, a, b, out, workspace, stream)
+                                          : rcvi_cuda_gemm_run(gemm, a, b, start, out, workspace, stream));
     if (!rcvi_cuda_has_twin(p->engine, s->out.buffer)) return RCV_OK;
     for (int64_t b = 0; b < s->gemm.batch; b++) {
         rcvi_matrix from = matrix(p, d, &s->out, false), to = from;
@@ -251,8 +273,8 @@ static rcv_status launch_sums(const pass *p, const due *members, int count, int 
         if (out.at) sums[found++] = (rcvi_sum){out, matrix(p, &members[i], &members[i].step->a, false)};
     }
     char *scratch = of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
-    return rcvi_cuda_check(
-        rcvi_cuda_reduce_rows(stream, members[0].rows, s->columns, s->accumulate, sums, found, scratch), "a sum");
+    return rcvi_cuda_check(rcvi_cuda_reduce_rows(stream, members[0].rows, s->columns, adds(p, s), sums, found, scratch),
+                           "a sum");
 }
 
 /* Copies and matrices to be packed, by one launch. */

@@ -45,7 +45,7 @@ static rcv_status run_trial(trial *t, rcv_context *context, const rcvi_cuda_gemm
         float took = 0;
         RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "marking a stream");
         for (int i = 0; i < REPEATS; i++)
-            RCVI_TRY(rcvi_cuda_gemm_run(t->gemm, t->a, t->b, t->out, t->workspace, t->stream));
+            RCVI_TRY(rcvi_cuda_gemm_run(t->gemm, t->a, t->b, NULL, t->out, t->workspace, t->stream));
         RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "marking a stream");
         RCVI_CUDA_TRY(cudaEventSynchronize(t->end), "running a product");
         RCVI_CUDA_TRY(cudaEventElapsedTime(&took, t->begin, t->end), "timing a product");

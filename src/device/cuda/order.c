@@ -12,9 +12,9 @@ typedef struct {
 
 static bool is_plain(const rcvi_program *program, int step) { return program->steps[step].kind != RCVI_STEP_LOOP; }
 
-/* Whether the step is a small copy, or packs a matrix: any of these may share a launch. */
+/* Whether the step is a small copy, or makes a matrix of the parameters: any of these may share a launch. */
 static bool is_move(const rcvi_step *step) {
-    bool small = step->rows * step->columns <= MOST_MOVED;
+    bool small = step->rows * step->columns <= MOST_MOVED || step->when == RCVI_WHEN_PARAMETERS_CHANGED;
     return step->kind == RCVI_STEP_PACK || (step->kind == RCVI_STEP_COPY && small);
 }
 
@@ -24,7 +24,9 @@ static bool is_sum(const rcvi_step *step) {
 }
 
 static bool are_sums_alike(const rcvi_engine *e, const rcvi_step *a, const rcvi_step *b) {
-    return is_sum(a) && is_sum(b) && a->rows == b->rows && a->columns == b->columns && a->accumulate == b->accumulate &&
+    const rcvi_buffer *buffers = e->program->buffers;
+    if (!is_sum(a) || !is_sum(b) || buffers[a->out.buffer].role != buffers[b->out.buffer].role) return false;
+    return a->rows == b->rows && a->columns == b->columns && a->accumulate == b->accumulate &&
            rcvi_cuda_type_of(e, &a->a) == rcvi_cuda_type_of(e, &b->a);
 }
 

@@ -1,0 +1,272 @@
+/* Products of the whole sequence as steps of their own, by the device's library.
+ *
+ * Of a form that is split they are what does not wait for the loop; of others, all. Matrices with one operand whose parameters
+ * are stacked, W x of all gates, are one step, and their sums lie side by side: a stack. In a derivative the sum of W^T x over
+ * such matrices is one step where what they are multiplied with lies side by side. A stack's biases are a row from which all
+ * sums start. In plans of a 16-bit type the weights are a rounded copy whose rows begin at multiples of 16 bytes, the same one
+ * for both passes. */
+#include "schedule/fuse.h"
+
+typedef struct {
+    int count; /* matrices */
+    bool transposed;
+    rcvi_view a;                   /* what they are multiplied with, side by side */
+    int64_t offset, rows, columns; /* of the parameters */
+} run;
+
+static const rcvi_value *value_of(const rcvi_fusion *f, int v) { return &f->emitter.graph->values[v]; }
+static int64_t features(const rcvi_fusion *f, int v) { return rcvi_features(f->emitter.graph, value_of(f, v)->size); }
+static const rcvi_param_place *place_of(const rcvi_fusion *f, int v) {
+    return &f->emitter.places[value_of(f, v)->index];
+}
+static bool is_form(const rcvi_fusion *f, int i) { return f->form_of[f->forms[i].value] == i; }
+static bool is_outside(const rcvi_form *form, int matrix) { return !form->split || form->early[matrix]; }
+static bool is_transposed(const rcvi_fusion *f, int v) { return value_of(f, v)->operation == RCVI_MATRIX_TRANSPOSE; }
+
+static rcvi_phase phase_of(const rcvi_fusion *f, const rcvi_form *form) {
+    return form->split ? RCVI_BEFORE : (rcvi_phase)f->phase[form->value];
+}
+
+static int level_of(const rcvi_fusion *f, const rcvi_form *form) {
+    return form->split ? form->early_level : f->level[form->value];
+}
+
+/* ---- which, and where ---- */
+
+static double work_of(const rcvi_fusion *f, const rcvi_form *form) {
+    double depth = 0;
+    for (int m = 0; m < form->matrix_count; m++) {
+        const rcvi_param_place *place = place_of(f, form->matrices[m]);
+        if (is_outside(form, m)) depth += (double)(is_transposed(f, form->matrices[m]) ? place->rows : place->columns);
+    }
+    return (double)f->clock.chunk * (double)f->clock.batch * (double)features(f, form->value) * depth;
+}
+
+/* The whole sequence at once, and the sum goes nowhere but to its place, unrounded. */
+static bool is_large(const rcvi_fusion *f, const rcvi_form *form) {
+    const rcvi_program *program = f->emitter.program;
+    int v = form->value;
+    bool wanted = program->machine.alone > 0 && f->rungs->combine && f->rungs->fuse && f->rungs->pack;
+    if (!wanted || f->clock.chunk < 2 || f->clock.chunk != f->clock.steps) return false;
+    if (!form->split && (f->phase[v] == RCVI_INSIDE || f->needed[v] || f->kept[v] || !rcvi_fusion_is_bare(f, v)))
+        return false;
+    for (size_t i = 0; i < f->store_count && !form->split; i++) {
+        if (f->stores[i].value == v) return false;
+    }
+    for (int m = 0; m < form->matrix_count; m++) {
+        int operand = value_of(f, form->matrices[m])->arguments[0];
+        if (is_outside(form, m) && (f->part[operand] == RCVI_ALIAS || value_of(f, operand)->operation == RCVI_VECTOR))
+            return false;
+    }
+    return work_of(f, form) >= (double)program->machine.alone;
+}
+
+/* The one matrix of a form that may be stacked; RCVI_NONE: there is another, or it has a place. */
+static int stacked_matrix(const rcvi_fusion *f, const rcvi_form *form) {
+    int found = RCVI_NONE, count = 0, v = form->value;
+    for (int m = 0; m < form->matrix_count; m++) {
+        if (!is_outside(form, m)) continue;
+        found = form->matrices[m];
+        count++;
+    }
+    bool open = form->split || (f->places[v].kind == RCVI_NOWHERE && rcvi_fusion_crosses(f, v) &&
+                                !rcvi_fusion_is_factor(f->emitter.graph, v));
+    return count == 1 && open && phase_of(f, form) == RCVI_BEFORE && !is_transposed(f, found) ? found : RCVI_NONE;
+}
+
+/* Do the parameters of form b follow those of form a, with all else alike? */
+static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b) {
+    int x = stacked_matrix(f, a), y = stacked_matrix(f, b);
+    if (x == RCVI_NONE || y == RCVI_NONE || level_of(f, a) != level_of(f, b)) return false;
+    const rcvi_param_place *p = place_of(f, x), *q = place_of(f, y);
+    return value_of(f, x)->arguments[0] == value_of(f, y)->arguments[0] && p->columns == q->columns &&
+           p->offset + p->rows * p->columns == q->offset && !a->vector_count == !b->vector_count;
+}
+
+/* The large form that this one follows, or RCVI_NONE. */
+static int before(const rcvi_fusion *f, int form) {
+    for (int i = 0; i < f->form_count; i++) {
+        if (i != form && is_form(f, i) && f->forms[i].large && follows(f, &f->forms[i], &f->forms[form])) return i;
+    }
+    return RCVI_NONE;
+}
+
+static int64_t stack_columns(const rcvi_fusion *f, int first) {
+    int64_t columns = 0;
+    for (int i = 0; i < f->form_count; i++) {
+        if (is_form(f, i) && f->forms[i].large && f->forms[i].stack == first) columns += features(f, f->forms[i].value);
+    }
+    return columns;
+}
+
+static void place_stack(rcvi_fusion *f, int first) {
+    int buffer = RCVI_NONE;
+    int64_t total = stack_columns(f, first);
+    for (int i = 0; i < f->form_count && !f->emitter.program->failed; i++) {
+        rcvi_form *form = &f->forms[i];
+        if (!is_form(f, i) || !form->large || form->stack != first) continue;
+        bool open = form->split || f->places[form->value].kind == RCVI_NOWHERE;
+        if (!open || (!form->split && total == features(f, form->value))) continue; /* as any other value */
+        if (buffer == RCVI_NONE) buffer = rcvi_fusion_buffer(f, f->clock.chunk, total, "early", form->value);
+        rcvi_place place = {.kind = RCVI_OVER_CHUNK, .buffer = buffer, .offset = form->column, .row = total};
+        if (form->split)
+            form->early_place = place;
+        else
+            f->places[form->value] = place;
+    }
+}
+
+void rcvi_fusion_find_large(rcvi_fusion *f) {
+    for (int i = 0; i < f->form_count; i++) {
+        f->forms[i].stack = i;
+        f->forms[i].large = is_form(f, i) && is_large(f, &f->forms[i]);
+    }
+    for (int i = 0; i < f->form_count; i++) {
+        rcvi_form *form = &f->forms[i];
+        for (int other = form->large ? before(f, i) : RCVI_NONE; other != RCVI_NONE; other = before(f, other)) {
+            form->stack = other;
+            form->column += features(f, f->forms[other].value);
+        }
+    }
+    for (int i = 0; i < f->form_count; i++) {
+        if (f->forms[i].large && f->forms[i].stack == i) place_stack(f, i);
+    }
+}
+
+/* ---- what depends on the parameters alone ---- */
+
+/* A matrix of parameters as products read it. */
+static rcvi_view weights(rcvi_fusion *f, int64_t offset, int64_t rows, int64_t columns) {
+    rcvi_program *program = f->emitter.program;
+    rcvi_view given = {
+        .buffer = rcvi_program_external(program, RCVI_PARAMETERS, 0), .offset = offset, .row = columns, .column = 1};
+    if (!rcvi_dtype_is_narrow(program->options.dtype) || program->failed) return given;
+    for (size_t i = 0; i < program->step_count; i++) {
+        const rcvi_step *step = &program->steps[i];
+        if (step->kind == RCVI_STEP_COPY && step->when == RCVI_WHEN_PARAMETERS_CHANGED && step->rows == rows &&
+            step->columns == columns && rcvi_view_equal(&step->a, &given))
+            return step->out;
+    }
+    int64_t row = rcvi_program_row(program, columns);
+    rcvi_view copy = {.buffer = rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL,
+                                                    rcvi_program_product(program, rows, row, 1), "%sweights.%lld",
+                                                    f->emitter.label, (long long)offset),
+                      .row = row,
+                      .column = 1};
+    if (program->failed) return given;
+    program->buffers[copy.buffer].rounding = RCVI_ROUNDED_AS_OPERAND;
+    rcvi_emit_copy(program, rows, columns, copy, given);
+    rcvi_fusion_mark_prepared(program, copy.buffer);
+    return copy;
+}
+
+/* The next matrices of a form, in the order of their parameters, that are one product; false where none is left. */
+static bool next_run(const rcvi_fusion *f, const rcvi_form *form, bool *done, run *r) {
+    for (*r = (run){.count = 0};; r->count++) {
+        int next = RCVI_NONE;
+        for (int m = 0; m < form->matrix_count; m++) {
+            if (done[m] || !is_outside(form, m)) continue;
+            if (next == RCVI_NONE || place_of(f, form->matrices[m])->offset < place_of(f, form->matrices[next])->offset)
+                next = m;
+        }
+        if (next == RCVI_NONE) return r->count > 0;
+        int v = form->matrices[next];
+        const rcvi_param_place *place = place_of(f, v);
+        rcvi_view a = rcvi_fusion_view(f, value_of(f, v)->arguments[0], true), beside = r->a;
+        beside.offset += r->rows;
+        if (r->count == 0) {
+            r->a = a;
+            r->transposed = is_transposed(f, v);
+            r->offset = place->offset;
+            r->columns = place->columns;
+        } else if (!r->transposed || !is_transposed(f, v) || place->columns != r->columns ||
+                   place->offset != r->offset + r->rows * r->columns || !rcvi_view_equal(&a, &beside)) {
+            return true;
+        }
+        r->rows += place->rows;
+        done[next] = true;
+    }
+}
+
+/* The run of a stack's matrices is all of them: one operand. */
+static void widen_run(const rcvi_fusion *f, int first, run *r) {
+    int64_t columns = stack_columns(f, first);
+    if (!r->transposed && columns > r->rows) r->rows = columns;
+}
+
+/* The sum of the vectors, where the stack's biases lie. */
+static void prepare_bias(rcvi_fusion *f, int i) {
+    rcvi_program *program = f->emitter.program;
+    rcvi_form *form = &f->forms[i], *first = &f->forms[form->stack];
+    int64_t columns = features(f, form->value);
+    if (!form->vector_count) form->bias = rcvi_no_view();
+    if (!form->vector_count) return;
+    if (first->bias.column == 0) {
+        int buffer = rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, stack_columns(f, form->stack), "%sbias.v%d",
+                                         f->emitter.label, first->value);
+        first->bias = (rcvi_view){.buffer = buffer, .row = 0, .column = 1};
+    }
+    rcvi_view sum = first->bias, one = rcvi_fusion_vector(f, form->vectors[0]);
+    sum.offset = form->column;
+    if (form->vector_count == 1) {
+        rcvi_emit_copy(program, 1, columns, sum, one);
+        rcvi_fusion_mark_prepared(program, sum.buffer);
+    }
+    for (int k = 1; k < form->vector_count && !program->failed; k++) {
+        rcvi_emit_add(program, 1, columns, sum, k == 1 ? one : sum, rcvi_fusion_vector(f, form->vectors[k]));
+        rcvi_fusion_mark_prepared(program, sum.buffer);
+    }
+    form->bias = sum;
+}
+
+void rcvi_fusion_prepare_large(rcvi_fusion *f, int i) {
+    bool done[RCVI_MAX_TERMS] = {false};
+    run r;
+    prepare_bias(f, i);
+    while (f->forms[i].stack == i && !f->emitter.program->failed && next_run(f, &f->forms[i], done, &r)) {
+        widen_run(f, i, &r);
+        weights(f, r.offset, r.rows, r.columns);
+    }
+}
+
+/* ---- emission ---- */
+
+static const rcvi_view *kept_view(rcvi_program *program, rcvi_view view) {
+    rcvi_view *kept = rcvi_pool_new(&program->pool, 1, sizeof *kept);
+    if (!kept) program->failed = true;
+    if (kept) *kept = view;
+    return kept;
+}
+
+static void emit_stack(rcvi_fusion *f, int i) {
+    rcvi_program *program = f->emitter.program;
+    const rcvi_form *form = &f->forms[i];
+    bool done[RCVI_MAX_TERMS] = {false};
+    run r;
+    if (!form->split) rcvi_fusion_give_buffer(f, form->value);
+    rcvi_view out = form->split ? rcvi_place_over_chunk(&f->clock, &form->early_place) : f->emitter.views[form->value];
+    for (bool first = true; !program->failed && next_run(f, form, done, &r); first = false) {
+        widen_run(f, i, &r);
+        rcvi_step step = {.kind = RCVI_STEP_GEMM,
+                          .rows = f->emitter.batch,
+                          .columns = r.transposed ? r.columns : r.rows,
+                          .out = out,
+                          .a = r.a,
+                          .b = weights(f, r.offset, r.rows, r.columns),
+                          .mask = rcvi_no_view(),
+                          .accumulate = !first,
+                          .gemm = {.depth = r.transposed ? r.rows : r.columns,
+                                   .transpose_b = !r.transposed,
+                                   .batch = 1,
+                                   .start = first && form->vector_count ? kept_view(program, form->bias) : NULL}};
+        rcvi_program_step(program, &step);
+    }
+}
+
+void rcvi_fusion_emit_large(rcvi_fusion *f, rcvi_phase phase, int level) {
+    for (int i = 0; i < f->form_count && !f->emitter.program->failed; i++) {
+        const rcvi_form *form = &f->forms[i];
+        bool here = is_form(f, i) && form->large && form->stack == i && phase_of(f, form) == phase;
+        if (here && level_of(f, form) == level) emit_stack(f, i);
+    }
+}
