@@ -594,6 +594,8 @@ static const trial trials[] = {
      false,
      false},
     {"lstm", three, RCV_BFLOAT16, {.input = 40, .hidden = 130, .layers = 1}, 3, 5, 132, 232448, false, false},
+    {"lstm", three, RCV_TFLOAT32, {.input = 8, .hidden = 72, .layers = 1}, 2, 64, 6, 70000, false, false},
+    {"lstm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 136, .layers = 2}, 3, 20, 60, 232448, false, false},
     {"lstm", one, RCV_FLOAT32, {.input = 40, .hidden = 192, .layers = 1}, 2, 3, 132, 232448, false, false},
     {normal, waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
     {normal, three, RCV_TFLOAT32, {.input = 24, .hidden = 72, .layers = 1}, 3, 70, 3, 232448, false, false},

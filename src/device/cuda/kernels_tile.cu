@@ -15,15 +15,17 @@ __device__ inline float round_tf32(float x) {
     return __uint_as_float(y);
 }
 
-/* A thread takes a piece of 16 bytes of a row, in all its parts. */
-template <typename T> __device__ inline void tile_pieces(const rcvi_tiling &m) {
+/* A thread takes a piece of 16 bytes of a row, in all its parts. INDEX counts pieces: dividing 64 bits takes longer than all the
+ * rest. */
+template <typename T, typename INDEX> __device__ inline void tile_pieces(const rcvi_tiling &m) {
     constexpr int PIECE = 16 / (int)sizeof(T);
-    const int64_t depth = m.chunks / m.parts, pieces = depth * m.fold * 8, count = m.slots * m.rows * pieces;
-    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < count; n += (int64_t)gridDim.x * THREADS) {
-        const int64_t column = n % pieces * PIECE, row = n / pieces % m.rows, slot = n / pieces / m.rows;
+    const INDEX depth = (INDEX)(m.chunks / m.parts), pieces = depth * (INDEX)m.fold * 8, rows = (INDEX)m.rows,
+                slice = (INDEX)m.slice, tile_rows = (INDEX)m.tile, count = (INDEX)m.slots * rows * pieces;
+    for (INDEX n = (INDEX)blockIdx.x * THREADS + threadIdx.x; n < count; n += (INDEX)gridDim.x * THREADS) {
+        const INDEX in_row = n % pieces, row = n / pieces % rows, in_slice = row % slice;
+        const int64_t column = (int64_t)in_row * PIECE, slot = n / pieces / rows;
         const int64_t from = slot * m.slot + row * m.row + column;
-        const int64_t in_slice = row % m.slice, tile = row / m.slice * m.tiles + in_slice / m.tile,
-                      line = in_slice % m.tile;
+        const int64_t tile = row / slice * m.tiles + in_slice / tile_rows, line = in_slice % tile_rows;
         alignas(16) T element[PIECE];
         float x[PIECE] = {};
         if (m.by_four) {
@@ -44,8 +46,7 @@ template <typename T> __device__ inline void tile_pieces(const rcvi_tiling &m) {
                 x[i] = one[0];
             }
         }
-        const int64_t chunk = n % pieces / 8 % depth * m.parts, fold = n % pieces / 8 / depth,
-                      piece = n % 8 ^ (line & 7);
+        const int64_t chunk = in_row / 8 % depth * m.parts, fold = in_row / 8 / depth, piece = n % 8 ^ (line & 7);
         const int64_t wide = m.tile * m.fold;
         char *to = (char *)m.to + slot * m.to_slot + (tile * m.chunks + chunk) * wide * 128 +
                    (fold * m.tile + line) * 128 + piece * 16;
@@ -62,14 +63,22 @@ template <typename T> __device__ inline void tile_pieces(const rcvi_tiling &m) {
     }
 }
 
+template <typename T> __device__ inline void tile_all(const rcvi_tiling &m) {
+    const int64_t most = m.slots * m.rows * (m.chunks / m.parts) * m.fold * 8 + (int64_t)gridDim.x * THREADS;
+    if (most < UINT32_MAX)
+        tile_pieces<T, uint32_t>(m);
+    else
+        tile_pieces<T, int64_t>(m);
+}
+
 __global__ void __launch_bounds__(THREADS) tile_each(const __grid_constant__ tilings all) {
     const rcvi_tiling &m = all.at[blockIdx.y];
     if (m.type == RCVI_BF16)
-        tile_pieces<__nv_bfloat16>(m);
+        tile_all<__nv_bfloat16>(m);
     else if (m.type == RCVI_F16)
-        tile_pieces<__half>(m);
+        tile_all<__half>(m);
     else
-        tile_pieces<float>(m);
+        tile_all<float>(m);
 }
 
 cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int count) {

@@ -222,47 +222,11 @@ template <class S, int LANE> struct Loader {
                      [&]() { open_ahead(g); });
     }
 
-    /* Where every group has its own place in the ring: room for all of them is made while what they copy is on its way, and then
-     * nothing is left to find out. */
-    static constexpr bool AT_ONCE = GROUPS == RING && STREAM_CHUNKS == 0;
-
-    template <int G> INLINE void open_all() {
-        if constexpr (G < GROUPS) {
-            barrier_wait(shared.empty(LANE, G), ring.parity(G) ^ 1);
-            barrier_expect(shared.full(LANE, G), S::group_chunks(LANE, G) * CHUNK_BYTES);
-            open_all<G + 1>();
-        }
-    }
-
-    template <int G> INLINE void copy_all(const Place *places, int i, int k, int tile) {
-        if constexpr (G < GROUPS) {
-            constexpr int PASS = S::group_pass(LANE, G);
-            const Place *place = places + S::channel(k, PASS);
-            if (G == 0 || PASS != S::group_pass(LANE, G > 0 ? G - 1 : 0)) {
-                if (place[1].is_fresh(i))
-                    wait_for(block.c, place[1].slot(i) + (unsigned long long)(tile * 4), (unsigned)place[1].blocks,
-                             []() {});
-                asm volatile("fence.proxy.async.global;" ::: "memory");
-            }
-            copy_bulk(shared.chunk(LANE, G, 0),
-                      place->slot(i) +
-                          (unsigned long long)((tile * S::pass_chunks(PASS) + S::group_first(LANE, G)) * CHUNK_BYTES),
-                      S::group_chunks(LANE, G) * CHUNK_BYTES, shared.full(LANE, G));
-            copy_all<G + 1>(places, i, k, tile);
-        }
-    }
-
     INLINE void load_tile(int i, int k, int tile) {
         const Place *places = Shared::places() + S::first_place(k);
         int last = -1;
         opened = 0;
         for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], i, tile, -1);
-        if constexpr (AT_ONCE) {
-            open_all<0>();
-            copy_all<0>(places, i, k, tile);
-            ring.move();
-            return;
-        }
 #pragma unroll 1
         for (int g = 0; g < GROUPS; g++) {
             const int pass = S::group_pass(LANE, g), n = ring.slot(g);

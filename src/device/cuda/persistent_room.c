@@ -6,6 +6,7 @@ enum {
     MOST_ROWS = 64,       /* of the batch in a tile */
     MOST_EXACT_ROWS = 8,  /* the same where threads multiply */
     LEAST_TURN_ROWS = 16, /* of tiles that take turns */
+    MOST_FEW_SLICE = 24,  /* rows of a block that are cut into tiles of eight */
     REGISTERS = 216,      /* of a thread that multiplies */
     OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
     EXACT_REGISTERS = 16, /* more of these where threads multiply */
@@ -116,8 +117,8 @@ static bool is_all_own(const rcvi_persistent *p) {
     return true;
 }
 
-/* Slices of the batch, rows of a tile, of which there are so many at least, if that leaves enough rows. */
-static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p, int least) {
+/* Slices of the batch, rows of a tile: two tiles of so many rows at least take turns, or all of eight. */
+static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p, int turn) {
     int64_t batch = e->program->options.batch, columns = 0;
     for (int s = 0; s < p->seat_count; s++) columns += p->seats[s].blocks;
     if (columns < 1) return rcvi_persistent_refuse("a persistent kernel needs a time loop with products");
@@ -132,7 +133,8 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p, int least)
     p->slices = (int)((batch + p->slice - 1) / p->slice);
     int rows = p->exact ? MOST_EXACT_ROWS : MOST_ROWS;
     p->tiles = (p->slice + rows - 1) / rows;
-    if (p->tiles < least && p->slice >= least * LEAST_TURN_ROWS) p->tiles = least;
+    if (turn == FEW_ROWS) p->tiles = p->slice / FEW_ROWS;
+    if (turn > FEW_ROWS && p->tiles < 2 && p->slice >= 2 * turn) p->tiles = 2;
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
     int block = 0;
     for (int s = 0; s < p->seat_count; s++) {
@@ -329,11 +331,11 @@ static rcv_status cut_columns(rcvi_persistent *p) {
     return RCV_OK;
 }
 
-/* Everything, with depth folded so, and so many tiles at least. */
-static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, int tiles) {
+/* Everything, with depth folded so, and tiles of so many rows that take turns. */
+static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, int turn) {
     p->fold = fold;
     RCVI_TRY(cut_columns(p));
-    RCVI_TRY(cut_batch(e, p, tiles));
+    RCVI_TRY(cut_batch(e, p, turn));
     if (fold > 1 && rcvi_persistent_wide(p) > MOST_WIDE)
         return rcvi_persistent_refuse("depth is not folded where a tile has many rows");
     for (int s = 0; s < p->seat_count; s++) {
@@ -355,12 +357,16 @@ static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, 
 }
 
 /* Two tiles take turns where a seat would otherwise only wait for what it gave itself: while that of one is on its way, the other is
- * multiplied. Not where weights are copied for every tile, or operands have little room. */
+ * multiplied. So do tiles of eight rows where depth is folded: a warp multiplies but its own fold. Not where weights are copied for
+ * every tile, or operands have little room. */
 static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) {
-    if (is_all_own(p) && !p->by_rows && !share_out(e, p, fold, 2) && !p->stream_chunks &&
-        (p->lane_bytes >= TURN_ROOM || has_all(p)))
-        return RCV_OK;
-    return share_out(e, p, fold, 1);
+    bool turns = is_all_own(p) && !p->by_rows;
+    for (int rows = fold > 1 ? FEW_ROWS : LEAST_TURN_ROWS; turns && rows <= LEAST_TURN_ROWS; rows += FEW_ROWS) {
+        rcv_status status = share_out(e, p, fold, rows);
+        bool is_cut = p->tiles > 1 && (rows > FEW_ROWS || p->slice <= MOST_FEW_SLICE);
+        if (!status && is_cut && !p->stream_chunks && (p->lane_bytes >= TURN_ROOM || has_all(p))) return RCV_OK;
+    }
+    return share_out(e, p, fold, 0);
 }
 
 /* Cycles of an iteration that depend on how depth is folded: instructions, what all blocks copy through the cache, and the
