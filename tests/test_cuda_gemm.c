@@ -33,8 +33,11 @@ typedef struct {
     int64_t height_a, height_b, height_out;
 } problem;
 
+enum { ROUNDED = -1 }; /* a gap up to the next multiple of 8 */
+
 static tensor make(rcvi_cuda_type type, int64_t height, int64_t columns, int64_t batch, int gap, bool random) {
-    return tensor_new(type, height * batch, columns, columns + gap, 1, gap == 3 ? 1 : 0, random ? &source : NULL);
+    int64_t row = gap == ROUNDED ? (columns + 7) / 8 * 8 : columns + gap;
+    return tensor_new(type, height * batch, columns, row, 1, gap == 3 ? 1 : 0, random ? &source : NULL);
 }
 
 /* `variant` has a bit for each choice of layout. */
@@ -172,6 +175,18 @@ static void test_starts(void **state) {
     }
 }
 
+/* Large products whose rows are no whole pieces of 16 bytes: of depth, rows, columns. */
+static void test_cut(void **state) {
+    (void)state;
+    static const struct {
+        int64_t size[3];
+        unsigned variant;
+    } cuts[] = {{{512, 1024, 516}, 2}, {{512, 1024, 516}, 16 | 2}, {{516, 1024, 512}, 4 | 1},
+                {{512, 1028, 512}, 0}, {{512, 1028, 512}, 16},     {{516, 1024, 512}, 8 | 1}};
+    for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++)
+        check_one(3 + (int)i % 2, cuts[i].size, cuts[i].variant, ROUNDED, 1);
+}
+
 /* A shape that accumulates, run without what is there, is as one that does not. */
 static void test_store(void **state) {
     (void)state;
@@ -290,7 +305,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products), cmocka_unit_test(test_offset), cmocka_unit_test(test_choices),
         cmocka_unit_test(test_tune),     cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_starts),   cmocka_unit_test(test_store),
+        cmocka_unit_test(test_starts),   cmocka_unit_test(test_cut),    cmocka_unit_test(test_store),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");
