@@ -43,17 +43,6 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
-/* Does a cell sum over its features? */
-static bool has_sums(const rcv_net *net) {
-    for (int l = 0; l < net->options.layers; l++) {
-        const rcvi_graph *graph = &net->layers[l].forward;
-        for (size_t v = 0; v < graph->value_count; v++) {
-            if (graph->values[v].operation == RCVI_SUM) return true;
-        }
-    }
-    return false;
-}
-
 /* On a GPU a whole time loop may be one kernel: of all layers, or of one after the other with what does not wait computed before,
  * or, of one layer, with that inside. */
 static void persistent_variants(const rcv_net *net, const rcv_plan_options *options,
@@ -61,8 +50,7 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
     const int64_t few =
         8; /* sequences: products of float32 as they are, by multiply-adds, take no longer than in parts */
     bool layers = net->options.layers > 1 && net->directions == 1;
-    if (options->dtype == RCV_FLOAT64 || has_sums(net))
-        return; /* those of sums are pinned, until they have run on a GPU */
+    if (options->dtype == RCV_FLOAT64) return;
     for (int all = 0; all < 2; all++) {
         rcvi_rungs rungs = {.combine = true,
                             .steps = all ? 0 : 1,

@@ -561,10 +561,36 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     return RCV_OK;
 }
 
+/* Does a step that is launched by itself multiply with the buffer? */
+static bool is_multiplied(const rcvi_engine *e, int buffer) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        const rcvi_step *step = &e->program->steps[i];
+        if (e->persistent[i]) {
+            i += step->loop.body;
+            continue;
+        }
+        int count = step->kind == RCVI_STEP_LOOP ? 0 : rcvi_step_accesses(step, accesses);
+        for (int k = 0; k < count; k++) {
+            if (accesses[k].view->buffer == buffer && accesses[k].use == RCVI_USE_OPERAND && accesses[k].read)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* An input that only persistent loops multiply with is rounded on its way there. */
+static void drop_twins(rcvi_engine *e) {
+    for (size_t b = 0; b < e->program->buffer_count; b++) {
+        if (e->program->buffers[b].role == RCVI_X && !is_multiplied(e, (int)b)) e->twins[b] = SIZE_MAX;
+    }
+}
+
 static rcv_status build(rcvi_engine *e) {
     RCVI_TRY(rcvi_cuda_find_layout(e));
     RCVI_TRY(ask_device(e));
     RCVI_TRY(prepare_steps(e));
+    drop_twins(e);
     RCVI_TRY(rcvi_cuda_order(e));
     find_sums_bytes(e);
     lay_out_scratch(e);
