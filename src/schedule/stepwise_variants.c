@@ -62,7 +62,10 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
                             .graph = true,
                             .threads = 1};
         offer(user, &rungs);
-        rungs.choice = 1; /* of the products around the loops */
+        rungs.streams = 4; /* for what stands around them */
+        if (options->training) offer(user, &rungs);
+        rungs.streams = 0;
+        rungs.choice = 1; /* of the products there */
         if (options->training && !all) offer(user, &rungs);
         rungs.choice = 0;
         rungs.parts = 1;

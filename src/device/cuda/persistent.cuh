@@ -539,11 +539,13 @@ template <class S, int LANE> struct Multiplier {
         }
     }
 
-    /* What this thread gives is written: the teller waits for all threads, and raises counters. */
+    /* What this thread gives is written: the teller waits for all threads, and raises counters. That takes until all that the block
+     * has written is there; so who has nothing else to do meanwhile (HOLDS) writes nothing more before. */
     INLINE void tell() {
-        barrier_wait(shared.telling(told.n) + 8, told.parity ^ 1);
+        if (!HOLDS) barrier_wait(shared.telling(told.n) + 8, told.parity ^ 1);
         __syncwarp();
         if (thread == 0) barrier_arrive(shared.telling(told.n));
+        if (HOLDS) barrier_wait(shared.telling(told.n) + 8, told.parity);
         told.move();
     }
 

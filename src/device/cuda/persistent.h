@@ -157,6 +157,7 @@ struct rcvi_persistent {
     int64_t counters;               /* of all signals */
     int64_t *first_counter;         /* [signals] */
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
+    bool holds;                     /* a block writes what others do not read when they have what they do */
     int fold;                       /* parts of depth that lie side by side */
     int stream_chunks;              /* of weights of a block that are copied every time */
     int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */

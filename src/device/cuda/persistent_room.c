@@ -402,5 +402,7 @@ rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
         least = cost;
         best = fold;
     }
-    return make_room(e, p, best);
+    RCVI_TRY(make_room(e, p, best));
+    p->holds = is_all_own(p) && p->tiles == 1 && !p->by_rows;
+    return RCV_OK;
 }

@@ -32,6 +32,7 @@ static void add_macros(writer *w) {
     add_macro(w, "FOLD", p->fold);
     add_macro(w, "TILE_N", rcvi_persistent_wide(p));
     add_macro(w, "TILES", p->tiles);
+    add_macro(w, "HOLDS", p->holds);
     add_macro(w, "PARTS", p->parts);
     add_macro(w, "EXACT", p->exact);
     add_macro(w, "EXACT_ROWS", rcvi_persistent_rows(w->engine, p));
