@@ -235,7 +235,7 @@ static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_
     bool last = s->time.timed && d->span < s->time.span;
     char *workspace = of_lane(p, p->engine->workspace, p->engine->workspace_bytes, lane);
     const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
-    if (d->ready->adds_start)
+    if (s->gemm.start && d->ready->adds_start)
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),
                                      matrix(p, d, s->gemm.start, false)),
                       "starting a product");
