@@ -12,6 +12,7 @@ static const Words *host_words;
 static void run_thread() {
     persistent_kernel(*host_words);
     fibers[(size_t)current].done = true;
+    own_block().ended++;
     progress++;
     while (true) let_others();
 }
@@ -23,6 +24,7 @@ extern "C" int run_persistent(const void *words, int blocks) {
     host_words = (const Words *)words;
     fibers = std::vector<Fiber>((size_t)count);
     host_blocks = std::vector<HostBlock>((size_t)blocks);
+    host_clusters = std::vector<Meeting>((size_t)blocks);
     for (HostBlock &b : host_blocks) {
         b.memory = (unsigned char *)aligned_alloc(1024, HOST_SHARED);
         memset(b.memory, 0xff, HOST_SHARED); /* none of it is a number */

@@ -6,6 +6,8 @@ enum {
     MOST_ROWS = 64,       /* of the batch in a tile */
     MOST_EXACT_ROWS = 8,  /* the same where threads multiply */
     REGISTERS = 216,      /* of a thread that multiplies */
+    MORE_REGISTERS = 240, /* the same in a cluster, where all threads do */
+    MOST_REGISTERS = 255, /* and by multiply-adds, where weights in shared memory take time */
     OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
     EXACT_REGISTERS = 16, /* more of these where threads multiply */
     MULTIPLIERS = RCVI_MAP_THREADS,
@@ -259,7 +261,7 @@ static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
 
 /* Registers for the sums of products. */
 static int sum_registers(const rcvi_engine *e, const rcvi_persistent *p) {
-    int wide = rcvi_persistent_wide(p);
+    int wide = rcvi_persistent_lane_wide(p);
     if (p->exact) return 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS;
     return p->parts > 2 ? wide : wide / 2;
 }
@@ -278,14 +280,17 @@ static int map_registers(const rcvi_engine *e, const rcvi_persistent *p, const h
     return vectors_of(p, s) * words + (s->by_rows ? 0 : sum_registers(e, p));
 }
 
-/* Chunks of weights that a seat's threads have registers for, in each lane. */
-static int held_chunks(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_seat *seat) {
+int rcvi_persistent_held_chunks(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_seat *seat) {
     int most = sum_registers(e, p);
     for (int k = 0; k < seat->hosted_count; k++) {
         int own = map_registers(e, p, &p->steps[seat->hosted[k]]);
         if (own > most) most = own;
     }
-    int held = (REGISTERS - OTHER_REGISTERS - most) / CHUNK_REGISTERS;
+    int held = ((!p->cluster ? REGISTERS
+                 : p->exact  ? MOST_REGISTERS
+                             : MORE_REGISTERS) -
+                OTHER_REGISTERS - most) /
+               CHUNK_REGISTERS;
     return held > 0 ? held : 0;
 }
 
@@ -328,7 +333,7 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
         if (p->steps[i].by_rows && vectors_of(p, &p->steps[i]) * p->vector > MOST_SPAN)
             return rcvi_persistent_refuse("a persistent kernel does not sum over so many features");
     }
-    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, held_chunks(e, p, &p->seats[s]));
+    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, rcvi_persistent_held_chunks(e, p, &p->seats[s]));
     return share_memory(e, p);
 }
 
