@@ -631,6 +631,7 @@ static const trial trials[] = {
     {"lstm", exact_clusters, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 4, 50, 3, 232448, false, false},
     {"lstm_peephole", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 40, .layers = 1}, 4, 80, 2, 232448, false, false},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 9, 132, 232448, true, false},
+    {"gru", clusters, RCV_TFLOAT32, {.input = 24, .hidden = 40, .layers = 1}, 5, 20, 132, 232448, true, true},
     {"lstm",
      pairs_of_clusters,
      RCV_BFLOAT16,

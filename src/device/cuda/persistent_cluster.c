@@ -43,8 +43,9 @@ static rcv_status check_pass(rcvi_persistent *p, int index, int pass) {
     int writer = RCVI_NONE, use = RCVI_NONE;
     const rcvi_channel_use *read = reader->read_of[pass] == RCVI_NONE ? NULL : &reader->uses[reader->read_of[pass]];
     if (!read || read->channel == RCVI_NONE || p->channels[read->channel].seat != index)
-        return rcvi_persistent_refuse("a cluster multiplies what its layer gave the step before: give combine "
-                                      "steps=all, and leave wavefront out");
+        return rcvi_persistent_refuse("a cluster multiplies what its own layer gave at the step before and nothing "
+                                      "else: give combine steps=all, and "
+                                      "leave wavefront out");
     if (find_writers(p, seat, read->channel, &writer, &use) != 1 || reader->passes[pass].depth != seat->columns)
         return rcvi_persistent_refuse("a cluster takes operands that one step gives");
     const rcvi_channel_use *write = &p->steps[seat->hosted[writer]].uses[use];
@@ -71,8 +72,7 @@ static rcv_status check_loop(rcvi_persistent *p) {
         for (int k = 0; k < seat->hosted_count; k++) {
             const hosted_step *step = &p->steps[seat->hosted[k]];
             multiply += step->pass_count > 0;
-            if (step->wait_count)
-                return rcvi_persistent_refuse("a cluster does not wait for values of another one");
+            if (step->wait_count) return rcvi_persistent_refuse("a cluster does not wait for values of another one");
         }
         if (multiply != 1) return rcvi_persistent_refuse("a cluster multiplies once in a time step");
         for (int q = 0; q < tiled->pass_count; q++) RCVI_TRY(check_pass(p, s, q));
