@@ -228,7 +228,6 @@ template <class S, int LANE> struct Multiplier {
         if (g > 0) return;
         const unsigned full = shared.full(0, received.slot());
         wait_for_peers(block.c, full, received.parity());
-        if (!EXACT) publish_shared();
         if (threadIdx.x == 0) barrier_expect(full, block.tile_rows(received.tile) * S::ROW_BYTES);
     }
     INLINE void end_tile() { received.move(block); }

@@ -27,12 +27,21 @@ INLINE void meet_cluster() {
 }
 INLINE bool has_come(unsigned barrier, unsigned parity) {
     unsigned passed;
-    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;\n"
+    asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n"
                  "selp.b32 %0, 1, 0, p;\n}"
                  : "=r"(passed)
                  : "r"(barrier), "r"(parity)
                  : "memory");
     return passed;
+}
+
+/* What has come is read by threads, and by wgmma. It lies in shared memory, so these fences are no instructions; wider ones would wait
+ * for what the map reads of memory, and drop what is cached of it. */
+INLINE void see_what_came() {
+    asm volatile("fence.acquire.sync_restrict::shared::cluster.cluster;" ::: "memory");
+#if !EXACT
+    asm volatile("fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;" ::: "memory");
+#endif
 }
 
 /* Waits for what blocks of the cluster send; what never comes is an error, not a hang. */
@@ -48,6 +57,7 @@ INLINE void wait_for_peers(const Words &c, unsigned barrier, unsigned parity) {
         __threadfence_system();
         return;
     }
+    see_what_came();
 }
 
 /* The 16 bytes that some threads side by side have, in all of them. */
