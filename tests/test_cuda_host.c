@@ -194,9 +194,9 @@ static void put(rcvi_cuda_type type, void *memory, int64_t at, float x) {
 
 static void tile_element(const rcvi_tiling *m, int64_t slot, int64_t row, int64_t column) {
     int64_t size = (int64_t)rcvi_cuda_bytes(m->type), each = 128 / size, depth = m->chunks / m->parts * each;
-    int64_t line = column / depth * m->tile + row % m->slice % m->tile;
+    int64_t in_tile = row % m->slice % m->tile, line = column / depth * m->tile + in_tile;
     int64_t tile = row / m->slice * m->tiles + row % m->slice / m->tile,
-            piece = (column % each * size / 16) ^ (line & 7);
+            piece = (column % each * size / 16) ^ (in_tile & 7);
     float x = column < m->columns ? get(m->from_type, m->from, slot * m->slot + row * m->row + column) : 0;
     for (int64_t part = 0; part < m->parts; part++) {
         char *to = (char *)m->to + slot * m->to_slot +

@@ -106,7 +106,7 @@ static double operand_bytes(const rcvi_program *program) {
 /* A step of clusters, which have a slice of the batch each: all blocks of one receive all of an operand. */
 static double clustered(const model *m, int loop, double operations) {
     const rcvi_step *steps = m->program->steps;
-    double seconds = cluster_step, slices = least(clusters, (double)((m->program->options.batch + 7) / 8));
+    double seconds = cluster_step, slices = least(clusters, (double)m->program->options.batch);
     for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
         if (steps[i].kind != RCVI_STEP_MAP || !steps[i].map->product_count) continue;
         const rcvi_product *product = &steps[i].map->products[0];

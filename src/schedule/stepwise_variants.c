@@ -84,7 +84,8 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
         if (options->dtype == RCV_FLOAT32 && options->batch <= few) offer(user, &rungs);
         rungs.cluster = all && net->options.hidden <= small;
         if (!rungs.cluster) continue;
-        if (options->dtype == RCV_FLOAT32 && options->batch <= few) offer(user, &rungs);
+        if (options->dtype == RCV_FLOAT32 && options->batch <= 4 * few)
+            offer(user, &rungs); /* of which each has some */
         rungs.parts = 0;
         offer(user, &rungs);
     }

@@ -294,7 +294,8 @@ template <class S, int LANE> struct Multiplier {
         for (int i = 0; i < COUNT; i++) {
             const int n = (first + i) / 4, r = (first + i) % 4;
             const float start = r == 0 ? starts[0] : r == 1 ? starts[1] : r == 2 ? starts[2] : starts[3];
-            const unsigned at = to + (unsigned)(((fold * TILE_ROWS + n) * 64 + (row_of(r) ^ turn(n))) * 4);
+            const int row = fold * TILE_ROWS + n;
+            const unsigned at = to + (unsigned)((row * 64 + (row_of(r) ^ turn(row))) * 4);
             if (first < 0) continue;
             asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(STARTED ? sums[i] + start : sums[i]) : "memory");
         }

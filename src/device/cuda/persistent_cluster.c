@@ -108,17 +108,18 @@ static bool cut_columns(rcvi_persistent *p) {
     return true;
 }
 
+/* A slice for every cluster that there is room for: what a block receives is so much for every row, while instructions are for eight
+ * rows or more anyway. */
 static bool cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
-    int64_t batch = e->program->options.batch, slices = clusters_at_once(e, p->cluster) / p->seat_count,
-            most = (batch + 7) / 8;
+    int64_t batch = e->program->options.batch, slices = clusters_at_once(e, p->cluster) / p->seat_count;
     if (slices < 1) slices = 1;
-    if (slices > most) slices = most;
-    p->slice = (int)rcvi_round_up((batch + slices - 1) / slices, 8);
+    p->slice = (int)((batch + slices - 1) / slices);
     p->slices = (int)((batch + p->slice - 1) / p->slice);
     int rows = p->exact ? MOST_EXACT_ROWS : MOST_WIDE * p->tile / rcvi_persistent_lane_wide(p);
     if (rows < 8) return false;
     p->tiles = (p->slice + rows - 1) / rows;
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
+    if (p->exact) p->tile = rcvi_persistent_rows(e, p); /* wgmma has eight at least, threads may have fewer */
     p->blocks = p->cluster * p->slices * p->seat_count;
     for (int s = 0; s < p->seat_count; s++) p->seats[s].first_block = p->cluster * p->slices * s;
     int elements = 0; /* of a block's tile: every thread should have some */
@@ -182,7 +183,7 @@ static bool make_room(const rcvi_engine *e, rcvi_persistent *p, int blocks, int 
 static double find_cost(const rcvi_engine *e, const rcvi_persistent *p) {
     const double network = 16, memory = 128; /* bytes a cycle that come to a block, and from its shared memory */
     int wide = rcvi_persistent_lane_wide(p);
-    double rows = p->slice < e->program->options.batch ? p->slice : (double)e->program->options.batch, most = 0;
+    double most = 0;
     for (int s = 0; s < p->seat_count; s++) {
         const rcvi_seat *seat = &p->seats[s];
         double chunks = seat->chunks[0], cost = chunks * 4 * (wide > 16 ? 0.53 * wide : 16) * (p->parts + 1) / 2;
@@ -191,7 +192,7 @@ static double find_cost(const rcvi_engine *e, const rcvi_persistent *p) {
                    read = 2.0 * seat->kept[0] * WEIGHT_BYTES / memory;
             cost = multiply > read ? multiply : read;
         }
-        cost = p->tiles * cost + rows * (double)rcvi_cluster_row_bytes(p, seat) / network;
+        cost = p->tiles * cost + p->slice * (double)rcvi_cluster_row_bytes(p, seat) / network;
         if (cost > most) most = cost;
     }
     return most;

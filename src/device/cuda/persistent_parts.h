@@ -76,10 +76,10 @@ static inline int rcvi_persistent_chunks(const rcvi_persistent *p, int64_t depth
 static inline int64_t rcvi_persistent_slot(const rcvi_persistent *p, const rcvi_channel *channel) {
     return (int64_t)p->slices * p->tiles * channel->chunks * rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES;
 }
-/* Rows of a tile that the batch has, as a power of two, or all of them. */
+/* Rows of a tile that a slice has, as a power of two, or all of them. */
 static inline int rcvi_persistent_rows(const rcvi_engine *e, const rcvi_persistent *p) {
     int rows = 1;
-    while (rows < p->tile && rows < e->program->options.batch) rows *= 2;
+    while (rows < p->tile && rows < p->slice && rows < e->program->options.batch) rows *= 2;
     return rows < p->tile ? rows : p->tile;
 }
 static inline rcv_status rcvi_persistent_refuse(const char *sentence) {
