@@ -632,6 +632,8 @@ static const trial trials[] = {
     {"lstm_peephole", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 40, .layers = 1}, 4, 80, 2, 232448, false, false},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 9, 132, 232448, true, false},
     {"gru", clusters, RCV_TFLOAT32, {.input = 24, .hidden = 40, .layers = 1}, 5, 20, 132, 232448, true, true},
+    {"lstm", clusters, RCV_BFLOAT16, {.input = 3, .hidden = 6, .layers = 1}, 4, 2, 132, 232448, false, false},
+    {"rnn_tanh", exact_clusters, RCV_FLOAT32, {.input = 3, .hidden = 37, .layers = 1}, 4, 40, 16, 232448, true, false},
     {"lstm",
      pairs_of_clusters,
      RCV_BFLOAT16,

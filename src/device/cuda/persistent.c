@@ -240,9 +240,9 @@ void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_t
     if (p->cluster)
         rcvi_text_add(
             text,
-            "its processors meet in clusters of %d, one for every set of weights and slice, and send each other "
-            "%.1f KB a step through shared memory\n",
-            p->cluster, (double)(p->tiles * p->group * rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES) / 1024);
+            "its processors meet in clusters of %d, one for every set of weights and slice, and each receives %.1f KB "
+            "a step through shared memory\n",
+            p->cluster, (double)(p->slice * rcvi_cluster_row_bytes(p, &p->seats[0])) / 1024);
     if (p->parts > 1) rcvi_text_add(text, "products of float32 as %d numbers of bfloat16 each\n", p->parts);
 }
 

@@ -172,8 +172,9 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     }
     for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
     RCVI_TRY(bring_operands(&f, stream));
-    RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->counters, 0, (size_t)p->counters * 4, stream),
-                  "clearing counters");
+    if (p->counters)
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->counters, 0, (size_t)p->counters * 4, stream),
+                      "clearing counters");
     /* blocks of different clusters do not wait for each other, those of one are on the chip at once */
     cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
     if (p->cluster)
