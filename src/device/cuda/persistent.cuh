@@ -14,6 +14,7 @@
  * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
  * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
  * teller, raises the counters of what the block has written.
+ * Where CLUSTER is not 0, blocks are cut otherwise and send each other operands: see persistent_cluster.cuh.
  *
  * A class of seats, struct Seat, has
  *   STEPS, PRODUCTS, UNITS, BLOCKS (of a slice), COLUMNS, TILED_STEP (the first with products)
