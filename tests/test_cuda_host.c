@@ -528,6 +528,8 @@ enum {
     CLUSTERED_SEATS,
     CLUSTERED_AT_ONCE, /* what is sent is read in the same iteration */
     CLUSTERED_SHORT,   /* of the last block's columns some are not there */
+    CLUSTERED_FEW,     /* by warps, each its own fold */
+    CLUSTERED_WIDE,    /* by both warpgroups */
     KINDS
 };
 static int seen[KINDS]; /* loops */
@@ -549,6 +551,8 @@ static void remember(const rcvi_persistent *p) {
     seen[CLUSTERED_KEEPING] += p->cluster && p->weight_chunks;
     seen[CLUSTERED_SEATS] += p->cluster && p->seat_count > 1;
     seen[CLUSTERED_AT_ONCE] += p->cluster && !p->seats[0].ahead;
+    seen[CLUSTERED_FEW] += p->cluster && !p->exact && p->fold > 2 && rcvi_persistent_is_few(p);
+    seen[CLUSTERED_WIDE] += p->cluster && !p->exact && !rcvi_persistent_is_few(p);
     seen[CLUSTERED_SHORT] += p->cluster > 1 && p->seats[0].columns % p->seats[0].units;
     for (int c = 0; c < p->channel_count; c++) {
         seen[TAGGED] += p->channels[c].tagged;
@@ -639,6 +643,8 @@ static const trial trials[] = {
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 20, 132, 232448, false, false},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 272, .layers = 1}, 4, 1, 132, 232448, false, false},
     {"gru", clusters, RCV_TFLOAT32, {.input = 24, .hidden = 416, .layers = 1}, 3, 3, 132, 232448, false, false},
+    {"gru", clusters, RCV_BFLOAT16, {.input = 19, .hidden = 136, .layers = 1}, 3, 2, 132, 232448, false, false},
+    {"lstm", clusters, RCV_TFLOAT32, {.input = 19, .hidden = 72, .layers = 1}, 3, 1, 132, 232448, false, false},
     {"gru", clusters_of_two, RCV_FLOAT32, {.input = 19, .hidden = 45, .layers = 1}, 4, 11, 132, 232448, false, false},
     {"lstm", clusters, RCV_FLOAT32, {.input = 40, .hidden = 40, .layers = 1}, 4, 70, 132, 232448, false, false},
     {"lstm", exact_clusters, RCV_FLOAT32, {.input = 40, .hidden = 130, .layers = 1}, 4, 5, 132, 232448, false, false},

@@ -230,6 +230,7 @@ template <class S, int LANE> struct Multiplier {
         const unsigned full = shared.full(0, received.slot());
         wait_for_peers(block.c, full, received.parity());
         if (threadIdx.x == 0) barrier_expect(full, block.tile_rows(received.tile) * S::ROW_BYTES);
+        __syncwarp(); /* warps multiply as one */
     }
     INLINE void end_tile() { received.move(block); }
 #else
@@ -247,7 +248,11 @@ template <class S, int LANE> struct Multiplier {
     static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
 
     /* The lane's fold that all of a thread's rows of weights are of, where they are; rows behind all folds are with the last. */
-    INLINE int own_fold() const { return LANE_FOLDS > 1 ? min(Weight(row_of(0)).fold, LANE_FOLDS - 1) : 0; }
+    INLINE int own_fold() const {
+        constexpr bool FULL = S::UNITS * S::UNIT_ROWS * LANE_FOLDS >= 64;
+        const int fold = LANE_FOLDS > 1 ? Weight(EXACT ? row_of(0) : warp * 16).fold : 0;
+        return FULL ? fold : min(fold, LANE_FOLDS - 1);
+    }
 
 #if EXACT
 
@@ -308,7 +313,7 @@ template <class S, int LANE> struct Multiplier {
 
     /* Tiles of 8 rows, by warps, all of whose rows of weights are of one fold: four sums for every element, so that they do not
      * wait for each other, which are added at the end. */
-    static constexpr bool FEW = !CLUSTER && TILE_ROWS == 8 && (LANE_FOLDS == 1 || S::UNITS * S::UNIT_ROWS % 16 == 0);
+    static constexpr bool FEW = TILE_ROWS == 8 && (LANE_FOLDS == 1 || S::UNITS * S::UNIT_ROWS % 16 == 0);
     static constexpr int SUMS = FEW ? 16 : LANE_N / 2;
 
     /* The tensor cores cut sums off instead of rounding them, each time that something is added. So where numbers have three parts,

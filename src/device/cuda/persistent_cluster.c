@@ -178,15 +178,16 @@ static bool make_room(const rcvi_engine *e, rcvi_persistent *p, int blocks, int 
     return cut_columns(p) && cut_batch(e, p) && share_memory(e, p);
 }
 
-/* Cycles of an iteration that depend on how it is cut: instructions, those of both lanes one after the other where threads multiply,
- * with weights from shared memory; and what a block receives. */
+/* Cycles of an iteration that depend on how it is cut: instructions, those of both lanes one after the other, or, where threads
+ * multiply, weights that they read from shared memory; and what a block receives. */
 static double find_cost(const rcvi_engine *e, const rcvi_persistent *p) {
     const double network = 16, memory = 128; /* bytes a cycle that come to a block, and from its shared memory */
     int wide = rcvi_persistent_lane_wide(p);
+    double product = rcvi_persistent_is_few(p) ? 8.7 : wide > 32 ? 0.53 * wide : 17; /* of a lane, when both multiply */
     double most = 0;
     for (int s = 0; s < p->seat_count; s++) {
         const rcvi_seat *seat = &p->seats[s];
-        double chunks = seat->chunks[0], cost = chunks * 4 * (wide > 16 ? 0.53 * wide : 16) * (p->parts + 1) / 2;
+        double chunks = seat->chunks[0], cost = 2 * chunks * 4 * product * (p->parts + 1) / 2;
         if (p->exact) {
             double multiply = 2 * chunks * 64 * 32 / 128 * rcvi_persistent_rows(e, p),
                    read = 2.0 * seat->kept[0] * WEIGHT_BYTES / memory;

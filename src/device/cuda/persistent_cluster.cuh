@@ -2,8 +2,9 @@
  *
  * A block has 128 rows of weights, 64 a lane, and both lanes read the operand that lies in its own shared memory. Where depth is
  * folded, a lane has half of the folds: row (q * UNIT_ROWS + p) * UNITS + u of its 64 is fold q of these. Else row l * 64 + m is row
- * m of lane l. There are neither loaders nor a teller: all 256 threads multiply, apply the map and send. Blocks of different
- * clusters do not wait for each other, so it does not matter which of them are on the chip at once.
+ * m of lane l. Where warps multiply by themselves, each reads its own fold alone. There are neither loaders nor a teller: all 256
+ * threads multiply, apply the map and send. Blocks of different clusters do not wait for each other, so it does not matter which of
+ * them are on the chip at once.
  *
  * A class of seats has, moreover,
  *   SENDER, AHEAD   the step that sends, and how many iterations later what it sent is read

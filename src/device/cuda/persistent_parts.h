@@ -6,6 +6,8 @@
 
 enum {
     RCVI_WEIGHT_ROWS = 64,        /* of weights in a block */
+    RCVI_WARP_ROWS = 16,          /* the same of a warp */
+    RCVI_FEW_ROWS = 8,            /* of a tile that warps multiply by themselves */
     RCVI_DEPTH_CHUNK_BYTES = 128, /* of depth in a chunk */
     RCVI_ALIGNED_WORDS = 32,
     RCVI_MAP_THREADS = 256 /* that multiply and take elements of maps */
@@ -66,6 +68,15 @@ static inline int rcvi_persistent_wide(const rcvi_persistent *p) { return p->til
 /* Those of a lane: in a cluster it has half of the folds. */
 static inline int rcvi_persistent_lane_wide(const rcvi_persistent *p) {
     return p->cluster && p->fold > 1 ? rcvi_persistent_wide(p) / 2 : rcvi_persistent_wide(p);
+}
+/* Do warps multiply by themselves, where tensor cores do it? A tile has eight rows, and all of a warp's rows of weights are of one
+ * fold. */
+static inline bool rcvi_persistent_is_few(const rcvi_persistent *p) {
+    int wide = rcvi_persistent_lane_wide(p);
+    bool few = p->tile == RCVI_FEW_ROWS;
+    for (int s = 0; s < p->seat_count && wide > p->tile; s++)
+        few &= p->seats[s].units * p->seats[s].products % RCVI_WARP_ROWS == 0;
+    return few;
 }
 /* Chunks of a fold of this depth: part after part of the first numbers, then of the next ones. */
 static inline int rcvi_persistent_chunks(const rcvi_persistent *p, int64_t depth) {

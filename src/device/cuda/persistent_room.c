@@ -13,7 +13,7 @@ enum {
     OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
     EXACT_REGISTERS = 16, /* more of these where threads multiply */
     EXACT_ROWS_OF_WEIGHTS = 4,
-    FEW_ROWS = 8,            /* of a tile that warps multiply by themselves */
+    FEW_ROWS = RCVI_FEW_ROWS,
     FEW_REGISTERS = 24,      /* for sums then, and what is loaded */
     FEW_PART_REGISTERS = 64, /* the same of numbers in three parts */
     MULTIPLIERS = RCVI_MAP_THREADS,
@@ -282,7 +282,8 @@ static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
 static int sum_registers(const rcvi_engine *e, const rcvi_persistent *p) {
     int wide = rcvi_persistent_lane_wide(p);
     if (p->exact) return 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS;
-    if (p->tile == FEW_ROWS && !p->cluster) return p->parts > 2 ? FEW_PART_REGISTERS : FEW_REGISTERS;
+    if (p->cluster ? rcvi_persistent_is_few(p) : p->tile == FEW_ROWS)
+        return p->parts > 2 ? FEW_PART_REGISTERS : FEW_REGISTERS;
     return p->parts > 2 ? wide : wide / 2;
 }
 
@@ -378,7 +379,7 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
  * counters that they raise. Weights that are copied come in small groups, each with its own way to go. */
 static double find_cost(const rcvi_persistent *p) {
     int wide = rcvi_persistent_wide(p), most = 0, blocks = 0;
-    bool few = p->tile == FEW_ROWS;
+    bool few = rcvi_persistent_is_few(p);
     double bytes = 0;
     for (int s = 0; s < p->seat_count; s++) {
         const rcvi_seat *seat = &p->seats[s];
@@ -386,7 +387,6 @@ static double find_cost(const rcvi_persistent *p) {
             streamed = chunks - seat->held[0] - seat->held[1] - seat->kept[0] - seat->kept[1];
         if (chunks > most) most = chunks;
         if (seat->blocks > blocks) blocks = seat->blocks;
-        few &= p->fold == 1 || seat->units * seat->products % 16 == 0; /* a warp's rows are of one fold */
         bytes += (double)(seat->blocks * p->slices * p->tiles) *
                  ((double)chunks * wide * RCVI_DEPTH_CHUNK_BYTES + (double)streamed * WEIGHT_BYTES);
     }
