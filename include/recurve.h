@@ -210,6 +210,8 @@ typedef struct rcv_run rcv_run;
  *   persistent                         a time loop as one kernel that keeps its weights on the chip; in float32 a number is
  *                                      multiplied as three of bfloat16 (products within 2^-23)
  *   persistent(parts=N)                the same as 2 (within 2^-14, mostly 2^-17), or as it is (1)
+ *   cluster                            with persistent: clusters of processors that have a layer's weights and some of the
+ *                                      batch each, and pass what they compute through shared memory, not through memory
  *   streams(N)                         steps that do not wait for each other on N streams
  *   gemm(choice=K)                     the K-th other algorithm that cuBLASLt proposes for products of its own
  *   graph                              a pass is captured once and launched as a whole; without it, launch by launch

@@ -2,7 +2,8 @@
  *
  * Threads are fibers, all blocks' in one thread of the host, which go on until they have to wait for each other. Where nobody
  * can go on any more, the kernel hangs, and that is what its run says. Copies and products are done at once; so what is seen is who waits for
- * whom, and what is where, not what memory's order or wgmma's would allow. */
+ * whom, and what is where, not what memory's order or wgmma's would allow. Blocks of a cluster reach each other's shared memory:
+ * addresses there have the block's number in it, counted from 1, above bit 24. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 #define asm /* those that do something are replaced before */
 #define volatile(...)
 
-enum { HOST_THREADS = 512, HOST_STACK = 128 << 10, HOST_SHARED = 232448, HOST_BASE = 1024 };
+enum { HOST_THREADS = CLUSTER ? 256 : 512, HOST_STACK = 128 << 10, HOST_SHARED = 232448, HOST_BASE = 1024 };
 
 struct uint2 {
     unsigned x, y;
@@ -78,9 +79,10 @@ struct HostBlock {
     unsigned char *memory;
     Meeting meetings[16], warps[HOST_THREADS / 32];
     std::map<unsigned, Barrier> barriers;
-    float shuffled[HOST_THREADS];
+    unsigned shuffled[HOST_THREADS];
     unsigned long long shown[HOST_THREADS];
     unsigned fragments[HOST_THREADS][4];
+    int ended; /* threads */
 };
 struct Fiber {
     ucontext_t context;
@@ -89,6 +91,7 @@ struct Fiber {
 };
 static std::vector<Fiber> fibers;
 static std::vector<HostBlock> host_blocks;
+static std::vector<Meeting> host_clusters;
 static ucontext_t scheduler;
 static int current;
 static long progress; /* grows when somebody's wait may have ended */
@@ -118,12 +121,15 @@ static void meet(Meeting &m, int count, bool counts = true) {
 static void meet_at(int number, int count) { meet(own_block().meetings[number], count); }
 static void __syncthreads() { meet_at(0, HOST_THREADS); }
 static void __syncwarp() { meet(own_block().warps[own_thread() / 32], 32); }
-static float __shfl_xor_sync(unsigned, float x, int apart) {
+static unsigned __shfl_xor_sync(unsigned, unsigned x, int apart) {
     own_block().shuffled[own_thread()] = x;
     __syncwarp();
-    float y = own_block().shuffled[own_thread() ^ apart];
+    unsigned y = own_block().shuffled[own_thread() ^ apart];
     __syncwarp();
     return y;
+}
+static float __shfl_xor_sync(unsigned mask, float x, int apart) {
+    return __uint_as_float(__shfl_xor_sync(mask, __float_as_uint(x), apart));
 }
 
 /* The lanes of the warp that show this number, and whether one shows true. Who looks again and again does so: it is no progress. */
@@ -184,6 +190,32 @@ template <typename T, int N> static void put_shared(unsigned at, const T (&x)[N]
     memcpy(shared_at(at, sizeof x), x, sizeof x);
 }
 static void put_shared(unsigned at, float x) { memcpy(shared_at(at, 4), &x, 4); }
+
+/* ---- clusters ---- */
+
+#if CLUSTER
+static int own_cluster() { return fibers[(size_t)current].block / CLUSTER; }
+static void meet_all() { meet(host_clusters[(size_t)own_cluster()], CLUSTER * HOST_THREADS); }
+static unsigned address_in(unsigned at, int peer) { return (unsigned)(peer + 1) << 24 | at; }
+static HostBlock &block_of(unsigned address) {
+    const int peer = (int)(address >> 24) - 1;
+    if (peer < 0 || peer >= CLUSTER) host_fail("it sends to no block of its cluster");
+    return host_blocks[(size_t)(own_cluster() * CLUSTER + peer)];
+}
+static void send_to(unsigned to, const unsigned (&x)[4], unsigned barrier) {
+    HostBlock &peer = block_of(to);
+    const unsigned at = to & 0xffffff;
+    if (&block_of(barrier) != &peer || !peer.barriers.count(barrier & 0xffffff))
+        host_fail("it tells another block, or one that is not ready");
+    if (peer.ended == HOST_THREADS) host_fail("it sends to a block that has ended");
+    if (at < HOST_BASE || at + 16 > HOST_BASE + HOST_SHARED || at % 16) host_fail("it sends outside of shared memory");
+    memcpy(peer.memory + (at - HOST_BASE), x, 16);
+    Barrier &b = peer.barriers[barrier & 0xffffff];
+    b.bytes -= 16;
+    end_phase(b);
+}
+static long long clock64() { return 0; }
+#endif
 
 static void read_four(unsigned at, float (&x)[4]) { get_shared(at, x); }
 

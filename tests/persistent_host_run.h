@@ -9,9 +9,12 @@ static void narrow(float x, BFloat16 &y) {
 
 static const Words *host_words;
 
+/* Not all blocks begin at once. */
 static void run_thread() {
+    for (int n = fibers[(size_t)current].block * 7 % 30 * 2; n > 0; n--) let_others();
     persistent_kernel(*host_words);
     fibers[(size_t)current].done = true;
+    own_block().ended++;
     progress++;
     while (true) let_others();
 }
@@ -23,6 +26,7 @@ extern "C" int run_persistent(const void *words, int blocks) {
     host_words = (const Words *)words;
     fibers = std::vector<Fiber>((size_t)count);
     host_blocks = std::vector<HostBlock>((size_t)blocks);
+    host_clusters = std::vector<Meeting>((size_t)blocks);
     for (HostBlock &b : host_blocks) {
         b.memory = (unsigned char *)aligned_alloc(1024, HOST_SHARED);
         memset(b.memory, 0xff, HOST_SHARED); /* none of it is a number */
@@ -36,14 +40,19 @@ extern "C" int run_persistent(const void *words, int blocks) {
         f.context.uc_stack.ss_size = HOST_STACK;
         makecontext(&f.context, run_thread, 0);
     }
-    int left = count, first = 0;
-    for (int idle = 0; left > 0 && idle < 100;) {
+    int left = count, first = 0, round = 0;
+    for (int idle = 0; left > 0 && idle < 100; round++) {
+        const int resting = round / 8 % 2 ? round / 16 % blocks : -1; /* a block that others are ahead of */
         long before = progress;
         left = 0;
         first = (first * 5 + 7919) % count;
         for (int n = 0; n < count; n++) {
             current = (first + n) % count;
             if (fibers[(size_t)current].done) continue;
+            if (fibers[(size_t)current].block == resting) {
+                left++;
+                continue;
+            }
             swapcontext(&scheduler, &fibers[(size_t)current].context);
             left += !fibers[(size_t)current].done;
         }

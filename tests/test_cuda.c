@@ -53,6 +53,8 @@ static const char *const plans[] = {
     "combine+fuse+pack+wavefront+merge+persistent+streams(3)",
     "combine+fuse+pack+wavefront+merge+persistent(parts=1)+graph",
     "combine+fuse+pack+persistent(parts=2)+graph",
+    "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph",
+    "combine(steps=all)+fuse+pack+persistent(parts=1)+cluster",
 };
 enum { PLANS = sizeof plans / sizeof *plans };
 
@@ -208,8 +210,8 @@ static void check_plan(case_of *k, const rcv_plan *plan, rcv_dtype dtype, bool t
 
 /* A refusal of these is none that a cell or a kernel causes. */
 static bool is_refusal(rcv_status status, const char *sentence) {
-    static const char *const known[] = {"wavefront", "recompute", "leave pack out", "a persistent kernel ",
-                                        "parts of persistent"};
+    static const char *const known[] = {"wavefront",           "recompute", "leave pack out", "a persistent kernel ",
+                                        "parts of persistent", "a cluster "};
     bool found = false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strstr(sentence, known[i]) != NULL;
     return status == RCV_UNSUPPORTED && found;

@@ -52,7 +52,14 @@ static const struct {
      "multiply_rows_on_host(sums, a, low, high); return;", false},
     {"INLINE bool barrier_passed(unsigned at, unsigned parity) {", "return has_passed(at, parity);", false},
     {"INLINE void barrier_expect(unsigned at, int bytes) {", "arrive(at, bytes); return;", false},
+    {"INLINE void send_piece(unsigned to, const unsigned (&x)[4], unsigned barrier) {",
+     "send_to(to, x, barrier); return;", true},
+    {"INLINE void meet_cluster() {", "meet_all(); return;", true},
+    {"INLINE void wait_for_peers(const Words &c, unsigned barrier, unsigned parity) {",
+     "wait_phase(barrier, parity); return;", true},
     /* from here on in place of it, else behind it */
+    {"asm(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(there) : \"r\"(at), \"r\"(peer));",
+     "there = address_in(at, peer);", true},
     {"(unsigned)__cvta_generic_to_shared(at)", "shared_number(at)", false},
     {"extern __shared__ __align__(1024) unsigned char shared_memory[];", "#define shared_memory (own_block().memory)",
      false},
@@ -70,12 +77,12 @@ static const struct {
     {"asm volatile(\"st.shared.f32 [%0], %1;\" ::\"r\"(at), \"f\"(STARTED ? sums[i] + start : sums[i]) : \"memory\");",
      "put_shared(at, STARTED ? sums[i] + start : sums[i]);", false},
 };
-enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 17 };
+enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 20 };
 
 /* Instructions that need nothing on the host, or stand behind what is done instead. */
 static const char *const known[] = {"\"",           "cp.async.",   "fence.",    "wgmma.fence",   "wgmma.commit",
                                     "wgmma.wait",   "setmaxnreg.", "{\\n.reg",  "mbarrier.init", "ld.shared.v4",
-                                    "st.shared.v4", "red.release", "ldmatrix.", "st.relaxed"};
+                                    "st.shared.v4", "red.release", "ldmatrix.", "st.relaxed",    "barrier.cluster"};
 
 static char *replace(char *text, size_t n) {
     const char *from = replaced[n].from, *to = replaced[n].to;
@@ -190,9 +197,9 @@ static void put(rcvi_cuda_type type, void *memory, int64_t at, float x) {
 
 static void tile_element(const rcvi_tiling *m, int64_t slot, int64_t row, int64_t column) {
     int64_t size = (int64_t)rcvi_cuda_bytes(m->type), each = 128 / size, depth = m->chunks / m->parts * each;
-    int64_t line = column / depth * m->tile + row % m->slice % m->tile;
+    int64_t in_tile = row % m->slice % m->tile, line = column / depth * m->tile + in_tile;
     int64_t tile = row / m->slice * m->tiles + row % m->slice / m->tile,
-            piece = (column % each * size / 16) ^ (line & 7);
+            piece = (column % each * size / 16) ^ (in_tile & 7);
     float x = column < m->columns ? get(m->from_type, m->from, slot * m->slot + row * m->row + column) : 0;
     for (int64_t part = 0; part < m->parts; part++) {
         char *to = (char *)m->to + slot * m->to_slot +
@@ -215,6 +222,10 @@ static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count) {
 }
 
 static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **arguments) {
+    if (launch->attrs[0].id == cudaLaunchAttributeClusterDimension) {
+        assert_int_equal(launch->gridDim.x % launch->attrs[0].val.clusterDim.x, 0);
+        assert_int_equal(launch->blockDim.x, RCVI_CLUSTER_THREADS);
+    }
     return run_kernel(arguments[0], (int)launch->gridDim.x) ? cudaErrorLaunchTimeout : cudaSuccess;
 }
 
@@ -509,6 +520,16 @@ enum {
     FOLDED_EXACT,
     FOLDED_FEW, /* by warps, each its own fold */
     LEAVING,
+    CLUSTERED,
+    CLUSTERED_FOLDED,
+    CLUSTERED_TILED,
+    CLUSTERED_SLICED,
+    CLUSTERED_KEEPING,
+    CLUSTERED_SEATS,
+    CLUSTERED_AT_ONCE, /* what is sent is read in the same iteration */
+    CLUSTERED_SHORT,   /* of the last block's columns some are not there */
+    CLUSTERED_FEW,     /* by warps, each its own fold */
+    CLUSTERED_WIDE,    /* by both warpgroups */
     KINDS
 };
 static int seen[KINDS]; /* loops */
@@ -523,6 +544,16 @@ static void remember(const rcvi_persistent *p) {
     seen[FOLDED_EXACT] += p->exact && p->fold > 1;
     seen[FOLDED_FEW] += !p->exact && p->fold > 1 && p->tile == 8;
     seen[FOLDED_PAIRED] += p->paired && p->fold > 1;
+    seen[CLUSTERED] += p->cluster > 1;
+    seen[CLUSTERED_FOLDED] += p->cluster && p->fold > 2;
+    seen[CLUSTERED_TILED] += p->cluster && p->tiles > 1;
+    seen[CLUSTERED_SLICED] += p->cluster > 1 && p->slices > 1;
+    seen[CLUSTERED_KEEPING] += p->cluster && p->weight_chunks;
+    seen[CLUSTERED_SEATS] += p->cluster && p->seat_count > 1;
+    seen[CLUSTERED_AT_ONCE] += p->cluster && !p->seats[0].ahead;
+    seen[CLUSTERED_FEW] += p->cluster && !p->exact && p->fold > 2 && rcvi_persistent_is_few(p);
+    seen[CLUSTERED_WIDE] += p->cluster && !p->exact && !rcvi_persistent_is_few(p);
+    seen[CLUSTERED_SHORT] += p->cluster > 1 && p->seats[0].columns % p->seats[0].units;
     for (int c = 0; c < p->channel_count; c++) {
         seen[TAGGED] += p->channels[c].tagged;
         seen[SPARE] += is_spare(p, (size_t)p->channels[c].buffer);
@@ -566,7 +597,11 @@ static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "co
                   one[] = "combine+fuse+pack+persistent(parts=1)",
                   at_once[] = "combine(steps=all)+fuse+pack+merge+persistent",
                   waves[] = "combine+fuse+pack+wavefront+merge+persistent",
-                  exact_waves[] = "combine+fuse+pack+wavefront+merge+persistent(parts=1)";
+                  exact_waves[] = "combine+fuse+pack+wavefront+merge+persistent(parts=1)",
+                  clusters[] = "combine(steps=all)+fuse+pack+persistent+cluster",
+                  pairs_of_clusters[] = "combine(steps=all)+fuse+pack+merge+persistent+cluster",
+                  clusters_of_two[] = "combine(steps=all)+fuse+pack+persistent(parts=2)+cluster",
+                  exact_clusters[] = "combine(steps=all)+fuse+pack+persistent(parts=1)+cluster";
 static const trial trials[] = {
     {"lstm", two, RCV_FLOAT32, {.input = 19, .hidden = 24, .layers = 1}, 3, 3, 132, 232448, false, false},
     {"lstm", two, RCV_FLOAT32, {.input = 8, .hidden = 72, .layers = 1}, 2, 30, 6, 96 << 10, false, false},
@@ -605,6 +640,30 @@ static const trial trials[] = {
     {normal, three, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 9, 132, 232448, true, false},
     {"lstm", at_once, RCV_BFLOAT16, {.input = 19, .hidden = 45, .layers = 1}, 4, 9, 132, 232448, false, false},
     {"gru", at_once, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 20, 4, 232448, true, false},
+    {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 20, 132, 232448, false, false},
+    {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 272, .layers = 1}, 4, 1, 132, 232448, false, false},
+    {"gru", clusters, RCV_TFLOAT32, {.input = 24, .hidden = 416, .layers = 1}, 3, 3, 132, 232448, false, false},
+    {"gru", clusters, RCV_BFLOAT16, {.input = 19, .hidden = 136, .layers = 1}, 3, 2, 132, 232448, false, false},
+    {"lstm", clusters, RCV_TFLOAT32, {.input = 19, .hidden = 72, .layers = 1}, 3, 1, 132, 232448, false, false},
+    {"gru", clusters_of_two, RCV_FLOAT32, {.input = 19, .hidden = 45, .layers = 1}, 4, 11, 132, 232448, false, false},
+    {"lstm", clusters, RCV_FLOAT32, {.input = 40, .hidden = 40, .layers = 1}, 4, 70, 132, 232448, false, false},
+    {"lstm", exact_clusters, RCV_FLOAT32, {.input = 40, .hidden = 130, .layers = 1}, 4, 5, 132, 232448, false, false},
+    {"lstm", exact_clusters, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 4, 50, 3, 232448, false, false},
+    {"lstm_peephole", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 40, .layers = 1}, 4, 80, 2, 232448, false, false},
+    {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 9, 132, 232448, true, false},
+    {"gru", clusters, RCV_TFLOAT32, {.input = 24, .hidden = 40, .layers = 1}, 5, 20, 132, 232448, true, true},
+    {"lstm", clusters, RCV_BFLOAT16, {.input = 3, .hidden = 6, .layers = 1}, 4, 2, 132, 232448, false, false},
+    {"rnn_tanh", exact_clusters, RCV_FLOAT32, {.input = 3, .hidden = 37, .layers = 1}, 4, 40, 16, 232448, true, false},
+    {"lstm",
+     pairs_of_clusters,
+     RCV_BFLOAT16,
+     {.input = 24, .hidden = 72, .layers = 1, .bidirectional = true},
+     5,
+     9,
+     132,
+     232448,
+     false,
+     false},
 };
 
 static void test_kernels(void **state) {
@@ -624,6 +683,7 @@ static void test_kernels(void **state) {
             if (!rcvi_program_is_persistent(&s.program, loop)) continue;
             assert_true(loops < LOOPS);
             check_ok(rcvi_persistent_new(&s.engine, loop, &p[loops]));
+            if (s.program.rungs.cluster && !p[loops]->cluster) fail_msg("not in clusters: %s", s.engine.not_clustered);
             write_for_host(p[loops]->source, LOOPS * i + loops);
             loops++;
         }

@@ -719,6 +719,7 @@ static const char at_once[] = "combine(steps=all)+fuse+pack+persistent+graph";
 static const char by_wave[] = "combine+fuse+pack+wavefront+merge+persistent+graph";
 static const char by_two[] = "combine+fuse+pack+wavefront+merge+persistent(parts=2)+graph";
 static const char exactly[] = "combine+fuse+pack+persistent(parts=1)+graph";
+static const char in_clusters[] = "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph";
 static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
 
 static void test_loops(void **state) {
@@ -1005,6 +1006,48 @@ static void test_refusals(void **state) {
     }
 }
 
+/* Loops whose blocks cannot meet in clusters say why, and are kernels without them. */
+static void test_no_clusters(void **state) {
+    (void)state;
+    const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 1, false, false, true};
+    const config large = {"lstm", {.input = 64, .hidden = 1024, .layers = 1}, 7, 1, false, false, true};
+    const config twice = {"gru_original", {.input = 64, .hidden = 64, .layers = 1}, 7, 1, false, false, true};
+    const config normal = {"lstm_layernorm", {.input = 64, .hidden = 64, .layers = 1}, 7, 1, false, false, true};
+    const struct {
+        const config *c;
+        rcv_dtype dtype;
+        const char *plan, *fragment;
+    } cases[] = {
+        {&one, RCV_BFLOAT16, in_clusters, NULL},
+        {&one, RCV_FLOAT32, "combine(steps=all)+fuse+pack+persistent(parts=1)+cluster", NULL},
+        {&one, RCV_FLOAT32, in_clusters, "in registers and shared memory"},
+        {&one, RCV_BFLOAT16, "combine+fuse+pack+persistent+cluster", "give combine steps=all"},
+        {&large, RCV_BFLOAT16, in_clusters, "a cluster of 16 processors keeps the weights of a layer"},
+        {&deep, RCV_BFLOAT16, "combine+fuse+pack+wavefront+merge+persistent+cluster", "leave wavefront out"},
+        {&twice, RCV_BFLOAT16, in_clusters, "a cluster does not wait for values of another one"},
+        {&normal, RCV_BFLOAT16, in_clusters, "sums over features"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        subject s;
+        size_t loop = 0;
+        rcvi_persistent *p;
+        int clustered = 0, loops = 0;
+        open_subject(&s, cases[i].c, cases[i].dtype, true, cases[i].plan);
+        for (; next_loop(&s, &loop); loop++, loops++) {
+            s.engine.not_clustered = NULL;
+            check_ok(rcvi_persistent_new(&s.engine, loop, &p));
+            if (p->cluster) assert_int_equal(p->counters, 0);
+            if (!p->cluster) assert_non_null(s.engine.not_clustered);
+            if (loops == 0) assert_int_equal(!p->cluster, cases[i].fragment != NULL);
+            if (loops == 0 && !p->cluster) assert_non_null(strstr(s.engine.not_clustered, cases[i].fragment));
+            clustered += p->cluster == 16;
+            rcvi_persistent_free(s.context, p);
+        }
+        assert_true(loops == 2 && (cases[i].fragment || clustered == loops));
+        close_subject(&s);
+    }
+}
+
 /* Texts of all loops of a program compile; seats of one structure, such as layers, share one of so many classes. */
 static void check_texts(const config *c, rcv_dtype dtype, bool training, const char *plan, int classes) {
     subject s;
@@ -1047,17 +1090,21 @@ static void test_texts(void **state) {
     check_texts(&normal, RCV_BFLOAT16, false, by_wave, 1);
     check_texts(&narrow, RCV_TFLOAT32, false, by_step, 1);
     check_texts(&narrow, RCV_FLOAT16, false, at_once, 1);
+    check_texts(&one, RCV_BFLOAT16, true, in_clusters, 1);
+    check_texts(&one, RCV_FLOAT32, true, "combine(steps=all)+fuse+pack+persistent(parts=1)+cluster", 1);
+    check_texts(&odd, RCV_FLOAT16, true, in_clusters, 1);
     high.lengths = odd.lengths = odd.resets = both.lengths = narrow.lengths = narrow.resets = true;
     check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
     check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
     check_texts(&both, RCV_FLOAT16, false, by_step, 2);
     check_texts(&narrow, RCV_BFLOAT16, false, by_step, 1);
+    check_texts(&odd, RCV_TFLOAT32, true, in_clusters, 1);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops),         cmocka_unit_test(test_ragged),
-                                       cmocka_unit_test(test_mixed),         cmocka_unit_test(test_spoilt),
-                                       cmocka_unit_test(test_spoilt_ragged), cmocka_unit_test(test_spoilt_rows),
-                                       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_texts)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_loops),    cmocka_unit_test(test_ragged),        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_spoilt),   cmocka_unit_test(test_spoilt_ragged), cmocka_unit_test(test_spoilt_rows),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_clusters),   cmocka_unit_test(test_texts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,6 +70,7 @@ static void test_strings(void **state) {
         {"pack+persistent(parts=1)", "pack+persistent(parts=1)"},
         {"pack+persistent(parts=2)+graph", "pack+persistent(parts=2)+graph"},
         {"pack+persistent(parts=3)+graph", "pack+persistent+graph"},
+        {"graph+cluster+pack+persistent(parts=1)", "pack+persistent(parts=1)+cluster+graph"},
         {"threads(2,split=rows)+vendor+recompute(every=3)+blas+wavefront+pack+fuse+combine(steps=all)",
          "combine(steps=all)+fuse+pack+wavefront+blas+recompute(every=3)+vendor+threads(2,split=rows)"},
     };
@@ -135,6 +136,8 @@ static void test_refusals(void **state) {
         {"persistent(parts=4)", "from 1 to 3"},
         {"persistent(3)", "'(parts=' is expected"},
         {"persistent(parts=3", "')' is expected"},
+        {"persistent+cluster(16)", "'(16)' behind cluster"},
+        {"persistent+clusters", "'cluster'"},
         {"fuze", "'fuse'"},
         {"wavefornt", "'wavefront'"},
         {"Fuse", "'fuse'"},

@@ -14,6 +14,9 @@ static const double chunk_tensor = 0.3e-6, chunk_plain = 0.9e-6, chunk_double = 
 static const double library_least = 4e-6;     /* seconds of the smallest product of the library */
 static const double vendor_step = 10e-6;      /* seconds of a step of a layer */
 static const double persistent_step = 2.3e-6; /* seconds from block to block of a persistent kernel */
+static const double cluster_step = 0.9e-6;    /* the same within a cluster */
+static const double cluster_bandwidth = 28e9; /* bytes a second that come to a block of a cluster from the others */
+static const double clusters = 7; /* of the largest size that are on the chip at once: 16 of 132 processors each */
 static const double cache_bandwidth = 5.5e12; /* bytes a second from the cache that all processors share */
 
 typedef struct {
@@ -100,6 +103,20 @@ static double operand_bytes(const rcvi_program *program) {
     return 2.0 * (double)(program->rungs.parts ? program->rungs.parts : RCVI_USUAL_PARTS);
 }
 
+/* A step of clusters, which have a slice of the batch each: all blocks of one receive all of an operand. */
+static double clustered(const model *m, int loop, double operations) {
+    const rcvi_step *steps = m->program->steps;
+    double seconds = cluster_step, slices = least(clusters, (double)m->program->options.batch);
+    for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
+        if (steps[i].kind != RCVI_STEP_MAP || !steps[i].map->product_count) continue;
+        const rcvi_product *product = &steps[i].map->products[0];
+        for (int t = 0; t < product->term_count; t++)
+            seconds += (double)steps[i].rows / slices * (double)product->terms[t].depth * operand_bytes(m->program) /
+                       cluster_bandwidth;
+    }
+    return seconds + operations / m->rate * 8 / slices;
+}
+
 /* A step is as long as values take from block to block, or as what all blocks read: every block of 64 rows of weights reads
  * all of its operands; or, where float32 is multiplied as it is, as the operations. */
 static double persistent(const model *m, int loop) {
@@ -116,6 +133,7 @@ static double persistent(const model *m, int loop) {
             operations += 2 * (double)steps[i].rows * (double)steps[i].columns * (double)map->product_count * depth;
     }
     double step = most(persistent_step, most(bytes / cache_bandwidth, operations / m->rate));
+    if (m->program->rungs.cluster) step = clustered(m, loop, operations);
     return m->launch * 3 + (double)steps[loop].loop.count * step;
 }
 

@@ -53,7 +53,7 @@ static bool differ_in_choice(const rcvi_rungs *a, const rcvi_rungs *b) {
     return a->combine == b->combine && a->steps == b->steps && a->forward == b->forward && a->fuse == b->fuse &&
            a->pack == b->pack && a->wavefront == b->wavefront && a->recompute == b->recompute &&
            a->vendor == b->vendor && a->merge == b->merge && a->persistent == b->persistent && a->parts == b->parts &&
-           a->streams == b->streams && a->graph == b->graph && a->choice != b->choice;
+           a->cluster == b->cluster && a->streams == b->streams && a->graph == b->graph && a->choice != b->choice;
 }
 
 /* Is this another choice of products for a plan that is well behind? */

@@ -37,8 +37,9 @@ typedef struct {
     int64_t streams;   /* on a GPU: steps that do not wait for each other on so many streams; 0: one */
     int64_t choice;    /* on a GPU: which of the algorithms that the library proposes for a product, from 0 */
     bool persistent;   /* on a GPU: a time loop is one kernel that keeps its weights on the chip */
-    int64_t parts;   /* with persistent: numbers of bfloat16 that a float32 is multiplied as; 1: itself; 0: the usual */
-    bool graph;      /* on a GPU: a pass is captured once and launched as a whole */
+    int64_t parts; /* with persistent: numbers of bfloat16 that a float32 is multiplied as; 1: itself; 0: the usual */
+    bool cluster; /* with persistent: blocks that have a layer's weights pass what they compute through shared memory */
+    bool graph;   /* on a GPU: a pass is captured once and launched as a whole */
     int64_t threads; /* at least 1 */
     bool split_rows; /* threads share out sequences of the batch, else features */
 } rcvi_rungs;

@@ -207,6 +207,7 @@ PLAIN(transpose)
 PLAIN(wavefront)
 PLAIN(blas)
 PLAIN(merge)
+PLAIN(cluster)
 PLAIN(graph)
 
 /* In the order in which they are printed. */
@@ -223,6 +224,7 @@ static const rung rungs[] = {
     {"vendor", read_vendor, print_vendor},
     {"merge", read_merge, print_merge},
     {"persistent", read_persistent, print_persistent},
+    {"cluster", read_cluster, print_cluster},
     {"streams", read_streams, print_streams},
     {"gemm", read_gemm, print_gemm},
     {"graph", read_graph, print_graph},
@@ -246,7 +248,7 @@ static rcv_status unknown(const char *name, size_t length) {
     return rcvi_fail(
         RCV_INVALID,
         "there is no rung '%s' for a plan; there are naive, kernels, combine, fuse, pack, transpose, wavefront, blas, "
-        "recompute, vendor, merge, persistent, streams, gemm, graph and threads",
+        "recompute, vendor, merge, persistent, cluster, streams, gemm, graph and threads",
         copy);
 }
 
@@ -268,9 +270,11 @@ rcv_status rcvi_rungs_fit(const rcvi_rungs *g, const rcvi_machine *machine) {
     const struct {
         const char *name;
         bool on, gpu;
-    } own[] = {{"kernels", g->kernels, false}, {"blas", g->blas, false},           {"threads", g->threads > 1, false},
-               {"merge", g->merge, true},      {"streams", g->streams > 0, true},  {"gemm", g->choice > 0, true},
-               {"graph", g->graph, true},      {"persistent", g->persistent, true}};
+    } own[] = {{"kernels", g->kernels, false},     {"blas", g->blas, false},
+               {"threads", g->threads > 1, false}, {"merge", g->merge, true},
+               {"streams", g->streams > 0, true},  {"gemm", g->choice > 0, true},
+               {"graph", g->graph, true},          {"persistent", g->persistent, true},
+               {"cluster", g->cluster, true}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (own[i].on && own[i].gpu != machine->gpu) {
             return rcvi_fail(RCV_UNSUPPORTED, "%s is for %s; this plan is for %s", own[i].name,

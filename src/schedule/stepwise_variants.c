@@ -23,6 +23,7 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     if (rungs->merge && !rungs->fuse) return refuse("merge joins maps: add fuse");
     if (rungs->persistent && !(rungs->combine && rungs->fuse && rungs->pack))
         return refuse("a persistent kernel keeps packed weights and fused maps: add combine, fuse and pack");
+    if (rungs->cluster && !rungs->persistent) return refuse("clusters are of a persistent kernel: add persistent");
     if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
         return refuse("products in bfloat16 need packed weights: add pack");
     if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");
@@ -44,11 +45,13 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
 }
 
 /* On a GPU a whole time loop may be one kernel: of all layers, or of one after the other with what does not wait computed before,
- * or, of one layer, with that inside. */
+ * or, of one layer, with that inside. Where a layer is small, what does not wait is computed before, and clusters of processors may
+ * have a layer's weights each. */
 static void persistent_variants(const rcv_net *net, const rcv_plan_options *options,
                                 void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t few =
         8; /* sequences: products of float32 as they are, by multiply-adds, take no longer than in parts */
+    const int64_t small = 1024; /* features; whether there is room for a layer in a cluster, the device knows */
     bool layers = net->options.layers > 1 && net->directions == 1;
     if (options->dtype == RCV_FLOAT64) return;
     for (int all = 0; all < 2; all++) {
@@ -70,6 +73,12 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
         rungs.choice = 0;
         rungs.parts = 1;
         if (options->dtype == RCV_FLOAT32 && options->batch <= few) offer(user, &rungs);
+        rungs.cluster = all && net->options.hidden <= small;
+        if (!rungs.cluster) continue;
+        if (options->dtype == RCV_FLOAT32 && options->batch <= 4 * few)
+            offer(user, &rungs); /* of which each has some */
+        rungs.parts = 0;
+        offer(user, &rungs);
     }
 }
 

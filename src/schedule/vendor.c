@@ -56,6 +56,7 @@ static rcv_status rungs_apply(const rcvi_rungs *rungs, const rcvi_machine *machi
                   {"recompute", rungs->recompute != 0},
                   {"merge", rungs->merge},
                   {"persistent", rungs->persistent},
+                  {"cluster", rungs->cluster},
                   {"streams", rungs->streams != 0},
                   {"graph", rungs->graph && !machine->gpu},
                   {"threads", rungs->threads > 1 && machine->gpu},

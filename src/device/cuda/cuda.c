@@ -172,6 +172,7 @@ static void explain(const rcvi_engine *e, rcvi_text *text) {
     for (size_t i = 0; i < e->program->step_count; i++) {
         if (e->persistent[i]) rcvi_persistent_tell(e, e->persistent[i], text);
     }
+    if (e->not_clustered) rcvi_text_add(text, "through memory and not in clusters: %s\n", e->not_clustered);
     if (e->not_persistent) rcvi_text_add(text, "launched step by step: %s\n", e->not_persistent);
 }
 

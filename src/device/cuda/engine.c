@@ -343,6 +343,7 @@ static rcv_status load_kernel(rcvi_cuda_kernel *kernel, const void *code) {
 static rcv_status load_persistent(const rcvi_engine *e, rcvi_persistent *p, const void *code) {
     int blocks = 0;
     RCVI_TRY(rcvi_jit_load(code, "persistent_kernel", p->shared, &p->code, &p->kernel));
+    if (p->cluster) return rcvi_cluster_check(p);
     RCVI_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)p->kernel,
                                                                 RCVI_PERSISTENT_THREADS, p->shared),
                   "asking how many blocks fit");
@@ -487,7 +488,12 @@ static rcv_status try_persistent(rcvi_engine *e, size_t loop) {
 
 static rcv_status check_persistent(const rcvi_engine *e) {
     bool some = false;
-    for (size_t i = 0; i < e->program->step_count; i++) some |= e->persistent[i] != NULL;
+    bool clustered = false;
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        some |= e->persistent[i] != NULL;
+        clustered |= e->persistent[i] && e->persistent[i]->cluster;
+    }
+    if (e->program->rungs.cluster && some && !clustered) return rcvi_fail(RCV_UNSUPPORTED, "%s", e->not_clustered);
     if (!e->program->rungs.persistent || some) return RCV_OK;
     return rcvi_fail(RCV_UNSUPPORTED, "%s",
                      e->not_persistent ? e->not_persistent : "a persistent kernel needs a time loop with products");

@@ -88,7 +88,8 @@ struct rcvi_engine {
     bool *is_cleared; /* [buffers] before the loop with which its life begins */
     rcvi_persistent **persistent; /* [steps] of loops that are one kernel; NULL: launched step by step */
     const char *not_persistent;   /* why the first of those that are not, or NULL */
-    size_t exchange, counters;    /* where their blocks pass operands to each other, and count */
+    const char *not_clustered; /* the same of those whose blocks do not meet in clusters, where the plan asks for it */
+    size_t exchange, counters; /* where their blocks pass operands to each other, and count */
     size_t exchange_bytes, counters_bytes;
     _Atomic(rcvi_cudnn *) *vendor; /* one that no run has, or NULL; itself NULL where the program needs none */
     size_t vendor_bytes;

@@ -190,7 +190,12 @@ static rcv_status count_words(rcvi_persistent *p) {
     return RCV_OK;
 }
 
-static rcv_status build(rcvi_engine *e, rcvi_persistent *p, bool pairs) {
+/* How a loop is built. */
+typedef struct {
+    bool pairs, cluster;
+} manner;
+
+static rcv_status build(rcvi_engine *e, rcvi_persistent *p, manner how) {
     const rcvi_step *loop = &e->program->steps[p->loop];
     size_t count = (size_t)loop->loop.body;
     p->iterations = loop->loop.count;
@@ -202,7 +207,7 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p, bool pairs) {
     if (p->iterations > INT32_MAX / 2)
         return rcvi_persistent_refuse("a persistent kernel takes a billion steps at most");
     for (size_t i = 0; i < count; i++) RCVI_TRY(check_step(e, &loop[1 + i]));
-    RCVI_TRY(rcvi_persistent_join(e, p, pairs));
+    RCVI_TRY(rcvi_persistent_join(e, p, how.pairs));
     for (int i = 0; i < p->step_count; i++) RCVI_TRY(open_step(e, p, &p->steps[i]));
     RCVI_TRY(seat_products(p));
     RCVI_TRY(seat_maps(p));
@@ -211,7 +216,8 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p, bool pairs) {
     RCVI_TRY(rcvi_persistent_link(e, p));
     RCVI_TRY(rcvi_persistent_match(e, p));
     RCVI_TRY(rcvi_persistent_tag(e, p));
-    RCVI_TRY(rcvi_persistent_make_room(e, p));
+    RCVI_TRY(how.cluster ? rcvi_cluster_make_room(e, p) : rcvi_persistent_make_room(e, p));
+    if (p->cluster) rcvi_cluster_find_channels(p);
     RCVI_TRY(rcvi_persistent_lay_out(e, p));
     RCVI_TRY(count_words(p));
     return rcvi_persistent_source(e->context, e, p);
@@ -231,15 +237,21 @@ void rcvi_persistent_tell(const rcvi_engine *e, const rcvi_persistent *p, rcvi_t
         (long long)p->iterations, p->blocks, e->processors, p->seat_count, p->seat_count == 1 ? "" : "s", p->slices,
         p->slices == 1 ? "" : "s", p->slice, held * each, p->weight_chunks * each, p->shared / 1024, e->shared / 1024,
         p->stream_chunks * each, (double)p->streamed / 1e6);
+    if (p->cluster)
+        rcvi_text_add(
+            text,
+            "its processors meet in clusters of %d, one for every set of weights and slice, and each receives %.1f KB "
+            "a step through shared memory\n",
+            p->cluster, (double)(p->slice * rcvi_cluster_row_bytes(p, &p->seats[0])) / 1024);
     if (p->parts > 1) rcvi_text_add(text, "products of float32 as %d numbers of bfloat16 each\n", p->parts);
 }
 
-static rcv_status try_build(rcvi_engine *e, size_t loop, bool pairs, rcvi_persistent **out) {
+static rcv_status try_build(rcvi_engine *e, size_t loop, manner how, rcvi_persistent **out) {
     rcvi_persistent *p = rcvi_new(e->context, 1, sizeof *p);
     *out = NULL;
     if (!p) return RCV_NO_MEMORY;
     p->loop = (int)loop;
-    rcv_status status = build(e, p, pairs);
+    rcv_status status = build(e, p, how);
     if (status)
         rcvi_persistent_free(e->context, p);
     else
@@ -254,13 +266,21 @@ static bool has_sums(const rcvi_program *program, size_t loop) {
     return sums;
 }
 
-/* Paired products take half the processors, and twice the weights in each: where these have no room on the chip, others may. */
+/* Where blocks cannot meet in clusters, they pass what they compute through memory.
+ *
+ * Paired products take half the processors, and twice the weights in each: where these have no room on the chip, others may. */
 rcv_status rcvi_persistent_new(rcvi_engine *e, size_t loop, rcvi_persistent **out) {
-    rcv_status status = try_build(e, loop, true, out);
+    if (e->program->rungs.cluster) {
+        rcv_status status = try_build(e, loop, (manner){.cluster = true}, out);
+        if (status != RCV_UNSUPPORTED) return status;
+        if (!e->not_clustered) e->not_clustered = rcvi_pool_format(&e->pool, "%s", rcv_message());
+        if (e->pool.failed) return RCV_NO_MEMORY;
+    }
+    rcv_status status = try_build(e, loop, (manner){.pairs = true}, out);
     if ((status != RCV_OK && status != RCV_UNSUPPORTED) || !has_sums(e->program, loop)) return status;
     if (*out && (!(*out)->paired || !(*out)->stream_chunks)) return RCV_OK;
     rcvi_persistent *apart;
-    rcv_status other = try_build(e, loop, false, &apart);
+    rcv_status other = try_build(e, loop, (manner){.pairs = false}, &apart);
     if (other != RCV_OK) return status == RCV_OK && other == RCV_UNSUPPORTED ? RCV_OK : other;
     rcvi_persistent_free(e->context, *out);
     *out = apart;

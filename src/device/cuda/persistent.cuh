@@ -15,6 +15,7 @@
  * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
  * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
  * teller, raises the counters of what the block has written.
+ * Where CLUSTER is not 0, blocks are cut otherwise and send each other operands: see persistent_cluster.cuh.
  *
  * A class of seats, struct Seat, has
  *   STEPS, PRODUCTS, UNITS, BLOCKS (of a slice), COLUMNS, TILED_STEP (the first with products)
@@ -47,7 +48,9 @@ template <class S, int LANE> struct Multiplier {
                          BEFORE = LANE ? S::KEPT(0) : 0;
     static constexpr int VECTORS = TILE_ROWS * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
-    static constexpr bool STARTED = S::IS_STARTED && LANE == (S::CHUNKS(0) == 0);
+    static constexpr bool STARTED = S::IS_STARTED && (CLUSTER || LANE == (S::CHUNKS(0) == 0));
+    static constexpr int FIRST_ROW = CLUSTER && FOLD == 1 ? LANE * 64 : 0,
+                         FIRST_FOLD = FOLD > LANE_FOLDS ? LANE *LANE_FOLDS : 0;
     static constexpr int ROWS = EXACT ? 4 : 2; /* of the weights that a thread has */
     const Block &block;
     const int warp, thread;
@@ -57,15 +60,20 @@ template <class S, int LANE> struct Multiplier {
     float starts[ROWS];
     Turn told;
     int i, buffer;
+#if CLUSTER
+    Slots received = {0, 0}, sent = {0, S::FROM_MEMORY};
+#endif
 
     INLINE Multiplier(const Block &block)
         : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), i(0), buffer(0) {}
 
-    /* Row m of the weights. */
+    /* Row m of the lane's weights. */
     struct Weight {
-        int m, unit, row, fold; /* row: of the unit's */
+        int m, unit, row, fold; /* row: of the unit's; fold: of the lane's, or behind these */
         INLINE Weight(int m)
-            : m(m), unit(m % S::UNITS), row(m / S::UNITS % S::UNIT_ROWS), fold(m / (S::UNITS * S::UNIT_ROWS)) {}
+            : m(m), unit((FIRST_ROW + m) % S::UNITS), row((FIRST_ROW + m) / S::UNITS % S::UNIT_ROWS),
+              fold((FIRST_ROW + m) / (S::UNITS * S::UNIT_ROWS)) {}
+        INLINE bool is_there() const { return fold < LANE_FOLDS; }
     };
 
     INLINE int row_of(int r) const { return warp * 16 + (EXACT ? thread / 8 * 4 + r : thread / 4 + r * 8); }
@@ -98,8 +106,8 @@ template <class S, int LANE> struct Multiplier {
         for (int r = 0; r < 4; r++) {
             const Weight w((int)threadIdx.x % 128 / 8 + r * 16);
             const int unit = block.column + w.unit,
-                      k = w.fold * (S::pass_chunks(pass) / PARTS) * CHUNK + from + piece * PIECE;
-            int place = w.fold < FOLD ? S::right(pass, w.row) : -1;
+                      k = (FIRST_FOLD + w.fold) * (S::pass_chunks(pass) / PARTS) * CHUNK + from + piece * PIECE;
+            int place = w.is_there() ? S::right(pass, w.row) : -1;
             bool there = place >= 0 && unit < S::COLUMNS && k < depth;
             unsigned long long at = places[place >= 0 ? place : 0].address;
             if (there) at += (unsigned long long)((unit * (long long)depth + k) * BYTES);
@@ -158,7 +166,7 @@ template <class S, int LANE> struct Multiplier {
     INLINE void keep_weights() {
         constexpr int BATCH = LANE_BYTES / WEIGHT_BYTES;
         static_assert(BATCH > 0, "room for a chunk of each lane");
-        const unsigned room = shared.chunk(LANE, 0, 0);
+        const unsigned room = shared.room(LANE);
 #pragma unroll 1
         for (int c = HELD; c < HELD + KEPT; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
 #pragma unroll
@@ -198,7 +206,7 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll
         for (int r = 0; r < ROWS; r++) {
             const Weight w(row_of(r));
-            const int unit = block.column + w.unit, place = w.fold == 0 ? S::start(w.row) : -1;
+            const int unit = block.column + w.unit, place = FIRST_FOLD + w.fold == 0 ? S::start(w.row) : -1;
             starts[r] = place >= 0 && unit < S::COLUMNS ? ((const float *)places[place].address)[unit] : 0;
         }
     }
@@ -208,20 +216,47 @@ template <class S, int LANE> struct Multiplier {
         if (PARTS > 1) asm volatile("" : "+r"(shared.base));
     }
 
+#if CLUSTER
+    INLINE void release(int) {} /* see persistent_send.cuh */
+
+    INLINE unsigned chunk_at(int g, int c) const {
+        return shared.slot(received.slot()) +
+               (unsigned)((S::group_before(LANE, g) + c) * CHUNK_BYTES + FIRST_FOLD * (TILE_ROWS * 128));
+    }
+
+    /* All of the operand has come; its barrier begins to wait for the one that takes its place. */
+    INLINE void wait_for_group(int g) {
+        if (g > 0) return;
+        const unsigned full = shared.full(0, received.slot());
+        wait_for_peers(block.c, full, received.parity());
+        if (threadIdx.x == 0) barrier_expect(full, block.tile_rows(received.tile) * S::ROW_BYTES);
+        __syncwarp(); /* warps multiply as one */
+    }
+    INLINE void end_tile() { received.move(block); }
+#else
     INLINE void release(int n) {
         if (thread == 0) barrier_arrive(shared.empty(LANE, n));
     }
+
+    INLINE unsigned chunk_at(int g, int c) const { return shared.chunk(LANE, ring.slot(g), c); }
+    INLINE void wait_for_group(int g) const { barrier_wait(shared.full(LANE, ring.slot(g)), ring.parity(g)); }
+    INLINE void end_tile() { ring.move(); }
+#endif
 
     /* Sums of row n of the tile and row m of the weights lie at n * 64 + (m ^ turn(n)): neither those who write them nor
      * those who read them meet in banks. */
     static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
 
+    /* The lane's fold that all of a thread's rows of weights are of, where they are; rows behind all folds are with the last. */
+    INLINE int own_fold() const {
+        constexpr bool FULL = S::UNITS * S::UNIT_ROWS * LANE_FOLDS >= 64;
+        const int fold = LANE_FOLDS > 1 ? Weight(EXACT ? row_of(0) : warp * 16).fold : 0;
+        return FULL ? fold : min(fold, LANE_FOLDS - 1);
+    }
+
 #if EXACT
 
     using Sums = float[4 * EXACT_ROWS];
-
-    /* All four rows of a thread's weights are of one. */
-    INLINE int own_fold() const { return row_of(0) / (S::UNITS * S::UNIT_ROWS); }
 
     INLINE void begin(Sums &sums) const {
 #pragma unroll
@@ -243,15 +278,14 @@ template <class S, int LANE> struct Multiplier {
                     read_four(stored + swizzled(row_of(r), thread % 8), w[r]);
                 }
             }
-            multiply_add<EXACT_ROWS>(
-                sums, w, shared.chunk(LANE, ring.slot(G), C) + (unsigned)(own_fold() * TILE_ROWS * 128), thread % 8);
+            multiply_add<EXACT_ROWS>(sums, w, chunk_at(G, C) + (unsigned)(own_fold() * TILE_ROWS * 128), thread % 8);
             multiply_chunk<G, C + 1>(sums);
         }
     }
 
     template <int G> INLINE void multiply_group(Sums &sums) {
         if constexpr (G < GROUPS) {
-            if (G > 0) barrier_wait(shared.full(LANE, ring.slot(G)), ring.parity(G));
+            if (G > 0) wait_for_group(G);
             multiply_chunk<G, 0>(sums);
             __syncwarp();
             release(ring.slot(G));
@@ -268,7 +302,8 @@ template <class S, int LANE> struct Multiplier {
         for (int i = 0; i < COUNT; i++) {
             const int n = (first + i) / 4, r = (first + i) % 4;
             const float start = r == 0 ? starts[0] : r == 1 ? starts[1] : r == 2 ? starts[2] : starts[3];
-            const unsigned at = to + (unsigned)(((own_fold() * TILE_ROWS + n) * 64 + (row_of(r) ^ turn(n))) * 4);
+            const int row = own_fold() * TILE_ROWS + n;
+            const unsigned at = to + (unsigned)((row * 64 + (row_of(r) ^ turn(row))) * 4);
             if (first < 0) continue;
             asm volatile("st.shared.f32 [%0], %1;" ::"r"(at), "f"(STARTED ? sums[i] + start : sums[i]) : "memory");
         }
@@ -278,8 +313,8 @@ template <class S, int LANE> struct Multiplier {
 
     /* Tiles of 8 rows, by warps, all of whose rows of weights are of one fold: four sums for every element, so that they do not
      * wait for each other, which are added at the end. */
-    static constexpr bool FEW = TILE_ROWS == 8 && (FOLD == 1 || S::UNITS * S::UNIT_ROWS % 16 == 0);
-    static constexpr int SUMS = FEW ? 16 : TILE_N / 2;
+    static constexpr bool FEW = TILE_ROWS == 8 && (LANE_FOLDS == 1 || S::UNITS * S::UNIT_ROWS % 16 == 0);
+    static constexpr int SUMS = FEW ? 16 : LANE_N / 2;
 
     /* The tensor cores cut sums off instead of rounding them, each time that something is added. So where numbers have three parts,
      * what is small is added up by itself. */
@@ -294,8 +329,6 @@ template <class S, int LANE> struct Multiplier {
             if constexpr (FEW && PARTS > 2) sums.small[n] = 0;
         }
     }
-
-    INLINE int own_fold() const { return warp * 16 / (S::UNITS * S::UNIT_ROWS); }
 
     /* A chunk of the operand that lies there, with rows of weights of this warp: `weights` gets those of 32 bytes of depth. */
     template <class F> INLINE void multiply_few(float (&sums)[SUMS], unsigned chunk, F weights) const {
@@ -324,18 +357,18 @@ template <class S, int LANE> struct Multiplier {
     template <int G, int C, int W> INLINE void multiply_with(float (&sums)[SUMS], bool begun) {
         constexpr int CHUNK = S::group_before(LANE, G) + W;
         if constexpr (FEW && CHUNK < HELD) {
-            multiply_few(sums, shared.chunk(LANE, ring.slot(G), C), [&](int j, unsigned(&w)[4]) {
+            multiply_few(sums, chunk_at(G, C), [&](int j, unsigned(&w)[4]) {
 #pragma unroll
                 for (int r = 0; r < 4; r++) w[r] = a[CHUNK * 4 + j][r];
             });
             return;
         } else if constexpr (FEW) {
-            multiply_stored(sums, shared.chunk(LANE, ring.slot(G), C),
+            multiply_stored(sums, chunk_at(G, C),
                             CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - HELD)
                                                 : shared.copied_weights(LANE, ring.slot(G), W));
             return;
         } else {
-            const unsigned long long b = descriptor(shared.chunk(LANE, ring.slot(G), C));
+            const unsigned long long b = descriptor(chunk_at(G, C));
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int more = begun || j > 0;
@@ -432,11 +465,13 @@ template <class S, int LANE> struct Multiplier {
             multiply_rest(sums);
         } else if constexpr (G < GROUPS) {
             forget_addresses();
-            if (G > 0) barrier_wait(shared.full(LANE, ring.slot(G)), ring.parity(G));
+            if (G > 0) wait_for_group(G);
             if (!FEW) warpgroup_fence();
             multiply_chunk<G, 0>(sums);
             if (!FEW) warpgroup_commit();
-            if constexpr (FEW) {
+            if constexpr (CLUSTER) {
+                /* all groups have come, and room */
+            } else if constexpr (FEW) {
                 __syncwarp();
                 release(ring.slot(G));
             } else if constexpr (RING == 1 && G + 1 < GROUPS) { /* the next one needs this one's room */
@@ -475,12 +510,13 @@ template <class S, int LANE> struct Multiplier {
     INLINE void write_sums(unsigned to, const Sums &sums) const {
         if (FEW) to += (unsigned)(own_fold() * 2048);
 #pragma unroll
-        for (int j = 0; j < (FEW ? 1 : TILE_N / 8); j++) {
+        for (int j = 0; j < (FEW ? 1 : LANE_N / 8); j++) {
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int n = thread % 4 * 2 + e % 2; /* and 8 j: turns repeat after eight rows */
                 unsigned at = to + (unsigned)((n * 64 + (row_of(e / 2) ^ turn(n))) * 4) + (unsigned)(j * 2048);
-                write_sum(at, sums.all[j * 4 + e], FOLD == 1 || FEW || Weight(row_of(e / 2)).fold == 8 * j / TILE_ROWS);
+                write_sum(at, sums.all[j * 4 + e],
+                          LANE_FOLDS == 1 || FEW || Weight(row_of(e / 2)).fold == 8 * j / TILE_ROWS);
             }
         }
     }
@@ -491,12 +527,12 @@ template <class S, int LANE> struct Multiplier {
     template <class F> INLINE void multiply_all(F fetch_late) {
         if constexpr (CHUNKS > 0) {
             Sums sums;
-            barrier_wait(shared.full(LANE, ring.slot(0)), ring.parity(0));
+            wait_for_group(0);
             fetch_late();
             begin(sums);
             multiply_group<0>(sums);
             end(sums);
-            ring.move();
+            end_tile();
             if (SUM_BUFFERS == 1) asm volatile("bar.sync 4, 256;" ::: "memory");
             write_sums(shared.sums(buffer, LANE), sums);
         } else if (SUM_BUFFERS == 1) {
@@ -517,12 +553,36 @@ template <class S, int LANE> struct Multiplier {
         }
     }
 
+#if CLUSTER
+    /* The sums of a product, of all folds of its row. */
+    INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
+        const int m = S::product_row(p) * S::UNITS + unit;
+#pragma unroll
+        for (int q = 0; q < FOLD; q++) {
+            const int lane = FOLD > 1 ? q / LANE_FOLDS : m / 64, fold = q % LANE_FOLDS, row = fold * TILE_ROWS + n,
+                      at = row * 64 + ((FOLD > 1 ? fold * S::UNIT_ROWS * S::UNITS + m : m % 64) ^ turn(row));
+            const float *from = (const float *)(shared_memory + (shared.sums(buffer, lane) - shared.base));
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) x[v] = (q > 0 ? x[v] : 0) + from[at + v];
+        }
+    }
+
+    /* Lets what the map publishes of a tile go to its slot in all blocks, if somebody reads it. */
+    INLINE void send_to_slot(Frame &f) {
+        const Place *places = Shared::places() + S::first_place(S::TILED_STEP);
+        const bool read = places[S::channel(S::TILED_STEP, 0) + 1].is_fresh(i + S::AHEAD);
+        f.to = read ? shared.slot(sent.slot()) : 0;
+        f.barrier = shared.full(0, sent.slot());
+        sent.move(block);
+    }
+#else
     /* The sums of a product: of both lanes, or of the one that has it. */
     INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
         const int m = S::product_row(p) * S::UNITS + unit, lane = S::product_lane(p);
         if (lane != 1) add_sums(0, n, m, x, false);
         if (lane != 0) add_sums(1, n, m, x, lane < 0 && S::CHUNKS(0) > 0);
     }
+#endif
 
     /* Addresses of a step's places at an iteration. */
     INLINE void find_addresses(const Due &due, int k, int i) const {
@@ -573,7 +633,7 @@ template <class S, int LANE> struct Multiplier {
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
             const int high = block.tile_rows(tile), row = block.tile_row(tile);
-            const bool works = !S::leaves(k) || row < going; /* else it rests */
+            const bool works = CLUSTER || !S::leaves(k) || row < going; /* else it rests */
             typename T::Values values[EACH];
             auto fetch = [&](bool late) {
 #pragma unroll
@@ -596,11 +656,17 @@ template <class S, int LANE> struct Multiplier {
                 if (waits) fetch(true);
             }
             f.tile = block.tile(tile);
+#if CLUSTER
+            if (k == S::SENDER) send_to_slot(f);
+#endif
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
                 int v = (int)threadIdx.x + e * MULTIPLIERS, u = v % ACROSS * VECTOR;
                 f.n = v / ACROSS;
                 f.there = f.n < high && block.column + u < S::COLUMNS;
+#if CLUSTER
+                f.sent = f.n < high && block.column + u / PIECE * PIECE < S::COLUMNS;
+#endif
                 f.goes_on = row + f.n < going;
                 REAL sums[S::PRODUCTS][VECTOR] = {};
                 if (T::TILED && works) {
@@ -673,6 +739,33 @@ template <class S, int LANE> struct Multiplier {
     }
 };
 
+/* ---- blocks ---- */
+
+template <class S> INLINE Block find_block(const Words &c, int seat) {
+    int n = (int)blockIdx.x - (int)c.w[seat], across = S::BLOCKS;
+    int row = n / across * SLICE;
+    return Block{c, seat, n % across * S::UNITS, row, min(SLICE, BATCH_OF(c) - row), n / across};
+}
+
+/* Where the words of the block's seat begin. */
+INLINE int find_seat(const Words &c) {
+    int seat = HEADER_WORDS;
+    for (int s = 1; s < SEATS; s++)
+        if ((int)blockIdx.x >= (int)c.w[HEADER_WORDS + s * SEAT_WORDS]) seat = HEADER_WORDS + s * SEAT_WORDS;
+    return seat;
+}
+
+INLINE void bring_places(const Words &c, int seat) {
+    for (int k = 0, n = 0; k < SEAT_WORDS - 2; k++) {
+        int at = (int)c.w[seat + 2 + k], count = (int)(c.w[seat + 2 + k] >> 32);
+        for (int w = (int)threadIdx.x; w < count * PLACE_WORDS; w += THREADS)
+            ((unsigned long long *)(Shared::places() + n))[w] = c.w[at + STEP_WORDS + w];
+        n += count;
+    }
+}
+
+#if !CLUSTER /* else persistent_cluster.cuh has the rest */
+
 /* ---- telling ---- */
 
 /* One warp raises the counters of what the block has written: that takes as long as the writing, and nobody else waits for it. */
@@ -702,12 +795,6 @@ template <class S> INLINE void tell_all(const Block &block) {
 
 /* ---- roles ---- */
 
-template <class S> INLINE Block find_block(const Words &c, int seat) {
-    int n = (int)blockIdx.x - (int)c.w[seat], across = S::BLOCKS;
-    int row = n / across * SLICE;
-    return Block{c, seat, n % across * S::UNITS, row, min(SLICE, BATCH_OF(c) - row), n / across};
-}
-
 template <class S> INLINE void load_all(const Words &c, int seat) {
     Block block = find_block<S>(c, seat);
     asm volatile("bar.sync 0;" ::: "memory");
@@ -729,15 +816,8 @@ template <class S> INLINE void multiply_all(const Words &c, int seat) {
 template <bool MULTIPLIES> INLINE void for_class(const Words &c, int seat, int index);
 
 extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __grid_constant__ Words c) {
-    int seat = HEADER_WORDS;
-    for (int s = 1; s < SEATS; s++)
-        if ((int)blockIdx.x >= (int)c.w[HEADER_WORDS + s * SEAT_WORDS]) seat = HEADER_WORDS + s * SEAT_WORDS;
-    for (int k = 0, n = 0; k < SEAT_WORDS - 2; k++) {
-        int at = (int)c.w[seat + 2 + k], count = (int)(c.w[seat + 2 + k] >> 32);
-        for (int w = (int)threadIdx.x; w < count * PLACE_WORDS; w += 512)
-            ((unsigned long long *)(Shared::places() + n))[w] = c.w[at + STEP_WORDS + w];
-        n += count;
-    }
+    const int seat = find_seat(c);
+    bring_places(c, seat);
     if (threadIdx.x == 0) {
         Shared shared;
         for (int n = 0; n < 2 * MOST_RING; n++) {
@@ -759,3 +839,5 @@ extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __g
         for_class<false>(c, seat, (int)c.w[seat + 1]);
     }
 }
+
+#endif

@@ -25,6 +25,9 @@
  * written in the caller's order, how many go on, and that order (0: their own). Memory of values with tags is a ring whose slots
  * are one byte apart: the last bit of its address is the tag.
  *
+ * Clusters: with the rung `cluster` the blocks of a seat and slice are one, and hand each other operands through shared memory
+ * (persistent_send.cuh). A slice is then a whole by itself. Of the place of an operand that is written, the address is that in a slot.
+ *
  * Rows leave: sequences lie sorted, the longest first (ragged.h), so where a tile's first row has ended, all have. A step all of
  * whose products and values of other seats are for rows that go on then neither waits nor multiplies, in all blocks alike; it
  * still applies its map, which keeps states, and raises its counters, so nobody waits in vain. */
@@ -41,6 +44,7 @@ enum {
     RCVI_STEP_WORDS = 4,
     RCVI_PLACE_WORDS = 4,
     RCVI_PERSISTENT_THREADS = 512,
+    RCVI_CLUSTER_THREADS = 256,
     RCVI_MAX_HOSTED = 6,
     RCVI_MAX_PARTS = 24,
     RCVI_ROW_PLACES = 2,
@@ -133,6 +137,8 @@ typedef struct {
     int group_count[RCVI_LANES], ring[RCVI_LANES]; /* of these groups, so many have room at once */
     int chunks[RCVI_LANES];                        /* of depth, of all parts */
     int held[RCVI_LANES], kept[RCVI_LANES];        /* in registers, in shared memory; others are copied every time */
+    int sender, ahead; /* in a cluster: of the hosted steps the one that sends, and iterations until that is read */
+    bool from_memory;  /* the first operand lies there before the loop */
     int class, first_block;
     char *text; /* what stands in the namespace of its class */
 } rcvi_seat;
@@ -159,6 +165,7 @@ struct rcvi_persistent {
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
     bool holds;                     /* a block writes what others do not read when they have what they do */
     int fold;                       /* parts of depth that lie side by side */
+    int cluster;                    /* blocks of one, which pass operands without memory; 0: there are none */
     int stream_chunks;              /* of weights of a block that are copied every time */
     int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */
     bool by_rows, paired; /* some steps are taken by rows; some are of two that multiply */
@@ -177,6 +184,8 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
 typedef struct rcvi_worker rcvi_worker;
 rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *persistent, char *scratch,
                                   cudaStream_t stream);
+/* Is there room for a cluster on the GPU? */
+rcv_status rcvi_cluster_check(const rcvi_persistent *persistent);
 /* Where weights live, in words. */
 void rcvi_persistent_tell(const rcvi_engine *engine, const rcvi_persistent *persistent, rcvi_text *text);
 

@@ -51,6 +51,10 @@ struct Frame {
     int tile, n;  /* of all tiles; row in it */
     bool there;   /* else nothing is stored */
     bool goes_on; /* the row's sequence has not ended */
+#if CLUSTER
+    bool sent;            /* some of its piece is there */
+    unsigned to, barrier; /* the slot that it is sent to, in all blocks, or 0, and who is told */
+#endif
 
     INLINE unsigned long long place(int p) const { return places[p]; }
 };
@@ -97,6 +101,9 @@ template <typename T> INLINE T take_part(float &x) {
 }
 
 /* CHUNKS: of a fold of the operand, of all its parts. */
+template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]);
+
+#if !CLUSTER /* else persistent_send.cuh has it */
 template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
     constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE, DEPTH = CHUNKS / PARTS;
     unsigned long long at = c.place(place);
@@ -116,6 +123,7 @@ template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place,
         store_operand(at + part * (TILE_N * 128), y);
     }
 }
+#endif
 
 /* What steps leave out in rows that have ended is zero to those who read all rows. */
 template <typename T, int CHUNKS>

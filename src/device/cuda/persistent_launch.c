@@ -58,13 +58,17 @@ static void put_uses(const filler *f, const rcvi_persistent_step *s, uint64_t *a
             at[7] = written ? (uint64_t)INT32_MAX << 32 : (uint64_t)use->low | (uint64_t)use->high << 32;
             continue;
         }
+        if (p->cluster && written) {
+            at[0] = (uint64_t)rcvi_cluster_offset(p, channel);
+            continue;
+        }
         int64_t slot = rcvi_persistent_slot(p, channel);
         char *base = f->scratch + f->engine->exchange + p->exchange_place + channel->place;
         char *counters = f->scratch + f->engine->counters + 4 * p->first_counter[channel->signal];
         if (channel->operand) at[0] = (uint64_t)(uintptr_t)base + (uint64_t)((use->slot - channel->base) * slot);
         at[2] = (uint64_t)(use->step * slot);
         at[7] = (uint64_t)use->low | (uint64_t)use->high << 32;
-        if ((written && !s->is_raised[u]) || channel->seat == RCVI_NONE) continue;
+        if ((written && !s->is_raised[u]) || channel->seat == RCVI_NONE || p->cluster) continue;
         at[4] = (uint64_t)(uintptr_t)counters + (uint64_t)((use->slot - channel->first) * tiles * 4);
         at[5] = (uint64_t)p->seats[channel->seat].blocks;
         at[6] = (uint64_t)(use->step * tiles * 4);
@@ -168,11 +172,16 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     }
     for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
     RCVI_TRY(bring_operands(&f, stream));
-    RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->counters, 0, (size_t)p->counters * 4, stream),
-                  "clearing counters");
+    if (p->counters)
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->counters, 0, (size_t)p->counters * 4, stream),
+                      "clearing counters");
+    /* blocks of different clusters do not wait for each other, those of one are on the chip at once */
     cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
+    if (p->cluster)
+        together = (cudaLaunchAttribute){.id = cudaLaunchAttributeClusterDimension,
+                                         .val = {.clusterDim = {(unsigned)p->cluster, 1, 1}}};
     cudaLaunchConfig_t launch = {.gridDim = {(unsigned)p->blocks, 1, 1},
-                                 .blockDim = {RCVI_PERSISTENT_THREADS, 1, 1},
+                                 .blockDim = {p->cluster ? RCVI_CLUSTER_THREADS : RCVI_PERSISTENT_THREADS, 1, 1},
                                  .dynamicSmemBytes = p->shared,
                                  .stream = stream,
                                  .attrs = &together,
@@ -180,4 +189,24 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     void *arguments[] = {words};
     return rcvi_cuda_check(cudaLaunchKernelExC(&launch, (const void *)p->kernel, arguments),
                            "launching a persistent kernel");
+}
+
+rcv_status rcvi_cluster_check(const rcvi_persistent *p) {
+    const int portable = 8;
+    int count = 0;
+    if (p->cluster > portable)
+        RCVI_CUDA_TRY(cudaFuncSetAttribute((const void *)p->kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1),
+                      "asking for a large cluster");
+    cudaLaunchAttribute size = {.id = cudaLaunchAttributeClusterDimension,
+                                .val = {.clusterDim = {(unsigned)p->cluster, 1, 1}}};
+    cudaLaunchConfig_t launch = {.gridDim = {(unsigned)p->blocks, 1, 1},
+                                 .blockDim = {RCVI_CLUSTER_THREADS, 1, 1},
+                                 .dynamicSmemBytes = p->shared,
+                                 .attrs = &size,
+                                 .numAttrs = 1};
+    RCVI_CUDA_TRY(cudaOccupancyMaxActiveClusters(&count, (const void *)p->kernel, &launch),
+                  "asking how many clusters fit");
+    if (count > 0) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED,
+                     "a persistent kernel of this loop meets in clusters of %d, but the GPU takes none", p->cluster);
 }

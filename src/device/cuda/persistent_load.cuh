@@ -6,10 +6,13 @@ enum {
     PIECE = 16 / SIZE,  /* elements of 16 bytes */
     CHUNK = 128 / SIZE, /* of depth */
     MULTIPLIERS = 256,  /* threads of both lanes that multiply */
+    THREADS = CLUSTER ? 256 : 512,
+    LANE_FOLDS = CLUSTER && FOLD > 1 ? FOLD / 2 : FOLD, /* whose rows of weights a lane has */
+    LANE_N = LANE_FOLDS * TILE_ROWS,                    /* columns that it multiplies */
     CHUNK_BYTES = TILE_N * 128,
     WEIGHT_BYTES = 64 * 128,                                                  /* of a chunk of weights */
     SLOT_BYTES = GROUP * (TILE_N * 128 + (STREAM_CHUNKS > 0 ? 64 * 128 : 0)), /* of a group of chunks in the ring */
-    SUM_BYTES = TILE_N * 64 * 4                                               /* of a lane */
+    SUM_BYTES = LANE_N * 64 * 4                                               /* of a lane */
 };
 
 INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
@@ -106,6 +109,9 @@ struct Shared {
                          ROW_ROOM = SUMS + SUM_BUFFERS * 2 * SUM_BYTES,
                          BARRIERS = ROW_ROOM + 2 * ROW_SUMS * (MULTIPLIERS / 32) * 4,
                          PLACES = BARRIERS + (2 * MOST_RING + 2) * 16, ADDRESSES = PLACES + MOST_PLACES * 32;
+    INLINE unsigned room(int lane) const { return base + (unsigned)(lane * LANE_BYTES); }
+    /* Of a cluster, which has all chunks of an operand in a slot. */
+    INLINE unsigned slot(int n) const { return base + (unsigned)(n * SLOT_BYTES); }
     /* A chunk of group n of a lane's ring. */
     INLINE unsigned chunk(int lane, int n, int c) const {
         return base + (unsigned)(lane * LANE_BYTES + n * SLOT_BYTES + c * CHUNK_BYTES);
@@ -164,6 +170,22 @@ struct Block {
     INLINE int tile_rows(int tile) const { return min(TILE_ROWS, rows - tile * TILE_ROWS); }
     INLINE int tile_row(int tile) const { return row + tile * TILE_ROWS; } /* of the batch */
 };
+
+#if CLUSTER
+
+/* The slot of a tile, whose two take turns, and the phase of its barrier. */
+struct Slots {
+    int tile, turn;
+    INLINE int slot() const { return 2 * tile + (turn & 1); }
+    INLINE unsigned parity() const { return (unsigned)(turn >> 1) & 1; }
+    INLINE void move(const Block &block) {
+        if (TILES > 1 && ++tile < TILES && block.tile_rows(tile) > 0) return;
+        tile = 0;
+        turn++;
+    }
+};
+
+#endif
 
 /* How many rows of the batch go on, the first ones of it. */
 INLINE int rows_going(unsigned long long counted) { return (int)*(const long long *)counted; }

@@ -6,6 +6,8 @@
 
 enum {
     RCVI_WEIGHT_ROWS = 64,        /* of weights in a block */
+    RCVI_WARP_ROWS = 16,          /* the same of a warp */
+    RCVI_FEW_ROWS = 8,            /* of a tile that warps multiply by themselves */
     RCVI_DEPTH_CHUNK_BYTES = 128, /* of depth in a chunk */
     RCVI_ALIGNED_WORDS = 32,
     RCVI_MAP_THREADS = 256 /* that multiply and take elements of maps */
@@ -25,6 +27,15 @@ rcv_status rcvi_persistent_tag(rcvi_engine *engine, rcvi_persistent *persistent)
 int rcvi_persistent_tag_phase(const rcvi_persistent *persistent, const rcvi_persistent_step *step, int use);
 /* Cuts the batch, and shares out registers and shared memory. */
 rcv_status rcvi_persistent_make_room(rcvi_engine *engine, rcvi_persistent *persistent);
+/* The same for blocks that meet in clusters, or a sentence that says why they cannot. */
+rcv_status rcvi_cluster_make_room(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Leaves of channels what clusters need. */
+void rcvi_cluster_find_channels(rcvi_persistent *persistent);
+int64_t rcvi_cluster_offset(const rcvi_persistent *persistent, const rcvi_channel *channel);
+/* Bytes that are sent of a row of the batch, to each block of the cluster. */
+int64_t rcvi_cluster_row_bytes(const rcvi_persistent *persistent, const rcvi_seat *seat);
+/* Chunks of weights that a seat's threads have registers for, in each lane. */
+int rcvi_persistent_held_chunks(const rcvi_engine *engine, const rcvi_persistent *persistent, const rcvi_seat *seat);
 /* Counters of channels, and memory of operands. The batch is cut. */
 rcv_status rcvi_persistent_lay_out(rcvi_engine *engine, rcvi_persistent *persistent);
 
@@ -54,6 +65,19 @@ static inline int rcvi_persistent_across(const rcvi_persistent *p, int64_t colum
 static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
 /* Columns of a multiplication: a tile's rows, once for every fold of depth. */
 static inline int rcvi_persistent_wide(const rcvi_persistent *p) { return p->tile * p->fold; }
+/* Those of a lane: in a cluster it has half of the folds. */
+static inline int rcvi_persistent_lane_wide(const rcvi_persistent *p) {
+    return p->cluster && p->fold > 1 ? rcvi_persistent_wide(p) / 2 : rcvi_persistent_wide(p);
+}
+/* Do warps multiply by themselves, where tensor cores do it? A tile has eight rows, and all of a warp's rows of weights are of one
+ * fold. */
+static inline bool rcvi_persistent_is_few(const rcvi_persistent *p) {
+    int wide = rcvi_persistent_lane_wide(p);
+    bool few = p->tile == RCVI_FEW_ROWS;
+    for (int s = 0; s < p->seat_count && wide > p->tile; s++)
+        few &= p->seats[s].units * p->seats[s].products % RCVI_WARP_ROWS == 0;
+    return few;
+}
 /* Chunks of a fold of this depth: part after part of the first numbers, then of the next ones. */
 static inline int rcvi_persistent_chunks(const rcvi_persistent *p, int64_t depth) {
     int64_t bytes = depth * (int64_t)rcvi_cuda_bytes(p->operand), each = RCVI_DEPTH_CHUNK_BYTES * p->fold;
@@ -63,10 +87,10 @@ static inline int rcvi_persistent_chunks(const rcvi_persistent *p, int64_t depth
 static inline int64_t rcvi_persistent_slot(const rcvi_persistent *p, const rcvi_channel *channel) {
     return (int64_t)p->slices * p->tiles * channel->chunks * rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES;
 }
-/* Rows of a tile that the batch has, as a power of two, or all of them. */
+/* Rows of a tile that a slice has, as a power of two, or all of them. */
 static inline int rcvi_persistent_rows(const rcvi_engine *e, const rcvi_persistent *p) {
     int rows = 1;
-    while (rows < p->tile && rows < e->program->options.batch) rows *= 2;
+    while (rows < p->tile && rows < p->slice && rows < e->program->options.batch) rows *= 2;
     return rows < p->tile ? rows : p->tile;
 }
 static inline rcv_status rcvi_persistent_refuse(const char *sentence) {

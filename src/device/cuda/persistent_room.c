@@ -8,10 +8,12 @@ enum {
     LEAST_TURN_ROWS = 16, /* of tiles that take turns */
     MOST_FEW_SLICE = 24,  /* rows of a block that are cut into tiles of eight */
     REGISTERS = 216,      /* of a thread that multiplies */
+    MORE_REGISTERS = 240, /* the same in a cluster, where all threads do */
+    MOST_REGISTERS = 255, /* and by multiply-adds, where weights in shared memory take time */
     OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
     EXACT_REGISTERS = 16, /* more of these where threads multiply */
     EXACT_ROWS_OF_WEIGHTS = 4,
-    FEW_ROWS = 8,            /* of a tile that warps multiply by themselves */
+    FEW_ROWS = RCVI_FEW_ROWS,
     FEW_REGISTERS = 24,      /* for sums then, and what is loaded */
     FEW_PART_REGISTERS = 64, /* the same of numbers in three parts */
     MULTIPLIERS = RCVI_MAP_THREADS,
@@ -278,9 +280,10 @@ static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
 
 /* Registers for the sums of products. */
 static int sum_registers(const rcvi_engine *e, const rcvi_persistent *p) {
-    int wide = rcvi_persistent_wide(p);
+    int wide = rcvi_persistent_lane_wide(p);
     if (p->exact) return 4 * rcvi_persistent_rows(e, p) + EXACT_REGISTERS;
-    if (p->tile == FEW_ROWS) return p->parts > 2 ? FEW_PART_REGISTERS : FEW_REGISTERS;
+    if (p->cluster ? rcvi_persistent_is_few(p) : p->tile == FEW_ROWS)
+        return p->parts > 2 ? FEW_PART_REGISTERS : FEW_REGISTERS;
     return p->parts > 2 ? wide : wide / 2;
 }
 
@@ -298,14 +301,17 @@ static int map_registers(const rcvi_engine *e, const rcvi_persistent *p, const h
     return vectors_of(p, s) * words + (s->by_rows ? 0 : sum_registers(e, p));
 }
 
-/* Chunks of weights that a seat's threads have registers for, in each lane. */
-static int held_chunks(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_seat *seat) {
+int rcvi_persistent_held_chunks(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_seat *seat) {
     int most = sum_registers(e, p);
     for (int k = 0; k < seat->hosted_count; k++) {
         int own = map_registers(e, p, &p->steps[seat->hosted[k]]);
         if (own > most) most = own;
     }
-    int held = (REGISTERS - OTHER_REGISTERS - most) / CHUNK_REGISTERS;
+    int held = ((!p->cluster ? REGISTERS
+                 : p->exact  ? MOST_REGISTERS
+                             : MORE_REGISTERS) -
+                OTHER_REGISTERS - most) /
+               CHUNK_REGISTERS;
     return held > 0 ? held : 0;
 }
 
@@ -352,7 +358,7 @@ static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, 
         if (p->steps[i].by_rows && vectors_of(p, &p->steps[i]) * p->vector > MOST_SPAN)
             return rcvi_persistent_refuse("a persistent kernel does not sum over so many features");
     }
-    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, held_chunks(e, p, &p->seats[s]));
+    for (int s = 0; s < p->seat_count; s++) share_chunks(p, s, rcvi_persistent_held_chunks(e, p, &p->seats[s]));
     return share_memory(e, p);
 }
 
@@ -373,7 +379,7 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
  * counters that they raise. Weights that are copied come in small groups, each with its own way to go. */
 static double find_cost(const rcvi_persistent *p) {
     int wide = rcvi_persistent_wide(p), most = 0, blocks = 0;
-    bool few = p->tile == FEW_ROWS;
+    bool few = rcvi_persistent_is_few(p);
     double bytes = 0;
     for (int s = 0; s < p->seat_count; s++) {
         const rcvi_seat *seat = &p->seats[s];
@@ -381,7 +387,6 @@ static double find_cost(const rcvi_persistent *p) {
             streamed = chunks - seat->held[0] - seat->held[1] - seat->kept[0] - seat->kept[1];
         if (chunks > most) most = chunks;
         if (seat->blocks > blocks) blocks = seat->blocks;
-        few &= p->fold == 1 || seat->units * seat->products % 16 == 0; /* a warp's rows are of one fold */
         bytes += (double)(seat->blocks * p->slices * p->tiles) *
                  ((double)chunks * wide * RCVI_DEPTH_CHUNK_BYTES + (double)streamed * WEIGHT_BYTES);
     }

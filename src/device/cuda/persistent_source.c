@@ -1,12 +1,14 @@
 /* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, persistent_rows.cuh, the instruction that
  * multiplies (or persistent_fma.cuh), a namespace for every class of seats, persistent_load.cuh, persistent.cuh, and which class is which. Seats of
- * one class have the same text. */
+ * one class have the same text. Where blocks meet in clusters, persistent_send.cuh stands before the seats and persistent_cluster.cuh
+ * behind persistent.cuh. */
 #include "device/cuda/persistent_parts.h"
 
 #include <string.h>
 
 extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_rows_text[],
-    rcvi_persistent_fma_text[], rcvi_persistent_load_text[], rcvi_persistent_text[];
+    rcvi_persistent_fma_text[], rcvi_persistent_load_text[], rcvi_persistent_text[], rcvi_persistent_send_text[],
+    rcvi_persistent_cluster_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -30,6 +32,7 @@ static void add_macros(writer *w) {
     add_macro(w, "SLICE", p->slice);
     add_macro(w, "TILE_ROWS", p->tile);
     add_macro(w, "FOLD", p->fold);
+    add_macro(w, "CLUSTER", p->cluster);
     add_macro(w, "TILE_N", rcvi_persistent_wide(p));
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "HOLDS", p->holds);
@@ -50,7 +53,7 @@ static void add_macros(writer *w) {
     add_macro(w, "ROW_SUMS", p->by_rows ? RCVI_ROW_SUMS : 0);
     add_macro(w, "ROW_SUMS_AT",
               (int64_t)(RCVI_LANES * p->lane_bytes) + p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES +
-                  p->sum_buffers * RCVI_LANES * rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4);
+                  p->sum_buffers * RCVI_LANES * rcvi_persistent_lane_wide(p) * RCVI_WEIGHT_ROWS * 4);
 }
 
 /* sums[64, tile] += a[64, 32 bytes] b[tile, 32 bytes]^T, from 0 where there are no more before; a in registers or shared. */
@@ -59,7 +62,7 @@ static void add_multiply(writer *w, bool held) {
     const char *type = e->tensor                    ? "k8.f32.tf32.tf32"
                        : w->p->operand == RCVI_BF16 ? "k16.f32.bf16.bf16"
                                                     : "k16.f32.f16.f16";
-    int wide = rcvi_persistent_wide(w->p), count = wide / 2, at = count;
+    int wide = rcvi_persistent_lane_wide(w->p), count = wide / 2, at = count;
     rcvi_text_add(&w->text, "INLINE void multiply(float (&sums)[%d], %s, unsigned long long b, int more) {\n", count,
                   held ? "const unsigned (&a)[4]" : "unsigned long long a");
     rcvi_text_add(&w->text, "    asm volatile(\"{\\n.reg .pred p;\\nsetp.ne.b32 p, %%%d, 0;\\n",
@@ -176,7 +179,7 @@ static int wait_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
 }
 static int raises_of(const writer *w, const rcvi_seat *seat, int k, int y) {
     (void)y;
-    return w->p->steps[seat->hosted[k]].raise_count;
+    return w->p->cluster ? 0 : w->p->steps[seat->hosted[k]].raise_count;
 }
 static int raise_place_of(const writer *w, const rcvi_seat *seat, int k, int n) {
     const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
@@ -286,6 +289,9 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
         "TILED_STEP = %d, IS_STARTED = %d };\n",
         seat->hosted_count, products, seat->products, seat->units, seat->blocks, (long long)seat->columns, first,
         is_started(w, seat));
+    if (w->p->cluster)
+        rcvi_text_add(&w->text, "    enum { SENDER = %d, AHEAD = %d, FROM_MEMORY = %d, ROW_BYTES = %lld };\n",
+                      seat->sender, seat->ahead, seat->from_memory, (long long)rcvi_cluster_row_bytes(w->p, seat));
     add_table(w, seat, "product_lane", products, 0, product_lane_of);
     add_table(w, seat, "product_row", products, 0, product_row_of);
     add_table(w, seat, "start", seat->products, 0, start_of);
@@ -344,7 +350,7 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
                                 .is_short = s->is_short,
                                 .is_ordered = s->is_ordered,
                                 .writes = writes,
-                                .raise_count = s->raise_count,
+                                .raise_count = w->p->cluster ? 0 : s->raise_count,
                                 .wait_count = s->wait_count,
                                 .row_place = s->has_rows ? rcvi_persistent_row_place(s) : RCVI_NONE,
                                 .operand = w->p->operand,
@@ -388,8 +394,8 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     RCVI_TRY(find_classes(context, engine, p));
     rcvi_text_init(&w.text, context);
     add_macros(&w);
-    rcvi_text_add(&w.text, "%s%s%s", rcvi_map_element_text, rcvi_persistent_base_text,
-                  p->by_rows ? rcvi_persistent_rows_text : "");
+    rcvi_text_add(&w.text, "%s%s%s%s", rcvi_map_element_text, rcvi_persistent_base_text,
+                  p->by_rows ? rcvi_persistent_rows_text : "", p->cluster ? rcvi_persistent_send_text : "");
     if (p->exact) {
         rcvi_text_add(&w.text, "%s", rcvi_persistent_fma_text);
     } else {
@@ -401,13 +407,19 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
         rcvi_text_add(&w.text, "namespace class%d {\n%s}\n", class, p->seats[s].text);
         class ++;
     }
-    rcvi_text_add(&w.text, "%s%s", rcvi_persistent_load_text, rcvi_persistent_text);
-    rcvi_text_add(&w.text, "template <bool MULTIPLIES> INLINE void for_class(const Words &c, int seat, int index) {\n");
-    for (int class = 0; class < p->class_count; class ++)
-        rcvi_text_add(&w.text,
-                      "    if (index == %d) {\n        if (MULTIPLIES) multiply_all<class%d::Seat>(c, seat);\n"
-                      "        else load_all<class%d::Seat>(c, seat);\n    }\n",
-                      class, class, class);
+    rcvi_text_add(&w.text, "%s%s%s", rcvi_persistent_load_text, rcvi_persistent_text,
+                  p->cluster ? rcvi_persistent_cluster_text : "");
+    rcvi_text_add(&w.text, "%sINLINE void for_class(const Words &c, int seat, int index) {\n",
+                  p->cluster ? "" : "template <bool MULTIPLIES> ");
+    for (int class = 0; class < p->class_count; class ++) {
+        if (p->cluster)
+            rcvi_text_add(&w.text, "    if (index == %d) multiply_all<class%d::Seat>(c, seat);\n", class, class);
+        else
+            rcvi_text_add(&w.text,
+                          "    if (index == %d) {\n        if (MULTIPLIES) multiply_all<class%d::Seat>(c, seat);\n"
+                          "        else load_all<class%d::Seat>(c, seat);\n    }\n",
+                          class, class, class);
+    }
     rcvi_text_add(&w.text, "}\n");
     return rcvi_text_take(&w.text, &p->source);
 }
