@@ -1,5 +1,5 @@
 /* The text of a persistent kernel: macros, map_element.cuh, persistent_base.cuh, persistent_rows.cuh, the instruction that
- * multiplies (or persistent_fma.cuh), a namespace for every class of seats, persistent_load.cuh, persistent.cuh, and which class is which. Seats of
+ * multiplies (or persistent_fma.cuh), a namespace for every class of seats, persistent_load.cuh, persistent_multiply.cuh, persistent.cuh, and which class is which. Seats of
  * one class have the same text. Where blocks meet in clusters, persistent_send.cuh stands before the seats and persistent_cluster.cuh
  * behind persistent.cuh. */
 #include "device/cuda/persistent_parts.h"
@@ -7,8 +7,8 @@
 #include <string.h>
 
 extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_persistent_rows_text[],
-    rcvi_persistent_fma_text[], rcvi_persistent_load_text[], rcvi_persistent_text[], rcvi_persistent_send_text[],
-    rcvi_persistent_cluster_text[];
+    rcvi_persistent_fma_text[], rcvi_persistent_load_text[], rcvi_persistent_multiply_text[], rcvi_persistent_text[],
+    rcvi_persistent_send_text[], rcvi_persistent_cluster_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -407,7 +407,7 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
         rcvi_text_add(&w.text, "namespace class%d {\n%s}\n", class, p->seats[s].text);
         class ++;
     }
-    rcvi_text_add(&w.text, "%s%s%s", rcvi_persistent_load_text, rcvi_persistent_text,
+    rcvi_text_add(&w.text, "%s%s%s%s", rcvi_persistent_load_text, rcvi_persistent_multiply_text, rcvi_persistent_text,
                   p->cluster ? rcvi_persistent_cluster_text : "");
     rcvi_text_add(&w.text, "%sINLINE void for_class(const Words &c, int seat, int index) {\n",
                   p->cluster ? "" : "template <bool MULTIPLIES> ");
