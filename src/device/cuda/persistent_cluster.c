@@ -51,7 +51,7 @@ static rcv_status check_pass(rcvi_persistent *p, int index, int pass) {
     const rcvi_channel_use *write = &p->steps[seat->hosted[writer]].uses[use];
     int64_t ahead = read->step ? (write->slot - read->slot) / read->step : -1; /* read so many iterations later */
     bool from_memory = read->low > reader->low;
-    if (write->step != read->step || (write->slot - read->slot) % read->step || ahead < 0 || ahead > 1 ||
+    if (write->step != read->step || ahead < 0 || ahead > 1 || (write->slot - read->slot) % read->step ||
         read->low - reader->low != ahead || read->high != reader->high)
         return rcvi_persistent_refuse("a cluster takes operands of the step before");
     if (pass > 0 && (seat->sender != writer || seat->ahead != ahead))
