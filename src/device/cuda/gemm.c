@@ -316,12 +316,11 @@ static int64_t *find_cut(rcvi_cuda_gemm_shape *s) {
 }
 
 /* Leaves what is behind the last whole piece to a product of its own. */
-static rcv_status cut(rcvi_cuda_gemm *gemm) {
+static rcv_status cut(rcvi_cuda_blas *blas, rcvi_cuda_gemm *gemm) {
     rcvi_cuda_gemm_shape *s = &gemm->shape, rest = *s;
     int64_t *length = find_cut(s);
     if (!length) return RCV_OK;
-    int64_t most =
-        *length / (MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a)) * (MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a));
+    int64_t piece = MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a), most = *length / piece * piece;
     bool rows = length == &s->rows, columns = length == &s->columns;
     gemm->rest_adds = !rows && !columns;
     gemm->rest_a = columns ? 0 : s->transpose_a == rows ? most : most * s->row_a;
@@ -333,7 +332,7 @@ static rcv_status cut(rcvi_cuda_gemm *gemm) {
     rest.depth = gemm->rest_adds ? s->depth - most : s->depth;
     rest.starts &= !gemm->rest_adds;
     *length = most;
-    return rcvi_cuda_gemm_new((rcvi_cuda_blas *)gemm->blas, &rest, 0, &gemm->rest);
+    return rcvi_cuda_gemm_new(blas, &rest, 0, &gemm->rest);
 }
 
 rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice,
@@ -349,7 +348,7 @@ rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *
         made->empty && choice > 0 ? fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "has no further algorithm") : RCV_OK;
     bool starts = !made->empty && !shape->accumulate && !shape->turned && shape->a != RCVI_F64;
     if (shape->starts && !starts) status = fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
-    if (!made->empty && status == RCV_OK) status = cut(made);
+    if (!made->empty && status == RCV_OK) status = cut(blas, made);
     if (!made->empty && status == RCV_OK) status = describe(made);
     if (!made->empty && status == RCV_OK) status = choose(made, choice);
     if (status != RCV_OK) {

@@ -9,11 +9,7 @@ enum {
     MOST_FOLDS = 16,
     MOST_TILES = RCVI_MOST_RING / 2, /* of a slice: there are barriers for so many */
     MOST_WIDE = 64,                  /* columns of a lane's multiplication */
-    MOST_EXACT_ROWS = 8,             /* of a tile where threads multiply */
-    WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES,
-    BARRIER_BYTES = 16,
-    PLACE_BYTES = 56,
-    PIECE_BYTES = 16 /* that are sent at once */
+    PIECE_BYTES = 16                 /* that are sent at once */
 };
 
 typedef rcvi_persistent_step hosted_step;
@@ -115,7 +111,7 @@ static bool cut_batch(const rcvi_engine *e, rcvi_persistent *p) {
     if (slices < 1) slices = 1;
     p->slice = (int)((batch + slices - 1) / slices);
     p->slices = (int)((batch + p->slice - 1) / p->slice);
-    int rows = p->exact ? MOST_EXACT_ROWS : MOST_WIDE * p->tile / rcvi_persistent_lane_wide(p);
+    int rows = p->exact ? RCVI_MOST_EXACT_ROWS : MOST_WIDE * p->tile / rcvi_persistent_lane_wide(p);
     if (rows < 8) return false;
     p->tiles = (p->slice + rows - 1) / rows;
     p->tile = (int)rcvi_round_up((p->slice + p->tiles - 1) / p->tiles, 8);
@@ -161,11 +157,12 @@ static bool share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         if (places > p->places) p->places = places;
     }
     p->lane_bytes = (size_t)(p->tiles * p->group * rcvi_persistent_wide(p)) * RCVI_DEPTH_CHUNK_BYTES;
-    if (p->lane_bytes < WEIGHT_BYTES) p->lane_bytes = WEIGHT_BYTES; /* weights come through it */
+    if (p->lane_bytes < RCVI_WEIGHT_BYTES) p->lane_bytes = RCVI_WEIGHT_BYTES; /* weights come through it */
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
-        p->shared = RCVI_LANES * p->lane_bytes + (size_t)p->weight_chunks * WEIGHT_BYTES +
+        p->shared = RCVI_LANES * p->lane_bytes + (size_t)p->weight_chunks * RCVI_WEIGHT_BYTES +
                     (size_t)(p->sum_buffers * RCVI_LANES * rcvi_persistent_lane_wide(p)) * RCVI_WEIGHT_ROWS * 4 +
-                    (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES;
+                    (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * RCVI_BARRIER_BYTES +
+                    (size_t)p->places * RCVI_PLACE_BYTES;
         if (p->shared <= (size_t)e->shared) return true;
     }
     return false;
@@ -190,7 +187,7 @@ static double find_cost(const rcvi_engine *e, const rcvi_persistent *p) {
         double chunks = seat->chunks[0], cost = 2 * chunks * 4 * product * (p->parts + 1) / 2;
         if (p->exact) {
             double multiply = 2 * chunks * 64 * 32 / 128 * rcvi_persistent_rows(e, p),
-                   read = 2.0 * seat->kept[0] * WEIGHT_BYTES / memory;
+                   read = 2.0 * seat->kept[0] * RCVI_WEIGHT_BYTES / memory;
             cost = multiply > read ? multiply : read;
         }
         cost = p->tiles * cost + p->slice * (double)rcvi_cluster_row_bytes(p, seat) / network;

@@ -5,10 +5,14 @@
 #include "device/cuda/persistent.h"
 
 enum {
-    RCVI_WEIGHT_ROWS = 64,        /* of weights in a block */
-    RCVI_WARP_ROWS = 16,          /* the same of a warp */
-    RCVI_FEW_ROWS = 8,            /* of a tile that warps multiply by themselves */
-    RCVI_DEPTH_CHUNK_BYTES = 128, /* of depth in a chunk */
+    RCVI_WEIGHT_ROWS = 64,                                         /* of weights in a block */
+    RCVI_WARP_ROWS = 16,                                           /* the same of a warp */
+    RCVI_FEW_ROWS = 8,                                             /* of a tile that warps multiply by themselves */
+    RCVI_DEPTH_CHUNK_BYTES = 128,                                  /* of depth in a chunk */
+    RCVI_WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES, /* of a chunk of weights */
+    RCVI_BARRIER_BYTES = 16,                                       /* of two barriers in shared memory */
+    RCVI_PLACE_BYTES = 56,    /* words of a place there, and its address at three iterations */
+    RCVI_MOST_EXACT_ROWS = 8, /* of a tile where threads multiply */
     RCVI_ALIGNED_WORDS = 32,
     RCVI_MAP_THREADS = 256 /* that multiply and take elements of maps */
 };

@@ -4,7 +4,6 @@
 enum {
     MOST_WIDE = 96,       /* columns of a multiplication where depth is folded */
     MOST_ROWS = 64,       /* of the batch in a tile */
-    MOST_EXACT_ROWS = 8,  /* the same where threads multiply */
     LEAST_TURN_ROWS = 16, /* of tiles that take turns */
     MOST_FEW_SLICE = 24,  /* rows of a block that are cut into tiles of eight */
     REGISTERS = 216,      /* of a thread that multiplies */
@@ -17,17 +16,14 @@ enum {
     FEW_REGISTERS = 24,      /* for sums then, and what is loaded */
     FEW_PART_REGISTERS = 64, /* the same of numbers in three parts */
     MULTIPLIERS = RCVI_MAP_THREADS,
-    CHUNK_REGISTERS = 16,                                    /* of weights */
-    MUCH_ROOM = 48 << 10,                                    /* for copies of a lane */
-    SOME_ROOM = 16 << 10,                                    /* less of it makes no difference */
-    TURN_ROOM = 32 << 10,                                    /* the least of it for tiles that take turns */
-    MOST_GROUP = 32 << 10,                                   /* bytes of a group */
-    STREAM_ROOM = 34 << 10,                                  /* the same where weights are among them */
-    BARRIER_BYTES = 16,                                      /* of one of these */
-    PLACE_BYTES = 56,                                        /* words of a place, and its address at three iterations */
-    ROW_BYTES = 2 * RCVI_ROW_SUMS * MULTIPLIERS / 32 * 4,    /* sums of warps, twice */
-    MOST_SPAN = 16,                                          /* elements of a row that a thread takes */
-    WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES /* of a chunk */
+    CHUNK_REGISTERS = 16,                                 /* of weights */
+    MUCH_ROOM = 48 << 10,                                 /* for copies of a lane */
+    SOME_ROOM = 16 << 10,                                 /* less of it makes no difference */
+    TURN_ROOM = 32 << 10,                                 /* the least of it for tiles that take turns */
+    MOST_GROUP = 32 << 10,                                /* bytes of a group */
+    STREAM_ROOM = 34 << 10,                               /* the same where weights are among them */
+    ROW_BYTES = 2 * RCVI_ROW_SUMS * MULTIPLIERS / 32 * 4, /* sums of warps, twice */
+    MOST_SPAN = 16                                        /* elements of a row that a thread takes */
 };
 
 typedef rcvi_persistent_step hosted_step;
@@ -133,7 +129,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p, int turn) 
     if (slices > most) slices = most;
     p->slice = (int)rcvi_round_up((batch + slices - 1) / slices, 8);
     p->slices = (int)((batch + p->slice - 1) / p->slice);
-    int rows = p->exact ? MOST_EXACT_ROWS : MOST_ROWS;
+    int rows = p->exact ? RCVI_MOST_EXACT_ROWS : MOST_ROWS;
     p->tiles = (p->slice + rows - 1) / rows;
     if (turn == FEW_ROWS) p->tiles = p->slice / FEW_ROWS;
     if (turn > FEW_ROWS && p->tiles < 2 && p->slice >= 2 * turn) p->tiles = 2;
@@ -148,7 +144,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p, int turn) 
 }
 
 static size_t other_bytes(const rcvi_persistent *p) {
-    return (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * BARRIER_BYTES + (size_t)p->places * PLACE_BYTES +
+    return (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * RCVI_BARRIER_BYTES + (size_t)p->places * RCVI_PLACE_BYTES +
            (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES + (p->by_rows ? ROW_BYTES : 0) +
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4;
 }
@@ -156,7 +152,8 @@ static size_t other_bytes(const rcvi_persistent *p) {
 /* Groups of so many chunks at most, and the ring of every lane, which goes evenly into the lane's groups: so many of these at
  * least, if there are. Do they fit into so many bytes? */
 static bool find_rings(rcvi_persistent *p, int size, int least, size_t bytes) {
-    size_t chunk = (size_t)rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? WEIGHT_BYTES : 0);
+    size_t chunk =
+        (size_t)rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? RCVI_WEIGHT_BYTES : 0);
     int widest = 0;
     p->group = 1;
     for (int s = 0; s < p->seat_count; s++) {
@@ -179,7 +176,7 @@ static bool find_rings(rcvi_persistent *p, int size, int least, size_t bytes) {
         }
     }
     p->lane_bytes = (size_t)(widest * p->group) * chunk;
-    if (p->lane_bytes < WEIGHT_BYTES) p->lane_bytes = WEIGHT_BYTES; /* weights come through it */
+    if (p->lane_bytes < RCVI_WEIGHT_BYTES) p->lane_bytes = RCVI_WEIGHT_BYTES; /* weights come through it */
     return p->lane_bytes <= bytes && (size == p->parts || (size_t)p->group * chunk <= MOST_GROUP);
 }
 
@@ -388,7 +385,7 @@ static double find_cost(const rcvi_persistent *p) {
         if (chunks > most) most = chunks;
         if (seat->blocks > blocks) blocks = seat->blocks;
         bytes += (double)(seat->blocks * p->slices * p->tiles) *
-                 ((double)chunks * wide * RCVI_DEPTH_CHUNK_BYTES + (double)streamed * WEIGHT_BYTES);
+                 ((double)chunks * wide * RCVI_DEPTH_CHUNK_BYTES + (double)streamed * RCVI_WEIGHT_BYTES);
     }
     double chip =
         few && !p->stream_chunks ? 9000 : 2600; /* bytes a cycle from the cache; few of them are not waited for */
