@@ -511,6 +511,7 @@ enum {
     STREAMING,
     RINGED,
     ALONE,
+    TURNING, /* room for two tiles */
     TILED,
     BY_ROWS,
     PAIRED,
@@ -563,6 +564,7 @@ static void remember(const rcvi_persistent *p) {
         const rcvi_seat *seat = &p->seats[0];
         seen[RINGED] += seat->ring[lane] > 1 && seat->group_count[lane] > seat->ring[lane];
         seen[ALONE] += seat->ring[lane] == 1 && seat->group_count[lane] > 1;
+        seen[TURNING] += seat->ring[lane] > seat->group_count[lane];
     }
 }
 

@@ -566,7 +566,7 @@ static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
         }
         faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->kept[lane] < 0 ||
                   seat->held[lane] + seat->kept[lane] > chunks;
-        faults += ring < 1 || groups % ring != 0;
+        faults += ring < 1 || (groups % ring != 0 && (ring != 2 * groups || p->tiles < 2));
         int chunk = p->tile * p->fold * CHUNK_BYTES + (p->stream_chunks ? WEIGHT_ROWS * CHUNK_BYTES : 0);
         faults += groups && (size_t)(ring * p->group * chunk) > p->lane_bytes;
     }

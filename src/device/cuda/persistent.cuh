@@ -20,7 +20,7 @@
  * A class of seats, struct Seat, has
  *   STEPS, PRODUCTS, UNITS, BLOCKS (of a slice), COLUMNS, TILED_STEP (the first with products)
  *   CHUNKS, HELD, KEPT(lane)    chunks of all parts, those in registers, those in shared memory; others are copied every time
- *   GROUPS(lane), RING(lane)    groups of chunks, and those that there is room for, which go into them evenly
+ *   GROUPS(lane), RING(lane)    groups of chunks, and those that there is room for: some of a tile, evenly, or those of two
  *   group_pass, group_first, group_chunks, group_before(lane, group)   pass, first chunk of it, chunks, those of groups before
  *   depth(pass), pass_chunks(pass), chunk_pass(lane, chunk), chunk_first(lane, chunk)
  *   channel(step, pass)         place of the operand; the next one is its counter

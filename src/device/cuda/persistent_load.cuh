@@ -144,13 +144,18 @@ struct Turn {
     }
 };
 
-/* Where the groups of a lane's tile lie: the ring goes into them evenly. */
+/* Where the groups of a lane's tile lie: the ring goes into them evenly, or has room for those of two tiles. */
 template <class S, int LANE> struct Ring {
     static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
+    static constexpr bool TWO = RING > GROUPS;
     unsigned phase = 0;
-    INLINE int slot(int g) const { return g % RING; }
+    int turn = 0; /* of two tiles */
+    INLINE int slot(int g) const { return TWO ? turn * GROUPS + g : g % RING; }
     INLINE unsigned parity(int g) const { return phase + (unsigned)(g / RING) & 1; }
-    INLINE void move() { phase += (unsigned)(GROUPS / RING); }
+    INLINE void move() {
+        if (TWO) turn ^= 1;
+        if (!TWO || turn == 0) phase += TWO ? 1u : (unsigned)(GROUPS / RING);
+    }
 };
 
 /* Weights of this block that are copied every time, in the order of shared memory: lane 0's, then lane 1's. */

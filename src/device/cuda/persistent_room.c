@@ -149,8 +149,8 @@ static size_t other_bytes(const rcvi_persistent *p) {
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4;
 }
 
-/* Groups of so many chunks at most, and the ring of every lane, which goes evenly into the lane's groups: so many of these at
- * least, if there are. Do they fit into so many bytes? */
+/* Groups of so many chunks at most, and the ring of every lane, which goes evenly into the lane's groups, or has those of two tiles
+ * that take turns: so many groups at least, if there are. Do they fit into so many bytes? */
 static bool find_rings(rcvi_persistent *p, int size, int least, size_t bytes) {
     size_t chunk =
         (size_t)rcvi_persistent_wide(p) * RCVI_DEPTH_CHUNK_BYTES + (p->stream_chunks ? RCVI_WEIGHT_BYTES : 0);
@@ -171,6 +171,7 @@ static bool find_rings(rcvi_persistent *p, int size, int least, size_t bytes) {
             int count = p->seats[s].group_count[lane], ring = count < room ? count : room;
             while (ring > 1 && count % ring) ring--;
             if (ring < (count < least ? count : least)) return false;
+            if (p->tiles > 1 && 2 * count <= room) ring = 2 * count;
             p->seats[s].ring[lane] = count ? ring : 1;
             if (ring > widest) widest = ring;
         }
@@ -202,18 +203,19 @@ static void keep_chunks(rcvi_persistent *p, int most) {
     }
 }
 
-/* Is there room for all groups of a tile? */
-static bool has_all(const rcvi_persistent *p) {
+/* Is there room for all groups of so many tiles? */
+static bool has_all(const rcvi_persistent *p, int tiles) {
     for (int s = 0; s < p->seat_count; s++) {
         for (int lane = 0; lane < RCVI_LANES; lane++) {
-            if (p->seats[s].ring[lane] < p->seats[s].group_count[lane]) return false;
+            if (p->seats[s].ring[lane] < tiles * p->seats[s].group_count[lane]) return false;
         }
     }
     return true;
 }
 
-/* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, few of them save time,
- * and two buffers for sums save a meeting of threads. A lane has so many groups at once, or more. */
+/* Copies and buffers of sums in what shared memory weights leave: much room for copies hides their way, the more so where they are
+ * for the tile whose turn is next, few of them save time, and two buffers for sums save a meeting of threads. A lane has so many
+ * groups at once, or more. */
 static bool share_rest(const rcvi_engine *e, rcvi_persistent *p, int ring) {
     static const int sizes[] = {16, 12, 8, 6, 4, 3, 2, 1};
     size_t room = (size_t)e->shared, best = 0;
@@ -222,7 +224,8 @@ static bool share_rest(const rcvi_engine *e, rcvi_persistent *p, int ring) {
         size_t others = other_bytes(p);
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes && others < room; i++) {
             if (sizes[i] % p->parts || !find_rings(p, sizes[i], ring, lane_room(room, others))) continue;
-            size_t copies = p->lane_bytes < MUCH_ROOM && !has_all(p) ? p->lane_bytes : MUCH_ROOM;
+            size_t copies = p->lane_bytes < MUCH_ROOM && !has_all(p, 1) ? p->lane_bytes : MUCH_ROOM;
+            if (has_all(p, 2)) copies += SOME_ROOM;
             size_t value = 1 + copies / SOME_ROOM * SOME_ROOM + (p->sum_buffers == 2 ? SOME_ROOM / 2 : 0);
             if (value <= best) continue;
             best = value;
@@ -367,7 +370,7 @@ static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) 
     for (int rows = fold > 1 ? FEW_ROWS : LEAST_TURN_ROWS; turns && rows <= LEAST_TURN_ROWS; rows += FEW_ROWS) {
         rcv_status status = share_out(e, p, fold, rows);
         bool is_cut = p->tiles > 1 && (rows > FEW_ROWS || p->slice <= MOST_FEW_SLICE);
-        if (!status && is_cut && !p->stream_chunks && (p->lane_bytes >= TURN_ROOM || has_all(p))) return RCV_OK;
+        if (!status && is_cut && !p->stream_chunks && (p->lane_bytes >= TURN_ROOM || has_all(p, 1))) return RCV_OK;
     }
     return share_out(e, p, fold, 0);
 }
