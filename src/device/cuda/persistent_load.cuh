@@ -208,22 +208,30 @@ INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned 
                  : "memory");
 }
 
-/* One thread of a lane: copies what has been written, a group of chunks at once, as far ahead as there is room. */
+/* One thread of a lane: copies what has been written, a group of chunks at once, as far ahead as there is room. It is on the way of
+ * every step, so what it has to find out is constants, or found before it waits. Of a step that reads values of other seats, the
+ * first group has come when these have, too. */
 template <class S, int LANE> struct Loader {
     static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE), RESIDENT = S::HELD(LANE) + S::KEPT(LANE);
+    static constexpr int UNROLLED = GROUPS > 0 && GROUPS <= 8 ? GROUPS : 1;
+    static constexpr int LAST_FREE =
+        (GROUPS < RING ? GROUPS : RING) - 1; /* group behind which one has the first one's room */
     const Block &block;
     Shared shared;
     Ring<S, LANE> ring;
-    int opened; /* groups of the tile that room has been made for */
+    int i;
+    int opened;              /* groups of the tile that room has been made for */
+    unsigned long long seen; /* the counter of the tile that was waited for last */
 
-    INLINE Loader(const Block &block) : block(block), opened(0) {}
+    INLINE Loader(const Block &block) : block(block) {}
 
     /* Room for a group: its copies are expected, and its weights come if they live elsewhere. */
-    INLINE void open(int g) {
+    INLINE void open(int k, int g) {
         const int n = ring.slot(g), chunks = S::group_chunks(LANE, g), before = S::group_before(LANE, g);
         const int first = max(0, RESIDENT - before); /* chunk whose weights are copied */
         const int weights = STREAM_CHUNKS > 0 ? max(0, chunks - first) * WEIGHT_BYTES : 0;
         const unsigned full = shared.full(LANE, n);
+        if (LATE_VALUES && (g > 0 || S::waits(k) == 0)) barrier_arrive(full);
         barrier_expect(full, chunks * CHUNK_BYTES + weights);
         if (weights > 0)
             copy_bulk(shared.copied_weights(LANE, n, first),
@@ -231,58 +239,81 @@ template <class S, int LANE> struct Loader {
                       weights, full);
     }
 
+    /* The next group, h, while g is to be copied: false where that would have to wait for no need. */
+    INLINE bool open_next(int k, int g, int h) {
+        const unsigned empty = shared.empty(LANE, ring.slot(h)), before = ring.parity(h) ^ 1;
+        if (h <= g)
+            barrier_wait(empty, before);
+        else if (!barrier_passed(empty, before))
+            return false;
+        open(k, h);
+        opened = h + 1;
+        return true;
+    }
+
     /* Makes room for group g and, where that needs no waiting, for those behind it. */
-    INLINE void open_ahead(int g) {
-        while (opened < GROUPS && opened < g + RING) {
-            const unsigned empty = shared.empty(LANE, ring.slot(opened)), before = ring.parity(opened) ^ 1;
-            if (opened <= g)
-                barrier_wait(empty, before);
-            else if (!barrier_passed(empty, before))
-                return;
-            open(opened++);
+    INLINE void open_ahead(int k, int g) {
+        if (UNROLLED == GROUPS) {
+#pragma unroll
+            for (int h = 0; h < UNROLLED; h++)
+                if (h == opened && h < g + RING) open_next(k, g, h);
+        } else {
+            while (opened < GROUPS && opened < g + RING && open_next(k, g, opened)) {
+            }
         }
     }
 
-    INLINE void wait_for_place(const Place &counter, int i, int tile, int g) {
-        if (counter.is_fresh(i))
-            wait_for(block.c, counter.slot(i) + (unsigned long long)(tile * 4), (unsigned)counter.blocks,
-                     [&]() { open_ahead(g); });
+    INLINE void wait_for_place(int k, const Place &counter, int tile, int g) {
+        const unsigned long long at = counter.slot(i) + (unsigned long long)(tile * 4);
+        if (!counter.is_fresh(i) || at == seen) return;
+        wait_for(block.c, at, (unsigned)counter.blocks, [&]() { open_ahead(k, g); });
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+        seen = at;
     }
 
-    INLINE void load_tile(int i, int k, int tile) {
+    /* Where a group lies in memory. */
+    INLINE unsigned long long find_group(const Place *places, int k, int tile, int g) const {
+        const int pass = S::group_pass(LANE, g), chunk = tile * S::pass_chunks(pass) + S::group_first(LANE, g);
+        return places[S::channel(k, pass)].slot(i) + (unsigned long long)(chunk * CHUNK_BYTES);
+    }
+
+    INLINE void load_tile(int k, int tile) {
         const Place *places = Shared::places() + S::first_place(k);
-        int last = -1;
+        unsigned long long from[UNROLLED];
+#pragma unroll
+        for (int g = 0; g < UNROLLED; g++) from[g] = find_group(places, k, tile, g);
         opened = 0;
-        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], i, tile, -1);
-#pragma unroll 1
+        seen = 0;
+#pragma unroll UNROLLED
         for (int g = 0; g < GROUPS; g++) {
             const int pass = S::group_pass(LANE, g), n = ring.slot(g);
-            const Place *place = places + S::channel(k, pass);
-            const unsigned long long at =
-                place->slot(i) +
-                (unsigned long long)((tile * S::pass_chunks(pass) + S::group_first(LANE, g)) * CHUNK_BYTES);
-            open_ahead(g);
-            if (pass != last) wait_for_place(place[1], i, tile, g);
-            last = pass;
-            asm volatile("fence.proxy.async.global;" ::: "memory");
-            copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
+            open_ahead(k, g);
+            if (g == 0 || pass != S::group_pass(LANE, g - 1))
+                wait_for_place(k, places[S::channel(k, pass) + 1], tile, g);
+            copy_bulk(shared.chunk(LANE, n, 0),
+                      UNROLLED == GROUPS ? from[g % UNROLLED] : find_group(places, k, tile, g),
+                      S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
+            if (g != LAST_FREE || S::waits(k) == 0) continue;
+            for (int w = 0; w < S::waits(k); w++) wait_for_place(k, places[S::wait_place(k, w)], tile, g);
+            barrier_arrive(shared.full(LANE, ring.slot(0)));
         }
         ring.move();
     }
 
+    /* Of this number, a constant. */
+    template <class T> INLINE void step(int k) {
+        if (!T::TILED || GROUPS == 0) return;
+        Due due(block.c, block.step_at(k));
+        if (!due.is_due(i)) return;
+        int going = BATCH_OF(block.c);
+        if (S::leaves(k)) going = rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i));
+#pragma unroll 1
+        for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0 && block.tile_row(tile) < going; tile++)
+            load_tile(k, block.tile(tile));
+    }
+
     INLINE void run() {
 #pragma unroll 1
-        for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
-#pragma unroll 1
-            for (int k = 0; k < S::STEPS; k++) {
-                Due due(block.c, block.step_at(k));
-                if (!S::is_tiled(k) || !due.is_due(i)) continue;
-                int going = BATCH_OF(block.c);
-                if (S::leaves(k)) going = rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i));
-#pragma unroll 1
-                for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0 && block.tile_row(tile) < going; tile++)
-                    load_tile(i, k, block.tile(tile));
-            }
-        }
+        for (i = 0; i < ITERATIONS_OF(block.c); i++) S::each(*this);
     }
 };

@@ -20,6 +20,14 @@ static void add_macro(writer *w, const char *name, int64_t value) {
     rcvi_text_add(&w->text, "#define %s %lld\n", name, (long long)value);
 }
 
+/* Are some products of steps that wait for values, too? */
+static bool has_late_values(const rcvi_persistent *p) {
+    for (int k = 0; k < p->step_count; k++) {
+        if (p->steps[k].pass_count && p->steps[k].wait_count) return true;
+    }
+    return false;
+}
+
 static void add_macros(writer *w) {
     const rcvi_persistent *p = w->p;
     rcvi_text_add(&w->text, "#define REAL float\n");
@@ -36,6 +44,7 @@ static void add_macros(writer *w) {
     add_macro(w, "TILE_N", rcvi_persistent_wide(p));
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "HOLDS", p->holds);
+    add_macro(w, "LATE_VALUES", has_late_values(p));
     add_macro(w, "PARTS", p->parts);
     add_macro(w, "EXACT", p->exact);
     add_macro(w, "EXACT_ROWS", rcvi_persistent_rows(w->engine, p));
@@ -139,10 +148,6 @@ static int group_before_of(const writer *w, const rcvi_seat *seat, int lane, int
 static int depth_of(const writer *w, const rcvi_seat *seat, int pass, int y) {
     (void)y;
     return (int)w->p->steps[seat->tiled].passes[pass].depth;
-}
-static int tiled_of(const writer *w, const rcvi_seat *seat, int k, int y) {
-    (void)y;
-    return w->p->steps[seat->hosted[k]].pass_count > 0;
 }
 /* The place of a use of a channel; that of its counter follows. */
 static int place_of(const rcvi_persistent_step *s, int use) { return s->view_count + s->twin_count + 2 * use; }
@@ -307,7 +312,6 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "group_chunks", RCVI_LANES, groups, group_chunks_of);
     add_table(w, seat, "group_before", RCVI_LANES, groups, group_before_of);
     add_table(w, seat, "depth", tiled->pass_count, 0, depth_of);
-    add_table(w, seat, "is_tiled", seat->hosted_count, 0, tiled_of);
     add_table(w, seat, "channel", seat->hosted_count, tiled->pass_count, channel_of);
     add_table(w, seat, "pass_chunks", tiled->pass_count, 0, pass_chunks_of);
     int waits = 1, raises = 1;
