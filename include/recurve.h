@@ -199,6 +199,7 @@ typedef struct rcv_run rcv_run;
  *   fuse                               pointwise work as one pass, behind packed products without memory in between
  *   pack | transpose                   weights packed once (Y = X W^T), or as they lie (Y^T = W X^T)
  *   wavefront                          layers side by side, each a step or chunk behind the one below
+ *   wavefront(forward)                 the same in the forward pass of training alone; backwards layer after layer
  *   blas                               large products by OpenBLAS
  *   recompute(every=K)                 training keeps every K-th state and computes the rest again
  *   vendor                             the whole network by oneDNN, with threads only; on a GPU by cuDNN, with graph only

@@ -47,10 +47,12 @@ static const char *const plans[] = {
     "combine(steps=2)+fuse+pack+wavefront+merge+graph",
     "combine(steps=2)+fuse+wavefront+streams(3)+graph",
     "combine(steps=2)+fuse+pack+recompute(every=2)+graph",
+    "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+streams(4)",
     "combine+fuse+pack+persistent",
     "combine(steps=all)+fuse+pack+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+streams(3)",
+    "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent(parts=1)+graph",
     "combine+fuse+pack+persistent(parts=2)+graph",
     "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph",
@@ -210,8 +212,8 @@ static void check_plan(case_of *k, const rcv_plan *plan, rcv_dtype dtype, bool t
 
 /* A refusal of these is none that a cell or a kernel causes. */
 static bool is_refusal(rcv_status status, const char *sentence) {
-    static const char *const known[] = {"wavefront",           "recompute", "leave pack out", "a persistent kernel ",
-                                        "parts of persistent", "a cluster "};
+    static const char *const known[] = {"wavefront",           "recompute",  "leave pack out",   "a persistent kernel ",
+                                        "parts of persistent", "a cluster ", "this is inference"};
     bool found = false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strstr(sentence, known[i]) != NULL;
     return status == RCV_UNSUPPORTED && found;

@@ -158,16 +158,24 @@ static double walk(const model *m, int first, int end) {
     return seconds;
 }
 
+/* Steps that run side by side in a pass. */
+static double beside_of(const rcvi_program *program, bool wavefront) {
+    const rcvi_rungs *g = &program->rungs;
+    double layers = wavefront ? (double)program->net->options.layers : 1;
+    double tracks = layers * (double)program->net->directions;
+    if (g->merge) return tracks;
+    return g->streams > 1 ? most(1, overlap * least(tracks, (double)g->streams)) : 1;
+}
+
 double rcvi_estimate_gpu(const rcvi_program *program) {
     const rcvi_rungs *g = &program->rungs;
-    double layers = g->wavefront ? (double)program->net->options.layers : 1;
-    double tracks = layers * (double)program->net->directions, beside = 1;
-    if (g->streams > 1) beside = most(1, overlap * least(tracks, (double)g->streams));
-    if (g->merge) beside = tracks;
+    int forward = (int)program->forward_count;
     model m = {.program = program,
                .rate = rate_of(program->options.dtype),
                .launch = g->graph ? in_graph : by_hand,
-               .beside = beside,
+               .beside = beside_of(program, g->wavefront),
                .count = 1};
-    return walk(&m, 0, (int)program->step_count) + m.launch;
+    double seconds = walk(&m, 0, forward) + m.launch;
+    m.beside = beside_of(program, g->wavefront && !g->forward_wave);
+    return seconds + walk(&m, forward, (int)program->step_count);
 }
