@@ -209,7 +209,8 @@ typedef struct rcv_run rcv_run;
  * results it stores feature after feature):
  *   merge                              like steps that do not wait for each other as one launch
  *   persistent                         a time loop as one kernel that keeps its weights on the chip; in float32 a number is
- *                                      multiplied as three of bfloat16 (products within 2^-23)
+ *                                      multiplied as three of bfloat16 (products within 2^-23), there and in large
+ *                                      products around the loops
  *   persistent(parts=N)                the same as 2 (within 2^-14, mostly 2^-17), or as it is (1)
  *   cluster                            with persistent: clusters of processors that have a layer's weights and some of the
  *                                      batch each, and pass what they compute through shared memory, not through memory

@@ -318,8 +318,8 @@ static void test_ragged_tiles(void **state) {
     end_tally("tiles of ragged sequences");
 }
 
-/* So large that products of the whole sequence are the library's, from biases and over all gates' adjoints; rows of x do not begin at
- * multiples of 16 bytes. */
+/* So large that products of the whole sequence are the library's, from biases and over all gates' adjoints, those of float32 around
+ * persistent kernels in parts; rows of x do not begin at multiples of 16 bytes. */
 static void test_library(void **state) {
     (void)state;
     static const config large = {NULL, {.input = 477, .hidden = 480, .layers = 1}, 20, 60, false, false, true};
@@ -333,6 +333,19 @@ static void test_library(void **state) {
             check_pinned(&k, "combine(steps=all)+fuse+pack+merge+persistent+graph", dtypes[d], true);
             check_pinned(&k, "combine(steps=all)+fuse+pack+graph", dtypes[d], d % 2);
         }
+        check_pinned(&k, "combine(steps=all)+fuse+pack+persistent(parts=2)+streams(4)", RCV_FLOAT32, true);
+        close_case(&k);
+    }
+    static const config deep = {NULL, {.input = 256, .hidden = 264, .layers = 3}, 20, 60, false, false, true};
+    static const char *const waves[] = {
+        "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph",
+        "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+streams(4)+graph",
+        "combine+fuse+pack+wavefront+merge+persistent+streams(4)"};
+    for (size_t i = 0; i < 2 && !is_small; i++) {
+        if (!is_mine()) continue;
+        case_of k;
+        open_case(&k, cells[i], &deep, false);
+        for (size_t w = 0; w < sizeof waves / sizeof *waves; w++) check_pinned(&k, waves[w], RCV_FLOAT32, true);
         close_case(&k);
     }
     end_tally("products by the library");

@@ -39,10 +39,19 @@ static double rate_of(rcv_dtype dtype) {
     }
 }
 
+/* Around persistent kernels large products of float32 are several of bfloat16. */
+static double product_rate(const model *m, double operations) {
+    const rcvi_rungs *g = &m->program->rungs;
+    bool parts = g->persistent && g->parts != 1 && m->program->options.dtype == RCV_FLOAT32 && m->count == 1;
+    if (!parts || operations < 2 * (double)m->program->machine.alone) return m->rate;
+    return rate_of(RCV_BFLOAT16) / (g->parts == 2 ? 3 : 6);
+}
+
 /* A product that fills few processors runs at their share of the rate. */
 static double product(const model *m, double rows, double columns, double depth, double batch) {
     double blocks = most(1, rows / block) * most(1, columns / block) * batch;
-    return 2 * rows * columns * depth * batch / (m->rate * least(1, blocks / processors));
+    double operations = 2 * rows * columns * depth * batch;
+    return operations / (product_rate(m, operations) * least(1, blocks / processors));
 }
 
 static double view_bytes(const model *m, const rcvi_access *access) {
