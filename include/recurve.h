@@ -199,6 +199,7 @@ typedef struct rcv_run rcv_run;
  *   fuse                               pointwise work as one pass, behind packed products without memory in between
  *   pack | transpose                   weights packed once (Y = X W^T), or as they lie (Y^T = W X^T)
  *   wavefront                          layers side by side, each a step or chunk behind the one below
+ *   wavefront(forward)                 the same in the forward pass of training alone; backwards layer after layer
  *   blas                               large products by OpenBLAS
  *   recompute(every=K)                 training keeps every K-th state and computes the rest again
  *   vendor                             the whole network by oneDNN, with threads only; on a GPU by cuDNN, with graph only
@@ -208,7 +209,8 @@ typedef struct rcv_run rcv_run;
  * results it stores feature after feature):
  *   merge                              like steps that do not wait for each other as one launch
  *   persistent                         a time loop as one kernel that keeps its weights on the chip; in float32 a number is
- *                                      multiplied as three of bfloat16 (products within 2^-23)
+ *                                      multiplied as three of bfloat16 (products within 2^-23), there and in large
+ *                                      products around the loops
  *   persistent(parts=N)                the same as 2 (within 2^-14, mostly 2^-17), or as it is (1)
  *   cluster                            with persistent: clusters of processors that have a layer's weights and some of the
  *                                      batch each, and pass what they compute through shared memory, not through memory

@@ -22,6 +22,7 @@ static const char *const gpu_plans[] = {
     "combine+fuse+pack+wavefront+merge",
     "combine(steps=3)+fuse+pack+wavefront+merge",
     "combine+fuse+pack+wavefront+merge+streams(4)",
+    "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge",
     "naive+graph",
     "combine+fuse+pack+graph",
     "combine+fuse+pack+wavefront+merge+graph",

@@ -47,10 +47,12 @@ static const char *const plans[] = {
     "combine(steps=2)+fuse+pack+wavefront+merge+graph",
     "combine(steps=2)+fuse+wavefront+streams(3)+graph",
     "combine(steps=2)+fuse+pack+recompute(every=2)+graph",
+    "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+streams(4)",
     "combine+fuse+pack+persistent",
     "combine(steps=all)+fuse+pack+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent+streams(3)",
+    "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph",
     "combine+fuse+pack+wavefront+merge+persistent(parts=1)+graph",
     "combine+fuse+pack+persistent(parts=2)+graph",
     "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph",
@@ -210,8 +212,8 @@ static void check_plan(case_of *k, const rcv_plan *plan, rcv_dtype dtype, bool t
 
 /* A refusal of these is none that a cell or a kernel causes. */
 static bool is_refusal(rcv_status status, const char *sentence) {
-    static const char *const known[] = {"wavefront",           "recompute", "leave pack out", "a persistent kernel ",
-                                        "parts of persistent", "a cluster "};
+    static const char *const known[] = {"wavefront",           "recompute",  "leave pack out",   "a persistent kernel ",
+                                        "parts of persistent", "a cluster ", "this is inference"};
     bool found = false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) found |= strstr(sentence, known[i]) != NULL;
     return status == RCV_UNSUPPORTED && found;
@@ -316,8 +318,8 @@ static void test_ragged_tiles(void **state) {
     end_tally("tiles of ragged sequences");
 }
 
-/* So large that products of the whole sequence are the library's, from biases and over all gates' adjoints; rows of x do not begin at
- * multiples of 16 bytes. */
+/* So large that products of the whole sequence are the library's, from biases and over all gates' adjoints, those of float32 around
+ * persistent kernels in parts; rows of x do not begin at multiples of 16 bytes. */
 static void test_library(void **state) {
     (void)state;
     static const config large = {NULL, {.input = 477, .hidden = 480, .layers = 1}, 20, 60, false, false, true};
@@ -331,6 +333,19 @@ static void test_library(void **state) {
             check_pinned(&k, "combine(steps=all)+fuse+pack+merge+persistent+graph", dtypes[d], true);
             check_pinned(&k, "combine(steps=all)+fuse+pack+graph", dtypes[d], d % 2);
         }
+        check_pinned(&k, "combine(steps=all)+fuse+pack+persistent(parts=2)+streams(4)", RCV_FLOAT32, true);
+        close_case(&k);
+    }
+    static const config deep = {NULL, {.input = 256, .hidden = 264, .layers = 3}, 20, 60, false, false, true};
+    static const char *const waves[] = {
+        "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph",
+        "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+streams(4)+graph",
+        "combine+fuse+pack+wavefront+merge+persistent+streams(4)"};
+    for (size_t i = 0; i < 2 && !is_small; i++) {
+        if (!is_mine()) continue;
+        case_of k;
+        open_case(&k, cells[i], &deep, false);
+        for (size_t w = 0; w < sizeof waves / sizeof *waves; w++) check_pinned(&k, waves[w], RCV_FLOAT32, true);
         close_case(&k);
     }
     end_tally("products by the library");

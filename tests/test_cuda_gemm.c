@@ -2,7 +2,7 @@
  * every time, and nothing touched but the output. */
 #include "cuda_tensor.h"
 
-#include "device/cuda/gemm.h"
+#include "device/cuda/gemm_parts.h"
 
 static random_source source;
 static cudaStream_t stream;
@@ -204,6 +204,108 @@ static void test_store(void **state) {
     }
 }
 
+/* float32 in parts: memory for the parts holds no numbers before, and `a` is split once for two runs. */
+static void check_parts(const int64_t *size, unsigned variant, int gap, int count, bool blocks) {
+    problem p = make_problem(0, size, variant, gap, 1);
+    rcvi_cuda_parts *parts = NULL;
+    void *a = NULL, *b = NULL, *before = malloc(p.out.bytes);
+    char label[200];
+    snprintf(label, sizeof label, "[%d, %d, %d] in %d parts, variant %u, gap %d%s", (int)size[0], (int)size[1],
+             (int)size[2], count, variant, gap, blocks ? ", in blocks" : "");
+    assert_non_null(before);
+    memcpy(before, p.out.host, p.out.bytes);
+    check_ok(rcvi_cuda_parts_new(context, blas, &p.shape, count, blocks, 0, &parts));
+    assert_true(rcvi_cuda_parts_workspace(parts) <= RCVI_GEMM_WORKSPACE);
+    check_cuda(cudaMalloc(&a, rcvi_cuda_parts_bytes_a(parts)));
+    check_cuda(cudaMalloc(&b, rcvi_cuda_parts_bytes_b(parts)));
+    check_cuda(cudaMemset(a, 0xff, rcvi_cuda_parts_bytes_a(parts)));
+    check_cuda(cudaMemset(b, 0xff, rcvi_cuda_parts_bytes_b(parts)));
+    check_cuda(cudaDeviceSynchronize());
+    check_ok(rcvi_cuda_parts_split_a(parts, tensor_at(&p.a), a, stream));
+    for (int i = 0; i < 2; i++) {
+        check_ok(rcvi_cuda_parts_split_b(parts, tensor_at(&p.b), b, stream));
+        check_ok(rcvi_cuda_parts_run(parts, a, b, p.shape.starts ? tensor_at(&p.start) : NULL, false, tensor_at(&p.out),
+                                     workspace, stream));
+        check_cuda(cudaStreamSynchronize(stream));
+        if (i == 0) accept_product(&p, count == 3 ? 0x1p-20 : 0x1p-14, label);
+        tensor_check(&p.out, label);
+        send_bytes(p.out.device, before, p.out.bytes);
+    }
+    rcvi_cuda_parts_free(parts);
+    cudaFree(a);
+    cudaFree(b);
+    free(before);
+    free_problem(&p);
+}
+
+static void test_parts(void **state) {
+    (void)state;
+    static const int gaps[] = {0, 3, 8};
+    static const int64_t large[] = {132, 260, 516}, cut[] = {260, 516, 1028}, deep[] = {64, 72, 6400};
+    for (unsigned i = 0; i < 2 * 2 * 8 * SIZES; i++) {
+        const int64_t *size = sizes[i / 32];
+        check_parts(size, i % 8, gaps[i % 3], i & 16 ? 3 : 2, i & 8);
+    }
+    for (unsigned variant = 0; variant < 8; variant++) {
+        check_parts(large, variant, ROUNDED, 3, variant % 2);
+        check_parts(deep, variant, 0, 3, variant / 2 % 2);
+    }
+    for (unsigned variant = 16; variant < 20; variant++) check_parts(deep, variant, 0, 3, false);
+    check_parts(cut, 1, ROUNDED, 3, false);
+    check_parts(cut, 2, ROUNDED, 3, true);
+}
+
+/* What a sum is off by, relative to its size: the root of the mean of squares. */
+static double error_of(const problem *p) {
+    const rcvi_cuda_gemm_shape *s = &p->shape;
+    float *got = tensor_read(&p->out);
+    double errors = 0, sums = 0;
+    for (int64_t n = 0; n < s->rows * s->columns; n++) {
+        int64_t r = n / s->columns, c = n % s->columns;
+        double sum = 0;
+        for (int64_t k = 0; k < s->depth; k++) sum += tensor_get(&p->a, k, r) * tensor_get(&p->b, k, c);
+        double error = (double)got[p->out.first + r * p->out.row + c] - sum;
+        errors += error * error;
+        sums += sum * sum;
+    }
+    free(got);
+    return sqrt(errors / sums);
+}
+
+/* Gradients' sums are deep; tensor cores are taken to cut sums off, and not to round them. */
+static void test_depth(void **state) {
+    (void)state;
+    static const int64_t depths[] = {512, 2048, 6400};
+    for (int i = 0; i < 3; i++) {
+        problem p = make_problem(0, (const int64_t[]){64, 64, depths[i]}, 1, 0, 1);
+        rcvi_cuda_gemm *gemm = NULL;
+        void *a = NULL, *b = NULL;
+        double errors[RCVI_MAX_SPLIT + 1];
+        check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+        run(gemm, &p);
+        errors[1] = error_of(&p);
+        rcvi_cuda_gemm_free(gemm);
+        for (int count = 2; count <= RCVI_MAX_SPLIT; count++) {
+            rcvi_cuda_parts *parts = NULL;
+            check_ok(rcvi_cuda_parts_new(context, blas, &p.shape, count, false, 0, &parts));
+            check_cuda(cudaMalloc(&a, rcvi_cuda_parts_bytes_a(parts)));
+            check_cuda(cudaMalloc(&b, rcvi_cuda_parts_bytes_b(parts)));
+            check_ok(rcvi_cuda_parts_split_a(parts, tensor_at(&p.a), a, stream));
+            check_ok(rcvi_cuda_parts_split_b(parts, tensor_at(&p.b), b, stream));
+            check_ok(rcvi_cuda_parts_run(parts, a, b, NULL, false, tensor_at(&p.out), workspace, stream));
+            check_cuda(cudaStreamSynchronize(stream));
+            errors[count] = error_of(&p);
+            rcvi_cuda_parts_free(parts);
+            cudaFree(a);
+            cudaFree(b);
+        }
+        print_message("depth %d: sums of float32 are off by %.1e, in two parts %.1e, in three %.1e\n", (int)depths[i],
+                      errors[1], errors[2], errors[3]);
+        assert_true(errors[3] <= 1e-5 && errors[2] <= 2e-5);
+        free_problem(&p);
+    }
+}
+
 /* Aligned strides, but operands that begin off their alignment. */
 static void test_offset(void **state) {
     (void)state;
@@ -306,6 +408,7 @@ int main(void) {
         cmocka_unit_test(test_products), cmocka_unit_test(test_offset), cmocka_unit_test(test_choices),
         cmocka_unit_test(test_tune),     cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_starts),   cmocka_unit_test(test_cut),    cmocka_unit_test(test_store),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_depth),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

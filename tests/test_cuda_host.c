@@ -600,6 +600,7 @@ static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "co
                   at_once[] = "combine(steps=all)+fuse+pack+merge+persistent",
                   waves[] = "combine+fuse+pack+wavefront+merge+persistent",
                   exact_waves[] = "combine+fuse+pack+wavefront+merge+persistent(parts=1)",
+                  forward_waves[] = "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent",
                   clusters[] = "combine(steps=all)+fuse+pack+persistent+cluster",
                   pairs_of_clusters[] = "combine(steps=all)+fuse+pack+merge+persistent+cluster",
                   clusters_of_two[] = "combine(steps=all)+fuse+pack+persistent(parts=2)+cluster",
@@ -614,6 +615,8 @@ static const trial trials[] = {
     {"gru", one, RCV_FLOAT32, {.input = 19, .hidden = 24, .layers = 1}, 2, 20, 4, 232448, false, false},
     {"lstm", waves, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 3}, 4, 5, 132, 232448, false, false},
     {"lstm", exact_waves, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 5, 132, 232448, false, false},
+    {"lstm", forward_waves, RCV_FLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 5, 132, 232448, false, false},
+    {"gru", forward_waves, RCV_BFLOAT16, {.input = 24, .hidden = 40, .layers = 2}, 4, 9, 132, 232448, true, true},
     {"lstm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 5, 132, 232448, false, false},
     {"lstm", three, RCV_BFLOAT16, {.input = 40, .hidden = 72, .layers = 1}, 2, 70, 6, 100 << 10, false, false},
     {"lstm_layernorm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
@@ -676,10 +679,10 @@ static void test_kernels(void **state) {
     }
     gpu_alone = 1;
     for (int i = 0; i < (int)(sizeof trials / sizeof *trials); i++) {
-        enum { LOOPS = 2 };
+        enum { LOOPS = 3 }; /* at most: one forwards, and one backwards or one a layer */
         rcvi_persistent *p[LOOPS];
         subject s;
-        int loops = 0;
+        int loops = 0, expected = trials[i].plan == forward_waves ? 1 + (int)trials[i].net.layers : 2;
         open_subject(&s, &trials[i]);
         for (size_t loop = 0; loop < s.program.step_count; loop++) {
             if (!rcvi_program_is_persistent(&s.program, loop)) continue;
@@ -689,9 +692,9 @@ static void test_kernels(void **state) {
             write_for_host(p[loops]->source, LOOPS * i + loops);
             loops++;
         }
-        assert_int_equal(loops, LOOPS);
-        compile_for_host(LOOPS * i, LOOPS * (i + 1));
-        for (int n = 0; n < LOOPS; n++) check_loop(&s, &trials[i], p[n], open_for_host(LOOPS * i + n));
+        assert_int_equal(loops, expected);
+        compile_for_host(LOOPS * i, LOOPS * i + loops);
+        for (int n = 0; n < loops; n++) check_loop(&s, &trials[i], p[n], open_for_host(LOOPS * i + n));
         close_subject(&s);
     }
     for (int k = 0; k < KINDS; k++) {

@@ -718,13 +718,14 @@ static const char by_step[] = "combine+fuse+pack+persistent+graph";
 static const char at_once[] = "combine(steps=all)+fuse+pack+persistent+graph";
 static const char by_wave[] = "combine+fuse+pack+wavefront+merge+persistent+graph";
 static const char by_two[] = "combine+fuse+pack+wavefront+merge+persistent(parts=2)+graph";
+static const char forward_wave[] = "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph";
 static const char exactly[] = "combine+fuse+pack+persistent(parts=1)+graph";
 static const char in_clusters[] = "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph";
 static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
 
 static void test_loops(void **state) {
     (void)state;
-    static const char *const plans[] = {by_step, at_once, by_wave, by_two, exactly};
+    static const char *const plans[] = {by_step, at_once, by_wave, by_two, forward_wave, exactly};
     static const char *const cells[] = {"lstm",
                                         "gru",
                                         "gru_original",
@@ -746,14 +747,16 @@ static void test_loops(void **state) {
         {NULL, {.input = 100, .hidden = 256, .layers = 3}, 5, 300, false, false, true},
         {NULL, {.input = 512, .hidden = 512, .layers = 4}, 4, 64, false, false, true},
     };
-    enum { PLANS = 5, CELLS = sizeof cells / sizeof *cells, DTYPES = 4, SHAPES = sizeof shapes / sizeof *shapes };
+    enum { PLANS = 6, CELLS = sizeof cells / sizeof *cells, DTYPES = 4, SHAPES = sizeof shapes / sizeof *shapes };
     for (int i = 0; i < CELLS * SHAPES * PLANS * DTYPES * 2; i++) {
         config c = shapes[i / (PLANS * DTYPES * 2) % SHAPES];
         const char *plan = plans[i / (DTYPES * 2) % PLANS];
         c.cell = cells[i / (SHAPES * PLANS * DTYPES * 2)];
         rcv_dtype dtype = dtypes[i / 2 % DTYPES];
-        bool waves = plan == by_wave || plan == by_two, parts = plan == by_two || plan == exactly;
+        bool waves = plan == by_wave || plan == by_two || plan == forward_wave,
+             parts = plan == by_two || plan == exactly;
         if (waves && (c.net.bidirectional || c.net.layers == 1 || c.steps == 1)) continue;
+        if (plan == forward_wave && i % 2 == 0) continue; /* for training */
         if (!parts || dtype == RCV_FLOAT32) check_loops(&c, dtype, i % 2, plan, false, remember);
     }
     print_message("%d loops are one kernel; %d with depth folded, %d with weights copied every time\n", seen[TAKEN],
@@ -777,7 +780,7 @@ static void remember_ragged(const rcvi_persistent *p) {
 
 static void test_ragged(void **state) {
     (void)state;
-    static const char *const plans[] = {by_step, at_once, by_wave};
+    static const char *const plans[] = {by_step, at_once, by_wave, forward_wave};
     static const char *const cells[] = {"lstm",
                                         "gru",
                                         "gru_original",
@@ -794,14 +797,15 @@ static void test_ragged(void **state) {
         {NULL, {.input = 24, .hidden = 24, .layers = 2, .bidirectional = true}, 6, 3, false, false, true},
         {NULL, {.input = 19, .hidden = 45, .layers = 2}, 4, 300, false, false, true},
     };
-    enum { PLANS = 3, CELLS = sizeof cells / sizeof *cells, SHAPES = sizeof shapes / sizeof *shapes };
+    enum { PLANS = 4, CELLS = sizeof cells / sizeof *cells, SHAPES = sizeof shapes / sizeof *shapes };
     for (int i = 0; i < CELLS * SHAPES * PLANS * 3 * 2; i++) {
         config c = shapes[i / (PLANS * 3 * 2) % SHAPES];
         const char *plan = plans[i / (3 * 2) % PLANS];
         c.cell = cells[i / (SHAPES * PLANS * 3 * 2)];
         c.lengths = i / 2 % 3 < 2;
         c.resets = i / 2 % 3 > 0;
-        if (plan == by_wave && c.net.bidirectional) continue;
+        bool waves = plan == by_wave || plan == forward_wave;
+        if ((waves && c.net.bidirectional) || (plan == forward_wave && i % 2 == 0)) continue;
         /* It returns what is behind its state, so nothing holds its products back, which give both; training keeps them. */
         bool ahead = strstr(c.cell, "normal") && i % 2 == 0 && c.lengths != c.resets;
         check_loops(&c, i % 5 ? RCV_BFLOAT16 : RCV_TFLOAT32, i % 2, plan, ahead, remember_ragged);

@@ -32,7 +32,11 @@ static const char *const plans[] = {
     "combine(steps=all,forward=2)+fuse+pack",
     "combine+fuse+pack+wavefront",
     "combine(steps=3)+fuse+pack+wavefront",
+    "combine+fuse+wavefront(forward)",
+    "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)",
+    "combine(steps=2,forward=3)+fuse+pack+wavefront(forward)",
     "combine(steps=2)+fuse+pack+recompute(every=2)",
+    "combine(steps=2)+fuse+pack+wavefront(forward)+recompute(every=2)",
 };
 
 /* What the CPU says it is; as a GPU whose library is asked, every product outside of loops is large. */

@@ -144,9 +144,12 @@ static void test_refusals(void **state) {
     check_refused(&p, PINNED("combine(steps=2)+fuse+pack+recompute(every=2)"), RCV_UNSUPPORTED, "training");
     check_refused(&p, PINNED("fuse+pack+threads(3,split=rows)"), RCV_UNSUPPORTED, "batch of 2");
     check_refused(&p, PINNED("combine(steps=2,forward=1)+fuse+pack"), RCV_UNSUPPORTED, "this is inference");
+    check_refused(&p, PINNED("combine+fuse+pack+wavefront(forward)"), RCV_UNSUPPORTED, "write wavefront");
     options.training = true;
     check_refused(&p, PINNED("combine(steps=2,forward=1)+fuse+pack+recompute(every=2)"), RCV_UNSUPPORTED,
                   "leave forward out");
+    check_refused(&p, PINNED("combine(steps=all,forward=1)+fuse+pack+wavefront(forward)"), RCV_UNSUPPORTED,
+                  "two layers");
     options.training = false;
     options.threads = 2;
     check_refused(&p, PINNED("naive+threads(3)"), RCV_INVALID, "at most 2");

@@ -61,6 +61,7 @@ static void test_strings(void **state) {
         {"fuse+naive+pack", "fuse+pack"},
         {"pack", "pack"},
         {"wavefront+combine+fuse", "combine+fuse+wavefront"},
+        {"wavefront(forward)+pack", "pack+wavefront(forward)"},
         {"blas", "blas"},
         {"transpose+fuse", "fuse+transpose"},
         {"recompute(every=10)", "recompute(every=10)"},
@@ -94,12 +95,13 @@ static void test_one_thread(void **state) {
 static void test_round_trip(void **state) {
     fixture *self = *state;
     static const int64_t steps[] = {0, 1, 7}, every[] = {0, 1, 12}, threads[] = {1, 2};
-    for (int bits = 0; bits < 1 << 8; bits++) {
+    for (int bits = 0; bits < 1 << 9; bits++) {
         for (int k = 0; k < 3 * 3 * 2; k++) {
             rcvi_rungs in = {.combine = bits & 1,
                              .fuse = bits & 2,
                              .pack = bits & 4,
                              .wavefront = bits & 8,
+                             .forward_wave = bits & 8 && bits & 256,
                              .blas = bits & 16,
                              .vendor = bits & 32,
                              .split_rows = bits & 64,
@@ -116,8 +118,8 @@ static void test_round_trip(void **state) {
             rcv_text_free(self->context, text);
             assert_true(in.combine == out.combine && in.steps == out.steps && in.forward == out.forward &&
                         in.fuse == out.fuse && in.pack == out.pack && in.wavefront == out.wavefront &&
-                        in.blas == out.blas && in.recompute == out.recompute && in.vendor == out.vendor &&
-                        in.threads == out.threads && in.split_rows == out.split_rows);
+                        in.forward_wave == out.forward_wave && in.blas == out.blas && in.recompute == out.recompute &&
+                        in.vendor == out.vendor && in.threads == out.threads && in.split_rows == out.split_rows);
         }
     }
 }
@@ -140,6 +142,11 @@ static void test_refusals(void **state) {
         {"persistent+clusters", "'cluster'"},
         {"fuze", "'fuse'"},
         {"wavefornt", "'wavefront'"},
+        {"wavefront(", "'(forward)' is expected"},
+        {"wavefront(backward)", "'(forward)' is expected"},
+        {"wavefront(forward=1)", "'(forward)' is expected"},
+        {"wavefront(forward)x", "'x' behind wavefront"},
+        {"wavefront+wavefront(forward)", "wavefront twice"},
         {"Fuse", "'fuse'"},
         {"fuse pack", "'fuse pack'"},
         {" fuse", "did you mean 'fuse'"},

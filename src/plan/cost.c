@@ -193,5 +193,7 @@ double rcvi_estimate(const rcvi_program *program) {
     m.bfloat16 = program->options.dtype == RCV_BFLOAT16;
     m.plain = rcvi_rungs_none(g);
     if (g->wavefront) m.passes = (double)(program->net->options.layers * program->net->directions);
-    return walk(&m, 0, (int)program->step_count) + step_seconds;
+    double seconds = walk(&m, 0, (int)program->forward_count) + step_seconds;
+    if (g->forward_wave) m.passes = 1;
+    return seconds + walk(&m, (int)program->forward_count, (int)program->step_count);
 }

@@ -39,10 +39,19 @@ static double rate_of(rcv_dtype dtype) {
     }
 }
 
+/* Around persistent kernels large products of float32 are several of bfloat16. */
+static double product_rate(const model *m, double operations) {
+    const rcvi_rungs *g = &m->program->rungs;
+    bool parts = g->persistent && g->parts != 1 && m->program->options.dtype == RCV_FLOAT32 && m->count == 1;
+    if (!parts || operations < 2 * (double)m->program->machine.alone) return m->rate;
+    return rate_of(RCV_BFLOAT16) / (g->parts == 2 ? 3 : 6);
+}
+
 /* A product that fills few processors runs at their share of the rate. */
 static double product(const model *m, double rows, double columns, double depth, double batch) {
     double blocks = most(1, rows / block) * most(1, columns / block) * batch;
-    return 2 * rows * columns * depth * batch / (m->rate * least(1, blocks / processors));
+    double operations = 2 * rows * columns * depth * batch;
+    return operations / (product_rate(m, operations) * least(1, blocks / processors));
 }
 
 static double view_bytes(const model *m, const rcvi_access *access) {
@@ -158,16 +167,24 @@ static double walk(const model *m, int first, int end) {
     return seconds;
 }
 
+/* Steps that run side by side in a pass. */
+static double beside_of(const rcvi_program *program, bool wavefront) {
+    const rcvi_rungs *g = &program->rungs;
+    double layers = wavefront ? (double)program->net->options.layers : 1;
+    double tracks = layers * (double)program->net->directions;
+    if (g->merge) return tracks;
+    return g->streams > 1 ? most(1, overlap * least(tracks, (double)g->streams)) : 1;
+}
+
 double rcvi_estimate_gpu(const rcvi_program *program) {
     const rcvi_rungs *g = &program->rungs;
-    double layers = g->wavefront ? (double)program->net->options.layers : 1;
-    double tracks = layers * (double)program->net->directions, beside = 1;
-    if (g->streams > 1) beside = most(1, overlap * least(tracks, (double)g->streams));
-    if (g->merge) beside = tracks;
+    int forward = (int)program->forward_count;
     model m = {.program = program,
                .rate = rate_of(program->options.dtype),
                .launch = g->graph ? in_graph : by_hand,
-               .beside = beside,
+               .beside = beside_of(program, g->wavefront),
                .count = 1};
-    return walk(&m, 0, (int)program->step_count) + m.launch;
+    double seconds = walk(&m, 0, forward) + m.launch;
+    m.beside = beside_of(program, g->wavefront && !g->forward_wave);
+    return seconds + walk(&m, forward, (int)program->step_count);
 }

@@ -29,6 +29,7 @@ typedef struct {
     bool pack;         /* Y = X W^T, the weights packed once, as the kernels like them */
     bool transpose;    /* Y^T = W X^T, the weights as they lie in memory, what they are multiplied with packed */
     bool wavefront;    /* layers side by side, each a step (or chunk) behind the one below */
+    bool forward_wave; /* with wavefront: in the forward pass of training alone; backwards layer after layer */
     bool blas;         /* large products by OpenBLAS */
     int64_t recompute; /* in training, keep the states of every so-many-th step only; 0: keep all */
     bool vendor;       /* the whole network by a library */

@@ -120,6 +120,20 @@ static bool print_vendor(const rcvi_rungs *g, rcvi_text *out) {
     return true;
 }
 
+/* wavefront [ "(forward)" ] */
+static rcv_status read_wavefront(reader *r) {
+    r->rungs->wavefront = true;
+    if (*r->at != '(') return RCV_OK;
+    r->rungs->forward_wave = true;
+    return expect(r, "(forward)", "wavefront or wavefront(forward)");
+}
+
+static bool print_wavefront(const rcvi_rungs *g, rcvi_text *out) {
+    if (!g->wavefront) return false;
+    rcvi_text_add(out, "wavefront%s", g->forward_wave ? "(forward)" : "");
+    return true;
+}
+
 /* persistent [ "(parts=" number ")" ] */
 static rcv_status read_persistent(reader *r) {
     static const char form[] = "persistent or persistent(parts=2)";
@@ -204,7 +218,6 @@ PLAIN(kernels)
 PLAIN(fuse)
 PLAIN(pack)
 PLAIN(transpose)
-PLAIN(wavefront)
 PLAIN(blas)
 PLAIN(merge)
 PLAIN(cluster)

@@ -4,7 +4,8 @@
  * Tracks, one a layer and direction, that may run side by side form a set, and a set has its own loops: over chunks of
  * time steps, and inside over the steps of a chunk (only one of the two where a chunk is one step or all). In a
  * wavefront all layers are one set, each a chunk behind the one below, so that in one round of the outer loop they
- * depend on nothing of the same round.
+ * depend on nothing of the same round. The passes of training need not be alike: what the forward pass keeps lies in the
+ * order of steps however it went through them.
  *
  * Where only every so-many-th state is kept, the backward pass sweeps forwards over each chunk again before it goes
  * back through it. */
@@ -37,6 +38,7 @@ typedef struct {
 typedef struct {
     rcvi_frame frame;
     int64_t chunk, chunks; /* of the pass that is written */
+    bool wavefront;        /* that pass is one */
     int64_t longest;       /* chunk of both passes */
     bool recompute;
     bool gathers;  /* gradients of parameters are summed behind all loops */
@@ -417,9 +419,7 @@ static void retime(writer *w, track *t) {
 static bool is_output_late(const track *t) { return t->is_retimed && t->retimed.output_late; }
 
 /* Inside of a wavefront's loop, since the layer below waits for it; else behind all loops. */
-static bool is_last_inside(const writer *w, const track *t) {
-    return is_output_late(t) && w->frame.program->rungs.wavefront;
-}
+static bool is_last_inside(const writer *w, const track *t) { return is_output_late(t) && w->wavefront; }
 
 /* The retimed sweep's products that are left when its last step is done, of what lies in the first slots. */
 static void open_last(writer *w, track *t) {
@@ -649,7 +649,6 @@ static void add_reversed(writer *w, const track *t, int dx) {
 static void write_forward_pass(writer *w) {
     rcvi_frame *frame = &w->frame;
     int64_t layers = frame->net->options.layers, directions = frame->net->directions;
-    bool wavefront = frame->program->rungs.wavefront;
     rcvi_frame_write_masks(frame);
     rcvi_frame_write_input(frame);
     for (int64_t layer = 0; layer < layers && !frame->program->failed; layer++) {
@@ -657,10 +656,10 @@ static void write_forward_pass(writer *w) {
             frame->inputs[layer] = rcvi_frame_write_dropout(frame, layer, frame->inputs[layer], frame->rows[layer],
                                                             "dropped", RCVI_ROUNDED);
         rcvi_frame_open_output(frame, layer);
-        for (int64_t d = 0; d < directions; d++) w->tracks[layer * directions + d].delay = wavefront ? layer : 0;
-        if (!wavefront) write_forward_set(w, &w->tracks[layer * directions], directions);
+        for (int64_t d = 0; d < directions; d++) w->tracks[layer * directions + d].delay = w->wavefront ? layer : 0;
+        if (!w->wavefront) write_forward_set(w, &w->tracks[layer * directions], directions);
     }
-    if (wavefront) write_forward_set(w, w->tracks, layers);
+    if (w->wavefront) write_forward_set(w, w->tracks, layers);
 }
 
 /* Of a layer whose tracks are retimed, where they are. */
@@ -697,13 +696,16 @@ static void write_backward_pass(writer *w) {
     rcvi_frame *frame = &w->frame;
     int64_t directions = frame->net->directions;
     int dy = rcvi_frame_write_dy(frame);
-    if (frame->program->rungs.wavefront) {
+    if (w->wavefront) {
         write_backward_wavefront(w, dy);
         return;
     }
     for (int64_t layer = frame->net->options.layers; layer-- > 0 && !frame->program->failed;) {
         track *set = &w->tracks[layer * directions];
-        for (int64_t d = 0; d < directions; d++) retime(w, &set[d]);
+        for (int64_t d = 0; d < directions; d++) {
+            set[d].delay = 0;
+            retime(w, &set[d]);
+        }
         int dx = new_dx(w, layer);
         write_backward_set(w, set, directions, (int[]){dy, dy}, (int[]){dx, dx});
         if (directions > 1 && !frame->program->failed) add_reversed(w, &set[1], dx);
@@ -729,7 +731,9 @@ static bool open_track(writer *w, track *t) {
     return true;
 }
 
-static void cut_time(writer *w, int64_t chunk) {
+/* Before a pass is written. */
+static void cut_time(writer *w, int64_t chunk, bool wavefront) {
+    w->wavefront = wavefront;
     w->chunk = chunk;
     w->chunks = (w->frame.steps + chunk - 1) / chunk;
 }
@@ -782,10 +786,10 @@ static void write(rcvi_program *program) {
         ok = open_track(&w, &w.tracks[i]);
     }
     if (!ok) program->failed = true;
-    cut_time(&w, forward);
+    cut_time(&w, forward, program->rungs.wavefront);
     if (ok) write_forward_pass(&w);
     program->forward_count = program->step_count;
-    cut_time(&w, chunk);
+    cut_time(&w, chunk, program->rungs.wavefront && !program->rungs.forward_wave);
     if (w.frame.training && !program->failed) write_backward_pass(&w);
     close_tracks(&w, count);
     rcvi_frame_free(&w.frame);

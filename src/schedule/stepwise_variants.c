@@ -4,13 +4,15 @@
 static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
 
 static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs) {
+    if (rungs->forward_wave && !options->training)
+        return refuse("forward of wavefront is for the forward pass of training; this is inference: write wavefront");
     if (net->options.layers < 2) return refuse("a wavefront needs two layers at least");
     if (net->directions > 1)
         return refuse("a wavefront needs one direction: a layer above a bidirectional one waits for its last step");
     if (options->training && net->options.dropout > 0)
         return refuse("a wavefront does not go through dropout between layers");
-    if (rcvi_chunk_of(rungs, options->steps) == options->steps ||
-        rcvi_forward_chunk_of(rungs, options->steps) == options->steps)
+    if (rcvi_forward_chunk_of(rungs, options->steps) == options->steps ||
+        (!rungs->forward_wave && rcvi_chunk_of(rungs, options->steps) == options->steps))
         return rcvi_fail(RCV_UNSUPPORTED, "a wavefront needs chunks shorter than the sequence of %lld steps",
                          (long long)options->steps);
     return RCV_OK;
@@ -44,9 +46,20 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
+/* Forwards all layers in one kernel, backwards one after the other with products of the whole sequence outside of the loops: twice
+ * the matrices of a forward step, of all layers, often do not fit the chip. */
+static void forward_wave_variants(rcvi_rungs rungs, void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    rungs.wavefront = rungs.forward_wave = true;
+    rungs.steps = 0;
+    rungs.forward = 1;
+    offer(user, &rungs);
+    rungs.streams = 4;
+    offer(user, &rungs);
+}
+
 /* On a GPU a whole time loop may be one kernel: of all layers, or of one after the other with what does not wait computed before,
- * or, of one layer, with that inside. Where a layer is small, what does not wait is computed before, and clusters of processors may
- * have a layer's weights each. */
+ * or, of one layer, with that inside; in training the passes may differ. Where a layer is small, what does not wait is computed
+ * before, and clusters of processors may have a layer's weights each. */
 static void persistent_variants(const rcv_net *net, const rcv_plan_options *options,
                                 void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t few =
@@ -65,6 +78,7 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
                             .graph = true,
                             .threads = 1};
         offer(user, &rungs);
+        if (options->training && rungs.wavefront) forward_wave_variants(rungs, offer, user);
         rungs.streams = 4; /* for what stands around them */
         if (options->training) offer(user, &rungs);
         rungs.streams = 0;

@@ -173,6 +173,8 @@ static void lay_out_scratch(rcvi_engine *e) {
     }
     e->workspace = take(&at, (size_t)e->streams * round_up(e->workspace_bytes));
     e->sums = take(&at, (size_t)e->streams * round_up(e->sums_bytes));
+    e->split_a = take(&at, (size_t)e->streams * round_up(e->split_a_bytes));
+    e->split_b = take(&at, (size_t)e->streams * round_up(e->split_b_bytes));
     e->exchange = take(&at, e->exchange_bytes);
     e->counters = take(&at, e->counters_bytes);
     e->scratch = at;
@@ -399,7 +401,7 @@ static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_r
 
 /* ---- products of their own ---- */
 
-static bool same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
+bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
     return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth && a->transpose_a == b->transpose_a &&
            a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->starts == b->starts &&
            a->turned == b->turned && a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a &&
@@ -407,7 +409,7 @@ static bool same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape
            a->step_b == b->step_b && a->step_out == b->step_out;
 }
 
-static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *step, int64_t span) {
+rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *e, const rcvi_step *step, int64_t span) {
     bool adds = e->ready[step - e->program->steps].adds_start;
     int64_t full = step->time.timed ? step->time.span : 1;
     bool over_depth = step->gemm.transpose_a;
@@ -434,12 +436,12 @@ static rcvi_cuda_gemm_shape shape_gemm(const rcvi_engine *e, const rcvi_step *st
 
 /* An algorithm for the shape, shared with an earlier step of the same shape. */
 static rcv_status find_gemm(rcvi_engine *e, size_t index, int64_t span, rcvi_cuda_gemm **gemm, bool *owns) {
-    rcvi_cuda_gemm_shape shape = shape_gemm(e, &e->program->steps[index], span);
+    rcvi_cuda_gemm_shape shape = rcvi_cuda_shape_gemm(e, &e->program->steps[index], span);
     for (size_t i = 0; i < index; i++) {
         const rcvi_step *other = &e->program->steps[i];
-        if (other->kind != RCVI_STEP_GEMM) continue;
-        rcvi_cuda_gemm_shape theirs = shape_gemm(e, other, other->time.timed ? other->time.span : 1);
-        if (!same_shape(&shape, &theirs)) continue;
+        if (other->kind != RCVI_STEP_GEMM || !e->ready[i].gemm) continue;
+        rcvi_cuda_gemm_shape theirs = rcvi_cuda_shape_gemm(e, other, other->time.timed ? other->time.span : 1);
+        if (!rcvi_cuda_same_shape(&shape, &theirs)) continue;
         *gemm = e->ready[i].gemm;
         return RCV_OK;
     }
@@ -453,15 +455,22 @@ static rcv_status find_gemm(rcvi_engine *e, size_t index, int64_t span, rcvi_cud
     return RCV_OK;
 }
 
+/* Of all of the step's time. */
+static rcv_status find_product(rcvi_engine *e, size_t index, int64_t span) {
+    rcvi_cuda_ready *ready = &e->ready[index];
+    if (ready->operand) return rcvi_cuda_prepare_parts(e, index);
+    return find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+}
+
 static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
     const rcvi_step *step = &e->program->steps[index];
     rcvi_cuda_ready *ready = &e->ready[index];
     int64_t span = step->time.timed ? step->time.span : 1, left = e->program->options.steps % span;
     if (!e->blas) RCVI_TRY(rcvi_cuda_blas_new(e->context, &e->blas));
-    rcv_status status = find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+    rcv_status status = find_product(e, index, span);
     if (status == RCV_UNSUPPORTED && step->gemm.start) {
         ready->adds_start = true;
-        status = find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+        status = find_product(e, index, span);
     }
     RCVI_TRY(status);
     if (left) RCVI_TRY(find_gemm(e, index, left, &ready->last_gemm, &ready->owns_last));
@@ -564,6 +573,7 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     RCVI_TRY(rcvi_cuda_find_short(e));
     find_stand_ins(e);
     e->covers = covers(program);
+    rcvi_cuda_find_parts(e);
     return RCV_OK;
 }
 
@@ -638,6 +648,7 @@ void rcvi_cuda_engine_free(rcvi_engine *e) {
     for (size_t i = 0; e->ready && i < e->program->step_count; i++) {
         if (e->ready[i].owns_gemm) rcvi_cuda_gemm_free(e->ready[i].gemm);
         if (e->ready[i].owns_last) rcvi_cuda_gemm_free(e->ready[i].last_gemm);
+        if (e->ready[i].owns_parts) rcvi_cuda_parts_free(e->ready[i].parts);
     }
     if (e->vendor) rcvi_cudnn_free(atomic_load(e->vendor));
     rcvi_cuda_blas_free(e->blas);

@@ -17,7 +17,7 @@
 #define RCVI_CUDA_ENGINE_H
 
 #include "device/cuda/cuda.h"
-#include "device/cuda/gemm.h"
+#include "device/cuda/gemm_parts.h"
 #include "device/cuda/source.h"
 #include "device/cuda/vendor.h"
 
@@ -42,7 +42,10 @@ typedef struct {
     int pass_count;
     rcvi_cuda_gemm *gemm, *last_gemm; /* of the whole span; of the last chunk, where that is shorter */
     bool owns_gemm, owns_last;
-    bool adds_start; /* the library does not: the row is copied to all rows before, and the product added */
+    bool adds_start;        /* the library does not: the row is copied to all rows before, and the product added */
+    int operand;            /* of a product in parts: number of its `a`, from 1 on; 0: it is not in parts */
+    rcvi_cuda_parts *parts; /* then in the place of gemm */
+    bool owns_parts;
 } rcvi_cuda_ready;
 
 typedef struct {
@@ -78,7 +81,9 @@ struct rcvi_engine {
     int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
     bool covers;    /* gradients of parameters: each is one step's, outside of loops, and none is left out */
     size_t lengths, rows_order, alive, seed, workspace, sums;
-    size_t workspace_bytes, sums_bytes; /* of one stream */
+    size_t workspace_bytes, sums_bytes;                    /* of one stream */
+    size_t split_a, split_b, split_a_bytes, split_b_bytes; /* parts of operands: a slot and a place for every stream */
+    int operand_count;
     size_t scratch;
     int streams;
     bool sorts;       /* sequences by their lengths: see ragged.c */
@@ -100,6 +105,14 @@ void rcvi_cuda_engine_free(rcvi_engine *engine);
 
 /* Types, twins, what is stored turned, rows that are left out: all that follows from the program alone. */
 rcv_status rcvi_cuda_find_layout(rcvi_engine *engine);
+
+/* The library's product of a step, at so many time steps. */
+rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *engine, const rcvi_step *step, int64_t span);
+bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b);
+/* Gives numbers to the operands of products that are taken in parts. The layout is found. */
+void rcvi_cuda_find_parts(rcvi_engine *engine);
+/* One of these products. */
+rcv_status rcvi_cuda_prepare_parts(rcvi_engine *engine, size_t index);
 
 /* Levels and groups. Kernels are known. */
 rcv_status rcvi_cuda_order(rcvi_engine *engine);

@@ -4,6 +4,7 @@
 #ifndef RCVI_CUDA_KERNELS_H
 #define RCVI_CUDA_KERNELS_H
 
+#include "device/cuda/split.h"
 #include "device/cuda/types.h"
 
 #include <cuda_runtime_api.h>
@@ -82,6 +83,8 @@ typedef struct {
     void *to;
 } rcvi_tiling;
 cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *tilings, int count);
+/* A matrix of float32 in parts. */
+cudaError_t rcvi_cuda_split(cudaStream_t stream, const rcvi_split *split);
 
 #ifdef __cplusplus
 }

@@ -10,6 +10,7 @@ typedef struct {
     const rcvi_engine *engine;
     const rcvi_binding *binding;
     char *scratch;
+    int *held; /* [streams] numbers of the operands whose parts are in the slots; 0: none */
     int64_t inner, outer;
 } pass;
 
@@ -101,6 +102,17 @@ static int lane_of(const pass *p, const rcvi_cuda_group *group, const rcvi_step 
     return streams < 2 ? 0 : (group->place + (step->time.span > 1 ? streams / 2 : 0)) % streams;
 }
 
+static char *of_lane(const pass *p, size_t place, size_t bytes, int lane) {
+    return p->scratch + place + (size_t)lane * ((bytes + 255) / 256 * 256);
+}
+
+/* Where the parts of a product's `a` lie. */
+static int slot_of(const pass *p, const due *d) { return (d->ready->operand - 1) % p->engine->streams; }
+static char *slot(const pass *p, const due *d) {
+    return of_lane(p, p->engine->split_a, p->engine->split_a_bytes, slot_of(p, d));
+}
+static bool is_held(const pass *p, const due *d) { return p->held[slot_of(p, d)] == d->ready->operand; }
+
 /* The bytes that a step touches; a twin is touched with its buffer. Answers how many. */
 static size_t find_touches(const pass *p, const due *d, rcvi_touch *touches, size_t room) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
@@ -128,6 +140,10 @@ static size_t find_touches(const pass *p, const due *d, rcvi_touch *touches, siz
                                         .high = (uintptr_t)(base + (start + length) * size),
                                         .written = accesses[k].written};
     }
+    if (d->ready->operand && found < room) {
+        uintptr_t at = (uintptr_t)slot(p, d);
+        touches[found++] = (rcvi_touch){.low = at, .high = at + p->engine->split_a_bytes, .written = !is_held(p, d)};
+    }
     return found;
 }
 
@@ -137,10 +153,6 @@ static rcv_status enter(const pass *p, int lane, const due *members, int count) 
     size_t found = 0;
     for (int m = 0; m < count; m++) found += find_touches(p, &members[m], touches + found, RCVI_MAX_TOUCHES - found);
     return rcvi_lanes_enter(&p->worker->lanes, lane, touches, found);
-}
-
-static char *of_lane(const pass *p, size_t place, size_t bytes, int lane) {
-    return p->scratch + place + (size_t)lane * ((bytes + 255) / 256 * 256);
 }
 
 /* ---- maps ---- */
@@ -228,6 +240,18 @@ static bool adds(const pass *p, const rcvi_step *step) {
     return step->accumulate && !(gradient && p->engine->covers && p->binding->overwrite);
 }
 
+static rcv_status launch_parts(const pass *p, const due *d, const void *start, bool stores, void *out, int lane,
+                               cudaStream_t stream) {
+    const rcvi_engine *e = p->engine;
+    const rcvi_cuda_parts *parts = d->ready->parts;
+    char *a = slot(p, d), *b = of_lane(p, e->split_b, e->split_b_bytes, lane);
+    if (!is_held(p, d)) RCVI_TRY(rcvi_cuda_parts_split_a(parts, address(p, d, &d->step->a), a, stream));
+    p->held[slot_of(p, d)] = d->ready->operand;
+    RCVI_TRY(rcvi_cuda_parts_split_b(parts, address(p, d, &d->step->b), b, stream));
+    return rcvi_cuda_parts_run(parts, a, b, start, stores, out, of_lane(p, e->workspace, e->workspace_bytes, lane),
+                               stream);
+}
+
 static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     void *out = address(p, d, &s->out);
@@ -239,10 +263,12 @@ static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),
                                      matrix(p, d, s->gemm.start, false)),
                       "starting a product");
+    bool stores = s->accumulate && !adds(p, s);
+    if (d->ready->parts) return launch_parts(p, d, start, stores, out, lane, stream);
     const rcvi_cuda_gemm *gemm = last ? d->ready->last_gemm : d->ready->gemm;
     const void *a = operand(p, d, &s->a), *b = operand(p, d, &s->b);
-    RCVI_TRY(s->accumulate && !adds(p, s) ? rcvi_cuda_gemm_store(gemm, a, b, out, workspace, stream)
-                                          : rcvi_cuda_gemm_run(gemm, a, b, start, out, workspace, stream));
+    RCVI_TRY(stores ? rcvi_cuda_gemm_store(gemm, a, b, out, workspace, stream)
+                    : rcvi_cuda_gemm_run(gemm, a, b, start, out, workspace, stream));
     if (!rcvi_cuda_has_twin(p->engine, s->out.buffer)) return RCV_OK;
     for (int64_t b = 0; b < s->gemm.batch; b++) {
         rcvi_matrix from = matrix(p, d, &s->out, false), to = from;
@@ -442,7 +468,8 @@ static rcv_status round_inputs(const pass *p, cudaStream_t stream) {
 
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                             cudaStream_t stream) {
-    pass p = {.worker = worker, .engine = worker->engine, .binding = binding, .scratch = scratch};
+    int held[RCVI_MAX_STREAMS] = {0};
+    pass p = {.worker = worker, .engine = worker->engine, .binding = binding, .scratch = scratch, .held = held};
     if (first == 0) RCVI_TRY(round_inputs(&p, stream));
     RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));
     rcv_status status = launch_steps(&p, first, end);
