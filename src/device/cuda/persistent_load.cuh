@@ -287,12 +287,11 @@ template <class S, int LANE> struct Loader {
 #pragma unroll UNROLLED
         for (int g = 0; g < GROUPS; g++) {
             const int pass = S::group_pass(LANE, g), n = ring.slot(g);
+            const unsigned long long at = UNROLLED == GROUPS ? from[g % UNROLLED] : find_group(places, k, tile, g);
             open_ahead(k, g);
             if (g == 0 || pass != S::group_pass(LANE, g - 1))
                 wait_for_place(k, places[S::channel(k, pass) + 1], tile, g);
-            copy_bulk(shared.chunk(LANE, n, 0),
-                      UNROLLED == GROUPS ? from[g % UNROLLED] : find_group(places, k, tile, g),
-                      S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
+            copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
             if (g != LAST_FREE || S::waits(k) == 0) continue;
             for (int w = 0; w < S::waits(k); w++) wait_for_place(k, places[S::wait_place(k, w)], tile, g);
             barrier_arrive(shared.full(LANE, ring.slot(0)));
