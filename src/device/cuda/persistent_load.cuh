@@ -95,10 +95,6 @@ INLINE void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;"
 template <int PENDING> INLINE void warpgroup_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
-/* Rows of 128 bytes in the swizzle of 128 bytes. */
-INLINE unsigned long long descriptor(unsigned at) {
-    return (unsigned long long)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 | (at & 0x3ffff) >> 4;
-}
 
 /* ---- shared memory ---- */
 
@@ -127,6 +123,12 @@ struct Shared {
     INLINE unsigned full(int lane, int n) const { return base + (unsigned)(BARRIERS + (lane * MOST_RING + n) * 16); }
     INLINE unsigned empty(int lane, int n) const { return full(lane, n) + 8; }
     INLINE unsigned telling(int n) const { return base + (unsigned)(BARRIERS + (2 * MOST_RING + n) * 16); }
+    /* Of rows of 128 bytes in the swizzle of 128 bytes that lie there, 32 j bytes of each on, as wgmma takes it: the base's own, which is
+     * found once, and a constant. */
+    INLINE unsigned long long descriptor(unsigned at, int j) const {
+        const unsigned low = (1u << 16) + ((base & 0x3ffff) >> 4) + ((at - base) >> 4) + (unsigned)(2 * j);
+        return (unsigned long long)(1u << 30 | 1024 >> 4) << 32 | low;
+    }
     static INLINE Place *places() { return (Place *)(shared_memory + PLACES); }
     /* Addresses at an iteration: those of three lie there at once. */
     static INLINE unsigned long long *addresses(int turn) {

@@ -325,16 +325,17 @@ template <class S, int LANE> struct Products {
                                                 : shared.copied_weights(LANE, ring.slot(G), W));
             return;
         } else {
-            const unsigned long long b = descriptor(chunk_at(G, C));
+            const unsigned chunk = chunk_at(G, C);
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 const int more = begun || j > 0;
+                const unsigned long long b = shared.descriptor(chunk, j);
                 if constexpr (CHUNK < HELD)
-                    multiply(sums, a[CHUNK * 4 + j], b + j * 2, more);
+                    multiply(sums, a[CHUNK * 4 + j], b, more);
                 else if constexpr (CHUNK < HELD + KEPT)
-                    multiply(sums, descriptor(shared.weights(BEFORE + CHUNK - HELD)) + j * 2, b + j * 2, more);
+                    multiply(sums, shared.descriptor(shared.weights(BEFORE + CHUNK - HELD), j), b, more);
                 else
-                    multiply(sums, descriptor(shared.copied_weights(LANE, ring.slot(G), W)) + j * 2, b + j * 2, more);
+                    multiply(sums, shared.descriptor(shared.copied_weights(LANE, ring.slot(G), W), j), b, more);
             }
         }
     }
@@ -381,10 +382,11 @@ template <class S, int LANE> struct Products {
             } else {
 #pragma unroll
                 for (int j = 0; j < 4; j++) {
+                    const unsigned long long w = shared.descriptor(stored, j), b = shared.descriptor(chunk, j);
                     if constexpr (PARTS > 2 && PART + P > 0)
-                        multiply(sums.small, descriptor(stored) + j * 2, descriptor(chunk) + j * 2, 1);
+                        multiply(sums.small, w, b, 1);
                     else
-                        multiply(sums.all, descriptor(stored) + j * 2, descriptor(chunk) + j * 2, 1);
+                        multiply(sums.all, w, b, 1);
                 }
             }
             if constexpr (PART + P + 1 < PARTS)
