@@ -85,6 +85,7 @@ static void test_copy(void **state) {
     copy_one((shape){2300, 1001}, RCVI_BF16, RCVI_F32);
     copy_one((shape){600, 4096}, RCVI_F32, RCVI_F32);
     copy_one((shape){2311, 1004}, RCVI_F32, RCVI_F32);
+    copy_one((shape){700, 650}, RCVI_F32, RCVI_BF16);
 }
 
 /* An absent operand is zeros; an absent output is not written; rows that are their own operand stay. */
@@ -183,6 +184,83 @@ static void test_move(void **state) {
             tensor_free(&out[k]);
             tensor_free(&a[k]);
         }
+    }
+}
+
+/* Where row r of a matrix lies whose rows come in another order: `of` NULL: at r. */
+static int64_t place(const int64_t *of, int64_t batch, int64_t r) { return of ? r / batch * batch + of[r % batch] : r; }
+
+/* Rows that go by twos, by ones, and by fours on one side only; with a twin; in another order on either side. All in one launch. */
+static void test_move_odd(void **state) {
+    (void)state;
+    enum { BATCH = 13, ORDERED_A = 1, ORDERED_OUT = 2, TWIN = 4 };
+    static const int64_t of[BATCH] = {5, 3, 12, 0, 7, 1, 9, 11, 2, 4, 10, 6, 8};
+    static const struct {
+        int64_t rows, columns, wide;
+        rcvi_cuda_type from, to;
+        bool transposed;
+        int how;
+    } cases[] = {
+        {650, 650, 656, RCVI_F32, RCVI_BF16, false, 0},
+        {650, 650, 656, RCVI_F32, RCVI_BF16, true, 0},
+        {130, 650, 650, RCVI_F32, RCVI_F32, false, TWIN},
+        {90, 651, 656, RCVI_F32, RCVI_BF16, false, 0},
+        {651, 90, 96, RCVI_F32, RCVI_F16, true, TWIN},
+        {70, 66, 66, RCVI_F32, RCVI_BF16, true, 0},
+        {129, 64, 64, RCVI_BF16, RCVI_F32, true, 0},
+        {65, 258, 264, RCVI_F16, RCVI_F16, false, 0},
+        {3 * BATCH, 70, 70, RCVI_F32, RCVI_F32, false, ORDERED_A},
+        {2 * BATCH, 64, 64, RCVI_F32, RCVI_F32, false, ORDERED_OUT | TWIN},
+        {6 * BATCH, 3 * BATCH, 40, RCVI_F32, RCVI_BF16, true, ORDERED_A | ORDERED_OUT},
+        {66, 30, 30, RCVI_F64, RCVI_F32, false, 0},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    for (int last = 0; last < 2; last++) { /* with the last one all is computed in double */
+        int count = CASES - 1 + last;
+        rcvi_move moves[CASES];
+        tensor a[CASES], out[CASES], twin[CASES];
+        int64_t *order = NULL;
+        check_cuda(cudaMalloc((void **)&order, sizeof of));
+        send_bytes(order, of, sizeof of);
+        for (int k = 0; k < count; k++) {
+            int64_t rows = cases[k].rows, columns = cases[k].columns, wide = cases[k].wide;
+            bool turned = cases[k].transposed, twins = cases[k].how & TWIN;
+            const int64_t *from = cases[k].how & ORDERED_A ? of : NULL, *to = cases[k].how & ORDERED_OUT ? of : NULL;
+            int64_t length = turned ? rows : columns;
+            a[k] = tensor_new(cases[k].from, turned ? columns : rows, length, length, 1, 0, &source);
+            out[k] = tensor_new(cases[k].to, rows, wide, wide, 1, 0, NULL);
+            twin[k] = tensor_new(RCVI_BF16, rows, wide, wide, 1, 0, NULL);
+            moves[k] = (rcvi_move){rows,
+                                   columns,
+                                   wide,
+                                   turned,
+                                   tensor_matrix(&out[k], twins ? &twin[k] : NULL),
+                                   tensor_matrix(&a[k], NULL)};
+            moves[k].a.order = (rcvi_order){from ? order : NULL, BATCH};
+            moves[k].out.order = (rcvi_order){to ? order : NULL, BATCH};
+            for (int64_t r = 0; r < rows; r++) {
+                for (int64_t c = 0; c < wide; c++) {
+                    double x = c >= columns ? 0
+                               : turned     ? tensor_get(&a[k], place(from, BATCH, c), r)
+                                            : tensor_get(&a[k], place(from, BATCH, r), c);
+                    tensor_set(&out[k], place(to, BATCH, r), c, x);
+                    if (twins) tensor_set(&twin[k], place(to, BATCH, r), c, x);
+                }
+            }
+        }
+        check_cuda(rcvi_cuda_move(stream, moves, count));
+        check_cuda(cudaStreamSynchronize(stream));
+        for (int k = 0; k < count; k++) {
+            tensor_check(&out[k], "moved by other widths");
+            tensor_check(&twin[k], "a twin that is moved");
+            tensor_free(&out[k]);
+            tensor_free(&twin[k]);
+            tensor_free(&a[k]);
+        }
+        moves[0].a.order = (rcvi_order){order, BATCH};
+        moves[1].a.order = (rcvi_order){order, BATCH + 1};
+        assert_int_equal(rcvi_cuda_move(stream, moves, 2), cudaErrorInvalidValue);
+        check_cuda(cudaFree(order));
     }
 }
 
@@ -403,7 +481,7 @@ int main(void) {
         cmocka_unit_test(test_copy),    cmocka_unit_test(test_copy_absent), cmocka_unit_test(test_copy_far),
         cmocka_unit_test(test_fill),    cmocka_unit_test(test_move),        cmocka_unit_test(test_select),
         cmocka_unit_test(test_dropout), cmocka_unit_test(test_masks),       cmocka_unit_test(test_put),
-        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_reduce),  cmocka_unit_test(test_move_odd),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

@@ -76,12 +76,16 @@ struct dropping {
     }
 };
 
+/* Threads without a group of elements, where so many stand side by side. */
+static int64_t idle(int64_t groups, unsigned across) { return divide_up(groups, across) * across - groups; }
+
 template <typename REAL, typename OPERATION>
 static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns, int v, const rcvi_matrix &out,
                               const OPERATION &operation) {
     int64_t groups = divide_up(columns, v);
     unsigned across = 1;
     while (across < THREADS && across < groups) across *= 2;
+    while (across > 32 && idle(groups, across / 2) < idle(groups, across)) across /= 2;
     unsigned down = THREADS / across;
     int64_t x = divide_up(groups, across), y = divide_up(rows, down);
     x = least(x, MOST_BLOCKS);
@@ -89,6 +93,7 @@ static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns
     dim3 grid((unsigned)x, (unsigned)y), block(across, down);
     if (v == 8) return start(each<REAL, 8, OPERATION>, grid, block, stream, rows, columns, out, operation);
     if (v == 4) return start(each<REAL, 4, OPERATION>, grid, block, stream, rows, columns, out, operation);
+    if (v == 2) return start(each<REAL, 2, OPERATION>, grid, block, stream, rows, columns, out, operation);
     return start(each<REAL, 1, OPERATION>, grid, block, stream, rows, columns, out, operation);
 }
 
@@ -118,8 +123,7 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
     /* Large ones that write 16 bits: more bytes in flight. What is wider is stored 16 bytes a thread, so that a warp writes whole
      * sectors at once: float32 by eight elements a thread took four times what memory needs. */
     int v = rows * columns >= 1 << 21 && is_narrow(out) ? 8 : 4;
-    while (v > 1 && (columns % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v)))
-        v = v == 8 ? 4 : 1;
+    while (v > 1 && (columns % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v))) v /= 2;
     if (has_double(out) || has_double(a) || has_double(b))
         return start_each<double>(stream, rows, columns, v, out, operation);
     return start_each<float>(stream, rows, columns, v, out, operation);
