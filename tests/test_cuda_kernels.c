@@ -150,6 +150,27 @@ static void test_fill(void **state) {
     }
 }
 
+/* Floats by twos and by ones, stored or added. */
+static void test_bring(void **state) {
+    (void)state;
+    static const shape shapes[] = {{1, 1}, {7, 650}, {33, 650}, {70, 651}, {2600, 66}, {5, 2}};
+    for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes) * 4; i++) {
+        shape s = shapes[i / 4];
+        bool add = i % 2;
+        tensor a = tensor_new(RCVI_F32, s.rows, s.columns, (s.columns + 7) / 8 * 8, 1, 0, &source);
+        tensor out = tensor_new(RCVI_F32, s.rows, s.columns, s.columns, 1, i / 2 % 2, &source);
+        check_cuda(rcvi_cuda_bring(stream, s.rows, s.columns, add, tensor_at(&out), out.row, tensor_at(&a), a.row));
+        check_cuda(cudaStreamSynchronize(stream));
+        for (int64_t r = 0; r < s.rows; r++) {
+            for (int64_t c = 0; c < s.columns; c++)
+                tensor_set(&out, r, c, tensor_get(&a, r, c) + (add ? tensor_get(&out, r, c) : 0));
+        }
+        tensor_check(&out, "floats that are brought");
+        tensor_free(&a);
+        tensor_free(&out);
+    }
+}
+
 /* Several matrices at once, of any types: copied or turned over, and widened. */
 static void test_move(void **state) {
     (void)state;
@@ -481,7 +502,7 @@ int main(void) {
         cmocka_unit_test(test_copy),    cmocka_unit_test(test_copy_absent), cmocka_unit_test(test_copy_far),
         cmocka_unit_test(test_fill),    cmocka_unit_test(test_move),        cmocka_unit_test(test_select),
         cmocka_unit_test(test_dropout), cmocka_unit_test(test_masks),       cmocka_unit_test(test_put),
-        cmocka_unit_test(test_reduce),  cmocka_unit_test(test_move_odd),
+        cmocka_unit_test(test_reduce),  cmocka_unit_test(test_move_odd),    cmocka_unit_test(test_bring),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

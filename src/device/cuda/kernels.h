@@ -31,6 +31,9 @@ typedef struct {
 
 /* out = a, converted; rows may coincide with a's where they are the same view. */
 cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
+/* out (+)= a, [rows, columns] floats with so many from row to row; they do not overlap. */
+cudaError_t rcvi_cuda_bring(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, float *out,
+                            int64_t row_out, const float *a, int64_t row_a);
 cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, double number);
 /* out[r] = mask[r * mask_row] ? a[r] : b[r]. */
 cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask, int64_t mask_row,
