@@ -482,6 +482,9 @@ static void test_reduce(void **state) {
     }
     reduce_one((shape){6400, 512}, true, true, RCVI_BF16, RCVI_F32, false);
     reduce_one((shape){3000, 300}, true, false, RCVI_F32, RCVI_F32, false);
+    reduce_one((shape){100, 2048}, true, true, RCVI_BF16, RCVI_F32, false);
+    reduce_one((shape){700, 2600}, true, false, RCVI_BF16, RCVI_F32, false);
+    reduce_one((shape){700, 2602}, true, true, RCVI_F16, RCVI_F32, false);
     reduce_one((shape){12, 40000}, false, false, RCVI_F16, RCVI_F32, false);
     reduce_one((shape){20000, 3}, true, false, RCVI_F64, RCVI_F64, false);
 }
