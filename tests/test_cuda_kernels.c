@@ -85,6 +85,7 @@ static void test_copy(void **state) {
     copy_one((shape){2300, 1001}, RCVI_BF16, RCVI_F32);
     copy_one((shape){600, 4096}, RCVI_F32, RCVI_F32);
     copy_one((shape){2311, 1004}, RCVI_F32, RCVI_F32);
+    copy_one((shape){700, 650}, RCVI_F32, RCVI_BF16);
 }
 
 /* An absent operand is zeros; an absent output is not written; rows that are their own operand stay. */
@@ -149,6 +150,27 @@ static void test_fill(void **state) {
     }
 }
 
+/* Floats by twos and by ones, stored or added. */
+static void test_bring(void **state) {
+    (void)state;
+    static const shape shapes[] = {{1, 1}, {7, 650}, {33, 650}, {70, 651}, {2600, 66}, {5, 2}};
+    for (int i = 0; i < (int)(sizeof shapes / sizeof *shapes) * 4; i++) {
+        shape s = shapes[i / 4];
+        bool add = i % 2;
+        tensor a = tensor_new(RCVI_F32, s.rows, s.columns, (s.columns + 7) / 8 * 8, 1, 0, &source);
+        tensor out = tensor_new(RCVI_F32, s.rows, s.columns, s.columns, 1, i / 2 % 2, &source);
+        check_cuda(rcvi_cuda_bring(stream, s.rows, s.columns, add, tensor_at(&out), out.row, tensor_at(&a), a.row));
+        check_cuda(cudaStreamSynchronize(stream));
+        for (int64_t r = 0; r < s.rows; r++) {
+            for (int64_t c = 0; c < s.columns; c++)
+                tensor_set(&out, r, c, tensor_get(&a, r, c) + (add ? tensor_get(&out, r, c) : 0));
+        }
+        tensor_check(&out, "floats that are brought");
+        tensor_free(&a);
+        tensor_free(&out);
+    }
+}
+
 /* Several matrices at once, of any types: copied or turned over, and widened. */
 static void test_move(void **state) {
     (void)state;
@@ -183,6 +205,83 @@ static void test_move(void **state) {
             tensor_free(&out[k]);
             tensor_free(&a[k]);
         }
+    }
+}
+
+/* Where row r of a matrix lies whose rows come in another order: `of` NULL: at r. */
+static int64_t place(const int64_t *of, int64_t batch, int64_t r) { return of ? r / batch * batch + of[r % batch] : r; }
+
+/* Rows that go by twos, by ones, and by fours on one side only; with a twin; in another order on either side. All in one launch. */
+static void test_move_odd(void **state) {
+    (void)state;
+    enum { BATCH = 13, ORDERED_A = 1, ORDERED_OUT = 2, TWIN = 4 };
+    static const int64_t of[BATCH] = {5, 3, 12, 0, 7, 1, 9, 11, 2, 4, 10, 6, 8};
+    static const struct {
+        int64_t rows, columns, wide;
+        rcvi_cuda_type from, to;
+        bool transposed;
+        int how;
+    } cases[] = {
+        {650, 650, 656, RCVI_F32, RCVI_BF16, false, 0},
+        {650, 650, 656, RCVI_F32, RCVI_BF16, true, 0},
+        {130, 650, 650, RCVI_F32, RCVI_F32, false, TWIN},
+        {90, 651, 656, RCVI_F32, RCVI_BF16, false, 0},
+        {651, 90, 96, RCVI_F32, RCVI_F16, true, TWIN},
+        {70, 66, 66, RCVI_F32, RCVI_BF16, true, 0},
+        {129, 64, 64, RCVI_BF16, RCVI_F32, true, 0},
+        {65, 258, 264, RCVI_F16, RCVI_F16, false, 0},
+        {3 * BATCH, 70, 70, RCVI_F32, RCVI_F32, false, ORDERED_A},
+        {2 * BATCH, 64, 64, RCVI_F32, RCVI_F32, false, ORDERED_OUT | TWIN},
+        {6 * BATCH, 3 * BATCH, 40, RCVI_F32, RCVI_BF16, true, ORDERED_A | ORDERED_OUT},
+        {66, 30, 30, RCVI_F64, RCVI_F32, false, 0},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    for (int last = 0; last < 2; last++) { /* with the last one all is computed in double */
+        int count = CASES - 1 + last;
+        rcvi_move moves[CASES];
+        tensor a[CASES], out[CASES], twin[CASES];
+        int64_t *order = NULL;
+        check_cuda(cudaMalloc((void **)&order, sizeof of));
+        send_bytes(order, of, sizeof of);
+        for (int k = 0; k < count; k++) {
+            int64_t rows = cases[k].rows, columns = cases[k].columns, wide = cases[k].wide;
+            bool turned = cases[k].transposed, twins = cases[k].how & TWIN;
+            const int64_t *from = cases[k].how & ORDERED_A ? of : NULL, *to = cases[k].how & ORDERED_OUT ? of : NULL;
+            int64_t length = turned ? rows : columns;
+            a[k] = tensor_new(cases[k].from, turned ? columns : rows, length, length, 1, 0, &source);
+            out[k] = tensor_new(cases[k].to, rows, wide, wide, 1, 0, NULL);
+            twin[k] = tensor_new(RCVI_BF16, rows, wide, wide, 1, 0, NULL);
+            moves[k] = (rcvi_move){rows,
+                                   columns,
+                                   wide,
+                                   turned,
+                                   tensor_matrix(&out[k], twins ? &twin[k] : NULL),
+                                   tensor_matrix(&a[k], NULL)};
+            moves[k].a.order = (rcvi_order){from ? order : NULL, BATCH};
+            moves[k].out.order = (rcvi_order){to ? order : NULL, BATCH};
+            for (int64_t r = 0; r < rows; r++) {
+                for (int64_t c = 0; c < wide; c++) {
+                    double x = c >= columns ? 0
+                               : turned     ? tensor_get(&a[k], place(from, BATCH, c), r)
+                                            : tensor_get(&a[k], place(from, BATCH, r), c);
+                    tensor_set(&out[k], place(to, BATCH, r), c, x);
+                    if (twins) tensor_set(&twin[k], place(to, BATCH, r), c, x);
+                }
+            }
+        }
+        check_cuda(rcvi_cuda_move(stream, moves, count));
+        check_cuda(cudaStreamSynchronize(stream));
+        for (int k = 0; k < count; k++) {
+            tensor_check(&out[k], "moved by other widths");
+            tensor_check(&twin[k], "a twin that is moved");
+            tensor_free(&out[k]);
+            tensor_free(&twin[k]);
+            tensor_free(&a[k]);
+        }
+        moves[0].a.order = (rcvi_order){order, BATCH};
+        moves[1].a.order = (rcvi_order){order, BATCH + 1};
+        assert_int_equal(rcvi_cuda_move(stream, moves, 2), cudaErrorInvalidValue);
+        check_cuda(cudaFree(order));
     }
 }
 
@@ -383,6 +482,9 @@ static void test_reduce(void **state) {
     }
     reduce_one((shape){6400, 512}, true, true, RCVI_BF16, RCVI_F32, false);
     reduce_one((shape){3000, 300}, true, false, RCVI_F32, RCVI_F32, false);
+    reduce_one((shape){100, 2048}, true, true, RCVI_BF16, RCVI_F32, false);
+    reduce_one((shape){700, 2600}, true, false, RCVI_BF16, RCVI_F32, false);
+    reduce_one((shape){700, 2602}, true, true, RCVI_F16, RCVI_F32, false);
     reduce_one((shape){12, 40000}, false, false, RCVI_F16, RCVI_F32, false);
     reduce_one((shape){20000, 3}, true, false, RCVI_F64, RCVI_F64, false);
 }
@@ -403,7 +505,7 @@ int main(void) {
         cmocka_unit_test(test_copy),    cmocka_unit_test(test_copy_absent), cmocka_unit_test(test_copy_far),
         cmocka_unit_test(test_fill),    cmocka_unit_test(test_move),        cmocka_unit_test(test_select),
         cmocka_unit_test(test_dropout), cmocka_unit_test(test_masks),       cmocka_unit_test(test_put),
-        cmocka_unit_test(test_reduce),
+        cmocka_unit_test(test_reduce),  cmocka_unit_test(test_move_odd),    cmocka_unit_test(test_bring),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

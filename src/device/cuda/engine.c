@@ -406,7 +406,15 @@ bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_sh
            a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->starts == b->starts &&
            a->turned == b->turned && a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a &&
            a->row_b == b->row_b && a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a &&
-           a->step_b == b->step_b && a->step_out == b->step_out;
+           a->step_b == b->step_b && a->step_out == b->step_out && a->whole_b == b->whole_b;
+}
+
+/* Whether all of the right operand's rows, as stored, lie in its buffer with what is between them. */
+static bool has_whole_b(const rcvi_program *program, const rcvi_step *step) {
+    const rcvi_view *b = &step->b;
+    int64_t rows = step->gemm.transpose_b ? step->columns : step->gemm.depth;
+    bool moves = step->time.timed || b->stride || b->outer || b->wrap || step->gemm.batch > 1;
+    return !moves && b->offset + rows * b->row <= program->buffers[b->buffer].count;
 }
 
 rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *e, const rcvi_step *step, int64_t span) {
@@ -426,6 +434,7 @@ rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *e, const rcvi_step 
                                   .tensor = e->tensor,
                                   .row_a = step->a.row,
                                   .row_b = step->b.row,
+                                  .whole_b = has_whole_b(e->program, step),
                                   .turned = e->turned[step->out.buffer] > 0,
                                   .row_out = e->turned[step->out.buffer] ? e->turned[step->out.buffer] : step->out.row,
                                   .batch = step->gemm.batch,

@@ -8,15 +8,22 @@
  *
  * The fast algorithms also want rows of operands that are whole pieces of 16 bytes long, though they may lie further apart. Of other
  * ones the last few elements are a product of their own: 6000 x 700 x 1500 in bfloat16 took 98 microseconds on an H200, with a
- * depth of 1,496 it takes 21. */
+ * depth of 1,496 it takes 21.
+ *
+ * They want the same of the output, whose rows are the caller's: where those begin anywhere, a product that is large enough is stored
+ * in its workspace, which no other product of another stream has, and copied or added to its place: 2600 x 650 x 700 in bfloat16
+ * took 26 microseconds straight to rows of 650 floats, 10 to rows of 656. */
 #include "device/cuda/gemm.h"
+
+#include "device/cuda/kernels.h"
 
 #include <cublasLt.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MOST_RESULTS = 32, MOST_ALIGNMENT = 16 };
-static const double least_cut = 1 << 28; /* multiply-adds of a product that is cut */
+enum { LEAST_DEPTH = 256 /* of a product whose output is copied */, LEAST_ROOM = 4 << 20 /* left for its algorithm */ };
+static const double least_cut = 1 << 28; /* multiply-adds of a product that is cut, or whose output is copied */
 
 #define FUNCTIONS(F)                                                                                                   \
     F(GetVersion)                                                                                                      \
@@ -117,6 +124,10 @@ struct rcvi_cuda_gemm {
     rcvi_cuda_gemm *rest; /* what this one leaves; from these elements on, and added where depth was cut */
     int64_t rest_a, rest_b, rest_out, rest_start;
     bool rest_adds;
+    size_t room; /* bytes of workspace that its algorithms may take */
+    /* Where not 0 the output is computed in so many bytes of the workspace, as `shape` says, and goes to its place from there. */
+    size_t aside;
+    int64_t columns, row_out; /* of its place */
 };
 
 static const char *const type_names[] = {
@@ -226,8 +237,8 @@ static uint32_t promised_alignment(stored m, int64_t batch) {
     return (uint32_t)alignment;
 }
 
-static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const uint32_t alignment[3], uint32_t reductions) {
-    uint64_t workspace = RCVI_GEMM_WORKSPACE;
+static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const uint32_t alignment[3], uint32_t reductions,
+                             uint64_t workspace) {
     const struct {
         cublasLtMatmulPreferenceAttributes_t name;
         const void *value;
@@ -248,10 +259,10 @@ static cublasStatus_t prefer(cublasLtMatmulPreference_t preference, const uint32
 }
 
 /* Parts of a sum that are added where the result lies come in an order of their own; in 16 bits they lose digits. */
-static bool is_wanted(const cublasLtMatmulHeuristicResult_t *result, uint32_t reductions) {
+static bool is_wanted(const cublasLtMatmulHeuristicResult_t *result, uint32_t reductions, size_t room) {
     uint32_t scheme = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t written = 0;
-    if (result->state != CUBLAS_STATUS_SUCCESS || result->workspaceSize > RCVI_GEMM_WORKSPACE) return false;
+    if (result->state != CUBLAS_STATUS_SUCCESS || result->workspaceSize > room) return false;
     if (library.call.MatmulAlgoConfigGetAttribute(&result->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme,
                                                   sizeof scheme, &written) != CUBLAS_STATUS_SUCCESS)
         return false;
@@ -268,14 +279,14 @@ static rcv_status propose(const rcvi_cuda_gemm *gemm, const uint32_t alignment[3
     int count = 0;
     cublasLtMatmulPreference_t preference = NULL;
     cublasStatus_t status = library.call.MatmulPreferenceCreate(&preference);
-    if (status == CUBLAS_STATUS_SUCCESS) status = prefer(preference, alignment, reductions);
+    if (status == CUBLAS_STATUS_SUCCESS) status = prefer(preference, alignment, reductions, gemm->room);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = library.call.MatmulAlgoGetHeuristic(gemm->blas->handle, gemm->product, gemm->left, gemm->right,
                                                      gemm->out, gemm->out, preference, MOST_RESULTS, results, &count);
     if (preference) library.call.MatmulPreferenceDestroy(preference);
     if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "has no algorithm");
     for (int i = 0; i < count; i++) {
-        if (!is_wanted(&results[i], reductions) || choice-- > 0) continue;
+        if (!is_wanted(&results[i], reductions, gemm->room) || choice-- > 0) continue;
         found->algorithm = results[i].algo;
         found->workspace = results[i].workspaceSize;
         memcpy(found->alignment, alignment, sizeof found->alignment);
@@ -299,15 +310,39 @@ static rcv_status choose(rcvi_cuda_gemm *gemm, int choice) {
 
 /* ---- what is no multiple of 16 bytes ---- */
 
+static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice, size_t room,
+                       rcvi_cuda_gemm **gemm);
+
+static bool is_aligned_throughout(stored m) { return promised_alignment(m, 1) == MOST_ALIGNMENT; }
+
+/* Is it one product by tensor cores that takes long enough to be worth a second launch, and do its operands suit them? */
+static bool is_large(const rcvi_cuda_gemm_shape *s) {
+    if (s->batch > 1 || s->a == RCVI_F64 || (s->a == RCVI_F32 && !s->tensor)) return false;
+    if ((double)s->rows * (double)s->columns * (double)s->depth < least_cut) return false;
+    return is_aligned_throughout(stored_a(s)) && is_aligned_throughout(stored_b(s));
+}
+
+/* Puts the output aside where its rows begin anywhere. Its rows become whole pieces, and b's with them where they are so in
+ * memory: a column more takes nothing from the others, and is not copied. */
+static void put_aside(rcvi_cuda_gemm *gemm) {
+    rcvi_cuda_gemm_shape *s = &gemm->shape;
+    if (!is_large(s) || is_aligned_throughout(stored_out(s)) || s->turned || s->starts || s->depth < LEAST_DEPTH)
+        return;
+    int64_t piece = MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a), row = (s->columns + piece - 1) / piece * piece;
+    size_t bytes = ((size_t)(s->rows * row) * rcvi_cuda_bytes(s->out) + 255) / 256 * 256;
+    if (bytes + LEAST_ROOM > gemm->room) return;
+    gemm->aside = bytes;
+    gemm->room -= bytes;
+    gemm->columns = s->columns;
+    gemm->row_out = s->row_out;
+    if (s->whole_b && !s->transpose_b && s->row_b >= row) s->columns = row;
+    s->row_out = row;
+}
+
 /* Where one of its lengths is cut, or NULL. */
 static int64_t *find_cut(rcvi_cuda_gemm_shape *s) {
-    stored a = stored_a(s), b = stored_b(s), out = stored_out(s);
     int64_t piece = MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a);
-    if (s->batch > 1 || s->a == RCVI_F64 || (s->a == RCVI_F32 && !s->tensor)) return NULL;
-    if ((double)s->rows * (double)s->columns * (double)s->depth < least_cut) return NULL;
-    if (promised_alignment(a, 1) < MOST_ALIGNMENT || promised_alignment(b, 1) < MOST_ALIGNMENT ||
-        promised_alignment(out, 1) < MOST_ALIGNMENT)
-        return NULL;
+    if (!is_large(s) || !is_aligned_throughout(stored_out(s))) return NULL;
     int64_t *lengths[] = {s->transpose_a ? &s->rows : &s->depth, s->transpose_b ? &s->depth : &s->columns};
     for (int i = 0; i < 2; i++) {
         if (*lengths[i] % piece && *lengths[i] > piece) return lengths[i];
@@ -332,22 +367,24 @@ static rcv_status cut(rcvi_cuda_blas *blas, rcvi_cuda_gemm *gemm) {
     rest.depth = gemm->rest_adds ? s->depth - most : s->depth;
     rest.starts &= !gemm->rest_adds;
     *length = most;
-    return rcvi_cuda_gemm_new(blas, &rest, 0, &gemm->rest);
+    return make(blas, &rest, 0, gemm->room, &gemm->rest);
 }
 
-rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice,
-                              rcvi_cuda_gemm **gemm) {
+static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice, size_t room,
+                       rcvi_cuda_gemm **gemm) {
     *gemm = NULL;
     rcvi_cuda_gemm *made = rcvi_new(blas->context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->blas = blas;
     made->shape = *shape;
+    made->room = room;
     if (made->shape.batch < 1) made->shape.batch = 1;
     made->empty = shape->rows <= 0 || shape->columns <= 0 || shape->depth <= 0;
     rcv_status status =
         made->empty && choice > 0 ? fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "has no further algorithm") : RCV_OK;
     bool starts = !made->empty && !shape->accumulate && !shape->turned && shape->a != RCVI_F64;
     if (shape->starts && !starts) status = fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
+    if (!made->empty) put_aside(made);
     if (!made->empty && status == RCV_OK) status = cut(blas, made);
     if (!made->empty && status == RCV_OK) status = describe(made);
     if (!made->empty && status == RCV_OK) status = choose(made, choice);
@@ -357,6 +394,11 @@ rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *
     }
     *gemm = made;
     return RCV_OK;
+}
+
+rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice,
+                              rcvi_cuda_gemm **gemm) {
+    return make(blas, shape, choice, RCVI_GEMM_WORKSPACE, gemm);
 }
 
 void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm) {
@@ -373,7 +415,7 @@ void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm) {
 size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm) {
     size_t own = gemm->strict.workspace > gemm->loose.workspace ? gemm->strict.workspace : gemm->loose.workspace;
     size_t rest = gemm->rest ? rcvi_cuda_gemm_workspace(gemm->rest) : 0;
-    return own > rest ? own : rest;
+    return gemm->aside + (own > rest ? own : rest);
 }
 
 /* ---- a run ---- */
@@ -393,8 +435,8 @@ static rcv_status run_empty(const rcvi_cuda_gemm_shape *s, bool add, void *out, 
 
 static bool is_aligned(const void *at, uint32_t alignment) { return (uintptr_t)at % alignment == 0; }
 
-static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add, void *out,
-                      void *workspace, cudaStream_t stream) {
+static rcv_status multiply(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add,
+                           void *out, void *workspace, cudaStream_t stream) {
     static const float float_zero = 0, float_one = 1;
     static const double double_zero = 0, double_one = 1;
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
@@ -419,9 +461,19 @@ static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, 
     if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "fails");
     if (!gemm->rest) return RCV_OK;
     int64_t size = (int64_t)rcvi_cuda_bytes(s->a);
-    return run(gemm->rest, (const char *)a + gemm->rest_a * size, (const char *)b + gemm->rest_b * size,
-               start ? (const float *)start + gemm->rest_start : NULL, add || gemm->rest_adds,
-               (char *)out + gemm->rest_out * (int64_t)rcvi_cuda_bytes(s->out), workspace, stream);
+    return multiply(gemm->rest, (const char *)a + gemm->rest_a * size, (const char *)b + gemm->rest_b * size,
+                    start ? (const float *)start + gemm->rest_start : NULL, add || gemm->rest_adds,
+                    (char *)out + gemm->rest_out * (int64_t)rcvi_cuda_bytes(s->out), workspace, stream);
+}
+
+static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add, void *out,
+                      void *workspace, cudaStream_t stream) {
+    const rcvi_cuda_gemm_shape *s = &gemm->shape;
+    if (!gemm->aside) return multiply(gemm, a, b, start, add, out, workspace, stream);
+    RCVI_TRY(multiply(gemm, a, b, NULL, false, workspace, (char *)workspace + gemm->aside, stream));
+    return rcvi_cuda_check(
+        rcvi_cuda_bring(stream, s->rows, gemm->columns, add, out, gemm->row_out, workspace, s->row_out),
+        "bringing a product to its place");
 }
 
 rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,

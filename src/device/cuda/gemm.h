@@ -12,6 +12,7 @@ typedef struct {
     bool turned;              /* out is stored [columns, rows]: Y^T = W X^T */
     rcvi_cuda_type a, b, out; /* a and b alike; out F32 (F64 in double) */
     bool tensor;              /* F32 operands as tf32 */
+    bool whole_b;             /* the last of b's rows, as stored, is row_b elements of memory too */
     int64_t row_a, row_b, row_out;           /* elements from row to row, as stored */
     int64_t batch, step_a, step_b, step_out; /* `batch` products, so many elements apart */
 } rcvi_cuda_gemm_shape;

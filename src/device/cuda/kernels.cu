@@ -8,7 +8,13 @@
 
 using namespace rcvi;
 
-enum { THREADS = 256, MOST_BLOCKS = 8192, PIECES = 4 /* of 16 bytes that a thread has in flight */, PUT_COUNT = 448 };
+enum {
+    THREADS = 256,
+    MOST_BLOCKS = 8192,
+    PIECES = 4, /* of 16 bytes that a thread has in flight */
+    BRING_ROWS = 4,
+    PUT_COUNT = 448
+};
 
 template <typename REAL, int V, typename OPERATION>
 __global__ void each(int64_t rows, int64_t columns, rcvi_matrix out, OPERATION operation) {
@@ -76,12 +82,16 @@ struct dropping {
     }
 };
 
+/* Threads without a group of elements, where so many stand side by side. */
+static int64_t idle(int64_t groups, unsigned across) { return divide_up(groups, across) * across - groups; }
+
 template <typename REAL, typename OPERATION>
 static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns, int v, const rcvi_matrix &out,
                               const OPERATION &operation) {
     int64_t groups = divide_up(columns, v);
     unsigned across = 1;
     while (across < THREADS && across < groups) across *= 2;
+    while (across > 32 && idle(groups, across / 2) < idle(groups, across)) across /= 2;
     unsigned down = THREADS / across;
     int64_t x = divide_up(groups, across), y = divide_up(rows, down);
     x = least(x, MOST_BLOCKS);
@@ -89,6 +99,7 @@ static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns
     dim3 grid((unsigned)x, (unsigned)y), block(across, down);
     if (v == 8) return start(each<REAL, 8, OPERATION>, grid, block, stream, rows, columns, out, operation);
     if (v == 4) return start(each<REAL, 4, OPERATION>, grid, block, stream, rows, columns, out, operation);
+    if (v == 2) return start(each<REAL, 2, OPERATION>, grid, block, stream, rows, columns, out, operation);
     return start(each<REAL, 1, OPERATION>, grid, block, stream, rows, columns, out, operation);
 }
 
@@ -118,8 +129,7 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
     /* Large ones that write 16 bits: more bytes in flight. What is wider is stored 16 bytes a thread, so that a warp writes whole
      * sectors at once: float32 by eight elements a thread took four times what memory needs. */
     int v = rows * columns >= 1 << 21 && is_narrow(out) ? 8 : 4;
-    while (v > 1 && (columns % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v)))
-        v = v == 8 ? 4 : 1;
+    while (v > 1 && (columns % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v))) v /= 2;
     if (has_double(out) || has_double(a) || has_double(b))
         return start_each<double>(stream, rows, columns, v, out, operation);
     return start_each<float>(stream, rows, columns, v, out, operation);
@@ -160,6 +170,43 @@ extern "C" cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t
         return start(copy_pieces, grid, dim3(THREADS), stream, pieces, (const uint4 *)a.at, (uint4 *)out.at);
     }
     return make(stream, rows, columns, out, a, absent, false, copying{a});
+}
+
+/* A thread takes V columns of BRING_ROWS rows, blockDim.y apart, and has all of them before it stores one. */
+template <int V>
+__global__ void bring(int64_t rows, int64_t columns, bool add, float *out, int64_t row_out, const float *a,
+                      int64_t row_a) {
+    int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
+    if (column >= columns) return;
+    int64_t step = (int64_t)gridDim.y * blockDim.y * BRING_ROWS;
+    for (int64_t r = (int64_t)blockIdx.y * blockDim.y * BRING_ROWS + threadIdx.y; r < rows; r += step) {
+        float x[BRING_ROWS][V], there[BRING_ROWS][V] = {};
+#pragma unroll
+        for (int i = 0; i < BRING_ROWS; i++) {
+            int64_t row = r + i * blockDim.y;
+            if (row < rows) load_as<float>(a, row * row_a + column, x[i]);
+            if (row < rows && add) load_as<float>(out, row * row_out + column, there[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < BRING_ROWS; i++) {
+            int64_t row = r + i * blockDim.y;
+#pragma unroll
+            for (int k = 0; k < V; k++) x[i][k] += there[i][k];
+            if (row < rows) store_as<float>(out, row * row_out + column, x[i]);
+        }
+    }
+}
+
+extern "C" cudaError_t rcvi_cuda_bring(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, float *out,
+                                       int64_t row_out, const float *a, int64_t row_a) {
+    if (rows <= 0 || columns <= 0) return cudaSuccess;
+    bool by_two =
+        columns % 2 == 0 && is_aligned(out, RCVI_F32, rows, row_out, 2) && is_aligned(a, RCVI_F32, rows, row_a, 2);
+    dim3 block(32, THREADS / 32);
+    dim3 grid((unsigned)divide_up(columns, 32 * (by_two ? 2 : 1)),
+              (unsigned)least(divide_up(rows, block.y * BRING_ROWS), MOST_BLOCKS));
+    if (by_two) return start(bring<2>, grid, block, stream, rows, columns, accumulate, out, row_out, a, row_a);
+    return start(bring<1>, grid, block, stream, rows, columns, accumulate, out, row_out, a, row_a);
 }
 
 extern "C" cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,

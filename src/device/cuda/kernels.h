@@ -32,6 +32,9 @@ typedef struct {
 
 /* out = a, converted; rows may coincide with a's where they are the same view. */
 cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a);
+/* out (+)= a, [rows, columns] floats with so many from row to row; they do not overlap. */
+cudaError_t rcvi_cuda_bring(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, float *out,
+                            int64_t row_out, const float *a, int64_t row_a);
 cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, double number);
 /* out[r] = mask[r * mask_row] ? a[r] : b[r]. */
 cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask, int64_t mask_row,
@@ -59,8 +62,9 @@ cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, int64_t col
                                   const rcvi_sum *sums, int count, void *scratch);
 /* Small values from the host without a copy that waits: they travel as arguments. */
 cudaError_t rcvi_cuda_put(cudaStream_t stream, const int64_t *values, int64_t count, int64_t *to);
-/* out[rows, wide] = a[rows, columns], or a[columns, rows]^T, zeros from columns on: several by one launch. */
-enum { RCVI_MAX_MOVES = 24 };
+/* out[rows, wide] = a[rows, columns], or a[columns, rows]^T, zeros from columns on: several by one launch. Those whose rows have
+ * an order have the same one. */
+enum { RCVI_MAX_MOVES = 48 };
 typedef struct {
     int64_t rows, columns, wide;
     bool transposed;
@@ -76,7 +80,7 @@ typedef struct {
     rcvi_cuda_type from_type, type;
     bool tensor;                          /* rounded to tfloat32 */
     int parts;                            /* of a number, each of `type` */
-    bool by_four;                         /* found by the call */
+    int by;                               /* elements in an access, found by the call */
     int64_t row, slot, to_slot;           /* elements from row to row and from step to step; bytes from step to step */
     int64_t slots, rows, columns, chunks; /* chunks of a fold, of all parts */
     int64_t tile, tiles, slice, fold;

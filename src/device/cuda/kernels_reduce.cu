@@ -8,10 +8,12 @@ enum {
     WARPS = 8,       /* of a block */
     LONG_ROW = 1024, /* elements from which on a row takes a block */
     MOST_BLOCKS = 1 << 20,
+    AHEAD = 8,           /* rows of a slice that a warp has in flight */
     SLICE_ROWS = 64,     /* at least, where there is more than one slice */
     SLICES = 128,        /* at most */
     SLICE_COLUMNS = 128, /* of a block with accesses of 4 elements */
-    BLOCKS = 1024        /* that fill a large GPU */
+    BLOCKS = 1024,       /* that fill a large GPU */
+    FEW_BLOCKS = 256     /* with fewer it is waited for memory, not for its width: narrower accesses, and more blocks */
 };
 
 /* out[row, column] (+)= sum. */
@@ -145,12 +147,17 @@ __global__ void sum_slices(int64_t rows, int64_t columns, bool add, const __grid
 #pragma unroll
     for (int i = 0; i < V; i++) sum[i] = 0;
     if (column < columns && a.at) {
-#pragma unroll 4
-        for (int64_t r = first + threadIdx.y; r < end; r += WARPS) {
-            REAL x[V];
-            load_as<T>(a.at, r * a.row + column * a.column, x);
+        for (int64_t r = first + threadIdx.y; r < end; r += AHEAD * WARPS) {
+            REAL x[AHEAD][V] = {};
 #pragma unroll
-            for (int i = 0; i < V; i++) sum[i] += x[i];
+            for (int k = 0; k < AHEAD; k++) {
+                if (r + k * WARPS < end) load_as<T>(a.at, (r + k * WARPS) * a.row + column * a.column, x[k]);
+            }
+#pragma unroll
+            for (int k = 0; k < AHEAD; k++) {
+#pragma unroll
+                for (int i = 0; i < V; i++) sum[i] += x[k][i];
+            }
         }
     }
     sum_warps(sum);
@@ -200,26 +207,38 @@ static void add_sum(sums *all, int *matrices, const rcvi_sum &sum) {
     all->of[place] = (unsigned char)first;
 }
 
+/* Elements in an access, V at most. */
+static int elements_by(int most, int64_t rows, int64_t columns, const sums &all, int matrices, int64_t slices) {
+    int v = most;
+    for (int i = 0; i < matrices; i++) {
+        const rcvi_matrix &a = all.at[i].a;
+        while (v > 1 && (columns % v || (a.at && (!a.column || !is_aligned(a.at, a.type, rows, a.row, v))))) v /= 2;
+    }
+    while (v > 1 && divide_up(columns, LANES * v) * slices * matrices < FEW_BLOCKS) v /= 2;
+    return v;
+}
+
+template <typename T, typename REAL, int V>
+static cudaError_t start_slices(int v, cudaStream_t stream, int64_t rows, int64_t columns, bool add, const sums &all,
+                                dim3 grid, REAL *scratch) {
+    if constexpr (V > 1) {
+        if (v < V) return start_slices<T, REAL, V / 2>(v, stream, rows, columns, add, all, grid, scratch);
+    }
+    grid.x = (unsigned)divide_up(columns, LANES * V);
+    return start(sum_slices<T, REAL, V>, grid, dim3(LANES, WARPS), stream, rows, columns, add, all, scratch);
+}
+
 template <typename T, typename REAL>
 static cudaError_t start_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool add, const sums &all,
                               int matrices, REAL *scratch) {
     constexpr int V = 16 / (int)sizeof(T);
     int64_t count = count_slices(rows, columns);
-    bool wide = columns % V == 0;
-    for (int i = 0; i < matrices; i++) {
-        const rcvi_matrix &a = all.at[i].a;
-        wide = wide && (!a.at || (a.column && is_aligned(a.at, a.type, rows, a.row, V)));
-    }
-    dim3 grid((unsigned)divide_up(columns, LANES * (wide ? V : 1)), (unsigned)count, (unsigned)matrices);
-    dim3 block(LANES, WARPS);
-    cudaError_t error;
-    if (wide)
-        error = start(sum_slices<T, REAL, V>, grid, block, stream, rows, columns, add, all, scratch);
-    else
-        error = start(sum_slices<T, REAL, 1>, grid, block, stream, rows, columns, add, all, scratch);
+    dim3 grid(1, (unsigned)count, (unsigned)matrices);
+    int v = elements_by(V, rows, columns, all, matrices, count);
+    cudaError_t error = start_slices<T, REAL, V>(v, stream, rows, columns, add, all, grid, scratch);
     if (error != cudaSuccess || count == 1) return error;
     grid = dim3((unsigned)divide_up(columns, LANES), 1, (unsigned)all.count);
-    return start(sum_parts<REAL>, grid, block, stream, count, columns, add, all, (const REAL *)scratch);
+    return start(sum_parts<REAL>, grid, dim3(LANES, WARPS), stream, count, columns, add, all, (const REAL *)scratch);
 }
 
 extern "C" int64_t rcvi_cuda_reduce_rows_scratch(int64_t rows, int64_t columns) {

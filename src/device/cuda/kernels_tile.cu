@@ -15,6 +15,19 @@ __device__ inline float round_tf32(float x) {
     return __uint_as_float(y);
 }
 
+/* What is there of a row's elements column .. column + PIECE - 1, V in an access: whole groups of V are there or not. */
+template <int V, int PIECE>
+__device__ inline void load_piece(const rcvi_tiling &m, int64_t from, int64_t column, float (&x)[PIECE]) {
+#pragma unroll
+    for (int i = 0; i < PIECE; i += V) {
+        float some[V];
+        if (column + i >= m.columns) continue;
+        load_any(m.from, m.from_type, from + i, some);
+#pragma unroll
+        for (int k = 0; k < V; k++) x[i + k] = some[k];
+    }
+}
+
 /* A thread takes a piece of 16 bytes of a row, in all its parts. INDEX counts pieces: dividing 64 bits takes longer than all the
  * rest. */
 template <typename T, typename INDEX> __device__ inline void tile_pieces(const rcvi_tiling &m) {
@@ -28,24 +41,12 @@ template <typename T, typename INDEX> __device__ inline void tile_pieces(const r
         const int64_t tile = row / slice * m.tiles + in_slice / tile_rows, line = in_slice % tile_rows;
         alignas(16) T element[PIECE];
         float x[PIECE] = {};
-        if (m.by_four) {
-#pragma unroll
-            for (int i = 0; i < PIECE; i += 4) {
-                float some[4];
-                if (column + i >= m.columns) continue;
-                load_any(m.from, m.from_type, from + i, some);
-#pragma unroll
-                for (int k = 0; k < 4; k++) x[i + k] = some[k];
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < PIECE; i++) {
-                float one[1];
-                if (column + i >= m.columns) continue;
-                load_any(m.from, m.from_type, from + i, one);
-                x[i] = one[0];
-            }
-        }
+        if (m.by == 4)
+            load_piece<4>(m, from, column, x);
+        else if (m.by == 2)
+            load_piece<2>(m, from, column, x);
+        else
+            load_piece<1>(m, from, column, x);
         const int64_t chunk = in_row / 8 % depth * m.parts, fold = in_row / 8 / depth, piece = n % 8 ^ (line & 7);
         const int64_t wide = m.tile * m.fold;
         char *to = (char *)m.to + slot * m.to_slot + (tile * m.chunks + chunk) * wide * 128 +
@@ -81,6 +82,15 @@ __global__ void __launch_bounds__(THREADS) tile_each(const __grid_constant__ til
         tile_all<float>(m);
 }
 
+/* Elements in an access: 4, 2 or 1. */
+static int elements_by(const rcvi_tiling &m) {
+    int v = 4;
+    while (v > 1 && (m.columns % v || !is_aligned(m.from, m.from_type, 2, m.row, v) ||
+                     !is_aligned(m.from, m.from_type, 2, m.slot, v)))
+        v /= 2;
+    return v;
+}
+
 cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int count) {
     for (int done = 0; done < count; done += RCVI_MAX_TILINGS) {
         tilings all = {};
@@ -89,8 +99,7 @@ cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int cou
         for (int i = 0; i < here; i++) {
             rcvi_tiling *m = &all.at[i];
             *m = list[done + i];
-            m->by_four = m->columns % 4 == 0 && is_aligned(m->from, m->from_type, 2, m->row, 4) &&
-                         is_aligned(m->from, m->from_type, 2, m->slot, 4);
+            m->by = elements_by(*m);
             int64_t pieces = m->slots * m->rows * (m->chunks / m->parts) * m->fold * 8;
             if (pieces > most) most = pieces;
         }

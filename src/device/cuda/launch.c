@@ -4,6 +4,8 @@
 #include "device/cuda/worker.h"
 
 enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
+enum { MOST_STEPS = RCVI_MAX_MOVES }; /* of a launch */
+_Static_assert((int)MOST_STEPS >= (int)RCVI_MAX_MEMBERS && (int)MOST_STEPS >= (int)RCVI_MAX_SUMS, "maps and sums too");
 
 typedef struct {
     rcvi_worker *worker;
@@ -383,7 +385,7 @@ static rcv_status launch_members(const pass *p, const due *members, int count, i
 }
 
 static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
-    due members[RCVI_MAX_MEMBERS];
+    due members[MOST_STEPS];
     int count = 0;
     for (int i = 0; i < group->count; i++) count += is_due(p, p->engine->order[group->first + i], &members[count]);
     if (count == 0) return RCV_OK;
