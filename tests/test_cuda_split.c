@@ -17,6 +17,7 @@ static const char text[] =
     "    to.bits = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);\n}\n"
     "static void convert(BFloat16 from, float &to) {\n    unsigned bits = (unsigned)from.bits << 16;\n"
     "    memcpy(&to, &bits, 4);\n}\n"
+    "static void __stwb(uint4 *to, uint4 x) { *to = x; }\n"
     "#include \"device/cuda/split.cuh\"\n"
     "extern \"C\" void split_all(const rcvi_split *m) {\n"
     "    for (unsigned n = 0; n < 3; n++) rcvi::split_pieces<BFloat16>(*m, n, 3u);\n}\n";

@@ -53,7 +53,7 @@ __device__ inline void store_as(void *at, int64_t index, const REAL (&x)[V]) {
     for (int i = 0; i < V; i++) convert(x[i], element[i]);
     piece *to = reinterpret_cast<piece *>(static_cast<T *>(at) + index);
 #pragma unroll
-    for (int i = 0; i < pieces; i++) to[i] = reinterpret_cast<const piece *>(element)[i];
+    for (int i = 0; i < pieces; i++) __stwb(to + i, reinterpret_cast<const piece *>(element)[i]); /* = may be cut up */
 }
 
 template <typename REAL, int V>

@@ -8,12 +8,11 @@ enum {
     WARPS = 8,       /* of a block */
     LONG_ROW = 1024, /* elements from which on a row takes a block */
     MOST_BLOCKS = 1 << 20,
-    AHEAD = 8,           /* rows of a slice that a warp has in flight */
     SLICE_ROWS = 64,     /* at least, where there is more than one slice */
     SLICES = 128,        /* at most */
     SLICE_COLUMNS = 128, /* of a block with accesses of 4 elements */
     BLOCKS = 1024,       /* that fill a large GPU */
-    FEW_BLOCKS = 256     /* with fewer it is waited for memory, not for its width: narrower accesses, and more blocks */
+    FEW_BLOCKS = 64      /* with fewer it is waited for memory, not for its width: narrower accesses, and more blocks */
 };
 
 /* out[row, column] (+)= sum. */
@@ -147,17 +146,12 @@ __global__ void sum_slices(int64_t rows, int64_t columns, bool add, const __grid
 #pragma unroll
     for (int i = 0; i < V; i++) sum[i] = 0;
     if (column < columns && a.at) {
-        for (int64_t r = first + threadIdx.y; r < end; r += AHEAD * WARPS) {
-            REAL x[AHEAD][V] = {};
+#pragma unroll 4
+        for (int64_t r = first + threadIdx.y; r < end; r += WARPS) {
+            REAL x[V];
+            load_as<T>(a.at, r * a.row + column * a.column, x);
 #pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-                if (r + k * WARPS < end) load_as<T>(a.at, (r + k * WARPS) * a.row + column * a.column, x[k]);
-            }
-#pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
-#pragma unroll
-                for (int i = 0; i < V; i++) sum[i] += x[k][i];
-            }
+            for (int i = 0; i < V; i++) sum[i] += x[i];
         }
     }
     sum_warps(sum);

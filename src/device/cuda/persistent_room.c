@@ -20,7 +20,8 @@ enum {
     MUCH_ROOM = 48 << 10,                                 /* for copies of a lane */
     SOME_ROOM = 16 << 10,                                 /* less of it makes no difference */
     TURN_ROOM = 32 << 10,                                 /* the least of it for tiles that take turns */
-    MOST_GROUP = 32 << 10,                                /* bytes of a group */
+    MOST_GROUP = 16 << 10,                                /* bytes of a group */
+    STREAM_GROUP = 32 << 10,                              /* the same with weights */
     STREAM_ROOM = 34 << 10,                               /* the same where weights are among them */
     ROW_BYTES = 2 * RCVI_ROW_SUMS * MULTIPLIERS / 32 * 4, /* sums of warps, twice */
     MOST_SPAN = 16                                        /* elements of a row that a thread takes */
@@ -178,7 +179,8 @@ static bool find_rings(rcvi_persistent *p, int size, int least, size_t bytes) {
     }
     p->lane_bytes = (size_t)(widest * p->group) * chunk;
     if (p->lane_bytes < RCVI_WEIGHT_BYTES) p->lane_bytes = RCVI_WEIGHT_BYTES; /* weights come through it */
-    return p->lane_bytes <= bytes && (size == p->parts || (size_t)p->group * chunk <= MOST_GROUP);
+    return p->lane_bytes <= bytes &&
+           (size == p->parts || (size_t)p->group * chunk <= (p->stream_chunks ? STREAM_GROUP : MOST_GROUP));
 }
 
 /* Bytes for copies of a lane. */

@@ -42,8 +42,8 @@ __device__ inline void split_pieces(const rcvi_split &m, INDEX first, INDEX step
                 x[i] -= rounded;
             }
             const int64_t place = m.reversed ? m.parts - 1 - part : part;
-            *reinterpret_cast<uint4 *>(m.to + place * m.to_part + row * m.to_row + column) =
-                *reinterpret_cast<const uint4 *>(element);
+            __stwb(reinterpret_cast<uint4 *>(m.to + place * m.to_part + row * m.to_row + column),
+                   *reinterpret_cast<const uint4 *>(element)); /* = would be cut up */
         }
     }
 }
