@@ -22,7 +22,7 @@ enum {
     TURN_ROOM = 32 << 10,                                 /* the least of it for tiles that take turns */
     MOST_GROUP = 16 << 10,                                /* bytes of a group */
     STREAM_GROUP = 32 << 10,                              /* the same with weights */
-    STREAM_ROOM = 34 << 10,                               /* the same where weights are among them */
+    STREAM_ROOM = 34 << 10,                               /* for copies of a lane with weights */
     ROW_BYTES = 2 * RCVI_ROW_SUMS * MULTIPLIERS / 32 * 4, /* sums of warps, twice */
     MOST_SPAN = 16                                        /* elements of a row that a thread takes */
 };
