@@ -200,7 +200,8 @@ static void test_aside(void **state) {
         bool whole;
     } cases[] = {
         {3, {1024, 518, 520}, 1, true},     {3, {1024, 518, 520}, 4 | 1, true}, {4, {1024, 517, 520}, 4 | 1, false},
-        {3, {1024, 518, 516}, 4 | 2, true}, {1, {1024, 518, 520}, 4 | 1, true},
+        {3, {1024, 518, 516}, 4 | 2, true}, {1, {1024, 518, 520}, 4 | 1, true}, {3, {1030, 518, 520}, 4 | 1, true},
+        {4, {1026, 517, 520}, 1, false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         problem p = make_problem(cases[i].kind, cases[i].size, cases[i].variant, ROUNDED_OPERANDS, 1);

@@ -127,7 +127,7 @@ struct rcvi_cuda_gemm {
     size_t room; /* bytes of workspace that its algorithms may take */
     /* Where not 0 the output is computed in so many bytes of the workspace, as `shape` says, and goes to its place from there. */
     size_t aside;
-    int64_t columns, row_out; /* of its place */
+    int64_t rows, columns, row_out; /* of its place: the product may be cut */
 };
 
 static const char *const type_names[] = {
@@ -333,6 +333,7 @@ static void put_aside(rcvi_cuda_gemm *gemm) {
     if (bytes + LEAST_ROOM > gemm->room) return;
     gemm->aside = bytes;
     gemm->room -= bytes;
+    gemm->rows = s->rows;
     gemm->columns = s->columns;
     gemm->row_out = s->row_out;
     if (s->whole_b && !s->transpose_b && s->row_b >= row) s->columns = row;
@@ -472,7 +473,7 @@ static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, 
     if (!gemm->aside) return multiply(gemm, a, b, start, add, out, workspace, stream);
     RCVI_TRY(multiply(gemm, a, b, NULL, false, workspace, (char *)workspace + gemm->aside, stream));
     return rcvi_cuda_check(
-        rcvi_cuda_bring(stream, s->rows, gemm->columns, add, out, gemm->row_out, workspace, s->row_out),
+        rcvi_cuda_bring(stream, gemm->rows, gemm->columns, add, out, gemm->row_out, workspace, s->row_out),
         "bringing a product to its place");
 }
 

@@ -304,7 +304,7 @@ extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __g
     if (threadIdx.x == 0) {
         Shared shared;
         for (int n = 0; n < 2 * MOST_RING; n++) {
-            barrier_make(shared.full(0, n), 1 + LATE_VALUES);
+            barrier_make(shared.full(0, n), 1);
             barrier_make(shared.empty(0, n), 4);
         }
         for (int n = 0; n < 2; n++) {

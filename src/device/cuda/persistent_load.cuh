@@ -211,13 +211,10 @@ INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned 
 }
 
 /* One thread of a lane: copies what has been written, a group of chunks at once, as far ahead as there is room. It is on the way of
- * every step, so what it has to find out is constants, or found before it waits. Of a step that reads values of other seats, the
- * first group has come when these have, too. */
+ * every step, so what it has to find out is constants, or found before it waits. */
 template <class S, int LANE> struct Loader {
     static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE), RESIDENT = S::HELD(LANE) + S::KEPT(LANE);
     static constexpr int UNROLLED = GROUPS > 0 && GROUPS <= 8 ? GROUPS : 1;
-    static constexpr int LAST_FREE =
-        (GROUPS < RING ? GROUPS : RING) - 1; /* group behind which one has the first one's room */
     const Block &block;
     Shared shared;
     Ring<S, LANE> ring;
@@ -228,12 +225,11 @@ template <class S, int LANE> struct Loader {
     INLINE Loader(const Block &block) : block(block) {}
 
     /* Room for a group: its copies are expected, and its weights come if they live elsewhere. */
-    INLINE void open(int k, int g) {
+    INLINE void open(int g) {
         const int n = ring.slot(g), chunks = S::group_chunks(LANE, g), before = S::group_before(LANE, g);
         const int first = max(0, RESIDENT - before); /* chunk whose weights are copied */
         const int weights = STREAM_CHUNKS > 0 ? max(0, chunks - first) * WEIGHT_BYTES : 0;
         const unsigned full = shared.full(LANE, n);
-        if (LATE_VALUES && (g > 0 || S::waits(k) == 0)) barrier_arrive(full);
         barrier_expect(full, chunks * CHUNK_BYTES + weights);
         if (weights > 0)
             copy_bulk(shared.copied_weights(LANE, n, first),
@@ -242,33 +238,30 @@ template <class S, int LANE> struct Loader {
     }
 
     /* The next group, h, while g is to be copied: false where that would have to wait for no need. */
-    INLINE bool open_next(int k, int g, int h) {
+    INLINE bool open_next(int g, int h) {
         const unsigned empty = shared.empty(LANE, ring.slot(h)), before = ring.parity(h) ^ 1;
         if (h <= g)
             barrier_wait(empty, before);
         else if (!barrier_passed(empty, before))
             return false;
-        open(k, h);
+        open(h);
         opened = h + 1;
         return true;
     }
 
     /* Makes room for group g and, where that needs no waiting, for those behind it. */
-    INLINE void open_ahead(int k, int g) {
-        if (UNROLLED == GROUPS) {
+    INLINE void open_ahead(int g) {
+        bool more = true;
 #pragma unroll
-            for (int h = 0; h < UNROLLED; h++)
-                if (h == opened && h < g + RING) open_next(k, g, h);
-        } else {
-            while (opened < GROUPS && opened < g + RING && open_next(k, g, opened)) {
-            }
-        }
+        for (int h = 0; h < UNROLLED && UNROLLED == GROUPS; h++)
+            if (h == opened && h < g + RING) open_next(g, h);
+        while (UNROLLED != GROUPS && more && opened < GROUPS && opened < g + RING) more = open_next(g, opened);
     }
 
-    INLINE void wait_for_place(int k, const Place &counter, int tile, int g) {
+    INLINE void wait_for_place(const Place &counter, int tile, int g) {
         const unsigned long long at = counter.slot(i) + (unsigned long long)(tile * 4);
         if (!counter.is_fresh(i) || at == seen) return;
-        wait_for(block.c, at, (unsigned)counter.blocks, [&]() { open_ahead(k, g); });
+        wait_for(block.c, at, (unsigned)counter.blocks, [&]() { open_ahead(g); });
         asm volatile("fence.proxy.async.global;" ::: "memory");
         seen = at;
     }
@@ -286,17 +279,14 @@ template <class S, int LANE> struct Loader {
         for (int g = 0; g < UNROLLED; g++) from[g] = find_group(places, k, tile, g);
         opened = 0;
         seen = 0;
+        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], tile, -1);
 #pragma unroll UNROLLED
         for (int g = 0; g < GROUPS; g++) {
             const int pass = S::group_pass(LANE, g), n = ring.slot(g);
             const unsigned long long at = UNROLLED == GROUPS ? from[g % UNROLLED] : find_group(places, k, tile, g);
-            open_ahead(k, g);
-            if (g == 0 || pass != S::group_pass(LANE, g - 1))
-                wait_for_place(k, places[S::channel(k, pass) + 1], tile, g);
+            open_ahead(g);
+            if (g == 0 || pass != S::group_pass(LANE, g - 1)) wait_for_place(places[S::channel(k, pass) + 1], tile, g);
             copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
-            if (g != LAST_FREE || S::waits(k) == 0) continue;
-            for (int w = 0; w < S::waits(k); w++) wait_for_place(k, places[S::wait_place(k, w)], tile, g);
-            barrier_arrive(shared.full(LANE, ring.slot(0)));
         }
         ring.move();
     }

@@ -20,14 +20,6 @@ static void add_macro(writer *w, const char *name, int64_t value) {
     rcvi_text_add(&w->text, "#define %s %lld\n", name, (long long)value);
 }
 
-/* Are some products of steps that wait for values, too? */
-static bool has_late_values(const rcvi_persistent *p) {
-    for (int k = 0; k < p->step_count; k++) {
-        if (p->steps[k].pass_count && p->steps[k].wait_count) return true;
-    }
-    return false;
-}
-
 static void add_macros(writer *w) {
     const rcvi_persistent *p = w->p;
     rcvi_text_add(&w->text, "#define REAL float\n");
@@ -44,7 +36,6 @@ static void add_macros(writer *w) {
     add_macro(w, "TILE_N", rcvi_persistent_wide(p));
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "HOLDS", p->holds);
-    add_macro(w, "LATE_VALUES", has_late_values(p));
     add_macro(w, "PARTS", p->parts);
     add_macro(w, "EXACT", p->exact);
     add_macro(w, "EXACT_ROWS", rcvi_persistent_rows(w->engine, p));
