@@ -266,6 +266,12 @@ template <class S, int LANE> struct Loader {
         seen = at;
     }
 
+    /* The first group of its pass. */
+    static INLINE constexpr int first_of(int g) {
+        while (g > 0 && S::group_pass(LANE, g - 1) == S::group_pass(LANE, g)) g--;
+        return g;
+    }
+
     /* Where a group lies in memory. */
     INLINE unsigned long long find_group(const Place *places, int k, int tile, int g) const {
         const int pass = S::group_pass(LANE, g), chunk = tile * S::pass_chunks(pass) + S::group_first(LANE, g);
@@ -274,16 +280,19 @@ template <class S, int LANE> struct Loader {
 
     INLINE void load_tile(int k, int tile) {
         const Place *places = Shared::places() + S::first_place(k);
-        unsigned long long from[UNROLLED];
+        unsigned long long from[UNROLLED]; /* of first groups of passes */
 #pragma unroll
-        for (int g = 0; g < UNROLLED; g++) from[g] = find_group(places, k, tile, g);
+        for (int g = 0; g < UNROLLED; g++) from[g] = first_of(g) == g ? find_group(places, k, tile, g) : 0;
         opened = 0;
         seen = 0;
         for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], tile, -1);
 #pragma unroll UNROLLED
         for (int g = 0; g < GROUPS; g++) {
             const int pass = S::group_pass(LANE, g), n = ring.slot(g);
-            const unsigned long long at = UNROLLED == GROUPS ? from[g % UNROLLED] : find_group(places, k, tile, g);
+            const int first = UNROLLED == GROUPS ? first_of(g) : 0,
+                      before = S::group_first(LANE, g) - S::group_first(LANE, first);
+            const unsigned long long at = UNROLLED == GROUPS ? from[first] + (unsigned long long)(before * CHUNK_BYTES)
+                                                             : find_group(places, k, tile, g);
             open_ahead(g);
             if (g == 0 || pass != S::group_pass(LANE, g - 1)) wait_for_place(places[S::channel(k, pass) + 1], tile, g);
             copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
