@@ -81,26 +81,39 @@ static void free_problem(problem *p) {
     tensor_free(&p->start);
 }
 
+/* An operand in double, as [count, depth]: from this row of the tensor on. */
+static double *along_depth(const tensor *t, int64_t first_row, int64_t count, int64_t depth, bool depth_is_row) {
+    double *x = malloc((size_t)(count * depth + 1) * sizeof *x);
+    assert_non_null(x);
+    for (int64_t n = 0; n < count * depth; n++) {
+        int64_t r = n / depth, k = n % depth;
+        x[n] = tensor_get(t, first_row + (depth_is_row ? k : r), depth_is_row ? r : k);
+    }
+    return x;
+}
+
 /* Checks what the device has; from then on that is expected. */
 static void accept_product(problem *p, double relative, const char *label) {
     const rcvi_cuda_gemm_shape *s = &p->shape;
     void *got = tensor_read(&p->out);
     for (int64_t i = 0; i < s->batch; i++) {
-        for (int64_t r = 0; r < s->rows; r++) {
-            for (int64_t c = 0; c < s->columns; c++) {
-                int64_t out_row = i * p->height_out + (s->turned ? c : r), out_column = s->turned ? r : c;
-                double sum = s->accumulate ? tensor_get(&p->out, out_row, out_column) : 0;
-                if (s->starts) sum = tensor_get(&p->start, 0, c);
-                double size = fabs(sum);
-                for (int64_t k = 0; k < s->depth; k++) {
-                    double x = tensor_get(&p->a, i * p->height_a + (s->transpose_a ? k : r), s->transpose_a ? r : k);
-                    double y = tensor_get(&p->b, i * p->height_b + (s->transpose_b ? c : k), s->transpose_b ? k : c);
-                    sum += x * y;
-                    size += fabs(x * y);
-                }
-                tensor_accept(&p->out, got, out_row, out_column, sum, size * relative, label);
+        double *a = along_depth(&p->a, i * p->height_a, s->rows, s->depth, s->transpose_a),
+               *b = along_depth(&p->b, i * p->height_b, s->columns, s->depth, !s->transpose_b);
+        for (int64_t n = 0; n < s->rows * s->columns; n++) {
+            int64_t r = n / s->columns, c = n % s->columns;
+            int64_t out_row = i * p->height_out + (s->turned ? c : r), out_column = s->turned ? r : c;
+            double sum = s->accumulate ? tensor_get(&p->out, out_row, out_column) : 0;
+            if (s->starts) sum = tensor_get(&p->start, 0, c);
+            double size = fabs(sum);
+            for (int64_t k = 0; k < s->depth; k++) {
+                double product = a[r * s->depth + k] * b[c * s->depth + k];
+                sum += product;
+                size += fabs(product);
             }
+            tensor_accept(&p->out, got, out_row, out_column, sum, size * relative, label);
         }
+        free(a);
+        free(b);
     }
     free(got);
 }

@@ -365,14 +365,15 @@ static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, 
 }
 
 /* Two tiles take turns where a seat would otherwise only wait for what it gave itself: while that of one is on its way, the other is
- * multiplied; and with operands of other seats where a step stores little. So do tiles of eight rows where depth is folded: a warp multiplies but its own fold. Not where weights are copied for
- * every tile, or operands have little room. */
+ * multiplied; where operands come from other seats only if both have room and a step stores little. So do tiles of eight rows where
+ * depth is folded: a warp multiplies but its own fold. Not where weights are copied for every tile, or operands have little room. */
 static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) {
-    bool turns = (is_all_own(p) || !e->program->options.training) && !p->by_rows;
+    const bool own = is_all_own(p), turns = (own || !e->program->options.training) && !p->by_rows;
     for (int rows = fold > 1 ? FEW_ROWS : LEAST_TURN_ROWS; turns && rows <= LEAST_TURN_ROWS; rows += FEW_ROWS) {
         rcv_status status = share_out(e, p, fold, rows);
-        bool is_cut = p->tiles > 1 && (rows > FEW_ROWS || p->slice <= MOST_FEW_SLICE);
-        if (!status && is_cut && !p->stream_chunks && (p->lane_bytes >= TURN_ROOM || has_all(p, 1))) return RCV_OK;
+        bool is_cut = p->tiles > 1 && (rows > FEW_ROWS || p->slice <= MOST_FEW_SLICE),
+             has_room = has_all(p, own ? 1 : 2) || (own && p->lane_bytes >= TURN_ROOM);
+        if (!status && is_cut && !p->stream_chunks && has_room) return RCV_OK;
     }
     return share_out(e, p, fold, 0);
 }
