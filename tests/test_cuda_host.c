@@ -494,7 +494,7 @@ static double compare_all(const subject *s, const rcvi_persistent *p) {
     double worst = -1;
     for (size_t b = 0; b < s->program.buffer_count; b++) {
         double scale = 1e-3, error = 0;
-        if (is_spare(p, b) || s->program.buffers[b].element == RCVI_INDEX) continue;
+        if (is_spare(p, b) || p->unread[b] || s->program.buffers[b].element == RCVI_INDEX) continue;
         for (int64_t k = 0; k < s->program.buffers[b].count; k++) {
             double want = s->oracle.buffers[b][k], got = (double)get(type_of(s, b), s->memory[b], k);
             scale = fmax(scale, fabs(want));

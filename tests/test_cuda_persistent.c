@@ -1105,10 +1105,72 @@ static void test_texts(void **state) {
     check_texts(&odd, RCV_TFLOAT32, true, in_clusters, 1);
 }
 
+/* ---- what is not stored ---- */
+
+/* Of the buffers that a loop writes: those that nobody reads, twins that nobody reads, states that only products read before the loop
+ * ends. */
+typedef struct {
+    int unread, untwinned, passing;
+} unstored;
+
+static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
+    unstored found = {0, 0, 0};
+    const rcvi_step *loop = &s->program.steps[p->loop];
+    for (size_t b = 0; b < s->program.buffer_count; b++) {
+        rcvi_access accesses[RCVI_MAX_ACCESSES];
+        bool written = false, still = true;
+        for (int i = 1; i <= (int)loop->loop.body; i++) {
+            int count = rcvi_step_accesses(&loop[i], accesses);
+            for (int k = 0; k < count; k++) {
+                if (accesses[k].view->buffer != (int)b || !accesses[k].written) continue;
+                written = true;
+                still &= accesses[k].view->stride == 0;
+            }
+        }
+        found.unread += written && p->unread[b];
+        found.untwinned += written && s->engine.twins[b] != SIZE_MAX && p->untwinned[b];
+        found.passing += written && still && p->passing[b];
+    }
+    return found;
+}
+
+/* In inference a layer's output goes but to the layer above it, and who multiplies with it reads what others sent; of what is the
+ * caller's, of states that maps read, and in training, nothing is left out that is read behind the loop. */
+static void test_unread(void **state) {
+    (void)state;
+    const config lstm = {"lstm", {.input = 20, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
+    const config gru = {"gru", {.input = 20, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
+    const struct {
+        const config *c;
+        rcv_dtype dtype;
+        bool training;
+        const char *plan;
+        unstored want;
+    } cases[] = {{&lstm, RCV_BFLOAT16, false, by_wave, {2, 3, 3}}, {&gru, RCV_BFLOAT16, false, by_wave, {2, 3, 0}},
+                 {&lstm, RCV_FLOAT32, false, by_wave, {2, 0, 3}},  {&lstm, RCV_BFLOAT16, true, by_wave, {0, 0, 0}},
+                 {&lstm, RCV_BFLOAT16, false, at_once, {0, 1, 1}}, {&gru, RCV_FLOAT32, true, at_once, {0, 0, 0}}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        subject s;
+        rcvi_persistent *p = NULL;
+        size_t loop = 0;
+        open_subject(&s, cases[i].c, cases[i].dtype, cases[i].training, cases[i].plan);
+        assert_true(next_loop(&s, &loop));
+        check_ok(rcvi_persistent_new(&s.engine, loop, &p));
+        unstored found = count_unstored(&s, p);
+        print_message("%s by %s%s: %d buffers and %d twins are not stored, %d states at the end\n", cases[i].c->cell,
+                      cases[i].plan, cases[i].training ? ", training" : "", found.unread, found.untwinned,
+                      found.passing);
+        assert_memory_equal(&found, &cases[i].want, sizeof found);
+        rcvi_persistent_free(s.context, p);
+        close_subject(&s);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_loops),    cmocka_unit_test(test_ragged),        cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_spoilt),   cmocka_unit_test(test_spoilt_ragged), cmocka_unit_test(test_spoilt_rows),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_clusters),   cmocka_unit_test(test_texts)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops),         cmocka_unit_test(test_ragged),
+                                       cmocka_unit_test(test_mixed),         cmocka_unit_test(test_spoilt),
+                                       cmocka_unit_test(test_spoilt_ragged), cmocka_unit_test(test_spoilt_rows),
+                                       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_no_clusters),
+                                       cmocka_unit_test(test_texts),         cmocka_unit_test(test_unread)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@
  * every seat RCVI_SEAT_WORDS: its
  * first block, its class, where the words of its steps begin (and, << 32, how many places they have); for every step: time at
  * iteration 0, time an iteration, the iterations at which it is due (from, up to), then RCVI_PLACE_WORDS for every place: address
- * at iteration 0; of a counter, how many blocks raise it; bytes an iteration; of a view, its ring (bytes of a slot << 2 |
+ * at iteration 0; of a counter, how many blocks raise it, of a view, the iteration before which it is nowhere; bytes an iteration; of a view, its ring (bytes of a slot << 2 |
  * phase << 1 | 1, or 0), of a counter, the iterations at which it is waited for (from | up to << 32). Places are the views of the
  * map, its twins, then for every use of a channel its operand and its counter, then, of a step whose rows leave the batch or are
  * written in the caller's order, how many go on, and that order (0: their own). Memory of values with tags is a ring whose slots
@@ -169,6 +169,9 @@ struct rcvi_persistent {
     int stream_chunks;              /* of weights of a block that are copied every time */
     int vector, group, weight_chunks, sum_buffers, blocks, places; /* group: chunks that are copied at once */
     bool by_rows, paired; /* some steps are taken by rows; some are of two that multiply */
+    bool *unread;         /* [buffers] nobody reads what the loop stores there, */
+    bool *untwinned;      /* nor in its twin */
+    bool *passing;        /* or only products of the loop do before it ends */
     size_t lane_bytes;    /* for copies of a lane */
     size_t shared, words;
     char *source;

@@ -31,12 +31,12 @@ struct Due {
 /* The words of a place, in shared memory. */
 struct Place {
     unsigned long long address;
-    long long blocks, stride; /* that raise a counter; bytes an iteration */
+    long long blocks, stride; /* that raise a counter, or where a view begins to be somewhere; bytes an iteration */
     unsigned long long ring;  /* or window */
 
-    /* A view's address at an iteration and time: 0 where the caller left it out. */
+    /* A view's address at an iteration and time: 0 where the caller left it out, or nobody reads what is stored then. */
     INLINE unsigned long long view(int i, int t) const {
-        if (!address) return 0;
+        if (!address || i < (int)blocks) return 0;
         unsigned long long at = address + (unsigned long long)(i * stride);
         return ring & 1 ? at + ((unsigned)t + (unsigned)(ring >> 1 & 1) & 1u) * (ring >> 2) : at;
     }

@@ -29,15 +29,28 @@ static char *twin_of(const filler *f, const rcvi_view *view) {
     return f->scratch + f->engine->twins[view->buffer];
 }
 
+enum { STATES = 2 }; /* that a ring holds */
+
+/* Before this iteration what is stored is overwritten before it is read. */
+static uint64_t find_first(const filler *f, const rcvi_persistent_step *s, const rcvi_view *view) {
+    bool passes = view->buffer != RCVI_NONE && f->p->passing[view->buffer] && !view->stride;
+    return passes && s->high > STATES ? (uint64_t)(s->high - STATES) : 0;
+}
+
+/* Nothing is stored where nobody would read it: such places are nowhere. */
 static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *at) {
     const rcvi_engine *e = f->engine;
     uint64_t *twins = at + RCVI_PLACE_WORDS * s->view_count;
     for (int v = 0; v < s->view_count; v++, at += RCVI_PLACE_WORDS) {
         const rcvi_view *view = s->views[v];
-        bool narrowed = rcvi_cuda_is_narrowed(e, &s->shape, v, view);
-        put_place(at, narrowed ? NULL : memory_of(f, view), view, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
+        bool narrowed = rcvi_cuda_is_narrowed(e, &s->shape, v, view), there = view->buffer != RCVI_NONE;
+        char *memory = there && !f->p->unread[view->buffer] ? memory_of(f, view) : NULL;
+        char *twin = there && !f->p->untwinned[view->buffer] ? twin_of(f, view) : NULL;
+        put_place(at, narrowed ? NULL : memory, view, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
+        at[1] = find_first(f, s, view);
         if (v >= s->shape.map->operand_count || !s->shape.has_twin[v]) continue;
-        put_place(twins, narrowed ? memory_of(f, view) : twin_of(f, view), view, rcvi_cuda_bytes(e->narrow));
+        put_place(twins, narrowed ? memory : twin, view, rcvi_cuda_bytes(e->narrow));
+        twins[1] = at[1];
         twins += RCVI_PLACE_WORDS;
     }
 }
