@@ -214,6 +214,7 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p, manner how) {
     sort_seats(p);
     find_rows(p);
     RCVI_TRY(rcvi_persistent_link(e, p));
+    rcvi_persistent_share(p);
     RCVI_TRY(rcvi_persistent_match(e, p));
     RCVI_TRY(rcvi_persistent_tag(e, p));
     RCVI_TRY(rcvi_persistent_find_unread(e, p));

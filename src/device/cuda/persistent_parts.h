@@ -29,6 +29,8 @@ rcv_status rcvi_persistent_match(rcvi_engine *engine, rcvi_persistent *persisten
 rcv_status rcvi_persistent_tag(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Of a use of a channel with tags: at time t the tag is (t + phase) & 1. */
 int rcvi_persistent_tag_phase(const rcvi_persistent *persistent, const rcvi_persistent_step *step, int use);
+/* Lets equal values pass through one channel. */
+void rcvi_persistent_share(rcvi_persistent *persistent);
 /* Finds what need not be stored. */
 rcv_status rcvi_persistent_find_unread(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Cuts the batch, and shares out registers and shared memory. */
