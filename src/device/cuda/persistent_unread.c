@@ -15,7 +15,7 @@ static void note_read(rcvi_persistent *p, const rcvi_access *access, bool inside
 
 rcv_status rcvi_persistent_find_unread(rcvi_engine *e, rcvi_persistent *p) {
     const rcvi_program *program = e->program;
-    const size_t end = (size_t)(p->loop + program->steps[p->loop].loop.body);
+    const size_t loop = (size_t)p->loop, end = loop + (size_t)program->steps[loop].loop.body;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     p->unread = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *p->unread);
     p->untwinned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *p->untwinned);
@@ -28,7 +28,7 @@ rcv_status rcvi_persistent_find_unread(rcvi_engine *e, rcvi_persistent *p) {
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
         int count = step->kind == RCVI_STEP_LOOP ? 0 : rcvi_step_accesses(step, accesses);
-        for (int k = 0; k < count; k++) note_read(p, &accesses[k], i > (size_t)p->loop && i <= end);
+        for (int k = 0; k < count; k++) note_read(p, &accesses[k], i > loop && i <= end);
     }
     return RCV_OK;
 }
