@@ -24,18 +24,22 @@ static bool locate(const rcvi_engine *e, const hosted_step *s, const rcvi_view *
     return true;
 }
 
-static bool is_written(const hosted_step *s, int view) {
-    const rcvi_map *map = s->shape.map;
-    for (int p = 0; p < map->product_count; p++) {
-        if (map->products[p].out == view) return true;
+int rcvi_persistent_source_of(const rcvi_map *map, int view) {
+    for (int q = 0; q < map->product_count; q++) {
+        if (map->products[q].out == view) return q;
     }
     for (int k = 0; k < map->instruction_count; k++) {
-        if (map->instructions[k].out == view) return true;
+        if (map->instructions[k].out == view) return map->product_count + k;
     }
     for (int i = 0; i < map->store_count; i++) {
-        if (map->stores[i].out == view) return true;
+        const rcvi_map_store *store = &map->stores[i];
+        if (store->out == view) return store->product ? store->source : map->product_count + store->source;
     }
-    return false;
+    return RCVI_NONE;
+}
+
+static bool is_written(const hosted_step *s, int view) {
+    return rcvi_persistent_source_of(s->shape.map, view) != RCVI_NONE;
 }
 
 enum { MOST_WRITINGS = 64 };
@@ -134,8 +138,7 @@ rcv_status rcvi_persistent_add_use(hosted_step *s, rcvi_channel_use use, int *in
     return RCV_OK;
 }
 
-/* Gives a channel room for the slots of a use. */
-static void cover(rcvi_channel *channel, const hosted_step *s, const rcvi_channel_use *use) {
+void rcvi_persistent_cover(rcvi_channel *channel, const hosted_step *s, const rcvi_channel_use *use) {
     int64_t a = use->slot + s->low * use->step, b = use->slot + (s->high - 1) * use->step;
     int64_t first = a < b ? a : b, last = a < b ? b : a;
     if (s->low >= s->high) return;
@@ -159,7 +162,7 @@ static rcv_status add_writing(rcvi_persistent *p, int c, const writing *w) {
         channel->last = channel->written && channel->last > last ? channel->last : last;
         channel->written += use.step ? last - first + 1 : 1;
     }
-    cover(channel, s, &use);
+    rcvi_persistent_cover(channel, s, &use);
     if (!channel->operand) s->is_early[w->view] = true;
     RCVI_TRY(rcvi_persistent_add_use(s, use, &s->writes[s->write_count]));
     s->write_views[s->write_count++] = w->view;
@@ -361,7 +364,7 @@ static rcv_status link_view(rcvi_engine *e, rcvi_persistent *p, int reader, int 
         RCVI_TRY(add_writing(p, use.channel, &found[i]));
     }
     RCVI_TRY(find_window(e, p, reader, view, found, count, &use));
-    cover(&p->channels[use.channel], s, &use);
+    rcvi_persistent_cover(&p->channels[use.channel], s, &use);
     return rcvi_persistent_add_use(s, use, use_index);
 }
 

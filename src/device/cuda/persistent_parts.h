@@ -29,6 +29,10 @@ rcv_status rcvi_persistent_match(rcvi_engine *engine, rcvi_persistent *persisten
 rcv_status rcvi_persistent_tag(rcvi_engine *engine, rcvi_persistent *persistent);
 /* Of a use of a channel with tags: at time t the tag is (t + phase) & 1. */
 int rcvi_persistent_tag_phase(const rcvi_persistent *persistent, const rcvi_persistent_step *step, int use);
+/* What of a map is stored in a view: a product, or an instruction, counted behind all products; or RCVI_NONE. */
+int rcvi_persistent_source_of(const rcvi_map *map, int view);
+/* Gives a channel room for the slots of a use. */
+void rcvi_persistent_cover(rcvi_channel *channel, const rcvi_persistent_step *step, const rcvi_channel_use *use);
 /* Lets equal values pass through one channel. */
 void rcvi_persistent_share(rcvi_persistent *persistent);
 /* Finds what need not be stored. */

@@ -3,24 +3,10 @@
 
 typedef rcvi_persistent_step hosted_step;
 
-/* What of the map is stored in a view: a product, or an instruction behind all products. */
-static int find_source(const rcvi_map *map, int view) {
-    for (int q = 0; q < map->product_count; q++) {
-        if (map->products[q].out == view) return q;
-    }
-    for (int k = 0; k < map->instruction_count; k++) {
-        if (map->instructions[k].out == view) return map->product_count + k;
-    }
-    for (int i = 0; i < map->store_count; i++) {
-        const rcvi_map_store *store = &map->stores[i];
-        if (store->out == view) return store->product ? store->source : map->product_count + store->source;
-    }
-    return RCVI_NONE;
-}
-
 static bool is_one_value(const hosted_step *s, int a, int b) {
-    int source = find_source(s->shape.map, a);
-    return source != RCVI_NONE && source == find_source(s->shape.map, b) && s->is_short[a] == s->is_short[b];
+    int source = rcvi_persistent_source_of(s->shape.map, a);
+    return source != RCVI_NONE && source == rcvi_persistent_source_of(s->shape.map, b) &&
+           s->is_short[a] == s->is_short[b];
 }
 
 static int count_writes(const rcvi_persistent *p, int channel) {
@@ -57,7 +43,6 @@ static bool may_share(const rcvi_persistent *p, const hosted_step *s, int keep, 
 
 /* Slots of the channel that is left are those of the other one, so many further on. */
 static void redirect(rcvi_persistent *p, int from, int to, int64_t slots) {
-    rcvi_channel *left = &p->channels[to];
     for (int i = 0; i < p->step_count; i++) {
         hosted_step *s = &p->steps[i];
         for (int u = 0; u < s->use_count; u++) {
@@ -65,9 +50,7 @@ static void redirect(rcvi_persistent *p, int from, int to, int64_t slots) {
             if (use->channel != from) continue;
             use->channel = to;
             use->slot += slots;
-            int64_t a = use->slot + s->low * use->step, b = use->slot + (s->high - 1) * use->step;
-            if ((a < b ? a : b) < left->base) left->base = a < b ? a : b;
-            if ((a < b ? b : a) > left->top) left->top = a < b ? b : a;
+            rcvi_persistent_cover(&p->channels[to], s, use);
         }
     }
 }
