@@ -1,58 +1,11 @@
 /* Time loops as persistent kernels, without a GPU: blocks wait for what the program says they read and for nothing that
- * never comes, nothing is overwritten too early, all of it has room on the chip, and the texts compile.
+ * never comes, nothing is overwritten too early, and all of it has room on the chip.
  *
  * What is checked against is the program itself, gone through step by step. Checkers answer how many faults they have
  * found, so that a test can spoil a loop and see that they find it. */
-#include "cuda_programs.h"
-#include "device/cuda/jit.h"
-#include "device/cuda/persistent_parts.h"
+#include "persistent_subject.h"
 
-enum { PROCESSORS = 132, SHARED = 232448, CHUNK_BYTES = 128, WEIGHT_ROWS = 64 };
 enum { SEVERAL = -1, MOST_READINGS = 256 };
-
-/* ---- a network's program, and an engine that knows a GPU by its numbers alone ---- */
-
-typedef struct {
-    test_allocator allocator;
-    rcv_context *context;
-    rcv_cell *cell;
-    rcv_net *net;
-    rcvi_program program;
-    rcvi_engine engine;
-} subject;
-
-static void open_subject(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan) {
-    static const rcv_size proj[] = {{"proj", 24}};
-    rcv_plan_options options = {
-        .steps = c->steps, .batch = c->batch, .lengths = c->lengths, .resets = c->resets, .schedule = plan};
-    rcv_net_options net = c->net;
-    options.dtype = dtype;
-    options.training = training;
-    if (!strcmp(c->cell, "lstm_proj")) net.sizes = proj, net.size_count = 1;
-    memset(s, 0, sizeof *s);
-    s->context = test_context(&s->allocator);
-    check_ok(rcv_cell_open(s->context, c->cell, &s->cell));
-    check_ok(rcv_net_new(s->cell, &net, &s->net));
-    assert_true(write_with(s->net, &options, &s->program));
-    s->engine = (rcvi_engine){
-        .program = &s->program, .context = s->context, .major = 9, .processors = PROCESSORS, .shared = SHARED};
-    rcvi_pool_init(&s->engine.pool, s->context);
-    check_ok(rcvi_cuda_find_layout(&s->engine));
-}
-
-static void close_subject(subject *s) {
-    rcvi_pool_free(&s->engine.pool);
-    rcvi_program_free(&s->program);
-    rcv_net_free(s->net);
-    rcv_cell_free(s->cell);
-    test_context_end(&s->allocator, s->context);
-}
-
-/* The next loop from this step on that is to be one kernel; false behind the last one. */
-static bool next_loop(const subject *s, size_t *loop) {
-    while (*loop < s->program.step_count && !rcvi_program_is_persistent(s->engine.program, *loop)) ++*loop;
-    return *loop < s->program.step_count;
-}
 
 /* ---- a loop gone through in the order of the program ---- */
 
@@ -741,15 +694,6 @@ static void check_loops(const config *c, rcv_dtype dtype, bool training, const c
     close_subject(&s);
 }
 
-static const char by_step[] = "combine+fuse+pack+persistent+graph";
-static const char at_once[] = "combine(steps=all)+fuse+pack+persistent+graph";
-static const char by_wave[] = "combine+fuse+pack+wavefront+merge+persistent+graph";
-static const char by_two[] = "combine+fuse+pack+wavefront+merge+persistent(parts=2)+graph";
-static const char forward_wave[] = "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph";
-static const char exactly[] = "combine+fuse+pack+persistent(parts=1)+graph";
-static const char in_clusters[] = "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph";
-static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
-
 static void test_loops(void **state) {
     (void)state;
     static const char *const plans[] = {by_step, at_once, by_wave, by_two, forward_wave, exactly};
@@ -1005,201 +949,9 @@ static void test_spoilt_rows(void **state) {
     close_subject(&s);
 }
 
-/* ---- refusals and texts ---- */
-
-static void test_refusals(void **state) {
-    (void)state;
-    const config large = {"lstm", {.input = 4096, .hidden = 4096, .layers = 4}, 7, 64, false, false, true};
-    const struct {
-        const config *c;
-        rcv_dtype dtype;
-        const char *plan;
-        int major;
-        const char *fragment;
-    } cases[] = {
-        {&large, RCV_BFLOAT16, by_wave, 9, "needs 1024 processors at once; this GPU has 132"},
-        {&deep, RCV_FLOAT64, by_step, 9, "tfloat32 or float32, not float64"},
-        {&deep, RCV_BFLOAT16, by_two, 9, "parts of persistent are those of a float32"},
-        {&deep, RCV_BFLOAT16, by_step, 8, "needs compute capability 9.0; this GPU has 8.0"},
-        {&deep, RCV_BFLOAT16, by_step, 9, "takes maps and selections, but this plan's time loop has a fill"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        subject s;
-        size_t loop = 0;
-        rcvi_persistent *p;
-        open_subject(&s, cases[i].c, cases[i].dtype, false, cases[i].plan);
-        s.engine.major = cases[i].major;
-        assert_true(next_loop(&s, &loop));
-        if (strstr(cases[i].fragment, "fill")) s.program.steps[loop + 1].kind = RCVI_STEP_FILL;
-        check_fails(rcvi_persistent_new(&s.engine, loop, &p), RCV_UNSUPPORTED, cases[i].fragment);
-        assert_null(p);
-        close_subject(&s);
-    }
-}
-
-/* Loops whose blocks cannot meet in clusters say why, and are kernels without them. */
-static void test_no_clusters(void **state) {
-    (void)state;
-    const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 1, false, false, true};
-    const config large = {"lstm", {.input = 64, .hidden = 1024, .layers = 1}, 7, 1, false, false, true};
-    const config twice = {"gru_original", {.input = 64, .hidden = 64, .layers = 1}, 7, 1, false, false, true};
-    const config normal = {"lstm_layernorm", {.input = 64, .hidden = 64, .layers = 1}, 7, 1, false, false, true};
-    const struct {
-        const config *c;
-        rcv_dtype dtype;
-        const char *plan, *fragment;
-    } cases[] = {
-        {&one, RCV_BFLOAT16, in_clusters, NULL},
-        {&one, RCV_FLOAT32, "combine(steps=all)+fuse+pack+persistent(parts=1)+cluster", NULL},
-        {&one, RCV_FLOAT32, in_clusters, "in registers and shared memory"},
-        {&one, RCV_BFLOAT16, "combine+fuse+pack+persistent+cluster", "give combine steps=all"},
-        {&large, RCV_BFLOAT16, in_clusters, "a cluster of 16 processors keeps the weights of a layer"},
-        {&deep, RCV_BFLOAT16, "combine+fuse+pack+wavefront+merge+persistent+cluster", "leave wavefront out"},
-        {&twice, RCV_BFLOAT16, in_clusters, "a cluster does not wait for values of another one"},
-        {&normal, RCV_BFLOAT16, in_clusters, "sums over features"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        subject s;
-        size_t loop = 0;
-        rcvi_persistent *p;
-        int clustered = 0, loops = 0;
-        open_subject(&s, cases[i].c, cases[i].dtype, true, cases[i].plan);
-        for (; next_loop(&s, &loop); loop++, loops++) {
-            s.engine.not_clustered = NULL;
-            check_ok(rcvi_persistent_new(&s.engine, loop, &p));
-            if (p->cluster) assert_int_equal(p->counters, 0);
-            if (!p->cluster) assert_non_null(s.engine.not_clustered);
-            if (loops == 0) assert_int_equal(!p->cluster, cases[i].fragment != NULL);
-            if (loops == 0 && !p->cluster) assert_non_null(strstr(s.engine.not_clustered, cases[i].fragment));
-            clustered += p->cluster == 16;
-            rcvi_persistent_free(s.context, p);
-        }
-        assert_true(loops == 2 && (cases[i].fragment || clustered == loops));
-        close_subject(&s);
-    }
-}
-
-/* Texts of all loops of a program compile; seats of one structure, such as layers, share one of so many classes. */
-static void check_texts(const config *c, rcv_dtype dtype, bool training, const char *plan, int classes) {
-    subject s;
-    int loops = 0;
-    open_subject(&s, c, dtype, training, plan);
-    for (size_t loop = 0; next_loop(&s, &loop); loop++, loops++) {
-        rcvi_persistent *p;
-        check_ok(rcvi_persistent_new(&s.engine, loop, &p));
-        assert_int_equal(p->class_count, classes);
-        rcvi_jit_unit unit = {.source = p->source};
-        if (rcvi_jit_name()) {
-            check_ok(rcvi_jit_compile(s.context, &unit, 1, 9, 0));
-            assert_true(unit.bytes > 1000);
-            rcv_text_free(s.context, unit.code);
-        }
-        rcvi_persistent_free(s.context, p);
-    }
-    assert_int_equal(loops, training ? 2 : 1);
-    close_subject(&s);
-}
-
-static void test_texts(void **state) {
-    (void)state;
-    config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
-    config odd = {"gru", {.input = 19, .hidden = 45, .layers = 1}, 7, 20, false, false, true};
-    const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 1, false, false, true};
-    config both = {"lstm_proj", {.input = 9, .hidden = 24, .bidirectional = true}, 6, 300, false, false, true};
-    const config normal = {"lstm_layernorm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
-    config narrow = {"lstm_layernorm", {.input = 19, .hidden = 301, .layers = 1}, 7, 20, false, false, true};
-    if (!rcvi_jit_name()) print_message("not compiled: %s\n", rcv_message());
-    assert_int_equal(setenv("RECURVE_CACHE", "", 1), 0);
-    check_texts(&deep, RCV_BFLOAT16, true, by_wave, 1);
-    check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
-    check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
-    check_texts(&both, RCV_FLOAT16, false, by_step, 2);
-    check_texts(&high, RCV_FLOAT32, true, by_wave, 1);
-    check_texts(&high, RCV_FLOAT32, false, by_two, 1);
-    check_texts(&odd, RCV_FLOAT32, true, "combine(steps=all)+fuse+pack+persistent(parts=1)", 1);
-    check_texts(&one, RCV_FLOAT32, true, exactly, 1);
-    check_texts(&normal, RCV_BFLOAT16, false, by_wave, 1);
-    check_texts(&narrow, RCV_TFLOAT32, false, by_step, 1);
-    check_texts(&narrow, RCV_FLOAT16, false, at_once, 1);
-    check_texts(&one, RCV_BFLOAT16, true, in_clusters, 1);
-    check_texts(&one, RCV_FLOAT32, true, "combine(steps=all)+fuse+pack+persistent(parts=1)+cluster", 1);
-    check_texts(&odd, RCV_FLOAT16, true, in_clusters, 1);
-    high.lengths = odd.lengths = odd.resets = both.lengths = narrow.lengths = narrow.resets = true;
-    check_texts(&high, RCV_BFLOAT16, true, by_wave, 1);
-    check_texts(&odd, RCV_TFLOAT32, true, at_once, 1);
-    check_texts(&both, RCV_FLOAT16, false, by_step, 2);
-    check_texts(&narrow, RCV_BFLOAT16, false, by_step, 1);
-    check_texts(&odd, RCV_TFLOAT32, true, in_clusters, 1);
-}
-
-/* ---- what is not stored ---- */
-
-/* Of the buffers that a loop writes: those that nobody reads, twins that nobody reads, states that only products read before the loop
- * ends. */
-typedef struct {
-    int unread, untwinned, passing, channels; /* channels: of operands */
-} unstored;
-
-static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
-    unstored found = {0, 0, 0, 0};
-    const rcvi_step *loop = &s->program.steps[p->loop];
-    for (int c = 0; c < p->channel_count; c++) found.channels += p->channels[c].operand;
-    for (size_t b = 0; b < s->program.buffer_count; b++) {
-        rcvi_access accesses[RCVI_MAX_ACCESSES];
-        bool written = false, still = true;
-        for (int i = 1; i <= (int)loop->loop.body; i++) {
-            int count = rcvi_step_accesses(&loop[i], accesses);
-            for (int k = 0; k < count; k++) {
-                if (accesses[k].view->buffer != (int)b || !accesses[k].written) continue;
-                written = true;
-                still &= accesses[k].view->stride == 0;
-            }
-        }
-        found.unread += written && p->unread[b];
-        found.untwinned += written && s->engine.twins[b] != SIZE_MAX && p->untwinned[b];
-        found.passing += written && still && p->passing[b];
-    }
-    return found;
-}
-
-/* h goes through one channel to the layer and to the one above it. In inference that is all of a layer's output, and who multiplies with it reads what others sent; of what is the
- * caller's, of states that maps read, and in training, nothing is left out that is read behind the loop. */
-static void test_unread(void **state) {
-    (void)state;
-    const config lstm = {"lstm", {.input = 20, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
-    const config gru = {"gru", {.input = 20, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
-    const struct {
-        const config *c;
-        rcv_dtype dtype;
-        bool training;
-        const char *plan;
-        unstored want;
-    } cases[] = {
-        {&lstm, RCV_BFLOAT16, false, by_wave, {2, 3, 3, 4}}, {&gru, RCV_BFLOAT16, false, by_wave, {2, 3, 0, 4}},
-        {&lstm, RCV_FLOAT32, false, by_wave, {2, 0, 3, 4}},  {&lstm, RCV_BFLOAT16, true, by_wave, {0, 0, 0, 4}},
-        {&lstm, RCV_BFLOAT16, false, at_once, {0, 1, 1, 1}}, {&gru, RCV_FLOAT32, true, at_once, {0, 0, 0, 1}}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        subject s;
-        rcvi_persistent *p = NULL;
-        size_t loop = 0;
-        open_subject(&s, cases[i].c, cases[i].dtype, cases[i].training, cases[i].plan);
-        assert_true(next_loop(&s, &loop));
-        check_ok(rcvi_persistent_new(&s.engine, loop, &p));
-        unstored found = count_unstored(&s, p);
-        print_message("%s by %s%s: %d buffers and %d twins are not stored, %d states at the end, %d channels\n",
-                      cases[i].c->cell, cases[i].plan, cases[i].training ? ", training" : "", found.unread,
-                      found.untwinned, found.passing, found.channels);
-        assert_memory_equal(&found, &cases[i].want, sizeof found);
-        rcvi_persistent_free(s.context, p);
-        close_subject(&s);
-    }
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops),         cmocka_unit_test(test_ragged),
                                        cmocka_unit_test(test_mixed),         cmocka_unit_test(test_spoilt),
-                                       cmocka_unit_test(test_spoilt_ragged), cmocka_unit_test(test_spoilt_rows),
-                                       cmocka_unit_test(test_refusals),      cmocka_unit_test(test_no_clusters),
-                                       cmocka_unit_test(test_texts),         cmocka_unit_test(test_unread)};
+                                       cmocka_unit_test(test_spoilt_ragged), cmocka_unit_test(test_spoilt_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
