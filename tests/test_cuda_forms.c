@@ -1,4 +1,4 @@
-/* What becomes of a time loop as a persistent kernel, without a GPU: what is refused, texts that
+/* What becomes of a time loop as a persistent kernel, without a GPU: what is refused, who multiplies and who takes maps, texts that
  * compile, and what is not stored. */
 #include "device/cuda/jit.h"
 #include "persistent_subject.h"
@@ -73,6 +73,54 @@ static void test_no_clusters(void **state) {
             rcvi_persistent_free(s.context, p);
         }
         assert_true(loops == 2 && (cases[i].fragment || clustered == loops));
+        close_subject(&s);
+    }
+}
+
+/* ---- who multiplies and who takes maps ---- */
+
+/* Both lanes have half of every operand where some come from elsewhere, and a lane has these where tiles have few rows; a third
+ * warpgroup takes maps where tiles take turns and depth is folded. */
+static void test_shares(void **state) {
+    (void)state;
+    const config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
+    const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 64, false, false, true};
+    const config few = {"lstm", {.input = 768, .hidden = 768, .layers = 1}, 7, 16, false, false, true};
+    const config large = {"lstm", {.input = 1500, .hidden = 1500, .layers = 2}, 7, 20, false, false, true};
+    enum { HALVES, APART };
+    const struct {
+        const config *c;
+        rcv_dtype dtype;
+        const char *plan;
+        int forward;    /* how the first loop's lanes share operands, or RCVI_NONE: there is but one */
+        bool thirds[2]; /* of the first and the last loop */
+    } cases[] = {
+        {&high, RCV_BFLOAT16, by_wave, HALVES, {false, false}},
+        {&high, RCV_FLOAT32, by_wave, HALVES, {false, false}},
+        {&one, RCV_BFLOAT16, by_step, HALVES, {false, false}},
+        {&few, RCV_BFLOAT16, by_step, APART, {false, false}},
+        {&large, RCV_BFLOAT16, at_once, RCVI_NONE, {false, true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        subject s;
+        int loops = 0;
+        bool third = false;
+        open_subject(&s, cases[i].c, cases[i].dtype, true, cases[i].plan);
+        for (size_t loop = 0; next_loop(&s, &loop); loop++, loops++) {
+            rcvi_persistent *p;
+            check_ok(rcvi_persistent_new(&s.engine, loop, &p));
+            const rcvi_seat *seat = &p->seats[0];
+            third = p->third;
+            if (loops == 0) assert_int_equal(third, cases[i].thirds[0]);
+            for (int q = 0; loops == 0 && cases[i].forward != RCVI_NONE && q < p->steps[seat->tiled].pass_count; q++) {
+                int chunks = rcvi_persistent_chunks(p, p->steps[seat->tiled].passes[q].depth), lane = seat->lane_of[q];
+                if (cases[i].forward == HALVES) assert_int_equal(2 * lane, chunks);
+                if (cases[i].forward == APART) assert_true(lane == 0 || lane == chunks);
+            }
+            rcvi_persistent_free(s.context, p);
+        }
+        assert_int_equal(third, cases[i].thirds[1]);
+        assert_true(loops > 1);
         close_subject(&s);
     }
 }
@@ -197,6 +245,7 @@ static void test_unread(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_no_clusters),
-                                       cmocka_unit_test(test_texts), cmocka_unit_test(test_unread)};
+                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_texts),
+                                       cmocka_unit_test(test_unread)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

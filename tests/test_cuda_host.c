@@ -69,7 +69,8 @@ static const struct {
     {"asm volatile(\"ld.acquire.gpu.global.u32 %0, [%1];\" : \"=r\"(x) : \"l\"(counter) : \"memory\");",
      "x = look_at(counter);", false},
     {"asm volatile(\"bar.sync 0;\" ::: \"memory\");", "meet_at(0, HOST_THREADS);", false},
-    {"asm volatile(\"bar.sync 1, 256;\" ::: \"memory\");", "meet_at(1, 256);", false},
+    {"asm volatile(\"bar.sync 1, %0;\" ::\"n\"((int)MAPPERS) : \"memory\");", "meet_at(1, MAPPERS);", false},
+    {"asm volatile(\"bar.sync 1, 256;\" ::: \"memory\");", "meet_at(1, 256);", true},
     {"asm volatile(\"bar.sync 4, 256;\" ::: \"memory\");", "meet_at(4, 256);", false},
     {"asm volatile(\"bar.sync %0, 128;\" ::\"n\"(2 + LANE) : \"memory\");", "meet_at(2 + LANE, 128);", false},
     {"asm volatile(\"ld.shared.b32 %0, [%1];\" : \"=r\"(a[c * 4 + j][r]) : \"r\"(at) : \"memory\");",
@@ -521,6 +522,10 @@ enum {
     FOLDED_EXACT,
     FOLDED_FEW, /* by warps, each its own fold */
     LEAVING,
+    EVEN,          /* both lanes have some of what comes from elsewhere, and of the seat's own */
+    THIRD,         /* a third warpgroup takes maps, */
+    THIRD_WAITING, /* and waits for values of other seats, */
+    THIRD_LEAVING, /* or rests where no row goes on */
     CLUSTERED,
     CLUSTERED_FOLDED,
     CLUSTERED_TILED,
@@ -535,6 +540,15 @@ enum {
 };
 static int seen[KINDS]; /* loops */
 
+/* Has every pass chunks in both lanes? */
+static bool has_both(const rcvi_persistent *p, const rcvi_seat *seat) {
+    const rcvi_persistent_step *tiled = &p->steps[seat->tiled];
+    bool both = tiled->pass_count > 1;
+    for (int q = 0; q < tiled->pass_count; q++)
+        both &= seat->lane_of[q] > 0 && seat->lane_of[q] < rcvi_persistent_chunks(p, tiled->passes[q].depth);
+    return both;
+}
+
 static void remember(const rcvi_persistent *p) {
     seen[FOLDED] += p->fold > 1;
     seen[KEEPING] += p->weight_chunks > 0;
@@ -545,6 +559,7 @@ static void remember(const rcvi_persistent *p) {
     seen[FOLDED_EXACT] += p->exact && p->fold > 1;
     seen[FOLDED_FEW] += !p->exact && p->fold > 1 && p->tile == 8;
     seen[FOLDED_PAIRED] += p->paired && p->fold > 1;
+    seen[THIRD] += p->third;
     seen[CLUSTERED] += p->cluster > 1;
     seen[CLUSTERED_FOLDED] += p->cluster && p->fold > 2;
     seen[CLUSTERED_TILED] += p->cluster && p->tiles > 1;
@@ -559,7 +574,13 @@ static void remember(const rcvi_persistent *p) {
         seen[TAGGED] += p->channels[c].tagged;
         seen[SPARE] += is_spare(p, (size_t)p->channels[c].buffer);
     }
-    for (int n = 0; n < p->step_count; n++) seen[LEAVING] += p->steps[n].by_rows && p->steps[n].leaves;
+    for (int n = 0; n < p->step_count; n++) {
+        const rcvi_persistent_step *step = &p->steps[n];
+        seen[LEAVING] += step->by_rows && step->leaves;
+        seen[THIRD_LEAVING] += p->third && step->pass_count && step->leaves;
+        seen[THIRD_WAITING] += p->third && step->pass_count && step->wait_count;
+    }
+    seen[EVEN] += has_both(p, &p->seats[0]);
     for (int lane = 0; lane < RCVI_LANES; lane++) {
         const rcvi_seat *seat = &p->seats[0];
         seen[RINGED] += seat->ring[lane] > 1 && seat->group_count[lane] > seat->ring[lane];
@@ -636,6 +657,8 @@ static const trial trials[] = {
     {"lstm", three, RCV_BFLOAT16, {.input = 40, .hidden = 130, .layers = 1}, 3, 5, 132, 232448, false, false},
     {"lstm", three, RCV_TFLOAT32, {.input = 8, .hidden = 72, .layers = 1}, 2, 64, 6, 70000, false, false},
     {"lstm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 136, .layers = 2}, 3, 20, 60, 232448, false, false},
+    {"lstm", waves, RCV_BFLOAT16, {.input = 72, .hidden = 72, .layers = 2}, 3, 20, 10, 232448, false, false},
+    {"lstm", waves, RCV_BFLOAT16, {.input = 72, .hidden = 72, .layers = 2}, 4, 32, 10, 232448, true, true},
     {"lstm", one, RCV_FLOAT32, {.input = 40, .hidden = 192, .layers = 1}, 2, 3, 132, 232448, false, false},
     {normal, waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
     {normal, three, RCV_TFLOAT32, {.input = 24, .hidden = 72, .layers = 1}, 3, 70, 3, 232448, false, false},

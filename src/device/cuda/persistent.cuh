@@ -11,10 +11,10 @@
  * a block has fewer units, so that more blocks keep a matrix. Of a tile of 8 rows, warps multiply by themselves (mma.sync), each with
  * its own fold alone. A fold's depth is cut into chunks of 128 bytes, of numbers in
  * PARTS one chunk for each of these, and shared out to two lanes, each with one thread that waits for counters and copies
- * groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Lane 0 has
- * what comes from elsewhere, lane 1 what this seat itself gave at the step before; where there is only one of these, both
- * share it. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map. One more warp, the
- * teller, raises the counters of what the block has written.
+ * groups of chunks into a ring in shared memory, and a warpgroup that multiplies. Both lanes have half of what comes from elsewhere,
+ * which they multiply first, and half of what this seat itself gave at the step before; where tiles have few rows, lane 0 has the one
+ * and lane 1 the other. Sums of both lanes meet in shared memory, where both warpgroups take elements for the map, or, where THIRD, a
+ * third one does while these go on. One more warp, the teller, raises the counters of what the block has written.
  * Where CLUSTER is not 0, blocks are cut otherwise and send each other operands: see persistent_cluster.cuh.
  *
  * A class of seats, struct Seat, has
@@ -42,19 +42,19 @@
 
 /* ---- maps ---- */
 
-/* A thread that multiplies, and takes elements of the maps. */
-template <class S, int LANE> struct Multiplier : Products<S, LANE> {
-    using Base = Products<S, LANE>;
+/* A thread that takes elements of the maps; it multiplies, too, or gets sums from those who do. */
+template <class S, class Base> struct Mapper : Base {
     using Base::block, Base::shared, Base::thread, Base::buffer;
-    static constexpr int VECTORS = TILE_ROWS * S::UNITS / VECTOR, EACH = (VECTORS + MULTIPLIERS - 1) / MULTIPLIERS;
+    static constexpr int VECTORS = TILE_ROWS * S::UNITS / VECTOR, EACH = (VECTORS + MAPPERS - 1) / MAPPERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
+    const int mapper; /* of MAPPERS */
     Turn told;
     int i;
 #if CLUSTER
     Slots sent = {0, S::FROM_MEMORY};
 #endif
 
-    INLINE Multiplier(const Block &block) : Base(block), i(0) {}
+    INLINE Mapper(const Block &block) : Base(block), mapper((int)threadIdx.x - FIRST_MAPPER), i(0) {}
 
 #if CLUSTER
     /* Lets what the map publishes of a tile go to its slot in all blocks, if somebody reads it. */
@@ -71,7 +71,7 @@ template <class S, int LANE> struct Multiplier : Products<S, LANE> {
     INLINE void find_addresses(const Due &due, int k, int i) const {
         const int first = S::first_place(k);
 #pragma unroll 1
-        for (int p = (int)threadIdx.x; p < S::places(k); p += MULTIPLIERS) {
+        for (int p = mapper; p < S::places(k); p += MAPPERS) {
             const Place &place = Shared::places()[first + p];
             unsigned long long at = p < S::views(k) ? place.view(i, due.time(i)) : place.slot(i);
 #if ROW_SUMS
@@ -99,9 +99,10 @@ template <class S, int LANE> struct Multiplier : Products<S, LANE> {
         if (!due.is_due(i)) return;
         if (i == due.low) {
             find_addresses(due, k, i);
-            asm volatile("bar.sync 1, 256;" ::: "memory");
+            meet_mappers();
         }
         find_addresses(due, k, i + 1);
+        if (THIRD) meet_mappers();
         Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true, true};
         int going = BATCH_OF(block.c);
         if constexpr (T::COUNTED >= 0) going = rows_going(f.place(T::COUNTED));
@@ -121,7 +122,7 @@ template <class S, int LANE> struct Multiplier : Products<S, LANE> {
             auto fetch = [&](bool late) {
 #pragma unroll
                 for (int e = 0; e < EACH; e++) {
-                    int v = (int)threadIdx.x + e * MULTIPLIERS, n = min(v / ACROSS, high - 1), u = v % ACROSS * VECTOR;
+                    int v = mapper + e * MAPPERS, n = min(v / ACROSS, high - 1), u = v % ACROSS * VECTOR;
                     int column = min(block.column + u, S::COLUMNS - VECTOR);
                     if (late)
                         T::fetch_late(f, row + n, column, values[e]);
@@ -130,21 +131,21 @@ template <class S, int LANE> struct Multiplier : Products<S, LANE> {
                 }
             };
             fetch(false);
-            if (T::TILED && works) {
-                this->multiply_all([&]() { fetch(true); });
-            } else {
-                const bool waits = !T::TILED && T::WAITS > 0 && works;
-                if (waits) wait_for_values(k, block.tile(tile));
-                asm volatile("bar.sync 1, 256;" ::: "memory");
-                if (waits) fetch(true);
-            }
+            const bool waits = (THIRD || !T::TILED) && T::WAITS > 0 && works; /* else whoever copies does */
+            if (waits) wait_for_values(k, block.tile(tile));
+            if (waits || !T::TILED || !works) meet_mappers();
+            if (waits) fetch(true);
+            if (T::TILED && works)
+                this->bring_sums([&]() {
+                    if (!THIRD) fetch(true);
+                });
             f.tile = block.tile(tile);
 #if CLUSTER
             if (k == S::SENDER) send_to_slot(f);
 #endif
 #pragma unroll
             for (int e = 0; e < EACH; e++) {
-                int v = (int)threadIdx.x + e * MULTIPLIERS, u = v % ACROSS * VECTOR;
+                int v = mapper + e * MAPPERS, u = v % ACROSS * VECTOR;
                 f.n = v / ACROSS;
                 f.there = f.n < high && block.column + u < S::COLUMNS;
 #if CLUSTER
@@ -155,20 +156,20 @@ template <class S, int LANE> struct Multiplier : Products<S, LANE> {
                 if (T::TILED && works) {
 #pragma unroll
                     for (int p = 0; p < S::PRODUCTS; p++) this->find_sums(p, min(f.n, TILE_ROWS - 1), u, sums[p]);
+                    if (e == EACH - 1) this->leave_sums();
                 }
                 T::apply(f, row + f.n, block.column + u, sums, values[e], [&]() {
                     if (e == EACH - 1 && T::RAISES > 0) tell();
                 });
             }
-            if (T::TILED && works && SUM_BUFFERS == 2) buffer ^= 1;
+            if (T::TILED && works) buffer.move();
         }
     }
 
-    /* Of a step without products: waits for what other blocks have written of a tile; all threads may read it when they have
-     * met. */
+    /* Waits for what other blocks have written of a tile; all threads may read it when they have met. */
     INLINE void wait_for_values(int k, int tile) const {
         const Place *places = Shared::places() + S::first_place(k);
-        if (threadIdx.x >= 32) return;
+        if (mapper >= 32) return;
 #pragma unroll 1
         for (int first = 0; first < S::waits(k); first += 32) {
             const int n = first + thread;
@@ -201,22 +202,45 @@ template <class S, int LANE> struct Multiplier : Products<S, LANE> {
                 T::fetch(f, row, column, values);
                 if (n == first && works) wait_for_values(k, f.tile);
                 T::fetch_tagged(block.c, f, row, column, values);
-                asm volatile("bar.sync 1, 256;" ::: "memory"); /* nobody reads sums of rows before */
+                meet_mappers(); /* nobody reads sums of rows before */
                 if (works) T::fetch_late(f, row, column, values);
                 T::apply(f, row, column, values, [&]() {
                     if (n + AT_ONCE >= end && T::RAISES > 0) tell();
                 });
             }
             if (first >= end) { /* it has none, and says so */
-                asm volatile("bar.sync 1, 256;" ::: "memory");
+                meet_mappers();
                 if (T::RAISES > 0) tell();
             }
         }
     }
 
     INLINE void run() {
-        this->keep_weights();
-        if (Base::STARTED) this->find_starts();
+        this->begin_loop();
+#pragma unroll 1
+        for (i = 0; i < ITERATIONS_OF(block.c); i++) S::each(*this);
+    }
+};
+
+template <class S, int LANE> using Multiplier = Mapper<S, Products<S, LANE>>;
+
+/* A thread that only multiplies, for those of a third warpgroup. */
+template <class S, int LANE> struct Giver : Products<S, LANE> {
+    using Base = Products<S, LANE>;
+    using Base::block;
+    int i;
+    INLINE Giver(const Block &block) : Base(block) {}
+
+    template <class T> INLINE void step(int k) {
+        if (!T::TILED || !Due(block.c, block.step_at(k)).is_due(i)) return;
+        const int going = S::leaves(k) ? find_going<S>(k, i) : BATCH_OF(block.c);
+#pragma unroll 1
+        for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0 && block.tile_row(tile) < going; tile++)
+            this->give_sums();
+    }
+
+    INLINE void run() {
+        this->begin_loop();
 #pragma unroll 1
         for (i = 0; i < ITERATIONS_OF(block.c); i++) S::each(*this);
     }
@@ -281,7 +305,7 @@ template <class S> INLINE void tell_all(const Block &block) {
 template <class S> INLINE void load_all(const Words &c, int seat) {
     Block block = find_block<S>(c, seat);
     asm volatile("bar.sync 0;" ::: "memory");
-    int warp = (int)threadIdx.x / 32 - MULTIPLIERS / 32;
+    int warp = ((int)threadIdx.x - FIRST_LOADER) / 32;
     if (warp == 0 && threadIdx.x % 32 == 0) Loader<S, 0>(block).run();
     if (warp == 1 && threadIdx.x % 32 == 0) Loader<S, 1>(block).run();
     if (warp == 2) tell_all<S>(block);
@@ -289,14 +313,27 @@ template <class S> INLINE void load_all(const Words &c, int seat) {
 
 template <class S> INLINE void multiply_all(const Words &c, int seat) {
     Block block = find_block<S>(c, seat);
-    if (threadIdx.x < 128)
-        Multiplier<S, 0>(block).run();
-    else
-        Multiplier<S, 1>(block).run();
+    if constexpr (THIRD) {
+        if (threadIdx.x < 128)
+            Giver<S, 0>(block).run();
+        else
+            Giver<S, 1>(block).run();
+    } else {
+        if (threadIdx.x < 128)
+            Multiplier<S, 0>(block).run();
+        else
+            Multiplier<S, 1>(block).run();
+    }
 }
 
-/* Written behind this text: calls multiply_all or load_all for the class of this number. */
-template <bool MULTIPLIES> INLINE void for_class(const Words &c, int seat, int index);
+template <class S> INLINE void map_all(const Words &c, int seat) {
+    Block block = find_block<S>(c, seat);
+    Mapper<S, GivenSums<S>>(block).run();
+}
+
+/* Written behind this text: calls multiply_all, map_all or load_all for the class of this number. */
+enum Role { MULTIPLIES, MAPS, LOADS };
+template <Role ROLE> INLINE void for_class(const Words &c, int seat, int index);
 
 extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __grid_constant__ Words c) {
     const int seat = find_seat(c);
@@ -308,18 +345,28 @@ extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __g
             barrier_make(shared.empty(0, n), 4);
         }
         for (int n = 0; n < 2; n++) {
-            barrier_make(shared.telling(n), MULTIPLIERS / 32);
+            barrier_make(shared.telling(n), MAPPERS / 32);
             barrier_make(shared.telling(n) + 8, 1);
+            barrier_make(shared.giving(n), MULTIPLIERS / 32);
+            barrier_make(shared.giving(n) + 8, MAPPERS / 32);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     __syncthreads();
+    const int index = (int)c.w[seat + 1];
     if (threadIdx.x < MULTIPLIERS) {
+#if THIRD
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
+#else
         asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
-        for_class<true>(c, seat, (int)c.w[seat + 1]);
+#endif
+        for_class<MULTIPLIES>(c, seat, index);
+    } else if (THIRD && threadIdx.x < FIRST_LOADER) {
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
+        for_class<MAPS>(c, seat, index);
     } else {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        for_class<false>(c, seat, (int)c.w[seat + 1]);
+        for_class<LOADS>(c, seat, index);
     }
 }
 

@@ -164,6 +164,7 @@ struct rcvi_persistent {
     int64_t *first_counter;         /* [signals] */
     int slices, slice, tile, tiles; /* of the batch; rows of one, of a tile, and tiles of a slice */
     bool holds;                     /* a block writes what others do not read when they have what they do */
+    bool third;                     /* a third warpgroup takes the maps, else those that multiply do */
     int fold;                       /* parts of depth that lie side by side */
     int cluster;                    /* blocks of one, which pass operands without memory; 0: there are none */
     int stream_chunks;              /* of weights of a block that are copied every time */

@@ -161,8 +161,7 @@ static bool share_memory(const rcvi_engine *e, rcvi_persistent *p) {
     for (p->sum_buffers = 2; p->sum_buffers > 0; p->sum_buffers--) {
         p->shared = RCVI_LANES * p->lane_bytes + (size_t)p->weight_chunks * RCVI_WEIGHT_BYTES +
                     (size_t)(p->sum_buffers * RCVI_LANES * rcvi_persistent_lane_wide(p)) * RCVI_WEIGHT_ROWS * 4 +
-                    (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * RCVI_BARRIER_BYTES +
-                    (size_t)p->places * RCVI_PLACE_BYTES;
+                    (size_t)RCVI_BARRIERS * RCVI_BARRIER_BYTES + (size_t)p->places * RCVI_PLACE_BYTES;
         if (p->shared <= (size_t)e->shared) return true;
     }
     return false;

@@ -2,10 +2,13 @@
  * seats and before persistent.cuh, which says what a class of seats has. */
 
 enum {
-    SIZE = TILE_BYTES,  /* of an element of the operands */
-    PIECE = 16 / SIZE,  /* elements of 16 bytes */
-    CHUNK = 128 / SIZE, /* of depth */
-    MULTIPLIERS = 256,  /* threads of both lanes that multiply */
+    SIZE = TILE_BYTES,           /* of an element of the operands */
+    PIECE = 16 / SIZE,           /* elements of 16 bytes */
+    CHUNK = 128 / SIZE,          /* of depth */
+    MULTIPLIERS = 256,           /* threads of both lanes that multiply */
+    MAPPERS = THIRD ? 128 : 256, /* threads that take elements of maps: the same ones, or those of a third warpgroup, */
+    FIRST_MAPPER = THIRD ? MULTIPLIERS : 0,
+    FIRST_LOADER = FIRST_MAPPER + MAPPERS, /* and those that copy and tell */
     THREADS = CLUSTER ? 256 : 512,
     LANE_FOLDS = CLUSTER && FOLD > 1 ? FOLD / 2 : FOLD, /* whose rows of weights a lane has */
     LANE_N = LANE_FOLDS * TILE_ROWS,                    /* columns that it multiplies */
@@ -88,6 +91,7 @@ INLINE void multiply_rows(float *sums, const unsigned (&a)[4], unsigned low, uns
                  : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(low), "r"(high));
 }
+INLINE void meet_mappers() { asm volatile("bar.sync 1, %0;" ::"n"((int)MAPPERS) : "memory"); }
 INLINE void publish_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 INLINE void warpgroup_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -104,7 +108,7 @@ struct Shared {
     static constexpr int WEIGHTS = 2 * LANE_BYTES, SUMS = WEIGHTS + WEIGHT_CHUNKS * WEIGHT_BYTES,
                          ROW_ROOM = SUMS + SUM_BUFFERS * 2 * SUM_BYTES,
                          BARRIERS = ROW_ROOM + 2 * ROW_SUMS * (MULTIPLIERS / 32) * 4,
-                         PLACES = BARRIERS + (2 * MOST_RING + 2) * 16, ADDRESSES = PLACES + MOST_PLACES * 32;
+                         PLACES = BARRIERS + (2 * MOST_RING + 4) * 16, ADDRESSES = PLACES + MOST_PLACES * 32;
     INLINE unsigned room(int lane) const { return base + (unsigned)(lane * LANE_BYTES); }
     /* Of a cluster, which has all chunks of an operand in a slot. */
     INLINE unsigned slot(int n) const { return base + (unsigned)(n * SLOT_BYTES); }
@@ -123,6 +127,8 @@ struct Shared {
     INLINE unsigned full(int lane, int n) const { return base + (unsigned)(BARRIERS + (lane * MOST_RING + n) * 16); }
     INLINE unsigned empty(int lane, int n) const { return full(lane, n) + 8; }
     INLINE unsigned telling(int n) const { return base + (unsigned)(BARRIERS + (2 * MOST_RING + n) * 16); }
+    /* Both lanes have given the sums of a buffer; the next one: they have been taken. */
+    INLINE unsigned giving(int n) const { return base + (unsigned)(BARRIERS + (2 * MOST_RING + 2 + n) * 16); }
     /* Of rows of 128 bytes in the swizzle of 128 bytes that lie there, 32 j bytes of each on, as wgmma takes it: the base's own, which is
      * found once, and a constant. */
     INLINE unsigned long long descriptor(unsigned at, int j) const {
@@ -143,6 +149,16 @@ struct Turn {
     INLINE void move() {
         n ^= 1;
         parity ^= n == 0;
+    }
+};
+
+/* Of the buffers for sums. */
+struct Buffer {
+    int n = 0;
+    unsigned phase = 0;
+    INLINE void move() {
+        if (SUM_BUFFERS == 2) n ^= 1;
+        phase ^= n == 0;
     }
 };
 
@@ -196,6 +212,9 @@ struct Slots {
 
 /* How many rows of the batch go on, the first ones of it. */
 INLINE int rows_going(unsigned long long counted) { return (int)*(const long long *)counted; }
+template <class S> INLINE int find_going(int k, int i) {
+    return rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i));
+}
 
 INLINE void wait_for_place(const Block &block, const Place &counter, int i, int tile) {
     if (counter.is_fresh(i))
@@ -278,6 +297,23 @@ template <class S, int LANE> struct Loader {
         return places[S::channel(k, pass)].slot(i) + (unsigned long long)(chunk * CHUNK_BYTES);
     }
 
+    /* Group g, which lies there. */
+    INLINE void load_group(const Place *places, int k, int tile, int g, unsigned long long at) {
+        const int pass = S::group_pass(LANE, g), n = ring.slot(g);
+        open_ahead(g);
+        if (g == 0 || pass != S::group_pass(LANE, g - 1)) wait_for_place(places[S::channel(k, pass) + 1], tile, g);
+        copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
+    }
+    /* From G on, by where the first ones of passes lie. */
+    template <int G>
+    INLINE void load_groups(const Place *places, int k, int tile, const unsigned long long (&from)[UNROLLED]) {
+        if constexpr (G < GROUPS) {
+            constexpr int first = first_of(G), before = S::group_first(LANE, G) - S::group_first(LANE, first);
+            load_group(places, k, tile, G, from[first] + (unsigned long long)(before * CHUNK_BYTES));
+            load_groups<G + 1>(places, k, tile, from);
+        }
+    }
+
     INLINE void load_tile(int k, int tile) {
         const Place *places = Shared::places() + S::first_place(k);
         unsigned long long from[UNROLLED]; /* of first groups of passes */
@@ -285,17 +321,11 @@ template <class S, int LANE> struct Loader {
         for (int g = 0; g < UNROLLED; g++) from[g] = first_of(g) == g ? find_group(places, k, tile, g) : 0;
         opened = 0;
         seen = 0;
-        for (int n = 0; n < S::waits(k); n++) wait_for_place(places[S::wait_place(k, n)], tile, -1);
-#pragma unroll UNROLLED
-        for (int g = 0; g < GROUPS; g++) {
-            const int pass = S::group_pass(LANE, g), n = ring.slot(g);
-            const int first = UNROLLED == GROUPS ? first_of(g) : 0,
-                      before = S::group_first(LANE, g) - S::group_first(LANE, first);
-            const unsigned long long at = UNROLLED == GROUPS ? from[first] + (unsigned long long)(before * CHUNK_BYTES)
-                                                             : find_group(places, k, tile, g);
-            open_ahead(g);
-            if (g == 0 || pass != S::group_pass(LANE, g - 1)) wait_for_place(places[S::channel(k, pass) + 1], tile, g);
-            copy_bulk(shared.chunk(LANE, n, 0), at, S::group_chunks(LANE, g) * CHUNK_BYTES, shared.full(LANE, n));
+        for (int n = 0; n < S::waits(k) && !THIRD; n++) wait_for_place(places[S::wait_place(k, n)], tile, -1);
+        if constexpr (UNROLLED == GROUPS) {
+            load_groups<0>(places, k, tile, from);
+        } else {
+            for (int g = 0; g < GROUPS; g++) load_group(places, k, tile, g, find_group(places, k, tile, g));
         }
         ring.move();
     }
@@ -305,8 +335,7 @@ template <class S, int LANE> struct Loader {
         if (!T::TILED || GROUPS == 0) return;
         Due due(block.c, block.step_at(k));
         if (!due.is_due(i)) return;
-        int going = BATCH_OF(block.c);
-        if (S::leaves(k)) going = rows_going(Shared::places()[S::first_place(k) + S::row_place(k)].slot(i));
+        const int going = S::leaves(k) ? find_going<S>(k, i) : BATCH_OF(block.c);
 #pragma unroll 1
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0 && block.tile_row(tile) < going; tile++)
             load_tile(k, block.tile(tile));

@@ -2,7 +2,56 @@
  * behind persistent_load.cuh (in clusters, persistent_send.cuh) and before persistent.cuh, which says how rows of weights and folds
  * of depth lie. */
 
-template <class S, int LANE> struct Products {
+/* Sums of a tile in shared memory: of the products, as who takes elements of the map reads them. */
+template <class S> struct SumReader {
+    const Block &block;
+    const int thread; /* of a warp */
+    Shared shared;
+    Buffer buffer;
+
+    INLINE SumReader(const Block &block) : block(block), thread((int)threadIdx.x % 32) {}
+
+    /* Sums of row n of the tile and row m of the weights lie at n * 64 + (m ^ turn(n)): neither those who write them nor
+     * those who read them meet in banks. */
+    static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
+
+    INLINE void add_sums(int lane, int n, int m, REAL (&x)[VECTOR], bool more) const {
+        if (S::CHUNKS(lane) == 0) return;
+        const float *from = (const float *)(shared_memory + (shared.sums(buffer.n, lane) - shared.base));
+#pragma unroll
+        for (int q = 0; q < FOLD; q++) {
+            const int row = q * TILE_ROWS + n, at = row * 64 + ((q * S::UNIT_ROWS * S::UNITS + m) ^ turn(row));
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) x[v] = (more || q > 0 ? x[v] : 0) + from[at + v];
+        }
+    }
+
+#if CLUSTER
+    /* The sums of a product, of all folds of its row. */
+    INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
+        const int m = S::product_row(p) * S::UNITS + unit;
+#pragma unroll
+        for (int q = 0; q < FOLD; q++) {
+            const int lane = FOLD > 1 ? q / LANE_FOLDS : m / 64, fold = q % LANE_FOLDS, row = fold * TILE_ROWS + n,
+                      at = row * 64 + ((FOLD > 1 ? fold * S::UNIT_ROWS * S::UNITS + m : m % 64) ^ turn(row));
+            const float *from = (const float *)(shared_memory + (shared.sums(buffer.n, lane) - shared.base));
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) x[v] = (q > 0 ? x[v] : 0) + from[at + v];
+        }
+    }
+#else
+    /* The sums of a product: of both lanes, or of the one that has it. */
+    INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
+        const int m = S::product_row(p) * S::UNITS + unit, lane = S::product_lane(p);
+        if (lane != 1) add_sums(0, n, m, x, false);
+        if (lane != 0) add_sums(1, n, m, x, lane < 0 && S::CHUNKS(0) > 0);
+    }
+#endif
+};
+
+template <class S, int LANE> struct Products : SumReader<S> {
+    using Base = SumReader<S>;
+    using Base::block, Base::shared, Base::thread, Base::buffer, Base::turn;
     static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
     static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), KEPT = S::KEPT(LANE),
                          BEFORE = LANE ? S::KEPT(0) : 0;
@@ -10,19 +59,15 @@ template <class S, int LANE> struct Products {
     static constexpr int FIRST_ROW = CLUSTER && FOLD == 1 ? LANE * 64 : 0,
                          FIRST_FOLD = FOLD > LANE_FOLDS ? LANE *LANE_FOLDS : 0;
     static constexpr int ROWS = EXACT ? 4 : 2; /* of the weights that a thread has */
-    const Block &block;
-    const int warp, thread;
-    Shared shared;
+    const int warp;
     Ring<S, LANE> ring;
     unsigned a[HELD > 0 ? HELD * 4 : 1][4];
     float starts[ROWS];
-    int buffer; /* of sums */
 #if CLUSTER
     Slots received = {0, 0};
 #endif
 
-    INLINE Products(const Block &block)
-        : block(block), warp((int)threadIdx.x / 32 % 4), thread((int)threadIdx.x % 32), buffer(0) {}
+    INLINE Products(const Block &block) : Base(block), warp((int)threadIdx.x / 32 % 4) {}
 
     /* Row m of the lane's weights. */
     struct Weight {
@@ -199,10 +244,6 @@ template <class S, int LANE> struct Products {
     INLINE void wait_for_group(int g) const { barrier_wait(shared.full(LANE, ring.slot(g)), ring.parity(g)); }
     INLINE void end_tile() { ring.move(); }
 #endif
-
-    /* Sums of row n of the tile and row m of the weights lie at n * 64 + (m ^ turn(n)): neither those who write them nor
-     * those who read them meet in banks. */
-    static INLINE int turn(int n) { return (n & 1) << 4 ^ (n >> 1 & 3) << 3; }
 
     /* The lane's fold that all of a thread's rows of weights are of, where they are; rows behind all folds are with the last. */
     INLINE int own_fold() const {
@@ -482,55 +523,67 @@ template <class S, int LANE> struct Products {
 
 #endif
 
+    INLINE void begin_loop() {
+        keep_weights();
+        if (STARTED) find_starts();
+    }
+
+    /* Products of a tile: of this lane's depth, or its rows of weights. */
+    template <class F> INLINE void find_products(Sums &sums, F fetch_late) {
+        wait_for_group(0);
+        fetch_late();
+        begin(sums);
+        multiply_group<0>(sums);
+        end(sums);
+        end_tile();
+    }
+
+    /* Nobody reads sums of the tile before, where their place is the same. */
+    static INLINE void end_reading() {
+        if (SUM_BUFFERS == 1) asm volatile("bar.sync 4, 256;" ::: "memory");
+    }
+
     /* Sums of both lanes, in shared memory. What the map reads of other seats has come with the first chunk. */
-    template <class F> INLINE void multiply_all(F fetch_late) {
+    template <class F> INLINE void bring_sums(F fetch_late) {
         if constexpr (CHUNKS > 0) {
             Sums sums;
-            wait_for_group(0);
-            fetch_late();
-            begin(sums);
-            multiply_group<0>(sums);
-            end(sums);
-            end_tile();
-            if (SUM_BUFFERS == 1) asm volatile("bar.sync 4, 256;" ::: "memory");
-            write_sums(shared.sums(buffer, LANE), sums);
-        } else if (SUM_BUFFERS == 1) {
-            asm volatile("bar.sync 4, 256;" ::: "memory");
+            find_products(sums, fetch_late);
+            end_reading();
+            write_sums(shared.sums(buffer.n, LANE), sums);
+        } else {
+            end_reading();
         }
-        asm volatile("bar.sync 1, 256;" ::: "memory");
+        meet_mappers();
         if (CHUNKS == 0) fetch_late(); /* it has come with the other lane's */
     }
+    INLINE void leave_sums() {}
 
-    INLINE void add_sums(int lane, int n, int m, REAL (&x)[VECTOR], bool more) const {
-        if (S::CHUNKS(lane) == 0) return;
-        const float *from = (const float *)(shared_memory + (shared.sums(buffer, lane) - shared.base));
-#pragma unroll
-        for (int q = 0; q < FOLD; q++) {
-            const int row = q * TILE_ROWS + n, at = row * 64 + ((q * S::UNIT_ROWS * S::UNITS + m) ^ turn(row));
-#pragma unroll
-            for (int v = 0; v < VECTOR; v++) x[v] = (more || q > 0 ? x[v] : 0) + from[at + v];
+    /* For those who wait in GivenSums. */
+    INLINE void give_sums() {
+        const unsigned given = shared.giving(buffer.n), taken = given + 8, before = buffer.phase ^ 1;
+        if constexpr (CHUNKS > 0) {
+            Sums sums;
+            find_products(sums, []() {});
+            barrier_wait(taken, before);
+            write_sums(shared.sums(buffer.n, LANE), sums);
+        } else {
+            barrier_wait(taken, before);
         }
+        __syncwarp();
+        if (thread == 0) barrier_arrive(given);
+        buffer.move();
     }
+};
 
-#if CLUSTER
-    /* The sums of a product, of all folds of its row. */
-    INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
-        const int m = S::product_row(p) * S::UNITS + unit;
-#pragma unroll
-        for (int q = 0; q < FOLD; q++) {
-            const int lane = FOLD > 1 ? q / LANE_FOLDS : m / 64, fold = q % LANE_FOLDS, row = fold * TILE_ROWS + n,
-                      at = row * 64 + ((FOLD > 1 ? fold * S::UNIT_ROWS * S::UNITS + m : m % 64) ^ turn(row));
-            const float *from = (const float *)(shared_memory + (shared.sums(buffer, lane) - shared.base));
-#pragma unroll
-            for (int v = 0; v < VECTOR; v++) x[v] = (q > 0 ? x[v] : 0) + from[at + v];
-        }
+/* Sums that others have found. */
+template <class S> struct GivenSums : SumReader<S> {
+    using Base = SumReader<S>;
+    using Base::shared, Base::thread, Base::buffer;
+    INLINE GivenSums(const Block &block) : Base(block) {}
+    INLINE void begin_loop() { asm volatile("bar.sync 0;" ::: "memory"); }
+    template <class F> INLINE void bring_sums(F) { barrier_wait(shared.giving(buffer.n), buffer.phase); }
+    INLINE void leave_sums() {
+        __syncwarp();
+        if (thread == 0) barrier_arrive(shared.giving(buffer.n) + 8);
     }
-#else
-    /* The sums of a product: of both lanes, or of the one that has it. */
-    INLINE void find_sums(int p, int n, int unit, REAL (&x)[VECTOR]) const {
-        const int m = S::product_row(p) * S::UNITS + unit, lane = S::product_lane(p);
-        if (lane != 1) add_sums(0, n, m, x, false);
-        if (lane != 0) add_sums(1, n, m, x, lane < 0 && S::CHUNKS(0) > 0);
-    }
-#endif
 };

@@ -10,11 +10,12 @@ enum {
     RCVI_FEW_ROWS = 8,                                             /* of a tile that warps multiply by themselves */
     RCVI_DEPTH_CHUNK_BYTES = 128,                                  /* of depth in a chunk */
     RCVI_WEIGHT_BYTES = RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES, /* of a chunk of weights */
-    RCVI_BARRIER_BYTES = 16,                                       /* of two barriers in shared memory */
+    RCVI_BARRIERS = RCVI_LANES * RCVI_MOST_RING + 4,               /* pairs of barriers in shared memory */
+    RCVI_BARRIER_BYTES = 16,                                       /* of a pair */
     RCVI_PLACE_BYTES = 56,    /* words of a place there, and its address at three iterations */
     RCVI_MOST_EXACT_ROWS = 8, /* of a tile where threads multiply */
     RCVI_ALIGNED_WORDS = 32,
-    RCVI_MAP_THREADS = 256 /* that multiply and take elements of maps */
+    RCVI_MAP_THREADS = 256 /* that take elements of maps; half of them where they do nothing else */
 };
 
 /* Joins the loop's steps; they have parts then, and are one map each. With `pairs` products that are needed apart, too. */

@@ -7,6 +7,8 @@ enum {
     LEAST_TURN_ROWS = 16, /* of tiles that take turns */
     MOST_FEW_SLICE = 24,  /* rows of a block that are cut into tiles of eight */
     REGISTERS = 216,      /* of a thread that multiplies */
+    LESS_REGISTERS = 184, /* the same where others take maps, */
+    OWN_REGISTERS = 30,   /* and of these beside weights and sums */
     MORE_REGISTERS = 240, /* the same in a cluster, where all threads do */
     MOST_REGISTERS = 255, /* and by multiply-adds, where weights in shared memory take time */
     OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
@@ -48,7 +50,9 @@ static void share_apart(const rcvi_persistent *p, rcvi_seat *s, const hosted_ste
     }
 }
 
-/* Chunks of what comes from elsewhere to lane 0, of the seat's own to lane 1; where one has far more, half of all to each. */
+/* Half of all passes to each lane, so that both multiply what comes from elsewhere while the seat's own is on its way; where warps
+ * multiply tiles of few rows by themselves, what comes from elsewhere to lane 0 and the seat's own to lane 1, if neither has far
+ * more; half of all chunks where there is only one of these. */
 static void share_passes(rcvi_persistent *p, int seat, int held) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
@@ -56,13 +60,15 @@ static void share_passes(rcvi_persistent *p, int seat, int held) {
     for (int q = 0; q < tiled->pass_count; q++)
         total[is_own(p, seat, q)] += rcvi_persistent_chunks(p, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
-    bool apart = total[0] && total[1] && (most <= held || all - most + 2 >= most);
+    bool both = total[0] && total[1], even = both && p->tile > FEW_ROWS,
+         apart = both && (most <= held || all - most + 2 >= most);
     int room = apart ? total[0] : (int)rcvi_round_up((all + 1) / 2, p->parts); /* all parts of a number together */
     for (int own = 0; own < 2; own++) {
         for (int q = 0; q < tiled->pass_count; q++) {
             if (is_own(p, seat, q) != own) continue;
-            int chunks = rcvi_persistent_chunks(p, tiled->passes[q].depth);
-            s->lane_of[q] = chunks < room ? chunks : room;
+            int chunks = rcvi_persistent_chunks(p, tiled->passes[q].depth),
+                half = (int)rcvi_round_up((chunks + 1) / 2, p->parts);
+            s->lane_of[q] = even ? half : chunks < room ? chunks : room;
             s->chunks[0] += s->lane_of[q];
             s->chunks[1] += chunks - s->lane_of[q];
             room -= s->lane_of[q];
@@ -145,7 +151,7 @@ static rcv_status cut_batch(const rcvi_engine *e, rcvi_persistent *p, int turn) 
 }
 
 static size_t other_bytes(const rcvi_persistent *p) {
-    return (size_t)(RCVI_LANES * RCVI_MOST_RING + 2) * RCVI_BARRIER_BYTES + (size_t)p->places * RCVI_PLACE_BYTES +
+    return (size_t)RCVI_BARRIERS * RCVI_BARRIER_BYTES + (size_t)p->places * RCVI_PLACE_BYTES +
            (size_t)p->weight_chunks * RCVI_WEIGHT_ROWS * RCVI_DEPTH_CHUNK_BYTES + (p->by_rows ? ROW_BYTES : 0) +
            (size_t)p->sum_buffers * RCVI_LANES * (size_t)rcvi_persistent_wide(p) * RCVI_WEIGHT_ROWS * 4;
 }
@@ -272,10 +278,13 @@ static rcv_status share_memory(const rcvi_engine *e, rcvi_persistent *p) {
         other_bytes(p), e->shared);
 }
 
+/* Threads that take elements of maps. */
+static int mappers(const rcvi_persistent *p) { return p->third ? MULTIPLIERS / 2 : MULTIPLIERS; }
+
 /* Elements that a thread takes at once, in units of a vector. */
 static int vectors_of(const rcvi_persistent *p, const hosted_step *s) {
     const rcvi_seat *seat = &p->seats[s->seat];
-    if (!s->by_rows) return (p->tile * seat->units / p->vector + MULTIPLIERS - 1) / MULTIPLIERS;
+    if (!s->by_rows) return (p->tile * seat->units / p->vector + mappers(p) - 1) / mappers(p);
     int64_t at_once = (int64_t)rcvi_persistent_across(p, seat->columns) * p->vector;
     return (int)((seat->columns + at_once - 1) / at_once);
 }
@@ -305,6 +314,7 @@ static int map_registers(const rcvi_engine *e, const rcvi_persistent *p, const h
 
 int rcvi_persistent_held_chunks(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_seat *seat) {
     int most = sum_registers(e, p);
+    if (p->third) return (LESS_REGISTERS - OWN_REGISTERS - most) / CHUNK_REGISTERS;
     for (int k = 0; k < seat->hosted_count; k++) {
         int own = map_registers(e, p, &p->steps[seat->hosted[k]]);
         if (own > most) most = own;
@@ -342,6 +352,7 @@ static rcv_status cut_columns(rcvi_persistent *p) {
 /* Everything, with depth folded so, and tiles of so many rows that take turns. */
 static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, int turn) {
     p->fold = fold;
+    p->third = turn > 0 && fold > 1 && !p->exact; /* sums of folds make maps longer than a turn's products */
     RCVI_TRY(cut_columns(p));
     RCVI_TRY(cut_batch(e, p, turn));
     if (fold > 1 && rcvi_persistent_wide(p) > MOST_WIDE)
@@ -355,7 +366,7 @@ static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, 
         int own = p->tile * p->seats[s].units;
         if (own > elements) elements = own;
     }
-    while (!p->by_rows && p->vector > 1 && elements / p->vector < MULTIPLIERS) p->vector /= 2;
+    while (!p->by_rows && p->vector > 1 && elements / p->vector < mappers(p)) p->vector /= 2;
     for (int i = 0; i < p->step_count; i++) {
         if (p->steps[i].by_rows && vectors_of(p, &p->steps[i]) * p->vector > MOST_SPAN)
             return rcvi_persistent_refuse("a persistent kernel does not sum over so many features");
@@ -365,15 +376,14 @@ static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, 
 }
 
 /* Two tiles take turns where a seat would otherwise only wait for what it gave itself: while that of one is on its way, the other is
- * multiplied; where operands come from other seats only if both have room and a step stores little. So do tiles of eight rows where
- * depth is folded: a warp multiplies but its own fold. Not where weights are copied for every tile, or operands have little room. */
+ * multiplied; where operands come from other seats, these fill that time. So do tiles of eight rows where depth is folded: a warp
+ * multiplies but its own fold. Not where weights are copied for every tile, or operands have little room. */
 static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) {
-    const bool own = is_all_own(p), turns = (own || !e->program->options.training) && !p->by_rows;
+    const bool turns = is_all_own(p) && !p->by_rows;
     for (int rows = fold > 1 ? FEW_ROWS : LEAST_TURN_ROWS; turns && rows <= LEAST_TURN_ROWS; rows += FEW_ROWS) {
         rcv_status status = share_out(e, p, fold, rows);
-        bool is_cut = p->tiles > 1 && (rows > FEW_ROWS || p->slice <= MOST_FEW_SLICE),
-             has_room = has_all(p, own ? 1 : 2) || (own && p->lane_bytes >= TURN_ROOM);
-        if (!status && is_cut && !p->stream_chunks && has_room) return RCV_OK;
+        bool is_cut = p->tiles > 1 && (rows > FEW_ROWS || p->slice <= MOST_FEW_SLICE);
+        if (!status && is_cut && !p->stream_chunks && (has_all(p, 1) || p->lane_bytes >= TURN_ROOM)) return RCV_OK;
     }
     return share_out(e, p, fold, 0);
 }

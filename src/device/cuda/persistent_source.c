@@ -36,6 +36,7 @@ static void add_macros(writer *w) {
     add_macro(w, "TILE_N", rcvi_persistent_wide(p));
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "HOLDS", p->holds);
+    add_macro(w, "THIRD", p->third);
     add_macro(w, "PARTS", p->parts);
     add_macro(w, "EXACT", p->exact);
     add_macro(w, "EXACT_ROWS", rcvi_persistent_rows(w->engine, p));
@@ -405,15 +406,17 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     rcvi_text_add(&w.text, "%s%s%s%s", rcvi_persistent_load_text, rcvi_persistent_multiply_text, rcvi_persistent_text,
                   p->cluster ? rcvi_persistent_cluster_text : "");
     rcvi_text_add(&w.text, "%sINLINE void for_class(const Words &c, int seat, int index) {\n",
-                  p->cluster ? "" : "template <bool MULTIPLIES> ");
+                  p->cluster ? "" : "template <Role ROLE> ");
     for (int class = 0; class < p->class_count; class ++) {
         if (p->cluster)
             rcvi_text_add(&w.text, "    if (index == %d) multiply_all<class%d::Seat>(c, seat);\n", class, class);
         else
             rcvi_text_add(&w.text,
-                          "    if (index == %d) {\n        if (MULTIPLIES) multiply_all<class%d::Seat>(c, seat);\n"
-                          "        else load_all<class%d::Seat>(c, seat);\n    }\n",
-                          class, class, class);
+                          "    if (index == %d) {\n"
+                          "        if constexpr (ROLE == MULTIPLIES) multiply_all<class%d::Seat>(c, seat);\n"
+                          "        if constexpr (ROLE == MAPS && THIRD) map_all<class%d::Seat>(c, seat);\n"
+                          "        if constexpr (ROLE == LOADS) load_all<class%d::Seat>(c, seat);\n    }\n",
+                          class, class, class, class);
     }
     rcvi_text_add(&w.text, "}\n");
     return rcvi_text_take(&w.text, &p->source);
