@@ -34,11 +34,14 @@ struct Place {
     long long blocks, stride; /* that raise a counter, or where a view begins to be somewhere; bytes an iteration */
     unsigned long long ring;  /* or window */
 
-    /* A view's address at an iteration and time: 0 where the caller left it out, or nobody reads what is stored then. */
+    /* A view's address at an iteration and time: 0 where the caller left it out, or nobody reads what is stored then. All words are
+     * read at once: this is on the way of a step. */
     INLINE unsigned long long view(int i, int t) const {
-        if (!address || i < (int)blocks) return 0;
-        unsigned long long at = address + (unsigned long long)(i * stride);
-        return ring & 1 ? at + ((unsigned)t + (unsigned)(ring >> 1 & 1) & 1u) * (ring >> 2) : at;
+        const unsigned long long first = address, windows = ring;
+        const long long from = blocks, each = stride;
+        const unsigned long long window = ((unsigned)t + (unsigned)(windows >> 1 & 1) & 1u) * (windows >> 2),
+                                 at = first + (unsigned long long)(i * each) + (windows & 1 ? window : 0);
+        return first != 0 & i >= (int)from ? at : 0;
     }
     /* What passes between blocks, and counters. */
     INLINE unsigned long long slot(int i) const { return address ? address + (unsigned long long)(i * stride) : 0; }
