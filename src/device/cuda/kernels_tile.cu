@@ -3,13 +3,10 @@
 
 using namespace rcvi;
 
-enum { THREADS = 256, EACH = 4 }; /* pieces of a thread, all of which are on their way at once */
+enum { THREADS = 256, BLOCKS = 1024 };
 
-/* Of each the blocks, one behind the other. */
 struct tilings {
     rcvi_tiling at[RCVI_MAX_TILINGS];
-    int64_t first[RCVI_MAX_TILINGS];
-    int count;
 };
 
 __device__ inline float round_tf32(float x) {
@@ -19,96 +16,70 @@ __device__ inline float round_tf32(float x) {
 }
 
 /* What is there of a row's elements column .. column + PIECE - 1, V in an access: whole groups of V are there or not. */
-template <typename S, int V, int PIECE>
-__device__ inline void load_piece(const rcvi_tiling &m, int64_t from, int64_t column, S (&x)[PIECE]) {
-    using piece = typename word<(V * sizeof(S) < 16 ? V * sizeof(S) : 16)>::type;
-    constexpr int pieces = V * (int)sizeof(S) / (int)sizeof(piece);
+template <int V, int PIECE>
+__device__ inline void load_piece(const rcvi_tiling &m, int64_t from, int64_t column, float (&x)[PIECE]) {
 #pragma unroll
     for (int i = 0; i < PIECE; i += V) {
+        float some[V];
         if (column + i >= m.columns) continue;
-        const piece *at = reinterpret_cast<const piece *>(static_cast<const S *>(m.from) + from + i);
+        load_any(m.from, m.from_type, from + i, some);
 #pragma unroll
-        for (int k = 0; k < pieces; k++) reinterpret_cast<piece *>(x + i)[k] = at[k];
+        for (int k = 0; k < V; k++) x[i + k] = some[k];
     }
 }
 
-/* A piece of 16 bytes of a row, in all its parts. */
-template <typename T, typename S, int PIECE>
-__device__ inline void store_piece(const rcvi_tiling &m, char *to, const S (&from)[PIECE]) {
-    float x[PIECE];
-#pragma unroll
-    for (int i = 0; i < PIECE; i++) convert(from[i], x[i]);
-    for (int part = 0; part < m.parts; part++) {
-        alignas(16) T element[PIECE];
-#pragma unroll
-        for (int i = 0; i < PIECE; i++) {
-            float rounded;
-            convert(m.tensor ? round_tf32(x[i]) : x[i], element[i]);
-            convert(element[i], rounded);
-            x[i] -= rounded;
-        }
-        *(uint4 *)(to + part * m.tile * m.fold * 128) = *(const uint4 *)element;
-    }
-}
-
-/* The pieces of a block. Only where it begins is found by dividing 64 bits, which takes long. */
-template <typename T, typename S, int V> __device__ inline void tile_pieces(const rcvi_tiling &m, int64_t block) {
+/* A thread takes a piece of 16 bytes of a row, in all its parts. INDEX counts pieces: dividing 64 bits takes longer than all the
+ * rest. */
+template <typename T, typename INDEX> __device__ inline void tile_pieces(const rcvi_tiling &m) {
     constexpr int PIECE = 16 / (int)sizeof(T);
-    const unsigned depth = (unsigned)(m.chunks / m.parts), pieces = depth * (unsigned)m.fold * 8,
-                   rows = (unsigned)m.rows, slice = (unsigned)m.slice, tile_rows = (unsigned)m.tile;
-    const int64_t begin = block * (EACH * THREADS), first_row = begin / pieces, first_slot = first_row / rows;
-    const unsigned in_first = (unsigned)(begin - first_row * pieces), above = (unsigned)(first_row - first_slot * rows);
-    alignas(16) S x[EACH][PIECE];
-    char *to[EACH];
+    const INDEX depth = (INDEX)(m.chunks / m.parts), pieces = depth * (INDEX)m.fold * 8, rows = (INDEX)m.rows,
+                slice = (INDEX)m.slice, tile_rows = (INDEX)m.tile, count = (INDEX)m.slots * rows * pieces;
+    for (INDEX n = (INDEX)blockIdx.x * THREADS + threadIdx.x; n < count; n += (INDEX)gridDim.x * THREADS) {
+        const INDEX in_row = n % pieces, row = n / pieces % rows, in_slice = row % slice;
+        const int64_t column = (int64_t)in_row * PIECE, slot = n / pieces / rows;
+        const int64_t from = slot * m.slot + row * m.row + column;
+        const int64_t tile = row / slice * m.tiles + in_slice / tile_rows, line = in_slice % tile_rows;
+        alignas(16) T element[PIECE];
+        float x[PIECE] = {};
+        if (m.by == 4)
+            load_piece<4>(m, from, column, x);
+        else if (m.by == 2)
+            load_piece<2>(m, from, column, x);
+        else
+            load_piece<1>(m, from, column, x);
+        const int64_t chunk = in_row / 8 % depth * m.parts, fold = in_row / 8 / depth, piece = n % 8 ^ (line & 7);
+        const int64_t wide = m.tile * m.fold;
+        char *to = (char *)m.to + slot * m.to_slot + (tile * m.chunks + chunk) * wide * 128 +
+                   (fold * m.tile + line) * 128 + piece * 16;
+        for (int part = 0; part < m.parts; part++) {
 #pragma unroll
-    for (int e = 0; e < EACH; e++) {
-        const unsigned n = in_first + (unsigned)(e * THREADS) + threadIdx.x, in_row = n % pieces,
-                       line_of = above + n / pieces, row = line_of % rows, in_slice = row % slice,
-                       line = in_slice % tile_rows;
-        const int64_t column = (int64_t)in_row * PIECE, slot = first_slot + line_of / rows;
-        const int64_t tile = row / slice * m.tiles + in_slice / tile_rows, chunk = in_row / 8 % depth * m.parts,
-                      fold = in_row / 8 / depth, piece = in_row % 8 ^ (line & 7);
-        to[e] = nullptr;
-#pragma unroll
-        for (int i = 0; i < PIECE; i++) convert(0.0f, x[e][i]);
-        if (slot >= m.slots) continue;
-        load_piece<S, V>(m, slot * m.slot + row * m.row + column, column, x[e]);
-        to[e] = (char *)m.to + slot * m.to_slot + (tile * m.chunks + chunk) * m.tile * m.fold * 128 +
-                (fold * m.tile + line) * 128 + piece * 16;
+            for (int i = 0; i < PIECE; i++) {
+                float rounded;
+                convert(m.tensor ? round_tf32(x[i]) : x[i], element[i]);
+                convert(element[i], rounded);
+                x[i] -= rounded;
+            }
+            *(uint4 *)(to + part * wide * 128) = *(const uint4 *)element;
+        }
     }
-#pragma unroll
-    for (int e = 0; e < EACH; e++)
-        if (to[e]) store_piece<T>(m, to[e], x[e]);
 }
 
-template <typename T, typename S> __device__ inline void tile_from(const rcvi_tiling &m, int64_t block) {
-    if (m.by == 4)
-        tile_pieces<T, S, 4>(m, block);
-    else if (m.by == 2)
-        tile_pieces<T, S, 2>(m, block);
+template <typename T> __device__ inline void tile_all(const rcvi_tiling &m) {
+    const int64_t most = m.slots * m.rows * (m.chunks / m.parts) * m.fold * 8 + (int64_t)gridDim.x * THREADS;
+    if (most < UINT32_MAX)
+        tile_pieces<T, uint32_t>(m);
     else
-        tile_pieces<T, S, 1>(m, block);
-}
-
-/* Operands are of the type that is multiplied, or float. */
-template <typename T> __device__ inline void tile_to(const rcvi_tiling &m, int64_t block) {
-    if (m.from_type == RCVI_F32)
-        tile_from<T, float>(m, block);
-    else
-        tile_from<T, T>(m, block);
+        tile_pieces<T, int64_t>(m);
 }
 
 __global__ void __launch_bounds__(THREADS) tile_each(const __grid_constant__ tilings all) {
-    int i = all.count - 1;
-    while (blockIdx.x < all.first[i]) i--;
-    const rcvi_tiling &m = all.at[i];
-    const int64_t block = blockIdx.x - all.first[i];
+    const rcvi_tiling &m = all.at[blockIdx.y];
     if (m.type == RCVI_BF16)
-        tile_to<__nv_bfloat16>(m, block);
+        tile_all<__nv_bfloat16>(m);
     else if (m.type == RCVI_F16)
-        tile_to<__half>(m, block);
+        tile_all<__half>(m);
     else
-        tile_to<float>(m, block);
+        tile_all<float>(m);
 }
 
 /* Elements in an access: 4, 2 or 1. */
@@ -123,18 +94,19 @@ static int elements_by(const rcvi_tiling &m) {
 cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int count) {
     for (int done = 0; done < count; done += RCVI_MAX_TILINGS) {
         tilings all = {};
-        int64_t blocks = 0;
-        all.count = (int)least(count - done, RCVI_MAX_TILINGS);
-        for (int i = 0; i < all.count; i++) {
+        int here = (int)least(count - done, RCVI_MAX_TILINGS);
+        int64_t most = 0;
+        for (int i = 0; i < here; i++) {
             rcvi_tiling *m = &all.at[i];
             *m = list[done + i];
             m->by = elements_by(*m);
-            if (m->from_type != RCVI_F32 && m->from_type != m->type) return cudaErrorInvalidValue;
-            all.first[i] = blocks;
-            blocks += divide_up(m->slots * m->rows * (m->chunks / m->parts) * m->fold * 8, EACH * THREADS);
+            int64_t pieces = m->slots * m->rows * (m->chunks / m->parts) * m->fold * 8;
+            if (pieces > most) most = pieces;
         }
+        int64_t blocks = divide_up(most, THREADS);
         if (blocks == 0) continue;
-        cudaError_t error = start(tile_each, dim3((unsigned)blocks), dim3(THREADS), stream, all);
+        cudaError_t error =
+            start(tile_each, dim3((unsigned)least(blocks, BLOCKS), (unsigned)here), dim3(THREADS), stream, all);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;
