@@ -54,6 +54,7 @@ static const char at_once[] = "combine(steps=all)+fuse+pack+persistent+graph";
 static const char by_wave[] = "combine+fuse+pack+wavefront+merge+persistent+graph";
 static const char by_two[] = "combine+fuse+pack+wavefront+merge+persistent(parts=2)+graph";
 static const char forward_wave[] = "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph";
+static const char mixed[] = "combine(steps=all,forward=1)+fuse+pack+merge+persistent+graph";
 static const char exactly[] = "combine+fuse+pack+persistent(parts=1)+graph";
 static const char in_clusters[] = "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph";
 static const config deep = {"lstm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};

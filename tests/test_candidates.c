@@ -1,6 +1,7 @@
 /* Every candidate that the planner considers computes what the naive schedule computes in double, and the same bits
  * whenever it is pinned. */
 #include "planned.h"
+#include "schedule/stepwise.h"
 #include "scratch.h"
 
 static const rcv_size proj[] = {{"proj", 5}}, heads[] = {{"heads", 2}};
@@ -120,6 +121,68 @@ static void test_forward_wave(void **state) {
     }
 }
 
+/* ---- what is offered for a GPU ---- */
+
+enum { MOST_OFFERS = 64 };
+typedef struct {
+    rcv_context *context;
+    char *plans[MOST_OFFERS];
+    int count;
+} offers;
+
+static void take_offer(void *user, const rcvi_rungs *rungs) {
+    offers *all = user;
+    rcvi_text text;
+    assert_true(all->count < MOST_OFFERS);
+    rcvi_text_init(&text, all->context);
+    rcvi_rungs_print(rungs, &text);
+    check_ok(rcvi_text_take(&text, &all->plans[all->count]));
+    for (int i = 0; i < all->count; i++) {
+        if (!strcmp(all->plans[i], all->plans[all->count])) fail_msg("%s is offered twice", all->plans[i]);
+    }
+    all->count++;
+}
+
+static bool is_offered(const offers *all, const char *plan) {
+    int i = 0;
+    while (i < all->count && strcmp(all->plans[i], plan)) i++;
+    return i < all->count;
+}
+
+/* No plan twice; passes that differ where one pays forwards and another backwards, and streams around all kinds of loops in training
+ * alone. */
+static void test_offers(void **state) {
+    (void)state;
+    static const struct {
+        int64_t layers;
+        const char *plan;
+        bool wanted[2]; /* in inference, in training */
+    } cases[] = {
+        {1, "combine+fuse+pack+merge+persistent+graph", {true, true}},
+        {1, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+graph", {false, true}},
+        {1, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+streams(4)+graph", {false, true}},
+        {1, "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph", {true, true}},
+        {1, "combine(steps=all)+fuse+pack+merge+persistent+cluster+streams(4)+graph", {false, true}},
+        {2, "combine+fuse+pack+wavefront+merge+persistent+graph", {true, true}},
+        {2, "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph", {false, true}},
+        {2, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+graph", {false, false}},
+    };
+    const rcvi_machine machine = {.gpu = true, .threads = 1};
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+        bool training = i % 2;
+        problem p;
+        open_problem(&p, &(config){"lstm", {.input = 8, .hidden = 8, .layers = cases[i / 2].layers}, 6, 3, 0, 0, true},
+                     1);
+        rcv_plan_options options = options_of(&p, RCV_BFLOAT16, training, NULL);
+        offers all = {.context = p.context};
+        rcvi_stepwise_variants(p.net, &options, &machine, take_offer, &all);
+        if (is_offered(&all, cases[i / 2].plan) != cases[i / 2].wanted[training])
+            fail_msg("%s, %d layers, training %d", cases[i / 2].plan, (int)cases[i / 2].layers, training);
+        for (int k = 0; k < all.count; k++) rcv_text_free(p.context, all.plans[k]);
+        close_problem(&p);
+    }
+}
+
 /* Every set of kernels that this CPU has, forced through the environment, from the portable one on. */
 static void test_kernel_sets(void **state) {
     (void)state;
@@ -150,6 +213,7 @@ static void test_kernel_sets(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates), cmocka_unit_test(test_shared_product),
-                                       cmocka_unit_test(test_forward_wave), cmocka_unit_test(test_kernel_sets)};
+                                       cmocka_unit_test(test_forward_wave), cmocka_unit_test(test_offers),
+                                       cmocka_unit_test(test_kernel_sets)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

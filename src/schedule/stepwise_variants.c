@@ -46,15 +46,22 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
-/* Forwards all layers in one kernel, backwards one after the other with products of the whole sequence outside of the loops: twice
- * the matrices of a forward step, of all layers, often do not fit the chip. */
-static void forward_wave_variants(rcvi_rungs rungs, void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
-    rungs.wavefront = rungs.forward_wave = true;
-    rungs.steps = 0;
-    rungs.forward = 1;
+/* In training also with streams for what stands around the loops. */
+static void offer_streams(rcvi_rungs rungs, const rcv_plan_options *options,
+                          void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     offer(user, &rungs);
     rungs.streams = 4;
-    offer(user, &rungs);
+    if (options->training) offer(user, &rungs);
+}
+
+/* Forwards what does not wait inside of the kernel, of all layers where there are several, backwards one after the other with products
+ * of the whole sequence outside of the loops: twice the matrices of a forward step often do not fit the chip, or only by folding depth. */
+static void offer_mixed(rcvi_rungs rungs, const rcv_plan_options *options,
+                        void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    rungs.forward_wave = rungs.wavefront;
+    rungs.steps = 0;
+    rungs.forward = 1;
+    if (options->training) offer_streams(rungs, options, offer, user);
 }
 
 /* On a GPU a whole time loop may be one kernel: of all layers, or of one after the other with what does not wait computed before,
@@ -77,11 +84,8 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
                             .persistent = true,
                             .graph = true,
                             .threads = 1};
-        offer(user, &rungs);
-        if (options->training && rungs.wavefront) forward_wave_variants(rungs, offer, user);
-        rungs.streams = 4; /* for what stands around them */
-        if (options->training) offer(user, &rungs);
-        rungs.streams = 0;
+        offer_streams(rungs, options, offer, user);
+        if (!all) offer_mixed(rungs, options, offer, user);
         rungs.choice = 1; /* of the products there */
         if (options->training && !all) offer(user, &rungs);
         rungs.choice = 0;
@@ -90,9 +94,9 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
         rungs.cluster = all && net->options.hidden <= small;
         if (!rungs.cluster) continue;
         if (options->dtype == RCV_FLOAT32 && options->batch <= 4 * few)
-            offer(user, &rungs); /* of which each has some */
+            offer_streams(rungs, options, offer, user); /* of which each has some */
         rungs.parts = 0;
-        offer(user, &rungs);
+        offer_streams(rungs, options, offer, user);
     }
 }
 
