@@ -16,7 +16,9 @@ typedef struct {
     rcvi_engine engine;
 } subject;
 
-static inline void open_subject(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan) {
+/* On a GPU of so many processors with so much shared memory each. */
+static inline void open_subject_on(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan,
+                                   int processors, int shared) {
     static const rcv_size proj[] = {{"proj", 24}};
     rcv_plan_options options = {
         .steps = c->steps, .batch = c->batch, .lengths = c->lengths, .resets = c->resets, .schedule = plan};
@@ -30,9 +32,13 @@ static inline void open_subject(subject *s, const config *c, rcv_dtype dtype, bo
     check_ok(rcv_net_new(s->cell, &net, &s->net));
     assert_true(write_with(s->net, &options, &s->program));
     s->engine = (rcvi_engine){
-        .program = &s->program, .context = s->context, .major = 9, .processors = PROCESSORS, .shared = SHARED};
+        .program = &s->program, .context = s->context, .major = 9, .processors = processors, .shared = shared};
     rcvi_pool_init(&s->engine.pool, s->context);
     check_ok(rcvi_cuda_find_layout(&s->engine));
+}
+
+static inline void open_subject(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan) {
+    open_subject_on(s, c, dtype, training, plan, PROCESSORS, SHARED);
 }
 
 static inline void close_subject(subject *s) {

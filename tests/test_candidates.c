@@ -1,5 +1,5 @@
 /* Every candidate that the planner considers computes what the naive schedule computes in double, and the same bits
- * whenever it is pinned. */
+ * whenever it is pinned; and what is offered for a GPU. */
 #include "planned.h"
 #include "schedule/stepwise.h"
 #include "scratch.h"

@@ -1,11 +1,10 @@
 /* Persistent kernels run on the host: their texts are compiled behind stand-ins for what a GPU has (persistent_host.h), and
  * what a loop then computes is held against the loop taken step by step in double. Small chips make weights lie in registers,
  * in shared memory, or come every time. */
-#include "cuda_programs.h"
 #include "device/cuda/kernels.h"
-#include "device/cuda/persistent_parts.h"
 #include "device/cuda/ragged.h"
 #include "device/cuda/worker.h"
+#include "persistent_subject.h"
 #include "scratch.h"
 
 #include <dlfcn.h>
@@ -340,16 +339,11 @@ static void take_loop(oracle *o, size_t loop) {
 /* ---- both ---- */
 
 typedef struct {
-    test_allocator allocator;
-    rcv_context *context;
-    rcv_cell *cell;
-    rcv_net *net;
-    rcvi_program program;
-    rcvi_engine engine;
+    subject on;
     void **memory; /* [buffers] */
     oracle oracle;
     char *scratch;
-} subject;
+} emulation;
 
 typedef struct {
     const char *cell, *plan;
@@ -360,24 +354,14 @@ typedef struct {
     bool lengths, resets;
 } trial;
 
-static void open_subject(subject *s, const trial *t) {
-    rcv_plan_options options = {
-        .steps = t->steps, .batch = t->batch, .schedule = t->plan, .training = true, .dtype = t->dtype};
-    options.lengths = t->lengths;
-    options.resets = t->resets;
+static void open_emulation(emulation *s, const trial *t) {
+    const config c = {t->cell, t->net, t->steps, t->batch, t->lengths, t->resets, true};
     memset(s, 0, sizeof *s);
-    s->context = test_context(&s->allocator);
-    check_ok(rcv_cell_open(s->context, t->cell, &s->cell));
-    check_ok(rcv_net_new(s->cell, &t->net, &s->net));
-    assert_true(write_with(s->net, &options, &s->program));
-    s->engine = (rcvi_engine){
-        .program = &s->program, .context = s->context, .major = 9, .processors = t->processors, .shared = t->shared};
-    rcvi_pool_init(&s->engine.pool, s->context);
-    check_ok(rcvi_cuda_find_layout(&s->engine));
-    s->memory = calloc(s->program.buffer_count, sizeof *s->memory);
-    s->oracle = (oracle){.engine = &s->engine,
-                         .program = &s->program,
-                         .buffers = calloc(s->program.buffer_count, sizeof(double *)),
+    open_subject_on(&s->on, &c, t->dtype, true, t->plan, t->processors, t->shared);
+    s->memory = calloc(s->on.program.buffer_count, sizeof *s->memory);
+    s->oracle = (oracle){.engine = &s->on.engine,
+                         .program = &s->on.program,
+                         .buffers = calloc(s->on.program.buffer_count, sizeof(double *)),
                          .alive = calloc((size_t)t->steps, sizeof(int64_t)),
                          .order = calloc((size_t)t->batch, sizeof(int64_t))};
     assert_true(s->memory && s->oracle.buffers && s->oracle.alive && s->oracle.order);
@@ -386,16 +370,12 @@ static void open_subject(subject *s, const trial *t) {
     for (int64_t k = 0; k < t->batch; k++) s->oracle.order[k] = t->batch - 1 - k;
 }
 
-static void close_subject(subject *s) {
+static void close_emulation(emulation *s) {
     free(s->memory);
     free(s->oracle.buffers);
     free(s->oracle.alive);
     free(s->oracle.order);
-    rcvi_pool_free(&s->engine.pool);
-    rcvi_program_free(&s->program);
-    rcv_net_free(s->net);
-    rcv_cell_free(s->cell);
-    test_context_end(&s->allocator, s->context);
+    close_subject(&s->on);
 }
 
 static void *new_memory(size_t bytes) {
@@ -405,8 +385,8 @@ static void *new_memory(size_t bytes) {
     return memset(memory, 0, room ? room : 1024);
 }
 
-static rcvi_cuda_type type_of(const subject *s, size_t buffer) {
-    return rcvi_cuda_type_of(&s->engine, &(rcvi_view){.buffer = (int)buffer});
+static rcvi_cuda_type type_of(const emulation *s, size_t buffer) {
+    return rcvi_cuda_type_of(&s->on.engine, &(rcvi_view){.buffer = (int)buffer});
 }
 
 /* Do maps have one number of it for a row, such as the deviation that they divide by? */
@@ -423,27 +403,27 @@ static bool is_of_rows(const rcvi_program *program, size_t b) {
 }
 
 /* Whether rows go on; else random numbers, and zeros in what is cleared. */
-static float number_of(const subject *s, size_t b, int64_t k, double scale) {
-    const rcvi_buffer *buffer = &s->program.buffers[b];
-    int64_t batch = s->program.options.batch;
+static float number_of(const emulation *s, size_t b, int64_t k, double scale) {
+    const rcvi_buffer *buffer = &s->on.program.buffers[b];
+    int64_t batch = s->on.program.options.batch;
     double x = 2.0 * rand() / ((double)RAND_MAX + 1) - 1;
-    if (s->engine.sorts && buffer->element == RCVI_BYTE && !strcmp(buffer->name, "live"))
+    if (s->on.engine.sorts && buffer->element == RCVI_BYTE && !strcmp(buffer->name, "live"))
         return k % batch < s->oracle.alive[k / batch];
-    return s->engine.is_cleared[b] ? 0 : (float)(x * scale);
+    return s->on.engine.is_cleared[b] ? 0 : (float)(x * scale);
 }
 
-static void fill_buffer(subject *s, size_t b, double scale) {
-    int64_t count = s->program.buffers[b].count;
-    bool divides = is_of_rows(&s->program, b);
+static void fill_buffer(emulation *s, size_t b, double scale) {
+    int64_t count = s->on.program.buffers[b].count;
+    bool divides = is_of_rows(&s->on.program, b);
     s->memory[b] = new_memory((size_t)count * 8);
     s->oracle.buffers[b] = new_memory((size_t)count * sizeof(double));
-    if (s->program.buffers[b].element == RCVI_INDEX) return;
+    if (s->on.program.buffers[b].element == RCVI_INDEX) return;
     for (int64_t k = 0; k < count; k++) {
         float number = number_of(s, b, k, scale);
         put(type_of(s, b), s->memory[b], k, divides ? 0.5f + fabsf(number) : number);
         float x = get(type_of(s, b), s->memory[b], k);
         s->oracle.buffers[b][k] = (double)x;
-        if (s->engine.twins[b] != SIZE_MAX) put(s->engine.narrow, s->scratch + s->engine.twins[b], k, x);
+        if (s->on.engine.twins[b] != SIZE_MAX) put(s->on.engine.narrow, s->scratch + s->on.engine.twins[b], k, x);
     }
 }
 
@@ -454,25 +434,27 @@ static size_t take(size_t *at, size_t bytes) {
 }
 
 /* Numbers everywhere, and twins of them. */
-static void fill(subject *s, rcvi_persistent *p) {
-    const rcv_plan_options *o = &s->program.options;
+static void fill(emulation *s, rcvi_persistent *p) {
+    const rcv_plan_options *o = &s->on.program.options;
     size_t at = 0;
-    for (size_t b = 0; b < s->program.buffer_count; b++) {
-        if (s->engine.twins[b] != SIZE_MAX) s->engine.twins[b] = take(&at, (size_t)s->program.buffers[b].count * 4);
+    for (size_t b = 0; b < s->on.program.buffer_count; b++) {
+        if (s->on.engine.twins[b] != SIZE_MAX)
+            s->on.engine.twins[b] = take(&at, (size_t)s->on.program.buffers[b].count * 4);
     }
-    s->engine.alive = take(&at, (size_t)o->steps * sizeof(int64_t));
-    s->engine.rows_order = take(&at, (size_t)o->batch * sizeof(int64_t));
-    s->engine.exchange = take(&at, p->exchange);
-    s->engine.counters = take(&at, (size_t)p->counters * 4);
+    s->on.engine.alive = take(&at, (size_t)o->steps * sizeof(int64_t));
+    s->on.engine.rows_order = take(&at, (size_t)o->batch * sizeof(int64_t));
+    s->on.engine.exchange = take(&at, p->exchange);
+    s->on.engine.counters = take(&at, (size_t)p->counters * 4);
     s->scratch = new_memory(at);
-    memcpy(s->scratch + s->engine.alive, s->oracle.alive, (size_t)o->steps * sizeof(int64_t));
-    memcpy(s->scratch + s->engine.rows_order, s->oracle.order, (size_t)o->batch * sizeof(int64_t));
-    for (size_t b = 0; b < s->program.buffer_count; b++)
-        fill_buffer(s, b, s->program.buffers[b].element == RCVI_PACKED ? 1 / sqrt((double)p->seats[0].columns) : 0.8);
+    memcpy(s->scratch + s->on.engine.alive, s->oracle.alive, (size_t)o->steps * sizeof(int64_t));
+    memcpy(s->scratch + s->on.engine.rows_order, s->oracle.order, (size_t)o->batch * sizeof(int64_t));
+    for (size_t b = 0; b < s->on.program.buffer_count; b++)
+        fill_buffer(s, b,
+                    s->on.program.buffers[b].element == RCVI_PACKED ? 1 / sqrt((double)p->seats[0].columns) : 0.8);
 }
 
-static void empty(subject *s) {
-    for (size_t b = 0; b < s->program.buffer_count; b++) {
+static void empty(emulation *s) {
+    for (size_t b = 0; b < s->on.program.buffer_count; b++) {
         free(s->memory[b]);
         free(s->oracle.buffers[b]);
     }
@@ -491,12 +473,12 @@ static bool is_spare(const rcvi_persistent *p, size_t buffer) {
 }
 
 /* The largest error of a buffer, relative to its largest element; -1 where the loop has written nothing. */
-static double compare_all(const subject *s, const rcvi_persistent *p) {
+static double compare_all(const emulation *s, const rcvi_persistent *p) {
     double worst = -1;
-    for (size_t b = 0; b < s->program.buffer_count; b++) {
+    for (size_t b = 0; b < s->on.program.buffer_count; b++) {
         double scale = 1e-3, error = 0;
-        if (is_spare(p, b) || p->unread[b] || s->program.buffers[b].element == RCVI_INDEX) continue;
-        for (int64_t k = 0; k < s->program.buffers[b].count; k++) {
+        if (is_spare(p, b) || p->unread[b] || s->on.program.buffers[b].element == RCVI_INDEX) continue;
+        for (int64_t k = 0; k < s->on.program.buffers[b].count; k++) {
             double want = s->oracle.buffers[b][k], got = (double)get(type_of(s, b), s->memory[b], k);
             scale = fmax(scale, fabs(want));
             error = fmax(error, isfinite(got) ? fabs(got - want) : INFINITY);
@@ -594,12 +576,12 @@ static double tolerance_of(rcv_dtype dtype, int parts) {
     return parts == 2 ? 2e-5 : 1e-6;
 }
 
-static void check_loop(subject *s, const trial *t, rcvi_persistent *p, void *library) {
+static void check_loop(emulation *s, const trial *t, rcvi_persistent *p, void *library) {
     unsigned fault = 0;
     *(void **)&run_kernel = dlsym(library, "run_persistent");
     assert_non_null(run_kernel);
     fill(s, p);
-    rcvi_worker worker = {.engine = &s->engine, .buffers = s->memory, .fault = &fault};
+    rcvi_worker worker = {.engine = &s->on.engine, .buffers = s->memory, .fault = &fault};
     if (launch_persistent_on_host(&worker, p, s->scratch, NULL))
         fail_msg("%s by %s of %d rows hangs", t->cell, t->plan, (int)t->batch);
     take_loop(&s->oracle, (size_t)p->loop);
@@ -611,14 +593,14 @@ static void check_loop(subject *s, const trial *t, rcvi_persistent *p, void *lib
     if (!(worst > 0 && worst <= tolerance_of(t->dtype, p->parts))) fail_msg("that is too much");
     remember(p);
     empty(s);
-    rcvi_persistent_free(s->context, p);
+    rcvi_persistent_free(s->on.context, p);
     dlclose(library);
 }
 
 static const char normal[] = RCV_SOURCE_DIR "/tests/normal.cell";
 static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "combine+fuse+pack+persistent",
                   one[] = "combine+fuse+pack+persistent(parts=1)",
-                  at_once[] = "combine(steps=all)+fuse+pack+merge+persistent",
+                  together[] = "combine(steps=all)+fuse+pack+merge+persistent",
                   waves[] = "combine+fuse+pack+wavefront+merge+persistent",
                   exact_waves[] = "combine+fuse+pack+wavefront+merge+persistent(parts=1)",
                   forward_waves[] = "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent",
@@ -666,8 +648,8 @@ static const trial trials[] = {
     {"lstm_layernorm", three, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 1}, 3, 20, 3, 232448, true, false},
     {"lstm_layernorm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 9, 132, 232448, true, true},
     {normal, three, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 9, 132, 232448, true, false},
-    {"lstm", at_once, RCV_BFLOAT16, {.input = 19, .hidden = 45, .layers = 1}, 4, 9, 132, 232448, false, false},
-    {"gru", at_once, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 20, 4, 232448, true, false},
+    {"lstm", together, RCV_BFLOAT16, {.input = 19, .hidden = 45, .layers = 1}, 4, 9, 132, 232448, false, false},
+    {"gru", together, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 20, 4, 232448, true, false},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 20, 132, 232448, false, false},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 272, .layers = 1}, 4, 1, 132, 232448, false, false},
     {"gru", clusters, RCV_TFLOAT32, {.input = 24, .hidden = 416, .layers = 1}, 3, 3, 132, 232448, false, false},
@@ -711,21 +693,21 @@ static void test_kernels(void **state) {
     for (int i = 0; i < (int)(sizeof trials / sizeof *trials); i += EVERY) {
         enum { LOOPS = 3 }; /* at most: one forwards, and one backwards or one a layer */
         rcvi_persistent *p[LOOPS];
-        subject s;
+        emulation s;
         int loops = 0, expected = trials[i].plan == forward_waves ? 1 + (int)trials[i].net.layers : 2;
-        open_subject(&s, &trials[i]);
-        for (size_t loop = 0; loop < s.program.step_count; loop++) {
-            if (!rcvi_program_is_persistent(&s.program, loop)) continue;
+        open_emulation(&s, &trials[i]);
+        for (size_t loop = 0; next_loop(&s.on, &loop); loop++) {
             assert_true(loops < LOOPS);
-            check_ok(rcvi_persistent_new(&s.engine, loop, &p[loops]));
-            if (s.program.rungs.cluster && !p[loops]->cluster) fail_msg("not in clusters: %s", s.engine.not_clustered);
+            check_ok(rcvi_persistent_new(&s.on.engine, loop, &p[loops]));
+            if (s.on.program.rungs.cluster && !p[loops]->cluster)
+                fail_msg("not in clusters: %s", s.on.engine.not_clustered);
             write_for_host(p[loops]->source, LOOPS * i + loops);
             loops++;
         }
         assert_int_equal(loops, expected);
         compile_for_host(LOOPS * i, LOOPS * i + loops);
         for (int n = 0; n < loops; n++) check_loop(&s, &trials[i], p[n], open_for_host(LOOPS * i + n));
-        close_subject(&s);
+        close_emulation(&s);
     }
     for (int k = 0; k < KINDS; k++) {
         if (EVERY == 1 && !seen[k]) fail_msg("no loop of kind %d", k);

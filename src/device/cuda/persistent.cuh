@@ -48,7 +48,7 @@ template <class S, class Base> struct Mapper : Base {
     static constexpr int VECTORS = TILE_ROWS * S::UNITS / VECTOR, EACH = (VECTORS + MAPPERS - 1) / MAPPERS;
     static constexpr int ACROSS = S::UNITS / VECTOR;
     const int mapper; /* of MAPPERS */
-    Turn told;
+    Turn<2> told;
     int i;
 #if CLUSTER
     Slots sent = {0, S::FROM_MEMORY};
@@ -135,10 +135,7 @@ template <class S, class Base> struct Mapper : Base {
             if (waits) wait_for_values(k, block.tile(tile));
             if (waits || !T::TILED || !works) meet_mappers();
             if (waits) fetch(true);
-            if (T::TILED && works)
-                this->bring_sums([&]() {
-                    if (!THIRD) fetch(true);
-                });
+            if (T::TILED && works) this->bring_sums([&]() { fetch(true); });
             f.tile = block.tile(tile);
 #if CLUSTER
             if (k == S::SENDER) send_to_slot(f);
@@ -279,7 +276,7 @@ INLINE void bring_places(const Words &c, int seat) {
 template <class S> INLINE void tell_all(const Block &block) {
     const int thread = (int)threadIdx.x % 32;
     Shared shared;
-    Turn told;
+    Turn<2> told;
 #pragma unroll 1
     for (int i = 0; i < ITERATIONS_OF(block.c); i++) {
 #pragma unroll 1
@@ -355,17 +352,13 @@ extern "C" __global__ void __launch_bounds__(512, 1) persistent_kernel(const __g
     __syncthreads();
     const int index = (int)c.w[seat + 1];
     if (threadIdx.x < MULTIPLIERS) {
-#if THIRD
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 184;");
-#else
-        asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
-#endif
+        asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"((int)MULTIPLIER_REGISTERS));
         for_class<MULTIPLIES>(c, seat, index);
     } else if (THIRD && threadIdx.x < FIRST_LOADER) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 104;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)MAPPER_REGISTERS));
         for_class<MAPS>(c, seat, index);
     } else {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"((int)LOADER_REGISTERS));
         for_class<LOADS>(c, seat, index);
     }
 }

@@ -10,8 +10,10 @@ enum {
     FIRST_MAPPER = THIRD ? MULTIPLIERS : 0,
     FIRST_LOADER = FIRST_MAPPER + MAPPERS, /* and those that copy and tell */
     THREADS = CLUSTER ? 256 : 512,
-    LANE_FOLDS = CLUSTER && FOLD > 1 ? FOLD / 2 : FOLD, /* whose rows of weights a lane has */
-    LANE_N = LANE_FOLDS * TILE_ROWS,                    /* columns that it multiplies */
+    LOADER_REGISTERS = 40,
+    MAPPER_REGISTERS = 512 - 2 * MULTIPLIER_REGISTERS - LOADER_REGISTERS, /* four warpgroups have 512 a thread in all */
+    LANE_FOLDS = CLUSTER && FOLD > 1 ? FOLD / 2 : FOLD,                   /* whose rows of weights a lane has */
+    LANE_N = LANE_FOLDS * TILE_ROWS,                                      /* columns that it multiplies */
     CHUNK_BYTES = TILE_N * 128,
     WEIGHT_BYTES = 64 * 128,                                                  /* of a chunk of weights */
     SLOT_BYTES = GROUP * (TILE_N * 128 + (STREAM_CHUNKS > 0 ? 64 * 128 : 0)), /* of a group of chunks in the ring */
@@ -142,23 +144,13 @@ struct Shared {
     }
 };
 
-/* Of two. */
-struct Turn {
+/* Of two, or of one: who it is, and the phase of its barrier. */
+template <int COUNT> struct Turn {
     int n = 0;
     unsigned parity = 0;
     INLINE void move() {
-        n ^= 1;
+        if (COUNT == 2) n ^= 1;
         parity ^= n == 0;
-    }
-};
-
-/* Of the buffers for sums. */
-struct Buffer {
-    int n = 0;
-    unsigned phase = 0;
-    INLINE void move() {
-        if (SUM_BUFFERS == 2) n ^= 1;
-        phase ^= n == 0;
     }
 };
 

@@ -7,7 +7,7 @@ template <class S> struct SumReader {
     const Block &block;
     const int thread; /* of a warp */
     Shared shared;
-    Buffer buffer;
+    Turn<SUM_BUFFERS> buffer;
 
     INLINE SumReader(const Block &block) : block(block), thread((int)threadIdx.x % 32) {}
 
@@ -560,7 +560,7 @@ template <class S, int LANE> struct Products : SumReader<S> {
 
     /* For those who wait in GivenSums. */
     INLINE void give_sums() {
-        const unsigned given = shared.giving(buffer.n), taken = given + 8, before = buffer.phase ^ 1;
+        const unsigned given = shared.giving(buffer.n), taken = given + 8, before = buffer.parity ^ 1;
         if constexpr (CHUNKS > 0) {
             Sums sums;
             find_products(sums, []() {});
@@ -581,7 +581,7 @@ template <class S> struct GivenSums : SumReader<S> {
     using Base::shared, Base::thread, Base::buffer;
     INLINE GivenSums(const Block &block) : Base(block) {}
     INLINE void begin_loop() { asm volatile("bar.sync 0;" ::: "memory"); }
-    template <class F> INLINE void bring_sums(F) { barrier_wait(shared.giving(buffer.n), buffer.phase); }
+    template <class F> INLINE void bring_sums(F) { barrier_wait(shared.giving(buffer.n), buffer.parity); }
     INLINE void leave_sums() {
         __syncwarp();
         if (thread == 0) barrier_arrive(shared.giving(buffer.n) + 8);

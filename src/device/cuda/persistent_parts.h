@@ -69,6 +69,8 @@ static inline bool rcvi_persistent_has_part(const rcvi_persistent_step *s, int s
     while (n < s->part_count && s->parts[n] != step) n++;
     return n < s->part_count;
 }
+/* Of a thread that multiplies: fewer where others take the maps. */
+static inline int rcvi_persistent_registers(const rcvi_persistent *p) { return p->third ? 184 : 216; }
 /* Threads of a row of a step by rows: a power of two. */
 static inline int rcvi_persistent_across(const rcvi_persistent *p, int64_t columns) {
     int across = 32;

@@ -6,12 +6,10 @@ enum {
     MOST_ROWS = 64,       /* of the batch in a tile */
     LEAST_TURN_ROWS = 16, /* of tiles that take turns */
     MOST_FEW_SLICE = 24,  /* rows of a block that are cut into tiles of eight */
-    REGISTERS = 216,      /* of a thread that multiplies */
-    LESS_REGISTERS = 184, /* the same where others take maps, */
-    OWN_REGISTERS = 30,   /* and of these beside weights and sums */
-    MORE_REGISTERS = 240, /* the same in a cluster, where all threads do */
+    MORE_REGISTERS = 240, /* of a thread in a cluster, where all multiply */
     MOST_REGISTERS = 255, /* and by multiply-adds, where weights in shared memory take time */
     OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
+    GIVER_REGISTERS = 30, /* the same where others take maps */
     EXACT_REGISTERS = 16, /* more of these where threads multiply */
     EXACT_ROWS_OF_WEIGHTS = 4,
     FEW_ROWS = RCVI_FEW_ROWS,
@@ -314,12 +312,12 @@ static int map_registers(const rcvi_engine *e, const rcvi_persistent *p, const h
 
 int rcvi_persistent_held_chunks(const rcvi_engine *e, const rcvi_persistent *p, const rcvi_seat *seat) {
     int most = sum_registers(e, p);
-    if (p->third) return (LESS_REGISTERS - OWN_REGISTERS - most) / CHUNK_REGISTERS;
+    if (p->third) return (rcvi_persistent_registers(p) - GIVER_REGISTERS - most) / CHUNK_REGISTERS;
     for (int k = 0; k < seat->hosted_count; k++) {
         int own = map_registers(e, p, &p->steps[seat->hosted[k]]);
         if (own > most) most = own;
     }
-    int held = ((!p->cluster ? REGISTERS
+    int held = ((!p->cluster ? rcvi_persistent_registers(p)
                  : p->exact  ? MOST_REGISTERS
                              : MORE_REGISTERS) -
                 OTHER_REGISTERS - most) /

@@ -37,6 +37,7 @@ static void add_macros(writer *w) {
     add_macro(w, "TILES", p->tiles);
     add_macro(w, "HOLDS", p->holds);
     add_macro(w, "THIRD", p->third);
+    add_macro(w, "MULTIPLIER_REGISTERS", rcvi_persistent_registers(p));
     add_macro(w, "PARTS", p->parts);
     add_macro(w, "EXACT", p->exact);
     add_macro(w, "EXACT_ROWS", rcvi_persistent_rows(w->engine, p));
