@@ -12,10 +12,9 @@
 #include <unistd.h>
 
 /* The launch, with a host in place of the GPU. */
-static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count);
+static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count, unsigned *clear, int64_t words);
 static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **arguments);
-#define cudaMemsetAsync(TO, BYTE, BYTES, STREAM) (memset(TO, BYTE, BYTES), (void)(STREAM), cudaSuccess)
-#define rcvi_cuda_tile(STREAM, TILINGS, COUNT) ((void)(STREAM), tile_on_host(TILINGS, COUNT))
+#define rcvi_cuda_tile(STREAM, ...) ((void)(STREAM), tile_on_host(__VA_ARGS__))
 #define cudaLaunchKernelExC(LAUNCH, KERNEL, ARGUMENTS) launch_on_host(LAUNCH, ARGUMENTS)
 #define rcvi_persistent_launch launch_persistent_on_host
 #include "device/cuda/persistent_launch.c"
@@ -211,7 +210,8 @@ static void tile_element(const rcvi_tiling *m, int64_t slot, int64_t row, int64_
     }
 }
 
-static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count) {
+static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count, unsigned *clear, int64_t words) {
+    if (words) memset(clear, 0, (size_t)words * sizeof *clear);
     for (int n = 0; n < count; n++) {
         const rcvi_tiling *m = &tilings[n];
         int64_t columns = m->chunks / m->parts * m->fold * (128 / (int64_t)rcvi_cuda_bytes(m->type));

@@ -86,7 +86,8 @@ typedef struct {
     int64_t tile, tiles, slice, fold;
     void *to;
 } rcvi_tiling;
-cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *tilings, int count);
+/* Clears so many words, too. */
+cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *tilings, int count, unsigned *clear, int64_t words);
 /* A matrix of float32 in parts. */
 cudaError_t rcvi_cuda_split(cudaStream_t stream, const rcvi_split *split);
 

@@ -3,10 +3,15 @@
 
 using namespace rcvi;
 
-enum { THREADS = 256, BLOCKS = 1024 };
+enum { THREADS = 256, EACH = 2 }; /* pieces of a thread */
 
+/* Blocks of each lie one behind the other; the first ones clear words, too. */
 struct tilings {
     rcvi_tiling at[RCVI_MAX_TILINGS];
+    unsigned first[RCVI_MAX_TILINGS];
+    int count;
+    unsigned *clear;
+    int64_t words;
 };
 
 __device__ inline float round_tf32(float x) {
@@ -30,11 +35,12 @@ __device__ inline void load_piece(const rcvi_tiling &m, int64_t from, int64_t co
 
 /* A thread takes a piece of 16 bytes of a row, in all its parts. INDEX counts pieces: dividing 64 bits takes longer than all the
  * rest. */
-template <typename T, typename INDEX> __device__ inline void tile_pieces(const rcvi_tiling &m) {
+template <typename T, typename INDEX> __device__ inline void tile_pieces(const rcvi_tiling &m, unsigned block) {
     constexpr int PIECE = 16 / (int)sizeof(T);
     const INDEX depth = (INDEX)(m.chunks / m.parts), pieces = depth * (INDEX)m.fold * 8, rows = (INDEX)m.rows,
                 slice = (INDEX)m.slice, tile_rows = (INDEX)m.tile, count = (INDEX)m.slots * rows * pieces;
-    for (INDEX n = (INDEX)blockIdx.x * THREADS + threadIdx.x; n < count; n += (INDEX)gridDim.x * THREADS) {
+#pragma unroll 1
+    for (INDEX n = (INDEX)block * (EACH * THREADS) + threadIdx.x, k = 0; k < EACH && n < count; k++, n += THREADS) {
         const INDEX in_row = n % pieces, row = n / pieces % rows, in_slice = row % slice;
         const int64_t column = (int64_t)in_row * PIECE, slot = n / pieces / rows;
         const int64_t from = slot * m.slot + row * m.row + column;
@@ -64,22 +70,27 @@ template <typename T, typename INDEX> __device__ inline void tile_pieces(const r
     }
 }
 
-template <typename T> __device__ inline void tile_all(const rcvi_tiling &m) {
-    const int64_t most = m.slots * m.rows * (m.chunks / m.parts) * m.fold * 8 + (int64_t)gridDim.x * THREADS;
+template <typename T> __device__ inline void tile_all(const rcvi_tiling &m, unsigned block) {
+    const int64_t most = m.slots * m.rows * (m.chunks / m.parts) * m.fold * 8 + EACH * THREADS;
     if (most < UINT32_MAX)
-        tile_pieces<T, uint32_t>(m);
+        tile_pieces<T, uint32_t>(m, block);
     else
-        tile_pieces<T, int64_t>(m);
+        tile_pieces<T, int64_t>(m, block);
 }
 
 __global__ void __launch_bounds__(THREADS) tile_each(const __grid_constant__ tilings all) {
-    const rcvi_tiling &m = all.at[blockIdx.y];
+    for (int64_t n = (int64_t)blockIdx.x * THREADS + threadIdx.x; n < all.words; n += (int64_t)gridDim.x * THREADS)
+        all.clear[n] = 0;
+    int i = all.count - 1;
+    while (blockIdx.x < all.first[i]) i--;
+    const rcvi_tiling &m = all.at[i];
+    const unsigned block = blockIdx.x - all.first[i];
     if (m.type == RCVI_BF16)
-        tile_all<__nv_bfloat16>(m);
+        tile_all<__nv_bfloat16>(m, block);
     else if (m.type == RCVI_F16)
-        tile_all<__half>(m);
+        tile_all<__half>(m, block);
     else
-        tile_all<float>(m);
+        tile_all<float>(m, block);
 }
 
 /* Elements in an access: 4, 2 or 1. */
@@ -91,23 +102,24 @@ static int elements_by(const rcvi_tiling &m) {
     return v;
 }
 
-cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int count) {
+cudaError_t rcvi_cuda_tile(cudaStream_t stream, const rcvi_tiling *list, int count, unsigned *clear, int64_t words) {
     for (int done = 0; done < count; done += RCVI_MAX_TILINGS) {
         tilings all = {};
-        int here = (int)least(count - done, RCVI_MAX_TILINGS);
-        int64_t most = 0;
-        for (int i = 0; i < here; i++) {
+        int64_t blocks = 0;
+        all.count = (int)least(count - done, RCVI_MAX_TILINGS);
+        for (int i = 0; i < all.count; i++) {
             rcvi_tiling *m = &all.at[i];
             *m = list[done + i];
             m->by = elements_by(*m);
-            int64_t pieces = m->slots * m->rows * (m->chunks / m->parts) * m->fold * 8;
-            if (pieces > most) most = pieces;
+            all.first[i] = (unsigned)blocks;
+            blocks += divide_up(m->slots * m->rows * (m->chunks / m->parts) * m->fold * 8, EACH * THREADS);
         }
-        int64_t blocks = divide_up(most, THREADS);
         if (blocks == 0) continue;
-        cudaError_t error =
-            start(tile_each, dim3((unsigned)least(blocks, BLOCKS), (unsigned)here), dim3(THREADS), stream, all);
+        all.clear = clear;
+        all.words = words;
+        words = 0;
+        cudaError_t error = start(tile_each, dim3((unsigned)blocks), dim3(THREADS), stream, all);
         if (error != cudaSuccess) return error;
     }
-    return cudaSuccess;
+    return words ? cudaMemsetAsync(clear, 0, (size_t)words * sizeof *clear, stream) : cudaSuccess;
 }

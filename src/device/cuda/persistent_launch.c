@@ -140,7 +140,7 @@ static rcvi_tiling bring_slots(const filler *f, const rcvi_channel *channel, int
                                (from - channel->base) * slot};
 }
 
-/* What of the operands is there before the loop. */
+/* What of the operands is there before the loop; and counters are cleared. */
 static rcv_status bring_operands(const filler *f, cudaStream_t stream) {
     rcvi_tiling tilings[RCVI_MAX_TILINGS];
     int count = 0;
@@ -157,11 +157,13 @@ static rcv_status bring_operands(const filler *f, cudaStream_t stream) {
             tilings[count++] = bring_slots(f, channel, from, slots);
             done += slots;
             if (count < RCVI_MAX_TILINGS) continue;
-            RCVI_CUDA_TRY(rcvi_cuda_tile(stream, tilings, count), "bringing operands");
+            RCVI_CUDA_TRY(rcvi_cuda_tile(stream, tilings, count, NULL, 0), "bringing operands");
             count = 0;
         }
     }
-    return rcvi_cuda_check(rcvi_cuda_tile(stream, tilings, count), "bringing operands");
+    unsigned *counters = (unsigned *)(void *)(f->scratch + f->engine->counters);
+    return rcvi_cuda_check(rcvi_cuda_tile(stream, tilings, count, counters, f->p->counters),
+                           "bringing operands and clearing counters");
 }
 
 rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *p, char *scratch,
@@ -185,9 +187,6 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     }
     for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
     RCVI_TRY(bring_operands(&f, stream));
-    if (p->counters)
-        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + worker->engine->counters, 0, (size_t)p->counters * 4, stream),
-                      "clearing counters");
     /* blocks of different clusters do not wait for each other, those of one are on the chip at once */
     cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
     if (p->cluster)
