@@ -55,6 +55,9 @@ template <class S, int LANE> struct Products : SumReader<S> {
     static constexpr int GROUPS = S::GROUPS(LANE), RING = S::RING(LANE);
     static constexpr int CHUNKS = S::CHUNKS(LANE), HELD = S::HELD(LANE), KEPT = S::KEPT(LANE),
                          BEFORE = LANE ? S::KEPT(0) : 0;
+    /* Where all weights stay, those in shared memory are of the first chunks: what comes last meets registers. */
+    static constexpr int FIRST_HELD = HELD + KEPT == CHUNKS ? KEPT : 0, FIRST_KEPT = FIRST_HELD ? 0 : HELD;
+    static INLINE constexpr bool is_held(int c) { return c >= FIRST_HELD && c < FIRST_HELD + HELD; }
     static constexpr bool STARTED = S::IS_STARTED && (CLUSTER || LANE == (S::CHUNKS(0) == 0));
     static constexpr int FIRST_ROW = CLUSTER && FOLD == 1 ? LANE * 64 : 0,
                          FIRST_FOLD = FOLD > LANE_FOLDS ? LANE *LANE_FOLDS : 0;
@@ -170,11 +173,12 @@ template <class S, int LANE> struct Products : SumReader<S> {
         static_assert(BATCH > 0, "room for a chunk of each lane");
         const unsigned room = shared.room(LANE);
 #pragma unroll 1
-        for (int c = HELD; c < HELD + KEPT; c++) bring_weights(c, shared.weights(BEFORE + c - HELD));
+        for (int c = 0; c < KEPT; c++) bring_weights(FIRST_KEPT + c, shared.weights(BEFORE + c));
 #pragma unroll
         for (int first = 0; first < HELD; first += BATCH) {
 #pragma unroll 1
-            for (int c = first; c < HELD && c < first + BATCH; c++) bring_weights(c, room + (c - first) * WEIGHT_BYTES);
+            for (int c = first; c < HELD && c < first + BATCH; c++) 
+                bring_weights(FIRST_HELD + c, room + (c - first) * WEIGHT_BYTES);
             copies_commit();
             copies_wait<0>();
             asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
@@ -186,10 +190,10 @@ template <class S, int LANE> struct Products : SumReader<S> {
         copies_wait<0>();
 #if TILE_TF32
 #pragma unroll 1
-        for (int c = HELD; c < HELD + KEPT; c++) {
+        for (int c = 0; c < KEPT; c++) {
 #pragma unroll
             for (int r = 0; r < 4; r++) {
-                unsigned x[4], at = shared.weights(BEFORE + c - HELD) +
+                unsigned x[4], at = shared.weights(BEFORE + c) +
                                     swizzled((int)threadIdx.x % 128 / 8 + r * 16, (int)threadIdx.x % 8);
                 read_piece(at, x);
                 for (int w = 0; w < 4; w++) x[w] = as_operand(x[w]);
@@ -264,14 +268,14 @@ template <class S, int LANE> struct Products : SumReader<S> {
     template <int G, int C> INLINE void multiply_chunk(Sums &sums) {
         if constexpr (C < S::group_chunks(LANE, G)) {
             constexpr int CHUNK = S::group_before(LANE, G) + C;
-            const unsigned stored = CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - HELD)
+            const unsigned stored = CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - FIRST_KEPT)
                                                         : shared.copied_weights(LANE, ring.slot(G), C);
             float w[4][4];
 #pragma unroll
             for (int r = 0; r < 4; r++) {
-                if constexpr (CHUNK < HELD) {
+                if constexpr (is_held(CHUNK)) {
 #pragma unroll
-                    for (int k = 0; k < 4; k++) w[r][k] = __uint_as_float(a[CHUNK * 4 + r][k]);
+                    for (int k = 0; k < 4; k++) w[r][k] = __uint_as_float(a[(CHUNK - FIRST_HELD) * 4 + r][k]);
                 } else {
                     read_four(stored + swizzled(row_of(r), thread % 8), w[r]);
                 }
@@ -354,15 +358,15 @@ template <class S, int LANE> struct Products : SumReader<S> {
     /* Chunk C of the group with chunk W of the weights, counted as the group's: added to sums that have begun, or not. */
     template <int G, int C, int W> INLINE void multiply_with(float (&sums)[SUMS], bool begun) {
         constexpr int CHUNK = S::group_before(LANE, G) + W;
-        if constexpr (FEW && CHUNK < HELD) {
+        if constexpr (FEW && is_held(CHUNK)) {
             multiply_few(sums, chunk_at(G, C), [&](int j, unsigned(&w)[4]) {
 #pragma unroll
-                for (int r = 0; r < 4; r++) w[r] = a[CHUNK * 4 + j][r];
+                for (int r = 0; r < 4; r++) w[r] = a[(CHUNK - FIRST_HELD) * 4 + j][r];
             });
             return;
         } else if constexpr (FEW) {
             multiply_stored(sums, chunk_at(G, C),
-                            CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - HELD)
+                            CHUNK < HELD + KEPT ? shared.weights(BEFORE + CHUNK - FIRST_KEPT)
                                                 : shared.copied_weights(LANE, ring.slot(G), W));
             return;
         } else {
@@ -371,10 +375,10 @@ template <class S, int LANE> struct Products : SumReader<S> {
             for (int j = 0; j < 4; j++) {
                 const int more = begun || j > 0;
                 const unsigned long long b = shared.descriptor(chunk, j);
-                if constexpr (CHUNK < HELD)
-                    multiply(sums, a[CHUNK * 4 + j], b, more);
+                if constexpr (is_held(CHUNK))
+                    multiply(sums, a[(CHUNK - FIRST_HELD) * 4 + j], b, more);
                 else if constexpr (CHUNK < HELD + KEPT)
-                    multiply(sums, shared.descriptor(shared.weights(BEFORE + CHUNK - HELD), j), b, more);
+                    multiply(sums, shared.descriptor(shared.weights(BEFORE + CHUNK - FIRST_KEPT), j), b, more);
                 else
                     multiply(sums, shared.descriptor(shared.copied_weights(LANE, ring.slot(G), W), j), b, more);
             }
