@@ -86,6 +86,7 @@ static void test_shares(void **state) {
     const config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
     const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 64, false, false, true};
     const config few = {"lstm", {.input = 768, .hidden = 768, .layers = 1}, 7, 16, false, false, true};
+    const config many = {"lstm", {.input = 1024, .hidden = 1024, .layers = 1}, 7, 8, false, false, true};
     const config large = {"lstm", {.input = 1500, .hidden = 1500, .layers = 2}, 7, 20, false, false, true};
     enum { HALVES, APART };
     const struct {
@@ -98,7 +99,8 @@ static void test_shares(void **state) {
         {&high, RCV_BFLOAT16, by_wave, HALVES, {false, false}},
         {&high, RCV_FLOAT32, by_wave, HALVES, {false, false}},
         {&one, RCV_BFLOAT16, by_step, HALVES, {false, false}},
-        {&few, RCV_BFLOAT16, by_step, APART, {false, false}},
+        {&few, RCV_BFLOAT16, by_step, HALVES, {false, false}},
+        {&many, RCV_BFLOAT16, by_step, APART, {false, false}},
         {&large, RCV_BFLOAT16, at_once, RCVI_NONE, {false, true}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

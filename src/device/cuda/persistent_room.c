@@ -24,7 +24,8 @@ enum {
     STREAM_GROUP = 32 << 10,                              /* the same with weights */
     STREAM_ROOM = 34 << 10,                               /* for copies of a lane with weights */
     ROW_BYTES = 2 * RCVI_ROW_SUMS * MULTIPLIERS / 32 * 4, /* sums of warps, twice */
-    MOST_SPAN = 16                                        /* elements of a row that a thread takes */
+    MOST_SPAN = 16,                                       /* elements of a row that a thread takes */
+    MOST_LOOKING = 64 /* blocks with tiles of few rows both of whose lanes look at the same counters */
 };
 
 typedef rcvi_persistent_step hosted_step;
@@ -48,9 +49,9 @@ static void share_apart(const rcvi_persistent *p, rcvi_seat *s, const hosted_ste
     }
 }
 
-/* Half of all passes to each lane, so that both multiply what comes from elsewhere while the seat's own is on its way; where warps
- * multiply tiles of few rows by themselves, what comes from elsewhere to lane 0 and the seat's own to lane 1, if neither has far
- * more; half of all chunks where there is only one of these. */
+/* Half of all passes to each lane, so that both multiply what comes from elsewhere while the seat's own is on its way; where many
+ * blocks look at a counter for little to multiply, what comes from elsewhere to lane 0 and the seat's own to lane 1, if neither has
+ * far more; half of all chunks where there is only one of these. */
 static void share_passes(rcvi_persistent *p, int seat, int held) {
     rcvi_seat *s = &p->seats[seat];
     const hosted_step *tiled = &p->steps[s->tiled];
@@ -58,7 +59,7 @@ static void share_passes(rcvi_persistent *p, int seat, int held) {
     for (int q = 0; q < tiled->pass_count; q++)
         total[is_own(p, seat, q)] += rcvi_persistent_chunks(p, tiled->passes[q].depth);
     int all = total[0] + total[1], most = total[0] > total[1] ? total[0] : total[1];
-    bool both = total[0] && total[1], even = both && p->tile > FEW_ROWS,
+    bool both = total[0] && total[1], even = both && (p->tile > FEW_ROWS || s->blocks <= MOST_LOOKING),
          apart = both && (most <= held || all - most + 2 >= most);
     int room = apart ? total[0] : (int)rcvi_round_up((all + 1) / 2, p->parts); /* all parts of a number together */
     for (int own = 0; own < 2; own++) {
