@@ -33,14 +33,21 @@
  *   IS_STARTED, start(product)  place of what all rows of a product begin with, or -1, where the steps leave it to the sums
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
- *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...
- * and a step TILED, RAISES, WAITS, COUNTED (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from
+ *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...; Tiled: the first of these with products
+ * and a step TILED, CARRIES (some of its Values, from one iteration to the next; only where TILES is 1, and Tiled alone), RAISES, WAITS, COUNTED (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from
  * other seats, apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. A step that
  * is taken by rows (BY_ROWS) has Row, of persistent_rows.cuh, and no sums of products: the rows of a tile are shared out between
  * the blocks of the seat, and every thread meets the others before it reads what these wrote. fetch_tagged() reads what comes
  * with tags, before. */
 
 /* ---- maps ---- */
+
+template <bool FIRST, class A, class B> INLINE auto &choose(A &a, B &b) {
+    if constexpr (FIRST)
+        return a;
+    else
+        return b;
+}
 
 /* A thread that takes elements of the maps; it multiplies, too, or gets sums from those who do. */
 template <class S, class Base> struct Mapper : Base {
@@ -50,6 +57,7 @@ template <class S, class Base> struct Mapper : Base {
     const int mapper; /* of MAPPERS */
     Turn<2> told;
     int i;
+    typename S::Tiled::Values kept[S::Tiled::CARRIES ? EACH : 1]; /* some of which stay from iteration to iteration */
 #if CLUSTER
     Slots sent = {0, S::FROM_MEMORY};
 #endif
@@ -103,7 +111,7 @@ template <class S, class Base> struct Mapper : Base {
         }
         find_addresses(due, k, i + 1);
         if (THIRD) meet_mappers();
-        Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true, true};
+        Frame f = {Shared::addresses(i % 3) + S::first_place(k), 0, 0, true, true, i == due.low};
         int going = BATCH_OF(block.c);
         if constexpr (T::COUNTED >= 0) going = rows_going(f.place(T::COUNTED));
         if constexpr (T::BY_ROWS)
@@ -118,7 +126,8 @@ template <class S, class Base> struct Mapper : Base {
         for (int tile = 0; tile < TILES && block.tile_rows(tile) > 0; tile++) {
             const int high = block.tile_rows(tile), row = block.tile_row(tile);
             const bool works = CLUSTER || !S::leaves(k) || row < going; /* else it rests */
-            typename T::Values values[EACH];
+            typename T::Values own[T::CARRIES ? 1 : EACH];
+            auto &values = choose<T::CARRIES>(kept, own);
             auto fetch = [&](bool late) {
 #pragma unroll
                 for (int e = 0; e < EACH; e++) {

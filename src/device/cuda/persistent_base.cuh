@@ -54,6 +54,7 @@ struct Frame {
     int tile, n;  /* of all tiles; row in it */
     bool there;   /* else nothing is stored */
     bool goes_on; /* the row's sequence has not ended */
+    bool begins;  /* it is the step's first iteration */
 #if CLUSTER
     bool sent;            /* some of its piece is there */
     unsigned to, barrier; /* the slot that it is sent to, in all blocks, or 0, and who is told */
@@ -192,6 +193,11 @@ template <typename T> INLINE void fetch_group(unsigned long long address, long l
 template <typename T> INLINE void fetch_repeated(unsigned long long address, long long element, Group<T> &x) {
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) x.at[i] = ((const T *)address)[element];
+}
+/* What the thread itself reads in the next iteration. */
+INLINE void keep_group(const REAL (&from)[VECTOR], Group<REAL> &x) {
+#pragma unroll
+    for (int i = 0; i < VECTOR; i++) x.at[i] = from[i];
 }
 template <typename T> INLINE void widen_group(const Group<T> &x, REAL (&out)[VECTOR]) {
 #pragma unroll

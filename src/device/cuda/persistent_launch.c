@@ -32,8 +32,10 @@ static char *twin_of(const filler *f, const rcvi_view *view) {
 enum { STATES = 2 }; /* that a ring holds */
 
 /* Before this iteration what is stored is overwritten before it is read. */
-static uint64_t find_first(const filler *f, const rcvi_persistent_step *s, const rcvi_view *view) {
-    bool passes = view->buffer != RCVI_NONE && f->p->passing[view->buffer] && !view->stride;
+static uint64_t find_first(const filler *f, const rcvi_persistent_step *s, int v) {
+    const rcvi_view *view = s->views[v];
+    bool passes = view->buffer != RCVI_NONE && f->p->passing[view->buffer] && !view->stride &&
+                  rcvi_persistent_source_of(s->shape.map, v) != RCVI_NONE;
     return passes && s->high > STATES ? (uint64_t)(s->high - STATES) : 0;
 }
 
@@ -47,7 +49,7 @@ static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *
         char *memory = there && !f->p->unread[view->buffer] ? memory_of(f, view) : NULL;
         char *twin = there && !f->p->untwinned[view->buffer] ? twin_of(f, view) : NULL;
         put_place(at, narrowed ? NULL : memory, view, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
-        at[1] = find_first(f, s, view);
+        at[1] = find_first(f, s, v);
         if (v >= s->shape.map->operand_count || !s->shape.has_twin[v]) continue;
         put_place(twins, narrowed ? memory : twin, view, rcvi_cuda_bytes(e->narrow));
         twins[1] = at[1];

@@ -381,6 +381,19 @@ bool rcvi_persistent_is_value(const hosted_step *s, int v) {
     return false;
 }
 
+/* A thread has but one tile, whose rows are there in all iterations. */
+int rcvi_persistent_carried(const rcvi_engine *e, const rcvi_persistent *p, int step, int v) {
+    const hosted_step *s = &p->steps[step];
+    writing found[MOST_WRITINGS];
+    position at;
+    if (p->tiles > 1 || p->seats[s->seat].tiled != step || s->has_rows || s->by_rows || s->is_late[v] ||
+        s->shape.types[v] != RCVI_F32 || !rcvi_persistent_is_value(s, v) || !locate(e, s, s->views[v], &at) ||
+        find_writings(e, p, s, s->views[v], s->step->columns, found) != 1)
+        return RCVI_NONE;
+    bool behind = found->step == step && at.step && found->at.step == at.step && found->at.slot - at.slot == at.step;
+    return behind && !found->still && s->shape.types[found->view] == RCVI_F32 ? found->view : RCVI_NONE;
+}
+
 static rcv_status link_step(rcvi_engine *e, rcvi_persistent *p, int index) {
     hosted_step *s = &p->steps[index];
     int64_t columns = s->step->columns;

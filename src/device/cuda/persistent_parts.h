@@ -32,6 +32,9 @@ rcv_status rcvi_persistent_tag(rcvi_engine *engine, rcvi_persistent *persistent)
 int rcvi_persistent_tag_phase(const rcvi_persistent *persistent, const rcvi_persistent_step *step, int use);
 /* What of a map is stored in a view: a product, or an instruction, counted behind all products; or RCVI_NONE. */
 int rcvi_persistent_source_of(const rcvi_map *map, int view);
+/* The operand of the step's map in which it stored, an iteration before, what it reads of this one, so that a thread has it still;
+ * or RCVI_NONE. The batch is cut. */
+int rcvi_persistent_carried(const rcvi_engine *engine, const rcvi_persistent *persistent, int step, int view);
 /* Gives a channel room for the slots of a use. */
 void rcvi_persistent_cover(rcvi_channel *channel, const rcvi_persistent_step *step, const rcvi_channel_use *use);
 /* Lets equal values pass through one channel. */

@@ -325,6 +325,7 @@ static void add_seat(writer *w, const rcvi_seat *seat) {
     add_table(w, seat, "right", tiled->pass_count, seat->products, right_of);
     add_table(w, seat, "chunk_pass", RCVI_LANES, most, chunk_pass_of);
     add_table(w, seat, "chunk_first", RCVI_LANES, most, chunk_first_of);
+    rcvi_text_add(&w->text, "    using Tiled = Step%d;\n", first);
     rcvi_text_add(&w->text, "    template <class F> static INLINE void each(F &f) {\n");
     for (int k = 0; k < seat->hosted_count; k++)
         rcvi_text_add(&w->text, "        f.template step<Step%d>(%d);\n", k, k);
@@ -339,10 +340,11 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
         const rcvi_persistent_step *s = &w->p->steps[seat->hosted[k]];
         rcvi_map_shape shape = s->shape;
         rcvi_map_link writes[RCVI_MAX_USES];
-        int tags[RCVI_MAX_VIEWS];
+        int tags[RCVI_MAX_VIEWS], carried[RCVI_MAX_VIEWS];
         rcvi_map_links links = {.is_late = s->is_late,
                                 .is_spare = s->is_spare,
                                 .tags = tags,
+                                .carried = carried,
                                 .is_early = s->is_early,
                                 .is_short = s->is_short,
                                 .is_ordered = s->is_ordered,
@@ -364,6 +366,8 @@ static rcv_status write_class(rcv_context *context, writer *w, rcvi_seat *seat) 
             tags[v] = s->is_tagged[v] ? place_of(s, s->waits[late]) : RCVI_NONE;
             late += s->is_late[v];
         }
+        for (int v = 0; v < shape.map->operand_count; v++)
+            carried[v] = rcvi_persistent_carried(w->engine, w->p, seat->hosted[k], v);
         shape.vector = w->p->vector;
         shape.row_threads = links.across;
         status = rcvi_map_step_text(context, &shape, &links, k, &text);

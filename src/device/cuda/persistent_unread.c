@@ -1,6 +1,6 @@
 /* What a loop would store and nobody reads. Blocks hand each other operands through channels, so what a layer gives need not lie in
  * memory besides where only products of the loop read it, nor its twin where no product outside of the loop does. Of a state that
- * only they read in the loop, what is there behind the loop is enough. */
+ * only they read in the loop, or the thread that has it still, what is there behind the loop is enough. */
 #include "device/cuda/persistent_parts.h"
 
 /* Somebody reads what the loop leaves in the buffer: as its twin, where products do, or as it is. */
@@ -11,6 +11,18 @@ static void note_read(rcvi_persistent *p, const rcvi_access *access, bool inside
     p->unread[buffer] = false;
     if (inside) p->passing[buffer] = false;
     if (operand) p->untwinned[buffer] = false;
+}
+
+/* Of states that threads carry on, those that nobody else reads pass, too. */
+static void note_carried(const rcvi_engine *e, rcvi_persistent *p, bool carried) {
+    for (int i = 0; i < p->step_count; i++) {
+        const rcvi_persistent_step *s = &p->steps[i];
+        for (int v = 0; v < s->view_count; v++) {
+            if (s->views[v]->buffer == RCVI_NONE || !rcvi_persistent_is_value(s, v)) continue;
+            if ((rcvi_persistent_carried(e, p, i, v) != RCVI_NONE) == carried)
+                p->passing[s->views[v]->buffer] = carried;
+        }
+    }
 }
 
 rcv_status rcvi_persistent_find_unread(rcvi_engine *e, rcvi_persistent *p) {
@@ -30,5 +42,7 @@ rcv_status rcvi_persistent_find_unread(rcvi_engine *e, rcvi_persistent *p) {
         int count = step->kind == RCVI_STEP_LOOP ? 0 : rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) note_read(p, &accesses[k], i > loop && i <= end);
     }
+    note_carried(e, p, true);
+    note_carried(e, p, false);
     return RCV_OK;
 }

@@ -592,10 +592,19 @@ static void add_value(writer *w, const rcvi_view *view, int index, const char *n
         rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    widen_group(x.%s%d, %s%d);\n", name, number, name, number,
                       name, number);
     if (how != (w->links->is_late[index] ? LOADED_LATE : LOADED)) return;
-    rcvi_text_add(&w->text, "    %s<%s>(ADDRESS_OF(c, 0, %d), ", view->column ? "fetch_group" : "fetch_repeated", type,
-                  index);
+    bool carried = index < w->map->operand_count && w->links->carried[index] != RCVI_NONE;
+    rcvi_text_add(&w->text, "    %s%s<%s>(ADDRESS_OF(c, 0, %d), ", carried ? "if (c.begins) " : "",
+                  view->column ? "fetch_group" : "fetch_repeated", type, index);
     add_element(w, view, index);
     rcvi_text_add(&w->text, ", x.%s%d);\n", name, number);
+}
+
+/* What the thread itself reads of it in the next iteration. */
+static void add_carried(writer *w, int view, const char *name, int number) {
+    for (int v = 0; v < w->map->operand_count && view != RCVI_NONE; v++) {
+        if (w->links->carried[v] == view)
+            rcvi_text_add(&w->text, "    keep_group(%s%d, x.v%d);\n", name, number, v);
+    }
 }
 
 /* What comes with tags: all that is left is loaded at once, and looked at, until nothing is left. Before it has been written in
@@ -655,15 +664,18 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     w->map = shape->map;
     w->links = links;
     rcvi_text_init(&w->text, context);
-    bool ordered = false;
-    for (int v = 0; v < w->map->operand_count; v++) ordered |= links->is_ordered[v];
+    bool ordered = false, carries = false;
+    for (int v = 0; v < w->map->operand_count; v++) {
+        ordered |= links->is_ordered[v];
+        carries |= links->carried[v] != RCVI_NONE;
+    }
     find_uses(w);
     rcvi_text_add(&w->text, "#undef VIEWS\n#define VIEWS %d\n", rcvi_map_views(w->map, views));
     rcvi_text_add(&w->text,
-                  "struct Step%d {\n    static constexpr bool TILED = %s, BY_ROWS = %s;\n"
+                  "struct Step%d {\n    static constexpr bool TILED = %s, BY_ROWS = %s, CARRIES = %s;\n"
                   "    static constexpr int RAISES = %d, WAITS = %d, COUNTED = %d;\n",
                   number, w->map->product_count ? "true" : "false", is_by_rows(w) ? "true" : "false",
-                  links->raise_count, links->wait_count, links->row_place);
+                  carries ? "true" : "false", links->raise_count, links->wait_count, links->row_place);
     if (is_by_rows(w))
         rcvi_text_add(&w->text, "    using Row = RowOf<%d, %lld>;\n    enum { SPAN = Row::SPAN };\n", links->across,
                       (long long)links->columns);
@@ -681,12 +693,13 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     if (is_by_rows(w)) add_tagged(w);
     rcvi_text_add(&w->text,
                   "    template <%sclass F> static INLINE void apply(const Frame &c, long long row, int column, "
-                  "%sconst Values &x, F tell) {\n",
+                  "%sValues &x, F tell) {\n",
                   is_by_rows(w) ? "" : "int PRODUCTS, ", is_by_rows(w) ? "" : "const REAL (&sums)[PRODUCTS][VECTOR], ");
     if (!is_by_rows(w)) add_all_stores(w, add_address);
     add_values(w, NAMED);
     for (int p = 0; p < w->map->product_count; p++) add_product(w, p);
     add_body(w);
+    add_all_stores(w, add_carried);
     rcvi_text_add(&w->text, "    }\n};\n");
     rcv_status status = rcvi_text_take(&w->text, text);
     rcvi_free(context, w);

@@ -72,6 +72,7 @@ typedef struct {
     const bool *is_ordered; /* [operands] written in the order of the caller's rows */
     const bool *is_spare;   /* [operands] not stored but with tags */
     const int *tags;        /* [views] place of what is read with tags, or RCVI_NONE */
+    const int *carried;     /* [operands] the one that had, an iteration before, what this one reads, or RCVI_NONE */
     const rcvi_map_link *writes;
     int write_count, raise_count; /* operands of products elsewhere; counters that tell */
     int wait_count;               /* counters of what is late */
