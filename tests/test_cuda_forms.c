@@ -232,11 +232,14 @@ static void test_unread(void **state) {
         bool training;
         const char *plan;
         unstored want;
-    } cases[] = {
-        {&lstm, RCV_BFLOAT16, false, by_wave, {2, 3, 6, 4, 3}}, {&gru, RCV_BFLOAT16, false, by_wave, {2, 3, 3, 4, 3}},
-        {&lstm, RCV_FLOAT32, false, by_wave, {2, 0, 6, 4, 3}},  {&lstm, RCV_BFLOAT16, true, by_wave, {0, 0, 0, 4, 3}},
-        {&lstm, RCV_BFLOAT16, false, at_once, {0, 1, 2, 1, 1}}, {&gru, RCV_FLOAT32, true, at_once, {0, 0, 0, 1, 1}},
-        {&left, RCV_BFLOAT16, false, at_once, {0, 1, 0, 1, 0}}, {&turns, RCV_BFLOAT16, false, at_once, {0, 1, 1, 1, 0}}};
+    } cases[] = {{&lstm, RCV_BFLOAT16, false, by_wave, {2, 3, 6, 4, 3}},
+                 {&gru, RCV_BFLOAT16, false, by_wave, {2, 3, 3, 4, 3}},
+                 {&lstm, RCV_FLOAT32, false, by_wave, {2, 0, 6, 4, 3}},
+                 {&lstm, RCV_BFLOAT16, true, by_wave, {0, 0, 0, 4, 3}},
+                 {&lstm, RCV_BFLOAT16, false, at_once, {0, 1, 2, 1, 1}},
+                 {&gru, RCV_FLOAT32, true, at_once, {0, 0, 0, 1, 1}},
+                 {&left, RCV_BFLOAT16, false, at_once, {0, 1, 0, 1, 0}},
+                 {&turns, RCV_BFLOAT16, false, at_once, {0, 1, 1, 1, 0}}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         subject s;
         rcvi_persistent *p = NULL;
@@ -245,10 +248,11 @@ static void test_unread(void **state) {
         assert_true(next_loop(&s, &loop));
         check_ok(rcvi_persistent_new(&s.engine, loop, &p));
         unstored found = count_unstored(&s, p);
-        print_message("%s by %s%s: %d buffers and %d twins are not stored, %d states at the end, %d channels, %d values "
-                      "kept\n",
-                      cases[i].c->cell, cases[i].plan, cases[i].training ? ", training" : "", found.unread,
-                      found.untwinned, found.passing, found.channels, found.carried);
+        print_message(
+            "%s by %s%s: %d buffers and %d twins are not stored, %d states at the end, %d channels, %d values "
+            "kept\n",
+            cases[i].c->cell, cases[i].plan, cases[i].training ? ", training" : "", found.unread, found.untwinned,
+            found.passing, found.channels, found.carried);
         assert_memory_equal(&found, &cases[i].want, sizeof found);
         rcvi_persistent_free(s.context, p);
         close_subject(&s);

@@ -329,6 +329,12 @@ typedef struct {
 enum { RCVI_MAX_ACCESSES = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) + 4 };
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
 
+/* Of the steps first .. end - 1, a pass, those outside of loops whose results nobody wants: they write only what the caller left out,
+ * whose buffer is NULL, or what only such steps read. What comes behind the pass wants all that it reads. `wanted`, [buffers], is
+ * overwritten, `idle` is [steps]. */
+void rcvi_program_find_idle(const rcvi_program *program, void *const *buffers, size_t first, size_t end, bool *wanted,
+                            bool *idle);
+
 /* Is this step a loop that the plan wants as one kernel: one with products, and no loop in it? */
 bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop);
 

@@ -199,6 +199,8 @@ static void close_worker(rcvi_worker *w) {
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) rcvi_free(w->context, w->graphs[i].key);
     rcvi_free(w->context, w->buffers);
     rcvi_free(w->context, w->key);
+    rcvi_free(w->context, w->wanted);
+    rcvi_free(w->context, w->idle);
     rcvi_free(w->context, w);
 }
 
@@ -208,7 +210,9 @@ static rcv_status fill_worker(rcvi_worker *w) {
     w->key_count = program->external_count + 1;
     w->buffers = rcvi_new(w->context, program->buffer_count, sizeof *w->buffers);
     w->key = rcvi_new(w->context, w->key_count, sizeof *w->key);
-    bool failed = !w->buffers || !w->key;
+    w->wanted = rcvi_new(w->context, program->buffer_count, sizeof *w->wanted);
+    w->idle = rcvi_new(w->context, program->step_count, sizeof *w->idle);
+    bool failed = !w->buffers || !w->key || !w->wanted || !w->idle;
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
         w->graphs[i].key = rcvi_new(w->context, w->key_count, sizeof *w->key);
         failed |= !w->graphs[i].key;

@@ -50,7 +50,7 @@ static bool is_due(const pass *p, int index, due *d) {
     if (step->when == RCVI_WHEN_OVERWRITING && (!binding->overwrite || p->engine->covers)) return false;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
-    if (is_in_place(p, step)) return false;
+    if (is_in_place(p, step) || p->worker->idle[index]) return false;
     if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
@@ -305,7 +305,7 @@ static rcv_status launch_sums(const pass *p, const due *members, int count, int 
                            "a sum");
 }
 
-/* Copies and matrices to be packed, by one launch. */
+/* Copies, zeros and matrices to be packed, by one launch. */
 static rcv_status launch_moves(const pass *p, const due *members, int count, cudaStream_t stream) {
     rcvi_move moves[RCVI_MAX_MOVES];
     int64_t group = p->engine->program->machine.group;
@@ -320,6 +320,8 @@ static rcv_status launch_moves(const pass *p, const due *members, int count, cud
                          .a = matrix(p, &members[i], &s->a, false)};
         if (!m->out.at) continue; /* an output the caller does not want */
         found++;
+        if (s->kind == RCVI_STEP_FILL)
+            m->a = (rcvi_matrix){.row = m->out.row, .column = m->out.column, .type = m->out.type};
         if (s->kind != RCVI_STEP_PACK) continue;
         m->transposed = s->pack.transposed;
         m->rows = m->transposed ? s->columns : s->rows;
@@ -472,6 +474,7 @@ rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const
                             cudaStream_t stream) {
     int held[RCVI_MAX_STREAMS] = {0};
     pass p = {.worker = worker, .engine = worker->engine, .binding = binding, .scratch = scratch, .held = held};
+    rcvi_program_find_idle(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
     if (first == 0) RCVI_TRY(round_inputs(&p, stream));
     RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));
     rcv_status status = launch_steps(&p, first, end);

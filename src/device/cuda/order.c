@@ -12,10 +12,11 @@ typedef struct {
 
 static bool is_plain(const rcvi_program *program, int step) { return program->steps[step].kind != RCVI_STEP_LOOP; }
 
-/* Whether the step is a small copy, or makes a matrix of the parameters: any of these may share a launch. */
+/* Whether the step is a small copy, or small zeros, or makes a matrix of the parameters: any of these may share a launch. */
 static bool is_move(const rcvi_step *step) {
     bool small = step->rows * step->columns <= MOST_MOVED || step->when == RCVI_WHEN_PARAMETERS_CHANGED;
-    return step->kind == RCVI_STEP_PACK || (step->kind == RCVI_STEP_COPY && small);
+    bool zeros = step->kind == RCVI_STEP_FILL && step->fill.number == 0;
+    return step->kind == RCVI_STEP_PACK || ((step->kind == RCVI_STEP_COPY || zeros) && small);
 }
 
 /* Whether the step sums over rows, always as many: such steps may share a launch where they are as large. */

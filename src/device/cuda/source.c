@@ -602,8 +602,7 @@ static void add_value(writer *w, const rcvi_view *view, int index, const char *n
 /* What the thread itself reads of it in the next iteration. */
 static void add_carried(writer *w, int view, const char *name, int number) {
     for (int v = 0; v < w->map->operand_count && view != RCVI_NONE; v++) {
-        if (w->links->carried[v] == view)
-            rcvi_text_add(&w->text, "    keep_group(%s%d, x.v%d);\n", name, number, v);
+        if (w->links->carried[v] == view) rcvi_text_add(&w->text, "    keep_group(%s%d, x.v%d);\n", name, number, v);
     }
 }
 
