@@ -218,6 +218,7 @@ static rcv_status build(rcvi_engine *e, rcvi_persistent *p, manner how) {
     RCVI_TRY(rcvi_persistent_match(e, p));
     RCVI_TRY(rcvi_persistent_tag(e, p));
     RCVI_TRY(how.cluster ? rcvi_cluster_make_room(e, p) : rcvi_persistent_make_room(e, p));
+    rcvi_persistent_find_stage(e, p);
     RCVI_TRY(rcvi_persistent_find_unread(e, p));
     if (p->cluster) rcvi_cluster_find_channels(p);
     RCVI_TRY(rcvi_persistent_lay_out(e, p));

@@ -174,6 +174,7 @@ struct rcvi_persistent {
     bool *untwinned;      /* nor in its twin */
     bool *passing;        /* or only products of the loop do before it ends */
     size_t lane_bytes;    /* for copies of a lane */
+    size_t stage, staged; /* through which its weights come to registers: where that lies, and bytes of a lane */
     size_t shared, words;
     char *source;
     cudaLibrary_t code;

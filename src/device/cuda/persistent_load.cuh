@@ -111,7 +111,8 @@ struct Shared {
                          ROW_ROOM = SUMS + SUM_BUFFERS * 2 * SUM_BYTES,
                          BARRIERS = ROW_ROOM + 2 * ROW_SUMS * (MULTIPLIERS / 32) * 4,
                          PLACES = BARRIERS + (2 * MOST_RING + 4) * 16, ADDRESSES = PLACES + MOST_PLACES * 32;
-    INLINE unsigned room(int lane) const { return base + (unsigned)(lane * LANE_BYTES); }
+    /* Before the loop: through it weights come to registers. */
+    INLINE unsigned stage(int lane) const { return base + (unsigned)(STAGE + lane * STAGE_BYTES); }
     /* Of a cluster, which has all chunks of an operand in a slot. */
     INLINE unsigned slot(int n) const { return base + (unsigned)(n * SLOT_BYTES); }
     /* A chunk of group n of a lane's ring. */

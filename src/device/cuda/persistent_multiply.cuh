@@ -167,11 +167,11 @@ template <class S, int LANE> struct Products : SumReader<S> {
         }
     }
 
-    /* Through the lane's memory, which nobody fills before all have come. */
+    /* Nobody fills the lane's memory, through which they may come, before all have. */
     INLINE void keep_weights() {
-        constexpr int BATCH = LANE_BYTES / WEIGHT_BYTES;
+        constexpr int BATCH = STAGE_BYTES / WEIGHT_BYTES;
         static_assert(BATCH > 0, "room for a chunk of each lane");
-        const unsigned room = shared.room(LANE);
+        const unsigned room = shared.stage(LANE);
 #pragma unroll 1
         for (int c = 0; c < KEPT; c++) bring_weights(FIRST_KEPT + c, shared.weights(BEFORE + c));
 #pragma unroll

@@ -45,6 +45,8 @@ rcv_status rcvi_persistent_find_unread(rcvi_engine *engine, rcvi_persistent *per
 rcv_status rcvi_persistent_make_room(rcvi_engine *engine, rcvi_persistent *persistent);
 /* The same for blocks that meet in clusters, or a sentence that says why they cannot. */
 rcv_status rcvi_cluster_make_room(rcvi_engine *engine, rcvi_persistent *persistent);
+/* Finds room through which weights come to registers before the loop, all at once where there is so much. Memory is shared out. */
+void rcvi_persistent_find_stage(const rcvi_engine *engine, rcvi_persistent *persistent);
 /* Leaves of channels what clusters need. */
 void rcvi_cluster_find_channels(rcvi_persistent *persistent);
 int64_t rcvi_cluster_offset(const rcvi_persistent *persistent, const rcvi_channel *channel);

@@ -423,3 +423,22 @@ rcv_status rcvi_persistent_make_room(rcvi_engine *e, rcvi_persistent *p) {
     p->holds = is_all_own(p) && p->tiles == 1 && !p->by_rows;
     return RCV_OK;
 }
+
+/* They come through what copies have room in, or, if there is more, through what is left of shared memory. */
+void rcvi_persistent_find_stage(const rcvi_engine *e, rcvi_persistent *p) {
+    int held = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        for (int lane = 0; lane < RCVI_LANES; lane++) {
+            if (p->seats[s].held[lane] > held) held = p->seats[s].held[lane];
+        }
+    }
+    size_t at = (size_t)rcvi_round_up((int64_t)p->shared, RCVI_DEPTH_CHUNK_BYTES);
+    size_t left = at < (size_t)e->shared ? ((size_t)e->shared - at) / RCVI_LANES / RCVI_WEIGHT_BYTES : 0;
+    size_t chunks = left < (size_t)held ? left : (size_t)held, own = p->lane_bytes / RCVI_WEIGHT_BYTES;
+    p->stage = 0;
+    p->staged = p->lane_bytes;
+    if (chunks <= own || (size_t)held <= own) return;
+    p->stage = at;
+    p->staged = chunks * RCVI_WEIGHT_BYTES;
+    p->shared = at + RCVI_LANES * p->staged;
+}

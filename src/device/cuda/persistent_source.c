@@ -48,6 +48,8 @@ static void add_macros(writer *w) {
     add_macro(w, "MOST_RING", RCVI_MOST_RING);
     add_macro(w, "GROUP", p->group);
     add_macro(w, "LANE_BYTES", (int64_t)p->lane_bytes);
+    add_macro(w, "STAGE", (int64_t)p->stage);
+    add_macro(w, "STAGE_BYTES", (int64_t)p->staged);
     add_macro(w, "WEIGHT_CHUNKS", p->weight_chunks);
     add_macro(w, "STREAM_CHUNKS", p->stream_chunks);
     add_macro(w, "SUM_BUFFERS", p->sum_buffers);
