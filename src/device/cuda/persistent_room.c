@@ -2,15 +2,16 @@
 #include "device/cuda/persistent_parts.h"
 
 enum {
-    MOST_WIDE = 96,       /* columns of a multiplication where depth is folded */
-    MOST_ROWS = 64,       /* of the batch in a tile */
-    LEAST_TURN_ROWS = 16, /* of tiles that take turns */
-    MOST_FEW_SLICE = 24,  /* rows of a block that are cut into tiles of eight */
-    MORE_REGISTERS = 240, /* of a thread in a cluster, where all multiply */
-    MOST_REGISTERS = 255, /* and by multiply-adds, where weights in shared memory take time */
-    OTHER_REGISTERS = 44, /* beside weights, sums and what maps read */
-    GIVER_REGISTERS = 30, /* the same where others take maps */
-    EXACT_REGISTERS = 16, /* more of these where threads multiply */
+    MOST_WIDE = 96,        /* columns of a multiplication where depth is folded */
+    MOST_ROWS = 64,        /* of the batch in a tile */
+    LEAST_TURN_ROWS = 32,  /* of tiles that take turns */
+    FOLDED_TURN_ROWS = 16, /* the same where depth is folded */
+    MOST_FEW_SLICE = 24,   /* rows of a block that are cut into tiles of eight */
+    MORE_REGISTERS = 240,  /* of a thread in a cluster, where all multiply */
+    MOST_REGISTERS = 255,  /* and by multiply-adds, where weights in shared memory take time */
+    OTHER_REGISTERS = 44,  /* beside weights, sums and what maps read */
+    GIVER_REGISTERS = 30,  /* the same where others take maps */
+    EXACT_REGISTERS = 16,  /* more of these where threads multiply */
     EXACT_ROWS_OF_WEIGHTS = 4,
     FEW_ROWS = RCVI_FEW_ROWS,
     FEW_REGISTERS = 24,      /* for sums then, and what is loaded */
@@ -379,7 +380,8 @@ static rcv_status share_out(const rcvi_engine *e, rcvi_persistent *p, int fold, 
  * multiplies but its own fold. Not where weights are copied for every tile, or operands have little room. */
 static rcv_status make_room(const rcvi_engine *e, rcvi_persistent *p, int fold) {
     const bool turns = is_all_own(p) && !p->by_rows;
-    for (int rows = fold > 1 ? FEW_ROWS : LEAST_TURN_ROWS; turns && rows <= LEAST_TURN_ROWS; rows += FEW_ROWS) {
+    const int least = fold > 1 ? FEW_ROWS : LEAST_TURN_ROWS, most = fold > 1 ? FOLDED_TURN_ROWS : LEAST_TURN_ROWS;
+    for (int rows = least; turns && rows <= most; rows += FEW_ROWS) {
         rcv_status status = share_out(e, p, fold, rows);
         bool is_cut = p->tiles > 1 && (rows > FEW_ROWS || p->slice <= MOST_FEW_SLICE);
         if (!status && is_cut && !p->stream_chunks && (has_all(p, 1) || p->lane_bytes >= TURN_ROOM)) return RCV_OK;
