@@ -506,6 +506,7 @@ enum {
     LEAVING,
     EVEN,          /* both lanes have some of what comes from elsewhere, and of the seat's own */
     THIRD,         /* a third warpgroup takes maps, */
+    THIRD_WIDE,    /* of products by warpgroups, */
     THIRD_WAITING, /* and waits for values of other seats, */
     THIRD_LEAVING, /* or rests where no row goes on */
     CLUSTERED,
@@ -542,6 +543,7 @@ static void remember(const rcvi_persistent *p) {
     seen[FOLDED_FEW] += !p->exact && p->fold > 1 && p->tile == 8;
     seen[FOLDED_PAIRED] += p->paired && p->fold > 1;
     seen[THIRD] += p->third;
+    seen[THIRD_WIDE] += p->third && p->tile > 8;
     seen[CLUSTERED] += p->cluster > 1;
     seen[CLUSTERED_FOLDED] += p->cluster && p->fold > 2;
     seen[CLUSTERED_TILED] += p->cluster && p->tiles > 1;
@@ -601,7 +603,8 @@ static const char normal[] = RCV_SOURCE_DIR "/tests/normal.cell";
 static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "combine+fuse+pack+persistent",
                   one[] = "combine+fuse+pack+persistent(parts=1)",
                   together[] = "combine(steps=all)+fuse+pack+merge+persistent",
-                  waves[] = "combine+fuse+pack+wavefront+merge+persistent",
+                  backwards[] = "combine(steps=all)+fuse+pack+merge+persistent", /* forwards it has no room */
+    waves[] = "combine+fuse+pack+wavefront+merge+persistent",
                   exact_waves[] = "combine+fuse+pack+wavefront+merge+persistent(parts=1)",
                   forward_waves[] = "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent",
                   clusters[] = "combine(steps=all)+fuse+pack+persistent+cluster",
@@ -640,7 +643,8 @@ static const trial trials[] = {
     {"lstm", three, RCV_TFLOAT32, {.input = 8, .hidden = 72, .layers = 1}, 2, 64, 6, 70000, false, false},
     {"lstm", waves, RCV_BFLOAT16, {.input = 40, .hidden = 136, .layers = 2}, 3, 20, 60, 232448, false, false},
     {"lstm", waves, RCV_BFLOAT16, {.input = 72, .hidden = 72, .layers = 2}, 3, 20, 10, 232448, false, false},
-    {"lstm", waves, RCV_BFLOAT16, {.input = 72, .hidden = 72, .layers = 2}, 4, 32, 10, 232448, true, true},
+    {"lstm", waves, RCV_BFLOAT16, {.input = 72, .hidden = 72, .layers = 2}, 4, 24, 10, 232448, true, true},
+    {"lstm", backwards, RCV_BFLOAT16, {.input = 24, .hidden = 264, .layers = 1}, 3, 32, 9, 90000, false, false},
     {"lstm", one, RCV_FLOAT32, {.input = 40, .hidden = 192, .layers = 1}, 2, 3, 132, 232448, false, false},
     {normal, waves, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 2}, 4, 5, 132, 232448, false, false},
     {normal, three, RCV_TFLOAT32, {.input = 24, .hidden = 72, .layers = 1}, 3, 70, 3, 232448, false, false},
@@ -694,11 +698,18 @@ static void test_kernels(void **state) {
         enum { LOOPS = 3 }; /* at most: one forwards, and one backwards or one a layer */
         rcvi_persistent *p[LOOPS];
         emulation s;
-        int loops = 0, expected = trials[i].plan == forward_waves ? 1 + (int)trials[i].net.layers : 2;
+        int loops = 0, expected = trials[i].plan == forward_waves ? 1 + (int)trials[i].net.layers
+                                  : trials[i].plan == backwards   ? 1
+                                                                  : 2;
         open_emulation(&s, &trials[i]);
         for (size_t loop = 0; next_loop(&s.on, &loop); loop++) {
             assert_true(loops < LOOPS);
-            check_ok(rcvi_persistent_new(&s.on.engine, loop, &p[loops]));
+            rcv_status status = rcvi_persistent_new(&s.on.engine, loop, &p[loops]);
+            if (trials[i].plan == backwards && loop < s.on.program.forward_count) {
+                assert_int_equal(status, RCV_UNSUPPORTED);
+                continue;
+            }
+            check_ok(status);
             if (s.on.program.rungs.cluster && !p[loops]->cluster)
                 fail_msg("not in clusters: %s", s.on.engine.not_clustered);
             write_for_host(p[loops]->source, LOOPS * i + loops);
