@@ -2,8 +2,8 @@
  *
  * A loop of maps and selections, as a schedule wrote it for launches, is joined to fewer maps and cut into seats: the steps that
  * multiply with the same weights, and the maps without products that go with them. Every element of a seat's columns is one thread's from the first iteration to
- * the last, so what only passes from element to element lies in memory as before. What other blocks read passes through
- * channels: an operand of products has memory of the kernel's own, in the order in which it is copied to shared memory, with a
+ * the last, so what only passes from element to element lies in memory as before, or stays with the thread. What other blocks read
+ * passes through channels: an operand of products has memory of the kernel's own, in the order in which it is copied to shared memory, with a
  * slot for every step, so that nothing is overwritten; a value of another seat is read where it lies. A channel has a counter
  * for every slot and tile of rows, which the blocks that write raise.
  *
