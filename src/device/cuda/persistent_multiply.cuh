@@ -177,7 +177,7 @@ template <class S, int LANE> struct Products : SumReader<S> {
 #pragma unroll
         for (int first = 0; first < HELD; first += BATCH) {
 #pragma unroll 1
-            for (int c = first; c < HELD && c < first + BATCH; c++) 
+            for (int c = first; c < HELD && c < first + BATCH; c++)
                 bring_weights(FIRST_HELD + c, room + (c - first) * WEIGHT_BYTES);
             copies_commit();
             copies_wait<0>();
