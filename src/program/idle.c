@@ -12,13 +12,13 @@ static void note_reads(const rcvi_step *step, bool *wanted) {
 static bool writes_wanted(const rcvi_step *step, const bool *wanted) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(step, accesses);
-    bool writes = false;
-    for (int k = 0; k < count; k++) {
-        if (accesses[k].written && wanted[accesses[k].view->buffer]) return true;
-        writes |= accesses[k].written;
-    }
-    return !writes;
+    bool found = false;
+    for (int k = 0; k < count; k++) found |= accesses[k].written && wanted[accesses[k].view->buffer];
+    return found;
 }
+
+/* May the step be idle, outside of loops? Not one of a library, which writes more than its views name. */
+static bool may_rest(const rcvi_step *step) { return step->kind != RCVI_STEP_LOOP && step->kind != RCVI_STEP_VENDOR; }
 
 void rcvi_program_find_idle(const rcvi_program *program, void *const *buffers, size_t first, size_t end, bool *wanted,
                             bool *idle) {
@@ -26,14 +26,13 @@ void rcvi_program_find_idle(const rcvi_program *program, void *const *buffers, s
         const rcvi_buffer *buffer = &program->buffers[b];
         wanted[b] = buffer->role == RCVI_ARENA ? buffer->lasting : buffers[b] != NULL;
     }
-    for (size_t i = 0; i < program->step_count; i++) idle[i] = program->steps[i].kind != RCVI_STEP_LOOP;
-    for (size_t i = 0; i < program->step_count; i++) { /* those inside of loops are wanted */
-        int body = program->steps[i].kind == RCVI_STEP_LOOP ? program->steps[i].loop.body : 0;
-        for (int k = 1; k <= body; k++) idle[i + (size_t)k] = false;
-    }
-    for (size_t i = program->step_count; i-- > 0;) {
+    for (size_t i = 0, behind = 0; i < program->step_count; i++) { /* behind: the loop that was last */
         const rcvi_step *step = &program->steps[i];
-        idle[i] = idle[i] && i >= first && i < end && !writes_wanted(step, wanted);
-        if (!idle[i] && i >= first) note_reads(step, wanted);
+        idle[i] = i >= first && i < end && i >= behind && may_rest(step);
+        if (i >= behind && step->kind == RCVI_STEP_LOOP) behind = i + 1 + (size_t)step->loop.body;
+    }
+    for (size_t i = program->step_count; i-- > first;) {
+        idle[i] = idle[i] && !writes_wanted(&program->steps[i], wanted);
+        if (!idle[i]) note_reads(&program->steps[i], wanted);
     }
 }

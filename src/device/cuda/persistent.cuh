@@ -34,14 +34,15 @@
  *   waits(step), wait_place(step, n)        counters of what the map reads of other seats
  *   raises(step), raise_place(step, n)      counters of what others read
  *   each(f)                     calls f.step<Step0>(0), f.step<Step1>(1), ...; Tiled: the first of these with products
- * and a step TILED, CARRIES (some of its Values, from one iteration to the next; only where TILES is 1, and Tiled alone), RAISES, WAITS, COUNTED (row_place), Values, fetch(frame, row, column, values), fetch_late() of what comes from
- * other seats, apply(frame, row, column, sums, values, tell), which calls tell() when all that others read is written. A step that
- * is taken by rows (BY_ROWS) has Row, of persistent_rows.cuh, and no sums of products: the rows of a tile are shared out between
+ * and a step TILED, RAISES, WAITS, COUNTED (row_place), CARRIES (some of its Values stay from one iteration to the next; only Tiled's,
+ * and where TILES is 1), Values, fetch(frame, row, column, values), fetch_late() of what comes from other seats, apply(frame, row,
+ * column, sums, values, tell), which calls tell() when all that others read is written. A step that is taken by rows (BY_ROWS) has Row, of persistent_rows.cuh, and no sums of products: the rows of a tile are shared out between
  * the blocks of the seat, and every thread meets the others before it reads what these wrote. fetch_tagged() reads what comes
  * with tags, before. */
 
 /* ---- maps ---- */
 
+/* One of two variables of different types. */
 template <bool FIRST, class A, class B> INLINE auto &choose(A &a, B &b) {
     if constexpr (FIRST)
         return a;

@@ -1,11 +1,11 @@
 /* A time loop as one kernel: weights stay on the chip for the whole sequence, and blocks hand each other what they compute.
  *
  * A loop of maps and selections, as a schedule wrote it for launches, is joined to fewer maps and cut into seats: the steps that
- * multiply with the same weights, and the maps without products that go with them. Every element of a seat's columns is one thread's from the first iteration to
- * the last, so what only passes from element to element lies in memory as before, or stays with the thread. What other blocks read
- * passes through channels: an operand of products has memory of the kernel's own, in the order in which it is copied to shared memory, with a
- * slot for every step, so that nothing is overwritten; a value of another seat is read where it lies. A channel has a counter
- * for every slot and tile of rows, which the blocks that write raise.
+ * multiply with the same weights, and the maps without products that go with them. Every element of a seat's columns is one thread's
+ * from the first iteration to the last, so what only passes from element to element lies in memory as before, or stays with the
+ * thread. What other blocks read passes through channels: an operand of products has memory of the kernel's own, in the order in
+ * which it is copied to shared memory, with a slot for every step, so that nothing is overwritten; a value of another seat is read
+ * where it lies. A channel has a counter for every slot and tile of rows, which the blocks that write raise.
  *
  * A map that sums over features, and every map without products of a seat that has one, is taken by rows: a block of the seat
  * has whole rows of a tile, in all iterations the same ones, and finds all sums inside of itself, however many there are. So

@@ -439,7 +439,7 @@ void rcvi_persistent_find_stage(const rcvi_engine *e, rcvi_persistent *p) {
     size_t chunks = left < (size_t)held ? left : (size_t)held, own = p->lane_bytes / RCVI_WEIGHT_BYTES;
     p->stage = 0;
     p->staged = p->lane_bytes;
-    if (chunks <= own || (size_t)held <= own) return;
+    if (chunks <= own) return;
     p->stage = at;
     p->staged = chunks * RCVI_WEIGHT_BYTES;
     p->shared = at + RCVI_LANES * p->staged;
