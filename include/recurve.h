@@ -326,6 +326,57 @@ typedef struct {
 RCV_API rcv_status rcv_run_trace(rcv_run *run, rcv_event *events, size_t capacity);
 RCV_API size_t rcv_run_trace_count(const rcv_run *run); /* events recorded, at most the capacity */
 
+/* ---- linear recurrences by themselves ---------------------------------------------------------------------------- */
+
+/* h[t] = a[t] * h[t-1] + b[t], channel by channel, for those who want just that. */
+typedef struct {
+    int64_t steps, channels;
+    int64_t batch; /* sequences side by side: everything is [steps, batch, channels]; 0 means 1 */
+    rcv_dtype
+        dtype;    /* of a, b, h and their gradients: RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16 or RCV_FLOAT16. Carries, and
+                           * initial and final states, are float64 for RCV_FLOAT64, else float32 */
+    bool reverse; /* from the last step to the first: h[t] = a[t] * h[t+1] + b[t] */
+    bool lengths; /* sequences of different lengths will be given */
+    bool resets;  /* a reset mask will be given */
+    const char
+        *form; /* NULL: what is fastest here; "serial": one step after the other, channels side by side in vectors or
+                           * threads; "channels": the same, streamed; "chained": tiles of time side by side, each waiting for the
+                           * state behind the one before it; "three": the tiles in three passes over memory */
+    int64_t threads;    /* at most this many; 0: as many as the context says */
+    const char *device; /* NULL: "cpu" */
+} rcv_scan_options;
+
+typedef struct rcv_scan rcv_scan; /* one shape, with its threads or kernels and scratch, to be called many times */
+
+/* Pointers are to elements of the scan's dtype, in the device's memory, unless typed or said otherwise. Arrays that are
+ * written overlap with no other. */
+typedef struct {
+    const void *a, *b;      /* [steps, batch, channels]; may be anything past a sequence's length */
+    const void *initial;    /* [batch, channels] the state before the first step; NULL: zeros */
+    const int64_t *lengths; /* [batch], each in 1..steps; the host's. A reverse scan begins at the last step of each */
+    const uint8_t *resets;  /* [steps, batch], nonzero: between t-1 and t the state is the initial one again */
+    void *h;                /* [steps, batch, channels]; zero past a sequence's length */
+    void *final;            /* [batch, channels] the state behind the last step; NULL where not wanted */
+} rcv_scan_data;
+
+/* Gradients of a loss L, given dL/dh and dL/dfinal. */
+typedef struct {
+    const void *dh;     /* NULL: zeros */
+    const void *dfinal; /* NULL: zeros */
+    void *da, *db;  /* [steps, batch, channels]; zero past a sequence's length; NULL where not wanted, here and below */
+    void *dinitial; /* [batch, channels], of the state that resets return to, too */
+} rcv_scan_gradients;
+
+RCV_API rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, rcv_scan **scan);
+RCV_API void rcv_scan_free(rcv_scan *scan);
+RCV_API const char *rcv_scan_form(const rcv_scan *scan); /* the one that it has */
+/* On a GPU, calls are enqueued on this stream, as with rcv_run_set_stream. */
+RCV_API rcv_status rcv_scan_set_stream(rcv_scan *scan, void *stream);
+RCV_API rcv_status rcv_scan_wait(rcv_scan *scan);
+RCV_API rcv_status rcv_scan_forward(rcv_scan *scan, const rcv_scan_data *data);
+/* `data` is that of the forward call, with h as that call left it. */
+RCV_API rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients);
+
 /* ---- the machine ------------------------------------------------------------------------------------------------- */
 
 /* Fused multiply-adds from registers, in operations a second: nothing on these threads can be faster. For
@@ -334,6 +385,10 @@ RCV_API rcv_status rcv_measure_peak(rcv_context *context, rcv_dtype dtype, int64
 /* The same of a GPU, as its own library of products reaches it with large matrices; for the CPU rcv_measure_peak with all
  * threads. */
 RCV_API rcv_status rcv_measure_device(rcv_context *context, const char *device, rcv_dtype dtype, double *operations);
+/* Bytes a second of c[i] = a[i] (`reads` 1) or c[i] = a[i] + b[i] (`reads` 2) over arrays of so many bytes each, all reads and the
+ * write counted, the fastest of several runs; on the CPU written past the caches, by this many threads (0: as many as the context says). */
+RCV_API rcv_status rcv_measure_memory(rcv_context *context, const char *device, int64_t threads, int reads,
+                                      size_t bytes, double *bandwidth);
 /* Seconds from the last thread's arrival at a barrier to the last one's departure, on average. */
 RCV_API rcv_status rcv_measure_barrier(rcv_context *context, int64_t threads, double *seconds);
 

@@ -44,7 +44,25 @@ typedef struct {
     rcv_status (*peak)(rcv_context *context, int ordinal, rcv_dtype dtype, double *operations);
     /* The device's memory, for arenas and data; NULL where that is the context's. */
     const struct rcvi_memory *memory;
+    const struct rcvi_scans *scans;
+    /* As rcv_measure_memory, whose arguments are right. */
+    rcv_status (*bandwidth)(rcv_context *context, int ordinal, int64_t threads, int reads, size_t bytes,
+                            double *bandwidth);
 } rcvi_device;
+
+/* Linear recurrences by themselves, as in the public header. Arguments are right: sizes can be counted, batch is at least 1, what the
+ * options promise is given, lengths are in range. */
+typedef struct rcvi_scan rcvi_scan; /* a device's own */
+
+typedef struct rcvi_scans {
+    rcv_status (*prepare)(rcv_context *context, int ordinal, const rcv_scan_options *options, rcvi_scan **scan);
+    void (*release)(rcvi_scan *scan);
+    const char *(*form)(const rcvi_scan *scan);
+    rcv_status (*forward)(rcvi_scan *scan, const rcv_scan_data *data, void *stream);
+    rcv_status (*backward)(rcvi_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients,
+                           void *stream);
+    rcv_status (*wait)(rcvi_scan *scan, void *stream); /* NULL where calls do all there is to do */
+} rcvi_scans;
 
 typedef struct rcvi_memory {
     rcv_status (*allocate)(int ordinal, size_t bytes, void **memory); /* at multiples of 256 bytes */
