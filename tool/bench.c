@@ -105,14 +105,12 @@ void results_free(results *results) {
         free(results->choices[i].plan);
         free(results->choices[i].refusal);
     }
-    const machine *machine = &results->machine;
     const streaming *streaming = &results->streaming;
-    void *const blocks[] = {
-        machine->device,         machine->cpu,           machine->system,          machine->kernels,
-        machine->date,           machine->version,       machine->commit,          results->title,
-        results->options,        results->chosen.events, results->chosen.plan,     results->wavefront.events,
-        results->wavefront.plan, results->peak.refusal,  results->gemm.refusal,    streaming->refusal,
-        streaming->plan,         streaming->whole_plan,  streaming->unhoisted_plan};
+    machine_free(&results->machine);
+    void *const blocks[] = {results->title,        results->options,          results->chosen.events,
+                            results->chosen.plan,  results->wavefront.events, results->wavefront.plan,
+                            results->peak.refusal, results->gemm.refusal,     streaming->refusal,
+                            streaming->plan,       streaming->whole_plan,     streaming->unhoisted_plan};
     for (size_t i = 0; i < COUNT(blocks); i++) {
         free(blocks[i]);
     }
@@ -231,17 +229,6 @@ static bool options_are_clear(const bench *bench) {
         return false;
     }
     return true;
-}
-
-static char *command_line(int argc, char **argv) {
-    char *line = text_of("recurve");
-    for (int i = 0; i < argc; i++) {
-        const bool plain = argv[i][strcspn(argv[i], " ()'\"\\$&|;<>*?")] == '\0' && argv[i][0] != '\0';
-        char *longer = text_of(plain ? "%s %s" : "%s '%s'", line, argv[i]);
-        free(line);
-        line = longer;
-    }
-    return line;
 }
 
 static parsed parse(bench *bench, int argc, char **argv) {

@@ -119,6 +119,7 @@ typedef struct {
 
 /* Each does one experiment and leaves its numbers in the results. */
 void machine_describe(machine *machine, const problem *problem);
+void machine_free(machine *machine);
 rcv_status bench_main(bench *bench, results *results);
 void bench_ladder(const bench *bench, results *results);
 void bench_batches(const bench *bench, results *results);

@@ -1,35 +1,5 @@
 /* The results as JSON. Times are in seconds, speeds in operations a second; null is what is not known. */
-#include "bench.h"
-
-#include <errno.h>
-#include <jansson.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-static json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
-static json_t *positive(double value) { return value > 0 ? number(value) : json_null(); }
-static json_t *text(const char *value) { return value != NULL ? json_string(value) : json_null(); }
-
-static json_t *problem_json(const problem *problem) {
-    const rcv_net_options *net = rcv_net_get_options(problem->net);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:s, s:o}", "cell",
-                     rcv_cell_name(problem->cell), "steps", (json_int_t)problem->steps, "batch",
-                     (json_int_t)problem->batch, "input", (json_int_t)net->input, "hidden", (json_int_t)net->hidden,
-                     "layers", (json_int_t)net->layers, "rank", (json_int_t)net->rank, "bidirectional",
-                     (int)net->bidirectional, "bias", !net->no_bias, "dtype", rcv_dtype_name(problem->dtype), "device",
-                     problem->device, "pass", problem->training ? "train" : "forward", "operations",
-                     number(problem_operations(problem, problem->net)));
-}
-
-static json_t *machine_json(const machine *machine) {
-    return json_pack("{s:o, s:s, s:s, s:I, s:I, s:s, s:o}", "device", text(machine->device), "cpu", machine->cpu,
-                     "system", machine->system, "cores", (json_int_t)machine->cores, "threads",
-                     (json_int_t)machine->threads, "kernels", machine->kernels, "barrier_seconds",
-                     positive(machine->barrier));
-}
+#include "json.h"
 
 static json_t *peak_json(const results *results) {
     json_t *samples = json_array();
@@ -185,23 +155,5 @@ static json_t *results_json(const bench *bench, const results *results) {
 }
 
 bool write_json(const bench *bench, const results *results) {
-    char *beside = text_of("%s.part", bench->json);
-    json_t *all = results_json(bench, results);
-    if (all == NULL) {
-        say("no memory for the results as JSON");
-        free(beside);
-        return false;
-    }
-    FILE *file = fopen(beside, "w");
-    bool good = file != NULL && json_dumpf(all, file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
-    good = file != NULL && fputc('\n', file) != EOF && good;
-    good = file != NULL && fclose(file) == 0 && good;
-    if (!good || rename(beside, bench->json) != 0) {
-        say("cannot write %s: %s", bench->json, strerror(errno));
-        unlink(beside);
-        good = false;
-    }
-    json_decref(all);
-    free(beside);
-    return good;
+    return save_json(bench->json, results_json(bench, results));
 }

@@ -75,6 +75,14 @@ void machine_describe(machine *machine, const problem *problem) {
     }
 }
 
+void machine_free(machine *machine) {
+    char *const texts[] = {machine->device, machine->cpu,     machine->system, machine->kernels,
+                           machine->date,   machine->version, machine->commit};
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        free(texts[i]);
+    }
+}
+
 /* ---- an OpenBLAS that does not know its CPU ---- */
 
 char *openblas_get_corename(void);

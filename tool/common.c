@@ -105,3 +105,14 @@ bool output_is_writable(const char *path) {
     free(folder);
     return good;
 }
+
+char *command_line(int argc, char **argv) {
+    char *line = text_of("recurve");
+    for (int i = 0; i < argc; i++) {
+        const bool plain = argv[i][strcspn(argv[i], " ()'\"\\$&|;<>*?")] == '\0' && argv[i][0] != '\0';
+        char *longer = text_of(plain ? "%s %s" : "%s '%s'", line, argv[i]);
+        free(line);
+        line = longer;
+    }
+    return line;
+}

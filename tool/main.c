@@ -22,6 +22,7 @@ static const verb verbs[] = {
     {"train", "train a byte-level language model on a text", verb_train},
     {"generate", "write text with a trained language model", verb_generate},
     {"eval", "measure a language model on a text", verb_eval},
+    {"memory", "learn to tell the first of many symbols at their end", verb_memory},
     {"plan", "the ways to compute a network, their times and bytes", verb_plan},
     {"bench", "measure a network against other libraries and this machine's limit", verb_bench},
 };

@@ -16,6 +16,7 @@ int verb_generate(int argc, char **argv);
 int verb_eval(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
+int verb_memory(int argc, char **argv);
 
 /* "recurve: sentence" on standard error. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -25,6 +26,8 @@ int fail(rcv_status status);
 
 /* A whole text: a regular file, not empty, of at most 2 GiB. Frees with free(); NULL after saying what was wrong. */
 char *read_text(const char *path, size_t *bytes);
+/* "recurve VERB ...", quoted where a shell needs it. Frees with free(). */
+char *command_line(int argc, char **argv);
 /* Can a file be made or replaced at this path? Says what is in the way. */
 bool output_is_writable(const char *path);
 

@@ -1,0 +1,19 @@
+/* What the verbs that write JSON share. Times are in seconds, sizes in bytes; null is what is not known. */
+#ifndef TOOL_JSON_H
+#define TOOL_JSON_H
+
+#include "bench.h"
+
+#include <jansson.h>
+#include <math.h>
+
+static inline json_t *number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
+static inline json_t *positive(double value) { return value > 0 ? number(value) : json_null(); }
+static inline json_t *text(const char *value) { return value != NULL ? json_string(value) : json_null(); }
+
+json_t *problem_json(const problem *problem);
+json_t *machine_json(const machine *machine);
+/* Written beside the path and renamed, and released; says what went wrong. NULL: there was no memory for it. */
+bool save_json(const char *path, json_t *value);
+
+#endif
