@@ -11,6 +11,8 @@
  * alone that happens once in 2^40 times. */
 enum { RIGHT_MINIBATCHES = 5, RIGHT_SEQUENCES = 40 };
 
+enum { WARM_UP = 20 }; /* updates until the learning rate is what it shall be */
+
 typedef struct {
     problem problem;
     double learning_rate, clip, seconds;
@@ -223,7 +225,8 @@ static void read_out(task *task, outcome *outcome) {
     }
 }
 
-/* Adam, of the gradient shortened to `clip`. */
+/* Adam, of the gradient shortened to `clip`. Its first steps are as long whatever the gradients say, and a few of them could
+ * undo what the initial values remember: so the rate grows over the first updates. */
 static void update(task *task) {
     const arguments *arguments = task->arguments;
     const double decay_mean = 0.9, decay_square = 0.99, updates = (double)(task->done + 1);
@@ -233,7 +236,8 @@ static void update(task *task) {
     }
     norm = sqrt(norm);
     const double scale = arguments->clip > 0 && norm > arguments->clip ? arguments->clip / norm : 1;
-    const double rate = arguments->learning_rate / (1 - pow(decay_mean, updates));
+    const double warm = fmin(1, updates / WARM_UP);
+    const double rate = warm * arguments->learning_rate / (1 - pow(decay_mean, updates));
     const double correction = 1 / (1 - pow(decay_square, updates));
     for (int64_t i = 0; i < task->count; i++) {
         const double gradient = scale * task->gradient[i];
@@ -565,7 +569,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
 
 int verb_memory(int argc, char **argv) {
     arguments *arguments = need(1, sizeof *arguments);
-    arguments->learning_rate = 0.005;
+    arguments->learning_rate = 0.01;
     arguments->clip = 1;
     arguments->iterations = 2000;
     arguments->command = command_line(argc, argv);
