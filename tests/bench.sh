@@ -37,7 +37,7 @@ check() {
     python3 - "$1" <<'PYTHON' || complain "not so: $1"
 import json, sys
 j = json.load(open("numbers"))
-ran = {c["name"]: c for c in j["contestants"] if c["median"]}
+ran = {c["name"]: c for c in j.get("contestants", []) if c["median"]}
 sys.exit(not eval(sys.argv[1]))
 PYTHON
 }
@@ -107,6 +107,26 @@ check 'j["machine"]["kernels"] == "portable"'
 limits="--seconds 0 --threads 7" good # more than there are cores
 check 'j["machine"]["threads"] == 7'
 
+# linear recurrences
+for dtype in float32 float64 bfloat16; do
+    good --scan --elements 4096 --dtype $dtype
+    has '^Copy: +[0-9.]+ to [0-9.]+ GB/s'
+    has '^\[64, 64\] +[a-z]+ +[0-9.]+ +[0-9.]+ +[0-9.]+% +[0-9.]+x +[0-9.]+ +[0-9.]+ +[0-9.]+% +[0-9.]+x$'
+    check 'j["scan"]["dtype"] == "'$dtype'" and "problem" not in j and j["machine"]["cpu"] and j["date"]'
+    check '[(p["steps"], p["channels"]) for p in j["scan"]["points"]] == [
+        (64, 1), (256, 1), (1024, 1), (4096, 1), (64, 8), (256, 8), (64, 32), (64, 64)]'
+    check 'all(p["form"] and p["copy"] > 0 and p["forward"]["serial"] > 0 and p["backward"]["serial"] > 0
+        for p in j["scan"]["points"])'
+    check 'all(abs(p["forward"]["bandwidth"] * p["forward"]["median"]
+        / (3 * p["steps"] * p["channels"] * {"float32": 4, "float64": 8, "bfloat16": 2}["'$dtype'"]) - 1) < 1e-6
+        and abs(p["backward"]["speedup"] * p["backward"]["median"] / p["backward"]["serial"] - 1) < 1e-6
+        for p in j["scan"]["points"])'
+done
+good --scan --elements 64 --report page.html
+grep -q 'id="scan"' page.html || complain "the page has no linear recurrences"
+bad 2 'leave out --ladder' --scan --ladder
+bad 2 '--elements wants' --scan --elements 63
+
 # on a GPU, where there is one
 if "$RECURVE" bench $shape --device cuda --seconds 0 --schedule naive >out 2>err </dev/null; then
     for pass in forward train; do
@@ -119,6 +139,13 @@ if "$RECURVE" bench $shape --device cuda --seconds 0 --schedule naive >out 2>err
         check 'all(r["difference"] < 1e-4 for r in j["ladder"][1:] if r["speedup"])'
         check '[p["batch"] for p in j["batches"]] == [2 ** i for i in range(10)] and all(p["speed"] > 0 for p in j["batches"])'
         check '[r["rank"] for r in j["ranks"]] == [0, 8] and j["ranks"][1]["error_decaying"] < 1'
+    done
+    for dtype in float32 bfloat16 float16; do
+        good --device cuda --scan --elements 67108864 --dtype $dtype
+        has '^Copy: +[0-9.]+ GB/s'
+        has '^Targets'
+        check 'all(p["form"] and p["forward"]["median"] > 0 and p["backward"]["median"] > 0 for p in j["scan"]["points"])'
+        check 'all(t["measured"] > 0 for t in j["scan"]["targets"])'
     done
 else
     bad 1 '' $shape --device cuda

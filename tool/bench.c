@@ -105,6 +105,10 @@ void results_free(results *results) {
         free(results->choices[i].plan);
         free(results->choices[i].refusal);
     }
+    for (size_t i = 0; i < results->scans.count; i++) {
+        free(results->scans.points[i].form);
+        free(results->scans.points[i].refusal);
+    }
     const streaming *streaming = &results->streaming;
     machine_free(&results->machine);
     void *const blocks[] = {results->title,        results->options,          results->chosen.events,
@@ -114,6 +118,19 @@ void results_free(results *results) {
     for (size_t i = 0; i < COUNT(blocks); i++) {
         free(blocks[i]);
     }
+}
+
+static rcv_status measure_scans(const bench *bench, results *results) {
+    const problem *problem = &bench->problem;
+    const bool gpu = problem_is_gpu(problem);
+    results->title = text_of("linear recurrences h[t] = a[t] h[t-1] + b[t], %s%s%s", rcv_dtype_name(problem->dtype),
+                             gpu ? ", on " : "", gpu ? problem->device : "");
+    machine_describe(&results->machine, problem);
+    const rcv_status status = bench_scan(bench, results);
+    if (status == RCV_OK) {
+        print_scan(results);
+    }
+    return status;
 }
 
 static rcv_status measure_all(bench *bench, results *results) {
@@ -159,7 +176,7 @@ static int work(bench *bench) {
     stop_on_signals();
     rcv_status status = problem_open(&bench->problem);
     if (status == RCV_OK) {
-        status = measure_all(bench, results);
+        status = bench->scan ? measure_scans(bench, results) : measure_all(bench, results);
     }
     int result = EXIT_DONE;
     if (status != RCV_OK) {
@@ -206,7 +223,27 @@ static bool ranks_are_clear(const char *ranks) {
     }
 }
 
+/* Linear recurrences have no network. */
+static bool scan_is_clear(const bench *bench) {
+    const struct {
+        const char *name;
+        bool given;
+    } others[] = {{"anchors", bench->anchors}, {"ladder", bench->ladder},       {"batches", bench->batches},
+                  {"gemm", bench->gemm},       {"streaming", bench->streaming}, {"ranks", bench->ranks != NULL},
+                  {"planner", bench->planner}};
+    for (size_t i = 0; i < COUNT(others) && bench->scan; i++) {
+        if (others[i].given) {
+            say("--scan measures linear recurrences and no network: leave out --%s", others[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool options_are_clear(const bench *bench) {
+    if (!scan_is_clear(bench)) {
+        return false;
+    }
     if (!ranks_are_clear(bench->ranks)) {
         return false;
     }
@@ -244,6 +281,9 @@ static parsed parse(bench *bench, int argc, char **argv) {
         {"chunk", OPTION_INTEGER, &bench->chunk, 1, 1 << 24, .value = "N", .help = "steps a call of --streaming"},
         {"ranks", OPTION_TEXT, &bench->ranks, .value = "LIST", .help = "time and error of these ranks, or auto"},
         {"planner", OPTION_FLAG, &bench->planner, .help = "time to choose and quality of each planning effort"},
+        {"scan", OPTION_FLAG, &bench->scan, .help = "linear recurrences against a copy, and no network"},
+        {"elements", OPTION_INTEGER, &bench->elements, 64, 1e12, .value = "N",
+         .help = "of an array of --scan, at most"},
         {"seconds", OPTION_REAL, &bench->seconds, 0, 1e6, .value = "S", .help = "of measuring in each experiment"},
         {"seed", OPTION_SEED, &bench->seed, .value = "N", .help = "of parameters and data"},
         {"json", OPTION_TEXT, &bench->json, .value = "FILE", .help = "write every number"},
@@ -254,12 +294,15 @@ static parsed parse(bench *bench, int argc, char **argv) {
     const command command = {
         .verb = "bench",
         .summary = "Measures a network against other libraries and against this machine's limit",
-        .details = "Contestants take turns in one run, after a warm-up; times are medians over the rounds.\n"
-                   "Speed counts the matrix products alone: 2 operations for each matrix element, step and\n"
-                   "sequence, three times that for a training step. The limit is that of fused\n"
-                   "multiply-adds from registers, on a GPU of large products by cuBLASLt, measured in the\n"
-                   "same run. With --rank the approximation is compared with the full matrices. Ctrl-C ends\n"
-                   "it with what was measured so far, also while it plans; a second Ctrl-C ends it at once.",
+        .details =
+            "Contestants take turns in one run, after a warm-up; times are medians over the rounds.\n"
+            "Speed counts the matrix products alone: 2 operations for each matrix element, step and\n"
+            "sequence, three times that for a training step. The limit is that of fused\n"
+            "multiply-adds from registers, on a GPU of large products by cuBLASLt, measured in the\n"
+            "same run. With --rank the approximation is compared with the full matrices. --scan\n"
+            "measures no network but linear recurrences h[t] = a[t] h[t-1] + b[t], as bandwidths: 3\n"
+            "arrays forward, 5 backward, against a copy and against one step after the other.\n"
+            "Ctrl-C ends it with what was measured so far, also while it plans; a second Ctrl-C ends it at once.",
         .groups = groups,
         .group_count = COUNT(groups)};
     return command_parse(&command, argc, argv);
@@ -269,6 +312,7 @@ int verb_bench(int argc, char **argv) {
     bench *bench = need(1, sizeof *bench);
     bench->seconds = 10;
     bench->chunk = 1;
+    bench->elements = 128 << 20;
     bench->command = command_line(argc, argv);
     const parsed next = parse(bench, argc, argv);
     int result = next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;

@@ -7,6 +7,8 @@
 typedef struct {
     problem problem;
     bool ladder, anchors, no_torch, batches, gemm, streaming, planner;
+    bool scan;        /* linear recurrences, and no network */
+    int64_t elements; /* of an array of --scan, at most */
     const char *ranks, *json, *report;
     int64_t chunk; /* steps a call of --streaming */
     double seconds;
@@ -85,6 +87,45 @@ typedef struct {
     double ratio;         /* in units of the exhaustive choice's; 0: not known */
 } choice;
 
+enum { SCAN_STEPS = 10, SCAN_CHANNELS = 8, MAXIMUM_SCANS = SCAN_STEPS * SCAN_CHANNELS + 8, MAXIMUM_TARGETS = 48 };
+extern const int64_t scan_steps[SCAN_STEPS];       /* 64, 256, ..., 16777216 */
+extern const int64_t scan_channels[SCAN_CHANNELS]; /* 1, 8, 32, 64, 128, 512, 4096, 16384 */
+
+/* One direction of a linear recurrence. */
+typedef struct {
+    double seconds, minimum; /* of a call, the median and the least; 0: not measured */
+    double serial;           /* of a call of the form `serial`; 0: not measured, as where it would take a second */
+} scan_pass;
+
+/* Passes of the array [steps, batch, channels] that the forward and the backward pass read or write. */
+enum { FORWARD_ARRAYS = 3, BACKWARD_ARRAYS = 5 };
+
+typedef struct {
+    int64_t steps, batch, channels;
+    double bytes; /* of an array */
+    double copy;  /* bytes a second of a copy; 0: not known */
+    char *form, *refusal;
+    scan_pass forward, backward;
+} scan_point;
+
+/* What a shape should reach. */
+typedef struct {
+    const scan_point *point;
+    const char *what, *unit;
+    double target, measured; /* measured 0: not known */
+    bool at_most;            /* the less the better */
+    const char *source;      /* of a time that was measured elsewhere, or NULL */
+} scan_target;
+
+typedef struct {
+    bool done;
+    scan_point points[MAXIMUM_SCANS]; /* the grid, and a few shapes that have targets */
+    size_t count;
+    scan_target targets[MAXIMUM_TARGETS];
+    size_t target_count;
+    int reads; /* arrays that the copy reads */
+} scans;
+
 /* Who did what in one call of a plan. */
 typedef struct {
     char *plan;
@@ -114,6 +155,7 @@ typedef struct {
     streaming streaming;
     choice choices[EFFORTS]; /* estimate, measure, exhaustive */
     size_t choice_count;
+    scans scans;
     timeline chosen, wavefront; /* without a plan: not recorded */
 } results;
 
@@ -127,6 +169,7 @@ void bench_gemm(const bench *bench, results *results);
 rcv_status bench_ranks(const bench *bench, results *results);
 void bench_streaming(const bench *bench, results *results);
 rcv_status bench_planner(const bench *bench, results *results);
+rcv_status bench_scan(const bench *bench, results *results);
 
 /* Runs a contestant of add_plan once more and records it. */
 void record_timeline(timeline *timeline, contestant *contestant);
@@ -146,6 +189,7 @@ const contestant *contest_speaker(const contest *contest, size_t index);
 void help_openblas(char **argv);
 
 void print_head(const bench *bench, const results *results);
+void print_machine(const results *results); /* title, machine, version */
 void print_contest(const results *results);
 void print_ladder(const results *results);
 void print_batches(const bench *bench, const results *results);
@@ -153,6 +197,12 @@ void print_gemm(const results *results);
 void print_ranks(const results *results);
 void print_streaming(const results *results);
 void print_planner(const results *results);
+void print_scan(const results *results);
+
+double scan_bandwidth(const scan_point *point, bool backward); /* bytes a second; 0: not known */
+double scan_share(const scan_point *point, bool backward);     /* of a copy's; 0: not known */
+double scan_speedup(const scan_pass *pass);                    /* over serial; 0: not known */
+bool target_is_met(const scan_target *target);
 
 /* Written beside the path and renamed; says what went wrong. */
 bool write_json(const bench *bench, const results *results);

@@ -126,6 +126,47 @@ static json_t *choices_json(const results *results) {
     return list;
 }
 
+static json_t *pass_json(const scan_point *point, bool backward) {
+    const scan_pass *pass = backward ? &point->backward : &point->forward;
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "median", positive(pass->seconds), "minimum",
+                     positive(pass->minimum), "bandwidth", positive(scan_bandwidth(point, backward)), "of_copy",
+                     positive(scan_share(point, backward)), "serial", positive(pass->serial), "speedup",
+                     positive(scan_speedup(pass)));
+}
+
+static json_t *scan_json(const bench *bench, const results *results) {
+    const scans *scans = &results->scans;
+    json_t *points = json_array(), *targets = json_array();
+    for (size_t i = 0; i < scans->count; i++) {
+        const scan_point *point = &scans->points[i];
+        json_array_append_new(points, json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "steps",
+                                                (json_int_t)point->steps, "batch", (json_int_t)point->batch, "channels",
+                                                (json_int_t)point->channels, "form", text(point->form), "reason",
+                                                text(point->refusal), "copy", positive(point->copy), "forward",
+                                                pass_json(point, false), "backward", pass_json(point, true)));
+    }
+    for (size_t i = 0; i < scans->target_count; i++) {
+        const scan_target *target = &scans->targets[i];
+        json_array_append_new(targets,
+                              json_pack("{s:I, s:I, s:I, s:s, s:s, s:s, s:f, s:o, s:b, s:o}", "steps",
+                                        (json_int_t)target->point->steps, "batch", (json_int_t)target->point->batch,
+                                        "channels", (json_int_t)target->point->channels, "what", target->what, "unit",
+                                        target->unit, "relation", target->at_most ? "<=" : ">=", "target",
+                                        target->target, "measured", positive(target->measured), "met",
+                                        (int)target_is_met(target), "source", text(target->source)));
+    }
+    return json_pack("{s:s, s:s, s:I, s:o, s:o}", "dtype", rcv_dtype_name(bench->problem.dtype), "device",
+                     bench->problem.device, "copy_reads", (json_int_t)scans->reads, "points", points, "targets",
+                     targets);
+}
+
+/* Without a network there is nothing but the linear recurrences. */
+static json_t *scan_alone_json(const bench *bench, const results *results) {
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "command", bench->command, "date", results->machine.date,
+                     "version", results->machine.version, "commit", results->machine.commit, "title", results->title,
+                     "machine", machine_json(&results->machine), "scan", scan_json(bench, results));
+}
+
 static json_t *results_json(const bench *bench, const results *results) {
     json_t *all = json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I}", "command", bench->command,
                             "date", results->machine.date, "version", results->machine.version, "commit",
@@ -155,5 +196,5 @@ static json_t *results_json(const bench *bench, const results *results) {
 }
 
 bool write_json(const bench *bench, const results *results) {
-    return save_json(bench->json, results_json(bench, results));
+    return save_json(bench->json, bench->scan ? scan_alone_json(bench, results) : results_json(bench, results));
 }

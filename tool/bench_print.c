@@ -23,10 +23,8 @@ static void print_limit(const bench *bench, const results *results) {
     }
 }
 
-void print_head(const bench *bench, const results *results) {
+void print_machine(const results *results) {
     const machine *machine = &results->machine;
-    const contestant *ours = &results->main.items[0];
-    char room[32];
     printf("%s\n", results->title);
     printf("Machine:  %s, %lld core%s", machine->cpu, (long long)machine->cores, machine->cores == 1 ? "" : "s");
     if (machine->device != NULL) {
@@ -37,6 +35,13 @@ void print_head(const bench *bench, const results *results) {
     }
     printf("Version:  recurve %s%s%s, %s\n", machine->version, machine->commit[0] != '\0' ? " " : "", machine->commit,
            machine->date);
+}
+
+void print_head(const bench *bench, const results *results) {
+    const machine *machine = &results->machine;
+    const contestant *ours = &results->main.items[0];
+    char room[32];
+    print_machine(results);
     print_limit(bench, results);
     if (machine->barrier > 0) {
         printf("Barrier:  %.2f us for %lld threads\n", machine->barrier * 1e6, (long long)machine->threads);

@@ -283,9 +283,12 @@ static void put_frame(FILE *out, const bench *bench, const results *results) {
                 results->machine.threads == 1 ? "" : "s");
         put_text(out, results->machine.kernels);
     }
-    fprintf(out, ". Plan <code>");
-    put_plan(out, results->main.items[0].plan);
-    fprintf(out, "</code>%s</p>\n", bench->problem.schedule != NULL ? ", pinned" : "");
+    if (results->main.count > 0) {
+        fprintf(out, ". Plan <code>");
+        put_plan(out, results->main.items[0].plan);
+        fprintf(out, "</code>%s", bench->problem.schedule != NULL ? ", pinned" : "");
+    }
+    fprintf(out, "</p>\n");
 }
 
 bool write_report(const bench *bench, const results *results) {
@@ -297,15 +300,19 @@ bool write_report(const bench *bench, const results *results) {
         return false;
     }
     put_frame(out, bench, results);
-    put_cards(out, results);
-    put_contestants(out, results);
+    if (results->main.count > 0) {
+        put_cards(out, results);
+        put_contestants(out, results);
+    }
     if (results->ladder.count > 0) {
         put_ladder(out, results);
     }
     if (results->batch_count > 0) {
         put_batches(out, bench, results);
     }
-    put_bytes(out, results);
+    if (results->main.count > 0) {
+        put_bytes(out, results);
+    }
     if (results->chosen.count > 0) {
         put_timeline(out, results);
     }

@@ -31,16 +31,21 @@ typedef struct {
 
 void draw_bars(FILE *out, const bar *bars, size_t count, const bar_style *style);
 
+enum { PLACES = 10 }; /* that an axis has, at most */
+
 typedef struct {
     const char *label;
-    double values[BATCH_SIZES]; /* over batch_sizes; 0: none */
+    double values[PLACES]; /* over the places; 0: none */
     int colour;
 } curve;
 
 typedef struct {
     const char *title, *unit;
+    const char *axis;      /* what the places are; NULL: batch size */
+    const int64_t *places; /* NULL: batch_sizes */
+    bool logarithmic;      /* values, which then are drawn as powers of ten */
     int width;
-    size_t sizes;     /* how many of batch_sizes the axis has */
+    size_t sizes;     /* how many places the axis has */
     double limits[2]; /* horizontal lines; 0: none */
     const char *limit_labels[2];
 } curve_style;
@@ -51,6 +56,7 @@ void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style
 void draw_timeline(FILE *out, const timeline *timeline);
 void put_legend(FILE *out, const char *const *labels, const int *colours, size_t count);
 
+void put_scan(FILE *out, const results *results);
 /* The sections that only some runs have, and how it was measured. */
 void put_more(FILE *out, const bench *bench, const results *results);
 

@@ -170,7 +170,9 @@ void draw_bars(FILE *out, const bar *bars, size_t count, const bar_style *style)
 typedef struct {
     int left, right, top, bottom;
     size_t sizes;
-    double most;
+    const int64_t *places;
+    const char *axis;
+    double least, most; /* least 0: values are drawn as they are; else their logarithms */
 } curve_frame;
 
 static double curve_x(const curve_frame *frame, size_t index) {
@@ -178,13 +180,29 @@ static double curve_x(const curve_frame *frame, size_t index) {
 }
 
 static double curve_y(const curve_frame *frame, double value) {
-    return frame->bottom - (frame->bottom - frame->top) * value / frame->most;
+    const double share =
+        frame->least > 0 ? log(value / frame->least) / log(frame->most / frame->least) : value / frame->most;
+    return frame->bottom - (frame->bottom - frame->top) * share;
+}
+
+/* "512", "64k", "16M" */
+static const char *place_number(int64_t value, char room[32]) {
+    const int64_t million = 1 << 20;
+    const bool large = value >= million && value % million == 0, middle = value >= 4096 && value % 1024 == 0;
+    snprintf(room, 32, "%lld%s",
+             (long long)(large    ? value / million
+                         : middle ? value / 1024
+                                  : value),
+             large    ? "M"
+             : middle ? "k"
+                      : "");
+    return room;
 }
 
 static void draw_curve_axes(FILE *out, const curve_frame *frame, const curve_style *style) {
     const double step = nice_step(frame->most, 6);
     char room[32];
-    for (double value = 0; value <= frame->most; value += step) {
+    for (double value = frame->least; value <= frame->most; value = frame->least > 0 ? value * 10 : value + step) {
         const double y = curve_y(frame, value);
         fprintf(out, "<line class=\"grid\" x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\"/>", frame->left, y, frame->right,
                 y);
@@ -192,11 +210,11 @@ static void draw_curve_axes(FILE *out, const curve_frame *frame, const curve_sty
                 tick_number(value, room));
     }
     for (size_t i = 0; i < frame->sizes; i++) {
-        fprintf(out, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%lld</text>", curve_x(frame, i),
-                frame->bottom + 18, (long long)batch_sizes[i]);
+        fprintf(out, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>", curve_x(frame, i),
+                frame->bottom + 18, place_number(frame->places[i], room));
     }
-    fprintf(out, "\n<text class=\"axis\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">batch size</text>",
-            (frame->left + frame->right) / 2, frame->bottom + 40);
+    fprintf(out, "\n<text class=\"axis\" x=\"%d\" y=\"%d\" text-anchor=\"middle\">%s</text>",
+            (frame->left + frame->right) / 2, frame->bottom + 40, frame->axis);
     fprintf(out, "<text class=\"axis\" transform=\"translate(14 %d) rotate(-90)\" text-anchor=\"middle\">",
             (frame->top + frame->bottom) / 2);
     put_text(out, style->unit);
@@ -219,7 +237,8 @@ static void draw_curve(FILE *out, const curve_frame *frame, const curve *curve, 
             fprintf(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", curve->colour % COLOURS,
                     curve_x(frame, i), curve_y(frame, curve->values[i]));
             put_text(out, curve->label);
-            fprintf(out, ", batch size %lld: %s ", (long long)batch_sizes[i], short_number(curve->values[i], room));
+            fprintf(out, ", %s %lld: %s ", frame->axis, (long long)frame->places[i],
+                    short_number(curve->values[i], room));
             put_text(out, style->unit);
             fprintf(out, "</title></circle>");
         }
@@ -228,14 +247,27 @@ static void draw_curve(FILE *out, const curve_frame *frame, const curve *curve, 
 }
 
 void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style *style) {
-    curve_frame frame = {.left = 66, .right = style->width - 16, .top = 24, .bottom = 330, .sizes = style->sizes};
+    curve_frame frame = {.left = 66,
+                         .right = style->width - 16,
+                         .top = 24,
+                         .bottom = 330,
+                         .sizes = style->sizes,
+                         .places = style->places != NULL ? style->places : batch_sizes,
+                         .axis = style->axis != NULL ? style->axis : "batch size"};
     for (size_t i = 0; i < COUNT(style->limits); i++) {
         frame.most = fmax(frame.most, style->limits[i]);
     }
-    for (size_t i = 0; i < count * BATCH_SIZES; i++) {
-        frame.most = fmax(frame.most, curves[i / BATCH_SIZES].values[i % BATCH_SIZES]);
+    double least = INFINITY;
+    for (size_t i = 0; i < count * style->sizes; i++) {
+        const double value = curves[i / style->sizes].values[i % style->sizes];
+        frame.most = fmax(frame.most, value);
+        least = value > 0 ? fmin(least, value) : least;
     }
     frame.most = frame.most > 0 ? frame.most * 1.08 : 1;
+    if (style->logarithmic && least < frame.most) {
+        frame.least = pow(10, floor(log10(least)));
+        frame.most = fmax(frame.most, 10 * frame.least);
+    }
     begin_svg(out, style->width, 380, style->title);
     draw_curve_axes(out, &frame, style);
     for (size_t i = 0; i < COUNT(style->limits); i++) {

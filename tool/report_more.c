@@ -178,8 +178,10 @@ static void put_facts(FILE *out, const bench *bench, const results *results) {
     } else {
         put_threads(out, machine);
     }
-    fact(out, "Limit", peak, "");
-    fact(out, "Work", work, "");
+    if (results->main.count > 0) {
+        fact(out, "Limit", peak, "");
+        fact(out, "Work", work, "");
+    }
     for (size_t i = 1; i < results->main.count; i++) {
         if (results->main.items[i].note != NULL) {
             fact(out, results->main.items[i].name, results->main.items[i].note, "");
@@ -200,6 +202,9 @@ void put_more(FILE *out, const bench *bench, const results *results) {
     }
     if (results->choice_count > 0) {
         put_choices(out, results);
+    }
+    if (results->scans.done) {
+        put_scan(out, results);
     }
     put_facts(out, bench, results);
 }
