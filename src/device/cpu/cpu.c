@@ -1,6 +1,8 @@
 /* The CPU: a team of threads takes a program's steps together. */
 #include "device/cpu/engine.h"
 #include "device/cpu/kernels_choice.h"
+#include "device/cpu/measure.h"
+#include "device/cpu/scan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -309,4 +311,6 @@ const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .outside = outside,
                                      .open = open_worker,
                                      .close = close_worker,
-                                     .run = run_steps};
+                                     .run = run_steps,
+                                     .scans = &rcvi_cpu_scans,
+                                     .bandwidth = rcvi_measured_bandwidth};

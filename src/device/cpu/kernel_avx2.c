@@ -15,6 +15,9 @@
 #define REGISTER "x"
 #define FUSED_FLOAT(sum, x, y) (vector_float) _mm256_fmadd_ps(_mm256_set1_ps(x), (__m256)(y), (__m256)(sum))
 #define FUSED_DOUBLE(sum, x, y) (vector_double) _mm256_fmadd_pd(_mm256_set1_pd(x), (__m256d)(y), (__m256d)(sum))
+#define FUSED_FLOATS(sum, x, y) _mm256_fmadd_ps((__m256)(x), (__m256)(y), (__m256)(sum))
+#define FUSED_DOUBLES(sum, x, y) _mm256_fmadd_pd((__m256d)(x), (__m256d)(y), (__m256d)(sum))
+#define SCAN_VECTORS 8
 #include "device/cpu/kernel_set.h"
 #else
 typedef int rcvi_kernels_avx2_is_elsewhere;

@@ -15,6 +15,9 @@
 #define REGISTER "v"
 #define FUSED_FLOAT(sum, x, y) (vector_float) _mm512_fmadd_ps(_mm512_set1_ps(x), (__m512)(y), (__m512)(sum))
 #define FUSED_DOUBLE(sum, x, y) (vector_double) _mm512_fmadd_pd(_mm512_set1_pd(x), (__m512d)(y), (__m512d)(sum))
+#define FUSED_FLOATS(sum, x, y) _mm512_fmadd_ps((__m512)(x), (__m512)(y), (__m512)(sum))
+#define FUSED_DOUBLES(sum, x, y) _mm512_fmadd_pd((__m512d)(x), (__m512d)(y), (__m512d)(sum))
+#define SCAN_VECTORS 8
 #include "device/cpu/kernel_set.h"
 #else
 typedef int rcvi_kernels_avx512_is_elsewhere;

@@ -16,6 +16,9 @@
 #define REGISTER "w"
 #define FUSED_FLOAT(sum, x, y) (vector_float) vfmaq_n_f32((float32x4_t)(sum), (float32x4_t)(y), x)
 #define FUSED_DOUBLE(sum, x, y) (vector_double) vfmaq_n_f64((float64x2_t)(sum), (float64x2_t)(y), x)
+#define FUSED_FLOATS(sum, x, y) vfmaq_f32((float32x4_t)(sum), (float32x4_t)(x), (float32x4_t)(y))
+#define FUSED_DOUBLES(sum, x, y) vfmaq_f64((float64x2_t)(sum), (float64x2_t)(x), (float64x2_t)(y))
+#define SCAN_VECTORS 16
 #include "device/cpu/kernel_set.h"
 #else
 typedef int rcvi_kernels_neon_is_elsewhere;

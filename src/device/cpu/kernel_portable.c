@@ -18,4 +18,7 @@
 #endif
 #define FUSED_FLOAT(sum, x, y) ((sum) + (x) * (y))
 #define FUSED_DOUBLE(sum, x, y) ((sum) + (x) * (y))
+#define FUSED_FLOATS(sum, x, y) ((sum) + (x) * (y))
+#define FUSED_DOUBLES(sum, x, y) ((sum) + (x) * (y))
+#define SCAN_VECTORS 8
 #include "device/cpu/kernel_set.h"

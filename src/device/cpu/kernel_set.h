@@ -1,7 +1,8 @@
 /* A whole set of kernels from the vector templates. Included once a set. Expects SET (the table's name), SET_NAME,
  * SET_WHAT, VECTOR_BYTES, MAP_BYTES as kernel_map.h describes it, and the shape of the tiles: ROWS, STRIP, STRIPS and WIDE as kernel_product.h describes them;
  * SUMS and REGISTER as kernel_peak.h does. FUSED_FLOAT and FUSED_DOUBLE (sum, number, vector) are said explicitly: left to
- * the compiler, which of two products a sum of them rounds would depend on the code around. */
+ * the compiler, which of two products a sum of them rounds would depend on the code around. FUSED_FLOATS and FUSED_DOUBLES
+ * are the same of three vectors; SCAN_VECTORS is how many carries kernel_scan.h keeps in registers. */
 #include "device/cpu/kernels.h"
 
 #include <math.h>
@@ -111,6 +112,10 @@ EACH_LANE(sqrt, sqrt(x))
 
 #include "device/cpu/kernel_undefine.h"
 
+/* ---- linear recurrences -------------------------------------------------------------------------------------------- */
+
+#include "device/cpu/kernel_scan_types.h"
+
 /* ---- the table ----------------------------------------------------------------------------------------------------- */
 
 #define MAPS(type)                                                                                                     \
@@ -135,6 +140,9 @@ EACH_LANE(sqrt, sqrt(x))
                        .arrange = ARRANGE(type), .arrange_transposed = arrange_transposed_##type                       \
     }
 
+#define SCANS(type)                                                                                                    \
+    { scan_forward_##type, scan_backward_##type, compose_forward_##type, compose_backward_##type }
+
 const rcvi_kernels SET = {
     .name = SET_NAME,
     .what = SET_WHAT,
@@ -143,6 +151,8 @@ const rcvi_kernels SET = {
                  [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), .group = 2, .pack = pack_bfloat16, .product = product_bfloat16}},
     .map_float = MAPS(float),
     .map_double = MAPS(double),
+    .scans = {SCANS(float), SCANS(double), SCANS(bfloat16), SCANS(float16)},
+    .stream_sum = stream_sum,
     .narrow = narrow,
     .narrow_transposed = narrow_transposed,
     .turn_narrow = turn_narrow,

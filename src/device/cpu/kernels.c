@@ -89,6 +89,10 @@ static void lay_over(rcvi_kernels *set, const rcvi_kernels *above) {
         if (above->map_float[operation]) set->map_float[operation] = above->map_float[operation];
         if (above->map_double[operation]) set->map_double[operation] = above->map_double[operation];
     }
+    for (int type = 0; type < RCVI_SCAN_TYPES; type++) {
+        if (above->scans[type].forward) set->scans[type] = above->scans[type];
+    }
+    if (above->stream_sum) set->stream_sum = above->stream_sum;
     if (above->narrow) set->narrow = above->narrow;
     if (above->narrow_transposed) set->narrow_transposed = above->narrow_transposed;
     if (above->turn_narrow) set->turn_narrow = above->turn_narrow;

@@ -71,6 +71,42 @@ typedef struct {
 /* out[i] = operation(a[i], b[i]) for n contiguous elements; out may be a or b. */
 typedef void (*rcvi_map_kernel)(int64_t n, const void *a, const void *b, void *out);
 
+typedef enum {
+    RCVI_SCAN_FLOAT,
+    RCVI_SCAN_DOUBLE,
+    RCVI_SCAN_BFLOAT16,
+    RCVI_SCAN_FLOAT16,
+    RCVI_SCAN_TYPES
+} rcvi_scan_type;
+
+/* A stretch of a linear recurrence, for columns side by side: pointers are to the first step that is visited, strides are
+ * elements from there to the next one visited and may be negative. Carries are [columns], double for double, else float. */
+typedef struct {
+    int64_t steps, columns; /* at least 1 each */
+    int64_t step;           /* of a, h and states */
+    const void *a, *b;      /* b: dh where it goes backwards */
+    int64_t b_step;
+    void *h;
+    const void *states; /* backwards: h as it was left */
+    const void *before; /* backwards: the state before the step visited last, [columns] carries; NULL: states tell */
+    void *da, *db;
+    int64_t da_step, db_step;
+    bool streamed; /* what is written goes past the caches */
+} rcvi_scan_stretch;
+
+/* Every column's values are the same whatever columns stand beside it, and however many steps are done in a call. */
+typedef struct {
+    /* carry = h[t] = a[t] carry + b[t] */
+    void (*forward)(const rcvi_scan_stretch *stretch, void *carry);
+    /* db[t] = g = dh[t] + carry, da[t] = g h[t - 1], carry = a[t] g */
+    void (*backward)(const rcvi_scan_stretch *stretch, void *carry);
+    /* What the stretch makes of any carry: product * carry + carried. All three [columns], and go on from what they are:
+     * product *= a[t], flushed to zero every few steps where it is no normal number; carried as the carry of `forward`, or
+     * of `backward`; largest = max(largest, |a[t]|), which passes NaN over. */
+    void (*compose_forward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest);
+    void (*compose_backward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest);
+} rcvi_scan_kernels;
+
 typedef struct {
     const char *name; /* portable, neon, neon-bf16; avx2, avx512, avx512-bf16, amx */
     const char *what; /* one line: what of the CPU it uses */
@@ -86,6 +122,9 @@ typedef struct {
     void (*turn_narrow)(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row, uint16_t *to,
                         int64_t to_row);
     void (*widen)(int64_t n, const uint16_t *from, float *to);
+    rcvi_scan_kernels scans[RCVI_SCAN_TYPES];
+    /* c = a + b, or a where b is NULL, past the caches where that can be; all begin at multiples of 64 bytes. */
+    void (*stream_sum)(int64_t n, const float *a, const float *b, float *c);
     /* Independent multiply-adds from registers; the number of operations done (a multiply-add is two). For bfloat16
      * with the instructions `products` uses. */
     double (*peak[RCVI_KERNEL_TYPES])(int64_t repeats);

@@ -1,4 +1,5 @@
-/* The machine's limits: how fast threads can multiply and add from registers, and what it costs them to meet. */
+/* The machine's limits: how fast threads can multiply and add from registers, how fast they can read and write memory, and
+ * what it costs them to meet. */
 #include "device/cpu/measure.h"
 
 #include "device/cpu/kernels_choice.h"
@@ -112,5 +113,60 @@ rcv_status rcv_measure_barrier(rcv_context *context, int64_t threads, double *se
     double took = 0, none = 0;
     RCVI_TRY(measure(context, &(measurement){.repeats = 0}, threads, meet, barrier_seconds, &took, &none));
     *seconds = took;
+    return RCV_OK;
+}
+
+/* ---- memory ---- */
+
+enum { MEMORY_ROUNDS = 5, MEMORY_ALIGN = 64 };
+
+typedef struct {
+    rcvi_team *team;
+    const rcvi_kernels *kernels;
+    float *a, *b, *c; /* [elements]; b may be NULL */
+    int64_t elements;
+    bool fill; /* so that each thread is the first to touch what it will read and write */
+} streams;
+
+static void stream(void *user, int member) {
+    const streams *self = user;
+    const int64_t unit = 4096, units = (self->elements + unit - 1) / unit;
+    int members = rcvi_team_threads(self->team);
+    int64_t first = units * member / members * unit, end = units * (member + 1) / members * unit;
+    if (end > self->elements) end = self->elements;
+    if (first >= end) return;
+    for (int64_t i = first; self->fill && i < end; i++) {
+        self->a[i] = 1;
+        if (self->b) self->b[i] = 2;
+    }
+    self->kernels->stream_sum(end - first, self->a + first, self->b ? self->b + first : NULL, self->c + first);
+}
+
+rcv_status rcvi_measured_bandwidth(rcv_context *context, int ordinal, int64_t threads, int reads, size_t bytes,
+                                   double *bandwidth) {
+    (void)ordinal;
+    streams self = {
+        .kernels = rcvi_context_kernels(context), .elements = (int64_t)(bytes / sizeof(float)), .fill = true};
+    if (!self.kernels) return RCV_INVALID;
+    size_t each = (bytes + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
+    RCVI_TRY(rcvi_measured_threads(threads));
+    char *memory = rcvi_new(context, (size_t)reads + 1, each + MEMORY_ALIGN);
+    if (!memory) return RCV_NO_MEMORY;
+    self.c = (float *)(memory + (-(uintptr_t)memory & (MEMORY_ALIGN - 1)));
+    self.a = (float *)((char *)self.c + each);
+    self.b = reads > 1 ? (float *)((char *)self.a + each) : NULL;
+    rcv_status status = rcvi_team_new(context, (int)threads, &self.team);
+    double best = 0;
+    for (int i = 0; !status && i <= MEMORY_ROUNDS; i++) {
+        double begin = rcvi_now();
+        rcvi_team_call(self.team, stream, &self);
+        double took = rcvi_now() - begin;
+        if (!self.fill && (best == 0 || took < best)) best = took;
+        self.fill = false;
+    }
+    rcvi_team_free(self.team);
+    rcvi_free(context, memory);
+    if (status) return status;
+    *bandwidth = (double)(self.elements * (int64_t)sizeof(float) * (reads + 1)) / best;
     return RCV_OK;
 }

@@ -9,4 +9,8 @@
 rcv_status rcvi_measured_type(rcv_dtype dtype, rcvi_kernel_type *type);
 rcv_status rcvi_measured_threads(int64_t threads);
 
+/* As rcvi_device.bandwidth. */
+rcv_status rcvi_measured_bandwidth(rcv_context *context, int ordinal, int64_t threads, int reads, size_t bytes,
+                                   double *bandwidth);
+
 #endif

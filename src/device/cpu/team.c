@@ -19,7 +19,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdalign.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -79,12 +78,12 @@ static inline void relax(void) {
 #endif
 }
 
-static inline bool reached(const word *word, unsigned count) {
-    return (int)(atomic_load_explicit(&word->value, memory_order_acquire) - count) >= 0;
+static inline bool reached(const atomic_uint *word, unsigned count) {
+    return (int)(atomic_load_explicit(word, memory_order_acquire) - count) >= 0;
 }
 
 /* Spins for about `limit` nanoseconds. */
-static bool spin(const word *word, unsigned count, int64_t limit) {
+static bool spin(const atomic_uint *word, unsigned count, int64_t limit) {
     for (int i = 0; i < 64; i++) {
         if (reached(word, count)) return true;
         relax();
@@ -98,7 +97,7 @@ static bool spin(const word *word, unsigned count, int64_t limit) {
     return reached(word, count);
 }
 
-static void await(const rcvi_team *team, const word *word, unsigned count) {
+void rcvi_team_await(const rcvi_team *team, const atomic_uint *word, unsigned count) {
     if (spin(word, count, team->barrier_spin)) return;
     for (int64_t begin = now(); !reached(word, count);) {
         if (now() - begin < BARRIER_YIELD) {
@@ -110,7 +109,7 @@ static void await(const rcvi_team *team, const word *word, unsigned count) {
 }
 
 static void await_call(rcvi_team *team, unsigned count) {
-    if (spin(&team->called, count, team->call_spin)) return;
+    if (spin(&team->called.value, count, team->call_spin)) return;
     pthread_mutex_lock(&team->mutex);
     atomic_fetch_add(&team->sleepers.value, 1);
     while ((int)(atomic_load(&team->called.value) - count) < 0) pthread_cond_wait(&team->wake, &team->mutex);
@@ -234,7 +233,7 @@ void rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void 
     team->core = core_now();
     unsigned count = announce(team, work, user);
     work(user, 0);
-    for (int i = 1; i < team->threads; i++) await(team, &team->members[i].done, count);
+    for (int i = 1; i < team->threads; i++) rcvi_team_await(team, &team->members[i].done.value, count);
 }
 
 void rcvi_team_barrier(rcvi_team *team, int index) {
@@ -243,6 +242,6 @@ void rcvi_team_barrier(rcvi_team *team, int index) {
     for (int round = 0, far = 1; far < team->threads; round++, far *= 2) {
         int other = index + far < team->threads ? index + far : index + far - team->threads;
         atomic_store_explicit(&team->members[other].rounds[round].value, count, memory_order_release);
-        await(team, &self->rounds[round], count);
+        rcvi_team_await(team, &self->rounds[round].value, count);
     }
 }

@@ -5,6 +5,8 @@
 
 #include "base/base.h"
 
+#include <stdatomic.h>
+
 typedef struct rcvi_team rcvi_team;
 
 /* A team of `threads` members, one of them the caller of rcvi_team_call. */
@@ -19,5 +21,8 @@ void rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void 
 
 /* Called by every member inside of a call: none goes on before all have come. What was written before is seen after. */
 void rcvi_team_barrier(rcvi_team *team, int member);
+
+/* Called by a member inside of a call: until another one has counted up to `count`. What that one wrote before is seen. */
+void rcvi_team_await(const rcvi_team *team, const atomic_uint *counter, unsigned count);
 
 #endif

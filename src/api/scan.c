@@ -1,0 +1,127 @@
+/* Linear recurrences by themselves, and a device's memory, for the public header: what callers give is checked here. */
+#include "device/device.h"
+
+#include <string.h>
+
+struct rcv_scan {
+    rcv_context *context;
+    const rcvi_device *device;
+    rcv_scan_options options; /* batch filled in; without the caller's texts */
+    rcvi_scan *scan;
+    void *stream;
+};
+
+static rcv_status check_options(const rcv_scan_options *options) {
+    const int64_t limit = INT64_MAX / 64; /* elements: bytes of them, and of a few rows more, can be counted */
+    int64_t columns, elements;
+    if (options->steps < 1 || options->channels < 1)
+        return rcvi_fail(RCV_INVALID, "a scan has at least 1 step and 1 channel, not %lld and %lld",
+                         (long long)options->steps, (long long)options->channels);
+    if (options->batch < 0)
+        return rcvi_fail(RCV_INVALID, "a scan's batch is at least 0, not %lld", (long long)options->batch);
+    if (!rcvi_multiply(options->batch ? options->batch : 1, options->channels, &columns) ||
+        !rcvi_multiply(options->steps, columns, &elements) || elements > limit)
+        return rcvi_fail(
+            RCV_INVALID, "a scan of %lld steps, %lld sequences and %lld channels is too large to be counted in bytes",
+            (long long)options->steps, (long long)(options->batch ? options->batch : 1), (long long)options->channels);
+    rcv_dtype dtype = options->dtype;
+    if (dtype != RCV_FLOAT32 && dtype != RCV_FLOAT64 && dtype != RCV_BFLOAT16 && dtype != RCV_FLOAT16)
+        return rcvi_fail(RCV_INVALID, "scans are of float32, float64, bfloat16 or float16, not of %s",
+                         rcv_dtype_name(dtype));
+    return RCV_OK;
+}
+
+rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, rcv_scan **scan) {
+    if (scan) *scan = NULL;
+    if (!context || !options || !scan)
+        return rcvi_fail(RCV_INVALID, "rcv_scan_new needs a context, options and a place for the scan, not NULL");
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    RCVI_TRY(check_options(options));
+    RCVI_TRY(rcvi_device_find(options->device, &device, &ordinal));
+    if (!device->scans)
+        return rcvi_fail(RCV_UNSUPPORTED, "device %s has no linear recurrences by themselves", device->name);
+    rcv_scan *made = rcvi_new(context, 1, sizeof *made);
+    if (!made) return RCV_NO_MEMORY;
+    made->context = context;
+    made->device = device;
+    made->options = *options;
+    if (made->options.batch == 0) made->options.batch = 1;
+    rcv_status status = device->scans->prepare(context, ordinal, &made->options, &made->scan);
+    made->options.form = made->options.device = NULL; /* the caller's */
+    if (status) {
+        rcv_scan_free(made);
+        return status;
+    }
+    *scan = made;
+    return RCV_OK;
+}
+
+void rcv_scan_free(rcv_scan *scan) {
+    if (!scan) return;
+    if (scan->scan) scan->device->scans->release(scan->scan);
+    rcvi_free(scan->context, scan);
+}
+
+const char *rcv_scan_form(const rcv_scan *scan) { return scan ? scan->device->scans->form(scan->scan) : NULL; }
+
+rcv_status rcv_scan_set_stream(rcv_scan *scan, void *stream) {
+    if (!scan) return rcvi_fail(RCV_INVALID, "a stream needs a scan");
+    if (stream && !scan->device->scans->wait)
+        return rcvi_fail(RCV_UNSUPPORTED, "device %s has no streams", scan->device->name);
+    scan->stream = stream;
+    return RCV_OK;
+}
+
+rcv_status rcv_scan_wait(rcv_scan *scan) {
+    if (!scan) return rcvi_fail(RCV_INVALID, "waiting needs a scan");
+    return scan->device->scans->wait ? scan->device->scans->wait(scan->scan, scan->stream) : RCV_OK;
+}
+
+static rcv_status check_data(const rcv_scan *scan, const rcv_scan_data *data) {
+    const rcv_scan_options *options = &scan->options;
+    if (options->lengths != (data->lengths != NULL))
+        return rcvi_fail(RCV_INVALID, options->lengths ? "the scan was made for lengths, but none are given"
+                                                       : "lengths are given, but the scan was made without them");
+    if (options->resets != (data->resets != NULL))
+        return rcvi_fail(RCV_INVALID, options->resets ? "the scan was made for resets, but none are given"
+                                                      : "resets are given, but the scan was made without them");
+    for (int64_t i = 0; data->lengths && i < options->batch; i++) {
+        if (data->lengths[i] < 1 || data->lengths[i] > options->steps)
+            return rcvi_fail(RCV_INVALID, "length %lld of sequence %lld is not in 1 to %lld",
+                             (long long)data->lengths[i], (long long)i, (long long)options->steps);
+    }
+    return RCV_OK;
+}
+
+rcv_status rcv_scan_forward(rcv_scan *scan, const rcv_scan_data *data) {
+    if (!scan || !data) return rcvi_fail(RCV_INVALID, "rcv_scan_forward needs a scan and data, not NULL");
+    if (!data->a || !data->b || !data->h)
+        return rcvi_fail(RCV_INVALID, "a forward scan needs a, b and a place for h, not NULL");
+    RCVI_TRY(check_data(scan, data));
+    return scan->device->scans->forward(scan->scan, data, scan->stream);
+}
+
+rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients) {
+    if (!scan || !data || !gradients)
+        return rcvi_fail(RCV_INVALID, "rcv_scan_backward needs a scan, data and gradients, not NULL");
+    if (!data->a || !data->h)
+        return rcvi_fail(RCV_INVALID, "a backward scan needs a and h of the forward call, not NULL");
+    RCVI_TRY(check_data(scan, data));
+    return scan->device->scans->backward(scan->scan, data, gradients, scan->stream);
+}
+
+rcv_status rcv_measure_memory(rcv_context *context, const char *name, int64_t threads, int reads, size_t bytes,
+                              double *bandwidth) {
+    const rcvi_device *device = NULL;
+    int ordinal = 0;
+    if (!context || !bandwidth)
+        return rcvi_fail(RCV_INVALID, "rcv_measure_memory needs a context and a place for the result, not NULL");
+    if (reads != 1 && reads != 2) return rcvi_fail(RCV_INVALID, "memory is measured with 1 or 2 reads, not %d", reads);
+    if (bytes < sizeof(float) || bytes > SIZE_MAX / 8)
+        return rcvi_fail(RCV_INVALID, "arrays of %zu bytes cannot be measured", bytes);
+    RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
+    if (!device->bandwidth) return rcvi_fail(RCV_UNSUPPORTED, "device %s does not measure its memory", device->name);
+    if (threads == 0) threads = rcv_context_threads(context);
+    return device->bandwidth(context, ordinal, threads, reads, bytes, bandwidth);
+}

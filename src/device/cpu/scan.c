@@ -1,0 +1,215 @@
+/* Linear recurrences on the CPU: which form, what it needs, and the forms that take one step after the other. */
+#include "device/cpu/scan.h"
+
+#include "device/cpu/kernels_choice.h"
+#include "device/cpu/measure.h"
+
+#include <string.h>
+
+enum {
+    LINE = 64,               /* bytes of a cache line */
+    ALIGN = 128,             /* of rows of scratch */
+    WIDE_TILE = 8,           /* steps of a tile where columns are more than the registers hold */
+    CHUNK_BYTES = 256 << 10, /* of a and b of a chunk, so that a core's own cache holds them */
+    SHORTEST_CHUNK = 16,
+    LONGEST_CHUNK = 1024,
+    SMALL = 16384 /* elements that are not worth another thread */
+};
+
+/* ---- forms ---- */
+
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* Threads share out columns, by lines. */
+static void in_columns(rcvi_scan *scan, int member) {
+    int64_t lines = (scan->columns + scan->line - 1) / scan->line, steps = scan->options.steps;
+    int64_t column = lines * member / scan->members * scan->line;
+    int64_t column_end = smaller(lines * (member + 1) / scan->members * scan->line, scan->columns);
+    if (column >= column_end) return;
+    int64_t at = column * scan->carry;
+    size_t bytes = (size_t)((column_end - column) * scan->carry);
+    memcpy(scan->state + at, rcvi_scan_origin(scan) + at, bytes);
+    memset(scan->sum + at, 0, bytes);
+    for (int64_t done = 0, tile; done < steps; done += tile) {
+        tile = smaller(scan->tile, steps - done);
+        int64_t first = scan->ascending ? done : steps - done - tile;
+        rcvi_scan_sweep(scan, first, first + tile, column, column_end, scan->state, scan->sum, member);
+    }
+    char *last = scan->gradients ? scan->gradients->dinitial : scan->data->final;
+    if (!last) return;
+    memcpy(last + at, scan->state + at, bytes);
+    if (!scan->gradients || !scan->data->resets) return;
+    for (int64_t i = column; i < column_end; i++) {
+        if (scan->carry == sizeof(double))
+            ((double *)last)[i] += ((const double *)scan->sum)[i];
+        else
+            ((float *)last)[i] += ((const float *)scan->sum)[i];
+    }
+}
+
+/* What is fastest depends on the shape and the threads: columns are shared out where there is a line for every thread, or
+ * where time is too short to be cut. */
+static const struct {
+    const char *name;
+    void (*run)(rcvi_scan *scan, int member);
+    bool cuts_time, streams;
+    int kept; /* chunks of time whose composition is kept: as many as members (0), or all (1) */
+} forms[] = {
+    {"serial", in_columns, false, false, 0},
+    {"channels", in_columns, false, true, 0},
+    {"chained", rcvi_scan_chained, true, true, 0},
+    {"three", rcvi_scan_three, true, true, 1},
+};
+enum { FORMS = sizeof forms / sizeof *forms, CHANNELS = 1, CHAINED = 2 };
+
+static rcv_status choose_form(rcvi_scan *scan, int64_t threads, size_t *form) {
+    const char *name = scan->options.form;
+    bool enough = (scan->columns + scan->line - 1) / scan->line >= threads;
+    *form = enough || scan->chunks < 2 * threads ? CHANNELS : CHAINED;
+    if (!name) return RCV_OK;
+    for (*form = 0; *form < FORMS; ++*form) {
+        if (!strcmp(name, forms[*form].name)) return RCV_OK;
+    }
+    return rcvi_fail(RCV_INVALID, "there is no form '%.32s' of a scan; there are serial, channels, chained and three",
+                     name);
+}
+
+/* ---- one shape ---- */
+
+static void release(rcvi_scan *scan) {
+    if (!scan) return;
+    rcvi_team_free(scan->team);
+    rcvi_free(scan->context, scan->memory);
+    rcvi_free(scan->context, scan->parts);
+    rcvi_free(scan->context, scan);
+}
+
+static void describe(rcvi_scan *scan) {
+    const rcv_scan_options *options = &scan->options;
+    rcv_dtype dtype = options->dtype;
+    rcvi_scan_type type = dtype == RCV_FLOAT64    ? RCVI_SCAN_DOUBLE
+                          : dtype == RCV_BFLOAT16 ? RCVI_SCAN_BFLOAT16
+                          : dtype == RCV_FLOAT16  ? RCVI_SCAN_FLOAT16
+                                                  : RCVI_SCAN_FLOAT;
+    scan->inner = &scan->kernels->scans[type];
+    scan->columns = options->batch * options->channels;
+    scan->size = (int64_t)rcv_dtype_bytes(dtype);
+    scan->carry = dtype == RCV_FLOAT64 ? 8 : 4;
+    scan->line = LINE / scan->size;
+    scan->row = (scan->columns * scan->carry + ALIGN - 1) / ALIGN * ALIGN;
+    scan->chunk = CHUNK_BYTES / (2 * scan->size) / scan->columns;
+    if (scan->chunk < SHORTEST_CHUNK) scan->chunk = SHORTEST_CHUNK;
+    if (scan->chunk > LONGEST_CHUNK) scan->chunk = LONGEST_CHUNK;
+    scan->chunks = (options->steps + scan->chunk - 1) / scan->chunk;
+}
+
+/* Rows of scratch: three shared ones, a sink a member, and what chunks of time need. */
+static rcv_status allocate(rcvi_scan *scan, size_t form) {
+    bool cuts = forms[form].cuts_time;
+    int64_t batch = scan->options.batch, members = scan->members;
+    int64_t kept = !cuts ? 0 : forms[form].kept ? scan->chunks : members;
+    int64_t summed = cuts && scan->options.resets ? scan->chunks : 0;
+    int64_t rows, bytes, flags;
+    if (!rcvi_multiply(kept, 4, &rows) || !rcvi_add(rows, 3 + members + summed, &rows) ||
+        !rcvi_multiply(rows, scan->row, &bytes) || !rcvi_multiply(kept, batch, &flags) ||
+        !rcvi_add(bytes, flags, &bytes) || !rcvi_add(bytes, ALIGN, &bytes))
+        return rcvi_fail(RCV_INVALID,
+                         "the scratch of a scan of %lld chunks of time is too large to be counted in bytes",
+                         (long long)scan->chunks);
+    scan->memory = rcvi_new(scan->context, (size_t)bytes, 1);
+    if (!scan->memory) return RCV_NO_MEMORY;
+    scan->parts = rcvi_new(scan->context, (size_t)kept, sizeof *scan->parts);
+    if (!scan->parts) return RCV_NO_MEMORY;
+    char *next = scan->memory + (-(uintptr_t)scan->memory & (ALIGN - 1));
+    scan->zeros = next;
+    scan->state = next + scan->row;
+    scan->sum = next + 2 * scan->row;
+    scan->sink = next + 3 * scan->row;
+    next = scan->sink + members * scan->row;
+    if (summed) scan->sums = next;
+    next += summed * scan->row;
+    for (int64_t i = 0; i < kept; i++, next += 4 * scan->row) {
+        scan->parts[i] = (rcvi_scan_chunk){.product = next,
+                                           .carried = next + scan->row,
+                                           .largest = next + 2 * scan->row,
+                                           .incoming = next + 3 * scan->row};
+    }
+    for (int64_t i = 0; i < kept; i++) scan->parts[i].reach = (uint8_t *)next + i * batch;
+    return RCV_OK;
+}
+
+/* At most as many members as there is work for. */
+static rcv_status make_team(rcvi_scan *scan, size_t form, int64_t threads) {
+    int64_t lines = (scan->columns + scan->line - 1) / scan->line;
+    int64_t most =
+        smaller(forms[form].cuts_time ? scan->chunks : lines, 1 + scan->columns * scan->options.steps / SMALL);
+    scan->members = (int)smaller(threads, most);
+    return rcvi_team_new(scan->context, scan->members, &scan->team);
+}
+
+static rcv_status prepare(rcv_context *context, int ordinal, const rcv_scan_options *options, rcvi_scan **out) {
+    (void)ordinal;
+    *out = NULL;
+    int64_t threads = options->threads ? options->threads : rcv_context_threads(context);
+    RCVI_TRY(rcvi_measured_threads(threads));
+    const rcvi_kernels *kernels = rcvi_context_kernels(context);
+    if (!kernels) return RCV_INVALID;
+    rcvi_machine machine;
+    RCVI_TRY(rcvi_device_cpu.describe(context, 0, RCV_FLOAT32, threads, &machine));
+    rcvi_scan *scan = rcvi_new(context, 1, sizeof *scan);
+    if (!scan) return RCV_NO_MEMORY;
+    scan->context = context;
+    scan->options = *options;
+    scan->kernels = kernels;
+    describe(scan);
+    size_t form = 0;
+    rcv_status status = choose_form(scan, threads, &form);
+    if (!status) status = make_team(scan, form, threads);
+    if (!status) status = allocate(scan, form);
+    if (status) {
+        release(scan);
+        return status;
+    }
+    scan->form = forms[form].name;
+    int64_t written = options->steps * scan->columns * scan->size,
+            held = machine.shared ? machine.shared : machine.cache;
+    scan->streams = forms[form].streams && written > held;
+    scan->tile = form == CHANNELS ? WIDE_TILE : 1;
+    *out = scan;
+    return RCV_OK;
+}
+
+static const char *form_of(const rcvi_scan *scan) { return scan->form; }
+
+/* ---- one call ---- */
+
+static void take(void *user, int member) {
+    rcvi_scan *scan = user;
+    for (size_t i = 0; i < FORMS; i++) {
+        if (forms[i].name == scan->form) forms[i].run(scan, member);
+    }
+}
+
+static rcv_status call(rcvi_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients) {
+    scan->data = data;
+    scan->gradients = gradients;
+    scan->ascending = scan->options.reverse == (gradients != NULL);
+    memcpy(scan->state, rcvi_scan_origin(scan), (size_t)(scan->columns * scan->carry));
+    atomic_store_explicit(&scan->linked, 0, memory_order_relaxed);
+    rcvi_team_call(scan->team, take, scan);
+    return RCV_OK;
+}
+
+static rcv_status forward(rcvi_scan *scan, const rcv_scan_data *data, void *stream) {
+    (void)stream;
+    return call(scan, data, NULL);
+}
+
+static rcv_status backward(rcvi_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients,
+                           void *stream) {
+    (void)stream;
+    return call(scan, data, gradients);
+}
+
+const rcvi_scans rcvi_cpu_scans = {
+    .prepare = prepare, .release = release, .form = form_of, .forward = forward, .backward = backward};

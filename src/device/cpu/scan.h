@@ -1,0 +1,79 @@
+/* Linear recurrences on the CPU: what their files share.
+ *
+ * Sequences and channels are columns side by side, [batch * channels] of them. A call visits the steps in one direction: a
+ * forward call of a reverse scan, and a backward call of one that is not, from the last to the first. What is carried from
+ * step to step is the state, or backwards what the steps behind hand to dL/dh. A boundary is a reset, between two steps: what
+ * comes behind it starts anew. */
+#ifndef RCVI_CPU_SCAN_H
+#define RCVI_CPU_SCAN_H
+
+#include "device/cpu/kernels.h"
+#include "device/cpu/team.h"
+#include "device/device.h"
+
+/* What one member needs for a chunk of time in which others compute too. */
+typedef struct {
+    char *product, *carried, *largest; /* [columns] carries: rcvi_scan_kernels.compose_forward */
+    char *incoming;                    /* [columns] the carry before the chunk's first step */
+    uint8_t *reach;                    /* [batch] what of the incoming carry reaches the chunk's end */
+} rcvi_scan_chunk;
+
+struct rcvi_scan {
+    rcv_context *context;
+    rcv_scan_options options;
+    const char *form;
+    const rcvi_kernels *kernels;
+    const rcvi_scan_kernels *inner;
+    rcvi_team *team;
+    int members;
+    int64_t columns;       /* batch * channels */
+    int64_t size, carry;   /* bytes of an element, and of a carry */
+    int64_t line;          /* columns of a cache line */
+    int64_t row;           /* bytes from one row of scratch to the next */
+    int64_t tile;          /* steps that are taken for some columns before the next ones */
+    int64_t chunk, chunks; /* steps of a chunk of time, and how many there are */
+    bool streams;          /* what is written is more than the caches hold */
+    char *memory;
+    char *zeros, *state, *sum; /* [columns] carries each: nothing, what is carried, and of dinitial */
+    char *sink;                /* [members, columns] where gradients go that nobody wants */
+    rcvi_scan_chunk *parts;    /* [members] for "chained", [chunks] for "three" */
+    char *sums;                /* [chunks, columns] of dinitial, where time is cut and there may be boundaries */
+    atomic_uint linked;        /* chunks whose carry is known */
+
+    /* of the call in progress */
+    const rcv_scan_data *data;
+    const rcv_scan_gradients *gradients; /* NULL: forward */
+    bool ascending;
+};
+
+/* Steps first .. end - 1 of columns `column` .. column_end - 1 from `carry`, which is left as it is behind the last step;
+ * what boundaries hand to the initial state is added to `sum`. Both are rows of scratch, of all columns. */
+void rcvi_scan_sweep(const rcvi_scan *scan, int64_t first, int64_t end, int64_t column, int64_t column_end, char *carry,
+                     char *sum, int member);
+
+/* The forms "chained" and "three", of all members. */
+void rcvi_scan_chained(rcvi_scan *scan, int member);
+void rcvi_scan_three(rcvi_scan *scan, int member);
+
+/* What a sweep and a composition share: the columns of one sequence, or of all where they are alike. */
+typedef struct {
+    int64_t sequence, column, column_end;
+    int64_t length;
+} rcvi_scan_strip;
+
+/* The strip that begins at `column`. */
+rcvi_scan_strip rcvi_scan_strip_at(const rcvi_scan *scan, int64_t column, int64_t column_end);
+/* Is there a boundary between steps t - 1 and t of the strip? */
+static inline bool rcvi_scan_boundary(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t t) {
+    return scan->data->resets && t > 0 && t < strip->length &&
+           scan->data->resets[t * scan->options.batch + strip->sequence];
+}
+/* Steps first .. end - 1 as the kernels take them. */
+rcvi_scan_stretch rcvi_scan_stretch_of(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
+                                       int member);
+/* What is carried before anything was: the initial state, or dL/dfinal. */
+const char *rcvi_scan_origin(const rcvi_scan *scan);
+
+extern const rcvi_scans rcvi_cpu_scans;
+
+#endif

@@ -1,0 +1,156 @@
+/* Time in chunks that threads take side by side. A chunk is composed first: what it makes of any incoming carry is
+ * product * carry + carried. So carries go from chunk to chunk at once, and each chunk then runs the recurrence itself from
+ * its own, which is what is written. How time is cut follows from the shape alone, and with it every bit.
+ *
+ * A carry by composition differs from that of the recurrence by roundings, and by what a product too small for a normal
+ * number would have kept, less than 2^20 times the least normal number times the carry. (Such a product counts as zero: a chunk's
+ * product often sinks that far, and numbers that are not normal would make its steps many times slower.) It could differ by
+ * more where something overflows, or a product sinks and grows again: then the chunk is not trusted, and the column's carry
+ * comes from the recurrence. */
+#include "device/cpu/scan.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    NONE,
+    SOME,
+    ALL
+}; /* of the incoming carry: does it reach the end of the chunk? NONE: a boundary is in between;
+                           * ALL: the sequence has no step in the chunk */
+
+static double carry_at(const rcvi_scan *scan, const char *row, int64_t column) {
+    return scan->carry == sizeof(double) ? ((const double *)row)[column] : (double)((const float *)row)[column];
+}
+
+static void set_carry(const rcvi_scan *scan, char *row, int64_t column, double value) {
+    if (scan->carry == sizeof(double))
+        ((double *)row)[column] = value;
+    else
+        ((float *)row)[column] = (float)value;
+}
+
+/* The index-th chunk in the order of the visit. */
+static void bounds_of(const rcvi_scan *scan, int64_t index, int64_t *first, int64_t *end) {
+    int64_t chunk = scan->ascending ? index : scan->chunks - 1 - index;
+    *first = chunk * scan->chunk;
+    *end = chunk + 1 < scan->chunks ? *first + scan->chunk : scan->options.steps;
+}
+
+/* Only what lies behind the last boundary counts. */
+static int compose_strip(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
+                         const rcvi_scan_chunk *part, int member) {
+    if (first >= end) return ALL;
+    int64_t from = first, to = end, at = strip->column * scan->carry;
+    if (!scan->data->resets) {
+    } else if (scan->ascending) {
+        for (from = end - 1; from > first && !rcvi_scan_boundary(scan, strip, from);) from--;
+    } else {
+        for (to = first + 1; to < end && !rcvi_scan_boundary(scan, strip, to);) to++;
+    }
+    bool anew = rcvi_scan_boundary(scan, strip, scan->ascending ? from : to);
+    const char *start = anew && !scan->gradients ? rcvi_scan_origin(scan) : scan->zeros;
+    size_t bytes = (size_t)((strip->column_end - strip->column) * scan->carry);
+    memcpy(part->carried + at, start + at, bytes);
+    memset(part->largest + at, 0, bytes);
+    for (int64_t c = strip->column; c < strip->column_end; c++) set_carry(scan, part->product, c, 1);
+    rcvi_scan_stretch stretch = rcvi_scan_stretch_of(scan, strip, from, to, member);
+    void (*compose)(const rcvi_scan_stretch *, void *, void *, void *) =
+        scan->gradients ? scan->inner->compose_backward : scan->inner->compose_forward;
+    compose(&stretch, part->product + at, part->carried + at, part->largest + at);
+    return anew ? NONE : SOME;
+}
+
+static void compose(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *part, int member) {
+    int64_t first, end;
+    bounds_of(scan, index, &first, &end);
+    for (int64_t column = 0; column < scan->columns;) {
+        rcvi_scan_strip strip = rcvi_scan_strip_at(scan, column, scan->columns);
+        int64_t stop = end < strip.length ? end : strip.length;
+        part->reach[strip.sequence] = (uint8_t)compose_strip(scan, &strip, first, stop, part, member);
+        column = strip.column_end;
+    }
+}
+
+/* Nothing overflowed, nor could it on the way from this carry: the product never was more than largest^steps, which is less
+ * than e^growth, and a product that sank below normal numbers could not come back to where it counts. */
+static bool is_trusted(const rcvi_scan *scan, const rcvi_scan_chunk *part, int64_t column, double carry) {
+    const double growth = 13, limit = scan->carry == sizeof(double) ? 0x1p960 : 0x1p64;
+    return isfinite(carry_at(scan, part->product, column)) && isfinite(carry_at(scan, part->carried, column)) &&
+           fabs(carry) <= limit && (carry_at(scan, part->largest, column) - 1) * (double)scan->chunk <= growth;
+}
+
+/* The shared carry is taken behind the chunk; `incoming` keeps what it was. */
+static void pass_on(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *part, int member) {
+    int64_t first, end;
+    bounds_of(scan, index, &first, &end);
+    memcpy(part->incoming, scan->state, (size_t)(scan->columns * scan->carry));
+    for (int64_t c = 0; c < scan->columns; c++) {
+        bool alike = !scan->data->lengths && !scan->data->resets;
+        int reach = part->reach[alike ? 0 : c / scan->options.channels];
+        double carry = carry_at(scan, scan->state, c), carried = carry_at(scan, part->carried, c);
+        if (reach == NONE)
+            set_carry(scan, scan->state, c, carried);
+        else if (reach == SOME && is_trusted(scan, part, c, carry))
+            set_carry(scan, scan->state, c, carry_at(scan, part->product, c) * carry + carried);
+        else if (reach == SOME && !isnan(carry))
+            rcvi_scan_sweep(scan, first, end, c, c + 1, scan->state, NULL, member);
+    }
+}
+
+/* The recurrence from the incoming carry. Where it ends a sequence, its carry is what is left of that. */
+static void expand(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *part, int member) {
+    int64_t first, end, columns = scan->columns;
+    bounds_of(scan, index, &first, &end);
+    char *sum = scan->sums ? scan->sums + index * scan->row : NULL;
+    if (sum) memset(sum, 0, (size_t)(columns * scan->carry));
+    rcvi_scan_sweep(scan, first, end, 0, columns, part->incoming, sum, member);
+    char *last = scan->gradients ? scan->gradients->dinitial : scan->data->final;
+    for (int64_t column = 0; last && column < columns;) {
+        rcvi_scan_strip strip = rcvi_scan_strip_at(scan, column, columns);
+        int64_t at = column * scan->carry, step = scan->ascending ? strip.length - 1 : 0;
+        if (step >= first && step < end)
+            memcpy(last + at, part->incoming + at, (size_t)((strip.column_end - column) * scan->carry));
+        column = strip.column_end;
+    }
+}
+
+/* dinitial is what reached the beginning, and what boundaries gave. */
+static void add_sums(const rcvi_scan *scan) {
+    char *to = scan->gradients->dinitial;
+    for (int64_t c = 0; c < scan->columns; c++) {
+        memset(scan->sum + c * scan->carry, 0, (size_t)scan->carry);
+        for (int64_t i = 0; i < scan->chunks; i++)
+            set_carry(scan, scan->sum, c, carry_at(scan, scan->sum, c) + carry_at(scan, scan->sums + i * scan->row, c));
+        set_carry(scan, to, c, carry_at(scan, scan->sum, c) + carry_at(scan, to, c));
+    }
+}
+
+static void end_sums(rcvi_scan *scan, int member) {
+    if (!scan->sums || !scan->gradients || !scan->gradients->dinitial) return;
+    rcvi_team_barrier(scan->team, member);
+    if (member == 0) add_sums(scan);
+}
+
+/* A member composes a chunk, waits for the carry, hands it on and runs the recurrence over what its cache still holds. */
+void rcvi_scan_chained(rcvi_scan *scan, int member) {
+    const rcvi_scan_chunk *part = &scan->parts[member];
+    for (int64_t i = member; i < scan->chunks; i += scan->members) {
+        compose(scan, i, part, member);
+        rcvi_team_await(scan->team, &scan->linked, (unsigned)i);
+        pass_on(scan, i, part, member);
+        atomic_store_explicit(&scan->linked, (unsigned)i + 1, memory_order_release);
+        expand(scan, i, part, member);
+    }
+    end_sums(scan, member);
+}
+
+void rcvi_scan_three(rcvi_scan *scan, int member) {
+    int64_t first = scan->chunks * member / scan->members, end = scan->chunks * (member + 1) / scan->members;
+    for (int64_t i = first; i < end; i++) compose(scan, i, &scan->parts[i], member);
+    rcvi_team_barrier(scan->team, member);
+    for (int64_t i = 0; member == 0 && i < scan->chunks; i++) pass_on(scan, i, &scan->parts[i], member);
+    rcvi_team_barrier(scan->team, member);
+    for (int64_t i = first; i < end; i++) expand(scan, i, &scan->parts[i], member);
+    end_sums(scan, member);
+}

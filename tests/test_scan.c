@@ -1,0 +1,586 @@
+/* Linear recurrences by themselves: every form and type against a plain loop, the same bits by any number of threads, and
+ * what overflows or is no number does what it does in that loop. */
+#include "scan_cases.h"
+
+#include <math.h>
+
+static const char *const forms[] = {"serial", "channels", "chained", "three", NULL};
+static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16, RCV_FLOAT16};
+enum { FORMS = 5, TYPES = 4, CUTS_TIME = 2 /* and the form behind it */ };
+
+typedef struct {
+    int64_t steps, batch, channels;
+} shape;
+
+static rcv_scan_options options_of(shape shape, const char *form, rcv_dtype dtype) {
+    return (rcv_scan_options){
+        .steps = shape.steps, .batch = shape.batch, .channels = shape.channels, .form = form, .dtype = dtype};
+}
+
+static void check_case(rcv_context *context, const rcv_scan_options *options, scan_gates gates, bool initial,
+                       uint64_t seed, const char *what) {
+    scan_case made = scan_case_new(options, gates, initial, seed);
+    scan_outcome outcome = scan_case_run(context, &made, 1 + (int64_t)(seed % 3));
+    scan_case_check(&made, &outcome, what);
+    scan_outcome_free(&outcome);
+    scan_case_free(&made);
+}
+
+/* ---- values ---- */
+
+static void every_option(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{2311, 1, 3}, {37, 5, 17}, {150, 1, 1000}, {61, 70, 1}, {301, 3, 32}, {2, 3, 5}};
+    uint64_t seed = 1;
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        for (int form = 0; form < FORMS; form++) {
+            for (int bits = 0; bits < TYPES * 16; bits++, seed++) {
+                rcv_scan_options options = options_of(shapes[s], forms[form], dtypes[bits / 16]);
+                options.reverse = bits & 1;
+                options.lengths = bits & 2;
+                options.resets = bits & 4;
+                check_case(context, &options, GATES_INSIDE, bits & 8, seed, "options");
+            }
+        }
+    }
+    test_context_end(&counter, context);
+}
+
+static void every_shape(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const int64_t steps[] = {1, 2, 3, 7, 64, 131}, channels[] = {1, 3, 17, 32, 128, 1000};
+    uint64_t seed = 1000;
+    for (int i = 0; i < 6 * 6 * FORMS * TYPES; i++, seed++) {
+        shape shape = {steps[i % 6], seed % 3, channels[i / 6 % 6]};
+        rcv_scan_options options = options_of(shape, forms[i / 36 % FORMS], dtypes[i / 36 / FORMS]);
+        options.reverse = i & 1;
+        check_case(context, &options, GATES_NEGATIVE, i & 2, seed, "shape");
+    }
+    /* Many chunks of time, and more than one vector of registers. */
+    static const shape long_ones[] = {{20011, 1, 1}, {5003, 2, 7}, {3001, 1, 128}, {700, 1, 1000}};
+    for (int i = 0; i < 4 * FORMS * TYPES; i++, seed++) {
+        rcv_scan_options options = options_of(long_ones[i % 4], forms[i / 4 % FORMS], dtypes[i / 4 / FORMS]);
+        options.reverse = i & 1;
+        check_case(context, &options, GATES_NEAR_ONE, true, seed, "long");
+    }
+    test_context_end(&counter, context);
+}
+
+/* Overflow, zeros, products that sink: what the loop gives, in every form. */
+static void every_gate(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{3500, 1, 3}, {2600, 2, 9}, {3100, 1, 40}, {300, 1, 700}};
+    uint64_t seed = 2000;
+    for (int gates = 0; gates < GATES_COUNT; gates++) {
+        for (int i = 0; i < 4 * FORMS * TYPES; i++, seed++) {
+            rcv_scan_options options = options_of(shapes[i % 4], forms[i / 4 % FORMS], dtypes[i / 4 / FORMS]);
+            options.reverse = seed & 1;
+            options.resets = i % 5 == 0;
+            check_case(context, &options, (scan_gates)gates, true, seed, "gates");
+        }
+    }
+    test_context_end(&counter, context);
+}
+
+/* The states before and behind an overflow in one step, or of a zero gate behind it, where a composition would be wrong. */
+static void overflow_on_the_way(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    for (int form = 0; form < FORMS; form++) {
+        for (int kind = 0; kind < 5; kind++) {
+            rcv_scan_options options = options_of((shape){4000, 1, 2}, forms[form], RCV_FLOAT32);
+            scan_case made = scan_case_new(&options, GATES_ONE, true, 5);
+            double *a = made.a, *b = made.b;
+            for (int i = 0; i < 4000 * 2; i++) b[i] = 0;
+            made.initial[0] = kind == 0 ? 0x1p120 : kind == 1 ? 0 : kind == 4 ? 0x1p100 : INFINITY;
+            if (kind == 0) a[2 * 1500] = 0x1p20, a[2 * 1501] = 0x1p-20; /* infinite, and stays so */
+            if (kind == 1) a[2 * 1500] = a[2 * 1502] = 0x1p120;         /* an infinite product times zero */
+            if (kind == 2) a[2 * 1500] = 0;                             /* NaN from there on */
+            if (kind == 3) a[2 * 1500] = a[2 * 1510] = 0x1p-100;        /* a product of zero times infinity */
+            if (kind == 4) a[2 * 1500] = a[2 * 1510] = 0x1p-90;         /* a small product times a large state */
+            scan_outcome outcome = scan_case_run(context, &made, 2);
+            const float *h = (const float *)outcome.h;
+            const float expected[] = {INFINITY, 0, NAN, INFINITY, 0x1p-80f};
+            for (int t = 0; t < 4000; t++) { /* the channel beside it */
+                if (h[2 * t + 1] != (float)made.initial[1])
+                    fail_msg("kind %d, step %d: %a beside", kind, t, (double)h[2 * t + 1]);
+            }
+            for (int t = 1511; t < 4000; t++) {
+                bool good = isnan(expected[kind]) ? isnan(h[2 * t]) : h[2 * t] == expected[kind];
+                if (!good)
+                    fail_msg("%s, kind %d: h of step %d is %a, not %a", forms[form] ? forms[form] : "any", kind, t,
+                             (double)h[2 * t], (double)expected[kind]);
+            }
+            scan_outcome_free(&outcome);
+            scan_case_free(&made);
+        }
+    }
+    test_context_end(&counter, context);
+}
+
+/* States below the normal numbers are kept: forms that take one step after the other flush nothing. */
+static void denormals_stay(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    for (int form = 0; form < CUTS_TIME; form++) {
+        rcv_scan_options options = options_of((shape){148, 1, 20}, forms[form], RCV_FLOAT32);
+        scan_case made = scan_case_new(&options, GATES_ONE, true, 6);
+        for (int i = 0; i < 148 * 20; i++) made.a[i] = 0.5, made.b[i] = 0;
+        for (int c = 0; c < 20; c++) made.initial[c] = 1;
+        scan_outcome outcome = scan_case_run(context, &made, 1);
+        for (int t = 0; t < 148; t++) assert_true((double)((const float *)outcome.h)[t * 20] == ldexp(1, -t - 1));
+        scan_outcome_free(&outcome);
+        scan_case_free(&made);
+    }
+    test_context_end(&counter, context);
+}
+
+/* NaN in a channel of a sequence: from there on that one is NaN, and all others have the bits that they have without it. */
+static void not_a_number_stays(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    const int64_t steps = 2500, batch = 3, channels = 5, columns = batch * channels, at = 700, column = 7;
+    for (int i = 0; i < FORMS * TYPES * 2; i++) {
+        rcv_scan_options options =
+            options_of((shape){steps, batch, channels}, forms[i % FORMS], dtypes[i / FORMS % TYPES]);
+        options.reverse = i >= FORMS * TYPES;
+        scan_case made = scan_case_new(&options, GATES_INSIDE, true, 7);
+        scan_outcome clean = scan_case_run(context, &made, 2);
+        (i & 1 ? made.a : made.b)[at * columns + column] = NAN;
+        scan_outcome outcome = scan_case_run(context, &made, 2);
+        for (int64_t e = 0; e < steps * columns; e++) {
+            bool behind = options.reverse ? e / columns <= at : e / columns >= at;
+            double h = scan_number(outcome.h, (size_t)e, options.dtype);
+            if (e % columns == column && behind) {
+                if (!isnan(h)) fail_msg("h of step %lld is %g", (long long)(e / columns), h);
+            } else if (h != scan_number(clean.h, (size_t)e, options.dtype)) {
+                fail_msg("h of step %lld, column %lld is %g", (long long)(e / columns), (long long)(e % columns), h);
+            }
+            if (e % columns != column)
+                assert_true(scan_number(outcome.da, (size_t)e, options.dtype) ==
+                            scan_number(clean.da, (size_t)e, options.dtype));
+        }
+        scan_case_check(&made, &outcome, "NaN");
+        scan_outcome_free(&clean);
+        scan_outcome_free(&outcome);
+        scan_case_free(&made);
+    }
+    test_context_end(&counter, context);
+}
+
+/* ---- bits ---- */
+
+static void bits_do_not_depend_on_threads(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{9001, 1, 5}, {700, 3, 33}, {60, 2, 1000}, {17, 1, 3}};
+    for (int i = 0; i < 4 * (FORMS - 1) * TYPES * 4; i++) {
+        rcv_scan_options options = options_of(shapes[i % 4], forms[i / 4 % 4], dtypes[i / 16 % 4]);
+        options.resets = i & 64;
+        options.reverse = options.lengths = i & 128;
+        scan_case made = scan_case_new(&options, GATES_NEGATIVE, true, (uint64_t)i);
+        scan_outcome one = scan_case_run(context, &made, 1);
+        for (int64_t threads = 2; threads <= 3; threads++) {
+            rcv_scan *scan = NULL;
+            options.threads = threads;
+            check_ok(rcv_scan_new(context, &options, &scan));
+            for (int call = 0; call < 2; call++) {
+                scan_outcome many = scan_case_call(context, &made, scan);
+                if (!scan_outcomes_equal(&one, &many))
+                    fail_msg("%s, %s: other bits by %d threads, call %d", options.form, rcv_dtype_name(options.dtype),
+                             (int)threads, call);
+                scan_outcome_free(&many);
+            }
+            rcv_scan_free(scan);
+        }
+        scan_outcome_free(&one);
+        scan_case_free(&made);
+    }
+    test_context_end(&counter, context);
+}
+
+/* The forms that take one step after the other give the same bits, and so do those that cut time. */
+static void forms_agree(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    const shape wide = {61, 4, 37}, deep = {2301, 2, 3};
+    for (int i = 0; i < 2 * TYPES * 2; i++) {
+        int first = i / 2 / TYPES ? CUTS_TIME : 0;
+        scan_outcome outcomes[2];
+        for (int form = first; form < first + 2; form++) {
+            rcv_scan_options options = options_of(i & 1 ? wide : deep, forms[form], dtypes[i / 2 % TYPES]);
+            options.resets = true;
+            scan_case made = scan_case_new(&options, GATES_NEGATIVE, true, 9);
+            outcomes[form - first] = scan_case_run(context, &made, 2);
+            scan_case_free(&made);
+        }
+        assert_true(scan_outcomes_equal(&outcomes[0], &outcomes[1]));
+        scan_outcome_free(&outcomes[0]);
+        scan_outcome_free(&outcomes[1]);
+    }
+    test_context_end(&counter, context);
+}
+
+/* The case's steps first .. end - 1 by themselves, from and to these states. */
+static scan_case part_of(const scan_case *whole, int64_t first, int64_t end) {
+    rcv_scan_options options = whole->options;
+    options.steps = end - first;
+    scan_case made = scan_case_new(&options, GATES_ONE, true, 1);
+    size_t states = (size_t)(options.batch * options.channels), count = (size_t)options.steps * states;
+    double *to[] = {made.a, made.b, made.dh};
+    const double *from[] = {whole->a, whole->b, whole->dh};
+    for (int i = 0; i < 3; i++) memcpy(to[i], from[i] + (size_t)first * states, count * sizeof(double));
+    memcpy(made.initial, whole->initial, states * sizeof(double));
+    memcpy(made.dfinal, whole->dfinal, states * sizeof(double));
+    if (made.resets)
+        memcpy(made.resets, whole->resets + first * options.batch, (size_t)(options.steps * options.batch));
+    return made;
+}
+
+/* Two calls, the state behind the first being the one before the second, have the bits of one. */
+static void calls_can_be_split(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    for (int i = 0; i < CUTS_TIME * TYPES * 2; i++) {
+        rcv_scan_options options = options_of((shape){301, 2, 23}, forms[i % 2], dtypes[i / 2 % TYPES]);
+        options.reverse = i & 8;
+        rcv_dtype dtype = options.dtype, carry = scan_carry_dtype(dtype);
+        const int64_t cut = 133;
+        size_t states = 46;
+        scan_case whole = scan_case_new(&options, GATES_NEGATIVE, true, 11);
+        scan_outcome all = scan_case_run(context, &whole, 2);
+        scan_case low = part_of(&whole, 0, cut), high = part_of(&whole, cut, 301);
+        scan_case *first = options.reverse ? &high : &low, *second = options.reverse ? &low : &high;
+        scan_outcome one = scan_case_run(context, first, 2);
+        for (size_t s = 0; s < states; s++) second->initial[s] = scan_number(one.final, s, carry);
+        scan_outcome two = scan_case_run(context, second, 2);
+        scan_outcome_free(&one);
+        for (size_t s = 0; s < states; s++) first->dfinal[s] = scan_number(two.dinitial, s, carry);
+        one = scan_case_run(context, first, 2);
+        size_t at = (size_t)cut * states * all.size, rest = (301 - (size_t)cut) * states * all.size;
+        const scan_outcome *early = options.reverse ? &two : &one, *late = options.reverse ? &one : &two;
+        assert_memory_equal(all.h, early->h, at);
+        assert_memory_equal(all.h + at, late->h, rest);
+        assert_memory_equal(all.db, early->db, at);
+        assert_memory_equal(all.db + at, late->db, rest);
+        assert_memory_equal(all.final, two.final, states * all.carry);
+        assert_memory_equal(all.dinitial, one.dinitial, states * all.carry);
+        if (dtype == carry) { /* else the whole one reads the state at the cut rounded */
+            assert_memory_equal(all.da, early->da, at);
+            assert_memory_equal(all.da + at, late->da, rest);
+        }
+        scan_outcome_free(&all);
+        scan_outcome_free(&one);
+        scan_outcome_free(&two);
+        scan_case_free(&whole);
+        scan_case_free(&low);
+        scan_case_free(&high);
+    }
+    test_context_end(&counter, context);
+}
+
+/* ---- gradients ---- */
+
+/* The loss sum(dh h) + sum(dfinal final), and the sum of its terms' magnitudes. */
+static double loss_of(rcv_context *context, const scan_case *self, double *magnitude) {
+    scan_outcome outcome = scan_case_run(context, self, 1);
+    double loss = *magnitude = 0;
+    for (size_t i = 0; i < outcome.elements; i++) {
+        double h = scan_number(outcome.h, i, RCV_FLOAT64);
+        if (h == 0) continue; /* past the end dh is NaN */
+        loss += self->dh[i] * h;
+        *magnitude += fabs(self->dh[i] * h);
+    }
+    for (size_t i = 0; i < outcome.states; i++) {
+        loss += self->dfinal[i] * scan_number(outcome.final, i, RCV_FLOAT64);
+        *magnitude += fabs(self->dfinal[i] * scan_number(outcome.final, i, RCV_FLOAT64));
+    }
+    scan_outcome_free(&outcome);
+    return loss;
+}
+
+/* The loss is linear in each single number, so that differences are exact but for roundings: of a few hundred operations on
+ * terms of this magnitude, divided by the distance. */
+static void check_difference(rcv_context *context, const scan_case *self, double *number, double gradient) {
+    const double distance = 0x1p-4, kept = *number;
+    double above_sum, below_sum;
+    *number = kept + distance;
+    double above = loss_of(context, self, &above_sum);
+    *number = kept - distance;
+    double below = loss_of(context, self, &below_sum);
+    *number = kept;
+    double difference = (above - below) / (2 * distance), bound = 300 * 0x1p-53 * (above_sum + below_sum) / distance;
+    if (!(fabs(difference - gradient) <= bound)) fail_msg("%.17g, not %.17g within %g", gradient, difference, bound);
+}
+
+static void gradients_are_differences(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    for (int i = 0; i < FORMS * 8; i++) {
+        rcv_scan_options options = options_of((shape){19, 2, 2}, forms[i % FORMS], RCV_FLOAT64);
+        options.reverse = i / FORMS & 1;
+        options.lengths = i / FORMS & 2;
+        options.resets = i / FORMS & 4;
+        scan_case made = scan_case_new(&options, GATES_NEGATIVE, true, 13);
+        for (int t = 0; made.resets && t < 19 * 2; t++) made.resets[t] = t % 7 == 3;
+        scan_outcome outcome = scan_case_run(context, &made, 1);
+        for (size_t e = 0; e < outcome.elements; e++) {
+            if (isnan(made.a[e])) continue;
+            check_difference(context, &made, &made.a[e], scan_number(outcome.da, e, RCV_FLOAT64));
+            check_difference(context, &made, &made.b[e], scan_number(outcome.db, e, RCV_FLOAT64));
+        }
+        for (size_t s = 0; s < outcome.states; s++)
+            check_difference(context, &made, &made.initial[s], scan_number(outcome.dinitial, s, RCV_FLOAT64));
+        scan_outcome_free(&outcome);
+        scan_case_free(&made);
+    }
+    test_context_end(&counter, context);
+}
+
+/* What is not given counts as zeros, and what is not wanted is left alone; the rest has the bits that it has with them. */
+static void gradients_may_be_left_out(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    for (int i = 0; i < FORMS * TYPES; i++) {
+        rcv_scan_options options = options_of((shape){2100, 2, 9}, forms[i % FORMS], dtypes[i / FORMS]);
+        options.resets = i & 1;
+        scan_case made = scan_case_new(&options, GATES_INSIDE, true, 15);
+        scan_outcome all = scan_case_run(context, &made, 2);
+        made.without_da = true;
+        scan_outcome without_da = scan_case_run(context, &made, 2);
+        made.without_da = false;
+        made.without_db = true;
+        scan_outcome without_db = scan_case_run(context, &made, 2);
+        assert_memory_equal(all.db, without_da.db, all.elements * all.size);
+        assert_memory_equal(all.da, without_db.da, all.elements * all.size);
+        assert_memory_equal(all.dinitial, without_da.dinitial, all.states * all.carry);
+        for (size_t e = 0; e < all.elements * all.size; e++)
+            assert_true(without_da.da[e] == 0x7b && without_db.db[e] == 0x7b);
+        scan_outcome_free(&all);
+        scan_outcome_free(&without_da);
+        scan_outcome_free(&without_db);
+        made.without_db = false;
+        made.without_dh = true;
+        scan_outcome without_dh = scan_case_run(context, &made, 2);
+        scan_case_check(&made, &without_dh, "without dh");
+        scan_outcome_free(&without_dh);
+        made.without_dh = false;
+        free(made.dfinal);
+        made.dfinal = NULL;
+        scan_outcome without_dfinal = scan_case_run(context, &made, 2);
+        scan_case_check(&made, &without_dfinal, "without dfinal");
+        scan_outcome_free(&without_dfinal);
+        scan_case_free(&made);
+    }
+    test_context_end(&counter, context);
+}
+
+/* ---- kernels ---- */
+
+static void every_set_of_kernels(void **state) {
+    (void)state;
+    for (size_t k = 0; k < rcv_kernels_count(); k++) {
+        rcv_context_options choice = {.kernels = rcv_kernels_name(k)};
+        rcv_context *context = NULL;
+        check_ok(rcv_context_new(&choice, &context));
+        for (int i = 0; i < (FORMS - 1) * TYPES * 4; i++) {
+            rcv_scan_options options =
+                options_of((shape){i & 1 ? 150 : 1500, 2, i & 1 ? 331 : 11}, forms[i / TYPES % 4], dtypes[i % TYPES]);
+            options.resets = i & 2;
+            check_case(context, &options, i & 4 ? GATES_SINK : GATES_NEGATIVE, true, (uint64_t)i, rcv_kernels_name(k));
+        }
+        rcv_context_free(context);
+    }
+}
+
+/* Large enough to go past the caches of most machines. */
+static void streamed(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    for (int i = 0; i < 2 * TYPES; i++) {
+        const int64_t channels = i & 1 ? 1000 : 128, steps = ((int64_t)72 << 20) / 4 / channels;
+        rcv_scan_options options = options_of((shape){steps, 1, channels}, "channels", RCV_FLOAT32);
+        options.reverse = i & 2;
+        if (i >= 4) options.form = i >= 6 ? "chained" : NULL;
+        check_case(context, &options, GATES_INSIDE, true, (uint64_t)i, "streamed");
+    }
+    test_context_end(&counter, context);
+}
+
+/* ---- errors ---- */
+
+static void wrong_options(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    rcv_scan *scan = NULL;
+    const rcv_scan_options good = {.steps = 3000, .channels = 4, .threads = 2, .form = "three", .resets = true};
+    const struct {
+        rcv_scan_options options;
+        const char *fragment;
+    } wrong[] = {
+        {{.steps = 0, .channels = 4}, "not 0 and 4"},
+        {{.steps = -1, .channels = 4}, "not -1 and 4"},
+        {{.steps = 3, .channels = 0}, "not 3 and 0"},
+        {{.steps = 3, .channels = 4, .batch = -2}, "at least 0, not -2"},
+        {{.steps = (int64_t)1 << 40, .channels = (int64_t)1 << 30}, "too large to be counted"},
+        {{.steps = 1, .channels = (int64_t)1 << 40, .batch = (int64_t)1 << 40}, "too large to be counted"},
+        {{.steps = (int64_t)1 << 60, .channels = 4}, "too large to be counted"},
+        {{.steps = 3, .channels = 4, .dtype = RCV_INT32}, "not of int32"},
+        {{.steps = 3, .channels = 4, .dtype = RCV_TFLOAT32}, "not of tfloat32"},
+        {{.steps = 3, .channels = 4, .form = "parallel"},
+         "no form 'parallel' of a scan; there are serial, channels, chained and three"},
+        {{.steps = 3, .channels = 4, .threads = -1}, "1 to 1024, not -1"},
+        {{.steps = 3, .channels = 4, .threads = 1025}, "1 to 1024, not 1025"},
+        {{.steps = 3, .channels = 4, .device = "abacus"}, "abacus"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        check_fails(rcv_scan_new(context, &wrong[i].options, &scan), RCV_INVALID, wrong[i].fragment);
+        assert_null(scan);
+    }
+    check_fails(rcv_scan_new(NULL, &good, &scan), RCV_INVALID, "not NULL");
+    check_fails(rcv_scan_new(context, NULL, &scan), RCV_INVALID, "not NULL");
+    check_fails(rcv_scan_new(context, &good, NULL), RCV_INVALID, "not NULL");
+    size_t fired = 0;
+    for (size_t at = 1;; at++) {
+        counter.fail_at = at;
+        if (rcv_scan_new(context, &good, &scan) == RCV_OK) break;
+        fired++;
+        assert_null(scan);
+        assert_non_null(strstr(rcv_message(), "no memory"));
+        assert_int_equal(counter.live, 1);
+    }
+    assert_int_equal(counter.failed, fired);
+    assert_int_equal(fired, 5);
+    counter.fail_at = 0;
+    assert_string_equal(rcv_scan_form(scan), "three");
+    rcv_scan_free(scan);
+    rcv_scan_free(NULL);
+    assert_null(rcv_scan_form(NULL));
+    test_context_end(&counter, context);
+}
+
+static void wrong_calls(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    rcv_scan *plain = NULL, *full = NULL;
+    float a[12] = {0}, b[12] = {0}, h[12], da[12];
+    int64_t lengths[2] = {3, 1};
+    uint8_t resets[6] = {0};
+    rcv_scan_options options = {.steps = 3, .batch = 2, .channels = 2};
+    check_ok(rcv_scan_new(context, &options, &plain));
+    options.lengths = options.resets = true;
+    check_ok(rcv_scan_new(context, &options, &full));
+    rcv_scan_data data = {.a = a, .b = b, .h = h},
+                  ragged = {.a = a, .b = b, .h = h, .lengths = lengths, .resets = resets};
+    rcv_scan_gradients gradients = {.da = da};
+    check_ok(rcv_scan_forward(plain, &data));
+    check_ok(rcv_scan_forward(full, &ragged));
+    check_ok(rcv_scan_backward(full, &ragged, &gradients));
+    check_fails(rcv_scan_forward(NULL, &data), RCV_INVALID, "not NULL");
+    check_fails(rcv_scan_forward(plain, NULL), RCV_INVALID, "not NULL");
+    check_fails(rcv_scan_backward(NULL, &data, &gradients), RCV_INVALID, "not NULL");
+    check_fails(rcv_scan_backward(plain, NULL, &gradients), RCV_INVALID, "not NULL");
+    check_fails(rcv_scan_backward(plain, &data, NULL), RCV_INVALID, "not NULL");
+    const void **inputs[] = {&data.a, &data.b};
+    for (int i = 0; i < 2; i++) {
+        const void *kept = *inputs[i];
+        *inputs[i] = NULL;
+        check_fails(rcv_scan_forward(plain, &data), RCV_INVALID, "needs a, b and a place for h");
+        *inputs[i] = kept;
+    }
+    data.h = NULL;
+    check_fails(rcv_scan_forward(plain, &data), RCV_INVALID, "needs a, b and a place for h");
+    check_fails(rcv_scan_backward(plain, &data, &gradients), RCV_INVALID, "needs a and h");
+    data.h = h;
+    check_fails(rcv_scan_forward(full, &data), RCV_INVALID, "made for lengths, but none");
+    check_fails(rcv_scan_forward(plain, &ragged), RCV_INVALID, "lengths are given, but");
+    data.lengths = lengths;
+    check_fails(rcv_scan_forward(full, &data), RCV_INVALID, "made for resets, but none");
+    check_fails(rcv_scan_backward(full, &data, &gradients), RCV_INVALID, "made for resets, but none");
+    data.lengths = NULL;
+    data.resets = resets;
+    check_fails(rcv_scan_forward(plain, &data), RCV_INVALID, "resets are given, but");
+    const int64_t wrong[] = {0, -1, 4};
+    for (int i = 0; i < 3; i++) {
+        lengths[1] = wrong[i];
+        check_fails(rcv_scan_forward(full, &ragged), RCV_INVALID, "of sequence 1 is not in 1 to 3");
+        check_fails(rcv_scan_backward(full, &ragged, &gradients), RCV_INVALID, "of sequence 1 is not in 1 to 3");
+    }
+    check_ok(rcv_scan_set_stream(plain, NULL));
+    check_fails(rcv_scan_set_stream(plain, h), RCV_UNSUPPORTED, "cpu has no streams");
+    check_fails(rcv_scan_set_stream(NULL, NULL), RCV_INVALID, "needs a scan");
+    check_fails(rcv_scan_wait(NULL), RCV_INVALID, "needs a scan");
+    check_ok(rcv_scan_wait(plain));
+    rcv_scan_free(plain);
+    rcv_scan_free(full);
+    test_context_end(&counter, context);
+}
+
+static void memory_is_measured(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    double bandwidth = 0;
+    for (int64_t threads = 0; threads <= 3; threads++) {
+        for (int reads = 1; reads <= 2; reads++) {
+            bandwidth = 0;
+            check_ok(rcv_measure_memory(context, NULL, threads, reads, 1000003, &bandwidth));
+            assert_true(bandwidth > 1e6 && bandwidth < 1e13);
+        }
+    }
+    check_ok(rcv_measure_memory(context, "cpu", 3, 2, 4, &bandwidth));
+    check_fails(rcv_measure_memory(NULL, NULL, 1, 1, 4096, &bandwidth), RCV_INVALID, "not NULL");
+    check_fails(rcv_measure_memory(context, NULL, 1, 1, 4096, NULL), RCV_INVALID, "not NULL");
+    check_fails(rcv_measure_memory(context, NULL, 1, 3, 4096, &bandwidth), RCV_INVALID, "1 or 2 reads, not 3");
+    check_fails(rcv_measure_memory(context, NULL, 1, 0, 4096, &bandwidth), RCV_INVALID, "1 or 2 reads, not 0");
+    check_fails(rcv_measure_memory(context, NULL, 1, 1, 3, &bandwidth), RCV_INVALID, "3 bytes cannot be measured");
+    check_fails(rcv_measure_memory(context, NULL, 1, 1, SIZE_MAX, &bandwidth), RCV_INVALID, "cannot be measured");
+    check_fails(rcv_measure_memory(context, NULL, -1, 1, 4096, &bandwidth), RCV_INVALID, "1 to 1024, not -1");
+    check_fails(rcv_measure_memory(context, "abacus", 1, 1, 4096, &bandwidth), RCV_INVALID, "abacus");
+    for (size_t at = 1; at <= 2; at++) {
+        counter.fail_at = at;
+        check_fails(rcv_measure_memory(context, NULL, 2, 2, 4096, &bandwidth), RCV_NO_MEMORY, "no memory");
+        assert_int_equal(counter.live, 1);
+    }
+    assert_int_equal(counter.failed, 2);
+    test_context_end(&counter, context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option),
+        cmocka_unit_test(every_shape),
+        cmocka_unit_test(every_gate),
+        cmocka_unit_test(overflow_on_the_way),
+        cmocka_unit_test(denormals_stay),
+        cmocka_unit_test(not_a_number_stays),
+        cmocka_unit_test(bits_do_not_depend_on_threads),
+        cmocka_unit_test(forms_agree),
+        cmocka_unit_test(calls_can_be_split),
+        cmocka_unit_test(gradients_are_differences),
+        cmocka_unit_test(gradients_may_be_left_out),
+        cmocka_unit_test(every_set_of_kernels),
+        cmocka_unit_test(streamed),
+        cmocka_unit_test(wrong_options),
+        cmocka_unit_test(wrong_calls),
+        cmocka_unit_test(memory_is_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
