@@ -13,10 +13,11 @@ complain() {
 "$RECURVE" bench --hidden 16 --layers 3 --steps 6 --batch 3 --pass train --seconds 0.01 --ladder --gemm --streaming --planner --ranks 8,4 \
     --anchors --report page.html >out 2>err </dev/null || { cat err; exit 1; }
 [ ! -e page.html.part ] || complain "a half-written file is left"
+"$RECURVE" bench --scan --elements 65536 --seconds 0 --report scan.html >out 2>err </dev/null || { cat err; exit 1; }
 
 # Sections, each with shapes in its plots; well-formed; nothing that a browser would fetch; no script.
-python3 - page.html <<'PYTHON' || failures=$((failures + 1))
-import re, sys
+cat >read.py <<'PYTHON'
+import json, re, sys
 from html.parser import HTMLParser
 
 text = open(sys.argv[1], encoding="utf-8").read()
@@ -56,14 +57,16 @@ page = Page()
 page.feed(text)
 if page.open:
     wrong.append("never closed: %s" % page.open)
-least = {"contestants": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0, "streaming": 0, "planner": 0, "facts": 0}
-for section, shapes in least.items():
+for section, shapes in json.loads(sys.argv[2]).items():
     if page.shapes.get(section, -1) < shapes:
         wrong.append("section %s has %s shapes, fewer than %d" % (section, page.shapes.get(section), shapes))
 for sentence in wrong[:10]:
     print("FAILED:", sentence)
 sys.exit(bool(wrong))
 PYTHON
+python3 read.py page.html '{"contestants": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0,
+    "streaming": 0, "planner": 0, "facts": 0}' || failures=$((failures + 1))
+python3 read.py scan.html '{"scan": 60, "facts": 0}' || failures=$((failures + 1)) # 4 plots
 
 browser=
 for name in chromium chromium-browser google-chrome; do

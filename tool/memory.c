@@ -102,14 +102,16 @@ static void put(const task *task, int64_t index, double value) {
  * rises from 0 to `level` while its gate `keep` forgets; `drive` is what it follows. */
 typedef struct {
     const char *cell;
-    int64_t keep, drive, input, forget, recurrent;
+    int64_t keep, drive, input, forget, candidate, recurrent;
     bool own; /* clocks are features of a state of their own, not some of c's */
     double level;
 } lasting;
 
 static const lasting lasting_cells[] = {
-    {"gilr_lstm", .keep = 0, .drive = 1, .input = 2, .forget = 3, .recurrent = 2, .own = true, .level = 0.96},
-    {"lstm", .keep = 1, .drive = 2, .input = 0, .forget = 1, .recurrent = 0, .own = false, .level = 0.37},
+    {"gilr_lstm", .keep = 0, .drive = 1, .input = 2, .forget = 3, .candidate = 4, .recurrent = 2, .own = true,
+     .level = 0.96},
+    {"lstm", .keep = 1, .drive = 2, .input = 0, .forget = 1, .candidate = 2, .recurrent = 0, .own = false,
+     .level = 0.37},
 };
 
 static const double clock_drive = 2; /* tanh of it is 0.96; of that, behind tanh and a gate half open, 0.37 is left */
@@ -127,39 +129,72 @@ static double *find(const task *task, const char *name, int64_t layer) {
     return NULL;
 }
 
-/* Memory that lasts n steps. As Tallec and Ollivier (2018) propose, a forget gate's bias is log(u), u even in 1..n-1: so it
- * forgets 1/u a step, and the input gate should let in as much. But an input gate of 1/u throughout adds up n signs, of which
- * the first is one of n: its share of the sum's deviation is 1/sqrt(n), too little to learn from. Hence clocks, whose time
- * constants are spread evenly over the orders of magnitude in 1..n, and weights on them that sum to -log(u): the input gate
- * is half open at first, about t^-(log u / log n) at step t, and 1/u in the end. */
-static void make_lasting(task *task, const lasting *cell, int64_t layer) {
-    const int64_t hidden = task->problem->network.net.hidden, clocks = hidden / 2;
+/* A layer's parameters. Gates are found by their number. */
+typedef struct {
+    double *weight_ih, *weight_hh, *bias_ih,
+        *bias_hh;           /* [gates * hidden, input], [.., hidden], [gates * hidden]; or NULL */
+    int64_t hidden, clocks; /* the first features are clocks */
+    bool first;
+} layer;
+
+/* A feature of c keeps what it is told: it forgets 1/u a step, u = exp(span). Its input gate is a half while the clocks
+ * stand at 0 and about 1/u when they have risen, by its weights on them; and what it is told is the input, no constant: that
+ * would add up over time. */
+static void make_memory(const layer *layer, const lasting *cell, int64_t feature, double span) {
+    const int64_t hidden = layer->hidden, clocks = layer->clocks;
+    const int64_t input = cell->input * hidden + feature, candidate = cell->candidate * hidden + feature;
+    double *input_weights = layer->weight_hh + (input - cell->recurrent * hidden) * hidden;
+    double *candidate_weights = layer->weight_hh + (candidate - cell->recurrent * hidden) * hidden;
+    layer->bias_ih[cell->forget * hidden + feature] = span;
+    layer->bias_ih[input] = clocks > 0 ? 0 : -span;
+    layer->bias_ih[candidate] = 0;
+    for (int64_t i = 0; i < clocks; i++) {
+        input_weights[i] -= span / (cell->level * (double)clocks);
+        candidate_weights[i] = 0;
+    }
+    if (layer->first) { /* of one symbol, not of as many as there are features */
+        layer->weight_ih[candidate] *= sqrt((double)hidden);
+    }
+}
+
+/* A clock rises with the time constant exp(span). */
+static void make_clock(const layer *layer, const lasting *cell, int64_t feature, double span) {
+    layer->bias_ih[cell->keep * layer->hidden + feature] = span;
+    layer->bias_ih[cell->drive * layer->hidden + feature] = clock_drive;
+    if (!cell->own) {
+        layer->bias_ih[cell->input * layer->hidden + feature] = -span;
+    }
+}
+
+/* Memory that lasts n steps. As Tallec and Ollivier (2018) propose, forget gates have time constants that are drawn evenly
+ * from 1..n. With input gates that are as small throughout, n signs would add up, and the first one's share of their
+ * deviation is 1/sqrt(n): too little to learn from. Hence clocks, whose time constants are spread evenly over the orders
+ * of magnitude in 1..n: input gates close along with them, to about t^-(log u / log n) at step t. */
+static void make_lasting(task *task, const lasting *cell, int64_t index) {
+    const int64_t hidden = task->problem->network.net.hidden;
     const double length = (double)task->problem->steps;
-    double *bias = find(task, "bias_ih", layer), *bias_hh = find(task, "bias_hh", layer);
-    double *recurrent = find(task, "weight_hh", layer);
-    if (bias == NULL || recurrent == NULL) {
+    const layer layer = {.weight_ih = find(task, "weight_ih", index),
+                         .weight_hh = find(task, "weight_hh", index),
+                         .bias_ih = find(task, "bias_ih", index),
+                         .bias_hh = find(task, "bias_hh", index),
+                         .hidden = hidden,
+                         .clocks = hidden / 2,
+                         .first = index == 0};
+    if (layer.bias_ih == NULL || layer.weight_ih == NULL || layer.weight_hh == NULL) {
         return;
     }
     for (int64_t k = 0; k < hidden; k++) {
+        const int64_t gates[] = {cell->input, cell->forget, cell->candidate};
         const double even = log(uniform(&task->random, 1, fmax(length - 1, 1)));
-        const double clock = uniform(&task->random, 0, log(length));
-        const bool is_clock = k < clocks, is_memory = cell->own || !is_clock;
-        double *input = &bias[cell->input * hidden + k], *forget = &bias[cell->forget * hidden + k];
-        *forget = is_memory ? even : clock;
-        *input = -*forget;
-        if (bias_hh != NULL) {
-            bias_hh[cell->input * hidden + k] = bias_hh[cell->forget * hidden + k] = 0;
+        const double spread = uniform(&task->random, 0, log(length));
+        for (size_t i = 0; i < COUNT(gates) && layer.bias_hh != NULL; i++) {
+            layer.bias_hh[gates[i] * hidden + k] = 0;
         }
-        if (is_clock) {
-            bias[cell->keep * hidden + k] = clock;
-            bias[cell->drive * hidden + k] = clock_drive;
+        if (cell->own || k >= layer.clocks) {
+            make_memory(&layer, cell, k, even);
         }
-        if (is_memory && clocks > 0) {
-            double *weights = recurrent + ((cell->input - cell->recurrent) * hidden + k) * hidden;
-            for (int64_t i = 0; i < clocks; i++) {
-                weights[i] -= even / (cell->level * (double)clocks);
-            }
-            *input = 0;
+        if (k < layer.clocks) {
+            make_clock(&layer, cell, k, spread);
         }
     }
 }

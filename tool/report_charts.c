@@ -188,7 +188,7 @@ static double curve_y(const curve_frame *frame, double value) {
 /* "512", "64k", "16M" */
 static const char *place_number(int64_t value, char room[32]) {
     const int64_t million = 1 << 20;
-    const bool large = value >= million && value % million == 0, middle = value >= 4096 && value % 1024 == 0;
+    const bool large = value >= million && value % million == 0, middle = value >= 1024 && value % 1024 == 0;
     snprintf(room, 32, "%lld%s",
              (long long)(large    ? value / million
                          : middle ? value / 1024

@@ -60,11 +60,12 @@ static void put_targets(FILE *out, const scans *scans) {
                  "<tbody>\n");
     for (size_t i = 0; i < scans->target_count; i++) {
         const scan_target *target = &scans->targets[i];
+        const long long channels = target->point->batch * target->point->channels;
         char room[32];
         fprintf(out, "<tr><td>%lld</td><td>%lld</td><td class=\"left\">%s</td><td>%s %g %s</td><td>%s %s</td>",
-                (long long)target->point->steps, (long long)(target->point->batch * target->point->channels),
-                target->what, target->at_most ? "&le;" : "&ge;", target->target, target->unit,
-                target->measured > 0 ? short_number(target->measured, room) : "", target->unit);
+                (long long)target->point->steps, channels, target->what, target->at_most ? "&le;" : "&ge;",
+                target->target, target->unit, target->measured > 0 ? short_number(target->measured, room) : "",
+                target->unit);
         fprintf(out, "<td class=\"left\">%s%s%s</td></tr>\n", target_is_met(target) ? "met" : "not met",
                 target->source != NULL ? "; target: " : "", target->source != NULL ? target->source : "");
     }
