@@ -17,7 +17,7 @@ results=${RECURVE_RESULTS:-bench/results}
 limit=${RECURVE_LIMIT:-120}
 room=build/bench-cuda
 
-# name | cell T B I H L | options (starting PyTorch takes seconds: it stands beside two of them)
+# name | cell T B I H L, or - for no network | options (starting PyTorch takes seconds: it stands beside two of them)
 rows='
 headline-bf16-forward    | lstm 100 64 512 512 4   | --dtype bfloat16 --pass forward
 headline-bf16-train      | lstm 100 64 512 512 4   | --dtype bfloat16 --pass train
@@ -70,6 +70,8 @@ small-bf16-forward       | lstm 100 64 128 128 2   | --dtype bfloat16 --pass for
 small-bf16-train         | lstm 100 64 128 128 2   | --dtype bfloat16 --pass train --no-torch
 small-fp32-forward       | lstm 100 64 128 128 2   | --dtype float32 --pass forward --no-torch
 small-fp32-train         | lstm 100 64 128 128 2   | --dtype float32 --pass train --no-torch
+scan-fp32                | -                       | --scan --dtype float32
+scan-bf16                | -                       | --scan --dtype bfloat16
 '
 
 mkdir -p "$results" "$room"
@@ -113,11 +115,13 @@ while IFS='|' read -r row shape options; do
     set -- $shape
     count=$((count + 1))
     rm -f "$room/$row.json"
-    timeout -k 10 "$limit" "$build/recurve" bench --device "$device" --cell "$1" --steps "$2" --batch "$3" --input "$4" --hidden "$5" \
-        --layers "$6" $options --anchors --seconds "$seconds" --json "$room/$row.json" >"$room/$row.txt" 2>&1 </dev/null
+    network=
+    [ "$1" = - ] || network="--cell $1 --steps $2 --batch $3 --input $4 --hidden $5 --layers $6 --anchors"
+    timeout -k 10 "$limit" "$build/recurve" bench --device "$device" $network $options --seconds "$seconds" --json "$room/$row.json" >"$room/$row.txt" 2>&1 </dev/null
     status=$?
     if [ $status = 0 ] && keep "$row"; then
-        printf '%-24s%s\n' "$row" "$(line "$room/$row.txt")"
+        [ -z "$network" ] && echo "$row" || printf '%-24s%s\n' "$row" "$(line "$room/$row.txt")"
+        case $row in scan*) sed -n '/^Copy:/p; /^Targets$/,$p' "$room/$row.txt" ;; esac
         case $row in ladder* | batches*) sed -n '/^\(Ladder\|Batch sizes\)$/,/^$/p' "$room/$row.txt" ;; esac
     else
         failed="$failed $row"
