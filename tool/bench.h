@@ -123,7 +123,8 @@ typedef struct {
     size_t count;
     scan_target targets[MAXIMUM_TARGETS];
     size_t target_count;
-    int reads; /* arrays that the copy reads */
+    int reads;             /* arrays that the copy reads */
+    double serial_seconds; /* that the form `serial` took by itself */
 } scans;
 
 /* Who did what in one call of a plan. */

@@ -127,82 +127,94 @@ static rcv_status scan_open(const problem *problem, const scan_point *point, con
 
 static int64_t width_of(const scan_point *point) { return point->batch * point->channels; }
 
-/* Seconds that the form `serial` should take, by the shape of the same width before this one; 0: not known. */
+/* Seconds that the form `serial` should take, by the longest shorter shape of the same width; 0: not known. */
 static double expected_serial(const scans *scans, const scan_point *point, bool backward) {
     double seconds = 0;
-    for (const scan_point *other = scans->points; other < point; other++) {
+    int64_t longest = 0;
+    for (size_t i = 0; i < scans->count; i++) {
+        const scan_point *other = &scans->points[i];
         const scan_pass *pass = backward ? &other->backward : &other->forward;
-        const double ratio = (double)point->steps / (double)other->steps;
-        if (width_of(other) == width_of(point) && other->steps < point->steps && pass->seconds > 0) {
-            seconds = pass->serial > 0 ? pass->serial * ratio : INFINITY;
+        if (width_of(other) == width_of(point) && other->steps < point->steps && other->steps > longest &&
+            pass->seconds > 0) {
+            longest = other->steps;
+            seconds = pass->serial > 0 ? pass->serial * (double)point->steps / (double)other->steps : INFINITY;
         }
     }
     return seconds;
 }
 
-/* Three calls one by one, since they are long: the middle one. 0 where a call is longer than worth it. */
-static double time_long_serial(contestant *serial) {
+/* Seconds of a call of a contestant that may take long: the second one, since the first also warms up; one that takes too long
+ * has no second. */
+static double probe(contestant *serial) {
+    const double first = serial->run(serial, 1);
+    return first < 0 || first > 4 * LONGEST_SERIAL || stop_signal() != 0 ? first : serial->run(serial, 1);
+}
+
+/* The middle of a few calls one by one, since they are long; of one where it is very long. */
+static double time_long(contestant *serial, double expected) {
     double samples[3];
-    for (size_t i = 0; i <= COUNT(samples) && stop_signal() == 0; i++) {
-        const double seconds = serial->run(serial, 1);
-        if (seconds < 0 || (i > 0 && seconds > LONGEST_SERIAL)) {
+    const size_t count = expected > 0.1 * LONGEST_SERIAL ? 1 : COUNT(samples);
+    for (size_t i = 0; i < count; i++) {
+        samples[i] = stop_signal() == 0 ? serial->run(serial, 1) : -1;
+        if (samples[i] < 0 || samples[i] > LONGEST_SERIAL) {
             return 0;
         }
-        if (i > 0) { /* the first one also warms up */
-            samples[i - 1] = seconds;
-        }
     }
-    return stop_signal() == 0 ? median(samples, COUNT(samples)) : 0;
+    return median(samples, count);
 }
 
 enum { OURS_FORWARD, OURS_BACKWARD, SERIAL_FORWARD, SERIAL_BACKWARD, CALLS };
 
-static void take_result(const contestant *item, scan_pass *pass) {
-    pass->seconds = item->median;
-    pass->minimum = item->minimum;
+/* The form `serial`, where it is long: by itself. Is it short enough to take turns with the others? */
+static bool takes_turns(scans *scans, const scan_point *point, contestant *serial, scan_pass *pass, bool backward) {
+    const double start = now();
+    double expected = expected_serial(scans, point, backward);
+    expected = expected > 0 ? expected : probe(serial);
+    if (expected > SHORT_SERIAL && expected <= LONGEST_SERIAL) {
+        pass->serial = time_long(serial, expected);
+    }
+    scans->serial_seconds += now() - start;
+    return expected >= 0 && expected <= SHORT_SERIAL;
 }
 
 static void measure_point(const bench *bench, scans *scans, scan_point *point, const scan_arrays *arrays,
                           rcv_scan *ours, rcv_scan *serial, double seconds) {
     static const char *const names[CALLS] = {"forward", "backward", "serial forward", "serial backward"};
     const problem *problem = &bench->problem;
-    scan_call calls[CALLS];
-    contest contest = {.count = 0}, longer = {.count = 0};
-    const contestant *in_turns[CALLS] = {NULL};
     scan_pass *const passes[] = {&point->forward, &point->backward};
-    for (int i = 0; i < CALLS; i++) {
+    scan_call calls[CALLS];
+    contest contest = {.count = 0};
+    for (int i = 0; i < (serial != NULL ? CALLS : SERIAL_FORWARD); i++) {
         calls[i] = (scan_call){i < SERIAL_FORWARD ? ours : serial, arrays, i % 2 != 0};
-        const double expected = i < SERIAL_FORWARD ? 0 : expected_serial(scans, point, i % 2 != 0);
-        if (expected <= SHORT_SERIAL && calls[i].scan != NULL) {
-            add_call(&contest, problem, &calls[i], names[i]);
-            in_turns[i] = &contest.items[contest.count - 1];
+        add_call(&contest, problem, &calls[i], names[i]);
+        contestant *added = &contest.items[contest.count - 1];
+        if (i >= SERIAL_FORWARD && !takes_turns(scans, point, added, passes[i % 2], i % 2 != 0)) {
+            contestant_refuse(added, "too long to take turns");
         }
     }
     char title[96];
     snprintf(title, sizeof title, "scan [%lld, %lld]", (long long)point->steps, (long long)width_of(point));
     contest_measure(&contest, problem, NULL, NULL, title, seconds, 3);
-    for (int i = 0; i < CALLS; i++) {
+    for (size_t i = 0; i < contest.count; i++) {
+        const contestant *item = &contest.items[i];
         scan_pass *pass = passes[i % 2];
-        if (i >= SERIAL_FORWARD && in_turns[i] == NULL && calls[i].scan != NULL &&
-            expected_serial(scans, point, i % 2 != 0) < LONGEST_SERIAL) {
-            add_call(&longer, problem, &calls[i], names[i]);
-            pass->serial = time_long_serial(&longer.items[longer.count - 1]);
-        } else if (i >= SERIAL_FORWARD && in_turns[i] != NULL) {
-            pass->serial = in_turns[i]->median;
-        } else if (i < SERIAL_FORWARD) {
-            take_result(in_turns[i], pass);
-        }
-        if (in_turns[i] != NULL && in_turns[i]->refusal != NULL && point->refusal == NULL) {
-            point->refusal = text_of("%s", in_turns[i]->refusal);
+        if (i < SERIAL_FORWARD) {
+            pass->seconds = item->median;
+            pass->minimum = item->minimum;
+            if (item->refusal != NULL && point->refusal == NULL) {
+                point->refusal = text_of("%s", item->refusal);
+            }
+        } else if (item->median > 0) {
+            pass->serial = item->median;
         }
     }
     contest_free(&contest);
-    contest_free(&longer);
 }
 
 /* A copy with as many reads as the forward pass on the CPU, whose caches count: of arrays as large as these. */
 static double copy_bandwidth(const problem *problem, const scans *scans, const scan_point *point) {
-    for (const scan_point *other = scans->points; other < point; other++) {
+    for (size_t i = 0; i < scans->count; i++) {
+        const scan_point *other = &scans->points[i];
         if (other->copy > 0 && (problem_is_gpu(problem) || other->bytes == point->bytes)) {
             return other->copy;
         }
@@ -357,6 +369,33 @@ bool target_is_met(const scan_target *target) {
            (target->at_most ? target->measured <= target->target : target->measured >= target->target);
 }
 
+static bool is_named(const scan_point *point) {
+    for (size_t i = 0; i < COUNT(named); i++) {
+        if (named[i].steps == point->steps && named[i].batch == point->batch && named[i].channels == point->channels) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void measure_points(const bench *bench, scans *scans, const scan_arrays *arrays) {
+    const double start = now();
+    for (int turn = 0; turn < 2; turn++) { /* what has targets comes first */
+        for (size_t i = 0; i < scans->count && stop_signal() == 0; i++) {
+            scan_point *point = &scans->points[i];
+            const double spent = now() - start - scans->serial_seconds;
+            if (is_named(point) != (turn == 0)) {
+                continue;
+            }
+            if (bench->seconds > 0 && spent > OVERTIME * bench->seconds) {
+                point->refusal = text_of("not measured: the time is up");
+            } else {
+                bench_point(bench, scans, point, arrays, bench->seconds / (double)scans->count);
+            }
+        }
+    }
+}
+
 rcv_status bench_scan(const bench *bench, results *results) {
     const problem *problem = &bench->problem;
     scans *scans = &results->scans;
@@ -375,13 +414,8 @@ rcv_status bench_scan(const bench *bench, results *results) {
         status = scan_open(problem, &scans->points[0], NULL, &scan);
         rcv_scan_free(scan);
     }
-    const double start = now();
-    for (size_t i = 0; i < scans->count && status == RCV_OK && stop_signal() == 0; i++) {
-        if (bench->seconds > 0 && now() - start > OVERTIME * bench->seconds) {
-            scans->points[i].refusal = text_of("not measured: the time is up");
-        } else {
-            bench_point(bench, scans, &scans->points[i], &arrays, bench->seconds / (double)scans->count);
-        }
+    if (status == RCV_OK) {
+        measure_points(bench, scans, &arrays);
     }
     hide_progress();
     arrays_free(problem, &arrays);
