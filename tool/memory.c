@@ -168,8 +168,9 @@ static void make_clock(const layer *layer, const lasting *cell, int64_t feature,
 
 /* Memory that lasts n steps. As Tallec and Ollivier (2018) propose, forget gates have time constants that are drawn evenly
  * from 1..n. With input gates that are as small throughout, n signs would add up, and the first one's share of their
- * deviation is 1/sqrt(n): too little to learn from. Hence clocks, whose time constants are spread evenly over the orders
- * of magnitude in 1..n: input gates close along with them, to about t^-(log u / log n) at step t. */
+ * deviation is 1/sqrt(n): too little to learn from. Hence clocks, whose time constants are spread over
+ * the orders of magnitude in 1..n, the lower ones more often: input gates close along with them, to about
+ * u^-sqrt(log t / log n) at step t. */
 static void make_lasting(task *task, const lasting *cell, int64_t index) {
     const int64_t hidden = task->problem->network.net.hidden;
     const double length = (double)task->problem->steps;
@@ -186,7 +187,7 @@ static void make_lasting(task *task, const lasting *cell, int64_t index) {
     for (int64_t k = 0; k < hidden; k++) {
         const int64_t gates[] = {cell->input, cell->forget, cell->candidate};
         const double even = log(uniform(&task->random, 1, fmax(length - 1, 1)));
-        const double spread = uniform(&task->random, 0, log(length));
+        const double share = uniform(&task->random, 0, 1), spread = share * share * log(length);
         for (size_t i = 0; i < COUNT(gates) && layer.bias_hh != NULL; i++) {
             layer.bias_hh[gates[i] * hidden + k] = 0;
         }
@@ -604,7 +605,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
 
 int verb_memory(int argc, char **argv) {
     arguments *arguments = need(1, sizeof *arguments);
-    arguments->learning_rate = 0.01;
+    arguments->learning_rate = 0.005;
     arguments->clip = 1;
     arguments->iterations = 2000;
     arguments->command = command_line(argc, argv);
