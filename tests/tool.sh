@@ -246,6 +246,11 @@ assert j["losses"][-1] < j["losses"][0] and j["bytes"] > 0 and j["iteration_seco
     python 'import json
 assert json.load(open("first"))["losses"] == json.load(open("memory.json"))["losses"]' || complain "the same seed learns otherwise"
 done
+for initial in chrono usual; do
+    leakless good memory --length 2 --hidden 8 --layers 1 --threads 1 --initial $initial --learning-rate 0.03
+    has '^Learnt: +yes$'
+done
+bad 2 "--initial wants" memory --initial other
 good memory --cell gru --length 2 --hidden 8 --layers 1 --batch 3 --dtype float64 --learning-rate 0.03
 has '^Learnt: +yes$'
 "$RECURVE" memory "${tiny[@]}" --iterations 2 --json memory.json >out 2>err

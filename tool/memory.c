@@ -18,9 +18,13 @@ typedef struct {
     double learning_rate, clip, seconds;
     int64_t iterations;
     uint64_t seed;
+    int initial; /* place in initial_values */
     const char *json;
     char *command;
 } arguments;
+
+static const char *const initial_values[] = {"clocks", "chrono", "usual", NULL};
+enum { CLOCKS, CHRONO, USUAL };
 
 /* What an iteration gave. */
 typedef struct outcome {
@@ -179,7 +183,7 @@ static void make_lasting(task *task, const lasting *cell, int64_t index) {
                          .bias_ih = find(task, "bias_ih", index),
                          .bias_hh = find(task, "bias_hh", index),
                          .hidden = hidden,
-                         .clocks = hidden / 2,
+                         .clocks = task->arguments->initial == CLOCKS ? hidden / 2 : 0,
                          .first = index == 0};
     if (layer.bias_ih == NULL || layer.weight_ih == NULL || layer.weight_hh == NULL) {
         return;
@@ -210,7 +214,8 @@ static rcv_status initialize(task *task) {
     for (int64_t i = 0; i < task->output; i++) {
         task->parameters[task->network_count + i] = uniform(&task->random, -scale, scale);
     }
-    for (size_t i = 0; i < COUNT(lasting_cells) && problem->network.net.rank == 0; i++) {
+    const bool lasts = task->arguments->initial != USUAL && problem->network.net.rank == 0;
+    for (size_t i = 0; i < COUNT(lasting_cells) && lasts; i++) {
         for (int64_t layer = 0; layer < problem->network.net.layers; layer++) {
             if (strcmp(rcv_cell_name(problem->cell), lasting_cells[i].cell) == 0) {
                 make_lasting(task, &lasting_cells[i], layer);
@@ -494,15 +499,21 @@ static json_t *result_json(const task *task) {
         json_array_append_new(losses, number(task->outcomes[i].loss));
         json_array_append_new(right, json_integer(task->outcomes[i].right));
     }
+    json_t *result = json_pack("{s:b, s:I, s:f, s:f, s:f, s:I, s:o, s:o}", "learnt", (int)has_learnt(task),
+                               "iterations", (json_int_t)task->done, "seconds", task->seconds, "iteration_seconds",
+                               median_of(task, false), "network_seconds", median_of(task, true), "bytes",
+                               (json_int_t)rcv_plan_bytes(task->plan), "losses", losses, "right", right);
     json_t *all =
-        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:f, s:f, s:f, s:I, s:b, s:I, s:f, s:f, s:f, s:f, s:o, s:o}",
-                  "command", arguments->command, "date", machine.date, "version", machine.version, "commit",
-                  machine.commit, "problem", problem_json(task->problem), "machine", machine_json(&machine), "plan",
-                  rcv_plan_string(task->plan), "planning_seconds", rcv_plan_seconds(task->plan), "learning_rate",
-                  arguments->learning_rate, "clip", arguments->clip, "seed", (json_int_t)arguments->seed, "learnt",
-                  (int)has_learnt(task), "iterations", (json_int_t)task->done, "seconds", task->seconds,
-                  "iteration_seconds", median_of(task, false), "network_seconds", median_of(task, true), "bytes",
-                  (double)rcv_plan_bytes(task->plan), "losses", losses, "right", right);
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:s, s:f, s:f, s:f, s:s, s:I}", "command", arguments->command, "date",
+                  machine.date, "version", machine.version, "commit", machine.commit, "problem",
+                  problem_json(task->problem), "machine", machine_json(&machine), "plan", rcv_plan_string(task->plan),
+                  "planning_seconds", rcv_plan_seconds(task->plan), "learning_rate", arguments->learning_rate, "clip",
+                  arguments->clip, "initial", initial_values[arguments->initial], "seed", (json_int_t)arguments->seed);
+    if (json_object_update(all, result) != 0) {
+        json_decref(all);
+        all = NULL;
+    }
+    json_decref(result);
     machine_free(&machine);
     return all;
 }
@@ -579,6 +590,8 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
         {"learning-rate", OPTION_REAL, &arguments->learning_rate, 1e-12, 1e6, .value = "X", .help = "of Adam"},
         {"clip", OPTION_REAL, &arguments->clip, 0, 1e30, .value = "X", .help = "largest norm of the gradient; 0: any"},
         {"seed", OPTION_SEED, &arguments->seed, .value = "N", .help = "of the initial values and the sequences"},
+        {"initial", OPTION_CHOICE, &arguments->initial, .value = "HOW", .help = "values: clocks, chrono or usual",
+         .choices = initial_values},
         {"dtype", OPTION_PRODUCT, &problem->dtype, .value = "TYPE",
          .help = "float32, float64, bfloat16; GPU: tfloat32, float16"},
         {"device", OPTION_TEXT, &problem->device, .value = "NAME", .help = "cpu, cuda, cuda:1, ..."},
@@ -596,8 +609,9 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
                    "have fewer than eight sequences: 40 sequences in a row). The output of the last step\n"
                    "alone is read, and Adam updates after every minibatch. In gilr_lstm and lstm initial\n"
                    "values make the state last: forget gates have time constants spread over 1 to the\n"
-                   "length (Tallec, Ollivier 2018), and input gates close along with features that serve as\n"
-                   "clocks. Other cells begin as usual. Ctrl-C ends it after the current iteration.",
+                   "length, with input gates that are as small (chrono; Tallec, Ollivier 2018), or that\n"
+                   "close along with features that serve as clocks. Other cells begin as usual. Ctrl-C ends\n"
+                   "it after the current iteration.",
         .groups = groups,
         .group_count = COUNT(groups)};
     return command_parse(&command, argc, argv);
