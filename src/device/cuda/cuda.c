@@ -3,6 +3,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/measure.h"
 #include "device/cuda/persistent.h"
+#include "device/cuda/scan.h"
 #include "device/cuda/worker.h"
 
 #include <pthread.h>
@@ -372,4 +373,6 @@ const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .run = run,
                                       .wait = wait,
                                       .peak = rcvi_cuda_peak,
+                                      .scans = &rcvi_cuda_scans,
+                                      .bandwidth = rcvi_cuda_bandwidth,
                                       .memory = &memory};

@@ -60,6 +60,8 @@ typedef struct {
 int64_t rcvi_cuda_reduce_rows_scratch(int64_t rows, int64_t columns);
 cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
                                   const rcvi_sum *sums, int count, void *scratch);
+/* c = a + b, or c = a where b is NULL, over so many bytes of floats, a multiple of 16; none of it is expected to be needed again. */
+cudaError_t rcvi_cuda_stream(cudaStream_t stream, size_t bytes, const void *a, const void *b, void *c);
 /* Small values from the host without a copy that waits: they travel as arguments. */
 cudaError_t rcvi_cuda_put(cudaStream_t stream, const int64_t *values, int64_t count, int64_t *to);
 /* out[rows, wide] = a[rows, columns], or a[columns, rows]^T, zeros from columns on: several by one launch. Those whose rows have

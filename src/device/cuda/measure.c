@@ -91,3 +91,52 @@ rcv_status rcvi_cuda_peak(rcv_context *context, int ordinal, rcv_dtype dtype, do
     rcvi_cuda_leave(before);
     return status;
 }
+
+/* ---- memory ---- */
+
+enum { COPY_ROUNDS = 12 };
+
+typedef struct {
+    void *memory; /* a, b, c */
+    cudaStream_t stream;
+    cudaEvent_t begin, end;
+} memory_trial;
+
+static rcv_status run_memory(memory_trial *t, int reads, size_t bytes, double *bandwidth) {
+    RCVI_CUDA_TRY(cudaMalloc(&t->memory, 3 * bytes), "allocating arrays");
+    RCVI_CUDA_TRY(cudaMemset(t->memory, 0x3c, 3 * bytes), "filling arrays");
+    RCVI_CUDA_TRY(cudaStreamCreate(&t->stream), "making a stream");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->begin), "making an event");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->end), "making an event");
+    char *a = t->memory, *b = reads == 2 ? a + bytes : NULL, *c = a + 2 * bytes;
+    double best = 0;
+    for (int round = 0; round <= COPY_ROUNDS; round++) { /* the first one warms up */
+        float took = 0;
+        RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "marking a stream");
+        for (int i = 0; i < REPEATS; i++) RCVI_CUDA_TRY(rcvi_cuda_stream(t->stream, bytes, a, b, c), "copying arrays");
+        RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "marking a stream");
+        RCVI_CUDA_TRY(cudaEventSynchronize(t->end), "copying arrays");
+        RCVI_CUDA_TRY(cudaEventElapsedTime(&took, t->begin, t->end), "timing a copy");
+        double speed = (double)(reads + 1) * (double)bytes * REPEATS / (1e-3 * took);
+        if (round > 0 && speed > best) best = speed;
+    }
+    *bandwidth = best;
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_bandwidth(rcv_context *context, int ordinal, int64_t threads, int reads, size_t bytes,
+                               double *bandwidth) {
+    (void)threads;
+    int before = 0;
+    rcvi_machine machine;
+    RCVI_TRY(rcvi_device_cuda.describe(context, ordinal, RCV_FLOAT32, 1, &machine));
+    RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
+    memory_trial t = {NULL, NULL, NULL, NULL};
+    rcv_status status = run_memory(&t, reads, (bytes + 255) / 256 * 256, bandwidth);
+    if (t.end) cudaEventDestroy(t.end);
+    if (t.begin) cudaEventDestroy(t.begin);
+    if (t.stream) cudaStreamDestroy(t.stream);
+    if (t.memory) cudaFree(t.memory);
+    rcvi_cuda_leave(before);
+    return status;
+}

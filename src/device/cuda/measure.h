@@ -6,4 +6,8 @@
 /* Operations a second of a product of large square matrices by cuBLASLt: what no plan can pass. */
 rcv_status rcvi_cuda_peak(rcv_context *context, int ordinal, rcv_dtype dtype, double *operations);
 
+/* Bytes a second of c = a, or c = a + b, over arrays of so many bytes each: the fastest of several runs. */
+rcv_status rcvi_cuda_bandwidth(rcv_context *context, int ordinal, int64_t threads, int reads, size_t bytes,
+                               double *bandwidth);
+
 #endif

@@ -1,0 +1,541 @@
+/* A recurrence h' = a h + b over time, channel by channel, in several forms. Stands behind map_element.cuh and macros:
+ *   VECTOR    channels of a thread, side by side
+ *   LANES     threads side by side: a power of two, at most 32
+ *   STEPS     positions in time that a thread has in registers
+ *   THREADS   of a block
+ *   FORM_...  which of the kernels below
+ *   WINDOW    of chained: tiles that a block looks back at; 0: it waits for the one before it
+ *   MANY      of chained: a block takes tile after tile
+ *   BLOCKS    of chained: of a processor
+ * and behind `struct Cell`, which says what a and b are and what becomes of h.
+ *
+ * A tile is SEGMENTS * STEPS positions of CHANNELS channels, a chain all tiles of the same channels. What a tile does to the state
+ * before it, h' = A h + B, is its effect; it is known as soon as the tile is loaded. Inside of a tile and between tiles effects are
+ * composed in a fixed order, so results are the same every time. Numbers that are not finite do not compose (what has overflowed in a
+ * product may not have in the sum), nor does a product that has sunk to zero with a large state: such channels are taken one segment
+ * after the other, as `holds` says.
+ *
+ * struct Cell has
+ *   Args; Cell(args, chain, lane)           one thread's channels
+ *   bool there                              whether it has any
+ *   Raw, Kept, Late                         what is loaded for a position, kept of it until the state is known, and loaded then
+ *   load(p, k, raw), load_late(p, late)     position p, the thread's k-th; nothing(k, raw): none
+ *   early(k, raw, a, b, kept)               the position's own effect
+ *   advance(k, kept, h)                     h behind the position, exactly as late has it
+ *   late(p, k, kept, late, h)               the same, and stores
+ *   marks(cell)                             what load has noted of positions, from another object of the same thread
+ *   initial(h), last(h)                     the state before the first position, and behind the last
+ *   HAS_SUM, sum, put_sum(tile, c, x)       a sum over all positions that late adds to */
+
+enum { SEGMENTS = THREADS / LANES, TILE = SEGMENTS * STEPS, WARPS = THREADS / 32 };
+
+INLINE bool is_finite(float x) { return fabsf(x) <= 3.402823466e38f; }
+INLINE bool is_finite(double x) { return fabs(x) <= 1.7976931348623157e308; }
+
+struct Effect {
+    REAL a, b;
+};
+/* What sinks below the normal numbers becomes zero, and so says that it is not exact. */
+#ifdef __CUDACC__
+INLINE float product(float a, float b) {
+    float c;
+    asm("mul.ftz.f32 %0, %1, %2;" : "=f"(c) : "f"(a), "f"(b));
+    return c;
+}
+INLINE double product(double a, double b) {
+    double c = a * b;
+    return fabs(c) < 2.2250738585072014e-308 ? 0.0 : c;
+}
+#endif
+INLINE Effect then(Effect first, Effect second) {
+    return {product(first.a, second.a), second.a * first.b + second.b};
+}
+/* Does it give what the steps would, one after the other, but for roundings? A product that became zero has lost at most 2^-126 (of
+ * double 2^-1022) of a state. */
+INLINE bool holds(Effect effect, REAL h) {
+    const REAL most = 1048576; /* 2^20 */
+    return is_finite(effect.a) && is_finite(effect.b) && is_finite(h) && (effect.a != 0 || (h <= most && h >= -most));
+}
+
+/* ---- a tile ---- */
+
+struct Tile {
+    long long first; /* position of this thread's first step */
+    int due;         /* steps that it has */
+    bool whole;      /* all threads have all steps */
+};
+INLINE Tile tile_at(long long tile, int segment, long long steps) {
+    long long first = tile * TILE + (long long)segment * STEPS, left = steps - first;
+    return {first, left >= STEPS ? STEPS : left > 0 ? (int)left : 0, (tile + 1) * TILE <= steps};
+}
+
+/* Loads a thread's positions; answers their effect. What is left over past the end has none. */
+INLINE void take_in(Cell &cell, const Tile &t, Cell::Kept (&kept)[STEPS], Effect (&own)[VECTOR]) {
+    Cell::Raw raw[STEPS];
+    if (t.whole && cell.there) {
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) cell.load(t.first + k, k, raw[k]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            if (k < t.due && cell.there) cell.load(t.first + k, k, raw[k]);
+            else cell.nothing(k, raw[k]);
+        }
+    }
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) own[v] = {1, 0};
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+        REAL a[VECTOR], b[VECTOR];
+        cell.early(k, raw[k], a, b, kept[k]);
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) own[v] = then(own[v], {a[v], b[v]});
+    }
+}
+
+/* Of the threads of a warp that have the same channels: what those before this one do. The last ones answer for all of them. */
+INLINE void compose_in_warp(Effect (&own)[VECTOR], Effect (&before)[VECTOR]) {
+    const int lane = (int)threadIdx.x % 32;
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) {
+#pragma unroll
+        for (int apart = LANES; apart < 32; apart *= 2) {
+            Effect other = {__shfl_up_sync(~0u, own[v].a, apart), __shfl_up_sync(~0u, own[v].b, apart)};
+            if (lane >= apart) own[v] = then(other, own[v]);
+        }
+        before[v] = {1, 0};
+        if (LANES < 32) {
+            Effect other = {__shfl_up_sync(~0u, own[v].a, LANES % 32), __shfl_up_sync(~0u, own[v].b, LANES % 32)};
+            if (lane >= LANES) before[v] = other;
+        }
+    }
+}
+
+INLINE void put_totals(Effect (*totals)[CHANNELS], const Effect (&own)[VECTOR]) {
+    const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
+    if (lane < 32 - LANES) return;
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) totals[warp][lane % LANES * VECTOR + v] = own[v];
+}
+
+/* One segment after the other, from `carry` on, [CHANNELS], which ends as the state behind the tile; h of the channels that are broken.
+ * All threads. */
+INLINE void take_in_turns(Cell &cell, const Tile &t, const Cell::Kept (&kept)[STEPS], REAL *carry, const bool *broken,
+                          REAL (&h)[VECTOR]) {
+    const int lane = (int)threadIdx.x % LANES, segment = (int)threadIdx.x / LANES;
+    __syncthreads();
+    for (int s = 0; s < SEGMENTS; s++) {
+        if (segment == s) {
+            REAL x[VECTOR];
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) {
+                x[v] = carry[lane * VECTOR + v];
+                if (broken[lane * VECTOR + v]) h[v] = x[v];
+            }
+#pragma unroll
+            for (int k = 0; k < STEPS; k++) {
+                if (k < t.due) cell.advance(k, kept[k], x);
+            }
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) carry[lane * VECTOR + v] = x[v];
+        }
+        __syncthreads();
+    }
+}
+
+/* From the state before the thread's first step: all that depends on it. */
+INLINE void give_out(Cell &cell, const Tile &t, const Cell::Kept (&kept)[STEPS], REAL (&h)[VECTOR]) {
+    long long first = t.first;
+#ifdef __CUDACC__
+    asm volatile("" : "+l"(first)); /* addresses are computed anew: they need not live since they were loaded from */
+#endif
+    if (!cell.there) return;
+    if (t.whole) {
+        constexpr int BATCH = STEPS % 4 ? 1 : 4;
+#pragma unroll
+        for (int from = 0; from < STEPS; from += BATCH) {
+            Cell::Late late[BATCH];
+#pragma unroll
+            for (int k = 0; k < BATCH; k++) cell.load_late(first + from + k, late[k]);
+#pragma unroll
+            for (int k = 0; k < BATCH; k++) cell.late(first + from + k, from + k, kept[from + k], late[k], h);
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            Cell::Late late;
+            if (k < t.due) {
+                cell.load_late(first + k, late);
+                cell.late(first + k, k, kept[k], late, h);
+            }
+        }
+    }
+}
+
+/* What late has added up, over the tile's segments in order. All threads. */
+INLINE void put_sums(Cell &cell, long long tile) {
+    if constexpr (Cell::HAS_SUM) {
+        __shared__ REAL sums[SEGMENTS][CHANNELS];
+        const int lane = (int)threadIdx.x % LANES, segment = (int)threadIdx.x / LANES;
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) sums[segment][lane * VECTOR + v] = cell.sum[v];
+        __syncthreads();
+        for (int c = (int)threadIdx.x; c < CHANNELS; c += THREADS) {
+            REAL x = 0;
+            for (int s = 0; s < SEGMENTS; s++) x += sums[s][c];
+            cell.put_sum(tile, c, x);
+        }
+        __syncthreads();
+    }
+}
+
+/* ---- serial, channels: a thread has all of time ---- */
+
+#if FORM_SERIAL
+
+extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
+    long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
+    if (number / LANES >= chains) return;
+    Cell cell(args, (int)(number / LANES), (int)(number % LANES));
+    if (!cell.there) return;
+    REAL h[VECTOR];
+    cell.initial(h);
+    for (long long p = 0; p < steps; p++) {
+        Cell::Raw raw;
+        Cell::Kept kept;
+        Cell::Late late;
+        REAL a[VECTOR], b[VECTOR];
+        cell.load(p, 0, raw);
+        cell.early(0, raw, a, b, kept);
+        cell.load_late(p, late);
+        cell.late(p, 0, kept, late, h);
+    }
+    cell.last(h);
+    if constexpr (Cell::HAS_SUM) {
+        for (int v = 0; v < VECTOR; v++) cell.put_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
+    }
+}
+
+#endif
+
+#if FORM_CHANNELS
+
+/* STEPS positions are on their way while those before them are computed. */
+extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
+    long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
+    if (number / LANES >= chains) return;
+    Cell cell(args, (int)(number / LANES), (int)(number % LANES)), ahead(args, (int)(number / LANES), (int)(number % LANES));
+    if (!cell.there) return;
+    REAL h[VECTOR];
+    cell.initial(h);
+    Cell::Raw raw[STEPS];
+    Cell::Late late[STEPS];
+#pragma unroll
+    for (int k = 0; k < STEPS; k++) {
+        if (k < steps) ahead.load(k, k, raw[k]), ahead.load_late(k, late[k]);
+    }
+    for (long long p = 0; p < steps; p += STEPS) {
+        Cell::Kept kept[STEPS];
+        Cell::Late now[STEPS];
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            REAL a[VECTOR], b[VECTOR];
+            if (p + k < steps) ahead.early(k, raw[k], a, b, kept[k]);
+            now[k] = late[k];
+        }
+        cell.marks(ahead);
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            if (p + STEPS + k < steps) ahead.load(p + STEPS + k, k, raw[k]), ahead.load_late(p + STEPS + k, late[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < STEPS; k++) {
+            if (p + k < steps) cell.late(p + k, k, kept[k], now[k], h);
+        }
+    }
+    cell.last(h);
+    if constexpr (Cell::HAS_SUM) {
+        for (int v = 0; v < VECTOR; v++) cell.put_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
+    }
+}
+
+#endif
+
+/* ---- chained: a tile a block, in one pass over memory ---- */
+
+#if FORM_CHAINED
+
+/* Of a channel of a tile: its effect, then the state behind it, with a mark that says which of them is there. In one word of 16 bytes,
+ * so that who sees the mark sees the rest. */
+struct Word {
+    float a, b, h;
+    unsigned mark;
+};
+
+#ifdef __CUDACC__
+INLINE void put_word(Word *to, float a, float b, float h, unsigned mark) {
+    asm volatile("{ .reg .b128 q; .reg .b64 low, high; mov.b64 low, {%1, %2}; mov.b64 high, {%3, %4}; mov.b128 q, {low, high};\n"
+                 "st.relaxed.gpu.global.b128 [%0], q; }" ::"l"(to),
+                 "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(h)), "r"(mark)
+                 : "memory");
+}
+INLINE Word get_word(const Word *from) {
+    unsigned a, b, h, mark;
+    asm volatile("{ .reg .b128 q; .reg .b64 low, high; ld.relaxed.gpu.global.b128 q, [%4]; mov.b128 {low, high}, q;\n"
+                 "mov.b64 {%0, %1}, low; mov.b64 {%2, %3}, high; }"
+                 : "=r"(a), "=r"(b), "=r"(h), "=r"(mark)
+                 : "l"(from)
+                 : "memory");
+    return {__uint_as_float(a), __uint_as_float(b), __uint_as_float(h), mark};
+}
+#endif
+
+/* Before the words. Blocks take tiles in order, so that those before a tile are always somewhere under way; the last one to end makes
+ * the next call's marks others than this call's. */
+struct Head {
+    unsigned ticket, ended, call, unused[13];
+};
+
+/* WINDOW tiles before this one, [WINDOW, CHANNELS] in `look`, as all warps have seen them; answers whether the state before this
+ * tile follows for channel c. From the nearest tile behind which it is known, the effects of those nearer are applied, oldest first: the
+ * same sums as those by which it became known behind each of them. */
+INLINE bool resolve(const Word (*look)[CHANNELS], int c, unsigned effect, unsigned state, REAL &h) {
+    int d = 0;
+    while (d < WINDOW && look[d][c].mark == effect) d++;
+    if (d == WINDOW || look[d][c].mark != state) return false;
+    h = look[d][c].h;
+    bool sound = true;
+    while (d-- > 0) {
+        sound = sound && holds({look[d][c].a, look[d][c].b}, h);
+        h = look[d][c].a * h + look[d][c].b;
+    }
+    return sound;
+}
+
+/* The state before a tile, into `carry`, by looking back. All threads. `own`: the tile's first word. */
+INLINE void look_back(const Word *own, long long tile, unsigned effect, unsigned state, REAL *carry) {
+    __shared__ Word look[WINDOW ? WINDOW : 1][CHANNELS];
+    __shared__ int done;
+    while (true) {
+        for (int i = (int)threadIdx.x; i < WINDOW * CHANNELS; i += THREADS) {
+            int distance = i / CHANNELS + 1, c = i % CHANNELS;
+            if (tile >= distance) look[distance - 1][c] = get_word(own - (long long)distance * CHANNELS + c);
+            else look[distance - 1][c].mark = 0;
+        }
+        if (threadIdx.x == 0) done = 1;
+        __syncthreads();
+        for (int c = (int)threadIdx.x; c < CHANNELS; c += THREADS) {
+            REAL h = 0;
+            if (!resolve(look, c, effect, state, h)) done = 0;
+            carry[c] = h;
+        }
+        __syncthreads();
+        bool found = done;
+        __syncthreads();
+        if (found) return;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+    scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Head *head, Word *words) {
+    __shared__ Effect totals[WARPS][CHANNELS];
+    __shared__ REAL before[WARPS][CHANNELS], carry[CHANNELS];
+    __shared__ unsigned tickets[2];
+    __shared__ bool broken[CHANNELS];
+    __shared__ int any_broken;
+    const int thread = (int)threadIdx.x, lane = thread % LANES, segment = thread / LANES, warp = thread / 32;
+    const unsigned call = *(volatile unsigned *)&head->call, effect = 2 * call + 1, state = 2 * call + 2;
+    const unsigned count = (unsigned)(chains * tiles);
+    if (thread == 0) tickets[0] = atomicAdd(&head->ticket, 1), any_broken = 0;
+    __syncthreads();
+    unsigned ticket = tickets[0];
+    for (int n = 1; ticket < count; n++) {
+        const long long tile = ticket / chains;
+        const int chain = (int)(ticket % chains);
+        unsigned next = ~0u;
+        if (MANY && thread == 0) next = atomicAdd(&head->ticket, 1);
+        Word *own = words + (chain * tiles + tile) * CHANNELS;
+        Cell cell(args, chain, lane);
+        const Tile t = tile_at(tile, segment, steps);
+        Cell::Kept kept[STEPS];
+        Effect effects[VECTOR], here[VECTOR];
+        Word came = {0, 0, 0, 0};
+        if (WINDOW == 0 && thread < CHANNELS && tile) came = get_word(own - CHANNELS + thread);
+        take_in(cell, t, kept, effects);
+        compose_in_warp(effects, here);
+        put_totals(totals, effects);
+        __syncthreads();
+        for (int c = thread; c < CHANNELS; c += THREADS) { /* WINDOW 0: CHANNELS is at most THREADS */
+            Effect all = {1, 0};
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
+            bool fits = is_finite(all.a) && is_finite(all.b);
+            if (tile == 0) {
+                carry[c] = Cell::initial_of(args, chain, c);
+            } else if (WINDOW == 0) {
+                while (came.mark != state) came = get_word(own - CHANNELS + c);
+                carry[c] = came.h;
+            } else if (fits) {
+                put_word(own + c, all.a, all.b, 0, effect);
+            }
+        }
+        if (WINDOW && tile) {
+            __syncthreads();
+            look_back(own, tile, effect, state, carry);
+        }
+        for (int c = thread; c < CHANNELS; c += THREADS) {
+            REAL x = carry[c];
+            Effect all = {1, 0};
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) {
+                before[w][c] = all.a * x + all.b;
+                all = then(all, totals[w][c]);
+            }
+            broken[c] = !holds(all, x);
+            if (broken[c]) any_broken = 1;
+            else put_word(own + c, all.a, all.b, all.a * x + all.b, state);
+        }
+        if (thread == 0) tickets[n & 1] = next;
+        __syncthreads();
+        REAL h[VECTOR];
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) h[v] = here[v].a * before[warp][lane * VECTOR + v] + here[v].b;
+        if (any_broken) {
+            take_in_turns(cell, t, kept, carry, broken, h);
+            for (int c = thread; c < CHANNELS; c += THREADS) {
+                if (broken[c]) put_word(own + c, 0, 0, carry[c], state);
+            }
+        }
+        give_out(cell, t, kept, h);
+        if (tile == tiles - 1 && segment == SEGMENTS - 1 && cell.there) cell.last(h);
+        put_sums(cell, tile);
+        ticket = tickets[n & 1];
+        __syncthreads();
+        if (thread == 0) any_broken = 0;
+    }
+    if (thread == 0) {
+        if (atomicAdd(&head->ended, 1) == gridDim.x - 1) {
+            head->ticket = 0;
+            head->ended = 0;
+            __threadfence();
+            head->call = call + 1;
+        }
+    }
+}
+
+#endif
+
+/* ---- three: effects of all tiles, then states before them, then the rest ---- */
+
+#if FORM_THREE
+
+/* Effects: [tiles, chains, CHANNELS]. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    reduce_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Effect *effects) {
+    __shared__ Effect totals[WARPS][CHANNELS];
+    const int thread = (int)threadIdx.x, lane = thread % LANES, segment = thread / LANES;
+    const long long tile = blockIdx.x / chains;
+    const int chain = (int)(blockIdx.x % chains);
+    Cell cell(args, chain, lane);
+    Cell::Kept kept[STEPS];
+    Effect own[VECTOR], here[VECTOR];
+    take_in(cell, tile_at(tile, segment, steps), kept, own);
+    compose_in_warp(own, here);
+    put_totals(totals, own);
+    __syncthreads();
+    for (int c = thread; c < CHANNELS; c += THREADS) {
+        Effect all = {1, 0};
+        for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
+        effects[(tile * chains + chain) * CHANNELS + c] = all;
+    }
+}
+
+/* Effects become states before the tiles (in b). Where these do not follow from effects, step by step. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    carry_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Effect *effects) {
+    long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
+    if (number / LANES >= chains) return;
+    const int chain = (int)(number / LANES), lane = (int)(number % LANES);
+    Cell cell(args, chain, lane);
+    if (!cell.there) return;
+    REAL h[VECTOR];
+    cell.initial(h);
+    for (long long tile = 0; tile < tiles; tile++) {
+        Effect *at = effects + (tile * chains + chain) * CHANNELS + lane * VECTOR;
+        bool sound = true;
+        REAL step[VECTOR];
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            sound = sound && holds(at[v], h[v]);
+            step[v] = h[v];
+        }
+        for (long long p = tile * TILE; !sound && p < steps && p < (tile + 1) * TILE; p++) {
+            Cell::Raw raw;
+            Cell::Kept kept;
+            REAL a[VECTOR], b[VECTOR];
+            cell.load(p, 0, raw);
+            cell.early(0, raw, a, b, kept);
+            cell.advance(0, kept, step);
+        }
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            Effect e = at[v];
+            bool own = holds(e, h[v]);
+            at[v].b = h[v];
+            h[v] = own ? e.a * h[v] + e.b : step[v];
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    expand_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, const Effect *states) {
+    __shared__ Effect totals[WARPS][CHANNELS];
+    __shared__ REAL carry[CHANNELS];
+    __shared__ bool broken[CHANNELS];
+    __shared__ int any_broken;
+    const int thread = (int)threadIdx.x, lane = thread % LANES, segment = thread / LANES, warp = thread / 32;
+    const long long tile = blockIdx.x / chains;
+    const int chain = (int)(blockIdx.x % chains);
+    Cell cell(args, chain, lane);
+    const Tile t = tile_at(tile, segment, steps);
+    Cell::Kept kept[STEPS];
+    Effect own[VECTOR], here[VECTOR];
+    if (thread == 0) any_broken = 0;
+    take_in(cell, t, kept, own);
+    compose_in_warp(own, here);
+    put_totals(totals, own);
+    __syncthreads();
+    for (int c = thread; c < CHANNELS; c += THREADS) {
+        Effect all = {1, 0};
+        for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
+        carry[c] = states[(tile * chains + chain) * CHANNELS + c].b;
+        broken[c] = !holds(all, carry[c]);
+        if (broken[c]) any_broken = 1;
+    }
+    __syncthreads();
+    REAL h[VECTOR];
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) {
+        Effect all = {1, 0};
+        for (int w = 0; w < warp; w++) all = then(all, totals[w][lane * VECTOR + v]);
+        all = then(all, here[v]);
+        h[v] = all.a * carry[lane * VECTOR + v] + all.b;
+    }
+    if (any_broken) take_in_turns(cell, t, kept, carry, broken, h);
+    give_out(cell, t, kept, h);
+    if (tile == tiles - 1 && segment == SEGMENTS - 1 && cell.there) cell.last(h);
+    put_sums(cell, tile);
+}
+
+#endif
+
+/* Sums of tiles, [tiles, channels], added up in order. */
+#if FORM_SUM
+extern "C" __global__ void sum_kernel(const REAL *parts, long long tiles, long long channels, REAL *sum) {
+    long long c = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= channels) return;
+    REAL x = sum[c];
+    for (long long tile = 0; tile < tiles; tile++) x += parts[tile * channels + c];
+    sum[c] = x;
+}
+#endif

@@ -1,0 +1,167 @@
+/* The linear recurrence by itself, h[t] = a[t] h[t-1] + b[t], and its derivative, as cells of scan.cuh. Macros:
+ *   DATA       type of a, b, h and their gradients
+ *   BACKWARD   the derivative
+ *   DOWN       positions go from the last step to the first
+ *   REVERSE    the recurrence does (its derivative then goes up)
+ *   LENGTHS, RESETS
+ * Everything is [steps, batch, channels]; a thread's channels are of one sequence. */
+
+struct LinearArgs {
+    const DATA *a, *b, *h, *dh; /* b: forward; h, dh: backward */
+    DATA *out, *da, *db;
+    const REAL *initial, *from; /* the state that resets return to; the one before the first position: NULL, zeros */
+    REAL *last, *sums;
+    const long long *lengths;
+    const unsigned char *resets;
+    long long steps, batch, channels;
+};
+
+INLINE void load_data(const DATA *from, REAL (&x)[VECTOR]) { load<DATA>((unsigned long long)from, 0, x); }
+
+struct Cell {
+    typedef LinearArgs Args;
+    enum { HAS_SUM = BACKWARD && RESETS };
+    struct Raw {
+        REAL a[VECTOR], b[VECTOR]; /* backwards b is dh */
+    };
+    typedef Raw Kept;
+    struct Late {
+#if BACKWARD
+        REAL h[VECTOR];
+#endif
+    };
+    const Args &p;
+    long long place, row; /* the first channel, of all; its sequence */
+    bool there;
+    long long length;
+    unsigned cuts; /* a bit a step: the state before it is the initial one */
+    REAL restart[VECTOR], sum[VECTOR];
+
+    INLINE Cell(const Args &args, int chain, int lane) : p(args) {
+        place = (long long)chain * CHANNELS + lane * VECTOR;
+        there = place < p.batch * p.channels;
+        row = there ? place / p.channels : 0;
+        length = LENGTHS && there ? p.lengths[row] : p.steps;
+        cuts = 0;
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            restart[v] = (RESETS || BACKWARD) && there && p.initial ? p.initial[place + v] : (REAL)0;
+            sum[v] = 0;
+        }
+    }
+    INLINE long long time_of(long long position) const { return DOWN ? p.steps - 1 - position : position; }
+    INLINE long long at(long long t) const { return t * (p.batch * p.channels) + place; }
+    INLINE bool is_live(long long t) const { return !LENGTHS || t < length; }
+    /* Does the recurrence begin anew at step t? A reset at t stands between t - 1 and t. */
+    INLINE bool is_cut(long long t) const {
+        if (!RESETS) return false;
+        long long boundary = REVERSE ? t + 1 : t;
+        return boundary < length && boundary < p.steps && p.resets[boundary * p.batch + row];
+    }
+    INLINE void nothing(int k, Raw &raw) {
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) raw.a[v] = 1, raw.b[v] = 0;
+        cuts &= ~(1u << k);
+    }
+    INLINE void load(long long position, int k, Raw &raw) {
+        long long t = time_of(position);
+        if (!is_live(t)) {
+            nothing(k, raw);
+            return;
+        }
+        load_data(p.a + at(t), raw.a);
+#if BACKWARD
+        if (p.dh) load_data(p.dh + at(t), raw.b);
+        else
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) raw.b[v] = 0;
+#else
+        load_data(p.b + at(t), raw.b);
+#endif
+        if (RESETS) cuts = (cuts & ~(1u << k)) | (unsigned)is_cut(t) << k;
+    }
+    INLINE void marks(const Cell &from) { cuts = from.cuts; }
+    INLINE bool cut(int k) const { return RESETS && cuts >> k & 1; }
+
+#if BACKWARD
+
+    /* Backwards the state is the adjoint that comes from the step after (in the recurrence's order): g = dh + s, db = g, da = g times the
+     * state before the step, and a g goes on, or ends at the initial state. */
+    INLINE void early(int k, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
+        kept = raw;
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) a[v] = cut(k) ? (REAL)0 : raw.a[v], b[v] = cut(k) ? (REAL)0 : raw.a[v] * raw.b[v];
+    }
+    INLINE void advance(int k, const Kept &kept, REAL (&s)[VECTOR]) const {
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) s[v] = cut(k) ? (REAL)0 : kept.a[v] * (kept.b[v] + s[v]);
+    }
+    INLINE void load_late(long long position, Late &late) const {
+        long long t = time_of(position), before = REVERSE ? t + 1 : t - 1;
+        bool inside = before >= 0 && before < (REVERSE ? length : p.steps);
+        if (inside && p.da) load_data(p.h + at(before), late.h);
+        else
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) late.h[v] = restart[v];
+    }
+    INLINE void late(long long position, int k, const Kept &kept, const Late &late, REAL (&s)[VECTOR]) {
+        long long t = time_of(position);
+        REAL g[VECTOR], da[VECTOR];
+        bool live = is_live(t);
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            g[v] = live ? kept.b[v] + s[v] : (REAL)0;
+            da[v] = live ? g[v] * (cut(k) ? restart[v] : late.h[v]) : (REAL)0;
+            REAL on = kept.a[v] * (kept.b[v] + s[v]);
+            if (cut(k)) sum[v] += on;
+            s[v] = cut(k) ? (REAL)0 : on;
+        }
+        store<DATA>((unsigned long long)p.db, p.db ? at(t) : 0, g);
+        store<DATA>((unsigned long long)p.da, p.da ? at(t) : 0, da);
+    }
+
+#else
+
+    INLINE void early(int k, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
+        kept = raw;
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            a[v] = cut(k) ? (REAL)0 : raw.a[v];
+            b[v] = cut(k) ? raw.a[v] * restart[v] + raw.b[v] : raw.b[v];
+        }
+    }
+    INLINE void advance(int k, const Kept &kept, REAL (&h)[VECTOR]) const {
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) h[v] = kept.a[v] * (cut(k) ? restart[v] : h[v]) + kept.b[v];
+    }
+    INLINE void load_late(long long, Late &) const {}
+    INLINE void late(long long position, int k, const Kept &kept, const Late &, REAL (&h)[VECTOR]) const {
+        long long t = time_of(position);
+        REAL out[VECTOR];
+        advance(k, kept, h);
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) out[v] = is_live(t) ? h[v] : (REAL)0;
+        store<DATA>((unsigned long long)p.out, at(t), out);
+    }
+
+#endif
+
+    static INLINE REAL initial_of(const Args &args, int chain, int c) {
+        long long at = (long long)chain * CHANNELS + c;
+        return args.from && at < args.batch * args.channels ? args.from[at] : (REAL)0;
+    }
+    INLINE void initial(REAL (&h)[VECTOR]) const {
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) h[v] = p.from ? p.from[place + v] : (REAL)0;
+    }
+    INLINE void last(const REAL (&h)[VECTOR]) const {
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) {
+            if (p.last) p.last[place + v] = h[v];
+        }
+    }
+    INLINE void put_sum(long long tile, int c, REAL x) const {
+        long long all = p.batch * p.channels, chain = place / CHANNELS;
+        if (chain * CHANNELS + c < all) p.sums[tile * all + chain * CHANNELS + c] = x;
+    }
+};

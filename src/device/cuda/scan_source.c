@@ -1,0 +1,89 @@
+/* Scans as text, and how they are cut. */
+#include "device/cuda/scan.h"
+
+extern const char rcvi_map_element_text[], rcvi_scan_text[], rcvi_scan_linear_text[];
+
+enum {
+    THREADS = 256,
+    SERIAL_THREADS = 64,
+    REGISTERS = 32,   /* elements that a thread holds of each operand */
+    MOST_STEPS = 16,  /* a bit each in a word, and registers for addresses */
+    WIDE_LANES = 16,  /* rows of 256 bytes come faster than those of 128 */
+    NARROW_LANES = 8, /* where chains are few, tiles are long rather than wide: fewer wait for each other */
+    FEW_WINDOW = 16,
+    BLOCKS = 2
+};
+
+static int64_t ceiling(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+static int lanes_for(int64_t vectors, int most) {
+    int lanes = 1;
+    while (lanes < most && lanes < vectors) lanes *= 2;
+    return lanes;
+}
+
+static rcvi_scan_form fastest(bool is_double, int64_t steps, int64_t vectors, int processors) {
+    bool many = vectors >= (int64_t)processors * 1024;
+    if (many || steps <= MOST_STEPS) return RCVI_SCAN_CHANNELS;
+    return is_double ? RCVI_SCAN_THREE : RCVI_SCAN_CHAINED;
+}
+
+rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t steps, int64_t channels, int64_t row,
+                                 int bytes, int processors) {
+    rcvi_scan_cut cut = {.vector = 16 / bytes, .threads = THREADS, .blocks = BLOCKS};
+    while (row % cut.vector) cut.vector /= 2;
+    if (form == RCVI_SCAN_SERIAL) cut.vector = 1;
+    int64_t vectors = channels / cut.vector;
+    cut.form = form == RCVI_SCAN_FORMS ? fastest(is_double, steps, vectors, processors) : form;
+    cut.steps = REGISTERS / cut.vector / (is_double ? 2 : 1);
+    if (cut.steps > MOST_STEPS) cut.steps = MOST_STEPS;
+    cut.lanes = lanes_for(vectors, WIDE_LANES);
+    if (cut.form == RCVI_SCAN_CHAINED) {
+        cut.many = ceiling(vectors, cut.lanes) >= processors / 2;
+        cut.window = cut.many ? 0 : FEW_WINDOW;
+        if (!cut.many) cut.lanes = lanes_for(vectors, NARROW_LANES);
+    }
+    if (cut.form == RCVI_SCAN_SERIAL || cut.form == RCVI_SCAN_CHANNELS) {
+        cut.lanes = 32;
+        cut.threads = SERIAL_THREADS;
+        cut.steps = cut.form == RCVI_SCAN_SERIAL ? 1 : cut.steps / 2 > 0 ? cut.steps / 2 : 1;
+    }
+    cut.chains = ceiling(vectors, cut.lanes);
+    cut.tiles = ceiling(steps, (int64_t)(cut.threads / cut.lanes) * cut.steps);
+    return cut;
+}
+
+enum { HEAD_BYTES = 64, WORD_BYTES = 16 };
+
+size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes) {
+    size_t channels = (size_t)cut->chains * (size_t)(cut->vector * cut->lanes), tiles = (size_t)cut->tiles;
+    if (cut->form == RCVI_SCAN_CHAINED) return HEAD_BYTES + channels * tiles * WORD_BYTES;
+    return cut->form == RCVI_SCAN_THREE ? channels * tiles * 2 * real_bytes : 0;
+}
+
+static const char *const type_names[] = {
+    [RCVI_F32] = "float", [RCVI_F64] = "double", [RCVI_BF16] = "BFloat16", [RCVI_F16] = "Float16"};
+static const char *const form_names[] = {[RCVI_SCAN_SERIAL] = "FORM_SERIAL",
+                                         [RCVI_SCAN_CHANNELS] = "FORM_CHANNELS",
+                                         [RCVI_SCAN_CHAINED] = "FORM_CHAINED",
+                                         [RCVI_SCAN_THREE] = "FORM_THREE"};
+
+rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, char **text) {
+    const rcvi_scan_cut *cut = &shape->cut;
+    bool is_double = shape->data == RCVI_F64;
+    rcvi_text out;
+    rcvi_text_init(&out, context);
+    rcvi_text_add(&out,
+                  "#define REAL %s\n#define REAL_IS_DOUBLE %d\n#define WORDS 1\n#define VECTOR %d\n#define LANES %d\n"
+                  "#define CHANNELS (VECTOR * LANES)\n#define STEPS %d\n#define THREADS %d\n#define WINDOW %d\n"
+                  "#define MANY %d\n#define BLOCKS %d\n#define %s 1\n#define FORM_SUM %d\n",
+                  is_double ? "double" : "float", is_double, cut->vector, cut->lanes, cut->steps, cut->threads,
+                  cut->window, cut->many, cut->blocks, form_names[cut->form], shape->backward && shape->resets);
+    rcvi_text_add(&out,
+                  "#define DATA %s\n#define BACKWARD %d\n#define REVERSE %d\n#define DOWN %d\n#define LENGTHS %d\n"
+                  "#define RESETS %d\n",
+                  type_names[shape->data], shape->backward, shape->reverse, shape->reverse != shape->backward,
+                  shape->lengths, shape->resets);
+    rcvi_text_add(&out, "%s%s%s", rcvi_map_element_text, rcvi_scan_linear_text, rcvi_scan_text);
+    return rcvi_text_take(&out, text);
+}

@@ -1,0 +1,186 @@
+/* Linear recurrences by themselves on a GPU: every form and type against a plain loop in double, the same bits every time. */
+#include "scan_cases.h"
+
+#include <math.h>
+
+static const char *const forms[] = {"serial", "channels", "chained", "three", NULL};
+static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16, RCV_FLOAT16};
+enum { FORMS = 5, TYPES = 4, CUTS_TIME = 2 /* and those behind it */ };
+
+typedef struct {
+    int64_t steps, batch, channels;
+} shape;
+
+static rcv_scan_options options_of(shape shape, const char *form, rcv_dtype dtype) {
+    if (form && !strcmp(form, "chained") && dtype == RCV_FLOAT64) form = "three";
+    return (rcv_scan_options){.steps = shape.steps,
+                              .batch = shape.batch,
+                              .channels = shape.channels,
+                              .form = form,
+                              .dtype = dtype,
+                              .device = "cuda"};
+}
+
+/* Twice by one scan: the values, and the same bits. */
+static void check_case(rcv_context *context, const scan_case *made, const char *what) {
+    rcv_scan *scan = NULL;
+    check_ok(rcv_scan_new(context, &made->options, &scan));
+    scan_outcome first = scan_case_call(context, made, scan), second = scan_case_call(context, made, scan);
+    scan_case_check(made, &first, what);
+    if (!scan_outcomes_equal(&first, &second))
+        fail_msg("%s: %s has other bits the second time", what, rcv_scan_form(scan));
+    scan_outcome_free(&first);
+    scan_outcome_free(&second);
+    rcv_scan_free(scan);
+}
+
+static void check_options(rcv_context *context, const rcv_scan_options *options, scan_gates gates, bool initial,
+                          uint64_t seed, const char *what) {
+    scan_case made = scan_case_new(options, gates, initial, seed);
+    check_case(context, &made, what);
+    scan_case_free(&made);
+}
+
+/* Every form and type with every option, in pairs of which each has a half; shapes of many tiles, of several chains, of less than a
+ * tile, with channels that are no multiple of anything. */
+static void every_option(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{20011, 1, 3}, {611, 5, 36}, {1501, 1, 1000}, {61, 70, 1}, {5003, 3, 32}, {2, 3, 5}};
+    uint64_t seed = 1;
+    for (int i = 0; i < FORMS * TYPES * 3; i++, seed++) {
+        rcv_scan_options options = options_of(shapes[seed % 6], forms[i % FORMS], dtypes[i / FORMS % TYPES]);
+        int kind = i / FORMS / TYPES + i % 2 * 3;
+        options.reverse = kind & 1;
+        options.lengths = kind & 2;
+        options.resets = kind == 0 || kind == 3 || kind == 4;
+        check_options(context, &options, GATES_INSIDE, kind > 0, seed, "options");
+    }
+    test_context_end(&counter, context);
+}
+
+static void every_gate(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{9500, 1, 3}, {7600, 2, 40}, {3000, 1, 5000}};
+    for (int form = CUTS_TIME; form < CUTS_TIME + 2; form++) {
+        for (int i = 0; i < 3 * GATES_COUNT; i++) {
+            rcv_scan_options options = options_of(shapes[i % 3], forms[form], RCV_FLOAT32);
+            check_options(context, &options, (scan_gates)(i / 3), true, (uint64_t)(100 + i), "gates");
+        }
+    }
+    test_context_end(&counter, context);
+}
+
+/* An overflow within a tile, a zero behind it, products that are too large or too small to be composed. */
+static void overflow_on_the_way(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    const int steps = 9000, at = 3500;
+    for (int form = 0; form < FORMS; form++) {
+        for (int kind = 0; kind < 5; kind++) {
+            rcv_scan_options options = options_of((shape){steps, 1, 2}, forms[form], RCV_FLOAT32);
+            scan_case made = scan_case_new(&options, GATES_ONE, true, 5);
+            double *a = made.a + 2 * at;
+            for (int i = 0; i < steps * 2; i++) made.b[i] = 0;
+            made.initial[0] = kind == 0 ? 0x1p120 : kind == 1 ? 0 : kind == 4 ? 0x1p100 : INFINITY;
+            if (kind == 0) a[0] = 0x1p20, a[2] = 0x1p-20; /* infinite, and stays so */
+            if (kind == 1) a[0] = a[4] = 0x1p120;         /* an infinite product times zero */
+            if (kind == 2) a[0] = 0;                      /* NaN from there on */
+            if (kind == 3) a[0] = a[20] = 0x1p-100;       /* a product of zero times infinity */
+            if (kind == 4) a[0] = a[20] = 0x1p-90;        /* a small product times a large state */
+            scan_outcome outcome = scan_case_run(context, &made, 1);
+            const float *h = (const float *)outcome.h;
+            const float expected[] = {INFINITY, 0, NAN, INFINITY, 0x1p-80f};
+            for (int t = 0; t < steps; t++) assert_true(h[2 * t + 1] == (float)made.initial[1]); /* beside it */
+            for (int t = at + 11; t < steps; t++) {
+                if (isnan(expected[kind]) ? !isnan(h[2 * t]) : h[2 * t] != expected[kind])
+                    fail_msg("%s, kind %d: h of step %d is %a", forms[form] ? forms[form] : "any", kind, t,
+                             (double)h[2 * t]);
+            }
+            scan_outcome_free(&outcome);
+            scan_case_free(&made);
+        }
+    }
+    test_context_end(&counter, context);
+}
+
+/* NaN in a channel of a sequence stays there, and all others have the bits that they have without it. */
+static void not_a_number_stays(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    const int64_t steps = 6500, batch = 3, channels = 8, columns = batch * channels, at = 1700, column = 9;
+    for (int form = 0; form < FORMS; form++) {
+        rcv_scan_options options = options_of((shape){steps, batch, channels}, forms[form], RCV_FLOAT32);
+        scan_case made = scan_case_new(&options, GATES_INSIDE, true, 7);
+        scan_outcome clean = scan_case_run(context, &made, 1);
+        (form & 1 ? made.a : made.b)[at * columns + column] = NAN;
+        scan_outcome outcome = scan_case_run(context, &made, 1);
+        const float *h = (const float *)outcome.h, *da = (const float *)outcome.da;
+        for (int64_t e = 0; e < steps * columns; e++) {
+            bool is_nan = e % columns == column && e / columns >= at;
+            if (is_nan ? !isnan(h[e]) : h[e] != ((const float *)clean.h)[e])
+                fail_msg("h of step %lld, column %lld is %g", (long long)(e / columns), (long long)(e % columns),
+                         (double)h[e]);
+            if (e % columns != column) assert_true(da[e] == ((const float *)clean.da)[e]);
+        }
+        scan_outcome_free(&clean);
+        scan_outcome_free(&outcome);
+        scan_case_free(&made);
+    }
+    test_context_end(&counter, context);
+}
+
+/* More tiles than are under way at once, in few chains and in many. */
+static void long_ones(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{400009, 1, 32}, {2000003, 1, 1}, {3001, 2, 3100}, {150, 1, 70001}};
+    for (int i = 0; i < 4 * 2; i++) {
+        rcv_scan_options options = options_of(shapes[i % 4], NULL, i / 4 ? RCV_BFLOAT16 : RCV_FLOAT32);
+        check_options(context, &options, GATES_NEAR_ONE, true, (uint64_t)(500 + i), "long");
+    }
+    test_context_end(&counter, context);
+}
+
+static void wrong_calls(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    rcv_scan *scan = NULL;
+    rcv_scan_options options = {.steps = 10, .channels = 4, .dtype = RCV_FLOAT64, .form = "chained", .device = "cuda"};
+    assert_int_equal(rcv_scan_new(context, &options, &scan), RCV_UNSUPPORTED);
+    assert_non_null(strstr(rcv_message(), "three"));
+    options.dtype = RCV_FLOAT32;
+    check_ok(rcv_scan_new(context, &options, &scan));
+    void *memory = NULL;
+    check_ok(rcv_memory_new(context, "cuda", 4096, &memory));
+    char *at = memory;
+    rcv_scan_data data = {.a = at, .b = at + 512, .h = at + 1028};
+    assert_int_equal(rcv_scan_forward(scan, &data), RCV_INVALID);
+    assert_non_null(strstr(rcv_message(), "16 bytes"));
+    rcv_memory_free(context, "cuda", memory);
+    rcv_scan_free(scan);
+    test_context_end(&counter, context);
+}
+
+int main(void) {
+    rcv_context *context = NULL;
+    check_ok(rcv_context_new(NULL, &context));
+    bool there = rcv_device_describe(context, "cuda", NULL) == RCV_OK;
+    rcv_context_free(context);
+    if (!there) {
+        printf("skipped: no GPU\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_option),       cmocka_unit_test(every_gate), cmocka_unit_test(overflow_on_the_way),
+        cmocka_unit_test(not_a_number_stays), cmocka_unit_test(long_ones),  cmocka_unit_test(wrong_calls),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
