@@ -11,9 +11,8 @@
  *
  * A tile is SEGMENTS * STEPS positions of CHANNELS channels, a chain all tiles of the same channels. What a tile does to the state
  * before it, h' = A h + B, is its effect; it is known as soon as the tile is loaded. Inside of a tile and between tiles effects are
- * composed in a fixed order, so results are the same every time. Numbers that are not finite do not compose (what has overflowed in a
- * product may not have in the sum), nor does a product that has sunk to zero with a large state: such channels are taken one segment
- * after the other, as `holds` says.
+ * composed in a fixed order, so results are the same every time. Where numbers overflow, or a product sinks to zero and the state is
+ * large, an effect does not give what the steps give: such channels are taken one segment after the other.
  *
  * struct Cell has
  *   Args; Cell(args, chain, lane)           one thread's channels
@@ -32,9 +31,16 @@ enum { SEGMENTS = THREADS / LANES, TILE = SEGMENTS * STEPS, WARPS = THREADS / 32
 INLINE bool is_finite(float x) { return fabsf(x) <= 3.402823466e38f; }
 INLINE bool is_finite(double x) { return fabs(x) <= 1.7976931348623157e308; }
 
+/* h' = a h + b. No |b| on the way from the first step to the last is more than `most`, nor does |h| grow by more than `growth`. */
 struct Effect {
-    REAL a, b;
+    REAL a, b, growth, most;
 };
+
+#define NO_EFFECT                                                                                                      \
+    { 1, 0, 1, 0 }
+
+INLINE REAL size_of(REAL x) { return x < 0 ? -x : x; }
+
 /* What sinks below the normal numbers becomes zero, and so says that it is not exact. */
 #ifdef __CUDACC__
 INLINE float product(float a, float b) {
@@ -47,15 +53,22 @@ INLINE double product(double a, double b) {
     return fabs(c) < 2.2250738585072014e-308 ? 0.0 : c;
 }
 #endif
-INLINE Effect then(Effect first, Effect second) {
-    return {product(first.a, second.a), second.a * first.b + second.b};
+INLINE Effect then(const Effect &first, const Effect &second) {
+    return {product(first.a, second.a), second.a * first.b + second.b, first.growth * second.growth,
+            second.growth * first.most + second.most};
 }
-/* Does it give what the steps would, one after the other, but for roundings? A product that became zero has lost at most 2^-126 (of
- * double 2^-1022) of a state. */
-INLINE bool holds(Effect effect, REAL h) {
-    const REAL most = 1048576; /* 2^20 */
-    return is_finite(effect.a) && is_finite(effect.b) && is_finite(h) && (effect.a != 0 || (h <= most && h >= -most));
+/* Of one step. */
+INLINE Effect effect_of(REAL a, REAL b) { return {a, b, size_of(a) > 1 ? size_of(a) : (REAL)1, size_of(b)}; }
+
+/* The largest state for which an effect gives what its steps would, one after the other, but for roundings: none overflows on the way,
+ * and a product that became zero loses at most 2^-126 (of double 2^-1022) of 2^20. Less than zero: none. */
+INLINE REAL limit_of(const Effect &e) {
+    const REAL half = sizeof(REAL) == 8 ? (REAL)8.98846567431158e307 : (REAL)1.7014118e38;
+    if (!is_finite(e.a) || !is_finite(e.b)) return -1;
+    REAL limit = (half - e.most) / e.growth;
+    return e.a != 0 || limit < 1048576 ? limit : (REAL)1048576;
 }
+INLINE bool holds(REAL limit, REAL h) { return size_of(h) <= limit; } /* not for NaN */
 
 /* ---- a tile ---- */
 
@@ -83,29 +96,34 @@ INLINE void take_in(Cell &cell, const Tile &t, Cell::Kept (&kept)[STEPS], Effect
         }
     }
 #pragma unroll
-    for (int v = 0; v < VECTOR; v++) own[v] = {1, 0};
+    for (int v = 0; v < VECTOR; v++) own[v] = NO_EFFECT;
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
         REAL a[VECTOR], b[VECTOR];
         cell.early(k, raw[k], a, b, kept[k]);
 #pragma unroll
-        for (int v = 0; v < VECTOR; v++) own[v] = then(own[v], {a[v], b[v]});
+        for (int v = 0; v < VECTOR; v++) own[v] = then(own[v], effect_of(a[v], b[v]));
     }
 }
 
 /* Of the threads of a warp that have the same channels: what those before this one do. The last ones answer for all of them. */
+INLINE Effect from_lane_before(const Effect &e, int apart) {
+    return {__shfl_up_sync(~0u, e.a, apart), __shfl_up_sync(~0u, e.b, apart), __shfl_up_sync(~0u, e.growth, apart),
+            __shfl_up_sync(~0u, e.most, apart)};
+}
+
 INLINE void compose_in_warp(Effect (&own)[VECTOR], Effect (&before)[VECTOR]) {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
     for (int v = 0; v < VECTOR; v++) {
 #pragma unroll
         for (int apart = LANES; apart < 32; apart *= 2) {
-            Effect other = {__shfl_up_sync(~0u, own[v].a, apart), __shfl_up_sync(~0u, own[v].b, apart)};
+            Effect other = from_lane_before(own[v], apart);
             if (lane >= apart) own[v] = then(other, own[v]);
         }
-        before[v] = {1, 0};
+        before[v] = NO_EFFECT;
         if (LANES < 32) {
-            Effect other = {__shfl_up_sync(~0u, own[v].a, LANES % 32), __shfl_up_sync(~0u, own[v].b, LANES % 32)};
+            Effect other = from_lane_before(own[v], LANES % 32);
             if (lane >= LANES) before[v] = other;
         }
     }
@@ -265,8 +283,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_c
 
 #if FORM_CHAINED
 
-/* Of a channel of a tile: its effect, then the state behind it, with a mark that says which of them is there. In one word of 16 bytes,
- * so that who sees the mark sees the rest. */
+/* Of a channel of a tile: its effect and the limit of that (in h), then the state behind it, with a mark that says which of them is
+ * there. In one word of 16 bytes, so that who sees the mark sees the rest. */
 struct Word {
     float a, b, h;
     unsigned mark;
@@ -296,43 +314,62 @@ struct Head {
     unsigned ticket, ended, call, unused[13];
 };
 
-/* WINDOW tiles before this one, [WINDOW, CHANNELS] in `look`, as all warps have seen them; answers whether the state before this
- * tile follows for channel c. From the nearest tile behind which it is known, the effects of those nearer are applied, oldest first: the
- * same sums as those by which it became known behind each of them. */
+/* The state before this tile, of channel c, from the WINDOW tiles before it, [WINDOW, CHANNELS], nearest first; answers whether it
+ * follows. From the nearest tile behind which it is known, the effects of those nearer are applied, oldest first: the same sums as those
+ * by which it became known behind each of them. */
 INLINE bool resolve(const Word (*look)[CHANNELS], int c, unsigned effect, unsigned state, REAL &h) {
-    int d = 0;
-    while (d < WINDOW && look[d][c].mark == effect) d++;
-    if (d == WINDOW || look[d][c].mark != state) return false;
+    unsigned known = 0, there = 0;
+#pragma unroll
+    for (int d = 0; d < WINDOW; d++) {
+        unsigned mark = look[d][c].mark;
+        known |= (unsigned)(mark == state) << d;
+        there |= (unsigned)(mark == effect) << d;
+    }
+    unsigned nearer = (known & -known) - 1;
+    if (!known || (there & nearer) != nearer) return false;
+    int d = __popc(nearer);
     h = look[d][c].h;
     bool sound = true;
+#pragma unroll 4
     while (d-- > 0) {
-        sound = sound && holds({look[d][c].a, look[d][c].b}, h);
-        h = look[d][c].a * h + look[d][c].b;
+        Word word = look[d][c];
+        sound = sound && holds(word.h, h);
+        h = word.a * h + word.b;
     }
     return sound;
 }
 
-/* The state before a tile, into `carry`, by looking back. All threads. `own`: the tile's first word. */
+/* The same into `carry`, by looking until it does. All threads. `own`: the tile's first word. */
 INLINE void look_back(const Word *own, long long tile, unsigned effect, unsigned state, REAL *carry) {
     __shared__ Word look[WINDOW ? WINDOW : 1][CHANNELS];
-    __shared__ int done;
-    while (true) {
-        for (int i = (int)threadIdx.x; i < WINDOW * CHANNELS; i += THREADS) {
-            int distance = i / CHANNELS + 1, c = i % CHANNELS;
-            if (tile >= distance) look[distance - 1][c] = get_word(own - (long long)distance * CHANNELS + c);
-            else look[distance - 1][c].mark = 0;
+    __shared__ int found[2];
+    constexpr int EACH = (WINDOW * CHANNELS + THREADS - 1) / THREADS;
+    for (int turn = 0;; turn ^= 1) {
+        Word seen[EACH ? EACH : 1];
+#pragma unroll
+        for (int n = 0; n < EACH; n++) {
+            int i = (int)threadIdx.x + n * THREADS, distance = i / CHANNELS + 1;
+            seen[n].mark = 0;
+            if (i < WINDOW * CHANNELS && tile >= distance) seen[n] = get_word(own - (long long)distance * CHANNELS + i % CHANNELS);
         }
-        if (threadIdx.x == 0) done = 1;
-        __syncthreads();
-        for (int c = (int)threadIdx.x; c < CHANNELS; c += THREADS) {
-            REAL h = 0;
-            if (!resolve(look, c, effect, state, h)) done = 0;
-            carry[c] = h;
+#pragma unroll
+        for (int n = 0; n < EACH; n++) {
+            int i = (int)threadIdx.x + n * THREADS;
+            if (i < WINDOW * CHANNELS) look[i / CHANNELS][i % CHANNELS] = seen[n];
         }
         __syncthreads();
-        bool found = done;
+        if (threadIdx.x < 32) {
+            bool all = true;
+            for (int c = (int)threadIdx.x; c < CHANNELS; c += 32) {
+                REAL h = 0;
+                all = resolve(look, c, effect, state, h) && all;
+                carry[c] = h;
+            }
+            all = __all_sync(~0u, all);
+            if (threadIdx.x == 0) found[turn] = all;
+        }
         __syncthreads();
-        if (found) return;
+        if (found[turn]) return;
     }
 }
 
@@ -366,17 +403,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         put_totals(totals, effects);
         __syncthreads();
         for (int c = thread; c < CHANNELS; c += THREADS) { /* WINDOW 0: CHANNELS is at most THREADS */
-            Effect all = {1, 0};
+            Effect all = NO_EFFECT;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
-            bool fits = is_finite(all.a) && is_finite(all.b);
             if (tile == 0) {
                 carry[c] = Cell::initial_of(args, chain, c);
             } else if (WINDOW == 0) {
                 while (came.mark != state) came = get_word(own - CHANNELS + c);
                 carry[c] = came.h;
-            } else if (fits) {
-                put_word(own + c, all.a, all.b, 0, effect);
+            } else {
+                REAL limit = limit_of(all);
+                if (limit >= 0) put_word(own + c, all.a, all.b, limit, effect);
             }
         }
         if (WINDOW && tile) {
@@ -385,13 +422,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
         for (int c = thread; c < CHANNELS; c += THREADS) {
             REAL x = carry[c];
-            Effect all = {1, 0};
+            Effect all = NO_EFFECT;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) {
                 before[w][c] = all.a * x + all.b;
                 all = then(all, totals[w][c]);
             }
-            broken[c] = !holds(all, x);
+            broken[c] = !holds(limit_of(all), x);
             if (broken[c]) any_broken = 1;
             else put_word(own + c, all.a, all.b, all.a * x + all.b, state);
         }
@@ -407,7 +444,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             }
         }
         give_out(cell, t, kept, h);
-        if (tile == tiles - 1 && segment == SEGMENTS - 1 && cell.there) cell.last(h);
+        if (t.due > 0 && t.first + t.due == steps && cell.there) cell.last(h);
         put_sums(cell, tile);
         ticket = tickets[n & 1];
         __syncthreads();
@@ -444,7 +481,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     put_totals(totals, own);
     __syncthreads();
     for (int c = thread; c < CHANNELS; c += THREADS) {
-        Effect all = {1, 0};
+        Effect all = NO_EFFECT;
         for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
         effects[(tile * chains + chain) * CHANNELS + c] = all;
     }
@@ -466,7 +503,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         REAL step[VECTOR];
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {
-            sound = sound && holds(at[v], h[v]);
+            sound = sound && holds(limit_of(at[v]), h[v]);
             step[v] = h[v];
         }
         for (long long p = tile * TILE; !sound && p < steps && p < (tile + 1) * TILE; p++) {
@@ -480,7 +517,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {
             Effect e = at[v];
-            bool own = holds(e, h[v]);
+            bool own = holds(limit_of(e), h[v]);
             at[v].b = h[v];
             h[v] = own ? e.a * h[v] + e.b : step[v];
         }
@@ -506,24 +543,24 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     put_totals(totals, own);
     __syncthreads();
     for (int c = thread; c < CHANNELS; c += THREADS) {
-        Effect all = {1, 0};
+        Effect all = NO_EFFECT;
         for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
         carry[c] = states[(tile * chains + chain) * CHANNELS + c].b;
-        broken[c] = !holds(all, carry[c]);
+        broken[c] = !holds(limit_of(all), carry[c]);
         if (broken[c]) any_broken = 1;
     }
     __syncthreads();
     REAL h[VECTOR];
 #pragma unroll
     for (int v = 0; v < VECTOR; v++) {
-        Effect all = {1, 0};
+        Effect all = NO_EFFECT;
         for (int w = 0; w < warp; w++) all = then(all, totals[w][lane * VECTOR + v]);
         all = then(all, here[v]);
         h[v] = all.a * carry[lane * VECTOR + v] + all.b;
     }
     if (any_broken) take_in_turns(cell, t, kept, carry, broken, h);
     give_out(cell, t, kept, h);
-    if (tile == tiles - 1 && segment == SEGMENTS - 1 && cell.there) cell.last(h);
+    if (t.due > 0 && t.first + t.due == steps && cell.there) cell.last(h);
     put_sums(cell, tile);
 }
 

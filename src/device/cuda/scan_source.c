@@ -30,7 +30,7 @@ static rcvi_scan_form fastest(bool is_double, int64_t steps, int64_t vectors, in
 
 rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t steps, int64_t channels, int64_t row,
                                  int bytes, int processors) {
-    rcvi_scan_cut cut = {.vector = 16 / bytes, .threads = THREADS, .blocks = BLOCKS};
+    rcvi_scan_cut cut = {.vector = bytes == 8 ? 2 : 4, .threads = THREADS, .blocks = BLOCKS};
     while (row % cut.vector) cut.vector /= 2;
     if (form == RCVI_SCAN_SERIAL) cut.vector = 1;
     int64_t vectors = channels / cut.vector;
@@ -41,7 +41,7 @@ rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t st
     if (cut.form == RCVI_SCAN_CHAINED) {
         cut.many = ceiling(vectors, cut.lanes) >= processors / 2;
         cut.window = cut.many ? 0 : FEW_WINDOW;
-        if (!cut.many) cut.lanes = lanes_for(vectors, NARROW_LANES);
+        if (!cut.many) cut.lanes = lanes_for(vectors, bytes == 2 ? WIDE_LANES : NARROW_LANES);
     }
     if (cut.form == RCVI_SCAN_SERIAL || cut.form == RCVI_SCAN_CHANNELS) {
         cut.lanes = 32;
@@ -58,7 +58,7 @@ enum { HEAD_BYTES = 64, WORD_BYTES = 16 };
 size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes) {
     size_t channels = (size_t)cut->chains * (size_t)(cut->vector * cut->lanes), tiles = (size_t)cut->tiles;
     if (cut->form == RCVI_SCAN_CHAINED) return HEAD_BYTES + channels * tiles * WORD_BYTES;
-    return cut->form == RCVI_SCAN_THREE ? channels * tiles * 2 * real_bytes : 0;
+    return cut->form == RCVI_SCAN_THREE ? channels * tiles * 4 * real_bytes : 0;
 }
 
 static const char *const type_names[] = {
