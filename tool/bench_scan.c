@@ -388,7 +388,7 @@ static int by_order(const void *left, const void *right) {
 }
 
 static void measure_points(const bench *bench, scans *scans, const scan_arrays *arrays) {
-    scan_point *order[MAXIMUM_SCANS];
+    scan_point *order[MAXIMUM_SCANS] = {NULL};
     for (size_t i = 0; i < scans->count; i++) {
         order[i] = &scans->points[i];
     }
