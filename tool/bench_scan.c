@@ -194,7 +194,7 @@ static void measure_point(const bench *bench, scans *scans, scan_point *point, c
     }
     char title[96];
     snprintf(title, sizeof title, "scan [%lld, %lld]", (long long)point->steps, (long long)width_of(point));
-    contest_measure(&contest, problem, NULL, NULL, title, seconds, 3);
+    contest_measure(&contest, problem, NULL, NULL, title, seconds, 5);
     for (size_t i = 0; i < contest.count; i++) {
         const contestant *item = &contest.items[i];
         scan_pass *pass = passes[i % 2];
@@ -378,20 +378,28 @@ static bool is_named(const scan_point *point) {
     return false;
 }
 
+/* What has targets comes first, then the smaller before the larger, so that time that is up costs the largest. */
+static int by_order(const void *left, const void *right) {
+    const scan_point *a = *(const scan_point *const *)left, *b = *(const scan_point *const *)right;
+    if (is_named(a) != is_named(b)) {
+        return is_named(a) ? -1 : 1;
+    }
+    return (a->bytes > b->bytes) - (a->bytes < b->bytes);
+}
+
 static void measure_points(const bench *bench, scans *scans, const scan_arrays *arrays) {
+    scan_point *order[MAXIMUM_SCANS] = {NULL};
+    for (size_t i = 0; i < scans->count; i++) {
+        order[i] = &scans->points[i];
+    }
+    qsort(order, scans->count, sizeof *order, by_order);
     const double start = now();
-    for (int turn = 0; turn < 2; turn++) { /* what has targets comes first */
-        for (size_t i = 0; i < scans->count && stop_signal() == 0; i++) {
-            scan_point *point = &scans->points[i];
-            const double spent = now() - start - scans->serial_seconds;
-            if (is_named(point) != (turn == 0)) {
-                continue;
-            }
-            if (bench->seconds > 0 && spent > OVERTIME * bench->seconds) {
-                point->refusal = text_of("not measured: the time is up");
-            } else {
-                bench_point(bench, scans, point, arrays, bench->seconds / (double)scans->count);
-            }
+    for (size_t i = 0; i < scans->count && stop_signal() == 0; i++) {
+        const double spent = now() - start - scans->serial_seconds;
+        if (bench->seconds > 0 && spent > OVERTIME * bench->seconds) {
+            order[i]->refusal = text_of("not measured: the time is up");
+        } else {
+            bench_point(bench, scans, order[i], arrays, bench->seconds / (double)scans->count);
         }
     }
 }

@@ -349,7 +349,9 @@ static rcv_status iterate(task *task) {
     outcome.seconds = now() - start;
     if (task->done == task->capacity) {
         struct outcome *longer = need((size_t)(task->capacity * 2 + 64), sizeof outcome);
-        memcpy(longer, task->outcomes, (size_t)task->done * sizeof outcome);
+        if (task->done > 0) {
+            memcpy(longer, task->outcomes, (size_t)task->done * sizeof outcome);
+        }
         free(task->outcomes);
         task->outcomes = longer;
         task->capacity = task->capacity * 2 + 64;

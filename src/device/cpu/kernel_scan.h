@@ -7,6 +7,7 @@
  *   LEAST_NORMAL     of the carries
  *   WIDEN, NARROW    a vector of carries from one of elements, and back
  *   FUSED(sum, x, y) of vectors of carries
+ *   STREAM(to, x, y) two vectors of elements beside each other, past the caches
  *   SCAN_VECTORS     of carries that there are registers for, a power of two
  *   REGISTER         as kernel_peak.h describes it
  *
@@ -19,6 +20,19 @@
 #define ELEMENT_BYTES ((int)(LANES * sizeof(ELEMENT)))
 #define INLINE static inline __attribute__((always_inline))
 #define EACH _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++)
+/* Two vectors beside each other, which one instruction may load or store; `vectors` is 1 or even. */
+#define EACH_PAIR _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v += 2)
+#define OF_PAIR(...)                                                                                                   \
+    do {                                                                                                               \
+        {                                                                                                              \
+            const int i = v;                                                                                           \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+        if (vectors > 1) {                                                                                             \
+            const int i = v + 1;                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+    } while (0)
 
 typedef CARRY NAME(carries) __attribute__((vector_size(VECTOR_BYTES)));
 typedef CARRY NAME(loose_carries) __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(CARRY)), may_alias));
@@ -36,14 +50,24 @@ INLINE NAME(carries) NAME(load)(const ELEMENT *from, const int part) {
     return WIDEN(x);
 }
 
-INLINE void NAME(store)(ELEMENT *to, NAME(carries) value, const int part, const bool streamed) {
+INLINE void NAME(store)(ELEMENT *to, NAME(carries) value, const int part) {
     NAME(elements) x = NARROW(value);
-    if (part != 0)
-        memcpy(to, &x, (size_t)part * sizeof(ELEMENT));
-    else if (streamed)
-        stream_vector(to, &x, ELEMENT_BYTES);
-    else
+    if (part == 0)
         *(NAME(loose_elements) *)to = x;
+    else
+        memcpy(to, &x, (size_t)part * sizeof(ELEMENT));
+}
+
+/* One vector, or two. */
+INLINE void NAME(store_pair)(ELEMENT *to, const NAME(carries) * values, const int vectors, const int part,
+                             const bool streamed) {
+    if (vectors > 1 && streamed) {
+        NAME(elements) x = NARROW(values[0]), y = NARROW(values[1]);
+        STREAM(to, x, y);
+        return;
+    }
+    NAME(store)(to, values[0], part);
+    if (vectors > 1) NAME(store)(to + LANES, values[1], part);
 }
 
 INLINE NAME(carries) NAME(load_carry)(const CARRY *from, const int part) {
@@ -75,67 +99,103 @@ INLINE NAME(carries) NAME(larger)(NAME(carries) x, NAME(carries) y) {
     return (NAME(carries))((mask & (NAME(carry_bits))x) | (~mask & (NAME(carry_bits))y));
 }
 
-/* ---- columns first .. first + vectors * LANES - 1 of a stretch ----------------------------------------------------- */
+/* Of the same columns, where the next tile will read them. */
+INLINE void NAME(fetch)(const ELEMENT *from, int64_t ahead, const int vectors) {
+    for (int i = 0; i < vectors * ELEMENT_BYTES; i += 64)
+        __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)(ahead + i)), 0, 2);
+}
 
-INLINE void NAME(forward_block)(const rcvi_scan_stretch *stretch, int64_t first, const int vectors, const int part,
-                                const bool streamed, CARRY *carry) {
-    const ELEMENT *a = (const ELEMENT *)stretch->a + first, *b = (const ELEMENT *)stretch->b + first;
-    ELEMENT *to = (ELEMENT *)stretch->h + first;
+/* A tile is steps done .. done + steps - 1 of a stretch; `ahead` is how many bytes behind its rows those of the next tile
+ * are, or 0. These are handed on in registers: what is stored and loaded again at once may wait for all stores before it,
+ * and those go to memory. */
+
+/* ---- columns first .. first + vectors * LANES - 1 of a tile ----------------------------------------------------- */
+
+INLINE void NAME(forward_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+                                int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
     const int64_t step = stretch->step, b_step = stretch->b_step;
+    const ELEMENT *a = (const ELEMENT *)stretch->a + done * step + first;
+    const ELEMENT *b = (const ELEMENT *)stretch->b + done * b_step + first;
+    ELEMENT *to = (ELEMENT *)stretch->h + done * step + first;
     NAME(carries) h[SCAN_VECTORS];
     EACH h[v] = NAME(load_carry)(carry + first + v * LANES, part);
-    for (int64_t t = 0; t < stretch->steps; t++, a += step, b += b_step, to += step) {
-        EACH {
-            NAME(carries) x = NAME(load)(a + v * LANES, part), y = NAME(load)(b + v * LANES, part);
-            h[v] = (NAME(carries))FUSED(y, x, h[v]);
-            NAME(store)(to + v * LANES, h[v], part, streamed);
+    for (int64_t left = steps; left > 0; left--, a += step, b += b_step, to += step) {
+        if (ahead != 0) {
+            NAME(fetch)(a, ahead, vectors);
+            NAME(fetch)(b, ahead, vectors);
+        }
+        EACH_PAIR {
+            NAME(carries) x[2], y[2];
+            OF_PAIR(x[i - v] = NAME(load)(a + i * LANES, part));
+            OF_PAIR(y[i - v] = NAME(load)(b + i * LANES, part));
+            OF_PAIR(h[i] = (NAME(carries))FUSED(y[i - v], x[i - v], h[i]));
+            NAME(store_pair)(to + v * LANES, h + v, vectors, part, streamed);
         }
     }
     EACH NAME(store_carry)(carry + first + v * LANES, h[v], part);
 }
 
 /* a g is rounded before dh is added: it is what one stretch hands to the next. */
-INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t first, const int vectors, const int part,
-                                 const bool streamed, CARRY *carry) {
-    const ELEMENT *a = (const ELEMENT *)stretch->a + first, *dh = (const ELEMENT *)stretch->b + first;
-    const ELEMENT *states = (const ELEMENT *)stretch->states + first;
-    const CARRY *before = stretch->before ? (const CARRY *)stretch->before + first : NULL;
-    ELEMENT *da = (ELEMENT *)stretch->da + first, *db = (ELEMENT *)stretch->db + first;
-    const int64_t step = stretch->step;
+INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+                                 int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
+    const int64_t step = stretch->step, b_step = stretch->b_step;
+    const int64_t da_step = stretch->da_step, db_step = stretch->db_step;
+    const ELEMENT *a = (const ELEMENT *)stretch->a + done * step + first;
+    const ELEMENT *dh = (const ELEMENT *)stretch->b + done * b_step + first;
+    const ELEMENT *states = (const ELEMENT *)stretch->states + done * step + first;
+    ELEMENT *da = (ELEMENT *)stretch->da + done * da_step + first;
+    ELEMENT *db = (ELEMENT *)stretch->db + done * db_step + first;
+    const bool ends = done + steps == stretch->steps && stretch->before;
+    const CARRY *before = ends ? (const CARRY *)stretch->before + first : NULL;
     NAME(carries) c[SCAN_VECTORS];
     EACH c[v] = NAME(load_carry)(carry + first + v * LANES, part);
-    for (int64_t left = stretch->steps; left > 0; left--) {
+    for (int64_t left = steps; left > 0; left--) {
         states += step;
         const bool edge = left == 1 && before;
-        EACH {
-            NAME(carries) x = NAME(load)(a + v * LANES, part), g = NAME(load)(dh + v * LANES, part) + c[v];
-            NAME(carries) h = edge ? NAME(load_carry)(before + v * LANES, part) : NAME(load)(states + v * LANES, part);
-            NAME(store)(db + v * LANES, g, part, streamed);
-            NAME(store)(da + v * LANES, g * h, part, streamed);
-            c[v] = x * g;
-            __asm__("" : "+" REGISTER(c[v]));
+        if (ahead != 0) {
+            NAME(fetch)(a, ahead, vectors);
+            NAME(fetch)(dh, ahead, vectors);
+            NAME(fetch)(states, ahead, vectors);
+        }
+        EACH_PAIR {
+            NAME(carries) x[2], g[2], h[2];
+            OF_PAIR(x[i - v] = NAME(load)(a + i * LANES, part));
+            OF_PAIR(g[i - v] = NAME(load)(dh + i * LANES, part) + c[i]);
+            OF_PAIR(h[i - v] =
+                        edge ? NAME(load_carry)(before + i * LANES, part) : NAME(load)(states + i * LANES, part));
+            NAME(store_pair)(db + v * LANES, g, vectors, part, streamed);
+            OF_PAIR(h[i - v] *= g[i - v]);
+            NAME(store_pair)(da + v * LANES, h, vectors, part, streamed);
+            OF_PAIR(c[i] = x[i - v] * g[i - v]);
+            OF_PAIR(__asm__("" : "+" REGISTER(c[i])));
         }
         a += step;
-        dh += stretch->b_step;
-        da += stretch->da_step;
-        db += stretch->db_step;
+        dh += b_step;
+        da += da_step;
+        db += db_step;
     }
     EACH NAME(store_carry)(carry + first + v * LANES, c[v], part);
 }
 
 enum { NAME(FLUSH) = 8 }; /* steps from one flush of the product to the next */
 
-INLINE void NAME(compose_block)(const rcvi_scan_stretch *stretch, int64_t first, const int vectors, const int part,
-                                const bool backward, CARRY *const *sums) {
-    const ELEMENT *a = (const ELEMENT *)stretch->a + first, *b = (const ELEMENT *)stretch->b + first;
+INLINE void NAME(compose_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+                                int64_t first, const int vectors, const int part, const bool backward,
+                                CARRY *const *sums) {
     const int64_t step = stretch->step, b_step = stretch->b_step;
+    const ELEMENT *a = (const ELEMENT *)stretch->a + done * step + first;
+    const ELEMENT *b = (const ELEMENT *)stretch->b + done * b_step + first;
     NAME(carries) product[SCAN_VECTORS], carried[SCAN_VECTORS], largest[SCAN_VECTORS];
     EACH product[v] = NAME(load_carry)(sums[0] + first + v * LANES, part);
     EACH carried[v] = NAME(load_carry)(sums[1] + first + v * LANES, part);
     EACH largest[v] = NAME(load_carry)(sums[2] + first + v * LANES, part);
-    for (int64_t left = stretch->steps; left > 0; left -= NAME(FLUSH)) {
+    for (int64_t left = steps; left > 0; left -= NAME(FLUSH)) {
         int64_t count = left < NAME(FLUSH) ? left : NAME(FLUSH);
         for (int64_t t = 0; t < count; t++, a += step, b += b_step) {
+            if (ahead != 0) {
+                NAME(fetch)(a, ahead, vectors);
+                NAME(fetch)(b, ahead, vectors);
+            }
             EACH {
                 NAME(carries) x = NAME(load)(a + v * LANES, part), y = NAME(load)(b + v * LANES, part);
                 if (backward) {
@@ -168,54 +228,92 @@ INLINE void NAME(compose_block)(const rcvi_scan_stretch *stretch, int64_t first,
         if (first < columns) BLOCK(first, 1, (int)(columns - first));                                                  \
     } while (0)
 
-/* Streamed stores need their addresses at multiples of their size. */
-INLINE bool NAME(may_stream)(const void *to, int64_t step) {
-    return ((uintptr_t)to | (uintptr_t)(step * (int64_t)sizeof(ELEMENT))) % ELEMENT_BYTES == 0;
+static void NAME(forward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+                               CARRY *const *carries) {
+    CARRY *carry = carries[0];
+#define STREAMED(first, vectors, part)                                                                                 \
+    NAME(forward_block)(stretch, done, steps, ahead, first, vectors, part, true, carry)
+#define PLAIN(first, vectors, part) NAME(forward_block)(stretch, done, steps, ahead, first, vectors, part, false, carry)
+    if (stretch->streamed)
+        ALL_COLUMNS(SCAN_VECTORS, STREAMED);
+    else
+        ALL_COLUMNS(SCAN_VECTORS, PLAIN);
+#undef STREAMED
+#undef PLAIN
 }
 
-static void NAME(scan_forward)(const rcvi_scan_stretch *stretch, void *carry) {
-    if (stretch->streamed && NAME(may_stream)(stretch->h, stretch->step)) {
-#define BLOCK(first, vectors, part) NAME(forward_block)(stretch, first, vectors, part, true, carry)
-        ALL_COLUMNS(SCAN_VECTORS, BLOCK);
-#undef BLOCK
-        end_stream();
-        return;
-    }
-#define BLOCK(first, vectors, part) NAME(forward_block)(stretch, first, vectors, part, false, carry)
-    ALL_COLUMNS(SCAN_VECTORS, BLOCK);
-#undef BLOCK
+static void NAME(backward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+                                CARRY *const *carries) {
+    CARRY *carry = carries[0];
+#define STREAMED(first, vectors, part)                                                                                 \
+    NAME(backward_block)(stretch, done, steps, ahead, first, vectors, part, true, carry)
+#define PLAIN(first, vectors, part)                                                                                    \
+    NAME(backward_block)(stretch, done, steps, ahead, first, vectors, part, false, carry)
+    if (stretch->streamed)
+        ALL_COLUMNS(SCAN_VECTORS, STREAMED);
+    else
+        ALL_COLUMNS(SCAN_VECTORS, PLAIN);
+#undef STREAMED
+#undef PLAIN
 }
 
-static void NAME(scan_backward)(const rcvi_scan_stretch *stretch, void *carry) {
-    if (stretch->streamed && NAME(may_stream)(stretch->da, stretch->da_step) &&
-        NAME(may_stream)(stretch->db, stretch->db_step)) {
-#define BLOCK(first, vectors, part) NAME(backward_block)(stretch, first, vectors, part, true, carry)
-        ALL_COLUMNS(SCAN_VECTORS, BLOCK);
-#undef BLOCK
-        end_stream();
-        return;
-    }
-#define BLOCK(first, vectors, part) NAME(backward_block)(stretch, first, vectors, part, false, carry)
-    ALL_COLUMNS(SCAN_VECTORS, BLOCK);
-#undef BLOCK
-}
-
-#define BLOCK(first, vectors, part) NAME(compose_block)(stretch, first, vectors, part, BACKWARD, sums)
+#define BLOCK(first, vectors, part)                                                                                    \
+    NAME(compose_block)(stretch, done, steps, ahead, first, vectors, part, BACKWARD, carries)
 #define BACKWARD false
-static void NAME(compose_forward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
-    CARRY *const sums[] = {product, carried, largest};
-    ALL_COLUMNS(4, BLOCK);
+static void NAME(compose_forward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+                                       CARRY *const *carries) {
+    ALL_COLUMNS(SCAN_VECTORS / 2, BLOCK);
 }
 #undef BACKWARD
 #define BACKWARD true
-static void NAME(compose_backward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
-    CARRY *const sums[] = {product, carried, largest};
-    ALL_COLUMNS(4, BLOCK);
+static void NAME(compose_backward_tile)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
+                                        CARRY *const *carries) {
+    ALL_COLUMNS(SCAN_VECTORS / 2, BLOCK);
 }
 #undef BACKWARD
 #undef BLOCK
-
 #undef ALL_COLUMNS
+
+/* ---- all steps ----------------------------------------------------------------------------------------------------- */
+
+/* Streamed stores need their addresses at multiples of their size. */
+static inline bool NAME(may_stream)(const void *to, int64_t step) {
+    return ((uintptr_t)to | (uintptr_t)(step * (int64_t)sizeof(ELEMENT))) % ELEMENT_BYTES == 0;
+}
+
+/* Where the registers hold all carries, in one go; else tile by tile. */
+INLINE void NAME(in_tiles)(const rcvi_scan_stretch *stretch, const int vectors,
+                           void (*take)(const rcvi_scan_stretch *, int64_t, int64_t, int64_t, CARRY *const *),
+                           CARRY *const *carries) {
+    const bool cut = stretch->columns > vectors * LANES && stretch->steps > stretch->tile;
+    const int64_t steps = stretch->steps, tile = cut ? stretch->tile : steps;
+    const int64_t ahead = cut ? tile * stretch->step * (int64_t)sizeof(ELEMENT) : 0;
+    for (int64_t done = 0; done < steps; done += tile)
+        take(stretch, done, steps - done < tile ? steps - done : tile, ahead, carries);
+    if (stretch->streamed) end_stream();
+}
+
+static void NAME(scan_forward)(const rcvi_scan_stretch *stretch, void *carry) {
+    rcvi_scan_stretch whole = *stretch;
+    whole.streamed = stretch->streamed && NAME(may_stream)(stretch->h, stretch->step);
+    NAME(in_tiles)(&whole, SCAN_VECTORS, NAME(forward_tile), (CARRY *const[]){carry});
+}
+
+static void NAME(scan_backward)(const rcvi_scan_stretch *stretch, void *carry) {
+    rcvi_scan_stretch whole = *stretch;
+    whole.streamed = stretch->streamed && NAME(may_stream)(stretch->da, stretch->da_step) &&
+                     NAME(may_stream)(stretch->db, stretch->db_step);
+    NAME(in_tiles)(&whole, SCAN_VECTORS, NAME(backward_tile), (CARRY *const[]){carry});
+}
+
+static void NAME(compose_forward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
+    NAME(in_tiles)(stretch, SCAN_VECTORS / 2, NAME(compose_forward_tile), (CARRY *const[]){product, carried, largest});
+}
+
+static void NAME(compose_backward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
+    NAME(in_tiles)(stretch, SCAN_VECTORS / 2, NAME(compose_backward_tile), (CARRY *const[]){product, carried, largest});
+}
+
 #undef SCAN_JOIN_
 #undef SCAN_JOIN
 #undef NAME
@@ -223,3 +321,5 @@ static void NAME(compose_backward)(const rcvi_scan_stretch *stretch, void *produ
 #undef ELEMENT_BYTES
 #undef INLINE
 #undef EACH
+#undef EACH_PAIR
+#undef OF_PAIR

@@ -6,29 +6,35 @@
 
 #include "device/cpu/kernel_half.h"
 
-/* A whole vector of `bytes`, a constant, at a multiple of them. 64-bit ARM needs no hint: a core that sees whole lines
- * written does not fetch them. */
-static inline __attribute__((always_inline)) void stream_vector(void *to, const void *from, const int bytes) {
-#if defined(__AVX512F__) && VECTOR_BYTES == 64
-    if (bytes == 64) {
-        _mm512_stream_si512((__m512i *)to, _mm512_loadu_si512(from));
-        return;
-    }
+/* Two whole or half vectors stored past the caches beside each other, at a multiple of their size. 64-bit ARM has such stores of pairs alone; by single ones, half a line is often written long before the rest. */
+typedef struct {
+    char bytes[2 * VECTOR_BYTES];
+} whole_pair;
+typedef struct {
+    char bytes[VECTOR_BYTES];
+} half_pair;
+#if defined(__aarch64__)
+#define STREAM_WHOLE(to, x, y) __asm__("stnp %q1, %q2, %0" : "=Q"(*(whole_pair *)(to)) : "w"(x), "w"(y))
+#define STREAM_HALF(to, x, y) __asm__("stnp %d1, %d2, %0" : "=Q"(*(half_pair *)(to)) : "w"(x), "w"(y))
+#elif defined(__AVX512F__) && VECTOR_BYTES == 64
+#define STREAM_WHOLE(to, x, y)                                                                                         \
+    (_mm512_stream_si512((void *)(to), (__m512i)(x)), _mm512_stream_si512((void *)((char *)(to) + 64), (__m512i)(y)))
+#define STREAM_HALF(to, x, y)                                                                                          \
+    (_mm256_stream_si256((void *)(to), (__m256i)(x)), _mm256_stream_si256((void *)((char *)(to) + 32), (__m256i)(y)))
+#elif defined(__AVX2__) && VECTOR_BYTES == 32
+#define STREAM_WHOLE(to, x, y)                                                                                         \
+    (_mm256_stream_si256((void *)(to), (__m256i)(x)), _mm256_stream_si256((void *)((char *)(to) + 32), (__m256i)(y)))
+#define STREAM_HALF(to, x, y)                                                                                          \
+    (_mm_stream_si128((void *)(to), (__m128i)(x)), _mm_stream_si128((void *)((char *)(to) + 16), (__m128i)(y)))
+#elif defined(__SSE2__) && VECTOR_BYTES == 16
+#define STREAM_WHOLE(to, x, y)                                                                                         \
+    (_mm_stream_si128((void *)(to), (__m128i)(x)), _mm_stream_si128((void *)((char *)(to) + 16), (__m128i)(y)))
+#define STREAM_HALF(to, x, y) (memcpy(to, &(x), 8), memcpy((char *)(to) + 8, &(y), 8))
+#else
+#define STREAM_WHOLE(to, x, y) (memcpy(to, &(x), VECTOR_BYTES), memcpy((char *)(to) + VECTOR_BYTES, &(y), VECTOR_BYTES))
+#define STREAM_HALF(to, x, y)                                                                                          \
+    (memcpy(to, &(x), VECTOR_BYTES / 2), memcpy((char *)(to) + VECTOR_BYTES / 2, &(y), VECTOR_BYTES / 2))
 #endif
-#if defined(__AVX2__)
-    if (bytes == 32) {
-        _mm256_stream_si256((__m256i *)to, _mm256_loadu_si256((const __m256i *)from));
-        return;
-    }
-#endif
-#if defined(__SSE2__)
-    if (bytes == 16) {
-        _mm_stream_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
-        return;
-    }
-#endif
-    memcpy(to, from, (size_t)bytes);
-}
 
 /* What was streamed is seen by others after this. */
 static inline void end_stream(void) {
@@ -42,10 +48,11 @@ static void stream_sum(int64_t n, const float *a, const float *b, float *c) {
     const int64_t lanes = VECTOR_BYTES / 4;
     int64_t i = 0;
     for (; i + 4 * lanes <= n; i += 4 * lanes) {
-        _Pragma("GCC unroll 4") for (int v = 0; v < 4; v++) {
-            floats sum = *(const floats *)(a + i + v * lanes);
-            if (b) sum += *(const floats *)(b + i + v * lanes);
-            stream_vector(c + i + v * lanes, &sum, VECTOR_BYTES);
+        _Pragma("GCC unroll 2") for (int64_t at = i; at < i + 4 * lanes; at += 2 * lanes) {
+            floats x = *(const floats *)(a + at), y = *(const floats *)(a + at + lanes);
+            if (b) x += *(const floats *)(b + at);
+            if (b) y += *(const floats *)(b + at + lanes);
+            STREAM_WHOLE(c + at, x, y);
         }
     }
     for (; i < n; i++) c[i] = b ? a[i] + b[i] : a[i];
@@ -59,25 +66,30 @@ static void stream_sum(int64_t n, const float *a, const float *b, float *c) {
 #define LEAST_NORMAL 0x1p-126f
 #define WIDEN(x) (x)
 #define NARROW(x) (x)
+#define STREAM STREAM_WHOLE
 #define FUSED(sum, x, y) FUSED_FLOATS(sum, x, y)
 #include "device/cpu/kernel_scan.h"
 #undef TYPE
 #undef ELEMENT
 #undef WIDEN
 #undef NARROW
+#undef STREAM
 
 #define TYPE bfloat16
 #define ELEMENT uint16_t
 #define WIDEN(x) from_bfloat16(x)
 #define NARROW(x) to_bfloat16(x)
+#define STREAM STREAM_HALF
 #include "device/cpu/kernel_scan.h"
 #undef TYPE
 #undef WIDEN
 #undef NARROW
+#undef STREAM
 
 #define TYPE float16
 #define WIDEN(x) from_float16(x)
 #define NARROW(x) to_float16(x)
+#define STREAM STREAM_HALF
 #include "device/cpu/kernel_scan.h"
 #undef TYPE
 #undef CARRY
@@ -86,6 +98,7 @@ static void stream_sum(int64_t n, const float *a, const float *b, float *c) {
 #undef LEAST_NORMAL
 #undef WIDEN
 #undef NARROW
+#undef STREAM
 #undef FUSED
 
 #define TYPE double
@@ -95,6 +108,7 @@ static void stream_sum(int64_t n, const float *a, const float *b, float *c) {
 #define LEAST_NORMAL 0x1p-1022
 #define WIDEN(x) (x)
 #define NARROW(x) (x)
+#define STREAM STREAM_WHOLE
 #define FUSED(sum, x, y) FUSED_DOUBLES(sum, x, y)
 #include "device/cpu/kernel_scan.h"
 #undef TYPE
@@ -104,4 +118,5 @@ static void stream_sum(int64_t n, const float *a, const float *b, float *c) {
 #undef LEAST_NORMAL
 #undef WIDEN
 #undef NARROW
+#undef STREAM
 #undef FUSED

@@ -91,6 +91,7 @@ typedef struct {
     const void *before; /* backwards: the state before the step visited last, [columns] carries; NULL: states tell */
     void *da, *db;
     int64_t da_step, db_step;
+    int64_t tile;  /* steps to be taken for some columns before the next ones, where registers do not hold all */
     bool streamed; /* what is written goes past the caches */
 } rcvi_scan_stretch;
 
@@ -101,7 +102,7 @@ typedef struct {
     /* db[t] = g = dh[t] + carry, da[t] = g h[t - 1], carry = a[t] g */
     void (*backward)(const rcvi_scan_stretch *stretch, void *carry);
     /* What the stretch makes of any carry: product * carry + carried. All three [columns], and go on from what they are:
-     * product *= a[t], flushed to zero every few steps where it is no normal number; carried as the carry of `forward`, or
+     * product *= a[t], flushed to zero every few steps and at the end where it is no normal number; carried as the carry of `forward`, or
      * of `backward`; largest = max(largest, |a[t]|), which passes NaN over. */
     void (*compose_forward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest);
     void (*compose_backward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest);

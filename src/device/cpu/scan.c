@@ -9,11 +9,14 @@
 enum {
     LINE = 64,               /* bytes of a cache line */
     ALIGN = 128,             /* of rows of scratch */
-    WIDE_TILE = 8,           /* steps of a tile where columns are more than the registers hold */
+    TILE_BYTES = 4096,       /* of an array that are written before the next ones, so that memory is met in order */
     CHUNK_BYTES = 256 << 10, /* of a and b of a chunk, so that a core's own cache holds them */
     SHORTEST_CHUNK = 16,
     LONGEST_CHUNK = 1024,
-    SMALL = 16384 /* elements that are not worth another thread */
+    SHARE_BYTES =
+        16 << 10,    /* of a row that a thread should have: a core fetches ahead, past the end of its own columns */
+    CUT_THREADS = 4, /* from which on cut time pays: a chunk is read twice, once from memory, and computed twice */
+    SMALL = 16384    /* elements that are not worth another thread */
 };
 
 /* ---- forms ---- */
@@ -22,7 +25,7 @@ static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* Threads share out columns, by lines. */
 static void in_columns(rcvi_scan *scan, int member) {
-    int64_t lines = (scan->columns + scan->line - 1) / scan->line, steps = scan->options.steps;
+    int64_t lines = (scan->columns + scan->line - 1) / scan->line;
     int64_t column = lines * member / scan->members * scan->line;
     int64_t column_end = smaller(lines * (member + 1) / scan->members * scan->line, scan->columns);
     if (column >= column_end) return;
@@ -30,11 +33,8 @@ static void in_columns(rcvi_scan *scan, int member) {
     size_t bytes = (size_t)((column_end - column) * scan->carry);
     memcpy(scan->state + at, rcvi_scan_origin(scan) + at, bytes);
     memset(scan->sum + at, 0, bytes);
-    for (int64_t done = 0, tile; done < steps; done += tile) {
-        tile = smaller(scan->tile, steps - done);
-        int64_t first = scan->ascending ? done : steps - done - tile;
-        rcvi_scan_sweep(scan, first, first + tile, column, column_end, scan->state, scan->sum, member);
-    }
+    rcvi_scan_goal goal = {.carry = scan->state, .sum = scan->sum, .member = member};
+    rcvi_scan_sweep(scan, 0, scan->options.steps, column, column_end, &goal);
     char *last = scan->gradients ? scan->gradients->dinitial : scan->data->final;
     if (!last) return;
     memcpy(last + at, scan->state + at, bytes);
@@ -47,8 +47,6 @@ static void in_columns(rcvi_scan *scan, int member) {
     }
 }
 
-/* What is fastest depends on the shape and the threads: columns are shared out where there is a line for every thread, or
- * where time is too short to be cut. */
 static const struct {
     const char *name;
     void (*run)(rcvi_scan *scan, int member);
@@ -60,12 +58,19 @@ static const struct {
     {"chained", rcvi_scan_chained, true, true, 0},
     {"three", rcvi_scan_three, true, true, 1},
 };
-enum { FORMS = sizeof forms / sizeof *forms, CHANNELS = 1, CHAINED = 2 };
+enum { FORMS = sizeof forms / sizeof *forms, SERIAL = 0, CHANNELS, CHAINED };
 
-static rcv_status choose_form(rcvi_scan *scan, int64_t threads, size_t *form) {
+/* Threads among which columns are shared out: each has a cache line, and more of each row where that comes from memory. */
+static int64_t column_threads(const rcvi_scan *scan) {
+    int64_t lines = (scan->columns + scan->line - 1) / scan->line;
+    return scan->large ? (lines * LINE + SHARE_BYTES - 1) / SHARE_BYTES : lines;
+}
+
+/* Where none is named, time is cut if there are threads enough to make up for it, which columns would leave idle. */
+static rcv_status choose_form(const rcvi_scan *scan, int64_t threads, size_t *form) {
     const char *name = scan->options.form;
-    bool enough = (scan->columns + scan->line - 1) / scan->line >= threads;
-    *form = enough || scan->chunks < 2 * threads ? CHANNELS : CHAINED;
+    bool cut = threads >= CUT_THREADS && scan->chunks >= 2 * threads && column_threads(scan) < threads;
+    *form = cut ? CHAINED : CHANNELS;
     if (!name) return RCV_OK;
     for (*form = 0; *form < FORMS; ++*form) {
         if (!strcmp(name, forms[*form].name)) return RCV_OK;
@@ -97,6 +102,8 @@ static void describe(rcvi_scan *scan) {
     scan->carry = dtype == RCV_FLOAT64 ? 8 : 4;
     scan->line = LINE / scan->size;
     scan->row = (scan->columns * scan->carry + ALIGN - 1) / ALIGN * ALIGN;
+    scan->tile = TILE_BYTES / scan->size / scan->columns;
+    if (scan->tile < 1) scan->tile = 1;
     scan->chunk = CHUNK_BYTES / (2 * scan->size) / scan->columns;
     if (scan->chunk < SHORTEST_CHUNK) scan->chunk = SHORTEST_CHUNK;
     if (scan->chunk > LONGEST_CHUNK) scan->chunk = LONGEST_CHUNK;
@@ -140,9 +147,8 @@ static rcv_status allocate(rcvi_scan *scan, size_t form) {
 
 /* At most as many members as there is work for. */
 static rcv_status make_team(rcvi_scan *scan, size_t form, int64_t threads) {
-    int64_t lines = (scan->columns + scan->line - 1) / scan->line;
-    int64_t most =
-        smaller(forms[form].cuts_time ? scan->chunks : lines, 1 + scan->columns * scan->options.steps / SMALL);
+    int64_t most = smaller(forms[form].cuts_time ? scan->chunks : column_threads(scan),
+                           1 + scan->columns * scan->options.steps / SMALL);
     scan->members = (int)smaller(threads, most);
     return rcvi_team_new(scan->context, scan->members, &scan->team);
 }
@@ -162,6 +168,7 @@ static rcv_status prepare(rcv_context *context, int ordinal, const rcv_scan_opti
     scan->options = *options;
     scan->kernels = kernels;
     describe(scan);
+    scan->large = options->steps * scan->columns * scan->size > (machine.shared ? machine.shared : machine.cache);
     size_t form = 0;
     rcv_status status = choose_form(scan, threads, &form);
     if (!status) status = make_team(scan, form, threads);
@@ -171,10 +178,8 @@ static rcv_status prepare(rcv_context *context, int ordinal, const rcv_scan_opti
         return status;
     }
     scan->form = forms[form].name;
-    int64_t written = options->steps * scan->columns * scan->size,
-            held = machine.shared ? machine.shared : machine.cache;
-    scan->streams = forms[form].streams && written > held;
-    scan->tile = form == CHANNELS ? WIDE_TILE : 1;
+    if (form == SERIAL) scan->tile = 1;
+    scan->streams = forms[form].streams && scan->large;
     *out = scan;
     return RCV_OK;
 }

@@ -11,11 +11,14 @@
 #include "device/cpu/team.h"
 #include "device/device.h"
 
-/* What one member needs for a chunk of time in which others compute too. */
+/* Of the carry before a chunk: does it reach the end? NONE: a boundary is in between; ALL: there was no step. */
+enum { RCVI_REACH_NONE, RCVI_REACH_SOME, RCVI_REACH_ALL };
+
+/* A chunk of time that others compute beside. */
 typedef struct {
     char *product, *carried, *largest; /* [columns] carries: rcvi_scan_kernels.compose_forward */
     char *incoming;                    /* [columns] the carry before the chunk's first step */
-    uint8_t *reach;                    /* [batch] what of the incoming carry reaches the chunk's end */
+    uint8_t *reach;                    /* [batch] */
 } rcvi_scan_chunk;
 
 struct rcvi_scan {
@@ -32,7 +35,8 @@ struct rcvi_scan {
     int64_t row;           /* bytes from one row of scratch to the next */
     int64_t tile;          /* steps that are taken for some columns before the next ones */
     int64_t chunk, chunks; /* steps of a chunk of time, and how many there are */
-    bool streams;          /* what is written is more than the caches hold */
+    bool large;            /* an array is more than the caches hold */
+    bool streams;          /* what is written goes past them */
     char *memory;
     char *zeros, *state, *sum; /* [columns] carries each: nothing, what is carried, and of dinitial */
     char *sink;                /* [members, columns] where gradients go that nobody wants */
@@ -46,16 +50,23 @@ struct rcvi_scan {
     bool ascending;
 };
 
-/* Steps first .. end - 1 of columns `column` .. column_end - 1 from `carry`, which is left as it is behind the last step;
- * what boundaries hand to the initial state is added to `sum`. Both are rows of scratch, of all columns. */
-void rcvi_scan_sweep(const rcvi_scan *scan, int64_t first, int64_t end, int64_t column, int64_t column_end, char *carry,
-                     char *sum, int member);
+/* What a sweep is for: the recurrence itself from a carry, or a chunk's composition. */
+typedef struct {
+    char *carry; /* [columns] left as it is behind the last step */
+    char *sum;   /* [columns] to which what boundaries hand to the initial state is added; NULL where there are none */
+    const rcvi_scan_chunk *chunk; /* NULL: the recurrence */
+    int member;
+} rcvi_scan_goal;
+
+/* Steps first .. end - 1 of columns `column` .. column_end - 1. */
+void rcvi_scan_sweep(const rcvi_scan *scan, int64_t first, int64_t end, int64_t column, int64_t column_end,
+                     const rcvi_scan_goal *goal);
 
 /* The forms "chained" and "three", of all members. */
 void rcvi_scan_chained(rcvi_scan *scan, int member);
 void rcvi_scan_three(rcvi_scan *scan, int member);
 
-/* What a sweep and a composition share: the columns of one sequence, or of all where they are alike. */
+/* The columns of one sequence, or of all where they are alike. */
 typedef struct {
     int64_t sequence, column, column_end;
     int64_t length;
@@ -63,14 +74,6 @@ typedef struct {
 
 /* The strip that begins at `column`. */
 rcvi_scan_strip rcvi_scan_strip_at(const rcvi_scan *scan, int64_t column, int64_t column_end);
-/* Is there a boundary between steps t - 1 and t of the strip? */
-static inline bool rcvi_scan_boundary(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t t) {
-    return scan->data->resets && t > 0 && t < strip->length &&
-           scan->data->resets[t * scan->options.batch + strip->sequence];
-}
-/* Steps first .. end - 1 as the kernels take them. */
-rcvi_scan_stretch rcvi_scan_stretch_of(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
-                                       int member);
 /* What is carried before anything was: the initial state, or dL/dfinal. */
 const char *rcvi_scan_origin(const rcvi_scan *scan);
 

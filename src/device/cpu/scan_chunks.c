@@ -37,39 +37,15 @@ static void bounds_of(const rcvi_scan *scan, int64_t index, int64_t *first, int6
     *end = chunk + 1 < scan->chunks ? *first + scan->chunk : scan->options.steps;
 }
 
-/* Only what lies behind the last boundary counts. */
-static int compose_strip(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
-                         const rcvi_scan_chunk *part, int member) {
-    if (first >= end) return ALL;
-    int64_t from = first, to = end, at = strip->column * scan->carry;
-    if (!scan->data->resets) {
-    } else if (scan->ascending) {
-        for (from = end - 1; from > first && !rcvi_scan_boundary(scan, strip, from);) from--;
-    } else {
-        for (to = first + 1; to < end && !rcvi_scan_boundary(scan, strip, to);) to++;
-    }
-    bool anew = rcvi_scan_boundary(scan, strip, scan->ascending ? from : to);
-    const char *start = anew && !scan->gradients ? rcvi_scan_origin(scan) : scan->zeros;
-    size_t bytes = (size_t)((strip->column_end - strip->column) * scan->carry);
-    memcpy(part->carried + at, start + at, bytes);
-    memset(part->largest + at, 0, bytes);
-    for (int64_t c = strip->column; c < strip->column_end; c++) set_carry(scan, part->product, c, 1);
-    rcvi_scan_stretch stretch = rcvi_scan_stretch_of(scan, strip, from, to, member);
-    void (*compose)(const rcvi_scan_stretch *, void *, void *, void *) =
-        scan->gradients ? scan->inner->compose_backward : scan->inner->compose_forward;
-    compose(&stretch, part->product + at, part->carried + at, part->largest + at);
-    return anew ? NONE : SOME;
-}
-
-static void compose(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *part, int member) {
+static void compose(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *chunk, int member) {
     int64_t first, end;
+    size_t bytes = (size_t)(scan->columns * scan->carry);
     bounds_of(scan, index, &first, &end);
-    for (int64_t column = 0; column < scan->columns;) {
-        rcvi_scan_strip strip = rcvi_scan_strip_at(scan, column, scan->columns);
-        int64_t stop = end < strip.length ? end : strip.length;
-        part->reach[strip.sequence] = (uint8_t)compose_strip(scan, &strip, first, stop, part, member);
-        column = strip.column_end;
-    }
+    for (int64_t c = 0; c < scan->columns; c++) set_carry(scan, chunk->product, c, 1);
+    memset(chunk->carried, 0, bytes);
+    memset(chunk->largest, 0, bytes);
+    memset(chunk->reach, RCVI_REACH_ALL, (size_t)scan->options.batch);
+    rcvi_scan_sweep(scan, first, end, 0, scan->columns, &(rcvi_scan_goal){.chunk = chunk, .member = member});
 }
 
 /* Nothing overflowed, nor could it on the way from this carry: the product never was more than largest^steps, which is less
@@ -89,12 +65,12 @@ static void pass_on(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk 
         bool alike = !scan->data->lengths && !scan->data->resets;
         int reach = part->reach[alike ? 0 : c / scan->options.channels];
         double carry = carry_at(scan, scan->state, c), carried = carry_at(scan, part->carried, c);
-        if (reach == NONE)
+        if (reach == RCVI_REACH_NONE)
             set_carry(scan, scan->state, c, carried);
-        else if (reach == SOME && is_trusted(scan, part, c, carry))
+        else if (reach == RCVI_REACH_SOME && is_trusted(scan, part, c, carry))
             set_carry(scan, scan->state, c, carry_at(scan, part->product, c) * carry + carried);
-        else if (reach == SOME && !isnan(carry))
-            rcvi_scan_sweep(scan, first, end, c, c + 1, scan->state, NULL, member);
+        else if (reach == RCVI_REACH_SOME && !isnan(carry))
+            rcvi_scan_sweep(scan, first, end, c, c + 1, &(rcvi_scan_goal){.carry = scan->state, .member = member});
     }
 }
 
@@ -104,7 +80,8 @@ static void expand(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *
     bounds_of(scan, index, &first, &end);
     char *sum = scan->sums ? scan->sums + index * scan->row : NULL;
     if (sum) memset(sum, 0, (size_t)(columns * scan->carry));
-    rcvi_scan_sweep(scan, first, end, 0, columns, part->incoming, sum, member);
+    rcvi_scan_goal goal = {.carry = part->incoming, .sum = sum, .member = member};
+    rcvi_scan_sweep(scan, first, end, 0, columns, &goal);
     char *last = scan->gradients ? scan->gradients->dinitial : scan->data->final;
     for (int64_t column = 0; last && column < columns;) {
         rcvi_scan_strip strip = rcvi_scan_strip_at(scan, column, columns);

@@ -23,8 +23,15 @@ rcvi_scan_strip rcvi_scan_strip_at(const rcvi_scan *scan, int64_t column, int64_
                              .length = data->lengths ? data->lengths[sequence] : scan->options.steps};
 }
 
-rcvi_scan_stretch rcvi_scan_stretch_of(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
-                                       int member) {
+/* Is there a boundary between steps t - 1 and t of the strip? */
+static inline bool is_boundary(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t t) {
+    return scan->data->resets && t > 0 && t < strip->length &&
+           scan->data->resets[t * scan->options.batch + strip->sequence];
+}
+
+/* Steps first .. end - 1 as the kernels take them. */
+static rcvi_scan_stretch stretch_of(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
+                                    int member) {
     const rcv_scan_data *data = scan->data;
     const rcv_scan_gradients *gradients = scan->gradients;
     int64_t at = ((scan->ascending ? first : end - 1) * scan->columns + strip->column) * scan->size;
@@ -32,6 +39,7 @@ rcvi_scan_stretch rcvi_scan_stretch_of(const rcvi_scan *scan, const rcvi_scan_st
     rcvi_scan_stretch stretch = {.steps = end - first,
                                  .columns = strip->column_end - strip->column,
                                  .step = step,
+                                 .tile = scan->tile,
                                  .a = (const char *)data->a + at,
                                  .streamed = scan->streams};
     if (!gradients) {
@@ -51,25 +59,55 @@ rcvi_scan_stretch rcvi_scan_stretch_of(const rcvi_scan *scan, const rcvi_scan_st
     stretch.streamed = scan->streams && gradients->da && gradients->db;
     /* The step visited last began the sequence, or stood behind a boundary: the state before it was the initial one. */
     int64_t edge = scan->ascending ? end : first;
-    if (edge == (scan->ascending ? strip->length : 0) || rcvi_scan_boundary(scan, strip, edge))
+    if (edge == (scan->ascending ? strip->length : 0) || is_boundary(scan, strip, edge))
         stretch.before = (data->initial ? (const char *)data->initial : scan->zeros) + strip->column * scan->carry;
     return stretch;
 }
 
 /* At a boundary the state is the initial one again; backwards, the initial state gets what is carried. */
-static void start_anew(const rcvi_scan *scan, const rcvi_scan_strip *strip, char *carry, char *sum) {
+static void start_anew(const rcvi_scan *scan, const rcvi_scan_strip *strip, const rcvi_scan_goal *goal) {
     int64_t at = strip->column * scan->carry, bytes = (strip->column_end - strip->column) * scan->carry;
-    if (!scan->gradients) {
-        memcpy(carry + at, rcvi_scan_origin(scan) + at, (size_t)bytes);
+    char *carry = goal->chunk ? goal->chunk->carried : goal->carry;
+    if (goal->chunk) goal->chunk->reach[strip->sequence] = RCVI_REACH_NONE;
+    for (int64_t i = at; scan->gradients && !goal->chunk && i < at + bytes; i += scan->carry) {
+        if (scan->carry == sizeof(double))
+            *(double *)(goal->sum + i) += *(const double *)(carry + i);
+        else
+            *(float *)(goal->sum + i) += *(const float *)(carry + i);
+    }
+    memcpy(carry + at, (scan->gradients ? scan->zeros : rcvi_scan_origin(scan)) + at, (size_t)bytes);
+}
+
+static void take(const rcvi_scan *scan, const rcvi_scan_strip *strip, const rcvi_scan_stretch *stretch,
+                 const rcvi_scan_goal *goal) {
+    int64_t at = strip->column * scan->carry;
+    const rcvi_scan_kernels *inner = scan->inner;
+    const rcvi_scan_chunk *chunk = goal->chunk;
+    if (!chunk) {
+        (scan->gradients ? inner->backward : inner->forward)(stretch, goal->carry + at);
         return;
     }
-    for (int64_t i = at; i < at + bytes; i += scan->carry) {
-        if (scan->carry == sizeof(double))
-            *(double *)(sum + i) += *(const double *)(carry + i);
+    if (chunk->reach[strip->sequence] == RCVI_REACH_ALL) chunk->reach[strip->sequence] = RCVI_REACH_SOME;
+    (scan->gradients ? inner->compose_backward : inner->compose_forward)(stretch, chunk->product + at,
+                                                                         chunk->carried + at, chunk->largest + at);
+}
+
+static void sweep_strip(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end,
+                        const rcvi_scan_goal *goal) {
+    while (first < end) {
+        int64_t from = first, to = end; /* of the next stretch, which ends at the next boundary inside */
+        if (scan->data->resets && scan->ascending)
+            for (to = from + 1; to < end && !is_boundary(scan, strip, to);) to++;
+        else if (scan->data->resets)
+            for (from = to - 1; from > first && !is_boundary(scan, strip, from);) from--;
+        if (is_boundary(scan, strip, scan->ascending ? from : to)) start_anew(scan, strip, goal);
+        rcvi_scan_stretch stretch = stretch_of(scan, strip, from, to, goal->member);
+        take(scan, strip, &stretch, goal);
+        if (scan->ascending)
+            first = to;
         else
-            *(float *)(sum + i) += *(const float *)(carry + i);
+            end = from;
     }
-    memset(carry + at, 0, (size_t)bytes);
 }
 
 static void clear(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end, void *to) {
@@ -78,41 +116,33 @@ static void clear(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t f
         memset((char *)to + (t * scan->columns + strip->column) * scan->size, 0, bytes);
 }
 
-static void sweep_strip(const rcvi_scan *scan, const rcvi_scan_strip *strip, int64_t first, int64_t end, char *carry,
-                        char *sum, int member) {
-    char *mine = carry + strip->column * scan->carry;
-    while (first < end) {
-        int64_t from = first, to = end; /* of the next stretch, which ends at the next boundary inside */
-        if (!scan->data->resets) {
-        } else if (scan->ascending) {
-            for (to = from + 1; to < end && !rcvi_scan_boundary(scan, strip, to);) to++;
-        } else {
-            for (from = to - 1; from > first && !rcvi_scan_boundary(scan, strip, from);) from--;
+static void sweep_tile(const rcvi_scan *scan, int64_t first, int64_t end, int64_t column, int64_t column_end,
+                       const rcvi_scan_goal *goal) {
+    while (column < column_end) {
+        rcvi_scan_strip strip = rcvi_scan_strip_at(scan, column, column_end);
+        sweep_strip(scan, &strip, first, smaller(end, strip.length), goal);
+        int64_t past = larger(first, strip.length);
+        if (!goal->chunk && scan->gradients) {
+            clear(scan, &strip, past, end, scan->gradients->da);
+            clear(scan, &strip, past, end, scan->gradients->db);
+        } else if (!goal->chunk) {
+            clear(scan, &strip, past, end, scan->data->h);
         }
-        if (rcvi_scan_boundary(scan, strip, scan->ascending ? from : to)) start_anew(scan, strip, carry, sum);
-        rcvi_scan_stretch stretch = rcvi_scan_stretch_of(scan, strip, from, to, member);
-        if (scan->gradients)
-            scan->inner->backward(&stretch, mine);
-        else
-            scan->inner->forward(&stretch, mine);
-        if (scan->ascending)
-            first = to;
-        else
-            end = from;
+        column = strip.column_end;
     }
 }
 
-void rcvi_scan_sweep(const rcvi_scan *scan, int64_t first, int64_t end, int64_t column, int64_t column_end, char *carry,
-                     char *sum, int member) {
-    while (column < column_end) {
-        rcvi_scan_strip strip = rcvi_scan_strip_at(scan, column, column_end);
-        sweep_strip(scan, &strip, first, smaller(end, strip.length), carry, sum, member);
-        if (scan->gradients) {
-            clear(scan, &strip, larger(first, strip.length), end, scan->gradients->da);
-            clear(scan, &strip, larger(first, strip.length), end, scan->gradients->db);
-        } else {
-            clear(scan, &strip, larger(first, strip.length), end, scan->data->h);
-        }
-        column = strip.column_end;
+/* Sequences of their own are taken tile by tile here; where all are alike the kernels see to it. */
+void rcvi_scan_sweep(const rcvi_scan *scan, int64_t first, int64_t end, int64_t column, int64_t column_end,
+                     const rcvi_scan_goal *goal) {
+    const bool alike = !scan->data->lengths && !scan->data->resets;
+    for (int64_t tile; first < end;) {
+        tile = alike ? end - first : smaller(scan->tile, end - first);
+        int64_t from = scan->ascending ? first : end - tile;
+        sweep_tile(scan, from, from + tile, column, column_end, goal);
+        if (scan->ascending)
+            first += tile;
+        else
+            end -= tile;
     }
 }
