@@ -21,9 +21,9 @@
  *   load(p, k, raw), load_late(p, late)     position p, the thread's k-th; nothing(k, raw): none
  *   early(k, raw, a, b, kept)               the position's own effect
  *   advance(k, kept, h)                     h behind the position, exactly as late has it
- *   late(p, k, kept, late, h)               the same, and stores
+ *   late(p, k, kept, late, h)               the same, and stores; the state behind the last position too
  *   marks(cell)                             what load has noted of positions, from another object of the same thread
- *   initial(h), last(h)                     the state before the first position, and behind the last
+ *   initial(h), initial_of(args, chain, c)  the state before the first position
  *   HAS_SUM, sum, put_sum(tile, c, x)       a sum over all positions that late adds to */
 
 enum { SEGMENTS = THREADS / LANES, TILE = SEGMENTS * STEPS, WARPS = THREADS / 32 };
@@ -228,7 +228,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_c
         cell.load_late(p, late);
         cell.late(p, 0, kept, late, h);
     }
-    cell.last(h);
     if constexpr (Cell::HAS_SUM) {
         for (int v = 0; v < VECTOR; v++) cell.put_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
     }
@@ -271,7 +270,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_c
             if (p + k < steps) cell.late(p + k, k, kept[k], now[k], h);
         }
     }
-    cell.last(h);
     if constexpr (Cell::HAS_SUM) {
         for (int v = 0; v < VECTOR; v++) cell.put_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
     }
@@ -318,16 +316,16 @@ struct Head {
  * follows. From the nearest tile behind which it is known, the effects of those nearer are applied, oldest first: the same sums as those
  * by which it became known behind each of them. */
 INLINE bool resolve(const Word (*look)[CHANNELS], int c, unsigned effect, unsigned state, REAL &h) {
-    unsigned known = 0, there = 0;
+    unsigned long long known = 0, there = 0;
 #pragma unroll
     for (int d = 0; d < WINDOW; d++) {
         unsigned mark = look[d][c].mark;
-        known |= (unsigned)(mark == state) << d;
-        there |= (unsigned)(mark == effect) << d;
+        known |= (unsigned long long)(mark == state) << d;
+        there |= (unsigned long long)(mark == effect) << d;
     }
-    unsigned nearer = (known & -known) - 1;
+    unsigned long long nearer = (known & (~known + 1)) - 1;
     if (!known || (there & nearer) != nearer) return false;
-    int d = __popc(nearer);
+    int d = __popcll(nearer);
     h = look[d][c].h;
     bool sound = true;
 #pragma unroll 4
@@ -339,8 +337,21 @@ INLINE bool resolve(const Word (*look)[CHANNELS], int c, unsigned effect, unsign
     return sound;
 }
 
-/* The same into `carry`, by looking until it does. All threads. `own`: the tile's first word. */
-INLINE void look_back(const Word *own, long long tile, unsigned effect, unsigned state, REAL *carry) {
+/* What a tile does, of each channel, with the state before it. */
+struct Whole {
+    REAL a, b, limit, before;
+};
+
+/* The state before a tile is known: the one behind it follows, or does not. */
+INLINE void go_on(Whole &whole, bool &broken, int *any_broken, Word *own, unsigned state, REAL h) {
+    whole.before = h;
+    broken = !holds(whole.limit, h);
+    if (broken) *any_broken = 1;
+    else put_word(own, whole.a, whole.b, whole.a * h + whole.b, state);
+}
+
+/* Looks until the state before the tile is known. All threads. `own`: the tile's first word. */
+INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state, Whole *whole, bool *broken, int *any_broken) {
     __shared__ Word look[WINDOW ? WINDOW : 1][CHANNELS];
     __shared__ int found[2];
     constexpr int EACH = (WINDOW * CHANNELS + THREADS - 1) / THREADS;
@@ -359,13 +370,20 @@ INLINE void look_back(const Word *own, long long tile, unsigned effect, unsigned
         }
         __syncthreads();
         if (threadIdx.x < 32) {
+            constexpr int PARTS = (CHANNELS + 31) / 32;
+            REAL h[PARTS];
             bool all = true;
-            for (int c = (int)threadIdx.x; c < CHANNELS; c += 32) {
-                REAL h = 0;
-                all = resolve(look, c, effect, state, h) && all;
-                carry[c] = h;
+#pragma unroll
+            for (int part = 0; part < PARTS; part++) {
+                int c = (int)threadIdx.x + part * 32;
+                if (c < CHANNELS) all = resolve(look, c, effect, state, h[part]) && all;
             }
             all = __all_sync(~0u, all);
+#pragma unroll
+            for (int part = 0; part < PARTS; part++) {
+                int c = (int)threadIdx.x + part * 32;
+                if (all && c < CHANNELS) go_on(whole[c], broken[c], any_broken, own + c, state, h[part]);
+            }
             if (threadIdx.x == 0) found[turn] = all;
         }
         __syncthreads();
@@ -376,7 +394,8 @@ INLINE void look_back(const Word *own, long long tile, unsigned effect, unsigned
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Head *head, Word *words) {
     __shared__ Effect totals[WARPS][CHANNELS];
-    __shared__ REAL before[WARPS][CHANNELS], carry[CHANNELS];
+    __shared__ Whole whole[CHANNELS];
+    __shared__ REAL carry[CHANNELS];
     __shared__ unsigned tickets[2];
     __shared__ bool broken[CHANNELS];
     __shared__ int any_broken;
@@ -402,49 +421,40 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         compose_in_warp(effects, here);
         put_totals(totals, effects);
         __syncthreads();
-        for (int c = thread; c < CHANNELS; c += THREADS) { /* WINDOW 0: CHANNELS is at most THREADS */
-            Effect all = NO_EFFECT;
-#pragma unroll
-            for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
-            if (tile == 0) {
-                carry[c] = Cell::initial_of(args, chain, c);
-            } else if (WINDOW == 0) {
-                while (came.mark != state) came = get_word(own - CHANNELS + c);
-                carry[c] = came.h;
-            } else {
-                REAL limit = limit_of(all);
-                if (limit >= 0) put_word(own + c, all.a, all.b, limit, effect);
-            }
-        }
-        if (WINDOW && tile) {
-            __syncthreads();
-            look_back(own, tile, effect, state, carry);
-        }
-        for (int c = thread; c < CHANNELS; c += THREADS) {
-            REAL x = carry[c];
+        if (thread < CHANNELS) { /* of which there are at most THREADS */
             Effect all = NO_EFFECT;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) {
-                before[w][c] = all.a * x + all.b;
-                all = then(all, totals[w][c]);
+                Effect one = totals[w][thread];
+                totals[w][thread] = all; /* what comes before the warp */
+                all = then(all, one);
             }
-            broken[c] = !holds(limit_of(all), x);
-            if (broken[c]) any_broken = 1;
-            else put_word(own + c, all.a, all.b, all.a * x + all.b, state);
+            Whole &mine = whole[thread];
+            mine.a = all.a, mine.b = all.b, mine.limit = limit_of(all);
+            if (tile == 0) {
+                go_on(mine, broken[thread], &any_broken, own + thread, state, Cell::initial_of(args, chain, thread));
+            } else if (WINDOW == 0) {
+                while (came.mark != state) came = get_word(own - CHANNELS + thread);
+                go_on(mine, broken[thread], &any_broken, own + thread, state, came.h);
+            } else if (mine.limit >= 0) {
+                put_word(own + thread, mine.a, mine.b, mine.limit, effect);
+            }
         }
         if (thread == 0) tickets[n & 1] = next;
-        __syncthreads();
+        if (WINDOW && tile) look_back(own, tile, effect, state, whole, broken, &any_broken); /* it waits for all threads first */
+        else __syncthreads();
         REAL h[VECTOR];
 #pragma unroll
-        for (int v = 0; v < VECTOR; v++) h[v] = here[v].a * before[warp][lane * VECTOR + v] + here[v].b;
+        for (int v = 0; v < VECTOR; v++) {
+            const int c = lane * VECTOR + v;
+            h[v] = here[v].a * (totals[warp][c].a * whole[c].before + totals[warp][c].b) + here[v].b;
+        }
         if (any_broken) {
+            if (thread < CHANNELS) carry[thread] = whole[thread].before;
             take_in_turns(cell, t, kept, carry, broken, h);
-            for (int c = thread; c < CHANNELS; c += THREADS) {
-                if (broken[c]) put_word(own + c, 0, 0, carry[c], state);
-            }
+            if (thread < CHANNELS && broken[thread]) put_word(own + thread, 0, 0, carry[thread], state);
         }
         give_out(cell, t, kept, h);
-        if (t.due > 0 && t.first + t.due == steps && cell.there) cell.last(h);
         put_sums(cell, tile);
         ticket = tickets[n & 1];
         __syncthreads();
@@ -560,7 +570,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     }
     if (any_broken) take_in_turns(cell, t, kept, carry, broken, h);
     give_out(cell, t, kept, h);
-    if (t.due > 0 && t.first + t.due == steps && cell.there) cell.last(h);
     put_sums(cell, tile);
 }
 

@@ -82,6 +82,12 @@ struct Cell {
     }
     INLINE void marks(const Cell &from) { cuts = from.cuts; }
     INLINE bool cut(int k) const { return RESETS && cuts >> k & 1; }
+    /* Behind the last step of the sequence the state is the final one. */
+    INLINE void put_last(long long position, const REAL (&h)[VECTOR]) const {
+        if (!p.last || position != (DOWN ? p.steps : length) - 1) return;
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) p.last[place + v] = h[v];
+    }
 
 #if BACKWARD
 
@@ -118,6 +124,7 @@ struct Cell {
         }
         store<DATA>((unsigned long long)p.db, p.db ? at(t) : 0, g);
         store<DATA>((unsigned long long)p.da, p.da ? at(t) : 0, da);
+        put_last(position, s);
     }
 
 #else
@@ -142,6 +149,7 @@ struct Cell {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) out[v] = is_live(t) ? h[v] : (REAL)0;
         store<DATA>((unsigned long long)p.out, at(t), out);
+        put_last(position, h);
     }
 
 #endif
@@ -153,12 +161,6 @@ struct Cell {
     INLINE void initial(REAL (&h)[VECTOR]) const {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) h[v] = p.from ? p.from[place + v] : (REAL)0;
-    }
-    INLINE void last(const REAL (&h)[VECTOR]) const {
-#pragma unroll
-        for (int v = 0; v < VECTOR; v++) {
-            if (p.last) p.last[place + v] = h[v];
-        }
     }
     INLINE void put_sum(long long tile, int c, REAL x) const {
         long long all = p.batch * p.channels, chain = place / CHANNELS;

@@ -11,6 +11,10 @@ enum {
     WIDE_LANES = 16,  /* rows of 256 bytes come faster than those of 128 */
     NARROW_LANES = 8, /* where chains are few, tiles are long rather than wide: fewer wait for each other */
     FEW_WINDOW = 16,
+    FEWEST_CHAINS =
+        2, /* of these tiles are as large as a processor can hold, and all that are under way are looked at */
+    FEWEST_THREADS = 512,
+    FEWEST_WINDOW = 64,
     BLOCKS = 2
 };
 
@@ -42,6 +46,11 @@ rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t st
         cut.many = ceiling(vectors, cut.lanes) >= processors / 2;
         cut.window = cut.many ? 0 : FEW_WINDOW;
         if (!cut.many) cut.lanes = lanes_for(vectors, bytes == 2 ? WIDE_LANES : NARROW_LANES);
+        if (ceiling(vectors, cut.lanes) <= FEWEST_CHAINS) {
+            cut.threads = FEWEST_THREADS;
+            cut.blocks = 1;
+            cut.window = FEWEST_WINDOW / (cut.lanes * cut.vector > 32 ? 4 : 1);
+        }
     }
     if (cut.form == RCVI_SCAN_SERIAL || cut.form == RCVI_SCAN_CHANNELS) {
         cut.lanes = 32;
