@@ -141,7 +141,7 @@ static void long_ones(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    static const shape shapes[] = {{90001, 1, 32}, {300007, 1, 1}, {1501, 2, 2200}, {65, 1, 20001}};
+    static const shape shapes[] = {{90001, 1, 64}, {300007, 1, 1}, {1501, 2, 2200}, {65, 1, 20001}};
     for (int i = 0; i < 4 * 2; i++) {
         rcv_scan_options options = options_of(shapes[i % 4], NULL, i / 4 ? RCV_BFLOAT16 : RCV_FLOAT32);
         check_options(context, &options, GATES_NEAR_ONE, true, (uint64_t)(500 + i), "long");

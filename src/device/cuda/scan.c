@@ -8,7 +8,7 @@
 
 static const char *const form_names[RCVI_SCAN_FORMS] = {"serial", "channels", "chained", "three"};
 
-enum { ALIGNMENT = 16, SUM_THREADS = 128, MOST_KERNELS = 4 };
+enum { ARRAYS = 3, ALIGNMENT = 16, SUM_THREADS = 128, MOST_KERNELS = 4 };
 
 /* As struct LinearArgs of scan_linear.cuh. */
 typedef struct {
@@ -33,6 +33,7 @@ struct rcvi_scan {
     rcv_scan_options options;
     rcvi_cuda_type data;
     size_t real_bytes;
+    bool streamed;
     rcvi_scan_cut cut;
     pass passes[2]; /* forward, backward */
     char *scratch;  /* of the form, sums of tiles, lengths */
@@ -87,7 +88,8 @@ static rcv_status write_sources(rcvi_scan *s) {
                                  .backward = backward,
                                  .reverse = s->options.reverse,
                                  .lengths = s->options.lengths,
-                                 .resets = s->options.resets};
+                                 .resets = s->options.resets,
+                                 .streamed = s->streamed};
         RCVI_TRY(rcvi_scan_source(s->context, &shape, &s->passes[backward].source));
     }
     return RCV_OK;
@@ -120,6 +122,9 @@ static rcv_status open(rcvi_scan *s) {
     struct cudaDeviceProp properties;
     RCVI_CUDA_TRY(cudaGetDeviceProperties(&properties, s->ordinal), "asking for the device's properties");
     s->processors = properties.multiProcessorCount;
+    s->streamed = (double)s->options.steps * (double)s->options.batch * (double)s->options.channels *
+                      (double)rcvi_cuda_bytes(s->data) * ARRAYS >
+                  properties.l2CacheSize;
     RCVI_TRY(find_cut(s));
     RCVI_TRY(write_sources(s));
     RCVI_TRY(load(s, properties.major, properties.minor));

@@ -35,6 +35,7 @@ typedef struct {
     rcvi_scan_cut cut;
     rcvi_cuda_type data;
     bool backward, reverse, lengths, resets;
+    bool streamed; /* the arrays are larger than the GPU's cache */
 } rcvi_scan_shape;
 rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, char **text);
 

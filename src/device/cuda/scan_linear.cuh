@@ -3,7 +3,7 @@
  *   BACKWARD   the derivative
  *   DOWN       positions go from the last step to the first
  *   REVERSE    the recurrence does (its derivative then goes up)
- *   LENGTHS, RESETS
+ *   LENGTHS, RESETS, STREAMED
  * Everything is [steps, batch, channels]; a thread's channels are of one sequence. */
 
 struct LinearArgs {
@@ -16,7 +16,31 @@ struct LinearArgs {
     long long steps, batch, channels;
 };
 
+/* Where arrays are larger than the cache, nothing of them is kept there. */
+#if STREAMED && defined(__CUDACC__)
+template <int BYTES> struct Bits;
+template <> struct Bits<16> { typedef uint4 type; };
+template <> struct Bits<8> { typedef uint2 type; };
+template <> struct Bits<4> { typedef unsigned type; };
+template <> struct Bits<2> { typedef unsigned short type; };
+typedef Bits<sizeof(DATA) * VECTOR>::type DataBits;
+
+INLINE void load_data(const DATA *from, REAL (&x)[VECTOR]) {
+    DataBits bits = __ldcs((const DataBits *)from);
+    const Group<DATA> &group = *(const Group<DATA> *)&bits;
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) x[v] = (REAL)widen(group.at[v]);
+}
+INLINE void store_data(DATA *to, const REAL (&x)[VECTOR]) {
+    Group<DATA> group;
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) narrow(x[v], group.at[v]);
+    __stcs((DataBits *)to, *(const DataBits *)&group);
+}
+#else
 INLINE void load_data(const DATA *from, REAL (&x)[VECTOR]) { load<DATA>((unsigned long long)from, 0, x); }
+INLINE void store_data(DATA *to, const REAL (&x)[VECTOR]) { store<DATA>((unsigned long long)to, 0, x); }
+#endif
 
 struct Cell {
     typedef LinearArgs Args;
@@ -122,8 +146,8 @@ struct Cell {
             if (cut(k)) sum[v] += on;
             s[v] = cut(k) ? (REAL)0 : on;
         }
-        store<DATA>((unsigned long long)p.db, p.db ? at(t) : 0, g);
-        store<DATA>((unsigned long long)p.da, p.da ? at(t) : 0, da);
+        if (p.db) store_data(p.db + at(t), g);
+        if (p.da) store_data(p.da + at(t), da);
         put_last(position, s);
     }
 
@@ -148,7 +172,7 @@ struct Cell {
         advance(k, kept, h);
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) out[v] = is_live(t) ? h[v] : (REAL)0;
-        store<DATA>((unsigned long long)p.out, at(t), out);
+        store_data(p.out + at(t), out);
         put_last(position, h);
     }
 

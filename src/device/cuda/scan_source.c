@@ -90,9 +90,9 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
                   cut->window, cut->many, cut->blocks, form_names[cut->form], shape->backward && shape->resets);
     rcvi_text_add(&out,
                   "#define DATA %s\n#define BACKWARD %d\n#define REVERSE %d\n#define DOWN %d\n#define LENGTHS %d\n"
-                  "#define RESETS %d\n",
+                  "#define RESETS %d\n#define STREAMED %d\n",
                   type_names[shape->data], shape->backward, shape->reverse, shape->reverse != shape->backward,
-                  shape->lengths, shape->resets);
+                  shape->lengths, shape->resets, shape->streamed);
     rcvi_text_add(&out, "%s%s%s", rcvi_map_element_text, rcvi_scan_linear_text, rcvi_scan_text);
     return rcvi_text_take(&out, text);
 }
