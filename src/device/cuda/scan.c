@@ -122,10 +122,10 @@ static rcv_status open(rcvi_scan *s) {
     struct cudaDeviceProp properties;
     RCVI_CUDA_TRY(cudaGetDeviceProperties(&properties, s->ordinal), "asking for the device's properties");
     s->processors = properties.multiProcessorCount;
-    s->streamed = (double)s->options.steps * (double)s->options.batch * (double)s->options.channels *
-                      (double)rcvi_cuda_bytes(s->data) * ARRAYS >
-                  properties.l2CacheSize;
     RCVI_TRY(find_cut(s));
+    double bytes = (double)s->options.steps * (double)s->options.batch * (double)s->options.channels *
+                   (double)rcvi_cuda_bytes(s->data) * ARRAYS;
+    s->streamed = s->cut.window && bytes > properties.l2CacheSize; /* of many chains it gains nothing */
     RCVI_TRY(write_sources(s));
     RCVI_TRY(load(s, properties.major, properties.minor));
     if (!s->bytes) return RCV_OK;

@@ -14,7 +14,7 @@ enum {
     FEWEST_CHAINS =
         2, /* of these tiles are as large as a processor can hold, and all that are under way are looked at */
     FEWEST_THREADS = 512,
-    FEWEST_WINDOW = 64,
+    FEWEST_WINDOW = 32,
     BLOCKS = 2
 };
 
@@ -49,7 +49,7 @@ rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t st
         if (ceiling(vectors, cut.lanes) <= FEWEST_CHAINS) {
             cut.threads = FEWEST_THREADS;
             cut.blocks = 1;
-            cut.window = FEWEST_WINDOW / (cut.lanes * cut.vector > 32 ? 4 : 1);
+            cut.window = FEWEST_WINDOW / (cut.lanes * cut.vector > 32 ? 2 : 1);
         }
     }
     if (cut.form == RCVI_SCAN_SERIAL || cut.form == RCVI_SCAN_CHANNELS) {
