@@ -407,16 +407,16 @@ static void every_set_of_kernels(void **state) {
     }
 }
 
-/* Large enough to go past the caches of most machines. */
+/* Large enough to go past the caches of most machines, in each type. */
 static void streamed(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    for (int i = 0; i < 2 * TYPES; i++) {
-        const int64_t channels = i & 1 ? 1000 : 128, steps = ((int64_t)72 << 20) / 4 / channels;
-        rcv_scan_options options = options_of((shape){steps, 1, channels}, "channels", RCV_FLOAT32);
-        options.reverse = i & 2;
-        if (i >= 4) options.form = i >= 6 ? "chained" : NULL;
+    for (int i = 0; i < TYPES; i++) {
+        const int64_t channels = i & 1 ? 1000 : 128, bytes = (int64_t)34 << 20;
+        const int64_t steps = bytes / (int64_t)rcv_dtype_bytes(dtypes[i]) / channels;
+        rcv_scan_options options = options_of((shape){steps, 1, channels}, i & 2 ? "chained" : NULL, dtypes[i]);
+        options.reverse = i & 1;
         check_case(context, &options, GATES_INSIDE, true, (uint64_t)i, "streamed");
     }
     test_context_end(&counter, context);
