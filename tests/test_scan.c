@@ -106,7 +106,7 @@ static void overflow_on_the_way(void **state) {
             if (kind == 3) a[2 * 1500] = a[2 * 1510] = 0x1p-100;        /* a product of zero times infinity */
             if (kind == 4) a[2 * 1500] = a[2 * 1510] = 0x1p-90;         /* a small product times a large state */
             scan_outcome outcome = scan_case_run(context, &made, 2);
-            const float *h = (const float *)outcome.h;
+            const float *h = (const void *)outcome.h;
             const float expected[] = {INFINITY, 0, NAN, INFINITY, 0x1p-80f};
             for (int t = 0; t < 4000; t++) { /* the channel beside it */
                 if (h[2 * t + 1] != (float)made.initial[1])
@@ -136,7 +136,8 @@ static void denormals_stay(void **state) {
         for (int i = 0; i < 148 * 20; i++) made.a[i] = 0.5, made.b[i] = 0;
         for (int c = 0; c < 20; c++) made.initial[c] = 1;
         scan_outcome outcome = scan_case_run(context, &made, 1);
-        for (int t = 0; t < 148; t++) assert_true((double)((const float *)outcome.h)[t * 20] == ldexp(1, -t - 1));
+        for (int t = 0; t < 148; t++)
+            assert_true(scan_number(outcome.h, (size_t)t * 20, RCV_FLOAT32) == ldexp(1, -t - 1));
         scan_outcome_free(&outcome);
         scan_case_free(&made);
     }
