@@ -346,6 +346,10 @@ typedef struct {
     const char *device; /* NULL: "cpu" */
 } rcv_scan_options;
 
+/* On the CPU the bits of a form do not depend on the number of threads. "serial" and "channels" have the same ones, and two calls
+ * with the state carried on have those of one. "chained" and "three" have the same ones; how they cut time follows from the
+ * shape alone. Each step is the recurrence itself there too, but the state before a tile may differ by roundings, and by what
+ * a product of gates below the normal numbers would have kept. Whatever is infinite or NaN is so in every form. */
 typedef struct rcv_scan rcv_scan; /* one shape, with its threads or kernels and scratch, to be called many times */
 
 /* Pointers are to elements of the scan's dtype, in the device's memory, unless typed or said otherwise. Arrays that are
@@ -359,7 +363,7 @@ typedef struct {
     void *final;            /* [batch, channels] the state behind the last step; NULL where not wanted */
 } rcv_scan_data;
 
-/* Gradients of a loss L, given dL/dh and dL/dfinal. */
+/* Gradients of a loss L, given dL/dh and dL/dfinal. da is of h as it was stored. */
 typedef struct {
     const void *dh;     /* NULL: zeros */
     const void *dfinal; /* NULL: zeros */
@@ -374,7 +378,7 @@ RCV_API const char *rcv_scan_form(const rcv_scan *scan); /* the one that it has 
 RCV_API rcv_status rcv_scan_set_stream(rcv_scan *scan, void *stream);
 RCV_API rcv_status rcv_scan_wait(rcv_scan *scan);
 RCV_API rcv_status rcv_scan_forward(rcv_scan *scan, const rcv_scan_data *data);
-/* `data` is that of the forward call, with h as that call left it. */
+/* `data` is that of the forward call, with h as that call left it; b may be NULL, and final does not matter. */
 RCV_API rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients);
 
 /* ---- the machine ------------------------------------------------------------------------------------------------- */

@@ -61,13 +61,13 @@ static double of_half(uint16_t word, rcv_dtype dtype) {
     return word & 0x8000 ? -value : value;
 }
 
-double scan_number(const unsigned char *array, size_t index, rcv_dtype dtype) {
+double scan_number(const void *array, size_t index, rcv_dtype dtype) {
     if (dtype == RCV_FLOAT64) return ((const double *)array)[index];
     if (dtype == RCV_FLOAT32) return (double)((const float *)array)[index];
     return of_half(((const uint16_t *)array)[index], dtype);
 }
 
-static void set_number(unsigned char *array, size_t index, rcv_dtype dtype, double value) {
+static void set_number(void *array, size_t index, rcv_dtype dtype, double value) {
     if (dtype == RCV_FLOAT64)
         ((double *)array)[index] = value;
     else if (dtype == RCV_FLOAT32)

@@ -47,7 +47,7 @@ bool scan_outcomes_equal(const scan_outcome *a, const scan_outcome *b);
 void scan_case_check(const scan_case *self, const scan_outcome *outcome, const char *what);
 
 /* The index-th number of an array of a dtype. */
-double scan_number(const unsigned char *array, size_t index, rcv_dtype dtype);
+double scan_number(const void *array, size_t index, rcv_dtype dtype);
 rcv_dtype scan_carry_dtype(rcv_dtype dtype);
 /* The nearest number of a dtype. */
 double scan_rounded(double value, rcv_dtype dtype);

@@ -106,7 +106,7 @@ static void overflow_on_the_way(void **state) {
             if (kind == 3) a[2 * 1500] = a[2 * 1510] = 0x1p-100;        /* a product of zero times infinity */
             if (kind == 4) a[2 * 1500] = a[2 * 1510] = 0x1p-90;         /* a small product times a large state */
             scan_outcome outcome = scan_case_run(context, &made, 2);
-            const float *h = (const float *)outcome.h;
+            const float *h = (const void *)outcome.h;
             const float expected[] = {INFINITY, 0, NAN, INFINITY, 0x1p-80f};
             for (int t = 0; t < 4000; t++) { /* the channel beside it */
                 if (h[2 * t + 1] != (float)made.initial[1])
@@ -136,7 +136,8 @@ static void denormals_stay(void **state) {
         for (int i = 0; i < 148 * 20; i++) made.a[i] = 0.5, made.b[i] = 0;
         for (int c = 0; c < 20; c++) made.initial[c] = 1;
         scan_outcome outcome = scan_case_run(context, &made, 1);
-        for (int t = 0; t < 148; t++) assert_true((double)((const float *)outcome.h)[t * 20] == ldexp(1, -t - 1));
+        for (int t = 0; t < 148; t++)
+            assert_true(scan_number(outcome.h, (size_t)t * 20, RCV_FLOAT32) == ldexp(1, -t - 1));
         scan_outcome_free(&outcome);
         scan_case_free(&made);
     }
@@ -407,16 +408,16 @@ static void every_set_of_kernels(void **state) {
     }
 }
 
-/* Large enough to go past the caches of most machines. */
+/* Large enough to go past the caches of most machines, in each type. */
 static void streamed(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    for (int i = 0; i < 2 * TYPES; i++) {
-        const int64_t channels = i & 1 ? 1000 : 128, steps = ((int64_t)72 << 20) / 4 / channels;
-        rcv_scan_options options = options_of((shape){steps, 1, channels}, "channels", RCV_FLOAT32);
-        options.reverse = i & 2;
-        if (i >= 4) options.form = i >= 6 ? "chained" : NULL;
+    for (int i = 0; i < TYPES; i++) {
+        const int64_t channels = i & 1 ? 1000 : 128, bytes = (int64_t)34 << 20;
+        const int64_t steps = bytes / (int64_t)rcv_dtype_bytes(dtypes[i]) / channels;
+        rcv_scan_options options = options_of((shape){steps, 1, channels}, i & 2 ? "chained" : NULL, dtypes[i]);
+        options.reverse = i & 1;
         check_case(context, &options, GATES_INSIDE, true, (uint64_t)i, "streamed");
     }
     test_context_end(&counter, context);

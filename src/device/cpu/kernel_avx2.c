@@ -1,5 +1,5 @@
-/* x86-64 with AVX2 and FMA: vectors of 32 bytes, 16 registers. */
-#if defined(__AVX2__) && defined(__FMA__)
+/* x86-64 with AVX2, FMA and F16C: vectors of 32 bytes, 16 registers. */
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #include <immintrin.h>
 
 #define SET rcvi_kernels_avx2

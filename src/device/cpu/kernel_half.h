@@ -15,7 +15,8 @@ static inline half_floats from_bfloat16(half_bits x) {
 
 static inline half_bits to_bfloat16(half_floats x) {
     half_words bits = (half_words)x, rounded = bits + 0x7fff + (bits >> 16 & 1);
-    return __builtin_convertvector(half_choose((half_words)(x == x), rounded, bits | 0x400000) >> 16, half_bits);
+    half_words is_nan = (half_words)((bits & 0x7fffffff) > 0x7f800000);
+    return __builtin_convertvector(half_choose(is_nan, bits | 0x400000, rounded) >> 16, half_bits);
 }
 
 #if defined(__aarch64__)

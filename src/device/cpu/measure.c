@@ -152,9 +152,10 @@ rcv_status rcvi_measured_bandwidth(rcv_context *context, int ordinal, int64_t th
     RCVI_TRY(rcvi_measured_threads(threads));
     char *memory = rcvi_new(context, (size_t)reads + 1, each + MEMORY_ALIGN);
     if (!memory) return RCV_NO_MEMORY;
-    self.c = (float *)(memory + (-(uintptr_t)memory & (MEMORY_ALIGN - 1)));
-    self.a = (float *)((char *)self.c + each);
-    self.b = reads > 1 ? (float *)((char *)self.a + each) : NULL;
+    char *first = memory + (-(uintptr_t)memory & (MEMORY_ALIGN - 1));
+    self.c = (void *)first;
+    self.a = (void *)(first + each);
+    self.b = reads > 1 ? (void *)(first + 2 * each) : NULL;
     rcv_status status = rcvi_team_new(context, (int)threads, &self.team);
     double best = 0;
     for (int i = 0; !status && i <= MEMORY_ROUNDS; i++) {

@@ -39,12 +39,7 @@ static void in_columns(rcvi_scan *scan, int member) {
     if (!last) return;
     memcpy(last + at, scan->state + at, bytes);
     if (!scan->gradients || !scan->data->resets) return;
-    for (int64_t i = column; i < column_end; i++) {
-        if (scan->carry == sizeof(double))
-            ((double *)last)[i] += ((const double *)scan->sum)[i];
-        else
-            ((float *)last)[i] += ((const float *)scan->sum)[i];
-    }
+    for (int64_t i = column; i < column_end; i++) rcvi_scan_add_carry(scan, last, scan->sum, i);
 }
 
 static const struct {

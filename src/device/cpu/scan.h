@@ -50,6 +50,23 @@ struct rcvi_scan {
     bool ascending;
 };
 
+/* One of a row of carries. */
+static inline double rcvi_scan_carry(const rcvi_scan *scan, const void *row, int64_t column) {
+    return scan->carry == sizeof(double) ? ((const double *)row)[column] : (double)((const float *)row)[column];
+}
+
+static inline void rcvi_scan_set_carry(const rcvi_scan *scan, void *row, int64_t column, double value) {
+    if (scan->carry == sizeof(double))
+        ((double *)row)[column] = value;
+    else
+        ((float *)row)[column] = (float)value;
+}
+
+/* to += from, rounded once: what a double holds of a sum of two floats rounds as that sum does. */
+static inline void rcvi_scan_add_carry(const rcvi_scan *scan, void *to, const void *from, int64_t column) {
+    rcvi_scan_set_carry(scan, to, column, rcvi_scan_carry(scan, to, column) + rcvi_scan_carry(scan, from, column));
+}
+
 /* What a sweep is for: the recurrence itself from a carry, or a chunk's composition. */
 typedef struct {
     char *carry; /* [columns] left as it is behind the last step */

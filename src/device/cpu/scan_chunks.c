@@ -19,17 +19,6 @@ enum {
 }; /* of the incoming carry: does it reach the end of the chunk? NONE: a boundary is in between;
                            * ALL: the sequence has no step in the chunk */
 
-static double carry_at(const rcvi_scan *scan, const char *row, int64_t column) {
-    return scan->carry == sizeof(double) ? ((const double *)row)[column] : (double)((const float *)row)[column];
-}
-
-static void set_carry(const rcvi_scan *scan, char *row, int64_t column, double value) {
-    if (scan->carry == sizeof(double))
-        ((double *)row)[column] = value;
-    else
-        ((float *)row)[column] = (float)value;
-}
-
 /* The index-th chunk in the order of the visit. */
 static void bounds_of(const rcvi_scan *scan, int64_t index, int64_t *first, int64_t *end) {
     int64_t chunk = scan->ascending ? index : scan->chunks - 1 - index;
@@ -41,7 +30,7 @@ static void compose(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk 
     int64_t first, end;
     size_t bytes = (size_t)(scan->columns * scan->carry);
     bounds_of(scan, index, &first, &end);
-    for (int64_t c = 0; c < scan->columns; c++) set_carry(scan, chunk->product, c, 1);
+    for (int64_t c = 0; c < scan->columns; c++) rcvi_scan_set_carry(scan, chunk->product, c, 1);
     memset(chunk->carried, 0, bytes);
     memset(chunk->largest, 0, bytes);
     memset(chunk->reach, RCVI_REACH_ALL, (size_t)scan->options.batch);
@@ -52,8 +41,9 @@ static void compose(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk 
  * than e^growth, and a product that sank below normal numbers could not come back to where it counts. */
 static bool is_trusted(const rcvi_scan *scan, const rcvi_scan_chunk *part, int64_t column, double carry) {
     const double growth = 13, limit = scan->carry == sizeof(double) ? 0x1p960 : 0x1p64;
-    return isfinite(carry_at(scan, part->product, column)) && isfinite(carry_at(scan, part->carried, column)) &&
-           fabs(carry) <= limit && (carry_at(scan, part->largest, column) - 1) * (double)scan->chunk <= growth;
+    return isfinite(rcvi_scan_carry(scan, part->product, column)) &&
+           isfinite(rcvi_scan_carry(scan, part->carried, column)) && fabs(carry) <= limit &&
+           (rcvi_scan_carry(scan, part->largest, column) - 1) * (double)scan->chunk <= growth;
 }
 
 /* The shared carry is taken behind the chunk; `incoming` keeps what it was. */
@@ -64,11 +54,11 @@ static void pass_on(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk 
     for (int64_t c = 0; c < scan->columns; c++) {
         bool alike = !scan->data->lengths && !scan->data->resets;
         int reach = part->reach[alike ? 0 : c / scan->options.channels];
-        double carry = carry_at(scan, scan->state, c), carried = carry_at(scan, part->carried, c);
+        double carry = rcvi_scan_carry(scan, scan->state, c), carried = rcvi_scan_carry(scan, part->carried, c);
         if (reach == RCVI_REACH_NONE)
-            set_carry(scan, scan->state, c, carried);
+            rcvi_scan_set_carry(scan, scan->state, c, carried);
         else if (reach == RCVI_REACH_SOME && is_trusted(scan, part, c, carry))
-            set_carry(scan, scan->state, c, carry_at(scan, part->product, c) * carry + carried);
+            rcvi_scan_set_carry(scan, scan->state, c, rcvi_scan_carry(scan, part->product, c) * carry + carried);
         else if (reach == RCVI_REACH_SOME && !isnan(carry))
             rcvi_scan_sweep(scan, first, end, c, c + 1, &(rcvi_scan_goal){.carry = scan->state, .member = member});
     }
@@ -96,10 +86,9 @@ static void expand(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *
 static void add_sums(const rcvi_scan *scan) {
     char *to = scan->gradients->dinitial;
     for (int64_t c = 0; c < scan->columns; c++) {
-        memset(scan->sum + c * scan->carry, 0, (size_t)scan->carry);
-        for (int64_t i = 0; i < scan->chunks; i++)
-            set_carry(scan, scan->sum, c, carry_at(scan, scan->sum, c) + carry_at(scan, scan->sums + i * scan->row, c));
-        set_carry(scan, to, c, carry_at(scan, scan->sum, c) + carry_at(scan, to, c));
+        rcvi_scan_set_carry(scan, scan->sum, c, 0);
+        for (int64_t i = 0; i < scan->chunks; i++) rcvi_scan_add_carry(scan, scan->sum, scan->sums + i * scan->row, c);
+        rcvi_scan_add_carry(scan, to, scan->sum, c);
     }
 }
 

@@ -69,12 +69,8 @@ static void start_anew(const rcvi_scan *scan, const rcvi_scan_strip *strip, cons
     int64_t at = strip->column * scan->carry, bytes = (strip->column_end - strip->column) * scan->carry;
     char *carry = goal->chunk ? goal->chunk->carried : goal->carry;
     if (goal->chunk) goal->chunk->reach[strip->sequence] = RCVI_REACH_NONE;
-    for (int64_t i = at; scan->gradients && !goal->chunk && i < at + bytes; i += scan->carry) {
-        if (scan->carry == sizeof(double))
-            *(double *)(goal->sum + i) += *(const double *)(carry + i);
-        else
-            *(float *)(goal->sum + i) += *(const float *)(carry + i);
-    }
+    for (int64_t c = strip->column; scan->gradients && !goal->chunk && c < strip->column_end; c++)
+        rcvi_scan_add_carry(scan, goal->sum, carry, c);
     memcpy(carry + at, (scan->gradients ? scan->zeros : rcvi_scan_origin(scan)) + at, (size_t)bytes);
 }
 
