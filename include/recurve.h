@@ -200,6 +200,8 @@ typedef struct rcv_run rcv_run;
  *   pack | transpose                   weights packed once (Y = X W^T), or as they lie (Y^T = W X^T)
  *   wavefront                          layers side by side, each a step or chunk behind the one below
  *   wavefront(forward)                 the same in the forward pass of training alone; backwards layer after layer
+ *   scan                               recurrences of a cell that come one after the other in loops of their own: products
+ *                                      with what one has computed need not wait for the next
  *   blas                               large products by OpenBLAS
  *   recompute(every=K)                 training keeps every K-th state and computes the rest again
  *   vendor                             the whole network by oneDNN, with threads only; on a GPU by cuDNN, with graph only

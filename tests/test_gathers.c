@@ -35,6 +35,11 @@ static const char *const plans[] = {
     "combine+fuse+wavefront(forward)",
     "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)",
     "combine(steps=2,forward=3)+fuse+pack+wavefront(forward)",
+    "combine+fuse+pack+scan",
+    "combine(steps=3)+fuse+scan",
+    "combine(steps=3)+fuse+pack+scan",
+    "combine(steps=all)+fuse+pack+scan",
+    "combine(steps=2)+fuse+pack+scan+recompute(every=2)",
     "combine(steps=2)+fuse+pack+recompute(every=2)",
     "combine(steps=2)+fuse+pack+wavefront(forward)+recompute(every=2)",
 };

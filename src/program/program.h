@@ -30,6 +30,7 @@ typedef struct {
     bool transpose;    /* Y^T = W X^T, the weights as they lie in memory, what they are multiplied with packed */
     bool wavefront;    /* layers side by side, each a step (or chunk) behind the one below */
     bool forward_wave; /* with wavefront: in the forward pass of training alone; backwards layer after layer */
+    bool scan;         /* recurrences of a cell one after the other, each over all steps of a chunk */
     bool blas;         /* large products by OpenBLAS */
     int64_t recompute; /* in training, keep the states of every so-many-th step only; 0: keep all */
     bool vendor;       /* the whole network by a library */
@@ -279,7 +280,7 @@ static inline bool rcvi_view_equal(const rcvi_view *a, const rcvi_view *b) {
 
 /* naive: no rung at all, but threads. */
 static inline bool rcvi_rungs_none(const rcvi_rungs *r) {
-    return !(r->kernels || r->combine || r->fuse || r->pack || r->transpose || r->wavefront || r->blas ||
+    return !(r->kernels || r->combine || r->fuse || r->pack || r->transpose || r->wavefront || r->scan || r->blas ||
              r->recompute || r->vendor);
 }
 

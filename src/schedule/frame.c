@@ -181,7 +181,7 @@ void rcvi_frame_write_dx(rcvi_frame *f, int dx) {
 
 void rcvi_frame_write_dstates(rcvi_frame *f, size_t state, int64_t layer, int64_t direction, rcvi_view first,
                               rcvi_view sum) {
-    int64_t size = first.row;
+    int64_t size = rcvi_state_size(&f->net->layers[layer].forward, state);
     rcvi_view restart = rcvi_state_block(f, RCVI_DRESTART, state, layer, direction, size);
     if (f->resets) {
         rcvi_emit_copy(f->program, f->batch, size, restart, sum);

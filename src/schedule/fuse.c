@@ -11,6 +11,8 @@ bool rcvi_fusion_init(rcvi_fusion *f, rcvi_program *program, const rcvi_graph *g
     f->at_hand = rcvi_pool_new(pool, count, sizeof *f->at_hand);
     f->needed = rcvi_pool_new(pool, count, sizeof *f->needed);
     f->kept = rcvi_pool_new(pool, count, sizeof *f->kept);
+    f->settled = rcvi_pool_new(pool, graph->state_count, sizeof *f->settled);
+    f->left_out = rcvi_pool_new(pool, graph->gradient_count, sizeof *f->left_out);
     f->part = rcvi_pool_new(pool, count, 1);
     f->phase = rcvi_pool_new(pool, count, 1);
     f->level = rcvi_pool_new(pool, count, sizeof *f->level);
@@ -745,6 +747,7 @@ void rcvi_fusion_emit_gradients(rcvi_fusion *f, bool over_chunk) {
     int64_t steps = f->gathers ? f->clock.steps : over_chunk ? f->clock.chunk : 1, depth = steps * f->clock.batch;
     bool *done = rcvi_new(program->pool.context, graph->gradient_count, sizeof *done);
     if (!done) program->failed = true;
+    for (size_t g = 0; done && g < graph->gradient_count; g++) done[g] = f->left_out[g];
     for (size_t g; !program->failed && (g = first_gradient(f, done)) < graph->gradient_count;) {
         const rcvi_gradient *gradient = &graph->gradients[g];
         const rcvi_param_place *place = &f->emitter.places[gradient->param];

@@ -60,6 +60,8 @@ typedef struct {
     bool *at_hand;               /* [values] given, not computed here */
     bool *needed;                /* [values] asked for from outside, beside next states, outputs and gradients */
     bool *kept;                  /* [values] asked for by the derivative only, which may round it */
+    bool *settled;               /* [states] known at all steps of the chunk before the loop begins */
+    bool *left_out;              /* [gradients] that are summed elsewhere */
     unsigned char *part, *phase; /* [values] */
     int *level;                  /* [values] inside of its phase */
     int *form_of;                /* [values] the affine form whose sum it is, or RCVI_NONE */

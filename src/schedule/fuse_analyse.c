@@ -123,11 +123,11 @@ static void find_forms(analysis *w) {
 static void find_dependences(analysis *w) {
     const rcvi_graph *graph = w->graph;
     for (int v = 0; v < w->count; v++) {
-        w->stateful[v] = graph->values[v].operation == RCVI_STATE;
+        w->stateful[v] = graph->values[v].operation == RCVI_STATE && !w->fusion->settled[graph->values[v].index];
         for (int a = 0; !w->fusion->at_hand[v] && a < argument_count(graph, v); a++)
             w->stateful[v] |= w->stateful[graph->values[v].arguments[a]];
     }
-    for (size_t s = 0; s < graph->state_count; s++) w->feeds[graph->states[s].next] = true;
+    for (size_t s = 0; s < graph->state_count; s++) w->feeds[graph->states[s].next] |= !w->fusion->settled[s];
     for (int v = w->count; v-- > 0;) {
         for (int a = 0; w->feeds[v] && a < argument_count(graph, v); a++)
             w->feeds[graph->values[v].arguments[a]] = true;

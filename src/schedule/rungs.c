@@ -218,6 +218,7 @@ PLAIN(kernels)
 PLAIN(fuse)
 PLAIN(pack)
 PLAIN(transpose)
+PLAIN(scan)
 PLAIN(blas)
 PLAIN(merge)
 PLAIN(cluster)
@@ -232,6 +233,7 @@ static const rung rungs[] = {
     {"pack", read_pack, print_pack},
     {"transpose", read_transpose, print_transpose},
     {"wavefront", read_wavefront, print_wavefront},
+    {"scan", read_scan, print_scan},
     {"blas", read_blas, print_blas},
     {"recompute", read_recompute, print_recompute},
     {"vendor", read_vendor, print_vendor},

@@ -30,7 +30,7 @@ const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs);
 /* Plan strings: rungs joined by '+', in any order when read, in one order when printed.
  *   plan  = "naive" { "+" rung } | rung { "+" rung }
  *   rung  = "kernels" | "combine" [ "(steps=" ( number | "all" ) [ ",forward=" number ] ")" ] | "fuse" | "pack" | "transpose"
- *         | "wavefront" [ "(forward)" ] | "blas" | "recompute(every=" number ")" | "vendor" [ "(algorithm=" number ")" ] | "merge" | "streams(" number ")" | "gemm(choice=" number ")" | "graph"
+ *         | "wavefront" [ "(forward)" ] | "scan" | "blas" | "recompute(every=" number ")" | "vendor" [ "(algorithm=" number ")" ] | "merge" | "streams(" number ")" | "gemm(choice=" number ")" | "graph"
  *         | "threads(" number [ ",split=" ( "rows" | "columns" ) ] ")"
  * One thread is not printed. Without a split, threads share out features. */
 /* RCV_UNSUPPORTED where a rung means nothing on this machine. */

@@ -8,31 +8,26 @@
  * order of steps however it went through them.
  *
  * Where only every so-many-th state is kept, the backward pass sweeps forwards over each chunk again before it goes
- * back through it. */
+ * back through it.
+ *
+ * A sweep is of parts, one where recurrences are not taken apart. Each goes through the chunk before the next one does, with its own
+ * work before, inside and behind its loop. */
 #include "schedule/stepwise.h"
-#include "schedule/frame.h"
 #include "schedule/retime.h"
-
-/* One way through time: forward, forward again, or backward. */
-typedef struct {
-    rcvi_fusion fusion;
-    rcvi_place *states; /* [states] before the step, in the order of the sweep */
-    rcvi_place *kept;   /* [values] for the derivative, where it has its own of them */
-    bool open;
-} sweep;
+#include "schedule/sweep.h"
 
 typedef struct {
     int64_t layer, direction, delay;
     const char *label;
-    sweep forward, again, backward;
+    rcvi_sweep forward, again, backward;
     rcvi_place input;              /* x, in the track's own time */
     int *restarts, *checkpoints;   /* [states] */
-    int *arriving, *sums, *ending; /* [states] of the backward sweep */
+    int *arriving, *sums, *ending; /* [states] of the backward rcvi_sweep */
     int dx;                        /* buffer, in the track's own time */
     bool is_retimed;               /* the backward sweep's graph is the retimed one */
     rcvi_retimed retimed;
-    sweep last; /* products behind its last step */
-    int *first; /* [states] adjoints before the first step, of late states */
+    rcvi_sweep last; /* products behind its last step */
+    int *first;      /* [states] adjoints before the first step, of late states */
 } track;
 
 typedef struct {
@@ -43,6 +38,7 @@ typedef struct {
     bool recompute;
     bool gathers;  /* gradients of parameters are summed behind all loops */
     bool retimes;  /* the backward sweep's products move to the next step where they can */
+    bool apart;    /* recurrences are taken one after the other */
     track *tracks; /* [layers * directions] */
 } writer;
 
@@ -107,14 +103,12 @@ static int state_buffer(writer *w, const track *t, const rcvi_graph *graph, size
                              graph->states[s].name);
 }
 
-static bool open_sweep(writer *w, track *t, sweep *s, const rcvi_graph *graph, rcvi_clock clock) {
-    rcvi_program *program = w->frame.program;
-    s->open = true;
-    s->states = rcvi_pool_new(&program->pool, graph->state_count, sizeof *s->states);
-    s->kept = rcvi_pool_new(&program->pool, graph->value_count, sizeof *s->kept);
-    if (!s->states || !s->kept) program->failed = true;
-    return rcvi_fusion_init(&s->fusion, program, graph, layer_of(w, t)->places[t->direction], t->label, clock) &&
-           !program->failed;
+static bool open_sweep(const writer *w, const track *t, rcvi_sweep *s, const rcvi_graph *graph, rcvi_clock clock,
+                       bool apart) {
+    const rcvi_param_place *params = layer_of(w, t)->places[t->direction];
+    if (!rcvi_sweep_open(s, w->frame.program, graph, params, t->label, clock, apart)) return false;
+    s->gathers = w->gathers;
+    return true;
 }
 
 /* Does a state's slot hold this value at the end of a step? A boundary or a frozen row puts something else there. */
@@ -141,8 +135,7 @@ static void make_readable(writer *w, const track *t, rcvi_fusion *f, int v) {
     rcvi_fusion_store(f, v, (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns});
 }
 
-static void place_kept(writer *w, const track *t, sweep *s, bool local) {
-    rcvi_fusion *f = &s->fusion;
+static void place_kept(writer *w, const track *t, rcvi_sweep *s, rcvi_fusion *f, bool local) {
     rcvi_program *program = w->frame.program;
     const rcvi_graph *graph = f->emitter.graph, *adjoint = &layer_of(w, t)->adjoint;
     for (size_t i = 0; i < adjoint->input_count && !program->failed; i++) {
@@ -183,23 +176,27 @@ static void forget_output(rcvi_fusion *f) {
     }
 }
 
-static void open_forward(writer *w, track *t, sweep *s, rcvi_clock clock, bool keep, bool local, bool output) {
-    const rcvi_graph *graph = &layer_of(w, t)->forward;
-    if (!open_sweep(w, t, s, graph, clock)) return;
-    rcvi_fusion *f = &s->fusion;
-    int input = graph->inputs[0].value;
-    f->places[input] = t->input;
-    f->at_hand[input] = true;
-    bool ring = !keep;
-    for (size_t i = 0; i < graph->state_count; i++) {
+/* Where the states of a forward sweep lie. */
+static void place_states(writer *w, const track *t, rcvi_sweep *s, bool ring, bool local) {
+    for (size_t i = 0; i < s->graph->state_count; i++) {
         int64_t slots = ring ? 2 : local ? w->chunk + 1 : w->frame.steps + 1;
-        int64_t row = rcvi_program_row(w->frame.program, rcvi_state_size(graph, i));
+        int64_t row = rcvi_program_row(w->frame.program, rcvi_state_size(s->graph, i));
         s->states[i] = (rcvi_place){.kind = ring    ? RCVI_RING
                                             : local ? RCVI_OVER_CHUNK
                                                     : RCVI_OVER_TIME,
                                     .buffer = rcvi_frame_buffer(&w->frame, slots, row, "%s%s.%s", t->label,
-                                                                local ? "again" : "state", graph->states[i].name),
+                                                                local ? "again" : "state", s->graph->states[i].name),
                                     .row = row};
+    }
+}
+
+static void open_forward_part(writer *w, track *t, rcvi_sweep *s, int part, bool keep, bool local, bool output) {
+    const rcvi_graph *graph = s->graph;
+    rcvi_fusion *f = &s->fusions[part];
+    int input = graph->inputs[0].value;
+    f->places[input] = t->input;
+    f->at_hand[input] = true;
+    for (size_t i = 0; i < graph->state_count; i++) {
         f->places[graph->states[i].value] = s->states[i];
         f->at_hand[graph->states[i].value] = true;
         if (w->frame.ragged) f->needed[graph->states[i].next] = true;
@@ -208,22 +205,35 @@ static void open_forward(writer *w, track *t, sweep *s, rcvi_clock clock, bool k
     if (w->frame.ragged && output) f->needed[out] = true;
     if (keep) need_kept(w, t, f);
     if (!output) forget_output(f);
+    rcvi_sweep_restrict(s, part);
+    if (w->frame.program->failed) return;
     rcvi_fusion_analyse(f);
     bool rounds = rcvi_dtype_is_narrow(w->frame.program->options.dtype);
     if (output && rounds) make_readable(w, t, f, out); /* else it might be read where it is kept */
-    if (keep) place_kept(w, t, s, local);
+    if (keep) place_kept(w, t, s, f, local);
+    bool apart = s->parts.count > 1;
+    if (apart && w->frame.resets) rcvi_sweep_share(s, part, true);
     for (size_t i = 0; i < graph->state_count && !w->frame.program->failed; i++) {
         int next = graph->states[i].next;
+        if (s->parts.of_state[i] != part) continue;
         make_readable(w, t, f, next);
         if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, rcvi_place_later(&f->clock, s->states[i]));
     }
     if (output) make_readable(w, t, f, out);
+    if (apart) rcvi_sweep_share(s, part, false);
     if (output && stores_directly(w, f, out)) rcvi_fusion_store(f, out, output_place(w, t));
     rcvi_fusion_prepare(f);
 }
 
-static void write_states_before(writer *w, track *t, const sweep *s) {
-    const rcvi_graph *graph = s->fusion.emitter.graph;
+static void open_forward(writer *w, track *t, rcvi_sweep *s, rcvi_clock clock, bool keep, bool local, bool output) {
+    if (!open_sweep(w, t, s, &layer_of(w, t)->forward, clock, w->apart)) return;
+    place_states(w, t, s, !keep && s->parts.count == 1, local); /* later parts read states of all steps */
+    for (int part = 0; part < s->parts.count && !w->frame.program->failed; part++)
+        open_forward_part(w, t, s, part, keep, local, output);
+}
+
+static void write_states_before(writer *w, track *t, const rcvi_sweep *s) {
+    const rcvi_graph *graph = s->graph;
     rcvi_frame *frame = &w->frame;
     for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i);
@@ -238,10 +248,10 @@ static void write_states_before(writer *w, track *t, const sweep *s) {
 }
 
 /* Between a sweep's states at a chunk's first step and the checkpoints. */
-static void copy_checkpoints(writer *w, track *t, const sweep *s, bool restore) {
-    const rcvi_graph *graph = s->fusion.emitter.graph;
+static void copy_checkpoints(writer *w, track *t, const rcvi_sweep *s, bool restore) {
+    const rcvi_graph *graph = s->graph;
     rcvi_program *program = w->frame.program;
-    const rcvi_clock *clock = &s->fusion.clock;
+    const rcvi_clock *clock = &s->clock;
     program->time = clock->span;
     program->time.span = 1;
     for (size_t i = 0; i < graph->state_count; i++) {
@@ -277,14 +287,15 @@ static void write_output(writer *w, const track *t, const rcvi_fusion *f) {
     select_or_copy(w, t, f, f->emitter.graph->outputs[0].value, rcvi_place_at_step(&f->clock, &place), rcvi_no_view());
 }
 
-/* One time step of a track. */
-static void write_forward_step(writer *w, track *t, sweep *s, bool output) {
-    rcvi_fusion *f = &s->fusion;
-    const rcvi_graph *graph = f->emitter.graph;
+/* One time step of a part of a track. */
+static void write_forward_step(writer *w, track *t, rcvi_sweep *s, int part, bool output) {
+    rcvi_fusion *f = &s->fusions[part];
+    const rcvi_graph *graph = s->graph;
     rcvi_program *program = w->frame.program;
     mark(w, t);
     program->time = f->clock.step;
     for (size_t i = 0; w->frame.resets && i < graph->state_count; i++) {
+        if (s->parts.of_state[i] != part) continue;
         rcvi_view slot = rcvi_place_at_step(&f->clock, &s->states[i]);
         int64_t size = rcvi_state_size(graph, i);
         rcvi_emit_select(program, w->frame.batch, size, boundary_view(w, t, &f->clock), slot,
@@ -294,17 +305,19 @@ static void write_forward_step(writer *w, track *t, sweep *s, bool output) {
     rcvi_fusion_emit(f, RCVI_INSIDE);
     for (size_t i = 0; i < graph->state_count && !program->failed; i++) {
         int next = graph->states[i].next;
+        if (s->parts.of_state[i] != part) continue;
         rcvi_place later = rcvi_place_later(&f->clock, s->states[i]);
         if (!stores_directly(w, f, next))
             select_or_copy(w, t, f, next, rcvi_place_at_step(&f->clock, &later),
                            rcvi_place_at_step(&f->clock, &s->states[i]));
     }
     int out = graph->outputs[0].value;
-    if (output && !stores_directly(w, f, out) && !is_late(f, out)) write_output(w, t, f);
+    if (output && rcvi_sweep_fusion_of(s, out) == f && !stores_directly(w, f, out) && !is_late(f, out))
+        write_output(w, t, f);
 }
 
 static void write_final_states(writer *w, track *t) {
-    const rcvi_graph *graph = t->forward.fusion.emitter.graph;
+    const rcvi_graph *graph = t->forward.graph;
     rcvi_frame *frame = &w->frame;
     for (size_t i = 0; i < graph->state_count && !frame->program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i), row = t->forward.states[i].row;
@@ -330,6 +343,27 @@ static void close_chunks(writer *w) {
     if (w->chunks > 1 && w->chunk > 1) rcvi_program_end_loop(w->frame.program);
 }
 
+/* The tracks of a set are of one cell: they have the same parts. */
+static void write_forward_part(writer *w, track *set, int64_t count, int part, int64_t delay) {
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        rcvi_fusion_emit(&set[i].forward.fusions[part], RCVI_BEFORE);
+    }
+    open_steps(w, delay);
+    for (int64_t i = 0; i < count; i++) write_forward_step(w, &set[i], &set[i].forward, part, true);
+    close_steps(w);
+    for (int64_t i = 0; i < count; i++) {
+        rcvi_fusion *f = &set[i].forward.fusions[part];
+        int out = set[i].forward.graph->outputs[0].value;
+        mark(w, &set[i]);
+        rcvi_fusion_emit(f, RCVI_BEHIND);
+        if (rcvi_sweep_fusion_of(&set[i].forward, out) != f || !is_late(f, out)) continue;
+        open_steps(w, delay);
+        write_output(w, &set[i], f);
+        close_steps(w);
+    }
+}
+
 static void write_forward_set(writer *w, track *set, int64_t count) {
     rcvi_program *program = w->frame.program;
     bool keep = w->frame.training && !w->recompute;
@@ -344,23 +378,11 @@ static void write_forward_set(writer *w, track *set, int64_t count) {
     }
     if (program->failed) return;
     open_chunks(w, delay);
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && w->recompute; i++) {
         mark(w, &set[i]);
-        if (w->recompute) copy_checkpoints(w, &set[i], &set[i].forward, false);
-        rcvi_fusion_emit(&set[i].forward.fusion, RCVI_BEFORE);
+        copy_checkpoints(w, &set[i], &set[i].forward, false);
     }
-    open_steps(w, delay);
-    for (int64_t i = 0; i < count; i++) write_forward_step(w, &set[i], &set[i].forward, true);
-    close_steps(w);
-    for (int64_t i = 0; i < count; i++) {
-        rcvi_fusion *f = &set[i].forward.fusion;
-        mark(w, &set[i]);
-        rcvi_fusion_emit(f, RCVI_BEHIND);
-        if (!is_late(f, f->emitter.graph->outputs[0].value)) continue;
-        open_steps(w, delay);
-        write_output(w, &set[i], f);
-        close_steps(w);
-    }
+    for (int part = 0; part < set[0].forward.parts.count; part++) write_forward_part(w, set, count, part, delay);
     close_chunks(w);
     for (int64_t i = 0; i < count; i++) {
         mark(w, &set[i]);
@@ -373,41 +395,43 @@ static void write_forward_set(writer *w, track *set, int64_t count) {
 
 /* Where the adjoint graph finds what the forward sweep computed. */
 static rcvi_place kept_place(const writer *w, const track *t, int source) {
-    const sweep *s = w->recompute ? &t->again : &t->forward;
+    const rcvi_sweep *s = w->recompute ? &t->again : &t->forward;
     const rcvi_graph *forward = &layer_of(w, t)->forward;
     bool computed = rcvi_operations[forward->values[source].operation].arguments > 0;
     if (computed && slot_holds(w, forward, source)) {
-        return rcvi_place_later(&s->fusion.clock, s->states[rcvi_graph_next_of(forward, source)]);
+        return rcvi_place_later(&s->clock, s->states[rcvi_graph_next_of(forward, source)]);
     }
-    return s->kept[source].kind != RCVI_NOWHERE ? s->kept[source] : s->fusion.places[source];
+    return s->kept[source].kind != RCVI_NOWHERE ? s->kept[source] : rcvi_sweep_fusion_of(s, source)->places[source];
 }
 
-static void open_adjoint_states(writer *w, track *t, sweep *s) {
-    rcvi_fusion *f = &s->fusion;
-    const rcvi_graph *graph = f->emitter.graph;
+static void open_adjoint_states(writer *w, track *t, rcvi_sweep *s) {
+    const rcvi_graph *graph = s->graph;
     rcvi_frame *frame = &w->frame;
+    bool ring = s->parts.count == 1; /* else later parts read them at all steps */
     for (size_t i = 0; i < layer_of(w, t)->adjoint.state_count && !frame->program->failed; i++) {
-        int64_t size = rcvi_state_size(graph, i);
-        int value = graph->states[i].value;
-        s->states[i] =
-            (rcvi_place){.kind = RCVI_RING, .buffer = state_buffer(w, t, graph, i, 2, "adjoint"), .row = size};
-        rcvi_view first = rcvi_whole_view(s->states[i].buffer, size);
-        first.offset = frame->steps % 2 * frame->batch * size;
+        int64_t size = rcvi_state_size(graph, i), row = ring ? size : rcvi_program_row(frame->program, size);
+        const char *name = graph->states[i].name;
+        int buffer = rcvi_frame_buffer(frame, ring ? 2 : frame->steps + 1, row, "%sadjoint.%s", t->label, name);
+        s->states[i] = (rcvi_place){.kind = ring ? RCVI_RING : RCVI_OVER_TIME, .buffer = buffer, .row = row};
+        rcvi_view first = rcvi_whole_view(buffer, row);
+        first.offset = (ring ? frame->steps % 2 : frame->steps) * frame->batch * row;
         rcvi_emit_copy(frame->program, frame->batch, size, first,
                        rcvi_state_block(frame, RCVI_DFINAL, i, t->layer, t->direction, size));
-        f->places[value] = rcvi_place_later(&f->clock, s->states[i]);
-        f->at_hand[value] = true;
-        if (frame->ragged) {
-            t->arriving[i] = state_buffer(w, t, graph, i, 1, "arriving");
-            f->places[value] = (rcvi_place){.kind = RCVI_STILL, .buffer = t->arriving[i], .row = size};
-            f->needed[graph->states[i].next] = true;
-        }
+        if (frame->ragged)
+            t->arriving[i] = rcvi_frame_buffer(frame, ring ? 1 : frame->steps, row, "%sarriving.%s", t->label, name);
         if (frame->resets) {
             t->sums[i] = state_buffer(w, t, graph, i, 1, "drestart");
             t->ending[i] = state_buffer(w, t, graph, i, 1, "ending");
             rcvi_emit_fill(frame->program, frame->batch, size, rcvi_whole_view(t->sums[i], size), 0);
         }
     }
+}
+
+/* What the adjoint of a state is when it arrives at a step. */
+static rcvi_place arriving_place(const writer *w, const track *t, const rcvi_sweep *s, size_t i) {
+    if (!w->frame.ragged) return rcvi_place_later(&s->clock, s->states[i]);
+    return (rcvi_place){
+        .kind = s->parts.count == 1 ? RCVI_STILL : RCVI_OVER_TIME, .buffer = t->arriving[i], .row = s->states[i].row};
 }
 
 static void retime(writer *w, track *t) {
@@ -424,7 +448,7 @@ static bool is_last_inside(const writer *w, const track *t) { return is_output_l
 /* The retimed sweep's products that are left when its last step is done, of what lies in the first slots. */
 static void open_last(writer *w, track *t) {
     rcvi_clock clock = rcvi_clock_new(w->frame.steps, w->frame.batch, 1, 0, true);
-    const rcvi_clock *own = &t->backward.fusion.clock;
+    const rcvi_clock *own = &t->backward.clock;
     clock.step = (rcvi_time){.span = 1};
     if (is_last_inside(w, t)) {
         int64_t steps = w->frame.steps; /* due when the sweep's time is -1, and at no other */
@@ -433,11 +457,11 @@ static void open_last(writer *w, track *t) {
         clock.step.inner = -own->step.inner * steps;
         clock.step.outer = -own->step.outer * steps;
     }
-    if (!open_sweep(w, t, &t->last, &t->retimed.last, clock)) return;
-    rcvi_fusion *f = &t->last.fusion;
+    if (!open_sweep(w, t, &t->last, &t->retimed.last, clock, false)) return;
+    rcvi_fusion *f = &t->last.fusions[0];
     const rcvi_graph *graph = f->emitter.graph;
     for (int i = 0; i < t->retimed.operand_count; i++) {
-        const rcvi_place *place = &t->backward.fusion.places[t->retimed.operands[i]];
+        const rcvi_place *place = &t->backward.fusions[0].places[t->retimed.operands[i]];
         f->places[graph->inputs[i].value] =
             (rcvi_place){.kind = RCVI_STILL, .buffer = place->buffer, .offset = place->offset, .row = place->row};
         f->at_hand[graph->inputs[i].value] = true;
@@ -464,61 +488,93 @@ static void open_last(writer *w, track *t) {
 
 static void write_last(writer *w, track *t) {
     mark(w, t);
-    rcvi_fusion_emit(&t->last.fusion, RCVI_INSIDE);
+    rcvi_fusion_emit(&t->last.fusions[0], RCVI_INSIDE);
 }
 
-static void open_backward(writer *w, track *t, int dy, int dx) {
+/* Inputs of the adjoint: what arrives from above, and what the forward sweep kept. [values] */
+static void place_inputs(writer *w, track *t, const rcvi_graph *graph, int dy, rcvi_place *places) {
+    int64_t columns = layer_of(w, t)->output;
+    for (size_t i = 0; i < graph->input_count; i++) {
+        const rcvi_graph_input *input = &graph->inputs[i];
+        if (input->source != RCVI_NONE) {
+            places[input->value] = kept_place(w, t, input->source);
+        } else {
+            rcvi_place place = shared_place(t, dy, t->direction * columns, columns * w->frame.net->directions);
+            places[input->value] = own_order(w, t, place, columns, "dy");
+        }
+    }
+}
+
+static void open_backward_part(writer *w, track *t, int part, const rcvi_place *inputs) {
     rcvi_frame *frame = &w->frame;
-    const rcvi_graph *graph = t->is_retimed ? &t->retimed.graph : &layer_of(w, t)->adjoint;
+    rcvi_sweep *s = &t->backward;
+    const rcvi_graph *graph = s->graph;
     size_t states = layer_of(w, t)->adjoint.state_count;
-    if (!open_sweep(w, t, &t->backward, graph, clock_of(w, t, true))) return;
-    rcvi_fusion *f = &t->backward.fusion;
+    rcvi_fusion *f = &s->fusions[part];
     if (t->is_retimed) {
         f->late = t->retimed.operands;
         f->late_count = t->retimed.operand_count;
         f->late_first = states;
         for (size_t i = states; i < graph->state_count; i++) f->at_hand[graph->states[i].value] = true;
     }
-    int64_t columns = layer_of(w, t)->output, width = layer_of(w, t)->input;
     for (size_t i = 0; i < graph->input_count; i++) {
-        const rcvi_graph_input *input = &graph->inputs[i];
-        f->at_hand[input->value] = true;
-        if (input->source != RCVI_NONE) {
-            f->places[input->value] = kept_place(w, t, input->source);
-        } else {
-            rcvi_place place = shared_place(t, dy, t->direction * columns, columns * frame->net->directions);
-            f->places[input->value] = own_order(w, t, place, columns, "dy");
-        }
+        f->at_hand[graph->inputs[i].value] = true;
+        f->places[graph->inputs[i].value] = inputs[graph->inputs[i].value];
     }
-    open_adjoint_states(w, t, &t->backward);
+    for (size_t i = 0; i < states; i++) {
+        f->at_hand[graph->states[i].value] = true;
+        f->places[graph->states[i].value] = arriving_place(w, t, s, i);
+        if (frame->ragged) f->needed[graph->states[i].next] = true;
+    }
     f->gathers = w->gathers;
+    rcvi_sweep_restrict(s, part);
+    if (frame->program->failed) return;
     rcvi_fusion_analyse(f);
+    bool apart = s->parts.count > 1;
+    if (apart && frame->resets) rcvi_sweep_share(s, part, true);
     for (size_t i = 0; i < states && !frame->program->failed; i++) {
         int next = graph->states[i].next;
+        if (s->parts.of_state[i] != part) continue;
         if (t->is_retimed && t->retimed.is_late[i] && !t->retimed.has_rest[i]) {
-            rcvi_fusion_clear(f, t->backward.states[i], rcvi_state_size(graph, i));
+            rcvi_fusion_clear(f, s->states[i], rcvi_state_size(graph, i));
             continue;
         }
         make_readable(w, t, f, next);
-        if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, t->backward.states[i]);
+        if (stores_directly(w, f, next)) rcvi_fusion_store(f, next, s->states[i]);
     }
-    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps + is_output_late(t), width, "%sdx", t->label) : dx;
+    if (apart) rcvi_sweep_share(s, part, false);
     int out = graph->outputs[0].value;
-    rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = width};
+    rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = layer_of(w, t)->input};
     if (is_output_late(t)) place = rcvi_place_later(&f->clock, place);
     if (rcvi_fusion_computes(f, out)) rcvi_fusion_store(f, out, place);
     rcvi_fusion_prepare(f);
+}
+
+static void open_backward(writer *w, track *t, int dy, int dx) {
+    rcvi_frame *frame = &w->frame;
+    const rcvi_graph *graph = t->is_retimed ? &t->retimed.graph : &layer_of(w, t)->adjoint;
+    if (!open_sweep(w, t, &t->backward, graph, clock_of(w, t, true), w->apart)) return;
+    rcvi_place *inputs = rcvi_pool_new(&frame->program->pool, graph->value_count, sizeof *inputs);
+    if (!inputs) frame->program->failed = true;
+    if (frame->program->failed) return;
+    place_inputs(w, t, graph, dy, inputs);
+    open_adjoint_states(w, t, &t->backward);
+    int64_t width = layer_of(w, t)->input;
+    t->dx = t->direction ? rcvi_frame_buffer(frame, frame->steps + is_output_late(t), width, "%sdx", t->label) : dx;
+    for (int part = 0; part < t->backward.parts.count && !frame->program->failed; part++)
+        open_backward_part(w, t, part, inputs);
     if (t->is_retimed && !frame->program->failed) open_last(w, t);
 }
 
-static void write_adjoint_states(writer *w, track *t) {
-    rcvi_fusion *f = &t->backward.fusion;
-    const rcvi_graph *graph = f->emitter.graph;
+static void write_adjoint_states(writer *w, track *t, int part) {
+    rcvi_fusion *f = &t->backward.fusions[part];
+    const rcvi_graph *graph = t->backward.graph;
     rcvi_frame *frame = &w->frame;
     rcvi_program *program = frame->program;
     for (size_t i = 0; i < layer_of(w, t)->adjoint.state_count && !program->failed; i++) {
         int64_t size = rcvi_state_size(graph, i);
         int v = graph->states[i].next;
+        if (t->backward.parts.of_state[i] != part) continue;
         if (t->is_retimed && t->retimed.is_late[i] && !t->retimed.has_rest[i]) continue;
         rcvi_place later = rcvi_place_later(&f->clock, t->backward.states[i]);
         rcvi_view next = rcvi_place_at_step(&f->clock, &t->backward.states[i]);
@@ -534,25 +590,27 @@ static void write_adjoint_states(writer *w, track *t) {
     }
 }
 
-static void write_backward_step(writer *w, track *t) {
-    rcvi_fusion *f = &t->backward.fusion;
-    const rcvi_graph *graph = f->emitter.graph;
+static void write_backward_step(writer *w, track *t, int part) {
+    const rcvi_sweep *s = &t->backward;
+    rcvi_fusion *f = &s->fusions[part];
+    const rcvi_graph *graph = s->graph;
     rcvi_program *program = w->frame.program;
     mark(w, t);
     program->time = f->clock.step;
     for (size_t i = 0; w->frame.ragged && i < graph->state_count; i++) {
+        if (s->parts.of_state[i] != part) continue;
         int64_t size = rcvi_state_size(graph, i);
-        rcvi_place arriving = rcvi_place_later(&f->clock, t->backward.states[i]);
+        rcvi_place later = rcvi_place_later(&f->clock, s->states[i]), arriving = arriving_place(w, t, s, i);
         rcvi_emit_select(program, w->frame.batch, size, live_view(w, t, &f->clock),
-                         rcvi_whole_view(t->arriving[i], size), rcvi_place_at_step(&f->clock, &arriving),
+                         rcvi_place_at_step(&f->clock, &arriving), rcvi_place_at_step(&f->clock, &later),
                          rcvi_no_view());
     }
     program->time = (rcvi_time){.span = 1};
     rcvi_fusion_emit(f, RCVI_INSIDE);
-    write_adjoint_states(w, t);
+    write_adjoint_states(w, t, part);
     if (w->chunk == 1 && !w->gathers) rcvi_fusion_emit_gradients(f, false);
     int out = graph->outputs[0].value;
-    if (!rcvi_fusion_computes(f, out)) {
+    if (rcvi_sweep_fusion_of(s, out) == f && !rcvi_fusion_computes(f, out)) {
         rcvi_place place = {.kind = RCVI_OVER_TIME, .buffer = t->dx, .row = layer_of(w, t)->input};
         rcvi_view from = rcvi_fusion_view(f, out, false);
         program->time = f->clock.step;
@@ -566,14 +624,19 @@ static void write_again(writer *w, track *set, int64_t count, int64_t delay) {
     for (int64_t i = 0; i < count; i++) {
         mark(w, &set[i]);
         copy_checkpoints(w, &set[i], &set[i].again, true);
-        rcvi_fusion_emit(&set[i].again.fusion, RCVI_BEFORE);
     }
-    open_steps(w, delay);
-    for (int64_t i = 0; i < count; i++) write_forward_step(w, &set[i], &set[i].again, false);
-    close_steps(w);
-    for (int64_t i = 0; i < count; i++) {
-        mark(w, &set[i]);
-        rcvi_fusion_emit(&set[i].again.fusion, RCVI_BEHIND);
+    for (int part = 0; part < set[0].again.parts.count; part++) {
+        for (int64_t i = 0; i < count; i++) {
+            mark(w, &set[i]);
+            rcvi_fusion_emit(&set[i].again.fusions[part], RCVI_BEFORE);
+        }
+        open_steps(w, delay);
+        for (int64_t i = 0; i < count; i++) write_forward_step(w, &set[i], &set[i].again, part, false);
+        close_steps(w);
+        for (int64_t i = 0; i < count; i++) {
+            mark(w, &set[i]);
+            rcvi_fusion_emit(&set[i].again.fusions[part], RCVI_BEHIND);
+        }
     }
 }
 
@@ -583,6 +646,23 @@ static void open_backward_set(writer *w, track *set, int64_t count, const int *d
         mark(w, t);
         if (w->recompute) open_forward(w, t, &t->again, clock_again(w, t), true, true, false);
         if (!w->frame.program->failed) open_backward(w, t, dy[i], dx[i]);
+    }
+}
+
+static void write_backward_part(writer *w, track *set, int64_t count, int part, int64_t delay, bool inside) {
+    for (int64_t i = 0; i < count; i++) {
+        mark(w, &set[i]);
+        rcvi_fusion_emit(&set[i].backward.fusions[part], RCVI_BEFORE);
+    }
+    open_steps(w, delay);
+    for (int64_t i = 0; i < count; i++) write_backward_step(w, &set[i], part);
+    for (int64_t i = 0; i < count && inside; i++) write_last(w, &set[i]);
+    close_steps(w);
+    for (int64_t i = 0; i < count; i++) {
+        rcvi_fusion *f = &set[i].backward.fusions[part];
+        mark(w, &set[i]);
+        rcvi_fusion_emit(f, RCVI_BEHIND);
+        if (w->chunk > 1 && !w->gathers) rcvi_fusion_emit_gradients(f, true);
     }
 }
 
@@ -597,36 +677,26 @@ static void write_backward_set(writer *w, track *set, int64_t count, const int *
     delay += inside;
     open_chunks(w, delay);
     if (w->recompute) write_again(w, set, count, delay);
-    for (int64_t i = 0; i < count; i++) {
-        mark(w, &set[i]);
-        rcvi_fusion_emit(&set[i].backward.fusion, RCVI_BEFORE);
-    }
-    open_steps(w, delay);
-    for (int64_t i = 0; i < count; i++) write_backward_step(w, &set[i]);
-    for (int64_t i = 0; i < count && inside; i++) write_last(w, &set[i]);
-    close_steps(w);
-    for (int64_t i = 0; i < count; i++) {
-        mark(w, &set[i]);
-        rcvi_fusion_emit(&set[i].backward.fusion, RCVI_BEHIND);
-        if (w->chunk > 1 && !w->gathers) rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
-    }
+    for (int part = 0; part < set[0].backward.parts.count; part++)
+        write_backward_part(w, set, count, part, delay, inside);
     close_chunks(w);
     for (int64_t i = 0; i < count && !inside; i++) {
         if (set[i].is_retimed) write_last(w, &set[i]);
     }
     for (int64_t i = 0; i < count && w->gathers; i++) {
         mark(w, &set[i]);
-        rcvi_fusion_emit_gradients(&set[i].backward.fusion, true);
+        for (int part = 0; part < set[i].backward.parts.count; part++)
+            rcvi_fusion_emit_gradients(&set[i].backward.fusions[part], true);
     }
     for (int64_t i = 0; i < count && !program->failed; i++) {
         const rcvi_graph *graph = &layer_of(w, &set[i])->adjoint;
         mark(w, &set[i]);
         for (size_t s = 0; s < graph->state_count; s++) {
-            int64_t size = rcvi_state_size(graph, s);
+            const rcvi_place *place = &set[i].backward.states[s];
             bool late = set[i].is_retimed && set[i].retimed.is_late[s];
             rcvi_frame_write_dstates(&w->frame, s, set[i].layer, set[i].direction,
-                                     rcvi_whole_view(late ? set[i].first[s] : set[i].backward.states[s].buffer, size),
-                                     rcvi_whole_view(set[i].sums[s], size));
+                                     rcvi_whole_view(late ? set[i].first[s] : place->buffer, place->row),
+                                     rcvi_whole_view(set[i].sums[s], rcvi_state_size(graph, s)));
         }
     }
     mark(w, NULL);
@@ -741,10 +811,10 @@ static void cut_time(writer *w, int64_t chunk, bool wavefront) {
 static void close_tracks(writer *w, size_t count) {
     for (size_t i = 0; w->tracks && i < count; i++) {
         track *t = &w->tracks[i];
-        if (t->forward.open) rcvi_fusion_free(&t->forward.fusion);
-        if (t->again.open) rcvi_fusion_free(&t->again.fusion);
-        if (t->backward.open) rcvi_fusion_free(&t->backward.fusion);
-        if (t->last.open) rcvi_fusion_free(&t->last.fusion);
+        rcvi_sweep_close(&t->forward);
+        rcvi_sweep_close(&t->again);
+        rcvi_sweep_close(&t->backward);
+        rcvi_sweep_close(&t->last);
         rcvi_retimed_free(&t->retimed);
     }
     rcvi_free(w->frame.program->pool.context, w->tracks);
@@ -779,7 +849,9 @@ static void write(rcvi_program *program) {
                 .tracks = rcvi_new(context, count, sizeof *w.tracks)};
     bool ok = rcvi_frame_init(&w.frame, program) && w.tracks;
     w.frame.pads = true;
-    w.retimes = w.gathers && program->rungs.fuse && program->rungs.pack && !w.frame.ragged && !w.frame.resets;
+    w.apart = program->rungs.scan;
+    w.retimes =
+        w.gathers && program->rungs.fuse && program->rungs.pack && !w.frame.ragged && !w.frame.resets && !w.apart;
     for (size_t i = 0; ok && i < count; i++) {
         w.tracks[i].layer = (int64_t)i / net->directions;
         w.tracks[i].direction = (int64_t)i % net->directions;

@@ -1,4 +1,5 @@
 /* When the rungs apply, and which of them are worth trying. */
+#include "schedule/distribute.h"
 #include "schedule/stepwise.h"
 
 static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
@@ -25,6 +26,11 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     if (rungs->merge && !rungs->fuse) return refuse("merge joins maps: add fuse");
     if (rungs->persistent && !(rungs->combine && rungs->fuse && rungs->pack))
         return refuse("a persistent kernel keeps packed weights and fused maps: add combine, fuse and pack");
+    if (rungs->scan && rungs->wavefront)
+        return refuse(
+            "scan takes a layer through all steps of a chunk in parts, a wavefront all layers at once: choose one");
+    if (rungs->scan && rungs->persistent)
+        return refuse("a persistent kernel takes the recurrences of a layer together: leave scan out");
     if (rungs->cluster && !rungs->persistent) return refuse("clusters are of a persistent kernel: add persistent");
     if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
         return refuse("products in bfloat16 need packed weights: add pack");
@@ -132,6 +138,16 @@ static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
     }
 }
 
+/* Do the cell's recurrences come one after the other? */
+static bool has_parts(const rcv_net *net) {
+    rcvi_distribution parts;
+    rcvi_pool pool;
+    rcvi_pool_init(&pool, net->context);
+    bool several = rcvi_distribute(&pool, &net->layers[0].forward, true, &parts) && parts.count > 1;
+    rcvi_pool_free(&pool);
+    return several;
+}
+
 void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                             void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     if (machine->gpu) {
@@ -140,6 +156,7 @@ void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options,
     }
     const int64_t chunks[] = {1, 4, 8, 16, 32, 0};
     int64_t threads = machine->threads;
+    bool parts = has_parts(net);
     for (int64_t n = threads; n >= 1; n = n > 1 ? n / 2 : 0) {
         for (int rows = n > 1; rows >= 0; rows--) {
             for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
@@ -151,6 +168,9 @@ void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options,
                                     .threads = n,
                                     .split_rows = rows && n > 1};
                 offer(user, &rungs);
+                rungs.scan = true;
+                if (parts && chunks[c] != 1) offer(user, &rungs);
+                rungs.scan = false;
                 rungs.forward = 1;
                 if (options->training && chunks[c] != 1) offer(user, &rungs);
                 rungs.forward = 0;
@@ -164,7 +184,10 @@ void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options,
                 rungs.pack = true;
                 rungs.transpose = false;
                 rungs.blas = true;
-                if (options->training && options->dtype != RCV_BFLOAT16 && chunks[c] == 0) offer(user, &rungs);
+                bool whole = options->training && options->dtype != RCV_BFLOAT16 && chunks[c] == 0;
+                if (whole) offer(user, &rungs);
+                rungs.scan = true;
+                if (whole && parts) offer(user, &rungs);
             }
         }
     }
