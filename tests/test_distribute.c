@@ -3,7 +3,7 @@
 #include "generator.h"
 #include "net/net.h"
 #include "planned.h"
-#include "schedule/distribute.h"
+#include "cell/distribute.h"
 #include "scratch.h"
 
 #include <stdio.h>

@@ -1,4 +1,5 @@
 #include "net/net.h"
+#include "cell/distribute.h"
 
 #include <math.h>
 #include <string.h>
@@ -82,6 +83,9 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     RCVI_TRY(rcvi_bind(graph, sizes, net->options.no_bias, net->options.rank, &layer->forward));
     RCVI_TRY(check_blocks(&layer->forward));
     RCVI_TRY(rcvi_differentiate(&layer->forward, &layer->adjoint, NULL));
+    rcvi_distribution parts;
+    if (!rcvi_distribute(&net->pool, &layer->forward, true, &parts)) return RCV_NO_MEMORY;
+    layer->parts = parts.count;
     layer->input = input;
     layer->output = rcvi_features(&layer->forward, layer->forward.values[layer->forward.outputs[0].value].size);
     return RCV_OK;

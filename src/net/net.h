@@ -15,6 +15,7 @@ typedef struct {
     rcvi_graph forward; /* bound; one input, one output */
     rcvi_graph adjoint; /* of it */
     int64_t input, output;
+    int parts;                   /* of the forward graph, its recurrences taken apart */
     rcvi_param_place *places[2]; /* [directions][forward.param_count] */
 } rcvi_layer;
 

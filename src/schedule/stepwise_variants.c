@@ -1,5 +1,4 @@
 /* When the rungs apply, and which of them are worth trying. */
-#include "schedule/distribute.h"
 #include "schedule/stepwise.h"
 
 static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
@@ -138,16 +137,6 @@ static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
     }
 }
 
-/* Do the cell's recurrences come one after the other? */
-static bool has_parts(const rcv_net *net) {
-    rcvi_distribution parts;
-    rcvi_pool pool;
-    rcvi_pool_init(&pool, net->context);
-    bool several = rcvi_distribute(&pool, &net->layers[0].forward, true, &parts) && parts.count > 1;
-    rcvi_pool_free(&pool);
-    return several;
-}
-
 void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                             void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     if (machine->gpu) {
@@ -156,7 +145,7 @@ void rcvi_stepwise_variants(const rcv_net *net, const rcv_plan_options *options,
     }
     const int64_t chunks[] = {1, 4, 8, 16, 32, 0};
     int64_t threads = machine->threads;
-    bool parts = has_parts(net);
+    bool parts = net->layers[0].parts > 1;
     for (int64_t n = threads; n >= 1; n = n > 1 ? n / 2 : 0) {
         for (int rows = n > 1; rows >= 0; rows--) {
             for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {

@@ -3,7 +3,7 @@
 #ifndef RCVI_SWEEP_H
 #define RCVI_SWEEP_H
 
-#include "schedule/distribute.h"
+#include "cell/distribute.h"
 #include "schedule/frame.h"
 #include "schedule/fuse.h"
 

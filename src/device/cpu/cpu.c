@@ -236,16 +236,20 @@ static void take_group(run_call *run, rcvi_call *call, size_t first, size_t end,
     if (call->members > 1 && due && (looped || end < run->end)) rcvi_team_barrier(run->worker->team, call->member);
 }
 
-/* A step of a private loop: the member's rows of the batch. */
+/* A step of a private loop: the member's rows of the batch, or its columns, which begin at multiples of a line of memory. */
 static void take_private(run_call *run, rcvi_call *call, size_t index) {
+    enum { GRAIN = 16 };
     call->step = &call->engine->program->steps[index];
     call->ready = &call->engine->ready[index];
     if (!open_step(run->binding, call)) return;
-    call->row = call->rows * call->member / call->members;
-    call->row_end = call->rows * (call->member + 1) / call->members;
-    call->column = 0;
-    call->column_end = call->step->columns;
-    if (call->row < call->row_end) take(run, call, true);
+    bool columns = call->ready->cut == RCVI_CUT_COLUMNS;
+    int64_t units = columns ? (call->step->columns + GRAIN - 1) / GRAIN : call->rows;
+    int64_t first = units * call->member / call->members, end = units * (call->member + 1) / call->members;
+    call->row = columns ? 0 : first;
+    call->row_end = columns ? call->rows : end;
+    call->column = columns ? smaller(first * GRAIN, call->step->columns) : 0;
+    call->column_end = columns ? smaller(end * GRAIN, call->step->columns) : call->step->columns;
+    if (call->row < call->row_end && call->column < call->column_end) take(run, call, true);
 }
 
 static void take_steps(run_call *run, rcvi_call *call, size_t first, size_t end, int depth) {

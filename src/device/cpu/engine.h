@@ -3,8 +3,8 @@
  *
  * Steps are taken in groups. Steps of one group do not touch what another one of it writes; their work is laid end to
  * end and cut into equal shares, one a member of the team, and a barrier follows. In a private loop every step touches,
- * for one row of the batch, nothing of another row: each member takes its rows through the whole loop, and the only
- * barrier is behind it. */
+ * for one row of the batch, nothing of another row, or for one column nothing of another column: each member takes its rows, or
+ * columns, through the whole loop, and the only barrier is behind it. */
 #ifndef RCVI_ENGINE_H
 #define RCVI_ENGINE_H
 
@@ -64,7 +64,7 @@ typedef struct {
 typedef struct {
     rcvi_cut cut;
     int group_end;   /* first step behind its group */
-    bool is_private; /* member's rows only, no barrier; of a loop: its body is */
+    bool is_private; /* member's rows or columns only, no barrier; of a loop: its body is */
     double cost;     /* of one row or column */
     rcvi_compiled *compiled;
 } rcvi_ready;

@@ -36,6 +36,56 @@ static bool is_private_loop(const rcvi_program *program, size_t loop) {
     return true;
 }
 
+/* ---- columns that go their own way ---- */
+
+static bool goes_by_columns(const rcvi_step *step) {
+    bool map = step->kind == RCVI_STEP_MAP && step->map->product_count == 0;
+    return map || step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_FILL || step->kind == RCVI_STEP_SELECT;
+}
+
+/* Does the view show the same columns of its buffer's rows, at every time? */
+static bool keeps_columns(const rcvi_access *access) {
+    const rcvi_view *v = access->view;
+    if (v->row == 0 || v->column == 0) return !access->written; /* biases, masks */
+    if (v->column != 1 || v->row < 0 || v->offset < 0) return false;
+    bool moves = v->stride % v->row || v->outer % v->row || v->slot % v->row;
+    return !moves && v->offset % v->row + access->columns <= v->row;
+}
+
+/* Of two views of a buffer, one of them written: are column c of one and column c of the other the same, or no two of them? */
+static bool agree(const rcvi_access *a, const rcvi_access *b) {
+    const rcvi_view *x = a->view, *y = b->view;
+    if (x->row == 0 || x->column == 0 || y->row == 0 || y->column == 0 || x->row != y->row) return false;
+    int64_t first = x->offset % x->row, second = y->offset % y->row;
+    return first == second || first + a->columns <= second || second + b->columns <= first;
+}
+
+static bool steps_agree(const rcvi_step *s, const rcvi_step *t) {
+    rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
+    int m = rcvi_step_accesses(s, a), n = rcvi_step_accesses(t, b);
+    for (int i = 0; i < m; i++) {
+        if (!keeps_columns(&a[i])) return false;
+        for (int k = 0; k < n; k++) {
+            bool meet = a[i].view->buffer == b[k].view->buffer && (a[i].written || b[k].written);
+            if (meet && !agree(&a[i], &b[k])) return false;
+        }
+    }
+    return true;
+}
+
+/* Is every step taken element by element, and no column of one a neighbour's of another? */
+static bool is_columnwise_loop(const rcvi_program *program, size_t loop) {
+    const rcvi_step *first = &program->steps[loop + 1];
+    int body = program->steps[loop].loop.body;
+    for (int i = 0; i < body; i++) {
+        if (!goes_by_columns(&first[i]) || first[i].columns != first->columns) return false;
+    }
+    for (int i = 0; i < body * body; i++) {
+        if (!steps_agree(&first[i / body], &first[i % body])) return false;
+    }
+    return body > 0;
+}
+
 /* ---- cuts ---- */
 
 static rcvi_cut cut_of(const rcvi_engine *engine, const rcvi_step *step) {
@@ -103,10 +153,12 @@ void rcvi_engine_group(rcvi_engine *engine) {
         if (i >= ends[1]) ends[1] = 0;
         if (step->kind == RCVI_STEP_LOOP) {
             size_t end = i + 1 + (size_t)step->loop.body;
-            ready->is_private = program->rungs.split_rows && engine->members > 1 && is_private_loop(program, i);
+            bool rows = program->rungs.split_rows && engine->members > 1 && is_private_loop(program, i);
+            ready->is_private =
+                rows || (engine->members > 1 && !engine->is_reference && is_columnwise_loop(program, i));
             ready->group_end = (int)i + 1;
             for (size_t k = i + 1; ready->is_private && k < end; k++) {
-                engine->ready[k] = (rcvi_ready){.cut = RCVI_CUT_ROWS,
+                engine->ready[k] = (rcvi_ready){.cut = rows ? RCVI_CUT_ROWS : RCVI_CUT_COLUMNS,
                                                 .group_end = (int)k + 1,
                                                 .is_private = true,
                                                 .compiled = engine->ready[k].compiled};

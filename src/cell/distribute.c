@@ -1,4 +1,4 @@
-#include "schedule/distribute.h"
+#include "cell/distribute.h"
 
 typedef struct {
     const rcvi_graph *graph;
