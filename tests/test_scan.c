@@ -460,7 +460,9 @@ static void wrong_options(void **state) {
     size_t fired = 0;
     for (size_t at = 1;; at++) {
         counter.fail_at = at;
-        if (rcv_scan_new(context, &good, &scan) == RCV_OK) break;
+        rcv_status status = rcv_scan_new(context, &good, &scan);
+        if (status == RCV_OK) break;
+        assert_int_equal(status, RCV_NO_MEMORY);
         fired++;
         assert_null(scan);
         assert_non_null(strstr(rcv_message(), "no memory"));
