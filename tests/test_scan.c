@@ -221,8 +221,8 @@ static void forms_agree(void **state) {
         scan_outcome outcomes[2];
         for (int form = first; form < first + 2; form++) {
             rcv_scan_options options = options_of(i & 1 ? wide : deep, forms[form], dtypes[i / 2 % TYPES]);
-            options.resets = true;
-            scan_case made = scan_case_new(&options, GATES_NEGATIVE, true, 9);
+            options.resets = i & 1;
+            scan_case made = scan_case_new(&options, i & 1 ? GATES_NEGATIVE : GATES_NEAR_ONE, true, 9);
             outcomes[form - first] = scan_case_run(context, &made, 2);
             scan_case_free(&made);
         }
@@ -460,7 +460,9 @@ static void wrong_options(void **state) {
     size_t fired = 0;
     for (size_t at = 1;; at++) {
         counter.fail_at = at;
-        if (rcv_scan_new(context, &good, &scan) == RCV_OK) break;
+        rcv_status status = rcv_scan_new(context, &good, &scan);
+        if (status == RCV_OK) break;
+        assert_int_equal(status, RCV_NO_MEMORY);
         fired++;
         assert_null(scan);
         assert_non_null(strstr(rcv_message(), "no memory"));
