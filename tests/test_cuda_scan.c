@@ -93,7 +93,7 @@ static void overflow_on_the_way(void **state) {
             if (kind == 3) a[0] = a[20] = 0x1p-100;       /* a product of zero times infinity */
             if (kind == 4) a[0] = a[20] = 0x1p-90;        /* a small product times a large state */
             scan_outcome outcome = scan_case_run(context, &made, 1);
-            const float *h = (const float *)outcome.h;
+            const float *h = (const float *)(const void *)outcome.h;
             const float expected[] = {INFINITY, 0, NAN, INFINITY, 0x1p-80f};
             for (int t = 0; t < steps; t++) assert_true(h[2 * t + 1] == (float)made.initial[1]); /* beside it */
             for (int t = at + 11; t < steps; t++) {
@@ -120,13 +120,13 @@ static void not_a_number_stays(void **state) {
         scan_outcome clean = scan_case_run(context, &made, 1);
         (form & 1 ? made.a : made.b)[at * columns + column] = NAN;
         scan_outcome outcome = scan_case_run(context, &made, 1);
-        const float *h = (const float *)outcome.h, *da = (const float *)outcome.da;
+        const float *h = (const float *)(const void *)outcome.h, *da = (const float *)(const void *)outcome.da;
         for (int64_t e = 0; e < steps * columns; e++) {
             bool is_nan = e % columns == column && e / columns >= at;
-            if (is_nan ? !isnan(h[e]) : e % columns != column && h[e] != ((const float *)clean.h)[e])
+            if (is_nan ? !isnan(h[e]) : e % columns != column && h[e] != ((const float *)(const void *)clean.h)[e])
                 fail_msg("h of step %lld, column %lld is %g", (long long)(e / columns), (long long)(e % columns),
                          (double)h[e]);
-            if (e % columns != column) assert_true(da[e] == ((const float *)clean.da)[e]);
+            if (e % columns != column) assert_true(da[e] == ((const float *)(const void *)clean.da)[e]);
         }
         scan_case_check(&made, &outcome, "NaN");
         scan_outcome_free(&clean);

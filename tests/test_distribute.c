@@ -1,9 +1,9 @@
 /* The rung scan: every recurrence of a cell in a loop of its own, held against naive in double, and products with what an earlier
  * loop has computed outside of loops. */
+#include "cell/distribute.h"
 #include "generator.h"
 #include "net/net.h"
 #include "planned.h"
-#include "cell/distribute.h"
 #include "scratch.h"
 
 #include <stdio.h>

@@ -91,8 +91,10 @@ INLINE void take_in(Cell &cell, const Tile &t, Cell::Kept (&kept)[STEPS], Effect
     } else {
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
-            if (k < t.due && cell.there) cell.load(t.first + k, k, raw[k]);
-            else cell.nothing(k, raw[k]);
+            if (k < t.due && cell.there)
+                cell.load(t.first + k, k, raw[k]);
+            else
+                cell.nothing(k, raw[k]);
         }
     }
 #pragma unroll
@@ -211,7 +213,8 @@ INLINE void put_sums(Cell &cell, long long tile) {
 
 #if FORM_SERIAL
 
-extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
     long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (number / LANES >= chains) return;
     Cell cell(args, (int)(number / LANES), (int)(number % LANES));
@@ -238,10 +241,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_c
 #if FORM_CHANNELS
 
 /* STEPS positions are on their way while those before them are computed. */
-extern "C" __global__ void __launch_bounds__(THREADS) scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+    scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
     long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (number / LANES >= chains) return;
-    Cell cell(args, (int)(number / LANES), (int)(number % LANES)), ahead(args, (int)(number / LANES), (int)(number % LANES));
+    Cell cell(args, (int)(number / LANES), (int)(number % LANES)),
+        ahead(args, (int)(number / LANES), (int)(number % LANES));
     if (!cell.there) return;
     REAL h[VECTOR];
     cell.initial(h);
@@ -290,10 +295,11 @@ struct Word {
 
 #ifdef __CUDACC__
 INLINE void put_word(Word *to, float a, float b, float h, unsigned mark) {
-    asm volatile("{ .reg .b128 q; .reg .b64 low, high; mov.b64 low, {%1, %2}; mov.b64 high, {%3, %4}; mov.b128 q, {low, high};\n"
-                 "st.relaxed.gpu.global.b128 [%0], q; }" ::"l"(to),
-                 "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(h)), "r"(mark)
-                 : "memory");
+    asm volatile(
+        "{ .reg .b128 q; .reg .b64 low, high; mov.b64 low, {%1, %2}; mov.b64 high, {%3, %4}; mov.b128 q, {low, high};\n"
+        "st.relaxed.gpu.global.b128 [%0], q; }" ::"l"(to),
+        "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(h)), "r"(mark)
+        : "memory");
 }
 INLINE Word get_word(const Word *from) {
     unsigned a, b, h, mark;
@@ -346,12 +352,15 @@ struct Whole {
 INLINE void go_on(Whole &whole, bool &broken, int *any_broken, Word *own, unsigned state, REAL h) {
     whole.before = h;
     broken = !holds(whole.limit, h);
-    if (broken) *any_broken = 1;
-    else put_word(own, whole.a, whole.b, whole.a * h + whole.b, state);
+    if (broken)
+        *any_broken = 1;
+    else
+        put_word(own, whole.a, whole.b, whole.a * h + whole.b, state);
 }
 
 /* Looks until the state before the tile is known. All threads. `own`: the tile's first word. */
-INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state, Whole *whole, bool *broken, int *any_broken) {
+INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state, Whole *whole, bool *broken,
+                      int *any_broken) {
     __shared__ Word look[WINDOW ? WINDOW : 1][CHANNELS];
     __shared__ int found[2];
     constexpr int EACH = (WINDOW * CHANNELS + THREADS - 1) / THREADS;
@@ -361,7 +370,8 @@ INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state
         for (int n = 0; n < EACH; n++) {
             int i = (int)threadIdx.x + n * THREADS, distance = i / CHANNELS + 1;
             seen[n].mark = 0;
-            if (i < WINDOW * CHANNELS && tile >= distance) seen[n] = get_word(own - (long long)distance * CHANNELS + i % CHANNELS);
+            if (i < WINDOW * CHANNELS && tile >= distance)
+                seen[n] = get_word(own - (long long)distance * CHANNELS + i % CHANNELS);
         }
 #pragma unroll
         for (int n = 0; n < EACH; n++) {
@@ -392,7 +402,8 @@ INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-    scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Head *head, Word *words) {
+    scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Head *head,
+                Word *words) {
     __shared__ Effect totals[WARPS][CHANNELS];
     __shared__ Whole whole[CHANNELS];
     __shared__ REAL carry[CHANNELS];
@@ -441,8 +452,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
             }
         }
         if (thread == 0) tickets[n & 1] = next;
-        if (WINDOW && tile) look_back(own, tile, effect, state, whole, broken, &any_broken); /* it waits for all threads first */
-        else __syncthreads();
+        if (WINDOW && tile)
+            look_back(own, tile, effect, state, whole, broken, &any_broken); /* it waits for all threads first */
+        else
+            __syncthreads();
         REAL h[VECTOR];
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {
@@ -478,7 +491,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 /* Effects: [tiles, chains, CHANNELS]. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    reduce_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Effect *effects) {
+    reduce_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles,
+                  Effect *effects) {
     __shared__ Effect totals[WARPS][CHANNELS];
     const int thread = (int)threadIdx.x, lane = thread % LANES, segment = thread / LANES;
     const long long tile = blockIdx.x / chains;
@@ -499,7 +513,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* Effects become states before the tiles (in b). Where these do not follow from effects, step by step. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    carry_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Effect *effects) {
+    carry_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles,
+                 Effect *effects) {
     long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (number / LANES >= chains) return;
     const int chain = (int)(number / LANES), lane = (int)(number % LANES);
@@ -535,7 +550,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    expand_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, const Effect *states) {
+    expand_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles,
+                  const Effect *states) {
     __shared__ Effect totals[WARPS][CHANNELS];
     __shared__ REAL carry[CHANNELS];
     __shared__ bool broken[CHANNELS];

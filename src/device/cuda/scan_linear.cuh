@@ -95,7 +95,8 @@ struct Cell {
         }
         load_data(p.a + at(t), raw.a);
 #if BACKWARD
-        if (p.dh) load_data(p.dh + at(t), raw.b);
+        if (p.dh)
+            load_data(p.dh + at(t), raw.b);
         else
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) raw.b[v] = 0;
@@ -120,7 +121,8 @@ struct Cell {
     INLINE void early(int k, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
         kept = raw;
 #pragma unroll
-        for (int v = 0; v < VECTOR; v++) a[v] = cut(k) ? (REAL)0 : raw.a[v], b[v] = cut(k) ? (REAL)0 : raw.a[v] * raw.b[v];
+        for (int v = 0; v < VECTOR; v++)
+            a[v] = cut(k) ? (REAL)0 : raw.a[v], b[v] = cut(k) ? (REAL)0 : raw.a[v] * raw.b[v];
     }
     INLINE void advance(int k, const Kept &kept, REAL (&s)[VECTOR]) const {
 #pragma unroll
@@ -129,7 +131,8 @@ struct Cell {
     INLINE void load_late(long long position, Late &late) const {
         long long t = time_of(position), before = REVERSE ? t + 1 : t - 1;
         bool inside = before >= 0 && before < (REVERSE ? length : p.steps);
-        if (inside && p.da) load_data(p.h + at(before), late.h);
+        if (inside && p.da)
+            load_data(p.h + at(before), late.h);
         else
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) late.h[v] = restart[v];
