@@ -1,0 +1,78 @@
+/* Scans as text, without a GPU: how shapes are cut, and that the text of every form compiles for the architectures of the build. */
+#include "device/cuda/jit.h"
+#include "device/cuda/scan.h"
+#include "test.h"
+
+enum { PROCESSORS = 132 };
+
+static rcvi_scan_cut cut_of(rcvi_scan_form form, int64_t steps, int64_t channels, int bytes) {
+    return rcvi_scan_find_cut(form, bytes == 8, steps, channels, channels, bytes, PROCESSORS);
+}
+
+/* Tiles cover all steps of all channels, in vectors that a row is made of, and a block has room for them. */
+static void cuts_cover(void **state) {
+    (void)state;
+    static const int64_t steps[] = {1, 17, 1000, 1 << 20}, channels[] = {1, 3, 30, 32, 128, 1000, 4096, 100001};
+    static const int bytes[] = {2, 4, 8};
+    for (int i = 0; i < 4 * 8 * 3 * (RCVI_SCAN_FORMS + 1); i++) {
+        int64_t t = steps[i % 4], c = channels[i / 4 % 8];
+        rcvi_scan_form form = (rcvi_scan_form)(i / 96);
+        rcvi_scan_cut cut = cut_of(form, t, c, bytes[i / 32 % 3]);
+        int64_t tile = (int64_t)(cut.threads / cut.lanes) * cut.steps, across = (int64_t)cut.lanes * cut.vector;
+        assert_int_equal(c % cut.vector, 0);
+        assert_true(cut.chains * across >= c && (cut.chains - 1) * across < c);
+        assert_true(cut.tiles * tile >= t && (cut.tiles - 1) * tile < t);
+        assert_true(cut.lanes >= 1 && cut.lanes <= 32 && (cut.lanes & (cut.lanes - 1)) == 0);
+        assert_true(cut.steps >= 1 && cut.steps <= 32); /* a bit each */
+        if (cut.form != RCVI_SCAN_CHAINED) continue;
+        assert_true(across <= cut.threads && cut.window <= 64);
+        assert_true(cut.window * across * 16 <= 32 << 10); /* bytes of shared memory */
+        assert_int_equal(cut.many, cut.window == 0);
+    }
+    assert_int_equal(cut_of(RCVI_SCAN_FORMS, 1 << 20, 128, 4).form, RCVI_SCAN_CHAINED);
+    assert_int_equal(cut_of(RCVI_SCAN_FORMS, 1 << 20, 128, 8).form, RCVI_SCAN_THREE);
+    assert_int_equal(cut_of(RCVI_SCAN_FORMS, 64, 1 << 20, 4).form, RCVI_SCAN_CHANNELS);
+    assert_true(cut_of(RCVI_SCAN_FORMS, 4096, 12288, 4).many);
+    assert_false(cut_of(RCVI_SCAN_FORMS, 1 << 19, 128, 4).many);
+}
+
+static void texts_compile(void **state) {
+    (void)state;
+    static const rcvi_cuda_type types[] = {RCVI_F32, RCVI_F64, RCVI_BF16, RCVI_F16};
+    static const int bytes[] = {4, 8, 2, 2};
+    static const int64_t channels[] = {128, 31, 8192};
+    if (!rcvi_jit_name()) {
+        print_message("skipped: %s\n", rcv_message());
+        return;
+    }
+    enum { UNITS = 24 };
+    rcvi_jit_unit units[UNITS];
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    for (int i = 0; i < UNITS; i++) {
+        int type = i / 2 % 4;
+        rcvi_scan_form form = (rcvi_scan_form)(i / 2 % RCVI_SCAN_FORMS);
+        if (i >= 8) form = types[type] == RCVI_F64 ? RCVI_SCAN_THREE : RCVI_SCAN_CHAINED;
+        rcvi_scan_shape shape = {.cut = cut_of(form, 5000, channels[i / 8], bytes[type]),
+                                 .data = types[type],
+                                 .backward = i & 1,
+                                 .reverse = i % 3 == 0,
+                                 .lengths = i / 8 != 1,
+                                 .resets = i / 8 != 1,
+                                 .streamed = i / 8 == 1};
+        char *text = NULL;
+        check_ok(rcvi_scan_source(context, &shape, &text));
+        units[i].source = text;
+    }
+    for (int major = 8; major <= 9; major++) {
+        check_ok(rcvi_jit_compile(context, units, UNITS, major, 0));
+        for (int i = 0; i < UNITS; i++) rcvi_free(context, units[i].code);
+    }
+    for (int i = 0; i < UNITS; i++) rcv_text_free(context, (char *)(uintptr_t)units[i].source);
+    test_context_end(&counter, context);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cuts_cover), cmocka_unit_test(texts_compile)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
