@@ -384,3 +384,13 @@ char *generate_cell(random_source *source) {
     free(g);
     return text;
 }
+
+void generate_cell_file(uint64_t seed, const char *path) {
+    random_source source = {seed};
+    char *text = generate_cell(&source);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+    free(text);
+}

@@ -160,13 +160,9 @@ static void test_random_cells(void **state) {
     size_t run = 0, large = 0;
     double worst = 0;
     for (uint64_t seed = 0; seed < CELLS; seed++) {
-        random_source source = {seed};
-        char *text = generate_cell(&source), path[512];
+        char path[512];
         snprintf(path, sizeof path, "%s", path_in("random.cell"));
-        FILE *file = fopen(path, "w");
-        assert_non_null(file);
-        assert_true(fputs(text, file) >= 0);
-        assert_int_equal(fclose(file), 0);
+        generate_cell_file(seed, path);
         config c = configs[seed % (sizeof configs / sizeof *configs)];
         c.cell = path;
         problem p;
@@ -177,7 +173,6 @@ static void test_random_cells(void **state) {
             run += check_plans(&p, RCV_FLOAT64, (machine_kind)kind, &want, &worst, &large);
         drop(&want);
         close_problem(&p);
-        free(text);
         assert_int_equal(remove(path), 0);
     }
     print_message("%zu plans of %d random cells; largest relative error %.1e\n", run, CELLS, worst);

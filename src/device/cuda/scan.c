@@ -23,7 +23,7 @@ typedef struct {
 
 typedef struct {
     char *source;
-    cudaLibrary_t library;
+    cudaLibrary_t code;
     cudaKernel_t kernels[MOST_KERNELS]; /* scan, or reduce, carry and expand; behind them: sum */
 } pass;
 
@@ -98,12 +98,11 @@ static rcv_status write_sources(rcvi_scan *s) {
 static rcv_status load_pass(rcvi_scan *s, pass *p, const void *code, bool sums) {
     static const char *const three[] = {"reduce_kernel", "carry_kernel", "expand_kernel"};
     bool is_three = s->cut.form == RCVI_SCAN_THREE;
-    RCVI_TRY(rcvi_jit_load(code, is_three ? three[0] : "scan_kernel", 0, &p->library, &p->kernels[0]));
+    RCVI_TRY(rcvi_jit_load(code, is_three ? three[0] : "scan_kernel", 0, &p->code, &p->kernels[0]));
     for (int k = 1; is_three && k < 3; k++)
-        RCVI_CUDA_TRY(cudaLibraryGetKernel(&p->kernels[k], p->library, three[k]), "preparing a scan");
+        RCVI_CUDA_TRY(cudaLibraryGetKernel(&p->kernels[k], p->code, three[k]), "preparing a scan");
     if (sums)
-        RCVI_CUDA_TRY(cudaLibraryGetKernel(&p->kernels[MOST_KERNELS - 1], p->library, "sum_kernel"),
-                      "preparing a scan");
+        RCVI_CUDA_TRY(cudaLibraryGetKernel(&p->kernels[MOST_KERNELS - 1], p->code, "sum_kernel"), "preparing a scan");
     return RCV_OK;
 }
 
@@ -136,7 +135,7 @@ static rcv_status open(rcvi_scan *s) {
 static void close_device(rcvi_scan *s) {
     if (s->scratch) cudaFree(s->scratch);
     for (int i = 0; i < 2; i++) {
-        if (s->passes[i].library) cudaLibraryUnload(s->passes[i].library);
+        if (s->passes[i].code) cudaLibraryUnload(s->passes[i].code);
     }
 }
 
