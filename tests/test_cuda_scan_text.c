@@ -18,11 +18,11 @@ static void cuts_cover(void **state) {
         int64_t t = steps[i % 4], c = channels[i / 4 % 8];
         rcvi_scan_form form = (rcvi_scan_form)(i / 96);
         rcvi_scan_cut cut = cut_of(form, t, c, bytes[i / 32 % 3]);
+        assert_true(cut.lanes >= 1 && cut.lanes <= 32 && (cut.lanes & (cut.lanes - 1)) == 0);
         int64_t tile = (int64_t)(cut.threads / cut.lanes) * cut.steps, across = (int64_t)cut.lanes * cut.vector;
         assert_int_equal(c % cut.vector, 0);
         assert_true(cut.chains * across >= c && (cut.chains - 1) * across < c);
         assert_true(cut.tiles * tile >= t && (cut.tiles - 1) * tile < t);
-        assert_true(cut.lanes >= 1 && cut.lanes <= 32 && (cut.lanes & (cut.lanes - 1)) == 0);
         assert_true(cut.steps >= 1 && cut.steps <= 32); /* a bit each */
         if (cut.form != RCVI_SCAN_CHAINED) continue;
         assert_true(across <= cut.threads && cut.window <= 64);
