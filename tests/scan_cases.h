@@ -46,6 +46,11 @@ bool scan_outcomes_equal(const scan_outcome *a, const scan_outcome *b);
 /* Fails where a value is farther from the loop in double than roundings can take it. */
 void scan_case_check(const scan_case *self, const scan_outcome *outcome, const char *what);
 
+/* A scan in float32 of this form and device, of two channels and so many steps, in which something overflows or sinks at step `at`, so
+ * that a composition of what lies around it would be wrong: fails where the states behind it, or the channel beside it, are not those of
+ * the loop. */
+void scan_check_overflow(rcv_context *context, const rcv_scan_options *options, int64_t at, int64_t threads);
+
 /* The index-th number of an array of a dtype. */
 double scan_number(const void *array, size_t index, rcv_dtype dtype);
 rcv_dtype scan_carry_dtype(rcv_dtype dtype);

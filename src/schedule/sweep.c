@@ -3,7 +3,7 @@
 bool rcvi_sweep_open(rcvi_sweep *s, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,
                      const char *label, rcvi_clock clock, bool apart) {
     rcvi_pool *pool = &program->pool;
-    *s = (rcvi_sweep){.program = program, .graph = graph, .clock = clock, .label = label};
+    *s = (rcvi_sweep){.program = program, .graph = graph, .clock = clock};
     s->states = rcvi_pool_new(pool, graph->state_count, sizeof *s->states);
     s->kept = rcvi_pool_new(pool, graph->value_count, sizeof *s->kept);
     bool ok = rcvi_distribute(pool, graph, apart, &s->parts);

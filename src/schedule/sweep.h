@@ -11,7 +11,6 @@ typedef struct {
     rcvi_program *program;
     const rcvi_graph *graph;
     rcvi_clock clock;
-    const char *label; /* in front of buffers' names */
     rcvi_distribution parts;
     rcvi_fusion *fusions; /* [parts.count] */
     rcvi_place *states;   /* [states] before the step, in the order of the sweep */
