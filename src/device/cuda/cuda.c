@@ -3,6 +3,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/measure.h"
 #include "device/cuda/persistent.h"
+#include "device/cuda/recurrence.h"
 #include "device/cuda/scan.h"
 #include "device/cuda/worker.h"
 
@@ -172,7 +173,10 @@ static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
 static void explain(const rcvi_engine *e, rcvi_text *text) {
     for (size_t i = 0; i < e->program->step_count; i++) {
         if (e->persistent[i]) rcvi_persistent_tell(e, e->persistent[i], text);
+        if (e->recurrences[i]) rcvi_cuda_recurrences_tell(e->recurrences[i], text);
     }
+    if (e->not_scanned)
+        rcvi_text_add(text, "no recurrence of elements, so launched step by step: %s\n", e->not_scanned);
     if (e->not_clustered) rcvi_text_add(text, "through memory and not in clusters: %s\n", e->not_clustered);
     if (e->not_persistent) rcvi_text_add(text, "launched step by step: %s\n", e->not_persistent);
 }
@@ -337,6 +341,9 @@ static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_bi
     if (!w->called && w->engine->exchange_bytes) /* padding there stays zero */
         RCVI_CUDA_TRY(cudaMemsetAsync(scratch + w->engine->exchange, 0, w->engine->exchange_bytes, stream),
                       "clearing what blocks pass to each other");
+    if (!w->called && w->engine->scans_bytes) /* marks there count on from call to call */
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + w->engine->scans, 0, w->engine->scans_bytes, stream),
+                      "clearing what tiles of scans pass to each other");
     bool graph = w->engine->program->rungs.graph;
     RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
                    : rcvi_cuda_launch(w, first, end, binding, scratch, stream));

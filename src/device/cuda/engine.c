@@ -3,6 +3,7 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/persistent.h"
 #include "device/cuda/ragged.h"
+#include "device/cuda/recurrence.h"
 
 #include <string.h>
 
@@ -177,6 +178,8 @@ static void lay_out_scratch(rcvi_engine *e) {
     e->split_b = take(&at, (size_t)e->streams * round_up(e->split_b_bytes));
     e->exchange = take(&at, e->exchange_bytes);
     e->counters = take(&at, e->counters_bytes);
+    e->scans = take(&at, e->scans_bytes);
+    e->scan_sums = take(&at, e->scan_sums_bytes);
     e->scratch = at;
 }
 
@@ -354,20 +357,36 @@ static rcv_status load_persistent(const rcvi_engine *e, rcvi_persistent *p, cons
                      p->blocks, (long long)blocks * e->processors);
 }
 
-/* Kernels of maps, then those of whole loops. */
-static rcv_status load_kernels(rcvi_engine *e) {
-    size_t steps = e->program->step_count, count = e->kernel_count;
-    rcvi_jit_unit *units = rcvi_new(e->context, e->kernel_count + steps, sizeof *units);
-    if (!units) return RCV_NO_MEMORY;
-    for (size_t k = 0; k < e->kernel_count; k++) units[k].source = e->kernels[k].source;
-    for (size_t i = 0; i < steps; i++) {
+/* Texts of kernels of maps, then of those of whole loops. Answers how many. */
+static size_t find_units(const rcvi_engine *e, rcvi_jit_unit *units) {
+    size_t count = 0;
+    for (size_t k = 0; k < e->kernel_count; k++) units[count++].source = e->kernels[k].source;
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        const rcvi_cuda_recurrences *list = e->recurrences[i];
         if (e->persistent[i]) units[count++].source = e->persistent[i]->source;
+        for (int n = 0; list && n < list->count; n++) units[count++].source = list->all[n].source;
     }
+    return count;
+}
+
+static rcv_status load_units(rcvi_engine *e, const rcvi_jit_unit *units) {
+    for (size_t k = 0; k < e->kernel_count; k++) RCVI_TRY(load_kernel(&e->kernels[k], (units++)->code));
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        const rcvi_cuda_recurrences *list = e->recurrences[i];
+        if (e->persistent[i]) RCVI_TRY(load_persistent(e, e->persistent[i], (units++)->code));
+        for (int n = 0; list && n < list->count; n++)
+            RCVI_TRY(rcvi_cuda_recurrence_load(&list->all[n], (units++)->code));
+    }
+    return RCV_OK;
+}
+
+static rcv_status load_kernels(rcvi_engine *e) {
+    size_t most = e->kernel_count + e->program->step_count; /* a recurrence has a step of its own */
+    rcvi_jit_unit *units = rcvi_new(e->context, most, sizeof *units);
+    if (!units) return RCV_NO_MEMORY;
+    size_t count = find_units(e, units);
     rcv_status status = rcvi_jit_compile(e->context, units, count, e->major, e->minor);
-    for (size_t k = 0; k < e->kernel_count && !status; k++) status = load_kernel(&e->kernels[k], units[k].code);
-    for (size_t i = 0, k = e->kernel_count; i < steps && !status; i++) {
-        if (e->persistent[i]) status = load_persistent(e, e->persistent[i], units[k++].code);
-    }
+    if (!status) status = load_units(e, units);
     for (size_t k = 0; k < count; k++) rcvi_free(e->context, units[k].code);
     rcvi_free(e->context, units);
     return status;
@@ -504,6 +523,25 @@ static rcv_status try_persistent(rcvi_engine *e, size_t loop) {
     return e->pool.failed ? RCV_NO_MEMORY : RCV_OK;
 }
 
+/* A loop without products and without loops in it: as recurrences, else step by step. */
+static rcv_status try_recurrences(rcvi_engine *e, size_t loop) {
+    const rcvi_step *step = &e->program->steps[loop];
+    for (int s = 1; s <= step->loop.body; s++) {
+        if (step[s].kind == RCVI_STEP_LOOP) return RCV_OK;
+    }
+    rcv_status status = rcvi_cuda_recurrences_new(e, loop, &e->recurrences[loop]);
+    if (status == RCV_UNSUPPORTED) {
+        if (!e->not_scanned) e->not_scanned = rcvi_pool_format(&e->pool, "%s", rcv_message());
+        return e->pool.failed ? RCV_NO_MEMORY : RCV_OK;
+    }
+    for (int i = 0; !status && i < e->recurrences[loop]->count; i++) {
+        const rcvi_cuda_recurrence *one = &e->recurrences[loop]->all[i];
+        if (one->states > e->scans_bytes) e->scans_bytes = one->states;
+        if (one->sums > e->scan_sums_bytes) e->scan_sums_bytes = one->sums;
+    }
+    return status;
+}
+
 static rcv_status check_persistent(const rcvi_engine *e) {
     bool some = false;
     bool clustered = false;
@@ -526,6 +564,11 @@ static rcv_status prepare_steps(rcvi_engine *e) {
             e->exchange_bytes += round_up(e->persistent[i]->exchange);
             size_t counters = (size_t)e->persistent[i]->counters * 4;
             if (counters > e->counters_bytes) e->counters_bytes = counters;
+            i += (size_t)step->loop.body;
+            continue;
+        }
+        if (step->kind == RCVI_STEP_LOOP && e->program->rungs.scan) RCVI_TRY(try_recurrences(e, i));
+        if (e->recurrences[i]) {
             i += (size_t)step->loop.body;
             continue;
         }
@@ -576,6 +619,7 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
     e->stand_ins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->stand_ins);
     e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
+    e->recurrences = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->recurrences);
     if (e->pool.failed) return RCV_NO_MEMORY;
     find_twins(e);
     find_turned(e);
@@ -654,6 +698,8 @@ void rcvi_cuda_engine_free(rcvi_engine *e) {
     }
     for (size_t i = 0; e->persistent && i < e->program->step_count; i++)
         rcvi_persistent_free(e->context, e->persistent[i]);
+    for (size_t i = 0; e->recurrences && i < e->program->step_count; i++)
+        rcvi_cuda_recurrences_free(e->context, e->recurrences[i]);
     for (size_t i = 0; e->ready && i < e->program->step_count; i++) {
         if (e->ready[i].owns_gemm) rcvi_cuda_gemm_free(e->ready[i].gemm);
         if (e->ready[i].owns_last) rcvi_cuda_gemm_free(e->ready[i].last_gemm);

@@ -55,6 +55,8 @@ typedef struct {
 
 /* A time loop that is one kernel: persistent.h. */
 typedef struct rcvi_persistent rcvi_persistent;
+/* One of maps alone: recurrence.h. */
+typedef struct rcvi_cuda_recurrences rcvi_cuda_recurrences;
 
 struct rcvi_engine {
     const rcvi_program *program;
@@ -91,11 +93,14 @@ struct rcvi_engine {
     bool has_alive;   /* it is there, for these or for persistent kernels */
     bool *is_short;   /* [steps] takes the rows that go on alone */
     bool *is_cleared; /* [buffers] before the loop with which its life begins */
-    rcvi_persistent **persistent; /* [steps] of loops that are one kernel; NULL: launched step by step */
-    const char *not_persistent;   /* why the first of those that are not, or NULL */
+    rcvi_persistent **persistent;        /* [steps] of loops that are one kernel; NULL: launched step by step */
+    rcvi_cuda_recurrences **recurrences; /* [steps] of loops of maps, likewise, where the plan scans */
+    const char *not_scanned;             /* why the first of those is launched step by step, or NULL */
+    const char *not_persistent;          /* why the first of those that are not, or NULL */
     const char *not_clustered; /* the same of those whose blocks do not meet in clusters, where the plan asks for it */
     size_t exchange, counters; /* where their blocks pass operands to each other, and count */
     size_t exchange_bytes, counters_bytes;
+    size_t scans, scans_bytes, scan_sums, scan_sums_bytes; /* where tiles of scans pass states on, and leave sums */
     _Atomic(rcvi_cudnn *) *vendor; /* one that no run has, or NULL; itself NULL where the program needs none */
     size_t vendor_bytes;
 };

@@ -1,6 +1,7 @@
 /* Goes through a program's loops on the host and launches what is due. */
 #include "device/cuda/kernels.h"
 #include "device/cuda/persistent.h"
+#include "device/cuda/recurrence.h"
 #include "device/cuda/worker.h"
 
 enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
@@ -416,11 +417,15 @@ static rcv_status clear(const pass *p, size_t loop) {
     return RCV_OK;
 }
 
-/* A loop as one kernel: it waits for all that came before, and all that comes waits for it. */
-static rcv_status launch_loop(const pass *p, const rcvi_persistent *persistent) {
+/* A loop as one kernel, or a few: it waits for all that came before, and all that comes waits for it. `around`: the iteration of the
+ * loop that it is in. */
+static rcv_status launch_loop(const pass *p, size_t loop, int64_t around) {
+    const rcvi_engine *e = p->engine;
     rcvi_touch all = {.low = 0, .high = UINTPTR_MAX, .written = true};
+    cudaStream_t stream = p->worker->lanes.streams[0];
     RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, 0, &all, 1));
-    return rcvi_persistent_launch(p->worker, persistent, p->scratch, p->worker->lanes.streams[0]);
+    if (e->persistent[loop]) return rcvi_persistent_launch(p->worker, e->persistent[loop], p->scratch, stream);
+    return rcvi_cuda_recurrences_launch(p->worker, e->recurrences[loop], around, p->scratch, stream);
 }
 
 static rcv_status launch_steps(pass *p, size_t first, size_t end) {
@@ -436,8 +441,8 @@ static rcv_status launch_steps(pass *p, size_t first, size_t end) {
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
         if (e->sorts) RCVI_TRY(clear(p, i));
-        if (e->persistent[i]) {
-            RCVI_TRY(launch_loop(p, e->persistent[i]));
+        if (e->persistent[i] || e->recurrences[i]) {
+            RCVI_TRY(launch_loop(p, i, around));
             i = body_end;
             continue;
         }

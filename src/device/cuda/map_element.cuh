@@ -103,9 +103,9 @@ INLINE REAL op_log(REAL x) { return logf(x); }
 INLINE REAL op_log1p(REAL x) { return log1pf(x); }
 INLINE REAL op_abs(REAL x) { return fabsf(x); }
 INLINE REAL op_sqrt(REAL x) { return sqrtf(x); }
-/* A block of a persistent kernel has few threads for many elements: where operands are rounded, by the chip's own approximations, of
- * tanh, within 2^-11, for bfloat16, whose own steps are 2^-8, else of exp. */
-#if defined(PERSISTENT) && ROUNDED
+/* A block of a persistent kernel has few threads for many elements, and a scan should wait for nothing but memory: where operands are
+ * rounded, by the chip's own approximations, of tanh, within 2^-11, for bfloat16, whose own steps are 2^-8, else of exp. */
+#if (defined(PERSISTENT) || defined(RECURRENCE)) && ROUNDED
 #if TILE_BF16
 INLINE REAL op_tanh(REAL x) {
     float y;

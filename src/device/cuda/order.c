@@ -113,7 +113,7 @@ rcv_status rcvi_cuda_order(rcvi_engine *e) {
         if (i >= ends[0]) ends[0] = 0, times[0] = 1;
         e->group_of[i] = RCVI_NONE;
         e->order[i] = i;
-        if (e->persistent[i]) { /* what is inside is not launched */
+        if (e->persistent[i] || e->recurrences[i]) { /* what is inside is not launched */
             for (int end = i + 1 + program->steps[i].loop.body; i < end; i++) e->group_of[i] = RCVI_NONE;
             e->launches += 2;
             continue;

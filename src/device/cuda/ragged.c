@@ -20,7 +20,7 @@ bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer) {
 /* What is the caller's must be touched by steps that know the order. */
 static bool can_sort(const rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
-    if (!program->options.lengths || program->options.batch > MOST_ROWS) return false;
+    if (!program->options.lengths || program->options.batch > MOST_ROWS || program->rungs.scan) return false;
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
         bool knows = step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT || step->kind == RCVI_STEP_FILL ||

@@ -193,7 +193,7 @@ static rcv_status launch_pass(rcvi_scan *s, int which, arguments *a, cudaStream_
         return launch(p->kernels[0], blocks, cut->threads, (void *[]){a, &steps, &chains}, stream);
     int64_t all = cut->chains * tiles;
     if (cut->form == RCVI_SCAN_CHAINED) {
-        char *head = s->scratch, *words = s->scratch + 64;
+        char *head = s->scratch, *words = s->scratch + RCVI_SCAN_HEAD;
         int64_t most = (int64_t)s->processors * cut->blocks;
         return launch(p->kernels[0], cut->many && most < all ? most : all, cut->threads,
                       (void *[]){a, &steps, &chains, &tiles, &head, &words}, stream);

@@ -19,7 +19,7 @@
  *   bool there                              whether it has any
  *   Raw, Kept, Late                         what is loaded for a position, kept of it until the state is known, and loaded then
  *   load(p, k, raw), load_late(p, late)     position p, the thread's k-th; nothing(k, raw): none
- *   early(k, raw, a, b, kept)               the position's own effect
+ *   early(p, k, due, raw, a, b, kept)       the position's own effect; none where it is not due
  *   advance(k, kept, h)                     h behind the position, exactly as late has it
  *   late(p, k, kept, late, h)               the same, and stores; the state behind the last position too
  *   marks(cell)                             what load has noted of positions, from another object of the same thread
@@ -102,7 +102,7 @@ INLINE void take_in(Cell &cell, const Tile &t, Cell::Kept (&kept)[STEPS], Effect
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
         REAL a[VECTOR], b[VECTOR];
-        cell.early(k, raw[k], a, b, kept[k]);
+        cell.early(t.first + k, k, cell.there && (t.whole || k < t.due), raw[k], a, b, kept[k]);
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) own[v] = then(own[v], effect_of(a[v], b[v]));
     }
@@ -227,7 +227,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         Cell::Late late;
         REAL a[VECTOR], b[VECTOR];
         cell.load(p, 0, raw);
-        cell.early(0, raw, a, b, kept);
+        cell.early(p, 0, true, raw, a, b, kept);
         cell.load_late(p, late);
         cell.late(p, 0, kept, late, h);
     }
@@ -262,7 +262,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
             REAL a[VECTOR], b[VECTOR];
-            if (p + k < steps) ahead.early(k, raw[k], a, b, kept[k]);
+            if (p + k < steps) ahead.early(p + k, k, true, raw[k], a, b, kept[k]);
             now[k] = late[k];
         }
         cell.marks(ahead);
@@ -536,7 +536,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             Cell::Kept kept;
             REAL a[VECTOR], b[VECTOR];
             cell.load(p, 0, raw);
-            cell.early(0, raw, a, b, kept);
+            cell.early(p, 0, true, raw, a, b, kept);
             cell.advance(0, kept, step);
         }
 #pragma unroll

@@ -27,6 +27,7 @@ typedef struct {
  * processors. form: RCVI_SCAN_FORMS: what is fastest. */
 rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t steps, int64_t channels, int64_t row,
                                  int bytes, int processors);
+enum { RCVI_SCAN_HEAD = 64 }; /* bytes, with which that of chained begins */
 /* Bytes that it needs beside the data. */
 size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes);
 

@@ -118,7 +118,7 @@ struct Cell {
 
     /* Backwards the state is the adjoint that comes from the step after (in the recurrence's order): g = dh + s, db = g, da = g times the
      * state before the step, and a g goes on, or ends at the initial state. */
-    INLINE void early(int k, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
+    INLINE void early(long long, int k, bool, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
         kept = raw;
 #pragma unroll
         for (int v = 0; v < VECTOR; v++)
@@ -156,7 +156,7 @@ struct Cell {
 
 #else
 
-    INLINE void early(int k, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
+    INLINE void early(long long, int k, bool, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
         kept = raw;
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {

@@ -62,11 +62,11 @@ rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t st
     return cut;
 }
 
-enum { HEAD_BYTES = 64, WORD_BYTES = 16 };
+enum { WORD_BYTES = 16 };
 
 size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes) {
     size_t channels = (size_t)cut->chains * (size_t)(cut->vector * cut->lanes), tiles = (size_t)cut->tiles;
-    if (cut->form == RCVI_SCAN_CHAINED) return HEAD_BYTES + channels * tiles * WORD_BYTES;
+    if (cut->form == RCVI_SCAN_CHAINED) return RCVI_SCAN_HEAD + channels * tiles * WORD_BYTES;
     return cut->form == RCVI_SCAN_THREE ? channels * tiles * 4 * real_bytes : 0;
 }
 

@@ -337,26 +337,40 @@ static void add_loads(writer *w) {
 }
 
 /* Digits that are read back as the same number, and never as an integer (-0 has none). */
-static void add_number(writer *w, double number) {
-    double real = w->shape->real == RCVI_F64 ? number : (double)(float)number;
+void rcvi_source_add_number(rcvi_text *text, rcvi_cuda_type type, double number) {
+    double real = type == RCVI_F64 ? number : (double)(float)number;
     if (isnan(real)) {
-        rcvi_text_add(&w->text, "(infinity() - infinity())");
+        rcvi_text_add(text, "(infinity() - infinity())");
     } else if (isinf(real)) {
-        rcvi_text_add(&w->text, "(%sinfinity())", real < 0 ? "-" : "");
+        rcvi_text_add(text, "(%sinfinity())", real < 0 ? "-" : "");
     } else {
-        rcvi_text_add(&w->text, "(REAL)(");
-        size_t before = w->text.length;
-        rcvi_text_add_number(&w->text, real);
-        if (!w->text.failed && !strpbrk(w->text.bytes + before, ".e")) rcvi_text_add(&w->text, ".0");
-        rcvi_text_add(&w->text, ")");
+        rcvi_text_add(text, "(REAL)(");
+        size_t before = text->length;
+        rcvi_text_add_number(text, real);
+        if (!text->failed && !strpbrk(text->bytes + before, ".e")) rcvi_text_add(text, ".0");
+        rcvi_text_add(text, ")");
     }
 }
 
-static void add_operand(writer *w, const rcvi_instruction *instruction, int a) {
+void rcvi_source_add_operation(rcvi_text *text, const rcvi_instruction *instruction, rcvi_add_operand add, void *self) {
+    const rcvi_operation_info *operation = &rcvi_operations[instruction->operation];
+    bool call = operation->name[0] >= 'a' && operation->name[0] <= 'z';
+    if (call) rcvi_text_add(text, "op_%s(", operation->name);
+    if (!call && operation->arguments == 1) rcvi_text_add(text, "%s", operation->name);
+    add(self, instruction, 0);
+    for (int a = 1; a < operation->arguments; a++) {
+        rcvi_text_add(text, "%s%s ", call ? "," : " ", call ? "" : operation->name);
+        add(self, instruction, a);
+    }
+    rcvi_text_add(text, call ? ");\n" : ";\n");
+}
+
+static void add_operand(void *self, const rcvi_instruction *instruction, int a) {
+    writer *w = self;
     static const char *const forms[] = {
         [RCVI_FROM_REGISTER] = "r%d", [RCVI_FROM_VIEW] = "v%d[i]", [RCVI_FROM_PRODUCT] = "p%d[i]"};
     if (instruction->from[a] == RCVI_FROM_NUMBER)
-        add_number(w, instruction->number[a]);
+        rcvi_source_add_number(&w->text, w->shape->real, instruction->number[a]);
     else if (instruction->from[a] == RCVI_FROM_REGISTER && w->shape->row_threads)
         rcvi_text_add(&w->text, "r%d[i]", instruction->source[a]);
     else
@@ -385,19 +399,9 @@ static bool add_quotient(writer *w, const rcvi_instruction *instruction) {
     return true;
 }
 
-/* The operation of an instruction on element i. One that is named by letters is the function op_NAME of map_element.cuh, another one an operator. */
+/* The operation of an instruction on element i. */
 static void add_operation(writer *w, const rcvi_instruction *instruction) {
-    const rcvi_operation_info *operation = &rcvi_operations[instruction->operation];
-    bool call = operation->name[0] >= 'a' && operation->name[0] <= 'z';
-    if (add_quotient(w, instruction)) return;
-    if (call) rcvi_text_add(&w->text, "op_%s(", operation->name);
-    if (!call && operation->arguments == 1) rcvi_text_add(&w->text, "%s", operation->name);
-    add_operand(w, instruction, 0);
-    for (int a = 1; a < operation->arguments; a++) {
-        rcvi_text_add(&w->text, "%s%s ", call ? "," : " ", call ? "" : operation->name);
-        add_operand(w, instruction, a);
-    }
-    rcvi_text_add(&w->text, call ? ");\n" : ";\n");
+    if (!add_quotient(w, instruction)) rcvi_source_add_operation(&w->text, instruction, add_operand, w);
 }
 
 static void add_instruction(writer *w, int k) {

@@ -100,6 +100,11 @@ rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, ch
 /* The map as `struct StepNUMBER` of a persistent kernel: see persistent.cuh. */
 rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links,
                               int number, char **text);
+/* A number of type `real`; an instruction, and the end of a statement, whose operands `add` names. An operation that is named by letters
+ * is the function op_NAME of map_element.cuh, another one an operator. */
+typedef void (*rcvi_add_operand)(void *self, const rcvi_instruction *instruction, int argument);
+void rcvi_source_add_number(rcvi_text *text, rcvi_cuda_type real, double number);
+void rcvi_source_add_operation(rcvi_text *text, const rcvi_instruction *instruction, rcvi_add_operand add, void *self);
 int rcvi_tile_threads(const rcvi_map_shape *shape);
 size_t rcvi_tile_shared(const rcvi_map_shape *shape); /* bytes */
 int rcvi_map_words(const rcvi_map_shape *shape);      /* of the arguments */
