@@ -42,6 +42,15 @@ static void add_element(writer *w, int operand) {
                   (long long)w->map->operands[operand].stride);
 }
 
+/* What a ring adds to it, at `position`, which is so many times further than the first one. */
+static void add_slot(writer *w, int operand, int64_t each) {
+    const rcvi_view *view = &w->map->operands[operand];
+    if (!view->wrap) return;
+    rcvi_text_add(&w->text, " + (args.time + %d", view->phase);
+    if (each) rcvi_text_add(&w->text, " + position * %lldll", (long long)each);
+    rcvi_text_add(&w->text, ") %% %d * %lldll", view->wrap, (long long)view->slot);
+}
+
 /* ---- values ---- */
 
 static bool is_single(const writer *w, int v) { return w->map->operands[v].column == 0; }
@@ -57,7 +66,7 @@ static void add_fields(writer *w, rcvi_reading reading) {
 static void add_loads(writer *w, rcvi_reading reading, const char *to) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->c->readings[v] != reading) continue;
-        rcvi_text_add(&w->text, "        %s.v%d = %s<%s>(p.at[%d], ", to, v, is_single(w, v) ? "get_single" : "get",
+        rcvi_text_add(&w->text, "        %s.v%d = %s<%s>(args.at[%d], ", to, v, is_single(w, v) ? "get_single" : "get",
                       type_of(w, v), v);
         add_element(w, v);
         rcvi_text_add(&w->text, ");\n");
@@ -133,17 +142,14 @@ static void add_stored(writer *w, bool early) {
 }
 
 static void add_store(writer *w, const rcvi_map_store *store) {
-    const rcvi_view *view = &w->map->operands[store->out];
     int v = store->out, last = w->r->last[v];
-    rcvi_text_add(&w->text, last ? "        if (position >= p.steps - %d) {\n" : "        {\n", last);
+    rcvi_text_add(&w->text, last ? "        if (position >= args.steps - %d) {\n" : "        {\n", last);
     rcvi_text_add(&w->text, "            const long long element = ");
     add_element(w, v);
-    if (view->wrap)
-        rcvi_text_add(&w->text, " + (p.time + position * %lldll + %d) %% %d * %lldll", (long long)w->r->time.inner,
-                      view->phase, view->wrap, (long long)view->slot);
-    rcvi_text_add(&w->text, ";\n            store<%s>(p.at[%d], element, o%d);\n", type_of(w, v), v, store->source);
+    add_slot(w, v, w->r->time.inner);
+    rcvi_text_add(&w->text, ";\n            store<%s>(args.at[%d], element, o%d);\n", type_of(w, v), v, store->source);
     if (w->c->has_twin[v])
-        rcvi_text_add(&w->text, "            store<%s>(p.twin[%d], element, o%d);\n", type_names[w->e->narrow], v,
+        rcvi_text_add(&w->text, "            store<%s>(args.twin[%d], element, o%d);\n", type_names[w->e->narrow], v,
                       store->source);
     rcvi_text_add(&w->text, "        }\n");
 }
@@ -160,7 +166,7 @@ static void add_stores(writer *w, bool early) {
 static const char each_channel[] = "#pragma unroll\n        for (int i = 0; i < VECTOR; i++) {\n";
 
 static void add_members(writer *w) {
-    rcvi_text_add(&w->text, "    const Args &p;\n    bool there;\n");
+    rcvi_text_add(&w->text, "    const Args &args;\n    bool there;\n");
     for (int v = 0; v < w->map->operand_count; v++) {
         if (element_of(w, v) == v) rcvi_text_add(&w->text, "    long long base%d;\n", v);
         if (w->c->readings[v] == RCVI_READ_ONCE) rcvi_text_add(&w->text, "    REAL once%d[VECTOR];\n", v);
@@ -181,7 +187,7 @@ static void add_beginning(writer *w) {
     }
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->c->readings[v] != RCVI_READ_ONCE) continue;
-        rcvi_text_add(&w->text, "        ::%s<%s>(p.at[%d], base%d, once%d);\n",
+        rcvi_text_add(&w->text, "        ::%s<%s>(args.at[%d], base%d, once%d);\n",
                       is_single(w, v) ? "load_repeated" : "load", type_of(w, v), v, element_of(w, v), v);
     }
 }
@@ -195,12 +201,15 @@ static void add_loop_cell(writer *w) {
     rcvi_text_add(&w->text, "    };\n");
     add_members(w);
     for (int c = 0; c < r->carried_count; c++) rcvi_text_add(&w->text, "    REAL state%d[VECTOR];\n", c);
-    rcvi_text_add(&w->text, "    INLINE Cell(const Args &args, long long number) : p(args) {\n"
+    rcvi_text_add(&w->text, "    INLINE Cell(const Args &args, long long number) : args(args) {\n"
                             "        const long long place = number * VECTOR;\n");
     add_beginning(w);
-    for (int c = 0; c < r->carried_count; c++)
-        rcvi_text_add(&w->text, "        ::load<%s>(p.at[%d], base%d, state%d);\n", type_of(w, r->carried[c].read),
-                      r->carried[c].read, element_of(w, r->carried[c].read), c);
+    for (int c = 0; c < r->carried_count; c++) {
+        int v = r->carried[c].read;
+        rcvi_text_add(&w->text, "        ::load<%s>(args.at[%d], base%d", type_of(w, v), v, element_of(w, v));
+        add_slot(w, v, 0);
+        rcvi_text_add(&w->text, ", state%d);\n", c);
+    }
     rcvi_text_add(&w->text, "    }\n    INLINE void load(long long position, Raw &raw) const {\n");
     add_loads(w, RCVI_READ_EARLY, "raw");
     rcvi_text_add(&w->text, "    }\n    INLINE void step(long long position, const Raw &raw) {\n");
@@ -312,9 +321,12 @@ static void add_initial(writer *w) {
         "*)args.at[%d])[",
         (long long)w->r->columns, (long long)w->r->columns, (long long)(w->r->rows * w->r->columns), type_of(w, v), v);
     add_base(w, v);
+    add_slot(w, v, 0);
     rcvi_text_add(&w->text,
-                  "]);\n    }\n    INLINE void initial(REAL (&h)[VECTOR]) const { ::load<%s>(p.at[%d], base%d, h); }\n",
+                  "]);\n    }\n    INLINE void initial(REAL (&h)[VECTOR]) const { ::load<%s>(args.at[%d], base%d",
                   type_of(w, v), v, element_of(w, v));
+    add_slot(w, v, 0);
+    rcvi_text_add(&w->text, ", h); }\n");
 }
 
 static void add_scan_cell(writer *w) {
@@ -323,7 +335,7 @@ static void add_scan_cell(writer *w) {
     add_scan_types(w);
     add_members(w);
     rcvi_text_add(&w->text, "    long long first;\n    REAL sum[VECTOR];\n"
-                            "    INLINE Cell(const Args &args, int chain, int lane) : p(args) {\n"
+                            "    INLINE Cell(const Args &args, int chain, int lane) : args(args) {\n"
                             "        const long long place = (long long)chain * CHANNELS + lane * VECTOR;\n"
                             "        first = (long long)chain * CHANNELS;\n");
     add_beginning(w);
@@ -341,7 +353,7 @@ static void add_scan_cell(writer *w) {
     add_initial(w);
     rcvi_text_add(&w->text,
                   "    INLINE void put_sum(long long tile, int c, REAL x) const {\n"
-                  "        if (first + c < %lldll) p.sums[tile * %lldll + first + c] = x;\n    }\n};\n",
+                  "        if (first + c < %lldll) args.sums[tile * %lldll + first + c] = x;\n    }\n};\n",
                   (long long)(w->r->rows * w->r->columns), (long long)(w->r->rows * w->r->columns));
 }
 
