@@ -10,7 +10,8 @@
 typedef struct {
     const rcvi_graph *forward;
     rcvi_graph *adjoint;
-    int *adjoints;   /* [values]: adjoint of each forward value so far, or RCVI_NONE */
+    int *adjoints;   /* [values]: adjoint of each forward value so far, but for products, or RCVI_NONE */
+    int *products;   /* [values]: the sum of those that are products, so that they stand side by side, or RCVI_NONE */
     int *replicas;   /* [values]: forward values in the adjoint graph, or RCVI_NONE */
     bool *asked;     /* [values]: the derivative uses the value */
     bool *recompute; /* [values]: from its operands */
@@ -80,8 +81,18 @@ static int replica(derivation *d, int value) {
 
 static void add_adjoint(derivation *d, int value, int adjoint) {
     if (rcvi_graph_is_number(d->forward, value) || d->forward->values[value].operation == RCVI_SIZE) return;
-    int *sum = &d->adjoints[value];
+    bool product = adjoint != RCVI_NONE && d->adjoint->values[adjoint].operation == RCVI_MATRIX_TRANSPOSE;
+    int *sum = product ? &d->products[value] : &d->adjoints[value];
     *sum = *sum == RCVI_NONE ? adjoint : rcvi_graph_apply(d->adjoint, RCVI_ADD, *sum, adjoint);
+}
+
+/* All that has been added, or RCVI_NONE. */
+static int adjoint_of(derivation *d, int value) {
+    int *sum = &d->adjoints[value], *products = &d->products[value];
+    if (*products != RCVI_NONE)
+        *sum = *sum == RCVI_NONE ? *products : rcvi_graph_apply(d->adjoint, RCVI_ADD, *products, *sum);
+    *products = RCVI_NONE;
+    return *sum;
 }
 
 static int times(derivation *d, int a, int b) { return rcvi_graph_apply(d->adjoint, RCVI_MULTIPLY, a, b); }
@@ -118,7 +129,7 @@ static int takes_first(derivation *d, int v) {
 
 static void propagate(derivation *d, int v) {
     const rcvi_value *value = &d->forward->values[v];
-    int g = d->adjoints[v], left = value->arguments[0], right = value->arguments[1];
+    int g = adjoint_of(d, v), left = value->arguments[0], right = value->arguments[1];
     switch (value->operation) {
     case RCVI_INPUT:
     case RCVI_STATE:
@@ -171,7 +182,7 @@ static const char *adjoint_name(derivation *d, const char *name) {
 
 static void start(derivation *d) {
     const rcvi_graph *forward = d->forward;
-    for (size_t i = 0; i < forward->value_count; i++) d->adjoints[i] = d->replicas[i] = RCVI_NONE;
+    for (size_t i = 0; i < forward->value_count; i++) d->adjoints[i] = d->products[i] = d->replicas[i] = RCVI_NONE;
     for (size_t i = 0; i < forward->size_count; i++)
         rcvi_graph_add_size(d->adjoint, forward->sizes[i].name, forward->sizes[i].value);
     for (size_t i = 0; i < forward->param_count; i++) rcvi_graph_add_param(d->adjoint, &forward->params[i]);
@@ -192,12 +203,12 @@ static void finish(derivation *d) {
     const rcvi_graph *forward = d->forward;
     rcvi_graph *adjoint = d->adjoint;
     for (size_t s = 0; s < forward->state_count && !adjoint->failed; s++) {
-        int value = d->adjoints[forward->states[s].value];
+        int value = adjoint_of(d, forward->states[s].value);
         if (value == RCVI_NONE) value = rcvi_graph_spread(adjoint, number(d, 0), forward->states[s].size);
         adjoint->states[s].next = value;
     }
     for (size_t i = 0; i < forward->input_count; i++) {
-        int value = d->adjoints[forward->inputs[i].value];
+        int value = adjoint_of(d, forward->inputs[i].value);
         if (value == RCVI_NONE) value = rcvi_graph_spread(adjoint, number(d, 0), forward->inputs[i].size);
         rcvi_graph_add_output(adjoint, adjoint_name(d, forward->inputs[i].name), value);
     }
@@ -223,7 +234,7 @@ static void derive(derivation *d) {
         if (d->recompute[v]) replica(d, (int)v); /* in order, so that it never recurses deeply */
     }
     for (size_t v = d->forward->value_count; v-- > 0 && !d->adjoint->failed;) {
-        int g = d->adjoints[v];
+        int g = adjoint_of(d, (int)v);
         if (g == RCVI_NONE) continue;
         rcvi_value *value = &d->adjoint->values[g];
         if (!value->name && rcvi_operations[value->operation].arguments > 0) value->name = sum_name(d, (int)v);
@@ -254,10 +265,11 @@ rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint, bo
     size_t count = forward->value_count;
     derivation d = {.forward = forward, .adjoint = adjoint};
     d.adjoints = rcvi_new(context, count, sizeof *d.adjoints);
+    d.products = rcvi_new(context, count, sizeof *d.products);
     d.replicas = rcvi_new(context, count, sizeof *d.replicas);
     d.asked = rcvi_new(context, count, sizeof *d.asked);
     d.recompute = rcvi_new(context, count, sizeof *d.recompute);
-    bool failed = !d.adjoints || !d.replicas || !d.asked || !d.recompute;
+    bool failed = !d.adjoints || !d.products || !d.replicas || !d.asked || !d.recompute;
     if (!failed) {
         rcvi_graph draft;
         rcvi_graph_init(&draft, adjoint->pool);
@@ -274,6 +286,7 @@ rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint, bo
     }
     for (size_t v = 0; recomputed && !failed && v < count; v++) recomputed[v] = d.recompute[v];
     rcvi_free(context, d.adjoints);
+    rcvi_free(context, d.products);
     rcvi_free(context, d.replicas);
     rcvi_free(context, d.asked);
     rcvi_free(context, d.recompute);

@@ -1,5 +1,9 @@
 #include "program/program.h"
 
+bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const rcvi_access *access) {
+    return program->machine.gpu && program->rungs.scan && step->kind == RCVI_STEP_GEMM && access->view == &step->out;
+}
+
 void rcvi_program_narrow(rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     if (!rcvi_dtype_is_narrow(program->options.dtype)) return;
@@ -8,6 +12,7 @@ void rcvi_program_narrow(rcvi_program *program) {
         for (int k = 0; k < count; k++) {
             rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
             bool shows = accesses[k].read && accesses[k].use != RCVI_USE_OPERAND;
+            if (buffer->rounding == RCVI_ROUNDED && rcvi_program_rounds_sum(program, &program->steps[i], &accesses[k])) continue;
             if (accesses[k].use == RCVI_USE_OTHER || (buffer->rounding == RCVI_ROUNDED_AS_OPERAND && shows))
                 buffer->rounding = RCVI_EXACT;
         }

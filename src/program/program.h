@@ -300,9 +300,13 @@ int64_t rcvi_program_row(const rcvi_program *program, int64_t columns);
 
 /* ---- after writing ---- */
 
+struct rcvi_access;
+
 /* In plans of a 16-bit type, makes activations of the buffers of reals that may be rounded, where every step that touches them
  * can take them so. Before they are laid out. */
 void rcvi_program_narrow(rcvi_program *program);
+/* May this sum of a product end in activations? On a GPU those that scans read: its library rounds them. */
+bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const struct rcvi_access *access);
 /* Lifetimes and places; sets arena_bytes. */
 rcv_status rcvi_program_lay_out(rcvi_program *program);
 /* That no two buffers of the arena share bytes while both live: part of verification. */
@@ -320,7 +324,7 @@ typedef enum {
 } rcvi_use;
 
 /* The views of a step, each with its extent and whether it is written and read; answers how many. */
-typedef struct {
+typedef struct rcvi_access {
     const rcvi_view *view;
     int64_t rows, columns;
     bool written, read;

@@ -124,7 +124,8 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
         !(access->written && access->read)) {
         return wrong(index, name, buffer->name, "may copy only, but computes with");
     }
-    if (access->use == RCVI_USE_OTHER && buffer->element == RCVI_ACTIVATION)
+    if (access->use == RCVI_USE_OTHER && buffer->element == RCVI_ACTIVATION &&
+        !rcvi_program_rounds_sum(program, step, access))
         return wrong(index, name, buffer->name, "needs more than activations hold in");
     bool given = !role->written || (buffer->role == RCVI_DPARAMETERS);
     if (access->read && !given && !v->written[access->view->buffer] &&

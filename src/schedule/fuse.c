@@ -88,7 +88,7 @@ void rcvi_fusion_store(rcvi_fusion *f, int v, rcvi_place place) {
     if (program->failed) return;
     bool rounds =
         rcvi_dtype_is_narrow(program->options.dtype) && program->buffers[place.buffer].rounding == RCVI_ROUNDED;
-    bool shows = rounds && (f->part[v] == RCVI_ALONE || is_read(f, v, true));
+    bool shows = rounds && !rcvi_fusion_is_heavy(f, v) && (f->part[v] == RCVI_ALONE || is_read(f, v, true));
     if (!has_place(f, v) && !shows) {
         f->places[v] = place;
     } else if (rcvi_grow(program->pool.context, &f->stores, &f->store_capacity, f->store_count + 1,
@@ -121,8 +121,11 @@ int rcvi_fusion_buffer(rcvi_fusion *f, int64_t slots, int64_t columns, const cha
     return buffer;
 }
 
+/* What the library multiplies for a scan may be rounded: that reads it once, and is as fast as memory. */
 static rcvi_place chunk_place(rcvi_fusion *f, int64_t columns, const char *name, int v) {
     int buffer = rcvi_fusion_buffer(f, f->clock.chunk, columns, name, v);
+    if (!f->emitter.program->failed && rcvi_fusion_is_heavy(f, v))
+        f->emitter.program->buffers[buffer].rounding = RCVI_ROUNDED;
     return (rcvi_place){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns};
 }
 

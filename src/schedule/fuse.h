@@ -110,6 +110,10 @@ void rcvi_fusion_mark_prepared(rcvi_program *program,
                                int buffer); /* the last step, which depends on the parameters alone */
 bool rcvi_fusion_crosses(const rcvi_fusion *fusion, int value); /* does a step of another phase read it? */
 bool rcvi_fusion_is_factor(const rcvi_graph *graph, int value); /* of a gradient */
+/* Is the loop to be one kernel, as a recurrence on a GPU? */
+bool rcvi_fusion_scans(const rcvi_fusion *fusion);
+/* Is this a form of the whole sequence that is a step of its own there, whoever reads it? */
+bool rcvi_fusion_is_heavy(const rcvi_fusion *fusion, int value);
 bool rcvi_fusion_is_bare(const rcvi_fusion *fusion, int value); /* a form that no instruction of its map uses */
 /* Which forms are large and stacked, and where stacks lie: before other values get places. */
 void rcvi_fusion_find_large(rcvi_fusion *fusion);

@@ -136,12 +136,18 @@ static void find_dependences(analysis *w) {
 
 static bool is_computed(const rcvi_fusion *f, int v) { return f->part[v] != RCVI_GIVEN; }
 
+/* Where a loop is one kernel, what a product that no state waits for is multiplied with is better computed there, beside all else that
+ * is read of the same values, than before. */
+static bool is_better_behind(const analysis *w, int v) {
+    return rcvi_fusion_scans(w->fusion) && !w->feeds[v] && is_computed(w->fusion, w->graph->values[v].arguments[0]);
+}
+
 /* A matrix computed before the loop takes along what it is multiplied with. */
 static void find_early(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = w->count; v-- > 0;) {
         if (!is_computed(f, v) || w->stateful[v]) continue;
-        if (is_matrix(w->graph, v)) f->phase[v] = RCVI_BEFORE;
+        if (is_matrix(w->graph, v) && !is_better_behind(w, v)) f->phase[v] = RCVI_BEFORE;
         for (int a = 0; is_early(w, v) && a < argument_count(w->graph, v); a++) {
             int argument = w->graph->values[v].arguments[a];
             if (is_computed(f, argument)) f->phase[argument] = RCVI_BEFORE;
@@ -182,7 +188,11 @@ static void split_forms(analysis *w) {
         rcvi_form *form = &f->forms[i];
         if (f->form_of[form->value] != i) continue; /* absorbed by another */
         int early = 0;
-        for (int m = 0; m < form->matrix_count; m++) early += form->early[m] = is_early(w, form->matrices[m]);
+        bool behind = rcvi_fusion_scans(f) && f->phase[form->value] == RCVI_BEHIND; /* then all of it */
+        for (int m = 0; m < form->matrix_count; m++) {
+            if (behind) f->phase[form->matrices[m]] = RCVI_BEHIND;
+            early += form->early[m] = is_early(w, form->matrices[m]);
+        }
         if (early == form->matrix_count) f->phase[form->value] = RCVI_BEFORE;
         form->split = early > 0 && early < form->matrix_count;
     }
@@ -196,7 +206,7 @@ static int level_after(const analysis *w, int v, rcvi_phase phase, int64_t size,
     if (f->part[v] == RCVI_ALIAS)
         return level_after(w, w->graph->values[v].arguments[0], phase, size, registers && f->joined);
     if (!is_computed(f, v) || f->phase[v] != (unsigned char)phase) return 0;
-    bool mapped = f->part[v] == RCVI_MAPPED || f->part[v] == RCVI_FORMED;
+    bool mapped = f->part[v] == RCVI_MAPPED || (f->part[v] == RCVI_FORMED && !rcvi_fusion_is_heavy(f, v));
     return f->level[v] + !(registers && mapped && rcvi_fusion_columns(f, v) == size);
 }
 
@@ -269,7 +279,7 @@ static void find_levels(analysis *w) {
 static void delay_forms(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = 0; v < w->count; v++) {
-        if (f->part[v] != RCVI_FORMED || has_place(f, v)) continue;
+        if (f->part[v] != RCVI_FORMED || has_place(f, v) || rcvi_fusion_is_heavy(f, v)) continue;
         int first = -1;
         int64_t size = features(w->graph, v);
         bool near = true;

@@ -42,13 +42,27 @@ static double work_of(const rcvi_fusion *f, const rcvi_form *form) {
     return (double)f->clock.chunk * (double)f->clock.batch * (double)features(f, form->value) * depth;
 }
 
+bool rcvi_fusion_scans(const rcvi_fusion *f) { return f->rungs->scan && f->emitter.program->machine.gpu; }
+
+/* Is the library asked for products of the whole sequence? */
+static bool is_asked(const rcvi_fusion *f) {
+    bool wanted = f->emitter.program->machine.alone > 0 && f->rungs->combine && f->rungs->fuse && f->rungs->pack;
+    return wanted && f->clock.chunk > 1 && f->clock.chunk == f->clock.steps;
+}
+
+bool rcvi_fusion_is_heavy(const rcvi_fusion *f, int v) {
+    const rcvi_form *form = f->form_of[v] == RCVI_NONE ? NULL : &f->forms[f->form_of[v]];
+    if (!form || !rcvi_fusion_scans(f) || !is_asked(f) || form->split || f->phase[v] == RCVI_INSIDE) return false;
+    return work_of(f, form) >= (double)f->emitter.program->machine.alone;
+}
+
 /* The whole sequence at once, and the sum goes nowhere but to its place, unrounded. */
 static bool is_large(const rcvi_fusion *f, const rcvi_form *form) {
     const rcvi_program *program = f->emitter.program;
     int v = form->value;
-    bool wanted = program->machine.alone > 0 && f->rungs->combine && f->rungs->fuse && f->rungs->pack;
-    if (!wanted || f->clock.chunk < 2 || f->clock.chunk != f->clock.steps) return false;
-    if (!form->split && (f->phase[v] == RCVI_INSIDE || f->needed[v] || f->kept[v] || !rcvi_fusion_is_bare(f, v)))
+    if (!is_asked(f)) return false;
+    bool kept = f->kept[v] && !(rcvi_fusion_is_heavy(f, v) && f->places[v].kind != RCVI_NOWHERE);
+    if (!form->split && (f->phase[v] == RCVI_INSIDE || f->needed[v] || kept || !rcvi_fusion_is_bare(f, v)))
         return false;
     for (size_t i = 0; i < f->store_count && !form->split; i++) {
         if (f->stores[i].value == v) return false;
@@ -61,26 +75,37 @@ static bool is_large(const rcvi_fusion *f, const rcvi_form *form) {
     return work_of(f, form) >= (double)program->machine.alone;
 }
 
-/* The one matrix of a form that may be stacked; RCVI_NONE: there is another, or it has a place. */
-static int stacked_matrix(const rcvi_fusion *f, const rcvi_form *form) {
-    int found = RCVI_NONE, count = 0, v = form->value;
+/* The n-th matrix of a form that stands outside of loops, or RCVI_NONE. */
+static int outside_matrix(const rcvi_form *form, int n) {
     for (int m = 0; m < form->matrix_count; m++) {
-        if (!is_outside(form, m)) continue;
-        found = form->matrices[m];
-        count++;
+        if (is_outside(form, m) && n-- == 0) return form->matrices[m];
     }
-    bool open = form->split || (f->places[v].kind == RCVI_NOWHERE && rcvi_fusion_crosses(f, v) &&
-                                !rcvi_fusion_is_factor(f->emitter.graph, v));
-    return count == 1 && open && phase_of(f, form) == RCVI_BEFORE && !is_transposed(f, found) ? found : RCVI_NONE;
+    return RCVI_NONE;
 }
 
-/* Do the parameters of form b follow those of form a, with all else alike? */
-static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b) {
-    int x = stacked_matrix(f, a), y = stacked_matrix(f, b);
-    if (x == RCVI_NONE || y == RCVI_NONE || level_of(f, a) != level_of(f, b)) return false;
+/* May it be stacked? Not where it has a place. */
+static bool is_open(const rcvi_fusion *f, const rcvi_form *form) {
+    int v = form->value;
+    return form->split || (f->places[v].kind == RCVI_NOWHERE && rcvi_fusion_crosses(f, v) &&
+                           !rcvi_fusion_is_factor(f->emitter.graph, v));
+}
+
+static bool matrix_follows(const rcvi_fusion *f, int x, int y) {
+    if (x == RCVI_NONE || y == RCVI_NONE || is_transposed(f, x) || is_transposed(f, y)) return false;
     const rcvi_param_place *p = place_of(f, x), *q = place_of(f, y);
     return value_of(f, x)->arguments[0] == value_of(f, y)->arguments[0] && p->columns == q->columns &&
-           p->offset + p->rows * p->columns == q->offset && !a->vector_count == !b->vector_count;
+           p->offset + p->rows * p->columns == q->offset;
+}
+
+/* Do the parameters of form b follow those of form a, matrix by matrix, with all else alike? */
+static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b) {
+    if (!is_open(f, a) || !is_open(f, b) || phase_of(f, a) != RCVI_BEFORE || phase_of(f, b) != RCVI_BEFORE)
+        return false;
+    if (level_of(f, a) != level_of(f, b) || !a->vector_count != !b->vector_count) return false;
+    int n = 0;
+    while (matrix_follows(f, outside_matrix(a, n), outside_matrix(b, n))) n++;
+    bool several = n > 1 && rcvi_fusion_scans(f);
+    return (n == 1 || several) && outside_matrix(a, n) == RCVI_NONE && outside_matrix(b, n) == RCVI_NONE;
 }
 
 /* The large form that this one follows, or RCVI_NONE. */
@@ -107,7 +132,11 @@ static void place_stack(rcvi_fusion *f, int first) {
         if (!is_form(f, i) || !form->large || form->stack != first) continue;
         bool open = form->split || f->places[form->value].kind == RCVI_NOWHERE;
         if (!open || (!form->split && total == features(f, form->value))) continue; /* as any other value */
-        if (buffer == RCVI_NONE) buffer = rcvi_fusion_buffer(f, f->clock.chunk, total, "early", form->value);
+        if (buffer == RCVI_NONE) {
+            buffer = rcvi_fusion_buffer(f, f->clock.chunk, total, "early", form->value);
+            if (!f->emitter.program->failed && !form->split && rcvi_fusion_scans(f))
+                f->emitter.program->buffers[buffer].rounding = RCVI_ROUNDED;
+        }
         rcvi_place place = {.kind = RCVI_OVER_CHUNK, .buffer = buffer, .offset = form->column, .row = total};
         if (form->split)
             form->early_place = place;
