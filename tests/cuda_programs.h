@@ -55,7 +55,8 @@ static inline bool write_with(const rcv_net *net, const rcv_plan_options *option
                             .kernels = "fake_90",
                             .gpu = true,
                             .sums = 1024,
-                            .alone = gpu_alone};
+                            .alone = gpu_alone,
+                            .rounds = true};
     rcvi_rungs rungs;
     check_ok(rcvi_rungs_read(options->schedule, &rungs));
     const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);

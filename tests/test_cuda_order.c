@@ -51,6 +51,7 @@ static void open_engine(rcvi_engine *e, const rcvi_program *program, int members
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->kernels = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->kernels);
     e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
+    e->recurrences = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->recurrences);
     assert_false(e->pool.failed);
     for (size_t i = 0; i < program->step_count; i++) {
         if (program->steps[i].kind == RCVI_STEP_MAP) make_ready(e, &program->steps[i], &e->ready[i], members);

@@ -86,6 +86,10 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     rcvi_distribution parts;
     if (!rcvi_distribute(&net->pool, &layer->forward, true, &parts)) return RCV_NO_MEMORY;
     layer->parts = parts.count;
+    for (int i = 0; i < parts.count; i++) {
+        layer->scans |= parts.classes[i] == RCVI_SCAN || parts.classes[i] == RCVI_DIAGONAL;
+        layer->multiplies |= parts.classes[i] == RCVI_DENSE;
+    }
     layer->input = input;
     layer->output = rcvi_features(&layer->forward, layer->forward.values[layer->forward.outputs[0].value].size);
     return RCV_OK;

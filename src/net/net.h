@@ -16,6 +16,7 @@ typedef struct {
     rcvi_graph adjoint; /* of it */
     int64_t input, output;
     int parts;                   /* of the forward graph, its recurrences taken apart */
+    bool scans, multiplies;      /* among these are elementwise ones; some whose states a matrix multiplies */
     rcvi_param_place *places[2]; /* [directions][forward.param_count] */
 } rcvi_layer;
 

@@ -146,6 +146,23 @@ static double persistent(const model *m, int loop) {
     return m->launch * 3 + (double)steps[loop].loop.count * step;
 }
 
+/* Every view once over all steps, at the speed of memory. */
+static double swept(const model *m, int loop) {
+    const rcvi_step *steps = m->program->steps;
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    double bytes = 0;
+    for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
+        int count = rcvi_step_accesses(&steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            const rcvi_buffer *buffer = &m->program->buffers[accesses[k].view->buffer];
+            if (!accesses[k].view->stride) continue;
+            bytes += (double)accesses[k].rows * (double)accesses[k].columns *
+                     (double)rcvi_element_bytes(m->program, buffer->element);
+        }
+    }
+    return m->count * (2 * m->launch + (double)steps[loop].loop.count * bytes / bandwidth);
+}
+
 static double walk(const model *m, int first, int end) {
     const rcvi_step *steps = m->program->steps;
     double seconds = 0;
@@ -156,6 +173,11 @@ static double walk(const model *m, int first, int end) {
         }
         if (rcvi_program_is_persistent(m->program, (size_t)i)) { /* whether it can be, the device knows */
             seconds += persistent(m, i);
+            i += steps[i].loop.body;
+            continue;
+        }
+        if (rcvi_program_is_swept(m->program, (size_t)i)) {
+            seconds += swept(m, i);
             i += steps[i].loop.body;
             continue;
         }

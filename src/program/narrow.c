@@ -1,7 +1,8 @@
 #include "program/program.h"
 
 bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const rcvi_access *access) {
-    return program->machine.gpu && program->rungs.scan && step->kind == RCVI_STEP_GEMM && access->view == &step->out;
+    return program->machine.rounds && program->rungs.scan && step->kind == RCVI_STEP_GEMM &&
+           (access->view == &step->out || access->view == step->gemm.start);
 }
 
 void rcvi_program_narrow(rcvi_program *program) {
@@ -12,7 +13,8 @@ void rcvi_program_narrow(rcvi_program *program) {
         for (int k = 0; k < count; k++) {
             rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
             bool shows = accesses[k].read && accesses[k].use != RCVI_USE_OPERAND;
-            if (buffer->rounding == RCVI_ROUNDED && rcvi_program_rounds_sum(program, &program->steps[i], &accesses[k])) continue;
+            if (buffer->rounding == RCVI_ROUNDED && rcvi_program_rounds_sum(program, &program->steps[i], &accesses[k]))
+                continue;
             if (accesses[k].use == RCVI_USE_OTHER || (buffer->rounding == RCVI_ROUNDED_AS_OPERAND && shows))
                 buffer->rounding = RCVI_EXACT;
         }

@@ -280,3 +280,15 @@ bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop) {
     }
     return products;
 }
+
+bool rcvi_program_is_swept(const rcvi_program *program, size_t loop) {
+    const rcvi_step *steps = program->steps;
+    if (!program->rungs.scan || !program->machine.gpu || steps[loop].kind != RCVI_STEP_LOOP) return false;
+    for (size_t i = loop + 1; i <= loop + (size_t)steps[loop].loop.body; i++) {
+        bool map = steps[i].kind == RCVI_STEP_MAP && !steps[i].map->product_count;
+        bool move =
+            steps[i].kind == RCVI_STEP_SELECT || steps[i].kind == RCVI_STEP_COPY || steps[i].kind == RCVI_STEP_FILL;
+        if (!map && !move) return false;
+    }
+    return true;
+}

@@ -64,6 +64,7 @@ typedef struct {
     int64_t
         alone;   /* multiply-adds from which on a product outside of loops is better a step of its own, by a library, */
                  /* than one of packed matrices; 0: none is */
+    bool rounds; /* such a product may end in activations, and start from them */
     int ordinal; /* of the GPU */
 } rcvi_machine;
 
@@ -305,7 +306,7 @@ struct rcvi_access;
 /* In plans of a 16-bit type, makes activations of the buffers of reals that may be rounded, where every step that touches them
  * can take them so. Before they are laid out. */
 void rcvi_program_narrow(rcvi_program *program);
-/* May this sum of a product end in activations? On a GPU those that scans read: its library rounds them. */
+/* May this sum of a product end in activations, or start from them? Those that scans read, where the machine rounds them. */
 bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const struct rcvi_access *access);
 /* Lifetimes and places; sets arena_bytes. */
 rcv_status rcvi_program_lay_out(rcvi_program *program);
@@ -342,6 +343,9 @@ void rcvi_program_find_idle(const rcvi_program *program, void *const *buffers, s
 
 /* Is this step a loop that the plan wants as one kernel: one with products, and no loop in it? */
 bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop);
+
+/* Is it one of maps alone, and no loop in it, where the plan scans on a GPU? Then it is a few kernels, if it is a recurrence. */
+bool rcvi_program_is_swept(const rcvi_program *program, size_t loop);
 
 /* May the two, in the same iteration, touch an element that one of them writes? */
 bool rcvi_accesses_meet(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b);

@@ -234,6 +234,8 @@ static void prepare_bias(rcvi_fusion *f, int i) {
         int buffer = rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, stack_columns(f, form->stack), "%sbias.v%d",
                                          f->emitter.label, first->value);
         first->bias = (rcvi_view){.buffer = buffer, .row = 0, .column = 1};
+        if (!program->failed && rcvi_fusion_scans(f) && !form->split)
+            program->buffers[buffer].rounding = RCVI_ROUNDED; /* as the sums that start from it */
     }
     rcvi_view sum = first->bias, one = rcvi_fusion_vector(f, form->vectors[0]);
     sum.offset = form->column;

@@ -28,8 +28,6 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     if (rungs->scan && rungs->wavefront)
         return refuse(
             "scan takes a layer through all steps of a chunk in parts, a wavefront all layers at once: choose one");
-    if (rungs->scan && rungs->persistent)
-        return refuse("a persistent kernel takes the recurrences of a layer together: leave scan out");
     if (rungs->cluster && !rungs->persistent) return refuse("clusters are of a persistent kernel: add persistent");
     if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
         return refuse("products in bfloat16 need packed weights: add pack");
@@ -105,6 +103,31 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
     }
 }
 
+/* Recurrences of elements as scans; those that multiply, where a cell has both, as persistent kernels. Long sequences that would not fit
+ * otherwise are kept as states between chunks. */
+static void scan_variants(const rcv_net *net, const rcv_plan_options *options,
+                          void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
+    const int64_t chunks[] = {1 << 16, 1 << 13};
+    bool scans = false, multiplies = false;
+    for (int64_t i = 0; i < net->options.layers; i++) {
+        scans |= net->layers[i].scans;
+        multiplies |= net->layers[i].multiplies;
+    }
+    rcvi_rungs rungs = {.combine = true, .fuse = true, .pack = true, .scan = true, .graph = true, .threads = 1};
+    if (!scans) return;
+    offer_streams(rungs, options, offer, user);
+    rungs.choice = 1;
+    if (options->training) offer(user, &rungs);
+    rungs.choice = 0;
+    rungs.persistent = multiplies;
+    if (multiplies && options->dtype != RCV_FLOAT64) offer(user, &rungs);
+    rungs.persistent = false;
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+        rungs.steps = rungs.recompute = chunks[c];
+        if (options->training && chunks[c] < options->steps) offer(user, &rungs);
+    }
+}
+
 /* On a GPU launches are what is dear: layers or directions side by side in one, products with their pointwise part in one; or,
  * where products are large, by the library, on streams. */
 static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
@@ -112,6 +135,7 @@ static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
     const int64_t chunks[] = {1, 16, 0};
     bool layers = net->options.layers > 1 && net->directions == 1;
     persistent_variants(net, options, offer, user);
+    scan_variants(net, options, offer, user);
     for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
         if (chunks[c] > 1 && (chunks[c] >= options->steps || !layers)) continue;
         rcvi_rungs rungs = {

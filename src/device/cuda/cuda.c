@@ -86,6 +86,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .gpu = true,
                               .sums = 1024,
                               .alone = LEAST_ALONE,
+                              .rounds = true,
                               .ordinal = ordinal};
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
     return RCV_OK;

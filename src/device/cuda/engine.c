@@ -465,6 +465,7 @@ rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *e, const rcvi_step 
 /* An algorithm for the shape, shared with an earlier step of the same shape. */
 static rcv_status find_gemm(rcvi_engine *e, size_t index, int64_t span, rcvi_cuda_gemm **gemm, bool *owns) {
     rcvi_cuda_gemm_shape shape = rcvi_cuda_shape_gemm(e, &e->program->steps[index], span);
+    *owns = false;
     for (size_t i = 0; i < index; i++) {
         const rcvi_step *other = &e->program->steps[i];
         if (other->kind != RCVI_STEP_GEMM || !e->ready[i].gemm) continue;
@@ -495,8 +496,10 @@ static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
     rcvi_cuda_ready *ready = &e->ready[index];
     int64_t span = step->time.timed ? step->time.span : 1, left = e->program->options.steps % span;
     if (!e->blas) RCVI_TRY(rcvi_cuda_blas_new(e->context, &e->blas));
+    const rcvi_view *start = step->gemm.start;
+    ready->adds_start = start && rcvi_cuda_type_of(e, start) != rcvi_cuda_type_of(e, &step->out);
     rcv_status status = find_product(e, index, span);
-    if (status == RCV_UNSUPPORTED && step->gemm.start) {
+    if (status == RCV_UNSUPPORTED && start && !ready->adds_start) {
         ready->adds_start = true;
         status = find_product(e, index, span);
     }
@@ -523,12 +526,8 @@ static rcv_status try_persistent(rcvi_engine *e, size_t loop) {
     return e->pool.failed ? RCV_NO_MEMORY : RCV_OK;
 }
 
-/* A loop without products and without loops in it: as recurrences, else step by step. */
+/* As recurrences, else step by step. */
 static rcv_status try_recurrences(rcvi_engine *e, size_t loop) {
-    const rcvi_step *step = &e->program->steps[loop];
-    for (int s = 1; s <= step->loop.body; s++) {
-        if (step[s].kind == RCVI_STEP_LOOP) return RCV_OK;
-    }
     rcv_status status = rcvi_cuda_recurrences_new(e, loop, &e->recurrences[loop]);
     if (status == RCV_UNSUPPORTED) {
         if (!e->not_scanned) e->not_scanned = rcvi_pool_format(&e->pool, "%s", rcv_message());
@@ -567,7 +566,7 @@ static rcv_status prepare_steps(rcvi_engine *e) {
             i += (size_t)step->loop.body;
             continue;
         }
-        if (step->kind == RCVI_STEP_LOOP && e->program->rungs.scan) RCVI_TRY(try_recurrences(e, i));
+        if (rcvi_program_is_swept(e->program, i)) RCVI_TRY(try_recurrences(e, i));
         if (e->recurrences[i]) {
             i += (size_t)step->loop.body;
             continue;

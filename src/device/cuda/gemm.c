@@ -194,10 +194,11 @@ static cublasStatus_t set_start(cublasLtMatmulDesc_t product, const void *start)
 }
 
 /* A number for every column of ours is one for every row of the library's, which it calls a bias. */
-static cublasStatus_t describe_start(cublasLtMatmulDesc_t product) {
+static cublasStatus_t describe_start(cublasLtMatmulDesc_t product, rcvi_cuda_type out) {
     static const _Alignas(256) char somewhere[256]; /* until a run says where */
     cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
     cudaDataType type = CUDA_R_32F;
+    if (!data_type(out, &type)) return CUBLAS_STATUS_NOT_SUPPORTED;
     cublasStatus_t status =
         library.call.MatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue);
     if (status == CUBLAS_STATUS_SUCCESS)
@@ -219,7 +220,7 @@ static rcv_status describe(rcvi_cuda_gemm *gemm) {
         status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right);
-    if (status == CUBLAS_STATUS_SUCCESS && s->starts) status = describe_start(gemm->product);
+    if (status == CUBLAS_STATUS_SUCCESS && s->starts) status = describe_start(gemm->product, s->out);
     if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "has no descriptor");
     RCVI_TRY(lay_out(s, s->turned ? stored_a(s) : stored_b(s), &gemm->left));
     RCVI_TRY(lay_out(s, s->turned ? stored_b(s) : stored_a(s), &gemm->right));
@@ -461,10 +462,10 @@ static rcv_status multiply(const rcvi_cuda_gemm *gemm, const void *a, const void
     if (s->starts) pthread_mutex_unlock(&library.lock);
     if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "fails");
     if (!gemm->rest) return RCV_OK;
-    int64_t size = (int64_t)rcvi_cuda_bytes(s->a);
+    int64_t size = (int64_t)rcvi_cuda_bytes(s->a), size_out = (int64_t)rcvi_cuda_bytes(s->out);
     return multiply(gemm->rest, (const char *)a + gemm->rest_a * size, (const char *)b + gemm->rest_b * size,
-                    start ? (const float *)start + gemm->rest_start : NULL, add || gemm->rest_adds,
-                    (char *)out + gemm->rest_out * (int64_t)rcvi_cuda_bytes(s->out), workspace, stream);
+                    start ? (const char *)start + gemm->rest_start * size_out : NULL, add || gemm->rest_adds,
+                    (char *)out + gemm->rest_out * size_out, workspace, stream);
 }
 
 static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, bool add, void *out,

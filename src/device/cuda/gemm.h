@@ -10,7 +10,7 @@ typedef struct {
     bool accumulate;
     bool starts;              /* from a row that is given for every column: not with accumulate, turned or in double */
     bool turned;              /* out is stored [columns, rows]: Y^T = W X^T */
-    rcvi_cuda_type a, b, out; /* a and b alike; out F32 (F64 in double) */
+    rcvi_cuda_type a, b, out; /* a and b alike; out F32 (F64 in double), or as they are */
     bool tensor;              /* F32 operands as tf32 */
     bool whole_b;             /* the last of b's rows, as stored, is row_b elements of memory too */
     int64_t row_a, row_b, row_out;           /* elements from row to row, as stored */
@@ -36,7 +36,7 @@ rcv_status rcvi_cuda_gemm_tune(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape 
                                rcvi_cuda_gemm **gemm);
 void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm);
 size_t rcvi_cuda_gemm_workspace(const rcvi_cuda_gemm *gemm); /* bytes this one needs */
-/* Enqueues; allocates nothing. `start`: [columns] floats where the shape says so. */
+/* Enqueues; allocates nothing. `start`: [columns] of the output's type where the shape says so. */
 rcv_status rcvi_cuda_gemm_run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, const void *start, void *out,
                               void *workspace, cudaStream_t stream);
 /* The same of a shape that accumulates, without what is there. */

@@ -7,8 +7,7 @@
 
 enum {
     WORD_BYTES = 4,
-    SCAN_WORDS = 64, /* that a thread of a scan loads, or keeps until the state is known */
-    MOST_STEPS = 16,
+    SCAN_WORDS = 32, /* that a thread of a scan has on their way */
     LOOP_THREADS = 64,
     LOOP_WORDS = 48, /* that a thread has on their way */
     LOOP_MOST_STEPS = 8,
@@ -30,17 +29,27 @@ static void read_view(rcvi_cuda_recurrence *c, int v, bool early) {
         c->readings[v] = RCVI_READ_ONCE;
     else if (early)
         c->readings[v] = RCVI_READ_EARLY;
-    else if (c->readings[v] == RCVI_READ_EARLY)
-        c->kept_view[v] = true;
-    else
+    else if (c->readings[v] != RCVI_READ_EARLY)
         c->readings[v] = RCVI_READ_LATE;
+}
+
+/* What is known early, and needed late, is computed once more. */
+static void compute_again(rcvi_cuda_recurrence *c, int k) {
+    if (c->again[k]) return;
+    c->again[k] = true;
+    const rcvi_instruction *instruction = &c->r->map.instructions[k];
+    for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+        int source = instruction->source[a];
+        if (instruction->from[a] == RCVI_FROM_REGISTER) compute_again(c, source);
+        if (instruction->from[a] == RCVI_FROM_VIEW) c->read_again[source] = c->readings[source] == RCVI_READ_EARLY;
+    }
 }
 
 /* Marks what instruction k needs, itself among it. */
 static void need(rcvi_cuda_recurrence *c, int k, bool early) {
     bool *needed = early ? c->early : c->late;
     if (!early && c->early[k]) {
-        c->kept[k] = true;
+        compute_again(c, k);
         return;
     }
     bool scanned = c->cut.form != RCVI_SCAN_CHANNELS;
@@ -48,8 +57,11 @@ static void need(rcvi_cuda_recurrence *c, int k, bool early) {
     needed[k] = true;
     const rcvi_instruction *instruction = &c->r->map.instructions[k];
     for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
-        if (instruction->from[a] == RCVI_FROM_REGISTER) need(c, instruction->source[a], early);
-        if (instruction->from[a] == RCVI_FROM_VIEW) read_view(c, instruction->source[a], early);
+        int source = instruction->source[a];
+        if (instruction->from[a] == RCVI_FROM_REGISTER) need(c, source, early);
+        if (instruction->from[a] != RCVI_FROM_VIEW) continue;
+        read_view(c, source, early);
+        if (!early) c->read_again[source] = c->readings[source] == RCVI_READ_EARLY;
     }
 }
 
@@ -57,10 +69,9 @@ static void clear_needs(rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     size_t operands = (size_t)r->map.operand_count, instructions = (size_t)r->map.instruction_count;
     memset(c->readings, 0, operands * sizeof *c->readings);
-    memset(c->kept_view, 0, operands * sizeof *c->kept_view);
+    memset(c->read_again, 0, operands * sizeof *c->read_again);
     memset(c->early, 0, instructions * sizeof *c->early);
     memset(c->late, 0, instructions * sizeof *c->late);
-    memset(c->kept, 0, instructions * sizeof *c->kept);
     memset(c->again, 0, instructions * sizeof *c->again);
     for (int i = 0; i < r->carried_count; i++) c->readings[r->carried[i].read] = RCVI_READ_CARRIED;
 }
@@ -82,15 +93,17 @@ static void find_scan_needs(rcvi_cuda_recurrence *c) {
     c->early_stores = c->cut.form == RCVI_SCAN_CHAINED; /* three goes through all of it twice */
     need(c, r->scale, true);
     need(c, r->offset, true);
+    compute_again(c, r->scale);
+    compute_again(c, r->offset);
     for (int i = 0; i < r->map.store_count; i++) {
         const rcvi_map_store *store = &r->map.stores[i];
         bool summed = c->sum != RCVI_NONE && store->source == r->carried[c->sum].source;
         if (!summed && !(c->early_stores && c->early[store->source])) need(c, store->source, false);
     }
     if (c->sum != RCVI_NONE) need(c, r->carried[c->sum].term, false);
-    for (int i = 0; i < r->map.store_count; i++) { /* what is stored where it is read from late is stored behind that */
+    for (int i = 0; i < r->map.store_count; i++) {
         const rcvi_map_store *store = &r->map.stores[i];
-        if (c->early[store->source] && c->readings[store->out] == RCVI_READ_LATE) need(c, store->source, false);
+        if (c->early[store->source] && rcvi_recurrence_reads_late(c, store->out)) need(c, store->source, false);
     }
 }
 
@@ -143,19 +156,21 @@ static void cut_loop(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
         c->cut.steps *= 2;
 }
 
-/* Steps of a thread: fewer where more is loaded or kept of each. */
-static int steps_of(const rcvi_cuda_recurrence *c) {
-    int kept = 0, raw = 0, factor = c->types[c->r->carried[c->r->state].read] == RCVI_F64 ? 2 : 1;
-    for (int k = 0; k < c->r->map.instruction_count; k++) kept += c->kept[k] ? WORD_BYTES : 0;
+/* The largest divisor of `steps` positions whose bytes a thread has on their way at once. */
+static int at_once(const rcvi_cuda_recurrence *c, int bytes) {
+    int count = c->cut.steps;
+    while (count > 1 && count * c->cut.vector * bytes > SCAN_WORDS * WORD_BYTES) count /= 2;
+    return count;
+}
+
+static void find_batches(rcvi_cuda_recurrence *c) {
+    int early = 0, late = 0;
     for (int v = 0; v < c->r->map.operand_count; v++) {
-        kept += c->kept_view[v] ? bytes_of(c, v) : 0;
-        raw += c->readings[v] == RCVI_READ_EARLY ? bytes_of(c, v) : 0;
+        early += c->readings[v] == RCVI_READ_EARLY ? bytes_of(c, v) : 0;
+        late += c->readings[v] == RCVI_READ_LATE || c->read_again[v] ? bytes_of(c, v) : 0;
     }
-    int bytes = kept > raw ? kept : raw, steps = MOST_STEPS;
-    while (steps > 1 && steps * c->cut.vector * (bytes * factor > 2 * WORD_BYTES ? bytes * factor : 2 * WORD_BYTES) >
-                            SCAN_WORDS * WORD_BYTES)
-        steps /= 2;
-    return steps;
+    c->fetch = at_once(c, early);
+    c->batch = at_once(c, late);
 }
 
 static int64_t tile_steps(const rcvi_scan_cut *cut) { return (int64_t)(cut->threads / cut->lanes) * cut->steps; }
@@ -173,8 +188,7 @@ static rcv_status cut_scan(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
                                 e->processors);
     if (c->cut.form == RCVI_SCAN_CHANNELS) return RCV_OK;
     find_scan_needs(c);
-    RCVI_TRY(rcvi_recurrence_keep(e->context, c));
-    c->cut.steps = steps_of(c);
+    find_batches(c);
     c->cut.tiles = tiles_of(&c->cut, r->count);
     if (c->cut.tiles > (INT32_MAX - 4096) / c->cut.chains) { /* one launch does not take them */
         c->cut.form = RCVI_SCAN_CHANNELS;
@@ -193,10 +207,9 @@ static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recur
     c->types = rcvi_pool_new(&e->pool, operands, sizeof *c->types);
     c->has_twin = rcvi_pool_new(&e->pool, operands, sizeof *c->has_twin);
     c->readings = rcvi_pool_new(&e->pool, operands, sizeof *c->readings);
-    c->kept_view = rcvi_pool_new(&e->pool, operands, sizeof *c->kept_view);
+    c->read_again = rcvi_pool_new(&e->pool, operands, sizeof *c->read_again);
     c->early = rcvi_pool_new(&e->pool, instructions, sizeof *c->early);
     c->late = rcvi_pool_new(&e->pool, instructions, sizeof *c->late);
-    c->kept = rcvi_pool_new(&e->pool, instructions, sizeof *c->kept);
     c->again = rcvi_pool_new(&e->pool, instructions, sizeof *c->again);
     if (e->pool.failed) return RCV_NO_MEMORY;
     for (int v = 0; v < r->map.operand_count; v++) {

@@ -16,8 +16,8 @@ enum { RCVI_RECURRENCE_KERNELS = 4 };
 typedef enum {
     RCVI_READ_NEVER,
     RCVI_READ_ONCE,  /* the same in every iteration */
-    RCVI_READ_EARLY, /* what the state's effect follows from */
-    RCVI_READ_LATE,  /* what is needed when the state is known */
+    RCVI_READ_EARLY, /* what the state's effect follows from; once more, from a near cache, when the state is known */
+    RCVI_READ_LATE,  /* what is needed then alone */
     RCVI_READ_CARRIED
 } rcvi_reading;
 
@@ -28,10 +28,10 @@ typedef struct {
     bool *has_twin;         /* [operands] */
     rcvi_reading *readings; /* [operands] */
     bool *early, *late;     /* [instructions] before the state is known, and when it is */
-    bool *kept;             /* [instructions] early, and kept until the state is known */
-    bool *kept_view;        /* [operands] the same */
-    bool *again;            /* [instructions] early, and computed from these once more */
+    bool *again;            /* [instructions] both */
+    bool *read_again;       /* [operands] likewise */
     bool early_stores;      /* what is known early is stored at once */
+    int fetch, batch;       /* positions whose values are loaded at once, before the state is known and when it is */
     int sum;                /* the carried value that is a sum, or RCVI_NONE */
     size_t states, sums;    /* bytes: of what a scan's tiles pass on, and of their sums */
     char *source;
@@ -56,8 +56,10 @@ rcv_status rcvi_cuda_recurrences_launch(const rcvi_worker *worker, const rcvi_cu
 /* How the loop runs, in words. */
 void rcvi_cuda_recurrences_tell(const rcvi_cuda_recurrences *recurrences, rcvi_text *text);
 
-/* Of what is known early and needed late, `kept` and `kept_view` when it is called: chooses what is kept. */
-rcv_status rcvi_recurrence_keep(rcv_context *context, rcvi_cuda_recurrence *recurrence);
+/* Is the operand read when the state is known? Then it is stored to behind that. */
+static inline bool rcvi_recurrence_reads_late(const rcvi_cuda_recurrence *c, int operand) {
+    return c->readings[operand] == RCVI_READ_LATE || c->read_again[operand];
+}
 /* The text of one. */
 rcv_status rcvi_recurrence_source(rcv_context *context, const rcvi_engine *engine, rcvi_cuda_recurrence *recurrence);
 

@@ -56,16 +56,16 @@ static void add_slot(writer *w, int operand, int64_t each) {
 static bool is_single(const writer *w, int v) { return w->map->operands[v].column == 0; }
 static const char *type_of(const writer *w, int v) { return type_names[w->c->types[v]]; }
 
-static void add_fields(writer *w, rcvi_reading reading) {
+static void add_fields(writer *w, rcvi_reading reading, const bool *only) {
     for (int v = 0; v < w->map->operand_count; v++) {
-        if (w->c->readings[v] == reading)
+        if (w->c->readings[v] == reading && (!only || only[v]))
             rcvi_text_add(&w->text, "        %s<%s> v%d;\n", is_single(w, v) ? "Single" : "Group", type_of(w, v), v);
     }
 }
 
-static void add_loads(writer *w, rcvi_reading reading, const char *to) {
+static void add_loads(writer *w, rcvi_reading reading, const bool *only, const char *to) {
     for (int v = 0; v < w->map->operand_count; v++) {
-        if (w->c->readings[v] != reading) continue;
+        if (w->c->readings[v] != reading || (only && !only[v])) continue;
         rcvi_text_add(&w->text, "        %s.v%d = %s<%s>(args.at[%d], ", to, v, is_single(w, v) ? "get_single" : "get",
                       type_of(w, v), v);
         add_element(w, v);
@@ -117,7 +117,7 @@ static bool is_stored(const writer *w, const rcvi_map_store *store) {
 }
 
 static bool is_stored_early(const writer *w, const rcvi_map_store *store) {
-    return w->c->early_stores && w->c->early[store->source] && w->c->readings[store->out] != RCVI_READ_LATE;
+    return w->c->early_stores && w->c->early[store->source] && !rcvi_recurrence_reads_late(w->c, store->out);
 }
 
 /* Numbers that are stored leave the loop over a thread's channels as arrays. */
@@ -197,7 +197,7 @@ static void add_beginning(writer *w) {
 static void add_loop_cell(writer *w) {
     const rcvi_recurrence *r = w->r;
     rcvi_text_add(&w->text, "struct Cell {\n    typedef RecurrenceArgs Args;\n    struct Raw {\n");
-    add_fields(w, RCVI_READ_EARLY);
+    add_fields(w, RCVI_READ_EARLY, NULL);
     rcvi_text_add(&w->text, "    };\n");
     add_members(w);
     for (int c = 0; c < r->carried_count; c++) rcvi_text_add(&w->text, "    REAL state%d[VECTOR];\n", c);
@@ -211,7 +211,7 @@ static void add_loop_cell(writer *w) {
         rcvi_text_add(&w->text, ", state%d);\n", c);
     }
     rcvi_text_add(&w->text, "    }\n    INLINE void load(long long position, Raw &raw) const {\n");
-    add_loads(w, RCVI_READ_EARLY, "raw");
+    add_loads(w, RCVI_READ_EARLY, NULL, "raw");
     rcvi_text_add(&w->text, "    }\n    INLINE void step(long long position, const Raw &raw) {\n");
     declare_stored(w, false);
     rcvi_text_add(&w->text, "%s", each_channel);
@@ -233,25 +233,18 @@ static void add_loop_cell(writer *w) {
 static int next_state(const writer *w) { return w->r->carried[w->r->state].source; }
 
 static void add_scan_types(writer *w) {
-    rcvi_text_add(&w->text, "    struct Raw {\n");
-    add_fields(w, RCVI_READ_EARLY);
+    rcvi_text_add(&w->text, "    struct Kept {};\n    struct Raw {\n");
+    add_fields(w, RCVI_READ_EARLY, NULL);
     rcvi_text_add(&w->text, "    };\n    struct Late {\n");
-    add_fields(w, RCVI_READ_LATE);
-    rcvi_text_add(&w->text, "    };\n    struct Kept {\n");
-    for (int k = 0; k < w->map->instruction_count; k++) {
-        if (w->c->kept[k]) rcvi_text_add(&w->text, "        REAL r%d[VECTOR];\n", k);
-    }
-    for (int v = 0; v < w->map->operand_count; v++) {
-        if (w->c->kept_view[v])
-            rcvi_text_add(&w->text, "        %s<%s> v%d;\n", is_single(w, v) ? "Single" : "Group", type_of(w, v), v);
-    }
+    add_fields(w, RCVI_READ_EARLY, w->c->read_again);
+    add_fields(w, RCVI_READ_LATE, NULL);
     rcvi_text_add(&w->text, "    };\n");
 }
 
 static void add_early(writer *w) {
     rcvi_text_add(&w->text,
                   "    INLINE void early(long long position, int, bool due, const Raw &raw, REAL (&a)[VECTOR], "
-                  "REAL (&b)[VECTOR], Kept &kept) const {\n");
+                  "REAL (&b)[VECTOR], Kept &) const {\n");
     rcvi_text_add(&w->text,
                   "        if (!due) {\n    %s            a[i] = 1, b[i] = 0;\n        }\n            return;\n"
                   "        }\n",
@@ -263,43 +256,38 @@ static void add_early(writer *w) {
         if (w->c->early[k]) add_instruction(w, k);
     }
     rcvi_text_add(&w->text, "            a[i] = r%d, b[i] = r%d;\n", w->r->scale, w->r->offset);
-    for (int k = 0; k < w->map->instruction_count; k++) {
-        if (w->c->kept[k]) rcvi_text_add(&w->text, "            kept.r%d[i] = r%d;\n", k, k);
-    }
     add_stored(w, true);
     rcvi_text_add(&w->text, "        }\n");
-    for (int v = 0; v < w->map->operand_count; v++) {
-        if (w->c->kept_view[v]) rcvi_text_add(&w->text, "        kept.v%d = raw.v%d;\n", v, v);
-    }
     add_stores(w, true);
     rcvi_text_add(&w->text, "    }\n");
 }
 
-/* All that was known early and is needed, from what is kept; then the next state. */
-static void add_next(writer *w) {
-    name_views(w, RCVI_READ_EARLY, "kept", w->c->kept_view);
+/* All that was known early and is needed; then the next state. */
+static void add_next(writer *w, const char *from) {
+    name_views(w, RCVI_READ_EARLY, from, w->c->read_again);
     for (int k = 0; k < w->map->instruction_count; k++) {
-        if (w->c->kept[k]) rcvi_text_add(&w->text, "            const REAL r%d = kept.r%d[i];\n", k, k);
         if (w->c->again[k]) add_instruction(w, k);
     }
     rcvi_text_add(&w->text, "            const REAL next = next_of(r%d, r%d, h[i]);\n", w->r->scale, w->r->offset);
 }
 
 static void add_advance(writer *w) {
-    rcvi_text_add(&w->text, "    INLINE void advance(int, const Kept &kept, REAL (&h)[VECTOR]) const {\n%s",
+    rcvi_text_add(&w->text,
+                  "    INLINE void advance(long long position, int k, const Kept &, REAL (&h)[VECTOR]) const {\n"
+                  "        Raw raw;\n        load(position, k, raw);\n%s",
                   each_channel);
-    add_next(w);
+    add_next(w, "raw");
     rcvi_text_add(&w->text, "            h[i] = next;\n        }\n    }\n");
 }
 
 static void add_late(writer *w) {
     int next = next_state(w);
-    rcvi_text_add(&w->text, "    INLINE void late(long long position, int, const Kept &kept, const Late &late, REAL "
+    rcvi_text_add(&w->text, "    INLINE void late(long long position, int, const Kept &, const Late &late, REAL "
                             "(&h)[VECTOR]) {\n");
     declare_stored(w, false);
     rcvi_text_add(&w->text, "%s", each_channel);
-    add_next(w);
-    if (!w->c->kept[next] && !w->c->again[next]) rcvi_text_add(&w->text, "            const REAL r%d = next;\n", next);
+    add_next(w, "late");
+    if (!w->c->again[next]) rcvi_text_add(&w->text, "            const REAL r%d = next;\n", next);
     name_views(w, RCVI_READ_LATE, "late", NULL);
     for (int k = 0; k < w->map->instruction_count; k++) {
         if (w->c->late[k]) add_instruction(w, k);
@@ -343,9 +331,10 @@ static void add_scan_cell(writer *w) {
     rcvi_text_add(&w->text,
                   "    INLINE void nothing(int, Raw &) const {}\n    INLINE void marks(const Cell &) const {}\n"
                   "    INLINE void load(long long position, int, Raw &raw) const {\n");
-    add_loads(w, RCVI_READ_EARLY, "raw");
+    add_loads(w, RCVI_READ_EARLY, NULL, "raw");
     rcvi_text_add(&w->text, "    }\n    INLINE void load_late(long long position, Late &late) const {\n");
-    add_loads(w, RCVI_READ_LATE, "late");
+    add_loads(w, RCVI_READ_EARLY, w->c->read_again, "late");
+    add_loads(w, RCVI_READ_LATE, NULL, "late");
     rcvi_text_add(&w->text, "    }\n");
     add_advance(w);
     add_early(w);
@@ -371,8 +360,8 @@ static void add_macros(writer *w) {
     if (is_scan(w))
         rcvi_text_add(&w->text,
                       "#define LANES %d\n#define CHANNELS (VECTOR * LANES)\n#define WINDOW %d\n#define MANY %d\n"
-                      "#define BLOCKS %d\n#define FORM_%s 1\n#define FORM_SUM %d\n",
-                      cut->lanes, cut->window, cut->many, cut->blocks,
+                      "#define BLOCKS %d\n#define FETCH %d\n#define BATCH %d\n#define FORM_%s 1\n#define FORM_SUM %d\n",
+                      cut->lanes, cut->window, cut->many, cut->blocks, w->c->fetch, w->c->batch,
                       cut->form == RCVI_SCAN_THREE ? "THREE" : "CHAINED", w->c->sum != RCVI_NONE);
     else
         rcvi_text_add(&w->text, "#define CARRIES %d\n", w->r->carried_count > 0);

@@ -1,7 +1,8 @@
 /* A recurrence h' = a h + b over time, channel by channel, in several forms. Stands behind map_element.cuh and macros:
  *   VECTOR    channels of a thread, side by side
  *   LANES     threads side by side: a power of two, at most 32
- *   STEPS     positions in time that a thread has in registers
+ *   STEPS     positions in time that a thread has
+ *   FETCH     of these, that are loaded at once, and BATCH: once more when the state is known; they divide STEPS
  *   THREADS   of a block
  *   FORM_...  which of the kernels below
  *   WINDOW    of chained: tiles that a block looks back at; 0: it waits for the one before it
@@ -20,7 +21,7 @@
  *   Raw, Kept, Late                         what is loaded for a position, kept of it until the state is known, and loaded then
  *   load(p, k, raw), load_late(p, late)     position p, the thread's k-th; nothing(k, raw): none
  *   early(p, k, due, raw, a, b, kept)       the position's own effect; none where it is not due
- *   advance(k, kept, h)                     h behind the position, exactly as late has it
+ *   advance(p, k, kept, h)                  h behind the position, exactly as late has it
  *   late(p, k, kept, late, h)               the same, and stores; the state behind the last position too
  *   marks(cell)                             what load has noted of positions, from another object of the same thread
  *   initial(h), initial_of(args, chain, c)  the state before the first position
@@ -84,27 +85,31 @@ INLINE Tile tile_at(long long tile, int segment, long long steps) {
 
 /* Loads a thread's positions; answers their effect. What is left over past the end has none. */
 INLINE void take_in(Cell &cell, const Tile &t, Cell::Kept (&kept)[STEPS], Effect (&own)[VECTOR]) {
-    Cell::Raw raw[STEPS];
-    if (t.whole && cell.there) {
-#pragma unroll
-        for (int k = 0; k < STEPS; k++) cell.load(t.first + k, k, raw[k]);
-    } else {
-#pragma unroll
-        for (int k = 0; k < STEPS; k++) {
-            if (k < t.due && cell.there)
-                cell.load(t.first + k, k, raw[k]);
-            else
-                cell.nothing(k, raw[k]);
-        }
-    }
 #pragma unroll
     for (int v = 0; v < VECTOR; v++) own[v] = NO_EFFECT;
 #pragma unroll
-    for (int k = 0; k < STEPS; k++) {
-        REAL a[VECTOR], b[VECTOR];
-        cell.early(t.first + k, k, cell.there && (t.whole || k < t.due), raw[k], a, b, kept[k]);
+    for (int from = 0; from < STEPS; from += FETCH) {
+        Cell::Raw raw[FETCH];
+        if (t.whole && cell.there) {
 #pragma unroll
-        for (int v = 0; v < VECTOR; v++) own[v] = then(own[v], effect_of(a[v], b[v]));
+            for (int k = 0; k < FETCH; k++) cell.load(t.first + from + k, from + k, raw[k]);
+        } else {
+#pragma unroll
+            for (int k = 0; k < FETCH; k++) {
+                if (from + k < t.due && cell.there)
+                    cell.load(t.first + from + k, from + k, raw[k]);
+                else
+                    cell.nothing(from + k, raw[k]);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < FETCH; k++) {
+            REAL a[VECTOR], b[VECTOR];
+            bool due = cell.there && (t.whole || from + k < t.due);
+            cell.early(t.first + from + k, from + k, due, raw[k], a, b, kept[from + k]);
+#pragma unroll
+            for (int v = 0; v < VECTOR; v++) own[v] = then(own[v], effect_of(a[v], b[v]));
+        }
     }
 }
 
@@ -154,7 +159,7 @@ INLINE void take_in_turns(Cell &cell, const Tile &t, const Cell::Kept (&kept)[ST
             }
 #pragma unroll
             for (int k = 0; k < STEPS; k++) {
-                if (k < t.due) cell.advance(k, kept[k], x);
+                if (k < t.due) cell.advance(t.first + k, k, kept[k], x);
             }
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) carry[lane * VECTOR + v] = x[v];
@@ -171,7 +176,6 @@ INLINE void give_out(Cell &cell, const Tile &t, const Cell::Kept (&kept)[STEPS],
 #endif
     if (!cell.there) return;
     if (t.whole) {
-        constexpr int BATCH = STEPS % 4 ? 1 : 4;
 #pragma unroll
         for (int from = 0; from < STEPS; from += BATCH) {
             Cell::Late late[BATCH];
@@ -537,7 +541,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             REAL a[VECTOR], b[VECTOR];
             cell.load(p, 0, raw);
             cell.early(p, 0, true, raw, a, b, kept);
-            cell.advance(0, kept, step);
+            cell.advance(p, 0, kept, step);
         }
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {

@@ -124,7 +124,7 @@ struct Cell {
         for (int v = 0; v < VECTOR; v++)
             a[v] = cut(k) ? (REAL)0 : raw.a[v], b[v] = cut(k) ? (REAL)0 : raw.a[v] * raw.b[v];
     }
-    INLINE void advance(int k, const Kept &kept, REAL (&s)[VECTOR]) const {
+    INLINE void advance(long long, int k, const Kept &kept, REAL (&s)[VECTOR]) const {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) s[v] = cut(k) ? (REAL)0 : kept.a[v] * (kept.b[v] + s[v]);
     }
@@ -164,7 +164,7 @@ struct Cell {
             b[v] = cut(k) ? raw.a[v] * restart[v] + raw.b[v] : raw.b[v];
         }
     }
-    INLINE void advance(int k, const Kept &kept, REAL (&h)[VECTOR]) const {
+    INLINE void advance(long long, int k, const Kept &kept, REAL (&h)[VECTOR]) const {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) h[v] = kept.a[v] * (cut(k) ? restart[v] : h[v]) + kept.b[v];
     }
@@ -172,7 +172,7 @@ struct Cell {
     INLINE void late(long long position, int k, const Kept &kept, const Late &, REAL (&h)[VECTOR]) const {
         long long t = time_of(position);
         REAL out[VECTOR];
-        advance(k, kept, h);
+        advance(position, k, kept, h);
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) out[v] = is_live(t) ? h[v] : (REAL)0;
         store_data(p.out + at(t), out);

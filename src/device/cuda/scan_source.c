@@ -82,12 +82,14 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
     bool is_double = shape->data == RCVI_F64;
     rcvi_text out;
     rcvi_text_init(&out, context);
-    rcvi_text_add(&out,
-                  "#define REAL %s\n#define REAL_IS_DOUBLE %d\n#define WORDS 1\n#define VECTOR %d\n#define LANES %d\n"
-                  "#define CHANNELS (VECTOR * LANES)\n#define STEPS %d\n#define THREADS %d\n#define WINDOW %d\n"
-                  "#define MANY %d\n#define BLOCKS %d\n#define %s 1\n#define FORM_SUM %d\n",
-                  is_double ? "double" : "float", is_double, cut->vector, cut->lanes, cut->steps, cut->threads,
-                  cut->window, cut->many, cut->blocks, form_names[cut->form], shape->backward && shape->resets);
+    rcvi_text_add(
+        &out,
+        "#define REAL %s\n#define REAL_IS_DOUBLE %d\n#define WORDS 1\n#define VECTOR %d\n#define LANES %d\n"
+        "#define CHANNELS (VECTOR * LANES)\n#define STEPS %d\n#define THREADS %d\n#define WINDOW %d\n"
+        "#define MANY %d\n#define BLOCKS %d\n#define FETCH STEPS\n#define BATCH (STEPS %% 4 ? 1 : 4)\n#define %s 1\n"
+        "#define FORM_SUM %d\n",
+        is_double ? "double" : "float", is_double, cut->vector, cut->lanes, cut->steps, cut->threads, cut->window,
+        cut->many, cut->blocks, form_names[cut->form], shape->backward && shape->resets);
     rcvi_text_add(&out,
                   "#define DATA %s\n#define BACKWARD %d\n#define REVERSE %d\n#define DOWN %d\n#define LENGTHS %d\n"
                   "#define RESETS %d\n#define STREAMED %d\n",
