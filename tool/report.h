@@ -37,6 +37,7 @@ typedef struct {
     const char *label;
     double values[PLACES]; /* over the places; 0: none */
     int colour;
+    size_t guessed; /* from this place on values follow from those before; 0: none does */
 } curve;
 
 typedef struct {
