@@ -58,6 +58,7 @@ void draw_timeline(FILE *out, const timeline *timeline);
 void put_legend(FILE *out, const char *const *labels, const int *colours, size_t count);
 
 void put_scan(FILE *out, const results *results);
+void put_lengths(FILE *out, const results *results);
 /* The sections that only some runs have, and how it was measured. */
 void put_more(FILE *out, const bench *bench, const results *results);
 
