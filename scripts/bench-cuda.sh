@@ -72,6 +72,8 @@ small-fp32-forward       | lstm 100 64 128 128 2   | --dtype float32 --pass forw
 small-fp32-train         | lstm 100 64 128 128 2   | --dtype float32 --pass train --no-torch
 scan-fp32                | -                       | --scan --dtype float32
 scan-bf16                | -                       | --scan --dtype bfloat16
+lengths-fp32             | -                       | --lengths auto --dtype float32
+lengths-bf16             | -                       | --lengths auto --dtype bfloat16
 '
 
 mkdir -p "$results" "$room"
@@ -121,6 +123,7 @@ while IFS='|' read -r row shape options; do
     status=$?
     if [ $status = 0 ] && keep "$row"; then
         [ -z "$network" ] && echo "$row" || printf '%-24s%s\n' "$row" "$(line "$room/$row.txt")"
+        case $row in lengths*) sed -n '/^cell /,$p' "$room/$row.txt" ;; esac
         case $row in scan*) sed -n '/^Copy:/p; /^Targets$/,$p' "$room/$row.txt" ;; esac
         case $row in ladder* | batches*) sed -n '/^\(Ladder\|Batch sizes\)$/,/^$/p' "$room/$row.txt" ;; esac
     else

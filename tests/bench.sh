@@ -127,6 +127,89 @@ grep -q 'id="scan"' page.html || complain "the page has no linear recurrences"
 bad 2 'leave out --ladder' --scan --ladder
 bad 2 '--elements wants' --scan --elements 63
 
+# cells over the number of steps, in turns with the LSTM
+long() {
+    rm -f numbers
+    "$RECURVE" bench --hidden "${hidden:-16}" $limits "$@" --json numbers >out 2>err </dev/null || complain "recurve bench $* gave $?"
+    [ -s numbers ] || complain "recurve bench $* writes no JSON"
+}
+passes='[p[which] for p in j["lengths"]["points"] for which in ("forward", "train")]'
+long --lengths 64,128 --cells sru,gilr_lstm
+has '^sru +64( +[0-9.]+ +[0-9.]+ +[0-9.]+x){2}$'
+has '^lstm +128( +[0-9.]+ +[0-9.]+ +-){2}$'
+has '^gilr_lstm +training step +[0-9 to]+ +combine'
+check '[(p["cell"], p["steps"]) for p in j["lengths"]["points"]] == [("sru", 64), ("sru", 128), ("gilr_lstm", 64), ("gilr_lstm", 128)]'
+check '[(p["cell"], p["steps"]) for p in j["lengths"]["lstm"]] == [("lstm", 64), ("lstm", 128)]'
+check '"problem" not in j and j["machine"]["cpu"] and j["date"] and j["version"] and "--lengths" in j["command"]'
+check 'j["lengths"]["hidden"] == j["lengths"]["input"] == 16 and j["lengths"]["batch"] == 1 and j["lengths"]["dtype"] == "float32"'
+check 'all(p["plan"] and p["rounds"] >= 5 and 0 < p["minimum"] <= p["median"] and not p["reason"] and not p["extrapolated"]
+    and not p["estimated"] and p["bytes"] > 0 for p in '"$passes"')'
+check 'all(abs(p["speedup"] * p["median"] / p["lstm"] - 1) < 1e-6 for p in '"$passes"')'
+check 'all(p[w]["planned_at"] == p["steps"] and abs(p[w]["steps_per_second"] * p[w]["median"] / p["steps"] - 1) < 1e-6
+    for p in j["lengths"]["points"] + j["lengths"]["lstm"] for w in ("forward", "train"))'
+# the median of the turns with two cells lies between them
+check 'all(min(s) * (1 - 1e-6) <= l[w]["median"] <= max(s) * (1 + 1e-6) and not l[w]["extrapolated"] and l[w]["lstm"] is None
+    for w in ("forward", "train") for l in j["lengths"]["lstm"]
+    for s in [[p[w]["lstm"] for p in j["lengths"]["points"] if p["steps"] == l["steps"]]])'
+# an LSTM that takes too long is measured once, and then follows in proportion
+long --lengths 32,64,96 --cells mingru --longest 0
+has '^mingru +32( +[0-9.]+ +[0-9.]+ +[0-9.]+x){2}$'
+has '^mingru +96( +[0-9.]+ +[0-9.]+ +~[0-9.]+x){2}$'
+has '^lstm, 96 steps, forward: extrapolated: a call should take at least .* --longest'
+check 'all(l[w]["extrapolated"] == (i > 0) and abs(l[w]["median"] / j["lengths"]["lstm"][0][w]["median"] - i - 1) < 1e-6
+    and (l[w]["plan"] is None) == (i > 0) for w in ("forward", "train") for i, l in enumerate(j["lengths"]["lstm"]))'
+check 'all(p[w]["extrapolated"] == (i > 0) and abs(p[w]["lstm"] / j["lengths"]["lstm"][i][w]["median"] - 1) < 1e-6
+    and abs(p[w]["speedup"] * p[w]["median"] / p[w]["lstm"] - 1) < 1e-6
+    for w in ("forward", "train") for i, p in enumerate(j["lengths"]["points"]))'
+# what does not fit is refused, and the others go on
+long --lengths 64,8192 --cells sru,mingru --memory 1
+check 'all((p["median"] is None) == (i % 4 > 1) for i, p in enumerate('"$passes"'))'
+check 'all("need 1.5 MiB, but 1.0 MiB are allowed" in p["forward"]["reason"] and p["train"]["speedup"] is None
+    for p in j["lengths"]["points"] if p["steps"] == 8192)'
+has '^mingru +8192 +- +- +- +- +- +-$'
+has '^mingru, 8192 steps, training step: input, output and their gradients need 2.0 MiB, but 1.0 MiB are allowed'
+# a plan of fewer steps serves more of them; where it needs too much memory another is chosen
+hidden=4 long --lengths 16384,32768 --cells mingru --effort estimate
+check 'all(p["planned_at"] == 16384 and p["plan"] == q["plan"] for p, q in zip('"$passes"', 2 * '"$passes"'[:2]))'
+has '\(chosen for 16384 steps, by the model alone\)$'
+long --lengths 16384,32768 --cells mingru --effort estimate --memory 16
+check '[(p["planned_at"], p["median"] > 0) for p in '"$passes"'] == [(16384, True)] * 3 + [(32768, True)]'
+check 'j["lengths"]["points"][0]["train"]["plan"] != j["lengths"]["points"][1]["train"]["plan"]'
+hidden=4 long --lengths 20000 --cells indrnn --effort estimate # planned for fewer steps than any that is measured
+check 'all(p["planned_at"] == 16384 and p["median"] > 0 and not p["extrapolated"] for p in '"$passes"')'
+# --schedule pins the cells' plans, not that of the LSTM beside them; a cell that refuses it says so
+long --lengths 64 --cells sru,lstm --schedule naive --effort estimate
+check 'all(p["plan"] == "naive" and p["planned_at"] is None and p["speedup"] > 0 for p in '"$passes"')'
+check 'all(l[w]["plan"] != "naive" and l[w]["planned_at"] == 64 for l in j["lengths"]["lstm"] for w in ("forward", "train"))'
+long --lengths 64 --cells sru --schedule vendor
+check 'all(p["reason"] and not p["median"] for p in '"$passes"')'
+# the usual cells, of which none is left out in silence
+hidden=4 long --lengths 8 --effort estimate
+usual='["sru", "qrnn_fo", "gilr_lstm", "mingru", "minlstm", "indrnn", "sru2", "gru_diagonal"]'
+check '[c for c in '"$usual"' if c not in (j["lengths"]["left_out"] or "").split(", ")] == [p["cell"] for p in j["lengths"]["points"]]'
+known=$("$RECURVE" list | sed 's/ .*//' | tr '\n' ' ')
+check '"sru" in "'"$known"'".split() and not set((j["lengths"]["left_out"] or "").split(", ")) & set("'"$known"'".split())'
+sed 's/mingru/mine/' "$SOURCE_DIR/cells/mingru.cell" >other.cell
+long --lengths 8 --cells ./other.cell
+check 'j["lengths"]["points"][0]["cell"] == "mine" and j["lengths"]["left_out"] is None'
+bad 2 'increasing whole numbers' --lengths 64,32
+bad 2 'increasing whole numbers' --lengths 0
+bad 2 'increasing whole numbers' --lengths 64,
+bad 2 'increasing whole numbers' --lengths 1,2,3,4,5,6,7,8,9,10,11
+bad 2 'different cells' --lengths 64 --cells sru,,mingru
+bad 2 'different cells' --lengths 64 --cells sru,mingru,sru
+bad 2 'different cells' --lengths 64 --cells a,b,c,d,e,f,g,h,i
+bad 2 'is not given' --cells sru
+bad 2 'leave out --steps' --lengths 64 --steps 100
+bad 2 'leave out --cell' --lengths 64 --cell gru
+bad 2 'leave out --pass' --lengths 64 --pass train
+bad 2 'leave out --scan' --lengths 64 --scan
+bad 2 'leave out --ladder' --lengths 64 --ladder
+bad 2 '--longest wants' --lengths 64 --longest -1
+bad 1 'nosuch' --lengths 64 --cells sru,nosuch
+bad 1 'nonsense' --lengths 64 --cells sru --schedule nonsense
+bad 1 'need a GPU' --lengths 64 --dtype float16
+
 # on a GPU, where there is one
 if "$RECURVE" bench $shape --device cuda --seconds 0 --schedule naive >out 2>err </dev/null; then
     for pass in forward train; do
@@ -147,6 +230,8 @@ if "$RECURVE" bench $shape --device cuda --seconds 0 --schedule naive >out 2>err
         check 'all(p["form"] and p["forward"]["median"] > 0 and p["backward"]["median"] > 0 for p in j["scan"]["points"])'
         check 'all(t["measured"] > 0 for t in j["scan"]["targets"])'
     done
+    long --device cuda --lengths 64,32768 --cells sru,indrnn
+    check 'all(p["median"] > 0 and p["speedup"] > 0 for p in '"$passes"') and j["lengths"]["device"] == "cuda"'
 else
     bad 1 '' $shape --device cuda
 fi
@@ -197,6 +282,10 @@ stopped 'contest: round 2' SIGTERM $shape --seconds 600
 grep -q 'stopped' err || complain "a stopped bench does not say so"
 [ -s numbers ] || complain "a stopped bench writes no numbers"
 check 'ran["recurve"]["median"] > 0'
+
+stopped 'mingru, 128 steps' SIGTERM --lengths 64,128 --cells mingru --hidden 16 --seconds 0 --threads 1
+check 'j["lengths"]["points"][0]["train"]["median"] > 0 and j["lengths"]["points"][1]["train"]["median"] is None'
+has '^mingru, 128 steps, training step: not measured'
 
 # Ctrl-C while planning
 large="--layers 2 --hidden 128 --steps 400 --batch 32 --pass train --seconds 0"

@@ -15,6 +15,12 @@ complain() {
 [ ! -e page.html.part ] || complain "a half-written file is left"
 "$RECURVE" bench --scan --elements 65536 --seconds 0 --report scan.html >out 2>err </dev/null || { cat err; exit 1; }
 
+"$RECURVE" bench --lengths 32,64,256 --cells sru,mingru --hidden 8 --longest 0 --seconds 0 --report lengths.html >out 2>err </dev/null ||
+    { cat err; exit 1; }
+"$RECURVE" bench --lengths 32,16384 --cells sru --hidden 8 --memory 1 --seconds 0 --report refused.html >out 2>err </dev/null ||
+    { cat err; exit 1; }
+"$RECURVE" bench --lengths 32 --cells sru --hidden 8 --seconds 0 --report one.html >out 2>err </dev/null || { cat err; exit 1; }
+
 # Sections, each with shapes in its plots; well-formed; nothing that a browser would fetch; no script.
 cat >read.py <<'PYTHON'
 import json, re, sys
@@ -67,6 +73,14 @@ PYTHON
 python3 read.py page.html '{"contestants": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0,
     "streaming": 0, "planner": 0, "facts": 0}' || failures=$((failures + 1))
 python3 read.py scan.html '{"scan": 60, "facts": 0}' || failures=$((failures + 1)) # 4 plots
+python3 read.py lengths.html '{"lengths": 30, "facts": 0}' || failures=$((failures + 1)) # 4 plots: 2 or 3 lines of 3 points
+python3 read.py refused.html '{"lengths": 6, "facts": 0}' || failures=$((failures + 1))
+python3 read.py one.html '{"lengths": 6, "facts": 0}' || failures=$((failures + 1)) # one point a line
+# of the LSTM's line, and of the 2 lines of each of the 2 plots against it, the last 2 points are guessed
+guesses=$(grep -o '<circle class="guess ' lengths.html | wc -l)
+[ "$guesses" = 12 ] || complain "the page has $guesses extrapolated points, not 12"
+grep -q '<path class="ln guess"' lengths.html || complain "the LSTM's line is not dashed where it is extrapolated"
+grep -q 'but 1.0 MiB are allowed' refused.html || complain "the page does not say why a length is missing"
 
 browser=
 for name in chromium chromium-browser google-chrome; do

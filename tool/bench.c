@@ -109,6 +109,7 @@ void results_free(results *results) {
         free(results->scans.points[i].form);
         free(results->scans.points[i].refusal);
     }
+    lengths_free(&results->lengths);
     const streaming *streaming = &results->streaming;
     machine_free(&results->machine);
     void *const blocks[] = {results->title,        results->options,          results->chosen.events,
@@ -129,6 +130,22 @@ static rcv_status measure_scans(const bench *bench, results *results) {
     const rcv_status status = bench_scan(bench, results);
     if (status == RCV_OK) {
         print_scan(results);
+    }
+    return status;
+}
+
+static rcv_status measure_lengths(const bench *bench, results *results) {
+    const problem *problem = &bench->problem;
+    const rcv_net_options *net = &problem->network.net;
+    const bool gpu = problem_is_gpu(problem);
+    results->title = text_of(
+        "cells over the number of steps, %lld layer%s, input %lld, hidden %lld, batch %lld, %s%s%s",
+        (long long)net->layers, net->layers == 1 ? "" : "s", (long long)net->input, (long long)net->hidden,
+        (long long)problem->batch, rcv_dtype_name(problem->dtype), gpu ? ", on " : "", gpu ? problem->device : "");
+    machine_describe(&results->machine, problem);
+    const rcv_status status = bench_lengths(bench, results);
+    if (status == RCV_OK) {
+        print_lengths(results);
     }
     return status;
 }
@@ -176,7 +193,9 @@ static int work(bench *bench) {
     stop_on_signals();
     rcv_status status = problem_open(&bench->problem);
     if (status == RCV_OK) {
-        status = bench->scan ? measure_scans(bench, results) : measure_all(bench, results);
+        status = bench->scan              ? measure_scans(bench, results)
+                 : bench->lengths != NULL ? measure_lengths(bench, results)
+                                          : measure_all(bench, results);
     }
     int result = EXIT_DONE;
     if (status != RCV_OK) {
@@ -223,25 +242,63 @@ static bool ranks_are_clear(const char *ranks) {
     }
 }
 
-/* Linear recurrences have no network. */
-static bool scan_is_clear(const bench *bench) {
+/* Linear recurrences have no network, and lengths are about several ones. */
+static bool stands_alone(const bench *bench) {
     const struct {
         const char *name;
         bool given;
-    } others[] = {{"anchors", bench->anchors}, {"ladder", bench->ladder},       {"batches", bench->batches},
-                  {"gemm", bench->gemm},       {"streaming", bench->streaming}, {"ranks", bench->ranks != NULL},
-                  {"planner", bench->planner}};
-    for (size_t i = 0; i < COUNT(others) && bench->scan; i++) {
+    } others[] = {{"anchors", bench->anchors},     {"ladder", bench->ladder},
+                  {"batches", bench->batches},     {"gemm", bench->gemm},
+                  {"streaming", bench->streaming}, {"ranks", bench->ranks != NULL},
+                  {"planner", bench->planner},     {"scan", bench->scan}};
+    const size_t count = bench->lengths != NULL ? COUNT(others) : bench->scan ? COUNT(others) - 1 : 0;
+    for (size_t i = 0; i < count; i++) {
         if (others[i].given) {
-            say("--scan measures linear recurrences and no network: leave out --%s", others[i].name);
+            say("%s: leave out --%s",
+                bench->lengths != NULL ? "--lengths measures cells over the number of steps and nothing else"
+                                       : "--scan measures linear recurrences and no network",
+                others[i].name);
             return false;
         }
     }
     return true;
 }
 
+static bool is_given(const option *options, size_t count, const char *name) {
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(options[i].name, name) == 0) {
+            return options[i].given;
+        }
+    }
+    return false;
+}
+
+static bool problem_has(const problem *problem, const char *name) {
+    return is_given(problem->options, COUNT(problem->options), name) ||
+           is_given(problem->network.options, COUNT(problem->network.options), name);
+}
+
+/* Cells, steps and passes are its own. */
+static bool lengths_go_together(const bench *bench) {
+    static const char *const foreign[] = {"cell", "size", "steps", "pass"};
+    if (bench->lengths == NULL) {
+        if (bench->cells != NULL) {
+            say("--cells names the cells of --lengths, which is not given");
+        }
+        return bench->cells == NULL;
+    }
+    for (size_t i = 0; i < COUNT(foreign); i++) {
+        if (problem_has(&bench->problem, foreign[i])) {
+            say("--lengths measures both passes of the cells of --cells over steps of its own: leave out --%s",
+                foreign[i]);
+            return false;
+        }
+    }
+    return lengths_are_clear(bench);
+}
+
 static bool options_are_clear(const bench *bench) {
-    if (!scan_is_clear(bench)) {
+    if (!stands_alone(bench) || !lengths_go_together(bench)) {
         return false;
     }
     if (!ranks_are_clear(bench->ranks)) {
@@ -284,6 +341,11 @@ static parsed parse(bench *bench, int argc, char **argv) {
         {"scan", OPTION_FLAG, &bench->scan, .help = "linear recurrences against a copy, and no network"},
         {"elements", OPTION_INTEGER, &bench->elements, 64, 1e12, .value = "N",
          .help = "of an array of --scan, at most"},
+        {"lengths", OPTION_TEXT, &bench->lengths, .value = "LIST",
+         .help = "cells over these steps against the LSTM, or auto"},
+        {"cells", OPTION_TEXT, &bench->cells, .value = "LIST", .help = "of --lengths; by default scans and diagonals"},
+        {"longest", OPTION_REAL, &bench->longest, 0, 1e6, .value = "S",
+         .help = "seconds of an LSTM's call, else extrapolated"},
         {"seconds", OPTION_REAL, &bench->seconds, 0, 1e6, .value = "S", .help = "of measuring in each experiment"},
         {"seed", OPTION_SEED, &bench->seed, .value = "N", .help = "of parameters and data"},
         {"json", OPTION_TEXT, &bench->json, .value = "FILE", .help = "write every number"},
@@ -301,7 +363,11 @@ static parsed parse(bench *bench, int argc, char **argv) {
             "multiply-adds from registers, on a GPU of large products by cuBLASLt, measured in the\n"
             "same run. With --rank the approximation is compared with the full matrices. --scan\n"
             "measures no network but linear recurrences h[t] = a[t] h[t-1] + b[t], as bandwidths: 3\n"
-            "arrays forward, 5 backward, against a copy and against one step after the other.\n"
+            "arrays forward, 5 backward, against a copy and against one step after the other. --lengths\n"
+            "measures cells, forward and training step, over numbers of steps, such as 1024,65536 or\n"
+            "auto: 1024 to 1048576; hidden is 128 and batch 1 unless given. Of each the plan is chosen\n"
+            "for at most 16384 steps. The LSTM takes turns with each cell while a call is expected to\n"
+            "take no more than --longest; beyond, its time is that of fewer steps, scaled, and said so.\n"
             "Ctrl-C ends it with what was measured so far, also while it plans; a second Ctrl-C ends it at once.",
         .groups = groups,
         .group_count = COUNT(groups)};
@@ -313,9 +379,15 @@ int verb_bench(int argc, char **argv) {
     bench->seconds = 10;
     bench->chunk = 1;
     bench->elements = 128 << 20;
+    bench->longest = 1;
     bench->command = command_line(argc, argv);
     const parsed next = parse(bench, argc, argv);
     int result = next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    if (next == PARSED_GO && bench->lengths != NULL) {
+        problem *problem = &bench->problem;
+        problem->network.net.hidden = problem_has(problem, "hidden") ? problem->network.net.hidden : 128;
+        problem->batch = problem_has(problem, "batch") ? problem->batch : 1;
+    }
     if (next == PARSED_GO && options_are_clear(bench)) {
         result = problem_check(&bench->problem);
         if (result == EXIT_DONE && ((bench->json != NULL && !output_is_writable(bench->json)) ||

@@ -7,8 +7,10 @@
 typedef struct {
     problem problem;
     bool ladder, anchors, no_torch, batches, gemm, streaming, planner;
-    bool scan;        /* linear recurrences, and no network */
-    int64_t elements; /* of an array of --scan, at most */
+    bool scan;                   /* linear recurrences, and no network */
+    int64_t elements;            /* of an array of --scan, at most */
+    const char *lengths, *cells; /* lists, or NULL */
+    double longest;              /* seconds that a call of the LSTM may be expected to take in --lengths */
     const char *ranks, *json, *report;
     int64_t chunk; /* steps a call of --streaming */
     double seconds;
@@ -127,6 +129,35 @@ typedef struct {
     double serial_seconds; /* that the form `serial` took by itself */
 } scans;
 
+enum { MAXIMUM_LENGTHS = 10, MAXIMUM_CELLS = 8, PASSES = 2 }; /* forward, training step */
+
+/* One pass of a cell over so many steps. */
+typedef struct {
+    char *plan, *refusal;
+    int64_t planned;         /* the steps that the plan was chosen for; 0: it was pinned */
+    bool estimated;          /* chosen by the planner's model alone */
+    double bytes;            /* of a run */
+    double seconds, minimum; /* of a call, the median and the least; 0: not measured */
+    size_t rounds;
+    double lstm;       /* seconds of a call of the LSTM; 0: not known, as for the LSTM itself */
+    bool extrapolated; /* the LSTM's seconds follow from fewer steps */
+} length_pass;
+
+typedef struct {
+    int64_t steps;
+    length_pass passes[PASSES];
+} length_point;
+
+typedef struct {
+    bool done;
+    int64_t steps[MAXIMUM_LENGTHS]; /* increasing */
+    size_t count;
+    char *cells[MAXIMUM_CELLS], *left_out; /* left_out: cells that this build does not have; or NULL */
+    size_t cell_count;
+    length_point points[MAXIMUM_CELLS][MAXIMUM_LENGTHS];
+    length_point lstm[MAXIMUM_LENGTHS]; /* medians over the turns with the cells */
+} lengths;
+
 /* Who did what in one call of a plan. */
 typedef struct {
     char *plan;
@@ -157,6 +188,7 @@ typedef struct {
     choice choices[EFFORTS]; /* estimate, measure, exhaustive */
     size_t choice_count;
     scans scans;
+    lengths lengths;
     timeline chosen, wavefront; /* without a plan: not recorded */
 } results;
 
@@ -171,6 +203,10 @@ rcv_status bench_ranks(const bench *bench, results *results);
 void bench_streaming(const bench *bench, results *results);
 rcv_status bench_planner(const bench *bench, results *results);
 rcv_status bench_scan(const bench *bench, results *results);
+rcv_status bench_lengths(const bench *bench, results *results);
+/* Are the lists of --lengths and --cells such? Says what is wrong. */
+bool lengths_are_clear(const bench *bench);
+void lengths_free(lengths *lengths);
 
 /* Runs a contestant of add_plan once more and records it. */
 void record_timeline(timeline *timeline, contestant *contestant);
@@ -199,11 +235,18 @@ void print_ranks(const results *results);
 void print_streaming(const results *results);
 void print_planner(const results *results);
 void print_scan(const results *results);
+void print_lengths(const results *results);
 
 double scan_bandwidth(const scan_point *point, bool backward); /* bytes a second; 0: not known */
 double scan_share(const scan_point *point, bool backward);     /* of a copy's; 0: not known */
 double scan_speedup(const scan_pass *pass);                    /* over serial; 0: not known */
 bool target_is_met(const scan_target *target);
+
+extern const char *const length_passes[PASSES];             /* "forward", "training step" */
+double length_rate(const length_point *point, size_t pass); /* steps a second; 0: not known */
+double length_speedup(const length_pass *pass);             /* over the LSTM; 0: not known */
+/* How its plan came about, where that was not for these steps by the effort asked for; else an empty text. */
+const char *length_origin(const length_point *point, size_t pass, char room[64]);
 
 /* Written beside the path and renamed; says what went wrong. */
 bool write_json(const bench *bench, const results *results);

@@ -160,11 +160,47 @@ static json_t *scan_json(const bench *bench, const results *results) {
                      targets);
 }
 
-/* Without a network there is nothing but the linear recurrences. */
-static json_t *scan_alone_json(const bench *bench, const results *results) {
+static json_t *length_pass_json(const length_point *point, size_t index) {
+    const length_pass *pass = &point->passes[index];
+    return json_pack("{s:o, s:o, s:b, s:o, s:o, s:o, s:o, s:I, s:o, s:o, s:b, s:o}", "plan", text(pass->plan),
+                     "planned_at", pass->plan != NULL && pass->planned > 0 ? json_integer(pass->planned) : json_null(),
+                     "estimated", pass->plan != NULL && pass->estimated, "reason", text(pass->refusal), "bytes",
+                     positive(pass->bytes), "median", positive(pass->seconds), "minimum", positive(pass->minimum),
+                     "rounds", (json_int_t)pass->rounds, "steps_per_second", positive(length_rate(point, index)),
+                     "lstm", positive(pass->lstm), "extrapolated", (int)pass->extrapolated, "speedup",
+                     positive(length_speedup(pass)));
+}
+
+static json_t *length_json(const char *cell, const length_point *point) {
+    return json_pack("{s:s, s:I, s:o, s:o}", "cell", cell, "steps", (json_int_t)point->steps, "forward",
+                     length_pass_json(point, 0), "train", length_pass_json(point, 1));
+}
+
+/* `extrapolated` is about the LSTM's seconds: `lstm` of a cell, `median` of the LSTM itself. */
+static json_t *lengths_json(const bench *bench, const results *results) {
+    const lengths *lengths = &results->lengths;
+    const rcv_net_options *net = &bench->problem.network.net;
+    json_t *points = json_array(), *lstm = json_array();
+    for (size_t i = 0; i < lengths->cell_count * lengths->count; i++) {
+        const size_t cell = i / lengths->count;
+        json_array_append_new(points, length_json(lengths->cells[cell], &lengths->points[cell][i % lengths->count]));
+    }
+    for (size_t i = 0; i < lengths->count; i++) {
+        json_array_append_new(lstm, length_json("lstm", &lengths->lstm[i]));
+    }
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:s, s:s, s:f, s:o, s:o, s:o}", "batch",
+                     (json_int_t)bench->problem.batch, "input", (json_int_t)net->input, "hidden",
+                     (json_int_t)net->hidden, "layers", (json_int_t)net->layers, "rank", (json_int_t)net->rank,
+                     "bidirectional", (int)net->bidirectional, "bias", !net->no_bias, "dtype",
+                     rcv_dtype_name(bench->problem.dtype), "device", bench->problem.device, "longest", bench->longest,
+                     "left_out", text(lengths->left_out), "points", points, "lstm", lstm);
+}
+
+/* Experiments that are not about the one network have nothing else beside them. */
+static json_t *alone_json(const bench *bench, const results *results, const char *name, json_t *experiment) {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "command", bench->command, "date", results->machine.date,
                      "version", results->machine.version, "commit", results->machine.commit, "title", results->title,
-                     "machine", machine_json(&results->machine), "scan", scan_json(bench, results));
+                     "machine", machine_json(&results->machine), name, experiment);
 }
 
 static json_t *results_json(const bench *bench, const results *results) {
@@ -196,5 +232,8 @@ static json_t *results_json(const bench *bench, const results *results) {
 }
 
 bool write_json(const bench *bench, const results *results) {
-    return save_json(bench->json, bench->scan ? scan_alone_json(bench, results) : results_json(bench, results));
+    return save_json(bench->json, bench->scan ? alone_json(bench, results, "scan", scan_json(bench, results))
+                                  : bench->lengths != NULL
+                                      ? alone_json(bench, results, "lengths", lengths_json(bench, results))
+                                      : results_json(bench, results));
 }

@@ -14,7 +14,8 @@ static const double PAUSE = 0.03;    /* seconds until another library's threads 
 static const double REST = 0.0005;   /* the same for ours */
 
 enum { MOST_ROUNDS = 5000 };
-enum { LEAST_ENQUEUED = 3 }; /* calls of a turn on a GPU: while one runs, the next is launched */
+enum { LEAST_ENQUEUED = 3 };     /* calls of a turn on a GPU: while one runs, the next is launched */
+static const double LONG = 0.25; /* seconds of a call beside which a launch does not count */
 
 /* ---- the list ---- */
 
@@ -38,28 +39,34 @@ void contestant_refuse(contestant *contestant, const char *format, ...) {
     contestant->refusal = text_of("%s", sentence);
 }
 
+static void close_item(contestant *item) {
+    if (item->close != NULL) {
+        item->close(item);
+    }
+    item->close = NULL;
+    item->state = NULL;
+}
+
 void contest_close(contest *contest) {
     for (size_t i = 0; i < contest->count; i++) {
-        contestant *item = &contest->items[i];
-        if (item->close != NULL) {
-            item->close(item);
-        }
-        item->close = NULL;
-        item->state = NULL;
+        close_item(&contest->items[i]);
     }
 }
 
+void contest_drop(contest *contest) {
+    contestant *item = &contest->items[--contest->count];
+    close_item(item);
+    free(item->name);
+    free(item->plan);
+    free(item->refusal);
+    free(item->note);
+    free(item->samples);
+}
+
 void contest_free(contest *contest) {
-    contest_close(contest);
-    for (size_t i = 0; i < contest->count; i++) {
-        contestant *item = &contest->items[i];
-        free(item->name);
-        free(item->plan);
-        free(item->refusal);
-        free(item->note);
-        free(item->samples);
+    while (contest->count > 0) {
+        contest_drop(contest);
     }
-    contest->count = 0;
 }
 
 /* ---- numbers ---- */
@@ -167,7 +174,7 @@ static void compare(contestant *contestant, data *data) {
 }
 
 static int64_t repeats_for(const contestant *contestant, double turn, double seconds) {
-    const double least = contestant->enqueues ? LEAST_ENQUEUED : 1;
+    const double least = contestant->enqueues && seconds < LONG ? LEAST_ENQUEUED : 1;
     return (int64_t)fmin(fmax(ceil(fmax(turn, SHORTEST) / fmax(seconds, 1e-7)), least), 20000);
 }
 
@@ -177,7 +184,7 @@ static double time_enqueued(contestant *contestant, double turn) {
     if (seconds >= 0) {
         seconds = contestant->run(contestant, 1);
     }
-    if (seconds < 0) {
+    if (seconds < 0 || seconds >= LONG) {
         return seconds;
     }
     const int64_t repeats = repeats_for(contestant, turn, seconds);

@@ -77,6 +77,8 @@ typedef struct {
 /* One more, empty but for its name. */
 contestant *contest_add(contest *contest, const char *name);
 void contestant_refuse(contestant *contestant, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Without the one that was added last. */
+void contest_drop(contest *contest);
 /* Ends what is running; the numbers stay. */
 void contest_close(contest *contest);
 void contest_free(contest *contest);

@@ -37,6 +37,7 @@ typedef struct {
     const char *label;
     double values[PLACES]; /* over the places; 0: none */
     int colour;
+    size_t guessed; /* from this place on values follow from those before; 0: none does */
 } curve;
 
 typedef struct {
@@ -57,6 +58,7 @@ void draw_timeline(FILE *out, const timeline *timeline);
 void put_legend(FILE *out, const char *const *labels, const int *colours, size_t count);
 
 void put_scan(FILE *out, const results *results);
+void put_lengths(FILE *out, const results *results);
 /* The sections that only some runs have, and how it was measured. */
 void put_more(FILE *out, const bench *bench, const results *results);
 

@@ -175,8 +175,11 @@ typedef struct {
     double least, most; /* least 0: values are drawn as they are; else their logarithms */
 } curve_frame;
 
+/* Places lie by their logarithms; one alone, in the middle. */
 static double curve_x(const curve_frame *frame, size_t index) {
-    return frame->left + (double)(frame->right - frame->left) * (double)index / (double)(frame->sizes - 1);
+    const double first = (double)frame->places[0], last = (double)frame->places[frame->sizes - 1];
+    const double share = frame->sizes > 1 ? log((double)frame->places[index] / first) / log(last / first) : 0.5;
+    return frame->left + (frame->right - frame->left) * share;
 }
 
 static double curve_y(const curve_frame *frame, double value) {
@@ -221,26 +224,40 @@ static void draw_curve_axes(FILE *out, const curve_frame *frame, const curve_sty
     fprintf(out, "</text>\n");
 }
 
-static void draw_curve(FILE *out, const curve_frame *frame, const curve *curve, const curve_style *style) {
+/* The places from `from` to before `to`, joined; `name` is the colour's. */
+static void draw_line(FILE *out, const curve_frame *frame, const curve *curve, const char *name, size_t from,
+                      size_t to) {
     bool drawing = false;
-    fprintf(out, "<path class=\"l%d\" d=\"", curve->colour % COLOURS);
-    for (size_t i = 0; i < frame->sizes; i++) {
+    fprintf(out, "<path class=\"l%s%s\" d=\"", name, to > curve->guessed && curve->guessed > 0 ? " guess" : "");
+    for (size_t i = from; i < to; i++) {
         if (curve->values[i] > 0) {
             fprintf(out, "%s%.1f %.1f", drawing ? "L" : "M", curve_x(frame, i), curve_y(frame, curve->values[i]));
         }
         drawing = curve->values[i] > 0;
     }
     fprintf(out, "\"/>\n");
+}
+
+static void draw_curve(FILE *out, const curve_frame *frame, const curve *curve, const curve_style *style) {
+    const size_t known = curve->guessed > 0 ? curve->guessed : frame->sizes;
+    char name[32] = "n";
+    if (curve->colour != NEUTRAL) {
+        snprintf(name, sizeof name, "%d", curve->colour % COLOURS);
+    }
+    draw_line(out, frame, curve, name, 0, known);
+    if (known < frame->sizes) {
+        draw_line(out, frame, curve, name, known - 1, frame->sizes);
+    }
     for (size_t i = 0; i < frame->sizes; i++) {
         char room[32];
         if (curve->values[i] > 0) {
-            fprintf(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", curve->colour % COLOURS,
-                    curve_x(frame, i), curve_y(frame, curve->values[i]));
+            fprintf(out, "<circle class=\"%s%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", i < known ? "c" : "guess l",
+                    name, curve_x(frame, i), curve_y(frame, curve->values[i]));
             put_text(out, curve->label);
             fprintf(out, ", %s %lld: %s ", frame->axis, (long long)frame->places[i],
                     short_number(curve->values[i], room));
             put_text(out, style->unit);
-            fprintf(out, "</title></circle>");
+            fprintf(out, "%s</title></circle>", i < known ? "" : ", extrapolated");
         }
     }
     fprintf(out, "\n");
@@ -254,10 +271,11 @@ void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style
                          .sizes = style->sizes,
                          .places = style->places != NULL ? style->places : batch_sizes,
                          .axis = style->axis != NULL ? style->axis : "batch size"};
+    double least = INFINITY;
     for (size_t i = 0; i < COUNT(style->limits); i++) {
         frame.most = fmax(frame.most, style->limits[i]);
+        least = style->limits[i] > 0 ? fmin(least, style->limits[i]) : least;
     }
-    double least = INFINITY;
     for (size_t i = 0; i < count * style->sizes; i++) {
         const double value = curves[i / style->sizes].values[i % style->sizes];
         frame.most = fmax(frame.most, value);

@@ -206,5 +206,8 @@ void put_more(FILE *out, const bench *bench, const results *results) {
     if (results->scans.done) {
         put_scan(out, results);
     }
+    if (results->lengths.done) {
+        put_lengths(out, results);
+    }
     put_facts(out, bench, results);
 }
