@@ -18,12 +18,15 @@ static const char *const plans[] = {
     "combine(steps=all)+fuse+scan+graph",
     "combine(steps=100)+fuse+pack+scan+graph",
     "combine(steps=40)+fuse+pack+scan+recompute(every=40)",
-    "combine(steps=all)+fuse+pack+scan+streams(4)",
+    "combine(steps=all)+fuse+pack+scan(newton)+streams(4)",
+    "combine(steps=all)+fuse+pack+scan(newton)+graph",
+    "combine(steps=150)+fuse+pack+scan(newton)",
 };
 enum { PLANS = sizeof plans / sizeof *plans };
 
-static const char *const cells[] = {"gilr_lstm", "sru",    "qrnn_fo", "qrnn_ifo_w2", "mingru",
-                                    "minlstm",   "qrnn_f", "indrnn",  "sru2",        "lstm"};
+static const char *const cells[] = {"gilr_lstm", "sru",          "qrnn_fo", "qrnn_ifo_w2",
+                                    "mingru",    "minlstm",      "qrnn_f",  "indrnn",
+                                    "sru2",      "gru_diagonal", "lstm",    RCV_SOURCE_DIR "/tests/mixed.cell"};
 enum { CELLS = sizeof cells / sizeof *cells };
 static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_BFLOAT16, RCV_FLOAT64, RCV_FLOAT32, RCV_FLOAT16};
 
@@ -139,8 +142,35 @@ static void random_cells(void) {
     }
 }
 
+/* A dense recurrence as a persistent kernel, the others as scans, in one program. */
+static void mixed(void) {
+    static const char *const schedules[] = {"combine(steps=all)+fuse+pack+scan+persistent+graph",
+                                            "combine(steps=all)+fuse+pack+scan(newton)+persistent"};
+    for (int i = 0; i < 4; i++) {
+        if (!is_mine()) continue;
+        config c = {.cell = RCV_SOURCE_DIR "/tests/mixed.cell",
+                    .net = {.input = 24, .hidden = 24, .layers = 2},
+                    .steps = 90,
+                    .batch = 3,
+                    .lengths = i & 1,
+                    .resets = i & 2,
+                    .initial = true};
+        problem p;
+        results want;
+        open_problem(&p, &c, 1);
+        run_oracle(&p, true, &want);
+        p.device = "cuda";
+        check_plan(&p, schedules[i / 2], RCV_FLOAT32, true, &want);
+        check_plan(&p, schedules[i % 2], RCV_BFLOAT16, true, &want);
+        p.device = NULL;
+        drop(&want);
+        close_problem(&p);
+    }
+}
+
 static int run_part(void) {
     every_cell();
+    mixed();
     large();
     random_cells();
     printf("part %d of %d: %d plans, %d failed\n", part + 1, parts, run, failed);

@@ -329,7 +329,7 @@ static void scans(void **state) {
 /* Forwards these have slopes; backwards they are affine. */
 static void diagonal(void **state) {
     (void)state;
-    static const char *const cells[] = {"indrnn", "sru2"};
+    static const char *const cells[] = {"indrnn", "sru2", "gru_diagonal"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         for (int options = 0; options < 8; options++) {
             found = (tally){0};

@@ -88,6 +88,7 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     layer->parts = parts.count;
     for (int i = 0; i < parts.count; i++) {
         layer->scans |= parts.classes[i] == RCVI_SCAN || parts.classes[i] == RCVI_DIAGONAL;
+        layer->bends |= parts.classes[i] == RCVI_DIAGONAL;
         layer->multiplies |= parts.classes[i] == RCVI_DENSE;
     }
     layer->input = input;

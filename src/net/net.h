@@ -15,8 +15,9 @@ typedef struct {
     rcvi_graph forward; /* bound; one input, one output */
     rcvi_graph adjoint; /* of it */
     int64_t input, output;
-    int parts;                   /* of the forward graph, its recurrences taken apart */
-    bool scans, multiplies;      /* among these are elementwise ones; some whose states a matrix multiplies */
+    int parts; /* of the forward graph, its recurrences taken apart */
+    bool scans, bends,
+        multiplies; /* among these are elementwise ones; of them some that are not affine; some that multiply states */
     rcvi_param_place *places[2]; /* [directions][forward.param_count] */
 } rcvi_layer;
 

@@ -51,7 +51,7 @@ static int calls_of(const rcvi_contender *c) {
 
 static bool differ_in_choice(const rcvi_rungs *a, const rcvi_rungs *b) {
     return a->combine == b->combine && a->steps == b->steps && a->forward == b->forward && a->fuse == b->fuse &&
-           a->pack == b->pack && a->wavefront == b->wavefront && a->scan == b->scan &&
+           a->pack == b->pack && a->wavefront == b->wavefront && a->scan == b->scan && a->newton == b->newton &&
            a->forward_wave == b->forward_wave && a->recompute == b->recompute && a->vendor == b->vendor &&
            a->merge == b->merge && a->persistent == b->persistent && a->parts == b->parts && a->cluster == b->cluster &&
            a->streams == b->streams && a->graph == b->graph && a->choice != b->choice;

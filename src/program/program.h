@@ -31,6 +31,7 @@ typedef struct {
     bool wavefront;    /* layers side by side, each a step (or chunk) behind the one below */
     bool forward_wave; /* with wavefront: in the forward pass of training alone; backwards layer after layer */
     bool scan;         /* recurrences of a cell one after the other, each over all steps of a chunk */
+    bool newton;       /* with scan, on a GPU: those that are not affine by Newton iterations */
     bool blas;         /* large products by OpenBLAS */
     int64_t recompute; /* in training, keep the states of every so-many-th step only; 0: keep all */
     bool vendor;       /* the whole network by a library */

@@ -120,6 +120,20 @@ static bool print_vendor(const rcvi_rungs *g, rcvi_text *out) {
     return true;
 }
 
+/* scan [ "(newton)" ] */
+static rcv_status read_scan(reader *r) {
+    r->rungs->scan = true;
+    if (*r->at != '(') return RCV_OK;
+    r->rungs->newton = true;
+    return expect(r, "(newton)", "scan or scan(newton)");
+}
+
+static bool print_scan(const rcvi_rungs *g, rcvi_text *out) {
+    if (!g->scan) return false;
+    rcvi_text_add(out, "scan%s", g->newton ? "(newton)" : "");
+    return true;
+}
+
 /* wavefront [ "(forward)" ] */
 static rcv_status read_wavefront(reader *r) {
     r->rungs->wavefront = true;
@@ -218,7 +232,6 @@ PLAIN(kernels)
 PLAIN(fuse)
 PLAIN(pack)
 PLAIN(transpose)
-PLAIN(scan)
 PLAIN(blas)
 PLAIN(merge)
 PLAIN(cluster)
@@ -289,7 +302,7 @@ rcv_status rcvi_rungs_fit(const rcvi_rungs *g, const rcvi_machine *machine) {
                {"threads", g->threads > 1, false}, {"merge", g->merge, true},
                {"streams", g->streams > 0, true},  {"gemm", g->choice > 0, true},
                {"graph", g->graph, true},          {"persistent", g->persistent, true},
-               {"cluster", g->cluster, true}};
+               {"cluster", g->cluster, true},      {"newton of scan", g->newton, true}};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         if (own[i].on && own[i].gpu != machine->gpu) {
             return rcvi_fail(RCV_UNSUPPORTED, "%s is for %s; this plan is for %s", own[i].name,

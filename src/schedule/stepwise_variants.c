@@ -108,14 +108,18 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
 static void scan_variants(const rcv_net *net, const rcv_plan_options *options,
                           void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t chunks[] = {1 << 16, 1 << 13};
-    bool scans = false, multiplies = false;
+    bool scans = false, bends = false, multiplies = false;
     for (int64_t i = 0; i < net->options.layers; i++) {
         scans |= net->layers[i].scans;
+        bends |= net->layers[i].bends;
         multiplies |= net->layers[i].multiplies;
     }
     rcvi_rungs rungs = {.combine = true, .fuse = true, .pack = true, .scan = true, .graph = true, .threads = 1};
     if (!scans) return;
     offer_streams(rungs, options, offer, user);
+    rungs.newton = bends;
+    if (bends) offer_streams(rungs, options, offer, user);
+    rungs.newton = false;
     rungs.choice = 1;
     if (options->training) offer(user, &rungs);
     rungs.choice = 0;

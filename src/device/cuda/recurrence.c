@@ -8,6 +8,11 @@
 enum {
     WORD_BYTES = 4,
     SCAN_WORDS = 32, /* that a thread of a scan has on their way */
+    NEWTON_THREADS = 256,
+    NEWTON_STEPS = 4,
+    NEWTON_LANES = 16,
+    NEWTON_CHANNELS = 8, /* of a block at least, where vectors allow: 32 bytes of a row */
+    NEWTON_BLOCKS = 2,   /* of a processor, where there are channels enough */
     LOOP_THREADS = 64,
     LOOP_WORDS = 48, /* that a thread has on their way */
     LOOP_MOST_STEPS = 8,
@@ -107,6 +112,35 @@ static void find_scan_needs(rcvi_cuda_recurrence *c) {
     }
 }
 
+/* Marks what instruction k needs when the state is known: what was needed before is computed once more. */
+static void need_all(rcvi_cuda_recurrence *c, int k) {
+    if (c->late[k]) return;
+    c->late[k] = true;
+    const rcvi_instruction *instruction = &c->r->map.instructions[k];
+    for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
+        int source = instruction->source[a];
+        if (instruction->from[a] == RCVI_FROM_REGISTER) need_all(c, source);
+        if (instruction->from[a] != RCVI_FROM_VIEW) continue;
+        read_view(c, source, false);
+        c->read_again[source] = c->readings[source] == RCVI_READ_EARLY;
+    }
+}
+
+/* The next state and its derivative are found again and again before the state is known. */
+static void find_newton_needs(rcvi_cuda_recurrence *c) {
+    const rcvi_recurrence *r = c->r;
+    clear_needs(c);
+    c->early_stores = false;
+    need(c, r->carried[r->state].source, true);
+    need(c, r->slope, true);
+    need_all(c, r->carried[r->state].source);
+    for (int i = 0; i < r->map.store_count; i++) {
+        bool summed = c->sum != RCVI_NONE && r->map.stores[i].source == r->carried[c->sum].source;
+        if (!summed) need_all(c, r->map.stores[i].source);
+    }
+    if (c->sum != RCVI_NONE) need_all(c, r->carried[c->sum].term);
+}
+
 /* ---- cuts ---- */
 
 static bool is_multiple(const rcvi_view *v, int64_t each) {
@@ -199,6 +233,28 @@ static rcv_status cut_scan(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     return RCV_OK;
 }
 
+/* The fewer channels there are, the fewer a block has, and the longer are its tiles. */
+static void cut_newton(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
+    const rcvi_recurrence *r = c->r;
+    int64_t channels = r->rows * r->columns;
+    if (!e->program->rungs.newton || r->slope == RCVI_NONE || !find_sum(e, c)) return;
+    int vector = widest_vector(r), lanes = NEWTON_LANES;
+    while (lanes > 1 && lanes * vector > NEWTON_CHANNELS &&
+           channels / (lanes * vector) < (int64_t)e->processors * NEWTON_BLOCKS)
+        lanes /= 2;
+    c->cut = (rcvi_scan_cut){.form = RCVI_SCAN_NEWTON,
+                             .vector = vector,
+                             .lanes = lanes,
+                             .steps = NEWTON_STEPS,
+                             .threads = NEWTON_THREADS,
+                             .blocks = 1,
+                             .chains = (channels / vector + lanes - 1) / lanes};
+    c->cut.tiles = tiles_of(&c->cut, r->count);
+    find_newton_needs(c);
+    find_batches(c);
+    if (c->sum != RCVI_NONE) c->sums = (size_t)(c->cut.tiles * channels) * rcvi_cuda_bytes(e->real);
+}
+
 /* ---- made ready ---- */
 
 static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recurrence *c) {
@@ -220,6 +276,7 @@ static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recur
         c->has_twin[v] = rcvi_cuda_has_twin(e, view->buffer);
     }
     RCVI_TRY(cut_scan(e, c));
+    if (c->cut.form == RCVI_SCAN_CHANNELS) cut_newton(e, c);
     if (c->cut.form == RCVI_SCAN_CHANNELS) {
         c->sum = RCVI_NONE;
         cut_loop(e, c);
@@ -267,10 +324,11 @@ rcv_status rcvi_cuda_recurrence_load(rcvi_cuda_recurrence *c, const void *code) 
 void rcvi_cuda_recurrences_tell(const rcvi_cuda_recurrences *list, rcvi_text *text) {
     for (int i = 0; i < list->count; i++) {
         const rcvi_cuda_recurrence *c = &list->all[i];
-        const char *what = c->cut.form == RCVI_SCAN_CHAINED ? "a scan in one pass"
-                           : c->cut.form == RCVI_SCAN_THREE ? "a scan in three kernels"
-                           : c->r->carried_count            ? "one thread for every channel"
-                                                            : "all steps at once";
+        const char *what = c->cut.form == RCVI_SCAN_CHAINED  ? "a scan in one pass"
+                           : c->cut.form == RCVI_SCAN_THREE  ? "a scan in three kernels"
+                           : c->cut.form == RCVI_SCAN_NEWTON ? "Newton iterations within tiles"
+                           : c->r->carried_count             ? "one thread for every channel"
+                                                             : "all steps at once";
         rcvi_text_add(text, "a loop of %lld steps of %lld channels: %s", (long long)c->r->count,
                       (long long)(c->r->rows * c->r->columns), what);
         if (c->cut.form != RCVI_SCAN_CHANNELS)
@@ -341,6 +399,8 @@ static rcv_status launch_scan(const launch *l, void *words) {
     int64_t most = (int64_t)l->worker->engine->processors * cut->blocks;
     int chains = (int)cut->chains;
     char *head = l->scratch + l->worker->engine->scans, *after = head + RCVI_SCAN_HEAD;
+    if (cut->form == RCVI_SCAN_NEWTON)
+        return start(l, 0, line(chains), cut->threads, (void *[]){words, &steps, &chains, &tiles});
     if (cut->form == RCVI_SCAN_THREE) return launch_three(l, (void *[]){words, &steps, &chains, &tiles, &head});
     return start(l, 0, line(cut->many && most < all ? most : all), cut->threads,
                  (void *[]){words, &steps, &chains, &tiles, &head, &after});

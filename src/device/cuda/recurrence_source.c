@@ -17,6 +17,7 @@ typedef struct {
 } writer;
 
 static bool is_scan(const writer *w) { return w->c->cut.form != RCVI_SCAN_CHANNELS; }
+static bool is_newton(const writer *w) { return w->c->cut.form == RCVI_SCAN_NEWTON; }
 
 /* ---- places ---- */
 
@@ -271,6 +272,23 @@ static void add_next(writer *w, const char *from) {
     rcvi_text_add(&w->text, "            const REAL next = next_of(r%d, r%d, h[i]);\n", w->r->scale, w->r->offset);
 }
 
+/* The state behind a position, and times `slope` its derivative, of values in `raw`. */
+static void add_follow(writer *w) {
+    rcvi_text_add(&w->text,
+                  "    INLINE void follow(const Raw &raw, REAL (&h)[VECTOR], REAL (&slope)[VECTOR]) const {\n%s",
+                  each_channel);
+    name_views(w, RCVI_READ_EARLY, "raw", NULL);
+    for (int k = 0; k < w->map->instruction_count; k++) {
+        if (w->c->early[k]) add_instruction(w, k);
+    }
+    rcvi_text_add(&w->text, "            slope[i] *= r%d;\n            h[i] = r%d;\n        }\n    }\n", w->r->slope,
+                  next_state(w));
+    rcvi_text_add(&w->text,
+                  "    INLINE void advance(long long position, int k, const Kept &, REAL (&h)[VECTOR]) const {\n"
+                  "        Raw raw;\n        REAL slope[VECTOR] = {};\n        load(position, k, raw);\n"
+                  "        follow(raw, h, slope);\n    }\n");
+}
+
 static void add_advance(writer *w) {
     rcvi_text_add(&w->text,
                   "    INLINE void advance(long long position, int k, const Kept &, REAL (&h)[VECTOR]) const {\n"
@@ -286,14 +304,18 @@ static void add_late(writer *w) {
                             "(&h)[VECTOR]) {\n");
     declare_stored(w, false);
     rcvi_text_add(&w->text, "%s", each_channel);
-    add_next(w, "late");
-    if (!w->c->again[next]) rcvi_text_add(&w->text, "            const REAL r%d = next;\n", next);
+    if (is_newton(w))
+        name_views(w, RCVI_READ_EARLY, "late", w->c->read_again);
+    else
+        add_next(w, "late");
+    if (!is_newton(w) && !w->c->again[next]) rcvi_text_add(&w->text, "            const REAL r%d = next;\n", next);
     name_views(w, RCVI_READ_LATE, "late", NULL);
     for (int k = 0; k < w->map->instruction_count; k++) {
         if (w->c->late[k]) add_instruction(w, k);
     }
     add_stored(w, false);
     if (w->c->sum != RCVI_NONE) rcvi_text_add(&w->text, "            sum[i] += r%d;\n", w->r->carried[w->c->sum].term);
+    if (is_newton(w)) rcvi_text_add(&w->text, "            const REAL next = r%d;\n", next);
     rcvi_text_add(&w->text, "            h[i] = next;\n        }\n");
     add_stores(w, false);
     rcvi_text_add(&w->text, "    }\n");
@@ -336,8 +358,12 @@ static void add_scan_cell(writer *w) {
     add_loads(w, RCVI_READ_EARLY, w->c->read_again, "late");
     add_loads(w, RCVI_READ_LATE, NULL, "late");
     rcvi_text_add(&w->text, "    }\n");
-    add_advance(w);
-    add_early(w);
+    if (is_newton(w)) {
+        add_follow(w);
+    } else {
+        add_advance(w);
+        add_early(w);
+    }
     add_late(w);
     add_initial(w);
     rcvi_text_add(&w->text,
@@ -362,7 +388,10 @@ static void add_macros(writer *w) {
                       "#define LANES %d\n#define CHANNELS (VECTOR * LANES)\n#define WINDOW %d\n#define MANY %d\n"
                       "#define BLOCKS %d\n#define FETCH %d\n#define BATCH %d\n#define FORM_%s 1\n#define FORM_SUM %d\n",
                       cut->lanes, cut->window, cut->many, cut->blocks, w->c->fetch, w->c->batch,
-                      cut->form == RCVI_SCAN_THREE ? "THREE" : "CHAINED", w->c->sum != RCVI_NONE);
+                      is_newton(w)                   ? "NEWTON"
+                      : cut->form == RCVI_SCAN_THREE ? "THREE"
+                                                     : "CHAINED",
+                      w->c->sum != RCVI_NONE);
     else
         rcvi_text_add(&w->text, "#define CARRIES %d\n", w->r->carried_count > 0);
 }

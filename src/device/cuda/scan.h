@@ -12,7 +12,8 @@ typedef enum {
     RCVI_SCAN_CHANNELS,
     RCVI_SCAN_CHAINED,
     RCVI_SCAN_THREE,
-    RCVI_SCAN_FORMS
+    RCVI_SCAN_FORMS,
+    RCVI_SCAN_NEWTON /* of recurrences that are not affine: recurrence.h */
 } rcvi_scan_form;
 
 typedef struct {

@@ -43,7 +43,7 @@ rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t st
     if (cut.steps > MOST_STEPS) cut.steps = MOST_STEPS;
     cut.lanes = lanes_for(vectors, WIDE_LANES);
     if (cut.form == RCVI_SCAN_CHAINED) {
-        cut.many = ceiling(vectors, cut.lanes) >= processors / 2;
+        cut.many = ceiling(vectors, cut.lanes) >= processors / 3;
         cut.window = cut.many ? 0 : FEW_WINDOW;
         if (!cut.many) cut.lanes = lanes_for(vectors, bytes == 2 ? WIDE_LANES : NARROW_LANES);
         if (ceiling(vectors, cut.lanes) <= FEWEST_CHAINS) {
