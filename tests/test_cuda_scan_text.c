@@ -1,7 +1,8 @@
 /* Scans as text, without a GPU: how shapes are cut, and that the text of every form compiles for the architectures of the build. */
+#include "cuda_programs.h"
 #include "device/cuda/jit.h"
+#include "device/cuda/recurrence.h"
 #include "device/cuda/scan.h"
-#include "test.h"
 
 enum { PROCESSORS = 132 };
 
@@ -72,7 +73,83 @@ static void texts_compile(void **state) {
     test_context_end(&counter, context);
 }
 
+/* ---- recurrences of cells ---- */
+
+enum { MOST_TEXTS = 40 };
+
+static const struct {
+    const char *cell, *schedule;
+    rcv_dtype dtype;
+    bool lengths, resets;
+    int64_t hidden;
+} written[] = {
+    {"sru", "combine(steps=all)+fuse+pack+scan", RCV_BFLOAT16, true, true, 64},
+    {"gilr_lstm", "combine(steps=all)+fuse+pack+scan", RCV_FLOAT32, false, false, 7},
+    {"sru2", "combine(steps=all)+fuse+pack+scan(newton)", RCV_FLOAT64, false, true, 8},
+    {"gru_diagonal", "combine(steps=all)+fuse+pack+scan(newton)", RCV_FLOAT16, true, true, 64},
+    {"indrnn", "combine(steps=40)+fuse+pack+scan", RCV_FLOAT32, false, true, 6},
+};
+enum { WRITTEN = sizeof written / sizeof *written };
+
+/* Texts of all loops that are recurrences, into units; counts them by form. */
+static size_t write_texts(const problem *p, const rcv_plan_options *options, rcvi_jit_unit *units, int *forms) {
+    rcvi_program program;
+    size_t count = 0;
+    assert_true(write_with(p->net, options, &program));
+    rcvi_engine e = {
+        .program = &program, .context = p->context, .major = 9, .processors = PROCESSORS, .shared = 232448};
+    rcvi_pool_init(&e.pool, p->context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    for (size_t i = 0; i < program.step_count; i++) {
+        rcvi_cuda_recurrences *list = NULL;
+        if (!rcvi_program_is_swept(&program, i)) continue;
+        check_ok(rcvi_cuda_recurrences_new(&e, i, &list));
+        for (int n = 0; n < list->count && count < MOST_TEXTS; n++) {
+            forms[list->all[n].cut.form]++;
+            units[count++].source = list->all[n].source; /* is ours now */
+            list->all[n].source = NULL;
+        }
+        rcvi_cuda_recurrences_free(p->context, list);
+    }
+    rcvi_pool_free(&e.pool);
+    rcvi_program_free(&program);
+    return count;
+}
+
+static void recurrences_compile(void **state) {
+    (void)state;
+    int forms[RCVI_SCAN_NEWTON + 1] = {0};
+    if (!rcvi_jit_name()) {
+        print_message("skipped: %s\n", rcv_message());
+        return;
+    }
+    for (int i = 0; i < WRITTEN; i++) {
+        config c = {.cell = written[i].cell,
+                    .net = {.input = 8, .hidden = written[i].hidden, .layers = 1},
+                    .steps = 300,
+                    .batch = 2,
+                    .lengths = written[i].lengths,
+                    .resets = written[i].resets,
+                    .initial = true};
+        problem p;
+        rcvi_jit_unit units[MOST_TEXTS];
+        open_problem(&p, &c, 1);
+        rcv_plan_options options = options_of(&p, written[i].dtype, true, written[i].schedule);
+        size_t count = write_texts(&p, &options, units, forms);
+        assert_true(count >= 2);
+        check_ok(rcvi_jit_compile(p.context, units, count, 9, 0));
+        for (size_t k = 0; k < count; k++) {
+            rcvi_free(p.context, units[k].code);
+            rcvi_free(p.context, (char *)(uintptr_t)units[k].source);
+        }
+        close_problem(&p);
+    }
+    assert_true(forms[RCVI_SCAN_CHAINED] && forms[RCVI_SCAN_THREE] && forms[RCVI_SCAN_CHANNELS] &&
+                forms[RCVI_SCAN_NEWTON]);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(cuts_cover), cmocka_unit_test(texts_compile)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(cuts_cover), cmocka_unit_test(texts_compile),
+                                       cmocka_unit_test(recurrences_compile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -253,6 +253,42 @@ static rcv_status find_places(const rcvi_program *program, rcvi_recurrence *r) {
     return RCV_OK;
 }
 
+/* ---- what nobody reads ---- */
+
+/* May a step that is outside of this loop read what iterations but the last have stored there? Where it stands in a loop itself, it may. */
+static bool may_read(const rcvi_recurrence *r, const rcvi_view *w, const rcvi_step *step, bool is_in_loop) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int64_t low, high, last = w->offset + (r->count - 1) * w->stride, end = last + extent(r, w);
+    int count = step->kind == RCVI_STEP_LOOP ? 0 : rcvi_step_accesses(step, accesses);
+    find_range(r, w, &low, &high);
+    for (int k = 0; k < count; k++) {
+        const rcvi_view *v = accesses[k].view;
+        if (v->buffer != w->buffer || !accesses[k].read) continue;
+        int64_t first = v->offset, behind = first + (accesses[k].rows - 1) * v->row + accesses[k].columns;
+        bool inside = first >= last && behind <= end, apart = behind <= low || first >= high;
+        if (is_in_loop || v->wrap || (!inside && !apart)) return true;
+    }
+    return false;
+}
+
+/* Adjoints of states, mostly: carried on, and read where the loop ends. */
+static void find_unread(const rcvi_program *program, rcvi_recurrence *r) {
+    size_t end = r->loop + 1 + (size_t)program->steps[r->loop].loop.body;
+    for (int i = 0; i < r->map.store_count; i++) {
+        const rcvi_view *w = &r->map.operands[r->map.stores[i].out];
+        bool read = r->last[r->map.stores[i].out] || w->outer || r->time.outer ||
+                    program->buffers[w->buffer].role != RCVI_ARENA;
+        size_t inside = 0; /* the first step behind the outermost loop */
+        for (size_t k = 0; k < program->step_count && !read; k++) {
+            const rcvi_step *step = &program->steps[k];
+            if (step->kind == RCVI_STEP_LOOP && k >= inside) inside = k + 1 + (size_t)step->loop.body;
+            bool own = k >= r->loop && k < end;
+            read = own ? k == r->loop && inside > end : may_read(r, w, step, k < inside);
+        }
+        if (!read) r->last[r->map.stores[i].out] = 1;
+    }
+}
+
 /* ---- what the values are ---- */
 
 static int count_reads(const rcvi_recurrence *r, int operand) {
@@ -316,6 +352,7 @@ void rcvi_recurrence_find_dependence(rcvi_recurrence *r, int k) {
 static rcv_status find_one(rcvi_pool *pool, const rcvi_program *program, rcvi_recurrence *r) {
     RCVI_TRY(join(pool, r));
     RCVI_TRY(find_places(program, r));
+    find_unread(program, r);
     find_states(r);
     for (int k = 0; k < r->map.instruction_count; k++) rcvi_recurrence_find_dependence(r, k);
     if (r->state != RCVI_NONE) rcvi_recurrence_derive(r);

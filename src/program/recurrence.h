@@ -2,7 +2,8 @@
  *
  * Elements do not meet, so a device may take them side by side, each over all iterations. Where one value is handed on, and the next one
  * is affine in it, iterations need not wait for each other either: a scan. What is stored in every iteration at another place stays in
- * memory; of what is stored at one place, or at a few in turn, only the last iterations' values do.
+ * memory; of what is stored at one place, or at a few in turn, or read by nobody else but where the loop ends, only the last iterations'
+ * values do.
  *
  * Steps of a loop that have nothing to do with each other, as those of two directions, are recurrences of their own. */
 #ifndef RCVI_RECURRENCE_H
