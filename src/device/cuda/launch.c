@@ -4,6 +4,9 @@
 #include "device/cuda/recurrence.h"
 #include "device/cuda/worker.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
 enum { MOST_STEPS = RCVI_MAX_MOVES }; /* of a launch */
 _Static_assert((int)MOST_STEPS >= (int)RCVI_MAX_MEMBERS && (int)MOST_STEPS >= (int)RCVI_MAX_SUMS, "maps and sums too");
@@ -15,6 +18,7 @@ typedef struct {
     char *scratch;
     int *held; /* [streams] numbers of the operands whose parts are in the slots; 0: none */
     int64_t inner, outer;
+    bool products; /* all else is left out */
 } pass;
 
 /* A step of the program at one iteration. */
@@ -387,9 +391,14 @@ static rcv_status launch_members(const pass *p, const due *members, int count, i
     return launch_moves(p, members, count, stream);
 }
 
+static bool has_products(const rcvi_step *step) {
+    return step->kind == RCVI_STEP_GEMM || (step->kind == RCVI_STEP_MAP && step->map->product_count > 0);
+}
+
 static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
     due members[MOST_STEPS];
     int count = 0;
+    if (p->products && !has_products(&p->engine->program->steps[p->engine->order[group->first]])) return RCV_OK;
     for (int i = 0; i < group->count; i++) count += is_due(p, p->engine->order[group->first + i], &members[count]);
     if (count == 0) return RCV_OK;
     int lane = lane_of(p, group, members[0].step);
@@ -421,6 +430,7 @@ static rcv_status clear(const pass *p, size_t loop) {
  * loop that it is in. */
 static rcv_status launch_loop(const pass *p, size_t loop, int64_t around) {
     const rcvi_engine *e = p->engine;
+    if (p->products && e->recurrences[loop]) return RCV_OK;
     rcvi_touch all = {.low = 0, .high = UINTPTR_MAX, .written = true};
     cudaStream_t stream = p->worker->lanes.streams[0];
     RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, 0, &all, 1));
@@ -478,7 +488,13 @@ static rcv_status round_inputs(const pass *p, cudaStream_t stream) {
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                             cudaStream_t stream) {
     int held[RCVI_MAX_STREAMS] = {0};
-    pass p = {.worker = worker, .engine = worker->engine, .binding = binding, .scratch = scratch, .held = held};
+    const char *only = getenv("RECURVE_ONLY"); /* for measuring: what is computed then means nothing */
+    pass p = {.worker = worker,
+              .engine = worker->engine,
+              .binding = binding,
+              .scratch = scratch,
+              .held = held,
+              .products = only && !strcmp(only, "products")};
     rcvi_program_find_idle(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
     if (first == 0) RCVI_TRY(round_inputs(&p, stream));
     RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));
