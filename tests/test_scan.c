@@ -450,14 +450,15 @@ static void streamed(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    for (int i = 0; i < 2 * TYPES; i++) {
+    for (int i = 0; i < TYPES + 2; i++) {
+        const bool guessed = i >= TYPES;
+        const rcv_dtype dtype = guessed ? dtypes[2 * (i - TYPES)] : dtypes[i];
         const int64_t channels = i & 1 ? 1000 : 128, bytes = (int64_t)34 << 20;
-        const rcv_dtype dtype = dtypes[i % TYPES];
         const int64_t steps = bytes / (int64_t)rcv_dtype_bytes(dtype) / channels;
-        const char *form = i >= TYPES ? "guessed" : i & 2 ? "chained" : NULL;
+        const char *form = guessed ? "guessed" : i & 2 ? "chained" : NULL;
         rcv_scan_options options = options_of((shape){steps, 1, channels}, form, dtype);
         options.reverse = i & 1;
-        check_case(context, &options, GATES_INSIDE, true, (uint64_t)(i >= TYPES ? 3 * i + 1 : i), "streamed");
+        check_case(context, &options, GATES_INSIDE, true, (uint64_t)(guessed ? 3 * i + 1 : i), "streamed");
     }
     test_context_end(&counter, context);
 }
