@@ -301,11 +301,14 @@ static inline bool NAME(may_stream)(const void *to, int64_t step) {
     return ((uintptr_t)to | (uintptr_t)(step * (int64_t)sizeof(ELEMENT))) % ELEMENT_BYTES == 0;
 }
 
-/* Where the registers hold all carries, in one go; else tile by tile. */
+/* Where one block of registers holds all carries, in one go; else tile by tile, so that all blocks meet what is in a cache. */
 INLINE void NAME(in_tiles)(const rcvi_scan_stretch *stretch, const int vectors,
                            void (*take)(const rcvi_scan_stretch *, int64_t, int64_t, int64_t, CARRY *const *),
                            CARRY *const *carries) {
-    const bool cut = stretch->columns > vectors * LANES && stretch->steps > stretch->tile;
+    const int64_t columns = stretch->columns;
+    const bool whole =
+        columns <= LANES || columns == 2 * LANES || columns == 4 * LANES || columns == (int64_t)vectors * LANES;
+    const bool cut = !whole && stretch->steps > stretch->tile;
     const int64_t steps = stretch->steps, tile = cut ? stretch->tile : steps;
     const int64_t ahead = cut ? tile * stretch->step * (int64_t)sizeof(ELEMENT) : 0;
     for (int64_t done = 0; done < steps; done += tile)
