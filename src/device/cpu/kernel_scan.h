@@ -165,6 +165,22 @@ INLINE void NAME(backward_step)(const ELEMENT *a, const ELEMENT *dh, const ELEME
     }
 }
 
+/* The step visited last, where the state before it is given. By itself: a block that also knew whether it ends a stretch had to keep that
+ * on the stack, and a load from there waited for the streamed stores (by its place in a cache line, so in one process of four). */
+INLINE void NAME(backward_edge)(const rcvi_scan_stretch *stretch, int64_t first, const int vectors, const int part,
+                                CARRY *carry) {
+    const int64_t done = stretch->steps - 1;
+    const ELEMENT *a = (const ELEMENT *)stretch->a + done * stretch->step + first;
+    const ELEMENT *dh = (const ELEMENT *)stretch->b + done * stretch->b_step + first;
+    const CARRY *before = (const CARRY *)stretch->before + first;
+    ELEMENT *da = (ELEMENT *)stretch->da + done * stretch->da_step + first;
+    ELEMENT *db = (ELEMENT *)stretch->db + done * stretch->db_step + first;
+    NAME(carries) c[SCAN_VECTORS];
+    EACH c[v] = NAME(load_carry)(carry + first + v * LANES, part);
+    NAME(backward_step)(a, dh, NULL, before, true, da, db, vectors, part, false, c);
+    EACH NAME(store_carry)(carry + first + v * LANES, c[v], part);
+}
+
 INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
                                  int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
     const int64_t step = stretch->step, b_step = stretch->b_step;
@@ -174,10 +190,9 @@ INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done,
     const ELEMENT *states = (const ELEMENT *)stretch->states + done * step + first;
     ELEMENT *da = (ELEMENT *)stretch->da + done * da_step + first;
     ELEMENT *db = (ELEMENT *)stretch->db + done * db_step + first;
-    const bool ends = done + steps == stretch->steps && stretch->before;
     NAME(carries) c[SCAN_VECTORS];
     EACH c[v] = NAME(load_carry)(carry + first + v * LANES, part);
-    for (int64_t left = steps - ends; left > 0; left--) {
+    for (int64_t left = steps; left > 0; left--) {
         states += step;
         if (ahead != 0) {
             NAME(fetch)(a, ahead, vectors);
@@ -189,10 +204,6 @@ INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done,
         dh += b_step;
         da += da_step;
         db += db_step;
-    }
-    if (ends) {
-        const CARRY *before = (const CARRY *)stretch->before + first;
-        NAME(backward_step)(a, dh, NULL, before, true, da, db, vectors, part, streamed, c);
     }
     EACH NAME(store_carry)(carry + first + v * LANES, c[v], part);
 }
@@ -277,6 +288,12 @@ static void NAME(backward_tile)(const rcvi_scan_stretch *stretch, int64_t done, 
 #undef PLAIN
 }
 
+static void NAME(backward_last)(const rcvi_scan_stretch *stretch, CARRY *carry) {
+#define BLOCK(first, vectors, part) NAME(backward_edge)(stretch, first, vectors, part, carry)
+    ALL_COLUMNS(4, BLOCK);
+#undef BLOCK
+}
+
 #define BLOCK(first, vectors, part)                                                                                    \
     NAME(compose_block)(stretch, done, steps, ahead, first, vectors, part, BACKWARD, carries)
 #define BACKWARD false
@@ -326,7 +343,9 @@ static void NAME(scan_backward)(const rcvi_scan_stretch *stretch, void *carry) {
     rcvi_scan_stretch whole = *stretch;
     whole.streamed = stretch->streamed && NAME(may_stream)(stretch->da, stretch->da_step) &&
                      NAME(may_stream)(stretch->db, stretch->db_step);
+    if (stretch->before) whole.steps--;
     NAME(in_tiles)(&whole, SCAN_VECTORS, NAME(backward_tile), (CARRY *const[]){carry});
+    if (stretch->before) NAME(backward_last)(stretch, carry);
 }
 
 static void NAME(compose_forward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
