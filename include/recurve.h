@@ -342,16 +342,19 @@ typedef struct {
     bool resets;  /* a reset mask will be given */
     const char
         *form; /* NULL: what is fastest here; "serial": one step after the other, channels side by side in vectors or
-                           * threads; "channels": the same, streamed; "chained": tiles of time side by side, each waiting for the
-                           * state behind the one before it; "three": the tiles in three passes over memory */
+                           * threads; "channels": the same, streamed; "guessed", on the CPU: parts of time side by side, each from a
+                           * guess of the state before it, and again from the true one until both agree, which gates that forget make
+                           * soon; "chained": tiles of time side by side, each waiting for the state behind the one before it;
+                           * "three": the tiles in three passes over memory */
     int64_t threads;    /* at most this many; 0: as many as the context says */
     const char *device; /* NULL: "cpu" */
 } rcv_scan_options;
 
-/* On the CPU the bits of a form do not depend on the number of threads. "serial" and "channels" have the same ones, and two calls
- * with the state carried on have those of one. "chained" and "three" have the same ones; how they cut time follows from the
- * shape alone. Each step is the recurrence itself there too, but the state before a tile may differ by roundings, and by what
- * a product of gates below the normal numbers would have kept. Whatever is infinite or NaN is so in every form. */
+/* On the CPU the bits of a form do not depend on the number of threads. "serial", "channels" and "guessed" have the same ones, but of
+ * dinitial where there are resets, which "guessed" sums in another order; and two calls with the state carried on have those
+ * of one. "chained" and "three" have the same ones; how they cut time follows from the shape alone. Each step is the recurrence
+ * itself there too, but the state before a tile may differ by roundings, and by what a product of gates below the normal
+ * numbers would have kept. Whatever is infinite or NaN is so in every form. */
 typedef struct rcv_scan rcv_scan; /* one shape, with its threads or kernels and scratch, to be called many times */
 
 /* Pointers are to elements of the scan's dtype, in the device's memory, unless typed or said otherwise. Arrays that are

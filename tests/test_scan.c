@@ -4,9 +4,9 @@
 
 #include <math.h>
 
-static const char *const forms[] = {"serial", "channels", "chained", "three", NULL};
+static const char *const forms[] = {"serial", "channels", "guessed", "chained", "three", NULL};
 static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16, RCV_FLOAT16};
-enum { FORMS = 5, TYPES = 4, CUTS_TIME = 2 /* and the form behind it */ };
+enum { FORMS = 6, TYPES = 4, COMPOSES = 3 /* and the form behind it */ };
 
 typedef struct {
     int64_t steps, batch, channels;
@@ -105,7 +105,7 @@ static void denormals_stay(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    for (int form = 0; form < CUTS_TIME; form++) {
+    for (int form = 0; form < COMPOSES; form++) {
         rcv_scan_options options = options_of((shape){148, 1, 20}, forms[form], RCV_FLOAT32);
         scan_case made = scan_case_new(&options, GATES_ONE, true, 6);
         for (int i = 0; i < 148 * 20; i++) made.a[i] = 0.5, made.b[i] = 0;
@@ -160,10 +160,10 @@ static void bits_do_not_depend_on_threads(void **state) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     static const shape shapes[] = {{9001, 1, 5}, {700, 3, 33}, {60, 2, 1000}, {17, 1, 3}};
-    for (int i = 0; i < 4 * (FORMS - 1) * TYPES * 4; i++) {
-        rcv_scan_options options = options_of(shapes[i % 4], forms[i / 4 % 4], dtypes[i / 16 % 4]);
-        options.resets = i & 64;
-        options.reverse = options.lengths = i & 128;
+    for (int i = 0; i < 4 * TYPES * 4 * (FORMS - 1); i++) {
+        rcv_scan_options options = options_of(shapes[i % 4], forms[i / 64], dtypes[i / 4 % TYPES]);
+        options.resets = i & 16;
+        options.reverse = options.lengths = i & 32;
         scan_case made = scan_case_new(&options, GATES_NEGATIVE, true, (uint64_t)i);
         scan_outcome one = scan_case_run(context, &made, 1);
         for (int64_t threads = 2; threads <= 3; threads++) {
@@ -185,14 +185,14 @@ static void bits_do_not_depend_on_threads(void **state) {
     test_context_end(&counter, context);
 }
 
-/* The forms that take one step after the other give the same bits, and so do those that cut time. */
+/* The forms that take one step after the other give the same bits, and so do those that compose. */
 static void forms_agree(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     const shape wide = {61, 4, 37}, deep = {2301, 2, 3};
     for (int i = 0; i < 2 * TYPES * 2; i++) {
-        int first = i / 2 / TYPES ? CUTS_TIME : 0;
+        int first = i / 2 / TYPES ? COMPOSES : 0;
         scan_outcome outcomes[2];
         for (int form = first; form < first + 2; form++) {
             rcv_scan_options options = options_of(i & 1 ? wide : deep, forms[form], dtypes[i / 2 % TYPES]);
@@ -204,6 +204,67 @@ static void forms_agree(void **state) {
         assert_true(scan_outcomes_equal(&outcomes[0], &outcomes[1]));
         scan_outcome_free(&outcomes[0]);
         scan_outcome_free(&outcomes[1]);
+    }
+    test_context_end(&counter, context);
+}
+
+/* Guesses leave no trace, whether the gates forget them soon, late or never: the bits are those of one step after the other, but of
+ * what resets add to dinitial. */
+static void guesses_leave_no_trace(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{9001, 1, 5}, {2311, 3, 17}, {317, 1, 331}, {1203, 41, 1}};
+    for (int i = 0; i < 4 * GATES_COUNT * TYPES * 2; i++) {
+        rcv_scan_options options = options_of(shapes[i % 4], "channels", dtypes[i / 4 % TYPES]);
+        int mixed = i / 4 / TYPES + i; /* so that every shape and type meets all of them */
+        options.reverse = mixed & 1;
+        options.lengths = mixed & 2;
+        options.resets = mixed & 4;
+        scan_case made = scan_case_new(&options, (scan_gates)(i / 8 / TYPES), i & 1, (uint64_t)i);
+        scan_outcome loop = scan_case_run(context, &made, 1);
+        made.options.form = "guessed";
+        for (int64_t threads = 2; threads <= 4; threads++) {
+            scan_outcome guessed = scan_case_run(context, &made, threads);
+            if (threads == 2) scan_case_check(&made, &guessed, "guessed");
+            if (options.resets) memcpy(guessed.dinitial, loop.dinitial, loop.states * loop.carry);
+            if (!scan_outcomes_equal(&loop, &guessed))
+                fail_msg("case %d: other bits where %d threads guess", i, (int)threads);
+            scan_outcome_free(&guessed);
+        }
+        scan_outcome_free(&loop);
+        scan_case_free(&made);
+    }
+    test_context_end(&counter, context);
+}
+
+/* A channel among many that never forgets, one of another sequence that had ended, and the rest which do at once. */
+static void guesses_are_mended_where_needed(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    const int64_t steps = 1501, batch = 2, channels = 37, columns = batch * channels;
+    for (int64_t column = 0; column < columns; column += 9) {
+        for (int reverse = 0; reverse < 2; reverse++) {
+            rcv_scan_options options = options_of((shape){steps, batch, channels}, "channels", RCV_FLOAT32);
+            options.reverse = reverse;
+            options.lengths = true;
+            scan_case made = scan_case_new(&options, GATES_ZERO, true, (uint64_t)column);
+            made.lengths[column / channels] = steps;
+            made.lengths[1 - column / channels] = 1 + column * 20;
+            for (int64_t i = 0; i < steps * columns; i++) {
+                bool inside = i / columns < made.lengths[i % columns / channels];
+                made.a[i] = inside ? (i % columns == column ? 1 : i / columns % 3 == 0 ? 0 : 0.5) : NAN;
+                made.b[i] = made.dh[i] = inside ? (double)(i % 7) : NAN;
+            }
+            scan_outcome loop = scan_case_run(context, &made, 1);
+            made.options.form = "guessed";
+            scan_outcome guessed = scan_case_run(context, &made, 3);
+            assert_true(scan_outcomes_equal(&loop, &guessed));
+            scan_outcome_free(&loop);
+            scan_outcome_free(&guessed);
+            scan_case_free(&made);
+        }
     }
     test_context_end(&counter, context);
 }
@@ -229,9 +290,9 @@ static void calls_can_be_split(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    for (int i = 0; i < CUTS_TIME * TYPES * 2; i++) {
-        rcv_scan_options options = options_of((shape){301, 2, 23}, forms[i % 2], dtypes[i / 2 % TYPES]);
-        options.reverse = i & 8;
+    for (int i = 0; i < COMPOSES * TYPES * 2; i++) {
+        rcv_scan_options options = options_of((shape){301, 2, 23}, forms[i / 2 / TYPES], dtypes[i / 2 % TYPES]);
+        options.reverse = i & 1;
         rcv_dtype dtype = options.dtype, carry = scan_carry_dtype(dtype);
         const int64_t cut = 133;
         size_t states = 46;
@@ -373,11 +434,12 @@ static void every_set_of_kernels(void **state) {
         rcv_context_options choice = {.kernels = rcv_kernels_name(k)};
         rcv_context *context = NULL;
         check_ok(rcv_context_new(&choice, &context));
-        for (int i = 0; i < (FORMS - 1) * TYPES * 4; i++) {
+        for (int i = 0; i < 4 * TYPES * (FORMS - 1); i++) {
+            bool wide = i / TYPES & 1;
             rcv_scan_options options =
-                options_of((shape){i & 1 ? 150 : 1500, 2, i & 1 ? 331 : 11}, forms[i / TYPES % 4], dtypes[i % TYPES]);
-            options.resets = i & 2;
-            check_case(context, &options, i & 4 ? GATES_SINK : GATES_NEGATIVE, true, (uint64_t)i, rcv_kernels_name(k));
+                options_of((shape){wide ? 150 : 1500, 2, wide ? 331 : 11}, forms[i / TYPES / 4], dtypes[i % TYPES]);
+            options.resets = i / TYPES & 2;
+            check_case(context, &options, i & 1 ? GATES_SINK : GATES_NEGATIVE, true, (uint64_t)i, rcv_kernels_name(k));
         }
         rcv_context_free(context);
     }
@@ -388,12 +450,15 @@ static void streamed(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    for (int i = 0; i < TYPES; i++) {
+    for (int i = 0; i < TYPES + 2; i++) {
+        const bool guessed = i >= TYPES;
+        const rcv_dtype dtype = guessed ? dtypes[2 * (i - TYPES)] : dtypes[i];
         const int64_t channels = i & 1 ? 1000 : 128, bytes = (int64_t)34 << 20;
-        const int64_t steps = bytes / (int64_t)rcv_dtype_bytes(dtypes[i]) / channels;
-        rcv_scan_options options = options_of((shape){steps, 1, channels}, i & 2 ? "chained" : NULL, dtypes[i]);
+        const int64_t steps = bytes / (int64_t)rcv_dtype_bytes(dtype) / channels;
+        const char *form = guessed ? "guessed" : i & 2 ? "chained" : NULL;
+        rcv_scan_options options = options_of((shape){steps, 1, channels}, form, dtype);
         options.reverse = i & 1;
-        check_case(context, &options, GATES_INSIDE, true, (uint64_t)i, "streamed");
+        check_case(context, &options, GATES_INSIDE, true, (uint64_t)(guessed ? 3 * i + 1 : i), "streamed");
     }
     test_context_end(&counter, context);
 }
@@ -420,7 +485,7 @@ static void wrong_options(void **state) {
         {{.steps = 3, .channels = 4, .dtype = RCV_INT32}, "not of int32"},
         {{.steps = 3, .channels = 4, .dtype = RCV_TFLOAT32}, "not of tfloat32"},
         {{.steps = 3, .channels = 4, .form = "parallel"},
-         "no form 'parallel' of a scan; there are serial, channels, chained and three"},
+         "no form 'parallel' of a scan; there are serial, channels, guessed, chained and three"},
         {{.steps = 3, .channels = 4, .threads = -1}, "1 to 1024, not -1"},
         {{.steps = 3, .channels = 4, .threads = 1025}, "1 to 1024, not 1025"},
         {{.steps = 3, .channels = 4, .device = "abacus"}, "abacus"},
@@ -551,6 +616,8 @@ int main(void) {
         cmocka_unit_test(not_a_number_stays),
         cmocka_unit_test(bits_do_not_depend_on_threads),
         cmocka_unit_test(forms_agree),
+        cmocka_unit_test(guesses_leave_no_trace),
+        cmocka_unit_test(guesses_are_mended_where_needed),
         cmocka_unit_test(calls_can_be_split),
         cmocka_unit_test(gradients_are_differences),
         cmocka_unit_test(gradients_may_be_left_out),

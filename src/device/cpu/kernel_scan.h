@@ -20,6 +20,9 @@
 #define ELEMENT_BYTES ((int)(LANES * sizeof(ELEMENT)))
 #define INLINE static inline __attribute__((always_inline))
 #define EACH _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v++)
+/* Vectors of a cache line, as far as there are registers for them, and at least two. */
+#define LINE_VECTORS (64 / ELEMENT_BYTES < 2 ? 2 : 64 / ELEMENT_BYTES > 4 ? 4 : 64 / ELEMENT_BYTES)
+#define OF_LINE _Pragma("GCC unroll 4") for (int i = 0; i < line; i++)
 /* Two vectors beside each other, which one instruction may load or store; `vectors` is 1 or even. */
 #define EACH_PAIR _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v += 2)
 #define OF_PAIR(...)                                                                                                   \
@@ -68,6 +71,14 @@ INLINE void NAME(store_pair)(ELEMENT *to, const NAME(carries) * values, const in
     }
     NAME(store)(to, values[0], part);
     if (vectors > 1) NAME(store)(to + LANES, values[1], part);
+}
+
+/* What is to become a line in memory, one after the other: written in turns with another one's, half a line often leaves
+ * long before the rest. */
+INLINE void NAME(store_line)(ELEMENT *to, const NAME(carries) * values, const int line, const int part,
+                             const bool streamed) {
+    _Pragma("GCC unroll 4") for (int v = 0; v < line; v += 2)
+        NAME(store_pair)(to + v * LANES, values + v, line, part, streamed);
 }
 
 INLINE NAME(carries) NAME(load_carry)(const CARRY *from, const int part) {
@@ -135,7 +146,41 @@ INLINE void NAME(forward_block)(const rcvi_scan_stretch *stretch, int64_t done, 
     EACH NAME(store_carry)(carry + first + v * LANES, h[v], part);
 }
 
-/* a g is rounded before dh is added: it is what one stretch hands to the next. */
+/* One step, where the state before it lies in `states`, or in `before`. a g is rounded before dh is added: it is what one
+ * stretch hands to the next. */
+INLINE void NAME(backward_step)(const ELEMENT *a, const ELEMENT *dh, const ELEMENT *states, const CARRY *before,
+                                const bool edge, ELEMENT *da, ELEMENT *db, const int vectors, const int part,
+                                const bool streamed, NAME(carries) * c) {
+    const int line = vectors < LINE_VECTORS ? vectors : LINE_VECTORS;
+    _Pragma("GCC unroll 16") for (int v = 0; v < vectors; v += line) {
+        const int64_t at = (int64_t)v * LANES;
+        NAME(carries) g[LINE_VECTORS], h[LINE_VECTORS];
+        OF_LINE g[i] = NAME(load)(dh + at + i * LANES, part) + c[v + i];
+        OF_LINE h[i] =
+            g[i] * (edge ? NAME(load_carry)(before + at + i * LANES, part) : NAME(load)(states + at + i * LANES, part));
+        OF_LINE c[v + i] = NAME(load)(a + at + i * LANES, part) * g[i];
+        OF_LINE __asm__("" : "+" REGISTER(c[v + i]));
+        NAME(store_line)(db + at, g, line, part, streamed);
+        NAME(store_line)(da + at, h, line, part, streamed);
+    }
+}
+
+/* The step visited last, where the state before it is given. By itself: a block that also knew whether it ends a stretch had to keep that
+ * on the stack, and a load from there waited for the streamed stores (by its place in a cache line, so in one process of four). */
+INLINE void NAME(backward_edge)(const rcvi_scan_stretch *stretch, int64_t first, const int vectors, const int part,
+                                CARRY *carry) {
+    const int64_t done = stretch->steps - 1;
+    const ELEMENT *a = (const ELEMENT *)stretch->a + done * stretch->step + first;
+    const ELEMENT *dh = (const ELEMENT *)stretch->b + done * stretch->b_step + first;
+    const CARRY *before = (const CARRY *)stretch->before + first;
+    ELEMENT *da = (ELEMENT *)stretch->da + done * stretch->da_step + first;
+    ELEMENT *db = (ELEMENT *)stretch->db + done * stretch->db_step + first;
+    NAME(carries) c[SCAN_VECTORS];
+    EACH c[v] = NAME(load_carry)(carry + first + v * LANES, part);
+    NAME(backward_step)(a, dh, NULL, before, true, da, db, vectors, part, false, c);
+    EACH NAME(store_carry)(carry + first + v * LANES, c[v], part);
+}
+
 INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done, int64_t steps, int64_t ahead,
                                  int64_t first, const int vectors, const int part, const bool streamed, CARRY *carry) {
     const int64_t step = stretch->step, b_step = stretch->b_step;
@@ -145,30 +190,16 @@ INLINE void NAME(backward_block)(const rcvi_scan_stretch *stretch, int64_t done,
     const ELEMENT *states = (const ELEMENT *)stretch->states + done * step + first;
     ELEMENT *da = (ELEMENT *)stretch->da + done * da_step + first;
     ELEMENT *db = (ELEMENT *)stretch->db + done * db_step + first;
-    const bool ends = done + steps == stretch->steps && stretch->before;
-    const CARRY *before = ends ? (const CARRY *)stretch->before + first : NULL;
     NAME(carries) c[SCAN_VECTORS];
     EACH c[v] = NAME(load_carry)(carry + first + v * LANES, part);
     for (int64_t left = steps; left > 0; left--) {
         states += step;
-        const bool edge = left == 1 && before;
         if (ahead != 0) {
             NAME(fetch)(a, ahead, vectors);
             NAME(fetch)(dh, ahead, vectors);
             NAME(fetch)(states, ahead, vectors);
         }
-        EACH_PAIR {
-            NAME(carries) x[2], g[2], h[2];
-            OF_PAIR(x[i - v] = NAME(load)(a + i * LANES, part));
-            OF_PAIR(g[i - v] = NAME(load)(dh + i * LANES, part) + c[i]);
-            OF_PAIR(h[i - v] =
-                        edge ? NAME(load_carry)(before + i * LANES, part) : NAME(load)(states + i * LANES, part));
-            NAME(store_pair)(db + v * LANES, g, vectors, part, streamed);
-            OF_PAIR(h[i - v] *= g[i - v]);
-            NAME(store_pair)(da + v * LANES, h, vectors, part, streamed);
-            OF_PAIR(c[i] = x[i - v] * g[i - v]);
-            OF_PAIR(__asm__("" : "+" REGISTER(c[i])));
-        }
+        NAME(backward_step)(a, dh, states, NULL, false, da, db, vectors, part, streamed, c);
         a += step;
         dh += b_step;
         da += da_step;
@@ -257,6 +288,12 @@ static void NAME(backward_tile)(const rcvi_scan_stretch *stretch, int64_t done, 
 #undef PLAIN
 }
 
+static void NAME(backward_last)(const rcvi_scan_stretch *stretch, CARRY *carry) {
+#define BLOCK(first, vectors, part) NAME(backward_edge)(stretch, first, vectors, part, carry)
+    ALL_COLUMNS(4, BLOCK);
+#undef BLOCK
+}
+
 #define BLOCK(first, vectors, part)                                                                                    \
     NAME(compose_block)(stretch, done, steps, ahead, first, vectors, part, BACKWARD, carries)
 #define BACKWARD false
@@ -281,11 +318,14 @@ static inline bool NAME(may_stream)(const void *to, int64_t step) {
     return ((uintptr_t)to | (uintptr_t)(step * (int64_t)sizeof(ELEMENT))) % ELEMENT_BYTES == 0;
 }
 
-/* Where the registers hold all carries, in one go; else tile by tile. */
+/* Where one block of registers holds all carries, in one go; else tile by tile, so that all blocks meet what is in a cache. */
 INLINE void NAME(in_tiles)(const rcvi_scan_stretch *stretch, const int vectors,
                            void (*take)(const rcvi_scan_stretch *, int64_t, int64_t, int64_t, CARRY *const *),
                            CARRY *const *carries) {
-    const bool cut = stretch->columns > vectors * LANES && stretch->steps > stretch->tile;
+    const int64_t columns = stretch->columns;
+    const bool whole =
+        columns <= LANES || columns == 2 * LANES || columns == 4 * LANES || columns == (int64_t)vectors * LANES;
+    const bool cut = !whole && stretch->steps > stretch->tile;
     const int64_t steps = stretch->steps, tile = cut ? stretch->tile : steps;
     const int64_t ahead = cut ? tile * stretch->step * (int64_t)sizeof(ELEMENT) : 0;
     for (int64_t done = 0; done < steps; done += tile)
@@ -303,7 +343,9 @@ static void NAME(scan_backward)(const rcvi_scan_stretch *stretch, void *carry) {
     rcvi_scan_stretch whole = *stretch;
     whole.streamed = stretch->streamed && NAME(may_stream)(stretch->da, stretch->da_step) &&
                      NAME(may_stream)(stretch->db, stretch->db_step);
+    if (stretch->before) whole.steps--;
     NAME(in_tiles)(&whole, SCAN_VECTORS, NAME(backward_tile), (CARRY *const[]){carry});
+    if (stretch->before) NAME(backward_last)(stretch, carry);
 }
 
 static void NAME(compose_forward)(const rcvi_scan_stretch *stretch, void *product, void *carried, void *largest) {
@@ -321,5 +363,7 @@ static void NAME(compose_backward)(const rcvi_scan_stretch *stretch, void *produ
 #undef ELEMENT_BYTES
 #undef INLINE
 #undef EACH
+#undef LINE_VECTORS
+#undef OF_LINE
 #undef EACH_PAIR
 #undef OF_PAIR

@@ -6,7 +6,8 @@
 
 #include "device/cpu/kernel_half.h"
 
-/* Two whole or half vectors stored past the caches beside each other, at a multiple of their size. 64-bit ARM has such stores of pairs alone; by single ones, half a line is often written long before the rest. */
+/* Two whole or half vectors stored past the caches beside each other, at a multiple of their size. 64-bit ARM has such stores of pairs alone; by single ones, half a line is often written long before the rest. Volatile: they
+ * stay in their order, for the same reason. */
 typedef struct {
     char bytes[2 * VECTOR_BYTES];
 } whole_pair;
@@ -14,8 +15,8 @@ typedef struct {
     char bytes[VECTOR_BYTES];
 } half_pair;
 #if defined(__aarch64__)
-#define STREAM_WHOLE(to, x, y) __asm__("stnp %q1, %q2, %0" : "=Q"(*(whole_pair *)(to)) : "w"(x), "w"(y))
-#define STREAM_HALF(to, x, y) __asm__("stnp %d1, %d2, %0" : "=Q"(*(half_pair *)(to)) : "w"(x), "w"(y))
+#define STREAM_WHOLE(to, x, y) __asm__ volatile("stnp %q1, %q2, %0" : "=Q"(*(whole_pair *)(to)) : "w"(x), "w"(y))
+#define STREAM_HALF(to, x, y) __asm__ volatile("stnp %d1, %d2, %0" : "=Q"(*(half_pair *)(to)) : "w"(x), "w"(y))
 #elif defined(__AVX512F__) && VECTOR_BYTES == 64
 #define STREAM_WHOLE(to, x, y)                                                                                         \
     (_mm512_stream_si512((void *)(to), (__m512i)(x)), _mm512_stream_si512((void *)((char *)(to) + 64), (__m512i)(y)))

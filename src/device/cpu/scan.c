@@ -13,6 +13,8 @@ enum {
     CHUNK_BYTES = 256 << 10, /* of a and b of a chunk, so that a core's own cache holds them */
     SHORTEST_CHUNK = 16,
     LONGEST_CHUNK = 1024,
+    GUESSED_CHUNKS = 256,    /* of a guessed scan, of which one of each part of time is computed twice at least */
+    GUESSED_ELEMENTS = 1024, /* of such a chunk, at least: it is a few calls */
     SHARE_BYTES =
         16 << 10,    /* of a row that a thread should have: a core fetches ahead, past the end of its own columns */
     CUT_THREADS = 4, /* from which on cut time pays: a chunk is read twice, once from memory, and computed twice */
@@ -22,13 +24,12 @@ enum {
 /* ---- forms ---- */
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /* Threads share out columns, by lines. */
 static void in_columns(rcvi_scan *scan, int member) {
-    int64_t lines = (scan->columns + scan->line - 1) / scan->line;
-    int64_t column = lines * member / scan->members * scan->line;
-    int64_t column_end = smaller(lines * (member + 1) / scan->members * scan->line, scan->columns);
-    if (column >= column_end) return;
+    int64_t column, column_end;
+    if (!rcvi_scan_share(scan, member, scan->members, &column, &column_end)) return;
     int64_t at = column * scan->carry;
     size_t bytes = (size_t)((column_end - column) * scan->carry);
     memcpy(scan->state + at, rcvi_scan_origin(scan) + at, bytes);
@@ -46,31 +47,34 @@ static const struct {
     const char *name;
     void (*run)(rcvi_scan *scan, int member);
     bool cuts_time, streams;
-    int kept; /* chunks of time whose composition is kept: as many as members (0), or all (1) */
+    enum { NOTHING, OF_MEMBERS, OF_CHUNKS } kept; /* compositions: of a chunk a member, or of all chunks */
 } forms[] = {
-    {"serial", in_columns, false, false, 0},
-    {"channels", in_columns, false, true, 0},
-    {"chained", rcvi_scan_chained, true, true, 0},
-    {"three", rcvi_scan_three, true, true, 1},
+    {"serial", in_columns, false, false, NOTHING},          /* the reference */
+    {"channels", in_columns, false, true, NOTHING},         /* columns side by side */
+    {"guessed", rcvi_scan_guessed, true, true, NOTHING},    /* parts of time side by side */
+    {"chained", rcvi_scan_chained, true, true, OF_MEMBERS}, /* chunks of time */
+    {"three", rcvi_scan_three, true, true, OF_CHUNKS},      /* the same, in three passes */
 };
-enum { FORMS = sizeof forms / sizeof *forms, SERIAL = 0, CHANNELS, CHAINED };
+enum { FORMS = sizeof forms / sizeof *forms, SERIAL = 0, CHANNELS, GUESSED, CHAINED };
 
-/* Threads among which columns are shared out: each has a cache line, and more of each row where that comes from memory. */
-static int64_t column_threads(const rcvi_scan *scan) {
+int64_t rcvi_scan_sharers(const rcvi_scan *scan) {
     int64_t lines = (scan->columns + scan->line - 1) / scan->line;
     return scan->large ? (lines * LINE + SHARE_BYTES - 1) / SHARE_BYTES : lines;
 }
 
-/* Where none is named, time is cut if there are threads enough to make up for it, which columns would leave idle. */
+/* Where none is named, time is cut if columns would leave threads idle; into compositions if there are threads enough to
+ * make up for them. */
 static rcv_status choose_form(const rcvi_scan *scan, int64_t threads, size_t *form) {
     const char *name = scan->options.form;
-    bool cut = threads >= CUT_THREADS && scan->chunks >= 2 * threads && column_threads(scan) < threads;
-    *form = cut ? CHAINED : CHANNELS;
+    bool cut = rcvi_scan_sharers(scan) < threads && scan->chunks >= 2 * threads;
+    bool guess = cut && threads < CUT_THREADS && scan->options.steps * scan->columns >= SMALL;
+    *form = guess ? GUESSED : cut && threads >= CUT_THREADS ? CHAINED : CHANNELS;
     if (!name) return RCV_OK;
     for (*form = 0; *form < FORMS; ++*form) {
         if (!strcmp(name, forms[*form].name)) return RCV_OK;
     }
-    return rcvi_fail(RCV_INVALID, "there is no form '%.32s' of a scan; there are serial, channels, chained and three",
+    return rcvi_fail(RCV_INVALID,
+                     "there is no form '%.32s' of a scan; there are serial, channels, guessed, chained and three",
                      name);
 }
 
@@ -82,6 +86,11 @@ static void release(rcvi_scan *scan) {
     rcvi_free(scan->context, scan->memory);
     rcvi_free(scan->context, scan->parts);
     rcvi_free(scan->context, scan);
+}
+
+static void cut_time(rcvi_scan *scan, int64_t chunk) {
+    scan->chunk = larger(chunk, SHORTEST_CHUNK);
+    scan->chunks = (scan->options.steps + scan->chunk - 1) / scan->chunk;
 }
 
 static void describe(rcvi_scan *scan) {
@@ -99,20 +108,18 @@ static void describe(rcvi_scan *scan) {
     scan->row = (scan->columns * scan->carry + ALIGN - 1) / ALIGN * ALIGN;
     scan->tile = TILE_BYTES / scan->size / scan->columns;
     if (scan->tile < 1) scan->tile = 1;
-    scan->chunk = CHUNK_BYTES / (2 * scan->size) / scan->columns;
-    if (scan->chunk < SHORTEST_CHUNK) scan->chunk = SHORTEST_CHUNK;
-    if (scan->chunk > LONGEST_CHUNK) scan->chunk = LONGEST_CHUNK;
-    scan->chunks = (options->steps + scan->chunk - 1) / scan->chunk;
+    cut_time(scan, smaller(CHUNK_BYTES / (2 * scan->size) / scan->columns, LONGEST_CHUNK));
 }
 
 /* Rows of scratch: three shared ones, a sink a member, and what chunks of time need. */
 static rcv_status allocate(rcvi_scan *scan, size_t form) {
     bool cuts = forms[form].cuts_time;
     int64_t batch = scan->options.batch, members = scan->members;
-    int64_t kept = !cuts ? 0 : forms[form].kept ? scan->chunks : members;
+    int64_t kept = forms[form].kept == OF_CHUNKS ? scan->chunks : forms[form].kept == OF_MEMBERS ? members : 0;
+    int64_t ends = form == GUESSED ? scan->chunks : 0;
     int64_t summed = cuts && scan->options.resets ? scan->chunks : 0;
     int64_t rows, bytes, flags;
-    if (!rcvi_multiply(kept, 4, &rows) || !rcvi_add(rows, 3 + members + summed, &rows) ||
+    if (!rcvi_multiply(kept, 4, &rows) || !rcvi_add(rows, 3 + members + summed + ends, &rows) ||
         !rcvi_multiply(rows, scan->row, &bytes) || !rcvi_multiply(kept, batch, &flags) ||
         !rcvi_add(bytes, flags, &bytes) || !rcvi_add(bytes, ALIGN, &bytes))
         return rcvi_fail(RCV_INVALID,
@@ -130,6 +137,8 @@ static rcv_status allocate(rcvi_scan *scan, size_t form) {
     next = scan->sink + members * scan->row;
     if (summed) scan->sums = next;
     next += summed * scan->row;
+    scan->ends = next;
+    next += ends * scan->row;
     for (int64_t i = 0; i < kept; i++, next += 4 * scan->row) {
         scan->parts[i] = (rcvi_scan_chunk){.product = next,
                                            .carried = next + scan->row,
@@ -142,7 +151,7 @@ static rcv_status allocate(rcvi_scan *scan, size_t form) {
 
 /* At most as many members as there is work for. */
 static rcv_status make_team(rcvi_scan *scan, size_t form, int64_t threads) {
-    int64_t most = smaller(forms[form].cuts_time ? scan->chunks : column_threads(scan),
+    int64_t most = smaller(forms[form].cuts_time ? scan->chunks : rcvi_scan_sharers(scan),
                            1 + scan->columns * scan->options.steps / SMALL);
     scan->members = (int)smaller(threads, most);
     return rcvi_team_new(scan->context, scan->members, &scan->team);
@@ -166,6 +175,9 @@ static rcv_status prepare(rcv_context *context, int ordinal, const rcv_scan_opti
     scan->large = options->steps * scan->columns * scan->size > (machine.shared ? machine.shared : machine.cache);
     size_t form = 0;
     rcv_status status = choose_form(scan, threads, &form);
+    if (form == GUESSED)
+        cut_time(scan,
+                 larger((options->steps + GUESSED_CHUNKS - 1) / GUESSED_CHUNKS, GUESSED_ELEMENTS / scan->columns));
     if (!status) status = make_team(scan, form, threads);
     if (!status) status = allocate(scan, form);
     if (status) {

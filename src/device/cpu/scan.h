@@ -42,6 +42,7 @@ struct rcvi_scan {
     char *sink;                /* [members, columns] where gradients go that nobody wants */
     rcvi_scan_chunk *parts;    /* [members] for "chained", [chunks] for "three" */
     char *sums;                /* [chunks, columns] of dinitial, where time is cut and there may be boundaries */
+    char *ends;                /* [chunks, columns] what is carried behind each chunk, for "guessed" */
     atomic_uint linked;        /* chunks whose carry is known */
 
     /* of the call in progress */
@@ -79,7 +80,17 @@ typedef struct {
 void rcvi_scan_sweep(const rcvi_scan *scan, int64_t first, int64_t end, int64_t column, int64_t column_end,
                      const rcvi_scan_goal *goal);
 
-/* The forms "chained" and "three", of all members. */
+/* The index-th chunk in the order of the visit. */
+void rcvi_scan_bounds(const rcvi_scan *scan, int64_t index, int64_t *first, int64_t *end);
+/* The columns of a member where they are shared out among the first `members`, by cache lines; false: none. */
+bool rcvi_scan_share(const rcvi_scan *scan, int member, int64_t members, int64_t *column, int64_t *column_end);
+/* Members among which columns are shared out: each has a cache line, and more of each row where that comes from memory. */
+int64_t rcvi_scan_sharers(const rcvi_scan *scan);
+/* Adds to dinitial what boundaries gave. */
+void rcvi_scan_add_sums(const rcvi_scan *scan, int64_t column, int64_t column_end);
+
+/* The forms "guessed", "chained" and "three", of all members. */
+void rcvi_scan_guessed(rcvi_scan *scan, int member);
 void rcvi_scan_chained(rcvi_scan *scan, int member);
 void rcvi_scan_three(rcvi_scan *scan, int member);
 

@@ -19,17 +19,10 @@ enum {
 }; /* of the incoming carry: does it reach the end of the chunk? NONE: a boundary is in between;
                            * ALL: the sequence has no step in the chunk */
 
-/* The index-th chunk in the order of the visit. */
-static void bounds_of(const rcvi_scan *scan, int64_t index, int64_t *first, int64_t *end) {
-    int64_t chunk = scan->ascending ? index : scan->chunks - 1 - index;
-    *first = chunk * scan->chunk;
-    *end = chunk + 1 < scan->chunks ? *first + scan->chunk : scan->options.steps;
-}
-
 static void compose(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *chunk, int member) {
     int64_t first, end;
     size_t bytes = (size_t)(scan->columns * scan->carry);
-    bounds_of(scan, index, &first, &end);
+    rcvi_scan_bounds(scan, index, &first, &end);
     for (int64_t c = 0; c < scan->columns; c++) rcvi_scan_set_carry(scan, chunk->product, c, 1);
     memset(chunk->carried, 0, bytes);
     memset(chunk->largest, 0, bytes);
@@ -49,7 +42,7 @@ static bool is_trusted(const rcvi_scan *scan, const rcvi_scan_chunk *part, int64
 /* The shared carry is taken behind the chunk; `incoming` keeps what it was. */
 static void pass_on(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *part, int member) {
     int64_t first, end;
-    bounds_of(scan, index, &first, &end);
+    rcvi_scan_bounds(scan, index, &first, &end);
     memcpy(part->incoming, scan->state, (size_t)(scan->columns * scan->carry));
     for (int64_t c = 0; c < scan->columns; c++) {
         bool alike = !scan->data->lengths && !scan->data->resets;
@@ -67,7 +60,7 @@ static void pass_on(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk 
 /* The recurrence from the incoming carry. Where it ends a sequence, its carry is what is left of that. */
 static void expand(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *part, int member) {
     int64_t first, end, columns = scan->columns;
-    bounds_of(scan, index, &first, &end);
+    rcvi_scan_bounds(scan, index, &first, &end);
     char *sum = scan->sums ? scan->sums + index * scan->row : NULL;
     if (sum) memset(sum, 0, (size_t)(columns * scan->carry));
     rcvi_scan_goal goal = {.carry = part->incoming, .sum = sum, .member = member};
@@ -82,20 +75,10 @@ static void expand(const rcvi_scan *scan, int64_t index, const rcvi_scan_chunk *
     }
 }
 
-/* dinitial is what reached the beginning, and what boundaries gave. */
-static void add_sums(const rcvi_scan *scan) {
-    char *to = scan->gradients->dinitial;
-    for (int64_t c = 0; c < scan->columns; c++) {
-        rcvi_scan_set_carry(scan, scan->sum, c, 0);
-        for (int64_t i = 0; i < scan->chunks; i++) rcvi_scan_add_carry(scan, scan->sum, scan->sums + i * scan->row, c);
-        rcvi_scan_add_carry(scan, to, scan->sum, c);
-    }
-}
-
 static void end_sums(rcvi_scan *scan, int member) {
     if (!scan->sums || !scan->gradients || !scan->gradients->dinitial) return;
     rcvi_team_barrier(scan->team, member);
-    if (member == 0) add_sums(scan);
+    if (member == 0) rcvi_scan_add_sums(scan, 0, scan->columns);
 }
 
 /* A member composes a chunk, waits for the carry, hands it on and runs the recurrence over what its cache still holds. */

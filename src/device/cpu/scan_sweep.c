@@ -12,6 +12,28 @@ const char *rcvi_scan_origin(const rcvi_scan *scan) {
     return given ? given : scan->zeros;
 }
 
+void rcvi_scan_bounds(const rcvi_scan *scan, int64_t index, int64_t *first, int64_t *end) {
+    int64_t chunk = scan->ascending ? index : scan->chunks - 1 - index;
+    *first = chunk * scan->chunk;
+    *end = chunk + 1 < scan->chunks ? *first + scan->chunk : scan->options.steps;
+}
+
+bool rcvi_scan_share(const rcvi_scan *scan, int member, int64_t members, int64_t *column, int64_t *column_end) {
+    int64_t lines = (scan->columns + scan->line - 1) / scan->line;
+    *column = lines * member / members * scan->line;
+    *column_end = smaller(lines * (member + 1) / members * scan->line, scan->columns);
+    return member < members && *column < *column_end;
+}
+
+void rcvi_scan_add_sums(const rcvi_scan *scan, int64_t column, int64_t column_end) {
+    char *to = scan->gradients->dinitial;
+    for (int64_t c = column; c < column_end; c++) {
+        rcvi_scan_set_carry(scan, scan->sum, c, 0);
+        for (int64_t i = 0; i < scan->chunks; i++) rcvi_scan_add_carry(scan, scan->sum, scan->sums + i * scan->row, c);
+        rcvi_scan_add_carry(scan, to, scan->sum, c);
+    }
+}
+
 rcvi_scan_strip rcvi_scan_strip_at(const rcvi_scan *scan, int64_t column, int64_t column_end) {
     const rcv_scan_data *data = scan->data;
     if (!data->lengths && !data->resets)
