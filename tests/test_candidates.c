@@ -157,27 +157,35 @@ static void test_offers(void **state) {
         int64_t layers;
         const char *plan;
         bool wanted[2]; /* in inference, in training */
+        const char *cell;
     } cases[] = {
-        {1, "combine+fuse+pack+merge+persistent+graph", {true, true}},
-        {1, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+graph", {false, true}},
-        {1, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+streams(4)+graph", {false, true}},
-        {1, "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph", {true, true}},
-        {1, "combine(steps=all)+fuse+pack+merge+persistent+cluster+streams(4)+graph", {false, true}},
-        {2, "combine+fuse+pack+wavefront+merge+persistent+graph", {true, true}},
-        {2, "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph", {false, true}},
-        {2, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+graph", {false, false}},
+        {1, "combine(steps=all)+fuse+pack+scan+graph", {true, true}, "sru"},
+        {1, "combine(steps=all)+fuse+pack+scan(newton)+graph", {false, false}, "sru"},
+        {1, "combine(steps=all)+fuse+pack+scan(newton)+graph", {true, true}, "gru_diagonal"},
+        {1, "combine(steps=all)+fuse+pack+scan+persistent+graph", {true, true}, RCV_SOURCE_DIR "/tests/mixed.cell"},
+        {1, "combine(steps=all)+fuse+pack+scan+persistent+graph", {false, false}, "sru"},
+        {1, "combine(steps=all)+fuse+pack+scan+graph", {false, false}, "lstm"},
+        {1, "combine+fuse+pack+merge+persistent+graph", {true, true}, "lstm"},
+        {1, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+graph", {false, true}, "lstm"},
+        {1, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+streams(4)+graph", {false, true}, "lstm"},
+        {1, "combine(steps=all)+fuse+pack+merge+persistent+cluster+graph", {true, true}, "lstm"},
+        {1, "combine(steps=all)+fuse+pack+merge+persistent+cluster+streams(4)+graph", {false, true}, "lstm"},
+        {2, "combine+fuse+pack+wavefront+merge+persistent+graph", {true, true}, "lstm"},
+        {2, "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph", {false, true}, "lstm"},
+        {2, "combine(steps=all,forward=1)+fuse+pack+merge+persistent+graph", {false, false}, "lstm"},
     };
     const rcvi_machine machine = {.gpu = true, .threads = 1};
     for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
         bool training = i % 2;
         problem p;
-        open_problem(&p, &(config){"lstm", {.input = 8, .hidden = 8, .layers = cases[i / 2].layers}, 6, 3, 0, 0, true},
+        const char *cell = cases[i / 2].cell;
+        open_problem(&p, &(config){cell, {.input = 8, .hidden = 8, .layers = cases[i / 2].layers}, 6, 3, 0, 0, true},
                      1);
         rcv_plan_options options = options_of(&p, RCV_BFLOAT16, training, NULL);
         offers all = {.context = p.context};
         rcvi_stepwise_variants(p.net, &options, &machine, take_offer, &all);
         if (is_offered(&all, cases[i / 2].plan) != cases[i / 2].wanted[training])
-            fail_msg("%s, %d layers, training %d", cases[i / 2].plan, (int)cases[i / 2].layers, training);
+            fail_msg("%s, %s, %d layers, training %d", cell, cases[i / 2].plan, (int)cases[i / 2].layers, training);
         for (int k = 0; k < all.count; k++) rcv_text_free(p.context, all.plans[k]);
         close_problem(&p);
     }

@@ -145,6 +145,8 @@ static void test_refusals(void **state) {
     check_refused(&p, PINNED("fuse+pack+threads(3,split=rows)"), RCV_UNSUPPORTED, "batch of 2");
     check_refused(&p, PINNED("combine(steps=2,forward=1)+fuse+pack"), RCV_UNSUPPORTED, "this is inference");
     check_refused(&p, PINNED("combine+fuse+pack+wavefront(forward)"), RCV_UNSUPPORTED, "write wavefront");
+    check_refused(&p, PINNED("combine+fuse+pack+scan(newton)"), RCV_UNSUPPORTED, "newton of scan is for a GPU");
+    check_refused(&p, PINNED("combine+fuse+pack+scan(secant)"), RCV_INVALID, "scan or scan(newton)");
     options.training = true;
     check_refused(&p, PINNED("combine(steps=2,forward=1)+fuse+pack+recompute(every=2)"), RCV_UNSUPPORTED,
                   "leave forward out");

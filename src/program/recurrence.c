@@ -1,8 +1,6 @@
 /* Finds recurrences: joins a loop's steps to one map, then asks of every view that is written who else touches the place, and when. */
 #include "program/recurrence_parts.h"
 
-#include <string.h>
-
 /* ---- an iteration as one map ---- */
 
 typedef struct {
@@ -122,6 +120,9 @@ static rcv_status join(rcvi_pool *pool, rcvi_recurrence *r) {
         else
             join_selection(&j, r->steps[s]);
     }
+    if (r->map.operand_count > RCVI_MAX_OPERANDS)
+        return rcvi_fail(RCV_UNSUPPORTED, "a recurrence has at most %d places, not %d", RCVI_MAX_OPERANDS,
+                         r->map.operand_count);
     for (int v = 0; v < r->map.operand_count; v++) {
         if (j.defined[v] == RCVI_NONE) continue;
         r->map.stores[r->map.store_count++] = (rcvi_map_store){.source = j.defined[v], .out = v};

@@ -2,8 +2,6 @@
  * else by its derivative. Both become instructions behind those of the loop. */
 #include "program/recurrence_parts.h"
 
-#include <string.h>
-
 /* What an instruction may read. */
 typedef struct {
     int from, source;
