@@ -59,7 +59,7 @@ static double apply(const rcvi_instruction *instruction, const double *x) {
 /* ---- steps, one after the other ---- */
 
 static void run_map(const memory *m, const rcvi_map *map, const moment *at, int64_t row, int64_t column) {
-    double registers[RCVI_MAX_LONG_INSTRUCTIONS];
+    double registers[RCVI_MAX_LONG_INSTRUCTIONS] = {0};
     for (int k = 0; k < map->instruction_count; k++) {
         const rcvi_instruction *instruction = &map->instructions[k];
         double x[3] = {0};
