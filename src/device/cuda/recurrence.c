@@ -324,16 +324,16 @@ rcv_status rcvi_cuda_recurrence_load(rcvi_cuda_recurrence *c, const void *code) 
 void rcvi_cuda_recurrences_tell(const rcvi_cuda_recurrences *list, rcvi_text *text) {
     for (int i = 0; i < list->count; i++) {
         const rcvi_cuda_recurrence *c = &list->all[i];
+        long long channels = c->r->rows * c->r->columns, tiles = c->cut.tiles * c->cut.chains;
         const char *what = c->cut.form == RCVI_SCAN_CHAINED  ? "a scan in one pass"
                            : c->cut.form == RCVI_SCAN_THREE  ? "a scan in three kernels"
                            : c->cut.form == RCVI_SCAN_NEWTON ? "Newton iterations within tiles"
                            : c->r->carried_count             ? "one thread for every channel"
                                                              : "all steps at once";
-        rcvi_text_add(text, "a loop of %lld steps of %lld channels: %s", (long long)c->r->count,
-                      (long long)(c->r->rows * c->r->columns), what);
+        rcvi_text_add(text, "a loop of %lld steps of %lld channels: %s", (long long)c->r->count, channels, what);
         if (c->cut.form != RCVI_SCAN_CHANNELS)
-            rcvi_text_add(text, ", %lld tiles of %lld steps and %d channels", (long long)(c->cut.tiles * c->cut.chains),
-                          (long long)tile_steps(&c->cut), c->cut.vector * c->cut.lanes);
+            rcvi_text_add(text, ", %lld tiles of %lld steps and %d channels", tiles, (long long)tile_steps(&c->cut),
+                          c->cut.vector * c->cut.lanes);
         rcvi_text_add(text, "\n");
     }
 }

@@ -16,6 +16,10 @@ typedef struct {
     rcvi_text text;
 } writer;
 
+static long long channels_of(const writer *w) {
+    int64_t channels = w->r->rows * w->r->columns;
+    return channels;
+}
 static bool is_scan(const writer *w) { return w->c->cut.form != RCVI_SCAN_CHANNELS; }
 static bool is_newton(const writer *w) { return w->c->cut.form == RCVI_SCAN_NEWTON; }
 
@@ -179,7 +183,7 @@ static void add_beginning(writer *w) {
     rcvi_text_add(&w->text,
                   "        there = place < %lldll;\n        const long long row = there ? place / %lldll : 0, column = "
                   "there ? place %% %lldll : 0;\n",
-                  (long long)(w->r->rows * w->r->columns), (long long)w->r->columns, (long long)w->r->columns);
+                  channels_of(w), (long long)w->r->columns, (long long)w->r->columns);
     for (int v = 0; v < w->map->operand_count; v++) {
         if (element_of(w, v) != v) continue;
         rcvi_text_add(&w->text, "        base%d = ", v);
@@ -329,7 +333,7 @@ static void add_initial(writer *w) {
         "        const long long place = (long long)chain * CHANNELS + c, row = place / %lldll, column = place "
         "%% %lldll;\n        if (place >= %lldll) return 0;\n        return (REAL)widen(((const %s "
         "*)args.at[%d])[",
-        (long long)w->r->columns, (long long)w->r->columns, (long long)(w->r->rows * w->r->columns), type_of(w, v), v);
+        (long long)w->r->columns, (long long)w->r->columns, channels_of(w), type_of(w, v), v);
     add_base(w, v);
     add_slot(w, v, 0);
     rcvi_text_add(&w->text,
@@ -369,7 +373,7 @@ static void add_scan_cell(writer *w) {
     rcvi_text_add(&w->text,
                   "    INLINE void put_sum(long long tile, int c, REAL x) const {\n"
                   "        if (first + c < %lldll) args.sums[tile * %lldll + first + c] = x;\n    }\n};\n",
-                  (long long)(w->r->rows * w->r->columns), (long long)(w->r->rows * w->r->columns));
+                  channels_of(w), channels_of(w));
 }
 
 /* ---- the whole ---- */
