@@ -198,15 +198,17 @@ static int register_of(const rcvi_recurrence *r, int operand) {
     return RCVI_NONE;
 }
 
-static bool is_read(const rcvi_recurrence *r, int operand) {
+static int count_reads(const rcvi_recurrence *r, int operand) {
+    int count = 0;
     for (int k = 0; k < r->map.instruction_count; k++) {
         const rcvi_instruction *instruction = &r->map.instructions[k];
-        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
-            if (instruction->from[a] == RCVI_FROM_VIEW && instruction->source[a] == operand) return true;
-        }
+        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++)
+            count += instruction->from[a] == RCVI_FROM_VIEW && instruction->source[a] == operand;
     }
-    return false;
+    return count;
 }
+
+static bool is_read(const rcvi_recurrence *r, int operand) { return count_reads(r, operand) > 0; }
 
 static rcv_status add_carried(rcvi_recurrence *r, int read, int written) {
     for (int c = 0; c < r->carried_count; c++) {
@@ -291,16 +293,6 @@ static void find_unread(const rcvi_program *program, rcvi_recurrence *r) {
 }
 
 /* ---- what the values are ---- */
-
-static int count_reads(const rcvi_recurrence *r, int operand) {
-    int count = 0;
-    for (int k = 0; k < r->map.instruction_count; k++) {
-        const rcvi_instruction *instruction = &r->map.instructions[k];
-        for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++)
-            count += instruction->from[a] == RCVI_FROM_VIEW && instruction->source[a] == operand;
-    }
-    return count;
-}
 
 static bool is_used(const rcvi_recurrence *r, int number) {
     for (int k = 0; k < r->map.instruction_count; k++) {
