@@ -185,22 +185,16 @@ static void lay_out_scratch(rcvi_engine *e) {
 
 /* ---- maps ---- */
 
-/* Elements at multiples of `each`, whatever the iteration. */
-static bool is_multiple(const rcvi_view *v, int64_t each) {
-    return v->row % each == 0 && v->offset % each == 0 && v->stride % each == 0 && v->outer % each == 0 &&
-           v->slot % each == 0;
-}
-
 static int vector_of(const rcvi_engine *e, const rcvi_step *step) {
     for (int vector = 4; vector > 1; vector /= 2) {
         bool good = step->columns % vector == 0;
         for (int i = 0; good && i < step->map->operand_count; i++) {
             const rcvi_view *v = &step->map->operands[i];
-            good = v->column == 0 || e->turned[v->buffer] || is_multiple(v, vector);
+            good = v->column == 0 || e->turned[v->buffer] || rcvi_cuda_is_multiple(v, vector);
         }
         for (int p = 0; good && p < step->map->product_count; p++) {
             const rcvi_view *v = &step->map->products[p].start;
-            good = v->buffer == RCVI_NONE || v->column == 0 || is_multiple(v, vector);
+            good = v->buffer == RCVI_NONE || v->column == 0 || rcvi_cuda_is_multiple(v, vector);
         }
         if (good) return vector;
     }
@@ -213,7 +207,7 @@ static bool is_aligned(const rcvi_engine *e, const rcvi_step *step) {
     for (int p = 0; p < step->map->product_count; p++) {
         for (int t = 0; t < step->map->products[p].term_count; t++) {
             if (step->map->products[p].terms[t].depth % each) return false;
-            if (!is_multiple(&step->map->products[p].terms[t].a, each)) return false;
+            if (!rcvi_cuda_is_multiple(&step->map->products[p].terms[t].a, each)) return false;
         }
     }
     return true;

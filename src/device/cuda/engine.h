@@ -137,6 +137,12 @@ static inline bool rcvi_cuda_has_twin(const rcvi_engine *engine, int buffer) {
 /* What a view's elements are where they are not read as a twin. */
 rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *view);
 
+/* Elements at multiples of `each`, whatever the iteration. */
+static inline bool rcvi_cuda_is_multiple(const rcvi_view *v, int64_t each) {
+    return v->row % each == 0 && v->offset % each == 0 && v->stride % each == 0 && v->outer % each == 0 &&
+           v->slot % each == 0;
+}
+
 /* Does the view hold activations where the kernel has a real and its twin? Then the twin is the view. */
 static inline bool rcvi_cuda_is_narrowed(const rcvi_engine *engine, const rcvi_map_shape *shape, int v,
                                          const rcvi_view *view) {

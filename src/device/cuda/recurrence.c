@@ -143,16 +143,11 @@ static void find_newton_needs(rcvi_cuda_recurrence *c) {
 
 /* ---- cuts ---- */
 
-static bool is_multiple(const rcvi_view *v, int64_t each) {
-    return v->offset % each == 0 && v->stride % each == 0 && v->outer % each == 0 && v->row % each == 0 &&
-           v->slot % each == 0;
-}
-
 static int widest_vector(const rcvi_recurrence *r) {
     for (int vector = 4; vector > 1; vector /= 2) {
         bool good = r->columns % vector == 0;
         for (int v = 0; good && v < r->map.operand_count; v++)
-            good = r->map.operands[v].column == 0 || is_multiple(&r->map.operands[v], vector);
+            good = r->map.operands[v].column == 0 || rcvi_cuda_is_multiple(&r->map.operands[v], vector);
         if (good) return vector;
     }
     return 1;

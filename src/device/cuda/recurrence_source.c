@@ -3,11 +3,6 @@
 
 extern const char rcvi_map_element_text[], rcvi_recurrence_text[], rcvi_scan_text[], rcvi_loop_text[];
 
-static const char *const type_names[] = {
-    [RCVI_F32] = "float",   [RCVI_F64] = "double",       [RCVI_BF16] = "BFloat16",
-    [RCVI_F16] = "Float16", [RCVI_U8] = "unsigned char", [RCVI_I64] = "long long",
-};
-
 typedef struct {
     const rcvi_engine *e;
     const rcvi_cuda_recurrence *c;
@@ -59,7 +54,7 @@ static void add_slot(writer *w, int operand, int64_t each) {
 /* ---- values ---- */
 
 static bool is_single(const writer *w, int v) { return w->map->operands[v].column == 0; }
-static const char *type_of(const writer *w, int v) { return type_names[w->c->types[v]]; }
+static const char *type_of(const writer *w, int v) { return rcvi_source_types[w->c->types[v]]; }
 
 static void add_fields(writer *w, rcvi_reading reading, const bool *only) {
     for (int v = 0; v < w->map->operand_count; v++) {
@@ -154,8 +149,8 @@ static void add_store(writer *w, const rcvi_map_store *store) {
     add_slot(w, v, w->r->time.inner);
     rcvi_text_add(&w->text, ";\n            store<%s>(args.at[%d], element, o%d);\n", type_of(w, v), v, store->source);
     if (w->c->has_twin[v])
-        rcvi_text_add(&w->text, "            store<%s>(args.twin[%d], element, o%d);\n", type_names[w->e->narrow], v,
-                      store->source);
+        rcvi_text_add(&w->text, "            store<%s>(args.twin[%d], element, o%d);\n",
+                      rcvi_source_types[w->e->narrow], v, store->source);
     rcvi_text_add(&w->text, "        }\n");
 }
 

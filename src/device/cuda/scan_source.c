@@ -1,5 +1,6 @@
 /* Scans as text, and how they are cut. */
 #include "device/cuda/scan.h"
+#include "device/cuda/source.h"
 
 extern const char rcvi_map_element_text[], rcvi_scan_text[], rcvi_scan_linear_text[];
 
@@ -70,8 +71,6 @@ size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes) {
     return cut->form == RCVI_SCAN_THREE ? channels * tiles * 4 * real_bytes : 0;
 }
 
-static const char *const type_names[] = {
-    [RCVI_F32] = "float", [RCVI_F64] = "double", [RCVI_BF16] = "BFloat16", [RCVI_F16] = "Float16"};
 static const char *const form_names[] = {[RCVI_SCAN_SERIAL] = "FORM_SERIAL",
                                          [RCVI_SCAN_CHANNELS] = "FORM_CHANNELS",
                                          [RCVI_SCAN_CHAINED] = "FORM_CHAINED",
@@ -93,7 +92,7 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
     rcvi_text_add(&out,
                   "#define DATA %s\n#define BACKWARD %d\n#define REVERSE %d\n#define DOWN %d\n#define LENGTHS %d\n"
                   "#define RESETS %d\n#define STREAMED %d\n",
-                  type_names[shape->data], shape->backward, shape->reverse, shape->reverse != shape->backward,
+                  rcvi_source_types[shape->data], shape->backward, shape->reverse, shape->reverse != shape->backward,
                   shape->lengths, shape->resets, shape->streamed);
     rcvi_text_add(&out, "%s%s%s", rcvi_map_element_text, rcvi_scan_linear_text, rcvi_scan_text);
     return rcvi_text_take(&out, text);

@@ -21,7 +21,7 @@ enum {
     MAX_SUMS = RCVI_ROW_SUMS
 };
 
-static const char *const type_names[] = {
+const char *const rcvi_source_types[] = {
     [RCVI_F32] = "float",   [RCVI_F64] = "double",       [RCVI_BF16] = "BFloat16",
     [RCVI_F16] = "Float16", [RCVI_U8] = "unsigned char", [RCVI_I64] = "long long",
 };
@@ -150,7 +150,7 @@ static const char *tile_kind(const rcvi_map_shape *shape) {
 static void add_macros(writer *w) {
     const rcvi_map_shape *s = w->shape;
     const rcvi_view *views[RCVI_MAX_VIEWS];
-    rcvi_text_add(&w->text, "#define REAL %s\n", type_names[s->real]);
+    rcvi_text_add(&w->text, "#define REAL %s\n", rcvi_source_types[s->real]);
     add_macro(w, "REAL_IS_DOUBLE", s->real == RCVI_F64);
     add_macro(w, "VECTOR", s->vector);
     add_macro(w, "MEMBERS", s->members);
@@ -224,11 +224,11 @@ static void add_load(writer *w, const rcvi_view *view, int index, const char *na
             &w->text,
             "    REAL %s%d[VECTOR];\n    load_turned<%s>(ADDRESS_OF(c, member, %d), row, column, STRIDE_OF(c, %d), "
             "%s%d);\n",
-            name, number, type_names[w->shape->types[index]], index, index, name, number);
+            name, number, rcvi_source_types[w->shape->types[index]], index, index, name, number);
         return;
     }
     rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    %s<%s>(ADDRESS_OF(c, member, %d), ", name, number,
-                  view->column ? "load" : "load_repeated", type_names[w->shape->types[index]], index);
+                  view->column ? "load" : "load_repeated", rcvi_source_types[w->shape->types[index]], index);
     add_element(w, view, index);
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
 }
@@ -244,14 +244,14 @@ static void add_store(writer *w, int view, const char *name, int number) {
         when = once ? "if (c.there && c.goes_on && column == 0) " : "if (c.there && c.goes_on) ";
     if (is_by_rows(w)) how = once ? "Row::template store_once" : "Row::template store";
     rcvi_text_add(&w->text, w->links ? "    %s%s<%s>(at%d, " : "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how,
-                  type_names[w->shape->types[view]], view);
+                  rcvi_source_types[w->shape->types[view]], view);
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
     if (!w->shape->has_twin[view]) return;
     if (w->links)
-        rcvi_text_add(&w->text, "    %s%s<%s>(twin%d, ", when, how, type_names[w->shape->narrow], view);
+        rcvi_text_add(&w->text, "    %s%s<%s>(twin%d, ", when, how, rcvi_source_types[w->shape->narrow], view);
     else
-        rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, type_names[w->shape->narrow],
+        rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, rcvi_source_types[w->shape->narrow],
                       count_twins(w->shape, view));
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
@@ -268,7 +268,7 @@ static void add_link(writer *w, int view, const char *name, int number) {
             continue;
         }
         rcvi_text_add(&w->text, "    %s%s<%s, %d>(c, %d, column, %s%d);\n", is_by_rows(w) ? "Row::template " : "",
-                      w->links->is_short[view] ? "publish_short" : "publish", type_names[w->links->operand],
+                      w->links->is_short[view] ? "publish_short" : "publish", rcvi_source_types[w->links->operand],
                       link->chunks, link->place, name, number);
     }
 }
@@ -420,7 +420,7 @@ static bool is_fetched(const rcvi_view *view) { return view->row != 0; }
 
 /* The same of a step by rows. */
 static void add_row_value(writer *w, const rcvi_view *view, int index, int number, loading how) {
-    const char *type = type_names[w->shape->types[index]], *once = view->column ? "" : "_once";
+    const char *type = rcvi_source_types[w->shape->types[index]], *once = view->column ? "" : "_once";
     bool fetched = is_fetched(view);
     if (how == DECLARED && fetched)
         rcvi_text_add(&w->text, "        %s<%s> v%d%s;\n", view->column ? "Group" : "Single", type, number,
@@ -582,7 +582,7 @@ static void add_apply(writer *w) {
 /* ---- a step of a persistent kernel ---- */
 
 static void add_value(writer *w, const rcvi_view *view, int index, const char *name, int number, loading how) {
-    const char *type = type_names[w->shape->types[index]];
+    const char *type = rcvi_source_types[w->shape->types[index]];
     if (is_by_rows(w)) {
         if (is_fetched(view)) add_row_value(w, view, index, number, how);
         return;
@@ -726,7 +726,8 @@ static rcv_status check_products(const writer *w) {
                 return rcvi_fail(RCV_UNSUPPORTED, "a product with the transpose of weights needs them packed");
             if (s->types[view] != s->narrow || s->types[view + 1] != s->narrow)
                 return rcvi_fail(RCV_UNSUPPORTED, "the operands of a product are %s and %s where both must be %s",
-                                 type_names[s->types[view]], type_names[s->types[view + 1]], type_names[s->narrow]);
+                                 rcvi_source_types[s->types[view]], rcvi_source_types[s->types[view + 1]],
+                                 rcvi_source_types[s->narrow]);
         }
     }
     return RCV_OK;

@@ -100,6 +100,7 @@ rcv_status rcvi_map_source(rcv_context *context, const rcvi_map_shape *shape, ch
 /* The map as `struct StepNUMBER` of a persistent kernel: see persistent.cuh. */
 rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape, const rcvi_map_links *links,
                               int number, char **text);
+extern const char *const rcvi_source_types[]; /* [rcvi_cuda_type] */
 /* A number of type `real`; an instruction, and the end of a statement, whose operands `add` names. An operation that is named by letters
  * is the function op_NAME of map_element.cuh, another one an operator. */
 typedef void (*rcvi_add_operand)(void *self, const rcvi_instruction *instruction, int argument);
