@@ -345,7 +345,8 @@ typedef struct {
                            * threads; "channels": the same, streamed; "guessed", on the CPU: parts of time side by side, each from a
                            * guess of the state before it, and again from the true one until both agree, which gates that forget make
                            * soon; "chained": tiles of time side by side, each waiting for the state behind the one before it;
-                           * "three": the tiles in three passes over memory */
+                           * "three": the tiles in three passes over memory; "waves", on a GPU of compute capability 9 or later, float32:
+                           * tiles of which each finds out for itself what all before it do */
     int64_t threads;    /* at most this many; 0: as many as the context says */
     const char *device; /* NULL: "cpu" */
 } rcv_scan_options;

@@ -390,7 +390,8 @@ void scan_case_check(const scan_case *self, const scan_outcome *outcome, const c
                 .outcome = outcome,
                 .what = what,
                 .carry = carry,
-                .cuts = !o->form || !strcmp(o->form, "chained") || !strcmp(o->form, "three"),
+                .cuts =
+                    !o->form || !strcmp(o->form, "chained") || !strcmp(o->form, "three") || !strcmp(o->form, "waves"),
                 .unit = epsilon(carry) / 2,
                 .quantum = ldexp(1, type_of(carry).least)};
     for (at.sequence = 0; at.sequence < o->batch; at.sequence++) {
@@ -410,20 +411,21 @@ void scan_check_overflow(rcv_context *context, const rcv_scan_options *options, 
     static const double first[] = {0x1p120, 0, INFINITY, INFINITY, 0x1p100};
     static const double expected[] = {INFINITY, 0, NAN, INFINITY, 0x1p-80};
     const char *form = options->form ? options->form : "any form";
+    const int64_t n = options->channels;
     for (int kind = 0; kind < 5; kind++) {
         scan_case made = scan_case_new(options, GATES_ONE, true, 5);
-        double *a = made.a + 2 * at;
-        for (int64_t i = 0; i < options->steps * 2; i++) made.b[i] = 0;
+        double *a = made.a + n * at;
+        for (int64_t i = 0; i < options->steps * n; i++) made.b[i] = 0;
         made.initial[0] = first[kind];
-        if (kind == 0) a[0] = 0x1p20, a[2] = 0x1p-20; /* infinite, and stays so */
-        if (kind == 1) a[0] = a[4] = 0x1p120;         /* an infinite product times zero */
+        if (kind == 0) a[0] = 0x1p20, a[n] = 0x1p-20; /* infinite, and stays so */
+        if (kind == 1) a[0] = a[2 * n] = 0x1p120;     /* an infinite product times zero */
         if (kind == 2) a[0] = 0;                      /* NaN from there on */
-        if (kind == 3) a[0] = a[20] = 0x1p-100;       /* a product of zero times infinity */
-        if (kind == 4) a[0] = a[20] = 0x1p-90;        /* a small product times a large state */
+        if (kind == 3) a[0] = a[10 * n] = 0x1p-100;   /* a product of zero times infinity */
+        if (kind == 4) a[0] = a[10 * n] = 0x1p-90;    /* a small product times a large state */
         scan_outcome outcome = scan_case_run(context, &made, threads);
         for (int64_t t = 0; t < options->steps; t++) {
-            double h = scan_number(outcome.h, (size_t)(2 * t), RCV_FLOAT32);
-            double beside = scan_number(outcome.h, (size_t)(2 * t + 1), RCV_FLOAT32);
+            double h = scan_number(outcome.h, (size_t)(n * t), RCV_FLOAT32);
+            double beside = scan_number(outcome.h, (size_t)(n * t + 1), RCV_FLOAT32);
             if (beside != made.initial[1])
                 fail_msg("%s, kind %d, step %lld: %a beside", form, kind, (long long)t, beside);
             bool good = isnan(expected[kind]) ? isnan(h) : h == expected[kind];

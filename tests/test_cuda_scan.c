@@ -86,14 +86,74 @@ static void overflow_on_the_way(void **state) {
     test_context_end(&counter, context);
 }
 
+/* ---- in waves ---- */
+
+static bool has_waves(rcv_context *context) {
+    rcv_scan *scan = NULL;
+    rcv_scan_options options = options_of((shape){9, 1, 32}, "waves", RCV_FLOAT32);
+    if (rcv_scan_new(context, &options, &scan) == RCV_OK) {
+        rcv_scan_free(scan);
+        return true;
+    }
+    print_message("skipped: %s\n", rcv_message());
+    return false;
+}
+
+/* One wave and less, several of one member, of few, of groups of them; chains that are not full; every option. */
+static void waves_of_every_option(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{60001, 1, 64}, {7, 1, 32},      {2311, 1, 4000},
+                                   {9000, 3, 44},  {20011, 1, 128}, {4099, 5, 200}};
+    for (int i = 0; i < 18 && has_waves(context); i++) {
+        rcv_scan_options options = options_of(shapes[i % 6], "waves", RCV_FLOAT32);
+        int kind = (i + i / 6) % 6;
+        options.reverse = kind & 1;
+        options.lengths = kind & 2;
+        options.resets = kind == 0 || kind == 3 || kind == 4;
+        check_options(context, &options, GATES_INSIDE, kind > 0, (uint64_t)(900 + i), "waves");
+    }
+    test_context_end(&counter, context);
+}
+
+static void waves_of_every_gate(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    static const shape shapes[] = {{70001, 1, 64}, {6007, 1, 520}};
+    for (int i = 0; i < 2 * GATES_COUNT && has_waves(context); i++) {
+        rcv_scan_options options = options_of(shapes[i % 2], "waves", RCV_FLOAT32);
+        check_options(context, &options, (scan_gates)(i / 2), true, (uint64_t)(950 + i), "gates in waves");
+    }
+    test_context_end(&counter, context);
+}
+
+/* In the second wave of two; what is broken there is taken tile by tile, from the member before. */
+static void overflow_in_waves(void **state) {
+    (void)state;
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    rcv_scan_options options = options_of((shape){60000, 1, 64}, "waves", RCV_FLOAT32);
+    if (has_waves(context)) scan_check_overflow(context, &options, 25000, 1);
+    options.channels = 1028;
+    options.steps = 4000;
+    if (has_waves(context)) scan_check_overflow(context, &options, 2500, 1);
+    test_context_end(&counter, context);
+}
+
 /* NaN in a channel of a sequence stays there, and all others have the bits that they have without it. */
 static void not_a_number_stays(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    const int64_t steps = 6500, batch = 3, channels = 8, columns = batch * channels, at = 1700, column = 9;
-    for (int form = 0; form < FORMS; form++) {
-        rcv_scan_options options = options_of((shape){steps, batch, channels}, forms[form], RCV_FLOAT32);
+    for (int form = 0; form < FORMS + 1; form++) {
+        const bool waves = form == FORMS;
+        if (waves && !has_waves(context)) continue;
+        const int64_t steps = waves ? 45000 : 6500, batch = 3, channels = waves ? 24 : 8, columns = batch * channels;
+        const int64_t at = 1700, column = 9;
+        rcv_scan_options options =
+            options_of((shape){steps, batch, channels}, waves ? "waves" : forms[form], RCV_FLOAT32);
         scan_case made = scan_case_new(&options, GATES_INSIDE, true, 7);
         scan_outcome clean = scan_case_run(context, &made, 1);
         (form & 1 ? made.a : made.b)[at * columns + column] = NAN;
@@ -145,6 +205,12 @@ static void wrong_calls(void **state) {
     assert_non_null(strstr(rcv_message(), "16 bytes"));
     rcv_memory_free(context, "cuda", memory);
     rcv_scan_free(scan);
+    options.form = "waves"; /* of four channels there are none */
+    assert_int_equal(rcv_scan_new(context, &options, &scan), RCV_UNSUPPORTED);
+    assert_non_null(strstr(rcv_message(), "channels"));
+    options.form = "guessed";
+    assert_int_equal(rcv_scan_new(context, &options, &scan), RCV_INVALID);
+    assert_non_null(strstr(rcv_message(), "no form 'guessed'"));
     test_context_end(&counter, context);
 }
 
@@ -158,8 +224,11 @@ int main(void) {
         return 77;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_option),       cmocka_unit_test(every_gate), cmocka_unit_test(overflow_on_the_way),
-        cmocka_unit_test(not_a_number_stays), cmocka_unit_test(long_ones),  cmocka_unit_test(wrong_calls),
+        cmocka_unit_test(every_option),        cmocka_unit_test(every_gate),
+        cmocka_unit_test(overflow_on_the_way), cmocka_unit_test(waves_of_every_option),
+        cmocka_unit_test(waves_of_every_gate), cmocka_unit_test(overflow_in_waves),
+        cmocka_unit_test(not_a_number_stays),  cmocka_unit_test(long_ones),
+        cmocka_unit_test(wrong_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,11 @@ static void cuts_cover(void **state) {
         assert_true(cut.chains * across >= c && (cut.chains - 1) * across < c);
         assert_true(cut.tiles * tile >= t && (cut.tiles - 1) * tile < t);
         assert_true(cut.steps >= 1 && cut.steps <= 32); /* a bit each */
+        if (cut.form == RCVI_SCAN_WAVES) {
+            assert_true(form == RCVI_SCAN_WAVES && bytes[i / 32 % 3] == 4 && across == 32);
+            assert_true(cut.members >= 1 && cut.chains * cut.members <= PROCESSORS && cut.members <= cut.tiles);
+            assert_true(cut.group >= 1 && (cut.members + cut.group - 1) / cut.group <= 12 && cut.group <= 12);
+        }
         if (cut.form != RCVI_SCAN_CHAINED) continue;
         assert_true(across <= cut.threads && cut.window <= 64);
         assert_true(cut.window * across * 16 <= 32 << 10); /* bytes of shared memory */
@@ -52,7 +57,7 @@ static void texts_compile(void **state) {
     rcv_context *context = test_context(&counter);
     for (int i = 0; i < UNITS; i++) {
         int type = i / 2 % 4;
-        rcvi_scan_form form = (rcvi_scan_form)(i / 2 % RCVI_SCAN_FORMS);
+        rcvi_scan_form form = (rcvi_scan_form)(i / 2 % RCVI_SCAN_WAVES);
         if (i >= 8) form = types[type] == RCVI_F64 ? RCVI_SCAN_THREE : RCVI_SCAN_CHAINED;
         rcvi_scan_shape shape = {.cut = cut_of(form, 5000, channels[i / 8], bytes[type]),
                                  .data = types[type],
@@ -71,6 +76,55 @@ static void texts_compile(void **state) {
     }
     for (int i = 0; i < UNITS; i++) rcv_text_free(context, (char *)(uintptr_t)units[i].source);
     test_context_end(&counter, context);
+}
+
+/* Waves, for the GPUs that can take them; the shapes for which they are taken. */
+static void waves_compile(void **state) {
+    (void)state;
+    enum { UNITS = 8 };
+    rcvi_jit_unit units[UNITS];
+    test_allocator counter;
+    rcv_context *context = test_context(&counter);
+    if (!rcvi_jit_name()) {
+        print_message("skipped: %s\n", rcv_message());
+        test_context_end(&counter, context);
+        return;
+    }
+    for (int i = 0; i < UNITS; i++) {
+        rcvi_scan_shape shape = {.cut = cut_of(RCVI_SCAN_WAVES, 500000, i & 4 ? 128 : 4000, 4),
+                                 .data = RCVI_F32,
+                                 .backward = i & 1,
+                                 .reverse = i & 2,
+                                 .lengths = i & 2,
+                                 .resets = i & 2,
+                                 .streamed = i & 4};
+        char *text = NULL;
+        assert_int_equal(shape.cut.form, RCVI_SCAN_WAVES);
+        check_ok(rcvi_scan_source(context, &shape, &text));
+        units[i].source = text;
+    }
+    check_ok(rcvi_jit_compile(context, units, UNITS, 9, 0));
+    for (int i = 0; i < UNITS; i++) {
+        rcvi_free(context, units[i].code);
+        rcv_text_free(context, (char *)(uintptr_t)units[i].source);
+    }
+    test_context_end(&counter, context);
+}
+
+static void waves_where_they_pay(void **state) {
+    (void)state;
+    rcvi_scan_cut few = cut_of(RCVI_SCAN_WAVES, 1 << 19, 128, 4), many = cut_of(RCVI_SCAN_WAVES, 1 << 14, 2400, 4);
+    assert_int_equal(few.members, 33);
+    assert_true(rcvi_scan_waves_pay(&few, PROCESSORS));
+    assert_int_equal(many.form, RCVI_SCAN_WAVES); /* but 75 of the processors would be busy */
+    assert_false(rcvi_scan_waves_pay(&many, PROCESSORS));
+    rcvi_scan_cut wide = cut_of(RCVI_SCAN_WAVES, 1 << 12, 1 << 14, 4), odd = cut_of(RCVI_SCAN_WAVES, 1 << 19, 130, 4);
+    assert_int_equal(wide.form, RCVI_SCAN_CHAINED);
+    assert_int_equal(odd.form, RCVI_SCAN_CHAINED);
+    assert_int_equal(cut_of(RCVI_SCAN_WAVES, 1 << 19, 128, 2).form, RCVI_SCAN_CHAINED);
+    assert_true(rcvi_scan_has_waves(9, 232448));
+    assert_false(rcvi_scan_has_waves(8, 166912));
+    assert_false(rcvi_scan_has_waves(12, 101376));
 }
 
 /* ---- recurrences of cells ---- */
@@ -150,6 +204,7 @@ static void recurrences_compile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(cuts_cover), cmocka_unit_test(texts_compile),
+                                       cmocka_unit_test(waves_compile), cmocka_unit_test(waves_where_they_pay),
                                        cmocka_unit_test(recurrences_compile)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

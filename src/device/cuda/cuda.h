@@ -18,6 +18,10 @@ rcv_status rcvi_cuda_check(cudaError_t error, const char *what);
 
 size_t rcvi_cuda_bytes(rcvi_cuda_type type);
 
+/* Launches a kernel whose blocks wait for each other: all are on the GPU at once. */
+rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
+                                     void **arguments, cudaStream_t stream, const char *what);
+
 /* Opens the first of these names that can be (NULL ends them) and finds every symbol: `symbols` are names, `places` as many
  * function pointers; false with a sentence in `reason` otherwise. Libraries stay open. */
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,

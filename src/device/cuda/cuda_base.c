@@ -19,6 +19,18 @@ size_t rcvi_cuda_bytes(rcvi_cuda_type type) {
     return bytes[type];
 }
 
+rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
+                                     void **arguments, cudaStream_t stream, const char *what) {
+    cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
+    cudaLaunchConfig_t launch = {.gridDim = {(unsigned)blocks, 1, 1},
+                                 .blockDim = {(unsigned)threads, 1, 1},
+                                 .dynamicSmemBytes = shared_bytes,
+                                 .stream = stream,
+                                 .attrs = &together,
+                                 .numAttrs = 1};
+    return rcvi_cuda_check(cudaLaunchKernelExC(&launch, (const void *)kernel, arguments), what);
+}
+
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
                        size_t room) {
     void *library = NULL;

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const char *const form_names[RCVI_SCAN_FORMS] = {"serial", "channels", "chained", "three"};
+static const char *const form_names[RCVI_SCAN_FORMS] = {"serial", "channels", "chained", "three", "waves"};
 
 enum { ARRAYS = 3, ALIGNMENT = 16, SUM_THREADS = 128, MOST_KERNELS = 4 };
 
@@ -56,6 +56,11 @@ static rcv_status find_form(const rcv_scan_options *options, rcvi_scan_form *for
     for (int f = 0; options->form && f < RCVI_SCAN_FORMS; f++) {
         if (!strcmp(options->form, form_names[f])) *form = (rcvi_scan_form)f;
     }
+    if (options->form && *form == RCVI_SCAN_FORMS)
+        return rcvi_fail(RCV_INVALID,
+                         "there is no form '%.32s' of a scan on a GPU; there are serial, channels, chained, three and "
+                         "waves",
+                         options->form);
     if (*form == RCVI_SCAN_CHAINED && options->dtype == RCV_FLOAT64)
         return rcvi_fail(RCV_UNSUPPORTED, "a chained scan passes states in words of 16 bytes, which hold no float64: "
                                           "use the form three");
@@ -64,12 +69,21 @@ static rcv_status find_form(const rcv_scan_options *options, rcvi_scan_form *for
 
 static size_t up(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-static rcv_status find_cut(rcvi_scan *s) {
+static rcvi_scan_cut cut_as(const rcvi_scan *s, rcvi_scan_form form) {
+    return rcvi_scan_find_cut(form, s->data == RCVI_F64, s->options.steps, s->options.batch * s->options.channels,
+                              s->options.channels, (int)rcvi_cuda_bytes(s->data), s->processors);
+}
+
+static rcv_status find_cut(rcvi_scan *s, bool has_waves) {
     rcvi_scan_form form = RCVI_SCAN_FORMS;
     RCVI_TRY(find_form(&s->options, &form));
     int64_t channels = s->options.batch * s->options.channels;
-    s->cut = rcvi_scan_find_cut(form, s->data == RCVI_F64, s->options.steps, channels, s->options.channels,
-                                (int)rcvi_cuda_bytes(s->data), s->processors);
+    s->cut = cut_as(s, form == RCVI_SCAN_FORMS && has_waves ? RCVI_SCAN_WAVES : form);
+    if (form == RCVI_SCAN_WAVES && (!has_waves || s->cut.form != form))
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a scan in waves takes float32, channels in multiples of 4, 32 of them to 32 a processor, and "
+                         "a GPU of compute capability 9 or later that has 227 KiB of shared memory");
+    if (form == RCVI_SCAN_FORMS && !rcvi_scan_waves_pay(&s->cut, s->processors)) s->cut = cut_as(s, form);
     int64_t tiles = 0;
     if (!rcvi_multiply(s->cut.chains, s->cut.tiles, &tiles) || tiles > INT32_MAX - 4096)
         return rcvi_fail(RCV_UNSUPPORTED, "a scan of %lld steps of %lld channels has more tiles than a GPU takes",
@@ -95,10 +109,12 @@ static rcv_status write_sources(rcvi_scan *s) {
     return RCV_OK;
 }
 
-static rcv_status load_pass(rcvi_scan *s, pass *p, const void *code, bool sums) {
+static rcv_status load_pass(rcvi_scan *s, pass *p, const void *code, bool backward) {
     static const char *const three[] = {"reduce_kernel", "carry_kernel", "expand_kernel"};
     bool is_three = s->cut.form == RCVI_SCAN_THREE;
-    RCVI_TRY(rcvi_jit_load(code, is_three ? three[0] : "scan_kernel", 0, &p->code, &p->kernels[0]));
+    bool sums = backward && s->options.resets;
+    size_t shared = rcvi_scan_find_pieces(&s->cut, backward).bytes;
+    RCVI_TRY(rcvi_jit_load(code, is_three ? three[0] : "scan_kernel", shared, &p->code, &p->kernels[0]));
     for (int k = 1; is_three && k < 3; k++)
         RCVI_CUDA_TRY(cudaLibraryGetKernel(&p->kernels[k], p->code, three[k]), "preparing a scan");
     if (sums)
@@ -111,7 +127,7 @@ static rcv_status load(rcvi_scan *s, int major, int minor) {
     RCVI_TRY(rcvi_jit_compile(s->context, units, 2, major, minor));
     rcv_status status = RCV_OK;
     for (int i = 0; i < 2; i++) {
-        if (!status) status = load_pass(s, &s->passes[i], units[i].code, i && s->options.resets);
+        if (!status) status = load_pass(s, &s->passes[i], units[i].code, i);
         rcvi_free(s->context, units[i].code);
     }
     return status;
@@ -121,10 +137,11 @@ static rcv_status open(rcvi_scan *s) {
     struct cudaDeviceProp properties;
     RCVI_CUDA_TRY(cudaGetDeviceProperties(&properties, s->ordinal), "asking for the device's properties");
     s->processors = properties.multiProcessorCount;
-    RCVI_TRY(find_cut(s));
+    RCVI_TRY(find_cut(s, rcvi_scan_has_waves(properties.major, properties.sharedMemPerBlockOptin)));
     double bytes = (double)s->options.steps * (double)s->options.batch * (double)s->options.channels *
                    (double)rcvi_cuda_bytes(s->data) * ARRAYS;
-    s->streamed = s->cut.window && bytes > properties.l2CacheSize; /* of many chains it gains nothing */
+    s->streamed = (s->cut.window || s->cut.form == RCVI_SCAN_WAVES) &&
+                  bytes > properties.l2CacheSize; /* of many chains it gains nothing */
     RCVI_TRY(write_sources(s));
     RCVI_TRY(load(s, properties.major, properties.minor));
     if (!s->bytes) return RCV_OK;
@@ -192,6 +209,18 @@ static rcv_status launch_pass(rcvi_scan *s, int which, arguments *a, cudaStream_
     if (cut->form == RCVI_SCAN_SERIAL || cut->form == RCVI_SCAN_CHANNELS)
         return launch(p->kernels[0], blocks, cut->threads, (void *[]){a, &steps, &chains}, stream);
     int64_t all = cut->chains * tiles;
+    if (cut->form == RCVI_SCAN_WAVES) {
+        rcvi_scan_wave_pass wave = {.cut = cut,
+                                    .steps = steps,
+                                    .channels = s->options.batch * s->options.channels,
+                                    .processors = s->processors,
+                                    .backward = which,
+                                    .early = {a->a, which ? a->dh : a->b},
+                                    .late = a->da ? a->h : NULL,
+                                    .arguments = a,
+                                    .scratch = s->scratch};
+        return rcvi_scan_launch_waves(p->kernels[0], &wave, stream);
+    }
     if (cut->form == RCVI_SCAN_CHAINED) {
         char *head = s->scratch, *words = s->scratch + RCVI_SCAN_HEAD;
         int64_t most = (int64_t)s->processors * cut->blocks;
@@ -206,8 +235,8 @@ static rcv_status launch_pass(rcvi_scan *s, int which, arguments *a, cudaStream_
 
 static rcv_status launch_sums(rcvi_scan *s, void *to, cudaStream_t stream) {
     int64_t channels = s->options.batch * s->options.channels;
-    bool tiled = s->cut.form == RCVI_SCAN_CHAINED || s->cut.form == RCVI_SCAN_THREE;
-    int64_t tiles = tiled ? s->cut.tiles : 1;
+    bool whole = s->cut.form == RCVI_SCAN_SERIAL || s->cut.form == RCVI_SCAN_CHANNELS;
+    int64_t tiles = whole ? 1 : s->cut.tiles;
     char *parts = s->scratch + s->sums;
     return launch(s->passes[1].kernels[MOST_KERNELS - 1], (channels + SUM_THREADS - 1) / SUM_THREADS, SUM_THREADS,
                   (void *[]){&parts, &tiles, &channels, &to}, stream);

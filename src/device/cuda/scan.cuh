@@ -4,7 +4,7 @@
  *   STEPS     positions in time that a thread has
  *   FETCH     of these, that are loaded at once, and BATCH: once more when the state is known; they divide STEPS
  *   THREADS   of a block
- *   FORM_...  which of the kernels below
+ *   FORM_...  which of the kernels below, or of scan_waves.cuh
  *   WINDOW    of chained: tiles that a block looks back at; 0: it waits for the one before it
  *   MANY      of chained: a block takes tile after tile
  *   BLOCKS    of chained: of a processor
@@ -83,6 +83,15 @@ INLINE Tile tile_at(long long tile, int segment, long long steps) {
     return {first, left >= STEPS ? STEPS : left > 0 ? (int)left : 0, (tile + 1) * TILE <= steps};
 }
 
+/* The threads that compute. */
+INLINE void sync_team() {
+#if FORM_WAVES
+    asm volatile("bar.sync 1, %0;" ::"n"(THREADS) : "memory");
+#else
+    __syncthreads();
+#endif
+}
+
 #if !FORM_NEWTON
 
 /* Loads a thread's positions; answers their effect. What is left over past the end has none. */
@@ -117,12 +126,13 @@ INLINE void take_in(Cell &cell, const Tile &t, Cell::Kept (&kept)[STEPS], Effect
 
 #endif
 
-/* Of the threads of a warp that have the same channels: what those before this one do. The last ones answer for all of them. */
 INLINE Effect from_lane_before(const Effect &e, int apart) {
     return {__shfl_up_sync(~0u, e.a, apart), __shfl_up_sync(~0u, e.b, apart), __shfl_up_sync(~0u, e.growth, apart),
             __shfl_up_sync(~0u, e.most, apart)};
 }
 
+/* Of the threads of a warp that have the same channels: what those before this one do (a and b alone). The last ones answer for all of
+ * them. */
 INLINE void compose_in_warp(Effect (&own)[VECTOR], Effect (&before)[VECTOR]) {
     const int lane = (int)threadIdx.x % 32;
 #pragma unroll
@@ -134,8 +144,8 @@ INLINE void compose_in_warp(Effect (&own)[VECTOR], Effect (&before)[VECTOR]) {
         }
         before[v] = NO_EFFECT;
         if (LANES < 32) {
-            Effect other = from_lane_before(own[v], LANES % 32);
-            if (lane >= LANES) before[v] = other;
+            REAL a = __shfl_up_sync(~0u, own[v].a, LANES % 32), b = __shfl_up_sync(~0u, own[v].b, LANES % 32);
+            if (lane >= LANES) before[v].a = a, before[v].b = b;
         }
     }
 }
@@ -152,7 +162,7 @@ INLINE void put_totals(Effect (*totals)[CHANNELS], const Effect (&own)[VECTOR]) 
 INLINE void take_in_turns(Cell &cell, const Tile &t, const Cell::Kept (&kept)[STEPS], REAL *carry, const bool *broken,
                           REAL (&h)[VECTOR]) {
     const int lane = (int)threadIdx.x % LANES, segment = (int)threadIdx.x / LANES;
-    __syncthreads();
+    sync_team();
     for (int s = 0; s < SEGMENTS; s++) {
         if (segment == s) {
             REAL x[VECTOR];
@@ -168,7 +178,7 @@ INLINE void take_in_turns(Cell &cell, const Tile &t, const Cell::Kept (&kept)[ST
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) carry[lane * VECTOR + v] = x[v];
         }
-        __syncthreads();
+        sync_team();
     }
 }
 
@@ -207,13 +217,13 @@ INLINE void put_sums(Cell &cell, long long tile) {
         const int lane = (int)threadIdx.x % LANES, segment = (int)threadIdx.x / LANES;
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) sums[segment][lane * VECTOR + v] = cell.sum[v];
-        __syncthreads();
+        sync_team();
         for (int c = (int)threadIdx.x; c < CHANNELS; c += THREADS) {
             REAL x = 0;
             for (int s = 0; s < SEGMENTS; s++) x += sums[s][c];
             cell.put_sum(tile, c, x);
         }
-        __syncthreads();
+        sync_team();
     }
 }
 
@@ -292,7 +302,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* ---- chained: a tile a block, in one pass over memory ---- */
 
-#if FORM_CHAINED
+#if FORM_CHAINED || FORM_WAVES
 
 /* Of a channel of a tile: its effect and the limit of that (in h), then the state behind it, with a mark that says which of them is
  * there. In one word of 16 bytes, so that who sees the mark sees the rest. */
@@ -325,6 +335,10 @@ INLINE Word get_word(const Word *from) {
 struct Head {
     unsigned ticket, ended, call, unused[13];
 };
+
+#endif
+
+#if FORM_CHAINED
 
 /* The state before this tile, of channel c, from the WINDOW tiles before it, [WINDOW, CHANNELS], nearest first; answers whether it
  * follows. From the nearest tile behind which it is known, the effects of those nearer are applied, oldest first: the same sums as those

@@ -42,6 +42,23 @@ INLINE void load_data(const DATA *from, REAL (&x)[VECTOR]) { load<DATA>((unsigne
 INLINE void store_data(DATA *to, const REAL (&x)[VECTOR]) { store<DATA>((unsigned long long)to, 0, x); }
 #endif
 
+/* Of waves: a piece is what PIECE_WARPS warps have of an array, [PIECE, CHANNELS], in shared memory. */
+#if FORM_WAVES
+enum {
+    TILE_PIECES = THREADS / 32 / PIECE_WARPS,
+    PIECE = PIECE_WARPS * (32 / LANES) * STEPS,
+    ROW_BYTES = CHANNELS * sizeof(DATA),
+    PIECE_BYTES = PIECE * ROW_BYTES
+};
+
+INLINE void load_row(unsigned row, REAL (&x)[VECTOR]) {
+    static_assert(VECTOR == 4 && sizeof(DATA) == 4, "a thread has 16 bytes of a row");
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(row));
+}
+#endif
+
 struct Cell {
     typedef LinearArgs Args;
     enum { HAS_SUM = BACKWARD && RESETS };
@@ -60,6 +77,21 @@ struct Cell {
     long long length;
     unsigned cuts; /* a bit a step: the state before it is the initial one */
     REAL restart[VECTOR], sum[VECTOR];
+#if FORM_WAVES
+    enum { LATE_SHIFT = REVERSE ? 1 : -1 }; /* h is read of the step before */
+    unsigned rows, late_rows;               /* where the row of position 0 would be, modulo 2^32 */
+
+    /* Of a piece that begins with position `first`. */
+    static INLINE unsigned rows_of(unsigned piece, int first) {
+        const unsigned in_row = threadIdx.x % LANES * VECTOR * (unsigned)sizeof(DATA);
+        return piece + in_row + (DOWN ? (unsigned)(PIECE - 1 + first) * ROW_BYTES : 0u - (unsigned)first * ROW_BYTES);
+    }
+    static INLINE unsigned row_at(unsigned rows, long long position) {
+        return DOWN ? rows - (unsigned)position * ROW_BYTES : rows + (unsigned)position * ROW_BYTES;
+    }
+    static INLINE bool has_both(const Args &args) { return !BACKWARD || args.dh; }
+    static INLINE bool has_late(const Args &args) { return BACKWARD && args.da; }
+#endif
 
     INLINE Cell(const Args &args, int chain, int lane) : p(args) {
         place = (long long)chain * CHANNELS + lane * VECTOR;
@@ -70,8 +102,20 @@ struct Cell {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) {
             restart[v] = (RESETS || BACKWARD) && there && p.initial ? p.initial[place + v] : (REAL)0;
-            sum[v] = 0;
         }
+        begin_sum();
+    }
+    INLINE void begin_sum() {
+#pragma unroll
+        for (int v = 0; v < VECTOR; v++) sum[v] = 0;
+    }
+    /* The first or second of the arrays that are loaded early. */
+    INLINE void bring(const DATA *array, int which, long long position, REAL (&x)[VECTOR]) const {
+#if FORM_WAVES
+        load_row(row_at(rows, position) + which * PIECE_BYTES, x);
+#else
+        load_data(array + at(time_of(position)), x);
+#endif
     }
     INLINE long long time_of(long long position) const { return DOWN ? p.steps - 1 - position : position; }
     INLINE long long at(long long t) const { return t * (p.batch * p.channels) + place; }
@@ -93,15 +137,15 @@ struct Cell {
             nothing(k, raw);
             return;
         }
-        load_data(p.a + at(t), raw.a);
+        bring(p.a, 0, position, raw.a);
 #if BACKWARD
         if (p.dh)
-            load_data(p.dh + at(t), raw.b);
+            bring(p.dh, 1, position, raw.b);
         else
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) raw.b[v] = 0;
 #else
-        load_data(p.b + at(t), raw.b);
+        bring(p.b, 1, position, raw.b);
 #endif
         if (RESETS) cuts = (cuts & ~(1u << k)) | (unsigned)is_cut(t) << k;
     }
@@ -131,9 +175,13 @@ struct Cell {
     INLINE void load_late(long long position, Late &late) const {
         long long t = time_of(position), before = REVERSE ? t + 1 : t - 1;
         bool inside = before >= 0 && before < (REVERSE ? length : p.steps);
-        if (inside && p.da)
+        if (inside && p.da) {
+#if FORM_WAVES
+            load_row(row_at(late_rows, position), late.h);
+#else
             load_data(p.h + at(before), late.h);
-        else
+#endif
+        } else
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) late.h[v] = restart[v];
     }

@@ -2,7 +2,7 @@
 #include "device/cuda/scan.h"
 #include "device/cuda/source.h"
 
-extern const char rcvi_map_element_text[], rcvi_scan_text[], rcvi_scan_linear_text[];
+extern const char rcvi_map_element_text[], rcvi_scan_text[], rcvi_scan_linear_text[], rcvi_scan_waves_text[];
 
 enum {
     THREADS = 256,
@@ -16,7 +16,12 @@ enum {
         2, /* of these tiles are as large as a processor can hold, and all that are under way are looked at */
     FEWEST_THREADS = 512,
     FEWEST_WINDOW = 32,
-    BLOCKS = 2
+    BLOCKS = 2,
+    WAVE_CHANNELS = 32, /* of a chain in waves: a lane each */
+    WAVE_LOOK = 12,     /* more members than these are joined in groups */
+    WAVE_SLOTS = 8,     /* as SLOTS of scan_waves.cuh */
+    WAVE_SHARED = 227 << 10,
+    MOST_WAVE_STEPS = 1 << 30 /* 32 bits count them, past the end too */
 };
 
 static int64_t ceiling(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -33,11 +38,59 @@ static rcvi_scan_form fastest(bool is_double, int64_t steps, int64_t vectors, in
     return is_double ? RCVI_SCAN_THREE : RCVI_SCAN_CHAINED;
 }
 
+/* ---- waves ---- */
+
+/* As many as shared memory holds: of each of two arrays, then of one. */
+static const rcvi_scan_pieces forward_pieces = {.warps = 1, .steps = 32, .early = 27, .flight = 6, .crowded = 5},
+                              backward_pieces = {
+                                  .warps = 2, .steps = 64, .early = 10, .late = 6, .flight = 3, .crowded = 2};
+
+rcvi_scan_pieces rcvi_scan_find_pieces(const rcvi_scan_cut *cut, bool backward) {
+    rcvi_scan_pieces pieces = backward ? backward_pieces : forward_pieces;
+    if (cut->form != RCVI_SCAN_WAVES) return (rcvi_scan_pieces){0};
+    pieces.bytes = (size_t)((2 * pieces.early + pieces.late) * pieces.steps * WAVE_CHANNELS) * sizeof(float);
+    return pieces;
+}
+
+bool rcvi_scan_has_waves(int major, size_t shared_bytes) { return major >= 9 && shared_bytes >= WAVE_SHARED; }
+
+static int square_root_above(int n) {
+    int root = 1;
+    while (root * root < n) root++;
+    return root;
+}
+
+static bool cut_waves(int64_t steps, int64_t channels, int bytes, int processors, rcvi_scan_cut *cut) {
+    int64_t chains = ceiling(channels, WAVE_CHANNELS);
+    if (bytes != 4 || cut->vector != 4 || channels < WAVE_CHANNELS || chains > processors || steps > MOST_WAVE_STEPS)
+        return false;
+    cut->form = RCVI_SCAN_WAVES;
+    cut->lanes = WAVE_CHANNELS / cut->vector;
+    cut->steps = REGISTERS / cut->vector;
+    cut->blocks = 1;
+    cut->chains = chains;
+    cut->tiles = ceiling(steps, (int64_t)(cut->threads / cut->lanes) * cut->steps);
+    cut->members = processors / (int)chains;
+    if (cut->members > cut->tiles) cut->members = (int)cut->tiles;
+    cut->group = cut->members > WAVE_LOOK ? square_root_above(cut->members) : 1;
+    return true;
+}
+
+bool rcvi_scan_waves_pay(const rcvi_scan_cut *cut, int processors) {
+    return cut->form == RCVI_SCAN_WAVES && cut->chains * cut->members * 4 >= (int64_t)processors * 3;
+}
+
+/* ---- cuts ---- */
+
 rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t steps, int64_t channels, int64_t row,
                                  int bytes, int processors) {
     rcvi_scan_cut cut = {.vector = bytes == 8 ? 2 : 4, .threads = THREADS, .blocks = BLOCKS};
     while (row % cut.vector) cut.vector /= 2;
     if (form == RCVI_SCAN_SERIAL) cut.vector = 1;
+    if (form == RCVI_SCAN_WAVES) {
+        if (cut_waves(steps, channels, bytes, processors, &cut)) return cut;
+        form = RCVI_SCAN_FORMS;
+    }
     int64_t vectors = channels / cut.vector;
     cut.form = form == RCVI_SCAN_FORMS ? fastest(is_double, steps, vectors, processors) : form;
     cut.steps = REGISTERS / cut.vector / (is_double ? 2 : 1);
@@ -68,16 +121,22 @@ enum { WORD_BYTES = 16 };
 size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes) {
     size_t channels = (size_t)cut->chains * (size_t)(cut->vector * cut->lanes), tiles = (size_t)cut->tiles;
     if (cut->form == RCVI_SCAN_CHAINED) return RCVI_SCAN_HEAD + channels * tiles * WORD_BYTES;
+    if (cut->form == RCVI_SCAN_WAVES) {
+        size_t groups = (size_t)ceiling(cut->members, cut->group);
+        return RCVI_SCAN_HEAD + WAVE_SLOTS * channels * (2 * (size_t)cut->members + groups) * WORD_BYTES;
+    }
     return cut->form == RCVI_SCAN_THREE ? channels * tiles * 4 * real_bytes : 0;
 }
 
 static const char *const form_names[] = {[RCVI_SCAN_SERIAL] = "FORM_SERIAL",
                                          [RCVI_SCAN_CHANNELS] = "FORM_CHANNELS",
                                          [RCVI_SCAN_CHAINED] = "FORM_CHAINED",
-                                         [RCVI_SCAN_THREE] = "FORM_THREE"};
+                                         [RCVI_SCAN_THREE] = "FORM_THREE",
+                                         [RCVI_SCAN_WAVES] = "FORM_WAVES"};
 
 rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, char **text) {
     const rcvi_scan_cut *cut = &shape->cut;
+    const rcvi_scan_pieces pieces = rcvi_scan_find_pieces(cut, shape->backward);
     bool is_double = shape->data == RCVI_F64;
     rcvi_text out;
     rcvi_text_init(&out, context);
@@ -94,6 +153,9 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
                   "#define RESETS %d\n#define STREAMED %d\n",
                   rcvi_source_types[shape->data], shape->backward, shape->reverse, shape->reverse != shape->backward,
                   shape->lengths, shape->resets, shape->streamed);
-    rcvi_text_add(&out, "%s%s%s", rcvi_map_element_text, rcvi_scan_linear_text, rcvi_scan_text);
+    rcvi_text_add(&out, "#define PIECES %d\n#define LATE_PIECES %d\n#define PIECE_WARPS %d\n", pieces.early,
+                  pieces.late, pieces.warps);
+    rcvi_text_add(&out, "%s%s%s%s", rcvi_map_element_text, rcvi_scan_linear_text, rcvi_scan_text,
+                  cut->form == RCVI_SCAN_WAVES ? rcvi_scan_waves_text : "");
     return rcvi_text_take(&out, text);
 }

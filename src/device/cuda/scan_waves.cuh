@@ -1,0 +1,364 @@
+/* The form waves of a scan, behind scan.cuh. Macros:
+ *   PIECES, LATE_PIECES  rings of pieces in shared memory: of what is loaded early, and late (0: nothing is)
+ *   PIECE_WARPS          warps that a piece is for
+ * and `struct Cell` reads its rows there: Cell::rows, Cell::late_rows.
+ *
+ * One block a processor, all of them on the GPU at once. The blocks of a chain are its members; in a wave each has a tile, beside those
+ * of the others. Every block finds out for itself what the whole wave does to the state, from the effects of all members, and so knows
+ * the state before the next wave: no state ever goes from block to block, only effects do, and these follow from the data alone. A tile's
+ * effect is published AHEAD waves before its steps are taken, which gives it that long to arrive.
+ *
+ * THREADS threads compute. Behind them stands a warp that has pieces copied, no more at once than memory needs to be busy: words of
+ * effects wait behind them. Another joins the effects of the members of a group, which one of these publishes as one; the last
+ * goes from state to state over all groups.
+ *
+ * Where a wave's effects do not hold for a channel, all members see it. Such a channel is taken one tile after the other: each
+ * publishes the state behind its tile. */
+
+static_assert(CHANNELS == 32, "a lane of a warp has a channel");
+
+enum {
+    AHEAD = 2,
+    SLOTS = 8, /* waves whose words are kept: blocks are never so far apart */
+    QUEUE = 4, /* states that may wait to be used: AHEAD + 1 at most do */
+    LATE_SLOTS = LATE_PIECES ? LATE_PIECES : 1,
+    LOOK = 12 /* words that are asked for at once */
+};
+
+/* ---- barriers and copies ---- */
+
+INLINE unsigned shared_address(const void *at) { return (unsigned)__cvta_generic_to_shared(at); }
+
+struct Barrier {
+    unsigned long long word;
+    INLINE void open(int arrivals) {
+        asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals) : "memory");
+    }
+    INLINE void arrive() { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(shared_address(this)) : "memory"); }
+    INLINE void expect(int bytes) {
+        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes)
+                     : "memory");
+    }
+    /* Waits until it was passed for the n-th time, from 0 on. */
+    INLINE void wait(int n) const {
+        asm volatile("{ .reg .pred passed;\nlook: mbarrier.try_wait.parity.shared.b64 passed, [%0], %1;\n"
+                     "@passed bra seen;\nbra look;\nseen: }" ::"r"(shared_address(this)),
+                     "r"(n & 1)
+                     : "memory");
+    }
+};
+
+/* An array [steps, all channels] as the copying unit wants it described. */
+struct alignas(64) Map {
+    unsigned long long words[16];
+};
+struct Maps {
+    Map early[2], late;
+};
+
+/* PIECE steps from `step` on, of CHANNELS channels from `channel` on; what lies outside of the array is zero. */
+INLINE void copy_piece(unsigned to, const Map &map, int channel, int step, const Barrier &full) {
+#if STREAMED
+    unsigned long long once;
+    asm("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(once));
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+        "[%1, {%2, %3}], [%4], %5;" ::"r"(to),
+        "l"(&map), "r"(channel), "r"(step), "r"(shared_address(&full)), "l"(once)
+        : "memory");
+#else
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
+        "[%4];" ::"r"(to),
+        "l"(&map), "r"(channel), "r"(step), "r"(shared_address(&full))
+        : "memory");
+#endif
+}
+
+/* ---- effects of several tiles ---- */
+
+/* h' = a h + b, which holds for |h| up to the limit. */
+struct Span {
+    REAL a, b, limit;
+};
+
+/* `second` must hold for what `first` makes of h: no more than |a| |h| + |b|. The limit never grows, so where a span holds, all with which
+ * it begins do. */
+INLINE Span then(const Span &first, const Span &second) {
+    const REAL room = (REAL)0.999 * (second.limit - size_of(first.b));
+    Span both = {product(first.a, second.a), second.a * first.b + second.b, first.limit};
+    if (!(first.limit >= 0))
+        both.limit = -1;
+    else if (!(size_of(first.a) * first.limit <= room))
+        both.limit = room / size_of(first.a);
+    if (both.a == 0 && both.limit > 1048576) both.limit = 1048576; /* as limit_of */
+    return both;
+}
+
+/* Waits for `count` words side by side, LOOK at most. A warp, a channel a lane; all are asked for again until the last has come. */
+INLINE void gather(const Word *from, int count, unsigned mark, Word (&got)[LOOK]) {
+#pragma unroll
+    for (int i = 0; i < LOOK; i++) got[i].mark = i < count ? ~mark : mark;
+    for (bool all = false; !all;) {
+#pragma unroll
+        for (int i = 0; i < LOOK; i++) {
+            if (got[i].mark != mark) got[i] = get_word(from + i * CHANNELS);
+        }
+        all = true;
+#pragma unroll
+        for (int i = 0; i < LOOK; i++) all = all && got[i].mark == mark;
+        all = __all_sync(~0u, all);
+    }
+}
+
+/* ---- the kernel ---- */
+
+struct Waves {
+    Barrier full[PIECES], empty[PIECES], late_full[LATE_SLOTS], late_empty[LATE_SLOTS];
+    Barrier ready[QUEUE], grouped[QUEUE];
+    Effect totals[2][WARPS][CHANNELS];
+    Span before[QUEUE][CHANNELS]; /* what the members of the group that come before this one do */
+    REAL state[QUEUE][CHANNELS];  /* before the tile */
+    bool broken[QUEUE][CHANNELS];
+    int any_broken[QUEUE];
+    REAL carry[CHANNELS];
+};
+
+/* Where a block stands, and where its chain's words are: of a wave those of all members, of all groups, and of broken channels the states
+ * behind all members. */
+struct Place {
+    long long steps;
+    int chains, chain, members, member, group, groups, waves;
+    unsigned first_mark;
+    Word *words;
+
+    INLINE Word *row(int wave, int from) const {
+        const long long a_chain = 2 * members + groups;
+        return words + (((wave % SLOTS) * (long long)chains + chain) * a_chain + from) * CHANNELS;
+    }
+    INLINE Word *effects(int wave) const { return row(wave, 0); }
+    INLINE Word *states(int wave) const { return row(wave, members); }
+    INLINE Word *of_groups(int wave) const { return row(wave, 2 * members); }
+    INLINE unsigned mark(int wave) const { return first_mark + (unsigned)wave; }
+    INLINE long long tile(int wave) const { return (long long)wave * members + member; }
+    INLINE int piece_begin(int piece) const {
+        return (int)(tile(piece / TILE_PIECES) * TILE) + piece % TILE_PIECES * PIECE;
+    }
+    /* The first step in time of a piece. */
+    INLINE int piece_step(int piece) const {
+        return DOWN ? (int)steps - piece_begin(piece) - PIECE : piece_begin(piece);
+    }
+};
+
+/* One thread. `depth`: pieces that are on their way at most. */
+INLINE void copy_pieces(Waves &shared, const Place &at, const Maps &maps, unsigned data, bool both, bool late,
+                        int depth) {
+    const int count = at.waves * TILE_PIECES, lag = AHEAD * TILE_PIECES, channel = at.chain * CHANNELS;
+    for (int n = 0; n < count + (late ? lag : 0); n++) {
+        if (n < count) {
+            const int slot = n % PIECES;
+            const unsigned to = data + slot * 2 * PIECE_BYTES;
+            if (n >= PIECES) shared.empty[slot].wait(n / PIECES - 1);
+            if (n >= depth) shared.full[(n - depth) % PIECES].wait((n - depth) / PIECES);
+            shared.full[slot].expect(both ? 2 * PIECE_BYTES : PIECE_BYTES);
+            copy_piece(to, maps.early[0], channel, at.piece_step(n), shared.full[slot]);
+            if (both) copy_piece(to + PIECE_BYTES, maps.early[1], channel, at.piece_step(n), shared.full[slot]);
+        }
+        if (late && n >= lag) {
+            const int m = n - lag, slot = m % LATE_SLOTS;
+            if (m >= LATE_PIECES) shared.late_empty[slot].wait(m / LATE_SLOTS - 1);
+            shared.late_full[slot].expect(PIECE_BYTES);
+            copy_piece(data + PIECES * 2 * PIECE_BYTES + slot * PIECE_BYTES, maps.late, channel,
+                       at.piece_step(m) + Cell::LATE_SHIFT, shared.late_full[slot]);
+        }
+    }
+}
+
+/* A warp: what the members of this one's group do. */
+INLINE void join_group(Waves &shared, const Place &at) {
+    const int c = (int)threadIdx.x % 32, group = at.member / at.group, first = group * at.group;
+    const int count = at.members - first < at.group ? at.members - first : at.group;
+    for (int wave = 0; wave < at.waves; wave++) {
+        Span all = {1, 0, infinity()}, before = all;
+        for (int i = 0; i < count; i += LOOK) {
+            Word got[LOOK];
+            gather(at.effects(wave) + (first + i) * CHANNELS + c, count - i, at.mark(wave), got);
+#pragma unroll
+            for (int j = 0; j < LOOK; j++) {
+                if (i + j >= count) continue;
+                if (first + i + j == at.member) before = all;
+                all = then(all, Span{got[j].a, got[j].b, got[j].h});
+            }
+        }
+        if (at.member == first)
+            put_word(at.of_groups(wave) + group * CHANNELS + c, all.a, all.b, all.limit, at.mark(wave));
+        shared.before[wave % QUEUE][c] = before;
+        __syncwarp();
+        if (c == 0) shared.grouped[wave % QUEUE].arrive();
+    }
+}
+
+/* A word of a broken channel, which comes when its tile is done. */
+INLINE REAL await_state(const Word *from, unsigned mark) {
+    Word word = get_word(from);
+    while (word.mark != mark) word = get_word(from);
+    return word.h;
+}
+
+/* A warp: the state before this member's tile in every wave, from the one before the first. */
+INLINE void follow_states(Waves &shared, const Place &at, REAL h) {
+    const int c = (int)threadIdx.x % 32, group = at.member / at.group;
+    for (int wave = 0; wave < at.waves; wave++) {
+        const Word *from = (at.group > 1 ? at.of_groups(wave) : at.effects(wave)) + c;
+        const unsigned mark = at.mark(wave);
+        const int q = wave % QUEUE;
+        const REAL start = h;
+        REAL before = h;
+        bool sound = true;
+        for (int i = 0; i < at.groups; i += LOOK) {
+            Word got[LOOK];
+            gather(from + i * CHANNELS, at.groups - i, mark, got);
+#pragma unroll
+            for (int j = 0; j < LOOK; j++) {
+                if (i + j >= at.groups) continue;
+                if (i + j == group) before = h;
+                sound = sound && holds(got[j].h, h);
+                h = got[j].a * h + got[j].b;
+            }
+        }
+        if (at.group > 1) {
+            shared.grouped[q].wait(wave / QUEUE);
+            before = shared.before[q][c].a * before + shared.before[q][c].b;
+        }
+        if (!sound) before = at.member ? await_state(at.states(wave) + (at.member - 1) * CHANNELS + c, mark) : start;
+        const bool any = __any_sync(~0u, !sound);
+        shared.state[q][c] = before;
+        shared.broken[q][c] = !sound;
+        if (c == 0) shared.any_broken[q] = any;
+        __syncwarp();
+        if (c == 0) shared.ready[q].arrive();
+        if (!sound) h = await_state(at.states(wave) + (at.members - 1) * CHANNELS + c, mark);
+    }
+}
+
+/* What a thread knows of a tile until it takes its steps: what the warps before its own do to channel threadIdx.x % 32, and what the
+ * threads before it do in its warp, to its own channels. */
+struct Known {
+    REAL warps_a, warps_b, a[VECTOR], b[VECTOR];
+};
+
+/* Of a tile: its effect, published, and what is known of it. */
+INLINE Known find_effect(Cell &cell, Waves &shared, const Place &at, int wave, unsigned data) {
+    const int thread = (int)threadIdx.x, segment = thread / LANES, warp = thread / 32, c = thread % 32;
+    const int piece = wave * TILE_PIECES + warp / PIECE_WARPS;
+    Cell::Kept kept[STEPS];
+    Effect effects[VECTOR], here[VECTOR], all = NO_EFFECT;
+    Known known;
+    shared.full[piece % PIECES].wait(piece / PIECES);
+    cell.rows = Cell::rows_of(data + piece % PIECES * 2 * PIECE_BYTES, at.piece_begin(piece));
+    take_in(cell, tile_at(at.tile(wave), segment, at.steps), kept, effects);
+    compose_in_warp(effects, here);
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) known.a[v] = here[v].a, known.b[v] = here[v].b;
+    put_totals(shared.totals[wave & 1], effects);
+    sync_team();
+#pragma unroll
+    for (int w = 0; w < WARPS - 1; w++) {
+        if (w < warp) all = then(all, shared.totals[wave & 1][w][c]);
+    }
+    known.warps_a = all.a, known.warps_b = all.b;
+    if (warp == WARPS - 1) {
+        all = then(all, shared.totals[wave & 1][warp][c]);
+        put_word(at.effects(wave) + at.member * CHANNELS + c, all.a, all.b, limit_of(all), at.mark(wave));
+    }
+    return known;
+}
+
+/* A tile into registers; its piece of the ring is free then. */
+INLINE void fetch_tile(Cell &cell, Waves &shared, const Place &at, int wave, unsigned data, Cell::Kept (&kept)[STEPS]) {
+    const int thread = (int)threadIdx.x, piece = wave * TILE_PIECES + thread / 32 / PIECE_WARPS;
+    Effect effects[VECTOR];
+    cell.rows = Cell::rows_of(data + piece % PIECES * 2 * PIECE_BYTES, at.piece_begin(piece));
+    take_in(cell, tile_at(at.tile(wave), thread / LANES, at.steps), kept, effects);
+    __syncwarp();
+    if (thread % 32 == 0) shared.empty[piece % PIECES].arrive();
+}
+
+INLINE void take_steps(Cell &cell, Waves &shared, const Place &at, int wave, const Known &known, unsigned late_data,
+                       bool late, long long tiles, const Cell::Kept (&kept)[STEPS]) {
+    const int thread = (int)threadIdx.x, lane = thread % LANES, c = thread % 32, q = wave % QUEUE;
+    const int piece = wave * TILE_PIECES + thread / 32 / PIECE_WARPS, slot = piece % LATE_SLOTS;
+    const Tile t = tile_at(at.tile(wave), thread / LANES, at.steps);
+    REAL h[VECTOR];
+    shared.ready[q].wait(wave / QUEUE);
+    const REAL before = known.warps_a * shared.state[q][c] + known.warps_b;
+#pragma unroll
+    for (int v = 0; v < VECTOR; v++) h[v] = known.a[v] * __shfl_sync(~0u, before, lane * VECTOR + v) + known.b[v];
+    if (shared.any_broken[q]) {
+        if (thread < CHANNELS) shared.carry[thread] = shared.state[q][thread];
+        take_in_turns(cell, t, kept, shared.carry, shared.broken[q], h);
+        if (thread < CHANNELS && shared.broken[q][thread])
+            put_word(at.states(wave) + at.member * CHANNELS + thread, 0, 0, shared.carry[thread], at.mark(wave));
+    }
+    if (late) {
+        shared.late_full[slot].wait(piece / LATE_SLOTS);
+        cell.late_rows = Cell::rows_of(late_data + slot * PIECE_BYTES, at.piece_begin(piece));
+    }
+    give_out(cell, t, kept, h);
+    if (late) {
+        __syncwarp();
+        if (c == 0) shared.late_empty[slot].arrive();
+    }
+    if (at.tile(wave) < tiles) put_sums(cell, at.tile(wave));
+    cell.begin_sum();
+}
+
+/* Behind the threads that compute: three warps. `depth`: see copy_pieces. */
+extern "C" __global__ void __launch_bounds__(THREADS + 96, 1)
+    scan_kernel(const __grid_constant__ Cell::Args args, const __grid_constant__ Maps maps, long long steps, int chains,
+                long long tiles, int members, int group, int depth, Head *head, Word *words) {
+    extern __shared__ __align__(128) char pieces[];
+    __shared__ Waves shared;
+    const int thread = (int)threadIdx.x, warp = thread / 32;
+    const unsigned call = *(volatile unsigned *)&head->call, data = shared_address(pieces);
+    Place at;
+    at.steps = steps;
+    at.chains = chains, at.chain = (int)blockIdx.x % chains;
+    at.members = members, at.member = (int)blockIdx.x / chains;
+    at.group = group, at.groups = (members + group - 1) / group;
+    at.waves = (int)((tiles + members - 1) / members);
+    at.first_mark = call + 1;
+    at.words = words;
+    if (thread == 0) {
+        for (int i = 0; i < PIECES; i++) shared.full[i].open(1), shared.empty[i].open(PIECE_WARPS);
+        for (int i = 0; i < LATE_PIECES; i++) shared.late_full[i].open(1), shared.late_empty[i].open(PIECE_WARPS);
+        for (int i = 0; i < QUEUE; i++) shared.ready[i].open(1), shared.grouped[i].open(1);
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+    const bool both = Cell::has_both(args), late = Cell::has_late(args);
+    if (warp == WARPS) {
+        if (thread % 32 == 0) copy_pieces(shared, at, maps, data, both, late, depth);
+    } else if (warp == WARPS + 1) {
+        if (group > 1) join_group(shared, at);
+    } else if (warp == WARPS + 2) {
+        follow_states(shared, at, Cell::initial_of(args, at.chain, thread % 32));
+    } else {
+        Cell ahead(args, at.chain, thread % LANES), cell(args, at.chain, thread % LANES);
+        Cell::Kept kept[STEPS];
+        Known known[AHEAD + 1];
+        for (int wave = -AHEAD; wave < at.waves; wave++) {
+#pragma unroll
+            for (int i = AHEAD; i > 0; i--) known[i] = known[i - 1];
+            if (wave + AHEAD < at.waves) known[0] = find_effect(ahead, shared, at, wave + AHEAD, data);
+            if (wave >= 0)
+                take_steps(cell, shared, at, wave, known[AHEAD], data + PIECES * 2 * PIECE_BYTES, late, tiles, kept);
+            if (wave + 1 >= 0 && wave + 1 < at.waves) fetch_tile(cell, shared, at, wave + 1, data, kept);
+        }
+        if (thread == 0 && atomicAdd(&head->ended, 1) == gridDim.x - 1) {
+            head->ended = 0;
+            __threadfence();
+            head->call = call + (unsigned)at.waves;
+        }
+    }
+}
