@@ -33,7 +33,7 @@ struct rcvi_scan {
     rcv_scan_options options;
     rcvi_cuda_type data;
     size_t real_bytes;
-    bool streamed;
+    bool streamed, starts_early;
     rcvi_scan_cut cut;
     pass passes[2]; /* forward, backward */
     char *scratch;  /* of the form, sums of tiles, lengths */
@@ -137,6 +137,7 @@ static rcv_status open(rcvi_scan *s) {
     struct cudaDeviceProp properties;
     RCVI_CUDA_TRY(cudaGetDeviceProperties(&properties, s->ordinal), "asking for the device's properties");
     s->processors = properties.multiProcessorCount;
+    s->starts_early = properties.major >= 9;
     RCVI_TRY(find_cut(s, rcvi_scan_has_waves(properties.major, properties.sharedMemPerBlockOptin)));
     double bytes = (double)s->options.steps * (double)s->options.batch * (double)s->options.channels *
                    (double)rcvi_cuda_bytes(s->data) * ARRAYS;
@@ -195,9 +196,17 @@ static const char *form_of(const rcvi_scan *s) { return form_names[s->cut.form];
 
 /* ---- calls ---- */
 
-static rcv_status launch(cudaKernel_t kernel, int64_t blocks, int threads, void **values, cudaStream_t stream) {
-    dim3 grid = {.x = (unsigned)blocks, .y = 1, .z = 1}, block = {.x = (unsigned)threads, .y = 1, .z = 1};
-    return rcvi_cuda_check(cudaLaunchKernel((const void *)kernel, grid, block, values, 0, stream), "launching a scan");
+/* The kernels wait by themselves for what comes before, so they may be started while that ends. */
+static rcv_status launch(const rcvi_scan *s, cudaKernel_t kernel, int64_t blocks, int threads, void **values,
+                         cudaStream_t stream) {
+    cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
+                                 .val = {.programmaticStreamSerializationAllowed = 1}};
+    cudaLaunchConfig_t config = {.gridDim = {(unsigned)blocks, 1, 1},
+                                 .blockDim = {(unsigned)threads, 1, 1},
+                                 .stream = stream,
+                                 .attrs = &early,
+                                 .numAttrs = s->starts_early ? 1 : 0};
+    return rcvi_cuda_check(cudaLaunchKernelExC(&config, (const void *)kernel, values), "launching a scan");
 }
 
 static rcv_status launch_pass(rcvi_scan *s, int which, arguments *a, cudaStream_t stream) {
@@ -207,7 +216,7 @@ static rcv_status launch_pass(rcvi_scan *s, int which, arguments *a, cudaStream_
     int chains = (int)cut->chains;
     int64_t threads = cut->chains * cut->lanes, blocks = (threads + cut->threads - 1) / cut->threads;
     if (cut->form == RCVI_SCAN_SERIAL || cut->form == RCVI_SCAN_CHANNELS)
-        return launch(p->kernels[0], blocks, cut->threads, (void *[]){a, &steps, &chains}, stream);
+        return launch(s, p->kernels[0], blocks, cut->threads, (void *[]){a, &steps, &chains}, stream);
     int64_t all = cut->chains * tiles;
     if (cut->form == RCVI_SCAN_WAVES) {
         rcvi_scan_wave_pass wave = {.cut = cut,
@@ -224,13 +233,13 @@ static rcv_status launch_pass(rcvi_scan *s, int which, arguments *a, cudaStream_
     if (cut->form == RCVI_SCAN_CHAINED) {
         char *head = s->scratch, *words = s->scratch + RCVI_SCAN_HEAD;
         int64_t most = (int64_t)s->processors * cut->blocks;
-        return launch(p->kernels[0], cut->many && most < all ? most : all, cut->threads,
+        return launch(s, p->kernels[0], cut->many && most < all ? most : all, cut->threads,
                       (void *[]){a, &steps, &chains, &tiles, &head, &words}, stream);
     }
     void *values[] = {a, &steps, &chains, &tiles, &s->scratch};
-    RCVI_TRY(launch(p->kernels[0], all, cut->threads, values, stream));
-    RCVI_TRY(launch(p->kernels[1], blocks, cut->threads, values, stream));
-    return launch(p->kernels[2], all, cut->threads, values, stream);
+    RCVI_TRY(launch(s, p->kernels[0], all, cut->threads, values, stream));
+    RCVI_TRY(launch(s, p->kernels[1], blocks, cut->threads, values, stream));
+    return launch(s, p->kernels[2], all, cut->threads, values, stream);
 }
 
 static rcv_status launch_sums(rcvi_scan *s, void *to, cudaStream_t stream) {
@@ -238,7 +247,7 @@ static rcv_status launch_sums(rcvi_scan *s, void *to, cudaStream_t stream) {
     bool whole = s->cut.form == RCVI_SCAN_SERIAL || s->cut.form == RCVI_SCAN_CHANNELS;
     int64_t tiles = whole ? 1 : s->cut.tiles;
     char *parts = s->scratch + s->sums;
-    return launch(s->passes[1].kernels[MOST_KERNELS - 1], (channels + SUM_THREADS - 1) / SUM_THREADS, SUM_THREADS,
+    return launch(s, s->passes[1].kernels[MOST_KERNELS - 1], (channels + SUM_THREADS - 1) / SUM_THREADS, SUM_THREADS,
                   (void *[]){&parts, &tiles, &channels, &to}, stream);
 }
 

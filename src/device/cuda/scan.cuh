@@ -83,6 +83,15 @@ INLINE Tile tile_at(long long tile, int segment, long long steps) {
     return {first, left >= STEPS ? STEPS : left > 0 ? (int)left : 0, (tile + 1) * TILE <= steps};
 }
 
+/* A kernel may be started while the one before it ends. From here on there is what that one wrote, and the next one may be started: when
+ * all blocks of this one have come here, so that none of them is without a place while others wait for it. */
+INLINE void begin_kernel() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 /* The threads that compute. */
 INLINE void sync_team() {
 #if FORM_WAVES
@@ -233,6 +242,7 @@ INLINE void put_sums(Cell &cell, long long tile) {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
+    begin_kernel();
     long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (number / LANES >= chains) return;
     Cell cell(args, (int)(number / LANES), (int)(number % LANES));
@@ -261,6 +271,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /* STEPS positions are on their way while those before them are computed. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
+    begin_kernel();
     long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (number / LANES >= chains) return;
     Cell cell(args, (int)(number / LANES), (int)(number % LANES)),
@@ -426,6 +437,7 @@ INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
     scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles, Head *head,
                 Word *words) {
+    begin_kernel();
     __shared__ Effect totals[WARPS][CHANNELS];
     __shared__ Whole whole[CHANNELS];
     __shared__ REAL carry[CHANNELS];
@@ -515,6 +527,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     reduce_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles,
                   Effect *effects) {
+    begin_kernel();
     __shared__ Effect totals[WARPS][CHANNELS];
     const int thread = (int)threadIdx.x, lane = thread % LANES, segment = thread / LANES;
     const long long tile = blockIdx.x / chains;
@@ -537,6 +550,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     carry_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles,
                  Effect *effects) {
+    begin_kernel();
     long long number = (long long)blockIdx.x * THREADS + threadIdx.x;
     if (number / LANES >= chains) return;
     const int chain = (int)(number / LANES), lane = (int)(number % LANES);
@@ -574,6 +588,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
     expand_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles,
                   const Effect *states) {
+    begin_kernel();
     __shared__ Effect totals[WARPS][CHANNELS];
     __shared__ REAL carry[CHANNELS];
     __shared__ bool broken[CHANNELS];
@@ -631,6 +646,7 @@ INLINE bool rests(REAL before, REAL now, REAL start) {
 
 extern "C" __global__ void __launch_bounds__(THREADS)
     scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int, long long tiles) {
+    begin_kernel();
     __shared__ Effect totals[WARPS][CHANNELS];
     __shared__ REAL carry[CHANNELS];
     __shared__ bool all_broken[CHANNELS];
@@ -706,6 +722,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 /* Sums of tiles, [tiles, channels], added up in order. */
 #if FORM_SUM
 extern "C" __global__ void sum_kernel(const REAL *parts, long long tiles, long long channels, REAL *sum) {
+    begin_kernel();
     long long c = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (c >= channels) return;
     REAL x = sum[c];

@@ -317,6 +317,7 @@ INLINE void take_steps(Cell &cell, Waves &shared, const Place &at, int wave, con
 extern "C" __global__ void __launch_bounds__(THREADS + 96, 1)
     scan_kernel(const __grid_constant__ Cell::Args args, const __grid_constant__ Maps maps, long long steps, int chains,
                 long long tiles, int members, int group, int depth, Head *head, Word *words) {
+    begin_kernel();
     extern __shared__ __align__(128) char pieces[];
     __shared__ Waves shared;
     const int thread = (int)threadIdx.x, warp = thread / 32;
