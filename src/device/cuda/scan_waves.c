@@ -11,16 +11,16 @@ typedef struct {
     CUtensorMap early[2], late;
 } maps;
 
-static rcv_status find_encoder(PFN_cuTensorMapEncodeTiled_v12000 *encode) {
+/* NULL with a sentence. */
+static PFN_cuTensorMapEncodeTiled_v12000 find_encoder(void) {
     void *found = NULL;
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     const int since = 12000;
-    RCVI_CUDA_TRY(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, since, cudaEnableDefault, &result),
-                  "asking the driver for tensor maps");
-    if (!found)
-        return rcvi_fail(RCV_UNSUPPORTED, "the driver describes no arrays for copying: it is older than CUDA 12");
-    *encode = (PFN_cuTensorMapEncodeTiled_v12000)(uintptr_t)found;
-    return RCV_OK;
+    cudaError_t error =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, since, cudaEnableDefault, &result);
+    if (rcvi_cuda_check(error, "asking the driver for tensor maps") != RCV_OK) return NULL;
+    if (!found) rcvi_fail(RCV_UNSUPPORTED, "the driver describes no arrays for copying: it is older than CUDA 12");
+    return (PFN_cuTensorMapEncodeTiled_v12000)(uintptr_t)found;
 }
 
 static rcv_status describe(PFN_cuTensorMapEncodeTiled_v12000 encode, const rcvi_scan_wave_pass *pass, const void *array,
@@ -50,9 +50,9 @@ static int find_depth(const rcvi_scan_wave_pass *pass, rcvi_scan_pieces pieces) 
 rcv_status rcvi_scan_launch_waves(cudaKernel_t kernel, rcvi_scan_wave_pass *pass, cudaStream_t stream) {
     const rcvi_scan_cut *cut = pass->cut;
     const rcvi_scan_pieces pieces = rcvi_scan_find_pieces(cut, pass->backward);
-    PFN_cuTensorMapEncodeTiled_v12000 encode = NULL;
+    const PFN_cuTensorMapEncodeTiled_v12000 encode = find_encoder();
     maps described = {0};
-    RCVI_TRY(find_encoder(&encode));
+    if (!encode) return RCV_UNSUPPORTED;
     for (int i = 0; i < 2; i++) RCVI_TRY(describe(encode, pass, pass->early[i], pieces.steps, &described.early[i]));
     RCVI_TRY(describe(encode, pass, pass->late, pieces.steps, &described.late));
     int chains = (int)cut->chains, members = cut->members, group = cut->group, depth = find_depth(pass, pieces);
