@@ -8,6 +8,7 @@
  *   WINDOW    of chained: tiles that a block looks back at; 0: it waits for the one before it
  *   MANY      of chained: a block takes tile after tile
  *   BLOCKS    of chained: of a processor
+ *   STARTS_EARLY  a launch may not wait for the kernel before it: begin_kernel does
  * and behind `struct Cell`, which says what a and b are and what becomes of h.
  *
  * A tile is SEGMENTS * STEPS positions of CHANNELS channels, a chain all tiles of the same channels. What a tile does to the state
@@ -83,10 +84,10 @@ INLINE Tile tile_at(long long tile, int segment, long long steps) {
     return {first, left >= STEPS ? STEPS : left > 0 ? (int)left : 0, (tile + 1) * TILE <= steps};
 }
 
-/* A kernel may be started while the one before it ends. From here on there is what that one wrote, and the next one may be started: when
- * all blocks of this one have come here, so that none of them is without a place while others wait for it. */
+/* A kernel that starts early is started while the one before it ends. From here on there is what that one wrote, and the next one may be
+ * started: when all blocks of this one have come here, so that none of them is without a place while others wait for it. */
 INLINE void begin_kernel() {
-#if __CUDA_ARCH__ >= 900
+#if STARTS_EARLY && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif

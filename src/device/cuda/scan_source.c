@@ -150,7 +150,7 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
         cut->many, cut->blocks, form_names[cut->form], shape->backward && shape->resets);
     rcvi_text_add(&out,
                   "#define DATA %s\n#define BACKWARD %d\n#define REVERSE %d\n#define DOWN %d\n#define LENGTHS %d\n"
-                  "#define RESETS %d\n#define STREAMED %d\n",
+                  "#define RESETS %d\n#define STREAMED %d\n#define STARTS_EARLY 1\n",
                   rcvi_source_types[shape->data], shape->backward, shape->reverse, shape->reverse != shape->backward,
                   shape->lengths, shape->resets, shape->streamed);
     rcvi_text_add(&out, "#define PIECES %d\n#define LATE_PIECES %d\n#define PIECE_WARPS %d\n", pieces.early,
