@@ -21,6 +21,13 @@ static rcv_scan_options options_of(shape shape, const char *form, rcv_dtype dtyp
                               .device = "cuda"};
 }
 
+/* Six kinds, of which each option has a half. */
+static void add_kind(rcv_scan_options *options, int kind) {
+    options->reverse = kind & 1;
+    options->lengths = kind & 2;
+    options->resets = kind == 0 || kind == 3 || kind == 4;
+}
+
 /* Twice by one scan: the values, and the same bits. */
 static void check_case(rcv_context *context, const scan_case *made, const char *what) {
     rcv_scan *scan = NULL;
@@ -52,9 +59,7 @@ static void every_option(void **state) {
     for (int i = 0; i < FORMS * TYPES * 3; i++, seed++) {
         rcv_scan_options options = options_of(shapes[seed % 6], forms[i % FORMS], dtypes[i / FORMS % TYPES]);
         int kind = i / FORMS / TYPES + i % 2 * 3;
-        options.reverse = kind & 1;
-        options.lengths = kind & 2;
-        options.resets = kind == 0 || kind == 3 || kind == 4;
+        add_kind(&options, kind);
         check_options(context, &options, GATES_INSIDE, kind > 0, seed, "options");
     }
     test_context_end(&counter, context);
@@ -109,9 +114,7 @@ static void waves_of_every_option(void **state) {
     for (int i = 0; i < 18 && has_waves(context); i++) {
         rcv_scan_options options = options_of(shapes[i % 6], "waves", RCV_FLOAT32);
         int kind = (i + i / 6) % 6;
-        options.reverse = kind & 1;
-        options.lengths = kind & 2;
-        options.resets = kind == 0 || kind == 3 || kind == 4;
+        add_kind(&options, kind);
         check_options(context, &options, GATES_INSIDE, kind > 0, (uint64_t)(900 + i), "waves");
     }
     test_context_end(&counter, context);

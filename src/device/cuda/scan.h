@@ -39,6 +39,9 @@ size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes);
 bool rcvi_scan_has_waves(int major, size_t shared_bytes);
 bool rcvi_scan_waves_pay(const rcvi_scan_cut *cut, int processors);
 
+/* Of waves: as the macros of scan_waves.cuh. */
+enum { RCVI_WAVES_AHEAD = 2, RCVI_WAVES_SLOTS = 8, RCVI_WAVES_LOOK = 12, RCVI_WAVES_HELPERS = 96 };
+
 /* Pieces of shared memory that a pass in waves has: of what it loads early, and late. */
 typedef struct {
     int warps, steps; /* that a piece is for */

@@ -18,8 +18,6 @@ enum {
     FEWEST_WINDOW = 32,
     BLOCKS = 2,
     WAVE_CHANNELS = 32, /* of a chain in waves: a lane each */
-    WAVE_LOOK = 12,     /* more members than these are joined in groups */
-    WAVE_SLOTS = 8,     /* as SLOTS of scan_waves.cuh */
     WAVE_SHARED = 227 << 10,
     MOST_WAVE_STEPS = 1 << 30 /* 32 bits count them, past the end too */
 };
@@ -72,7 +70,7 @@ static bool cut_waves(int64_t steps, int64_t channels, int bytes, int processors
     cut->tiles = ceiling(steps, (int64_t)(cut->threads / cut->lanes) * cut->steps);
     cut->members = processors / (int)chains;
     if (cut->members > cut->tiles) cut->members = (int)cut->tiles;
-    cut->group = cut->members > WAVE_LOOK ? square_root_above(cut->members) : 1;
+    cut->group = cut->members > RCVI_WAVES_LOOK ? square_root_above(cut->members) : 1;
     return true;
 }
 
@@ -123,7 +121,7 @@ size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes) {
     if (cut->form == RCVI_SCAN_CHAINED) return RCVI_SCAN_HEAD + channels * tiles * WORD_BYTES;
     if (cut->form == RCVI_SCAN_WAVES) {
         size_t groups = (size_t)ceiling(cut->members, cut->group);
-        return RCVI_SCAN_HEAD + WAVE_SLOTS * channels * (2 * (size_t)cut->members + groups) * WORD_BYTES;
+        return RCVI_SCAN_HEAD + RCVI_WAVES_SLOTS * channels * (2 * (size_t)cut->members + groups) * WORD_BYTES;
     }
     return cut->form == RCVI_SCAN_THREE ? channels * tiles * 4 * real_bytes : 0;
 }
@@ -153,8 +151,11 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
                   "#define RESETS %d\n#define STREAMED %d\n#define STARTS_EARLY 1\n",
                   rcvi_source_types[shape->data], shape->backward, shape->reverse, shape->reverse != shape->backward,
                   shape->lengths, shape->resets, shape->streamed);
-    rcvi_text_add(&out, "#define PIECES %d\n#define LATE_PIECES %d\n#define PIECE_WARPS %d\n", pieces.early,
-                  pieces.late, pieces.warps);
+    rcvi_text_add(&out,
+                  "#define PIECES %d\n#define LATE_PIECES %d\n#define PIECE_WARPS %d\n#define AHEAD %d\n"
+                  "#define SLOTS %d\n#define LOOK %d\n#define HELPERS %d\n",
+                  pieces.early, pieces.late, pieces.warps, RCVI_WAVES_AHEAD, RCVI_WAVES_SLOTS, RCVI_WAVES_LOOK,
+                  RCVI_WAVES_HELPERS);
     rcvi_text_add(&out, "%s%s%s%s", rcvi_map_element_text, rcvi_scan_linear_text, rcvi_scan_text,
                   cut->form == RCVI_SCAN_WAVES ? rcvi_scan_waves_text : "");
     return rcvi_text_take(&out, text);

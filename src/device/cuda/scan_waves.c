@@ -4,7 +4,7 @@
 
 #include <cudaTypedefs.h>
 
-enum { HELPER_THREADS = 96, CROWD = 96 /* members, and more */ };
+enum { CROWD = 96 /* members, and more */ };
 
 /* As struct Maps of scan_waves.cuh. */
 typedef struct {
@@ -41,7 +41,8 @@ static rcv_status describe(PFN_cuTensorMapEncodeTiled_v12000 encode, const rcvi_
 /* Pieces on their way: the fewer blocks there are, the more each has. */
 static int find_depth(const rcvi_scan_wave_pass *pass, rcvi_scan_pieces pieces) {
     const int64_t blocks = pass->cut->chains * pass->cut->members;
-    const int waiting = 2 * pass->cut->threads / 32 / pieces.warps; /* of tiles whose effects are known */
+    const int waiting =
+        RCVI_WAVES_AHEAD * pass->cut->threads / 32 / pieces.warps; /* of tiles whose effects are known */
     const int flight = pass->cut->members > CROWD ? pieces.crowded : pieces.flight;
     const int64_t depth = flight * (int64_t)pass->processors / blocks;
     return depth < pieces.early - waiting ? (int)depth : pieces.early - waiting;
@@ -59,6 +60,6 @@ rcv_status rcvi_scan_launch_waves(cudaKernel_t kernel, rcvi_scan_wave_pass *pass
     int64_t steps = pass->steps, tiles = cut->tiles;
     char *head = pass->scratch, *words = pass->scratch + RCVI_SCAN_HEAD;
     void *values[] = {pass->arguments, &described, &steps, &chains, &tiles, &members, &group, &depth, &head, &words};
-    return rcvi_cuda_launch_together(kernel, cut->chains * members, cut->threads + HELPER_THREADS, pieces.bytes, values,
-                                     stream, "launching a scan in waves");
+    return rcvi_cuda_launch_together(kernel, cut->chains * members, cut->threads + RCVI_WAVES_HELPERS, pieces.bytes,
+                                     values, stream, "launching a scan in waves");
 }

@@ -1,6 +1,10 @@
 /* The form waves of a scan, behind scan.cuh. Macros:
  *   PIECES, LATE_PIECES  rings of pieces in shared memory: of what is loaded early, and late (0: nothing is)
  *   PIECE_WARPS          warps that a piece is for
+ *   AHEAD                waves from the effect of a tile to its steps
+ *   SLOTS                waves whose words are kept: blocks are never so far apart
+ *   LOOK                 words that are asked for at once
+ *   HELPERS              threads behind those that compute: three warps
  * and `struct Cell` reads its rows there: Cell::rows, Cell::late_rows.
  *
  * One block a processor, all of them on the GPU at once. The blocks of a chain are its members; in a wave each has a tile, beside those
@@ -18,12 +22,11 @@
 static_assert(CHANNELS == 32, "a lane of a warp has a channel");
 
 enum {
-    AHEAD = 2,
-    SLOTS = 8, /* waves whose words are kept: blocks are never so far apart */
     QUEUE = 4, /* states that may wait to be used: AHEAD + 1 at most do */
-    LATE_SLOTS = LATE_PIECES ? LATE_PIECES : 1,
-    LOOK = 12 /* words that are asked for at once */
+    LATE_SLOTS = LATE_PIECES ? LATE_PIECES : 1
 };
+static_assert(QUEUE > AHEAD + 1 && SLOTS > 3 * AHEAD && HELPERS == 96,
+              "states and words in use are not overwritten, and three warps help");
 
 /* ---- barriers and copies ---- */
 
@@ -313,8 +316,8 @@ INLINE void take_steps(Cell &cell, Waves &shared, const Place &at, int wave, con
     cell.begin_sum();
 }
 
-/* Behind the threads that compute: three warps. `depth`: see copy_pieces. */
-extern "C" __global__ void __launch_bounds__(THREADS + 96, 1)
+/* `depth`: see copy_pieces. */
+extern "C" __global__ void __launch_bounds__(THREADS + HELPERS, 1)
     scan_kernel(const __grid_constant__ Cell::Args args, const __grid_constant__ Maps maps, long long steps, int chains,
                 long long tiles, int members, int group, int depth, Head *head, Word *words) {
     begin_kernel();
