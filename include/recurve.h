@@ -482,6 +482,57 @@ RCV_API void *rcv_model_parameters(rcv_model *model); /* the flat array */
  * A state whose size differs by layer has one tensor per layer and direction: NAME.l0, NAME.l0_reverse, ... */
 RCV_API rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out);
 
+/* ---- data to learn from ------------------------------------------------------------------------------------------ */
+
+typedef enum {
+    RCV_LEVEL_WORD = 0, /* tokens are what white space separates, and <eos> at the end of every line */
+    RCV_LEVEL_BYTE      /* tokens are bytes */
+} rcv_level;
+
+/* Tokens by number, from 0 on: the 256 bytes, or words. */
+typedef struct rcv_vocabulary rcv_vocabulary;
+
+RCV_API rcv_status rcv_vocabulary_bytes(rcv_context *context, rcv_vocabulary **vocabulary);
+/* One word a line; `name` is used in messages. */
+RCV_API rcv_status rcv_vocabulary_parse(rcv_context *context, const char *text, size_t length, const char *name,
+                                        rcv_vocabulary **vocabulary);
+RCV_API rcv_status rcv_vocabulary_load(rcv_context *context, const char *path, rcv_vocabulary **vocabulary);
+RCV_API void rcv_vocabulary_free(rcv_vocabulary *vocabulary);
+RCV_API rcv_level rcv_vocabulary_level(const rcv_vocabulary *vocabulary);
+RCV_API int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary);
+/* A token's bytes, which need not end in NUL; NULL past the end. */
+RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length);
+RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
+RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text); /* one word a line */
+
+typedef enum {
+    RCV_DATA_STREAM = 0, /* a text as one sequence of tokens */
+    RCV_DATA_LINES,      /* a text whose lines are sequences: <eos> and the words in, the words and <eos> to be told */
+    RCV_DATA_CLASSES,    /* examples with a class each */
+    RCV_DATA_VALUES      /* examples with one or more numbers each */
+} rcv_data_kind;
+
+typedef struct {
+    rcv_level level;
+    rcv_data_kind kind;
+    const rcv_vocabulary *vocabulary; /* to read with; NULL: made from this text. Copied. */
+    const char
+        *cache; /* folder of the tokenised text; NULL: the text's own, or, where that cannot be written, the user's */
+} rcv_data_options;
+
+/* A file to learn from, tokenised once and mapped into memory. */
+typedef struct rcv_data rcv_data;
+
+RCV_API rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_options *options,
+                                 rcv_data **data);
+RCV_API void rcv_data_free(rcv_data *data);
+RCV_API const rcv_vocabulary *rcv_data_vocabulary(const rcv_data *data); /* NULL where examples are numbers */
+RCV_API int64_t rcv_data_tokens(const rcv_data *data);                   /* or time steps of all examples */
+RCV_API int64_t rcv_data_sequences(const rcv_data *data);                /* 1 for a stream */
+RCV_API int64_t rcv_data_longest(const rcv_data *data);                  /* of them */
+RCV_API int64_t rcv_data_features(const rcv_data *data); /* of a time step where examples are numbers, else 0 */
+RCV_API int64_t rcv_data_outputs(const rcv_data *data);  /* tokens, classes, or values of an example */
+
 /* ---- byte-level language models ---------------------------------------------------------------------------------- */
 
 typedef struct rcv_lm rcv_lm; /* embedding, network, output layer; float32 */

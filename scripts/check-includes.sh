@@ -9,6 +9,7 @@ cd "${1:-$(dirname "$0")/..}" || exit 2
 # module: what stands before it
 order='
 base:
+data:     base
 cell:     base
 net:      base cell
 program:  base cell net
@@ -16,8 +17,8 @@ schedule: base cell net program
 device:   base cell net program
 plan:     base cell net program schedule device
 model:    base cell net program schedule device plan
-train:    base cell net program schedule device plan model
-api:      base cell net program schedule device plan model train
+train:    base data cell net program schedule device plan model
+api:      base data cell net program schedule device plan model train
 '
 outside='tool bench examples'
 

@@ -45,6 +45,7 @@ typedef struct {
     /* The device's memory, for arenas and data; NULL where that is the context's. */
     const struct rcvi_memory *memory;
     const struct rcvi_scans *scans;
+    const struct rcvi_learns *learns; /* learn.h */
     /* As rcv_measure_memory, whose arguments are right. */
     rcv_status (*bandwidth)(rcv_context *context, int ordinal, int64_t threads, int reads, size_t bytes,
                             double *bandwidth);
