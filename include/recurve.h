@@ -7,7 +7,7 @@
  *   - `new`/`free` pairs; free(NULL) is harmless. An object may be freed before the objects it was made from only where
  *     it says so: free in the reverse order of creation.
  *   - Cells, networks and plans are immutable once made and may be shared between threads; a run, a tensor collection,
- *     a model and a language model belong to one thread at a time.
+ *     a model, a learner and a trainer belong to one thread at a time.
  *   - Data is time-major and row-major: x is [steps, batch, input].
  */
 #ifndef RECURVE_H
@@ -533,53 +533,103 @@ RCV_API int64_t rcv_data_longest(const rcv_data *data);                  /* of t
 RCV_API int64_t rcv_data_features(const rcv_data *data); /* of a time step where examples are numbers, else 0 */
 RCV_API int64_t rcv_data_outputs(const rcv_data *data);  /* tokens, classes, or values of an example */
 
-/* ---- byte-level language models ---------------------------------------------------------------------------------- */
+/* ---- learners: an embedding, a network, an output layer ---------------------------------------------------------- */
 
-typedef struct rcv_lm rcv_lm; /* embedding, network, output layer; float32 */
+/* Tells the next token of a text, or the class or the values of a sequence. Its parameters lie in its device's memory. */
+typedef struct rcv_learner rcv_learner;
+
+/* With fresh parameters, of the shape that the settings (group model, device, dtype, init, seed) and the data (vocabulary, classes,
+ * features) ask for. */
+RCV_API rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, const rcv_data *data,
+                                   rcv_learner **learner);
+/* From a file that rcv_learner_save or a trainer wrote. device NULL: "cpu". */
+RCV_API rcv_status rcv_learner_load(rcv_context *context, const char *path, const char *device, rcv_dtype dtype,
+                                    rcv_learner **learner);
+/* The model alone: safetensors with the names of a PyTorch module that has `embedding`, `rnn` and `decoder`. */
+RCV_API rcv_status rcv_learner_save(const rcv_learner *learner, const char *path);
+RCV_API void rcv_learner_free(rcv_learner *learner);
+RCV_API const rcv_net *rcv_learner_net(const rcv_learner *learner);
+RCV_API rcv_data_kind rcv_learner_kind(const rcv_learner *learner);
+RCV_API const rcv_vocabulary *rcv_learner_vocabulary(const rcv_learner *learner); /* NULL where inputs are numbers */
+RCV_API const char *rcv_learner_device(const rcv_learner *learner);
+RCV_API int64_t rcv_learner_parameter_elements(const rcv_learner *learner);
 
 typedef struct {
-    int64_t embedding;   /* features of a byte's embedding */
-    rcv_net_options net; /* input is set from embedding */
-} rcv_lm_options;
-
-typedef struct {
-    int64_t step;  /* updates done */
-    int64_t steps; /* updates to do; 0 where only seconds limit it */
-    double loss;   /* nats a byte, mean over the last updates */
-    double bytes_per_second;
-    double seconds;       /* since the call */
-    double gradient_norm; /* before clipping */
-} rcv_lm_progress;
-
-typedef struct {
-    int64_t batch;        /* sequences side by side */
-    int64_t length;       /* steps of truncated back-propagation */
-    int64_t steps;        /* updates at most; 0: no limit */
-    double seconds;       /* time at most; 0: no limit. One of the two must be set. */
-    double learning_rate; /* Adam */
-    double clip;          /* of the gradient's norm; 0: none */
-    uint64_t seed;        /* of dropout */
-    bool (*progress)(void *user, const rcv_lm_progress *progress); /* after every update; false stops. May be NULL. */
+    int64_t batch;   /* columns of a text, or sequences, side by side; 0: 1, so that every token has all before it as context */
+    int64_t threads; /* 0: as many as the context says */
+    bool (*go_on)(void *user); /* NULL, or asked after every batch: false stops */
     void *user;
-} rcv_lm_training;
+} rcv_evaluation_options;
 
-RCV_API rcv_status rcv_lm_new(const rcv_cell *cell, const rcv_lm_options *options, uint64_t seed, rcv_lm **lm);
-RCV_API rcv_status rcv_lm_load(rcv_context *context, const char *path, rcv_lm **lm);
-RCV_API rcv_status rcv_lm_save(const rcv_lm *lm, const char *path);
-RCV_API void rcv_lm_free(rcv_lm *lm);
-RCV_API const rcv_net *rcv_lm_net(const rcv_lm *lm);
-RCV_API int64_t rcv_lm_steps(const rcv_lm *lm);              /* updates this model has seen */
-RCV_API int64_t rcv_lm_parameter_elements(const rcv_lm *lm); /* all of them */
+typedef struct {
+    double loss;      /* mean, in nats (or squares) */
+    int64_t counted;  /* tokens or examples that it is the mean of */
+} rcv_evaluation;
 
-/* RCV_STOPPED when the callback stopped it; the model then is as of the last whole update. */
-RCV_API rcv_status rcv_lm_train(rcv_lm *lm, const void *text, size_t bytes, const rcv_lm_training *options);
-/* Mean loss in nats a byte over the text read once from left to right; predictions: how many bytes were predicted. */
-RCV_API rcv_status rcv_lm_evaluate(const rcv_lm *lm, const void *text, size_t bytes, double *loss,
-                                   int64_t *predictions);
-/* Reads the prompt, then emits `count` bytes one by one. temperature 0 takes the likeliest byte. emit false stops. */
-RCV_API rcv_status rcv_lm_generate(const rcv_lm *lm, const void *prompt, size_t prompt_bytes, size_t count,
-                                   double temperature, uint64_t seed, bool (*emit)(void *user, uint8_t byte),
-                                   void *user);
+RCV_API rcv_status rcv_learner_evaluate(rcv_learner *learner, const rcv_data *data,
+                                        const rcv_evaluation_options *options, rcv_evaluation *result);
+
+typedef struct {
+    const char *prompt; /* what the text begins with: read, not emitted */
+    size_t prompt_bytes;
+    int64_t count;      /* tokens to write */
+    double temperature; /* 0: always the likeliest */
+    int64_t top_k;      /* of the likeliest so many; 0: of all */
+    double top_p;       /* of the likeliest that together have this probability; 0: of all */
+    uint64_t seed;
+    int64_t threads;
+} rcv_generation;
+
+/* Emits token by token, as text: words with the space before them, <eos> as a line's end. `emit` false stops: RCV_STOPPED. */
+RCV_API rcv_status rcv_learner_generate(rcv_learner *learner, const rcv_generation *options,
+                                        bool (*emit)(void *user, const char *text, size_t length), void *user);
+
+/* ---- training ---------------------------------------------------------------------------------------------------- */
+
+typedef struct rcv_trainer rcv_trainer;
+
+typedef struct {
+    int64_t step;             /* updates done, of this run and those it resumed */
+    int64_t steps;            /* that there will be; 0: unknown */
+    int64_t epoch;            /* whole ones */
+    double epochs;            /* with the part of the current one */
+    double loss;              /* nats a token (or an example's loss), mean over the last updates */
+    double rate;              /* learning rate of the last update */
+    double norm;              /* of its gradient, before clipping */
+    double tokens_per_second; /* of this call, examples where there are no tokens */
+    double seconds;           /* of training, all calls */
+    double left;              /* seconds to the nearest limit, as far as it can be told; -1: unknown */
+    double validation;        /* loss of the last validation; 0 before the first */
+    double best;              /* of the best; 0 before the first */
+} rcv_progress;
+
+typedef struct {
+    const char *output; /* where checkpoints go; NULL: nowhere */
+    bool (*progress)(void *user, const rcv_progress *progress); /* false: checkpoint and stop. May be NULL. */
+    void (*log)(void *user, const char *line);                  /* a JSON object a line. May be NULL. */
+    void *user;
+} rcv_trainer_options;
+
+/* A run at its start: a new learner, or the one given (which then is the trainer's), on data that outlives it. valid may be NULL. */
+RCV_API rcv_status rcv_trainer_new(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
+                                   const rcv_data *valid, rcv_trainer **trainer);
+/* Goes on from a checkpoint of the same model: parameters, optimiser, random numbers, place in the data, plans. The next update is, bit
+ * for bit, what it would have been. On other data it begins a new epoch. */
+RCV_API rcv_status rcv_trainer_resume(rcv_trainer *trainer, const char *path);
+RCV_API void rcv_trainer_free(rcv_trainer *trainer);
+RCV_API rcv_learner *rcv_trainer_learner(rcv_trainer *trainer); /* the trainer's, as of the last update (or average) */
+RCV_API size_t rcv_trainer_bytes(const rcv_trainer *trainer);   /* of the device's memory; 0 before it has run */
+/* Until a limit of the settings: RCV_OK; until the callback stops it: RCV_STOPPED, the checkpoint written. A loss that is no
+ * number ends it with RCV_INVALID; the sentence names the update and the last good checkpoint. */
+RCV_API rcv_status rcv_trainer_run(rcv_trainer *trainer, const rcv_trainer_options *options);
+RCV_API rcv_status rcv_trainer_save(rcv_trainer *trainer, const char *path);
+RCV_API const rcv_progress *rcv_trainer_progress(const rcv_trainer *trainer);
+/* The path beside `path` where the best model by validation is kept: MODEL.best.safetensors. Free with rcv_text_free. */
+RCV_API rcv_status rcv_trainer_best_path(rcv_context *context, const char *path, char **best);
+
+/* The settings and the vocabulary that a checkpoint holds; *vocabulary NULL where it has none. */
+RCV_API rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_settings **settings);
+RCV_API rcv_status rcv_checkpoint_vocabulary(rcv_context *context, const char *path, rcv_vocabulary **vocabulary);
 
 #ifdef __cplusplus
 }

@@ -1,273 +1,322 @@
-/* A language model as a file: the network as any model of ours has it (recurve.format, recurve.cell, recurve.network,
- * rnn.PARAMETER), and
- *     embedding.weight, decoder.weight, decoder.bias
- *     adam.m.TENSOR, adam.v.TENSOR    for each of them and each rnn.PARAMETER, once there was training
- *     train.STATE [total * batch]     the carried states of that training
- *     recurve.lm                      {"step": 7, "batch": 16, "position": 448, "bytes": 99999, "hash": "0123..."}
- * so that training goes on as if it had not been interrupted. */
-#include "model/model.h"
-#include "model/tensors.h"
-#include "train/lm.h"
+/* A run as a file: the model as learner_file.c writes it, and beside it
+ *   recurve.settings   every setting, JSON
+ *   recurve.training   where the run stands, JSON
+ *   recurve.plans      plan strings, a line a window
+ *   first.*, second.*, average.*   of the optimiser, as it needs them
+ *   state.NAME         carried states of the training columns */
+#include "train/trainer.h"
 
-#include <inttypes.h>
+#include "model/model.h"
+
+#include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static const char LM_KEY[] = "recurve.lm";
-
+#define SETTINGS_KEY "recurve.settings"
+#define TRAINING_KEY "recurve.training"
+#define PLANS_KEY "recurve.plans"
 enum { NAME_BYTES = 192 };
+
+/* ---- where it stands ---- */
+
+typedef enum { WHOLE, REAL } field_kind;
+
+typedef struct {
+    const char *name;
+    field_kind kind;
+    size_t offset;
+} field;
+
+#define FIELD(name, kind) {#name, kind, offsetof(rcvi_standing, name)}
+static const field fields[] = {
+    FIELD(step, WHOLE),        FIELD(at.epoch, WHOLE),  FIELD(at.batch, WHOLE),      FIELD(seen, WHOLE),
+    FIELD(seconds, REAL),      FIELD(factor, REAL),     FIELD(best, REAL),           FIELD(best_step, WHOLE),
+    FIELD(bad, WHOLE),         FIELD(bad_for_decay, WHOLE), FIELD(validations, WHOLE), FIELD(averaged, WHOLE),
+    FIELD(scale, REAL),        FIELD(good, WHOLE),      FIELD(skipped, WHOLE),
+};
+enum { FIELDS = sizeof fields / sizeof *fields };
+
+static json_t *standing_json(const rcv_trainer *t) {
+    json_t *object = json_object(), *history = json_array();
+    for (size_t i = 0; i < FIELDS; i++) {
+        const char *at = (const char *)&t->standing + fields[i].offset;
+        double real = 0;
+        int64_t whole = 0;
+        memcpy(fields[i].kind == REAL ? (void *)&real : (void *)&whole, at, sizeof real);
+        json_t *value = fields[i].kind == WHOLE ? json_integer(whole) : isfinite(real) ? json_real(real) : json_null();
+        json_object_set_new(object, fields[i].name, value);
+    }
+    for (size_t i = 0; i < t->history_count; i++) json_array_append_new(history, json_real(t->history[i]));
+    char hash[17];
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->standing.data_hash);
+    json_object_set_new(object, "data", json_string(hash));
+    json_object_set_new(object, "validations_losses", history);
+    return object;
+}
+
+static bool read_field(const json_t *object, const field *f, rcvi_standing *standing) {
+    const json_t *value = json_object_get(object, f->name);
+    char *at = (char *)standing + f->offset;
+    if (f->kind == WHOLE) {
+        int64_t whole = json_integer_value(value);
+        memcpy(at, &whole, sizeof whole);
+        return json_is_integer(value) && whole >= 0 && whole < INT64_MAX / 4;
+    }
+    double real = json_is_null(value) ? INFINITY : json_number_value(value);
+    memcpy(at, &real, sizeof real);
+    return json_is_null(value) || json_is_number(value);
+}
+
+static rcv_status read_standing(rcv_trainer *t, const char *text, const char *file) {
+    json_t *object = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    const json_t *history = json_object_get(object, "validations_losses");
+    const char *hash = json_string_value(json_object_get(object, "data"));
+    rcvi_standing standing = {0};
+    bool good = json_is_object(object) && json_is_array(history) && hash && strlen(hash) == 16;
+    for (size_t i = 0; i < FIELDS && good; i++) good = read_field(object, &fields[i], &standing);
+    rcv_status status = RCV_OK;
+    size_t count = good ? json_array_size(history) : 0;
+    if (!good)
+        status = rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
+                           TRAINING_KEY);
+    else if (!rcvi_grow(t->context, &t->history, &t->history_capacity, count + 1, sizeof *t->history))
+        status = rcvi_no_memory(count * sizeof *t->history);
+    for (size_t i = 0; i < count && !status; i++) t->history[i] = json_number_value(json_array_get(history, i));
+    if (!status) {
+        t->history_count = count;
+        standing.data_hash = strtoull(hash, NULL, 16);
+        t->standing = standing;
+    }
+    json_decref(object);
+    return status;
+}
 
 /* ---- writing ---- */
 
-static rcv_status add_array(const rcv_lm *lm, const char *prefix, const float *array, rcv_tensors *tensors) {
-    rcv_status status = RCV_OK;
-    for (size_t i = 0; i < rcvi_lm_tensor_count(lm) && status == RCV_OK; i++) {
-        rcvi_lm_tensor part;
-        rcvi_lm_tensor_at(lm, i, &part);
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%s%s", prefix, part.name);
-        rcv_tensor tensor = {.name = name,
-                             .dtype = RCV_FLOAT32,
-                             .dims = part.dims,
-                             .data = array + part.offset,
-                             .bytes = (size_t)part.count * sizeof(float)};
-        memcpy(tensor.shape, part.shape, sizeof part.shape);
-        status = rcv_tensors_add(tensors, &tensor);
-    }
-    return status;
-}
-
-static rcv_status add_place(const rcv_lm *lm, rcv_tensors *tensors) {
-    rcv_status status = RCV_OK;
-    for (size_t s = 0; lm->place.batch > 0 && s < rcv_net_state_count(lm->net) && status == RCV_OK; s++) {
-        const rcv_state *state = rcv_net_state(lm->net, s);
-        const int64_t count = state->total * lm->place.batch;
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "train.%s", state->name);
+static rcv_status add_states(const rcv_trainer *t, rcv_tensors *tensors) {
+    const rcv_learner *l = t->learner;
+    const rcvi_window *v = t->work ? &t->work->windows[t->windows[0]] : NULL;
+    for (size_t s = 0; v && v->carries && s < rcv_net_state_count(l->net); s++) {
+        size_t bytes = rcvi_window_state_bytes(t->work, v, s);
+        char name[NAME_BYTES], *host = rcvi_new(t->context, bytes, 1);
+        if (!host) return RCV_NO_MEMORY;
+        snprintf(name, sizeof name, "state.%s", rcv_net_state(l->net, s)->name);
+        rcv_status status = t->work->ops->fetch(t->work->learn, host, v->initial[s], bytes);
         const rcv_tensor tensor = {.name = name,
-                                   .dtype = RCV_FLOAT32,
+                                   .dtype = l->real,
                                    .dims = 1,
-                                   .shape = {count},
-                                   .data = lm->place.states[s],
-                                   .bytes = (size_t)count * sizeof(float)};
-        status = rcv_tensors_add(tensors, &tensor);
+                                   .shape = {(int64_t)(bytes / rcvi_real_bytes(l))},
+                                   .data = host,
+                                   .bytes = bytes};
+        if (!status) status = rcv_tensors_add(tensors, &tensor);
+        rcvi_free(t->context, host);
+        RCVI_TRY(status);
     }
+    return RCV_OK;
+}
+
+static rcv_status add_plans(const rcv_trainer *t, rcv_tensors *tensors) {
+    if (!t->work) return t->plans ? rcv_tensors_set_metadata(tensors, PLANS_KEY, t->plans) : RCV_OK;
+    rcvi_text text;
+    rcvi_text_init(&text, t->context);
+    for (size_t i = 0; i < t->train_windows + t->valid_windows; i++)
+        rcvi_text_add(&text, "%s\n", rcv_plan_string(t->work->windows[t->windows[i]].plan));
+    char *plans = NULL;
+    RCVI_TRY(rcvi_text_take(&text, &plans));
+    rcv_status status = rcv_tensors_set_metadata(tensors, PLANS_KEY, plans);
+    rcvi_free(t->context, plans);
     return status;
 }
 
-static rcv_status add_description(const rcv_lm *lm, rcv_tensors *tensors) {
-    const rcvi_place *place = &lm->place;
-    char text[256];
-    snprintf(text, sizeof text,
-             "{\"step\": %" PRId64 ", \"batch\": %" PRId64 ", \"position\": %" PRId64 ", \"bytes\": %" PRIu64
-             ", \"hash\": \"%016" PRIx64 "\"}",
-             lm->step, place->batch, place->position, place->bytes, place->hash);
-    return rcv_tensors_set_metadata(tensors, LM_KEY, text);
+static rcv_status add_metadata(const rcv_trainer *t, rcv_tensors *tensors) {
+    char *settings = NULL;
+    RCVI_TRY(rcv_settings_print(t->settings, &settings));
+    rcv_status status = rcv_tensors_set_metadata(tensors, SETTINGS_KEY, settings);
+    rcv_text_free(t->context, settings);
+    RCVI_TRY(status);
+    json_t *object = standing_json(t);
+    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
+    status = text ? rcv_tensors_set_metadata(tensors, TRAINING_KEY, text) : rcvi_no_memory(1);
+    free(text);
+    json_decref(object);
+    return status ? status : add_plans(t, tensors);
 }
 
-static rcv_status fill_tensors(const rcv_lm *lm, rcv_tensors *tensors) {
-    rcv_status status = rcvi_network_to_tensors(lm->net, tensors);
-    if (status == RCV_OK) {
-        status = add_description(lm, tensors);
-    }
-    if (status == RCV_OK) {
-        status = add_array(lm, "", lm->parameters, tensors);
-    }
-    if (status == RCV_OK && lm->step > 0) {
-        status = add_array(lm, "adam.m.", lm->first, tensors);
-        if (status == RCV_OK) {
-            status = add_array(lm, "adam.v.", lm->second, tensors);
-        }
-    }
-    return status == RCV_OK ? add_place(lm, tensors) : status;
-}
+static const char *const moment_names[] = {"first.", "second.", "average."};
+enum { MOMENTS = 3 };
 
-rcv_status rcv_lm_save(const rcv_lm *lm, const char *path) {
-    if (lm == NULL || path == NULL) {
-        return rcvi_fail(RCV_INVALID, "rcv_lm_save needs a model and a path");
-    }
+static void *moment(const rcv_trainer *t, int index) { return (void *[]){t->first, t->second, t->average}[index]; }
+
+rcv_status rcvi_checkpoint_save(const rcv_trainer *t, const char *path) {
     rcv_tensors *tensors;
-    rcv_status status = rcv_tensors_new(lm->context, &tensors);
-    if (status != RCV_OK) {
-        return status;
-    }
-    status = fill_tensors(lm, tensors);
-    if (status == RCV_OK) {
-        status = rcv_tensors_save(tensors, path);
-    }
+    if (t->work) RCVI_TRY(t->work->ops->wait(t->work->learn));
+    RCVI_TRY(rcv_tensors_new(t->context, &tensors));
+    rcv_status status = rcvi_learner_to_tensors(t->learner, t->learner->parameters, tensors);
+    if (!status) status = add_metadata(t, tensors);
+    for (int i = 0; i < MOMENTS && !status; i++)
+        if (moment(t, i)) status = rcvi_array_to_tensors(t->learner, moment_names[i], moment(t, i), tensors);
+    if (!status) status = add_states(t, tensors);
+    if (!status) status = rcv_tensors_save(tensors, path);
     rcv_tensors_free(tensors);
+    return status;
+}
+
+/* ---- names of files ---- */
+
+char *rcvi_sibling(rcv_context *context, const char *path, const char *word) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    size_t stem = dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) : strlen(path);
+    rcvi_text text;
+    char *out = NULL;
+    rcvi_text_init(&text, context);
+    rcvi_text_add_bytes(&text, path, stem);
+    rcvi_text_add(&text, ".%s%s", word, path + stem);
+    return rcvi_text_take(&text, &out) ? NULL : out;
+}
+
+rcv_status rcv_trainer_best_path(rcv_context *context, const char *path, char **best) {
+    if (best) *best = NULL;
+    if (!context || !path || !best)
+        return rcvi_fail(RCV_INVALID, "rcv_trainer_best_path needs a context, a path and a place for the other");
+    *best = rcvi_sibling(context, path, "best");
+    return *best ? RCV_OK : RCV_NO_MEMORY;
+}
+
+static char *numbered(rcv_context *context, const char *path, int64_t number) {
+    char word[32];
+    snprintf(word, sizeof word, "%lld", (long long)number);
+    return number ? rcvi_sibling(context, path, word) : rcvi_copy_text(context, path, strlen(path));
+}
+
+/* `from` gets a second name, in the place of what had it. A file that is not there is none to keep. */
+static rcv_status keep_as(rcv_context *context, const char *from, const char *to) {
+    if (access(from, F_OK)) return RCV_OK;
+    char *beside = rcvi_sibling(context, to, "new");
+    if (!beside) return RCV_NO_MEMORY;
+    unlink(beside);
+    rcv_status status = RCV_OK;
+    if (link(from, beside) || rename(beside, to))
+        status = rcvi_fail(RCV_IO, "cannot keep the checkpoint %s as %s: %s", from, to, strerror(errno));
+    unlink(beside); /* where both names were the same file already */
+    rcvi_free(context, beside);
+    return status;
+}
+
+rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_t keep) {
+    rcv_status status = RCV_OK;
+    for (int64_t n = keep - 1; n > 0 && !status; n--) {
+        char *from = numbered(context, path, n - 1), *to = numbered(context, path, n);
+        status = from && to ? keep_as(context, from, to) : RCV_NO_MEMORY;
+        rcvi_free(context, from);
+        rcvi_free(context, to);
+    }
     return status;
 }
 
 /* ---- reading ---- */
 
-static rcv_status find_tensor(const rcv_tensors *tensors, const char *file, const char *name, int dims,
-                              const int64_t *shape, const rcv_tensor **tensor) {
-    char wanted[RCVI_SHAPE_TEXT], shown[RCVI_SHAPE_TEXT];
-    const rcv_tensor *found = rcv_tensors_find(tensors, name);
-    if (found == NULL) {
-        return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s, the language model wants it with shape %s", file, name,
-                         rcvi_shape_text(dims, shape, wanted));
-    }
-    if (found->dims != dims || memcmp(found->shape, shape, (size_t)dims * sizeof *shape) != 0) {
-        return rcvi_fail(RCV_FORMAT, "%s: tensor %s has shape %s, the language model wants %s", file, name,
-                         rcvi_shape_text(found->dims, found->shape, shown), rcvi_shape_text(dims, shape, wanted));
-    }
-    if (found->dtype != RCV_FLOAT32) {
-        return rcvi_fail(RCV_FORMAT, "%s: tensor %s is %s, a language model is float32", file, name,
-                         rcv_dtype_name(found->dtype));
-    }
-    *tensor = found;
-    return RCV_OK;
+static rcv_status check_same(const rcv_trainer *t, const rcv_tensors *tensors, const char *file) {
+    rcv_tensors *own;
+    RCVI_TRY(rcv_tensors_new(t->context, &own));
+    rcv_status status = rcvi_network_to_tensors(t->learner->net, own);
+    const char *theirs = rcv_tensors_metadata(tensors, "recurve.cell"), *ours = rcv_tensors_metadata(own, "recurve.cell");
+    if (!status && !rcv_tensors_metadata(tensors, TRAINING_KEY))
+        status = rcvi_fail(RCV_FORMAT, "%s holds a model but no training run to go on with", file);
+    if (!status && (!theirs || strcmp(theirs, ours)))
+        status = rcvi_fail(RCV_FORMAT, "%s is a checkpoint of another model: its cell is not %s", file,
+                           rcv_cell_name(t->learner->cell));
+    rcv_tensors_free(own);
+    return status;
 }
 
-/* With array NULL only checks that all is there, so that no memory is taken for what a file merely claims. */
-static rcv_status read_array(const rcv_lm *lm, const rcv_tensors *tensors, const char *file, const char *prefix,
-                             float *array) {
-    for (size_t i = 0; i < rcvi_lm_tensor_count(lm); i++) {
-        rcvi_lm_tensor part;
-        rcvi_lm_tensor_at(lm, i, &part);
+static rcv_status hold_states(rcv_trainer *t, const rcv_tensors *tensors, const char *file) {
+    const rcv_learner *l = t->learner;
+    size_t count = rcv_net_state_count(l->net);
+    int64_t batch = rcvi_settings_integer(t->settings, "batch");
+    for (size_t s = 0; s < count; s++) {
+        const rcv_state *state = rcv_net_state(l->net, s);
         char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%s%s", prefix, part.name);
-        const rcv_tensor *tensor;
-        const rcv_status status = find_tensor(tensors, file, name, part.dims, part.shape, &tensor);
-        if (status != RCV_OK) {
-            return status;
-        }
-        if (array != NULL) {
-            memcpy(array + part.offset, tensor->data, (size_t)part.count * sizeof *array);
-        }
+        snprintf(name, sizeof name, "state.%s", state->name);
+        const rcv_tensor *tensor = rcv_tensors_find(tensors, name);
+        size_t elements = (size_t)(state->total * batch);
+        if (!tensor || tensor->dims != 1 || tensor->shape[0] != (int64_t)elements)
+            return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s of %zu elements to go on from", file, name,
+                             elements);
+        t->held[s] = rcvi_new(t->context, elements, rcvi_real_bytes(l));
+        if (!t->held[s]) return RCV_NO_MEMORY;
+        RCVI_TRY(rcv_tensor_convert(tensor, l->real, elements, t->held[s]));
     }
     return RCV_OK;
 }
 
-static rcv_status find_state(const rcv_lm *lm, const rcv_tensors *tensors, const char *file, size_t index,
-                             const rcv_tensor **tensor) {
-    const rcv_state *state = rcv_net_state(lm->net, index);
-    int64_t elements;
-    if (!rcvi_multiply(state->total, lm->place.batch, &elements)) {
-        return rcvi_fail(RCV_FORMAT, "%s: the batch in %s is too large", file, LM_KEY);
-    }
-    char name[NAME_BYTES];
-    snprintf(name, sizeof name, "train.%s", state->name);
-    return find_tensor(tensors, file, name, 1, &elements, tensor);
+void rcvi_trainer_drop_states(rcv_trainer *t) {
+    for (size_t s = 0; t->held && s < rcv_net_state_count(t->learner->net); s++) rcvi_free(t->context, t->held[s]);
+    rcvi_free(t->context, t->held);
+    t->held = NULL;
 }
 
-static rcv_status read_states(rcv_lm *lm, const rcv_tensors *tensors, const char *file) {
-    const size_t count = rcv_net_state_count(lm->net);
-    const rcv_tensor *tensor;
-    rcv_status status = RCV_OK;
-    for (size_t s = 0; s < count && status == RCV_OK; s++) {
-        status = find_state(lm, tensors, file, s, &tensor);
+static rcv_status restore(rcv_trainer *t, const rcv_tensors *tensors, const char *file) {
+    RCVI_TRY(check_same(t, tensors, file));
+    RCVI_TRY(rcvi_array_from_tensors(t->learner, "", tensors, file, t->learner->parameters));
+    for (int i = 0; i < MOMENTS; i++)
+        if (moment(t, i))
+            RCVI_TRY(rcvi_array_from_tensors(t->learner, moment_names[i], tensors, file, moment(t, i)));
+    uint64_t hash = rcvi_data_hash(t->train);
+    RCVI_TRY(read_standing(t, rcv_tensors_metadata(tensors, TRAINING_KEY), file));
+    const char *plans = rcv_tensors_metadata(tensors, PLANS_KEY);
+    if (plans && !(t->plans = rcvi_copy_text(t->context, plans, strlen(plans)))) return RCV_NO_MEMORY;
+    if (t->standing.data_hash != hash) { /* other data: from its beginning */
+        t->standing.data_hash = hash;
+        t->standing.at = (rcvi_position){0, 0};
+        return RCV_OK;
     }
-    if (status == RCV_OK) {
-        status = rcvi_states_new(lm->context, lm->net, lm->place.batch, &lm->place.states);
-    }
-    for (size_t s = 0; s < count && status == RCV_OK; s++) {
-        status = find_state(lm, tensors, file, s, &tensor);
-        if (status == RCV_OK) {
-            memcpy(lm->place.states[s], tensor->data, tensor->bytes);
-        }
-    }
-    return status;
+    if (t->learner->shape.kind != RCV_DATA_STREAM || !t->standing.at.batch) return RCV_OK;
+    t->held = rcvi_new(t->context, rcv_net_state_count(t->learner->net), sizeof *t->held);
+    return t->held ? hold_states(t, tensors, file) : RCV_NO_MEMORY;
 }
 
-static bool parse_hash(const char *text, uint64_t *hash) {
-    if (text == NULL || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
-        return false;
-    }
-    *hash = strtoull(text, NULL, 16);
-    return true;
-}
-
-static rcv_status read_description(rcv_lm *lm, const rcv_tensors *tensors, const char *file) {
-    json_t *object = json_loads(rcv_tensors_metadata(tensors, LM_KEY), JSON_REJECT_DUPLICATES, NULL);
-    json_int_t step = -1, batch = -1, position = -1, bytes = -1;
-    const char *hash = NULL;
-    rcvi_place *place = &lm->place;
-    const bool good = object != NULL &&
-                      json_unpack(object, "{s:I, s:I, s:I, s:I, s:s !}", "step", &step, "batch", &batch, "position",
-                                  &position, "bytes", &bytes, "hash", &hash) == 0 &&
-                      parse_hash(hash, &place->hash) && step >= 0 && step < INT64_MAX / 2 && batch >= 0 &&
-                      position >= 0 && bytes >= 0 && position <= bytes;
-    json_decref(object);
-    if (!good) {
-        return rcvi_fail(RCV_FORMAT, "%s: %s must be an object with step, batch, position, bytes and hash", file,
-                         LM_KEY);
-    }
-    lm->step = step;
-    place->batch = batch;
-    place->position = position;
-    place->bytes = (uint64_t)bytes;
-    return RCV_OK;
-}
-
-/* Everything is looked at before memory is taken for it. */
-static rcv_status fill_lm(rcv_lm *lm, const rcv_tensors *tensors, const char *file) {
-    rcv_status status = read_description(lm, tensors, file);
-    if (status == RCV_OK) {
-        status = read_array(lm, tensors, file, "", NULL);
-    }
-    if (status == RCV_OK) {
-        status = rcvi_lm_parameters(lm);
-    }
-    if (status == RCV_OK) {
-        status = read_array(lm, tensors, file, "", lm->parameters);
-    }
-    if (status == RCV_OK && lm->step > 0) {
-        status = rcvi_lm_moments(lm);
-        if (status == RCV_OK) {
-            status = read_array(lm, tensors, file, "adam.m.", lm->first);
-        }
-        if (status == RCV_OK) {
-            status = read_array(lm, tensors, file, "adam.v.", lm->second);
-        }
-    }
-    return status == RCV_OK && lm->place.batch > 0 ? read_states(lm, tensors, file) : status;
-}
-
-static rcv_status read_lm(rcv_context *context, const rcv_tensors *tensors, const char *file, rcv_lm **lm) {
-    if (rcv_tensors_metadata(tensors, LM_KEY) == NULL) {
-        return rcvi_fail(RCV_FORMAT, "%s: the metadata have no %s, so this is no language model", file, LM_KEY);
-    }
-    rcv_cell *cell;
-    rcv_net *net;
-    rcv_status status = rcvi_network_from_tensors(context, tensors, file, &cell, &net);
-    if (status != RCV_OK) {
-        return status;
-    }
-    rcv_lm *made;
-    status = rcvi_lm_shell(net, &made);
-    if (status != RCV_OK) {
-        rcv_net_free(net);
-        rcv_cell_free(cell);
-        return status;
-    }
-    made->cell = cell;
-    status = fill_lm(made, tensors, file);
-    if (status != RCV_OK) {
-        rcv_lm_free(made);
-        return status;
-    }
-    *lm = made;
-    return RCV_OK;
-}
-
-rcv_status rcv_lm_load(rcv_context *context, const char *path, rcv_lm **lm) {
-    if (lm == NULL) {
-        return rcvi_fail(RCV_INVALID, "rcv_lm_load needs a place for the model");
-    }
-    *lm = NULL;
-    if (context == NULL || path == NULL) {
-        return rcvi_fail(RCV_INVALID, "rcv_lm_load needs a context and a path");
-    }
+rcv_status rcv_trainer_resume(rcv_trainer *t, const char *path) {
+    if (!t || !path) return rcvi_fail(RCV_INVALID, "rcv_trainer_resume needs a trainer and a path");
+    if (t->work) return rcvi_fail(RCV_INVALID, "a trainer resumes before it has run");
     rcv_tensors *tensors;
-    rcv_status status = rcv_tensors_load(context, path, &tensors);
-    if (status == RCV_OK) {
-        status = read_lm(context, tensors, path, lm);
-        rcv_tensors_free(tensors);
-    }
+    RCVI_TRY(rcv_tensors_load(t->context, path, &tensors));
+    rcv_status status = restore(t, tensors, path);
+    rcv_tensors_free(tensors);
+    if (status) rcvi_trainer_drop_states(t);
     return status;
+}
+
+rcv_status rcvi_trainer_place(rcv_trainer *t) {
+    RCVI_TRY(rcvi_batcher_seek(t->batcher, t->standing.at));
+    rcv_status status = RCV_OK;
+    for (size_t s = 0; t->held && s < rcv_net_state_count(t->learner->net) && !status; s++) {
+        const rcvi_window *v = &t->work->windows[t->windows[0]];
+        status = t->work->ops->send(t->work->learn, v->initial[s], t->held[s], rcvi_window_state_bytes(t->work, v, s));
+    }
+    rcvi_trainer_drop_states(t);
+    return status;
+}
+
+rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_settings **settings) {
+    if (settings) *settings = NULL;
+    if (!context || !path || !settings)
+        return rcvi_fail(RCV_INVALID, "rcv_checkpoint_settings needs a context, a path and a place for the settings");
+    rcv_tensors *tensors;
+    RCVI_TRY(rcv_tensors_load(context, path, &tensors));
+    const char *text = rcv_tensors_metadata(tensors, SETTINGS_KEY);
+    rcv_settings *made = NULL;
+    rcv_status status = text ? rcv_settings_new(context, &made)
+                             : rcvi_fail(RCV_FORMAT, "%s holds no settings of a training run", path);
+    if (!status) status = rcv_settings_parse(made, text, strlen(text), path);
+    rcv_tensors_free(tensors);
+    if (status) {
+        rcv_settings_free(made);
+        return status;
+    }
+    *settings = made;
+    return RCV_OK;
 }

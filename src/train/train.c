@@ -1,189 +1,363 @@
-/* Training by truncated back-propagation. The text is cut into `batch` columns of equal length, each read from its
- * start in windows of `length` bytes; states are carried from window to window. Where a column has no whole window left
- * a new epoch begins, at the columns' start and with zero states. A model remembers its place in a text: the next call
- * with the same text and batch goes on from there, as if there had been one call. */
-#include "train/lm.h"
+/* The run itself: updates, validations, checkpoints, until a limit or the caller ends it. */
+#include "train/trainer.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { RECENT = 32 }; /* updates over which the reported loss is a mean */
+enum { GOOD_UPDATES = 2000 }; /* without overflow, before the loss is scaled up again */
+static const double fetch_seconds = 0.05; /* outcomes stay on the device at most so long, where fetching them means waiting */
 
-typedef struct {
-    rcv_lm *lm;
-    const rcv_lm_training *options;
-    const uint8_t *text;
-    int64_t column; /* bytes to predict in a column */
-    int64_t position;
-    rcvi_window window;
-    float *gradient; /* [elements] */
-    double started;
-    double recent[RECENT];
-    rcv_lm_progress progress;
-} trainer;
+/* ---- what an update is told ---- */
 
-uint64_t rcvi_text_hash(const uint8_t *text, size_t bytes) {
-    uint64_t hash = 0xCBF29CE484222325u ^ bytes;
-    for (size_t i = 0; i < bytes;) {
-        uint64_t word = 0;
-        const size_t part = bytes - i < sizeof word ? bytes - i : sizeof word;
-        for (size_t j = 0; j < part; j++) {
-            word |= (uint64_t)text[i + j] << (8 * j);
-        }
-        hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
-        hash ^= hash >> 29;
-        i += part;
-    }
-    return hash;
+static int64_t updates_of_epoch(const rcv_trainer *t) {
+    int64_t each = rcvi_settings_integer(t->settings, "accumulate");
+    return (rcvi_batcher_count(t->batcher) + each - 1) / each;
 }
 
-static rcv_status check(size_t bytes, const rcv_lm_training *options) {
-    if (options->batch < 1 || options->length < 1) {
-        return rcvi_fail(RCV_INVALID, "batch is %lld and length is %lld, but both must be at least 1",
-                         (long long)options->batch, (long long)options->length);
-    }
-    if (options->steps < 0 || !(options->seconds >= 0) || (options->steps == 0 && options->seconds == 0)) {
+/* Updates that there will be; 0: not known. */
+static int64_t length_of_run(const rcv_trainer *t) {
+    int64_t steps = rcvi_settings_integer(t->settings, "steps"), epochs = rcvi_settings_integer(t->settings, "epochs");
+    int64_t by_epochs = epochs * updates_of_epoch(t);
+    return steps && (!epochs || steps < by_epochs) ? steps : by_epochs;
+}
+
+/* Different for every batch of a run. */
+static uint64_t seed_of(const rcv_trainer *t, rcvi_position at) {
+    uint64_t number = (uint64_t)(at.epoch * rcvi_batcher_count(t->batcher) + at.batch + 1);
+    return (uint64_t)rcvi_settings_integer(t->settings, "seed") + UINT64_C(0xD1B54A32D192ED03) * number;
+}
+
+static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, rcvi_position at, double rate) {
+    const rcv_settings *s = t->settings;
+    double updates = (double)t->standing.step + 1;
+    double rows = rcvi_settings_is(s, "loss", "sequence") && batch->targets && t->learner->shape.tokens &&
+                          t->learner->shape.kind <= RCV_DATA_LINES
+                      ? (double)batch->batch
+                      : (double)batch->counted;
+    rcvi_control c = {.seed = seed_of(t, at),
+                      .scale = t->standing.scale,
+                      .weight = rows > 0 ? t->standing.scale / rows / rcvi_settings_real(s, "accumulate") : 0,
+                      .clip = rcvi_settings_real(s, "clip"),
+                      .clip_value = rcvi_settings_real(s, "clip-value"),
+                      .rate = rate,
+                      .decay = rcvi_settings_real(s, "weight-decay"),
+                      .momentum = rcvi_settings_real(s, "momentum"),
+                      .beta1 = rcvi_settings_real(s, "beta1"),
+                      .beta2 = rcvi_settings_real(s, "beta2"),
+                      .epsilon = rcvi_settings_real(s, "epsilon"),
+                      .average = t->standing.averaged ? 1 / (double)t->standing.averaged : 0};
+    c.correction1 = 1 - pow(c.beta1, updates);
+    c.correction2 = 1 - pow(c.beta2, updates);
+    return c;
+}
+
+/* One piece: all parameters, but for an embedding whose gradient has rows only, or that is fixed. */
+static rcvi_update update_of(const rcv_trainer *t, rcvi_part *part) {
+    const rcv_learner *l = t->learner;
+    const rcvi_work *w = t->work;
+    int64_t start = rcvi_work_gradient_start(w);
+    *part = (rcvi_part){.count = l->elements - start,
+                        .parameters = rcvi_at(l, l->parameters, start),
+                        .gradient = w->gradient,
+                        .first = t->first ? rcvi_at(l, t->first, start) : NULL,
+                        .second = t->second ? rcvi_at(l, t->second, start) : NULL,
+                        .average = t->average ? rcvi_at(l, t->average, start) : NULL};
+    rcvi_update update = {.kind = t->kind, .parts = part, .part_count = 1};
+    if (w->options.sparse)
+        update.sparse = (rcvi_sparse_part){.groups = rcvi_feed_groups(w, false),
+                                           .rows = w->options.rows,
+                                           .columns = l->shape.embedding,
+                                           .table = l->parameters,
+                                           .gradient = w->row_gradient};
+    return update;
+}
+
+/* ---- what came of it ---- */
+
+static rcv_status not_finite(const rcv_trainer *t, const rcvi_outcome *outcome, int64_t step) {
+    const char *what = isfinite(outcome->loss) ? "gradient" : "loss";
+    if (t->good)
         return rcvi_fail(RCV_INVALID,
-                         "training needs a limit: steps or seconds must be positive, and neither negative");
-    }
-    if (!(options->learning_rate > 0) || !isfinite(options->learning_rate)) {
-        return rcvi_fail(RCV_INVALID, "the learning rate is %g but must be positive and finite",
-                         options->learning_rate);
-    }
-    if (!(options->clip >= 0)) {
-        return rcvi_fail(RCV_INVALID, "clip is %g but must be positive, or 0 for no clipping", options->clip);
-    }
-    int64_t needed;
-    if (!rcvi_multiply(options->batch, options->length, &needed) || !rcvi_add(needed, 1, &needed)) {
-        return rcvi_fail(RCV_INVALID, "a batch of %lld times a length of %lld is too large", (long long)options->batch,
-                         (long long)options->length);
-    }
-    if (bytes > INT64_MAX || (int64_t)bytes < needed) {
-        return rcvi_fail(
-            RCV_INVALID,
-            "the text has %zu bytes but a batch of %lld with a length of %lld needs at least %lld: give more "
-            "text, or a smaller batch or length",
-            bytes, (long long)options->batch, (long long)options->length, (long long)needed);
-    }
-    return RCV_OK;
+                         "the %s of update %lld is not a number; the last good checkpoint is %s, of update %lld: go on "
+                         "from it with a smaller learning rate or a smaller clip",
+                         what, (long long)step, t->good, (long long)t->good_step);
+    return rcvi_fail(RCV_INVALID,
+                     "the %s of update %lld is not a number, and no checkpoint was written before: use a smaller "
+                     "learning rate or a smaller clip",
+                     what, (long long)step);
 }
 
-/* Where this text and batch were left, or the start with zero states. */
-static rcv_status find_place(trainer *trainer, size_t bytes) {
-    rcv_lm *lm = trainer->lm;
-    rcvi_place *place = &lm->place;
-    const int64_t batch = trainer->options->batch;
-    const uint64_t hash = rcvi_text_hash(trainer->text, bytes);
-    if (place->batch == batch && place->bytes == bytes && place->hash == hash) {
-        trainer->position = place->position;
-        rcvi_states_copy(lm->net, batch, trainer->window.initial, place->states);
-        return RCV_OK;
-    }
-    float **states;
-    const rcv_status status = rcvi_states_new(lm->context, lm->net, batch, &states);
-    if (status != RCV_OK) {
-        return status;
-    }
-    rcvi_states_free(lm->context, lm->net, place->states);
-    *place = (rcvi_place){.batch = batch, .bytes = bytes, .hash = hash, .states = states};
-    return RCV_OK;
-}
+static void note_loss(rcv_trainer *t, double loss) { t->recent[t->recent_count++ % RCVI_RECENT] = loss; }
 
-static rcv_status begin(trainer *trainer, size_t bytes) {
-    rcv_lm *lm = trainer->lm;
-    rcv_status status = rcvi_window_new(lm, trainer->options->length, trainer->options->batch, true, &trainer->window);
-    if (status == RCV_OK) {
-        status = rcvi_lm_moments(lm);
-    }
-    if (status == RCV_OK) {
-        trainer->gradient = rcvi_new(lm->context, (size_t)lm->elements, sizeof *trainer->gradient);
-        status = trainer->gradient != NULL ? RCV_OK : RCV_NO_MEMORY;
-    }
-    return status == RCV_OK ? find_place(trainer, bytes) : status;
-}
-
-static void report(trainer *trainer, double loss, double norm) {
-    rcv_lm_progress *progress = &trainer->progress;
-    trainer->recent[progress->step % RECENT] = loss;
-    progress->step++;
-    const int64_t count = progress->step < RECENT ? progress->step : RECENT;
+static double recent_loss(const rcv_trainer *t) {
+    int64_t count = t->recent_count < RCVI_RECENT ? t->recent_count : RCVI_RECENT;
     double sum = 0;
-    for (int64_t i = 0; i < count; i++) {
-        sum += trainer->recent[i];
-    }
-    progress->steps = trainer->options->steps;
-    progress->loss = sum / (double)count;
-    progress->gradient_norm = norm;
-    progress->seconds = rcvi_now() - trainer->started;
-    const double bytes = (double)progress->step * (double)trainer->options->batch * (double)trainer->options->length;
-    progress->bytes_per_second = progress->seconds > 0 ? bytes / progress->seconds : 0;
+    for (int64_t i = 0; i < count; i++) sum += t->recent[i];
+    return count ? sum / (double)count : 0;
 }
 
-/* One window. The model changes only after everything that can fail has been done. */
-static rcv_status update(trainer *trainer) {
-    rcv_lm *lm = trainer->lm;
-    const rcv_lm_training *options = trainer->options;
-    if (options->length > trainer->column - trainer->position) {
-        trainer->position = 0;
-        rcvi_states_copy(lm->net, options->batch, trainer->window.initial, NULL);
-    }
-    const uint64_t seed = options->seed + 0xD1B54A32D192ED03u * (uint64_t)(lm->step + 1); /* masks of its own */
-    double loss;
-    const rcv_status status = rcvi_window_gradient(&trainer->window, trainer->text + trainer->position, trainer->column,
-                                                   seed, trainer->gradient, &loss);
-    if (status != RCV_OK) {
-        return status;
-    }
-    const double norm = rcvi_norm(trainer->gradient, lm->elements);
-    if (!isfinite(loss) || !isfinite(norm)) {
-        return rcvi_fail(
-            RCV_INVALID,
-            "the %s is no longer finite after %lld updates: use a smaller learning rate or clip the gradient",
-            isfinite(loss) ? "gradient" : "loss", (long long)lm->step);
-    }
-    const double scale = options->clip > 0 && norm > options->clip ? options->clip / norm : 1;
-    lm->step++;
-    rcvi_adam(lm->step, options->learning_rate, scale, lm->elements, trainer->gradient, lm->first, lm->second,
-              lm->parameters);
-    rcvi_window_carry(&trainer->window);
-    trainer->position += options->length;
-    report(trainer, loss, norm);
-    return RCV_OK;
-}
-
-static rcv_status train(trainer *trainer) {
-    const rcv_lm_training *options = trainer->options;
-    trainer->started = rcvi_now();
-    while ((options->steps == 0 || trainer->progress.step < options->steps) &&
-           (options->seconds == 0 || rcvi_now() - trainer->started < options->seconds)) {
-        const rcv_status status = update(trainer);
-        if (status != RCV_OK) {
-            return status;
-        }
-        if (options->progress != NULL && !options->progress(options->user, &trainer->progress)) {
-            return rcvi_fail(RCV_STOPPED, "training was stopped after %lld updates", (long long)trainer->lm->step);
-        }
+/* Outcomes that wait on the device. The first that is no number ends the run. */
+static rcv_status fetch_outcomes(rcv_trainer *t) {
+    rcvi_outcome outcomes[RCVI_RING];
+    if (!t->waiting) return RCV_OK;
+    RCVI_TRY(t->work->ops->fetch(t->work->learn, outcomes, t->ring, (size_t)t->waiting * sizeof *outcomes));
+    int count = t->waiting;
+    t->waiting = 0;
+    t->fetched = rcvi_now();
+    for (int i = 0; i < count; i++) {
+        const rcvi_expected *e = &t->expected[i];
+        if (!isfinite(outcomes[i].loss) || (!isfinite(outcomes[i].norm) && t->learner->dtype != RCV_FLOAT16))
+            return not_finite(t, &outcomes[i], e->step);
+        if (isfinite(outcomes[i].norm)) t->norm = outcomes[i].norm;
+        note_loss(t, e->counted ? outcomes[i].loss / (double)e->counted : 0);
+        t->progress.rate = e->rate;
     }
     return RCV_OK;
 }
 
-rcv_status rcv_lm_train(rcv_lm *lm, const void *text, size_t bytes, const rcv_lm_training *options) {
-    if (lm == NULL || options == NULL || text == NULL) {
-        return rcvi_fail(RCV_INVALID, "rcv_lm_train needs a model, a text and options");
+/* float16: an update whose gradient overflowed was not made; the next one's loss is scaled less. */
+static void adapt_scale(rcv_trainer *t, double norm) {
+    rcvi_standing *s = &t->standing;
+    if (isfinite(norm)) {
+        if (++s->good < GOOD_UPDATES) return;
+        s->scale *= 2;
+    } else {
+        s->scale = fmax(s->scale / 2, 1);
+        s->step--;
+        s->skipped++;
     }
-    rcv_status status = check(bytes, options);
-    if (status != RCV_OK) {
-        return status;
+    s->good = 0;
+}
+
+static rcv_status note_outcome(rcv_trainer *t, int64_t counted, double rate) {
+    const rcvi_work *w = t->work;
+    rcvi_standing *s = &t->standing;
+    t->expected[t->waiting] = (rcvi_expected){counted, rate, s->step + 1};
+    RCVI_TRY(w->ops->copy(w->learn, &t->ring[t->waiting++], w->outcome, sizeof *w->outcome));
+    s->step++;
+    s->seen += counted;
+    if (s->averaged) s->averaged++;
+    if (t->learner->dtype == RCV_FLOAT16) {
+        rcvi_outcome outcome;
+        RCVI_TRY(w->ops->fetch(w->learn, &outcome, w->outcome, sizeof outcome));
+        adapt_scale(t, outcome.norm);
     }
-    trainer trainer = {.lm = lm, .options = options, .text = text};
-    trainer.column = ((int64_t)bytes - 1) / options->batch;
-    status = begin(&trainer, bytes);
-    if (status == RCV_OK) {
-        status = train(&trainer);
-        lm->place.position = trainer.position;
-        rcvi_states_copy(lm->net, options->batch, lm->place.states, trainer.window.initial);
+    bool lazy = w->ops->stream(w->learn) != NULL; /* fetching means waiting */
+    if (lazy && t->waiting < RCVI_RING && rcvi_now() - t->fetched < fetch_seconds) return RCV_OK;
+    return fetch_outcomes(t);
+}
+
+/* ---- one update ---- */
+
+static rcv_status take_update(rcv_trainer *t, bool *ends) {
+    rcvi_standing *s = &t->standing;
+    int64_t batches = rcvi_settings_integer(t->settings, "accumulate"), counted = 0;
+    rcvi_part part;
+    const rcvi_update update = update_of(t, &part);
+    double rate = rcvi_rate(t->settings, s->step, s->at.epoch, length_of_run(t), s->factor);
+    uint64_t update_seed = seed_of(t, s->at);
+    *ends = false;
+    for (int64_t i = 0; i < batches; i++) {
+        rcvi_batch batch;
+        RCVI_TRY(rcvi_batcher_next(t->batcher, &batch));
+        const rcvi_control control = control_of(t, &batch, s->at, rate);
+        RCVI_TRY(rcvi_work_learn(t->work, t->windows[batch.bucket], &batch, &control, update_seed, i == 0,
+                                 i + 1 == batches ? &update : NULL));
+        counted += batch.counted;
+        *ends |= batch.ends;
+        s->at = rcvi_batcher_tell(t->batcher);
     }
-    rcvi_free(lm->context, trainer.gradient);
-    rcvi_window_free(&trainer.window);
+    return note_outcome(t, counted, rate);
+}
+
+/* ---- progress ---- */
+
+static double seconds_left(const rcv_trainer *t, double passed) {
+    const rcvi_standing *s = &t->standing;
+    double limit = rcvi_settings_real(t->settings, "seconds"), left = INFINITY;
+    int64_t length = length_of_run(t), done = s->step - t->step_before;
+    if (limit > 0) left = fmax(limit - passed, 0);
+    if (length && done > 0) left = fmin(left, passed / (double)done * (double)(length > s->step ? length - s->step : 0));
+    return isfinite(left) ? left : -1;
+}
+
+static void fill_progress(rcv_trainer *t) {
+    const rcvi_standing *s = &t->standing;
+    double passed = rcvi_now() - t->started;
+    rcv_progress *p = &t->progress;
+    p->step = s->step;
+    p->steps = length_of_run(t);
+    p->epoch = s->at.epoch;
+    p->epochs = (double)s->at.epoch + (double)s->at.batch / (double)rcvi_batcher_count(t->batcher);
+    p->loss = recent_loss(t);
+    p->norm = t->norm;
+    p->seconds = t->before + passed;
+    double training = passed - t->aside;
+    p->tokens_per_second = training > 0 ? (double)(s->seen - t->seen_before) / training : 0;
+    p->left = seconds_left(t, passed);
+    p->best = isfinite(s->best) ? s->best : 0;
+}
+
+/* False: the caller wants to stop. */
+static bool report(rcv_trainer *t) {
+    fill_progress(t);
+    double now = rcvi_now();
+    if (t->call->log && (now - t->logged >= 1 || t->standing.step - t->logged_step >= 1000)) {
+        rcvi_log_progress(t);
+        t->logged = now;
+        t->logged_step = t->standing.step;
+    }
+    return !t->call->progress || t->call->progress(t->call->user, &t->progress);
+}
+
+/* ---- checkpoints and validations ---- */
+
+static rcv_status checkpoint(rcv_trainer *t) {
+    const char *path = t->call->output;
+    if (!path) return RCV_OK;
+    RCVI_TRY(fetch_outcomes(t)); /* what is not a number is not kept */
+    t->standing.seconds = t->before + rcvi_now() - t->started;
+    RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, rcvi_settings_integer(t->settings, "keep")));
+    RCVI_TRY(rcvi_checkpoint_save(t, path));
+    if (!t->good) t->good = rcvi_copy_text(t->context, path, strlen(path));
+    t->good_step = t->standing.step;
+    t->last_checkpoint = rcvi_now();
+    rcvi_log_checkpoint(t, path);
+    return RCV_OK;
+}
+
+static rcv_status save_best(rcv_trainer *t) {
+    if (!t->call->output) return RCV_OK;
+    char *path = rcvi_sibling(t->context, t->call->output, "best");
+    if (!path) return RCV_NO_MEMORY;
+    rcv_status status = rcvi_learner_save_as(t->learner, t->work->parameters, path);
+    rcvi_free(t->context, path);
     return status;
+}
+
+/* Averaging begins when the loss is worse than all but the last `nonmono` ones were. */
+static rcv_status trigger_average(rcv_trainer *t, double loss) {
+    size_t wait = (size_t)rcvi_settings_integer(t->settings, "nonmono");
+    if (t->asgd && !t->standing.averaged && t->history_count > wait) {
+        double least = INFINITY;
+        for (size_t i = 0; i + wait < t->history_count; i++) least = fmin(least, t->history[i]);
+        if (loss > least) t->standing.averaged = 1;
+    }
+    if (!rcvi_grow(t->context, &t->history, &t->history_capacity, t->history_count + 1, sizeof *t->history))
+        return rcvi_no_memory(sizeof *t->history);
+    t->history[t->history_count++] = loss;
+    return RCV_OK;
+}
+
+static rcv_status validate(rcv_trainer *t) {
+    rcvi_standing *s = &t->standing;
+    double loss, began = rcvi_now();
+    int64_t counted;
+    RCVI_TRY(fetch_outcomes(t));
+    t->work->parameters = s->averaged > 1 ? t->average : t->learner->parameters;
+    rcv_status status =
+        rcvi_evaluate(t->work, t->validator, t->windows + t->train_windows, NULL, NULL, &loss, &counted);
+    bool best = !status && loss < s->best;
+    if (best) status = save_best(t);
+    t->work->parameters = t->learner->parameters;
+    RCVI_TRY(status);
+    s->validations++;
+    s->bad = best ? 0 : s->bad + 1;
+    s->bad_for_decay = best ? 0 : s->bad_for_decay + 1;
+    if (best) {
+        s->best = loss;
+        s->best_step = s->step;
+    }
+    if (s->bad_for_decay >= rcvi_settings_integer(t->settings, "decay-patience")) {
+        s->factor *= rcvi_settings_real(t->settings, "decay-factor"); /* of plateaus alone */
+        s->bad_for_decay = 0;
+    }
+    t->progress.validation = loss;
+    t->aside += rcvi_now() - began;
+    fill_progress(t);
+    rcvi_log_validation(t, loss, best);
+    return trigger_average(t, loss);
+}
+
+/* ---- the loop ---- */
+
+typedef enum { GO_ON, END_EPOCHS, END_STEPS, END_SECONDS, END_PATIENCE } verdict;
+static const char *const verdicts[] = {"", "epochs", "steps", "seconds", "patience"};
+
+static verdict judge(const rcv_trainer *t) {
+    const rcv_settings *s = t->settings;
+    int64_t epochs = rcvi_settings_integer(s, "epochs"), steps = rcvi_settings_integer(s, "steps");
+    int64_t patience = rcvi_settings_integer(s, "patience");
+    double seconds = rcvi_settings_real(s, "seconds");
+    if (epochs && t->standing.at.epoch >= epochs) return END_EPOCHS;
+    if (steps && t->standing.step >= steps) return END_STEPS;
+    if (seconds > 0 && rcvi_now() - t->started >= seconds) return END_SECONDS;
+    return patience && t->standing.bad >= patience ? END_PATIENCE : GO_ON;
+}
+
+/* What is due behind an update. */
+static rcv_status look_around(rcv_trainer *t, bool ends) {
+    int64_t step = t->standing.step, each = rcvi_settings_integer(t->settings, "validate-every");
+    int64_t keep = rcvi_settings_integer(t->settings, "checkpoint-every");
+    double seconds = rcvi_settings_real(t->settings, "checkpoint-seconds");
+    bool validates = t->valid && (each ? step % each == 0 : ends);
+    if (validates) RCVI_TRY(validate(t));
+    bool due = keep ? step % keep == 0 : validates || (!t->valid && ends);
+    if (seconds > 0 && rcvi_now() - t->last_checkpoint >= seconds) due = true;
+    if (!due) return RCV_OK;
+    double began = rcvi_now();
+    RCVI_TRY(checkpoint(t));
+    t->aside += rcvi_now() - began;
+    return RCV_OK;
+}
+
+static rcv_status loop(rcv_trainer *t, verdict *why) {
+    while (!(*why = judge(t))) {
+        bool ends;
+        RCVI_TRY(take_update(t, &ends));
+        RCVI_TRY(look_around(t, ends));
+        if (!t->waiting && !report(t))
+            return rcvi_fail(RCV_STOPPED, "training was stopped after %lld updates", (long long)t->standing.step);
+    }
+    return fetch_outcomes(t);
+}
+
+/* The learner ends as what would be used: the average, where there is one. */
+static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
+    if (status && status != RCV_STOPPED) return status;
+    t->work->ops->wait(t->work->learn);
+    fill_progress(t);
+    rcv_status written = t->call->output && t->good_step != t->standing.step ? checkpoint(t) : RCV_OK;
+    rcvi_log_end(t, status ? "stopped" : verdicts[why]);
+    return written ? written : status;
+}
+
+static bool asks(void *user) {
+    rcv_trainer *t = user;
+    return !t->call->progress || t->call->progress(t->call->user, &t->progress);
+}
+
+rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
+    static const rcv_trainer_options none = {0};
+    if (!t) return rcvi_fail(RCV_INVALID, "rcv_trainer_run needs a trainer");
+    t->call = options ? options : &none;
+    RCVI_TRY(rcvi_trainer_prepare(t, asks, t));
+    RCVI_TRY(rcvi_trainer_place(t));
+    t->started = t->fetched = t->last_checkpoint = rcvi_now();
+    t->before = t->standing.seconds;
+    t->seen_before = t->standing.seen;
+    t->step_before = t->standing.step;
+    t->aside = 0;
+    t->logged = 0;
+    t->good_step = -1;
+    rcvi_log_start(t);
+    verdict why = GO_ON;
+    rcv_status status = loop(t, &why);
+    t->standing.seconds = t->before + rcvi_now() - t->started;
+    return conclude(t, status, why);
+}
+
+rcv_status rcv_trainer_save(rcv_trainer *t, const char *path) {
+    if (!t || !path) return rcvi_fail(RCV_INVALID, "rcv_trainer_save needs a trainer and a path");
+    return rcvi_checkpoint_save(t, path);
 }

@@ -1,0 +1,83 @@
+/* Lines of a run's log: a JSON object each. */
+#include "train/trainer.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+/* Hands the object over, and gives it up. */
+static void say(const rcv_trainer *t, json_t *object) {
+    char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    if (line) t->call->log(t->call->user, line);
+    free(line);
+    json_decref(object);
+}
+
+/* Nats and what they mean, in tokens; of numbers the loss alone. */
+static void add_loss(const rcv_trainer *t, json_t *object, double loss) {
+    json_object_set_new(object, "loss", json_real(isfinite(loss) ? loss : 0));
+    bool bytes = t->learner->vocabulary && rcv_vocabulary_level(t->learner->vocabulary) == RCV_LEVEL_BYTE;
+    if (t->learner->shape.kind > RCV_DATA_LINES) return;
+    if (bytes)
+        json_object_set_new(object, "bits_per_byte", json_real(loss / log(2)));
+    else
+        json_object_set_new(object, "perplexity", json_real(loss < 700 ? exp(loss) : 1e300));
+}
+
+static json_t *plans_of(const rcv_trainer *t) {
+    json_t *plans = json_array();
+    for (size_t i = 0; i < t->train_windows + t->valid_windows; i++)
+        json_array_append_new(plans, json_string(rcv_plan_string(t->work->windows[t->windows[i]].plan)));
+    return plans;
+}
+
+void rcvi_log_start(const rcv_trainer *t) {
+    if (!t->call->log) return;
+    char date[32] = "", *settings = NULL;
+    time_t now = time(NULL);
+    struct tm utc;
+    if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
+    if (rcv_settings_print(t->settings, &settings)) return;
+    say(t, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "event",
+                     t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
+                     t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
+                     (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
+                     (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
+                     "bytes", (json_int_t)rcv_trainer_bytes(t), "plans", plans_of(t), "settings",
+                     json_loads(settings, 0, NULL)));
+    rcv_text_free(t->context, settings);
+}
+
+void rcvi_log_progress(const rcv_trainer *t) {
+    if (!t->call->log) return;
+    const rcv_progress *p = &t->progress;
+    json_t *object = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "event", "progress", "step", (json_int_t)p->step,
+                               "epoch", p->epochs, "rate", p->rate, "norm", p->norm, "tokens_per_second",
+                               p->tokens_per_second, "seconds", p->seconds);
+    add_loss(t, object, p->loss);
+    say(t, object);
+}
+
+void rcvi_log_validation(const rcv_trainer *t, double loss, bool best) {
+    if (!t->call->log) return;
+    json_t *object = json_pack("{s:s, s:I, s:f, s:b, s:f}", "event", "validation", "step", (json_int_t)t->progress.step,
+                               "epoch", t->progress.epochs, "best", (int)best, "seconds", t->progress.seconds);
+    add_loss(t, object, loss);
+    say(t, object);
+}
+
+void rcvi_log_checkpoint(const rcv_trainer *t, const char *path) {
+    if (!t->call->log) return;
+    say(t, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)t->standing.step, "path", path));
+}
+
+void rcvi_log_end(const rcv_trainer *t, const char *reason) {
+    if (!t->call->log) return;
+    const rcv_progress *p = &t->progress;
+    json_t *object = json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "event", "end", "reason", reason, "step",
+                               (json_int_t)p->step, "epoch", p->epochs, "seconds", p->seconds, "tokens_per_second",
+                               p->tokens_per_second);
+    add_loss(t, object, p->loss);
+    say(t, object);
+}

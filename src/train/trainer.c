@@ -1,0 +1,245 @@
+/* A training run as an object: its batches, its plans, its arrays. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_BUCKETS = 8 };
+
+/* ---- buckets ---- */
+
+/* LENGTHS: rising numbers separated by commas; the longest sequence is added where it is not among them. */
+static rcv_status read_bounds(const char *text, int64_t longest, int64_t *bounds, size_t *count) {
+    *count = 0;
+    for (const char *at = text; *at;) {
+        char *end;
+        long long length = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || length < 1 || (*count && length <= bounds[*count - 1]) ||
+            *count + 1 >= RCV_MAX_BUCKETS)
+            return rcvi_fail(RCV_INVALID,
+                             "buckets '%s' is none of: none, auto, auto:K, or up to %d rising lengths such as 10,20,40",
+                             text, RCV_MAX_BUCKETS - 1);
+        bounds[(*count)++] = length;
+        at = *end ? end + 1 : end;
+    }
+    if (!*count || bounds[*count - 1] < longest) bounds[(*count)++] = longest;
+    return RCV_OK;
+}
+
+static rcv_status choose_bounds(const rcv_trainer *t, const rcv_data *data, int64_t batch, int64_t tokens,
+                                int64_t *bounds, size_t *count) {
+    const char *text = rcvi_settings_text(t->settings, "buckets");
+    int64_t longest = rcv_data_longest(data);
+    if (!text || !strcmp(text, "none")) {
+        *bounds = longest;
+        *count = 1;
+        return RCV_OK;
+    }
+    if (strncmp(text, "auto", 4)) return read_bounds(text, longest, bounds, count);
+    rcvi_bucket_options options = {.most = DEFAULT_BUCKETS, .batch = batch, .tokens = tokens};
+    char *end = NULL;
+    long long most = text[4] == ':' ? strtoll(text + 5, &end, 10) : DEFAULT_BUCKETS;
+    if ((text[4] && (text[4] != ':' || end == text + 5 || *end)) || most < 1 || most > RCV_MAX_BUCKETS)
+        return rcvi_fail(RCV_INVALID, "buckets '%s' is none of: none, auto, auto:K with K from 1 to %d, or lengths",
+                         text, RCV_MAX_BUCKETS);
+    options.most = (size_t)most;
+    rcvi_histogram histogram;
+    RCVI_TRY(rcvi_histogram_new(data, &histogram));
+    rcv_status status = rcvi_buckets_best(t->context, &histogram, &options, bounds, count);
+    rcvi_histogram_free(t->context, &histogram);
+    return status;
+}
+
+static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool training, rcvi_batcher **batcher) {
+    const rcv_settings *s = t->settings;
+    bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
+    int64_t bounds[RCV_MAX_BUCKETS];
+    rcvi_batcher_options o = {.how = !columns ? RCVI_SEQUENCES : training ? RCVI_COLUMNS : RCVI_ALL,
+                              .batch = rcvi_settings_integer(s, training || !columns ? "batch" : "eval-batch"),
+                              .steps = rcvi_settings_integer(s, "length"),
+                              .tokens = rcvi_settings_integer(s, "tokens"),
+                              .bounds = bounds,
+                              .shuffle = training && rcvi_settings_flag(s, "shuffle"),
+                              .seed = (uint64_t)rcvi_settings_integer(s, "seed")};
+    if (columns)
+        o.tokens = 0;
+    else
+        RCVI_TRY(choose_bounds(t, data, o.batch, o.tokens, bounds, &o.bound_count));
+    return rcvi_batcher_new(data, &o, batcher);
+}
+
+/* ---- life ---- */
+
+static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
+    if (rcvi_data_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
+        return rcvi_fail(RCV_INVALID, "the settings and the data do not agree on what kind of data it is");
+    if (!rcvi_settings_integer(s, "epochs") && !rcvi_settings_integer(s, "steps") &&
+        !(rcvi_settings_real(s, "seconds") > 0))
+        return rcvi_fail(RCV_INVALID, "training needs a limit: set epochs, steps or seconds");
+    if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
+        !rcvi_settings_integer(s, "steps"))
+        return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
+    return RCV_OK;
+}
+
+static bool is_sparse(const rcv_trainer *t) {
+    const rcvi_shape *shape = &t->learner->shape;
+    return t->kind == RCVI_SGD && !t->asgd && shape->tokens && !shape->tied && !shape->fixed &&
+           rcvi_settings_real(t->settings, "weight-decay") == 0 && rcvi_settings_integer(t->settings, "accumulate") == 1;
+}
+
+/* In the order of the setting's choices; the last is SGD whose average is kept. */
+static const rcvi_update_kind kinds[] = {RCVI_SGD, RCVI_MOMENTUM, RCVI_ADAM, RCVI_ADAMW, RCVI_SGD};
+
+static rcv_status make_moments(rcv_trainer *t) {
+    const rcv_learner *l = t->learner;
+    size_t real = rcvi_real_bytes(l);
+    if (t->kind != RCVI_SGD) RCVI_TRY(rcvi_device_new(l, l->elements, real, &t->first));
+    if (t->kind == RCVI_ADAM || t->kind == RCVI_ADAMW) RCVI_TRY(rcvi_device_new(l, l->elements, real, &t->second));
+    if (t->asgd) RCVI_TRY(rcvi_device_new(l, l->elements, real, &t->average));
+    void *ring;
+    RCVI_TRY(rcvi_device_new(l, RCVI_RING, sizeof *t->ring, &ring));
+    t->ring = ring;
+    return RCV_OK;
+}
+
+static rcv_status fill_trainer(rcv_trainer *t) {
+    RCVI_TRY(rcv_learner_new(t->context, t->settings, t->train, &t->learner));
+    if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));
+    int optimiser = rcvi_settings_choice(t->settings, "optimiser");
+    t->kind = kinds[optimiser];
+    t->asgd = rcvi_settings_is(t->settings, "optimiser", "asgd");
+    RCVI_TRY(make_batcher(t, t->train, true, &t->batcher));
+    if (t->valid) RCVI_TRY(make_batcher(t, t->valid, false, &t->validator));
+    double scale = rcvi_settings_real(t->settings, "loss-scale");
+    bool scaled = t->learner->dtype == RCV_FLOAT16;
+    t->standing = (rcvi_standing){.data_hash = rcvi_data_hash(t->train),
+                                  .factor = 1,
+                                  .best = INFINITY,
+                                  .scale = !scaled ? 1 : scale > 0 ? scale : 65536};
+    return make_moments(t);
+}
+
+rcv_status rcv_trainer_new(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
+                           const rcv_data *valid, rcv_trainer **out) {
+    if (out) *out = NULL;
+    if (!context || !settings || !train || !out)
+        return rcvi_fail(RCV_INVALID, "rcv_trainer_new needs a context, settings, data and a place for the trainer");
+    RCVI_TRY(check_settings(settings, train));
+    rcv_trainer *t = rcvi_new(context, 1, sizeof *t);
+    if (!t) return RCV_NO_MEMORY;
+    t->context = context;
+    t->train = train;
+    t->valid = valid;
+    rcv_status status = rcv_settings_copy(settings, &t->settings);
+    if (!status) status = fill_trainer(t);
+    if (status) {
+        rcv_trainer_free(t);
+        return status;
+    }
+    *out = t;
+    return RCV_OK;
+}
+
+void rcv_trainer_free(rcv_trainer *t) {
+    if (!t) return;
+    rcvi_work_free(t->work);
+    if (t->learner) {
+        rcvi_trainer_drop_states(t);
+        rcvi_device_free(t->learner, t->first);
+        rcvi_device_free(t->learner, t->second);
+        rcvi_device_free(t->learner, t->average);
+        rcvi_device_free(t->learner, t->ring);
+    }
+    rcvi_free(t->context, t->windows);
+    rcvi_free(t->context, t->plans);
+    rcvi_free(t->context, t->history);
+    rcvi_free(t->context, t->good);
+    rcvi_batcher_free(t->batcher);
+    rcvi_batcher_free(t->validator);
+    rcv_learner_free(t->learner);
+    rcv_settings_free(t->settings);
+    rcvi_free(t->context, t);
+}
+
+rcv_learner *rcv_trainer_learner(rcv_trainer *trainer) { return trainer->learner; }
+const rcv_progress *rcv_trainer_progress(const rcv_trainer *trainer) { return &trainer->progress; }
+
+size_t rcv_trainer_bytes(const rcv_trainer *t) {
+    if (!t->work) return 0;
+    size_t array = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
+    return rcvi_work_bytes(t->work) + array * (size_t)(1 + (t->first != NULL) + (t->second != NULL) + (t->average != NULL));
+}
+
+/* ---- plans ---- */
+
+/* The line of a pinned plan; NULL where there is none. Free with rcvi_free. */
+static char *pinned(const rcv_trainer *t, size_t index) {
+    const char *line = t->plans;
+    for (; line && index; index--) line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL;
+    return line && *line ? rcvi_copy_text(t->context, line, strcspn(line, "\n")) : NULL;
+}
+
+static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket, bool training, size_t index) {
+    bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
+    int64_t steps, batch, batches;
+    rcvi_batcher_shape(batcher, bucket, &steps, &batch, &batches);
+    char *string = pinned(t, index);
+    rcvi_window_options o = {.steps = steps,
+                             .batch = batch,
+                             .training = training,
+                             .lengths = !columns,
+                             .carries = columns,
+                             .schedule = string ? string : rcvi_settings_text(t->settings, "schedule")};
+    rcv_status status = rcvi_work_window(t->work, &o, &t->windows[index]);
+    if (status == RCV_UNSUPPORTED && string) { /* of another machine */
+        rcvi_log(t->context, "the plan %s of the checkpoint does not run here: another one is chosen, whose sums may be "
+                             "rounded otherwise", string);
+        o.schedule = rcvi_settings_text(t->settings, "schedule");
+        status = rcvi_work_window(t->work, &o, &t->windows[index]);
+    }
+    rcvi_free(t->context, string);
+    return status;
+}
+
+static size_t count_shapes(const rcvi_batcher *batcher, int64_t *rows) {
+    int64_t steps, batch, batches;
+    size_t count = 0;
+    while (batcher && rcvi_batcher_shape(batcher, count, &steps, &batch, &batches)) {
+        *rows = steps * batch > *rows ? steps * batch : *rows;
+        count++;
+    }
+    return count;
+}
+
+rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void *user) {
+    if (t->work) return RCV_OK;
+    const rcv_settings *s = t->settings;
+    rcvi_work_options o = {.training = true,
+                           .drops = {.embedding = rcvi_settings_real(s, "dropout-embedding"),
+                                     .input = rcvi_settings_real(s, "dropout-input"),
+                                     .output = rcvi_settings_real(s, "dropout-output"),
+                                     .weight = rcvi_settings_real(s, "weight-drop"),
+                                     .variational = rcvi_settings_flag(s, "variational")},
+                           .sparse = is_sparse(t),
+                           .threads = rcvi_settings_integer(s, "threads"),
+                           .chunk = rcvi_settings_integer(s, "chunk"),
+                           .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
+                           .go_on = go_on,
+                           .user = user};
+    t->train_windows = count_shapes(t->batcher, &o.rows);
+    t->valid_windows = count_shapes(t->validator, &o.rows);
+    rcvi_free(t->context, t->windows);
+    t->windows = rcvi_new(t->context, t->train_windows + t->valid_windows, sizeof *t->windows);
+    if (!t->windows) return RCV_NO_MEMORY;
+    rcv_status status = rcvi_work_new(t->learner, &o, &t->work);
+    for (size_t i = 0; i < t->train_windows && !status; i++) status = add_window(t, t->batcher, i, true, i);
+    for (size_t i = 0; i < t->valid_windows && !status; i++)
+        status = add_window(t, t->validator, i, false, t->train_windows + i);
+    if (status) {
+        rcvi_work_free(t->work);
+        t->work = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,104 @@
+/* A training run: where it stands, how its learning rate goes, what of it is kept. */
+#ifndef RCVI_TRAINER_H
+#define RCVI_TRAINER_H
+
+#include "train/settings.h"
+#include "train/work.h"
+
+/* Everything a run needs to go on as if it had never stopped, beside its arrays. */
+typedef struct {
+    int64_t step;          /* updates done */
+    rcvi_position at;      /* in the data */
+    uint64_t data_hash;    /* of what it was in */
+    int64_t seen;          /* tokens, or examples, that counted */
+    double seconds;        /* of training so far */
+    double factor;         /* of the learning rate, by plateaus */
+    double best;           /* loss of the best validation; infinite before the first */
+    int64_t best_step;
+    int64_t bad;           /* validations since then */
+    int64_t bad_for_decay; /* the same since the learning rate changed last */
+    int64_t validations;
+    int64_t averaged;      /* updates in the average; 0: averaging has not begun */
+    double scale;          /* of the loss, float16 */
+    int64_t good;          /* updates since it changed */
+    int64_t skipped;       /* updates whose gradient was no number */
+} rcvi_standing;
+
+enum { RCVI_RING = 64, RCVI_RECENT = 50 }; /* outcomes on the device; losses that the progress line shows the mean of */
+
+typedef struct {
+    int64_t counted;
+    double rate;
+    int64_t step;
+} rcvi_expected; /* what the host knows of an outcome that is still to be fetched */
+
+struct rcv_trainer {
+    rcv_context *context;
+    rcv_settings *settings;
+    rcv_learner *learner;
+    const rcv_data *train, *valid;
+    rcvi_batcher *batcher, *validator;
+    rcvi_work *work;
+    size_t *windows; /* [buckets] of the batcher, then of the validator */
+    size_t train_windows, valid_windows;
+    void **held; /* [states] of the host, from a checkpoint, until there is a window to carry them; or NULL */
+    char *plans; /* pinned by a checkpoint: a line a window; NULL: chosen */
+    /* The optimiser. */
+    rcvi_update_kind kind;
+    bool asgd;
+    void *first, *second, *average; /* [elements] each; NULL where not used */
+    double *history; /* losses of validations, for the non-monotone trigger */
+    size_t history_count, history_capacity;
+    rcvi_standing standing;
+    /* Outcomes. */
+    rcvi_outcome *ring; /* the device's, [RCVI_RING] */
+    rcvi_expected expected[RCVI_RING];
+    int waiting; /* in the ring */
+    double recent[RCVI_RECENT];
+    int64_t recent_count;
+    double norm, started, fetched; /* the last norm; when this call began, and outcomes were last fetched */
+    double before;                 /* seconds of earlier calls */
+    int64_t seen_before, step_before; /* tokens and updates of them */
+    double aside;                     /* seconds of this call that went into validations and checkpoints */
+    double logged;                    /* when */
+    int64_t logged_step;
+    const rcv_trainer_options *call;
+    rcv_progress progress;
+    double last_checkpoint; /* when */
+    char *good;             /* path of the last one; NULL: none */
+    int64_t good_step;
+};
+
+/* Makes plans and arrays, once. */
+rcv_status rcvi_trainer_prepare(rcv_trainer *trainer, bool (*go_on)(void *user), void *user);
+
+/* The learning rate of update `step` (from 0), at `epoch` whole epochs; `length` updates are all there will be, 0: unknown. */
+double rcvi_rate(const rcv_settings *settings, int64_t step, int64_t epoch, int64_t length, double factor);
+
+/* The batcher and the carried states to where the run stands. */
+rcv_status rcvi_trainer_place(rcv_trainer *trainer);
+void rcvi_trainer_drop_states(rcv_trainer *trainer); /* those that are held */
+
+/* ---- the log: nothing where the call wants none ---- */
+
+void rcvi_log_start(const rcv_trainer *trainer);
+void rcvi_log_progress(const rcv_trainer *trainer);
+void rcvi_log_validation(const rcv_trainer *trainer, double loss, bool best);
+void rcvi_log_checkpoint(const rcv_trainer *trainer, const char *path);
+void rcvi_log_end(const rcv_trainer *trainer, const char *reason);
+
+/* ---- files ---- */
+
+/* The whole run in one file. */
+rcv_status rcvi_checkpoint_save(const rcv_trainer *trainer, const char *path);
+/* Makes room for a new file at `path`: what is there becomes path with .1 before its ending, and so on, `keep` in all. The path
+ * itself stays where it is until something is renamed over it. */
+rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_t keep);
+/* MODEL.safetensors and best: MODEL.best.safetensors. Free with rcvi_free; NULL where there is no memory. */
+char *rcvi_sibling(rcv_context *context, const char *path, const char *word);
+
+/* Mean loss over all batches of a batcher, from its start, with these parameters. `windows`: of its buckets. */
+rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, bool (*go_on)(void *user),
+                         void *user, double *loss, int64_t *counted);
+
+#endif
