@@ -7,7 +7,7 @@
  *   - `new`/`free` pairs; free(NULL) is harmless. An object may be freed before the objects it was made from only where
  *     it says so: free in the reverse order of creation.
  *   - Cells, networks and plans are immutable once made and may be shared between threads; a run, a tensor collection,
- *     a model, a learner and a trainer belong to one thread at a time.
+ *     settings, a model, a learner and a trainer belong to one thread at a time.
  *   - Data is time-major and row-major: x is [steps, batch, input].
  */
 #ifndef RECURVE_H
@@ -532,6 +532,57 @@ RCV_API int64_t rcv_data_sequences(const rcv_data *data);                /* 1 fo
 RCV_API int64_t rcv_data_longest(const rcv_data *data);                  /* of them */
 RCV_API int64_t rcv_data_features(const rcv_data *data); /* of a time step where examples are numbers, else 0 */
 RCV_API int64_t rcv_data_outputs(const rcv_data *data);  /* tokens, classes, or values of an example */
+
+/* ---- settings of a training run ---------------------------------------------------------------------------------- */
+
+/* Every choice of a run by name, as text; what was not set has its default. The tool's options, configuration files and
+ * checkpoints are all made of them. */
+typedef struct rcv_settings rcv_settings;
+
+typedef enum {
+    RCV_SETTING_FLAG = 0, /* true or false */
+    RCV_SETTING_INTEGER,  /* in minimum..maximum */
+    RCV_SETTING_REAL,     /* the same; an infinite maximum: any finite number */
+    RCV_SETTING_TEXT,     /* UTF-8; may be empty */
+    RCV_SETTING_CHOICE    /* one of the choices */
+} rcv_setting_kind;
+
+typedef struct {
+    const char *name;  /* hidden, learning-rate, ... */
+    const char *group; /* data, model, ...; settings of a group follow one another */
+    rcv_setting_kind kind;
+    const char *default_value;
+    double minimum, maximum;
+    const char *const *choices; /* ends in NULL; NULL for other kinds */
+    const char *value;          /* placeholder in help; NULL for a flag */
+    const char *help;           /* a line */
+} rcv_setting;
+
+RCV_API size_t rcv_setting_count(void);
+RCV_API const rcv_setting *rcv_setting_at(size_t index); /* NULL past the end */
+
+RCV_API rcv_status rcv_settings_new(rcv_context *context, rcv_settings **settings);
+RCV_API rcv_status rcv_settings_copy(const rcv_settings *settings, rcv_settings **copy);
+RCV_API void rcv_settings_free(rcv_settings *settings);
+
+/* A value as text: true, 20, 0.5, adam. A call that fails changes nothing, here and below. */
+RCV_API rcv_status rcv_settings_set(rcv_settings *settings, const char *name, const char *value);
+/* Sets what the preset names, and leaves the rest as it is. */
+RCV_API rcv_status rcv_settings_preset(rcv_settings *settings, const char *preset);
+RCV_API size_t rcv_preset_count(void);
+RCV_API const char *rcv_preset_name(size_t index); /* NULL past the end */
+RCV_API const char *rcv_preset_summary(size_t index);
+/* A JSON object such as {"preset": "zaremba-small", "hidden": 650, "tied": true}; the preset comes first wherever it
+ * stands. `file` is used in messages. */
+RCV_API rcv_status rcv_settings_parse(rcv_settings *settings, const char *json, size_t length, const char *file);
+RCV_API rcv_status rcv_settings_load(rcv_settings *settings, const char *path);
+/* All of them as such an object; reading it gives the same settings. */
+RCV_API rcv_status rcv_settings_print(const rcv_settings *settings, char **json);
+
+/* As text; NULL where there is no such setting. Good until it is set again. */
+RCV_API const char *rcv_settings_get(const rcv_settings *settings, const char *name);
+/* Was it set, by name, preset or file, whatever the value? */
+RCV_API bool rcv_settings_given(const rcv_settings *settings, const char *name);
 
 /* ---- learners: an embedding, a network, an output layer ---------------------------------------------------------- */
 

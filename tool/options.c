@@ -220,6 +220,17 @@ static bool add_size(const option *option, char *text) {
     return true;
 }
 
+/* The library's sentence begins with the setting's name. */
+static bool set_setting(const option *option, const char *text) {
+    const char *name = option->negated != NULL ? option->negated : option->name;
+    const char *value = text != NULL ? text : option->negated != NULL ? "false" : "true";
+    if (rcv_settings_set(option->destination, name, value) != RCV_OK) {
+        say("--%s", rcv_message());
+        return false;
+    }
+    return true;
+}
+
 static bool set_value(option *option, char *text) {
     if (option->given && option->type != OPTION_SIZES) {
         say("--%s is given twice", option->name);
@@ -236,11 +247,18 @@ static bool set_value(option *option, char *text) {
     case OPTION_PRODUCT: return set_dtype(option, text);
     case OPTION_CHOICE: return set_choice(option, text);
     case OPTION_SIZES: return add_size(option, text);
+    case OPTION_SETTING: return set_setting(option, text);
     }
     return false;
 }
 
 /* ---- help ---- */
+
+static void print_default_text(const char *text) {
+    if (text != NULL && text[0] != '\0') {
+        printf(" (default %s)", text);
+    }
+}
 
 static void print_default(const option *option) {
     const void *at = option->destination;
@@ -251,11 +269,8 @@ static void print_default(const option *option) {
     case OPTION_DTYPE:
     case OPTION_PRODUCT: printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at)); break;
     case OPTION_CHOICE: printf(" (default %s)", option->choices[*(const int *)at]); break;
-    case OPTION_TEXT:
-        if (*(const char *const *)at != NULL && **(const char *const *)at != '\0') {
-            printf(" (default %s)", *(const char *const *)at);
-        }
-        break;
+    case OPTION_TEXT: print_default_text(*(const char *const *)at); break;
+    case OPTION_SETTING: print_default_text(option->value != NULL ? rcv_settings_get(at, option->name) : NULL); break;
     default: break;
     }
 }
@@ -323,11 +338,12 @@ static parsed parse_option(const command *command, int argc, char **argv, int *a
     if (option == NULL) {
         return wrong_option(command, name, length);
     }
-    if (option->type == OPTION_FLAG && value != NULL) {
+    const bool may_be_false = option->type == OPTION_SETTING && option->negated == NULL; /* --tied=false */
+    if (option->value == NULL && value != NULL && !may_be_false) {
         say("--%s takes no value", option->name);
         return PARSED_WRONG;
     }
-    if (option->type != OPTION_FLAG && value == NULL) {
+    if (option->value != NULL && value == NULL) {
         if (*at + 1 >= argc) {
             say("--%s wants a value: --%s %s", option->name, option->name, option->value);
             return PARSED_WRONG;

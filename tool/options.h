@@ -13,7 +13,8 @@ typedef enum {
     OPTION_DTYPE,   /* rcv_dtype: float32 or float64 */
     OPTION_PRODUCT, /* rcv_dtype of a plan: bfloat16, float16 and tfloat32 as well */
     OPTION_CHOICE,  /* int: the place in `choices` */
-    OPTION_SIZES    /* size_list; may be given again */
+    OPTION_SIZES,   /* size_list; may be given again */
+    OPTION_SETTING  /* rcv_settings: the setting of the option's name; one without `value` is a flag */
 } option_type;
 
 enum { MAXIMUM_SIZES = 32 };
@@ -34,6 +35,7 @@ typedef struct {
     bool required;
     bool given;                 /* set by parsing */
     const char *const *choices; /* ends in NULL */
+    const char *negated;        /* a setting that is a flag, and that this option turns off; else NULL */
 } option;
 
 typedef struct {
