@@ -505,6 +505,13 @@ RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text); /* one word a line */
 
+/* A file to learn from, tokenised once and mapped into memory. What was read of a text is kept in the file TEXT.recurve-tokens, or under
+ * $XDG_CACHE_HOME/recurve (~/.cache/recurve), and used as long as the text and the names it was read with stay the same. */
+typedef struct rcv_data rcv_data;
+
+/* Examples are lines: a JSON object {"x": [1, 2, ...], "y": ...}, {"x": [[1, 2], [3, 4], ...], "y": ...} (time steps of features) or
+ * {"text": "...", "y": ...}; or numbers with white space or commas between them, of which the first is the class or value, and the rest time
+ * steps of one feature. A class is a whole number or a text; values are a number or a list of them. Blank lines do not count. */
 typedef enum {
     RCV_DATA_STREAM = 0, /* a text as one sequence of tokens */
     RCV_DATA_LINES,      /* a text whose lines are sequences: <eos> and the words in, the words and <eos> to be told */
@@ -516,12 +523,14 @@ typedef struct {
     rcv_level level;
     rcv_data_kind kind;
     const rcv_vocabulary *vocabulary; /* to read with; NULL: made from this text. Copied. */
+    const char *const *
+        classes; /* names in the order of their numbers; NULL: those of this file, sorted, numbers as numbers. Copied. */
+    size_t class_count;
+    const rcv_data
+        *like; /* NULL, or data whose vocabulary and classes are taken where none are given; features must agree */
     const char
         *cache; /* folder of the tokenised text; NULL: the text's own, or, where that cannot be written, the user's */
 } rcv_data_options;
-
-/* A file to learn from, tokenised once and mapped into memory. */
-typedef struct rcv_data rcv_data;
 
 RCV_API rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_options *options,
                                  rcv_data **data);
@@ -532,6 +541,10 @@ RCV_API int64_t rcv_data_sequences(const rcv_data *data);                /* 1 fo
 RCV_API int64_t rcv_data_longest(const rcv_data *data);                  /* of them */
 RCV_API int64_t rcv_data_features(const rcv_data *data); /* of a time step where examples are numbers, else 0 */
 RCV_API int64_t rcv_data_outputs(const rcv_data *data);  /* tokens, classes, or values of an example */
+RCV_API rcv_level rcv_data_level(const rcv_data *data);
+RCV_API rcv_data_kind rcv_data_get_kind(const rcv_data *data);
+/* Ends in NUL at its length; NULL past the end, and where there are no classes. */
+RCV_API const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *length);
 
 /* ---- settings of a training run ---------------------------------------------------------------------------------- */
 

@@ -81,5 +81,11 @@ typedef struct {
     size_t length;
 } rcvi_piece;
 rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_piece *pieces, size_t count);
+/* For those who write a large file themselves: PATH.tmp-PID-N for reading and writing, its name in `name`, which has room for 64 bytes
+ * more than the path; -1 with errno set. */
+int rcvi_create_beside(const char *path, char *name, size_t name_bytes);
+bool rcvi_sync_file(int file);
+bool rcvi_make_folder_of(rcv_context *context, const char *path); /* and those above it; false where it is not there */
+char *rcvi_full_path(rcv_context *context, const char *path);     /* without links; as given where it leads nowhere */
 
 #endif

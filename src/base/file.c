@@ -80,7 +80,7 @@ static bool write_all(int file, const char *bytes, size_t length) {
     return true;
 }
 
-static bool sync_file(int file) {
+bool rcvi_sync_file(int file) {
     int result;
     do result = fsync(file);
     while (result != 0 && errno == EINTR);
@@ -88,14 +88,34 @@ static bool sync_file(int file) {
     return result == 0 || errno == EINVAL || errno == ENOTSUP;
 }
 
-/* Creates PATH.tmp-PID-N beside the path; the name goes to `name`. */
-static int create_beside(const char *path, char *name, size_t name_bytes) {
+int rcvi_create_beside(const char *path, char *name, size_t name_bytes) {
     for (int attempt = 0; attempt < 1000; attempt++) {
         snprintf(name, name_bytes, "%s.tmp-%ld-%d", path, (long)getpid(), attempt);
-        int file = open_retrying(name, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        int file = open_retrying(name, O_RDWR | O_CREAT | O_EXCL, 0666);
         if (file >= 0 || errno != EEXIST) return file;
     }
     return -1;
+}
+
+bool rcvi_make_folder_of(rcv_context *context, const char *path) {
+    char *folder = rcvi_copy_text(context, path, strlen(path));
+    if (!folder) return false;
+    bool there = true;
+    for (char *c = folder + (path[0] != '\0'); *c; c++) {
+        if (*c != '/') continue;
+        *c = '\0';
+        there = mkdir(folder, 0700) == 0 || errno == EEXIST || errno == EISDIR;
+        *c = '/';
+    }
+    rcvi_free(context, folder);
+    return there;
+}
+
+char *rcvi_full_path(rcv_context *context, const char *path) {
+    char *full = realpath(path, NULL);
+    char *copy = rcvi_copy_text(context, full ? full : path, strlen(full ? full : path));
+    free(full);
+    return copy;
 }
 
 /* So that the rename itself survives a crash; a directory that cannot be synced is no failure. */
@@ -115,7 +135,7 @@ static void sync_directory_of(char *name) {
 static bool fill(int file, const rcvi_piece *pieces, size_t count) {
     bool good = true;
     for (size_t i = 0; i < count && good; i++) good = write_all(file, pieces[i].bytes, pieces[i].length);
-    good = good && sync_file(file);
+    good = good && rcvi_sync_file(file);
     int reason = errno;
     if (close(file) != 0 && good) {
         good = false;
@@ -141,7 +161,7 @@ static rcv_status replace(rcv_context *context, const char *path, mode_t mode, c
     char *name = rcvi_new(context, name_bytes, 1);
     if (!name) return RCV_NO_MEMORY;
     rcv_status status = RCV_OK;
-    int file = create_beside(path, name, name_bytes);
+    int file = rcvi_create_beside(path, name, name_bytes);
     if (file < 0) {
         status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     } else {

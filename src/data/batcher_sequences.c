@@ -1,0 +1,168 @@
+/* Sequences in buckets of like lengths, padded to the bucket's bound. The order of an epoch follows from its number and the seed: sequences
+ * in the order of the file, shuffled within their bucket, cut into batches, and those shuffled. */
+#include "data/batcher.h"
+
+#include "base/random.h"
+
+#include <math.h>
+#include <string.h>
+
+static size_t bucket_of(const rcvi_batcher *batcher, int64_t length) {
+    size_t low = 0, high = batcher->bucket_count - 1;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (length <= batcher->buckets[middle].bound)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+static rcv_status check_bounds(const rcvi_batcher *batcher, const int64_t *bounds, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (bounds[i] < 1 || (i > 0 && bounds[i] <= bounds[i - 1]))
+            return rcvi_fail(RCV_INVALID, "lengths of buckets rise from 1 on, and %lld does not", (long long)bounds[i]);
+    }
+    int64_t longest = batcher->data->totals.longest;
+    if (bounds[count - 1] < longest)
+        return rcvi_fail(RCV_INVALID,
+                         "the longest sequence has %lld steps, and does not fit into the last bucket of %lld",
+                         (long long)longest, (long long)bounds[count - 1]);
+    return RCV_OK;
+}
+
+/* Counts sequences, and from that places of sequences and batches. */
+static void size_buckets(rcvi_batcher *batcher) {
+    int64_t first = 0;
+    for (int64_t i = 0; i < batcher->data->totals.sequences; i++)
+        batcher->buckets[bucket_of(batcher, rcvi_data_span(batcher->data, i).length)].count++;
+    for (size_t i = 0; i < batcher->bucket_count; i++) {
+        rcvi_bucket *b = &batcher->buckets[i];
+        b->first = first;
+        b->first_batch = batcher->batches;
+        b->batches = b->count / b->batch + (b->count % b->batch != 0);
+        first += b->count;
+        batcher->batches += b->batches;
+    }
+}
+
+rcv_status rcvi_sequences_set_up(rcvi_batcher *batcher, const int64_t *bounds, size_t count) {
+    const rcvi_batcher_options *options = &batcher->options;
+    const rcvi_totals *totals = &batcher->data->totals;
+    if (count == 0) {
+        bounds = &totals->longest;
+        count = 1;
+    }
+    RCVI_TRY(check_bounds(batcher, bounds, count));
+    if (totals->sequences > UINT32_MAX)
+        return rcvi_fail(RCV_UNSUPPORTED, "%lld sequences are more than the %u that can be put in order",
+                         (long long)totals->sequences, UINT32_MAX);
+    batcher->bucket_count = count;
+    batcher->buckets = rcvi_new(batcher->context, count, sizeof *batcher->buckets);
+    if (!batcher->buckets) return RCV_NO_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        batcher->buckets[i].bound = bounds[i];
+        batcher->buckets[i].batch = rcvi_bucket_batch(options->batch, options->tokens, bounds[i]);
+    }
+    size_buckets(batcher);
+    batcher->order = rcvi_new(batcher->context, (size_t)totals->sequences, sizeof *batcher->order);
+    batcher->batch_order = rcvi_new(batcher->context, (size_t)batcher->batches, sizeof *batcher->batch_order);
+    return batcher->order && batcher->batch_order ? RCV_OK : RCV_NO_MEMORY;
+}
+
+/* ---- order ---- */
+
+static void shuffle(uint32_t *items, int64_t count, uint64_t key) {
+    for (int64_t i = count - 1; i > 0; i--) {
+        int64_t other = (int64_t)(rcvi_hash_uniform(key, (uint64_t)i) * (double)(i + 1));
+        uint32_t item = items[i];
+        items[i] = items[other];
+        items[other] = item;
+    }
+}
+
+void rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
+    if (batcher->ordered == epoch || (batcher->ordered >= 0 && !batcher->options.shuffle)) return;
+    for (int64_t i = 0; i < batcher->data->totals.sequences; i++) {
+        rcvi_bucket *b = &batcher->buckets[bucket_of(batcher, rcvi_data_span(batcher->data, i).length)];
+        batcher->order[b->first++] = (uint32_t)i;
+    }
+    for (size_t i = 0; i < batcher->bucket_count; i++) batcher->buckets[i].first -= batcher->buckets[i].count;
+    for (int64_t i = 0; i < batcher->batches; i++) batcher->batch_order[i] = (uint32_t)i;
+    batcher->ordered = epoch;
+    if (!batcher->options.shuffle) return;
+    for (size_t i = 0; i <= batcher->bucket_count; i++) {
+        const uint64_t parts[] = {batcher->options.seed, (uint64_t)epoch, i};
+        uint64_t key = rcvi_hash_piece(0, parts, sizeof parts);
+        if (i == batcher->bucket_count)
+            shuffle(batcher->batch_order, batcher->batches, key);
+        else
+            shuffle(batcher->order + batcher->buckets[i].first, batcher->buckets[i].count, key);
+    }
+}
+
+/* ---- rows ---- */
+
+/* Inputs of row `row`, and of lines its targets: behind the length 0, and -1. */
+static void fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
+    const bool lines = batcher->data->kind == RCV_DATA_LINES;
+    int32_t *tokens = batcher->tokens, eos = lines ? (int32_t)batcher->data->vocabulary->eos : 0;
+    int64_t length = span.length;
+    if (lines && length > 0) {
+        tokens[0] = tokens[length] = eos;
+        rcvi_data_read(batcher->data, span.start, length - 1, tokens + 1);
+    } else if (length > 0) {
+        rcvi_data_read(batcher->data, span.start, length, tokens);
+    }
+    for (int64_t t = 0; t < batch->steps; t++) {
+        batcher->inputs[t * batch->batch + row] = t < length ? tokens[t] : 0;
+        if (lines) batcher->targets[t * batch->batch + row] = t < length ? tokens[t + 1] : -1;
+    }
+}
+
+static void fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
+    const int64_t features = batcher->data->totals.features;
+    const size_t bytes = (size_t)features * sizeof(float);
+    for (int64_t t = 0; t < batch->steps; t++) {
+        float *to = batcher->x + (t * batch->batch + row) * features;
+        if (t < span.length)
+            memcpy(to, batcher->data->numbers + (span.start + t) * features, bytes);
+        else
+            memset(to, 0, bytes);
+    }
+    rcvi_map_touch(batcher->data->store, span.length * (int64_t)bytes);
+}
+
+static void fill_label(rcvi_batcher *batcher, int64_t row, int64_t sequence) {
+    const rcv_data *data = batcher->data;
+    const int64_t outputs = data->totals.outputs;
+    if (data->kind == RCV_DATA_CLASSES) batcher->targets[row] = sequence < 0 ? -1 : data->labels[sequence];
+    for (int64_t i = 0; data->kind == RCV_DATA_VALUES && i < outputs; i++)
+        batcher->values[row * outputs + i] = sequence < 0 ? NAN : data->values[sequence * outputs + i];
+    if (data->kind >= RCV_DATA_CLASSES) rcvi_map_touch(data->store, outputs * (int64_t)sizeof(float));
+}
+
+/* `sequence` of -1: an empty row. */
+static void fill_row(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, int64_t sequence) {
+    rcvi_span span = sequence < 0 ? (rcvi_span){0} : rcvi_data_span(batcher->data, sequence);
+    if (batcher->inputs)
+        fill_tokens(batcher, batch, row, span);
+    else
+        fill_numbers(batcher, batch, row, span);
+    fill_label(batcher, row, sequence);
+    batcher->lengths[row] = sequence < 0 ? 1 : span.length;
+    batch->counted += sequence < 0 ? 0 : batcher->data->kind == RCV_DATA_LINES ? span.length : 1;
+}
+
+void rcvi_sequences_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
+    int64_t number = batcher->batch_order[batcher->position.batch];
+    while (number >= batcher->buckets[batch->bucket].first_batch + batcher->buckets[batch->bucket].batches)
+        batch->bucket++;
+    const rcvi_bucket *b = &batcher->buckets[batch->bucket];
+    int64_t from = (number - b->first_batch) * b->batch;
+    batch->steps = b->bound;
+    batch->batch = b->batch;
+    for (int64_t row = 0; row < b->batch; row++)
+        fill_row(batcher, batch, row, from + row < b->count ? (int64_t)batcher->order[b->first + from + row] : -1);
+}

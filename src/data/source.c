@@ -1,0 +1,209 @@
+/* A text read in pieces: hashed, split into words, split into lines. */
+#include "data/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static rcv_status inspect(rcvi_source *source) {
+    struct stat info;
+    if (fstat(source->file, &info) != 0) return rcvi_fail(RCV_IO, "cannot read %s: %s", source->path, strerror(errno));
+    if (S_ISDIR(info.st_mode)) return rcvi_fail(RCV_IO, "%s is a directory where a file is meant", source->path);
+    if (!S_ISREG(info.st_mode))
+        return rcvi_fail(RCV_IO, "%s is a pipe or a device where a file is meant, since it is read more than once",
+                         source->path);
+    source->bytes = info.st_size;
+    source->capacity = 2 * RCVI_PIECE;
+    source->buffer = rcvi_new(source->context, source->capacity, 1);
+    return source->buffer ? RCV_OK : RCV_NO_MEMORY;
+}
+
+rcv_status rcvi_source_open(rcv_context *context, const char *path, rcvi_source *source) {
+    *source = (rcvi_source){.context = context, .path = path};
+    do source->file = open(path, O_RDONLY | O_CLOEXEC);
+    while (source->file < 0 && errno == EINTR);
+    if (source->file < 0) return rcvi_fail(RCV_IO, "cannot open %s: %s", path, strerror(errno));
+    rcv_status status = inspect(source);
+    if (status) rcvi_source_close(source);
+    return status;
+}
+
+void rcvi_source_close(rcvi_source *source) {
+    if (!source->context) return;
+    close(source->file);
+    rcvi_free(source->context, source->buffer);
+    *source = (rcvi_source){0};
+}
+
+/* Fills the buffer from the end of what it holds, up to `most` bytes more; `*got` of 0 is the end. */
+static rcv_status fill(rcvi_source *source, size_t most, size_t *got) {
+    *got = 0;
+    while (*got < most) {
+        int64_t from = source->offset + (int64_t)source->filled;
+        ssize_t part = pread(source->file, source->buffer + source->filled, most - *got, from);
+        if (part < 0 && errno == EINTR) continue;
+        if (part < 0) return rcvi_fail(RCV_IO, "cannot read %s: %s", source->path, strerror(errno));
+        if (part == 0) break;
+        source->filled += (size_t)part;
+        *got += (size_t)part;
+    }
+    return RCV_OK;
+}
+
+static void rewind_source(rcvi_source *source) {
+    source->offset = 0;
+    source->filled = 0;
+}
+
+/* Forgets the first `count` bytes of the buffer. */
+static void drop(rcvi_source *source, size_t count) {
+    memmove(source->buffer, source->buffer + count, source->filled - count);
+    source->filled -= count;
+    source->offset += (int64_t)count;
+}
+
+rcv_status rcvi_source_pieces(rcvi_source *source, rcvi_visit *visit, void *user) {
+    size_t got;
+    rewind_source(source);
+    do {
+        RCVI_TRY(fill(source, RCVI_PIECE, &got));
+        RCVI_TRY(visit(user, source->buffer, got, source->offset));
+        drop(source, got);
+    } while (got == RCVI_PIECE);
+    return RCV_OK;
+}
+
+static rcv_status hash_piece(void *user, const char *bytes, size_t length, int64_t place) {
+    uint64_t *hash = user;
+    (void)place;
+    *hash = rcvi_hash_piece(*hash, bytes, length);
+    return RCV_OK;
+}
+
+rcv_status rcvi_source_hash(rcvi_source *source, uint64_t *hash) {
+    *hash = 0;
+    RCVI_TRY(rcvi_source_pieces(source, hash_piece, hash));
+    source->bytes = source->offset; /* what was hashed is what counts */
+    return RCV_OK;
+}
+
+/* ---- UTF-8 ---- */
+
+/* Bytes of the character that begins here, or 0: overlong forms, surrogates and what lies past U+10FFFF are no characters. */
+static size_t character(const unsigned char *at, size_t left) {
+    static const struct {
+        unsigned char mask, lead;
+        uint32_t least;
+    } forms[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
+    for (size_t more = 0; more < 4; more++) {
+        if ((at[0] & forms[more].mask) != forms[more].lead) continue;
+        if (more >= left) return 0;
+        uint32_t code = at[0] & (uint32_t)(unsigned char)~forms[more].mask;
+        for (size_t i = 1; i <= more; i++) {
+            if ((at[i] & 0xc0) != 0x80) return 0;
+            code = code << 6 | (at[i] & 0x3f);
+        }
+        bool is_one = code >= forms[more].least && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
+        return is_one ? more + 1 : 0;
+    }
+    return 0;
+}
+
+size_t rcvi_utf8_prefix(const char *bytes, size_t length) {
+    size_t at = 0, step = 1;
+    while (at < length && (step = character((const unsigned char *)bytes + at, length - at)) > 0) at += step;
+    return at < length ? at : length;
+}
+
+/* ---- words ---- */
+
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
+/* Visits what is complete in `bytes`, which begin at `place` of the text; a word that ends where they end is complete only where they
+ * are `all` that is left. `*used` bytes are done with. */
+static rcv_status split(const char *bytes, size_t length, bool all, int64_t place, const char *name, rcvi_visit *visit,
+                        void *user, size_t *used) {
+    size_t at = 0;
+    while (at < length) {
+        if (bytes[at] == '\n') RCVI_TRY(visit(user, NULL, 0, place + (int64_t)at));
+        if (is_space(bytes[at])) {
+            at++;
+            continue;
+        }
+        size_t from = at;
+        unsigned char bits = 0;
+        for (; at < length && !is_space(bytes[at]); at++) bits |= (unsigned char)bytes[at];
+        if (at == length && !all) {
+            *used = from;
+            return RCV_OK;
+        }
+        size_t good = bits & 0x80 ? rcvi_utf8_prefix(bytes + from, at - from) : at - from;
+        if (good < at - from)
+            return rcvi_fail(RCV_FORMAT, "%s is not UTF-8 at byte %lld; a text of any bytes is read at byte level",
+                             name, (long long)(place + (int64_t)(from + good)));
+        RCVI_TRY(visit(user, bytes + from, at - from, place + (int64_t)from));
+    }
+    *used = at;
+    return RCV_OK;
+}
+
+rcv_status rcvi_text_words(const char *bytes, size_t length, const char *name, rcvi_visit *visit, void *user) {
+    size_t used;
+    RCVI_TRY(split(bytes, length, true, 0, name, visit, user, &used));
+    return length > 0 && bytes[length - 1] != '\n' ? visit(user, NULL, 0, (int64_t)length) : RCV_OK;
+}
+
+rcv_status rcvi_source_words(rcvi_source *source, rcvi_visit *visit, void *user) {
+    char last = '\n';
+    size_t got, used;
+    bool ended = false;
+    rewind_source(source);
+    while (!ended) {
+        if (source->filled > RCVI_PIECE)
+            return rcvi_fail(RCV_FORMAT, "%s has a word of more than %d bytes at byte %lld", source->path, RCVI_PIECE,
+                             (long long)source->offset);
+        RCVI_TRY(fill(source, source->capacity - source->filled, &got));
+        if (got > 0) last = source->buffer[source->filled - 1];
+        ended = source->filled < source->capacity;
+        RCVI_TRY(split(source->buffer, source->filled, ended, source->offset, source->path, visit, user, &used));
+        drop(source, used);
+    }
+    return last == '\n' ? RCV_OK : visit(user, NULL, 0, source->offset);
+}
+
+/* ---- lines ---- */
+
+/* Room for at least a piece more, so that a line fits that is longer than the buffer. */
+static rcv_status make_room(rcvi_source *source, size_t longest, int64_t line) {
+    if (source->filled > longest)
+        return rcvi_fail(RCV_FORMAT, "%s: line %lld has more than %zu bytes", source->path, (long long)line, longest);
+    if (source->capacity - source->filled >= RCVI_PIECE) return RCV_OK;
+    return rcvi_grow(source->context, &source->buffer, &source->capacity, source->capacity + RCVI_PIECE, 1)
+               ? RCV_OK
+               : RCV_NO_MEMORY;
+}
+
+rcv_status rcvi_source_lines(rcvi_source *source, size_t longest, rcvi_visit *visit, void *user) {
+    size_t got, searched = 0; /* bytes of the buffer known to hold no newline */
+    int64_t line = 1;
+    rewind_source(source);
+    do {
+        RCVI_TRY(make_room(source, longest, line));
+        RCVI_TRY(fill(source, RCVI_PIECE, &got));
+        size_t from = 0;
+        const char *end;
+        while (searched < source->filled &&
+               (end = memchr(source->buffer + searched, '\n', source->filled - searched)) != NULL) {
+            size_t length = (size_t)(end - source->buffer) - from;
+            RCVI_TRY(visit(user, source->buffer + from, length, source->offset + (int64_t)from));
+            from += length + 1;
+            searched = from;
+            line++;
+        }
+        drop(source, from);
+        searched = source->filled;
+    } while (got == RCVI_PIECE);
+    return source->filled > 0 ? visit(user, source->buffer, source->filled, source->offset) : RCV_OK;
+}

@@ -1,0 +1,346 @@
+/* The one file that keeps what was read of a text: a header, then sections.
+ *
+ *   file = header { section }      each section begins at a multiple of 64 bytes
+ *
+ * The header has the key (the text's hash and size, how it was read, the hash of the names it was read with), the totals, place and hash of
+ * every section, and a hash of itself. A file that differs in anything is no file: it is written anew. Numbers are in this
+ * machine's order of bytes; a file of another machine has another signature. */
+#include "data/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { ALIGNMENT = 64 };
+
+static const uint64_t SIGNATURE = UINT64_C(0x3130766365526b74); /* counts up with the form of the file */
+
+typedef struct {
+    int64_t offset, bytes;
+    uint64_t hash;
+} section;
+
+typedef struct {
+    uint64_t signature;
+    uint64_t text_hash, names_hash;
+    int64_t text_bytes, level, kind;
+    rcvi_totals totals;
+    section sections[RCVI_SECTIONS];
+    int64_t bytes; /* of the whole file */
+    uint64_t hash; /* of all above */
+} header;
+
+static uint64_t header_hash(const header *h) { return rcvi_hash_piece(0, h, offsetof(header, hash)); }
+
+static header key_of(const rcvi_reading *reading) {
+    return (header){.signature = SIGNATURE,
+                    .text_hash = reading->text_hash,
+                    .names_hash = reading->names_hash,
+                    .text_bytes = reading->source.bytes,
+                    .level = reading->level,
+                    .kind = reading->kind};
+}
+
+/* ---- finding ---- */
+
+static bool read_at(int file, int64_t from, void *to, size_t bytes) {
+    for (char *at = to; bytes > 0;) {
+        ssize_t got = pread(file, at, bytes, from);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        at += got;
+        from += got;
+        bytes -= (size_t)got;
+    }
+    return true;
+}
+
+/* Sections follow one another, aligned, up to the end of the file. */
+static bool is_laid_out(const header *h, int64_t file_bytes) {
+    int64_t at = sizeof *h;
+    for (int i = 0; i < RCVI_SECTIONS; i++) {
+        at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        if (h->sections[i].offset != at || h->sections[i].bytes < 0 || h->sections[i].bytes > file_bytes - at)
+            return false;
+        at += h->sections[i].bytes;
+    }
+    return at == h->bytes && at == file_bytes;
+}
+
+static bool is_whole(int file, const section *s, char *buffer) {
+    uint64_t hash = 0;
+    for (int64_t done = 0; done < s->bytes;) {
+        size_t part = s->bytes - done < RCVI_PIECE ? (size_t)(s->bytes - done) : RCVI_PIECE;
+        if (!read_at(file, s->offset + done, buffer, part)) return false;
+        hash = rcvi_hash_piece(hash, buffer, part);
+        done += (int64_t)part;
+    }
+    return hash == s->hash;
+}
+
+/* Whether the file is what this reading would write. The buffer is the source's. */
+static bool is_good(const rcvi_reading *reading, int file, header *h) {
+    struct stat info;
+    header key = key_of(reading);
+    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || !read_at(file, 0, h, sizeof *h)) return false;
+    if (memcmp(h, &key, offsetof(header, totals)) != 0 || h->hash != header_hash(h)) return false;
+    if (!is_laid_out(h, info.st_size)) return false;
+    for (int i = 0; i < RCVI_SECTIONS; i++) {
+        if (!is_whole(file, &h->sections[i], reading->source.buffer)) return false;
+    }
+    return true;
+}
+
+/* ---- writing ---- */
+
+static rcv_status flush(rcvi_reading *reading, rcvi_writer *writer) {
+    writer->hash = rcvi_hash_piece(writer->hash, writer->buffer, writer->used);
+    for (size_t done = 0; done < writer->used;) {
+        ssize_t part = pwrite(writer->file, writer->buffer + done, writer->used - done, writer->at);
+        if (part < 0 && errno == EINTR) continue;
+        if (part <= 0) {
+            reading->cannot_write = true;
+            return rcvi_fail(RCV_IO, "cannot write the tokens of %s: %s", reading->source.path,
+                             strerror(part < 0 ? errno : ENOSPC));
+        }
+        done += (size_t)part;
+        writer->at += part;
+    }
+    writer->used = 0;
+    return RCV_OK;
+}
+
+static rcv_status changed(const rcvi_reading *reading) {
+    return rcvi_fail(RCV_IO, "%s changed while it was read", reading->source.path);
+}
+
+rcv_status rcvi_put(rcvi_reading *reading, int section, const void *bytes, size_t length) {
+    rcvi_writer *writer = &reading->writers[section];
+    if ((int64_t)length > writer->end - writer->at - (int64_t)writer->used) return changed(reading);
+    for (const char *from = bytes; length > 0;) {
+        size_t room = RCVI_PIECE - writer->used, part = length < room ? length : room;
+        memcpy(writer->buffer + writer->used, from, part);
+        writer->used += part;
+        from += part;
+        length -= part;
+        if (writer->used == RCVI_PIECE) RCVI_TRY(flush(reading, writer));
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_put_token(rcvi_reading *reading, int64_t token) {
+    uint8_t narrow = (uint8_t)token;
+    uint16_t middle = (uint16_t)token;
+    int32_t wide = (int32_t)token;
+    const void *forms[] = {NULL, &narrow, &middle, NULL, &wide};
+    return rcvi_put(reading, RCVI_TOKENS, forms[reading->totals.token_bytes], (size_t)reading->totals.token_bytes);
+}
+
+rcv_status rcvi_put_span(rcvi_reading *reading, int64_t start, int64_t length) {
+    return rcvi_put(reading, RCVI_SPANS, &(rcvi_span){start, length}, sizeof(rcvi_span));
+}
+
+/* The names that later readings of the text find in the file; those that were given will be given again. */
+static const rcvi_words *kept_names(const rcvi_reading *reading, int section) {
+    if (section == RCVI_CLASSES) return reading->given_classes ? NULL : &reading->classes;
+    bool found = reading->vocabulary && reading->level == RCV_LEVEL_WORD && !reading->given_vocabulary;
+    return found ? &reading->vocabulary->words : NULL;
+}
+
+static rcv_status put_names(rcvi_reading *reading, int section, char end) {
+    const rcvi_words *words = kept_names(reading, section);
+    for (int64_t i = 0; words && i < words->size; i++) {
+        size_t length;
+        const char *word = rcvi_words_at(words, i, &length);
+        RCVI_TRY(rcvi_put(reading, section, word, length));
+        RCVI_TRY(rcvi_put(reading, section, &end, 1));
+    }
+    return RCV_OK;
+}
+
+static int64_t names_bytes(const rcvi_reading *reading, int section) {
+    const rcvi_words *words = kept_names(reading, section);
+    return words && words->size ? (int64_t)words->starts[words->size] : 0; /* each has a byte behind it */
+}
+
+static rcv_status lay_out(rcvi_reading *reading, header *h) {
+    int64_t *bytes = reading->totals.bytes, at = sizeof *h;
+    bytes[RCVI_WORDS] = names_bytes(reading, RCVI_WORDS);
+    bytes[RCVI_CLASSES] = names_bytes(reading, RCVI_CLASSES);
+    h->totals = reading->totals;
+    for (int i = 0; i < RCVI_SECTIONS; i++) {
+        at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        h->sections[i].offset = at;
+        h->sections[i].bytes = bytes[i];
+        if (!rcvi_add(at, bytes[i], &at) || at > INT64_MAX - ALIGNMENT)
+            return rcvi_fail(RCV_UNSUPPORTED, "%s has more tokens than a file can hold", reading->source.path);
+    }
+    h->bytes = at;
+    return RCV_OK;
+}
+
+static rcv_status fill_sections(rcvi_reading *reading, int file, header *h) {
+    char *buffers = rcvi_new(reading->context, RCVI_SECTIONS, RCVI_PIECE);
+    if (!buffers) return RCV_NO_MEMORY;
+    for (int i = 0; i < RCVI_SECTIONS; i++) {
+        const section *s = &h->sections[i];
+        reading->writers[i] = (rcvi_writer){
+            .file = file, .at = s->offset, .end = s->offset + s->bytes, .buffer = buffers + i * RCVI_PIECE};
+    }
+    rcv_status status = put_names(reading, RCVI_WORDS, '\n');
+    if (!status) status = put_names(reading, RCVI_CLASSES, '\0');
+    if (!status) status = reading->reader->write(reading);
+    for (int i = 0; i < RCVI_SECTIONS && !status; i++) {
+        rcvi_writer *writer = &reading->writers[i];
+        if (writer->used > 0) status = flush(reading, writer);
+        if (!status && writer->at != writer->end) status = changed(reading);
+        h->sections[i].hash = writer->hash;
+    }
+    rcvi_free(reading->context, buffers);
+    return status;
+}
+
+/* The header comes last: a file that was left half written has none. */
+static rcv_status write_store(rcvi_reading *reading, int file, header *h) {
+    *h = key_of(reading);
+    RCVI_TRY(lay_out(reading, h));
+    RCVI_TRY(fill_sections(reading, file, h));
+    h->hash = header_hash(h);
+    /* Sections at the end may be empty, and the last one with bytes may end before them. */
+    if (ftruncate(file, h->bytes) == 0 && pwrite(file, h, sizeof *h, 0) == (ssize_t)sizeof *h) return RCV_OK;
+    reading->cannot_write = true;
+    return rcvi_fail(RCV_IO, "cannot write the tokens of %s: %s", reading->source.path, strerror(errno));
+}
+
+/* ---- places ---- */
+
+enum { BESIDE, USERS, PLACES };
+
+static const char SUFFIX[] = ".recurve-tokens";
+
+/* FOLDER/NAME-HASH.recurve-tokens: texts of one name may meet in a folder, so that the hash is of the path. */
+static rcv_status path_in_folder(const rcvi_reading *reading, const char *folder, const char *below, char **path) {
+    const char *text = reading->source.path, *slash = strrchr(text, '/');
+    char *full = rcvi_full_path(reading->context, text);
+    if (!full) return RCV_NO_MEMORY;
+    uint64_t hash = rcvi_hash_piece(0, full, strlen(full));
+    rcvi_free(reading->context, full);
+    rcvi_text name;
+    rcvi_text_init(&name, reading->context);
+    rcvi_text_add(&name, "%s%s/%s-%016llx%s", folder, below, slash ? slash + 1 : text, (unsigned long long)hash,
+                  SUFFIX);
+    return rcvi_text_take(&name, path);
+}
+
+static rcv_status path_beside(const rcvi_reading *reading, char **path) {
+    rcvi_text name;
+    rcvi_text_init(&name, reading->context);
+    rcvi_text_add(&name, "%s%s", reading->source.path, SUFFIX);
+    return rcvi_text_take(&name, path);
+}
+
+/* A path for the file, or NULL where there is none in that place. */
+static rcv_status path_at(const rcvi_reading *reading, int place, char **path) {
+    *path = NULL;
+    if (place == BESIDE)
+        return reading->folder ? path_in_folder(reading, reading->folder, "", path) : path_beside(reading, path);
+    if (reading->folder) return RCV_OK;
+    const char *caches = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (caches && caches[0] == '/') return path_in_folder(reading, caches, "/recurve", path);
+    if (home && home[0] == '/') return path_in_folder(reading, home, "/.cache/recurve", path);
+    return RCV_OK;
+}
+
+/* *file is -1 where there is no good one. */
+static rcv_status find_file(const rcvi_reading *reading, header *h, int *file) {
+    *file = -1;
+    for (int place = 0; place < PLACES && *file < 0; place++) {
+        char *path;
+        RCVI_TRY(path_at(reading, place, &path));
+        if (!path) continue;
+        *file = open(path, O_RDONLY | O_CLOEXEC);
+        rcvi_free(reading->context, path);
+        if (*file >= 0 && !is_good(reading, *file, h)) {
+            close(*file);
+            *file = -1;
+        }
+    }
+    return RCV_OK;
+}
+
+/* Written beside the path, synced, renamed. `reading->cannot_write` where that was the trouble. */
+static rcv_status write_at(rcvi_reading *reading, const char *path, header *h, int *file) {
+    size_t bytes = strlen(path) + 64;
+    char *name = rcvi_new(reading->context, bytes, 1);
+    if (!name) return RCV_NO_MEMORY;
+    rcvi_make_folder_of(reading->context, path);
+    *file = rcvi_create_beside(path, name, bytes);
+    reading->cannot_write = *file < 0;
+    rcv_status status = *file < 0 ? RCV_IO : write_store(reading, *file, h);
+    if (!status && (!rcvi_sync_file(*file) || rename(name, path) != 0)) {
+        reading->cannot_write = true;
+        status = RCV_IO;
+    }
+    if (status && *file >= 0) {
+        (void)unlink(name);
+        close(*file);
+        *file = -1;
+    }
+    rcvi_free(reading->context, name);
+    return status;
+}
+
+static rcv_status write_unnamed(rcvi_reading *reading, header *h, int *file) {
+    const char *folder = getenv("TMPDIR");
+    rcvi_text name;
+    char *path;
+    rcvi_text_init(&name, reading->context);
+    rcvi_text_add(&name, "%s/recurve-tokens-XXXXXX", folder && folder[0] == '/' ? folder : "/tmp");
+    RCVI_TRY(rcvi_text_take(&name, &path));
+    *file = mkstemp(path);
+    rcv_status status = RCV_OK;
+    if (*file < 0)
+        status = rcvi_fail(RCV_IO, "the tokens of %s can be written nowhere, not even to %s: %s", reading->source.path,
+                           path, strerror(errno));
+    else
+        (void)unlink(path);
+    rcvi_free(reading->context, path);
+    return status ? status : write_store(reading, *file, h);
+}
+
+static rcv_status make_file(rcvi_reading *reading, header *h, int *file) {
+    RCVI_TRY(reading->reader->survey(reading));
+    for (int place = 0; place < PLACES; place++) {
+        char *path;
+        RCVI_TRY(path_at(reading, place, &path));
+        if (!path) continue;
+        rcv_status status = write_at(reading, path, h, file);
+        rcvi_free(reading->context, path);
+        if (!status || !reading->cannot_write) return status;
+    }
+    return write_unnamed(reading, h, file);
+}
+
+/* ---- both ---- */
+
+static rcv_status open_file(rcvi_reading *reading, header *h, int *file) {
+    RCVI_TRY(find_file(reading, h, file));
+    return *file >= 0 ? RCV_OK : make_file(reading, h, file);
+}
+
+rcv_status rcvi_store_open(rcvi_reading *reading, rcvi_map **map, const char *sections[RCVI_SECTIONS]) {
+    header h;
+    int file = -1;
+    *map = NULL;
+    rcv_status status = open_file(reading, &h, &file);
+    if (!status) status = rcvi_map_new(reading->context, file, h.bytes, reading->source.path, map);
+    if (file >= 0) close(file);
+    if (status) return status;
+    reading->totals = h.totals;
+    for (int i = 0; i < RCVI_SECTIONS; i++) sections[i] = rcvi_map_at(*map) + h.sections[i].offset;
+    return RCV_OK;
+}

@@ -1,0 +1,179 @@
+/* What the files of this room share: words by number, a text read in pieces, and the one file that keeps what was read.
+ *
+ *   text -> survey (counts everything) -> write (sections of one file) -> mapped
+ *
+ * A kind of data is a reader: the survey goes through the text once and leaves totals, from which all sizes in the file follow; the
+ * second pass writes. So memory holds words, classes and buffers, never a text. */
+#ifndef RCVI_DATA_STORE_H
+#define RCVI_DATA_STORE_H
+
+#include "data/data.h"
+
+enum { RCVI_PIECE = 1 << 18 }; /* bytes read, hashed or written at a time; the longest word has fewer */
+
+#define RCVI_EOS "<eos>"
+#define RCVI_UNK "<unk>"
+
+/* Goes on from `hash` with one more piece. The same bytes cut otherwise give another hash: all pieces but the last are RCVI_PIECE long. */
+uint64_t rcvi_hash_piece(uint64_t hash, const void *bytes, size_t length);
+
+/* ---- words by number, numbers by word ---- */
+
+/* Word w is bytes[starts[w] .. starts[w + 1]), the last of them a NUL that is not part of it. A slot holds 32 bits of a word's hash above its number + 1, or 0. */
+typedef struct {
+    rcv_context *context;
+    int64_t size;
+    char *bytes;
+    size_t bytes_capacity;
+    uint64_t *starts; /* [size + 1] once there is a word */
+    size_t start_capacity;
+    int64_t *counts; /* [size] */
+    size_t count_capacity;
+    uint64_t *slots;
+    size_t slot_count; /* a power of two, more than size */
+} rcvi_words;
+
+void rcvi_words_init(rcvi_words *words, rcv_context *context);
+void rcvi_words_free(rcvi_words *words);
+const char *rcvi_words_at(const rcvi_words *words, int64_t number, size_t *length);
+int64_t rcvi_words_find(const rcvi_words *words, const char *word, size_t length); /* -1: absent */
+/* Finds or adds, and counts. A word may hold any bytes. */
+rcv_status rcvi_words_count(rcvi_words *words, const char *word, size_t length, int64_t count, int64_t *number);
+/* The words of `from` in the order that `before` says, each with its count. */
+typedef bool rcvi_before(const rcvi_words *words, int64_t a, int64_t b);
+rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_before *before, rcvi_words *to);
+int rcvi_words_compare(const rcvi_words *words, int64_t a, int64_t b); /* as memcmp, the shorter first */
+
+struct rcv_vocabulary {
+    rcv_context *context;
+    rcv_level level;
+    rcvi_words words;
+    int64_t eos, unk; /* -1: none. A newline at byte level */
+};
+
+rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
+/* Words as they were counted become a vocabulary, as data.h says. */
+rcv_status rcvi_vocabulary_rank(const rcvi_words *counted, rcv_vocabulary **vocabulary);
+uint64_t rcvi_vocabulary_hash(const rcv_vocabulary *vocabulary);
+
+/* ---- a text ---- */
+
+typedef struct {
+    rcv_context *context;
+    const char *path;
+    int file;
+    int64_t bytes;
+    char *buffer; /* `filled` bytes of it are the text's from `offset` on */
+    size_t capacity, filled;
+    int64_t offset;
+} rcvi_source;
+
+rcv_status rcvi_source_open(rcv_context *context, const char *path, rcvi_source *source);
+void rcvi_source_close(rcvi_source *source);
+rcv_status rcvi_source_hash(rcvi_source *source, uint64_t *hash);
+
+/* Called for every piece, word or line; `place` is its first byte's in the text. */
+typedef rcv_status rcvi_visit(void *user, const char *bytes, size_t length, int64_t place);
+rcv_status rcvi_source_pieces(rcvi_source *source, rcvi_visit *visit, void *user);
+/* Words, and NULL at the end of every line. */
+rcv_status rcvi_source_words(rcvi_source *source, rcvi_visit *visit, void *user);
+/* The same of a text in memory; `name` is used in messages. */
+rcv_status rcvi_text_words(const char *bytes, size_t length, const char *name, rcvi_visit *visit, void *user);
+/* Lines without their newline, at most `longest` bytes each. */
+rcv_status rcvi_source_lines(rcvi_source *source, size_t longest, rcvi_visit *visit, void *user);
+/* Offset of the first byte that is not UTF-8, or `length`. */
+size_t rcvi_utf8_prefix(const char *bytes, size_t length);
+
+/* ---- what is kept ---- */
+
+enum {
+    RCVI_WORDS,   /* the vocabulary, one word a line, where it was made from this text */
+    RCVI_CLASSES, /* names, each with a NUL behind it, where they were found in this text */
+    RCVI_TOKENS,  /* uint8, uint16 or int32 */
+    RCVI_NUMBERS, /* float [steps, features] */
+    RCVI_LABELS,  /* int32 a class, or float [outputs], of every example */
+    RCVI_SPANS,   /* rcvi_span of every sequence */
+    RCVI_SECTIONS
+};
+
+typedef struct {
+    int64_t start,
+        length; /* in tokens or time steps. A line of n tokens has length n + 1, but only n tokens lie there */
+} rcvi_span;
+
+/* What the survey finds out. */
+typedef struct {
+    int64_t tokens, sequences, longest, features, outputs;
+    int64_t token_bytes;          /* 1, 2 or 4; 0: there are no tokens in the file */
+    int64_t bytes[RCVI_SECTIONS]; /* of each section */
+} rcvi_totals;
+
+typedef struct {
+    int file;
+    int64_t at, end; /* in the file */
+    char *buffer;
+    size_t used;
+    uint64_t hash;
+} rcvi_writer;
+
+typedef struct rcvi_reading rcvi_reading;
+
+typedef struct {
+    rcv_status (*survey)(rcvi_reading *reading);
+    rcv_status (*write)(rcvi_reading *reading);
+} rcvi_reader;
+
+/* A text on its way into the file. */
+struct rcvi_reading {
+    rcv_context *context;
+    rcvi_source source;
+    rcv_level level;
+    rcv_data_kind kind;
+    const char *folder; /* of the options */
+    const rcvi_reader *reader;
+    uint64_t text_hash, names_hash; /* of the text; of the vocabulary and the classes that were given */
+    rcv_vocabulary *vocabulary;     /* given, or made by the survey */
+    rcvi_words classes;             /* the same */
+    bool given_vocabulary, given_classes;
+    rcvi_totals totals;
+    rcvi_words counted; /* of the survey */
+    rcvi_writer writers[RCVI_SECTIONS];
+    bool cannot_write; /* the failure is of the place, not of the text */
+};
+
+extern const rcvi_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_example_reader;
+
+rcv_status rcvi_put(rcvi_reading *reading, int section, const void *bytes, size_t length);
+rcv_status rcvi_put_token(rcvi_reading *reading, int64_t token);
+rcv_status rcvi_put_span(rcvi_reading *reading, int64_t start, int64_t length);
+
+/* A file in memory, read only. Pages that were touched go back to the system from time to time. */
+typedef struct rcvi_map rcvi_map;
+
+rcv_status rcvi_map_new(rcv_context *context, int file, int64_t bytes, const char *path, rcvi_map **map);
+void rcvi_map_free(rcvi_map *map);
+const char *rcvi_map_at(const rcvi_map *map);
+void rcvi_map_touch(rcvi_map *map, int64_t bytes); /* so many were read in one place */
+
+/* Finds the file of this reading, or makes it. `sections` are where each begins. */
+rcv_status rcvi_store_open(rcvi_reading *reading, rcvi_map **map, const char *sections[RCVI_SECTIONS]);
+
+struct rcv_data {
+    rcv_context *context;
+    rcv_level level;
+    rcv_data_kind kind;
+    rcv_vocabulary *vocabulary; /* NULL: examples are numbers */
+    rcvi_words classes;
+    rcvi_totals totals;
+    uint64_t hash;
+    rcvi_map *text, *store; /* either may be NULL */
+    rcvi_map *token_map;    /* the one of them with the tokens */
+    const void *tokens;
+    const float *numbers, *values;
+    const int32_t *labels;
+    const rcvi_span *spans; /* NULL for a stream */
+};
+
+rcvi_span rcvi_data_span(const rcv_data *data, int64_t sequence);
+
+#endif

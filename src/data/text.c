@@ -1,0 +1,140 @@
+/* Texts: words as one stream, words by line, bytes by line. */
+#include "data/store.h"
+
+#include <string.h>
+
+/* ---- words ---- */
+
+typedef struct {
+    rcvi_reading *reading;
+    int64_t tokens, sequences, longest;
+    int64_t on_line; /* words of this line so far */
+} progress;
+
+/* What an end of line adds to a text; a line without words is no sequence. */
+static bool is_sequence(const progress *p) { return p->reading->kind == RCV_DATA_LINES && p->on_line > 0; }
+static bool is_token(const progress *p) { return p->reading->kind == RCV_DATA_STREAM || p->on_line > 0; }
+
+static void count(progress *p, bool line_ends) {
+    if (!line_ends || is_token(p)) p->tokens++;
+    if (!line_ends) {
+        p->on_line++;
+        return;
+    }
+    if (is_sequence(p)) {
+        p->sequences++;
+        if (p->on_line + 1 > p->longest) p->longest = p->on_line + 1;
+    }
+    p->on_line = 0;
+}
+
+static rcv_status survey_word(void *user, const char *word, size_t length, int64_t place) {
+    progress *p = user;
+    (void)place;
+    bool line_ends = !word;
+    if (line_ends) {
+        word = RCVI_EOS;
+        length = strlen(RCVI_EOS);
+    }
+    if (!p->reading->given_vocabulary) RCVI_TRY(rcvi_words_count(&p->reading->counted, word, length, 1, NULL));
+    count(p, line_ends);
+    return RCV_OK;
+}
+
+static rcv_status write_word(void *user, const char *word, size_t length, int64_t place) {
+    progress *p = user;
+    rcvi_reading *reading = p->reading;
+    if (word) {
+        int64_t token = rcvi_words_find(&reading->vocabulary->words, word, length);
+        if (token < 0) token = reading->vocabulary->unk;
+        if (token < 0)
+            return rcvi_fail(RCV_FORMAT,
+                             "%s: the word '%.*s' at byte %lld is not in the vocabulary, which has no " RCVI_UNK,
+                             reading->source.path, (int)(length < 60 ? length : 60), word, (long long)place);
+        RCVI_TRY(rcvi_put_token(reading, token));
+    } else {
+        if (is_sequence(p)) RCVI_TRY(rcvi_put_span(reading, p->tokens - p->on_line, p->on_line + 1));
+        if (is_token(p)) RCVI_TRY(rcvi_put_token(reading, reading->vocabulary->eos));
+    }
+    count(p, !word);
+    return RCV_OK;
+}
+
+static rcv_status survey_words(rcvi_reading *reading) {
+    progress p = {.reading = reading};
+    if (reading->given_vocabulary && reading->vocabulary->eos < 0)
+        return rcvi_fail(RCV_INVALID, "the vocabulary has no " RCVI_EOS ", which ends every line of %s",
+                         reading->source.path);
+    RCVI_TRY(rcvi_source_words(&reading->source, survey_word, &p));
+    if (!reading->given_vocabulary) {
+        RCVI_TRY(rcvi_vocabulary_rank(&reading->counted, &reading->vocabulary));
+        rcvi_words_free(&reading->counted);
+    }
+    rcvi_totals *totals = &reading->totals;
+    totals->token_bytes = reading->vocabulary->words.size <= 65536 ? 2 : 4;
+    totals->tokens = p.tokens;
+    totals->sequences = reading->kind == RCV_DATA_STREAM ? 1 : p.sequences;
+    totals->longest = reading->kind == RCV_DATA_STREAM ? p.tokens : p.longest;
+    totals->bytes[RCVI_TOKENS] = p.tokens * totals->token_bytes;
+    totals->bytes[RCVI_SPANS] = p.sequences * (int64_t)sizeof(rcvi_span);
+    return RCV_OK;
+}
+
+static rcv_status write_words(rcvi_reading *reading) {
+    progress p = {.reading = reading};
+    return rcvi_source_words(&reading->source, write_word, &p);
+}
+
+const rcvi_reader rcvi_word_reader = {survey_words, write_words};
+
+/* ---- bytes by line ---- */
+
+/* The text itself holds the tokens, and the file only where its lines lie. */
+typedef struct {
+    rcvi_reading *reading;
+    bool writes;
+    int64_t from; /* of the line */
+    int64_t tokens, sequences, longest;
+} line_progress;
+
+static rcv_status end_line(line_progress *p, int64_t end) {
+    int64_t from = p->from, length = end - from + 1;
+    p->from = end + 1;
+    if (length == 1) return RCV_OK;
+    p->tokens += length;
+    p->sequences++;
+    if (length > p->longest) p->longest = length;
+    return p->writes ? rcvi_put_span(p->reading, from, length) : RCV_OK;
+}
+
+static rcv_status find_lines(void *user, const char *bytes, size_t length, int64_t place) {
+    line_progress *p = user;
+    for (const char *at = bytes, *end = bytes + length; at < end; at++) {
+        at = memchr(at, '\n', (size_t)(end - at));
+        if (!at) break;
+        RCVI_TRY(end_line(p, place + (at - bytes)));
+    }
+    return RCV_OK;
+}
+
+static rcv_status go_through_lines(rcvi_reading *reading, line_progress *p) {
+    RCVI_TRY(rcvi_source_pieces(&reading->source, find_lines, p));
+    return reading->source.offset > p->from ? end_line(p, reading->source.offset) : RCV_OK;
+}
+
+static rcv_status survey_lines(rcvi_reading *reading) {
+    line_progress p = {.reading = reading};
+    RCVI_TRY(go_through_lines(reading, &p));
+    reading->totals.tokens = p.tokens;
+    reading->totals.sequences = p.sequences;
+    reading->totals.longest = p.longest;
+    reading->totals.bytes[RCVI_SPANS] = p.sequences * (int64_t)sizeof(rcvi_span);
+    return RCV_OK;
+}
+
+static rcv_status write_lines(rcvi_reading *reading) {
+    line_progress p = {.reading = reading, .writes = true};
+    return go_through_lines(reading, &p);
+}
+
+const rcvi_reader rcvi_byte_line_reader = {survey_lines, write_lines};

@@ -1,0 +1,170 @@
+/* Tokens by number: the 256 bytes, or words. */
+#include "data/store.h"
+
+#include <string.h>
+
+static rcv_status new_vocabulary(rcv_context *context, rcv_level level, rcv_vocabulary **vocabulary) {
+    *vocabulary = rcvi_new(context, 1, sizeof **vocabulary);
+    if (!*vocabulary) return RCV_NO_MEMORY;
+    (*vocabulary)->context = context;
+    (*vocabulary)->level = level;
+    rcvi_words_init(&(*vocabulary)->words, context);
+    return RCV_OK;
+}
+
+/* The last step of making one: what is known of all words, or nothing at all. */
+static rcv_status finish(rcv_status status, rcv_vocabulary **vocabulary) {
+    rcv_vocabulary *made = *vocabulary;
+    if (status) {
+        rcv_vocabulary_free(made);
+        *vocabulary = NULL;
+        return status;
+    }
+    bool words = made->level == RCV_LEVEL_WORD;
+    made->eos = words ? rcvi_words_find(&made->words, RCVI_EOS, strlen(RCVI_EOS)) : '\n';
+    made->unk = words ? rcvi_words_find(&made->words, RCVI_UNK, strlen(RCVI_UNK)) : -1;
+    return RCV_OK;
+}
+
+static rcv_status add_bytes(rcvi_words *words) {
+    for (int i = 0; i < 256; i++) {
+        char byte = (char)i;
+        RCVI_TRY(rcvi_words_count(words, &byte, 1, 0, NULL));
+    }
+    return RCV_OK;
+}
+
+rcv_status rcv_vocabulary_bytes(rcv_context *context, rcv_vocabulary **vocabulary) {
+    if (!context || !vocabulary)
+        return rcvi_fail(RCV_INVALID, "rcv_vocabulary_bytes needs a context and a place for the vocabulary, not NULL");
+    RCVI_TRY(new_vocabulary(context, RCV_LEVEL_BYTE, vocabulary));
+    return finish(add_bytes(&(*vocabulary)->words), vocabulary);
+}
+
+typedef struct {
+    rcvi_words *words;
+    const char *name;
+    int64_t line, on_line; /* words of this line so far */
+} listing;
+
+/* line = word newline */
+static rcv_status list_word(void *user, const char *word, size_t length, int64_t place) {
+    listing *list = user;
+    (void)place;
+    if (!word) {
+        if (list->on_line != 1)
+            return rcvi_fail(RCV_FORMAT, "%s: line %lld has %s, where a vocabulary has one word a line", list->name,
+                             (long long)list->line, list->on_line ? "several words" : "no word");
+        list->line++;
+        list->on_line = 0;
+        return RCV_OK;
+    }
+    int64_t before = list->words->size, number;
+    RCVI_TRY(rcvi_words_count(list->words, word, length, 0, &number));
+    if (number < before)
+        return rcvi_fail(RCV_FORMAT, "%s: line %lld repeats the word '%.*s' of line %lld", list->name,
+                         (long long)list->line, (int)(length < 60 ? length : 60), word, (long long)number + 1);
+    list->on_line++;
+    return RCV_OK;
+}
+
+static rcv_status parse_words(rcvi_words *words, const char *text, size_t length, const char *name) {
+    listing list = {.words = words, .name = name, .line = 1};
+    RCVI_TRY(rcvi_text_words(text, length, name, list_word, &list));
+    return words->size ? RCV_OK : rcvi_fail(RCV_FORMAT, "%s holds no words, where a vocabulary has one a line", name);
+}
+
+rcv_status rcv_vocabulary_parse(rcv_context *context, const char *text, size_t length, const char *name,
+                                rcv_vocabulary **vocabulary) {
+    if (!context || !vocabulary || (!text && length > 0) || !name)
+        return rcvi_fail(RCV_INVALID, "rcv_vocabulary_parse needs a context, a text, a name and a place, not NULL");
+    RCVI_TRY(new_vocabulary(context, RCV_LEVEL_WORD, vocabulary));
+    return finish(parse_words(&(*vocabulary)->words, text, length, name), vocabulary);
+}
+
+rcv_status rcv_vocabulary_load(rcv_context *context, const char *path, rcv_vocabulary **vocabulary) {
+    if (!context || !path || !vocabulary)
+        return rcvi_fail(RCV_INVALID, "rcv_vocabulary_load needs a context, a path and a place, not NULL");
+    *vocabulary = NULL;
+    char *text;
+    size_t length;
+    RCVI_TRY(rcvi_read_file(context, path, (size_t)1 << 32, &text, &length));
+    rcv_status status = rcv_vocabulary_parse(context, text, length, path, vocabulary);
+    rcvi_free(context, text);
+    return status;
+}
+
+static rcv_status copy_words(const rcvi_words *from, rcvi_words *to) {
+    for (int64_t i = 0; i < from->size; i++) {
+        size_t length;
+        const char *word = rcvi_words_at(from, i, &length);
+        RCVI_TRY(rcvi_words_count(to, word, length, from->counts[i], NULL));
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary) {
+    RCVI_TRY(new_vocabulary(from->context, from->level, vocabulary));
+    return finish(copy_words(&from->words, &(*vocabulary)->words), vocabulary);
+}
+
+static bool is_more_frequent(const rcvi_words *words, int64_t a, int64_t b) {
+    if (words->counts[a] != words->counts[b]) return words->counts[a] > words->counts[b];
+    return rcvi_words_compare(words, a, b) < 0;
+}
+
+static rcv_status rank(const rcvi_words *counted, rcvi_words *words) {
+    RCVI_TRY(rcvi_words_sort(counted, is_more_frequent, words));
+    return rcvi_words_count(words, RCVI_UNK, strlen(RCVI_UNK), 0, NULL);
+}
+
+rcv_status rcvi_vocabulary_rank(const rcvi_words *counted, rcv_vocabulary **vocabulary) {
+    RCVI_TRY(new_vocabulary(counted->context, RCV_LEVEL_WORD, vocabulary));
+    return finish(rank(counted, &(*vocabulary)->words), vocabulary);
+}
+
+void rcv_vocabulary_free(rcv_vocabulary *vocabulary) {
+    if (!vocabulary) return;
+    rcvi_words_free(&vocabulary->words);
+    rcvi_free(vocabulary->context, vocabulary);
+}
+
+rcv_level rcv_vocabulary_level(const rcv_vocabulary *vocabulary) { return vocabulary->level; }
+int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary) { return vocabulary->words.size; }
+
+const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length) {
+    size_t bytes;
+    const char *word = rcvi_words_at(&vocabulary->words, token, &bytes);
+    if (length) *length = bytes;
+    return word;
+}
+
+int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length) {
+    return word ? rcvi_words_find(&vocabulary->words, word, length) : -1;
+}
+
+rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text) {
+    if (!text) return rcvi_fail(RCV_INVALID, "rcv_vocabulary_print needs a place for the text, not NULL");
+    *text = NULL;
+    if (vocabulary->level == RCV_LEVEL_BYTE)
+        return rcvi_fail(RCV_INVALID, "a vocabulary of bytes has no words to be printed one a line");
+    rcvi_text out;
+    rcvi_text_init(&out, vocabulary->context);
+    for (int64_t i = 0; i < vocabulary->words.size; i++) {
+        size_t length;
+        const char *word = rcvi_words_at(&vocabulary->words, i, &length);
+        rcvi_text_add_bytes(&out, word, length);
+        rcvi_text_add_bytes(&out, "\n", 1);
+    }
+    return rcvi_text_take(&out, text);
+}
+
+uint64_t rcvi_vocabulary_hash(const rcv_vocabulary *vocabulary) {
+    uint64_t hash = 1 + (uint64_t)vocabulary->level;
+    for (int64_t i = 0; i < vocabulary->words.size; i++) {
+        size_t length;
+        const char *word = rcvi_words_at(&vocabulary->words, i, &length);
+        hash = rcvi_hash_piece(hash, word, length);
+    }
+    return hash;
+}
