@@ -1,6 +1,7 @@
 /* The CPU: a team of threads takes a program's steps together. */
 #include "device/cpu/engine.h"
 #include "device/cpu/kernels_choice.h"
+#include "device/cpu/learn.h"
 #include "device/cpu/measure.h"
 #include "device/cpu/scan.h"
 
@@ -317,4 +318,5 @@ const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .close = close_worker,
                                      .run = run_steps,
                                      .scans = &rcvi_cpu_scans,
+                                     .learns = &rcvi_cpu_learns,
                                      .bandwidth = rcvi_measured_bandwidth};

@@ -1,0 +1,8 @@
+#define REAL double
+#define MAP map_double
+#define TABLE rcvi_learn_double
+#include "device/cpu/learn_rows_real.h"
+
+#include "device/cpu/learn_update_real.h"
+
+#include "device/cpu/learn_table_real.h"

@@ -1,0 +1,8 @@
+#define REAL float
+#define MAP map_float
+#define TABLE rcvi_learn_float
+#include "device/cpu/learn_rows_real.h"
+
+#include "device/cpu/learn_update_real.h"
+
+#include "device/cpu/learn_table_real.h"

@@ -1,0 +1,183 @@
+/* The output layer and the loss: a chunk of logits at a time, which becomes its own gradient, so that the logits of all rows
+ * never exist at once. Between two meetings of the members nobody reads what another one writes:
+ *
+ *   pack the weight | logits = y weight^T | rows: loss, gradient | dy = gradient weight, dweight += gradient^T y | ... */
+#include "device/cpu/learn.h"
+#include "device/cpu/matmul.h"
+
+/* ---- products ---- */
+
+static rcvi_matmul to_logits(const rcvi_learn *learn, int64_t rows) {
+    int64_t features = learn->shape.features, classes = learn->shape.classes;
+    return (rcvi_matmul){.type = learn->type,
+                         .transpose_b = true,
+                         .m = rows,
+                         .n = classes,
+                         .k = features,
+                         .lda = features,
+                         .ldb = features,
+                         .ldc = classes};
+}
+
+static rcvi_matmul to_dy(const rcvi_learn *learn, int64_t rows) {
+    int64_t features = learn->shape.features, classes = learn->shape.classes;
+    return (rcvi_matmul){
+        .type = learn->type, .m = rows, .n = features, .k = classes, .lda = classes, .ldb = features, .ldc = features};
+}
+
+static rcvi_matmul to_dweight(const rcvi_learn *learn, int64_t rows, bool accumulate) {
+    int64_t features = learn->shape.features, classes = learn->shape.classes;
+    return (rcvi_matmul){.type = learn->type,
+                         .transpose_a = true,
+                         .accumulate = accumulate,
+                         .m = classes,
+                         .n = features,
+                         .k = rows,
+                         .lda = classes,
+                         .ldb = features,
+                         .ldc = features};
+}
+
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static int64_t scratch_of(const rcvi_learn *learn, int64_t rows) {
+    rcvi_matmul products[] = {to_logits(learn, rows), to_dy(learn, rows), to_dweight(learn, rows, false)};
+    int64_t most = 0;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++)
+        most = larger(most, rcvi_matmul_scratch(learn->kernels, &products[i], (int)learn->shape.threads));
+    return most;
+}
+
+/* Products of fewer rows may take more: they are done in other ways, and cut into other blocks. Beyond so many rows, those are as they
+ * are for all. */
+int64_t rcvi_learn_head_scratch(const rcvi_learn *learn) {
+    enum { SAME = 2048 };
+    int64_t most = scratch_of(learn, learn->shape.rows);
+    for (int64_t rows = 1; rows <= smaller(learn->shape.rows, SAME); rows++)
+        most = larger(most, scratch_of(learn, rows));
+    return most;
+}
+
+int64_t rcvi_learn_head_packed(const rcvi_learn *learn) {
+    rcvi_matmul product = to_logits(learn, learn->shape.chunk);
+    return rcvi_matmul_packed_bytes(learn->kernels, &product);
+}
+
+static void multiply(const rcvi_learn_share *share, const rcvi_matmul *product, const void *a, const void *b, void *c) {
+    const rcvi_learn *learn = share->learn;
+    rcvi_matmul_share(learn->kernels, product, a, b, c, share->member, share->members,
+                      learn->scratch + share->member * learn->scratch_bytes);
+}
+
+static const char *row_of(const rcvi_learn *learn, const void *array, int64_t row, int64_t columns) {
+    return (const char *)array + row * columns * learn->size;
+}
+
+/* ---- the head ---- */
+
+typedef struct {
+    const rcvi_head *head;
+    double weight;
+    rcvi_outcome *outcome;
+    void *out; /* of logits alone */
+} head_job;
+
+static void pack(const rcvi_learn_share *share, const rcvi_head *head) {
+    const rcvi_learn *learn = share->learn;
+    rcvi_matmul product = to_logits(learn, learn->shape.chunk);
+    rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members, learn->packed);
+    rcvi_learn_meet(share);
+}
+
+static void forward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk) {
+    const rcvi_learn *learn = share->learn;
+    const rcvi_head *head = chunk->head;
+    rcvi_matmul product = to_logits(learn, chunk->rows);
+    rcvi_matmul_packed_share(learn->kernels, &product, row_of(learn, head->y, chunk->row, chunk->features),
+                             learn->packed, chunk->logits, share->member, share->members,
+                             learn->scratch + share->member * learn->scratch_bytes);
+    rcvi_learn_meet(share);
+    (head->targets ? learn->real->softmax : learn->real->square)(share, chunk);
+    rcvi_learn_meet(share);
+}
+
+static void backward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk) {
+    const rcvi_learn *learn = share->learn;
+    const rcvi_head *head = chunk->head;
+    rcvi_matmul product = to_dy(learn, chunk->rows);
+    multiply(share, &product, chunk->logits, head->weight,
+             (char *)head->dy + chunk->row * chunk->features * learn->size);
+    if (head->dweight) {
+        product = to_dweight(learn, chunk->rows, head->accumulate || chunk->row > 0);
+        multiply(share, &product, chunk->logits, row_of(learn, head->y, chunk->row, chunk->features), head->dweight);
+    }
+    if (head->dbias) learn->real->sum_bias(share, chunk);
+    rcvi_learn_meet(share);
+}
+
+static void run_head(const rcvi_learn_share *share, const void *job) {
+    const head_job *self = job;
+    const rcvi_learn *learn = share->learn;
+    rcvi_learn_chunk chunk = {.head = self->head,
+                              .weight = self->weight,
+                              .features = learn->shape.features,
+                              .classes = learn->shape.classes,
+                              .logits = learn->logits};
+    pack(share, self->head);
+    for (int64_t row = 0; row < self->head->rows; row += chunk.rows) {
+        chunk.row = row;
+        chunk.rows = smaller(learn->shape.chunk, self->head->rows - row);
+        chunk.losses = learn->losses + row;
+        forward(share, &chunk);
+        if (self->head->dy) backward(share, &chunk);
+    }
+}
+
+static rcv_status check_head(const rcvi_learn *learn, const rcvi_head *head) {
+    if (head->rows >= 1 && head->rows <= learn->shape.rows) return RCV_OK;
+    return rcvi_fail(RCV_INVALID, "a head of %lld rows, but what was opened is for 1 to %lld", (long long)head->rows,
+                     (long long)learn->shape.rows);
+}
+
+static double operations(const rcvi_learn *learn, int64_t rows) {
+    return 2.0 * (double)rows * (double)learn->shape.features * (double)learn->shape.classes;
+}
+
+rcv_status rcvi_learn_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control,
+                           rcvi_outcome *outcome) {
+    RCVI_TRY(check_head(learn, head));
+    if (head->dy && !learn->shape.training)
+        return rcvi_fail(RCV_INVALID, "gradients of a head that was not opened for training");
+    if (!head->targets && !head->values) return rcvi_fail(RCV_INVALID, "a head needs targets or values, not neither");
+    head_job job = {.head = head, .weight = control->weight, .outcome = outcome};
+    rcvi_learn_run(learn, operations(learn, head->rows), run_head, &job);
+    double loss = head->adds_loss ? outcome->loss : 0;
+    for (int64_t row = 0; row < head->rows; row++) loss += learn->losses[row];
+    outcome->loss = loss;
+    return RCV_OK;
+}
+
+/* ---- logits by themselves ---- */
+
+static void run_logits(const rcvi_learn_share *share, const void *job) {
+    const head_job *self = job;
+    const rcvi_learn *learn = share->learn;
+    rcvi_matmul product = to_logits(learn, self->head->rows);
+    multiply(share, &product, self->head->y, self->head->weight, self->out);
+    if (!self->head->bias) return;
+    rcvi_learn_meet(share);
+    rcvi_learn_chunk all = {.head = self->head,
+                            .rows = self->head->rows,
+                            .features = learn->shape.features,
+                            .classes = learn->shape.classes,
+                            .logits = self->out};
+    learn->real->add_bias(share, &all);
+}
+
+rcv_status rcvi_learn_logits(rcvi_learn *learn, const rcvi_head *head, void *out) {
+    RCVI_TRY(check_head(learn, head));
+    head_job job = {.head = head, .out = out};
+    rcvi_learn_run(learn, operations(learn, head->rows), run_logits, &job);
+    return RCV_OK;
+}
