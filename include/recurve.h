@@ -505,6 +505,8 @@ RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text); /* one word a line */
 
+enum { RCV_MAX_BUCKETS = 64 }; /* of lengths */
+
 /* A file to learn from, tokenised once and mapped into memory. What was read of a text is kept in the file TEXT.recurve-tokens, or under
  * $XDG_CACHE_HOME/recurve (~/.cache/recurve), and used as long as the text and the names it was read with stay the same. */
 typedef struct rcv_data rcv_data;
@@ -619,15 +621,16 @@ RCV_API const char *rcv_learner_device(const rcv_learner *learner);
 RCV_API int64_t rcv_learner_parameter_elements(const rcv_learner *learner);
 
 typedef struct {
-    int64_t batch;   /* columns of a text, or sequences, side by side; 0: 1, so that every token has all before it as context */
-    int64_t threads; /* 0: as many as the context says */
+    int64_t
+        batch; /* columns of a text, or sequences, side by side; 0: 1, so that every token has all before it as context */
+    int64_t threads;           /* 0: as many as the context says */
     bool (*go_on)(void *user); /* NULL, or asked after every batch: false stops */
     void *user;
 } rcv_evaluation_options;
 
 typedef struct {
-    double loss;      /* mean, in nats (or squares) */
-    int64_t counted;  /* tokens or examples that it is the mean of */
+    double loss;     /* mean, in nats (or squares) */
+    int64_t counted; /* tokens or examples that it is the mean of */
 } rcv_evaluation;
 
 RCV_API rcv_status rcv_learner_evaluate(rcv_learner *learner, const rcv_data *data,
@@ -668,7 +671,7 @@ typedef struct {
 } rcv_progress;
 
 typedef struct {
-    const char *output; /* where checkpoints go; NULL: nowhere */
+    const char *output;                                         /* where checkpoints go; NULL: nowhere */
     bool (*progress)(void *user, const rcv_progress *progress); /* false: checkpoint and stop. May be NULL. */
     void (*log)(void *user, const char *line);                  /* a JSON object a line. May be NULL. */
     void *user;

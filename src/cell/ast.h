@@ -15,7 +15,7 @@ enum {
 
 typedef struct {
     int line, column; /* from 1 */
-} rcvi_position;
+} rcvi_text_position;
 
 typedef enum {
     RCVI_EXPR_NUMBER,
@@ -31,7 +31,7 @@ typedef enum {
 typedef struct rcvi_expr rcvi_expr;
 struct rcvi_expr {
     rcvi_expr_kind kind;
-    rcvi_position position;
+    rcvi_text_position position;
     const char *name;
     double number;
     int lag;
@@ -45,10 +45,10 @@ typedef enum { RCVI_DECLARE_STATE, RCVI_DECLARE_SIZE, RCVI_DECLARE_MATRIX, RCVI_
 
 typedef struct {
     rcvi_declaration_kind kind;
-    rcvi_position position;
+    rcvi_text_position position;
     const char *name;
     const char *size; /* state: its size, or NULL. matrix: how many blocks, or NULL */
-    rcvi_position size_position;
+    rcvi_text_position size_position;
     const char *stored; /* matrix, vector: name in files, or NULL */
     bool has_number;    /* size: always; vector: initial value given */
     double number;
@@ -56,11 +56,11 @@ typedef struct {
 } rcvi_declaration;
 
 typedef struct {
-    rcvi_position position;
+    rcvi_text_position position;
     const char *name;
     bool next;        /* name' = */
     const char *size; /* name[size] =, or NULL */
-    rcvi_position size_position;
+    rcvi_text_position size_position;
     rcvi_expr *value;
 } rcvi_equation;
 
@@ -73,8 +73,8 @@ typedef struct {
     size_t declaration_count, declaration_capacity;
     rcvi_equation *equations;
     size_t equation_count, equation_capacity;
-    rcvi_expr *output; /* of return */
-    rcvi_position end; /* of the closing brace */
+    rcvi_expr *output;      /* of return */
+    rcvi_text_position end; /* of the closing brace */
 } rcvi_ast;
 
 /* Parses `text` into `ast` (pool initialised here; free it with rcvi_ast_free in any case). */
@@ -84,7 +84,7 @@ void rcvi_ast_free(rcvi_ast *ast);
 void rcvi_ast_print(const rcvi_ast *ast, rcvi_text *out);
 
 /* "FILE:LINE:COLUMN: sentence", the line, a caret. */
-rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_position position, const char *format, ...)
+rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_text_position position, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -37,7 +37,7 @@ int rcvi_find_size(const rcvi_checker *c, const char *name) {
 }
 
 /* An unknown name, with the nearest known one. */
-static rcv_status unknown(const rcvi_checker *c, rcvi_position position, const char *what, const char *name) {
+static rcv_status unknown(const rcvi_checker *c, rcvi_text_position position, const char *what, const char *name) {
     size_t composed = 0;
     while (rcvi_composed[composed]) composed++;
     size_t capacity =
@@ -63,7 +63,7 @@ static rcv_status unknown(const rcvi_checker *c, rcvi_position position, const c
     return status;
 }
 
-rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_position position, const char *name) {
+rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_text_position position, const char *name) {
     const char **names = rcvi_new(c->graph->pool->context, c->graph->size_count, sizeof *names);
     if (!names) return RCV_NO_MEMORY;
     for (size_t i = 0; i < c->graph->size_count; i++) names[i] = c->graph->sizes[i].name;
@@ -77,7 +77,7 @@ rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_position position, cons
 
 /* ---- declarations ---- */
 
-static rcv_status check_new_name(const rcvi_checker *c, rcvi_position position, const char *name,
+static rcv_status check_new_name(const rcvi_checker *c, rcvi_text_position position, const char *name,
                                  size_t declarations_before) {
     bool taken = !strcmp(name, c->ast->input) || rcvi_find_function(name) != RCVI_NONE || rcvi_is_composed(name);
     for (size_t i = 0; i < declarations_before; i++) taken |= !strcmp(name, c->ast->declarations[i].name);

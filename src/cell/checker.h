@@ -18,7 +18,7 @@ typedef struct {
     int value;      /* in the graph */
     int lags;       /* the longest lag asked of it */
     int lag_states; /* the graph's state [t-1]; longer lags follow it */
-    rcvi_position lag_position;
+    rcvi_text_position lag_position;
 } rcvi_equation_info;
 
 typedef struct {
@@ -42,7 +42,7 @@ int rcvi_find_state(const rcvi_checker *c, const char *name);
 int rcvi_find_equation(const rcvi_checker *c, const char *name, bool next);
 int rcvi_find_size(const rcvi_checker *c, const char *name);
 rcvi_symbol *rcvi_find_symbol(const rcvi_checker *c, const char *name);
-rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_position position, const char *name);
+rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_text_position position, const char *name);
 
 /* Builds the graph's values, parameters and lag states from ordered equations. */
 rcv_status rcvi_elaborate(rcvi_checker *c);

@@ -38,7 +38,7 @@ static rcv_status size_of_name(rcvi_checker *c, const rcvi_expr *e, int *size) {
 }
 
 /* Element by element: numbers and values of size one go with anything. */
-static rcv_status combine(const rcvi_checker *c, rcvi_position position, int left, int right, int *size) {
+static rcv_status combine(const rcvi_checker *c, rcvi_text_position position, int left, int right, int *size) {
     if (left == RCVI_SIZE_ANY || left == right) {
         *size = right;
     } else if (right == RCVI_SIZE_ANY) {
@@ -103,7 +103,7 @@ static rcv_status build_operand(builder *b, const rcvi_expr *e, int *value) {
     return build(b, e, size == OPEN ? RCVI_SIZE_HIDDEN : size, value);
 }
 
-static rcv_status find_param(builder *b, rcvi_position position, const rcvi_param *wanted, int *param) {
+static rcv_status find_param(builder *b, rcvi_text_position position, const rcvi_param *wanted, int *param) {
     rcvi_graph *graph = b->c->graph;
     for (size_t i = 0; i < graph->param_count; i++) {
         const rcvi_param *old = &graph->params[i];

@@ -8,7 +8,7 @@
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_position position, const char *format, ...) {
+rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_text_position position, const char *format, ...) {
     char sentence[512];
     va_list arguments;
     va_start(arguments, format);

@@ -7,7 +7,7 @@ typedef enum { RCVI_TOKEN_END, RCVI_TOKEN_NAME, RCVI_TOKEN_NUMBER, RCVI_TOKEN_SY
 
 typedef struct {
     rcvi_token_kind kind;
-    rcvi_position position;
+    rcvi_text_position position;
     const char *text; /* into the cell's text */
     size_t length;
     double number;
@@ -17,7 +17,7 @@ typedef struct {
 typedef struct {
     const rcvi_ast *ast; /* for messages */
     const char *next, *end;
-    rcvi_position position;
+    rcvi_text_position position;
 } rcvi_lexer;
 
 void rcvi_lexer_init(rcvi_lexer *lexer, const rcvi_ast *ast);

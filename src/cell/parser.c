@@ -53,7 +53,7 @@ static rcv_status take_name(parser *p, const char *what, const char **name) {
     return *name ? next(p) : RCV_NO_MEMORY;
 }
 
-static rcvi_expr *new_expr(parser *p, rcvi_expr_kind kind, rcvi_position position) {
+static rcvi_expr *new_expr(parser *p, rcvi_expr_kind kind, rcvi_text_position position) {
     rcvi_expr *expr = rcvi_pool_new(&p->ast->pool, 1, sizeof *expr);
     if (expr) {
         expr->kind = kind;

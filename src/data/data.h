@@ -12,6 +12,8 @@
 void rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and how it was read */
 
+rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
+
 /* ---- batches ---- */
 
 typedef enum {

@@ -18,6 +18,7 @@ typedef struct {
     void *there, *here; /* logits, [tokens] */
     choice *choices;    /* [tokens] */
     rcvi_twister twister;
+    int64_t eos, unk;
     bool begins; /* nothing stands before the next word in its line */
 } writer;
 
@@ -73,14 +74,14 @@ static int32_t draw(writer *w) {
 
 static rcv_status read_token(writer *w, int64_t token) {
     int32_t id = (int32_t)token;
-    w->begins = token == rcvi_vocabulary_eos(w->work->learner->vocabulary);
+    w->begins = token == w->eos;
     return rcvi_work_step(w->work, w->window, &id);
 }
 
 static rcv_status read_word(writer *w, const char *word, size_t length) {
     const rcv_vocabulary *vocabulary = w->work->learner->vocabulary;
     int64_t token = rcv_vocabulary_find(vocabulary, word, length);
-    return read_token(w, token < 0 ? rcvi_vocabulary_unk(vocabulary) : token);
+    return read_token(w, token < 0 ? w->unk : token);
 }
 
 static rcv_status read_words(writer *w, const char *text, size_t length) {
@@ -88,8 +89,7 @@ static rcv_status read_words(writer *w, const char *text, size_t length) {
         size_t end = at;
         while (end < length && !strchr(" \t\r\v\f\n", text[end])) end++;
         if (end > at) RCVI_TRY(read_word(w, text + at, end - at));
-        if (end < length && text[end] == '\n')
-            RCVI_TRY(read_token(w, rcvi_vocabulary_eos(w->work->learner->vocabulary)));
+        if (end < length && text[end] == '\n') RCVI_TRY(read_token(w, w->eos));
         at = end + 1;
     }
     return RCV_OK;
@@ -100,8 +100,7 @@ static rcv_status read_prompt(writer *w) {
     const rcv_vocabulary *vocabulary = w->work->learner->vocabulary;
     const rcv_generation *o = w->options;
     bool bytes = rcv_vocabulary_level(vocabulary) == RCV_LEVEL_BYTE;
-    if (!bytes || !o->prompt_bytes || w->work->learner->shape.kind == RCV_DATA_LINES)
-        RCVI_TRY(read_token(w, rcvi_vocabulary_eos(vocabulary)));
+    if (!bytes || !o->prompt_bytes || w->work->learner->shape.kind == RCV_DATA_LINES) RCVI_TRY(read_token(w, w->eos));
     if (!bytes) return read_words(w, o->prompt, o->prompt_bytes);
     for (size_t i = 0; i < o->prompt_bytes; i++) RCVI_TRY(read_token(w, (uint8_t)o->prompt[i]));
     return RCV_OK;
@@ -113,7 +112,7 @@ static bool emit_token(writer *w, int32_t token, bool (*emit)(void *user, const 
     size_t length = 0;
     const char *text = rcv_vocabulary_token(vocabulary, token, &length);
     if (rcv_vocabulary_level(vocabulary) == RCV_LEVEL_BYTE) return emit(user, text, length);
-    if (token == rcvi_vocabulary_eos(vocabulary)) return emit(user, "\n", 1);
+    if (token == w->eos) return emit(user, "\n", 1);
     return (w->begins || emit(user, " ", 1)) && emit(user, text, length);
 }
 
@@ -160,6 +159,9 @@ static rcv_status open_writer(rcv_learner *l, writer *w) {
     w->here = rcvi_new(l->context, (size_t)l->shape.outputs, rcvi_real_bytes(l));
     w->choices = rcvi_new(l->context, (size_t)l->shape.outputs, sizeof *w->choices);
     rcvi_twister_seed(&w->twister, w->options->seed);
+    bool bytes = rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE;
+    w->eos = bytes ? '\n' : rcv_vocabulary_find(l->vocabulary, "<eos>", strlen("<eos>"));
+    w->unk = rcv_vocabulary_find(l->vocabulary, "<unk>", strlen("<unk>"));
     return w->here && w->choices ? RCV_OK : RCV_NO_MEMORY;
 }
 

@@ -27,8 +27,8 @@ static void place_net(const rcv_learner *l, size_t index, rcvi_tensor_place *pla
 void rcvi_learner_tensor_at(const rcv_learner *l, size_t index, rcvi_tensor_place *place) {
     size_t inner = rcv_net_parameter_count(l->net), first = has_embedding(l);
     if (index < first)
-        *place = (rcvi_tensor_place){
-            .name = "embedding.weight", .dims = 2, .shape = {l->shape.tokens, l->shape.embedding}};
+        *place =
+            (rcvi_tensor_place){.name = "embedding.weight", .dims = 2, .shape = {l->shape.tokens, l->shape.embedding}};
     else if (index < first + inner)
         place_net(l, index - first, place);
     else if (index == first + inner && !l->shape.tied)
@@ -235,6 +235,19 @@ static rcv_status read_sizes(const char *text, rcvi_pool *pool, rcv_net_options 
     return pool->failed ? RCV_NO_MEMORY : RCV_OK;
 }
 
+static rcv_status copy_classes(const rcv_data *data, rcv_learner *l) {
+    if (l->shape.kind != RCV_DATA_CLASSES) return RCV_OK;
+    rcvi_text text;
+    rcvi_text_init(&text, l->context);
+    for (int64_t i = 0; i < l->shape.outputs; i++) {
+        size_t length = 0;
+        const char *name = rcv_data_class_name(data, i, &length);
+        rcvi_text_add_bytes(&text, name, length);
+        rcvi_text_add(&text, "\n");
+    }
+    return rcvi_text_take(&text, &l->classes);
+}
+
 static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_data *data, rcvi_pool *pool,
                        rcv_learner **learner) {
     const rcv_vocabulary *vocabulary = rcv_data_vocabulary(data);
@@ -264,7 +277,7 @@ static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_da
     }
     rcv_learner *l = *learner;
     if (vocabulary) status = rcvi_vocabulary_copy(vocabulary, &l->vocabulary);
-    if (!status) status = rcvi_data_class_names(data, &l->classes);
+    if (!status) status = copy_classes(data, l);
     if (!status) status = rcvi_learner_allocate(l);
     if (!status)
         status = rcvi_learner_initialize(l, rcvi_settings_real(s, "init"), (uint64_t)rcvi_settings_integer(s, "seed"));
@@ -290,11 +303,12 @@ rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, c
 rcv_status rcvi_learner_fits(const rcv_learner *l, const rcv_data *data) {
     const rcv_vocabulary *vocabulary = rcv_data_vocabulary(data);
     int64_t tokens = vocabulary ? rcv_vocabulary_size(vocabulary) : 0;
-    if (rcvi_data_kind(data) != l->shape.kind)
+    if (rcv_data_get_kind(data) != l->shape.kind)
         return rcvi_fail(RCV_INVALID, "the model was made for another kind of data (stream, lines, classes or values)");
     if (tokens != l->shape.tokens)
-        return rcvi_fail(RCV_INVALID, "the data has %lld different tokens, the model knows %lld: read it with the "
-                                      "model's vocabulary",
+        return rcvi_fail(RCV_INVALID,
+                         "the data has %lld different tokens, the model knows %lld: read it with the "
+                         "model's vocabulary",
                          (long long)tokens, (long long)l->shape.tokens);
     if (!tokens && rcv_data_features(data) != l->shape.features)
         return rcvi_fail(RCV_INVALID, "the data has %lld features a time step, the model reads %lld",

@@ -55,7 +55,9 @@ static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool 
     const rcv_settings *s = t->settings;
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
     int64_t bounds[RCV_MAX_BUCKETS];
-    rcvi_batcher_options o = {.how = !columns ? RCVI_SEQUENCES : training ? RCVI_COLUMNS : RCVI_ALL,
+    rcvi_batcher_options o = {.how = !columns   ? RCVI_SEQUENCES
+                                     : training ? RCVI_COLUMNS
+                                                : RCVI_ALL,
                               .batch = rcvi_settings_integer(s, training || !columns ? "batch" : "eval-batch"),
                               .steps = rcvi_settings_integer(s, "length"),
                               .tokens = rcvi_settings_integer(s, "tokens"),
@@ -72,7 +74,7 @@ static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool 
 /* ---- life ---- */
 
 static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
-    if (rcvi_data_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
+    if (rcv_data_get_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
         return rcvi_fail(RCV_INVALID, "the settings and the data do not agree on what kind of data it is");
     if (!rcvi_settings_integer(s, "epochs") && !rcvi_settings_integer(s, "steps") &&
         !(rcvi_settings_real(s, "seconds") > 0))
@@ -86,7 +88,8 @@ static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
 static bool is_sparse(const rcv_trainer *t) {
     const rcvi_shape *shape = &t->learner->shape;
     return t->kind == RCVI_SGD && !t->asgd && shape->tokens && !shape->tied && !shape->fixed &&
-           rcvi_settings_real(t->settings, "weight-decay") == 0 && rcvi_settings_integer(t->settings, "accumulate") == 1;
+           rcvi_settings_real(t->settings, "weight-decay") == 0 &&
+           rcvi_settings_integer(t->settings, "accumulate") == 1;
 }
 
 /* In the order of the setting's choices; the last is SGD whose average is kept. */
@@ -117,7 +120,9 @@ static rcv_status fill_trainer(rcv_trainer *t) {
     t->standing = (rcvi_standing){.data_hash = rcvi_data_hash(t->train),
                                   .factor = 1,
                                   .best = INFINITY,
-                                  .scale = !scaled ? 1 : scale > 0 ? scale : 65536};
+                                  .scale = !scaled     ? 1
+                                           : scale > 0 ? scale
+                                                       : 65536};
     return make_moments(t);
 }
 
@@ -169,7 +174,8 @@ const rcv_progress *rcv_trainer_progress(const rcv_trainer *trainer) { return &t
 size_t rcv_trainer_bytes(const rcv_trainer *t) {
     if (!t->work) return 0;
     size_t array = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
-    return rcvi_work_bytes(t->work) + array * (size_t)(1 + (t->first != NULL) + (t->second != NULL) + (t->average != NULL));
+    return rcvi_work_bytes(t->work) +
+           array * (size_t)(1 + (t->first != NULL) + (t->second != NULL) + (t->average != NULL));
 }
 
 /* ---- plans ---- */
@@ -194,8 +200,10 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
                              .schedule = string ? string : rcvi_settings_text(t->settings, "schedule")};
     rcv_status status = rcvi_work_window(t->work, &o, &t->windows[index]);
     if (status == RCV_UNSUPPORTED && string) { /* of another machine */
-        rcvi_log(t->context, "the plan %s of the checkpoint does not run here: another one is chosen, whose sums may be "
-                             "rounded otherwise", string);
+        rcvi_log(t->context,
+                 "the plan %s of the checkpoint does not run here: another one is chosen, whose sums may be "
+                 "rounded otherwise",
+                 string);
         o.schedule = rcvi_settings_text(t->settings, "schedule");
         status = rcvi_work_window(t->work, &o, &t->windows[index]);
     }
