@@ -20,6 +20,7 @@ static const verb verbs[] = {
     {"init", "write a model with fresh parameters", verb_init},
     {"run", "run tensors through a model, with gradients if wanted", verb_run},
     {"train", "train a byte-level language model on a text", verb_train},
+    {"report", "a page with the curves of a training log", verb_report},
     {"generate", "write text with a trained language model", verb_generate},
     {"eval", "measure a language model on a text", verb_eval},
     {"memory", "learn to tell the first of many symbols at their end", verb_memory},

@@ -1,27 +1,10 @@
 /* The page: one file, nothing fetched, no script. Its sections show what was measured, in that order. */
 #include "report.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { MOST_BARS = 64 };
-
-static void section(FILE *out, const char *id, const char *title, const char *about) {
-    fprintf(out, "<section id=\"%s\"><h2>%s</h2>\n<p class=\"soft\">", id, title);
-    put_text(out, about);
-    fprintf(out, "</p>\n");
-}
-
-static void card(FILE *out, const char *value, const char *meaning) {
-    fprintf(out, "<div class=\"card\"><b>");
-    put_text(out, value);
-    fprintf(out, "</b><span>");
-    put_text(out, meaning);
-    fprintf(out, "</span></div>\n");
-}
 
 static void put_cards(FILE *out, const results *results) {
     const contestant *ours = &results->main.items[0];
@@ -29,14 +12,14 @@ static void put_cards(FILE *out, const results *results) {
     char value[128], meaning[128], room[32];
     fprintf(out, "<div class=\"cards\">\n");
     snprintf(value, sizeof value, "%s ms", short_number(ours->median * 1e3, room));
-    card(out, value, "median of a call");
+    put_card(out, value, "median of a call");
     snprintf(meaning, sizeof meaning, "%s in the matrix products", unit->name);
-    card(out, short_number(ours->median > 0 ? ours->operations / ours->median * unit->scale : 0, room), meaning);
+    put_card(out, short_number(ours->median > 0 ? ours->operations / ours->median * unit->scale : 0, room), meaning);
     if (results->peak_speed > 0 && ours->median > 0) {
         snprintf(value, sizeof value, "%.1f%%", 100 * ours->operations / ours->median / results->peak_speed);
         snprintf(meaning, sizeof meaning, "of the measured limit, %s %s",
                  short_number(results->peak_speed * unit->scale, room), unit->name);
-        card(out, value, meaning);
+        put_card(out, value, meaning);
     }
     const contestant *best = NULL;
     for (size_t i = 1; i < results->main.count; i++) {
@@ -46,14 +29,14 @@ static void put_cards(FILE *out, const results *results) {
     if (best != NULL) {
         snprintf(value, sizeof value, "%.2fx", best->ratio);
         snprintf(meaning, sizeof meaning, "as fast as %s, the best other", best->name);
-        card(out, value, meaning);
+        put_card(out, value, meaning);
     }
     if (results->ladder.count > 0 && results->ladder.items[results->ladder.count - 1].ratio > 0) {
         snprintf(value, sizeof value, "%.2fx", 1 / results->ladder.items[results->ladder.count - 1].ratio);
-        card(out, value, "as fast as the naive plan");
+        put_card(out, value, "as fast as the naive plan");
     }
     snprintf(value, sizeof value, "%s", human_bytes(ours->bytes, room));
-    card(out, value, "memory of a run");
+    put_card(out, value, "memory of a run");
     fprintf(out, "</div>\n");
 }
 
@@ -100,12 +83,13 @@ static void put_contestants(FILE *out, const results *results) {
                                   .colour = i == 0 ? 0 : 1};
         }
     }
-    section(out, "contestants", "Contestants",
-            results->machine.device != NULL
-                ? "All took turns in one run, each with many calls in the GPU's queue and one wait. Speed counts the "
-                  "matrix products alone; the limit is what products of large matrices reach by the GPU's own library."
-                : "All took turns in one run. Speed counts the matrix products alone; the limit is what multiply-adds "
-                  "from registers reach on the same threads, measured in between.");
+    put_section(
+        out, "contestants", "Contestants",
+        results->machine.device != NULL
+            ? "All took turns in one run, each with many calls in the GPU's queue and one wait. Speed counts the "
+              "matrix products alone; the limit is what products of large matrices reach by the GPU's own library."
+            : "All took turns in one run. Speed counts the matrix products alone; the limit is what multiply-adds "
+              "from registers reach on the same threads, measured in between.");
     const bar_style style = {.title = "Speed of the contestants",
                              .unit = unit->name,
                              .limit = results->peak_speed * unit->scale,
@@ -148,16 +132,17 @@ static void put_rungs(FILE *out, const results *results, size_t from, size_t to,
 }
 
 static void put_ladder(FILE *out, const results *results) {
-    section(out, "ladder", "The ladder",
-            results->machine.device != NULL
-                ? "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
-                  "naive: one "
-                  "product a gate and operand, one pass over memory an operation, each a launch of its own."
-                : "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
-                  "naive: one "
-                  "product a gate and operand, one pass over memory an operation, one thread, in plain C. Kernels is "
-                  "the same "
-                  "by the CPU's vector kernels, and so is every other rung.");
+    put_section(
+        out, "ladder", "The ladder",
+        results->machine.device != NULL
+            ? "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
+              "naive: one "
+              "product a gate and operand, one pass over memory an operation, each a launch of its own."
+            : "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
+              "naive: one "
+              "product a gate and operand, one pass over memory an operation, one thread, in plain C. Kernels is "
+              "the same "
+              "by the CPU's vector kernels, and so is every other rung.");
     put_rungs(out, results, 1, results->ladder_alone + 1, "Each rung alone", 5);
     put_rungs(out, results, results->ladder_alone + 1, results->ladder.count, "One upon the other", 0);
     fprintf(out, "</section>\n");
@@ -173,7 +158,7 @@ static void put_batches(FILE *out, const bench *bench, const results *results) {
         curves[1].values[i] = results->batches[i].vendor_speed * unit->scale;
         vendor = vendor || results->batches[i].vendor_speed > 0;
     }
-    section(
+    put_section(
         out, "batches", "Speed against batch size",
         "The same network, planned anew for each batch size. A small batch is limited by the bytes of the weights, a "
         "large one by arithmetic.");
@@ -238,7 +223,7 @@ static void put_bytes(FILE *out, const results *results) {
     char about[256];
     snprintf(about, sizeof about, "What a run of each plan allocates, the fastest first%s. Planning took %.2f s.",
              count < usable ? "; the slower ones are left out" : "", results->planning_seconds);
-    section(out, "bytes", "Memory of each plan", about);
+    put_section(out, "bytes", "Memory of each plan", about);
     const bar_style style = {.title = "Memory of each plan", .unit = "MiB", .wide_labels = true};
     draw_bars(out, bars, count, &style);
     put_refused(out, results);
@@ -254,9 +239,10 @@ static void put_timeline(FILE *out, const results *results) {
     for (size_t i = 0; i < results->chosen.count; i++) {
         layers = results->chosen.events[i].layer >= layers ? results->chosen.events[i].layer + 1 : layers;
     }
-    section(out, "timeline", "Timeline of one call",
-            "Which worker did what when, and which layer it was for. Where layers overlap in time, a wavefront runs "
-            "through them. Numbers are time steps.");
+    put_section(
+        out, "timeline", "Timeline of one call",
+        "Which worker did what when, and which layer it was for. Where layers overlap in time, a wavefront runs "
+        "through them. Numbers are time steps.");
     put_legend(out, labels, colours, (size_t)(layers < COLOURS ? layers : COLOURS));
     draw_timeline(out, &results->chosen);
     if (results->wavefront.count > 0) {
@@ -267,14 +253,7 @@ static void put_timeline(FILE *out, const results *results) {
 }
 
 static void put_frame(FILE *out, const bench *bench, const results *results) {
-    fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-                 "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-                 "<meta name=\"color-scheme\" content=\"light dark\"><title>recurve bench: ");
-    put_text(out, results->title);
-    fprintf(out, "</title>\n<link rel=\"icon\" href=\"data:,\">\n<style>\n%s</style></head>\n<body><main>\n<h1>",
-            report_style);
-    put_text(out, results->title);
-    fprintf(out, "</h1>\n<p class=\"soft\">");
+    begin_page(out, "recurve bench", results->title);
     if (results->machine.device != NULL) {
         put_text(out, results->machine.device);
     } else {
@@ -292,13 +271,11 @@ static void put_frame(FILE *out, const bench *bench, const results *results) {
 }
 
 bool write_report(const bench *bench, const results *results) {
-    char *beside = text_of("%s.part", bench->report);
-    FILE *out = fopen(beside, "w");
-    if (out == NULL) {
-        say("cannot write %s: %s", beside, strerror(errno));
-        free(beside);
+    page page;
+    if (!page_open(&page, bench->report)) {
         return false;
     }
+    FILE *out = page.file;
     put_frame(out, bench, results);
     if (results->main.count > 0) {
         put_cards(out, results);
@@ -317,13 +294,5 @@ bool write_report(const bench *bench, const results *results) {
         put_timeline(out, results);
     }
     put_more(out, bench, results);
-    fprintf(out, "</main></body></html>\n");
-    bool good = !ferror(out);
-    good = fclose(out) == 0 && good && rename(beside, bench->report) == 0;
-    if (!good) {
-        say("cannot write %s: %s", bench->report, strerror(errno));
-        unlink(beside);
-    }
-    free(beside);
-    return good;
+    return page_close(&page);
 }

@@ -9,6 +9,20 @@
 enum { COLOURS = 8 }; /* classes c0 ... c7 of the page; cn is neutral */
 #define NEUTRAL (-1)
 
+/* A page is one file, nothing fetched, no script; it is written beside its path and renamed. */
+typedef struct {
+    const char *path;
+    char *beside;
+    FILE *file;
+} page;
+
+bool page_open(page *page, const char *path); /* says why not */
+bool page_close(page *page);                  /* behind the last section */
+/* Up to the beginning of the paragraph behind the title. */
+void begin_page(FILE *out, const char *what, const char *title);
+void put_section(FILE *out, const char *id, const char *title, const char *about); /* the caller closes it */
+void put_card(FILE *out, const char *value, const char *meaning);
+
 /* Text with the five characters of HTML that must be escaped. */
 void put_text(FILE *out, const char *text);
 void put_plan(FILE *out, const char *plan); /* may be broken behind every rung */
@@ -52,6 +66,12 @@ typedef struct {
 } curve_style;
 
 void draw_curves(FILE *out, const curve *curves, size_t count, const curve_style *style);
+
+/* What drawings share. */
+void begin_svg(FILE *out, int width, int height, const char *title);
+/* A step of 1, 2 or 5 times a power of ten that divides 0..most into at most `parts`. */
+double nice_step(double most, int parts);
+const char *tick_number(double value, char room[32]);
 
 /* The whole call, then its beginning enlarged. */
 void draw_timeline(FILE *out, const timeline *timeline);

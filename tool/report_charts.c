@@ -48,8 +48,7 @@ void put_legend(FILE *out, const char *const *labels, const int *colours, size_t
     fprintf(out, "</p>\n");
 }
 
-/* A step of 1, 2 or 5 times a power of ten that divides 0..most into at most `parts`. */
-static double nice_step(double most, int parts) {
+double nice_step(double most, int parts) {
     double step = pow(10, floor(log10(most / parts)));
     const double factors[] = {1, 2, 5, 10};
     for (size_t i = 0; i < COUNT(factors); i++) {
@@ -60,12 +59,12 @@ static double nice_step(double most, int parts) {
     return step * 10;
 }
 
-static const char *tick_number(double value, char room[32]) {
+const char *tick_number(double value, char room[32]) {
     snprintf(room, 32, "%.6g", value);
     return room;
 }
 
-static void begin_svg(FILE *out, int width, int height, const char *title) {
+void begin_svg(FILE *out, int width, int height, const char *title) {
     fprintf(out, "<div class=\"plot\"><svg viewBox=\"0 0 %d %d\" width=\"%d\" height=\"%d\" role=\"img\" aria-label=\"",
             width, height, width, height);
     put_text(out, title);

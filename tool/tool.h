@@ -17,6 +17,7 @@ int verb_eval(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_memory(int argc, char **argv);
+int verb_report(int argc, char **argv);
 
 /* "recurve: sentence" on standard error. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));

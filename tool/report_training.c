@@ -1,0 +1,358 @@
+/* recurve report: a page with the curves of a training log. */
+#include "log.h"
+#include "plot.h"
+#include "report.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- summary ---- */
+
+/* A number as the log has it, unless it is missing: "114.5" */
+static void number_card(FILE *out, double value, const char *format, const char *meaning) {
+    char room[64];
+    if (isfinite(value)) {
+        snprintf(room, sizeof room, format, value);
+        put_card(out, room, meaning);
+    }
+}
+
+/* How well it does: a perplexity, or the loss of what has none. */
+static void result_card(FILE *out, double loss, double perplexity, const char *what) {
+    char meaning[160], room[96];
+    const bool whole = isfinite(perplexity);
+    snprintf(room, sizeof room, isfinite(loss) ? "loss %.4f" : "", loss);
+    snprintf(meaning, sizeof meaning, "%s%s%s%s", whole ? "perplexity, " : "loss, ", what, whole && room[0] ? "; " : "",
+             whole ? room : "");
+    number_card(out, whole ? perplexity : loss, whole ? "%.2f" : "%.4f", meaning);
+}
+
+/* The run's own mean where it has ended, else that of what it said on the way. */
+static double mean_speed(const training_log *log) {
+    const double whole = log_number(log->end, "tokens_per_second");
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < log->progress.count; i++) {
+        const double speed = log->progress.points[i].speed;
+        sum += isfinite(speed) ? speed : 0;
+        count += isfinite(speed);
+    }
+    return isfinite(whole) ? whole : count > 0 ? sum / count : NAN;
+}
+
+static void put_summary(FILE *out, const training_log *log) {
+    const log_point *best = log_best(log);
+    char what[96];
+    fprintf(out, "<div class=\"cards\">\n");
+    if (best != NULL) {
+        snprintf(what, sizeof what, "best validation, after %.0f updates", best->step);
+        result_card(out, best->loss, best->perplexity, what);
+    }
+    result_card(out, log_number(log->end, "test_loss"), log_number(log->end, "test_perplexity"), "test");
+    if (log->progress.count > 0) {
+        const log_point *last = &log->progress.points[log->progress.count - 1];
+        snprintf(what, sizeof what, "training, after %.0f updates", last->step);
+        result_card(out, last->loss, last->perplexity, what);
+    }
+    number_card(out, mean_speed(log), "%.0f", "tokens a second");
+    number_card(out, log_number(log->start, "parameters"), "%.0f", "parameters");
+    number_card(out, log_number(log->end, "seconds"), "%.0f s", "in all");
+    fprintf(out, "</div>\n");
+}
+
+/* ---- curves ---- */
+
+typedef struct {
+    const char *id, *title, *unit, *about;
+    size_t offset; /* of the value in a point */
+    bool validations, logarithmic, from_zero;
+} training_plot;
+
+static const training_plot perplexity_plot = {
+    "loss",
+    "Perplexity",
+    "perplexity",
+    "Of training and of validation. The axis is logarithmic, so that heights are losses.",
+    offsetof(log_point, perplexity),
+    true,
+    true,
+    false};
+static const training_plot loss_plot = {
+    "loss", "Loss", "loss", "Of training and of validation.", offsetof(log_point, loss), true, false, false};
+static const training_plot other_plots[] = {
+    {"rate", "Learning rate", "learning rate", "As the schedule had it.", offsetof(log_point, rate), false, false,
+     true},
+    {"speed", "Speed", "tokens a second", "Of training alone.", offsetof(log_point, speed), false, false, true},
+    {"norm", "Norm of the gradient", "norm", "Before it was clipped.", offsetof(log_point, norm), false, true, false},
+};
+
+static double value_of(const log_point *point, size_t offset) {
+    double value;
+    memcpy(&value, (const char *)point + offset, sizeof value);
+    return value;
+}
+
+/* The points of a series, for free(). */
+static plot_point *points_of(const log_series *series, size_t offset) {
+    plot_point *points = need(series->count + 1, sizeof *points);
+    for (size_t i = 0; i < series->count; i++) {
+        points[i] = (plot_point){series->points[i].step, value_of(&series->points[i], offset)};
+    }
+    return points;
+}
+
+static bool has_values(const log_series *series, size_t offset) {
+    for (size_t i = 0; i < series->count; i++) {
+        if (isfinite(value_of(&series->points[i], offset))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void put_plot(FILE *out, const training_log *log, const training_plot *plot) {
+    const bool validations = plot->validations && has_values(&log->validations, plot->offset);
+    if (!has_values(&log->progress, plot->offset) && !validations) {
+        return;
+    }
+    static const char *const labels[] = {"training", "validation"};
+    static const int colours[] = {5, 4};
+    double *resumes = need(log->resumes.count + 1, sizeof *resumes);
+    for (size_t i = 0; i < log->resumes.count; i++) {
+        resumes[i] = log->resumes.points[i].step;
+    }
+    plot_point *training = points_of(&log->progress, plot->offset), *valid = points_of(&log->validations, plot->offset);
+    const plot_line lines[] = {
+        {labels[0], training, log->progress.count, colours[0], .marks = log->progress.count == 1},
+        {labels[1], valid, log->validations.count, colours[1], .marks = true},
+    };
+    const plot_style style = {.title = plot->title,
+                              .unit = plot->unit,
+                              .axis = "updates",
+                              .logarithmic = plot->logarithmic,
+                              .from_zero = plot->from_zero,
+                              .lines = resumes,
+                              .line_count = log->resumes.count,
+                              .line_label = "resumed at"};
+    put_section(out, plot->id, plot->title, plot->about);
+    if (validations) {
+        put_legend(out, labels, colours, COUNT(labels));
+    }
+    draw_plot(out, lines, validations ? 2 : 1, &style);
+    fprintf(out, "</section>\n");
+    free(resumes);
+    free(training);
+    free(valid);
+}
+
+static void put_plots(FILE *out, const training_log *log) {
+    const bool perplexities =
+        has_values(&log->progress, perplexity_plot.offset) || has_values(&log->validations, perplexity_plot.offset);
+    put_plot(out, log, perplexities ? &perplexity_plot : &loss_plot);
+    for (size_t i = 0; i < COUNT(other_plots); i++) {
+        put_plot(out, log, &other_plots[i]);
+    }
+}
+
+/* ---- tables ---- */
+
+static void put_cell(FILE *out, double value, const char *format) {
+    fprintf(out, "<td>");
+    if (isfinite(value)) {
+        fprintf(out, format, value);
+    }
+    fprintf(out, "</td>");
+}
+
+static void put_validations(FILE *out, const training_log *log) {
+    if (log->validations.count == 0) {
+        return;
+    }
+    const log_point *best = log_best(log);
+    put_section(out, "validations", "Validations", "The lowest loss in bold.");
+    fprintf(out, "<div class=\"table\"><table><thead><tr><th>updates</th><th>epoch</th><th>loss</th>"
+                 "<th>perplexity</th><th>seconds</th></tr></thead><tbody>\n");
+    for (size_t i = 0; i < log->validations.count; i++) {
+        const log_point *point = &log->validations.points[i];
+        fprintf(out, "<tr%s>", point == best ? " class=\"best\"" : "");
+        put_cell(out, point->step, "%.0f");
+        put_cell(out, point->epoch, "%.6g");
+        put_cell(out, point->loss, "%.4f");
+        put_cell(out, point->perplexity, "%.2f");
+        put_cell(out, point->seconds, "%.1f");
+        fprintf(out, "</tr>\n");
+    }
+    fprintf(out, "</tbody></table></div></section>\n");
+}
+
+/* A value of the log as text, for free(). */
+static char *text_of_value(const json_t *value) {
+    if (json_is_string(value)) {
+        return text_of("%s", json_string_value(value));
+    }
+    if (json_is_real(value)) {
+        return text_of("%.17g", json_real_value(value));
+    }
+    char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = text_of("%s", dumped != NULL ? dumped : "");
+    free(dumped);
+    return text;
+}
+
+static const char *default_of(const char *name) {
+    for (size_t i = 0; i < rcv_setting_count(); i++) {
+        if (strcmp(rcv_setting_at(i)->name, name) == 0) {
+            return rcv_setting_at(i)->default_value;
+        }
+    }
+    return "";
+}
+
+/* A row where the value is not the default. A setting that this version does not know, or would refuse, is shown as it is. */
+static void put_setting(FILE *out, rcv_settings *settings, const char *name, const json_t *value) {
+    char *text = text_of_value(value);
+    const bool known = rcv_settings_set(settings, name, text) == RCV_OK;
+    const char *shown = known ? rcv_settings_get(settings, name) : text, *usual = default_of(name);
+    if (strcmp(shown, usual) != 0) {
+        fprintf(out, "<tr><td>");
+        put_text(out, name);
+        fprintf(out, "</td><td class=\"left\"><code>");
+        put_text(out, shown);
+        fprintf(out, "</code></td><td class=\"left soft\">");
+        put_text(out, usual);
+        fprintf(out, "</td></tr>\n");
+    }
+    free(text);
+}
+
+static void put_settings(FILE *out, const training_log *log, rcv_settings *settings) {
+    json_t *object = json_object_get(log->start, "settings");
+    const char *name;
+    json_t *value;
+    if (!json_is_object(object)) {
+        return;
+    }
+    put_section(out, "settings", "Settings", "Those that differ from their defaults.");
+    fprintf(out, "<div class=\"table\"><table><thead><tr><th>setting</th><th class=\"left\">value</th>"
+                 "<th class=\"left\">default</th></tr></thead><tbody>\n");
+    json_object_foreach(object, name, value) { put_setting(out, settings, name, value); }
+    fprintf(out, "</tbody></table></div></section>\n");
+}
+
+static void put_fact(FILE *out, const char *name, const char *value) {
+    if (value != NULL) {
+        fprintf(out, "<dt>%s</dt><dd>", name);
+        put_text(out, value);
+        fprintf(out, "</dd>\n");
+    }
+}
+
+static void put_number_fact(FILE *out, const char *name, double value) {
+    if (isfinite(value)) {
+        fprintf(out, "<dt>%s</dt><dd>%.0f</dd>\n", name, value);
+    }
+}
+
+static void put_facts(FILE *out, const training_log *log) {
+    fprintf(out, "<section id=\"facts\"><h2>The run</h2>\n<dl>\n");
+    put_fact(out, "device", log_text(log->start, "device"));
+    put_fact(out, "begun", log_text(log->start, "date"));
+    put_fact(out, "version", log_text(log->start, "version"));
+    put_fact(out, "commit", log_text(log->start, "commit"));
+    put_number_fact(out, "tokens of the data", log_number(log->start, "tokens"));
+    put_number_fact(out, "bytes in memory", log_number(log->start, "bytes"));
+    json_t *plans = json_object_get(log->start, "plans");
+    for (size_t i = 0; i < json_array_size(plans); i++) {
+        const char *plan = json_string_value(json_array_get(plans, i));
+        fprintf(out, "<dt>plan</dt><dd><code>");
+        put_plan(out, plan != NULL ? plan : "");
+        fprintf(out, "</code></dd>\n");
+    }
+    put_number_fact(out, "checkpoints", (double)log->checkpoints);
+    for (size_t i = 0; i < log->resumes.count; i++) {
+        put_number_fact(out, "resumed at update", log->resumes.points[i].step);
+    }
+    put_fact(out, "ended by", log->end != NULL ? log_text(log->end, "reason") : "nothing yet");
+    fprintf(out, "</dl></section>\n");
+}
+
+/* ---- the page ---- */
+
+static bool write_page(const training_log *log, const char *path, const char *name, rcv_settings *settings) {
+    page page;
+    if (!page_open(&page, path)) {
+        return false;
+    }
+    begin_page(page.file, "recurve report", name);
+    const char *device = log_text(log->start, "device"), *date = log_text(log->start, "date");
+    put_text(page.file, device != NULL ? device : "");
+    fprintf(page.file, "%s", device != NULL && date != NULL ? ", " : "");
+    put_text(page.file, date != NULL ? date : "");
+    fprintf(page.file, "</p>\n");
+    put_summary(page.file, log);
+    put_plots(page.file, log);
+    put_validations(page.file, log);
+    put_settings(page.file, log, settings);
+    put_facts(page.file, log);
+    return page_close(&page);
+}
+
+/* The log's path with .html instead of .jsonl, or behind it. */
+static char *page_path(const char *log) {
+    const size_t length = strlen(log), ending = strlen(".jsonl");
+    const bool usual = length > ending && strcmp(log + length - ending, ".jsonl") == 0;
+    return text_of("%.*s.html", (int)(usual ? length - ending : length), log);
+}
+
+static int work(const char *log_path, const char *output) {
+    training_log log;
+    rcv_context *context = NULL;
+    rcv_settings *settings = NULL;
+    if (!output_is_writable(output) || !log_read(&log, log_path)) {
+        return EXIT_FAILED;
+    }
+    rcv_status status = rcv_context_new(NULL, &context);
+    if (status == RCV_OK) {
+        status = rcv_settings_new(context, &settings);
+    }
+    const char *slash = strrchr(log_path, '/');
+    int result = EXIT_FAILED;
+    if (status != RCV_OK) {
+        result = fail(status);
+    } else if (write_page(&log, output, slash != NULL ? slash + 1 : log_path, settings)) {
+        say("wrote %s", output);
+        result = EXIT_DONE;
+    }
+    rcv_settings_free(settings);
+    rcv_context_free(context);
+    log_free(&log);
+    return result;
+}
+
+int verb_report(int argc, char **argv) {
+    const char *log = NULL, *output = NULL;
+    option options[] = {
+        {"output", OPTION_TEXT, &output, .value = "PAGE", .help = "the page to write; else LOG with .html for .jsonl"},
+    };
+    const operand operands[] = {{"LOG", "the log that recurve train wrote", &log}};
+    const option_group groups[] = {{"Options", options, COUNT(options)}};
+    const command command = {.verb = "report",
+                             .summary = "Writes a page with the curves of a training log",
+                             .details =
+                                 "The page is one file that fetches nothing. What a run did behind the checkpoint "
+                                 "from\nwhich it later went on is left out. A last line that is cut short is "
+                                 "passed over.",
+                             .operands = operands,
+                             .operand_count = COUNT(operands),
+                             .groups = groups,
+                             .group_count = COUNT(groups)};
+    const parsed next = command_parse(&command, argc, argv);
+    if (next != PARSED_GO) {
+        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    }
+    char *path = output != NULL ? text_of("%s", output) : page_path(log);
+    const int result = work(log, path);
+    free(path);
+    return result;
+}
