@@ -618,6 +618,7 @@ RCV_API const rcv_net *rcv_learner_net(const rcv_learner *learner);
 RCV_API rcv_data_kind rcv_learner_kind(const rcv_learner *learner);
 RCV_API const rcv_vocabulary *rcv_learner_vocabulary(const rcv_learner *learner); /* NULL where inputs are numbers */
 RCV_API const char *rcv_learner_device(const rcv_learner *learner);
+RCV_API const char *const *rcv_learner_classes(const rcv_learner *learner, size_t *count); /* names; NULL: none */
 RCV_API int64_t rcv_learner_parameter_elements(const rcv_learner *learner);
 
 typedef struct {
@@ -631,6 +632,7 @@ typedef struct {
 typedef struct {
     double loss;     /* mean, in nats (or squares) */
     int64_t counted; /* tokens or examples that it is the mean of */
+    double accuracy; /* of classes: the part that was told right */
 } rcv_evaluation;
 
 RCV_API rcv_status rcv_learner_evaluate(rcv_learner *learner, const rcv_data *data,

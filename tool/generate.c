@@ -1,7 +1,9 @@
+/* recurve generate: text as a trained language model would go on, written as it is made. */
 #include "tool.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,59 +13,73 @@ typedef struct {
 } sink;
 
 /* A terminal gets no control bytes but newline and tab: they could do anything to it. */
-static bool emit(void *user, uint8_t byte) {
+static bool emit(void *user, const char *text, size_t length) {
     sink *sink = user;
-    const bool control = (byte < 32 && byte != '\n' && byte != '\t') || byte == 127;
     errno = 0;
-    if (putchar(sink->terminal && control ? '?' : byte) == EOF || fflush(stdout) != 0) {
+    bool good = true;
+    for (size_t i = 0; i < length && good; i++) {
+        const unsigned char byte = (unsigned char)text[i];
+        const bool control = (byte < 32 && byte != '\n' && byte != '\t') || byte == 127;
+        good = putchar(sink->terminal && control ? '?' : byte) != EOF;
+    }
+    if (!good || fflush(stdout) != 0) {
         sink->error = errno != 0 ? errno : EIO;
         return false;
     }
-    return true;
+    return stop_signal() == 0;
 }
 
-static rcv_status generate(const char *model, const char *prompt, int64_t count, double temperature, uint64_t seed,
-                           sink *sink) {
+/* All of standard input, for free(); NULL after saying why not. */
+static char *read_prompt(size_t *length) {
+    size_t room = 4096;
+    char *text = need(room, 1);
+    *length = 0;
+    for (size_t got; (got = fread(text + *length, 1, room - *length, stdin)) > 0;) {
+        *length += got;
+        if (*length == room) {
+            char *larger = need(2 * room, 1);
+            memcpy(larger, text, room);
+            free(text);
+            text = larger;
+            room *= 2;
+        }
+    }
+    if (ferror(stdin)) {
+        say("cannot read the prompt from standard input");
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static rcv_status generate(const char *model, const char *device, const rcv_generation *options, sink *sink) {
     rcv_context *context = NULL;
-    rcv_lm *lm = NULL;
+    rcv_learner *learner = NULL;
     rcv_status status = rcv_context_new(NULL, &context);
     if (status == RCV_OK) {
-        status = rcv_lm_load(context, model, &lm);
+        status = rcv_learner_load(context, model, device, RCV_FLOAT32, &learner);
     }
     if (status == RCV_OK) {
-        status = rcv_lm_generate(lm, prompt, strlen(prompt), (size_t)count, temperature, seed, emit, sink);
+        stop_on_signals();
+        status = rcv_learner_generate(learner, options, emit, sink);
     }
-    rcv_lm_free(lm);
+    rcv_learner_free(learner);
     rcv_context_free(context);
     return status;
 }
 
-int verb_generate(int argc, char **argv) {
-    const char *model, *prompt = "";
-    int64_t count = 500;
-    double temperature = 0.8;
-    uint64_t seed = 0;
-    option options[] = {
-        {"prompt", OPTION_TEXT, &prompt, .value = "TEXT", .help = "what the text begins with; it is read, not written"},
-        {"bytes", OPTION_INTEGER, &count, 0, 1e15, .value = "N", .help = "how much to write"},
-        {"temperature", OPTION_REAL, &temperature, 0, 1000, .value = "X",
-         .help = "0: always the likeliest byte; 1: as the model says"},
-        {"seed", OPTION_SEED, &seed, .value = "N", .help = "of the random choices"},
-    };
-    const operand operands[] = {{"MODEL", "a language model that recurve train wrote", &model}};
-    const option_group groups[] = {{"Options", options, COUNT(options)}};
-    const command command = {.verb = "generate",
-                             .summary = "Writes text, byte by byte, as a trained language model would continue",
-                             .operands = operands,
-                             .operand_count = COUNT(operands),
-                             .groups = groups,
-                             .group_count = COUNT(groups)};
-    const parsed next = command_parse(&command, argc, argv);
-    if (next != PARSED_GO) {
-        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
-    }
+static int write_text(const char *model, const char *device, rcv_generation *options) {
     sink sink = {.terminal = isatty(STDOUT_FILENO) == 1};
-    const rcv_status status = generate(model, prompt, count, temperature, seed, &sink);
+    char *read = NULL;
+    options->prompt_bytes = strlen(options->prompt);
+    if (strcmp(options->prompt, "-") == 0) {
+        options->prompt = read = read_prompt(&options->prompt_bytes);
+        if (read == NULL) {
+            return EXIT_FAILED;
+        }
+    }
+    const rcv_status status = generate(model, device, options, &sink);
+    free(read);
     if (status == RCV_OK || sink.error == EPIPE) {
         return EXIT_DONE;
     }
@@ -71,5 +87,35 @@ int verb_generate(int argc, char **argv) {
         say("cannot write to standard output: %s", strerror(sink.error));
         return EXIT_FAILED;
     }
-    return fail(status);
+    return status == RCV_STOPPED ? stop_status() : fail(status);
+}
+
+int verb_generate(int argc, char **argv) {
+    const char *model, *device = NULL;
+    rcv_generation generation = {.prompt = "", .count = 500, .temperature = 0.8};
+    option options[] = {
+        {"prompt", OPTION_TEXT, &generation.prompt, .value = "TEXT",
+         .help = "what the text begins with; it is read, not written; -: standard input"},
+        {"tokens", OPTION_INTEGER, &generation.count, 0, 1e15, .value = "N",
+         .help = "how many bytes or words to write"},
+        {"temperature", OPTION_REAL, &generation.temperature, 0, 1000, .value = "X",
+         .help = "0: always the likeliest; 1: as the model says"},
+        {"top-k", OPTION_INTEGER, &generation.top_k, 0, 1e9, .value = "N",
+         .help = "only of the likeliest N; 0: of all"},
+        {"top-p", OPTION_REAL, &generation.top_p, 0, 1, .value = "P",
+         .help = "only of the likeliest that have this probability together; 0: of all"},
+        {"seed", OPTION_SEED, &generation.seed, .value = "N", .help = "of the random choices"},
+        {"device", OPTION_TEXT, &device, .value = "NAME", .help = "cpu, cuda, cuda:1, ..."},
+        {"threads", OPTION_INTEGER, &generation.threads, 0, 1024, .value = "N", .help = "at most; 0: one a core"},
+    };
+    const operand operands[] = {{"MODEL", "a language model that recurve train wrote", &model}};
+    const option_group groups[] = {{"Options", options, COUNT(options)}};
+    const command command = {.verb = "generate",
+                             .summary = "Writes text, token by token, as a trained language model would go on",
+                             .operands = operands,
+                             .operand_count = COUNT(operands),
+                             .groups = groups,
+                             .group_count = COUNT(groups)};
+    const parsed next = command_parse(&command, argc, argv);
+    return next == PARSED_GO ? write_text(model, device, &generation) : next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
 }

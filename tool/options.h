@@ -48,7 +48,8 @@ typedef struct {
     const char *name; /* in capitals, as the help shows it */
     const char *help;
     const char **destination;
-} operand; /* all are required */
+    bool optional; /* then so are all behind it */
+} operand;
 
 typedef struct {
     const char *verb;

@@ -14,6 +14,7 @@ int verb_run(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_generate(int argc, char **argv);
 int verb_eval(int argc, char **argv);
+int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_memory(int argc, char **argv);

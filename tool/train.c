@@ -1,184 +1,322 @@
-/* recurve train: reads a text, trains, writes the model at the end, also when asked to stop. */
+/* recurve train: opens the data, trains, shows how it goes, keeps the log; the library keeps the checkpoints. */
+#include "corpus.h"
+#include "settings.h"
 #include "tool.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 typedef struct {
-    const char *text, *output, *resume;
-    network network;
-    int64_t embedding;
-    rcv_lm_training training;
+    const char *data, *output, *resume;
+    settings_arguments settings;
 } arguments;
 
-enum { DEFAULT_STEPS = 1000 };
+typedef struct {
+    rcv_context *context;
+    rcv_settings *settings;
+    rcv_trainer *trainer;
+    corpus corpus;
+    const char *output;
+    FILE *log;
+    bool terminal, is_text, is_bytes;
+    double shown;      /* when the last line was shown */
+    double validation; /* that it showed */
+} run;
 
 /* ---- the progress line ---- */
 
-typedef struct {
-    const arguments *arguments;
-    bool terminal;
-    double shown; /* seconds at which the last line was shown */
-    rcv_lm_progress last;
-} display;
-
-static double seconds_left(const arguments *arguments, const rcv_lm_progress *progress) {
-    double left = INFINITY;
-    if (progress->steps > 0) {
-        left = progress->seconds / (double)progress->step * (double)(progress->steps - progress->step);
+/* "perplexity 91.2", "bits/byte 1.52", or the loss alone. */
+static void describe_loss(const run *run, double loss, char *text, size_t room) {
+    if (!run->is_text) {
+        snprintf(text, room, "loss %.5g", loss);
+    } else if (run->is_bytes) {
+        snprintf(text, room, "loss %.4f  bits/byte %.4f", loss, loss / log(2));
+    } else {
+        snprintf(text, room, "loss %.4f  perplexity %.2f", loss, exp(fmin(loss, 700)));
     }
-    if (arguments->training.seconds > 0) {
-        left = fmin(left, fmax(arguments->training.seconds - progress->seconds, 0));
-    }
-    return left;
 }
 
-static void show(const display *display, const rcv_lm_progress *progress, bool last) {
-    const double left = last ? 0 : seconds_left(display->arguments, progress);
-    const long minutes = (long)(left / 60);
-    fprintf(stderr, "%sstep %lld  loss %.4f nats  %.4f bits/byte  %.0f bytes/s  %ld:%02d left%s",
-            display->terminal ? "\r" : "", (long long)progress->step, progress->loss, progress->loss / log(2),
-            progress->bytes_per_second, minutes, (int)(left - 60 * (double)minutes),
-            !display->terminal ? "\n"
-            : last             ? "\033[K\n"
-                               : "\033[K");
+static void describe_left(double left, char *text, size_t room) {
+    const long seconds = (long)left;
+    if (left < 0) {
+        snprintf(text, room, "?");
+    } else if (seconds >= 3600) {
+        snprintf(text, room, "%ld:%02ld:%02ld", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    } else {
+        snprintf(text, room, "%ld:%02ld", seconds / 60, seconds % 60);
+    }
+}
+
+static void show(const run *run, const rcv_progress *progress, bool last) {
+    char loss[96], left[32];
+    describe_loss(run, progress->loss, loss, sizeof loss);
+    describe_left(last ? 0 : progress->left, left, sizeof left);
+    const char *end = !run->terminal ? "\n" : last ? "\033[K\n" : "\033[K";
+    fprintf(stderr, "%sepoch %.2f  step %lld  %s  rate %.4g  %.0f %s/s  %s left%s", run->terminal ? "\r" : "",
+            progress->epochs, (long long)progress->step, loss, progress->rate, progress->tokens_per_second,
+            !run->is_text   ? "examples"
+            : run->is_bytes ? "bytes"
+                            : "tokens",
+            left, end);
     fflush(stderr);
 }
 
-static bool on_progress(void *user, const rcv_lm_progress *progress) {
-    display *display = user;
-    const double interval = display->terminal ? 0.1 : 5;
-    if (progress->step == 1 || progress->seconds - display->shown >= interval) {
-        show(display, progress, false);
-        display->shown = progress->seconds;
+static void show_validation(run *run, const rcv_progress *progress) {
+    char loss[96];
+    describe_loss(run, progress->validation, loss, sizeof loss);
+    fprintf(stderr, "%svalidation at epoch %.2f  step %lld  %s%s%s\n", run->terminal ? "\r" : "", progress->epochs,
+            (long long)progress->step, loss, progress->validation <= progress->best ? "  (best)" : "",
+            run->terminal ? "\033[K" : "");
+    run->validation = progress->validation;
+}
+
+static bool on_progress(void *user, const rcv_progress *progress) {
+    run *run = user;
+    const double time = now();
+    if (progress->validation != run->validation) {
+        show_validation(run, progress);
     }
-    display->last = *progress;
+    if (progress->step > 0 && time - run->shown >= (run->terminal ? 0.1 : 5)) {
+        show(run, progress, false);
+        run->shown = time;
+    }
     return stop_signal() == 0;
 }
 
-/* ---- the work ---- */
+/* ---- the log ---- */
 
-static rcv_status make_model(rcv_context *context, arguments *arguments, rcv_cell **cell, rcv_lm **lm) {
-    if (arguments->resume != NULL) {
-        return rcv_lm_load(context, arguments->resume, lm);
+static void on_log(void *user, const char *line) {
+    const run *run = user;
+    if (run->log != NULL) {
+        fprintf(run->log, "%s\n", line);
+        fflush(run->log);
     }
-    const rcv_status status = network_open(&arguments->network, context, cell);
-    if (status != RCV_OK) {
-        return status;
-    }
-    const rcv_lm_options options = {.embedding = arguments->embedding, .net = arguments->network.net};
-    return rcv_lm_new(*cell, &options, arguments->training.seed, lm);
 }
 
-/* Trains and writes. A loss that is no number ends here, before anything is written. */
-static int train_and_save(rcv_lm *lm, const arguments *arguments, const char *text, size_t bytes) {
-    display display = {.arguments = arguments, .terminal = isatty(STDERR_FILENO) == 1};
-    rcv_lm_training training = arguments->training;
-    training.progress = on_progress;
-    training.user = &display;
-    rcv_status status = RCV_OK;
-    if (training.steps > 0 || training.seconds > 0) {
-        stop_on_signals();
-        status = rcv_lm_train(lm, text, bytes, &training);
-        if (display.last.step > 0 && (display.terminal || display.last.step > 1)) {
-            show(&display, &display.last, true);
-        }
+/* The setting's, or the output's with .jsonl for its ending. */
+static char *log_path(const run *run) {
+    const char *given = rcv_settings_get(run->settings, "log");
+    if (given != NULL && given[0] != '\0') {
+        return text_of("%s", given);
+    }
+    const char *slash = strrchr(run->output, '/'), *dot = strrchr(run->output, '.');
+    const int stem =
+        dot != NULL && (slash == NULL || dot > slash + 1) ? (int)(dot - run->output) : (int)strlen(run->output);
+    return text_of("%.*s.jsonl", stem, run->output);
+}
+
+static bool open_log(run *run, bool resumes) {
+    char *path = log_path(run);
+    const bool good = output_is_writable(path) && (run->log = fopen(path, resumes ? "a" : "w")) != NULL;
+    if (!good && errno != 0) {
+        say("cannot write the log %s: %s", path, strerror(errno));
+    }
+    free(path);
+    return good;
+}
+
+/* ---- the end ---- */
+
+/* The best model by validation, or the last, on the test data. */
+static rcv_status test(run *run) {
+    char *best = NULL, loss[96];
+    rcv_learner *learner = NULL;
+    rcv_evaluation result;
+    rcv_status status = corpus_open_test(&run->corpus, run->context, run->settings);
+    if (status == RCV_OK) {
+        status = rcv_trainer_best_path(run->context, run->output, &best);
+    }
+    const char *path =
+        run->corpus.data[PART_VALID] != NULL && best != NULL && access(best, R_OK) == 0 ? best : run->output;
+    if (status == RCV_OK) {
+        const char *device = rcv_settings_get(run->settings, "device");
+        const bool wide = strcmp(rcv_settings_get(run->settings, "dtype"), "float64") == 0;
+        status = rcv_learner_load(run->context, path, device, wide ? RCV_FLOAT64 : RCV_FLOAT32, &learner);
+    }
+    if (status == RCV_OK) {
+        status = rcv_learner_evaluate(learner, run->corpus.data[PART_TEST], NULL, &result);
+    }
+    if (status == RCV_OK) {
+        describe_loss(run, result.loss, loss, sizeof loss);
+        say("test of %s: %s", path, loss);
+        char *line = text_of("{\"event\":\"test\",\"loss\":%.9g,\"perplexity\":%.9g,\"counted\":%lld}", result.loss,
+                             exp(fmin(result.loss, 700)), (long long)result.counted);
+        on_log(run, line);
+        free(line);
+    }
+    rcv_learner_free(learner);
+    rcv_text_free(run->context, best);
+    return status;
+}
+
+static int finish(run *run, rcv_status status) {
+    const rcv_progress *progress = rcv_trainer_progress(run->trainer);
+    if (progress->step > 0) {
+        show(run, progress, true);
     }
     if (status != RCV_OK && status != RCV_STOPPED) {
         return fail(status);
     }
-    status = rcv_lm_save(lm, arguments->output);
-    if (status != RCV_OK) {
-        return fail(status);
+    say("%swrote %s after %lld update%s; recurve train --resume %s goes on from it",
+        stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->step, progress->step == 1 ? "" : "s",
+        run->output);
+    if (status == RCV_OK && run->corpus.paths[PART_TEST] != NULL) {
+        status = test(run);
+        if (status != RCV_OK) {
+            return fail(status);
+        }
     }
-    say("%swrote %s after %lld update%s; recurve train --resume goes on from it", stop_signal() != 0 ? "stopped: " : "",
-        arguments->output, (long long)rcv_lm_steps(lm), rcv_lm_steps(lm) == 1 ? "" : "s");
     return stop_status();
 }
 
-static int work(arguments *arguments, const char *text, size_t bytes) {
-    rcv_context *context = NULL;
-    rcv_cell *cell = NULL;
-    rcv_lm *lm = NULL;
-    rcv_status status = rcv_context_new(NULL, &context);
+/* ---- the work ---- */
+
+static rcv_status open_trainer(run *run, const char *resume) {
+    rcv_vocabulary *vocabulary = NULL;
+    rcv_status status = resume != NULL ? rcv_checkpoint_vocabulary(run->context, resume, &vocabulary) : RCV_OK;
     if (status == RCV_OK) {
-        status = make_model(context, arguments, &cell, &lm);
+        status = corpus_open(&run->corpus, run->context, run->settings, vocabulary);
     }
-    const int result = status == RCV_OK ? train_and_save(lm, arguments, text, bytes) : fail(status);
-    rcv_lm_free(lm);
-    rcv_cell_free(cell);
-    rcv_context_free(context);
-    return result;
+    rcv_vocabulary_free(vocabulary);
+    const char *wisdom = rcv_settings_get(run->settings, "wisdom");
+    if (status == RCV_OK && wisdom != NULL && wisdom[0] != '\0' && access(wisdom, F_OK) == 0) {
+        status = rcv_wisdom_load(run->context, wisdom);
+    }
+    if (status == RCV_OK) {
+        status = rcv_trainer_new(run->context, run->settings, run->corpus.data[PART_TRAIN],
+                                 run->corpus.data[PART_VALID], &run->trainer);
+    }
+    if (status == RCV_OK && resume != NULL) {
+        status = rcv_trainer_resume(run->trainer, resume);
+    }
+    return status;
 }
 
-/* What a resumed model already is cannot be chosen again. */
-static bool resume_is_clear(const arguments *arguments, const option_group *shape, const option *embedding) {
-    if (arguments->resume == NULL) {
-        return true;
+static int train(run *run, const char *resume) {
+    const rcv_status opened = open_trainer(run, resume);
+    if (opened != RCV_OK) {
+        return fail(opened);
     }
-    const option *given = embedding->given ? embedding : group_given(shape);
-    if (given != NULL) {
-        say("--%s cannot be changed with --resume: the model in %s has it already", given->name, arguments->resume);
-        return false;
+    if (!open_log(run, resume != NULL)) {
+        return EXIT_FAILED;
+    }
+    const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
+    run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
+    run->is_bytes = strcmp(rcv_settings_get(run->settings, "level"), "byte") == 0;
+    const rcv_trainer_options options = {.output = run->output, .progress = on_progress, .log = on_log, .user = run};
+    stop_on_signals();
+    rcv_status status = rcv_trainer_run(run->trainer, &options);
+    if (wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
+        const rcv_status saved = rcv_wisdom_save(run->context, wisdom);
+        status = saved != RCV_OK ? saved : status;
+    }
+    return finish(run, status);
+}
+
+static void on_library_log(void *user, const char *line) {
+    (void)user;
+    say("%s", line);
+}
+
+/* What a checkpoint's model already is cannot be chosen again. */
+static bool resume_is_clear(const arguments *arguments) {
+    for (size_t i = 0; arguments->resume != NULL && i < rcv_setting_count(); i++) {
+        const rcv_setting *setting = rcv_setting_at(i);
+        if (strcmp(setting->group, "model") == 0 && rcv_settings_given(arguments->settings.given, setting->name)) {
+            say("--%s cannot be changed with --resume: the model in %s has it already", setting->name,
+                arguments->resume);
+            return false;
+        }
     }
     return true;
 }
 
-int verb_train(int argc, char **argv) {
-    arguments arguments = {
-        .embedding = 64,
-        .training = {.batch = 16, .length = 64, .steps = DEFAULT_STEPS, .learning_rate = 0.003, .clip = 1}};
-    rcv_lm_training *training = &arguments.training;
-    const option_group shape = network_group(&arguments.network, false);
+/* The settings: the checkpoint's where it resumes, what the command line says over them. */
+static parsed gather(const arguments *arguments, run *run) {
+    rcv_settings *base = NULL;
+    if (!resume_is_clear(arguments)) {
+        return PARSED_WRONG;
+    }
+    if (arguments->resume != NULL && rcv_checkpoint_settings(run->context, arguments->resume, &base) != RCV_OK) {
+        say("%s", rcv_message());
+        return PARSED_WRONG;
+    }
+    const parsed next = settings_from_arguments(&arguments->settings, base, run->context, &run->settings);
+    rcv_settings_free(base);
+    if (next != PARSED_GO || arguments->data == NULL) {
+        return next;
+    }
+    if (rcv_settings_set(run->settings, "data", arguments->data) == RCV_OK) {
+        return PARSED_GO;
+    }
+    say("%s", rcv_message());
+    return PARSED_WRONG;
+}
+
+static int work(const arguments *arguments, rcv_context *context) {
+    run run = {.context = context, .terminal = isatty(STDERR_FILENO) == 1, .output = arguments->output};
+    const parsed next = gather(arguments, &run);
+    int result = next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    if (next == PARSED_GO && run.output == NULL && arguments->resume == NULL) {
+        say("train wants --output MODEL; see recurve train --help");
+    } else if (next == PARSED_GO) {
+        run.output = run.output != NULL ? run.output : arguments->resume;
+        result = output_is_writable(run.output) && corpus_find(&run.corpus, run.settings)
+                     ? train(&run, arguments->resume)
+                     : EXIT_FAILED;
+    }
+    rcv_trainer_free(run.trainer);
+    corpus_close(&run.corpus);
+    rcv_settings_free(run.settings);
+    if (run.log != NULL) {
+        fclose(run.log);
+    }
+    return result;
+}
+
+static parsed parse(arguments *arguments, int argc, char **argv) {
     option options[] = {
-        {"output", OPTION_TEXT, &arguments.output, .value = "MODEL", .help = "the model file to write",
-         .required = true},
-        {"resume", OPTION_TEXT, &arguments.resume, .value = "MODEL",
-         .help = "go on with this model instead of a new one"},
-        {"embedding", OPTION_INTEGER, &arguments.embedding, 1, 1 << 24, .value = "N",
-         .help = "features of a byte's embedding"},
-        {"batch", OPTION_INTEGER, &training->batch, 1, 1 << 24, .value = "N", .help = "sequences side by side"},
-        {"length", OPTION_INTEGER, &training->length, 1, 1 << 24, .value = "N",
-         .help = "steps of truncated back-propagation"},
-        {"steps", OPTION_INTEGER, &training->steps, 0, 1e15, .value = "N",
-         .help = "updates at most; 0, or --seconds alone: no limit"},
-        {"seconds", OPTION_REAL, &training->seconds, 0, 1e9, .value = "X", .help = "time at most; 0: no limit"},
-        {"learning-rate", OPTION_REAL, &training->learning_rate, 1e-12, 1e6, .value = "X", .help = "of Adam"},
-        {"clip", OPTION_REAL, &training->clip, 0, 1e30, .value = "X", .help = "largest norm of the gradient; 0: any"},
-        {"seed", OPTION_SEED, &training->seed, .value = "N", .help = "of the initial parameters and of dropout"},
+        {"output", OPTION_TEXT, &arguments->output, .value = "MODEL",
+         .help = "the model, and its checkpoints, to write"},
+        {"resume", OPTION_TEXT, &arguments->resume, .value = "MODEL",
+         .help = "go on from this checkpoint, bit for bit, to the output or to itself"},
     };
-    const operand operands[] = {{"TEXT", "the text file to learn from", &arguments.text}};
-    const option_group groups[] = {{"Training", options, COUNT(options)}, shape};
-    const command command = {.verb = "train",
-                             .summary = "Trains a byte-level language model on a text",
-                             .details =
-                                 "Without --steps and --seconds it does 1000 updates; --steps 0 alone writes the\n"
-                                 "model untrained. Ctrl-C ends training after the current update and writes the\n"
-                                 "model; a second Ctrl-C ends at once and writes nothing.",
-                             .operands = operands,
-                             .operand_count = COUNT(operands),
-                             .groups = groups,
-                             .group_count = COUNT(groups)};
-    const parsed next = command_parse(&command, argc, argv);
-    if (next != PARSED_GO) {
-        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    const operand operands[] = {
+        {"DATA", "a text, or a folder with train, valid and test; as --data", &arguments->data, .optional = true}};
+    option_group groups[1 + SETTINGS_GROUPS] = {{"Run", options, COUNT(options)}};
+    memcpy(groups + 1, arguments->settings.groups, arguments->settings.group_count * sizeof *groups);
+    const command command = {
+        .verb = "train",
+        .summary = "Trains a language model on a text, or a model that tells classes or values of sequences",
+        .details = "MODEL is written at validations and at the end, whole or not at all; the one before\n"
+                   "is kept as MODEL.1 (--keep). MODEL.best is the best by validation, MODEL.jsonl the log\n"
+                   "(recurve report draws it). Ctrl-C ends training after the current update with a\n"
+                   "checkpoint; a second Ctrl-C ends at once.",
+        .operands = operands,
+        .operand_count = COUNT(operands),
+        .groups = groups,
+        .group_count = 1 + arguments->settings.group_count};
+    return command_parse(&command, argc, argv);
+}
+
+int verb_train(int argc, char **argv) {
+    rcv_context *context = NULL;
+    const rcv_context_options options = {.log = on_library_log};
+    arguments arguments = {0};
+    rcv_status status = rcv_context_new(&options, &context);
+    if (status == RCV_OK) {
+        status = settings_begin(&arguments.settings, context);
     }
-    const option *steps = &options[5], *seconds = &options[6];
-    if (!steps->given && seconds->given) training->steps = 0;
-    if (!resume_is_clear(&arguments, &shape, &options[2])) {
-        return EXIT_USAGE;
+    int result = status == RCV_OK ? EXIT_USAGE : fail(status);
+    if (status == RCV_OK) {
+        const parsed next = parse(&arguments, argc, argv);
+        result = next == PARSED_HELP ? EXIT_DONE : next == PARSED_WRONG ? EXIT_USAGE : work(&arguments, context);
     }
-    if (!output_is_writable(arguments.output)) {
-        return EXIT_FAILED;
-    }
-    size_t bytes;
-    char *text = read_text(arguments.text, &bytes);
-    if (text == NULL) {
-        return EXIT_FAILED;
-    }
-    const int result = work(&arguments, text, bytes);
-    free(text);
+    settings_end(&arguments.settings);
+    rcv_context_free(context);
     return result;
 }

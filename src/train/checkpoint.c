@@ -31,12 +31,13 @@ typedef struct {
     size_t offset;
 } field;
 
-#define FIELD(name, kind) {#name, kind, offsetof(rcvi_standing, name)}
+#define FIELD(name, kind)                                                                                              \
+    { #name, kind, offsetof(rcvi_standing, name) }
 static const field fields[] = {
-    FIELD(step, WHOLE),        FIELD(at.epoch, WHOLE),  FIELD(at.batch, WHOLE),      FIELD(seen, WHOLE),
-    FIELD(seconds, REAL),      FIELD(factor, REAL),     FIELD(best, REAL),           FIELD(best_step, WHOLE),
-    FIELD(bad, WHOLE),         FIELD(bad_for_decay, WHOLE), FIELD(validations, WHOLE), FIELD(averaged, WHOLE),
-    FIELD(scale, REAL),        FIELD(good, WHOLE),      FIELD(skipped, WHOLE),
+    FIELD(step, WHOLE),   FIELD(at.epoch, WHOLE),      FIELD(at.batch, WHOLE),    FIELD(seen, WHOLE),
+    FIELD(seconds, REAL), FIELD(factor, REAL),         FIELD(best, REAL),         FIELD(best_step, WHOLE),
+    FIELD(bad, WHOLE),    FIELD(bad_for_decay, WHOLE), FIELD(validations, WHOLE), FIELD(averaged, WHOLE),
+    FIELD(scale, REAL),   FIELD(good, WHOLE),          FIELD(skipped, WHOLE),
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
@@ -223,7 +224,8 @@ static rcv_status check_same(const rcv_trainer *t, const rcv_tensors *tensors, c
     rcv_tensors *own;
     RCVI_TRY(rcv_tensors_new(t->context, &own));
     rcv_status status = rcvi_network_to_tensors(t->learner->net, own);
-    const char *theirs = rcv_tensors_metadata(tensors, "recurve.cell"), *ours = rcv_tensors_metadata(own, "recurve.cell");
+    const char *theirs = rcv_tensors_metadata(tensors, "recurve.cell"),
+               *ours = rcv_tensors_metadata(own, "recurve.cell");
     if (!status && !rcv_tensors_metadata(tensors, TRAINING_KEY))
         status = rcvi_fail(RCV_FORMAT, "%s holds a model but no training run to go on with", file);
     if (!status && (!theirs || strcmp(theirs, ours)))
@@ -263,8 +265,7 @@ static rcv_status restore(rcv_trainer *t, const rcv_tensors *tensors, const char
     RCVI_TRY(check_same(t, tensors, file));
     RCVI_TRY(rcvi_array_from_tensors(t->learner, "", tensors, file, t->learner->parameters));
     for (int i = 0; i < MOMENTS; i++)
-        if (moment(t, i))
-            RCVI_TRY(rcvi_array_from_tensors(t->learner, moment_names[i], tensors, file, moment(t, i)));
+        if (moment(t, i)) RCVI_TRY(rcvi_array_from_tensors(t->learner, moment_names[i], tensors, file, moment(t, i)));
     uint64_t hash = rcvi_data_hash(t->train);
     RCVI_TRY(read_standing(t, rcv_tensors_metadata(tensors, TRAINING_KEY), file));
     const char *plans = rcv_tensors_metadata(tensors, PLANS_KEY);
@@ -309,8 +310,8 @@ rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_s
     RCVI_TRY(rcv_tensors_load(context, path, &tensors));
     const char *text = rcv_tensors_metadata(tensors, SETTINGS_KEY);
     rcv_settings *made = NULL;
-    rcv_status status = text ? rcv_settings_new(context, &made)
-                             : rcvi_fail(RCV_FORMAT, "%s holds no settings of a training run", path);
+    rcv_status status =
+        text ? rcv_settings_new(context, &made) : rcvi_fail(RCV_FORMAT, "%s holds no settings of a training run", path);
     if (!status) status = rcv_settings_parse(made, text, strlen(text), path);
     rcv_tensors_free(tensors);
     if (status) {

@@ -169,6 +169,8 @@ void rcv_learner_free(rcv_learner *l) {
     rcv_net_free(l->net);
     rcv_cell_free(l->cell);
     rcv_vocabulary_free(l->vocabulary);
+    for (int64_t i = 0; l->class_names && i < l->shape.outputs; i++) rcvi_free(l->context, l->class_names[i]);
+    rcvi_free(l->context, l->class_names);
     rcvi_free(l->context, l->classes);
     rcvi_free(l->context, l->device_name);
     rcvi_free(l->context, l);
@@ -235,6 +237,24 @@ static rcv_status read_sizes(const char *text, rcvi_pool *pool, rcv_net_options 
     return pool->failed ? RCV_NO_MEMORY : RCV_OK;
 }
 
+rcv_status rcvi_learner_name_classes(rcv_learner *l, char *text) {
+    int64_t lines = 0;
+    l->classes = text;
+    for (const char *at = text; *at; at++) lines += *at == '\n';
+    if (lines != l->shape.outputs)
+        return rcvi_fail(RCV_FORMAT, "there are %lld names of classes for %lld classes", (long long)lines,
+                         (long long)l->shape.outputs);
+    l->class_names = rcvi_new(l->context, (size_t)lines, sizeof *l->class_names);
+    if (!l->class_names) return RCV_NO_MEMORY;
+    for (int64_t i = 0; i < lines; i++) {
+        size_t length = strcspn(text, "\n");
+        l->class_names[i] = rcvi_copy_text(l->context, text, length);
+        if (!l->class_names[i]) return RCV_NO_MEMORY;
+        text += length + 1;
+    }
+    return RCV_OK;
+}
+
 static rcv_status copy_classes(const rcv_data *data, rcv_learner *l) {
     if (l->shape.kind != RCV_DATA_CLASSES) return RCV_OK;
     rcvi_text text;
@@ -245,7 +265,9 @@ static rcv_status copy_classes(const rcv_data *data, rcv_learner *l) {
         rcvi_text_add_bytes(&text, name, length);
         rcvi_text_add(&text, "\n");
     }
-    return rcvi_text_take(&text, &l->classes);
+    char *names = NULL;
+    RCVI_TRY(rcvi_text_take(&text, &names));
+    return rcvi_learner_name_classes(l, names);
 }
 
 static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_data *data, rcvi_pool *pool,
@@ -323,6 +345,11 @@ const rcv_net *rcv_learner_net(const rcv_learner *learner) { return learner->net
 const rcv_vocabulary *rcv_learner_vocabulary(const rcv_learner *learner) { return learner->vocabulary; }
 rcv_data_kind rcv_learner_kind(const rcv_learner *learner) { return learner->shape.kind; }
 const char *rcv_learner_device(const rcv_learner *learner) { return learner->device_name; }
+
+const char *const *rcv_learner_classes(const rcv_learner *learner, size_t *count) {
+    if (count) *count = learner->class_names ? (size_t)learner->shape.outputs : 0;
+    return (const char *const *)learner->class_names;
+}
 
 int64_t rcv_learner_parameter_elements(const rcv_learner *learner) {
     int64_t sum = 0;

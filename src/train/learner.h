@@ -29,10 +29,12 @@ struct rcv_learner {
     rcv_net *net;
     rcv_vocabulary *vocabulary; /* NULL where inputs are numbers */
     char *classes;              /* names, a line each; NULL */
+    char **class_names;         /* [outputs] the same, apart; NULL */
     int64_t width;              /* features out of the network */
     int64_t elements;           /* with what lies between */
     int64_t at_net, at_weight, at_bias;
-    void *parameters; /* the device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs] */
+    void *
+        parameters; /* the device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs] */
 };
 
 /* A tensor within an array of `elements`. */
@@ -68,6 +70,9 @@ rcv_status rcvi_learner_initialize(rcv_learner *learner, double init, uint64_t s
 
 /* Is the data of the kind, with the tokens, features and outputs that the learner has? */
 rcv_status rcvi_learner_fits(const rcv_learner *learner, const rcv_data *data);
+
+/* `text`, names a line each, becomes the learner's. RCV_FORMAT where there are not as many as outputs. */
+rcv_status rcvi_learner_name_classes(rcv_learner *learner, char *text);
 
 /* ---- the device's memory ---- */
 

@@ -62,11 +62,12 @@ static rcv_status add_vocabulary(const rcv_learner *l, rcv_tensors *tensors) {
 static rcv_status add_shape(const rcv_learner *l, rcv_tensors *tensors) {
     const rcvi_shape *s = &l->shape;
     char text[512];
-    snprintf(text, sizeof text,
-             "{\"kind\": \"%s\", \"tokens\": %lld, \"features\": %lld, \"embedding\": %lld, \"outputs\": %lld, \"tied\": "
-             "%s, \"fixed\": %s}",
-             kinds[s->kind], (long long)s->tokens, (long long)s->features, (long long)s->embedding,
-             (long long)s->outputs, s->tied ? "true" : "false", s->fixed ? "true" : "false");
+    snprintf(
+        text, sizeof text,
+        "{\"kind\": \"%s\", \"tokens\": %lld, \"features\": %lld, \"embedding\": %lld, \"outputs\": %lld, \"tied\": "
+        "%s, \"fixed\": %s}",
+        kinds[s->kind], (long long)s->tokens, (long long)s->features, (long long)s->embedding, (long long)s->outputs,
+        s->tied ? "true" : "false", s->fixed ? "true" : "false");
     return rcv_tensors_set_metadata(tensors, SHAPE_KEY, text);
 }
 
@@ -200,8 +201,8 @@ static rcv_status read_names(rcv_learner *l, const rcv_tensors *tensors, const c
     if (classes->dtype != RCV_UINT8)
         return rcvi_fail(RCV_FORMAT, "%s: the classes are %s, they must be bytes", file,
                          rcv_dtype_name(classes->dtype));
-    l->classes = rcvi_copy_text(l->context, classes->data, classes->bytes);
-    return l->classes ? RCV_OK : RCV_NO_MEMORY;
+    char *text = rcvi_copy_text(l->context, classes->data, classes->bytes);
+    return text ? rcvi_learner_name_classes(l, text) : RCV_NO_MEMORY;
 }
 
 rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *tensors, const char *file,

@@ -39,13 +39,13 @@ void rcvi_log_start(const rcv_trainer *t) {
     struct tm utc;
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
     if (rcv_settings_print(t->settings, &settings)) return;
-    say(t, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "event",
-                     t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
-                     t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
-                     (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
-                     (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
-                     "bytes", (json_int_t)rcv_trainer_bytes(t), "plans", plans_of(t), "settings",
-                     json_loads(settings, 0, NULL)));
+    say(t,
+        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "event",
+                  t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
+                  t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
+                  (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
+                  (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher), "bytes",
+                  (json_int_t)rcv_trainer_bytes(t), "plans", plans_of(t), "settings", json_loads(settings, 0, NULL)));
     rcv_text_free(t->context, settings);
 }
 
@@ -75,9 +75,9 @@ void rcvi_log_checkpoint(const rcv_trainer *t, const char *path) {
 void rcvi_log_end(const rcv_trainer *t, const char *reason) {
     if (!t->call->log) return;
     const rcv_progress *p = &t->progress;
-    json_t *object = json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "event", "end", "reason", reason, "step",
-                               (json_int_t)p->step, "epoch", p->epochs, "seconds", p->seconds, "tokens_per_second",
-                               p->tokens_per_second);
+    json_t *object =
+        json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "event", "end", "reason", reason, "step", (json_int_t)p->step,
+                  "epoch", p->epochs, "seconds", p->seconds, "tokens_per_second", p->tokens_per_second);
     add_loss(t, object, p->loss);
     say(t, object);
 }

@@ -5,7 +5,8 @@
 #include <string.h>
 
 enum { GOOD_UPDATES = 2000 }; /* without overflow, before the loss is scaled up again */
-static const double fetch_seconds = 0.05; /* outcomes stay on the device at most so long, where fetching them means waiting */
+static const double fetch_seconds =
+    0.05; /* outcomes stay on the device at most so long, where fetching them means waiting */
 
 /* ---- what an update is told ---- */
 
@@ -177,7 +178,8 @@ static double seconds_left(const rcv_trainer *t, double passed) {
     double limit = rcvi_settings_real(t->settings, "seconds"), left = INFINITY;
     int64_t length = length_of_run(t), done = s->step - t->step_before;
     if (limit > 0) left = fmax(limit - passed, 0);
-    if (length && done > 0) left = fmin(left, passed / (double)done * (double)(length > s->step ? length - s->step : 0));
+    if (length && done > 0)
+        left = fmin(left, passed / (double)done * (double)(length > s->step ? length - s->step : 0));
     return isfinite(left) ? left : -1;
 }
 
@@ -255,8 +257,7 @@ static rcv_status validate(rcv_trainer *t) {
     int64_t counted;
     RCVI_TRY(fetch_outcomes(t));
     t->work->parameters = s->averaged > 1 ? t->average : t->learner->parameters;
-    rcv_status status =
-        rcvi_evaluate(t->work, t->validator, t->windows + t->train_windows, NULL, NULL, &loss, &counted);
+    rcv_status status = rcvi_evaluate(t->work, t->validator, t->windows + t->train_windows, &loss, &counted);
     bool best = !status && loss < s->best;
     if (best) status = save_best(t);
     t->work->parameters = t->learner->parameters;

@@ -7,21 +7,21 @@
 
 /* Everything a run needs to go on as if it had never stopped, beside its arrays. */
 typedef struct {
-    int64_t step;          /* updates done */
-    rcvi_position at;      /* in the data */
-    uint64_t data_hash;    /* of what it was in */
-    int64_t seen;          /* tokens, or examples, that counted */
-    double seconds;        /* of training so far */
-    double factor;         /* of the learning rate, by plateaus */
-    double best;           /* loss of the best validation; infinite before the first */
+    int64_t step;       /* updates done */
+    rcvi_position at;   /* in the data */
+    uint64_t data_hash; /* of what it was in */
+    int64_t seen;       /* tokens, or examples, that counted */
+    double seconds;     /* of training so far */
+    double factor;      /* of the learning rate, by plateaus */
+    double best;        /* loss of the best validation; infinite before the first */
     int64_t best_step;
     int64_t bad;           /* validations since then */
     int64_t bad_for_decay; /* the same since the learning rate changed last */
     int64_t validations;
-    int64_t averaged;      /* updates in the average; 0: averaging has not begun */
-    double scale;          /* of the loss, float16 */
-    int64_t good;          /* updates since it changed */
-    int64_t skipped;       /* updates whose gradient was no number */
+    int64_t averaged; /* updates in the average; 0: averaging has not begun */
+    double scale;     /* of the loss, float16 */
+    int64_t good;     /* updates since it changed */
+    int64_t skipped;  /* updates whose gradient was no number */
 } rcvi_standing;
 
 enum { RCVI_RING = 64, RCVI_RECENT = 50 }; /* outcomes on the device; losses that the progress line shows the mean of */
@@ -47,7 +47,7 @@ struct rcv_trainer {
     rcvi_update_kind kind;
     bool asgd;
     void *first, *second, *average; /* [elements] each; NULL where not used */
-    double *history; /* losses of validations, for the non-monotone trigger */
+    double *history;                /* losses of validations, for the non-monotone trigger */
     size_t history_count, history_capacity;
     rcvi_standing standing;
     /* Outcomes. */
@@ -56,8 +56,8 @@ struct rcv_trainer {
     int waiting; /* in the ring */
     double recent[RCVI_RECENT];
     int64_t recent_count;
-    double norm, started, fetched; /* the last norm; when this call began, and outcomes were last fetched */
-    double before;                 /* seconds of earlier calls */
+    double norm, started, fetched;    /* the last norm; when this call began, and outcomes were last fetched */
+    double before;                    /* seconds of earlier calls */
     int64_t seen_before, step_before; /* tokens and updates of them */
     double aside;                     /* seconds of this call that went into validations and checkpoints */
     double logged;                    /* when */
@@ -98,7 +98,6 @@ rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_
 char *rcvi_sibling(rcv_context *context, const char *path, const char *word);
 
 /* Mean loss over all batches of a batcher, from its start, with these parameters. `windows`: of its buckets. */
-rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, bool (*go_on)(void *user),
-                         void *user, double *loss, int64_t *counted);
+rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, double *loss, int64_t *counted);
 
 #endif

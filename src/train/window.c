@@ -40,8 +40,7 @@ static rcv_status make_states(const rcvi_work *w, const rcvi_window *v, void ***
 }
 
 static void free_states(const rcvi_work *w, void **states) {
-    for (size_t s = 0; states && s < rcv_net_state_count(w->learner->net); s++)
-        rcvi_device_free(w->learner, states[s]);
+    for (size_t s = 0; states && s < rcv_net_state_count(w->learner->net); s++) rcvi_device_free(w->learner, states[s]);
     rcvi_free(w->learner->context, states);
 }
 
@@ -51,11 +50,8 @@ static bool tells_next(const rcv_learner *l) {
 
 rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_window *v) {
     const rcv_learner *l = w->learner;
-    *v = (rcvi_window){.steps = o->steps,
-                       .batch = o->batch,
-                       .training = o->training,
-                       .lengths = o->lengths,
-                       .carries = o->carries};
+    *v = (rcvi_window){
+        .steps = o->steps, .batch = o->batch, .training = o->training, .lengths = o->lengths, .carries = o->carries};
     size_t real = rcvi_real_bytes(l);
     int64_t rows = v->steps * v->batch, inputs, outputs;
     if (!rcvi_multiply(rows, l->shape.embedding, &inputs) || !rcvi_multiply(rows, l->width, &outputs))

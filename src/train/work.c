@@ -26,9 +26,8 @@ static rcv_status make_gradients(rcvi_work *w) {
             return rcvi_fail(RCV_INVALID, "a batch of %lld rows is too large", (long long)w->options.rows);
         RCVI_TRY(rcvi_device_new(l, elements, real, &w->row_gradient));
     }
-    return w->options.drops.weight > 0
-               ? rcvi_device_new(l, rcv_net_parameter_elements(l->net), real, &w->dropped)
-               : RCV_OK;
+    return w->options.drops.weight > 0 ? rcvi_device_new(l, rcv_net_parameter_elements(l->net), real, &w->dropped)
+                                       : RCV_OK;
 }
 
 static rcv_status fill_work(rcvi_work *w) {
@@ -176,9 +175,8 @@ static rcv_status mask_matrices(rcvi_work *w, void *values) {
     for (size_t i = 0; i < rcv_net_parameter_count(net); i++) {
         const rcv_parameter *p = rcv_net_parameter(net, i);
         if (!is_recurrent(p)) continue;
-        const rcvi_mask mask = {.kind = RCVI_MASK_ELEMENTS,
-                                .probability = w->options.drops.weight,
-                                .salt = SALT_WEIGHT + (uint64_t)i};
+        const rcvi_mask mask = {
+            .kind = RCVI_MASK_ELEMENTS, .probability = w->options.drops.weight, .salt = SALT_WEIGHT + (uint64_t)i};
         void *at = rcvi_at(w->learner, values, p->offset);
         RCVI_TRY(w->ops->mask(w->learn, 1, p->count, &mask, rcvi_feed_update(w), at, at));
     }
@@ -318,6 +316,7 @@ rcv_status rcvi_work_learn(rcvi_work *w, size_t window, const rcvi_batch *batch,
     RCVI_TRY(backward(w, v, first));
     RCVI_TRY(carry(w, v));
     if (!update) return RCV_OK;
-    if (w->dropped) RCVI_TRY(mask_matrices(w, rcvi_at(w->learner, w->gradient, w->learner->at_net - rcvi_work_gradient_start(w))));
+    if (w->dropped)
+        RCVI_TRY(mask_matrices(w, rcvi_at(w->learner, w->gradient, w->learner->at_net - rcvi_work_gradient_start(w))));
     return w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome);
 }

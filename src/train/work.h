@@ -28,8 +28,8 @@ typedef struct {
     bool carries; /* states from batch to batch; else they begin with zeros */
     rcv_plan *plan;
     rcv_run *run;
-    void *x, *y;       /* [steps, batch, embedding], [steps, batch, width] */
-    void *dx, *dy;     /* the same */
+    void *x, *y;        /* [steps, batch, embedding], [steps, batch, width] */
+    void *dx, *dy;      /* the same */
     void *seen, *dseen; /* what the output layer reads: y, or y under a mask, or y of the last steps; its gradient */
     void **initial, **final; /* [states], where they are carried */
 } rcvi_window;
@@ -52,13 +52,13 @@ typedef struct {
     rcvi_learn *learn;
     rcvi_work_options options;
     rcvi_feed feed;
-    char *there, *here; /* the block: the device's, the host's */
-    int32_t *slots;     /* [tokens] of the host, -1 */
-    void *gradient;     /* [elements], from the network on where the embedding's is sparse or not wanted */
-    void *row_gradient; /* [rows, embedding], sparse */
-    void *dropped;      /* the network's parameters, some left out */
-    rcvi_outcome *outcome;   /* the device's */
-    const void *parameters;  /* in use: the learner's, or an average of them */
+    char *there, *here;     /* the block: the device's, the host's */
+    int32_t *slots;         /* [tokens] of the host, -1 */
+    void *gradient;         /* [elements], from the network on where the embedding's is sparse or not wanted */
+    void *row_gradient;     /* [rows, embedding], sparse */
+    void *dropped;          /* the network's parameters, some left out */
+    rcvi_outcome *outcome;  /* the device's */
+    const void *parameters; /* in use: the learner's, or an average of them */
     rcvi_window *windows;
     size_t window_count, window_capacity;
 } rcvi_work;

@@ -1,0 +1,119 @@
+#include "corpus.h"
+
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* As Penn Treebank, WikiText and others name them. */
+static const char *const names[3][6] = {
+    {"ptb.train.txt", "wiki.train.tokens", "train.txt", "train.jsonl", "train", NULL},
+    {"ptb.valid.txt", "wiki.valid.tokens", "valid.txt", "valid.jsonl", "valid", NULL},
+    {"ptb.test.txt", "wiki.test.tokens", "test.txt", "test.jsonl", "test", NULL},
+};
+static const char *const settings_names[3] = {"data", "valid", "test"};
+
+static bool is_folder(const char *path) {
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+char *corpus_part(const char *folder, int part) {
+    for (int i = 0; names[part][i] != NULL; i++) {
+        char *path = text_of("%s/%s", folder, names[part][i]);
+        struct stat info;
+        if (stat(path, &info) == 0 && S_ISREG(info.st_mode)) {
+            return path;
+        }
+        free(path);
+    }
+    return NULL;
+}
+
+bool corpus_find(corpus *corpus, const rcv_settings *settings) {
+    *corpus = (struct corpus_files){0};
+    const char *data = rcv_settings_get(settings, "data");
+    if (data == NULL || data[0] == '\0') {
+        say("there is nothing to learn from: give a text file, or a folder with train, valid and test, as DATA");
+        return false;
+    }
+    const bool folder = is_folder(data);
+    for (int part = 0; part < 3; part++) {
+        const char *given = rcv_settings_get(settings, settings_names[part]);
+        if (part > 0 && given != NULL && given[0] != '\0') {
+            corpus->paths[part] = text_of("%s", given);
+        } else if (folder) {
+            corpus->paths[part] = corpus_part(data, part);
+        } else if (part == PART_TRAIN) {
+            corpus->paths[part] = text_of("%s", data);
+        }
+    }
+    if (corpus->paths[PART_TRAIN] == NULL) {
+        say("%s is a directory without a training file: it has none of %s, %s and %s", data, names[0][0], names[0][1],
+            names[0][2]);
+        return false;
+    }
+    return true;
+}
+
+static int choice_of(const rcv_settings *settings, const char *name, const char *const *choices) {
+    const char *value = rcv_settings_get(settings, name);
+    for (int i = 0; choices[i] != NULL; i++) {
+        if (strcmp(choices[i], value) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static rcv_data_options options_of(const rcv_settings *settings) {
+    static const char *const levels[] = {"word", "byte", NULL}, *const kinds[] = {"stream", "lines", "classes",
+                                                                                  "values", NULL};
+    const char *cache = rcv_settings_get(settings, "cache");
+    return (rcv_data_options){.level = (rcv_level)choice_of(settings, "level", levels),
+                              .kind = (rcv_data_kind)choice_of(settings, "kind", kinds),
+                              .cache = cache != NULL && cache[0] != '\0' ? cache : NULL};
+}
+
+rcv_status corpus_open(corpus *corpus, rcv_context *context, const rcv_settings *settings,
+                       const rcv_vocabulary *vocabulary) {
+    rcv_data_options options = options_of(settings);
+    const char *file = rcv_settings_get(settings, "vocabulary");
+    rcv_vocabulary *given = NULL;
+    rcv_status status = RCV_OK;
+    if (vocabulary == NULL && file != NULL && file[0] != '\0') {
+        status = rcv_vocabulary_load(context, file, &given);
+    }
+    options.vocabulary = vocabulary != NULL ? vocabulary : given;
+    if (options.vocabulary != NULL && rcv_vocabulary_level(options.vocabulary) == RCV_LEVEL_BYTE) {
+        options.vocabulary = NULL;
+    }
+    if (status == RCV_OK) {
+        status = rcv_data_open(context, corpus->paths[PART_TRAIN], &options, &corpus->data[PART_TRAIN]);
+    }
+    rcv_vocabulary_free(given);
+    options.vocabulary = NULL;
+    options.like = corpus->data[PART_TRAIN];
+    if (status == RCV_OK && corpus->paths[PART_VALID] != NULL) {
+        status = rcv_data_open(context, corpus->paths[PART_VALID], &options, &corpus->data[PART_VALID]);
+    }
+    return status;
+}
+
+rcv_status corpus_open_test(corpus *corpus, rcv_context *context, const rcv_settings *settings) {
+    rcv_data_options options = options_of(settings);
+    options.like = corpus->data[PART_TRAIN];
+    return corpus->paths[PART_TEST] == NULL
+               ? RCV_OK
+               : rcv_data_open(context, corpus->paths[PART_TEST], &options, &corpus->data[PART_TEST]);
+}
+
+void corpus_close(corpus *corpus) {
+    for (int part = 2; part >= 0; part--) {
+        rcv_data_free(corpus->data[part]);
+        free(corpus->paths[part]);
+    }
+    *corpus = (struct corpus_files){0};
+}

@@ -1,0 +1,42 @@
+/* recurve export: the model of a checkpoint, without the rest of the run, under the names of PyTorch. */
+#include "tool.h"
+
+static rcv_status export_model(const char *from, const char *to) {
+    rcv_context *context = NULL;
+    rcv_learner *learner = NULL;
+    rcv_status status = rcv_context_new(NULL, &context);
+    if (status == RCV_OK) {
+        status = rcv_learner_load(context, from, NULL, RCV_FLOAT32, &learner);
+    }
+    if (status == RCV_OK) {
+        status = rcv_learner_save(learner, to);
+    }
+    rcv_learner_free(learner);
+    rcv_context_free(context);
+    return status;
+}
+
+int verb_export(int argc, char **argv) {
+    const char *model, *output;
+    const operand operands[] = {
+        {"MODEL", "a model or checkpoint that recurve train wrote", &model},
+        {"FILE", "the safetensors file to write", &output},
+    };
+    const command command = {
+        .verb = "export",
+        .summary = "Writes a trained model by itself, as safetensors with PyTorch's names",
+        .details = "Tensors are embedding.weight, rnn.weight_ih_l0, ..., decoder.weight and decoder.bias: the state\n"
+                   "dict of a module with an Embedding, an LSTM (or what the cell is) and a Linear so named. The\n"
+                   "vocabulary lies in the tensor `vocabulary`, a word a line.",
+        .operands = operands,
+        .operand_count = COUNT(operands)};
+    const parsed next = command_parse(&command, argc, argv);
+    if (next != PARSED_GO) {
+        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    }
+    if (!output_is_writable(output)) {
+        return EXIT_FAILED;
+    }
+    const rcv_status status = export_model(model, output);
+    return status == RCV_OK ? EXIT_DONE : fail(status);
+}
