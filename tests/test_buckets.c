@@ -156,7 +156,8 @@ static void test_wrong(void **unused) {
     assert_int_equal(count, 1);
     options.cost = steps_and_more;
     options.user = &calls;
-    check_fails(rcvi_buckets_best(f.context, &f.histogram, &options, bounds, &count), RCV_INVALID, "how many sequences");
+    check_fails(rcvi_buckets_best(f.context, &f.histogram, &options, bounds, &count), RCV_INVALID,
+                "how many sequences");
     options.most = RCV_MOST_BUCKETS + 1;
     check_fails(rcvi_buckets_greedy(f.context, &f.histogram, &options, bounds, &count), RCV_INVALID, "65 buckets");
     test_context_end(&f.allocator, f.context);
@@ -175,7 +176,8 @@ static void test_no_memory(void **unused) {
         for (rcv_status status = RCV_NO_MEMORY; status != RCV_OK;) {
             const size_t live = f.allocator.live, failed = f.allocator.failed;
             f.allocator.fail_at = ++tried;
-            status = (which ? rcvi_buckets_best : rcvi_buckets_greedy)(f.context, &f.histogram, &options, bounds, &count);
+            status =
+                (which ? rcvi_buckets_best : rcvi_buckets_greedy)(f.context, &f.histogram, &options, bounds, &count);
             f.allocator.fail_at = 0;
             assert_int_equal(status, f.allocator.failed > failed ? RCV_NO_MEMORY : RCV_OK);
             assert_int_equal(f.allocator.live, live);
