@@ -545,7 +545,16 @@ RCV_API int64_t rcv_data_features(const rcv_data *data); /* of a time step where
 RCV_API int64_t rcv_data_outputs(const rcv_data *data);  /* tokens, classes, or values of an example */
 RCV_API rcv_level rcv_data_level(const rcv_data *data);
 RCV_API rcv_data_kind rcv_data_get_kind(const rcv_data *data);
-/* Ends in NUL at its length; NULL past the end, and where there are no classes. */
+
+/* Lengths, of all but streams; a line of n tokens has n + 1. counts[length], up to the longest, sequences of each. */
+RCV_API rcv_status rcv_data_lengths(const rcv_data *data, int64_t *counts);
+enum { RCV_MOST_BUCKETS = 64 };
+/* At most `most` rising lengths to pad sequences to, the last one the longest, with the least padding; greedy: quickly, and nearly so. */
+RCV_API rcv_status rcv_data_buckets(const rcv_data *data, size_t most, bool greedy, int64_t *bounds, size_t *count);
+/* Tokens with padding to these lengths, divided by tokens without. */
+RCV_API rcv_status rcv_data_padding(const rcv_data *data, const int64_t *bounds, size_t count, double *ratio);
+
+/* Ends in NUL at its length; NULL past the end, and where there are no classes. `length` may be NULL. */
 RCV_API const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *length);
 
 /* ---- settings of a training run ---------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 /* ---- data ---- */
 
 /* Words of a text are numbered by falling count, equal counts in the order of their bytes; <eos> counts as the lines do, and <unk> is
- * added at the end where the text has none. Tokens are uint8 where the vocabulary is bytes (then the text itself is mapped), else
- * uint16 or int32, read through one call. */
+ * added at the end where the text has none. Tokens lie as uint8, uint16 or int32, whatever holds the vocabulary, and are read through one
+ * call; of a text at byte level it is the text itself that is mapped. */
 void rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and how it was read */
 
@@ -36,7 +36,7 @@ typedef struct {
 
 /* Where the batcher stands: enough to go on from. */
 typedef struct {
-    int64_t epoch, batch; /* batches of this epoch that were taken */
+    int64_t epoch, batch; /* batches of this epoch that were taken; behind its last one it is the next epoch, and 0 */
 } rcvi_position;
 
 typedef struct {
@@ -85,13 +85,15 @@ typedef struct {
     void *user;
 } rcvi_bucket_options;
 
-/* Rising bounds, at most `most`, the last one the longest length. Greedy merges the two neighbours that cost least until K are left;
- * the optimum is by dynamic programming over the different lengths. */
+/* Rising bounds, at most `most` (there is room for so many), the last one the longest length. Greedy merges the two neighbours that cost
+ * least until K are left, and on as long as that gains; the optimum is by dynamic programming over the different lengths. Both
+ * take neighbouring lengths together where more than RCVI_BUCKET_GROUPS differ. */
+enum { RCVI_BUCKET_GROUPS = 2000 };
 rcv_status rcvi_buckets_greedy(rcv_context *context, const rcvi_histogram *histogram,
                                const rcvi_bucket_options *options, int64_t *bounds, size_t *count);
 rcv_status rcvi_buckets_best(rcv_context *context, const rcvi_histogram *histogram, const rcvi_bucket_options *options,
                              int64_t *bounds, size_t *count);
-/* The cost of all batches, and of tokens alone without padding: padded / ideal is their ratio where cost is NULL. */
+/* The cost of all batches; without a cost function that is tokens with padding, and divided by histogram->tokens it is padded / ideal. */
 double rcvi_buckets_cost(const rcvi_histogram *histogram, const rcvi_bucket_options *options, const int64_t *bounds,
                          size_t count);
 

@@ -1,8 +1,180 @@
-/* Examples: written later. */
-#include "data/store.h"
+/* Examples of classes or values: all lines of a file, surveyed, then written. */
+#include "data/example.h"
 
-static rcv_status not_yet(rcvi_reading *reading) {
-    return rcvi_fail(RCV_UNSUPPORTED, "%s: examples are not read yet", reading->source.path);
+#include <math.h>
+#include <string.h>
+
+enum { LONGEST_LINE = 1 << 28 };
+
+typedef struct {
+    rcvi_reading *reading;
+    bool writes;
+    rcvi_example example;
+    int64_t steps, sequences, longest; /* of all examples so far */
+    int64_t features, outputs;         /* of the first one */
+    int64_t own_steps;                 /* of the text at hand */
+} progress;
+
+/* ---- the survey ---- */
+
+#define WRONG(p, format, ...)                                                                                          \
+    rcvi_fail(RCV_FORMAT, "%s: line %lld " format, (p)->reading->source.path, (long long)(p)->example.line, __VA_ARGS__)
+
+/* What all examples have in common is what the first has. */
+static rcv_status check_alike(progress *p) {
+    const rcvi_example *e = &p->example;
+    int64_t features = e->text ? 0 : e->features;
+    if (p->sequences == 0) {
+        p->features = features;
+        p->outputs = e->outputs;
+    }
+    if ((features == 0) != (p->features == 0))
+        return WRONG(p, "is %s, unlike the examples before", e->text ? "a text" : "numbers");
+    if (features != p->features)
+        return WRONG(p, "has %lld features where the examples before have %lld", (long long)features,
+                     (long long)p->features);
+    if (e->outputs != p->outputs)
+        return WRONG(p, "has %lld values where the examples before have %lld", (long long)e->outputs,
+                     (long long)p->outputs);
+    return RCV_OK;
 }
 
-const rcvi_reader rcvi_example_reader = {not_yet, not_yet};
+static rcv_status survey_class(progress *p) {
+    rcvi_words *classes = &p->reading->classes;
+    const rcvi_example *e = &p->example;
+    if (!p->reading->given_classes) return rcvi_words_count(classes, e->label, e->label_length, 1, NULL);
+    if (rcvi_words_find(classes, e->label, e->label_length) >= 0) return RCV_OK;
+    return WRONG(p, "has the class '%.60s', which is none of the %lld that were given", e->label,
+                 (long long)classes->size);
+}
+
+/* ---- both passes ---- */
+
+static rcv_status take_word(void *user, const char *word, size_t length, int64_t place) {
+    progress *p = user;
+    rcvi_reading *reading = p->reading;
+    p->own_steps++;
+    if (!p->writes)
+        return reading->given_vocabulary ? RCV_OK
+                                         : rcvi_words_count(&reading->counted, word ? word : RCVI_EOS,
+                                                            word ? length : strlen(RCVI_EOS), 1, NULL);
+    int64_t token;
+    RCVI_TRY(rcvi_find_token(reading, word, length, place, &token));
+    return rcvi_put_token(reading, token);
+}
+
+/* An empty text is an empty line at word level, and nothing at byte level. */
+static rcv_status take_text(progress *p) {
+    const rcvi_example *e = &p->example;
+    p->own_steps = 0;
+    if (p->reading->level == RCV_LEVEL_WORD && e->text_length == 0) return take_word(p, NULL, 0, 0);
+    if (p->reading->level == RCV_LEVEL_WORD)
+        return rcvi_text_words(e->text, e->text_length, p->reading->source.path, take_word, p);
+    p->own_steps = (int64_t)e->text_length;
+    if (e->text_length == 0) return WRONG(p, "has %s", "an empty text");
+    return p->writes ? rcvi_put(p->reading, RCVI_TOKENS, e->text, e->text_length) : RCV_OK;
+}
+
+static rcv_status write_numbers(progress *p) {
+    const rcvi_example *e = &p->example;
+    return rcvi_put(p->reading, RCVI_NUMBERS, e->x, (size_t)(e->steps * e->features) * sizeof *e->x);
+}
+
+static rcv_status write_label(progress *p) {
+    const rcvi_example *e = &p->example;
+    if (e->kind == RCV_DATA_VALUES)
+        return rcvi_put(p->reading, RCVI_LABELS, e->values, (size_t)e->outputs * sizeof *e->values);
+    int32_t label = (int32_t)rcvi_words_find(&p->reading->classes, e->label, e->label_length);
+    return rcvi_put(p->reading, RCVI_LABELS, &label, sizeof label);
+}
+
+static bool is_blank(const char *line, size_t length) {
+    while (length > 0 && (line[0] == ' ' || (line[0] >= '\t' && line[0] <= '\r'))) {
+        line++;
+        length--;
+    }
+    return length == 0;
+}
+
+static rcv_status take_line(void *user, const char *line, size_t length, int64_t place) {
+    progress *p = user;
+    rcvi_example *e = &p->example;
+    (void)place;
+    e->line++;
+    if (is_blank(line, length)) return RCV_OK;
+    RCVI_TRY(rcvi_example_parse(e, line, length));
+    RCVI_TRY(check_alike(p));
+    if (!p->writes && e->kind == RCV_DATA_CLASSES) RCVI_TRY(survey_class(p));
+    if (e->text) RCVI_TRY(take_text(p));
+    if (p->writes && !e->text) RCVI_TRY(write_numbers(p));
+    int64_t steps = e->text ? p->own_steps : e->steps;
+    if (p->writes) RCVI_TRY(write_label(p));
+    if (p->writes) RCVI_TRY(rcvi_put_span(p->reading, p->steps, steps));
+    p->steps += steps;
+    p->sequences++;
+    if (steps > p->longest) p->longest = steps;
+    return RCV_OK;
+}
+
+static rcv_status go_through(rcvi_reading *reading, progress *p) {
+    p->reading = reading;
+    p->example = (rcvi_example){.context = reading->context, .path = reading->source.path, .kind = reading->kind};
+    rcv_status status = rcvi_source_lines(&reading->source, LONGEST_LINE, take_line, p);
+    rcvi_example_free(&p->example);
+    return status;
+}
+
+/* ---- the reader ---- */
+
+/* Numbers before texts, by their size; texts by their bytes. */
+static bool is_class_before(const rcvi_words *words, int64_t a, int64_t b) {
+    size_t length;
+    double x, y;
+    bool x_is = rcvi_read_number(rcvi_words_at(words, a, &length), &x) && isfinite(x);
+    bool y_is = rcvi_read_number(rcvi_words_at(words, b, &length), &y) && isfinite(y);
+    if (x_is != y_is) return x_is;
+    return x_is && x != y ? x < y : rcvi_words_compare(words, a, b) < 0;
+}
+
+static rcv_status sort_classes(rcvi_reading *reading) {
+    rcvi_words sorted;
+    rcvi_words_init(&sorted, reading->context);
+    rcv_status status = rcvi_words_sort(&reading->classes, is_class_before, &sorted);
+    rcvi_words_free(&reading->classes);
+    reading->classes = sorted;
+    return status;
+}
+
+static rcv_status finish_names(rcvi_reading *reading, const progress *p) {
+    if (reading->kind == RCV_DATA_CLASSES && !reading->given_classes) RCVI_TRY(sort_classes(reading));
+    if (reading->vocabulary || p->features > 0) return RCV_OK;
+    RCVI_TRY(rcvi_vocabulary_rank(&reading->counted, &reading->vocabulary));
+    rcvi_words_free(&reading->counted);
+    return RCV_OK;
+}
+
+static rcv_status survey(rcvi_reading *reading) {
+    progress p = {0};
+    RCVI_TRY(go_through(reading, &p));
+    RCVI_TRY(finish_names(reading, &p));
+    rcvi_totals *totals = &reading->totals;
+    if (p.features == 0) totals->token_bytes = rcvi_token_bytes(reading);
+    totals->tokens = p.steps;
+    totals->sequences = p.sequences;
+    totals->longest = p.longest;
+    totals->features = p.features;
+    totals->outputs = reading->kind == RCV_DATA_CLASSES ? reading->classes.size : p.outputs;
+    int64_t labels = reading->kind == RCV_DATA_CLASSES ? 1 : p.outputs;
+    totals->bytes[RCVI_TOKENS] = p.steps * totals->token_bytes;
+    totals->bytes[RCVI_NUMBERS] = p.steps * p.features * (int64_t)sizeof(float);
+    totals->bytes[RCVI_LABELS] = p.sequences * labels * (int64_t)sizeof(float);
+    totals->bytes[RCVI_SPANS] = p.sequences * (int64_t)sizeof(rcvi_span);
+    return RCV_OK;
+}
+
+static rcv_status write_all(rcvi_reading *reading) {
+    progress p = {.writes = true};
+    return go_through(reading, &p);
+}
+
+const rcvi_reader rcvi_example_reader = {survey, write_all};

@@ -277,8 +277,9 @@ static rcv_status write_at(rcvi_reading *reading, const char *path, header *h, i
     size_t bytes = strlen(path) + 64;
     char *name = rcvi_new(reading->context, bytes, 1);
     if (!name) return RCV_NO_MEMORY;
-    rcvi_make_folder_of(reading->context, path);
     *file = rcvi_create_beside(path, name, bytes);
+    if (*file < 0 && errno == ENOENT && rcvi_make_folder_of(reading->context, path))
+        *file = rcvi_create_beside(path, name, bytes);
     reading->cannot_write = *file < 0;
     rcv_status status = *file < 0 ? RCV_IO : write_store(reading, *file, h);
     if (!status && (!rcvi_sync_file(*file) || rename(name, path) != 0)) {

@@ -143,6 +143,9 @@ struct rcvi_reading {
 
 extern const rcvi_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_example_reader;
 
+/* The number of a word, of an unknown one, or of <eos> for NULL; the word stands at `place`. */
+rcv_status rcvi_find_token(const rcvi_reading *reading, const char *word, size_t length, int64_t place, int64_t *token);
+int64_t rcvi_token_bytes(const rcvi_reading *reading); /* that hold all numbers of the vocabulary */
 rcv_status rcvi_put(rcvi_reading *reading, int section, const void *bytes, size_t length);
 rcv_status rcvi_put_token(rcvi_reading *reading, int64_t token);
 rcv_status rcvi_put_span(rcvi_reading *reading, int64_t start, int64_t length);

@@ -3,6 +3,24 @@
 
 #include <string.h>
 
+rcv_status rcvi_find_token(const rcvi_reading *reading, const char *word, size_t length, int64_t place,
+                           int64_t *token) {
+    const rcv_vocabulary *vocabulary = reading->vocabulary;
+    *token = word ? rcvi_words_find(&vocabulary->words, word, length) : vocabulary->eos;
+    if (*token < 0 && word) *token = vocabulary->unk;
+    if (*token >= 0) return RCV_OK;
+    if (!word)
+        return rcvi_fail(RCV_INVALID, "the vocabulary has no " RCVI_EOS ", which ends every line of %s",
+                         reading->source.path);
+    return rcvi_fail(RCV_FORMAT, "%s: the word '%.*s' at byte %lld is not in the vocabulary, which has no " RCVI_UNK,
+                     reading->source.path, (int)(length < 60 ? length : 60), word, (long long)place);
+}
+
+int64_t rcvi_token_bytes(const rcvi_reading *reading) {
+    int64_t size = reading->vocabulary->words.size;
+    return size <= 256 ? 1 : size <= 65536 ? 2 : 4;
+}
+
 /* ---- words ---- */
 
 typedef struct {
@@ -44,17 +62,11 @@ static rcv_status survey_word(void *user, const char *word, size_t length, int64
 static rcv_status write_word(void *user, const char *word, size_t length, int64_t place) {
     progress *p = user;
     rcvi_reading *reading = p->reading;
-    if (word) {
-        int64_t token = rcvi_words_find(&reading->vocabulary->words, word, length);
-        if (token < 0) token = reading->vocabulary->unk;
-        if (token < 0)
-            return rcvi_fail(RCV_FORMAT,
-                             "%s: the word '%.*s' at byte %lld is not in the vocabulary, which has no " RCVI_UNK,
-                             reading->source.path, (int)(length < 60 ? length : 60), word, (long long)place);
+    if (!word && is_sequence(p)) RCVI_TRY(rcvi_put_span(reading, p->tokens - p->on_line, p->on_line + 1));
+    if (word || is_token(p)) {
+        int64_t token;
+        RCVI_TRY(rcvi_find_token(reading, word, length, place, &token));
         RCVI_TRY(rcvi_put_token(reading, token));
-    } else {
-        if (is_sequence(p)) RCVI_TRY(rcvi_put_span(reading, p->tokens - p->on_line, p->on_line + 1));
-        if (is_token(p)) RCVI_TRY(rcvi_put_token(reading, reading->vocabulary->eos));
     }
     count(p, !word);
     return RCV_OK;
@@ -62,16 +74,13 @@ static rcv_status write_word(void *user, const char *word, size_t length, int64_
 
 static rcv_status survey_words(rcvi_reading *reading) {
     progress p = {.reading = reading};
-    if (reading->given_vocabulary && reading->vocabulary->eos < 0)
-        return rcvi_fail(RCV_INVALID, "the vocabulary has no " RCVI_EOS ", which ends every line of %s",
-                         reading->source.path);
     RCVI_TRY(rcvi_source_words(&reading->source, survey_word, &p));
     if (!reading->given_vocabulary) {
         RCVI_TRY(rcvi_vocabulary_rank(&reading->counted, &reading->vocabulary));
         rcvi_words_free(&reading->counted);
     }
     rcvi_totals *totals = &reading->totals;
-    totals->token_bytes = reading->vocabulary->words.size <= 65536 ? 2 : 4;
+    totals->token_bytes = rcvi_token_bytes(reading);
     totals->tokens = p.tokens;
     totals->sequences = reading->kind == RCV_DATA_STREAM ? 1 : p.sequences;
     totals->longest = reading->kind == RCV_DATA_STREAM ? p.tokens : p.longest;

@@ -1,0 +1,193 @@
+/* Which lengths sequences are padded to. A bucket's cost depends on its bound and on how many sequences it has; the best K bounds are found
+ * by dynamic programming over the different lengths, good ones by merging neighbours. */
+#include "data/batcher.h"
+
+#include <math.h>
+
+/* Neighbouring lengths that stay together: sequences of all groups up to this one, the longest length, and what a batch, or without a cost
+ * function a sequence, of that length costs. */
+typedef struct {
+    int64_t total, bound;
+    int64_t batch; /* 0: the cost is a sequence's */
+    double unit;
+} group;
+
+typedef struct {
+    group *groups; /* [count], before them one without sequences */
+    size_t count;
+} grouping;
+
+static double bucket_cost(int64_t sequences, int64_t batch, double unit) {
+    int64_t times = batch > 0 ? sequences / batch + (sequences % batch != 0) : sequences;
+    return (double)times * unit;
+}
+
+/* Of a bucket that holds groups from + 1 .. to, counted from 1. */
+static double cost_of(const grouping *g, size_t from, size_t to) {
+    const group *last = &g->groups[to];
+    return bucket_cost(last->total - g->groups[from].total, last->batch, last->unit);
+}
+
+static group price(const rcvi_bucket_options *options, int64_t bound, int64_t total) {
+    group made = {.total = total, .bound = bound, .unit = (double)bound};
+    if (!options->cost) return made;
+    made.batch = rcvi_bucket_batch(options->batch, options->tokens, bound);
+    made.unit = options->cost(options->user, bound, made.batch);
+    return made;
+}
+
+static rcv_status check_options(const rcvi_histogram *histogram, const rcvi_bucket_options *options) {
+    if (options->most < 1 || options->most > RCV_MOST_BUCKETS)
+        return rcvi_fail(RCV_INVALID, "%zu buckets are not 1 to %d", options->most, RCV_MOST_BUCKETS);
+    if (options->cost && (options->batch < 0 || options->tokens < 0 || (options->batch == 0 && options->tokens == 0)))
+        return rcvi_fail(RCV_INVALID, "a cost of batches needs to know how many sequences or tokens a batch has");
+    if (histogram->sequences < 1) return rcvi_fail(RCV_INVALID, "there are no sequences to put into buckets");
+    return RCV_OK;
+}
+
+static rcv_status group_lengths(rcv_context *context, const rcvi_histogram *histogram,
+                                const rcvi_bucket_options *options, grouping *g) {
+    *g = (grouping){0};
+    RCVI_TRY(check_options(histogram, options));
+    int64_t different = 0, seen = 0, total = 0;
+    for (int64_t i = 1; i <= histogram->longest; i++) different += histogram->counts[i] > 0;
+    int64_t count = different < RCVI_BUCKET_GROUPS ? different : RCVI_BUCKET_GROUPS;
+    g->groups = rcvi_new(context, (size_t)count + 1, sizeof *g->groups);
+    if (!g->groups) return RCV_NO_MEMORY;
+    /* Of the different lengths, numbers 1 .. n, group k ends with number k * n / count. */
+    for (int64_t i = 1; i <= histogram->longest; i++) {
+        if (histogram->counts[i] == 0) continue;
+        total += histogram->counts[i];
+        if (++seen == ((int64_t)g->count + 1) * different / count) g->groups[++g->count] = price(options, i, total);
+    }
+    return RCV_OK;
+}
+
+/* ---- greedy ---- */
+
+/* ends[0 .. count] are groups at which buckets end, ends[0] being 0. The bucket whose union with the next one costs least more. */
+static size_t cheapest_merge(const grouping *g, const size_t *ends, size_t count, double *more) {
+    size_t best = 1;
+    *more = INFINITY;
+    for (size_t i = 1; i < count; i++) {
+        double apart = cost_of(g, ends[i - 1], ends[i]) + cost_of(g, ends[i], ends[i + 1]);
+        double change = cost_of(g, ends[i - 1], ends[i + 1]) - apart;
+        if (change < *more) {
+            *more = change;
+            best = i;
+        }
+    }
+    return best;
+}
+
+rcv_status rcvi_buckets_greedy(rcv_context *context, const rcvi_histogram *histogram,
+                               const rcvi_bucket_options *options, int64_t *bounds, size_t *count) {
+    grouping g;
+    RCVI_TRY(group_lengths(context, histogram, options, &g));
+    size_t left = g.count, *ends = rcvi_new(context, g.count + 1, sizeof *ends);
+    if (!ends) {
+        rcvi_free(context, g.groups);
+        return RCV_NO_MEMORY;
+    }
+    for (size_t i = 0; i <= g.count; i++) ends[i] = i;
+    while (left > 1) {
+        double more;
+        size_t merged = cheapest_merge(&g, ends, left, &more);
+        if (left <= options->most && !(more < 0)) break;
+        for (size_t i = merged; i < left; i++) ends[i] = ends[i + 1];
+        left--;
+    }
+    for (size_t i = 0; i < left; i++) bounds[i] = g.groups[ends[i + 1]].bound;
+    *count = left;
+    rcvi_free(context, ends);
+    rcvi_free(context, g.groups);
+    return RCV_OK;
+}
+
+/* ---- the optimum ---- */
+
+/* best[j][k]: the least cost of groups 1 .. j in at most k buckets; from[j][k]: the group before the last of them. Both are
+ * [groups + 1, most + 1]; without groups there is no cost, and without buckets there are no groups. */
+static void find_best(const grouping *g, size_t most, double *best, uint16_t *from) {
+    const size_t width = most + 1;
+    for (size_t j = 1; j <= g->count; j++) {
+        double *row = best + j * width;
+        for (size_t k = 0; k <= most; k++) row[k] = INFINITY;
+        for (size_t i = 0; i < j; i++) {
+            const double cost = cost_of(g, i, j), *before = best + i * width;
+            for (size_t k = 1; k <= most; k++) {
+                if (!(before[k - 1] + cost < row[k])) continue;
+                row[k] = before[k - 1] + cost;
+                from[j * width + k] = (uint16_t)i;
+            }
+        }
+    }
+}
+
+static void trace(const grouping *g, size_t most, const uint16_t *from, int64_t *bounds, size_t *count) {
+    size_t ends[RCV_MOST_BUCKETS], found = 0;
+    for (size_t at = g->count; at > 0; found++) {
+        ends[found] = at;
+        at = from[at * (most + 1) + most - found];
+    }
+    for (size_t i = 0; i < found; i++) bounds[i] = g->groups[ends[found - 1 - i]].bound;
+    *count = found;
+}
+
+rcv_status rcvi_buckets_best(rcv_context *context, const rcvi_histogram *histogram, const rcvi_bucket_options *options,
+                             int64_t *bounds, size_t *count) {
+    grouping g;
+    RCVI_TRY(group_lengths(context, histogram, options, &g));
+    size_t places = (g.count + 1) * (options->most + 1);
+    double *best = rcvi_new(context, places, sizeof *best);
+    uint16_t *from = rcvi_new(context, places, sizeof *from);
+    rcv_status status = best && from ? RCV_OK : RCV_NO_MEMORY;
+    if (!status) {
+        find_best(&g, options->most, best, from);
+        trace(&g, options->most, from, bounds, count);
+    }
+    rcvi_free(context, from);
+    rcvi_free(context, best);
+    rcvi_free(context, g.groups);
+    return status;
+}
+
+double rcvi_buckets_cost(const rcvi_histogram *histogram, const rcvi_bucket_options *options, const int64_t *bounds,
+                         size_t count) {
+    double cost = 0;
+    for (size_t k = 0; k < count; k++) {
+        int64_t sequences = 0, least = k > 0 ? bounds[k - 1] + 1 : 1;
+        for (int64_t i = least; i <= bounds[k] && i <= histogram->longest; i++) sequences += histogram->counts[i];
+        group g = price(options, bounds[k], sequences);
+        cost += bucket_cost(sequences, g.batch, g.unit);
+    }
+    return cost;
+}
+
+/* ---- for the public header ---- */
+
+rcv_status rcv_data_buckets(const rcv_data *data, size_t most, bool greedy, int64_t *bounds, size_t *count) {
+    if (!bounds || !count)
+        return rcvi_fail(RCV_INVALID, "rcv_data_buckets needs places for bounds and their count, not NULL");
+    const rcvi_bucket_options options = {.most = most};
+    rcvi_histogram histogram;
+    RCVI_TRY(rcvi_histogram_new(data, &histogram));
+    rcv_status status =
+        (greedy ? rcvi_buckets_greedy : rcvi_buckets_best)(data->context, &histogram, &options, bounds, count);
+    rcvi_histogram_free(data->context, &histogram);
+    return status;
+}
+
+rcv_status rcv_data_padding(const rcv_data *data, const int64_t *bounds, size_t count, double *ratio) {
+    if (!bounds || count == 0 || !ratio)
+        return rcvi_fail(RCV_INVALID, "rcv_data_padding needs bounds and a place for the ratio, not NULL");
+    if (bounds[count - 1] < data->totals.longest)
+        return rcvi_fail(RCV_INVALID,
+                         "the longest sequence has %lld steps, and does not fit into the last bucket of %lld",
+                         (long long)data->totals.longest, (long long)bounds[count - 1]);
+    rcvi_histogram histogram;
+    RCVI_TRY(rcvi_histogram_new(data, &histogram));
+    *ratio = rcvi_buckets_cost(&histogram, &(rcvi_bucket_options){0}, bounds, count) / (double)histogram.tokens;
+    rcvi_histogram_free(data->context, &histogram);
+    return RCV_OK;
+}
