@@ -11,6 +11,8 @@ typedef struct {
     bool overwrite;                 /* gradients of the parameters, instead of adding to them */
     bool same_parameters;           /* as in the run's call before */
     uint64_t seed;                  /* of dropout */
+    const uint64_t *seed_at;        /* in the device's memory, and counts in its place; NULL: nowhere */
+    const int64_t *lengths_at;      /* [batch], likewise */
     void *stream;                   /* on which a GPU's work is enqueued */
     rcv_event *events;              /* where to record what was done when; NULL: nowhere */
     size_t event_capacity;

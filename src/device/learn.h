@@ -147,6 +147,16 @@ typedef struct rcvi_learns {
     /* The norm to outcome->norm, then the update of all parts. */
     rcv_status (*update)(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
                          rcvi_outcome *outcome);
+
+    /* Calls that repeat: all NULL where nothing is gained. What stands between `replay` and `recorded` is the same every time for
+     * a key: addresses, shapes and flags, of runs on this stream too; what differs is read from the device's memory. `replay`
+     * answers whether it has enqueued all of it; else the caller makes its calls and ends with `recorded`. That is so the first
+     * time, when they are carried out one by one, and the second, when they are recorded, and carried out by `recorded`. Between
+     * the two nothing is sent, fetched or waited for. Who fails in between calls `abandon`: what was to be recorded has then not been
+     * carried out, and the key's calls are no longer recorded. */
+    rcv_status (*replay)(rcvi_learn *learn, uint64_t key, bool *done);
+    rcv_status (*recorded)(rcvi_learn *learn, uint64_t key);
+    void (*abandon)(rcvi_learn *learn, uint64_t key);
 } rcvi_learns;
 
 #endif

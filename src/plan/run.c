@@ -13,6 +13,8 @@ struct rcv_run {
     bool parameters_seen;   /* by a forward call: what it packed is there */
     bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
+    const uint64_t *seed_at;   /* in the device's memory, or NULL */
+    const int64_t *lengths_at; /* likewise */
     void *stream;
     rcvi_worker *worker;
     rcv_event *events;
@@ -110,13 +112,25 @@ static rcv_status check_forward(const rcv_plan *plan, const rcv_forward *d) {
         return rcvi_fail(RCV_INVALID, o->resets ? "the plan was made for resets, but none are given"
                                                 : "resets are given, but the plan was made without them");
     }
-    for (int64_t b = 0; d->lengths && b < o->batch; b++) {
-        if (d->lengths[b] < 1 || d->lengths[b] > o->steps) {
-            return rcvi_fail(RCV_INVALID, "length %lld of sequence %lld is not in 1 to %lld", (long long)d->lengths[b],
+    return RCV_OK;
+}
+
+static rcv_status check_lengths(const rcv_plan *plan, const int64_t *lengths) {
+    const rcv_plan_options *o = &plan->program.options;
+    for (int64_t b = 0; lengths && b < o->batch; b++) {
+        if (lengths[b] < 1 || lengths[b] > o->steps) {
+            return rcvi_fail(RCV_INVALID, "length %lld of sequence %lld is not in 1 to %lld", (long long)lengths[b],
                              (long long)b, (long long)o->steps);
         }
     }
     return RCV_OK;
+}
+
+/* What the device's memory holds can be read here where that is the host's. */
+static bool is_on_host(const rcv_run *run) { return !run->plan->device->memory; }
+
+static const int64_t *lengths_of(const rcv_run *run, const rcv_forward *d) {
+    return d->lengths && run->lengths_at && is_on_host(run) ? run->lengths_at : d->lengths;
 }
 
 static void bind_forward(rcv_run *run, const rcv_forward *d) {
@@ -127,7 +141,7 @@ static void bind_forward(rcv_run *run, const rcv_forward *d) {
         switch (program->buffers[b].role) {
         case RCVI_PARAMETERS: *bound = writable(d->parameters); break;
         case RCVI_X: *bound = writable(d->x); break;
-        case RCVI_LENGTHS: *bound = writable(d->lengths); break;
+        case RCVI_LENGTHS: *bound = writable(lengths_of(run, d)); break;
         case RCVI_RESETS: *bound = writable(d->resets); break;
         case RCVI_Y: *bound = d->y; break;
         case RCVI_INITIAL: *bound = const_state_entry(d->initial, s); break;
@@ -151,6 +165,8 @@ static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parame
                             .overwrite = overwrite,
                             .same_parameters = same_parameters,
                             .seed = run->seed,
+                            .seed_at = is_on_host(run) ? NULL : run->seed_at,
+                            .lengths_at = is_on_host(run) ? NULL : run->lengths_at,
                             .stream = run->stream,
                             .events = run->events,
                             .event_capacity = run->event_capacity,
@@ -161,9 +177,10 @@ static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parame
 rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     if (!run || !data) return rcvi_fail(RCV_INVALID, "a forward call needs a run and data");
     rcv_status status = check_forward(run->plan, data);
+    if (!status) status = check_lengths(run->plan, lengths_of(run, data));
     if (status) return status;
     bind_forward(run, data);
-    run->seed = data->seed;
+    run->seed = run->seed_at && is_on_host(run) ? *run->seed_at : data->seed;
     bool same = data->same_parameters && run->parameters_seen;
     run->forward_done = run->parameters_seen = false; /* until it has succeeded */
     RCVI_TRY(start(run, 0, run->plan->program.forward_count, same, false));
@@ -217,6 +234,10 @@ rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
     run->stream = stream;
     return RCV_OK;
 }
+
+void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed) { run->seed_at = seed; }
+
+void rcvi_run_set_lengths_at(rcv_run *run, const int64_t *lengths) { run->lengths_at = lengths; }
 
 rcv_status rcv_run_wait(rcv_run *run) {
     if (!run) return rcvi_fail(RCV_INVALID, "waiting needs a run");

@@ -1,6 +1,7 @@
 /* The device: what GPUs there are, their memory, and runs on them. */
 #include "device/cuda/jit.h"
 #include "device/cuda/kernels.h"
+#include "device/cuda/learn.h"
 #include "device/cuda/measure.h"
 #include "device/cuda/persistent.h"
 #include "device/cuda/recurrence.h"
@@ -186,11 +187,16 @@ static size_t scratch(const rcvi_engine *engine) { return engine->scratch; }
 
 static size_t outside(const rcvi_engine *engine) { return sizeof(rcvi_worker) + engine->vendor_bytes; }
 
+/* All calls, those too that the caller has repeated by himself. */
+static cudaError_t finish(const rcvi_worker *w) {
+    return w->recorded ? cudaDeviceSynchronize() : cudaEventSynchronize(w->done);
+}
+
 static void close_worker(rcvi_worker *w) {
     int before = 0;
     if (!w) return;
     bool entered = !rcvi_cuda_enter(w->engine->ordinal, &before);
-    if (w->called) cudaEventSynchronize(w->done);
+    if (w->called) finish(w);
     rcvi_cuda_drop_graphs(w);
     if (w->vendor) {
         rcvi_cudnn_release(w->vendor);
@@ -301,17 +307,30 @@ static rcv_status send_numbers(const int64_t *from, int64_t count, char *to, cud
     return rcvi_cuda_check(rcvi_cuda_put(stream, from, count, (int64_t *)(void *)to), "sending the lengths");
 }
 
+/* Of 8 bytes each, within the device's memory. */
+static cudaError_t copy_numbers(const void *from, int64_t count, char *to, cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from, (size_t)count * sizeof(int64_t), cudaMemcpyDeviceToDevice, stream);
+}
+
 /* What changes from call to call travels to where kernels find it. */
 static rcv_status send_call(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
     const rcvi_program *program = w->engine->program;
     int64_t seed = (int64_t)binding->seed;
     if (program->net->options.dropout > 0)
-        RCVI_CUDA_TRY(rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
+        RCVI_CUDA_TRY(binding->seed_at
+                          ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
+                          : rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
                       "sending the seed");
     for (size_t i = 0; i < program->external_count; i++) {
         int b = program->externals[i];
         const int64_t *lengths = binding->buffers[b];
         if (program->buffers[b].role != RCVI_LENGTHS) continue;
+        if (binding->lengths_at && !w->engine->sorts) {
+            RCVI_CUDA_TRY(
+                copy_numbers(binding->lengths_at, program->options.batch, scratch + w->engine->lengths, stream),
+                "copying the lengths");
+            continue;
+        }
         if (w->engine->sorts) {
             rcvi_cuda_rows_sort(&w->rows, lengths);
             lengths = w->rows.lengths;
@@ -332,12 +351,56 @@ static rcv_status check_fault(rcvi_worker *w) {
                                       "not valid; plan without persistent where the GPU is shared");
 }
 
+/* Does the caller record what is enqueued here? Nobody can record the stream NULL. */
+static rcv_status is_recording(cudaStream_t stream, bool *recording) {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    *recording = false;
+    if (!stream) return RCV_OK;
+    RCVI_CUDA_TRY(cudaStreamIsCapturing(stream, &status), "asking whether a stream is recorded");
+    *recording = status == cudaStreamCaptureStatusActive;
+    return RCV_OK;
+}
+
+/* Why a call cannot be recorded: what the host decides at a call would be repeated as it is, and what is done once must have been. */
+static rcv_status check_recording(const rcvi_worker *w, const rcvi_binding *binding, cudaStream_t stream) {
+    const rcvi_program *program = w->engine->program;
+    if (!w->called || w->last != stream)
+        return rcvi_fail(RCV_INVALID, "a run's call can be recorded behind one that was not, on the same stream");
+    if (program->net->options.dropout > 0 && !binding->seed_at)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a recorded call with dropout would repeat its mask: its seed must be in the GPU's memory");
+    if (program->options.lengths && (w->engine->sorts || !binding->lengths_at))
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         w->engine->sorts
+                             ? "a call that sorts sequences by their lengths cannot be recorded"
+                             : "a recorded call would repeat its lengths: they must be in the GPU's memory");
+    return RCV_OK;
+}
+
+/* The same launches without a graph of their own, in the caller's. */
+static rcv_status record(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                         cudaStream_t stream) {
+    RCVI_TRY(check_recording(w, binding, stream));
+    if (first == 0) RCVI_TRY(send_call(w, binding, scratch, stream));
+    w->recorded = true;
+    return rcvi_cuda_launch(w, first, end, binding, scratch, stream);
+}
+
+/* Calls of a run follow one another, also from stream to stream. */
+static rcv_status follow(const rcvi_worker *w, cudaStream_t stream) {
+    if (!w->called || w->last == stream) return RCV_OK;
+    if (w->recorded) return rcvi_cuda_check(finish(w), "waiting for calls before");
+    return rcvi_cuda_check(cudaStreamWaitEvent(stream, w->done, 0), "waiting for the call before");
+}
+
 static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
     cudaStream_t stream = binding->stream;
+    bool recording = false;
     RCVI_TRY(check_fault(w));
     RCVI_TRY(bind(w, binding, scratch));
-    if (w->called && w->last != stream) /* calls of a run follow one another, also from stream to stream */
-        RCVI_CUDA_TRY(cudaStreamWaitEvent(stream, w->done, 0), "waiting for the call before");
+    RCVI_TRY(is_recording(stream, &recording));
+    if (recording) return record(w, first, end, binding, scratch, stream);
+    RCVI_TRY(follow(w, stream));
     if (first == 0) RCVI_TRY(send_call(w, binding, scratch, stream));
     if (!w->called && w->engine->exchange_bytes) /* padding there stays zero */
         RCVI_CUDA_TRY(cudaMemsetAsync(scratch + w->engine->exchange, 0, w->engine->exchange_bytes, stream),
@@ -364,7 +427,7 @@ static rcv_status run(rcvi_worker *w, size_t first, size_t end, const rcvi_bindi
 
 static rcv_status wait(rcvi_worker *w) {
     if (!w->called) return RCV_OK;
-    RCVI_CUDA_TRY(cudaEventSynchronize(w->done), "running a pass");
+    RCVI_CUDA_TRY(finish(w), "running a pass");
     return check_fault(w);
 }
 
@@ -382,5 +445,6 @@ const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .wait = wait,
                                       .peak = rcvi_cuda_peak,
                                       .scans = &rcvi_cuda_scans,
+                                      .learns = &rcvi_cuda_learns,
                                       .bandwidth = rcvi_cuda_bandwidth,
                                       .memory = &memory};

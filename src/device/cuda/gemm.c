@@ -403,6 +403,11 @@ rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *
     return make(blas, shape, choice, RCVI_GEMM_WORKSPACE, gemm);
 }
 
+rcv_status rcvi_cuda_gemm_new_within(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice, size_t room,
+                                     rcvi_cuda_gemm **gemm) {
+    return make(blas, shape, choice, room < RCVI_GEMM_WORKSPACE ? room : RCVI_GEMM_WORKSPACE, gemm);
+}
+
 void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm) {
     if (!gemm) return;
     cublasLtMatrixLayout_t layouts[] = {gemm->left, gemm->right, gemm->out};

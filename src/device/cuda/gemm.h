@@ -30,6 +30,9 @@ enum { RCVI_GEMM_WORKSPACE = 32 << 20 }; /* bytes that a product may take, 256-b
  * RCV_UNSUPPORTED where there are fewer. */
 rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice,
                               rcvi_cuda_gemm **gemm);
+/* The same with less workspace than that at most. */
+rcv_status rcvi_cuda_gemm_new_within(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice, size_t room,
+                                     rcvi_cuda_gemm **gemm);
 /* Times the first `choices` of them on data of this shape and keeps the fastest; takes about `seconds` at most. Memory
  * for the trial is allocated and freed here. */
 rcv_status rcvi_cuda_gemm_tune(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choices, double seconds,

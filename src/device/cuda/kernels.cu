@@ -56,12 +56,6 @@ struct choosing {
     }
 };
 
-__device__ inline uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 /* As rcvi_hash_uniform, and the CPU's step. */
 struct dropping {
     rcvi_matrix a;
@@ -71,13 +65,12 @@ struct dropping {
     int64_t columns;
     rcvi_order order;
     template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
-        uint64_t key = mix(*seed + (salt + 1) * UINT64_C(0x9e3779b97f4a7c15));
+        uint64_t key = hash_key(*seed, salt);
         uint64_t element = (uint64_t)(ordered(order, r) * columns + c);
         load(a, r, c, x);
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            double uniform = (double)(mix(key + (element + i) * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
-            x[i] = uniform < keep ? (REAL)(x[i] / keep) : (REAL)0;
+            x[i] = hash_uniform(key, element + i) < keep ? (REAL)(x[i] / keep) : (REAL)0;
         }
     }
 };

@@ -107,6 +107,22 @@ __device__ inline void store(const rcvi_matrix &m, int64_t row, int64_t column, 
     if (m.twin) store_any(m.twin, m.twin_type, index, x);
 }
 
+/* ---- masks: rcvi_hash_uniform(seed + salt * 0x9e3779b97f4a7c15, index) ---- */
+
+__device__ inline uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+__device__ inline uint64_t hash_key(uint64_t seed, uint64_t salt) {
+    return mix(seed + (salt + 1) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
+__device__ inline double hash_uniform(uint64_t key, uint64_t index) {
+    return (double)(mix(key + index * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
+}
+
 /* ---- the host's side ---- */
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }

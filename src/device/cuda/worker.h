@@ -24,8 +24,9 @@ struct rcvi_worker {
     cudaEvent_t done;       /* behind the last call */
     cudaStream_t last;      /* of it */
     bool called;
-    unsigned *fault;     /* the host's: not 0 where a persistent kernel has waited in vain; NULL: the engine has none */
-    void **buffers;      /* [buffers] of the call: the caller's, but lengths in device memory */
+    bool recorded;   /* a call was recorded by the caller, who may repeat it at any time: `done` does not tell of it */
+    unsigned *fault; /* the host's: not 0 where a persistent kernel has waited in vain; NULL: the engine has none */
+    void **buffers;  /* [buffers] of the call: the caller's, but lengths in device memory */
     bool *wanted, *idle; /* [buffers], [steps]: of the pass that is launched, what nobody wants */
     void **key;          /* [key_count] of the call */
     size_t key_count;

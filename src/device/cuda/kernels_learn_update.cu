@@ -1,0 +1,228 @@
+/* The norm of a gradient and the update of parameters, over all parts at once.
+ *
+ * Elements of a part are taken 16 bytes at a time where its arrays begin at the same distance from a multiple of that: some single
+ * ones, then whole accesses, then single ones again. The sums of the norm are those of fixed threads of a fixed number of blocks. */
+#include "device/cuda/kernels.cuh"
+#include "device/cuda/learn_kernels.h"
+
+#include <math.h>
+
+using namespace rcvi;
+
+enum { THREADS = 256, BLOCKS_OF_ONE = 8 /* of a processor */ };
+
+/* A part, and where its whole accesses begin. */
+struct piece {
+    rcvi_part part;
+    int64_t head, wholes; /* single elements before them; accesses */
+};
+
+struct pieces {
+    piece at[RCVI_MAX_PARTS];
+    int count;
+    rcvi_sparse_part sparse;
+};
+
+/* ---- elements ---- */
+
+/* What is done to an element of the gradient before it counts. */
+template <typename REAL> struct preparing {
+    REAL inverse, most;
+    __device__ preparing(const rcvi_control &c) : inverse((REAL)(1 / c.scale)), most((REAL)c.clip_value) {}
+    __device__ REAL operator()(REAL g) const {
+        g *= inverse;
+        if (most > 0) g = g > most ? most : g < -most ? -most : g; /* what is no number stays so */
+        return g;
+    }
+};
+
+/* Numbers of the control, as they meet parameters. */
+template <typename REAL> struct numbers {
+    REAL rate, decay, momentum, beta1, beta2, epsilon, correction1, correction2, average, factor;
+    __device__ numbers(const rcvi_control &c, double scaled)
+        : rate((REAL)c.rate), decay((REAL)c.decay), momentum((REAL)c.momentum), beta1((REAL)c.beta1),
+          beta2((REAL)c.beta2), epsilon((REAL)c.epsilon), correction1((REAL)c.correction1),
+          correction2((REAL)c.correction2), average((REAL)c.average), factor((REAL)scaled) {}
+};
+
+/* One parameter and its moments; g is clipped, and scaled to the norm. */
+template <typename REAL, int KIND>
+__device__ inline void change(const numbers<REAL> &n, REAL g, REAL &p, REAL &first, REAL &second) {
+    if (KIND == RCVI_ADAMW)
+        p -= n.rate * n.decay * p;
+    else
+        g += n.decay * p;
+    if (KIND == RCVI_SGD) {
+        p -= n.rate * g;
+    } else if (KIND == RCVI_MOMENTUM) {
+        first = n.momentum * first + g;
+        p -= n.rate * first;
+    } else {
+        first = n.beta1 * first + (1 - n.beta1) * g;
+        second = n.beta2 * second + (1 - n.beta2) * g * g;
+        p -= n.rate * (first / n.correction1) / (sqrt(second / n.correction2) + n.epsilon);
+    }
+}
+
+/* V elements from `i` on. */
+template <typename REAL, int KIND, int V>
+__device__ inline void change_some(const rcvi_part &part, int64_t i, const preparing<REAL> &prepare,
+                                   const numbers<REAL> &n) {
+    REAL g[V], p[V], first[V] = {}, second[V] = {}, average[V] = {};
+    const bool averages = part.average && n.average != 0;
+    load_as<REAL>(part.gradient, i, g);
+    load_as<REAL>(part.parameters, i, p);
+    if (KIND != RCVI_SGD) load_as<REAL>(part.first, i, first);
+    if (KIND >= RCVI_ADAM) load_as<REAL>(part.second, i, second);
+    if (averages) load_as<REAL>(part.average, i, average);
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        change<REAL, KIND>(n, prepare(g[v]) * n.factor, p[v], first[v], second[v]);
+        average[v] += (p[v] - average[v]) * n.average;
+    }
+    store_as<REAL>(part.parameters, i, p);
+    if (KIND != RCVI_SGD) store_as<REAL>(part.first, i, first);
+    if (KIND >= RCVI_ADAM) store_as<REAL>(part.second, i, second);
+    if (averages) store_as<REAL>(part.average, i, average);
+}
+
+/* The k-th of the single elements of a part. */
+template <int V> __device__ inline int64_t single(const piece &a, int64_t k) {
+    return k < a.head ? k : k + a.wholes * V;
+}
+
+/* ---- the norm ---- */
+
+template <typename REAL, int V>
+__device__ inline void add_squares(const void *gradient, int64_t i, const preparing<REAL> &prepare, double &sum) {
+    REAL g[V];
+    load_as<REAL>(gradient, i, g);
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        const double x = (double)prepare(g[v]);
+        sum += x * x;
+    }
+}
+
+/* Whole warps call it; the sum is the first lane's. */
+__device__ inline double sum_lanes(double x) {
+    for (int apart = 16; apart > 0; apart /= 2) x += __shfl_down_sync(0xffffffff, x, apart);
+    return x;
+}
+
+/* The sum over a block of whole warps; the first thread's. */
+__device__ inline double sum_block(double x) {
+    __shared__ double part[32];
+    x = sum_lanes(x);
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = x;
+    __syncthreads();
+    if (threadIdx.x >= 32) return 0;
+    return sum_lanes(threadIdx.x < blockDim.x / 32 ? part[threadIdx.x] : 0);
+}
+
+template <typename REAL>
+__global__ void __launch_bounds__(THREADS)
+    norm_sums(const __grid_constant__ pieces all, const rcvi_control *control, double *sums) {
+    constexpr int V = 16 / (int)sizeof(REAL);
+    const preparing<REAL> prepare(*control);
+    const int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x, step = (int64_t)gridDim.x * THREADS;
+    double sum[2] = {0, 0}; /* so that one addition need not wait for the one before */
+    for (int a = 0; a < all.count; a++) {
+        const piece &m = all.at[a];
+        int64_t i = first;
+        for (; i + step < m.wholes; i += 2 * step) {
+            add_squares<REAL, V>(m.part.gradient, m.head + i * V, prepare, sum[0]);
+            add_squares<REAL, V>(m.part.gradient, m.head + (i + step) * V, prepare, sum[1]);
+        }
+        if (i < m.wholes) add_squares<REAL, V>(m.part.gradient, m.head + i * V, prepare, sum[0]);
+        for (int64_t k = first; k < m.part.count - m.wholes * V; k += step)
+            add_squares<REAL, 1>(m.part.gradient, single<V>(m, k), prepare, sum[1]);
+    }
+    if (all.sparse.gradient) {
+        const int64_t count = *all.sparse.groups.count * all.sparse.columns;
+        for (int64_t i = first; i < count; i += step) add_squares<REAL, 1>(all.sparse.gradient, i, prepare, sum[0]);
+    }
+    const double total = sum_block(sum[0] + sum[1]);
+    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+}
+
+/* By what the gradient is multiplied lies behind the sums; no number: nothing is to be changed. */
+__global__ void norm_of(const rcvi_control *control, rcvi_outcome *outcome, double *sums) {
+    const double norm = sqrt(sum_block(sums[threadIdx.x]));
+    if (threadIdx.x) return;
+    const double clip = control->clip, factor = clip / (norm + 1e-6);
+    outcome->norm = norm;
+    sums[RCVI_NORM_SUMS] = !isfinite(norm) ? (double)NAN : clip > 0 && factor < 1 ? factor : 1;
+}
+
+/* ---- the update ---- */
+
+template <typename REAL, int KIND>
+__global__ void __launch_bounds__(THREADS)
+    update(const __grid_constant__ pieces all, const rcvi_control *control, const double *factor) {
+    constexpr int V = 16 / (int)sizeof(REAL);
+    if (isnan(*factor)) return;
+    const preparing<REAL> prepare(*control);
+    const numbers<REAL> n(*control, *factor);
+    const int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x, step = (int64_t)gridDim.x * THREADS;
+    for (int a = 0; a < all.count; a++) {
+        const piece &m = all.at[a];
+        for (int64_t i = first; i < m.wholes; i += step) change_some<REAL, KIND, V>(m.part, m.head + i * V, prepare, n);
+        for (int64_t k = first; k < m.part.count - m.wholes * V; k += step)
+            change_some<REAL, KIND, 1>(m.part, single<V>(m, k), prepare, n);
+    }
+    if (KIND != RCVI_SGD || !all.sparse.gradient) return;
+    const rcvi_sparse_part &s = all.sparse;
+    const REAL *gradient = (const REAL *)s.gradient;
+    for (int64_t g = blockIdx.x; g < *s.groups.count; g += gridDim.x) {
+        REAL *row = (REAL *)s.table + s.groups.ids[g] * s.columns;
+        for (int64_t c = threadIdx.x; c < s.columns; c += THREADS)
+            row[c] -= n.rate * (prepare(gradient[g * s.columns + c]) * n.factor);
+    }
+}
+
+/* ---- the host's side ---- */
+
+/* Where the arrays begin at different distances from a multiple of 16 bytes, all elements are single. */
+static piece cut(const rcvi_part &part, int bytes) {
+    const void *arrays[] = {part.parameters, part.gradient, part.first, part.second, part.average};
+    const int64_t v = 16 / bytes;
+    piece made = {part, part.count, 0};
+    uintptr_t off = (uintptr_t)part.parameters % 16;
+    for (const void *array : arrays) {
+        if (array && (uintptr_t)array % 16 != off) return made;
+    }
+    int64_t head = off ? (int64_t)(16 - off) / bytes : 0;
+    if (off % (unsigned)bytes || head >= part.count) return made;
+    made.head = head;
+    made.wholes = (part.count - head) / v;
+    return made;
+}
+
+template <typename REAL>
+static cudaError_t start_update(cudaStream_t stream, int processors, rcvi_update_kind kind, const pieces &all,
+                                const rcvi_control *control, const double *factor) {
+    static void (*const kernels[])(const pieces, const rcvi_control *, const double *) = {
+        update<REAL, RCVI_SGD>, update<REAL, RCVI_MOMENTUM>, update<REAL, RCVI_ADAM>, update<REAL, RCVI_ADAMW>};
+    dim3 grid((unsigned)(processors * BLOCKS_OF_ONE));
+    return start(kernels[kind], grid, dim3(THREADS), stream, all, control, factor);
+}
+
+extern "C" cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors,
+                                        const rcvi_update *given, const rcvi_control *control, rcvi_outcome *outcome,
+                                        double *sums) {
+    static_assert(sizeof(pieces) <= 4000, "what a kernel may be given");
+    pieces all = {};
+    for (int i = 0; i < given->part_count; i++) {
+        if (given->parts[i].count > 0) all.at[all.count++] = cut(given->parts[i], number_bytes(real));
+    }
+    all.sparse = given->sparse;
+    dim3 grid(RCVI_NORM_SUMS), block(THREADS);
+    cudaError_t error = real == RCVI_F64 ? start(norm_sums<double>, grid, block, stream, all, control, sums)
+                                         : start(norm_sums<float>, grid, block, stream, all, control, sums);
+    if (error == cudaSuccess) error = start(norm_of, dim3(1), dim3(RCVI_NORM_SUMS), stream, control, outcome, sums);
+    if (error != cudaSuccess) return error;
+    const double *factor = sums + RCVI_NORM_SUMS;
+    if (real == RCVI_F64) return start_update<double>(stream, processors, given->kind, all, control, factor);
+    return start_update<float>(stream, processors, given->kind, all, control, factor);
+}

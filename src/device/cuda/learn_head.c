@@ -1,0 +1,253 @@
+/* The output layer: products by the library, rows between them by kernels, chunk by chunk. */
+#include "device/cuda/kernels.h"
+#include "device/cuda/learn_kernels.h"
+#include "device/cuda/learn_parts.h"
+
+#include <string.h>
+
+enum { PIECE = 8, FEW_CLASSES = 64, MANY_BYTES = 16 << 20 };
+
+static size_t real_bytes(const rcvi_learn *learn) { return rcvi_cuda_bytes(learn->real); }
+static bool is_narrow(const rcvi_learn *learn) { return learn->narrow != learn->real; }
+static int64_t round_up(int64_t n, int64_t piece) { return (n + piece - 1) / piece * piece; }
+
+/* ---- products ---- */
+
+/* Gradients of logits, a row's elements from row to row. */
+static int64_t gradient_row(const rcvi_learn *l) { return is_narrow(l) ? 2 * l->wide : l->wide; }
+
+static rcvi_cuda_gemm_shape shape_of(const rcvi_learn *l, rcvi_head_product product, int64_t rows) {
+    int64_t features = l->shape.features, classes = l->shape.classes;
+    bool narrow = is_narrow(l);
+    rcvi_cuda_gemm_shape s = {.a = l->narrow, .b = l->narrow, .out = l->real, .tensor = l->tensor, .batch = 1};
+    s.whole_b = narrow;
+    s.row_b = l->deep;
+    if (product == RCVI_TO_LOGITS || product == RCVI_TO_CALLER) { /* y weight^T */
+        s.rows = rows;
+        s.depth = l->deep;
+        s.columns = narrow && product == RCVI_TO_LOGITS ? l->wide : classes;
+        s.transpose_b = true;
+        s.row_a = l->deep;
+        s.row_out = product == RCVI_TO_LOGITS ? l->wide : classes;
+        return s;
+    }
+    s.row_a = gradient_row(l);
+    s.columns = s.row_out = features;
+    if (product == RCVI_TO_DY) { /* dlogits weight */
+        s.rows = rows;
+        s.depth = narrow ? l->wide : classes;
+        return s;
+    }
+    s.rows = product == RCVI_TO_DWEIGHT ? l->main : classes - l->main; /* dlogits^T y */
+    s.depth = rows;
+    s.transpose_a = s.accumulate = true;
+    return s;
+}
+
+static rcv_status find(rcvi_learn *l, rcvi_head_product product, int64_t rows, const rcvi_cuda_gemm **gemm) {
+    for (int i = 0; i < RCVI_MAX_LEARN_PRODUCTS; i++) {
+        const rcvi_learn_product *p = &l->products[i];
+        *gemm = p->gemm;
+        if (p->gemm && p->product == product && p->rows == rows) return RCV_OK;
+    }
+    rcvi_cuda_gemm_shape shape = shape_of(l, product, rows);
+    size_t room = l->memory ? l->workspace_bytes
+                            : RCVI_GEMM_WORKSPACE; /* before there is memory it is found how much is needed */
+    rcvi_cuda_gemm *made = NULL;
+    RCVI_TRY(rcvi_cuda_gemm_new_within(l->blas, &shape, 0, room, &made));
+    rcvi_learn_product *place = &l->products[l->next_product];
+    l->next_product = (l->next_product + 1) % RCVI_MAX_LEARN_PRODUCTS;
+    rcvi_cuda_gemm_free(place->gemm);
+    *place = (rcvi_learn_product){product, rows, made};
+    *gemm = made;
+    return RCV_OK;
+}
+
+/* Those of a chunk of so many rows. */
+static rcv_status prepare(rcvi_learn *l, int64_t rows) {
+    const rcvi_cuda_gemm *gemm;
+    int last = l->shape.training ? RCVI_TO_REST : RCVI_TO_LOGITS;
+    for (int p = RCVI_TO_LOGITS; p <= last && rows > 0; p++) {
+        if (p == RCVI_TO_CALLER || (p == RCVI_TO_REST && l->main == l->shape.classes)) continue;
+        RCVI_TRY(find(l, (rcvi_head_product)p, rows, &gemm));
+        size_t needed = rcvi_cuda_gemm_workspace(gemm);
+        if (needed > l->workspace_bytes) l->workspace_bytes = needed;
+    }
+    return RCV_OK;
+}
+
+/* ---- opening ---- */
+
+static rcv_status find_sizes(rcvi_learn *l) {
+    const rcvi_learn_shape *s = &l->shape;
+    int64_t elements = 0, bytes = 0, all = 0;
+    bool narrow = is_narrow(l);
+    l->wide = round_up(s->classes, narrow ? PIECE : 16 / (int64_t)real_bytes(l));
+    l->deep = narrow ? round_up(s->features, PIECE) : s->features;
+    l->main = narrow && s->classes >= FEW_CLASSES ? s->classes / PIECE * PIECE : s->classes;
+    if (!rcvi_multiply(s->rows, l->wide, &elements) || !rcvi_multiply(elements, 16, &bytes) ||
+        !rcvi_multiply(l->wide, l->deep, &all) || !rcvi_multiply(all, 16, &bytes))
+        return rcvi_fail(RCV_INVALID, "%lld rows of %lld classes are more than can be counted", (long long)s->rows,
+                         (long long)s->classes);
+    bool many = elements * (int64_t)sizeof(float) > MANY_BYTES;
+    l->chunk = s->chunk > 0 ? s->chunk : many ? (s->rows + 3) / 4 : s->rows;
+    if (l->chunk > s->rows) l->chunk = s->rows;
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_head_open(rcvi_learn *l, size_t *at) {
+    const rcvi_learn_shape *s = &l->shape;
+    l->has_head = s->rows > 0 && s->features > 0 && s->classes > 0;
+    if (!l->has_head) return RCV_OK;
+    RCVI_TRY(find_sizes(l));
+    RCVI_TRY(rcvi_cuda_blas_new(l->context, &l->blas));
+    RCVI_TRY(prepare(l, l->chunk));
+    RCVI_TRY(prepare(l, s->rows % l->chunk));
+    l->head_bytes = (size_t)(l->chunk * l->wide) * real_bytes(l);
+    l->losses = rcvi_learn_place(at, (size_t)s->rows * sizeof(double));
+    l->logits = rcvi_learn_place(at, l->head_bytes);
+    l->sums = rcvi_learn_place(at, (size_t)rcvi_cuda_reduce_rows_scratch(l->chunk, s->classes) * real_bytes(l));
+    l->workspace = rcvi_learn_place(at, l->workspace_bytes);
+    if (!is_narrow(l)) return RCV_OK;
+    l->y = rcvi_learn_place(at, (size_t)(s->rows * l->deep) * rcvi_cuda_bytes(l->narrow));
+    l->weight = rcvi_learn_place(at, (size_t)(l->wide * l->deep) * rcvi_cuda_bytes(l->narrow));
+    return RCV_OK;
+}
+
+void rcvi_cuda_head_close(rcvi_learn *l) {
+    for (int i = 0; i < RCVI_MAX_LEARN_PRODUCTS; i++) rcvi_cuda_gemm_free(l->products[i].gemm);
+    rcvi_cuda_blas_free(l->blas);
+}
+
+/* ---- a call ---- */
+
+/* What products read of a call. */
+typedef struct {
+    const char *y, *weight; /* [rows, deep], [classes, deep] of `narrow` */
+} operands;
+
+static rcv_status round_operands(rcvi_learn *l, const rcvi_head *head, operands *o) {
+    int64_t features = l->shape.features, classes = l->shape.classes;
+    *o = (operands){head->y, head->weight};
+    if (!is_narrow(l)) return RCV_OK;
+    char *y = l->memory + l->y, *weight = l->memory + l->weight;
+    rcvi_matrix from = {.row = features, .column = 1, .type = l->real},
+                to = {.row = l->deep, .column = 1, .type = l->narrow};
+    rcvi_move moves[] = {{.rows = head->rows, .columns = features, .wide = l->deep, .a = from, .out = to},
+                         {.rows = classes, .columns = features, .wide = l->deep, .a = from, .out = to}};
+    memcpy(&moves[0].a.at, &head->y, sizeof(void *)); /* which is not written */
+    memcpy(&moves[1].a.at, &head->weight, sizeof(void *));
+    moves[0].out.at = y;
+    moves[1].out.at = weight;
+    *o = (operands){y, weight};
+    return rcvi_cuda_check(rcvi_cuda_move(l->stream, moves, 2), "rounding operands");
+}
+
+static rcv_status check(const rcvi_learn *l, const rcvi_head *head) {
+    if (!l->has_head) return rcvi_fail(RCV_INVALID, "learning was opened without an output layer");
+    if (head->rows < 0 || head->rows > l->shape.rows)
+        return rcvi_fail(RCV_INVALID, "%lld rows are not in 0 to %lld, for which learning was opened",
+                         (long long)head->rows, (long long)l->shape.rows);
+    if (head->dy && !l->shape.training)
+        return rcvi_fail(RCV_INVALID, "gradients are asked for, but learning was opened without training");
+    return RCV_OK;
+}
+
+static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, int64_t first,
+                            int64_t rows) {
+    rcvi_head_rows a = {.rows = rows,
+                        .classes = l->shape.classes,
+                        .wide = l->wide,
+                        .logits = l->memory + l->logits,
+                        .bias = head->bias,
+                        .targets = head->targets ? head->targets + first : NULL,
+                        .losses = (double *)(void *)(l->memory + l->losses) + first,
+                        .real = l->real,
+                        .type = l->narrow,
+                        .exact = !l->tensor && !is_narrow(l),
+                        .differentiate = head->dy != NULL,
+                        .control = control};
+    if (!head->targets) a.values = (const char *)head->values + (size_t)(first * l->shape.classes) * real_bytes(l);
+    return rcvi_cuda_check(rcvi_cuda_head_rows(l->stream, &a), "the loss");
+}
+
+/* dbias (+)= sums over the rows of a chunk. */
+static rcv_status sum_bias(rcvi_learn *l, const rcvi_head *head, int64_t rows, bool add) {
+    rcvi_sum sum = {.out = {.at = head->dbias, .row = l->shape.classes, .column = 1, .type = l->real},
+                    .a = {.at = l->memory + l->logits, .row = gradient_row(l), .column = 1, .type = l->narrow}};
+    return rcvi_cuda_check(rcvi_cuda_reduce_rows(l->stream, rows, l->shape.classes, add, &sum, 1, l->memory + l->sums),
+                           "the gradient of the bias");
+}
+
+static rcv_status sum_weight(rcvi_learn *l, rcvi_head_product product, const char *y, int64_t rows, bool add,
+                             char *out) {
+    const rcvi_cuda_gemm *gemm;
+    const char *gradients = l->memory + l->logits;
+    char *workspace = l->memory + l->workspace;
+    RCVI_TRY(find(l, product, rows, &gemm));
+    if (product == RCVI_TO_REST) {
+        gradients += (size_t)l->main * rcvi_cuda_bytes(l->narrow);
+        out += (size_t)(l->main * l->shape.features) * real_bytes(l);
+    }
+    if (add) return rcvi_cuda_gemm_run(gemm, gradients, y, NULL, out, workspace, l->stream);
+    return rcvi_cuda_gemm_store(gemm, gradients, y, out, workspace, l->stream);
+}
+
+/* Gradients of a chunk, whose logits have become theirs. */
+static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const operands *o, int64_t first, int64_t rows) {
+    const rcvi_cuda_gemm *gemm;
+    const char *y = o->y + (size_t)(first * l->deep) * rcvi_cuda_bytes(l->narrow);
+    char *dy = (char *)head->dy + (size_t)(first * l->shape.features) * real_bytes(l);
+    bool add = head->accumulate || first > 0;
+    RCVI_TRY(find(l, RCVI_TO_DY, rows, &gemm));
+    RCVI_TRY(rcvi_cuda_gemm_run(gemm, l->memory + l->logits, o->weight, NULL, dy, l->memory + l->workspace, l->stream));
+    if (head->dweight) RCVI_TRY(sum_weight(l, RCVI_TO_DWEIGHT, y, rows, add, head->dweight));
+    if (head->dweight && l->main < l->shape.classes) RCVI_TRY(sum_weight(l, RCVI_TO_REST, y, rows, add, head->dweight));
+    return head->dbias ? sum_bias(l, head, rows, add) : RCV_OK;
+}
+
+static rcv_status take_chunk(rcvi_learn *l, const rcvi_head *head, const operands *o, const rcvi_control *control,
+                             int64_t first, int64_t rows) {
+    const rcvi_cuda_gemm *gemm;
+    const char *y = o->y + (size_t)(first * l->deep) * rcvi_cuda_bytes(l->narrow);
+    RCVI_TRY(find(l, RCVI_TO_LOGITS, rows, &gemm));
+    RCVI_TRY(rcvi_cuda_gemm_run(gemm, y, o->weight, NULL, l->memory + l->logits, l->memory + l->workspace, l->stream));
+    RCVI_TRY(take_rows(l, head, control, first, rows));
+    return head->dy ? differentiate(l, head, o, first, rows) : RCV_OK;
+}
+
+/* Sums over no rows. */
+static rcv_status clear_gradients(rcvi_learn *l, const rcvi_head *head) {
+    size_t classes = (size_t)l->shape.classes, bytes = classes * (size_t)l->shape.features * real_bytes(l);
+    if (!head->dy || head->accumulate) return RCV_OK;
+    if (head->dweight) RCVI_CUDA_TRY(cudaMemsetAsync(head->dweight, 0, bytes, l->stream), "clearing a gradient");
+    if (head->dbias)
+        RCVI_CUDA_TRY(cudaMemsetAsync(head->dbias, 0, classes * real_bytes(l), l->stream), "clearing a gradient");
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_head(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, rcvi_outcome *outcome) {
+    operands o = {NULL, NULL};
+    RCVI_TRY(check(l, head));
+    if (head->rows == 0) RCVI_TRY(clear_gradients(l, head));
+    if (head->rows > 0) RCVI_TRY(round_operands(l, head, &o));
+    for (int64_t first = 0; first < head->rows; first += l->chunk) {
+        int64_t rows = head->rows - first < l->chunk ? head->rows - first : l->chunk;
+        RCVI_TRY(take_chunk(l, head, &o, control, first, rows));
+    }
+    const double *losses = (const double *)(const void *)(l->memory + l->losses);
+    return rcvi_cuda_check(rcvi_cuda_sum_losses(l->stream, head->rows, losses, head->adds_loss, outcome), "the loss");
+}
+
+rcv_status rcvi_cuda_logits(rcvi_learn *l, const rcvi_head *head, void *out) {
+    const rcvi_cuda_gemm *gemm;
+    operands o;
+    RCVI_TRY(check(l, head));
+    if (head->rows == 0) return RCV_OK;
+    RCVI_TRY(round_operands(l, head, &o));
+    RCVI_TRY(find(l, RCVI_TO_CALLER, head->rows, &gemm));
+    RCVI_TRY(rcvi_cuda_gemm_run(gemm, o.y, o.weight, NULL, out, l->memory + l->workspace, l->stream));
+    if (!head->bias) return RCV_OK;
+    return rcvi_cuda_check(rcvi_cuda_add_bias(l->stream, l->real, head->rows, l->shape.classes, head->bias, out),
+                           "adding a bias");
+}

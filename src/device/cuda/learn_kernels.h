@@ -1,0 +1,57 @@
+/* Kernels around a network, behind C functions that enqueue them on a stream, as in kernels.h. `real` is F32 or F64; arrays of it
+ * begin at multiples of its bytes. What changes from call to call is read from device memory. */
+#ifndef RCVI_CUDA_LEARN_KERNELS_H
+#define RCVI_CUDA_LEARN_KERNELS_H
+
+#include "device/cuda/types.h"
+#include "device/learn.h"
+
+#include <cuda_runtime_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* As device/learn.h says. */
+cudaError_t rcvi_cuda_gather(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
+                             const int32_t *ids, const void *table, void *out);
+cudaError_t rcvi_cuda_scatter(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
+                              const rcvi_groups *groups, bool by_id, const void *from, void *out);
+cudaError_t rcvi_cuda_mask(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
+                           const rcvi_mask *mask, const rcvi_control *control, const void *from, void *out);
+
+/* Rows of an output layer, before its bias, and in their place their gradients.
+ *
+ * A row of `wide` reals holds `classes` and begins at a multiple of 16 bytes. Where `type` has 16 bits the gradient lies in the first half
+ * of the row's bytes, [wide], and is 0 from `classes` on; `wide` is then a multiple of 8, else of 16 bytes. */
+typedef struct {
+    int64_t rows, classes, wide;
+    void *logits;
+    const void *bias;       /* [classes] or NULL */
+    const int32_t *targets; /* [rows]; NULL: squares */
+    const void *values;     /* [rows, classes] of squares */
+    double *losses;         /* [rows] */
+    rcvi_cuda_type real;
+    rcvi_cuda_type type; /* of gradients: real, BF16 or F16 */
+    bool exact;          /* exponentials to the last digits of a float */
+    bool differentiate;  /* else the losses alone */
+    const rcvi_control *control;
+} rcvi_head_rows;
+cudaError_t rcvi_cuda_head_rows(cudaStream_t stream, const rcvi_head_rows *rows);
+/* outcome->loss (+)= the sum. */
+cudaError_t rcvi_cuda_sum_losses(cudaStream_t stream, int64_t rows, const double *losses, bool add,
+                                 rcvi_outcome *outcome);
+/* out[r] += bias, rows of `columns`. */
+cudaError_t rcvi_cuda_add_bias(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
+                               const void *bias, void *out);
+
+/* The norm to outcome, then all parts. `sums`: RCVI_NORM_SUMS + 1 doubles of scratch. */
+enum { RCVI_NORM_SUMS = 1024 };
+cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors, const rcvi_update *update,
+                             const rcvi_control *control, rcvi_outcome *outcome, double *sums);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,79 @@
+/* What the files of learning on a GPU share: learn.c, learn_head.c, learn_record.c.
+ *
+ * Types. Arrays hold `real`. What products of the head read is `narrow`: 16 bits in such a type, else real. Copies of y and of the
+ * weight in 16 bits have rows of `deep` elements, zeros behind `features`, and `wide` rows of the weight, zeros behind `classes`.
+ * Logits of `chunk` rows exist at once, `wide` reals from row to row, and become gradients where they lie. */
+#ifndef RCVI_CUDA_LEARN_PARTS_H
+#define RCVI_CUDA_LEARN_PARTS_H
+
+#include "device/cuda/engine.h"
+#include "device/learn.h"
+
+/* The head's products: logits of a chunk, or of all rows to the caller; dy; dweight, but for the last few classes, where those are
+ * no whole piece of 16 bytes; and these. */
+typedef enum { RCVI_TO_LOGITS, RCVI_TO_CALLER, RCVI_TO_DY, RCVI_TO_DWEIGHT, RCVI_TO_REST } rcvi_head_product;
+
+enum { RCVI_MAX_LEARN_PRODUCTS = 24, RCVI_MAX_LEARN_GRAPHS = 64 };
+
+typedef struct {
+    rcvi_head_product product;
+    int64_t rows;
+    rcvi_cuda_gemm *gemm; /* NULL: the place is free */
+} rcvi_learn_product;
+
+/* Calls by their key. */
+typedef struct {
+    uint64_t key;
+    int64_t used;          /* when, in calls; 0: the place is free */
+    bool abandoned;        /* they are not to be recorded */
+    cudaGraphExec_t graph; /* NULL: they were made once, and not recorded */
+} rcvi_learn_graph;
+
+struct rcvi_learn {
+    rcv_context *context;
+    int ordinal, processors;
+    rcvi_learn_shape shape;
+    rcvi_cuda_type real, narrow;
+    bool tensor, has_head;
+    int64_t chunk, wide, deep;
+    int64_t main; /* classes of RCVI_TO_DWEIGHT */
+    cudaStream_t stream;
+    /* What is sent goes through two halves of the host's memory, one of which may be under way. */
+    char *ring;
+    cudaEvent_t left[2]; /* the last copy out of a half */
+    bool was_left[2];
+    int half;
+    size_t filled; /* bytes of it */
+    /* One block of device memory, and places in it. */
+    char *memory;
+    size_t bytes, head_bytes;
+    size_t losses, norm, logits, y, weight, sums, workspace, workspace_bytes;
+    rcvi_cuda_blas *blas;
+    rcvi_learn_product products[RCVI_MAX_LEARN_PRODUCTS];
+    int next_product; /* the place that is taken next */
+    rcvi_learn_graph graphs[RCVI_MAX_LEARN_GRAPHS];
+    int64_t calls;
+    bool recording;
+    uint64_t key; /* of what is recorded */
+};
+
+/* learn_head.c. Sizes, products and places of the head; `at` counts bytes of the block. */
+rcv_status rcvi_cuda_head_open(rcvi_learn *learn, size_t *at);
+void rcvi_cuda_head_close(rcvi_learn *learn);
+rcv_status rcvi_cuda_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control, rcvi_outcome *outcome);
+rcv_status rcvi_cuda_logits(rcvi_learn *learn, const rcvi_head *head, void *out);
+
+/* learn_record.c */
+rcv_status rcvi_cuda_replay(rcvi_learn *learn, uint64_t key, bool *done);
+rcv_status rcvi_cuda_recorded(rcvi_learn *learn, uint64_t key);
+void rcvi_cuda_abandon(rcvi_learn *learn, uint64_t key);
+void rcvi_cuda_drop_records(rcvi_learn *learn);
+
+/* A place of so many bytes, at a multiple of 256. */
+static inline size_t rcvi_learn_place(size_t *at, size_t bytes) {
+    size_t place = *at;
+    *at += (bytes + 255) / 256 * 256;
+    return place;
+}
+
+#endif
