@@ -283,7 +283,7 @@ static void print_row(const char *dashes, const char *name, const char *value, c
 static void print_help(const command *command) {
     printf("Usage: recurve %s", command->verb);
     for (size_t i = 0; i < command->operand_count; i++) {
-        printf(command->operands[i].optional ? " [%s]" : " %s", command->operands[i].name);
+        printf(i + command->optional_count < command->operand_count ? " %s" : " [%s]", command->operands[i].name);
     }
     for (size_t i = 0; i < option_count(command); i++) {
         const option *option = option_at(command, i);
@@ -354,7 +354,7 @@ static parsed parse_option(const command *command, int argc, char **argv, int *a
 }
 
 static parsed check_complete(const command *command, size_t operands) {
-    if (operands < command->operand_count && !command->operands[operands].optional) {
+    if (operands + command->optional_count < command->operand_count) {
         say("%s wants %s; see recurve %s --help", command->verb, command->operands[operands].name, command->verb);
         return PARSED_WRONG;
     }

@@ -48,7 +48,6 @@ typedef struct {
     const char *name; /* in capitals, as the help shows it */
     const char *help;
     const char **destination;
-    bool optional; /* then so are all behind it */
 } operand;
 
 typedef struct {
@@ -57,6 +56,7 @@ typedef struct {
     const char *details; /* more lines, or NULL */
     const operand *operands;
     size_t operand_count;
+    size_t optional_count; /* of them, the last ones: need not be given */
     const option_group *groups;
     size_t group_count;
 } command;

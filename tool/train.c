@@ -286,7 +286,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
          .help = "go on from this checkpoint, bit for bit, to the output or to itself"},
     };
     const operand operands[] = {
-        {"DATA", "a text, or a folder with train, valid and test; as --data", &arguments->data, .optional = true}};
+        {"DATA", "a text, or a folder with train, valid and test; as --data", &arguments->data}};
     option_group groups[1 + SETTINGS_GROUPS] = {{"Run", options, COUNT(options)}};
     memcpy(groups + 1, arguments->settings.groups, arguments->settings.group_count * sizeof *groups);
     const command command = {
@@ -298,6 +298,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
                    "checkpoint; a second Ctrl-C ends at once.",
         .operands = operands,
         .operand_count = COUNT(operands),
+        .optional_count = 1,
         .groups = groups,
         .group_count = 1 + arguments->settings.group_count};
     return command_parse(&command, argc, argv);

@@ -11,13 +11,13 @@ static const double fetch_seconds =
 /* ---- what an update is told ---- */
 
 static int64_t updates_of_epoch(const rcv_trainer *t) {
-    int64_t each = rcvi_settings_integer(t->settings, "accumulate");
+    int64_t each = t->recipe.accumulate;
     return (rcvi_batcher_count(t->batcher) + each - 1) / each;
 }
 
 /* Updates that there will be; 0: not known. */
 static int64_t length_of_run(const rcv_trainer *t) {
-    int64_t steps = rcvi_settings_integer(t->settings, "steps"), epochs = rcvi_settings_integer(t->settings, "epochs");
+    int64_t steps = t->recipe.steps, epochs = t->recipe.epochs;
     int64_t by_epochs = epochs * updates_of_epoch(t);
     return steps && (!epochs || steps < by_epochs) ? steps : by_epochs;
 }
@@ -25,27 +25,24 @@ static int64_t length_of_run(const rcv_trainer *t) {
 /* Different for every batch of a run. */
 static uint64_t seed_of(const rcv_trainer *t, rcvi_position at) {
     uint64_t number = (uint64_t)(at.epoch * rcvi_batcher_count(t->batcher) + at.batch + 1);
-    return (uint64_t)rcvi_settings_integer(t->settings, "seed") + UINT64_C(0xD1B54A32D192ED03) * number;
+    return t->recipe.seed + UINT64_C(0xD1B54A32D192ED03) * number;
 }
 
 static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, rcvi_position at, double rate) {
-    const rcv_settings *s = t->settings;
     double updates = (double)t->standing.step + 1;
-    double rows = rcvi_settings_is(s, "loss", "sequence") && batch->targets && t->learner->shape.tokens &&
-                          t->learner->shape.kind <= RCV_DATA_LINES
-                      ? (double)batch->batch
-                      : (double)batch->counted;
+    double rows = t->recipe.by_sequence && t->learner->shape.kind <= RCV_DATA_LINES ? (double)batch->batch
+                                                                                    : (double)batch->counted;
     rcvi_control c = {.seed = seed_of(t, at),
                       .scale = t->standing.scale,
-                      .weight = rows > 0 ? t->standing.scale / rows / rcvi_settings_real(s, "accumulate") : 0,
-                      .clip = rcvi_settings_real(s, "clip"),
-                      .clip_value = rcvi_settings_real(s, "clip-value"),
+                      .weight = rows > 0 ? t->standing.scale / rows / (double)t->recipe.accumulate : 0,
+                      .clip = t->recipe.clip,
+                      .clip_value = t->recipe.clip_value,
                       .rate = rate,
-                      .decay = rcvi_settings_real(s, "weight-decay"),
-                      .momentum = rcvi_settings_real(s, "momentum"),
-                      .beta1 = rcvi_settings_real(s, "beta1"),
-                      .beta2 = rcvi_settings_real(s, "beta2"),
-                      .epsilon = rcvi_settings_real(s, "epsilon"),
+                      .decay = t->recipe.weight_decay,
+                      .momentum = t->recipe.momentum,
+                      .beta1 = t->recipe.beta1,
+                      .beta2 = t->recipe.beta2,
+                      .epsilon = t->recipe.epsilon,
                       .average = t->standing.averaged ? 1 / (double)t->standing.averaged : 0};
     c.correction1 = 1 - pow(c.beta1, updates);
     c.correction2 = 1 - pow(c.beta2, updates);
@@ -152,10 +149,10 @@ static rcv_status note_outcome(rcv_trainer *t, int64_t counted, double rate) {
 
 static rcv_status take_update(rcv_trainer *t, bool *ends) {
     rcvi_standing *s = &t->standing;
-    int64_t batches = rcvi_settings_integer(t->settings, "accumulate"), counted = 0;
+    int64_t batches = t->recipe.accumulate, counted = 0;
     rcvi_part part;
     const rcvi_update update = update_of(t, &part);
-    double rate = rcvi_rate(t->settings, s->step, s->at.epoch, length_of_run(t), s->factor);
+    double rate = rcvi_rate(&t->recipe, s->step, s->at.epoch, length_of_run(t), s->factor);
     uint64_t update_seed = seed_of(t, s->at);
     *ends = false;
     for (int64_t i = 0; i < batches; i++) {
@@ -175,7 +172,7 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
 
 static double seconds_left(const rcv_trainer *t, double passed) {
     const rcvi_standing *s = &t->standing;
-    double limit = rcvi_settings_real(t->settings, "seconds"), left = INFINITY;
+    double limit = t->recipe.seconds, left = INFINITY;
     int64_t length = length_of_run(t), done = s->step - t->step_before;
     if (limit > 0) left = fmax(limit - passed, 0);
     if (length && done > 0)
@@ -219,7 +216,7 @@ static rcv_status checkpoint(rcv_trainer *t) {
     if (!path) return RCV_OK;
     RCVI_TRY(fetch_outcomes(t)); /* what is not a number is not kept */
     t->standing.seconds = t->before + rcvi_now() - t->started;
-    RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, rcvi_settings_integer(t->settings, "keep")));
+    RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, t->recipe.keep));
     RCVI_TRY(rcvi_checkpoint_save(t, path));
     if (!t->good) t->good = rcvi_copy_text(t->context, path, strlen(path));
     t->good_step = t->standing.step;
@@ -239,7 +236,7 @@ static rcv_status save_best(rcv_trainer *t) {
 
 /* Averaging begins when the loss is worse than all but the last `nonmono` ones were. */
 static rcv_status trigger_average(rcv_trainer *t, double loss) {
-    size_t wait = (size_t)rcvi_settings_integer(t->settings, "nonmono");
+    size_t wait = (size_t)t->recipe.nonmono;
     if (t->asgd && !t->standing.averaged && t->history_count > wait) {
         double least = INFINITY;
         for (size_t i = 0; i + wait < t->history_count; i++) least = fmin(least, t->history[i]);
@@ -269,8 +266,8 @@ static rcv_status validate(rcv_trainer *t) {
         s->best = loss;
         s->best_step = s->step;
     }
-    if (s->bad_for_decay >= rcvi_settings_integer(t->settings, "decay-patience")) {
-        s->factor *= rcvi_settings_real(t->settings, "decay-factor"); /* of plateaus alone */
+    if (s->bad_for_decay >= t->recipe.decay_patience) {
+        s->factor *= t->recipe.decay_factor; /* of plateaus alone */
         s->bad_for_decay = 0;
     }
     t->progress.validation = loss;
@@ -286,10 +283,9 @@ typedef enum { GO_ON, END_EPOCHS, END_STEPS, END_SECONDS, END_PATIENCE } verdict
 static const char *const verdicts[] = {"", "epochs", "steps", "seconds", "patience"};
 
 static verdict judge(const rcv_trainer *t) {
-    const rcv_settings *s = t->settings;
-    int64_t epochs = rcvi_settings_integer(s, "epochs"), steps = rcvi_settings_integer(s, "steps");
-    int64_t patience = rcvi_settings_integer(s, "patience");
-    double seconds = rcvi_settings_real(s, "seconds");
+    int64_t epochs = t->recipe.epochs, steps = t->recipe.steps;
+    int64_t patience = t->recipe.patience;
+    double seconds = t->recipe.seconds;
     if (epochs && t->standing.at.epoch >= epochs) return END_EPOCHS;
     if (steps && t->standing.step >= steps) return END_STEPS;
     if (seconds > 0 && rcvi_now() - t->started >= seconds) return END_SECONDS;
@@ -298,9 +294,9 @@ static verdict judge(const rcv_trainer *t) {
 
 /* What is due behind an update. */
 static rcv_status look_around(rcv_trainer *t, bool ends) {
-    int64_t step = t->standing.step, each = rcvi_settings_integer(t->settings, "validate-every");
-    int64_t keep = rcvi_settings_integer(t->settings, "checkpoint-every");
-    double seconds = rcvi_settings_real(t->settings, "checkpoint-seconds");
+    int64_t step = t->standing.step, each = t->recipe.validate_every;
+    int64_t keep = t->recipe.checkpoint_every;
+    double seconds = t->recipe.checkpoint_seconds;
     bool validates = t->valid && (each ? step % each == 0 : ends);
     if (validates) RCVI_TRY(validate(t));
     bool due = keep ? step % keep == 0 : validates || (!t->valid && ends);

@@ -73,6 +73,36 @@ static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool 
 
 /* ---- life ---- */
 
+void rcvi_recipe_read(rcvi_recipe *r, const rcv_settings *s) {
+    r->accumulate = rcvi_settings_integer(s, "accumulate");
+    r->epochs = rcvi_settings_integer(s, "epochs");
+    r->steps = rcvi_settings_integer(s, "steps");
+    r->validate_every = rcvi_settings_integer(s, "validate-every");
+    r->patience = rcvi_settings_integer(s, "patience");
+    r->checkpoint_every = rcvi_settings_integer(s, "checkpoint-every");
+    r->keep = rcvi_settings_integer(s, "keep");
+    r->nonmono = rcvi_settings_integer(s, "nonmono");
+    r->warmup = rcvi_settings_integer(s, "warmup");
+    r->decay_after = rcvi_settings_integer(s, "decay-after");
+    r->decay_every = rcvi_settings_integer(s, "decay-every");
+    r->decay_patience = rcvi_settings_integer(s, "decay-patience");
+    r->seconds = rcvi_settings_real(s, "seconds");
+    r->checkpoint_seconds = rcvi_settings_real(s, "checkpoint-seconds");
+    r->clip = rcvi_settings_real(s, "clip");
+    r->clip_value = rcvi_settings_real(s, "clip-value");
+    r->learning_rate = rcvi_settings_real(s, "learning-rate");
+    r->weight_decay = rcvi_settings_real(s, "weight-decay");
+    r->momentum = rcvi_settings_real(s, "momentum");
+    r->beta1 = rcvi_settings_real(s, "beta1");
+    r->beta2 = rcvi_settings_real(s, "beta2");
+    r->epsilon = rcvi_settings_real(s, "epsilon");
+    r->decay_factor = rcvi_settings_real(s, "decay-factor");
+    r->final_rate = rcvi_settings_real(s, "final-rate");
+    r->decay = rcvi_settings_choice(s, "decay");
+    r->by_sequence = rcvi_settings_is(s, "loss", "sequence");
+    r->seed = (uint64_t)rcvi_settings_integer(s, "seed");
+}
+
 static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
     if (rcv_data_get_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
         return rcvi_fail(RCV_INVALID, "the settings and the data do not agree on what kind of data it is");
@@ -108,6 +138,7 @@ static rcv_status make_moments(rcv_trainer *t) {
 }
 
 static rcv_status fill_trainer(rcv_trainer *t) {
+    rcvi_recipe_read(&t->recipe, t->settings);
     RCVI_TRY(rcv_learner_new(t->context, t->settings, t->train, &t->learner));
     if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));
     int optimiser = rcvi_settings_choice(t->settings, "optimiser");

@@ -5,6 +5,19 @@
 #include "train/settings.h"
 #include "train/work.h"
 
+/* The settings that every update looks at. */
+typedef struct {
+    int64_t accumulate, epochs, steps, validate_every, patience, checkpoint_every, keep, nonmono;
+    int64_t warmup, decay_after, decay_every, decay_patience;
+    double seconds, checkpoint_seconds, clip, clip_value, learning_rate, weight_decay, momentum, beta1, beta2, epsilon;
+    double decay_factor, final_rate;
+    int decay;        /* its place among the choices */
+    bool by_sequence; /* the loss is summed over time, and the mean over sequences */
+    uint64_t seed;
+} rcvi_recipe;
+
+void rcvi_recipe_read(rcvi_recipe *recipe, const rcv_settings *settings);
+
 /* Everything a run needs to go on as if it had never stopped, beside its arrays. */
 typedef struct {
     int64_t step;       /* updates done */
@@ -35,6 +48,7 @@ typedef struct {
 struct rcv_trainer {
     rcv_context *context;
     rcv_settings *settings;
+    rcvi_recipe recipe;
     rcv_learner *learner;
     const rcv_data *train, *valid;
     rcvi_batcher *batcher, *validator;
@@ -73,7 +87,7 @@ struct rcv_trainer {
 rcv_status rcvi_trainer_prepare(rcv_trainer *trainer, bool (*go_on)(void *user), void *user);
 
 /* The learning rate of update `step` (from 0), at `epoch` whole epochs; `length` updates are all there will be, 0: unknown. */
-double rcvi_rate(const rcv_settings *settings, int64_t step, int64_t epoch, int64_t length, double factor);
+double rcvi_rate(const rcvi_recipe *recipe, int64_t step, int64_t epoch, int64_t length, double factor);
 
 /* The batcher and the carried states to where the run stands. */
 rcv_status rcvi_trainer_place(rcv_trainer *trainer);
