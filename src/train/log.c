@@ -8,7 +8,7 @@
 
 /* Hands the object over, and gives it up. */
 static void say(const rcv_trainer *t, json_t *object) {
-    char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     if (line) t->call->log(t->call->user, line);
     free(line);
     json_decref(object);
@@ -55,6 +55,7 @@ void rcvi_log_progress(const rcv_trainer *t) {
     json_t *object = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "event", "progress", "step", (json_int_t)p->step,
                                "epoch", p->epochs, "rate", p->rate, "norm", p->norm, "tokens_per_second",
                                p->tokens_per_second, "seconds", p->seconds);
+    json_object_set_new(object, "update_loss", json_real(t->last));
     add_loss(t, object, p->loss);
     say(t, object);
 }

@@ -83,7 +83,7 @@ static const rcv_setting table[] = {
     {"final-rate", "schedule", REAL, "0", 0, 1e6, NULL, "X", "cosine: the rate at the end of the run"},
     {"warmup", "schedule", INTEGER, "0", 0, MANY, NULL, "N", "updates in which the rate rises from zero"},
 
-    {"epochs", "run", INTEGER, "0", 0, MANY, NULL, "N", "passes over the data; 0: no limit"},
+    {"epochs", "run", INTEGER, "0", 0, MANY, NULL, "N", "passes over the data; 0: no limit, or 1 where nothing else limits"},
     {"steps", "run", INTEGER, "0", 0, MANY, NULL, "N", "updates at most; 0: no limit"},
     {"seconds", "run", REAL, "0", 0, 1e9, NULL, "X", "time at most; 0: no limit"},
     {"validate-every", "run", INTEGER, "0", 0, MANY, NULL, "N", "updates from validation to validation; 0: every epoch"},
@@ -92,6 +92,7 @@ static const rcv_setting table[] = {
     {"checkpoint-seconds", "run", REAL, "600", 0, 1e9, NULL, "X", "and at least so often; 0: not by time"},
     {"keep", "run", INTEGER, "2", 1, SIZE, NULL, "N", "checkpoints that are kept"},
     {"log", "run", TEXT, "", 0, 0, NULL, "FILE", "what happened, a JSON object a line"},
+    {"log-every", "run", INTEGER, "0", 0, MANY, NULL, "N", "updates; 0: once a second"},
     {"seed", "run", INTEGER, "0", 0, 9e18, NULL, "N", "of first parameters, order and dropout"},
 
     {"device", "machine", TEXT, "cpu", 0, 0, NULL, "NAME", "cpu, cuda or cuda:N"},

@@ -99,6 +99,7 @@ static rcv_status fetch_outcomes(rcv_trainer *t) {
     rcvi_outcome outcomes[RCVI_RING];
     if (!t->waiting) return RCV_OK;
     RCVI_TRY(t->work->ops->fetch(t->work->learn, outcomes, t->ring, (size_t)t->waiting * sizeof *outcomes));
+    for (size_t i = 0; i < t->train_windows; i++) RCVI_TRY(rcv_run_wait(t->work->windows[t->windows[i]].run));
     int count = t->waiting;
     t->waiting = 0;
     t->fetched = rcvi_now();
@@ -107,7 +108,8 @@ static rcv_status fetch_outcomes(rcv_trainer *t) {
         if (!isfinite(outcomes[i].loss) || (!isfinite(outcomes[i].norm) && t->learner->dtype != RCV_FLOAT16))
             return not_finite(t, &outcomes[i], e->step);
         if (isfinite(outcomes[i].norm)) t->norm = outcomes[i].norm;
-        note_loss(t, e->counted ? outcomes[i].loss / (double)e->counted : 0);
+        t->last = e->counted ? outcomes[i].loss / (double)e->counted : 0;
+        note_loss(t, t->last);
         t->progress.rate = e->rate;
     }
     return RCV_OK;
@@ -141,6 +143,7 @@ static rcv_status note_outcome(rcv_trainer *t, int64_t counted, double rate) {
         adapt_scale(t, outcome.norm);
     }
     bool lazy = w->ops->stream(w->learn) != NULL; /* fetching means waiting */
+    lazy = lazy && t->recipe.log_every != 1;
     if (lazy && t->waiting < RCVI_RING && rcvi_now() - t->fetched < fetch_seconds) return RCV_OK;
     return fetch_outcomes(t);
 }
@@ -201,7 +204,8 @@ static void fill_progress(rcv_trainer *t) {
 static bool report(rcv_trainer *t) {
     fill_progress(t);
     double now = rcvi_now();
-    if (t->call->log && (now - t->logged >= 1 || t->standing.step - t->logged_step >= 1000)) {
+    int64_t each = t->recipe.log_every, since = t->standing.step - t->logged_step;
+    if (t->call->log && (each ? since >= each : now - t->logged >= 1)) {
         rcvi_log_progress(t);
         t->logged = now;
         t->logged_step = t->standing.step;
@@ -286,6 +290,7 @@ static verdict judge(const rcv_trainer *t) {
     int64_t epochs = t->recipe.epochs, steps = t->recipe.steps;
     int64_t patience = t->recipe.patience;
     double seconds = t->recipe.seconds;
+    if (!epochs && !steps && !(seconds > 0)) return END_STEPS;
     if (epochs && t->standing.at.epoch >= epochs) return END_EPOCHS;
     if (steps && t->standing.step >= steps) return END_STEPS;
     if (seconds > 0 && rcvi_now() - t->started >= seconds) return END_SECONDS;

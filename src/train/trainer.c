@@ -75,6 +75,7 @@ static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool 
 
 void rcvi_recipe_read(rcvi_recipe *r, const rcv_settings *s) {
     r->accumulate = rcvi_settings_integer(s, "accumulate");
+    r->log_every = rcvi_settings_integer(s, "log-every");
     r->epochs = rcvi_settings_integer(s, "epochs");
     r->steps = rcvi_settings_integer(s, "steps");
     r->validate_every = rcvi_settings_integer(s, "validate-every");
@@ -106,9 +107,6 @@ void rcvi_recipe_read(rcvi_recipe *r, const rcv_settings *s) {
 static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
     if (rcv_data_get_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
         return rcvi_fail(RCV_INVALID, "the settings and the data do not agree on what kind of data it is");
-    if (!rcvi_settings_integer(s, "epochs") && !rcvi_settings_integer(s, "steps") &&
-        !(rcvi_settings_real(s, "seconds") > 0))
-        return rcvi_fail(RCV_INVALID, "training needs a limit: set epochs, steps or seconds");
     if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
         !rcvi_settings_integer(s, "steps"))
         return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
@@ -137,7 +135,13 @@ static rcv_status make_moments(rcv_trainer *t) {
     return RCV_OK;
 }
 
+/* No updates at all, said so, is a limit too. */
+static bool is_limited(const rcv_settings *s) {
+    return rcvi_settings_integer(s, "epochs") || rcvi_settings_real(s, "seconds") > 0 || rcv_settings_given(s, "steps");
+}
+
 static rcv_status fill_trainer(rcv_trainer *t) {
+    if (!is_limited(t->settings)) RCVI_TRY(rcv_settings_set(t->settings, "epochs", "1"));
     rcvi_recipe_read(&t->recipe, t->settings);
     RCVI_TRY(rcv_learner_new(t->context, t->settings, t->train, &t->learner));
     if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));

@@ -7,7 +7,7 @@
 
 /* The settings that every update looks at. */
 typedef struct {
-    int64_t accumulate, epochs, steps, validate_every, patience, checkpoint_every, keep, nonmono;
+    int64_t accumulate, epochs, steps, log_every, validate_every, patience, checkpoint_every, keep, nonmono;
     int64_t warmup, decay_after, decay_every, decay_patience;
     double seconds, checkpoint_seconds, clip, clip_value, learning_rate, weight_decay, momentum, beta1, beta2, epsilon;
     double decay_factor, final_rate;
@@ -70,6 +70,7 @@ struct rcv_trainer {
     int waiting; /* in the ring */
     double recent[RCVI_RECENT];
     int64_t recent_count;
+    double last;                      /* loss of the last update */
     double norm, started, fetched;    /* the last norm; when this call began, and outcomes were last fetched */
     double before;                    /* seconds of earlier calls */
     int64_t seen_before, step_before; /* tokens and updates of them */

@@ -1,6 +1,8 @@
 /* The plan, the run and the arrays of one shape of batches. */
 #include "train/work.h"
 
+#include "plan/run.h"
+
 static rcv_status plan(rcvi_work *w, rcvi_window *v, const char *schedule) {
     const rcv_learner *l = w->learner;
     const rcv_plan_options options = {.steps = v->steps,
@@ -16,6 +18,7 @@ static rcv_status plan(rcvi_work *w, rcvi_window *v, const char *schedule) {
                                       .user = w->options.user};
     RCVI_TRY(rcv_plan_new(l->net, &options, &v->plan));
     RCVI_TRY(rcv_run_new(v->plan, &v->run));
+    if (v->training) rcvi_run_set_seed_at(v->run, &rcvi_feed_control(w)->seed);
     void *stream = w->ops->stream(w->learn);
     return stream ? rcv_run_set_stream(v->run, stream) : RCV_OK;
 }

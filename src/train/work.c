@@ -307,16 +307,30 @@ static rcv_status backward(rcvi_work *w, rcvi_window *v, bool first) {
 
 /* ---- learning ---- */
 
-rcv_status rcvi_work_learn(rcvi_work *w, size_t window, const rcvi_batch *batch, const rcvi_control *control,
-                           uint64_t update_seed, bool first, const rcvi_update *update) {
-    rcvi_window *v = &w->windows[window];
-    RCVI_TRY(rcvi_feed_send(w, batch, control, update_seed));
-    if (!batch->carries) RCVI_TRY(rcvi_work_forget(w, window));
-    RCVI_TRY(forward(w, v, batch->lengths, control->seed));
+static rcv_status enqueue(rcvi_work *w, rcvi_window *v, const rcvi_batch *batch, uint64_t seed, bool first,
+                          const rcvi_update *update) {
+    const rcv_learner *l = w->learner;
+    RCVI_TRY(forward(w, v, batch->lengths, seed));
     RCVI_TRY(backward(w, v, first));
     RCVI_TRY(carry(w, v));
     if (!update) return RCV_OK;
-    if (w->dropped)
-        RCVI_TRY(mask_matrices(w, rcvi_at(w->learner, w->gradient, w->learner->at_net - rcvi_work_gradient_start(w))));
+    if (w->dropped) RCVI_TRY(mask_matrices(w, rcvi_at(l, w->gradient, l->at_net - rcvi_work_gradient_start(w))));
     return w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome);
+}
+
+/* What is enqueued for a window is the same every time, but for lengths, which a device may look at on the host. */
+rcv_status rcvi_work_learn(rcvi_work *w, size_t window, const rcvi_batch *batch, const rcvi_control *control,
+                           uint64_t update_seed, bool first, const rcvi_update *update) {
+    rcvi_window *v = &w->windows[window];
+    bool repeats = w->ops->replay && !v->lengths, done = false;
+    uint64_t key = 1 + window * 4 + (first ? 2 : 0) + (update ? 1 : 0);
+    RCVI_TRY(rcvi_feed_send(w, batch, control, update_seed));
+    if (!batch->carries) RCVI_TRY(rcvi_work_forget(w, window));
+    if (repeats) RCVI_TRY(w->ops->replay(w->learn, key, &done));
+    if (done) return RCV_OK;
+    rcv_status status = enqueue(w, v, batch, control->seed, first, update);
+    if (!repeats) return status;
+    if (!status) return w->ops->recorded(w->learn, key);
+    w->ops->abandon(w->learn, key);
+    return status;
 }
