@@ -1,9 +1,8 @@
-/* Rows of an output layer: softmax cross-entropy or squares, and their gradients in the rows' own memory. A block takes a row.
+/* Rows of an output layer: softmax cross-entropy or squares.
  *
- * In place. A gradient of 16 bits lies over the first half of its row, so over elements that other threads read. Where threads hold
- * the whole row in registers all of it was read before the first barrier. Else the block goes through the row in strips, all
- * threads at the same one, and a barrier stands between a strip's loads and its stores: a strip's gradient covers the first half of
- * the first strip, or what strips before it held. */
+ * One kernel goes along rows, a block a row, and leaves what their gradients need: the largest logit and the sum of exponentials.
+ * Another goes down columns: a thread has some columns of a slice of rows, makes their gradients, and sums these, before they are
+ * rounded, for the bias. Slices, and so the order of every sum, depend on the numbers of rows and of classes alone. */
 #include "device/cuda/kernels.cuh"
 #include "device/cuda/learn_kernels.h"
 
@@ -14,11 +13,13 @@ using namespace rcvi;
 
 enum {
     LANES = 32,
-    MOST_THREADS = 896, /* with 72 registers each */
-    FEW_HELD = 16,
-    HELD = 40, /* reals of a row that a thread may have in registers */
-    SUM_THREADS = 1024,
-    BIAS_THREADS = 256
+    MOST_THREADS = 512, /* of a row */
+    AHEAD = 4,          /* accesses whose loads do not wait for one another */
+    THREADS = 256,      /* of a tile of columns */
+    BLOCKS = 768,       /* wanted, that a large GPU is filled */
+    LEAST_SLICE = 4,    /* rows */
+    SLICES = 64,        /* at most */
+    SUM_THREADS = 1024
 };
 
 /* ---- numbers ---- */
@@ -29,7 +30,7 @@ __device__ inline double lowest(double) { return -DBL_MAX; }
 template <bool EXACT> __device__ inline float exponential(float x) { return EXACT ? expf(x) : __expf(x); }
 template <bool EXACT> __device__ inline double exponential(double x) { return exp(x); }
 
-/* A maximum, and the sum of exponentials of what lies how far below it. One that has met nothing has the lowest number, which, unlike
+/* A maximum, and the sum of exponentials of how far others lie below it. One that has met nothing has the lowest number, which, unlike
  * infinity, can be subtracted from itself. */
 template <typename REAL> struct total { REAL most, sum; };
 
@@ -46,199 +47,211 @@ template <bool EXACT, typename REAL> __device__ inline total<REAL> join_lanes(to
     return a;
 }
 
-/* Every thread of the block gets it. What any of them loaded before the call is loaded. */
+/* The first thread of a block of whole warps gets it. */
 template <bool EXACT, typename REAL> __device__ inline total<REAL> join_block(total<REAL> a) {
-    __shared__ total<REAL> parts[LANES], whole;
+    __shared__ total<REAL> parts[LANES];
     a = join_lanes<EXACT>(a);
     if (threadIdx.x % LANES == 0) parts[threadIdx.x / LANES] = a;
     __syncthreads();
-    if (threadIdx.x < LANES) {
-        a = threadIdx.x < blockDim.x / LANES ? parts[threadIdx.x] : total<REAL>{lowest(REAL()), 0};
-        a = join_lanes<EXACT>(a);
-        if (threadIdx.x == 0) whole = a;
-    }
-    __syncthreads();
-    return whole;
+    if (threadIdx.x >= LANES) return a;
+    a = threadIdx.x < blockDim.x / LANES ? parts[threadIdx.x] : total<REAL>{lowest(REAL()), 0};
+    return join_lanes<EXACT>(a);
 }
 
-template <typename REAL> __device__ inline REAL sum_lanes(REAL x) {
+__device__ inline double sum_lanes(double x) {
     for (int apart = LANES / 2; apart > 0; apart /= 2) x += __shfl_down_sync(0xffffffff, x, apart);
     return x;
 }
 
-/* The first thread gets it. */
-template <typename REAL> __device__ inline REAL sum_block(REAL x) {
-    __shared__ REAL parts[LANES];
+__device__ inline double sum_block(double x) {
+    __shared__ double parts[LANES];
     x = sum_lanes(x);
     if (threadIdx.x % LANES == 0) parts[threadIdx.x / LANES] = x;
     __syncthreads();
     if (threadIdx.x >= LANES) return 0;
-    return sum_lanes(threadIdx.x < blockDim.x / LANES ? parts[threadIdx.x] : (REAL)0);
+    return sum_lanes(threadIdx.x < blockDim.x / LANES ? parts[threadIdx.x] : 0.0);
 }
 
-/* ---- rows ---- */
+/* ---- along rows ---- */
 
-/* Logits c .. c + V - 1 of a row with their bias; `none` from `classes` on. c < wide. */
+/* Elements c .. c + V - 1 of [classes], from anywhere; `none` behind its end. */
 template <typename REAL, int V>
-__device__ inline void fetch(const rcvi_head_rows &a, const REAL *row, int64_t c, bool by_pieces, REAL none,
-                             REAL (&x)[V]) {
-    const REAL *bias = (const REAL *)a.bias;
+__device__ inline void load_part(const REAL *from, int64_t c, int64_t classes, bool aligned, REAL none, REAL (&x)[V]) {
+    if (aligned && c + V <= classes) {
+        load_as<REAL>(from, c, x);
+        return;
+    }
+#pragma unroll
+    for (int v = 0; v < V; v++) x[v] = c + v < classes ? from[c + v] : none;
+}
+
+/* Logits with their bias; `none` from `classes` on. */
+template <typename REAL, int V>
+__device__ inline void load_logits(const rcvi_head_rows &a, const REAL *row, int64_t c, bool aligned, REAL none,
+                                   REAL (&x)[V]) {
+    REAL b[V] = {};
+    if (a.bias) load_part((const REAL *)a.bias, c, a.classes, aligned, (REAL)0, b);
     load_as<REAL>(row, c, x);
-    if (bias && by_pieces && c + V <= a.classes) {
-        REAL b[V];
-        load_as<REAL>(bias, c, b);
 #pragma unroll
-        for (int v = 0; v < V; v++) x[v] += b[v];
-    } else if (bias) {
-#pragma unroll
-        for (int v = 0; v < V; v++) {
-            if (c + v < a.classes) x[v] += bias[c + v];
-        }
-    }
-#pragma unroll
-    for (int v = 0; v < V; v++) {
-        if (c + v >= a.classes) x[v] = none;
-    }
+    for (int v = 0; v < V; v++) x[v] = c + v < a.classes ? x[v] + b[v] : none;
 }
 
-template <typename REAL, int V> __device__ inline REAL largest(REAL most, const REAL (&x)[V]) {
-#pragma unroll
-    for (int v = 0; v < V; v++) most = x[v] > most ? x[v] : most;
-    return most;
+/* The class that counts, or -1. */
+__device__ inline int64_t target_of(const rcvi_head_rows &a, int64_t r) {
+    const int64_t target = a.targets[r];
+    return target < a.classes ? target : -1;
 }
 
-/* Stores (x * factor - [the target]) * weight; zeros where the row does not count. */
-template <typename REAL, typename OUT, int V>
-__device__ inline void give(REAL *row, int64_t c, REAL (&x)[V], REAL factor, int64_t target, REAL weight) {
-#pragma unroll
-    for (int v = 0; v < V; v++) x[v] = target < 0 ? (REAL)0 : (x[v] * factor - (REAL)(c + v == target)) * weight;
-    store_as<OUT>(row, c, x);
-}
-
-/* The whole row in registers: N accesses of V a thread, blockDim.x of them side by side. */
-template <typename REAL, typename OUT, bool EXACT, int V, int N>
-__device__ inline total<REAL> pass_held(const rcvi_head_rows &a, REAL *row, bool by_pieces, int64_t target,
-                                        REAL weight) {
-    REAL x[N][V], most = lowest(REAL()), sum = 0;
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        const int64_t c = (int64_t)(n * blockDim.x + threadIdx.x) * V;
-        if (c < a.wide) {
-            fetch(a, row, c, by_pieces, (REAL)-INFINITY, x[n]);
-        } else {
-#pragma unroll
-            for (int v = 0; v < V; v++) x[n][v] = (REAL)-INFINITY;
-        }
-        most = largest(most, x[n]);
-    }
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-#pragma unroll
-        for (int v = 0; v < V; v++) sum += x[n][v] = exponential<EXACT>(x[n][v] - most);
-    }
-    const total<REAL> whole = join_block<EXACT>(total<REAL>{most, sum});
-    if (!a.differentiate) return whole;
-    const REAL factor = exponential<EXACT>(most - whole.most) / whole.sum;
-#pragma unroll
-    for (int n = 0; n < N; n++) {
-        const int64_t c = (int64_t)(n * blockDim.x + threadIdx.x) * V;
-        if (c < a.wide) give<REAL, OUT>(row, c, x[n], factor, target, weight);
-    }
-    return whole;
-}
-
-/* The row from memory, twice. */
-template <typename REAL, typename OUT, bool EXACT, int V>
-__device__ inline total<REAL> pass_twice(const rcvi_head_rows &a, REAL *row, bool by_pieces, int64_t target,
-                                         REAL weight) {
-    const int64_t strip = (int64_t)blockDim.x * V;
+/* The row's loss, and its [2] numbers: the largest logit, and 1 / the sum of exponentials. `aligned`: the bias. */
+template <typename REAL, bool EXACT>
+__global__ void __launch_bounds__(MOST_THREADS) softmax(const __grid_constant__ rcvi_head_rows a, bool aligned) {
+    constexpr int V = 16 / (int)sizeof(REAL);
+    const int64_t r = blockIdx.x, strip = (int64_t)blockDim.x * V;
+    const REAL *row = (const REAL *)a.logits + r * a.wide;
     total<REAL> mine = {lowest(REAL()), 0};
-    for (int64_t c = (int64_t)threadIdx.x * V; c < a.wide; c += strip) {
-        REAL x[V];
-        fetch(a, row, c, by_pieces, (REAL)-INFINITY, x);
-        const REAL most = largest(mine.most, x);
-        if (most > mine.most) mine = {most, mine.sum * exponential<EXACT>(mine.most - most)};
+    for (int64_t first = (int64_t)threadIdx.x * V; first < a.classes; first += AHEAD * strip) {
+        REAL x[AHEAD][V], most = mine.most;
 #pragma unroll
-        for (int v = 0; v < V; v++) mine.sum += exponential<EXACT>(x[v] - mine.most);
-    }
-    const total<REAL> whole = join_block<EXACT>(mine);
-    if (!a.differentiate) return whole;
-    const REAL factor = 1 / whole.sum;
-    for (int64_t first = 0; first < a.wide; first += strip) {
-        const int64_t c = first + (int64_t)threadIdx.x * V;
-        REAL x[V];
-        if (c < a.wide) {
-            fetch(a, row, c, by_pieces, (REAL)-INFINITY, x);
+        for (int k = 0; k < AHEAD; k++) {
+            const int64_t c = first + k * strip;
 #pragma unroll
-            for (int v = 0; v < V; v++) x[v] = exponential<EXACT>(x[v] - whole.most);
+            for (int v = 0; v < V; v++) x[k][v] = (REAL)-INFINITY;
+            if (c < a.classes) load_logits(a, row, c, aligned, (REAL)-INFINITY, x[k]);
         }
-        if (sizeof(OUT) < sizeof(REAL)) __syncthreads();
-        if (c < a.wide) give<REAL, OUT>(row, c, x, factor, target, weight);
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+#pragma unroll
+            for (int v = 0; v < V; v++) most = x[k][v] > most ? x[k][v] : most;
+        }
+        mine.sum *= exponential<EXACT>(mine.most - most);
+        mine.most = most;
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+#pragma unroll
+            for (int v = 0; v < V; v++) mine.sum += exponential<EXACT>(x[k][v] - most);
+        }
     }
-    return whole;
-}
-
-/* N: accesses of V reals that a thread holds; 0: the row is read twice. */
-template <typename REAL, typename OUT, bool EXACT, int V, int N>
-__global__ void __launch_bounds__(MOST_THREADS) softmax(const __grid_constant__ rcvi_head_rows a, bool by_pieces) {
-    const int64_t r = blockIdx.x;
-    REAL *row = (REAL *)a.logits + r * a.wide;
-    const int64_t given = a.targets[r], target = given < a.classes ? given : -1;
-    const REAL weight = (REAL)a.control->weight;
-    REAL wanted = 0; /* read before any thread writes: barriers follow */
-    if (threadIdx.x == 0 && target >= 0) wanted = row[target] + (a.bias ? ((const REAL *)a.bias)[target] : (REAL)0);
-    total<REAL> whole;
-    if constexpr (N > 0)
-        whole = pass_held<REAL, OUT, EXACT, V, N>(a, row, by_pieces, target, weight);
-    else
-        whole = pass_twice<REAL, OUT, EXACT, V>(a, row, by_pieces, target, weight);
-    if (threadIdx.x == 0) a.losses[r] = target < 0 ? 0 : log((double)whole.sum) + ((double)whole.most - (double)wanted);
+    mine = join_block<EXACT>(mine);
+    if (threadIdx.x) return;
+    const int64_t target = target_of(a, r);
+    REAL *numbers = (REAL *)a.numbers + 2 * r;
+    numbers[0] = mine.most;
+    numbers[1] = 1 / mine.sum;
+    a.losses[r] = 0;
+    if (target < 0) return;
+    const REAL wanted = row[target] + (a.bias ? ((const REAL *)a.bias)[target] : (REAL)0);
+    a.losses[r] = log((double)mine.sum) + ((double)mine.most - (double)wanted);
 }
 
 /* A row whose first value is NaN does not count. */
-template <typename REAL, typename OUT, int V>
-__global__ void __launch_bounds__(MOST_THREADS) squares(const __grid_constant__ rcvi_head_rows a, bool by_pieces) {
-    const int64_t r = blockIdx.x, strip = (int64_t)blockDim.x * V;
-    REAL *row = (REAL *)a.logits + r * a.wide;
-    const REAL *values = (const REAL *)a.values + r * a.classes;
-    const bool counts = !isnan(values[0]);
-    const REAL factor = (REAL)(2 * a.control->weight / (double)a.classes);
+template <typename REAL>
+__global__ void __launch_bounds__(MOST_THREADS) squares(const __grid_constant__ rcvi_head_rows a) {
+    const int64_t r = blockIdx.x;
+    const REAL *row = (const REAL *)a.logits + r * a.wide, *values = (const REAL *)a.values + r * a.classes;
+    const REAL *bias = (const REAL *)a.bias;
     double sum = 0;
-    for (int64_t first = 0; first < a.wide; first += strip) {
-        const int64_t c = first + (int64_t)threadIdx.x * V;
-        REAL x[V];
-        if (c < a.wide) {
-            fetch(a, row, c, by_pieces, (REAL)0, x);
-#pragma unroll
-            for (int v = 0; v < V; v++) {
-                if (c + v < a.classes) x[v] -= values[c + v];
-                x[v] = counts ? x[v] : (REAL)0;
-                sum += (double)x[v] * (double)x[v];
-                x[v] *= factor;
-            }
-        }
-        if (sizeof(OUT) < sizeof(REAL)) __syncthreads();
-        if (a.differentiate && c < a.wide) store_as<OUT>(row, c, x);
+    for (int64_t c = threadIdx.x; c < a.classes; c += blockDim.x) {
+        const double off = (double)(row[c] + (bias ? bias[c] : (REAL)0) - values[c]);
+        sum += off * off;
     }
     sum = sum_block(sum);
-    if (threadIdx.x == 0) a.losses[r] = sum / (double)a.classes;
+    if (threadIdx.x == 0) a.losses[r] = isnan(values[0]) ? 0 : sum / (double)a.classes;
+}
+
+/* ---- down columns ---- */
+
+/* What the gradients of a thread's columns have in common. */
+template <typename REAL, bool EXACT, int V> struct column_work {
+    const rcvi_head_rows &a;
+    int64_t c;
+    REAL bias[V], weight; /* of softmax: the control's; of squares: times 2 / classes */
+
+    __device__ void softmax_row(int64_t r, REAL (&x)[V]) const {
+        const REAL *numbers = (const REAL *)a.numbers + 2 * r;
+        const REAL most = numbers[0], inverse = numbers[1];
+        const int64_t target = target_of(a, r);
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const REAL share = exponential<EXACT>(x[v] + bias[v] - most) * inverse;
+            x[v] = target < 0 ? (REAL)0 : (share - (REAL)(c + v == target)) * weight;
+        }
+    }
+
+    __device__ void squares_row(int64_t r, REAL (&x)[V]) const {
+        const REAL *values = (const REAL *)a.values + r * a.classes;
+        const bool counts = !isnan(values[0]);
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            const REAL value = c + v < a.classes ? values[c + v] : (REAL)0;
+            x[v] = counts ? (x[v] + bias[v] - value) * weight : (REAL)0;
+        }
+    }
+
+    /* Logits to gradients; zeros from `classes` on. */
+    __device__ void operator()(int64_t r, REAL (&x)[V]) const {
+        if (a.targets)
+            softmax_row(r, x);
+        else
+            squares_row(r, x);
+#pragma unroll
+        for (int v = 0; v < V; v++) {
+            if (c + v >= a.classes) x[v] = 0;
+        }
+    }
+};
+
+/* Block [x, y]: THREADS * V columns of slice y of the rows. Where `sums` is given its row y gets their sums. */
+template <typename REAL, typename OUT, bool EXACT, int V>
+__global__ void __launch_bounds__(THREADS) gradients(const __grid_constant__ rcvi_head_rows a, bool aligned) {
+    const int64_t each = (a.rows + gridDim.y - 1) / gridDim.y, first = blockIdx.y * each;
+    const int64_t end = first + each < a.rows ? first + each : a.rows;
+    column_work<REAL, EXACT, V> work = {a, ((int64_t)blockIdx.x * THREADS + threadIdx.x) * V, {}, 0};
+    if (work.c >= a.wide) return;
+    if (a.bias) load_part((const REAL *)a.bias, work.c, a.classes, aligned, (REAL)0, work.bias);
+    work.weight = (REAL)(a.targets ? a.control->weight : 2 * a.control->weight / (double)a.classes);
+    REAL sum[V] = {};
+    for (int64_t r = first; r < end; r += AHEAD) {
+        REAL x[AHEAD][V];
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (r + k < end) load_as<REAL>(a.logits, (r + k) * a.wide + work.c, x[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            if (r + k >= end) continue;
+            work(r + k, x[k]);
+            store_as<OUT>(a.gradients, (r + k) * a.wide + work.c, x[k]);
+#pragma unroll
+            for (int v = 0; v < V; v++) sum[v] += x[k][v];
+        }
+    }
+    REAL *sums = (REAL *)a.sums + blockIdx.y * a.classes + work.c;
+#pragma unroll
+    for (int v = 0; v < V; v++) {
+        if (a.sums && work.c + v < a.classes) sums[v] = sum[v];
+    }
 }
 
 /* ---- starting them ---- */
 
+static int64_t tiles_of(int64_t classes) { return divide_up(classes, THREADS * 4); }
+
+extern "C" int64_t rcvi_cuda_head_slices(int64_t rows, int64_t classes) {
+    int64_t wanted = least(least(divide_up(BLOCKS, tiles_of(classes)), rows / LEAST_SLICE), SLICES);
+    return wanted > 1 ? wanted : 1;
+}
+
 template <typename REAL, typename OUT, bool EXACT, int V>
 static cudaError_t start_rows(cudaStream_t stream, const rcvi_head_rows &a) {
-    const int64_t accesses = divide_up(a.wide, V), trips = divide_up(accesses, MOST_THREADS);
-    const int64_t threads = divide_up(divide_up(accesses, trips), LANES) * LANES;
-    dim3 grid((unsigned)a.rows), block((unsigned)threads);
-    const bool by_pieces = (uintptr_t)a.bias % 16 == 0;
-    if (!a.targets) return start(squares<REAL, OUT, V>, grid, block, stream, a, by_pieces);
-    if constexpr (sizeof(REAL) == 4) {
-        if (trips * V <= FEW_HELD)
-            return start(softmax<REAL, OUT, EXACT, V, FEW_HELD / V>, grid, block, stream, a, by_pieces);
-        if (trips * V <= HELD) return start(softmax<REAL, OUT, EXACT, V, HELD / V>, grid, block, stream, a, by_pieces);
-    }
-    return start(softmax<REAL, OUT, EXACT, V, 0>, grid, block, stream, a, by_pieces);
+    const int64_t accesses = divide_up(a.classes, 16 / (int64_t)sizeof(REAL));
+    const int64_t threads = least(divide_up(accesses, LANES) * LANES, MOST_THREADS);
+    const bool aligned = (uintptr_t)a.bias % 16 == 0;
+    dim3 rows((unsigned)a.rows), block((unsigned)threads);
+    cudaError_t error = a.targets ? start(softmax<REAL, EXACT>, rows, block, stream, a, aligned)
+                                  : start(squares<REAL>, rows, block, stream, a);
+    if (error != cudaSuccess || !a.gradients) return error;
+    dim3 tiles((unsigned)divide_up(a.wide, THREADS * V), (unsigned)rcvi_cuda_head_slices(a.rows, a.classes));
+    return start(gradients<REAL, OUT, EXACT, V>, tiles, dim3(THREADS), stream, a, aligned);
 }
 
 extern "C" cudaError_t rcvi_cuda_head_rows(cudaStream_t stream, const rcvi_head_rows *given) {
@@ -246,8 +259,8 @@ extern "C" cudaError_t rcvi_cuda_head_rows(cudaStream_t stream, const rcvi_head_
     if (a.rows <= 0) return cudaSuccess;
     if (a.rows > INT32_MAX || a.classes <= 0 || a.wide < a.classes) return cudaErrorInvalidValue;
     if (a.real == RCVI_F64) return start_rows<double, double, true, 2>(stream, a);
-    if (a.type == RCVI_BF16) return start_rows<float, __nv_bfloat16, false, 8>(stream, a);
-    if (a.type == RCVI_F16) return start_rows<float, __half, false, 8>(stream, a);
+    if (a.type == RCVI_BF16) return start_rows<float, __nv_bfloat16, false, 4>(stream, a);
+    if (a.type == RCVI_F16) return start_rows<float, __half, false, 4>(stream, a);
     if (a.exact) return start_rows<float, float, true, 4>(stream, a);
     return start_rows<float, float, false, 4>(stream, a);
 }
@@ -267,7 +280,7 @@ extern "C" cudaError_t rcvi_cuda_sum_losses(cudaStream_t stream, int64_t rows, c
 }
 
 template <typename REAL> __global__ void add_bias(int64_t rows, int64_t columns, const REAL *bias, REAL *out) {
-    const int64_t c = (int64_t)blockIdx.x * BIAS_THREADS + threadIdx.x;
+    const int64_t c = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (c >= columns) return;
     const REAL b = bias[c];
     for (int64_t r = blockIdx.y; r < rows; r += gridDim.y) out[r * columns + c] += b;
@@ -275,10 +288,10 @@ template <typename REAL> __global__ void add_bias(int64_t rows, int64_t columns,
 
 extern "C" cudaError_t rcvi_cuda_add_bias(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
                                           const void *bias, void *out) {
+    const int64_t most = 65535;
     if (rows <= 0 || columns <= 0) return cudaSuccess;
-    dim3 grid((unsigned)divide_up(columns, BIAS_THREADS), (unsigned)least(rows, 65535));
+    dim3 grid((unsigned)divide_up(columns, THREADS), (unsigned)least(rows, most)), block(THREADS);
     if (real == RCVI_F64)
-        return start(add_bias<double>, grid, dim3(BIAS_THREADS), stream, rows, columns, (const double *)bias,
-                     (double *)out);
-    return start(add_bias<float>, grid, dim3(BIAS_THREADS), stream, rows, columns, (const float *)bias, (float *)out);
+        return start(add_bias<double>, grid, block, stream, rows, columns, (const double *)bias, (double *)out);
+    return start(add_bias<float>, grid, block, stream, rows, columns, (const float *)bias, (float *)out);
 }

@@ -38,11 +38,13 @@ template <typename REAL> struct preparing {
 
 /* Numbers of the control, as they meet parameters. */
 template <typename REAL> struct numbers {
-    REAL rate, decay, momentum, beta1, beta2, epsilon, correction1, correction2, average, factor;
+    REAL rate, decay, momentum, beta1, beta2, rest1, rest2; /* 1 - beta, which a float would make of few digits */
+    REAL epsilon, correction1, correction2, average, factor;
     __device__ numbers(const rcvi_control &c, double scaled)
         : rate((REAL)c.rate), decay((REAL)c.decay), momentum((REAL)c.momentum), beta1((REAL)c.beta1),
-          beta2((REAL)c.beta2), epsilon((REAL)c.epsilon), correction1((REAL)c.correction1),
-          correction2((REAL)c.correction2), average((REAL)c.average), factor((REAL)scaled) {}
+          beta2((REAL)c.beta2), rest1((REAL)(1 - c.beta1)), rest2((REAL)(1 - c.beta2)), epsilon((REAL)c.epsilon),
+          correction1((REAL)c.correction1), correction2((REAL)c.correction2), average((REAL)c.average),
+          factor((REAL)scaled) {}
 };
 
 /* One parameter and its moments; g is clipped, and scaled to the norm. */
@@ -58,8 +60,8 @@ __device__ inline void change(const numbers<REAL> &n, REAL g, REAL &p, REAL &fir
         first = n.momentum * first + g;
         p -= n.rate * first;
     } else {
-        first = n.beta1 * first + (1 - n.beta1) * g;
-        second = n.beta2 * second + (1 - n.beta2) * g * g;
+        first = n.beta1 * first + n.rest1 * g;
+        second = n.beta2 * second + n.rest2 * g * g;
         p -= n.rate * (first / n.correction1) / (sqrt(second / n.correction2) + n.epsilon);
     }
 }

@@ -13,9 +13,6 @@ static int64_t round_up(int64_t n, int64_t piece) { return (n + piece - 1) / pie
 
 /* ---- products ---- */
 
-/* Gradients of logits, a row's elements from row to row. */
-static int64_t gradient_row(const rcvi_learn *l) { return is_narrow(l) ? 2 * l->wide : l->wide; }
-
 static rcvi_cuda_gemm_shape shape_of(const rcvi_learn *l, rcvi_head_product product, int64_t rows) {
     int64_t features = l->shape.features, classes = l->shape.classes;
     bool narrow = is_narrow(l);
@@ -31,7 +28,7 @@ static rcvi_cuda_gemm_shape shape_of(const rcvi_learn *l, rcvi_head_product prod
         s.row_out = product == RCVI_TO_LOGITS ? l->wide : classes;
         return s;
     }
-    s.row_a = gradient_row(l);
+    s.row_a = l->wide;
     s.columns = s.row_out = features;
     if (product == RCVI_TO_DY) { /* dlogits weight */
         s.rows = rows;
@@ -80,37 +77,49 @@ static rcv_status prepare(rcvi_learn *l, int64_t rows) {
 
 static rcv_status find_sizes(rcvi_learn *l) {
     const rcvi_learn_shape *s = &l->shape;
-    int64_t elements = 0, bytes = 0, all = 0;
-    bool narrow = is_narrow(l);
+    if (s->rows < 1 || s->features < 1 || s->classes < 1 || s->chunk < 0)
+        return rcvi_fail(
+            RCV_INVALID,
+            "rows, features and classes must be at least 1, and a chunk 0 or more, not %lld, %lld, %lld, %lld",
+            (long long)s->rows, (long long)s->features, (long long)s->classes, (long long)s->chunk);
+    const int64_t most = INT64_MAX / 4096;
+    int64_t elements = 0, weights = 0;
+    bool narrow = is_narrow(l), counted = s->rows < most && s->features < most && s->classes < most;
+    counted = counted && rcvi_multiply(s->rows, s->classes + PIECE, &elements) && elements < most;
+    counted = counted && rcvi_multiply(s->features + PIECE, s->classes + PIECE, &weights) && weights < most;
+    if (!counted)
+        return rcvi_fail(RCV_INVALID, "%lld rows, %lld features and %lld classes are too many to be counted in bytes",
+                         (long long)s->rows, (long long)s->features, (long long)s->classes);
     l->wide = round_up(s->classes, narrow ? PIECE : 16 / (int64_t)real_bytes(l));
     l->deep = narrow ? round_up(s->features, PIECE) : s->features;
     l->main = narrow && s->classes >= FEW_CLASSES ? s->classes / PIECE * PIECE : s->classes;
-    if (!rcvi_multiply(s->rows, l->wide, &elements) || !rcvi_multiply(elements, 16, &bytes) ||
-        !rcvi_multiply(l->wide, l->deep, &all) || !rcvi_multiply(all, 16, &bytes))
-        return rcvi_fail(RCV_INVALID, "%lld rows of %lld classes are more than can be counted", (long long)s->rows,
-                         (long long)s->classes);
     bool many = elements * (int64_t)sizeof(float) > MANY_BYTES;
     l->chunk = s->chunk > 0 ? s->chunk : many ? (s->rows + 3) / 4 : s->rows;
     if (l->chunk > s->rows) l->chunk = s->rows;
     return RCV_OK;
 }
 
+/* They do not become fewer with rows. */
+static int64_t most_slices(const rcvi_learn *l) { return rcvi_cuda_head_slices(l->chunk, l->shape.classes); }
+
 rcv_status rcvi_cuda_head_open(rcvi_learn *l, size_t *at) {
     const rcvi_learn_shape *s = &l->shape;
-    l->has_head = s->rows > 0 && s->features > 0 && s->classes > 0;
-    if (!l->has_head) return RCV_OK;
+    size_t narrow = rcvi_cuda_bytes(l->narrow);
     RCVI_TRY(find_sizes(l));
     RCVI_TRY(rcvi_cuda_blas_new(l->context, &l->blas));
     RCVI_TRY(prepare(l, l->chunk));
     RCVI_TRY(prepare(l, s->rows % l->chunk));
-    l->head_bytes = (size_t)(l->chunk * l->wide) * real_bytes(l);
+    size_t elements = (size_t)(l->chunk * l->wide);
+    l->head_bytes = (size_t)(l->chunk * s->classes) * (real_bytes(l) + (is_narrow(l) ? narrow : 0));
     l->losses = rcvi_learn_place(at, (size_t)s->rows * sizeof(double));
-    l->logits = rcvi_learn_place(at, l->head_bytes);
-    l->sums = rcvi_learn_place(at, (size_t)rcvi_cuda_reduce_rows_scratch(l->chunk, s->classes) * real_bytes(l));
+    l->numbers = rcvi_learn_place(at, (size_t)l->chunk * 2 * real_bytes(l));
+    l->logits = l->gradients = rcvi_learn_place(at, elements * real_bytes(l));
+    l->sums = rcvi_learn_place(at, (size_t)(most_slices(l) * s->classes) * real_bytes(l));
     l->workspace = rcvi_learn_place(at, l->workspace_bytes);
     if (!is_narrow(l)) return RCV_OK;
-    l->y = rcvi_learn_place(at, (size_t)(s->rows * l->deep) * rcvi_cuda_bytes(l->narrow));
-    l->weight = rcvi_learn_place(at, (size_t)(l->wide * l->deep) * rcvi_cuda_bytes(l->narrow));
+    l->gradients = rcvi_learn_place(at, elements * narrow);
+    l->y = rcvi_learn_place(at, (size_t)(s->rows * l->deep) * narrow);
+    l->weight = rcvi_learn_place(at, (size_t)(l->wide * l->deep) * narrow);
     return RCV_OK;
 }
 
@@ -144,12 +153,16 @@ static rcv_status round_operands(rcvi_learn *l, const rcvi_head *head, operands 
 }
 
 static rcv_status check(const rcvi_learn *l, const rcvi_head *head) {
-    if (!l->has_head) return rcvi_fail(RCV_INVALID, "learning was opened without an output layer");
     if (head->rows < 0 || head->rows > l->shape.rows)
         return rcvi_fail(RCV_INVALID, "%lld rows are not in 0 to %lld, for which learning was opened",
                          (long long)head->rows, (long long)l->shape.rows);
+    return RCV_OK;
+}
+
+static rcv_status check_wanted(const rcvi_learn *l, const rcvi_head *head) {
     if (head->dy && !l->shape.training)
-        return rcvi_fail(RCV_INVALID, "gradients are asked for, but learning was opened without training");
+        return rcvi_fail(RCV_INVALID, "gradients are asked for, but learning was not opened for training");
+    if (!head->targets && !head->values) return rcvi_fail(RCV_INVALID, "a head needs targets or values, not neither");
     return RCV_OK;
 }
 
@@ -162,27 +175,31 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
                         .bias = head->bias,
                         .targets = head->targets ? head->targets + first : NULL,
                         .losses = (double *)(void *)(l->memory + l->losses) + first,
+                        .numbers = l->memory + l->numbers,
+                        .gradients = head->dy ? l->memory + l->gradients : NULL,
+                        .sums = head->dbias ? l->memory + l->sums : NULL,
                         .real = l->real,
                         .type = l->narrow,
                         .exact = !l->tensor && !is_narrow(l),
-                        .differentiate = head->dy != NULL,
                         .control = control};
     if (!head->targets) a.values = (const char *)head->values + (size_t)(first * l->shape.classes) * real_bytes(l);
     return rcvi_cuda_check(rcvi_cuda_head_rows(l->stream, &a), "the loss");
 }
 
-/* dbias (+)= sums over the rows of a chunk. */
+/* dbias (+)= the sums over slices of a chunk's rows. */
 static rcv_status sum_bias(rcvi_learn *l, const rcvi_head *head, int64_t rows, bool add) {
-    rcvi_sum sum = {.out = {.at = head->dbias, .row = l->shape.classes, .column = 1, .type = l->real},
-                    .a = {.at = l->memory + l->logits, .row = gradient_row(l), .column = 1, .type = l->narrow}};
-    return rcvi_cuda_check(rcvi_cuda_reduce_rows(l->stream, rows, l->shape.classes, add, &sum, 1, l->memory + l->sums),
-                           "the gradient of the bias");
+    int64_t classes = l->shape.classes;
+    rcvi_sum sum = {.out = {.at = head->dbias, .row = classes, .column = 1, .type = l->real},
+                    .a = {.at = l->memory + l->sums, .row = classes, .column = 1, .type = l->real}};
+    return rcvi_cuda_check(
+        rcvi_cuda_reduce_rows(l->stream, rcvi_cuda_head_slices(rows, classes), classes, add, &sum, 1, NULL),
+        "the gradient of the bias");
 }
 
 static rcv_status sum_weight(rcvi_learn *l, rcvi_head_product product, const char *y, int64_t rows, bool add,
                              char *out) {
     const rcvi_cuda_gemm *gemm;
-    const char *gradients = l->memory + l->logits;
+    const char *gradients = l->memory + l->gradients;
     char *workspace = l->memory + l->workspace;
     RCVI_TRY(find(l, product, rows, &gemm));
     if (product == RCVI_TO_REST) {
@@ -200,7 +217,8 @@ static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const oper
     char *dy = (char *)head->dy + (size_t)(first * l->shape.features) * real_bytes(l);
     bool add = head->accumulate || first > 0;
     RCVI_TRY(find(l, RCVI_TO_DY, rows, &gemm));
-    RCVI_TRY(rcvi_cuda_gemm_run(gemm, l->memory + l->logits, o->weight, NULL, dy, l->memory + l->workspace, l->stream));
+    RCVI_TRY(
+        rcvi_cuda_gemm_run(gemm, l->memory + l->gradients, o->weight, NULL, dy, l->memory + l->workspace, l->stream));
     if (head->dweight) RCVI_TRY(sum_weight(l, RCVI_TO_DWEIGHT, y, rows, add, head->dweight));
     if (head->dweight && l->main < l->shape.classes) RCVI_TRY(sum_weight(l, RCVI_TO_REST, y, rows, add, head->dweight));
     return head->dbias ? sum_bias(l, head, rows, add) : RCV_OK;
@@ -229,6 +247,7 @@ static rcv_status clear_gradients(rcvi_learn *l, const rcvi_head *head) {
 rcv_status rcvi_cuda_head(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, rcvi_outcome *outcome) {
     operands o = {NULL, NULL};
     RCVI_TRY(check(l, head));
+    RCVI_TRY(check_wanted(l, head));
     if (head->rows == 0) RCVI_TRY(clear_gradients(l, head));
     if (head->rows > 0) RCVI_TRY(round_operands(l, head, &o));
     for (int64_t first = 0; first < head->rows; first += l->chunk) {

@@ -20,23 +20,26 @@ cudaError_t rcvi_cuda_scatter(cudaStream_t stream, rcvi_cuda_type real, int64_t 
 cudaError_t rcvi_cuda_mask(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
                            const rcvi_mask *mask, const rcvi_control *control, const void *from, void *out);
 
-/* Rows of an output layer, before its bias, and in their place their gradients.
+/* Rows of an output layer, before its bias: their losses, and their gradients.
  *
- * A row of `wide` reals holds `classes` and begins at a multiple of 16 bytes. Where `type` has 16 bits the gradient lies in the first half
- * of the row's bytes, [wide], and is 0 from `classes` on; `wide` is then a multiple of 8, else of 16 bytes. */
+ * Rows of logits and of gradients are `wide` elements long, a multiple of 16 bytes of both, and begin at such; gradients are 0 from
+ * `classes` on. They may be the logits themselves where they are of the same type. */
 typedef struct {
     int64_t rows, classes, wide;
-    void *logits;
+    const void *logits;
     const void *bias;       /* [classes] or NULL */
     const int32_t *targets; /* [rows]; NULL: squares */
     const void *values;     /* [rows, classes] of squares */
     double *losses;         /* [rows] */
+    void *numbers;          /* [rows, 2] reals of scratch */
+    void *gradients;        /* NULL: the losses alone */
+    void *sums; /* [rcvi_cuda_head_slices, classes] reals: sums of gradients over slices of rows; NULL: not wanted */
     rcvi_cuda_type real;
     rcvi_cuda_type type; /* of gradients: real, BF16 or F16 */
     bool exact;          /* exponentials to the last digits of a float */
-    bool differentiate;  /* else the losses alone */
     const rcvi_control *control;
 } rcvi_head_rows;
+int64_t rcvi_cuda_head_slices(int64_t rows, int64_t classes);
 cudaError_t rcvi_cuda_head_rows(cudaStream_t stream, const rcvi_head_rows *rows);
 /* outcome->loss (+)= the sum. */
 cudaError_t rcvi_cuda_sum_losses(cudaStream_t stream, int64_t rows, const double *losses, bool add,

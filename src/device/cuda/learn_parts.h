@@ -2,7 +2,7 @@
  *
  * Types. Arrays hold `real`. What products of the head read is `narrow`: 16 bits in such a type, else real. Copies of y and of the
  * weight in 16 bits have rows of `deep` elements, zeros behind `features`, and `wide` rows of the weight, zeros behind `classes`.
- * Logits of `chunk` rows exist at once, `wide` reals from row to row, and become gradients where they lie. */
+ * Logits of `chunk` rows exist at once, `wide` from row to row, and so do their gradients: of 16 bits beside them, else in their place. */
 #ifndef RCVI_CUDA_LEARN_PARTS_H
 #define RCVI_CUDA_LEARN_PARTS_H
 
@@ -34,7 +34,7 @@ struct rcvi_learn {
     int ordinal, processors;
     rcvi_learn_shape shape;
     rcvi_cuda_type real, narrow;
-    bool tensor, has_head;
+    bool tensor;
     int64_t chunk, wide, deep;
     int64_t main; /* classes of RCVI_TO_DWEIGHT */
     cudaStream_t stream;
@@ -47,7 +47,8 @@ struct rcvi_learn {
     /* One block of device memory, and places in it. */
     char *memory;
     size_t bytes, head_bytes;
-    size_t losses, norm, logits, y, weight, sums, workspace, workspace_bytes;
+    size_t norm, losses, numbers, logits, gradients, sums, workspace, y, weight;
+    size_t workspace_bytes;
     rcvi_cuda_blas *blas;
     rcvi_learn_product products[RCVI_MAX_LEARN_PRODUCTS];
     int next_product; /* the place that is taken next */

@@ -1,0 +1,589 @@
+/* What stands around a network while it learns, on a GPU: the cases of every device in five types, many classes, arrays that begin
+ * anywhere, what is sent through a small memory, and steps that are recorded and repeated. */
+#include "base/random.h"
+#include "learn_world.h"
+#include "plan/run.h"
+
+#include <math.h>
+
+enum { SKIPPED = 77 };
+
+static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
+enum { DTYPES = sizeof dtypes / sizeof *dtypes };
+
+static test_allocator counter;
+
+static learn_subject subject_of(rcv_dtype dtype) {
+    return (learn_subject){test_context(&counter), &rcvi_device_cuda, 0, dtype, 0};
+}
+
+static void end_subject(learn_subject *subject) { test_context_end(&counter, subject->context); }
+
+static void test_cases(void **state) {
+    (void)state;
+    for (int i = 0; i < DTYPES; i++) {
+        learn_subject subject = subject_of(dtypes[i]);
+        learn_cases_run(&subject);
+        end_subject(&subject);
+    }
+}
+
+/* ---- many classes ---- */
+
+/* Sixteenths from -1 to 1: the same number in every type, so that logits are exact but for their sums. */
+static double *draw_sixteenths(world *world, int64_t count) {
+    double *made = host_new(count);
+    for (int64_t i = 0; i < count; i++) made[i] = (random_below(&world->random, 33) - 16) / 16.0;
+    return made;
+}
+
+typedef struct {
+    world world;
+    int64_t rows, features, classes;
+    double *y, *w, *b, *g; /* on the host; g: [rows, classes] */
+    int32_t *targets;
+    double weight, loss;
+    rcvi_head head;
+    void *control, *outcome;
+} large;
+
+static void open_large(large *l, const learn_subject *subject, int64_t rows, int64_t features, int64_t classes) {
+    *l = (large){.rows = rows, .features = features, .classes = classes, .weight = 32};
+    world_open(&l->world, subject, rows, features, classes, 0, 1000);
+    l->y = draw_sixteenths(&l->world, rows * features);
+    l->w = draw_sixteenths(&l->world, classes * features);
+    l->b = draw_sixteenths(&l->world, classes);
+    l->targets = malloc((size_t)rows * sizeof *l->targets);
+    assert_non_null(l->targets);
+    for (int64_t r = 0; r < rows; r++) l->targets[r] = r % 7 == 3 ? -1 : random_below(&l->world.random, (int)classes);
+    l->targets[0] = (int32_t)classes - 1; /* the last column, and the first */
+    l->targets[1] = 0;
+    l->head = (rcvi_head){.rows = rows,
+                          .y = world_put(&l->world, l->y, rows * features),
+                          .weight = world_put(&l->world, l->w, classes * features),
+                          .bias = world_put(&l->world, l->b, classes),
+                          .targets = world_put_ids(&l->world, l->targets, rows),
+                          .dy = world_poison(&l->world, rows * features),
+                          .dweight = world_poison(&l->world, classes * features),
+                          .dbias = world_poison(&l->world, classes)};
+    l->control = world_control(&l->world, &(rcvi_control){.weight = l->weight, .scale = 1});
+    l->outcome = world_outcome(&l->world, NAN, NAN);
+}
+
+static void close_large(large *l) {
+    free(l->y), free(l->w), free(l->b), free(l->g), free(l->targets);
+    world_close(&l->world);
+}
+
+static void loop_large(large *l) {
+    l->g = host_new(l->rows * l->classes);
+    for (int64_t r = 0; r < l->rows; r++) {
+        double *g = l->g + r * l->classes, sum = 0;
+        if (l->targets[r] < 0) continue;
+        for (int64_t c = 0; c < l->classes; c++) {
+            g[c] = l->b[c];
+            for (int64_t f = 0; f < l->features; f++) g[c] += l->y[r * l->features + f] * l->w[c * l->features + f];
+        }
+        double wanted = g[l->targets[r]];
+        for (int64_t c = 0; c < l->classes; c++) sum += g[c] = exp(g[c]);
+        l->loss += log(sum) - wanted;
+        for (int64_t c = 0; c < l->classes; c++) g[c] = l->weight * (g[c] / sum - (c == l->targets[r]));
+    }
+}
+
+/* One element of a gradient: a sum over n, `operand` of whose terms a rounded gradient may be off. */
+static void check_sum(const large *l, const char *what, double got, int64_t n, const double *g, int64_t step,
+                      const double *other, int64_t other_step) {
+    precision p = world_precision(&l->world);
+    double want = 0, all = 0, sizes = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double times = other ? other[i * other_step] : 1;
+        want += g[i * step] * times;
+        all += fabs(g[i * step] * times);
+        sizes += fabs(times);
+    }
+    double exponentials = 64 * p.unit * (double)l->features;
+    double bound = ((other ? 2 * p.operand : 0) + exponentials + roundings(n) * p.unit) * all;
+    if (other) bound += p.tiny * sizes;
+    check_near(what, 1, &got, &want, &bound);
+}
+
+static void check_large(large *l) {
+    int64_t features = l->features, classes = l->classes;
+    double *dy = world_get(&l->world, l->head.dy, l->rows * features),
+           *dw = world_get(&l->world, l->head.dweight, classes * features),
+           *db = world_get(&l->world, l->head.dbias, classes);
+    double loss = world_get_outcome(&l->world, l->outcome).loss;
+    double bound = 32 * world_precision(&l->world).unit * (double)features * l->loss;
+    check_near("loss", 1, &loss, &l->loss, &bound);
+    for (int64_t i = 0; i < l->rows * features; i++)
+        check_sum(l, "dy", dy[i], classes, l->g + i / features * classes, 1, l->w + i % features, features);
+    for (int64_t i = 0; i < classes * features; i++)
+        check_sum(l, "dweight", dw[i], l->rows, l->g + i / features, classes, l->y + i % features, features);
+    for (int64_t c = 0; c < classes; c++) check_sum(l, "dbias", db[c], l->rows, l->g + c, classes, NULL, 0);
+    free(dy), free(dw), free(db);
+}
+
+static void test_many_classes(void **state) {
+    (void)state;
+    /* the first in one chunk, the others in four, the last of them shorter; features in whole pieces of 16 bytes and not */
+    static const int64_t shapes[][3] = {{9, 24, 10000}, {422, 20, 10000}, {130, 22, 33278}};
+    for (int i = 0; i < DTYPES * 3; i++) {
+        const int64_t *s = shapes[i % 3];
+        learn_subject subject = subject_of(dtypes[i / 3]);
+        large l;
+        open_large(&l, &subject, s[0], s[1], s[2]);
+        size_t bytes = l.world.calls->head_bytes(l.world.learn), all = (size_t)(s[0] * s[2]) * world_real(&l.world);
+        assert_true(i % 3 == 0 || bytes < all / 2);
+        check_ok(l.world.calls->head(l.world.learn, &l.head, l.control, l.outcome));
+        loop_large(&l);
+        check_large(&l);
+        close_large(&l);
+        end_subject(&subject);
+    }
+}
+
+/* A text of 33,278 words: the logits' memory is less than a quarter of logits and gradients of all rows. */
+static void test_memory_for_logits(void **state) {
+    (void)state;
+    const int64_t rows = 700, classes = 33278;
+    for (int i = 0; i < DTYPES; i++) {
+        learn_subject subject = subject_of(dtypes[i]);
+        rcvi_learn_shape shape = {
+            .dtype = dtypes[i], .rows = rows, .features = 650, .classes = classes, .training = true};
+        rcvi_learn *learn = NULL;
+        check_ok(rcvi_device_cuda.learns->open(subject.context, 0, &shape, &learn));
+        size_t all = 2 * (size_t)(rows * classes) * (dtypes[i] == RCV_FLOAT64 ? sizeof(double) : sizeof(float));
+        assert_true(rcvi_device_cuda.learns->head_bytes(learn) < all / 4);
+        rcvi_device_cuda.learns->close(learn);
+        end_subject(&subject);
+    }
+}
+
+/* ---- arrays that begin anywhere ---- */
+
+/* An array of so many reals that begins `off` of them behind a multiple of 256 bytes. */
+static void *put_off(world *world, const double *values, int64_t count, int off) {
+    double *moved = host_new(count + off);
+    memcpy(moved + off, values, (size_t)count * sizeof *moved);
+    char *made = world_put(world, moved, count + off);
+    free(moved);
+    return made + (size_t)off * world_real(world);
+}
+
+enum { ODD = 1003, ARRAYS = 5 };
+
+/* The parameters, moments and average behind one adamw; array k begins offs[k] elements off. */
+static void *update_off(const learn_subject *subject, const int offs[ARRAYS], double *norm) {
+    world world;
+    void *arrays[ARRAYS];
+    world_open(&world, subject, 1, 1, 1, 0, 7);
+    for (int k = 0; k < ARRAYS; k++) {
+        double *values = host_draw(&world, ODD, k == 3 ? 0 : -1, 1);
+        arrays[k] = put_off(&world, values, ODD, offs[k]);
+        free(values);
+    }
+    rcvi_part part = {ODD, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4]};
+    rcvi_control control = {.scale = 1,
+                            .rate = 0.1,
+                            .decay = 0.1,
+                            .beta1 = 0.9,
+                            .beta2 = 0.99,
+                            .epsilon = 1e-8,
+                            .correction1 = 0.5,
+                            .correction2 = 0.25,
+                            .average = 0.5};
+    void *outcome = world_outcome(&world, 0, 0);
+    rcvi_update update = {.kind = RCVI_ADAMW, .parts = &part, .part_count = 1};
+    check_ok(world.calls->update(world.learn, &update, world_control(&world, &control), outcome));
+    *norm = world_get_outcome(&world, outcome).norm;
+    size_t bytes = ODD * world_real(&world);
+    char *all = malloc(ARRAYS * bytes);
+    assert_non_null(all);
+    for (int k = 0; k < ARRAYS; k++)
+        check_ok(world.calls->fetch(world.learn, all + (size_t)k * bytes, arrays[k], bytes));
+    world_close(&world);
+    return all;
+}
+
+static void test_parts_anywhere(void **state) {
+    (void)state;
+    static const int offs[][ARRAYS] = {{1, 1, 1, 1, 1}, {3, 3, 3, 3, 3}, {2, 1, 0, 3, 1}, {0, 0, 0, 0, 1}};
+    for (int i = 0; i < 2; i++) { /* double and float */
+        learn_subject subject = subject_of(dtypes[i]);
+        double norm = 0, other = 0;
+        void *want = update_off(&subject, (const int[ARRAYS]){0}, &norm);
+        for (size_t k = 0; k < sizeof offs / sizeof *offs; k++) {
+            void *got = update_off(&subject, offs[k], &other);
+            assert_memory_equal(got, want, ODD * ARRAYS * (i ? sizeof(float) : sizeof(double)));
+            assert_true(fabs(norm - other) <= 1e-12 * norm);
+            free(got);
+        }
+        free(want);
+        end_subject(&subject);
+    }
+}
+
+/* gather, mask and scatter, whose rows begin `off` elements off. */
+static void *rows_off(const learn_subject *subject, int64_t columns, int off) {
+    enum { ROWS = 6 };
+    static const int32_t ids[ROWS] = {2, -1, 0, 2, 1, 2}, count = 3, known[] = {2, 0, 1}, starts[] = {0, 3, 4, 5},
+                         order[ROWS] = {0, 3, 5, 2, 4};
+    world world;
+    world_open(&world, subject, ROWS, 1, 1, 0, 9);
+    double *values = host_draw(&world, ROWS * columns, -1, 1);
+    void *table = put_off(&world, values, 3 * columns, off), *x = put_off(&world, values, ROWS * columns, off),
+         *out = put_off(&world, values, ROWS * columns, off);
+    void *there = world_put_ids(&world, ids, ROWS);
+    rcvi_groups groups = {world_put_ids(&world, &count, 1), world_put_ids(&world, known, 3),
+                          world_put_ids(&world, starts, 4), world_put_ids(&world, order, ROWS)};
+    rcvi_mask mask = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.25, .salt = 3, .period = 4};
+    void *control = world_control(&world, &(rcvi_control){.seed = 77});
+    check_ok(world.calls->gather(world.learn, ROWS, columns, there, table, x));
+    check_ok(world.calls->mask(world.learn, ROWS, columns, &mask, control, x, x));
+    check_ok(world.calls->scatter(world.learn, ROWS, columns, &groups, true, x, out));
+    void *bits = world_get_bits(&world, out, ROWS * columns);
+    free(values);
+    world_close(&world);
+    return bits;
+}
+
+static void test_rows_anywhere(void **state) {
+    (void)state;
+    static const int64_t columns[] = {1, 6, 20, 1500};
+    for (int i = 0; i < 2 * 4; i++) {
+        learn_subject subject = subject_of(dtypes[i % 2]);
+        size_t bytes = (size_t)(6 * columns[i / 2]) * (i % 2 ? sizeof(float) : sizeof(double));
+        void *want = rows_off(&subject, columns[i / 2], 0);
+        for (int off = 1; off < 4; off++) {
+            void *got = rows_off(&subject, columns[i / 2], off);
+            assert_memory_equal(got, want, bytes);
+            free(got);
+        }
+        free(want);
+        end_subject(&subject);
+    }
+}
+
+/* ---- what is sent ---- */
+
+/* Much more than is kept on its way, in pieces of many sizes, from memory that is used again at once. */
+static void test_sending(void **state) {
+    (void)state;
+    enum { BYTES = 20 << 20, PIECE = 3 << 20 };
+    learn_subject subject = subject_of(RCV_FLOAT32);
+    world world;
+    world_open(&world, &subject, 1, 1, 1, 0, 11);
+    unsigned char *piece = malloc(PIECE), *all = calloc(BYTES, 1), *got = malloc(BYTES);
+    assert_true(piece && all && got);
+    char *there = world_put_bytes(&world, all, BYTES);
+    for (size_t at = 0; at < BYTES;) {
+        size_t bytes = 1 + (size_t)random_below(&world.random, random_below(&world.random, 20) ? 70000 : PIECE);
+        if (bytes > BYTES - at) bytes = BYTES - at;
+        for (size_t i = 0; i < bytes; i++) all[at + i] = piece[i] = (unsigned char)random_below(&world.random, 256);
+        check_ok(world.calls->send(world.learn, there + at, piece, bytes));
+        memset(piece, 0xa5, bytes);
+        at += bytes;
+    }
+    check_ok(world.calls->fetch(world.learn, got, there, BYTES));
+    assert_memory_equal(got, all, BYTES);
+    free(piece), free(all), free(got);
+    world_close(&world);
+    end_subject(&subject);
+}
+
+/* ---- steps that repeat ---- */
+
+enum { STEPS = 7, BATCH = 6, ROWS = STEPS * BATCH, INPUT = 24, HIDDEN = 40, WORDS = 300, UPDATES = 6, KEY = 41 };
+
+/* A language model: a table, a network with masks in it and around it, an output layer. */
+typedef struct {
+    world world;
+    rcv_cell *cell;
+    rcv_net *net;
+    rcv_plan *plan;
+    rcv_run *run;
+    int64_t elements;
+    void *table, *parameters, *weight, *bias;
+    void *x, *y, *z, *dz, *dy, *dx, *dparameters, *dweight, *dbias, *rows;
+    void *ids, *targets, *control, *outcome;
+    int32_t *count, *known, *starts, *order;
+} model;
+
+static void *put_small(world *world, int64_t count) {
+    double *values = host_draw(world, count, -0.3, 0.3);
+    void *made = world_put(world, values, count);
+    free(values);
+    return made;
+}
+
+static void open_net(model *m, const learn_subject *subject, const char *schedule) {
+    rcv_net_options net = {.input = INPUT, .hidden = HIDDEN, .layers = 2, .dropout = 0.25};
+    rcv_plan_options options = {.steps = STEPS,
+                                .batch = BATCH,
+                                .dtype = subject->dtype,
+                                .training = true,
+                                .schedule = schedule,
+                                .device = subject->device->name};
+    check_ok(rcv_cell_open(subject->context, "lstm", &m->cell));
+    check_ok(rcv_net_new(m->cell, &net, &m->net));
+    check_ok(rcv_plan_new(m->net, &options, &m->plan));
+    check_ok(rcv_run_new(m->plan, &m->run));
+    m->elements = rcv_net_parameter_elements(m->net);
+}
+
+static void open_model(model *m, const learn_subject *subject, const char *schedule) {
+    static const int32_t nothing[ROWS + 1] = {0};
+    world *world = &m->world;
+    *m = (model){0};
+    world_open(world, subject, ROWS, HIDDEN, WORDS, 13, 21);
+    open_net(m, subject, schedule);
+    m->table = put_small(world, WORDS * INPUT);
+    m->parameters = put_small(world, m->elements);
+    m->weight = put_small(world, WORDS * HIDDEN);
+    m->bias = put_small(world, WORDS);
+    void **arrays[] = {&m->y, &m->z, &m->dz, &m->dy};
+    for (int i = 0; i < 4; i++) *arrays[i] = world_poison(world, ROWS * HIDDEN);
+    m->x = world_poison(world, ROWS * INPUT);
+    m->dx = world_poison(world, ROWS * INPUT);
+    m->rows = world_poison(world, ROWS * INPUT);
+    m->dparameters = world_poison(world, m->elements);
+    m->dweight = world_poison(world, WORDS * HIDDEN);
+    m->dbias = world_poison(world, WORDS);
+    int32_t **lists[] = {&m->count, &m->known, &m->starts, &m->order};
+    for (int i = 0; i < 4; i++) *lists[i] = world_put_ids(world, nothing, ROWS + 1);
+    m->ids = world_put_ids(world, nothing, ROWS);
+    m->targets = world_put_ids(world, nothing, ROWS);
+    m->control = world_control(world, &(rcvi_control){0});
+    m->outcome = world_outcome(world, 0, 0);
+    void *stream = world->calls->stream(world->learn);
+    if (stream) check_ok(rcv_run_set_stream(m->run, stream));
+    rcvi_run_set_seed_at(m->run, m->control); /* which begins with it */
+}
+
+static void close_model(model *m) {
+    check_ok(m->world.calls->wait(m->world.learn));
+    world_close(&m->world); /* before the run, which must not need its stream any more */
+    rcv_run_free(m->run);
+    rcv_plan_free(m->plan);
+    rcv_net_free(m->net);
+    rcv_cell_free(m->cell);
+}
+
+/* What differs from update to update. */
+static void send_update(model *m, int n) {
+    int32_t ids[ROWS], targets[ROWS], known[ROWS] = {0}, starts[ROWS + 1] = {0}, order[ROWS] = {0}, count = 0, used = 0;
+    world *world = &m->world;
+    random_source source = {500 + (uint64_t)n};
+    for (int r = 0; r < ROWS; r++) {
+        ids[r] = random_below(&source, 20);
+        targets[r] = random_below(&source, WORDS + 20) - 20;
+        if (targets[r] < 0) targets[r] = -1;
+    }
+    for (int32_t id = 0; id < 20; id++) {
+        int32_t before = used;
+        for (int r = 0; r < ROWS; r++)
+            if (ids[r] == id) order[used++] = r;
+        if (used == before) continue;
+        known[count++] = id;
+        starts[count] = used;
+    }
+    rcvi_control control = {.seed = 900 + (uint64_t)n, .weight = 1.0 / ROWS, .scale = 1, .clip = 0.05, .rate = 0.5 + n};
+    struct {
+        void *to;
+        const void *from;
+        size_t bytes;
+    } sent[] = {{m->ids, ids, sizeof ids},
+                {m->targets, targets, sizeof targets},
+                {m->count, &count, sizeof count},
+                {m->known, known, sizeof known},
+                {m->starts, starts, sizeof starts},
+                {m->order, order, sizeof order},
+                {m->control, &control, sizeof control}};
+    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
+        check_ok(world->calls->send(world->learn, sent[i].to, sent[i].from, sent[i].bytes));
+}
+
+static rcv_status take_forward(model *m) {
+    rcvi_learn *learn = m->world.learn;
+    const rcvi_learns *calls = m->world.calls;
+    rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
+    rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
+    rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 12345};
+    RCVI_TRY(calls->gather(learn, ROWS, INPUT, m->ids, m->table, m->x));
+    RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->x, m->x));
+    RCVI_TRY(rcv_run_forward(m->run, &forward));
+    return calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->y, m->z);
+}
+
+static rcv_status take_backward(model *m) {
+    rcvi_learn *learn = m->world.learn;
+    const rcvi_learns *calls = m->world.calls;
+    rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
+    rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
+    rcvi_head head = {ROWS, m->z, m->weight, m->bias, m->targets, NULL, m->dz, m->dweight, m->dbias, false, false};
+    rcv_backward backward = {.dy = m->dy, .dx = m->dx, .dparameters = m->dparameters};
+    rcvi_groups groups = {m->count, m->known, m->starts, m->order};
+    RCVI_TRY(calls->head(learn, &head, m->control, m->outcome));
+    RCVI_TRY(calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->dz, m->dy));
+    RCVI_TRY(rcv_run_backward(m->run, &backward));
+    RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->dx, m->dx));
+    return calls->scatter(learn, ROWS, INPUT, &groups, false, m->dx, m->rows);
+}
+
+static rcv_status take_step(model *m) {
+    const rcvi_part parts[] = {{m->elements, m->parameters, m->dparameters, NULL, NULL, NULL},
+                               {WORDS * HIDDEN, m->weight, m->dweight, NULL, NULL, NULL},
+                               {WORDS, m->bias, m->dbias, NULL, NULL, NULL}};
+    rcvi_update update = {.kind = RCVI_SGD,
+                          .parts = parts,
+                          .part_count = 3,
+                          .sparse = {.groups = {m->count, m->known, m->starts, m->order},
+                                     .rows = ROWS,
+                                     .columns = INPUT,
+                                     .table = m->table,
+                                     .gradient = m->rows}};
+    RCVI_TRY(take_forward(m));
+    RCVI_TRY(take_backward(m));
+    return m->world.calls->update(m->world.learn, &update, m->control, m->outcome);
+}
+
+/* All that an update leaves. */
+static uint64_t hash_model(model *m, uint64_t hash) {
+    const void *arrays[] = {m->table, m->parameters, m->weight, m->bias, m->y, m->dx};
+    const int64_t counts[] = {WORDS * INPUT, m->elements, WORDS * HIDDEN, WORDS, ROWS * HIDDEN, ROWS * INPUT};
+    rcvi_outcome outcome = world_get_outcome(&m->world, m->outcome);
+    assert_true(isfinite(outcome.loss) && isfinite(outcome.norm) && outcome.norm > 0.05);
+    uint64_t words[2];
+    memcpy(words, &outcome, sizeof words);
+    hash = ((hash ^ words[0]) * UINT64_C(0x100000001b3) ^ words[1]) * UINT64_C(0x100000001b3);
+    for (int i = 0; i < 6; i++) {
+        unsigned char *bits = world_get_bits(&m->world, arrays[i], counts[i]);
+        for (size_t k = 0; k < (size_t)counts[i] * world_real(&m->world); k++)
+            hash = (hash ^ bits[k]) * UINT64_C(0x100000001b3);
+        free(bits);
+    }
+    return hash;
+}
+
+/* hashes: [UPDATES] one behind each update. */
+static void learn(const learn_subject *subject, const char *schedule, bool repeats, uint64_t *hashes) {
+    model m;
+    int repeated = 0;
+    open_model(&m, subject, schedule);
+    for (int n = 0; n < UPDATES; n++) {
+        bool done = false;
+        send_update(&m, n);
+        if (repeats) check_ok(m.world.calls->replay(m.world.learn, KEY, &done));
+        if (!done) check_ok(take_step(&m));
+        if (repeats && !done) check_ok(m.world.calls->recorded(m.world.learn, KEY));
+        repeated += done;
+        hashes[n] = hash_model(&m, 0);
+    }
+    assert_int_equal(repeated, repeats ? UPDATES - 2 : 0);
+    close_model(&m);
+}
+
+static const char *const schedules[] = {"combine+fuse+pack+wavefront+merge+graph", "combine(steps=all)+fuse+pack+merge",
+                                        "combine+fuse+streams(4)", "naive+graph"};
+
+static void test_repeating(void **state) {
+    (void)state;
+    for (int i = 0; i < DTYPES * 4; i++) {
+        learn_subject subject = subject_of(dtypes[i / 4]);
+        uint64_t want[UPDATES], got[UPDATES];
+        learn(&subject, schedules[i % 4], false, want);
+        learn(&subject, schedules[i % 4], true, got);
+        for (int n = 0; n < UPDATES; n++) {
+            assert_true(got[n] == want[n]);
+            if (n) assert_true(want[n] != want[n - 1]);
+        }
+        end_subject(&subject);
+    }
+}
+
+/* More keys than are kept: those that were not used for long are recorded again. */
+static void test_many_keys(void **state) {
+    (void)state;
+    enum { KEYS = 100, COUNT = 5 };
+    learn_subject subject = subject_of(RCV_FLOAT32);
+    world world;
+    world_open(&world, &subject, 1, 1, 1, 0, 31);
+    double zeros[COUNT] = {0}, ones[COUNT] = {1, 1, 1, 1, 1};
+    void *table = world_put(&world, ones, COUNT), *out = world_put(&world, zeros, COUNT);
+    const int32_t one = 1, none = 0, starts[] = {0, 1};
+    rcvi_groups groups = {world_put_ids(&world, &one, 1), world_put_ids(&world, &none, 1),
+                          world_put_ids(&world, starts, 2), world_put_ids(&world, &none, 1)};
+    for (int k = 0; k < 3 * KEYS + 3; k++) { /* out += table, once a key and round, and key 7 three times more */
+        uint64_t key = k < 3 * KEYS ? (uint64_t)(k % KEYS) : 7;
+        bool done = false;
+        check_ok(world.calls->replay(world.learn, key, &done));
+        assert_int_equal(done, k == 3 * KEYS + 2);
+        if (done) continue;
+        check_ok(world.calls->scatter(world.learn, 1, COUNT, &groups, true, table, out));
+        check_ok(world.calls->recorded(world.learn, key));
+    }
+    double *got = world_get(&world, out, COUNT);
+    for (int i = 0; i < COUNT; i++) assert_true(got[i] == 3 * KEYS + 3);
+    free(got);
+    world_close(&world);
+    end_subject(&subject);
+}
+
+/* What cannot be recorded is refused with a sentence, and can still be done. */
+static void test_abandoning(void **state) {
+    (void)state;
+    learn_subject subject = subject_of(RCV_FLOAT32);
+    model m;
+    bool done = false;
+    float number = 1;
+    open_model(&m, &subject, schedules[0]);
+    const rcvi_learns *calls = m.world.calls;
+    rcvi_learn *learn = m.world.learn;
+    rcvi_run_set_seed_at(m.run, NULL);
+    send_update(&m, 0);
+    check_ok(calls->replay(learn, KEY, &done));
+    check_ok(take_step(&m));
+    check_ok(calls->recorded(learn, KEY));
+    uint64_t before = hash_model(&m, 0);
+    check_ok(calls->replay(learn, KEY, &done));
+    assert_false(done);
+    check_fails(calls->send(learn, m.bias, &number, sizeof number), RCV_INVALID, "nothing can be sent");
+    check_fails(calls->wait(learn), RCV_INVALID, "waited for");
+    check_fails(take_step(&m), RCV_UNSUPPORTED, "its seed must be in the GPU's memory");
+    calls->abandon(learn, KEY);
+    assert_true(hash_model(&m, 0) != 0);
+    for (int n = 0; n < 3; n++) { /* it is no longer recorded, but done */
+        check_ok(calls->replay(learn, KEY, &done));
+        assert_false(done);
+        check_ok(take_step(&m));
+        check_ok(calls->recorded(learn, KEY));
+        assert_true(hash_model(&m, 0) != before);
+    }
+    close_model(&m);
+    end_subject(&subject);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_many_classes),
+        cmocka_unit_test(test_memory_for_logits),
+        cmocka_unit_test(test_parts_anywhere),
+        cmocka_unit_test(test_rows_anywhere),
+        cmocka_unit_test(test_sending),
+        cmocka_unit_test(test_repeating),
+        cmocka_unit_test(test_many_keys),
+        cmocka_unit_test(test_abandoning),
+    };
+    rcv_context *context = NULL;
+    if (rcv_context_new(NULL, &context)) return 1;
+    rcv_status status = rcv_device_describe(context, "cuda", NULL);
+    if (status) print_message("skipped: %s\n", rcv_message());
+    rcv_context_free(context);
+#ifdef __SANITIZE_ADDRESS__
+    if (!status) print_message("skipped: the address sanitizer and a GPU's driver do not go together\n");
+    return SKIPPED;
+#endif
+    return status ? SKIPPED : cmocka_run_group_tests(tests, NULL, NULL);
+}
