@@ -217,9 +217,12 @@ static int train(run *run, const char *resume) {
     return finish(run, status);
 }
 
+/* Of what the library tells, the plans. */
 static void on_library_log(void *user, const char *line) {
     (void)user;
-    say("%s", line);
+    if (strncmp(line, "plan of ", 8) == 0 || strncmp(line, "the plan ", 9) == 0) {
+        say("%s", line);
+    }
 }
 
 /* What a checkpoint's model already is cannot be chosen again. */
