@@ -1,5 +1,5 @@
-/* Rows of tables, masks, and what happens to a row of logits. Included once per float type, with REAL and MAP (the kernels'
- * table of elementwise operations) defined. No include guard on purpose.
+/* Rows of tables, masks, and what happens to a row of logits. Included once per float type, with REAL, MAP and EXP_SUM (the
+ * kernels' of this type) defined. No include guard on purpose.
  *
  * Sums and maxima have LANES partial ones side by side, which every compiler keeps in vector registers. */
 #include "base/random.h"
@@ -93,25 +93,12 @@ static REAL largest(int64_t n, const REAL *bias, REAL *x) {
     return most;
 }
 
-static REAL sum_of(int64_t n, const REAL *x) {
-    REAL lanes[LANES] = {0}, sum = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int l = 0; l < LANES; l++) lanes[l] += x[i + l];
-    }
-    for (int l = 0; i + l < n; l++) lanes[l] += x[i + l];
-    for (int l = 0; l < LANES; l++) sum += lanes[l];
-    return sum;
-}
-
 /* x = exp(x - most), block by block; gives the sum. */
 static double exponentials(const rcvi_kernels *kernels, int64_t n, REAL most, REAL *x) {
     double sum = 0;
     for (int64_t i = 0; i < n; i += BLOCK) {
         int64_t count = smaller(BLOCK, n - i);
-        for (int64_t j = 0; j < count; j++) x[i + j] -= most;
-        kernels->MAP[RCVI_EXP](count, x + i, NULL, x + i);
-        sum += (double)sum_of(count, x + i);
+        sum += kernels->EXP_SUM(count, (double)most, x + i, x + i);
     }
     return sum;
 }
