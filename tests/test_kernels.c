@@ -583,6 +583,40 @@ static void map_positions(void **state) {
     }
 }
 
+/* exp of differences up to 0 and their sum, of any length, in place: within 2 ulp of the difference's exponential, a zero past
+ * all numbers, and NaN where there is one. */
+static void exponentials(void **state) {
+    (void)state;
+    enum { most = 150 };
+    static const double odd[] = {0, -0.0, -104.5, -87.5, -95, -INFINITY, -1e30, NAN};
+    for (size_t s = 0; s < rcvi_kernels_count(); s++) {
+        const rcvi_kernels *set = rcvi_kernels_at(s);
+        for (int n = 0; n <= 2 * most; n++) {
+            int type = n & 1, count = n / 2;
+            double less = 3 * random_number(), sum = 0, unit = type ? 0x1p-52 : 0x1p-23, least = type ? 0 : 0x1p-149;
+            char *x = exactly((size_t)count * result_size(type)), *out = exactly((size_t)count * result_size(type));
+            if (!type) less = (float)less;
+            for (int i = 0; i < count; i++) {
+                double special = odd[i % 8];
+                bool ends = i % 8 == 7 && count % 16 != 15; /* few with NaN, so that sums are seen */
+                put(type, x, i, less + (i % 3 == 0 && !ends ? special : -50 * fabs(random_number())));
+            }
+            double got = (type ? set->exp_sum_double : set->exp_sum_float)(count, less, x, out);
+            for (int i = 0; i < count; i++) {
+                double apart = get(type, x, i) - less, expected = exp(type ? apart : (double)(float)apart);
+                double found = get(type, out, i);
+                assert_true(isnan(expected) ? isnan(found) : fabs(found - expected) <= 2 * unit * expected + least);
+                sum += found;
+            }
+            assert_true(isnan(sum) ? isnan(got) : fabs(got - sum) <= 64 * unit * sum);
+            (type ? set->exp_sum_double : set->exp_sum_float)(count, less, x, x);
+            assert_memory_equal(x, out, (size_t)count * result_size(type));
+            free(x);
+            free(out);
+        }
+    }
+}
+
 /* ---- sets ---------------------------------------------------------------------------------------------------------- */
 
 static void sets(void **state) {
@@ -623,6 +657,7 @@ int main(void) {
         cmocka_unit_test(transposed_roundings),
         cmocka_unit_test(float_maps),
         cmocka_unit_test(map_positions),
+        cmocka_unit_test(exponentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,13 +48,6 @@ double rcvi_uniform_double(rcvi_twister *twister, double from, double to) {
     return fma(unit, width, from);
 }
 
-static uint64_t mix(uint64_t z) {
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
 double rcvi_hash_uniform(uint64_t seed, uint64_t index) {
-    uint64_t key = mix(seed + UINT64_C(0x9e3779b97f4a7c15));
-    return (double)(mix(key + index * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
+    return (double)rcvi_hash_bits(rcvi_hash_key(seed), index) * 0x1p-53;
 }

@@ -18,4 +18,15 @@ double rcvi_uniform_double(rcvi_twister *twister, double from, double to);
 /* A uniform number in [0, 1) that depends on (seed, index) alone, for masks that are made twice. */
 double rcvi_hash_uniform(uint64_t seed, uint64_t index);
 
+/* The same in two parts, for many numbers of one seed: rcvi_hash_bits(rcvi_hash_key(seed), index) * 2^-53 is that number. */
+static inline uint64_t rcvi_hash_mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+static inline uint64_t rcvi_hash_key(uint64_t seed) { return rcvi_hash_mix(seed + UINT64_C(0x9e3779b97f4a7c15)); }
+static inline uint64_t rcvi_hash_bits(uint64_t key, uint64_t index) {
+    return rcvi_hash_mix(key + index * UINT64_C(0x9e3779b97f4a7c15)) >> 11;
+}
+
 #endif

@@ -1,4 +1,4 @@
-/* sigmoid and tanh of MANY vectors at once on 64-bit ARM: each waits for itself at nearly every instruction, so several
+/* exp, sigmoid and tanh of MANY vectors at once on 64-bit ARM: each waits for itself at nearly every instruction, so several
  * are written side by side. 2^n is taken from the bits of a number to whose last place n was added. */
 
 enum { MANY = 4, MANY_ELEMENTS = 4 * MANY };
@@ -29,6 +29,17 @@ static inline __attribute__((always_inline)) void many_reduce(float32x4_t *x, fl
     EACH x[i] = vfmsq_f32(x[i], whole[i], ALL(0.693359375f));
     EACH x[i] = vfmsq_f32(x[i], whole[i], ALL(-2.12194440e-4f));
     EACH power[i] = vreinterpretq_f32_s32(vshlq_n_s32(vreinterpretq_s32_f32(power[i]), 23));
+}
+
+/* exp of numbers up to 0, in place; 2^n times 2^64 on the way, since it may be too small for a normal number. */
+static inline __attribute__((always_inline)) void many_exp(float32x4_t *x) {
+    float32x4_t power[MANY], square[MANY], rest[MANY];
+    EACH x[i] = vmaxq_f32(x[i], ALL(LEAST_EXPONENT));
+    many_reduce(x, 1, 64, power);
+    many_exp_rest(x, 1, square, rest);
+    EACH x[i] = vfmaq_f32(x[i], rest[i], square[i]);
+    EACH x[i] = vfmaq_f32(power[i], power[i], x[i]);
+    EACH x[i] = vmulq_f32(x[i], ALL(0x1p-64f));
 }
 
 /* 2^n / (2^n + e^-r), where x = n ln 2 + r; 2^n times 2^64, since it may be too small for a normal number. */

@@ -47,6 +47,8 @@
 
 #include "device/cpu/kernel_map.h"
 
+#include "device/cpu/kernel_rows.h"
+
 #include "device/cpu/kernel_undefine.h"
 
 /* ---- double: elementary functions by the C library ----------------------------------------------------------------- */
@@ -88,6 +90,8 @@ EACH_LANE(sqrt, sqrt(x))
 #include "device/cpu/kernel_peak.h"
 
 #include "device/cpu/kernel_map.h"
+
+#include "device/cpu/kernel_rows.h"
 
 #include "device/cpu/kernel_undefine.h"
 
@@ -151,6 +155,8 @@ const rcvi_kernels SET = {
                  [RCVI_KERNEL_BFLOAT16] = {COLUMNS(4), .group = 2, .pack = pack_bfloat16, .product = product_bfloat16}},
     .map_float = MAPS(float),
     .map_double = MAPS(double),
+    .exp_sum_float = exp_sum_float,
+    .exp_sum_double = exp_sum_double,
     .scans = {SCANS(float), SCANS(double), SCANS(bfloat16), SCANS(float16)},
     .stream_sum = stream_sum,
     .narrow = narrow,

@@ -95,6 +95,8 @@ static void lay_over(rcvi_kernels *set, const rcvi_kernels *above) {
         if (above->map_float[operation]) set->map_float[operation] = above->map_float[operation];
         if (above->map_double[operation]) set->map_double[operation] = above->map_double[operation];
     }
+    if (above->exp_sum_float) set->exp_sum_float = above->exp_sum_float;
+    if (above->exp_sum_double) set->exp_sum_double = above->exp_sum_double;
     for (int type = 0; type < RCVI_SCAN_TYPES; type++) {
         if (above->scans[type].forward) set->scans[type] = above->scans[type];
     }

@@ -71,6 +71,10 @@ typedef struct {
 /* out[i] = operation(a[i], b[i]) for n contiguous elements; out may be a or b. */
 typedef void (*rcvi_map_kernel)(int64_t n, const void *a, const void *b, void *out);
 
+/* out[i] = exp(a[i] - less) for n contiguous elements, none of them larger than `less`; gives their sum, of a few
+ * hundred at a time, since it is made in their own type. out may be a. */
+typedef double rcvi_exp_sum_kernel(int64_t n, double less, const void *a, void *out);
+
 typedef enum {
     RCVI_SCAN_FLOAT,
     RCVI_SCAN_DOUBLE,
@@ -114,6 +118,7 @@ typedef struct {
     rcvi_product_kernels products[RCVI_KERNEL_TYPES];
     rcvi_map_kernel map_float[RCVI_OPERATION_COUNT]; /* NULL for what is not elementwise */
     rcvi_map_kernel map_double[RCVI_OPERATION_COUNT];
+    rcvi_exp_sum_kernel *exp_sum_float, *exp_sum_double;
     void (*narrow)(int64_t n, const float *from, uint16_t *to); /* to bfloat16, nearest even; NaN stays NaN */
     /* to[i * to_row + k] = from[k * from_row + i], narrowed; each row of `to` is filled up with zeros to a multiple of 32
      * k, and rows of it begin at multiples of 4 bytes. */

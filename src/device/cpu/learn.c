@@ -95,8 +95,9 @@ static rcv_status allocate(rcvi_learn *learn) {
     learn->scratch_bytes = lines(rcvi_learn_head_scratch(learn));
     int64_t logits = lines(shape->chunk * shape->classes * learn->size);
     int64_t losses = lines(shape->rows * (int64_t)sizeof(double)), packed = lines(rcvi_learn_head_packed(learn));
+    int64_t turned = lines(rcvi_learn_head_turned(learn));
     int64_t squares = (RCVI_MAX_PARTS + 1) * RCVI_LEARN_SLOTS * (int64_t)sizeof(double), scratch, bytes = LINE;
-    const int64_t *parts[] = {&logits, &losses, &packed, &squares, &scratch};
+    const int64_t *parts[] = {&logits, &losses, &packed, &turned, &squares, &scratch};
     bool fits = rcvi_multiply(learn->scratch_bytes, shape->threads, &scratch);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) fits = fits && rcvi_add(bytes, *parts[i], &bytes);
     if (!fits)
@@ -108,7 +109,8 @@ static rcv_status allocate(rcvi_learn *learn) {
     learn->logits = at;
     learn->losses = (void *)(at += logits);
     learn->packed = at += losses;
-    learn->squares = (void *)(at += packed);
+    learn->turned = at += packed;
+    learn->squares = (void *)(at += turned);
     learn->scratch = at + squares;
     learn->head_bytes = (size_t)(shape->chunk * shape->classes * learn->size);
     learn->bytes = (size_t)bytes + sizeof *learn + rcvi_team_bytes((int)shape->threads);

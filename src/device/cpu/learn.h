@@ -25,10 +25,10 @@ struct rcvi_learn {
     size_t bytes, head_bytes;
     char *scratch; /* [threads, scratch_bytes], of products */
     int64_t scratch_bytes;
-    char *logits;    /* [chunk, classes]; their gradients, in the end */
-    char *packed;    /* the weight, as the product to logits reads it */
-    double *losses;  /* [rows] */
-    double *squares; /* [RCVI_MAX_PARTS + 1, RCVI_LEARN_SLOTS] */
+    char *logits;          /* [chunk, classes]; their gradients, in the end */
+    char *packed, *turned; /* the weight, as the products to logits and to dy read it */
+    double *losses;        /* [rows] */
+    double *squares;       /* [RCVI_MAX_PARTS + 1, RCVI_LEARN_SLOTS] */
 };
 
 typedef struct {
@@ -87,9 +87,10 @@ extern const rcvi_learn_real rcvi_learn_float, rcvi_learn_double;
 rcv_status rcvi_learn_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control,
                            rcvi_outcome *outcome);
 rcv_status rcvi_learn_logits(rcvi_learn *learn, const rcvi_head *head, void *out);
-/* Bytes of scratch that a member needs for the products of any call, and of the packed weight. */
+/* Bytes of scratch that a member needs for the products of any call; of learn->packed, and of learn->turned. */
 int64_t rcvi_learn_head_scratch(const rcvi_learn *learn);
 int64_t rcvi_learn_head_packed(const rcvi_learn *learn);
+int64_t rcvi_learn_head_turned(const rcvi_learn *learn);
 
 extern const struct rcvi_learns rcvi_cpu_learns;
 

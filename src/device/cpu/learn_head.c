@@ -64,10 +64,20 @@ int64_t rcvi_learn_head_packed(const rcvi_learn *learn) {
     return rcvi_matmul_packed_bytes(learn->kernels, &product);
 }
 
-static void multiply(const rcvi_learn_share *share, const rcvi_matmul *product, const void *a, const void *b, void *c) {
+int64_t rcvi_learn_head_turned(const rcvi_learn *learn) {
+    rcvi_matmul product = to_dy(learn, learn->shape.chunk);
+    return learn->shape.training ? rcvi_matmul_packed_bytes(learn->kernels, &product) : 0;
+}
+
+/* With b packed before, where it was. */
+static void multiply(const rcvi_learn_share *share, const rcvi_matmul *product, const void *a, const void *b,
+                     const void *packed, void *c) {
     const rcvi_learn *learn = share->learn;
-    rcvi_matmul_share(learn->kernels, product, a, b, c, share->member, share->members,
-                      learn->scratch + share->member * learn->scratch_bytes);
+    void *scratch = learn->scratch + share->member * learn->scratch_bytes;
+    if (packed)
+        rcvi_matmul_packed_share(learn->kernels, product, a, packed, c, share->member, share->members, scratch);
+    else
+        rcvi_matmul_share(learn->kernels, product, a, b, c, share->member, share->members, scratch);
 }
 
 static const char *row_of(const rcvi_learn *learn, const void *array, int64_t row, int64_t columns) {
@@ -83,10 +93,18 @@ typedef struct {
     void *out; /* of logits alone */
 } head_job;
 
+/* A weight that meets few rows is used as it lies. */
+static bool packs(const rcvi_learn *learn, const rcvi_head *head) {
+    return head->rows > learn->kernels->products[learn->type].panel;
+}
+
 static void pack(const rcvi_learn_share *share, const rcvi_head *head) {
     const rcvi_learn *learn = share->learn;
     rcvi_matmul product = to_logits(learn, learn->shape.chunk);
     rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members, learn->packed);
+    product = to_dy(learn, learn->shape.chunk);
+    if (head->dy)
+        rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members, learn->turned);
     rcvi_learn_meet(share);
 }
 
@@ -94,9 +112,8 @@ static void forward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk
     const rcvi_learn *learn = share->learn;
     const rcvi_head *head = chunk->head;
     rcvi_matmul product = to_logits(learn, chunk->rows);
-    rcvi_matmul_packed_share(learn->kernels, &product, row_of(learn, head->y, chunk->row, chunk->features),
-                             learn->packed, chunk->logits, share->member, share->members,
-                             learn->scratch + share->member * learn->scratch_bytes);
+    multiply(share, &product, row_of(learn, head->y, chunk->row, chunk->features), head->weight,
+             packs(learn, head) ? learn->packed : NULL, chunk->logits);
     rcvi_learn_meet(share);
     (head->targets ? learn->real->softmax : learn->real->square)(share, chunk);
     rcvi_learn_meet(share);
@@ -106,11 +123,12 @@ static void backward(const rcvi_learn_share *share, const rcvi_learn_chunk *chun
     const rcvi_learn *learn = share->learn;
     const rcvi_head *head = chunk->head;
     rcvi_matmul product = to_dy(learn, chunk->rows);
-    multiply(share, &product, chunk->logits, head->weight,
+    multiply(share, &product, chunk->logits, head->weight, packs(learn, head) ? learn->turned : NULL,
              (char *)head->dy + chunk->row * chunk->features * learn->size);
     if (head->dweight) {
         product = to_dweight(learn, chunk->rows, head->accumulate || chunk->row > 0);
-        multiply(share, &product, chunk->logits, row_of(learn, head->y, chunk->row, chunk->features), head->dweight);
+        multiply(share, &product, chunk->logits, row_of(learn, head->y, chunk->row, chunk->features), NULL,
+                 head->dweight);
     }
     if (head->dbias) learn->real->sum_bias(share, chunk);
     rcvi_learn_meet(share);
@@ -124,7 +142,7 @@ static void run_head(const rcvi_learn_share *share, const void *job) {
                               .features = learn->shape.features,
                               .classes = learn->shape.classes,
                               .logits = learn->logits};
-    pack(share, self->head);
+    if (packs(learn, self->head)) pack(share, self->head);
     for (int64_t row = 0; row < self->head->rows; row += chunk.rows) {
         chunk.row = row;
         chunk.rows = smaller(learn->shape.chunk, self->head->rows - row);
@@ -164,7 +182,7 @@ static void run_logits(const rcvi_learn_share *share, const void *job) {
     const head_job *self = job;
     const rcvi_learn *learn = share->learn;
     rcvi_matmul product = to_logits(learn, self->head->rows);
-    multiply(share, &product, self->head->y, self->head->weight, self->out);
+    multiply(share, &product, self->head->y, self->head->weight, NULL, self->out);
     if (!self->head->bias) return;
     rcvi_learn_meet(share);
     rcvi_learn_chunk all = {.head = self->head,

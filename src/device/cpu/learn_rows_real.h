@@ -1,5 +1,5 @@
-/* Rows of tables, masks, and what happens to a row of logits. Included once per float type, with REAL and MAP (the kernels'
- * table of elementwise operations) defined. No include guard on purpose.
+/* Rows of tables, masks, and what happens to a row of logits. Included once per float type, with REAL, MAP and EXP_SUM (the
+ * kernels' of this type) defined. No include guard on purpose.
  *
  * Sums and maxima have LANES partial ones side by side, which every compiler keeps in vector registers. */
 #include "base/random.h"
@@ -48,17 +48,23 @@ static void scatter(const rcvi_learn_share *share, const void *job) {
 
 /* ---- masks ---- */
 
+/* Up to BLOCK elements, whose indices are `index` and those that follow, or all `index` where `same`. */
+static void mask_block(const rcvi_learn_rows *self, int64_t n, uint64_t index, bool same, const REAL *from, REAL *out) {
+    const double keep = 1 - self->mask->probability, inverse = 1 / keep;
+    const uint64_t key = rcvi_hash_key(self->seed), below = (uint64_t)ceil(keep * 0x1p53);
+    uint8_t kept[BLOCK];
+    for (int64_t i = 0; i < n; i++) kept[i] = rcvi_hash_bits(key, same ? index : index + (uint64_t)i) < below;
+    for (int64_t i = 0; i < n; i++) out[i] = kept[i] ? (REAL)((double)from[i] * inverse) : 0;
+}
+
 static void mask_row(const rcvi_learn_rows *self, int64_t row, const REAL *from, REAL *out) {
     const rcvi_mask *mask = self->mask;
-    const double keep = 1 - mask->probability;
-    if (mask->kind == RCVI_MASK_IDS) {
-        bool kept = rcvi_hash_uniform(self->seed, (uint64_t)(int64_t)mask->ids[row]) < keep;
-        for (int64_t i = 0; i < self->columns; i++) out[i] = kept ? (REAL)(from[i] / keep) : 0;
-        return;
-    }
-    int64_t first = (mask->kind == RCVI_MASK_OVER_TIME ? row % mask->period : row) * self->columns;
-    for (int64_t i = 0; i < self->columns; i++)
-        out[i] = rcvi_hash_uniform(self->seed, (uint64_t)(first + i)) < keep ? (REAL)(from[i] / keep) : 0;
+    bool same = mask->kind == RCVI_MASK_IDS;
+    int64_t line = mask->kind == RCVI_MASK_OVER_TIME ? row % mask->period : row;
+    int64_t first = same ? mask->ids[row] : line * self->columns;
+    for (int64_t i = 0; i < self->columns; i += BLOCK)
+        mask_block(self, smaller(BLOCK, self->columns - i), (uint64_t)(same ? first : first + i), same, from + i,
+                   out + i);
 }
 
 static void mask(const rcvi_learn_share *share, const void *job) {
@@ -78,30 +84,26 @@ static void add_bias(const rcvi_learn_share *share, const void *job) {
         add_row(self->classes, self->head->bias, logits + row * self->classes);
 }
 
-/* The largest of x[n], n >= 1, after bias was added where there is one; NaN is passed over, or comes out. */
-static REAL largest(int64_t n, const REAL *bias, REAL *x) {
-    REAL lanes[LANES], most;
+/* lanes = max(lanes, x[n]); NaN is passed over. */
+static void lift(int64_t n, const REAL *x, REAL *lanes) {
     int64_t i = 0;
-    if (bias) add_row(n, bias, x);
-    for (int l = 0; l < LANES; l++) lanes[l] = x[0];
     for (; i + LANES <= n; i += LANES) {
         for (int l = 0; l < LANES; l++) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
     }
     for (int l = 0; i + l < n; l++) lanes[l] = x[i + l] > lanes[l] ? x[i + l] : lanes[l];
-    most = lanes[0];
-    for (int l = 1; l < LANES; l++) most = lanes[l] > most ? lanes[l] : most;
-    return most;
 }
 
-static REAL sum_of(int64_t n, const REAL *x) {
-    REAL lanes[LANES] = {0}, sum = 0;
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        for (int l = 0; l < LANES; l++) lanes[l] += x[i + l];
+/* The largest of x[n] after bias was added where there is one. */
+static REAL largest(int64_t n, const REAL *bias, REAL *x) {
+    REAL lanes[LANES], most = -(REAL)INFINITY;
+    for (int l = 0; l < LANES; l++) lanes[l] = most;
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t count = smaller(BLOCK, n - i);
+        if (bias) add_row(count, bias + i, x + i);
+        lift(count, x + i, lanes);
     }
-    for (int l = 0; i + l < n; l++) lanes[l] += x[i + l];
-    for (int l = 0; l < LANES; l++) sum += lanes[l];
-    return sum;
+    for (int l = 0; l < LANES; l++) most = lanes[l] > most ? lanes[l] : most;
+    return most;
 }
 
 /* x = exp(x - most), block by block; gives the sum. */
@@ -109,9 +111,7 @@ static double exponentials(const rcvi_kernels *kernels, int64_t n, REAL most, RE
     double sum = 0;
     for (int64_t i = 0; i < n; i += BLOCK) {
         int64_t count = smaller(BLOCK, n - i);
-        for (int64_t j = 0; j < count; j++) x[i + j] -= most;
-        kernels->MAP[RCVI_EXP](count, x + i, NULL, x + i);
-        sum += (double)sum_of(count, x + i);
+        sum += kernels->EXP_SUM(count, (double)most, x + i, x + i);
     }
     return sum;
 }

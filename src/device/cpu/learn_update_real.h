@@ -12,13 +12,28 @@ static reading reading_of(const rcvi_control *control) {
     return (reading){(REAL)(1 / control->scale), control->clip_value > 0 ? (REAL)control->clip_value : (REAL)INFINITY};
 }
 
+static bool reads_plainly(reading reading) { return reading.inverse == 1 && reading.limit == (REAL)INFINITY; }
+
 static inline REAL read_gradient(reading reading, REAL g) {
     REAL x = g * reading.inverse;
     x = x > reading.limit ? reading.limit : x;
     return x < -reading.limit ? -reading.limit : x;
 }
 
+/* Where every element is read as it is. */
+static double sum_of_plain_squares(int64_t n, const REAL *g) {
+    double lanes[LANES] = {0}, sum = 0;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        for (int l = 0; l < LANES; l++) lanes[l] += (double)g[i + l] * (double)g[i + l];
+    }
+    for (int l = 0; i + l < n; l++) lanes[l] += (double)g[i + l] * (double)g[i + l];
+    for (int l = 0; l < LANES; l++) sum += lanes[l];
+    return sum;
+}
+
 static double sum_of_squares(int64_t n, const REAL *g, reading reading) {
+    if (reads_plainly(reading)) return sum_of_plain_squares(n, g);
     double lanes[LANES] = {0}, sum = 0;
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
@@ -94,7 +109,7 @@ static numbers numbers_of(const rcvi_learn *learn, const rcvi_learn_update *self
                      .keep = apart ? (REAL)(1 - c->rate * c->decay) : 1};
 }
 
-/* At most BLOCK elements of a part. */
+/* At most BLOCK elements of a part, whose gradient was read. */
 typedef void update_block(const numbers *numbers, int64_t n, const REAL *restrict gradient, REAL *restrict p,
                           REAL *restrict first, REAL *restrict second);
 
@@ -102,8 +117,7 @@ static void sgd(const numbers *numbers, int64_t n, const REAL *restrict gradient
                 REAL *restrict first, REAL *restrict second) {
     const struct numbers k = *numbers;
     (void)first, (void)second;
-    for (int64_t i = 0; i < n; i++)
-        p[i] -= k.rate * (read_gradient(k.reading, gradient[i]) * k.factor + k.decay * p[i]);
+    for (int64_t i = 0; i < n; i++) p[i] -= k.rate * (gradient[i] * k.factor + k.decay * p[i]);
 }
 
 static void momentum(const numbers *numbers, int64_t n, const REAL *restrict gradient, REAL *restrict p,
@@ -111,7 +125,7 @@ static void momentum(const numbers *numbers, int64_t n, const REAL *restrict gra
     const struct numbers k = *numbers;
     (void)second;
     for (int64_t i = 0; i < n; i++) {
-        first[i] = k.momentum * first[i] + (read_gradient(k.reading, gradient[i]) * k.factor + k.decay * p[i]);
+        first[i] = k.momentum * first[i] + (gradient[i] * k.factor + k.decay * p[i]);
         p[i] -= k.rate * first[i];
     }
 }
@@ -121,7 +135,7 @@ static void adam(const numbers *numbers, int64_t n, const REAL *restrict gradien
     REAL roots[BLOCK];
     const struct numbers k = *numbers;
     for (int64_t i = 0; i < n; i++) {
-        REAL g = read_gradient(k.reading, gradient[i]) * k.factor + k.decay * p[i];
+        REAL g = gradient[i] * k.factor + k.decay * p[i];
         first[i] = k.beta1 * first[i] + k.rest1 * g;
         second[i] = k.beta2 * second[i] + k.rest2 * (g * g);
     }
@@ -136,27 +150,40 @@ static void follow(int64_t n, REAL weight, const REAL *restrict p, REAL *restric
     for (int64_t i = 0; i < n; i++) average[i] += (p[i] - average[i]) * weight;
 }
 
+/* A block of a gradient as it is read: where it lies, or in `room`. */
+static const REAL *read_block(reading reading, int64_t n, const REAL *gradient, REAL *room) {
+    if (reads_plainly(reading)) return gradient;
+    for (int64_t i = 0; i < n; i++) room[i] = read_gradient(reading, gradient[i]);
+    return room;
+}
+
 static REAL *behind(void *array, int64_t count) { return array ? (REAL *)array + count : NULL; }
 
 /* The member's elements, a block at a time, so that the average meets them while they are near. */
 static void update_part(const rcvi_learn_share *share, const rcvi_part *part, update_block *kind,
                         const numbers *numbers) {
+    REAL room[BLOCK];
     int64_t i, end, count;
     for (rcvi_learn_cut(share, part->count, LANES, &i, &end); i < end; i += count) {
         count = smaller(BLOCK, end - i);
         REAL *p = (REAL *)part->parameters + i;
-        kind(numbers, count, (const REAL *)part->gradient + i, p, behind(part->first, i), behind(part->second, i));
+        const REAL *gradient = read_block(numbers->reading, count, (const REAL *)part->gradient + i, room);
+        kind(numbers, count, gradient, p, behind(part->first, i), behind(part->second, i));
         if (part->average && numbers->average != 0) follow(count, numbers->average, p, behind(part->average, i));
     }
 }
 
 /* The member's groups, whose ids differ. */
 static void update_sparse(const rcvi_learn_share *share, const rcvi_sparse_part *part, numbers numbers) {
+    const rcvi_learn_share alone = {share->learn, 0, 1};
     int64_t group, end, columns = part->columns;
-    numbers.decay = 0;
-    for (rcvi_learn_cut(share, *part->groups.count, 1, &group, &end); group < end; group++)
-        sgd(&numbers, columns, (const REAL *)part->gradient + group * columns,
-            (REAL *)part->table + part->groups.ids[group] * columns, NULL, NULL);
+    numbers.decay = numbers.average = 0;
+    for (rcvi_learn_cut(share, *part->groups.count, 1, &group, &end); group < end; group++) {
+        rcvi_part row = {.count = columns,
+                         .parameters = (REAL *)part->table + part->groups.ids[group] * columns,
+                         .gradient = (const REAL *)part->gradient + group * columns};
+        update_part(&alone, &row, sgd, &numbers);
+    }
 }
 
 static void update(const rcvi_learn_share *share, const void *job) {
