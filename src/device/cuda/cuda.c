@@ -357,7 +357,7 @@ static rcv_status is_recording(cudaStream_t stream, bool *recording) {
     *recording = false;
     if (!stream) return RCV_OK;
     RCVI_CUDA_TRY(cudaStreamIsCapturing(stream, &status), "asking whether a stream is recorded");
-    *recording = status == cudaStreamCaptureStatusActive;
+    *recording = status != cudaStreamCaptureStatusNone; /* one that has failed too: launches there say so */
     return RCV_OK;
 }
 
