@@ -350,6 +350,14 @@ static void test_values(void **unused) {
         assert_memory_equal(batch.lengths, ((int64_t[]){2, 1, 1}), 3 * sizeof(int64_t));
     }
     rcvi_batcher_free(batcher);
+    /* A short one where a long one stood. */
+    batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 1});
+    rcvi_batch batch;
+    check_ok(rcvi_batcher_next(batcher, &batch));
+    assert_memory_equal(batch.x, ((float[]){1, 2, 3, 4}), 4 * sizeof(float));
+    check_ok(rcvi_batcher_next(batcher, &batch));
+    assert_memory_equal(batch.x, ((float[]){7, 8, 0, 0}), 4 * sizeof(float));
+    rcvi_batcher_free(batcher);
     close_fixture(&f);
 }
 
