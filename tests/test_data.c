@@ -559,13 +559,14 @@ static void test_places(void **unused) {
 
 /* ---- memory ---- */
 
-/* Kilobytes of files that this process holds; -1 where the system does not say. */
+/* Kilobytes of files that this process holds, whether they lie on a disk or in memory; -1 where the system does not say. */
 static long held_of_files(void) {
     FILE *file = fopen("/proc/self/status", "r");
     char line[256];
-    long held = -1;
+    long held = -1, part;
     while (file && fgets(line, sizeof line, file)) {
-        if (sscanf(line, "RssFile: %ld", &held) == 1) break;
+        if (sscanf(line, "RssFile: %ld", &part) == 1 || sscanf(line, "RssShmem: %ld", &part) == 1)
+            held = (held < 0 ? 0 : held) + part;
     }
     if (file) fclose(file);
     return held;
