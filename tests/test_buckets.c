@@ -124,6 +124,24 @@ static void test_optimum(void **unused) {
     test_context_end(&f.allocator, f.context);
 }
 
+/* Merging 1 and 2 costs 10, 2 and 9 then 14 more, 9 and 10 only 3. */
+static void test_greedy(void **unused) {
+    (void)unused;
+    static const int64_t lengths[] = {1, 2, 9, 10}, counts[] = {10, 2, 3, 50};
+    static const int64_t expected[][3] = {{2, 10}, {1, 2, 10}};
+    fixture f;
+    open_fixture(&f);
+    for (int i = 0; i < 4; i++) put(&f, lengths[i], counts[i]);
+    for (size_t most = 2; most <= 3; most++) {
+        int64_t bounds[3];
+        size_t count = 0;
+        check_ok(rcvi_buckets_greedy(f.context, &f.histogram, &(rcvi_bucket_options){.most = most}, bounds, &count));
+        assert_int_equal(count, most);
+        assert_memory_equal(bounds, expected[most - 2], most * sizeof *bounds);
+    }
+    test_context_end(&f.allocator, f.context);
+}
+
 /* More lengths than are told apart. */
 static void test_many_lengths(void **unused) {
     (void)unused;
@@ -189,8 +207,8 @@ static void test_no_memory(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cost),  cmocka_unit_test(test_optimum),   cmocka_unit_test(test_many_lengths),
-        cmocka_unit_test(test_wrong), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_cost),         cmocka_unit_test(test_greedy), cmocka_unit_test(test_optimum),
+        cmocka_unit_test(test_many_lengths), cmocka_unit_test(test_wrong),  cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

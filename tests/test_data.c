@@ -559,6 +559,44 @@ static void test_places(void **unused) {
 
 /* ---- memory ---- */
 
+/* Kilobytes of files that this process holds, whether they lie on a disk or in memory; -1 where the system does not say. */
+static long held_of_files(void) {
+    FILE *file = fopen("/proc/self/status", "r");
+    char line[256];
+    long held = -1, part;
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "RssFile: %ld", &part) == 1 || sscanf(line, "RssShmem: %ld", &part) == 1)
+            held = (held < 0 ? 0 : held) + part;
+    }
+    if (file) fclose(file);
+    return held;
+}
+
+/* However long a text is, little of it is held. */
+static void test_pages_go_back(void **unused) {
+    (void)unused;
+    enum { BYTES = 160 << 20, PART = 1 << 20 };
+    const long before = held_of_files();
+    if (before < 0) skip();
+    fixture f;
+    open_fixture(&f);
+    write_text(&f, "");
+    assert_int_equal(truncate(f.path, BYTES), 0); /* it takes no room on the disk */
+    rcv_data *data = open_data(&f, &(rcv_data_options){.level = RCV_LEVEL_BYTE});
+    int32_t *tokens = malloc(PART * sizeof *tokens);
+    assert_non_null(tokens);
+    long most = before;
+    for (int64_t i = 0; i < BYTES; i += PART) {
+        rcvi_data_read(data, i, PART, tokens);
+        const long held = held_of_files();
+        most = held > most ? held : most;
+    }
+    assert_in_range(most - before, 16 << 10, 64 << 10);
+    free(tokens);
+    rcv_data_free(data);
+    close_fixture(&f);
+}
+
 static void test_no_memory(void **unused) {
     (void)unused;
     static const struct {
@@ -609,6 +647,7 @@ int main(void) {
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_pages_go_back),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);

@@ -27,6 +27,7 @@ static const verb verbs[] = {
     {"memory", "learn to tell the first of many symbols at their end", verb_memory},
     {"plan", "the ways to compute a network, their times and bytes", verb_plan},
     {"bench", "measure a network against other libraries and this machine's limit", verb_bench},
+    {"data", "what a file to learn from holds", verb_data},
 };
 
 static const char *verb_name(const void *list, size_t index) { return ((const verb *)list)[index].name; }

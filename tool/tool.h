@@ -10,6 +10,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 int verb_list(int argc, char **argv);
 int verb_cell(int argc, char **argv);
 int verb_init(int argc, char **argv);
+int verb_data(int argc, char **argv);
 int verb_run(int argc, char **argv);
 int verb_train(int argc, char **argv);
 int verb_generate(int argc, char **argv);

@@ -44,6 +44,7 @@ void rcvi_map_free(rcvi_map *map) {
 const char *rcvi_map_at(const rcvi_map *map) { return map->at; }
 
 void rcvi_map_touch(rcvi_map *map, int64_t bytes) {
+    if (map->bytes <= HELD) return;
     int64_t more = bytes + AROUND, now = atomic_fetch_add(&map->touched, more) + more;
     if (now < HELD) return;
     atomic_store(&map->touched, 0);
