@@ -484,7 +484,7 @@ static void learn(const learn_subject *subject, const char *schedule, bool repea
     close_model(&m);
 }
 
-static const char *const schedules[] = {"combine+fuse+pack+wavefront+merge+graph", "combine(steps=all)+fuse+pack+merge",
+static const char *const schedules[] = {"combine+fuse+pack+merge+graph", "combine(steps=all)+fuse+pack+merge",
                                         "combine+fuse+streams(4)", "naive+graph"};
 
 static void test_repeating(void **state) {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { PIECE = 8, FEW_CLASSES = 64, MANY_BYTES = 16 << 20 };
+enum { PIECE = 8, FEW_CLASSES = 64, MANY_BYTES = 32 << 20 };
 
 static size_t real_bytes(const rcvi_learn *learn) { return rcvi_cuda_bytes(learn->real); }
 static bool is_narrow(const rcvi_learn *learn) { return learn->narrow != learn->real; }
