@@ -28,10 +28,17 @@ static uint64_t seed_of(const rcv_trainer *t, rcvi_position at) {
     return t->recipe.seed + UINT64_C(0xD1B54A32D192ED03) * number;
 }
 
+/* Sequences of a batch of tokens: rows beyond them count nowhere. */
+static int64_t sequences_of(const rcvi_batch *batch) {
+    int64_t count = 0;
+    for (int64_t b = 0; b < batch->batch; b++) count += batch->targets[b] >= 0;
+    return count;
+}
+
 static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, rcvi_position at, double rate) {
     double updates = (double)t->standing.step + 1;
-    double rows = t->recipe.by_sequence && t->learner->shape.kind <= RCV_DATA_LINES ? (double)batch->batch
-                                                                                    : (double)batch->counted;
+    bool by_sequence = t->recipe.by_sequence && t->learner->shape.kind <= RCV_DATA_LINES;
+    double rows = (double)(by_sequence ? sequences_of(batch) : batch->counted);
     rcvi_control c = {.seed = seed_of(t, at),
                       .scale = t->standing.scale,
                       .weight = rows > 0 ? t->standing.scale / rows / (double)t->recipe.accumulate : 0,
