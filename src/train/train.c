@@ -10,16 +10,12 @@ static const double fetch_seconds =
 
 /* ---- what an update is told ---- */
 
-static int64_t updates_of_epoch(const rcv_trainer *t) {
-    int64_t each = t->recipe.accumulate;
-    return (rcvi_batcher_count(t->batcher) + each - 1) / each;
-}
-
-/* Updates that there will be; 0: not known. */
+/* Updates that there will be; 0: not known. An update's batches may reach over the end of an epoch. */
 static int64_t length_of_run(const rcv_trainer *t) {
-    int64_t steps = t->recipe.steps, epochs = t->recipe.epochs;
-    int64_t by_epochs = epochs * updates_of_epoch(t);
-    return steps && (!epochs || steps < by_epochs) ? steps : by_epochs;
+    int64_t steps = t->recipe.steps, each = t->recipe.accumulate, batches;
+    if (!rcvi_multiply(t->recipe.epochs, rcvi_batcher_count(t->batcher), &batches)) batches = 0;
+    int64_t by_epochs = batches / each + (batches % each != 0);
+    return steps && (!by_epochs || steps < by_epochs) ? steps : by_epochs;
 }
 
 /* Different for every batch of a run. */
