@@ -110,6 +110,8 @@ static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
     if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
         !rcvi_settings_integer(s, "steps"))
         return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
+    if (rcvi_settings_real(s, "zoneout") > 0)
+        return rcvi_fail(RCV_UNSUPPORTED, "zoneout is not something the trainer does; dropout and weight-drop are");
     return RCV_OK;
 }
 
