@@ -327,7 +327,6 @@ static rcv_status loop(rcv_trainer *t, verdict *why) {
     return fetch_outcomes(t);
 }
 
-/* The learner ends as what would be used: the average, where there is one. */
 static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
     if (status && status != RCV_STOPPED) return status;
     t->work->ops->wait(t->work->learn);
