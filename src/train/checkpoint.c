@@ -51,6 +51,17 @@ static const field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+/* How the data is cut into batches: a place in it means the same only where this is the same. */
+static json_t *batching_json(const rcv_trainer *t) {
+    bool shuffles = rcvi_settings_flag(t->settings, "shuffle");
+    json_t *array = json_array();
+    json_array_append_new(array, shuffles ? json_integer((json_int_t)t->recipe.seed) : json_null());
+    int64_t steps, batch, batches;
+    for (size_t i = 0; rcvi_batcher_shape(t->batcher, i, &steps, &batch, &batches); i++)
+        json_array_append_new(array, json_pack("[I, I, I]", (json_int_t)steps, (json_int_t)batch, (json_int_t)batches));
+    return array;
+}
+
 static json_t *standing_json(const rcv_trainer *t) {
     json_t *object = json_object(), *history = json_array();
     for (size_t i = 0; i < FIELDS; i++) {
@@ -65,6 +76,7 @@ static json_t *standing_json(const rcv_trainer *t) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->standing.data_hash);
     json_object_set_new(object, "data", json_string(hash));
+    json_object_set_new(object, "batching", batching_json(t));
     json_object_set_new(object, "validations_losses", history);
     return object;
 }
@@ -88,6 +100,7 @@ typedef struct {
     rcvi_standing standing;
     double *history;
     size_t history_count;
+    bool same_batches;
     char *plans;
     void **held;
 } restored;
@@ -115,7 +128,10 @@ static rcv_status read_standing(const rcv_trainer *t, const char *text, const ch
             ? read_history(t, history, r)
             : rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
                         TRAINING_KEY);
+    json_t *own = batching_json(t);
+    r->same_batches = json_equal(json_object_get(object, "batching"), own);
     if (!status) r->standing.data_hash = strtoull(hash, NULL, 16);
+    json_decref(own);
     json_decref(object);
     return status;
 }
@@ -284,7 +300,8 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
             RCVI_TRY(rcvi_array_from_tensors(t->learner, prefixes[i], tensors, file, &r->arrays[i]));
     if (plans && !(r->plans = rcvi_copy_text(t->context, plans, strlen(plans)))) return RCV_NO_MEMORY;
     uint64_t hash = rcvi_data_hash(t->train);
-    if (r->standing.data_hash != hash) { /* other data: from its beginning */
+    if (!r->same_batches) r->standing.at.batch = 0; /* the epoch begins again */
+    if (r->standing.data_hash != hash) {            /* other data: from its beginning */
         r->standing.data_hash = hash;
         r->standing.at = (rcvi_position){0, 0};
     }
@@ -331,6 +348,7 @@ rcv_status rcv_trainer_resume(rcv_trainer *t, const char *path) {
     RCVI_TRY(rcv_tensors_load(t->context, path, &tensors));
     rcv_status status = read_run(t, tensors, path, &r);
     if (!status) status = take_over(t, &r);
+    if (!status) status = rcvi_trainer_note_good(t, path);
     rcv_tensors_free(tensors);
     drop_restored(t, &r);
     return status;

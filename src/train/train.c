@@ -225,8 +225,8 @@ static rcv_status checkpoint(rcv_trainer *t) {
     t->standing.seconds = t->before + rcvi_now() - t->started;
     RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, t->recipe.keep));
     RCVI_TRY(rcvi_checkpoint_save(t, path));
-    if (!t->good) t->good = rcvi_copy_text(t->context, path, strlen(path));
-    t->good_step = t->standing.step;
+    RCVI_TRY(rcvi_trainer_note_good(t, path));
+    t->written_step = t->standing.step;
     t->last_checkpoint = rcvi_now();
     rcvi_log_checkpoint(t, path);
     return RCV_OK;
@@ -331,7 +331,7 @@ static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
     if (status && status != RCV_STOPPED) return status;
     t->work->ops->wait(t->work->learn);
     fill_progress(t);
-    rcv_status written = t->call->output && t->good_step != t->standing.step ? checkpoint(t) : RCV_OK;
+    rcv_status written = t->call->output && t->written_step != t->standing.step ? checkpoint(t) : RCV_OK;
     rcvi_log_end(t, status ? "stopped" : verdicts[why]);
     return written ? written : status;
 }
@@ -353,7 +353,7 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     t->step_before = t->standing.step;
     t->aside = 0;
     t->logged = 0;
-    t->good_step = -1;
+    t->written_step = -1;
     rcvi_log_start(t);
     verdict why = GO_ON;
     rcv_status status = loop(t, &why);
