@@ -617,7 +617,7 @@ typedef struct rcv_learner rcv_learner;
  * features) ask for. */
 RCV_API rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, const rcv_data *data,
                                    rcv_learner **learner);
-/* From a file that rcv_learner_save or a trainer wrote. device NULL: "cpu". */
+/* From a file that rcv_learner_save or a trainer wrote, with the average of the parameters where the run keeps one. device NULL: "cpu". */
 RCV_API rcv_status rcv_learner_load(rcv_context *context, const char *path, const char *device, rcv_dtype dtype,
                                     rcv_learner **learner);
 /* The model alone: safetensors with the names of a PyTorch module that has `embedding`, `rnn` and `decoder`. */
@@ -692,10 +692,10 @@ typedef struct {
 RCV_API rcv_status rcv_trainer_new(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
                                    const rcv_data *valid, rcv_trainer **trainer);
 /* Goes on from a checkpoint of the same model: parameters, optimiser, random numbers, place in the data, plans. The next update is, bit
- * for bit, what it would have been. On other data it begins a new epoch. */
+ * for bit, what it would have been. On other data it begins a new epoch. A file that is refused changes nothing. */
 RCV_API rcv_status rcv_trainer_resume(rcv_trainer *trainer, const char *path);
 RCV_API void rcv_trainer_free(rcv_trainer *trainer);
-RCV_API rcv_learner *rcv_trainer_learner(rcv_trainer *trainer); /* the trainer's, as of the last update (or average) */
+RCV_API rcv_learner *rcv_trainer_learner(rcv_trainer *trainer); /* the trainer's, as of the last update */
 RCV_API size_t rcv_trainer_bytes(const rcv_trainer *trainer);   /* of the device's memory; 0 before it has run */
 /* Until a limit of the settings: RCV_OK; until the callback stops it: RCV_STOPPED, the checkpoint written. A loss that is no
  * number ends it with RCV_INVALID; the sentence names the update and the last good checkpoint. */

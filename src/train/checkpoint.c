@@ -2,7 +2,8 @@
  *   recurve.settings   every setting, JSON
  *   recurve.training   where the run stands, JSON
  *   recurve.plans      plan strings, a line a window
- *   first.*, second.*, average.*   of the optimiser, as it needs them
+ *   first.*, second.*  of the optimiser, as it needs them
+ *   average.*          of the parameters, once there is one
  *   state.NAME         carried states of the training columns */
 #include "train/trainer.h"
 
@@ -20,6 +21,15 @@
 #define TRAINING_KEY "recurve.training"
 #define PLANS_KEY "recurve.plans"
 enum { NAME_BYTES = 192 };
+
+/* Arrays of a run in its file, by what stands before the names of their tensors. */
+static const char *const prefixes[] = {"", "first.", "second.", RCVI_AVERAGE_PREFIX};
+enum { ARRAYS = sizeof prefixes / sizeof *prefixes };
+
+/* NULL where the run has none; an average counts from its first update on. */
+static void *array_of(const rcv_trainer *t, const rcvi_standing *standing, int index) {
+    return (void *[]){t->learner->parameters, t->first, t->second, standing->averaged > 1 ? t->average : NULL}[index];
+}
 
 /* ---- where it stands ---- */
 
@@ -41,6 +51,17 @@ static const field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+/* How the data is cut into batches: a place in it means the same only where this is the same. */
+static json_t *batching_json(const rcv_trainer *t) {
+    bool shuffles = rcvi_settings_flag(t->settings, "shuffle");
+    json_t *array = json_array();
+    json_array_append_new(array, shuffles ? json_integer((json_int_t)t->recipe.seed) : json_null());
+    int64_t steps, batch, batches;
+    for (size_t i = 0; rcvi_batcher_shape(t->batcher, i, &steps, &batch, &batches); i++)
+        json_array_append_new(array, json_pack("[I, I, I]", (json_int_t)steps, (json_int_t)batch, (json_int_t)batches));
+    return array;
+}
+
 static json_t *standing_json(const rcv_trainer *t) {
     json_t *object = json_object(), *history = json_array();
     for (size_t i = 0; i < FIELDS; i++) {
@@ -55,6 +76,7 @@ static json_t *standing_json(const rcv_trainer *t) {
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->standing.data_hash);
     json_object_set_new(object, "data", json_string(hash));
+    json_object_set_new(object, "batching", batching_json(t));
     json_object_set_new(object, "validations_losses", history);
     return object;
 }
@@ -72,26 +94,44 @@ static bool read_field(const json_t *object, const field *f, rcvi_standing *stan
     return json_is_null(value) || json_is_number(value);
 }
 
-static rcv_status read_standing(rcv_trainer *t, const char *text, const char *file) {
+/* What a file says of a run, before any of it is believed. */
+typedef struct {
+    void *arrays[ARRAYS]; /* [elements] of the host; NULL: there is none */
+    rcvi_standing standing;
+    double *history;
+    size_t history_count;
+    bool same_batches;
+    char *plans;
+    void **held;
+} restored;
+
+static rcv_status read_history(const rcv_trainer *t, const json_t *history, restored *r) {
+    r->history_count = json_array_size(history);
+    r->history = rcvi_new(t->context, r->history_count + 1, sizeof *r->history);
+    if (!r->history) return RCV_NO_MEMORY;
+    for (size_t i = 0; i < r->history_count; i++) r->history[i] = json_number_value(json_array_get(history, i));
+    return RCV_OK;
+}
+
+static bool is_sound(const rcvi_standing *s) {
+    return s->factor >= 0 && s->factor <= 1 && s->scale > 0 && s->seconds >= 0;
+}
+
+static rcv_status read_standing(const rcv_trainer *t, const char *text, const char *file, restored *r) {
     json_t *object = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
     const json_t *history = json_object_get(object, "validations_losses");
     const char *hash = json_string_value(json_object_get(object, "data"));
-    rcvi_standing standing = {0};
     bool good = json_is_object(object) && json_is_array(history) && hash && strlen(hash) == 16;
-    for (size_t i = 0; i < FIELDS && good; i++) good = read_field(object, &fields[i], &standing);
-    rcv_status status = RCV_OK;
-    size_t count = good ? json_array_size(history) : 0;
-    if (!good)
-        status = rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
-                           TRAINING_KEY);
-    else if (!rcvi_grow(t->context, &t->history, &t->history_capacity, count + 1, sizeof *t->history))
-        status = rcvi_no_memory(count * sizeof *t->history);
-    for (size_t i = 0; i < count && !status; i++) t->history[i] = json_number_value(json_array_get(history, i));
-    if (!status) {
-        t->history_count = count;
-        standing.data_hash = strtoull(hash, NULL, 16);
-        t->standing = standing;
-    }
+    for (size_t i = 0; i < FIELDS && good; i++) good = read_field(object, &fields[i], &r->standing);
+    rcv_status status =
+        good && is_sound(&r->standing)
+            ? read_history(t, history, r)
+            : rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
+                        TRAINING_KEY);
+    json_t *own = batching_json(t);
+    r->same_batches = json_equal(json_object_get(object, "batching"), own);
+    if (!status) r->standing.data_hash = strtoull(hash, NULL, 16);
+    json_decref(own);
     json_decref(object);
     return status;
 }
@@ -147,19 +187,16 @@ static rcv_status add_metadata(const rcv_trainer *t, rcv_tensors *tensors) {
     return status ? status : add_plans(t, tensors);
 }
 
-static const char *const moment_names[] = {"first.", "second.", "average."};
-enum { MOMENTS = 3 };
-
-static void *moment(const rcv_trainer *t, int index) { return (void *[]){t->first, t->second, t->average}[index]; }
-
 rcv_status rcvi_checkpoint_save(const rcv_trainer *t, const char *path) {
     rcv_tensors *tensors;
     if (t->work) RCVI_TRY(t->work->ops->wait(t->work->learn));
     RCVI_TRY(rcv_tensors_new(t->context, &tensors));
-    rcv_status status = rcvi_learner_to_tensors(t->learner, t->learner->parameters, tensors);
+    rcv_status status = rcvi_learner_describe(t->learner, tensors);
     if (!status) status = add_metadata(t, tensors);
-    for (int i = 0; i < MOMENTS && !status; i++)
-        if (moment(t, i)) status = rcvi_array_to_tensors(t->learner, moment_names[i], moment(t, i), tensors);
+    for (int i = 0; i < ARRAYS && !status; i++) {
+        const void *array = array_of(t, &t->standing, i);
+        if (array) status = rcvi_array_to_tensors(t->learner, prefixes[i], array, tensors);
+    }
     if (!status) status = add_states(t, tensors);
     if (!status) status = rcv_tensors_save(tensors, path);
     rcv_tensors_free(tensors);
@@ -220,25 +257,12 @@ rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_
 
 /* ---- reading ---- */
 
-static rcv_status check_same(const rcv_trainer *t, const rcv_tensors *tensors, const char *file) {
-    rcv_tensors *own;
-    RCVI_TRY(rcv_tensors_new(t->context, &own));
-    rcv_status status = rcvi_network_to_tensors(t->learner->net, own);
-    const char *theirs = rcv_tensors_metadata(tensors, "recurve.cell"),
-               *ours = rcv_tensors_metadata(own, "recurve.cell");
-    if (!status && !rcv_tensors_metadata(tensors, TRAINING_KEY))
-        status = rcvi_fail(RCV_FORMAT, "%s holds a model but no training run to go on with", file);
-    if (!status && (!theirs || strcmp(theirs, ours)))
-        status = rcvi_fail(RCV_FORMAT, "%s is a checkpoint of another model: its cell is not %s", file,
-                           rcv_cell_name(t->learner->cell));
-    rcv_tensors_free(own);
-    return status;
-}
-
-static rcv_status hold_states(rcv_trainer *t, const rcv_tensors *tensors, const char *file) {
+static rcv_status hold_states(const rcv_trainer *t, const rcv_tensors *tensors, const char *file, restored *r) {
     const rcv_learner *l = t->learner;
     size_t count = rcv_net_state_count(l->net);
     int64_t batch = rcvi_settings_integer(t->settings, "batch");
+    r->held = rcvi_new(t->context, count, sizeof *r->held);
+    if (!r->held) return RCV_NO_MEMORY;
     for (size_t s = 0; s < count; s++) {
         const rcv_state *state = rcv_net_state(l->net, s);
         char name[NAME_BYTES];
@@ -248,46 +272,85 @@ static rcv_status hold_states(rcv_trainer *t, const rcv_tensors *tensors, const 
         if (!tensor || tensor->dims != 1 || tensor->shape[0] != (int64_t)elements)
             return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s of %zu elements to go on from", file, name,
                              elements);
-        t->held[s] = rcvi_new(t->context, elements, rcvi_real_bytes(l));
-        if (!t->held[s]) return RCV_NO_MEMORY;
-        RCVI_TRY(rcv_tensor_convert(tensor, l->real, elements, t->held[s]));
+        r->held[s] = rcvi_new(t->context, elements, rcvi_real_bytes(l));
+        if (!r->held[s]) return RCV_NO_MEMORY;
+        RCVI_TRY(rcv_tensor_convert(tensor, l->real, elements, r->held[s]));
     }
     return RCV_OK;
 }
 
+static void drop_states(const rcv_trainer *t, void **held) {
+    for (size_t s = 0; held && s < rcv_net_state_count(t->learner->net); s++) rcvi_free(t->context, held[s]);
+    rcvi_free(t->context, held);
+}
+
 void rcvi_trainer_drop_states(rcv_trainer *t) {
-    for (size_t s = 0; t->held && s < rcv_net_state_count(t->learner->net); s++) rcvi_free(t->context, t->held[s]);
-    rcvi_free(t->context, t->held);
+    drop_states(t, t->held);
     t->held = NULL;
 }
 
-static rcv_status restore(rcv_trainer *t, const rcv_tensors *tensors, const char *file) {
-    RCVI_TRY(check_same(t, tensors, file));
-    RCVI_TRY(rcvi_array_from_tensors(t->learner, "", tensors, file, t->learner->parameters));
-    for (int i = 0; i < MOMENTS; i++)
-        if (moment(t, i)) RCVI_TRY(rcvi_array_from_tensors(t->learner, moment_names[i], tensors, file, moment(t, i)));
+static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, const char *file, restored *r) {
+    const char *standing = rcv_tensors_metadata(tensors, TRAINING_KEY),
+               *plans = rcv_tensors_metadata(tensors, PLANS_KEY);
+    if (!standing) return rcvi_fail(RCV_FORMAT, "%s holds a model but no training run to go on with", file);
+    RCVI_TRY(rcvi_learner_check_same(t->learner, tensors, file));
+    RCVI_TRY(read_standing(t, standing, file, r));
+    for (int i = 0; i < ARRAYS; i++)
+        if (array_of(t, &r->standing, i))
+            RCVI_TRY(rcvi_array_from_tensors(t->learner, prefixes[i], tensors, file, &r->arrays[i]));
+    if (plans && !(r->plans = rcvi_copy_text(t->context, plans, strlen(plans)))) return RCV_NO_MEMORY;
     uint64_t hash = rcvi_data_hash(t->train);
-    RCVI_TRY(read_standing(t, rcv_tensors_metadata(tensors, TRAINING_KEY), file));
-    const char *plans = rcv_tensors_metadata(tensors, PLANS_KEY);
-    if (plans && !(t->plans = rcvi_copy_text(t->context, plans, strlen(plans)))) return RCV_NO_MEMORY;
-    if (t->standing.data_hash != hash) { /* other data: from its beginning */
-        t->standing.data_hash = hash;
-        t->standing.at = (rcvi_position){0, 0};
-        return RCV_OK;
+    if (!r->same_batches) r->standing.at.batch = 0; /* the epoch begins again */
+    if (r->standing.data_hash != hash) {            /* other data: from its beginning */
+        r->standing.data_hash = hash;
+        r->standing.at = (rcvi_position){0, 0};
     }
-    if (t->learner->shape.kind != RCV_DATA_STREAM || !t->standing.at.batch) return RCV_OK;
-    t->held = rcvi_new(t->context, rcv_net_state_count(t->learner->net), sizeof *t->held);
-    return t->held ? hold_states(t, tensors, file) : RCV_NO_MEMORY;
+    if (r->standing.at.batch > rcvi_batcher_count(t->batcher))
+        return rcvi_fail(RCV_FORMAT, "%s stands at batch %lld, where an epoch has %lld", file,
+                         (long long)r->standing.at.batch, (long long)rcvi_batcher_count(t->batcher));
+    bool carries = t->learner->shape.kind == RCV_DATA_STREAM && r->standing.at.batch > 0;
+    return carries ? hold_states(t, tensors, file, r) : RCV_OK;
+}
+
+#define EXCHANGE(type, a, b)                                                                                           \
+    do {                                                                                                               \
+        type other = a;                                                                                                \
+        a = b;                                                                                                         \
+        b = other;                                                                                                     \
+    } while (0)
+
+/* All of it, or, where even the first array cannot be written, nothing. */
+static rcv_status take_over(rcv_trainer *t, restored *r) {
+    size_t bytes = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
+    for (int i = 0; i < ARRAYS; i++)
+        if (r->arrays[i]) RCVI_TRY(rcvi_device_write(t->learner, array_of(t, &r->standing, i), r->arrays[i], bytes));
+    t->standing = r->standing;
+    EXCHANGE(double *, t->history, r->history);
+    t->history_count = r->history_count;
+    t->history_capacity = r->history_count + 1;
+    EXCHANGE(char *, t->plans, r->plans);
+    EXCHANGE(void **, t->held, r->held);
+    return RCV_OK;
+}
+
+static void drop_restored(const rcv_trainer *t, restored *r) {
+    for (int i = 0; i < ARRAYS; i++) rcvi_free(t->context, r->arrays[i]);
+    rcvi_free(t->context, r->history);
+    rcvi_free(t->context, r->plans);
+    drop_states(t, r->held);
 }
 
 rcv_status rcv_trainer_resume(rcv_trainer *t, const char *path) {
     if (!t || !path) return rcvi_fail(RCV_INVALID, "rcv_trainer_resume needs a trainer and a path");
     if (t->work) return rcvi_fail(RCV_INVALID, "a trainer resumes before it has run");
     rcv_tensors *tensors;
+    restored r = {0};
     RCVI_TRY(rcv_tensors_load(t->context, path, &tensors));
-    rcv_status status = restore(t, tensors, path);
+    rcv_status status = read_run(t, tensors, path, &r);
+    if (!status) status = take_over(t, &r);
+    if (!status) status = rcvi_trainer_note_good(t, path);
     rcv_tensors_free(tensors);
-    if (status) rcvi_trainer_drop_states(t);
+    drop_restored(t, &r);
     return status;
 }
 

@@ -84,6 +84,10 @@ rcv_status rcvi_device_read(const rcv_learner *learner, void *to, const void *fr
 
 /* ---- files ---- */
 
+/* What the model is, without its parameters. */
+rcv_status rcvi_learner_describe(const rcv_learner *learner, rcv_tensors *tensors);
+/* RCV_FORMAT where the file's model is not the same: cell, sizes, words, classes. Dropout may differ. */
+rcv_status rcvi_learner_check_same(const rcv_learner *learner, const rcv_tensors *tensors, const char *file);
 /* The model in tensors and metadata; `parameters` in its device's memory. */
 rcv_status rcvi_learner_to_tensors(const rcv_learner *learner, const void *parameters, rcv_tensors *tensors);
 rcv_status rcvi_learner_save_as(const rcv_learner *learner, const void *parameters, const char *path);
@@ -92,7 +96,10 @@ rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *te
 /* An array of `elements` as tensors of the parameters' names behind a prefix. */
 rcv_status rcvi_array_to_tensors(const rcv_learner *learner, const char *prefix, const void *array,
                                  rcv_tensors *tensors);
+/* The same back: to the host's memory, for rcvi_free. */
 rcv_status rcvi_array_from_tensors(const rcv_learner *learner, const char *prefix, const rcv_tensors *tensors,
-                                   const char *file, void *array);
+                                   const char *file, void **host);
+/* The mean of a run's parameters, where its file has one: that is what is used then. */
+#define RCVI_AVERAGE_PREFIX "average."
 
 #endif

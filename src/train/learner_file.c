@@ -71,10 +71,14 @@ static rcv_status add_shape(const rcv_learner *l, rcv_tensors *tensors) {
     return rcv_tensors_set_metadata(tensors, SHAPE_KEY, text);
 }
 
-rcv_status rcvi_learner_to_tensors(const rcv_learner *l, const void *parameters, rcv_tensors *tensors) {
+rcv_status rcvi_learner_describe(const rcv_learner *l, rcv_tensors *tensors) {
     RCVI_TRY(rcvi_network_to_tensors(l->net, tensors));
     RCVI_TRY(add_shape(l, tensors));
-    RCVI_TRY(add_vocabulary(l, tensors));
+    return add_vocabulary(l, tensors);
+}
+
+rcv_status rcvi_learner_to_tensors(const rcv_learner *l, const void *parameters, rcv_tensors *tensors) {
+    RCVI_TRY(rcvi_learner_describe(l, tensors));
     return rcvi_array_to_tensors(l, "", parameters, tensors);
 }
 
@@ -126,8 +130,9 @@ static rcv_status check_array(const rcv_learner *l, const char *prefix, const rc
 }
 
 rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, const rcv_tensors *tensors,
-                                   const char *file, void *array) {
+                                   const char *file, void **out) {
     size_t real = rcvi_real_bytes(l);
+    *out = NULL;
     RCVI_TRY(check_array(l, prefix, tensors, file));
     char *host = rcvi_new(l->context, (size_t)l->elements, real);
     if (!host) return RCV_NO_MEMORY;
@@ -140,10 +145,54 @@ rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, con
         if (!status)
             status = rcv_tensor_convert(tensor, l->real, (size_t)place.count, host + place.offset * (int64_t)real);
     }
-    if (!status) status = rcvi_device_write(l, array, host, (size_t)l->elements * real);
-    rcvi_free(l->context, host);
-    return status;
+    if (status) {
+        rcvi_free(l->context, host);
+        return status;
+    }
+    *out = host;
+    return RCV_OK;
 }
+
+/* ---- the same model? ---- */
+
+static bool same_network(const char *a, const char *b) {
+    json_t *x = a ? json_loads(a, 0, NULL) : NULL, *y = b ? json_loads(b, 0, NULL) : NULL;
+    json_object_del(x, "dropout");
+    json_object_del(y, "dropout");
+    bool same = x && y && json_equal(x, y);
+    json_decref(x);
+    json_decref(y);
+    return same;
+}
+
+static bool same_text(const char *a, const char *b) { return a && b && !strcmp(a, b); }
+
+static bool same_bytes(const rcv_tensor *a, const rcv_tensor *b) {
+    if (!a || !b) return a == b;
+    return a->dtype == b->dtype && a->bytes == b->bytes && !memcmp(a->data, b->data, a->bytes);
+}
+
+static const char *difference(const rcv_tensors *a, const rcv_tensors *b) {
+    static const char cell[] = "recurve.cell", network[] = "recurve.network";
+    if (!same_text(rcv_tensors_metadata(a, cell), rcv_tensors_metadata(b, cell))) return "cell";
+    if (!same_network(rcv_tensors_metadata(a, network), rcv_tensors_metadata(b, network))) return "network";
+    if (!same_text(rcv_tensors_metadata(a, SHAPE_KEY), rcv_tensors_metadata(b, SHAPE_KEY))) return "shape";
+    if (!same_bytes(rcv_tensors_find(a, VOCABULARY), rcv_tensors_find(b, VOCABULARY))) return "vocabulary";
+    return same_bytes(rcv_tensors_find(a, CLASSES), rcv_tensors_find(b, CLASSES)) ? NULL : "list of classes";
+}
+
+rcv_status rcvi_learner_check_same(const rcv_learner *l, const rcv_tensors *tensors, const char *file) {
+    rcv_tensors *own;
+    RCVI_TRY(rcv_tensors_new(l->context, &own));
+    rcv_status status = rcvi_learner_describe(l, own);
+    const char *what = status ? NULL : difference(own, tensors);
+    rcv_tensors_free(own);
+    if (!what) return status;
+    return rcvi_fail(RCV_FORMAT, "%s is a checkpoint of another model: its %s is not that of this %s", file, what,
+                     rcv_cell_name(l->cell));
+}
+
+/* ---- the whole model ---- */
 
 static rcv_status read_shape(const rcv_tensors *tensors, const char *file, rcvi_shape *shape) {
     const char *text = rcv_tensors_metadata(tensors, SHAPE_KEY);
@@ -221,10 +270,14 @@ rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *te
         rcv_cell_free(cell);
         return status;
     }
+    const char *prefix = rcv_tensors_find(tensors, RCVI_AVERAGE_PREFIX "decoder.bias") ? RCVI_AVERAGE_PREFIX : "";
+    void *host = NULL;
     status = check_array(l, "", tensors, file);
     if (!status) status = read_names(l, tensors, file);
+    if (!status) status = rcvi_array_from_tensors(l, prefix, tensors, file, &host);
     if (!status) status = rcvi_learner_allocate(l);
-    if (!status) status = rcvi_array_from_tensors(l, "", tensors, file, l->parameters);
+    if (!status) status = rcvi_device_write(l, l->parameters, host, (size_t)l->elements * rcvi_real_bytes(l));
+    rcvi_free(context, host);
     if (status) {
         rcv_learner_free(l);
         return status;

@@ -10,16 +10,12 @@ static const double fetch_seconds =
 
 /* ---- what an update is told ---- */
 
-static int64_t updates_of_epoch(const rcv_trainer *t) {
-    int64_t each = t->recipe.accumulate;
-    return (rcvi_batcher_count(t->batcher) + each - 1) / each;
-}
-
-/* Updates that there will be; 0: not known. */
+/* Updates that there will be; 0: not known. An update's batches may reach over the end of an epoch. */
 static int64_t length_of_run(const rcv_trainer *t) {
-    int64_t steps = t->recipe.steps, epochs = t->recipe.epochs;
-    int64_t by_epochs = epochs * updates_of_epoch(t);
-    return steps && (!epochs || steps < by_epochs) ? steps : by_epochs;
+    int64_t steps = t->recipe.steps, each = t->recipe.accumulate, batches;
+    if (!rcvi_multiply(t->recipe.epochs, rcvi_batcher_count(t->batcher), &batches)) batches = 0;
+    int64_t by_epochs = batches / each + (batches % each != 0);
+    return steps && (!by_epochs || steps < by_epochs) ? steps : by_epochs;
 }
 
 /* Different for every batch of a run. */
@@ -28,10 +24,17 @@ static uint64_t seed_of(const rcv_trainer *t, rcvi_position at) {
     return t->recipe.seed + UINT64_C(0xD1B54A32D192ED03) * number;
 }
 
+/* Sequences of a batch of tokens: rows beyond them count nowhere. */
+static int64_t sequences_of(const rcvi_batch *batch) {
+    int64_t count = 0;
+    for (int64_t b = 0; b < batch->batch; b++) count += batch->targets[b] >= 0;
+    return count;
+}
+
 static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, rcvi_position at, double rate) {
     double updates = (double)t->standing.step + 1;
-    double rows = t->recipe.by_sequence && t->learner->shape.kind <= RCV_DATA_LINES ? (double)batch->batch
-                                                                                    : (double)batch->counted;
+    bool by_sequence = t->recipe.by_sequence && t->learner->shape.kind <= RCV_DATA_LINES;
+    double rows = (double)(by_sequence ? sequences_of(batch) : batch->counted);
     rcvi_control c = {.seed = seed_of(t, at),
                       .scale = t->standing.scale,
                       .weight = rows > 0 ? t->standing.scale / rows / (double)t->recipe.accumulate : 0,
@@ -222,8 +225,8 @@ static rcv_status checkpoint(rcv_trainer *t) {
     t->standing.seconds = t->before + rcvi_now() - t->started;
     RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, t->recipe.keep));
     RCVI_TRY(rcvi_checkpoint_save(t, path));
-    if (!t->good) t->good = rcvi_copy_text(t->context, path, strlen(path));
-    t->good_step = t->standing.step;
+    RCVI_TRY(rcvi_trainer_note_good(t, path));
+    t->written_step = t->standing.step;
     t->last_checkpoint = rcvi_now();
     rcvi_log_checkpoint(t, path);
     return RCV_OK;
@@ -324,12 +327,11 @@ static rcv_status loop(rcv_trainer *t, verdict *why) {
     return fetch_outcomes(t);
 }
 
-/* The learner ends as what would be used: the average, where there is one. */
 static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
     if (status && status != RCV_STOPPED) return status;
     t->work->ops->wait(t->work->learn);
     fill_progress(t);
-    rcv_status written = t->call->output && t->good_step != t->standing.step ? checkpoint(t) : RCV_OK;
+    rcv_status written = t->call->output && t->written_step != t->standing.step ? checkpoint(t) : RCV_OK;
     rcvi_log_end(t, status ? "stopped" : verdicts[why]);
     return written ? written : status;
 }
@@ -351,7 +353,7 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     t->step_before = t->standing.step;
     t->aside = 0;
     t->logged = 0;
-    t->good_step = -1;
+    t->written_step = -1;
     rcvi_log_start(t);
     verdict why = GO_ON;
     rcv_status status = loop(t, &why);

@@ -110,6 +110,8 @@ static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
     if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
         !rcvi_settings_integer(s, "steps"))
         return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
+    if (rcvi_settings_real(s, "zoneout") > 0)
+        return rcvi_fail(RCV_UNSUPPORTED, "zoneout is not something the trainer does; dropout and weight-drop are");
     return RCV_OK;
 }
 
@@ -206,6 +208,15 @@ void rcv_trainer_free(rcv_trainer *t) {
 rcv_learner *rcv_trainer_learner(rcv_trainer *trainer) { return trainer->learner; }
 const rcv_progress *rcv_trainer_progress(const rcv_trainer *trainer) { return &trainer->progress; }
 
+rcv_status rcvi_trainer_note_good(rcv_trainer *t, const char *path) {
+    char *copy = rcvi_copy_text(t->context, path, strlen(path));
+    if (!copy) return RCV_NO_MEMORY;
+    rcvi_free(t->context, t->good);
+    t->good = copy;
+    t->good_step = t->standing.step;
+    return RCV_OK;
+}
+
 size_t rcv_trainer_bytes(const rcv_trainer *t) {
     if (!t->work) return 0;
     size_t array = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
@@ -215,18 +226,22 @@ size_t rcv_trainer_bytes(const rcv_trainer *t) {
 
 /* ---- plans ---- */
 
-/* The line of a pinned plan; NULL where there is none. Free with rcvi_free. */
-static char *pinned(const rcv_trainer *t, size_t index) {
-    const char *line = t->plans;
+/* The line of a pinned plan; NULL where there is none, or the settings say another. Free with rcvi_free. */
+static rcv_status find_pinned(const rcv_trainer *t, size_t index, char **plan) {
+    const char *line = rcvi_settings_text(t->settings, "schedule") ? NULL : t->plans;
+    *plan = NULL;
     for (; line && index; index--) line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL;
-    return line && *line ? rcvi_copy_text(t->context, line, strcspn(line, "\n")) : NULL;
+    if (!line || !*line) return RCV_OK;
+    *plan = rcvi_copy_text(t->context, line, strcspn(line, "\n"));
+    return *plan ? RCV_OK : RCV_NO_MEMORY;
 }
 
 static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket, bool training, size_t index) {
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
     int64_t steps, batch, batches;
     rcvi_batcher_shape(batcher, bucket, &steps, &batch, &batches);
-    char *string = pinned(t, index);
+    char *string;
+    RCVI_TRY(find_pinned(t, index, &string));
     rcvi_window_options o = {.steps = steps,
                              .batch = batch,
                              .training = training,

@@ -80,8 +80,9 @@ struct rcv_trainer {
     const rcv_trainer_options *call;
     rcv_progress progress;
     double last_checkpoint; /* when */
-    char *good;             /* path of the last one; NULL: none */
+    char *good;             /* path of the last one, written or resumed from; NULL: none */
     int64_t good_step;
+    int64_t written_step; /* of the last one of this call; -1: none */
 };
 
 /* Makes plans and arrays, once. */
@@ -93,6 +94,8 @@ double rcvi_rate(const rcvi_recipe *recipe, int64_t step, int64_t epoch, int64_t
 /* The batcher and the carried states to where the run stands. */
 rcv_status rcvi_trainer_place(rcv_trainer *trainer);
 void rcvi_trainer_drop_states(rcv_trainer *trainer); /* those that are held */
+/* What the run stands at is in this file. */
+rcv_status rcvi_trainer_note_good(rcv_trainer *trainer, const char *path);
 
 /* ---- the log: nothing where the call wants none ---- */
 

@@ -1,0 +1,165 @@
+#define _XOPEN_SOURCE 700
+
+#include "school.h"
+
+#include "scratch.h"
+
+#include <dirent.h>
+#include <jansson.h>
+#include <math.h>
+#include <unistd.h>
+
+const char *const school_verse =
+    "the cat sat on the mat\na dog sat on a log\nthe cat saw the dog\na log lay on the mat\n"
+    "the dog ran\na cat ran on the log\non the mat lay a dog\nthe log saw a mat\n";
+const char *const school_examples = "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": \"a\"}\n"
+                                    "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": \"b\"}\n"
+                                    "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": \"c\"}\n"
+                                    "{\"x\": [[-1, -1]], \"y\": \"a\"}\n"
+                                    "{\"x\": [[0.5, 1], [0.25, 0.125]], \"y\": \"c\"}\n"
+                                    "{\"x\": [[0.25, -0.5], [1, 1], [-2, 0.5]], \"y\": \"b\"}\n";
+const char *const school_values = "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": [0.5, 1]}\n"
+                                  "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": [-1, 0.25]}\n"
+                                  "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": [2, -0.5]}\n"
+                                  "{\"x\": [[-1, -1]], \"y\": [0, 0.75]}\n"
+                                  "{\"x\": [[0.25, -0.5], [1, 1], [-2, 0.5]], \"y\": [1, 1]}\n";
+
+void school_open(school *w) {
+    *w = (school){0};
+    w->context = test_context(&w->allocator);
+}
+
+int school_remove(const char *prefix) {
+    DIR *folder = opendir(scratch());
+    assert_non_null(folder);
+    int count = 0;
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (entry->d_name[0] != '.' && !strncmp(entry->d_name, prefix, strlen(prefix)))
+            count += unlink(path_in(entry->d_name)) == 0;
+    closedir(folder);
+    return count;
+}
+
+void school_close(school *w) {
+    while (w->count) rcv_data_free(w->data[--w->count]);
+    school_remove("text-");
+    test_context_end(&w->allocator, w->context);
+    assert_int_equal(entries(scratch()), 0);
+}
+
+const rcv_data *school_data(school *w, const char *name, rcv_data_kind kind, const char *text, const rcv_data *like) {
+    char file[64];
+    assert_true(w->count < sizeof w->data / sizeof *w->data);
+    snprintf(file, sizeof file, "text-%s", name);
+    FILE *out = fopen(path_in(file), "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(text, 1, strlen(text), out), strlen(text));
+    assert_int_equal(fclose(out), 0);
+    const rcv_data_options options = {.level = RCV_LEVEL_WORD, .kind = kind, .like = like};
+    check_ok(rcv_data_open(w->context, path_in(file), &options, &w->data[w->count]));
+    return w->data[w->count++];
+}
+
+static void set_line(rcv_settings *settings, const char *line) {
+    char *copy = strdup(line), *rest = copy;
+    assert_non_null(copy);
+    for (char *word; (word = strtok_r(rest, " ", &rest));) {
+        char *value = strchr(word, '=');
+        assert_non_null(value);
+        *value++ = '\0';
+        check_ok(rcv_settings_set(settings, word, value));
+    }
+    free(copy);
+}
+
+rcv_settings *school_settings(const school *w, const char *line) {
+    rcv_settings *settings = NULL;
+    check_ok(rcv_settings_new(w->context, &settings));
+    set_line(settings, "level=word effort=estimate threads=1 checkpoint-seconds=0 log-every=1 hidden=3");
+    set_line(settings, line);
+    return settings;
+}
+
+rcv_trainer *school_trainer(const school *w, const char *first, const char *second, const rcv_data *train,
+                            const rcv_data *valid) {
+    rcv_settings *settings = school_settings(w, first);
+    rcv_trainer *trainer = NULL;
+    set_line(settings, second);
+    check_ok(rcv_trainer_new(w->context, settings, train, valid, &trainer));
+    rcv_settings_free(settings);
+    return trainer;
+}
+
+double *school_parameters(const rcv_trainer *t) {
+    const rcv_learner *l = t->learner;
+    double *values = calloc((size_t)l->elements, sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < l->elements; i++)
+        values[i] =
+            l->real == RCV_FLOAT64 ? ((const double *)l->parameters)[i] : (double)((const float *)l->parameters)[i];
+    return values;
+}
+
+void school_set_parameters(rcv_trainer *t, const double *values) {
+    rcv_learner *l = t->learner;
+    for (int64_t i = 0; i < l->elements; i++) {
+        if (l->real == RCV_FLOAT64)
+            ((double *)l->parameters)[i] = values[i];
+        else
+            ((float *)l->parameters)[i] = (float)values[i];
+    }
+}
+
+double school_difference(const rcv_trainer *a, const rcv_trainer *b) {
+    double *x = school_parameters(a), *y = school_parameters(b), most = 0;
+    assert_int_equal(a->learner->elements, b->learner->elements);
+    for (int64_t i = 0; i < a->learner->elements; i++) {
+        assert_true(isfinite(x[i]) && isfinite(y[i]));
+        most = fmax(most, fabs(x[i] - y[i]));
+    }
+    free(x);
+    free(y);
+    return most;
+}
+
+static bool same_array(const rcv_trainer *a, const void *x, const void *y) {
+    if (!x || !y) return x == y;
+    return !memcmp(x, y, (size_t)a->learner->elements * rcvi_real_bytes(a->learner));
+}
+
+bool school_same(const rcv_trainer *a, const rcv_trainer *b) {
+    return a->learner->elements == b->learner->elements &&
+           same_array(a, a->learner->parameters, b->learner->parameters) && same_array(a, a->first, b->first) &&
+           same_array(a, a->second, b->second) && same_array(a, a->average, b->average);
+}
+
+/* ---- watching ---- */
+
+static void on_log(void *user, const char *line) {
+    watcher *w = user;
+    json_t *object = json_loads(line, 0, NULL);
+    const char *event = json_string_value(json_object_get(object, "event"));
+    assert_non_null(event);
+    if (!strcmp(event, "progress") && w->updates < WATCHED) {
+        w->loss[w->updates] = json_number_value(json_object_get(object, "update_loss"));
+        w->rate[w->updates++] = json_number_value(json_object_get(object, "rate"));
+    } else if (!strcmp(event, "validation") && w->validations < WATCHED) {
+        w->best[w->validations] = json_is_true(json_object_get(object, "best"));
+        w->validation[w->validations++] = json_number_value(json_object_get(object, "loss"));
+    } else if (!strcmp(event, "end")) {
+        snprintf(w->end, sizeof w->end, "%s", json_string_value(json_object_get(object, "reason")));
+    }
+    json_decref(object);
+}
+
+static bool on_progress(void *user, const rcv_progress *progress) {
+    const watcher *w = user;
+    if (w->each && progress->step > 0) w->each(w->user);
+    return !w->stop_at || progress->step < w->stop_at;
+}
+
+rcv_status school_run(rcv_trainer *trainer, const char *output, watcher *watcher) {
+    const rcv_trainer_options options = {.output = output, .progress = on_progress, .log = on_log, .user = watcher};
+    watcher->trainer = trainer;
+    return rcv_trainer_run(trainer, &options);
+}
