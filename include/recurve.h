@@ -145,7 +145,10 @@ typedef struct {
     int64_t layers; /* 0 means 1 */
     bool bidirectional;
     bool no_bias;   /* leave out every vector stored as bias_* */
-    double dropout; /* between layers, in training, in [0, 1) */
+    double dropout;   /* between layers, in training, in [0, 1) */
+    bool variational; /* what dropout takes away of a sequence, it takes away at every step of it */
+    double zoneout;   /* in training an element of a state keeps its value of the step before with this probability, in
+                       * [0, 1), and otherwise takes the mean of both; lags do not. y is made of what the states became */
     int64_t rank;   /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
     const rcv_size *sizes; /* overrides of the cell's declared sizes */
     size_t size_count;
@@ -233,7 +236,7 @@ typedef struct {
     int64_t batch;
     rcv_dtype dtype;      /* RCV_FLOAT32, RCV_FLOAT64 or RCV_BFLOAT16; on a GPU also RCV_TFLOAT32 and RCV_FLOAT16. The
                            * caller's data is float32 in all but RCV_FLOAT64 */
-    bool training;        /* keep what the derivative needs; backward may be called; dropout acts */
+    bool training;        /* keep what the derivative needs; backward may be called; dropout and zoneout act */
     bool lengths;         /* sequences of different lengths will be given */
     bool resets;          /* a reset mask will be given */
     const char *schedule; /* a plan string to pin, or NULL to let the planner choose */
@@ -295,7 +298,7 @@ typedef struct {
     const void *const *restart; /* where a reset returns to; NULL: to the initial state */
     void *y;                    /* [steps, batch, output]; zero past a sequence's length */
     void *const *final;         /* states after each sequence's last step */
-    uint64_t seed;              /* of dropout */
+    uint64_t seed;              /* of dropout and zoneout */
     bool same_parameters; /* they have not changed since this run's last forward call: what was packed is used again */
 } rcv_forward;
 

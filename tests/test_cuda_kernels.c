@@ -333,14 +333,17 @@ static void test_dropout(void **state) {
         uint64_t *on_device = send(&seed, sizeof seed);
         target out = make_target((rcvi_cuda_type)(i % 4), s, false);
         tensor a = make(i % 3 ? out.out.type : pick_type(), s, true);
-        check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, on_device, (rcvi_order){NULL, 1},
-                                     target_matrix(&out), tensor_matrix(&a, NULL)));
+        bool mask = i % 5 == 4; /* alone */
+        int64_t period = i % 4 == 3 ? 1 + random_below(&source, (int)s.rows) : 0;
+        check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, period, on_device,
+                                     (rcvi_order){NULL, 1}, target_matrix(&out), tensor_matrix(mask ? NULL : &a, NULL)));
         double keep = 1 - probability;
         for (int64_t r = 0; r < s.rows; r++) {
             for (int64_t c = 0; c < s.columns; c++) {
-                uint64_t element = (uint64_t)(r * s.columns + c);
+                uint64_t element = (uint64_t)((period ? r % period : r) * s.columns + c);
                 bool kept = rcvi_hash_uniform(seed + salt * UINT64_C(0x9e3779b97f4a7c15), element) < keep;
-                target_set(&out, r, c, kept ? real(&out, a.type, tensor_get(&a, r, c) / keep) : 0);
+                double value = mask ? 1 : real(&out, a.type, tensor_get(&a, r, c) / keep);
+                target_set(&out, r, c, kept ? value : 0);
             }
         }
         target_check(&out, "dropout");

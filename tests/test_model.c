@@ -15,6 +15,8 @@ static void assert_same_models(rcv_model *a, rcv_model *b) {
     assert_int_equal(one->no_bias, two->no_bias);
     assert_int_equal(one->rank, two->rank);
     assert_true(one->dropout == two->dropout);
+    assert_int_equal(one->variational, two->variational);
+    assert_true(one->zoneout == two->zoneout);
     assert_int_equal(one->size_count, two->size_count);
     for (size_t i = 0; i < one->size_count; i++) {
         assert_string_equal(one->sizes[i].name, two->sizes[i].name);
@@ -39,6 +41,8 @@ static void round_trip(void **state) {
                                        .bidirectional = variant == 1,
                                        .no_bias = variant == 2,
                                        .dropout = variant * 0.1,
+                                       .variational = variant == 2,
+                                       .zoneout = variant * 0.15,
                                        .rank = variant == 2 ? 2 : 0};
             begin(&self, rcv_builtin_name(i), &options, variant ? RCV_FLOAT64 : RCV_FLOAT32);
             rcv_model_options load = {.dtype = rcv_model_dtype(self.model)};
@@ -194,6 +198,18 @@ static void bad_metadata(void **state) {
          "{\"input\":5,\"hidden\":4,\"layers\":1,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,\"rank\":0,"
          "\"sizes\":{\"proj\":\"3\"}}",
          RCV_FORMAT, "size proj"},
+        {"recurve.network",
+         "{\"input\":5,\"hidden\":4,\"layers\":1,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,\"rank\":0,"
+         "\"sizes\":{},\"zoneout\":true}",
+         RCV_FORMAT, "the key zoneout with a number"},
+        {"recurve.network",
+         "{\"input\":5,\"hidden\":4,\"layers\":1,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,\"rank\":0,"
+         "\"sizes\":{},\"zoneout\":1.5}",
+         RCV_FORMAT, "zoneout 1.5 is not in [0, 1)"},
+        {"recurve.network",
+         "{\"input\":5,\"hidden\":4,\"layers\":1,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,\"rank\":0,"
+         "\"sizes\":{},\"variational\":1}",
+         RCV_FORMAT, "the key variational with true or false"},
         {"recurve.network",
          "{\"input\":5,\"hidden\":4,\"layers\":1,\"bidirectional\":false,\"no_bias\":false,\"dropout\":0,\"rank\":0,"
          "\"sizes\":{\"nothing\":3}}",

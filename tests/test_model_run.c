@@ -118,11 +118,9 @@ static void gradients(void **state) {
     end(&self);
 }
 
-/* Gradients or not, dropout or not: y of a model is one thing. */
-static void dropout_does_not_act(void **state) {
-    (void)state;
+/* Gradients or not, chance or not: y of a model is one thing. */
+static void check_chance(rcv_net_options options) {
     fixture self;
-    rcv_net_options options = {.input = 3, .hidden = 5, .layers = 2, .dropout = 0.5};
     begin(&self, "gru", &options, RCV_FLOAT64);
     rcv_tensors *in, *plain, *graded;
     const int64_t shape[3] = {4, 2, 5};
@@ -137,6 +135,13 @@ static void dropout_does_not_act(void **state) {
     rcv_tensors_free(plain);
     rcv_tensors_free(in);
     end(&self);
+}
+
+static void dropout_does_not_act(void **state) {
+    (void)state;
+    check_chance((rcv_net_options){.input = 3, .hidden = 5, .layers = 2, .dropout = 0.5});
+    check_chance((rcv_net_options){.input = 3, .hidden = 5, .layers = 2, .zoneout = 0.5});
+    check_chance((rcv_net_options){.input = 3, .hidden = 5, .layers = 2, .dropout = 0.5, .zoneout = 0.25});
 }
 
 /* The full input with one tensor left out and another (or none) in its place. */

@@ -45,6 +45,9 @@ static void test_nets(void **state) {
     check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .rank = -1}, "rank");
     check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .dropout = 1}, "dropout");
     check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .dropout = -0.1}, "dropout");
+    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .zoneout = 1}, "zoneout 1 is not in [0, 1)");
+    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .zoneout = -0.1}, "zoneout");
+    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .zoneout = (double)NAN}, "zoneout");
     check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .dropout = (double)NAN}, "dropout");
     check_net("lstm", (rcv_net_options){.input = huge, .hidden = huge}, "");
     check_net("lstm", (rcv_net_options){.input = INT64_MAX, .hidden = INT64_MAX}, "");
@@ -237,7 +240,13 @@ static rcv_status play(scene *s, const rcv_context_options *options, const char 
     TRY(rcv_cell_print(s->cell, &s->texts[0]));
     TRY(rcv_cell_describe(s->cell, RCV_DESCRIBE_BACKWARD, &s->texts[1]));
     TRY(rcv_cell_describe(s->cell, RCV_DESCRIBE_BACKWARD | RCV_DESCRIBE_JSON, &s->texts[2]));
-    rcv_net_options net = {.input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5, .rank = 2};
+    rcv_net_options net = {.input = 3,
+                           .hidden = 4,
+                           .layers = 2,
+                           .bidirectional = true,
+                           .dropout = 0.5,
+                           .zoneout = 0.2,
+                           .rank = 2};
     TRY(rcv_net_new(s->cell, &net, &s->net));
     TRY(rcv_net_initialize(s->net, 3, RCV_FLOAT64, s->data));
     rcv_plan_options plan = {

@@ -97,6 +97,7 @@ static void computes_with_optional(fixture *f) {
     step->a = (rcvi_view){.buffer = rcvi_program_external(&f->plan->program, RCVI_DFINAL, 0), .row = 1, .column = 1};
     step->rows = step->columns = 1;
 }
+static void repeats_no_part(fixture *f) { find_step(f, RCVI_STEP_DROPOUT, false)->dropout.period = 4; }
 static void stores_nothing(fixture *f) { find_step(f, RCVI_STEP_MAP, true)->map->instructions[0].out = RCVI_NONE; }
 static void same_place(fixture *f) {
     for (size_t b = 0; b < f->program.buffer_count; b++) f->program.buffers[b].place = 0;
@@ -139,6 +140,7 @@ static void test_verifier(void **state) {
         {future_register, "has not computed"},
         {not_elementwise, "element by element"},
         {computes_with_optional, "may copy only"},
+        {repeats_no_part, "repeats its mask after what is no part"},
         {stores_nothing, "does not store"},
         {same_place, "live at once"},
         {reads_unwritten, "reads before it is written"},

@@ -116,8 +116,10 @@ static void bind_graph(binding *b, const int64_t *sizes) {
     for (size_t i = 0; i < graph->input_count; i++) {
         rcvi_graph_add_input(bound, graph->inputs[i].name, graph->inputs[i].size, graph->inputs[i].source);
     }
-    for (size_t i = 0; i < graph->state_count; i++)
-        rcvi_graph_add_state(bound, graph->states[i].name, graph->states[i].size);
+    for (size_t i = 0; i < graph->state_count; i++) {
+        int state = rcvi_graph_add_state(bound, graph->states[i].name, graph->states[i].size);
+        if (state != RCVI_NONE) bound->states[state].lag = graph->states[i].lag;
+    }
     for (size_t v = 0; v < graph->value_count && !bound->failed; v++) {
         int value = bind_value(b, &graph->values[v]);
         b->replaced[v] = value;

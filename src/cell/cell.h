@@ -44,4 +44,8 @@ void rcvi_stage_reason(const rcvi_graph *graph, const rcvi_analysis *analysis, s
  * `rank` (0: none). `sizes` gives each size's value. Parameters that vanished are gone from the bound graph. */
 rcv_status rcvi_bind(const rcvi_graph *graph, const int64_t *sizes, bool no_bias, int64_t rank, rcvi_graph *bound);
 
+/* Gives a bound graph an input more for each state that is no lag, in their order: what of the state is new at the step, from
+ * 0, which leaves it as it was, to 1. */
+rcv_status rcvi_zone(rcvi_graph *graph);
+
 #endif

@@ -79,8 +79,15 @@ static int replica(derivation *d, int value) {
 
 /* ---- one operation ---- */
 
+/* Does the value have an adjoint? */
+static bool is_wanted(const derivation *d, int value) {
+    const rcvi_value *v = &d->forward->values[value];
+    bool fixed = v->operation == RCVI_INPUT && d->forward->inputs[v->index].fixed;
+    return !fixed && v->operation != RCVI_NUMBER && v->operation != RCVI_SIZE;
+}
+
 static void add_adjoint(derivation *d, int value, int adjoint) {
-    if (rcvi_graph_is_number(d->forward, value) || d->forward->values[value].operation == RCVI_SIZE) return;
+    if (!is_wanted(d, value)) return;
     bool product = adjoint != RCVI_NONE && d->adjoint->values[adjoint].operation == RCVI_MATRIX_TRANSPOSE;
     int *sum = product ? &d->products[value] : &d->adjoints[value];
     *sum = *sum == RCVI_NONE ? adjoint : rcvi_graph_apply(d->adjoint, RCVI_ADD, *sum, adjoint);
@@ -151,8 +158,8 @@ static void propagate(derivation *d, int v) {
         add_adjoint(d, right, unary(d, RCVI_NEGATE, g));
         break;
     case RCVI_MULTIPLY:
-        if (!rcvi_graph_is_number(d->forward, left)) add_adjoint(d, left, times(d, g, replica(d, right)));
-        if (!rcvi_graph_is_number(d->forward, right)) add_adjoint(d, right, times(d, g, replica(d, left)));
+        if (is_wanted(d, left)) add_adjoint(d, left, times(d, g, replica(d, right)));
+        if (is_wanted(d, right)) add_adjoint(d, right, times(d, g, replica(d, left)));
         break;
     case RCVI_DIVIDE:
         if (!rcvi_graph_is_number(d->forward, left)) add_adjoint(d, left, over(d, g, replica(d, right)));
@@ -208,6 +215,7 @@ static void finish(derivation *d) {
         adjoint->states[s].next = value;
     }
     for (size_t i = 0; i < forward->input_count; i++) {
+        if (forward->inputs[i].fixed) continue;
         int value = adjoint_of(d, forward->inputs[i].value);
         if (value == RCVI_NONE) value = rcvi_graph_spread(adjoint, number(d, 0), forward->inputs[i].size);
         rcvi_graph_add_output(adjoint, adjoint_name(d, forward->inputs[i].name), value);

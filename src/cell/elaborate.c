@@ -280,6 +280,7 @@ static rcv_status add_lag_states(rcvi_checker *c, int equation, const char *name
         const char *text = rcvi_pool_format(c->graph->pool, "%s[t-%d]", name, lag);
         int state = text ? rcvi_graph_add_state(c->graph, text, size) : RCVI_NONE;
         if (state == RCVI_NONE) return RCV_NO_MEMORY;
+        c->graph->states[state].lag = true;
         if (lag > 1) c->graph->states[state].next = c->graph->states[state - 1].value;
     }
     return RCV_OK;

@@ -43,6 +43,7 @@ typedef struct {
     int size;
     int next;  /* value at the end of the step */
     int value; /* its RCVI_STATE value */
+    bool lag;  /* what another value was: nothing but time acts on it */
 } rcvi_graph_state;
 
 typedef struct {
@@ -50,6 +51,7 @@ typedef struct {
     int size;
     int value;  /* its RCVI_INPUT value */
     int source; /* in a derivative: the value of the differentiated graph that it is; RCVI_NONE for an adjoint */
+    bool fixed; /* nobody wants its derivative */
 } rcvi_graph_input;
 
 typedef struct {

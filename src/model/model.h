@@ -21,7 +21,8 @@ rcv_status rcvi_model_shell(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_
 
 /* ---- the network in a file's metadata ---- */
 
-/* {"input":3,"hidden":4,"layers":1,"bidirectional":false,"no_bias":false,"dropout":0.0,"rank":0,"sizes":{}} */
+/* {"input":3,"hidden":4,"layers":1,"bidirectional":false,"no_bias":false,"dropout":0.0,"rank":0,"sizes":{}}, and
+ * "variational":true,"zoneout":0.1 where these act */
 rcv_status rcvi_network_to_json(const rcv_net *net, char **text); /* free with rcvi_free */
 /* Sets recurve.format, recurve.cell and recurve.network. */
 rcv_status rcvi_network_to_tensors(const rcv_net *net, rcv_tensors *tensors);

@@ -23,7 +23,10 @@ rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
                           (json_int_t)options->hidden, "layers", (json_int_t)(options->layers ? options->layers : 1),
                           "bidirectional", (int)options->bidirectional, "no_bias", (int)options->no_bias, "dropout",
                           options->dropout, "rank", (json_int_t)options->rank, "sizes", sizes);
-    char *dumped = object ? json_dumps(object, JSON_COMPACT) : NULL;
+    if (object && options->variational) good = json_object_set_new(object, "variational", json_true()) == 0;
+    if (object && options->zoneout > 0)
+        good = json_object_set_new(object, "zoneout", json_real(options->zoneout)) == 0 && good;
+    char *dumped = object && good ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
     if (!dumped) return rcvi_fail(RCV_NO_MEMORY, "no memory for the description of a network");
     *text = rcvi_copy_text(rcvi_net_context(net), dumped, strlen(dumped));
@@ -49,13 +52,20 @@ typedef struct {
     const char *name;
     int kind;
     const char *wanted;
+    bool optional; /* not there: false, or 0 */
 } option_key;
 
 static const option_key keys[] = {
-    {"input", INTEGER, "an integer"},    {"hidden", INTEGER, "an integer"},
-    {"layers", INTEGER, "an integer"},   {"bidirectional", TRUTH, "true or false"},
-    {"no_bias", TRUTH, "true or false"}, {"dropout", NUMBER, "a number"},
-    {"rank", INTEGER, "an integer"},     {"sizes", OBJECT, "an object of integers"},
+    {"input", INTEGER, "an integer", false},
+    {"hidden", INTEGER, "an integer", false},
+    {"layers", INTEGER, "an integer", false},
+    {"bidirectional", TRUTH, "true or false", false},
+    {"no_bias", TRUTH, "true or false", false},
+    {"dropout", NUMBER, "a number", false},
+    {"variational", TRUTH, "true or false", true},
+    {"zoneout", NUMBER, "a number", true},
+    {"rank", INTEGER, "an integer", false},
+    {"sizes", OBJECT, "an object of integers", false},
 };
 
 static bool has_kind(const json_t *value, int kind) {
@@ -67,13 +77,14 @@ static bool has_kind(const json_t *value, int kind) {
     }
 }
 
-/* Exactly the keys of the table, each of its kind. */
+/* The keys of the table and no others, each of its kind. */
 static rcv_status check_keys(json_t *object, const char *file) {
     char shown[RCVI_SHOWN];
     const char *key;
     json_t *value;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         const json_t *found = json_object_get(object, keys[i].name);
+        if (!found && keys[i].optional) continue;
         if (!found || !has_kind(found, keys[i].kind))
             return rcvi_fail(RCV_FORMAT, "%s: %s needs the key %s with %s", file, NETWORK_KEY, keys[i].name,
                              keys[i].wanted);
@@ -104,6 +115,8 @@ static rcv_status make_net(rcv_context *context, const rcv_cell *cell, json_t *o
                                .bidirectional = json_is_true(json_object_get(object, "bidirectional")),
                                .no_bias = json_is_true(json_object_get(object, "no_bias")),
                                .dropout = json_number_value(json_object_get(object, "dropout")),
+                               .variational = json_is_true(json_object_get(object, "variational")),
+                               .zoneout = json_number_value(json_object_get(object, "zoneout")),
                                .rank = integer(object, "rank"),
                                .sizes = list};
     const char *key;

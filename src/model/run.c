@@ -5,6 +5,7 @@
  * PIECE, PIECE.restart and PIECE.final.grad going in, PIECE.final, PIECE.grad and PIECE.restart.grad coming out. */
 #include "model/model.h"
 #include "model/tensors.h"
+#include "net/net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -15,7 +16,7 @@ typedef struct {
     const rcv_model *model;
     rcv_context *context;
     const rcv_net *net;
-    rcv_net *owned_net; /* the net without dropout, where the model's has it */
+    rcv_net *owned_net; /* the net without chance, where the model's has it */
     const rcv_tensors *in;
     bool gradients;
     int64_t steps, batch;
@@ -267,14 +268,17 @@ static rcv_status read_states(job *work) {
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-/* Gradients are of what `y` without them is, so dropout does not act: the same network, its dropout zero. */
+/* Gradients are of what `y` without them is, so chance does not act: the same network, its dropout zero, its zoneout the
+ * mean. */
 static rcv_status choose_net(job *work) {
     rcv_net_options options = *rcv_net_get_options(work->model->net);
     work->net = work->model->net;
-    if (!work->gradients || options.dropout == 0) return RCV_OK;
+    if (!work->gradients || !rcvi_net_is_random(work->net)) return RCV_OK;
     options.dropout = 0;
     rcv_status status = rcv_net_new(rcv_net_cell(work->net), &options, &work->owned_net);
-    if (status == RCV_OK) work->net = work->owned_net;
+    if (status != RCV_OK) return status;
+    work->owned_net->certain = true;
+    work->net = work->owned_net;
     return status;
 }
 

@@ -15,6 +15,7 @@ static rcv_status check_options(const rcv_net_options *o) {
     if (o->layers < 0 || o->layers > 1000)
         return rcvi_fail(RCV_INVALID, "%lld layers are not 1 to 1000", (long long)o->layers);
     if (!(o->dropout >= 0 && o->dropout < 1)) return rcvi_fail(RCV_INVALID, "dropout %g is not in [0, 1)", o->dropout);
+    if (!(o->zoneout >= 0 && o->zoneout < 1)) return rcvi_fail(RCV_INVALID, "zoneout %g is not in [0, 1)", o->zoneout);
     if (o->rank < 0) return rcvi_fail(RCV_INVALID, "rank %lld is negative; 0 means full matrices", (long long)o->rank);
     if (o->size_count && !o->sizes) return rcvi_fail(RCV_INVALID, "size_count is %zu but sizes is NULL", o->size_count);
     return RCV_OK;
@@ -81,6 +82,7 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     rcvi_graph_init(&layer->forward, &net->pool);
     rcvi_graph_init(&layer->adjoint, &net->pool);
     RCVI_TRY(rcvi_bind(graph, sizes, net->options.no_bias, net->options.rank, &layer->forward));
+    if (net->options.zoneout > 0) RCVI_TRY(rcvi_zone(&layer->forward));
     RCVI_TRY(check_blocks(&layer->forward));
     RCVI_TRY(rcvi_differentiate(&layer->forward, &layer->adjoint, NULL));
     rcvi_distribution parts;

@@ -12,7 +12,7 @@ typedef struct {
 } rcvi_param_place;
 
 typedef struct {
-    rcvi_graph forward; /* bound; one input, one output */
+    rcvi_graph forward; /* bound; one output; x is its first input, behind it is what is new of states that zone out */
     rcvi_graph adjoint; /* of it */
     int64_t input, output;
     int parts; /* of the forward graph, its recurrences taken apart */
@@ -34,7 +34,13 @@ struct rcv_net {
     int64_t parameter_elements;
     rcv_state *states;
     size_t state_count;
+    bool certain; /* in training, too, states take the mean of what zoneout may leave them */
 };
+
+/* Does a plan for training ask for a seed? */
+static inline bool rcvi_net_is_random(const rcv_net *net) {
+    return net->options.dropout > 0 || (net->options.zoneout > 0 && !net->certain);
+}
 
 /* Features of a value of a bound graph. */
 static inline int64_t rcvi_features(const rcvi_graph *graph, int size) {

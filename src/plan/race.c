@@ -82,6 +82,7 @@ static rcv_status leave_layers_out(race *r) {
     rcv_net_options options = p->net->options;
     options.layers = layers;
     RCVI_TRY(rcv_net_new(p->net->cell, &options, &r->fewer));
+    r->fewer->certain = p->net->certain;
     p->net = r->fewer;
     return RCV_OK;
 }

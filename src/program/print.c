@@ -89,8 +89,12 @@ static void print_operands(const rcvi_program *program, const rcvi_step *step, r
         print_view(program, &step->a, out);
         break;
     case RCVI_STEP_DROPOUT:
-        print_view(program, &step->a, out);
+        if (step->a.buffer == RCVI_NONE)
+            rcvi_text_add(out, "1, or 0");
+        else
+            print_view(program, &step->a, out);
         rcvi_text_add(out, " with probability %g", step->dropout.probability);
+        if (step->dropout.period) rcvi_text_add(out, ", the same every %lld rows", (long long)step->dropout.period);
         break;
     default:
         print_view(program, &step->a, out);

@@ -127,7 +127,7 @@ typedef enum {
     RCVI_STEP_COPY,     /* out = a */
     RCVI_STEP_FILL,     /* out = number */
     RCVI_STEP_SELECT,   /* out[r] = mask[r] ? a[r] : b[r], a missing operand being zero */
-    RCVI_STEP_DROPOUT,  /* out = a scaled by 1 / (1 - p), or zero with probability p */
+    RCVI_STEP_DROPOUT,  /* out = a scaled by 1 / (1 - p), or zero with probability p; without a: one, or zero */
     RCVI_STEP_LIVE,     /* mask[t, b] = t < lengths[b] */
     RCVI_STEP_BOUNDARY, /* mask[t, b] = a reset at t within the sequence; one more row of zeros at t = steps */
     RCVI_STEP_PACK,     /* out = a[rows, columns] packed, for products with its transpose (with it, where transposed) */
@@ -223,8 +223,9 @@ typedef struct {
         } fill;
         struct {
             double probability;
-            uint64_t salt;
-        } dropout; /* salt keeps two layers' masks apart */
+            uint64_t salt;  /* keeps two masks apart */
+            int64_t period; /* rows after which the mask is the same again; 0: never */
+        } dropout;
         struct {
             bool transposed;
         } pack;

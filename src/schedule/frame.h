@@ -1,4 +1,5 @@
-/* What every schedule writes around its layers: masks, the masked input, dropout between layers, the caller's states. */
+/* What every schedule writes around its layers: masks, the masked input, dropout between layers, what zoneout leaves new, the
+ * caller's states. */
 #ifndef RCVI_FRAME_H
 #define RCVI_FRAME_H
 
@@ -37,6 +38,10 @@ bool rcvi_frame_has_dropout(const rcvi_frame *frame, int64_t layer);
  * row as the one before. */
 int rcvi_frame_write_dropout(rcvi_frame *frame, int64_t layer, int from, int64_t row, const char *name,
                              rcvi_rounding rounding);
+/* Before a layer's loops: what of a state is new, the graph's input `input`, as a buffer; by chance [steps, batch, size] in the
+ * order of the direction's own time, else one row for all. */
+bool rcvi_frame_zones_by_chance(const rcvi_frame *frame);
+int rcvi_frame_write_zone(rcvi_frame *frame, int64_t layer, int64_t direction, size_t input);
 
 /* The backward pass's beginning: gradients of the parameters cleared, dy as a buffer of its own. */
 int rcvi_frame_write_dy(rcvi_frame *frame);

@@ -128,6 +128,17 @@ static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t
     }
 }
 
+/* The graph's inputs behind x. */
+static void view_zones(writer *w, const rcvi_graph *graph, pass *p, int64_t layer, int64_t direction) {
+    for (size_t i = 1; i < graph->input_count && !w->frame.program->failed; i++) {
+        int buffer = rcvi_frame_write_zone(&w->frame, layer, direction, i);
+        int64_t size = rcvi_features(graph, graph->inputs[i].size);
+        rcvi_view row = {.buffer = buffer, .column = 1};
+        p->emitter.views[graph->inputs[i].value] =
+            rcvi_frame_zones_by_chance(&w->frame) ? step_view(w, buffer, size, 0, 0) : row;
+    }
+}
+
 static void write_forward(writer *w, int64_t layer, int64_t direction) {
     rcvi_layer *l = &w->frame.net->layers[layer];
     const rcvi_graph *graph = &l->forward;
@@ -141,6 +152,7 @@ static void write_forward(writer *w, int64_t layer, int64_t direction) {
         return;
     }
     p->emitter.views[graph->inputs[0].value] = step_view(w, w->frame.inputs[layer], l->input, 0, direction);
+    view_zones(w, graph, p, layer, direction);
     write_states_before(w, graph, p, layer, direction, restarts);
     if (w->frame.training) keep_values(w, l, p);
     rcvi_program_loop(w->frame.program, w->frame.steps);

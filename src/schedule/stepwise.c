@@ -20,7 +20,7 @@ typedef struct {
     int64_t layer, direction, delay;
     const char *label;
     rcvi_sweep forward, again, backward;
-    rcvi_place input;              /* x, in the track's own time */
+    rcvi_place *inputs;            /* [inputs of the forward graph] in the track's own time */
     int *restarts, *checkpoints;   /* [states] */
     int *arriving, *sums, *ending; /* [states] of the backward rcvi_sweep */
     int dx;                        /* buffer, in the track's own time */
@@ -193,9 +193,10 @@ static void place_states(writer *w, const track *t, rcvi_sweep *s, bool ring, bo
 static void open_forward_part(writer *w, track *t, rcvi_sweep *s, int part, bool keep, bool local, bool output) {
     const rcvi_graph *graph = s->graph;
     rcvi_fusion *f = &s->fusions[part];
-    int input = graph->inputs[0].value;
-    f->places[input] = t->input;
-    f->at_hand[input] = true;
+    for (size_t i = 0; i < graph->input_count; i++) {
+        f->places[graph->inputs[i].value] = t->inputs[i];
+        f->at_hand[graph->inputs[i].value] = true;
+    }
     for (size_t i = 0; i < graph->state_count; i++) {
         f->places[graph->states[i].value] = s->states[i];
         f->at_hand[graph->states[i].value] = true;
@@ -364,6 +365,19 @@ static void write_forward_part(writer *w, track *set, int64_t count, int part, i
     }
 }
 
+/* x, and what zoneout leaves new. */
+static void place_forward_inputs(writer *w, track *t) {
+    const rcvi_graph *graph = &layer_of(w, t)->forward;
+    rcvi_place x = shared_place(t, w->frame.inputs[t->layer], 0, w->frame.rows[t->layer]);
+    bool chance = rcvi_frame_zones_by_chance(&w->frame);
+    t->inputs[0] = own_order(w, t, x, layer_of(w, t)->input, "x");
+    for (size_t i = 1; i < graph->input_count; i++) {
+        t->inputs[i] = (rcvi_place){.kind = chance ? RCVI_OVER_TIME : RCVI_STILL,
+                                    .buffer = rcvi_frame_write_zone(&w->frame, t->layer, t->direction, i),
+                                    .row = chance ? rcvi_features(graph, graph->inputs[i].size) : 0};
+    }
+}
+
 static void write_forward_set(writer *w, track *set, int64_t count) {
     rcvi_program *program = w->frame.program;
     bool keep = w->frame.training && !w->recompute;
@@ -371,8 +385,7 @@ static void write_forward_set(writer *w, track *set, int64_t count) {
     for (int64_t i = 0; i < count && !program->failed; i++) {
         track *t = &set[i];
         mark(w, t);
-        t->input = own_order(w, t, shared_place(t, w->frame.inputs[t->layer], 0, w->frame.rows[t->layer]),
-                             layer_of(w, t)->input, "x");
+        place_forward_inputs(w, t);
         open_forward(w, t, &t->forward, clock_of(w, t, false), keep, false, true);
         if (!program->failed) write_states_before(w, t, &t->forward);
     }
@@ -791,7 +804,8 @@ static bool open_track(writer *w, track *t) {
     size_t states = layer_of(w, t)->forward.state_count;
     t->label = rcvi_pool_format(pool, "l%lld%s.", (long long)t->layer, t->direction ? "r" : "");
     int *tables = rcvi_pool_new(pool, 6 * states, sizeof *tables);
-    if (!t->label || !tables) return false;
+    t->inputs = rcvi_pool_new(pool, layer_of(w, t)->forward.input_count, sizeof *t->inputs);
+    if (!t->label || !tables || !t->inputs) return false;
     t->restarts = tables;
     t->checkpoints = tables + states;
     t->arriving = tables + 2 * states;

@@ -22,7 +22,7 @@ rcvi_clock rcvi_clock_new(int64_t steps, int64_t batch, int64_t chunk, int64_t d
 typedef struct {
     enum {
         RCVI_NOWHERE,
-        RCVI_STILL,      /* [batch, row]: at every time the same */
+        RCVI_STILL,      /* [batch, row]: at every time the same; row 0: one row for all */
         RCVI_OVER_TIME,  /* [steps, batch, row], or more steps */
         RCVI_OVER_STEPS, /* the same in the order of steps, seen by a reverse direction */
         RCVI_OVER_CHUNK, /* [chunk, batch, row] */

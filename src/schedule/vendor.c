@@ -120,6 +120,7 @@ static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, c
         return rcvi_fail(RCV_UNSUPPORTED, "%s has no dropout between layers%s", name,
                          machine->gpu ? " that draws the same numbers as other plans" : "");
     }
+    if (net->options.zoneout > 0) return rcvi_fail(RCV_UNSUPPORTED, "%s does not zone out", name);
     RCVI_TRY(sizes_apply(net, options, machine));
     return cell_applies(net->cell, machine);
 }

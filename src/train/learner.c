@@ -285,6 +285,8 @@ static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_da
                                       .bidirectional = rcvi_settings_flag(s, "bidirectional"),
                                       .no_bias = rcvi_settings_flag(s, "no-bias"),
                                       .dropout = rcvi_settings_real(s, "dropout"),
+                                      .variational = rcvi_settings_flag(s, "variational"),
+                                      .zoneout = rcvi_settings_real(s, "zoneout"),
                                       .rank = rcvi_settings_integer(s, "rank")},
                               .dtype = rcvi_settings_dtype(s),
                               .device = rcvi_settings_text(s, "device")};

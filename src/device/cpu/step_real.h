@@ -212,16 +212,19 @@ static void take_select(const rcvi_call *c, place out) {
     }
 }
 
-/* The mask is a function of (seed, salt, element), so that the backward pass makes the same one. */
+/* The mask is a function of (seed, salt, element), so that the backward pass makes the same one; of the first rows' elements
+ * where it repeats. */
 static void take_dropout(const rcvi_call *c, place out) {
     const rcvi_step *s = c->step;
     place a = find(c, &s->a);
     double keep = 1 - s->dropout.probability;
     uint64_t seed = c->binding->seed + s->dropout.salt * UINT64_C(0x9e3779b97f4a7c15);
     for (int64_t r = c->row; r < c->row_end; r++) {
+        int64_t first = (s->dropout.period ? r % s->dropout.period : r) * s->columns;
         for (int64_t i = 0; i < s->columns; i++) {
-            bool kept = rcvi_hash_uniform(seed, (uint64_t)(r * s->columns + i)) < keep;
-            store(out, r * s->out.row + i, kept ? (REAL)(load(a, r * s->a.row + i) / keep) : 0);
+            bool kept = rcvi_hash_uniform(seed, (uint64_t)(first + i)) < keep;
+            REAL value = a.base ? (REAL)(load(a, r * s->a.row + i) / keep) : 1;
+            store(out, r * s->out.row + i, kept ? value : 0);
         }
     }
 }

@@ -316,7 +316,7 @@ static cudaError_t copy_numbers(const void *from, int64_t count, char *to, cudaS
 static rcv_status send_call(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
     const rcvi_program *program = w->engine->program;
     int64_t seed = (int64_t)binding->seed;
-    if (program->net->options.dropout > 0)
+    if (rcvi_net_is_random(program->net))
         RCVI_CUDA_TRY(binding->seed_at
                           ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
                           : rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
@@ -366,9 +366,9 @@ static rcv_status check_recording(const rcvi_worker *w, const rcvi_binding *bind
     const rcvi_program *program = w->engine->program;
     if (!w->called || w->last != stream)
         return rcvi_fail(RCV_INVALID, "a run's call can be recorded behind one that was not, on the same stream");
-    if (program->net->options.dropout > 0 && !binding->seed_at)
+    if (rcvi_net_is_random(program->net) && !binding->seed_at)
         return rcvi_fail(RCV_UNSUPPORTED,
-                         "a recorded call with dropout would repeat its mask: its seed must be in the GPU's memory");
+                         "a recorded call with dropout or zoneout would repeat its mask: its seed must be in the GPU's memory");
     if (program->options.lengths && (w->engine->sorts || !binding->lengths_at))
         return rcvi_fail(RCV_UNSUPPORTED,
                          w->engine->sorts

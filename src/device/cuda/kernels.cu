@@ -62,15 +62,17 @@ struct dropping {
     double keep;
     uint64_t salt;
     const uint64_t *seed;
-    int64_t columns;
+    int64_t columns, period;
     rcvi_order order;
     template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
         uint64_t key = hash_key(*seed, salt);
-        uint64_t element = (uint64_t)(ordered(order, r) * columns + c);
+        int64_t row = ordered(order, r);
+        uint64_t element = (uint64_t)((period ? row % period : row) * columns + c);
         load(a, r, c, x);
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            x[i] = hash_uniform(key, element + i) < keep ? (REAL)(x[i] / keep) : (REAL)0;
+            REAL value = a.at ? (REAL)(x[i] / keep) : (REAL)1;
+            x[i] = hash_uniform(key, element + i) < keep ? value : (REAL)0;
         }
     }
 };
@@ -216,11 +218,11 @@ extern "C" cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64
 }
 
 extern "C" cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability,
-                                         uint64_t salt, const uint64_t *seed, rcvi_order order, rcvi_matrix out,
-                                         rcvi_matrix a) {
-    bool by_row = order.of != NULL;
+                                         uint64_t salt, int64_t period, const uint64_t *seed, rcvi_order order,
+                                         rcvi_matrix out, rcvi_matrix a) {
+    bool by_row = order.of != NULL || period;
     return make(stream, rows, columns, out, a, absent, by_row,
-                dropping{a, 1 - probability, salt, seed, columns, order});
+                dropping{a, 1 - probability, salt, seed, columns, period, order});
 }
 
 /* ---- masks ---- */

@@ -39,10 +39,11 @@ cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, r
 /* out[r] = mask[r * mask_row] ? a[r] : b[r]. */
 cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns, const uint8_t *mask, int64_t mask_row,
                              rcvi_matrix out, rcvi_matrix a, rcvi_matrix b);
-/* out = a / (1 - p), or 0 with probability p, decided by rcvi_hash_uniform(*seed + salt * 0x9e3779b97f4a7c15, element):
- * the same numbers as the CPU, whose elements are in the order of the caller's rows. `seed` is in device memory. */
+/* out = a / (1 - p), or 1 where a is absent, or 0 with probability p, decided by
+ * rcvi_hash_uniform(*seed + salt * 0x9e3779b97f4a7c15, element): the same numbers as the CPU, whose elements are in the order of
+ * the caller's rows, those of row r % period where period is not 0. `seed` is in device memory. */
 cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability, uint64_t salt,
-                              const uint64_t *seed, rcvi_order order, rcvi_matrix out, rcvi_matrix a);
+                              int64_t period, const uint64_t *seed, rcvi_order order, rcvi_matrix out, rcvi_matrix a);
 /* out[t * batch + b] = t < lengths[b]; lengths is never NULL. */
 cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths, uint8_t *out);
 /* [steps + 1, batch]: resets[t, order.of[b]] != 0 and t < lengths[b] (lengths may be NULL); the last row is 0. */
