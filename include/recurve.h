@@ -144,12 +144,12 @@ typedef struct {
     int64_t hidden; /* features of a state, unless the cell says otherwise */
     int64_t layers; /* 0 means 1 */
     bool bidirectional;
-    bool no_bias;   /* leave out every vector stored as bias_* */
+    bool no_bias;     /* leave out every vector stored as bias_* */
     double dropout;   /* between layers, in training, in [0, 1) */
     bool variational; /* what dropout takes away of a sequence, it takes away at every step of it */
     double zoneout;   /* in training an element of a state keeps its value of the step before with this probability, in
                        * [0, 1), and otherwise takes the mean of both; lags do not. y is made of what the states became */
-    int64_t rank;   /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
+    int64_t rank;     /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
     const rcv_size *sizes; /* overrides of the cell's declared sizes */
     size_t size_count;
 } rcv_net_options;
@@ -507,8 +507,6 @@ RCV_API int64_t rcv_vocabulary_size(const rcv_vocabulary *vocabulary);
 RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64_t token, size_t *length);
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text); /* one word a line */
-
-enum { RCV_MAX_BUCKETS = 64 }; /* of lengths */
 
 /* A file to learn from, tokenised once and mapped into memory. What was read of a text is kept in the file TEXT.recurve-tokens, or under
  * $XDG_CACHE_HOME/recurve (~/.cache/recurve), and used as long as the text and the names it was read with stay the same. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUCKETS = 8 };
+enum { DEFAULT_BUCKETS = 16 };
 
 /* ---- buckets ---- */
 
@@ -16,10 +16,10 @@ static rcv_status read_bounds(const char *text, int64_t longest, int64_t *bounds
         char *end;
         long long length = strtoll(at, &end, 10);
         if (end == at || (*end && *end != ',') || length < 1 || (*count && length <= bounds[*count - 1]) ||
-            *count + 1 >= RCV_MAX_BUCKETS)
+            *count + 1 >= RCV_MOST_BUCKETS)
             return rcvi_fail(RCV_INVALID,
                              "buckets '%s' is none of: none, auto, auto:K, or up to %d rising lengths such as 10,20,40",
-                             text, RCV_MAX_BUCKETS - 1);
+                             text, RCV_MOST_BUCKETS - 1);
         bounds[(*count)++] = length;
         at = *end ? end + 1 : end;
     }
@@ -40,9 +40,9 @@ static rcv_status choose_bounds(const rcv_trainer *t, const rcv_data *data, int6
     rcvi_bucket_options options = {.most = DEFAULT_BUCKETS, .batch = batch, .tokens = tokens};
     char *end = NULL;
     long long most = text[4] == ':' ? strtoll(text + 5, &end, 10) : DEFAULT_BUCKETS;
-    if ((text[4] && (text[4] != ':' || end == text + 5 || *end)) || most < 1 || most > RCV_MAX_BUCKETS)
+    if ((text[4] && (text[4] != ':' || end == text + 5 || *end)) || most < 1 || most > RCV_MOST_BUCKETS)
         return rcvi_fail(RCV_INVALID, "buckets '%s' is none of: none, auto, auto:K with K from 1 to %d, or lengths",
-                         text, RCV_MAX_BUCKETS);
+                         text, RCV_MOST_BUCKETS);
     options.most = (size_t)most;
     rcvi_histogram histogram;
     RCVI_TRY(rcvi_histogram_new(data, &histogram));
@@ -54,7 +54,7 @@ static rcv_status choose_bounds(const rcv_trainer *t, const rcv_data *data, int6
 static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool training, rcvi_batcher **batcher) {
     const rcv_settings *s = t->settings;
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
-    int64_t bounds[RCV_MAX_BUCKETS];
+    int64_t bounds[RCV_MOST_BUCKETS];
     rcvi_batcher_options o = {.how = !columns   ? RCVI_SEQUENCES
                                      : training ? RCVI_COLUMNS
                                                 : RCVI_ALL,
@@ -110,8 +110,6 @@ static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
     if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
         !rcvi_settings_integer(s, "steps"))
         return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
-    if (rcvi_settings_real(s, "zoneout") > 0)
-        return rcvi_fail(RCV_UNSUPPORTED, "zoneout is not something the trainer does; dropout and weight-drop are");
     return RCV_OK;
 }
 
