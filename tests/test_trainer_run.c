@@ -386,7 +386,6 @@ static void test_refusals(void **unused) {
         {"cell=nosuchcell", "nosuchcell"},
         {"batch=1000", "window"},
         {"device=gpu", "gpu"},
-        {"zoneout=0.1", "zoneout"},
     };
     school s;
     school_open(&s);

@@ -83,7 +83,7 @@ static const rcv_setting table[] = {
     {"final-rate", "schedule", REAL, "0", 0, 1e6, NULL, "X", "cosine: the rate at the end of the run"},
     {"warmup", "schedule", INTEGER, "0", 0, MANY, NULL, "N", "updates in which the rate rises from zero"},
 
-    {"epochs", "run", INTEGER, "0", 0, MANY, NULL, "N", "passes over the data; 0: no limit, or 1 where nothing else limits"},
+    {"epochs", "run", INTEGER, "0", 0, MANY, NULL, "N", "passes over the data; 0: no limit; 1 where nothing limits"},
     {"steps", "run", INTEGER, "0", 0, MANY, NULL, "N", "updates at most; 0: no limit"},
     {"seconds", "run", REAL, "0", 0, 1e9, NULL, "X", "time at most; 0: no limit"},
     {"validate-every", "run", INTEGER, "0", 0, MANY, NULL, "N", "updates from validation to validation; 0: every epoch"},
