@@ -217,10 +217,11 @@ static int train(run *run, const char *resume) {
     return finish(run, status);
 }
 
-/* Of what the library tells, the plans. */
+/* Of what the library tells, the plans that were chosen. */
 static void on_library_log(void *user, const char *line) {
     (void)user;
-    if (strncmp(line, "plan of ", 8) == 0 || strncmp(line, "the plan ", 9) == 0) {
+    const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
+    if (chosen || strncmp(line, "the plan ", 9) == 0) {
         say("%s", line);
     }
 }

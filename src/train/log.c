@@ -25,6 +25,16 @@ static void add_loss(const rcv_trainer *t, json_t *object, double loss) {
         json_object_set_new(object, "perplexity", json_real(loss < 700 ? exp(loss) : 1e300));
 }
 
+/* One a bucket. */
+static json_t *shapes_of(const rcv_trainer *t) {
+    json_t *shapes = json_array();
+    int64_t steps, batch, batches;
+    for (size_t i = 0; rcvi_batcher_shape(t->batcher, i, &steps, &batch, &batches); i++)
+        json_array_append_new(shapes, json_pack("{s:I, s:I, s:I}", "steps", (json_int_t)steps, "batch",
+                                                (json_int_t)batch, "batches", (json_int_t)batches));
+    return shapes;
+}
+
 static json_t *plans_of(const rcv_trainer *t) {
     json_t *plans = json_array();
     for (size_t i = 0; i < t->train_windows + t->valid_windows; i++)
@@ -39,13 +49,13 @@ void rcvi_log_start(const rcv_trainer *t) {
     struct tm utc;
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
     if (rcv_settings_print(t->settings, &settings)) return;
-    say(t,
-        json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "event",
-                  t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
-                  t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
-                  (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
-                  (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher), "bytes",
-                  (json_int_t)rcv_trainer_bytes(t), "plans", plans_of(t), "settings", json_loads(settings, 0, NULL)));
+    say(t, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "event",
+                     t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
+                     t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
+                     (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
+                     (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
+                     "bytes", (json_int_t)rcv_trainer_bytes(t), "shapes", shapes_of(t), "plans", plans_of(t),
+                     "settings", json_loads(settings, 0, NULL)));
     rcv_text_free(t->context, settings);
 }
 

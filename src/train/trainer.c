@@ -5,53 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUCKETS = 16 };
+/* ---- batches ---- */
 
-/* ---- buckets ---- */
-
-/* LENGTHS: rising numbers separated by commas; the longest sequence is added where it is not among them. */
-static rcv_status read_bounds(const char *text, int64_t longest, int64_t *bounds, size_t *count) {
-    *count = 0;
-    for (const char *at = text; *at;) {
-        char *end;
-        long long length = strtoll(at, &end, 10);
-        if (end == at || (*end && *end != ',') || length < 1 || (*count && length <= bounds[*count - 1]) ||
-            *count + 1 >= RCV_MOST_BUCKETS)
-            return rcvi_fail(RCV_INVALID,
-                             "buckets '%s' is none of: none, auto, auto:K, or up to %d rising lengths such as 10,20,40",
-                             text, RCV_MOST_BUCKETS - 1);
-        bounds[(*count)++] = length;
-        at = *end ? end + 1 : end;
-    }
-    if (!*count || bounds[*count - 1] < longest) bounds[(*count)++] = longest;
-    return RCV_OK;
-}
-
-static rcv_status choose_bounds(const rcv_trainer *t, const rcv_data *data, int64_t batch, int64_t tokens,
-                                int64_t *bounds, size_t *count) {
-    const char *text = rcvi_settings_text(t->settings, "buckets");
-    int64_t longest = rcv_data_longest(data);
-    if (!text || !strcmp(text, "none")) {
-        *bounds = longest;
-        *count = 1;
-        return RCV_OK;
-    }
-    if (strncmp(text, "auto", 4)) return read_bounds(text, longest, bounds, count);
-    rcvi_bucket_options options = {.most = DEFAULT_BUCKETS, .batch = batch, .tokens = tokens};
-    char *end = NULL;
-    long long most = text[4] == ':' ? strtoll(text + 5, &end, 10) : DEFAULT_BUCKETS;
-    if ((text[4] && (text[4] != ':' || end == text + 5 || *end)) || most < 1 || most > RCV_MOST_BUCKETS)
-        return rcvi_fail(RCV_INVALID, "buckets '%s' is none of: none, auto, auto:K with K from 1 to %d, or lengths",
-                         text, RCV_MOST_BUCKETS);
-    options.most = (size_t)most;
-    rcvi_histogram histogram;
-    RCVI_TRY(rcvi_histogram_new(data, &histogram));
-    rcv_status status = rcvi_buckets_best(t->context, &histogram, &options, bounds, count);
-    rcvi_histogram_free(t->context, &histogram);
-    return status;
-}
-
-static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool training, rcvi_batcher **batcher) {
+static rcv_status make_batcher(rcv_trainer *t, const rcv_data *data, bool training, rcvi_batcher **batcher) {
     const rcv_settings *s = t->settings;
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
     int64_t bounds[RCV_MOST_BUCKETS];
@@ -67,7 +23,7 @@ static rcv_status make_batcher(const rcv_trainer *t, const rcv_data *data, bool 
     if (columns)
         o.tokens = 0;
     else
-        RCVI_TRY(choose_bounds(t, data, o.batch, o.tokens, bounds, &o.bound_count));
+        RCVI_TRY(rcvi_choose_bounds(t, data, training, bounds, &o.bound_count));
     return rcvi_batcher_new(data, &o, batcher);
 }
 
@@ -234,7 +190,9 @@ static rcv_status find_pinned(const rcv_trainer *t, size_t index, char **plan) {
     return *plan ? RCV_OK : RCV_NO_MEMORY;
 }
 
-static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket, bool training, size_t index) {
+/* `like`: a window of the same kind whose plan will do, or the window itself. */
+static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket, bool training, size_t index,
+                             size_t like) {
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
     int64_t steps, batch, batches;
     rcvi_batcher_shape(batcher, bucket, &steps, &batch, &batches);
@@ -245,8 +203,14 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
                              .training = training,
                              .lengths = !columns,
                              .carries = columns,
-                             .schedule = string ? string : rcvi_settings_text(t->settings, "schedule")};
+                             .schedule = rcvi_settings_text(t->settings, "schedule")};
+    if (like != index && !o.schedule) o.schedule = rcv_plan_string(t->work->windows[t->windows[like]].plan);
+    if (string) o.schedule = string;
     rcv_status status = rcvi_work_window(t->work, &o, &t->windows[index]);
+    if (status == RCV_UNSUPPORTED && !string && like != index) {
+        o.schedule = NULL;
+        status = rcvi_work_window(t->work, &o, &t->windows[index]);
+    }
     if (status == RCV_UNSUPPORTED && string) { /* of another machine */
         rcvi_log(t->context,
                  "the plan %s of the checkpoint does not run here: another one is chosen, whose sums may be "
@@ -257,6 +221,13 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
     }
     rcvi_free(t->context, string);
     return status;
+}
+
+/* The longest bucket's plan is chosen, and taken for the shorter ones. */
+static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool training, size_t first, size_t count) {
+    for (size_t i = count; i > 0; i--)
+        RCVI_TRY(add_window(t, batcher, i - 1, training, first + i - 1, first + count - 1));
+    return RCV_OK;
 }
 
 static size_t count_shapes(const rcvi_batcher *batcher, int64_t *rows) {
@@ -290,9 +261,8 @@ rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void 
     t->windows = rcvi_new(t->context, t->train_windows + t->valid_windows, sizeof *t->windows);
     if (!t->windows) return RCV_NO_MEMORY;
     rcv_status status = rcvi_work_new(t->learner, &o, &t->work);
-    for (size_t i = 0; i < t->train_windows && !status; i++) status = add_window(t, t->batcher, i, true, i);
-    for (size_t i = 0; i < t->valid_windows && !status; i++)
-        status = add_window(t, t->validator, i, false, t->train_windows + i);
+    if (!status) status = add_windows(t, t->batcher, true, 0, t->train_windows);
+    if (!status) status = add_windows(t, t->validator, false, t->train_windows, t->valid_windows);
     if (status) {
         rcvi_work_free(t->work);
         t->work = NULL;

@@ -88,6 +88,10 @@ struct rcv_trainer {
 /* Makes plans and arrays, once. */
 rcv_status rcvi_trainer_prepare(rcv_trainer *trainer, bool (*go_on)(void *user), void *user);
 
+/* Lengths of the buckets, rising, at most RCV_MOST_BUCKETS, as the setting says: of the data's histogram, weighed by what the planner
+ * measured, where that is automatic. `keep`: they become the setting, so that a run that resumes has the same batches. */
+rcv_status rcvi_choose_bounds(rcv_trainer *trainer, const rcv_data *data, bool keep, int64_t *bounds, size_t *count);
+
 /* The learning rate of update `step` (from 0), at `epoch` whole epochs; `length` updates are all there will be, 0: unknown. */
 double rcvi_rate(const rcvi_recipe *recipe, int64_t step, int64_t epoch, int64_t length, double factor);
 
