@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# Language models on Penn Treebank and WikiText-2: speed and memory beside the same model in PyTorch, in turns in one run, perplexity
+# of whole trainings, and what buckets gain. Keeps summaries of the logs, with machine, versions, date and commit, in
+# bench/results/training-NAME-OF-THE-GPU.json.
+#   bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]
+# DATA: a folder with ptb/ and wikitext-2/. PARTS: of `speed quality buckets cpu`, all but cpu by default.
+# In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default.
+set -eu
+data=$(cd "${1:?usage: bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]}" && pwd)
+cd "$(dirname "$0")/.."
+recurve=$(cd "${2:-build/release}" && pwd)/recurve
+parts=${3:-speed quality buckets}
+results=${RECURVE_RESULTS:-bench/results}
+device=${DEVICE:-cuda}
+room=build/bench-ptb
+mkdir -p "$room" "$results"
+rm -f "$room"/*.jsonl "$room"/*.safetensors
+
+# train NAME CORPUS OPTIONS...: the log is $room/NAME.jsonl
+train() {
+    local name=$1 corpus=$2
+    shift 2
+    echo "== $name: recurve train $corpus $*"
+    "$recurve" train "$data/$corpus" --cache "$room" --device "$device" --output "$room/$name.safetensors" \
+        --wisdom "$room/wisdom" "$@" 2>"$room/$name.txt" || { tail -n 3 "$room/$name.txt"; return 1; }
+    grep -E '"(end|test)"' "$room/$name.jsonl"
+}
+torch() { # NAME CORPUS OPTIONS...
+    local name=$1 corpus=$2
+    shift 2
+    echo "== $name: lm_torch.py $corpus $*"
+    python3 bench/lm_torch.py "$data/$corpus" --device "$device" "$@" | tee "$room/$name.jsonl"
+}
+
+for part in $parts; do
+    case $part in
+    speed)
+        for which in ptb:small:2000 ptb:medium:1500 ptb:large:1000 wikitext-2:medium:1000; do
+            IFS=: read -r corpus size steps <<<"$which"
+            for turn in 1 2; do
+                for type in tf32 bf16 fp32; do
+                    torch "torch-$corpus-$size-$type-$turn" "$corpus" --preset "zaremba-$size" --dtype $type --steps 150
+                done
+                train "speed-$corpus-$size-$turn" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --steps "$steps" \
+                    --epochs 0 --keep 1 --checkpoint-seconds 0
+            done
+        done
+        ;;
+    quality)
+        for which in ptb:small ptb:medium ptb:large wikitext-2:medium; do
+            IFS=: read -r corpus size <<<"$which"
+            train "quality-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --keep 1
+        done
+        ;;
+    buckets)
+        for turn in 1 2; do
+            for buckets in none auto:8 auto; do
+                train "buckets-$buckets-$turn" ptb --kind lines --level word --layers 8 --hidden 512 --batch 64 \
+                    --optimiser sgd --learning-rate 0.5 --dtype bfloat16 --buckets "$buckets" --steps 400 --keep 1
+            done
+        done
+        ;;
+    cpu)
+        for turn in 1 2; do
+            torch "torch-cpu-small-$turn" ptb --preset zaremba-small --device cpu --dtype fp32 --steps 30 --warm 3 --threads 2
+            train "cpu-small-$turn" ptb --preset zaremba-small --device cpu --threads 2 --steps 60 --epochs 0 --keep 1
+        done
+        ;;
+    esac
+done
+
+python3 - "$room" "$results" "$device" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" "$("$recurve" --version)" <<'END'
+import glob, json, os, platform, subprocess, sys, time
+room, results, device, commit, version = sys.argv[1:]
+rows = {}
+for path in sorted(glob.glob(f"{room}/*.jsonl")):
+    name = os.path.basename(path)[:-6]
+    lines = [json.loads(line) for line in open(path) if line.strip()]
+    if name.startswith("torch"):
+        rows[name] = lines[-1]
+        continue
+    first, last = {}, {}
+    validations = []
+    for line in lines:
+        event = line.get("event")
+        if event == "start":
+            first = {k: line[k] for k in ("parameters", "tokens", "bytes", "shapes", "plans")}
+            first["settings"] = {k: v for k, v in line["settings"].items() if k not in ("data", "cache", "wisdom", "log")}
+        elif event == "validation":
+            validations.append(line.get("perplexity"))
+        elif event == "test":
+            last["test_perplexity"] = line["perplexity"]
+        elif event == "end":
+            last.update({k: line[k] for k in ("reason", "step", "epoch", "seconds", "tokens_per_second", "loss")})
+    rows[name] = {**first, **last, "validation_perplexities": validations}
+try:
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True).stdout
+except OSError:
+    gpu = ""
+name = (gpu.split("\n")[0].strip() if device.startswith("cuda") else platform.machine()).replace(" ", "-") or "GPU"
+path = f"{results}/training-{name}.json"
+kept = json.load(open(path))["runs"] if os.path.exists(path) else {}
+kept.update(rows)
+with open(path, "w") as out:
+    json.dump({"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "commit": commit, "version": version,
+               "machine": {"device": name, "cpu": platform.processor() or platform.machine()}, "runs": kept}, out, indent=1)
+best = lambda prefix: max((r["tokens_per_second"] for n, r in rows.items() if n.startswith(prefix)), default=None)
+for which in ("ptb-small", "ptb-medium", "ptb-large", "wikitext-2-medium"):
+    ours, theirs = best(f"speed-{which}-"), best(f"torch-{which}-")
+    if ours and theirs:
+        mine = next(r["bytes"] for n, r in rows.items() if n.startswith(f"speed-{which}-"))
+        other = min(r["bytes"] for n, r in rows.items() if n.startswith(f"torch-{which}-tf32"))
+        print(f"{which:18} {ours:10.0f} tokens/s, PyTorch's best {theirs:8.0f}: {ours / theirs:5.2f}x; "
+              f"{mine / 2**20:6.0f} MiB, PyTorch {other / 2**20:6.0f}: {mine / other:4.2f}")
+for n, r in rows.items():
+    if n.startswith("quality"):
+        print(f"{n[8:]:18} test perplexity {r.get('test_perplexity', 0):7.2f}, {r['seconds']:6.1f} s, {r['tokens_per_second']:9.0f} tokens/s")
+none = best("buckets-none")
+for which in ("auto:8", "auto"):
+    chosen = best(f"buckets-{which}-")
+    if none and chosen:
+        shapes = next(r for n, r in rows.items() if n.startswith(f"buckets-{which}-"))
+        padded = sum(s["steps"] * s["batch"] * s["batches"] for s in shapes["shapes"])
+        print(f"buckets {which:7} {chosen:10.0f} tokens/s, none {none:8.0f}: {chosen / none:4.2f}x; padded/ideal {padded / shapes['tokens']:.4f}")
+ours, theirs = best("cpu-small"), best("torch-cpu-small")
+if ours and theirs:
+    print(f"small on 2 threads of a CPU: {ours:.0f} tokens/s, PyTorch {theirs:.0f}: {ours / theirs:.2f}x")
+print(f"wrote {path}")
+END
