@@ -4,7 +4,7 @@
 # bench/results/training-NAME-OF-THE-GPU.json.
 #   bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]
 # DATA: a folder with ptb/ and wikitext-2/. PARTS: of `speed quality buckets cpu`, all but cpu by default.
-# In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default.
+# In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default; TURNS, 2 by default.
 set -eu
 data=$(cd "${1:?usage: bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]}" && pwd)
 cd "$(dirname "$0")/.."
@@ -12,6 +12,7 @@ recurve=$(cd "${2:-build/release}" && pwd)/recurve
 parts=${3:-speed quality buckets}
 results=${RECURVE_RESULTS:-bench/results}
 device=${DEVICE:-cuda}
+turns=${TURNS:-2}
 room=build/bench-ptb
 mkdir -p "$room" "$results"
 rm -f "$room"/*.jsonl "$room"/*.safetensors
@@ -37,7 +38,7 @@ for part in $parts; do
     speed)
         for which in ptb:small:2000 ptb:medium:1500 ptb:large:1000 wikitext-2:medium:1000; do
             IFS=: read -r corpus size steps <<<"$which"
-            for turn in 1 2; do
+            for turn in $(seq "$turns"); do
                 for type in tf32 bf16 fp32; do
                     torch "torch-$corpus-$size-$type-$turn" "$corpus" --preset "zaremba-$size" --dtype $type --steps 150
                 done
@@ -53,7 +54,7 @@ for part in $parts; do
         done
         ;;
     buckets)
-        for turn in 1 2; do
+        for turn in $(seq "$turns"); do
             for buckets in none auto:8 auto; do
                 train "buckets-$buckets-$turn" ptb --kind lines --level word --layers 8 --hidden 512 --batch 64 \
                     --optimiser sgd --learning-rate 0.5 --dtype bfloat16 --buckets "$buckets" --steps 400 --keep 1
@@ -61,7 +62,7 @@ for part in $parts; do
         done
         ;;
     cpu)
-        for turn in 1 2; do
+        for turn in $(seq "$turns"); do
             torch "torch-cpu-small-$turn" ptb --preset zaremba-small --device cpu --dtype fp32 --steps 30 --warm 3 --threads 2
             train "cpu-small-$turn" ptb --preset zaremba-small --device cpu --threads 2 --steps 60 --epochs 0 --keep 1
         done

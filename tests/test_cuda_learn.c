@@ -128,7 +128,7 @@ static void check_large(large *l) {
 static void test_many_classes(void **state) {
     (void)state;
     /* the first in one chunk, the others in four, the last of them shorter; features in whole pieces of 16 bytes and not */
-    static const int64_t shapes[][3] = {{9, 24, 10000}, {422, 20, 10000}, {130, 22, 33278}};
+    static const int64_t shapes[][3] = {{9, 24, 10000}, {900, 20, 10000}, {270, 22, 33278}};
     for (int i = 0; i < DTYPES * 3; i++) {
         const int64_t *s = shapes[i % 3];
         learn_subject subject = subject_of(dtypes[i / 3]);
