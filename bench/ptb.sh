@@ -22,7 +22,7 @@ train() {
     local name=$1 corpus=$2
     shift 2
     echo "== $name: recurve train $corpus $*"
-    "$recurve" train "$data/$corpus" --cache "$room" --device "$device" --output "$room/$name.safetensors" \
+    "$recurve" train "$data/$corpus" --cache "$room" --device "$on" --output "$room/$name.safetensors" \
         --wisdom "$room/wisdom" "$@" 2>"$room/$name.txt" || { tail -n 3 "$room/$name.txt"; return 1; }
     grep -E '"(end|test)"' "$room/$name.jsonl"
 }
@@ -30,10 +30,11 @@ torch() { # NAME CORPUS OPTIONS...
     local name=$1 corpus=$2
     shift 2
     echo "== $name: lm_torch.py $corpus $*"
-    python3 bench/lm_torch.py "$data/$corpus" --device "$device" "$@" | tee "$room/$name.jsonl"
+    python3 bench/lm_torch.py "$data/$corpus" --device "$on" "$@" | tee "$room/$name.jsonl"
 }
 
 for part in $parts; do
+    on=$device
     case $part in
     speed)
         for which in ptb:small:2000 ptb:medium:1500 ptb:large:1000 wikitext-2:medium:1000; do
@@ -57,14 +58,16 @@ for part in $parts; do
         for turn in $(seq "$turns"); do
             for buckets in none auto:8 auto; do
                 train "buckets-$buckets-$turn" ptb --kind lines --level word --layers 8 --hidden 512 --batch 64 \
-                    --optimiser sgd --learning-rate 0.5 --dtype bfloat16 --buckets "$buckets" --steps 400 --keep 1
+                    --optimiser sgd --learning-rate 0.5 --dtype bfloat16 --buckets "$buckets" --steps 3000 --keep 1
             done
         done
         ;;
     cpu)
+        on=cpu
         for turn in $(seq "$turns"); do
-            torch "torch-cpu-small-$turn" ptb --preset zaremba-small --device cpu --dtype fp32 --steps 30 --warm 3 --threads 2
-            train "cpu-small-$turn" ptb --preset zaremba-small --device cpu --threads 2 --steps 60 --epochs 0 --keep 1
+            torch "torch-cpu-small-$turn" ptb --preset zaremba-small --dtype fp32 --steps 60 --warm 10 \
+                --threads 2
+            train "cpu-small-$turn" ptb --preset zaremba-small --threads 2 --steps 150 --epochs 0 --keep 1
         done
         ;;
     esac
@@ -74,6 +77,15 @@ python3 - "$room" "$results" "$device" "$(git rev-parse --short HEAD 2>/dev/null
 import glob, json, os, platform, subprocess, sys, time
 room, results, device, commit, version = sys.argv[1:]
 rows = {}
+
+
+def settled(lines):
+    """Tokens a second between the first and the last progress line that are in the second half of the run."""
+    seen = [(p["seconds"], p["tokens_per_second"] * p["seconds"]) for p in lines if p.get("event") == "progress"]
+    late = [p for p in seen if p[0] >= seen[-1][0] / 2] if seen else []
+    return (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0]) if len(late) > 1 else None
+
+
 for path in sorted(glob.glob(f"{room}/*.jsonl")):
     name = os.path.basename(path)[:-6]
     lines = [json.loads(line) for line in open(path) if line.strip()]
@@ -92,6 +104,7 @@ for path in sorted(glob.glob(f"{room}/*.jsonl")):
         elif event == "test":
             last["test_perplexity"] = line["perplexity"]
         elif event == "end":
+            last["settled_tokens_per_second"] = settled(lines)
             last.update({k: line[k] for k in ("reason", "step", "epoch", "seconds", "tokens_per_second", "loss")})
     rows[name] = {**first, **last, "validation_perplexities": validations}
 try:
@@ -105,7 +118,7 @@ kept.update(rows)
 with open(path, "w") as out:
     json.dump({"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "commit": commit, "version": version,
                "machine": {"device": name, "cpu": platform.processor() or platform.machine()}, "runs": kept}, out, indent=1)
-best = lambda prefix: max((r["tokens_per_second"] for n, r in rows.items() if n.startswith(prefix)), default=None)
+best = lambda prefix: max((r.get("settled_tokens_per_second") or r["tokens_per_second"] for n, r in rows.items() if n.startswith(prefix)), default=None)
 for which in ("ptb-small", "ptb-medium", "ptb-large", "wikitext-2-medium"):
     ours, theirs = best(f"speed-{which}-"), best(f"torch-{which}-")
     if ours and theirs:
