@@ -144,12 +144,12 @@ typedef struct {
     int64_t hidden; /* features of a state, unless the cell says otherwise */
     int64_t layers; /* 0 means 1 */
     bool bidirectional;
-    bool no_bias;   /* leave out every vector stored as bias_* */
+    bool no_bias;     /* leave out every vector stored as bias_* */
     double dropout;   /* between layers, in training, in [0, 1) */
     bool variational; /* what dropout takes away of a sequence, it takes away at every step of it */
     double zoneout;   /* in training an element of a state keeps its value of the step before with this probability, in
                        * [0, 1), and otherwise takes the mean of both; lags do not. y is made of what the states became */
-    int64_t rank;   /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
+    int64_t rank;     /* 0: full matrices; else each matrix of more than `rank` rows and columns is A B of this rank */
     const rcv_size *sizes; /* overrides of the cell's declared sizes */
     size_t size_count;
 } rcv_net_options;
