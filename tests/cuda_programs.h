@@ -36,6 +36,7 @@ static const config gpu_configs[] = {
     {"gru", {.input = 4, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5}, 6, 4, true, false, true},
     {"gru", {.input = 4, .hidden = 4, .layers = 2, .dropout = 0.5, .variational = true}, 6, 4, true, false, true},
     {"lstm", {.input = 4, .hidden = 4, .layers = 2, .zoneout = 0.3}, 6, 4, true, false, true},
+    {"sru", {.input = 4, .hidden = 4, .layers = 2, .zoneout = 0.3}, 6, 4, true, false, true},
     {"lstm_layernorm", {.input = 4, .hidden = 4, .layers = 3}, 7, 4, true, false, true},
     {"lstm_layernorm", {.input = 5, .hidden = 4, .layers = 1, .bidirectional = true}, 5, 4, true, false, false},
     {"rnn_tanh", {.input = 4, .hidden = 4, .layers = 2, .rank = 2}, 7, 4, true, false, true},

@@ -13,9 +13,9 @@ static const config configs[] = {
     {NULL, {.input = 4, .hidden = 6, .layers = 2}, 8, 3, true, true, true},
     {NULL, {.input = 3, .hidden = 6, .layers = 2, .bidirectional = true}, 7, 2, false, false, false},
     {NULL, {.input = 6, .hidden = 6, .layers = 2, .bidirectional = true, .dropout = 0.3}, 6, 3, true, true, true},
-    {NULL, {.input = 6, .hidden = 6, .layers = 2, .dropout = 0.3, .variational = true}, 6, 3, true, false, true},
+    {NULL, {.input = 6, .hidden = 8, .layers = 2, .dropout = 0.3, .variational = true}, 7, 5, true, false, true},
     {NULL, {.input = 5, .hidden = 6, .layers = 2, .zoneout = 0.3}, 7, 3, false, false, true},
-    {NULL, {.input = 4, .hidden = 6, .layers = 2, .bidirectional = true, .zoneout = 0.3}, 6, 3, true, true, true},
+    {NULL, {.input = 4, .hidden = 8, .layers = 2, .bidirectional = true, .zoneout = 0.3}, 7, 5, true, true, true},
     {NULL, {.input = 9, .hidden = 8, .layers = 2, .rank = 2, .no_bias = true}, 7, 3, false, false, true},
     {NULL, {.input = 3, .hidden = 4, .layers = 2}, 1, 2, false, false, true},
 };

@@ -331,13 +331,14 @@ static const char *const plans[] = {"combine(steps=all)+fuse+pack+scan", "combin
 enum { PLANS = sizeof plans / sizeof *plans };
 
 static void check_cell(const char *cell, int options) {
-    config c = {.cell = cell,
-                .net = {.input = 6, .hidden = 6, .layers = 2, .bidirectional = options & 4},
-                .steps = 7,
-                .batch = 3,
-                .lengths = options & 1,
-                .resets = options & 2,
-                .initial = true};
+    config c = {
+        .cell = cell,
+        .net = {.input = 6, .hidden = 6, .layers = 2, .bidirectional = options & 4, .zoneout = options & 8 ? 0.3 : 0},
+        .steps = 7,
+        .batch = 3,
+        .lengths = options & 1,
+        .resets = options & 2,
+        .initial = true};
     random_source source = {.state = 7};
     for (int i = 0; i < PLANS * 2; i++) {
         problem p;
@@ -357,7 +358,7 @@ static void scans(void **state) {
     (void)state;
     static const char *const cells[] = {"gilr_lstm", "sru", "qrnn_f", "qrnn_fo_w2", "qrnn_ifo", "mingru", "minlstm"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-        for (int options = 0; options < 8; options++) {
+        for (int options = 0; options < 16; options++) {
             found = (tally){0};
             check_cell(cells[i], options);
             assert_true(found.loops > 0);
@@ -374,7 +375,7 @@ static void diagonal(void **state) {
     (void)state;
     static const char *const cells[] = {"indrnn", "sru2", "gru_diagonal", RCV_SOURCE_DIR "/tests/bent.cell"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
-        for (int options = 0; options < 8; options++) {
+        for (int options = 0; options < 16; options++) {
             found = (tally){0};
             check_cell(cells[i], options);
             assert_int_equal(found.recurrences, found.loops);

@@ -1,6 +1,7 @@
 /* Dropout that stays the same over time, and zoneout: what their masks are, what inference makes of them, and their gradients
  * against central differences. That every schedule computes the same with them, test_candidates and test_gathers say. */
 #include "probe.h"
+#include "scratch.h"
 
 #include <math.h>
 
@@ -402,10 +403,41 @@ static void test_gradients(void **state) {
                   tally.skipped);
 }
 
+/* ---- from a run's choices ---- */
+
+static void test_settings(void **state) {
+    (void)state;
+    static const char *const chosen[][2] = {
+        {"hidden", "4"}, {"layers", "2"}, {"dropout", "0.25"}, {"variational", "true"}, {"zoneout", "0.125"}};
+    test_allocator allocator;
+    rcv_context *context = test_context(&allocator);
+    rcv_settings *settings = NULL;
+    rcv_data *data = NULL;
+    rcv_learner *learner = NULL;
+    char path[512];
+    snprintf(path, sizeof path, "%s", path_in("text"));
+    FILE *file = fopen(path, "w");
+    assert_true(file && fputs("to be or not to be\n", file) >= 0 && fclose(file) == 0);
+    check_ok(rcv_settings_new(context, &settings));
+    for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
+        check_ok(rcv_settings_set(settings, chosen[i][0], chosen[i][1]));
+    /* a cache that is no folder keeps nothing */
+    check_ok(rcv_data_open(context, path, &(rcv_data_options){.cache = path}, &data));
+    check_ok(rcv_learner_new(context, settings, data, &learner));
+    const rcv_net_options *net = rcv_net_get_options(rcv_learner_net(learner));
+    assert_true(net->dropout == 0.25 && net->variational && net->zoneout == 0.125);
+    rcv_learner_free(learner);
+    rcv_data_free(data);
+    rcv_settings_free(settings);
+    test_context_end(&allocator, context);
+    assert_int_equal(remove(path), 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_variational_masks), cmocka_unit_test(test_zoneout_masks),
-                                       cmocka_unit_test(test_zoneout_lengths),   cmocka_unit_test(test_zoneout_of_output),
-                                       cmocka_unit_test(test_zoneout_of_states), cmocka_unit_test(test_zoneout_mean),
-                                       cmocka_unit_test(test_gradients)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_variational_masks), cmocka_unit_test(test_zoneout_masks),
+        cmocka_unit_test(test_zoneout_lengths),   cmocka_unit_test(test_zoneout_of_output),
+        cmocka_unit_test(test_zoneout_of_states), cmocka_unit_test(test_zoneout_mean),
+        cmocka_unit_test(test_gradients),         cmocka_unit_test(test_settings)};
+    return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

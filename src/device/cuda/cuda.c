@@ -367,8 +367,9 @@ static rcv_status check_recording(const rcvi_worker *w, const rcvi_binding *bind
     if (!w->called || w->last != stream)
         return rcvi_fail(RCV_INVALID, "a run's call can be recorded behind one that was not, on the same stream");
     if (rcvi_net_is_random(program->net) && !binding->seed_at)
-        return rcvi_fail(RCV_UNSUPPORTED,
-                         "a recorded call with dropout or zoneout would repeat its mask: its seed must be in the GPU's memory");
+        return rcvi_fail(
+            RCV_UNSUPPORTED,
+            "a recorded call with dropout or zoneout would repeat its mask: its seed must be in the GPU's memory");
     if (program->options.lengths && (w->engine->sorts || !binding->lengths_at))
         return rcvi_fail(RCV_UNSUPPORTED,
                          w->engine->sorts
