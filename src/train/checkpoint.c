@@ -53,7 +53,7 @@ enum { FIELDS = sizeof fields / sizeof *fields };
 
 /* How the data is cut into batches: a place in it means the same only where this is the same. */
 static json_t *batching_json(const rcv_trainer *t) {
-    bool shuffles = rcvi_settings_flag(t->settings, "shuffle");
+    bool shuffles = t->learner->shape.kind != RCV_DATA_STREAM && rcvi_settings_flag(t->settings, "shuffle");
     json_t *array = json_array();
     json_array_append_new(array, shuffles ? json_integer((json_int_t)t->recipe.seed) : json_null());
     int64_t steps, batch, batches;
@@ -138,22 +138,31 @@ static rcv_status read_standing(const rcv_trainer *t, const char *text, const ch
 
 /* ---- writing ---- */
 
+static rcv_status add_state(const rcv_trainer *t, size_t index, const void *host, size_t elements,
+                            rcv_tensors *tensors) {
+    const rcv_learner *l = t->learner;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "state.%s", rcv_net_state(l->net, index)->name);
+    const rcv_tensor tensor = {.name = name,
+                               .dtype = l->real,
+                               .dims = 1,
+                               .shape = {(int64_t)elements},
+                               .data = host,
+                               .bytes = elements * rcvi_real_bytes(l)};
+    return rcv_tensors_add(tensors, &tensor);
+}
+
+/* From the window that carries them, or, before there is one, as they came from a checkpoint. */
 static rcv_status add_states(const rcv_trainer *t, rcv_tensors *tensors) {
     const rcv_learner *l = t->learner;
     const rcvi_window *v = t->work ? &t->work->windows[t->windows[0]] : NULL;
-    for (size_t s = 0; v && v->carries && s < rcv_net_state_count(l->net); s++) {
-        size_t bytes = rcvi_window_state_bytes(t->work, v, s);
-        char name[NAME_BYTES], *host = rcvi_new(t->context, bytes, 1);
-        if (!host) return RCV_NO_MEMORY;
-        snprintf(name, sizeof name, "state.%s", rcv_net_state(l->net, s)->name);
-        rcv_status status = t->work->ops->fetch(t->work->learn, host, v->initial[s], bytes);
-        const rcv_tensor tensor = {.name = name,
-                                   .dtype = l->real,
-                                   .dims = 1,
-                                   .shape = {(int64_t)(bytes / rcvi_real_bytes(l))},
-                                   .data = host,
-                                   .bytes = bytes};
-        if (!status) status = rcv_tensors_add(tensors, &tensor);
+    int64_t batch = rcvi_settings_integer(t->settings, "batch");
+    for (size_t s = 0; (t->held || (v && v->carries)) && s < rcv_net_state_count(l->net); s++) {
+        size_t elements = (size_t)(rcv_net_state(l->net, s)->total * batch), bytes = elements * rcvi_real_bytes(l);
+        void *host = t->held ? NULL : rcvi_new(t->context, bytes, 1);
+        if (!t->held && !host) return RCV_NO_MEMORY;
+        rcv_status status = host ? t->work->ops->fetch(t->work->learn, host, v->initial[s], bytes) : RCV_OK;
+        if (!status) status = add_state(t, s, host ? host : t->held[s], elements, tensors);
         rcvi_free(t->context, host);
         RCVI_TRY(status);
     }
