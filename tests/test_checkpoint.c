@@ -47,7 +47,8 @@ typedef struct {
 
 static const resume_case resumes[] = {
     {RCV_DATA_STREAM, "optimiser=sgd batch=3 length=4"},
-    {RCV_DATA_STREAM, "optimiser=adam batch=3 length=4 layers=2 dropout=0.3 dropout-embedding=0.2 weight-drop=0.3"},
+    {RCV_DATA_STREAM,
+     "optimiser=adam batch=3 length=4 layers=2 dropout=0.3 dropout-embedding=0.2 weight-drop=0.3 zoneout=0.2"},
     {RCV_DATA_STREAM,
      "optimiser=momentum batch=2 length=5 accumulate=2 dropout-input=0.3 variational=true dtype=float64"},
     {RCV_DATA_STREAM,
@@ -173,6 +174,37 @@ static void test_saving(void **unused) {
     rcv_trainer_free(c);
     school_remove("model");
     school_remove("second");
+    school_close(&s);
+}
+
+/* The same text with the checkpoint's vocabulary, as the tool reads it, is the same data. */
+static void test_given_vocabulary(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    rcv_trainer *a = make_trainer(&s, &resumes[1], data);
+    watcher w = {.stop_at = 6};
+    check_fails(school_run(a, model_path("model", path), &w), RCV_STOPPED, "6 updates");
+    rcv_vocabulary *vocabulary;
+    rcv_data *again;
+    check_ok(rcv_checkpoint_vocabulary(s.context, path, &vocabulary));
+    const rcv_data_options options = {.level = RCV_LEVEL_WORD, .vocabulary = vocabulary};
+    check_ok(rcv_data_open(s.context, path_in("text-train"), &options, &again));
+    rcv_vocabulary_free(vocabulary);
+    rcv_trainer *b = make_trainer(&s, &resumes[1], again);
+    check_ok(rcv_trainer_resume(b, path));
+    assert_true(b->standing.at.epoch == a->standing.at.epoch && b->standing.at.batch == a->standing.at.batch);
+    assert_true(b->standing.at.batch > 0);
+    w.stop_at = 0;
+    check_ok(school_run(a, NULL, &w));
+    check_ok(school_run(b, NULL, &w));
+    assert_true(school_same(a, b));
+    rcv_trainer_free(b);
+    rcv_data_free(again);
+    rcv_trainer_free(a);
+    school_remove("model");
     school_close(&s);
 }
 
@@ -523,15 +555,11 @@ static void test_full_disk(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resuming),
-        cmocka_unit_test(test_saving),
-        cmocka_unit_test(test_other_data),
-        cmocka_unit_test(test_other_models),
-        cmocka_unit_test(test_truncated_files),
-        cmocka_unit_test(test_flipped_bytes),
-        cmocka_unit_test(test_spoiled_tensors),
-        cmocka_unit_test(test_rotation),
-        cmocka_unit_test(test_best),
+        cmocka_unit_test(test_resuming),         cmocka_unit_test(test_saving),
+        cmocka_unit_test(test_given_vocabulary), cmocka_unit_test(test_other_data),
+        cmocka_unit_test(test_other_models),     cmocka_unit_test(test_truncated_files),
+        cmocka_unit_test(test_flipped_bytes),    cmocka_unit_test(test_spoiled_tensors),
+        cmocka_unit_test(test_rotation),         cmocka_unit_test(test_best),
         cmocka_unit_test(test_full_disk),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);

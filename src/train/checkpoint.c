@@ -308,7 +308,7 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
         if (array_of(t, &r->standing, i))
             RCVI_TRY(rcvi_array_from_tensors(t->learner, prefixes[i], tensors, file, &r->arrays[i]));
     if (plans && !(r->plans = rcvi_copy_text(t->context, plans, strlen(plans)))) return RCV_NO_MEMORY;
-    uint64_t hash = rcvi_data_hash(t->train);
+    uint64_t hash = rcvi_data_identity(t->train);
     if (!r->same_batches) r->standing.at.batch = 0; /* the epoch begins again */
     if (r->standing.data_hash != hash) {            /* other data: from its beginning */
         r->standing.data_hash = hash;
