@@ -155,10 +155,15 @@ rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, con
 
 /* ---- the same model? ---- */
 
+/* What training does to the network, and may do otherwise when it goes on. */
+static const char *const regularisers[] = {"dropout", "variational", "zoneout"};
+
 static bool same_network(const char *a, const char *b) {
     json_t *x = a ? json_loads(a, 0, NULL) : NULL, *y = b ? json_loads(b, 0, NULL) : NULL;
-    json_object_del(x, "dropout");
-    json_object_del(y, "dropout");
+    for (size_t i = 0; i < sizeof regularisers / sizeof *regularisers; i++) {
+        json_object_del(x, regularisers[i]);
+        json_object_del(y, regularisers[i]);
+    }
     bool same = x && y && json_equal(x, y);
     json_decref(x);
     json_decref(y);
