@@ -286,6 +286,7 @@ static void test_other_models(void **unused) {
         {"embedding-kind=fixed", "shape"},
         {"optimiser=momentum momentum=0", NULL},
         {"dropout=0.3", NULL},
+        {"zoneout=0.3 variational=true", NULL},
     };
     school s;
     char path[512];
