@@ -172,7 +172,7 @@ bad 1 "directory without a training file" train folder "${small[@]}"
 bad 1 "nothing.txt" train nothing.txt "${small[@]}"
 bad 2 "did you mean learning-rate?" train text --output new --config config.json
 [ ! -e new ] || complain "what was refused has written a model"
-head -c 3000 stream-whole.safetensors >cut
+head -c 3000 stream-whole.safetensors >./cut
 bad 2 "cut" train --resume cut
 cp stream-whole.safetensors mine
 bad 2 "--hidden cannot be changed" train --resume mine --hidden 9

@@ -321,24 +321,23 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
     return carries ? hold_states(t, tensors, file, r) : RCV_OK;
 }
 
-#define EXCHANGE(type, a, b)                                                                                           \
-    do {                                                                                                               \
-        type other = a;                                                                                                \
-        a = b;                                                                                                         \
-        b = other;                                                                                                     \
-    } while (0)
-
 /* All of it, or, where even the first array cannot be written, nothing. */
 static rcv_status take_over(rcv_trainer *t, restored *r) {
     size_t bytes = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
     for (int i = 0; i < ARRAYS; i++)
         if (r->arrays[i]) RCVI_TRY(rcvi_device_write(t->learner, array_of(t, &r->standing, i), r->arrays[i], bytes));
     t->standing = r->standing;
-    EXCHANGE(double *, t->history, r->history);
+    rcvi_free(t->context, t->history);
+    t->history = r->history;
     t->history_count = r->history_count;
     t->history_capacity = r->history_count + 1;
-    EXCHANGE(char *, t->plans, r->plans);
-    EXCHANGE(void **, t->held, r->held);
+    rcvi_free(t->context, t->plans);
+    t->plans = r->plans;
+    rcvi_trainer_drop_states(t);
+    t->held = r->held;
+    r->history = NULL;
+    r->plans = NULL;
+    r->held = NULL;
     return RCV_OK;
 }
 
@@ -384,7 +383,7 @@ rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_s
     rcv_settings *made = NULL;
     rcv_status status =
         text ? rcv_settings_new(context, &made) : rcvi_fail(RCV_FORMAT, "%s holds no settings of a training run", path);
-    if (!status) status = rcv_settings_parse(made, text, strlen(text), path);
+    if (!status && text) status = rcv_settings_parse(made, text, strlen(text), path);
     rcv_tensors_free(tensors);
     if (status) {
         rcv_settings_free(made);

@@ -139,7 +139,7 @@ rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, con
     rcv_status status = RCV_OK;
     for (size_t i = 0; i < rcvi_learner_tensor_count(l) && !status; i++) {
         rcvi_tensor_place place;
-        const rcv_tensor *tensor;
+        const rcv_tensor *tensor = NULL;
         rcvi_learner_tensor_at(l, i, &place);
         status = find_tensor(l, tensors, file, prefix, &place, &tensor);
         if (!status)
@@ -231,7 +231,7 @@ static rcv_status read_shape(const rcv_tensors *tensors, const char *file, rcvi_
 
 rcv_status rcvi_vocabulary_from_tensors(rcv_context *context, const rcv_tensors *tensors, const char *file,
                                         rcv_vocabulary **vocabulary) {
-    rcvi_shape shape;
+    rcvi_shape shape = {0};
     *vocabulary = NULL;
     RCVI_TRY(read_shape(tensors, file, &shape));
     const rcv_tensor *words = rcv_tensors_find(tensors, VOCABULARY);
