@@ -15,7 +15,7 @@ prompt='static rcv_status '
 
 write_some() {
     printf '%s' "$prompt"
-    "$recurve" generate "$1" --prompt "$prompt" --bytes 400 --temperature 0.7 --seed 1 | LC_ALL=C tr -c '\n -~' '?'
+    "$recurve" generate "$1" --prompt "$prompt" --tokens 400 --temperature 0.7 --seed 1 | LC_ALL=C tr -c '\n -~' '?'
     printf '\n'
 }
 
@@ -44,6 +44,6 @@ cat <<END
 == done
 A byte of the text costs $(bits "$out/before.safetensors") bits before training and $(bits "$out/model.safetensors") after.
 The trained model is $out/model.safetensors, its text $out/text. Go on with it:
-    $recurve generate $out/model.safetensors --prompt '#include ' --bytes 300
+    $recurve generate $out/model.safetensors --prompt '#include ' --tokens 300
     $recurve cell lstm --backward
 END

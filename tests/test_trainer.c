@@ -172,7 +172,7 @@ static double dropped_loss(const school *w, const char *settings, const rcv_data
     return loss;
 }
 
-static void check_dropout(const char *settings, bool accumulates) {
+static void check_dropout(const char *settings) {
     school w;
     school_open(&w);
     const rcv_data *data = school_data(&w, "train", RCV_DATA_STREAM, school_verse, NULL);
@@ -196,7 +196,6 @@ static void check_dropout(const char *settings, bool accumulates) {
         moved += fabs(expected) > 1e-4;
     }
     assert_true(moved > 10);
-    assert_true(t->standing.at.batch == (accumulates ? 2 : 1));
     free(before);
     free(after);
     rcv_trainer_free(t);
@@ -205,11 +204,12 @@ static void check_dropout(const char *settings, bool accumulates) {
 
 static void test_dropout_gradients(void **unused) {
     (void)unused;
-    check_dropout("cell=lstm batch=2 length=5 dropout-input=0.4 dropout-output=0.3", false);
-    check_dropout("cell=gru batch=2 length=5 dropout-input=0.4 dropout-output=0.3 variational=true", false);
-    check_dropout("cell=lstm batch=2 length=5 layers=2 dropout=0.4 dropout-embedding=0.3", false);
-    check_dropout("cell=lstm batch=2 length=5 layers=2 weight-drop=0.4", false);
-    check_dropout("cell=gru batch=2 length=5 tied=true dropout-embedding=0.3 dropout-output=0.2", false);
+    check_dropout("cell=lstm batch=2 length=5 dropout-input=0.4 dropout-output=0.3");
+    check_dropout("cell=gru batch=2 length=5 dropout-input=0.4 dropout-output=0.3 variational=true");
+    check_dropout("cell=lstm batch=2 length=5 layers=2 dropout=0.4 dropout-embedding=0.3");
+    check_dropout("cell=lstm batch=2 length=5 layers=2 weight-drop=0.4");
+    check_dropout("cell=lstm batch=2 length=5 layers=2 dropout=0.4 zoneout=0.3 variational=true");
+    check_dropout("cell=gru batch=2 length=5 tied=true dropout-embedding=0.3 dropout-output=0.2");
 }
 
 /* ---- the same however it was made ---- */

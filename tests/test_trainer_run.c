@@ -228,6 +228,7 @@ static const char *const drops[] = {"dropout=0.4 layers=2",
                                     "dropout-output=0.4",
                                     "dropout-embedding=0.4",
                                     "weight-drop=0.4",
+                                    "zoneout=0.4",
                                     "dropout-input=0.4 variational=true",
                                     "dropout-output=0.4 variational=true"};
 enum { DROPS = sizeof drops / sizeof *drops };
@@ -259,7 +260,8 @@ static void test_dropout(void **unused) {
         rcv_evaluation with, without;
         check_ok(rcv_learner_evaluate(fresh->learner, data, NULL, &with));
         check_ok(rcv_learner_evaluate(plain->learner, data, NULL, &without));
-        assert_true(with.loss == without.loss && with.counted == without.counted);
+        const bool zones = strstr(line, "zoneout") != NULL; /* there the mean of what might be is a model of its own */
+        assert_true((with.loss == without.loss) == !zones && with.counted == without.counted);
         watcher w[4] = {{0}, {0}, {0}, {0}};
         rcv_trainer *one = run_with(&s, line, "seed=0", start, data, &w[0]);
         rcv_trainer *same = run_with(&s, line, "seed=0", start, data, &w[1]);

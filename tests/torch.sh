@@ -1,8 +1,11 @@
 #!/bin/bash
-# lstm, gru, rnn_tanh, rnn_relu and lstm_proj against PyTorch run here and now. Status 77: PyTorch is not installed.
+# lstm, gru, rnn_tanh, rnn_relu and lstm_proj against PyTorch run here and now, and training against the same training there.
+# Status 77: PyTorch is not installed.
 set -eu
 python=/usr/bin/python3
 "$python" -c 'import torch, numpy' 2>/dev/null || { echo "skipped: $python has no torch (python3-torch)"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-OMP_NUM_THREADS=1 "$python" "$SOURCE_DIR/tests/torch_compare.py" "$RECURVE" "$folder"
+for script in torch_compare torch_train; do
+    OMP_NUM_THREADS=1 "$python" "$SOURCE_DIR/tests/$script.py" "$RECURVE" "$folder"
+done

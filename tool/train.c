@@ -109,11 +109,32 @@ static char *log_path(const run *run) {
     return text_of("%.*s.jsonl", stem, run->output);
 }
 
+/* A run that was killed may have left a part of a line: it goes, so that the next one stands by itself. */
+static bool cut_partial_line(FILE *file) {
+    char block[4096];
+    long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1, whole = 0;
+    for (long at = end; at > 0 && whole == 0;) {
+        const long length = at < (long)sizeof block ? at : (long)sizeof block;
+        at -= length;
+        if (fseek(file, at, SEEK_SET) != 0 || fread(block, 1, (size_t)length, file) != (size_t)length) {
+            return false;
+        }
+        for (long i = length; i > 0 && whole == 0; i--) {
+            whole = block[i - 1] == '\n' ? at + i : 0;
+        }
+    }
+    return end >= 0 && (whole == end || ftruncate(fileno(file), whole) == 0) && fseek(file, 0, SEEK_END) == 0;
+}
+
 static bool open_log(run *run, bool resumes) {
     char *path = log_path(run);
-    const bool good = output_is_writable(path) && (run->log = fopen(path, resumes ? "a" : "w")) != NULL;
-    if (!good && errno != 0) {
-        say("cannot write the log %s: %s", path, strerror(errno));
+    bool good = output_is_writable(path);
+    if (good) {
+        run->log = fopen(path, resumes ? "a+" : "w");
+        good = run->log != NULL && (!resumes || cut_partial_line(run->log));
+        if (!good) {
+            say("cannot write the log %s: %s", path, strerror(errno));
+        }
     }
     free(path);
     return good;

@@ -53,7 +53,7 @@ enum { FIELDS = sizeof fields / sizeof *fields };
 
 /* How the data is cut into batches: a place in it means the same only where this is the same. */
 static json_t *batching_json(const rcv_trainer *t) {
-    bool shuffles = rcvi_settings_flag(t->settings, "shuffle");
+    bool shuffles = t->learner->shape.kind != RCV_DATA_STREAM && rcvi_settings_flag(t->settings, "shuffle");
     json_t *array = json_array();
     json_array_append_new(array, shuffles ? json_integer((json_int_t)t->recipe.seed) : json_null());
     int64_t steps, batch, batches;
@@ -138,22 +138,31 @@ static rcv_status read_standing(const rcv_trainer *t, const char *text, const ch
 
 /* ---- writing ---- */
 
+static rcv_status add_state(const rcv_trainer *t, size_t index, const void *host, size_t elements,
+                            rcv_tensors *tensors) {
+    const rcv_learner *l = t->learner;
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "state.%s", rcv_net_state(l->net, index)->name);
+    const rcv_tensor tensor = {.name = name,
+                               .dtype = l->real,
+                               .dims = 1,
+                               .shape = {(int64_t)elements},
+                               .data = host,
+                               .bytes = elements * rcvi_real_bytes(l)};
+    return rcv_tensors_add(tensors, &tensor);
+}
+
+/* From the window that carries them, or, before there is one, as they came from a checkpoint. */
 static rcv_status add_states(const rcv_trainer *t, rcv_tensors *tensors) {
     const rcv_learner *l = t->learner;
     const rcvi_window *v = t->work ? &t->work->windows[t->windows[0]] : NULL;
-    for (size_t s = 0; v && v->carries && s < rcv_net_state_count(l->net); s++) {
-        size_t bytes = rcvi_window_state_bytes(t->work, v, s);
-        char name[NAME_BYTES], *host = rcvi_new(t->context, bytes, 1);
-        if (!host) return RCV_NO_MEMORY;
-        snprintf(name, sizeof name, "state.%s", rcv_net_state(l->net, s)->name);
-        rcv_status status = t->work->ops->fetch(t->work->learn, host, v->initial[s], bytes);
-        const rcv_tensor tensor = {.name = name,
-                                   .dtype = l->real,
-                                   .dims = 1,
-                                   .shape = {(int64_t)(bytes / rcvi_real_bytes(l))},
-                                   .data = host,
-                                   .bytes = bytes};
-        if (!status) status = rcv_tensors_add(tensors, &tensor);
+    int64_t batch = rcvi_settings_integer(t->settings, "batch");
+    for (size_t s = 0; (t->held || (v && v->carries)) && s < rcv_net_state_count(l->net); s++) {
+        size_t elements = (size_t)(rcv_net_state(l->net, s)->total * batch), bytes = elements * rcvi_real_bytes(l);
+        void *host = t->held ? NULL : rcvi_new(t->context, bytes, 1);
+        if (!t->held && !host) return RCV_NO_MEMORY;
+        rcv_status status = host ? t->work->ops->fetch(t->work->learn, host, v->initial[s], bytes) : RCV_OK;
+        if (!status) status = add_state(t, s, host ? host : t->held[s], elements, tensors);
         rcvi_free(t->context, host);
         RCVI_TRY(status);
     }
@@ -299,7 +308,7 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
         if (array_of(t, &r->standing, i))
             RCVI_TRY(rcvi_array_from_tensors(t->learner, prefixes[i], tensors, file, &r->arrays[i]));
     if (plans && !(r->plans = rcvi_copy_text(t->context, plans, strlen(plans)))) return RCV_NO_MEMORY;
-    uint64_t hash = rcvi_data_hash(t->train);
+    uint64_t hash = rcvi_data_identity(t->train);
     if (!r->same_batches) r->standing.at.batch = 0; /* the epoch begins again */
     if (r->standing.data_hash != hash) {            /* other data: from its beginning */
         r->standing.data_hash = hash;
@@ -312,24 +321,23 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
     return carries ? hold_states(t, tensors, file, r) : RCV_OK;
 }
 
-#define EXCHANGE(type, a, b)                                                                                           \
-    do {                                                                                                               \
-        type other = a;                                                                                                \
-        a = b;                                                                                                         \
-        b = other;                                                                                                     \
-    } while (0)
-
 /* All of it, or, where even the first array cannot be written, nothing. */
 static rcv_status take_over(rcv_trainer *t, restored *r) {
     size_t bytes = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
     for (int i = 0; i < ARRAYS; i++)
         if (r->arrays[i]) RCVI_TRY(rcvi_device_write(t->learner, array_of(t, &r->standing, i), r->arrays[i], bytes));
     t->standing = r->standing;
-    EXCHANGE(double *, t->history, r->history);
+    rcvi_free(t->context, t->history);
+    t->history = r->history;
     t->history_count = r->history_count;
     t->history_capacity = r->history_count + 1;
-    EXCHANGE(char *, t->plans, r->plans);
-    EXCHANGE(void **, t->held, r->held);
+    rcvi_free(t->context, t->plans);
+    t->plans = r->plans;
+    rcvi_trainer_drop_states(t);
+    t->held = r->held;
+    r->history = NULL;
+    r->plans = NULL;
+    r->held = NULL;
     return RCV_OK;
 }
 
@@ -375,7 +383,7 @@ rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_s
     rcv_settings *made = NULL;
     rcv_status status =
         text ? rcv_settings_new(context, &made) : rcvi_fail(RCV_FORMAT, "%s holds no settings of a training run", path);
-    if (!status) status = rcv_settings_parse(made, text, strlen(text), path);
+    if (!status && text) status = rcv_settings_parse(made, text, strlen(text), path);
     rcv_tensors_free(tensors);
     if (status) {
         rcv_settings_free(made);

@@ -86,7 +86,7 @@ rcv_status rcvi_device_read(const rcv_learner *learner, void *to, const void *fr
 
 /* What the model is, without its parameters. */
 rcv_status rcvi_learner_describe(const rcv_learner *learner, rcv_tensors *tensors);
-/* RCV_FORMAT where the file's model is not the same: cell, sizes, words, classes. Dropout may differ. */
+/* RCV_FORMAT where the file's model is not the same: cell, sizes, words, classes. Dropout and zoneout may differ. */
 rcv_status rcvi_learner_check_same(const rcv_learner *learner, const rcv_tensors *tensors, const char *file);
 /* The model in tensors and metadata; `parameters` in its device's memory. */
 rcv_status rcvi_learner_to_tensors(const rcv_learner *learner, const void *parameters, rcv_tensors *tensors);

@@ -139,7 +139,7 @@ rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, con
     rcv_status status = RCV_OK;
     for (size_t i = 0; i < rcvi_learner_tensor_count(l) && !status; i++) {
         rcvi_tensor_place place;
-        const rcv_tensor *tensor;
+        const rcv_tensor *tensor = NULL;
         rcvi_learner_tensor_at(l, i, &place);
         status = find_tensor(l, tensors, file, prefix, &place, &tensor);
         if (!status)
@@ -155,10 +155,15 @@ rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, con
 
 /* ---- the same model? ---- */
 
+/* What training does to the network, and may do otherwise when it goes on. */
+static const char *const regularisers[] = {"dropout", "variational", "zoneout"};
+
 static bool same_network(const char *a, const char *b) {
     json_t *x = a ? json_loads(a, 0, NULL) : NULL, *y = b ? json_loads(b, 0, NULL) : NULL;
-    json_object_del(x, "dropout");
-    json_object_del(y, "dropout");
+    for (size_t i = 0; i < sizeof regularisers / sizeof *regularisers; i++) {
+        json_object_del(x, regularisers[i]);
+        json_object_del(y, regularisers[i]);
+    }
     bool same = x && y && json_equal(x, y);
     json_decref(x);
     json_decref(y);
@@ -226,7 +231,7 @@ static rcv_status read_shape(const rcv_tensors *tensors, const char *file, rcvi_
 
 rcv_status rcvi_vocabulary_from_tensors(rcv_context *context, const rcv_tensors *tensors, const char *file,
                                         rcv_vocabulary **vocabulary) {
-    rcvi_shape shape;
+    rcvi_shape shape = {0};
     *vocabulary = NULL;
     RCVI_TRY(read_shape(tensors, file, &shape));
     const rcv_tensor *words = rcv_tensors_find(tensors, VOCABULARY);

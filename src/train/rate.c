@@ -32,7 +32,8 @@ static double by_cosine(const rcvi_recipe *r, const moment *m) {
 }
 
 static double by_step(const rcvi_recipe *r, const moment *m) {
-    return pow(r->decay_factor, (double)(m->step / r->decay_every));
+    int64_t times = m->step / r->decay_every;
+    return pow(r->decay_factor, (double)times);
 }
 
 /* In the order of the setting's choices. */

@@ -108,7 +108,7 @@ static rcv_status fill_trainer(rcv_trainer *t) {
     if (t->valid) RCVI_TRY(make_batcher(t, t->valid, false, &t->validator));
     double scale = rcvi_settings_real(t->settings, "loss-scale");
     bool scaled = t->learner->dtype == RCV_FLOAT16;
-    t->standing = (rcvi_standing){.data_hash = rcvi_data_hash(t->train),
+    t->standing = (rcvi_standing){.data_hash = rcvi_data_identity(t->train),
                                   .factor = 1,
                                   .best = INFINITY,
                                   .scale = !scaled     ? 1

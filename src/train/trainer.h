@@ -95,6 +95,9 @@ rcv_status rcvi_choose_bounds(rcv_trainer *trainer, const rcv_data *data, bool k
 /* The learning rate of update `step` (from 0), at `epoch` whole epochs; `length` updates are all there will be, 0: unknown. */
 double rcvi_rate(const rcvi_recipe *recipe, int64_t step, int64_t epoch, int64_t length, double factor);
 
+/* The same for the same text, or examples, read with the same words. */
+uint64_t rcvi_data_identity(const rcv_data *data);
+
 /* The batcher and the carried states to where the run stands. */
 rcv_status rcvi_trainer_place(rcv_trainer *trainer);
 void rcvi_trainer_drop_states(rcv_trainer *trainer); /* those that are held */

@@ -1,0 +1,567 @@
+/* A run in files: going on from one bit for bit, files that are refused, files that are kept. */
+#define _XOPEN_SOURCE 700
+
+#include "school.h"
+#include "scratch.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char *model_path(const char *name, char path[512]) {
+    snprintf(path, 512, "%s", path_in(name));
+    return path;
+}
+
+static char *read_bytes(const char *path, size_t *length) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    struct stat info;
+    assert_int_equal(fstat(fileno(file), &info), 0);
+    *length = (size_t)info.st_size;
+    char *bytes = malloc(*length + 1);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *length, file), *length);
+    fclose(file);
+    return bytes;
+}
+
+static void write_bytes(const char *path, const char *bytes, size_t length) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* ---- going on ---- */
+
+enum { TOTAL = 17 };
+
+typedef struct {
+    rcv_data_kind kind;
+    const char *settings;
+} resume_case;
+
+static const resume_case resumes[] = {
+    {RCV_DATA_STREAM, "optimiser=sgd batch=3 length=4"},
+    {RCV_DATA_STREAM,
+     "optimiser=adam batch=3 length=4 layers=2 dropout=0.3 dropout-embedding=0.2 weight-drop=0.3 zoneout=0.2"},
+    {RCV_DATA_STREAM,
+     "optimiser=momentum batch=2 length=5 accumulate=2 dropout-input=0.3 variational=true dtype=float64"},
+    {RCV_DATA_STREAM,
+     "optimiser=asgd batch=2 length=5 learning-rate=40 clip=0 nonmono=1 validate-every=2 dropout-output=0.3"},
+    {RCV_DATA_STREAM, "optimiser=sgd batch=2 length=5 decay=plateau validate-every=3 learning-rate=2 clip=0 tied=true"},
+    {RCV_DATA_STREAM, "optimiser=sgd batch=2 length=5 decay=cosine warmup=3 effort=measure"},
+    {RCV_DATA_LINES, "optimiser=adam batch=2 dropout-output=0.3 layers=2 dropout=0.2"},
+    {RCV_DATA_LINES, "optimiser=momentum batch=2 accumulate=2 tokens=20 dropout-input=0.2 variational=true"},
+    {RCV_DATA_LINES,
+     "optimiser=asgd batch=3 nonmono=1 validate-every=1 learning-rate=40 clip=0 shuffle=false buckets=none"},
+    {RCV_DATA_CLASSES, "optimiser=adamw weight-decay=0.1 batch=2 dropout-input=0.2 bidirectional=true"},
+    {RCV_DATA_CLASSES, "optimiser=sgd batch=4 accumulate=2 buckets=2,3 dropout-output=0.3 dtype=float64"},
+    {RCV_DATA_VALUES, "optimiser=momentum batch=2 validate-every=2 decay=epoch decay-after=1"},
+};
+enum { RESUMES = sizeof resumes / sizeof *resumes };
+static const char *const kind_words[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
+
+static rcv_trainer *make_trainer(const school *s, const resume_case *c, const rcv_data *data) {
+    char line[320];
+    snprintf(line, sizeof line, "%s steps=%d seed=4 checkpoint-every=1000 %s", kind_words[c->kind], TOTAL, c->settings);
+    return school_trainer(s, line, "", data, data);
+}
+
+static const char *text_of(rcv_data_kind kind) {
+    return kind == RCV_DATA_CLASSES ? school_examples : kind == RCV_DATA_VALUES ? school_values : school_verse;
+}
+
+static void check_standing(const rcvi_standing *a, const rcvi_standing *b) {
+    assert_int_equal(a->step, b->step);
+    assert_true(a->at.epoch == b->at.epoch && a->at.batch == b->at.batch);
+    assert_int_equal(a->seen, b->seen);
+    assert_true(a->factor == b->factor && a->best == b->best && a->best_step == b->best_step);
+    assert_true(a->bad == b->bad && a->bad_for_decay == b->bad_for_decay && a->validations == b->validations);
+    assert_int_equal(a->averaged, b->averaged);
+}
+
+/* k updates, a file, the others by a trainer that was not there before. */
+static void check_resume(const school *s, const resume_case *c, const rcv_data *data, const rcv_trainer *whole,
+                         const watcher *seen, int64_t k) {
+    char path[512];
+    rcv_trainer *part = make_trainer(s, c, data);
+    watcher w = {.stop_at = k};
+    check_fails(school_run(part, model_path("model", path), &w), RCV_STOPPED, "updates");
+    assert_int_equal(part->standing.step, k);
+    rcv_trainer_free(part);
+    rcv_trainer *rest = make_trainer(s, c, data);
+    memset(rest->learner->parameters, 0, (size_t)rest->learner->elements * rcvi_real_bytes(rest->learner));
+    check_ok(rcv_trainer_resume(rest, path));
+    w.stop_at = 0;
+    check_ok(school_run(rest, path, &w));
+    if (!school_same(whole, rest)) fail_msg("%s: from update %lld on it is another run", c->settings, (long long)k);
+    check_standing(&whole->standing, &rest->standing);
+    assert_int_equal(w.updates, seen->updates);
+    assert_int_equal(w.validations, seen->validations);
+    for (int64_t i = 0; i < w.updates; i++) assert_true(w.loss[i] == seen->loss[i] && w.rate[i] == seen->rate[i]);
+    for (int64_t i = 0; i < w.validations; i++) assert_true(w.validation[i] == seen->validation[i]);
+    rcv_trainer_free(rest);
+    school_remove("model");
+}
+
+static void test_resuming(void **unused) {
+    (void)unused;
+    const int64_t at[] = {1, 2, 5, 8, 11, 16};
+    int64_t averaged = 0;
+    for (size_t i = 0; i < RESUMES; i++) {
+        school s;
+        school_open(&s);
+        const rcv_data *data = school_data(&s, "train", resumes[i].kind, text_of(resumes[i].kind), NULL);
+        rcv_trainer *whole = make_trainer(&s, &resumes[i], data);
+        watcher w = {0};
+        if (strstr(resumes[i].settings, "measure")) { /* the plan of one is the plan of all */
+            char path[512];
+            check_ok(rcv_trainer_save(whole, model_path("model", path)));
+            w.stop_at = 1;
+            check_fails(school_run(whole, path, &w), RCV_STOPPED, "1 updates");
+            w.stop_at = 0;
+            check_ok(school_run(whole, NULL, &w));
+            rcv_trainer *rest = make_trainer(&s, &resumes[i], data);
+            watcher other = {0};
+            check_ok(rcv_trainer_resume(rest, path));
+            check_ok(school_run(rest, NULL, &other));
+            assert_true(school_same(whole, rest));
+            rcv_trainer_free(rest);
+            school_remove("model");
+        } else {
+            check_ok(school_run(whole, NULL, &w));
+            averaged += whole->standing.averaged;
+            for (size_t k = 0; k < sizeof at / sizeof *at; k++) check_resume(&s, &resumes[i], data, whole, &w, at[k]);
+        }
+        rcv_trainer_free(whole);
+        school_close(&s);
+    }
+    assert_true(averaged > 4); /* the average was there to be kept */
+}
+
+/* A run that was stopped in memory, saved without a file of its own, and gone on with twice. */
+static void test_saving(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    rcv_trainer *a = make_trainer(&s, &resumes[1], data), *b = make_trainer(&s, &resumes[1], data);
+    watcher w = {.stop_at = 6};
+    check_fails(school_run(a, NULL, &w), RCV_STOPPED, "6 updates");
+    check_ok(rcv_trainer_save(a, model_path("model", path)));
+    check_ok(rcv_trainer_resume(b, path));
+    check_ok(rcv_trainer_resume(b, path));
+    char second[512];
+    check_ok(rcv_trainer_save(b, model_path("second", second))); /* before it has run: states are on their way */
+    rcv_trainer *c = make_trainer(&s, &resumes[1], data);
+    check_ok(rcv_trainer_resume(c, second));
+    w.stop_at = 0;
+    check_ok(school_run(a, NULL, &w));
+    check_ok(school_run(b, NULL, &w));
+    check_ok(school_run(c, NULL, &w));
+    assert_true(school_same(a, b));
+    assert_true(school_same(a, c));
+    check_fails(rcv_trainer_resume(a, path), RCV_INVALID, "before it has run");
+    check_fails(rcv_trainer_save(a, "/nonexistent/folder/model"), RCV_IO, "/nonexistent");
+    rcv_trainer_free(a);
+    rcv_trainer_free(b);
+    rcv_trainer_free(c);
+    school_remove("model");
+    school_remove("second");
+    school_close(&s);
+}
+
+/* The same text with the checkpoint's vocabulary, as the tool reads it, is the same data. */
+static void test_given_vocabulary(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    rcv_trainer *a = make_trainer(&s, &resumes[1], data);
+    watcher w = {.stop_at = 6};
+    check_fails(school_run(a, model_path("model", path), &w), RCV_STOPPED, "6 updates");
+    rcv_vocabulary *vocabulary;
+    rcv_data *again;
+    check_ok(rcv_checkpoint_vocabulary(s.context, path, &vocabulary));
+    const rcv_data_options options = {.level = RCV_LEVEL_WORD, .vocabulary = vocabulary};
+    check_ok(rcv_data_open(s.context, path_in("text-train"), &options, &again));
+    rcv_vocabulary_free(vocabulary);
+    rcv_trainer *b = make_trainer(&s, &resumes[1], again);
+    check_ok(rcv_trainer_resume(b, path));
+    assert_true(b->standing.at.epoch == a->standing.at.epoch && b->standing.at.batch == a->standing.at.batch);
+    assert_true(b->standing.at.batch > 0);
+    w.stop_at = 0;
+    check_ok(school_run(a, NULL, &w));
+    check_ok(school_run(b, NULL, &w));
+    assert_true(school_same(a, b));
+    rcv_trainer_free(b);
+    rcv_data_free(again);
+    rcv_trainer_free(a);
+    school_remove("model");
+    school_close(&s);
+}
+
+static void test_other_data(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    const rcv_data *other =
+        school_data(&s, "other", RCV_DATA_STREAM, "a cat sat on a dog\na dog sat on a cat\nthe mat\n", data);
+    const char *const line = "batch=2 length=3 optimiser=adam steps=12";
+    rcv_trainer *a = school_trainer(&s, line, "", data, NULL), *b = school_trainer(&s, line, "", other, NULL),
+                *c = school_trainer(&s, line, "length=4", data, NULL),
+                *d = school_trainer(&s, line, "batch=3", data, NULL);
+    watcher w = {.stop_at = 10};
+    check_fails(school_run(a, model_path("model", path), &w), RCV_STOPPED, "10 updates");
+    assert_true(a->standing.at.epoch == 1 && a->standing.at.batch > 0);
+    check_ok(rcv_trainer_resume(b, path));
+    assert_true(b->standing.at.epoch == 0 && b->standing.at.batch == 0 && b->standing.step == 10);
+    check_ok(rcv_trainer_resume(c, path)); /* other batches of the same data */
+    check_ok(rcv_trainer_resume(d, path));
+    assert_true(c->standing.at.epoch == 1 && c->standing.at.batch == 0);
+    assert_true(d->standing.at.epoch == 1 && d->standing.at.batch == 0);
+    w.stop_at = 0;
+    check_ok(school_run(b, NULL, &w));
+    check_ok(school_run(c, NULL, &w));
+    check_ok(school_run(d, NULL, &w));
+    assert_true(b->standing.step == 12 && b->standing.at.epoch == 1 && b->standing.at.batch == 0);
+    rcv_trainer *const all[] = {a, b, c, d};
+    for (size_t i = 0; i < 4; i++) rcv_trainer_free(all[i]);
+    school_remove("model");
+    school_close(&s);
+}
+
+/* ---- refusals ---- */
+
+/* A trainer that was asked to resume, and what it was before. */
+typedef struct {
+    rcv_trainer *trainer, *before;
+} subject;
+
+static subject make_subject(const school *s, const char *line, const rcv_data *data) {
+    return (subject){school_trainer(s, line, "", data, NULL), school_trainer(s, line, "", data, NULL)};
+}
+
+static void check_unharmed(const subject *s) {
+    assert_true(school_same(s->trainer, s->before));
+    assert_true(s->trainer->standing.step == 0 && s->trainer->standing.at.batch == 0 &&
+                s->trainer->standing.scale == 1);
+    assert_true(!s->trainer->held && !s->trainer->plans && s->trainer->history_count == 0);
+}
+
+static void free_subject(subject *s) {
+    rcv_trainer_free(s->trainer);
+    rcv_trainer_free(s->before);
+}
+
+static const char small[] = "cell=gru hidden=2 batch=2 length=5 optimiser=adam steps=3 seed=9 keep=1";
+
+static void write_small(const school *s, const rcv_data *data, const char *path) {
+    rcv_trainer *t = school_trainer(s, small, "seed=1", data, NULL);
+    watcher w = {0};
+    check_ok(school_run(t, path, &w));
+    rcv_trainer_free(t);
+}
+
+static void test_other_models(void **unused) {
+    (void)unused;
+    const struct {
+        const char *settings, *sentence;
+    } wrong[] = {
+        {"cell=lstm", "its cell"},
+        {"hidden=3", "its network"},
+        {"layers=2", "its network"},
+        {"tied=true", "its shape"},
+        {"embedding=4", "its network"},
+        {"no-bias=true", "its network"},
+        {"embedding-kind=fixed", "shape"},
+        {"optimiser=momentum momentum=0", NULL},
+        {"dropout=0.3", NULL},
+        {"zoneout=0.3 variational=true", NULL},
+    };
+    school s;
+    char path[512];
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    write_small(&s, data, model_path("model", path));
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "%s %s", small, wrong[i].settings);
+        subject t = make_subject(&s, line, data);
+        if (wrong[i].sentence) {
+            check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, wrong[i].sentence);
+            assert_true(strstr(rcv_message(), path) != NULL);
+            check_unharmed(&t);
+        } else {
+            check_ok(rcv_trainer_resume(t.trainer, path));
+        }
+        free_subject(&t);
+    }
+    /* As many words, but others. */
+    char *words = strdup(school_verse);
+    assert_non_null(words);
+    memcpy(strstr(words, "saw the dog"), "was the dog", 11);
+    memcpy(strstr(words, "saw a mat"), "was a mat", 9);
+    const rcv_data *other = school_data(&s, "other", RCV_DATA_STREAM, words, NULL);
+    subject t = make_subject(&s, small, other);
+    assert_int_equal(rcv_data_outputs(data), rcv_data_outputs(other));
+    check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "vocabulary");
+    check_unharmed(&t);
+    /* A model without a run; no model; no file. */
+    check_ok(rcv_learner_save(t.before->learner, path));
+    check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "no training run");
+    write_bytes(path, "this is text, and not a model", 29);
+    check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, path);
+    assert_int_equal(school_remove("model"), 1);
+    check_fails(rcv_trainer_resume(t.trainer, path), RCV_IO, path);
+    check_unharmed(&t);
+    free_subject(&t);
+    free(words);
+    school_close(&s);
+}
+
+static void test_truncated_files(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    size_t length;
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    write_small(&s, data, model_path("model", path));
+    char *bytes = read_bytes(path, &length);
+    subject t = make_subject(&s, small, data);
+    for (size_t cut = 0; cut < length; cut += cut < 64 ? 1 : 37) {
+        write_bytes(path, bytes, cut);
+        check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, path);
+        rcv_learner *learner;
+        check_fails(rcv_learner_load(s.context, path, NULL, RCV_FLOAT32, &learner), RCV_FORMAT, path);
+        rcv_settings *settings;
+        check_fails(rcv_checkpoint_settings(s.context, path, &settings), RCV_FORMAT, path);
+    }
+    check_unharmed(&t);
+    write_bytes(path, bytes, length);
+    check_ok(rcv_trainer_resume(t.trainer, path));
+    free(bytes);
+    free_subject(&t);
+    school_remove("model");
+    school_close(&s);
+}
+
+/* Every byte of the header once another. Where the file is taken nonetheless, the run must go on or say why not. */
+static void test_flipped_bytes(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    size_t length, refused = 0, taken = 0;
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    write_small(&s, data, model_path("model", path));
+    char *bytes = read_bytes(path, &length);
+    uint64_t header;
+    memcpy(&header, bytes, sizeof header);
+    for (size_t at = 0; at < header + 8; at += at < 16 ? 1 : 13) {
+        subject t = make_subject(&s, small, data);
+        const char was = bytes[at];
+        bytes[at] = (char)(at % 2 ? was ^ 1 : was + 7);
+        write_bytes(path, bytes, length);
+        bytes[at] = was;
+        if (rcv_trainer_resume(t.trainer, path) == RCV_OK) {
+            taken++;
+            t.trainer->recipe.steps = t.trainer->standing.step + 1;
+            if (t.trainer->standing.step < 1000) (void)rcv_trainer_run(t.trainer, NULL);
+        } else {
+            refused++;
+            assert_true(strstr(rcv_message(), path) != NULL);
+            check_unharmed(&t);
+        }
+        free_subject(&t);
+    }
+    assert_true(refused > 50 && taken > 10);
+    free(bytes);
+    school_remove("model");
+    school_close(&s);
+}
+
+/* Writes the file again without one tensor, or with one of another shape. */
+static void spoil(const school *s, const rcv_tensors *good, const char *path, const char *name,
+                  const rcv_tensor *replacement) {
+    static const char *const keys[] = {"recurve.format",   "recurve.cell",     "recurve.network", "recurve.learner",
+                                       "recurve.settings", "recurve.training", "recurve.plans"};
+    rcv_tensors *bad;
+    check_ok(rcv_tensors_new(s->context, &bad));
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        check_ok(rcv_tensors_set_metadata(bad, keys[i], rcv_tensors_metadata(good, keys[i])));
+    for (size_t i = 0; i < rcv_tensors_count(good); i++)
+        if (strcmp(rcv_tensors_at(good, i)->name, name)) check_ok(rcv_tensors_add(bad, rcv_tensors_at(good, i)));
+    if (replacement) check_ok(rcv_tensors_add(bad, replacement));
+    check_ok(rcv_tensors_save(bad, path));
+    rcv_tensors_free(bad);
+}
+
+static void test_spoiled_tensors(void **unused) {
+    (void)unused;
+    static const char *const wanted[] = {"embedding.weight", "decoder.weight",       "decoder.bias",
+                                         "rnn.weight_hh_l0", "first.rnn.bias_ih_l0", "second.decoder.bias",
+                                         "state.h"};
+    school s;
+    char path[512];
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    write_small(&s, data, model_path("model", path));
+    rcv_tensors *good;
+    check_ok(rcv_tensors_load(s.context, path, &good));
+    subject t = make_subject(&s, small, data);
+    const float zeros[4] = {0};
+    for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++) {
+        spoil(&s, good, path, wanted[i], NULL);
+        check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, wanted[i]);
+        const rcv_tensor wrong = {wanted[i], RCV_FLOAT32, 2, {1, 4}, zeros, sizeof zeros};
+        spoil(&s, good, path, wanted[i], &wrong);
+        check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, wanted[i]);
+        check_unharmed(&t);
+    }
+    static const char *const standings[] = {"", "[]", "{\"step\": 1}", "{}", "{\"step\": -1"};
+    for (size_t i = 0; i < sizeof standings / sizeof *standings; i++) {
+        check_ok(rcv_tensors_set_metadata(good, "recurve.training", standings[i]));
+        check_ok(rcv_tensors_save(good, path));
+        check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "recurve.training");
+    }
+    check_unharmed(&t);
+    static const char *const shapes[] = {
+        "", "[]", "{}", "{\"kind\": \"stream\", \"tokens\": 9000000000000000000}",
+        "{\"kind\": \"stream\", \"tokens\": 9000000000000000000, \"features\": 0, "
+        "\"embedding\": 9000000000000000000, \"outputs\": 14, \"tied\": false, \"fixed\": "
+        "false}"};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        rcv_learner *learner = (rcv_learner *)good;
+        check_ok(rcv_tensors_set_metadata(good, "recurve.learner", shapes[i]));
+        check_ok(rcv_tensors_save(good, path));
+        assert_true(rcv_learner_load(s.context, path, NULL, RCV_FLOAT32, &learner) != RCV_OK);
+        assert_null(learner);
+    }
+    rcv_tensors_free(good);
+    free_subject(&t);
+    school_remove("model");
+    school_close(&s);
+}
+
+/* ---- files that are kept ---- */
+
+static int64_t step_of(const school *s, const char *name) {
+    rcv_tensors *tensors;
+    check_ok(rcv_tensors_load(s->context, path_in(name), &tensors));
+    json_t *object = json_loads(rcv_tensors_metadata(tensors, "recurve.training"), 0, NULL);
+    const int64_t step = json_integer_value(json_object_get(object, "step"));
+    json_decref(object);
+    rcv_tensors_free(tensors);
+    return step;
+}
+
+static void test_rotation(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    rcv_trainer *t = school_trainer(&s, small, "steps=20 checkpoint-every=3 keep=3", data, NULL);
+    watcher w = {0};
+    check_ok(school_run(t, model_path("model.safetensors", path), &w));
+    assert_int_equal(step_of(&s, "model.safetensors"), 20);
+    assert_int_equal(step_of(&s, "model.1.safetensors"), 18);
+    assert_int_equal(step_of(&s, "model.2.safetensors"), 15);
+    assert_int_equal(school_remove("model"), 3);
+    rcv_trainer_free(t);
+    t = school_trainer(&s, small, "steps=4 checkpoint-every=1 keep=1", data, NULL);
+    check_ok(school_run(t, model_path("model", path), &w));
+    assert_int_equal(step_of(&s, "model"), 4);
+    assert_int_equal(school_remove("model"), 1);
+    rcv_trainer_free(t);
+    school_close(&s);
+}
+
+static void test_best(void **unused) {
+    (void)unused;
+    school s;
+    char path[512], *best;
+    school_open(&s);
+    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    const rcv_data *valid =
+        school_data(&s, "valid", RCV_DATA_STREAM, "the cat ran on a mat\na log saw the cat\n", train);
+    rcv_trainer *t = school_trainer(&s, "dtype=float64 batch=2 length=5 optimiser=adam learning-rate=0.1 hidden=16",
+                                    "steps=40 validate-every=2 eval-batch=1", train, valid);
+    watcher w = {0};
+    check_ok(school_run(t, model_path("model.safetensors", path), &w));
+    double least = INFINITY;
+    for (int64_t i = 0; i < w.validations; i++) least = fmin(least, w.validation[i]);
+    assert_true(least < w.validation[w.validations - 1]); /* it had begun to learn by heart */
+    check_ok(rcv_trainer_best_path(s.context, path, &best));
+    assert_string_equal(best, path_in("model.best.safetensors"));
+    rcv_learner *learner;
+    rcv_evaluation result;
+    check_ok(rcv_learner_load(s.context, best, NULL, RCV_FLOAT64, &learner));
+    check_ok(rcv_learner_evaluate(learner, valid, NULL, &result));
+    assert_true(fabs(result.loss - least) < 1e-11);
+    assert_true(fabs(rcv_trainer_progress(t)->best - least) < 1e-11);
+    rcv_learner_free(learner);
+    rcv_text_free(s.context, best);
+    rcv_trainer_free(t);
+    assert_int_equal(school_remove("model"), 3); /* and the one before */
+    school_close(&s);
+}
+
+/* A disk that takes no more: files may not grow beyond a thousand bytes. */
+static void test_full_disk(void **unused) {
+    (void)unused;
+    school s;
+    char path[512];
+    size_t before_length, after_length;
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    rcv_trainer *t = school_trainer(&s, small, "steps=20 checkpoint-every=2 keep=2", data, NULL);
+    watcher w = {.stop_at = 4};
+    check_fails(school_run(t, model_path("model", path), &w), RCV_STOPPED, "4 updates");
+    char *before = read_bytes(path, &before_length);
+    struct rlimit limit, less;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    less = limit;
+    less.rlim_cur = 1000;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
+    w.stop_at = 0;
+    const rcv_status status = school_run(t, path, &w);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    check_fails(status, RCV_IO, path);
+    char *after = read_bytes(path, &after_length);
+    assert_int_equal(before_length, after_length);
+    assert_memory_equal(before, after, before_length);
+    assert_int_equal(step_of(&s, "model"), 4);
+    check_ok(school_run(t, path, &w)); /* there is room again: it goes on */
+    assert_int_equal(step_of(&s, "model"), 20);
+    free(before);
+    free(after);
+    rcv_trainer_free(t);
+    assert_int_equal(school_remove("model"), 2); /* nothing half written is left */
+    school_close(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resuming),         cmocka_unit_test(test_saving),
+        cmocka_unit_test(test_given_vocabulary), cmocka_unit_test(test_other_data),
+        cmocka_unit_test(test_other_models),     cmocka_unit_test(test_truncated_files),
+        cmocka_unit_test(test_flipped_bytes),    cmocka_unit_test(test_spoiled_tensors),
+        cmocka_unit_test(test_rotation),         cmocka_unit_test(test_best),
+        cmocka_unit_test(test_full_disk),
+    };
+    return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
+}
