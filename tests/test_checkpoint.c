@@ -53,7 +53,8 @@ static const resume_case resumes[] = {
      "optimiser=momentum batch=2 length=5 accumulate=2 dropout-input=0.3 variational=true dtype=float64"},
     {RCV_DATA_STREAM,
      "optimiser=asgd batch=2 length=5 learning-rate=40 clip=0 nonmono=1 validate-every=2 dropout-output=0.3"},
-    {RCV_DATA_STREAM, "optimiser=sgd batch=2 length=5 decay=plateau validate-every=3 learning-rate=2 clip=0 tied=true"},
+    {RCV_DATA_STREAM, "optimiser=sgd batch=2 length=5 decay=plateau decay-patience=3 validate-every=1 learning-rate=40 "
+                      "clip=0 tied=true"},
     {RCV_DATA_STREAM, "optimiser=sgd batch=2 length=5 decay=cosine warmup=3 effort=measure"},
     {RCV_DATA_LINES, "optimiser=adam batch=2 dropout-output=0.3 layers=2 dropout=0.2"},
     {RCV_DATA_LINES, "optimiser=momentum batch=2 accumulate=2 tokens=20 dropout-input=0.2 variational=true"},

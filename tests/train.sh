@@ -118,7 +118,7 @@ stream=(text --level word --hidden 8 --layers 2 --batch 3 --length 6 --dropout 0
 lines=(text --level word --kind lines --hidden 6 --batch 4 --accumulate 2 --dropout-output 0.2 --optimiser momentum
     --variational --learning-rate 0.1 "${machine[@]}")
 classes=(examples --kind classes --hidden 6 --batch 4 --optimiser sgd --learning-rate 0.1 "${machine[@]}")
-for how in stream:20:1200 lines:6:500 classes:6:500; do
+for how in stream:20:2000 lines:6:800 classes:6:800; do
     IFS=: read -r name kills steps <<<"$how"
     declare -n arguments=$name
     run=("${arguments[@]}" --steps "$steps" --checkpoint-every 3)
@@ -181,7 +181,7 @@ cp classes-whole.safetensors mine
 bad 1 "mine" train text --resume mine --kind stream
 cmp -s classes-whole.safetensors mine || complain "a checkpoint that was refused has changed"
 ASAN_OPTIONS=$options:detect_leaks=1 bad 1 "cut" eval cut text
-ASAN_OPTIONS=$options:detect_leaks=1 good train --resume stream-whole.safetensors --steps 1203
+ASAN_OPTIONS=$options:detect_leaks=1 good train --resume stream-whole.safetensors --steps 2003
 
 [ $failures = 0 ] || echo "$failures checks failed"
 [ $failures = 0 ]
