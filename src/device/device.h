@@ -12,7 +12,6 @@ typedef struct {
     bool same_parameters;           /* as in the run's call before */
     uint64_t seed;                  /* of dropout */
     const uint64_t *seed_at;        /* in the device's memory, and counts in its place; NULL: nowhere */
-    const int64_t *lengths_at;      /* [batch], likewise */
     void *stream;                   /* on which a GPU's work is enqueued */
     rcv_event *events;              /* where to record what was done when; NULL: nowhere */
     size_t event_capacity;
@@ -40,6 +39,9 @@ typedef struct {
     /* Runs steps first .. end - 1, or enqueues them. `scratch` is aligned as the arena is. Allocates nothing; the CPU
      * cannot fail, since the program was verified. */
     rcv_status (*run)(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch);
+    /* Sends what forward calls send of the host's memory, the lengths, by itself: a call that was recorded on the stream, and is repeated,
+     * has them from there. NULL where calls cannot be recorded. */
+    rcv_status (*announce)(rcvi_worker *worker, const rcvi_binding *binding, void *scratch);
     /* Waits for what was enqueued; NULL where `run` does all there is to do. */
     rcv_status (*wait)(rcvi_worker *worker);
     /* Operations a second of a large product; NULL where rcv_measure_peak tells. */

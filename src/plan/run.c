@@ -13,8 +13,7 @@ struct rcv_run {
     bool parameters_seen;   /* by a forward call: what it packed is there */
     bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
-    const uint64_t *seed_at;   /* in the device's memory, or NULL */
-    const int64_t *lengths_at; /* likewise */
+    const uint64_t *seed_at; /* in the device's memory, or NULL */
     void *stream;
     rcvi_worker *worker;
     rcv_event *events;
@@ -129,10 +128,6 @@ static rcv_status check_lengths(const rcv_plan *plan, const int64_t *lengths) {
 /* What the device's memory holds can be read here where that is the host's. */
 static bool is_on_host(const rcv_run *run) { return !run->plan->device->memory; }
 
-static const int64_t *lengths_of(const rcv_run *run, const rcv_forward *d) {
-    return d->lengths && run->lengths_at && is_on_host(run) ? run->lengths_at : d->lengths;
-}
-
 static void bind_forward(rcv_run *run, const rcv_forward *d) {
     const rcvi_program *program = &run->plan->program;
     for (size_t b = 0; b < program->buffer_count; b++) {
@@ -141,7 +136,7 @@ static void bind_forward(rcv_run *run, const rcv_forward *d) {
         switch (program->buffers[b].role) {
         case RCVI_PARAMETERS: *bound = writable(d->parameters); break;
         case RCVI_X: *bound = writable(d->x); break;
-        case RCVI_LENGTHS: *bound = writable(lengths_of(run, d)); break;
+        case RCVI_LENGTHS: *bound = writable(d->lengths); break;
         case RCVI_RESETS: *bound = writable(d->resets); break;
         case RCVI_Y: *bound = d->y; break;
         case RCVI_INITIAL: *bound = const_state_entry(d->initial, s); break;
@@ -157,27 +152,27 @@ static void bind_forward(rcv_run *run, const rcv_forward *d) {
         run->restart_is_initial[s] = !const_state_entry(d->restart, s);
 }
 
+static void *scratch_of(const rcv_run *run) { return run->arena + round_up(run->plan->program.arena_bytes); }
+
 static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parameters, bool overwrite) {
     const rcv_plan *plan = run->plan;
-    uintptr_t scratch = (uintptr_t)run->arena + round_up(plan->program.arena_bytes);
     rcvi_binding binding = {.buffers = run->buffers,
                             .restart_is_initial = run->restart_is_initial,
                             .overwrite = overwrite,
                             .same_parameters = same_parameters,
                             .seed = run->seed,
                             .seed_at = is_on_host(run) ? NULL : run->seed_at,
-                            .lengths_at = is_on_host(run) ? NULL : run->lengths_at,
                             .stream = run->stream,
                             .events = run->events,
                             .event_capacity = run->event_capacity,
                             .event_count = &run->event_count};
-    return plan->device->run(run->worker, first, end, &binding, (void *)scratch);
+    return plan->device->run(run->worker, first, end, &binding, scratch_of(run));
 }
 
 rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     if (!run || !data) return rcvi_fail(RCV_INVALID, "a forward call needs a run and data");
     rcv_status status = check_forward(run->plan, data);
-    if (!status) status = check_lengths(run->plan, lengths_of(run, data));
+    if (!status) status = check_lengths(run->plan, data->lengths);
     if (status) return status;
     bind_forward(run, data);
     run->seed = run->seed_at && is_on_host(run) ? *run->seed_at : data->seed;
@@ -237,7 +232,16 @@ rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
 
 void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed) { run->seed_at = seed; }
 
-void rcvi_run_set_lengths_at(rcv_run *run, const int64_t *lengths) { run->lengths_at = lengths; }
+rcv_status rcvi_run_announce(rcv_run *run, const int64_t *lengths) {
+    const rcv_plan *plan = run->plan;
+    if (!plan->device->announce || !lengths) return RCV_OK;
+    RCVI_TRY(check_lengths(plan, lengths));
+    for (size_t b = 0; b < plan->program.buffer_count; b++) {
+        if (plan->program.buffers[b].role == RCVI_LENGTHS) run->buffers[b] = writable(lengths);
+    }
+    const rcvi_binding binding = {.buffers = run->buffers, .stream = run->stream};
+    return plan->device->announce(run->worker, &binding, scratch_of(run));
+}
 
 rcv_status rcv_run_wait(rcv_run *run) {
     if (!run) return rcvi_fail(RCV_INVALID, "waiting needs a run");

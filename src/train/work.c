@@ -1,6 +1,8 @@
 /* What is enqueued for a batch: inputs, the network, the output layer, and back; the update. */
 #include "train/work.h"
 
+#include "plan/run.h"
+
 #include <string.h>
 
 /* Masks of the trainer's own; those between layers have the layer's number. */
@@ -318,19 +320,22 @@ static rcv_status enqueue(rcvi_work *w, rcvi_window *v, const rcvi_batch *batch,
     return w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome);
 }
 
-/* What is enqueued for a window is the same every time, but for lengths, which a device may look at on the host. */
+/* What is enqueued for a window is the same every time, but for lengths, which are sent before. */
 rcv_status rcvi_work_learn(rcvi_work *w, size_t window, const rcvi_batch *batch, const rcvi_control *control,
                            uint64_t update_seed, bool first, const rcvi_update *update) {
     rcvi_window *v = &w->windows[window];
-    bool repeats = w->ops->replay && !v->lengths, done = false;
+    bool repeats = w->ops->replay && !v->fixed, done = false;
     uint64_t key = 1 + window * 4 + (first ? 2 : 0) + (update ? 1 : 0);
     RCVI_TRY(rcvi_feed_send(w, batch, control, update_seed));
     if (!batch->carries) RCVI_TRY(rcvi_work_forget(w, window));
+    if (repeats && v->lengths) RCVI_TRY(rcvi_run_announce(v->run, batch->lengths));
     if (repeats) RCVI_TRY(w->ops->replay(w->learn, key, &done));
     if (done) return RCV_OK;
     rcv_status status = enqueue(w, v, batch, control->seed, first, update);
     if (!repeats) return status;
     if (!status) return w->ops->recorded(w->learn, key);
     w->ops->abandon(w->learn, key);
-    return status;
+    if (status != RCV_UNSUPPORTED) return status;
+    v->fixed = true; /* one by one, then: nothing has been carried out */
+    return enqueue(w, v, batch, control->seed, first, update);
 }

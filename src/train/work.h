@@ -32,6 +32,7 @@ typedef struct {
     void *dx, *dy;      /* the same */
     void *seen, *dseen; /* what the output layer reads: y, or y under a mask, or y of the last steps; its gradient */
     void **initial, **final; /* [states], where they are carried */
+    bool fixed;              /* its calls cannot be recorded and repeated */
 } rcvi_window;
 
 /* What a window is made for; the schedule NULL: the planner chooses. */

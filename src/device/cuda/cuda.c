@@ -313,24 +313,21 @@ static cudaError_t copy_numbers(const void *from, int64_t count, char *to, cudaS
 }
 
 /* What changes from call to call travels to where kernels find it. */
-static rcv_status send_call(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
-    const rcvi_program *program = w->engine->program;
+static rcv_status send_seed(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
     int64_t seed = (int64_t)binding->seed;
-    if (rcvi_net_is_random(program->net))
-        RCVI_CUDA_TRY(binding->seed_at
-                          ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
-                          : rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
-                      "sending the seed");
+    if (!rcvi_net_is_random(w->engine->program->net)) return RCV_OK;
+    return rcvi_cuda_check(binding->seed_at
+                               ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
+                               : rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
+                           "sending the seed");
+}
+
+static rcv_status send_lengths(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
+    const rcvi_program *program = w->engine->program;
     for (size_t i = 0; i < program->external_count; i++) {
         int b = program->externals[i];
         const int64_t *lengths = binding->buffers[b];
         if (program->buffers[b].role != RCVI_LENGTHS) continue;
-        if (binding->lengths_at && !w->engine->sorts) {
-            RCVI_CUDA_TRY(
-                copy_numbers(binding->lengths_at, program->options.batch, scratch + w->engine->lengths, stream),
-                "copying the lengths");
-            continue;
-        }
         if (w->engine->sorts) {
             rcvi_cuda_rows_sort(&w->rows, lengths);
             lengths = w->rows.lengths;
@@ -370,11 +367,12 @@ static rcv_status check_recording(const rcvi_worker *w, const rcvi_binding *bind
         return rcvi_fail(
             RCV_UNSUPPORTED,
             "a recorded call with dropout or zoneout would repeat its mask: its seed must be in the GPU's memory");
-    if (program->options.lengths && (w->engine->sorts || !binding->lengths_at))
+    if (program->options.lengths && !w->announced)
         return rcvi_fail(RCV_UNSUPPORTED,
-                         w->engine->sorts
-                             ? "a call that sorts sequences by their lengths cannot be recorded"
-                             : "a recorded call would repeat its lengths: they must be in the GPU's memory");
+                         "a recorded call would repeat its lengths: they must be announced before every call");
+    if (w->engine->sorts && !w->engine->counts)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a call whose launches depend on the lengths cannot be recorded: plan with graph");
     return RCV_OK;
 }
 
@@ -382,7 +380,7 @@ static rcv_status check_recording(const rcvi_worker *w, const rcvi_binding *bind
 static rcv_status record(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                          cudaStream_t stream) {
     RCVI_TRY(check_recording(w, binding, stream));
-    if (first == 0) RCVI_TRY(send_call(w, binding, scratch, stream));
+    if (first == 0) RCVI_TRY(send_seed(w, binding, scratch, stream));
     w->recorded = true;
     return rcvi_cuda_launch(w, first, end, binding, scratch, stream);
 }
@@ -402,7 +400,8 @@ static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_bi
     RCVI_TRY(is_recording(stream, &recording));
     if (recording) return record(w, first, end, binding, scratch, stream);
     RCVI_TRY(follow(w, stream));
-    if (first == 0) RCVI_TRY(send_call(w, binding, scratch, stream));
+    if (first == 0) RCVI_TRY(send_seed(w, binding, scratch, stream));
+    if (first == 0) RCVI_TRY(send_lengths(w, binding, scratch, stream));
     if (!w->called && w->engine->exchange_bytes) /* padding there stays zero */
         RCVI_CUDA_TRY(cudaMemsetAsync(scratch + w->engine->exchange, 0, w->engine->exchange_bytes, stream),
                       "clearing what blocks pass to each other");
@@ -426,6 +425,21 @@ static rcv_status run(rcvi_worker *w, size_t first, size_t end, const rcvi_bindi
     return status;
 }
 
+static rcv_status announce_on(rcvi_worker *w, const rcvi_binding *binding, char *scratch) {
+    RCVI_TRY(follow(w, binding->stream));
+    RCVI_TRY(send_lengths(w, binding, scratch, binding->stream));
+    w->announced = true;
+    return RCV_OK;
+}
+
+static rcv_status announce(rcvi_worker *w, const rcvi_binding *binding, void *scratch) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
+    rcv_status status = announce_on(w, binding, scratch);
+    rcvi_cuda_leave(before);
+    return status;
+}
+
 static rcv_status wait(rcvi_worker *w) {
     if (!w->called) return RCV_OK;
     RCVI_CUDA_TRY(finish(w), "running a pass");
@@ -443,6 +457,7 @@ const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .open = open_worker,
                                       .close = close_worker,
                                       .run = run,
+                                      .announce = announce,
                                       .wait = wait,
                                       .peak = rcvi_cuda_peak,
                                       .scans = &rcvi_cuda_scans,

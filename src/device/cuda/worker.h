@@ -24,6 +24,7 @@ struct rcvi_worker {
     cudaEvent_t done;       /* behind the last call */
     cudaStream_t last;      /* of it */
     bool called;
+    bool announced;  /* lengths were sent by themselves: recorded calls have them from there */
     bool recorded;   /* a call was recorded by the caller, who may repeat it at any time: `done` does not tell of it */
     unsigned *fault; /* the host's: not 0 where a persistent kernel has waited in vain; NULL: the engine has none */
     void **buffers;  /* [buffers] of the call: the caller's, but lengths in device memory */
