@@ -304,6 +304,8 @@ typedef struct {
     rcv_net *net;
     rcv_plan *plan;
     rcv_run *run;
+    bool ragged;
+    int64_t lengths[BATCH]; /* of the update, where ragged */
     int64_t elements;
     void *table, *parameters, *weight, *bias;
     void *x, *y, *z, *dz, *dy, *dx, *dparameters, *dweight, *dbias, *rows;
@@ -324,6 +326,7 @@ static void open_net(model *m, const learn_subject *subject, const char *schedul
                                 .batch = BATCH,
                                 .dtype = subject->dtype,
                                 .training = true,
+                                .lengths = m->ragged,
                                 .schedule = schedule,
                                 .device = subject->device->name};
     check_ok(rcv_cell_open(subject->context, "lstm", &m->cell));
@@ -333,10 +336,10 @@ static void open_net(model *m, const learn_subject *subject, const char *schedul
     m->elements = rcv_net_parameter_elements(m->net);
 }
 
-static void open_model(model *m, const learn_subject *subject, const char *schedule) {
+static void open_model(model *m, const learn_subject *subject, const char *schedule, bool ragged) {
     static const int32_t nothing[ROWS + 1] = {0};
     world *world = &m->world;
-    *m = (model){0};
+    *m = (model){.ragged = ragged};
     world_open(world, subject, ROWS, HIDDEN, WORDS, 13, 21);
     open_net(m, subject, schedule);
     m->table = put_small(world, WORDS * INPUT);
@@ -411,6 +414,7 @@ static rcv_status take_forward(model *m) {
     rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
     rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
     rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 12345};
+    if (m->ragged) forward.lengths = m->lengths;
     RCVI_TRY(calls->gather(learn, ROWS, INPUT, m->ids, m->table, m->x));
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->x, m->x));
     RCVI_TRY(rcv_run_forward(m->run, &forward));
@@ -468,13 +472,15 @@ static uint64_t hash_model(model *m, uint64_t hash) {
 }
 
 /* hashes: [UPDATES] one behind each update. */
-static void learn(const learn_subject *subject, const char *schedule, bool repeats, uint64_t *hashes) {
+static void learn(const learn_subject *subject, const char *schedule, bool ragged, bool repeats, uint64_t *hashes) {
     model m;
     int repeated = 0;
-    open_model(&m, subject, schedule);
+    open_model(&m, subject, schedule, ragged);
     for (int n = 0; n < UPDATES; n++) {
         bool done = false;
         send_update(&m, n);
+        for (int b = 0; b < BATCH; b++) m.lengths[b] = 1 + (n * 5 + b * 3) % STEPS;
+        if (repeats && ragged) check_ok(rcvi_run_announce(m.run, m.lengths));
         if (repeats) check_ok(m.world.calls->replay(m.world.learn, KEY, &done));
         if (!done) check_ok(take_step(&m));
         if (repeats && !done) check_ok(m.world.calls->recorded(m.world.learn, KEY));
@@ -490,11 +496,12 @@ static const char *const schedules[] = {"combine+fuse+pack+merge+graph", "combin
 
 static void test_repeating(void **state) {
     (void)state;
-    for (int i = 0; i < DTYPES * 4; i++) {
-        learn_subject subject = subject_of(dtypes[i / 4]);
+    for (int i = 0; i < DTYPES * 5; i++) {
+        learn_subject subject = subject_of(dtypes[i / 5]);
         uint64_t want[UPDATES], got[UPDATES];
-        learn(&subject, schedules[i % 4], false, want);
-        learn(&subject, schedules[i % 4], true, got);
+        bool ragged = i % 5 == 4; /* with lengths, which differ from update to update: the first schedule */
+        learn(&subject, schedules[i % 5 % 4], ragged, false, want);
+        learn(&subject, schedules[i % 5 % 4], ragged, true, got);
         for (int n = 0; n < UPDATES; n++) {
             assert_true(got[n] == want[n]);
             if (n) assert_true(want[n] != want[n - 1]);
@@ -538,7 +545,7 @@ static void test_abandoning(void **state) {
     model m;
     bool done = false;
     float number = 1;
-    open_model(&m, &subject, schedules[0]);
+    open_model(&m, &subject, schedules[0], false);
     const rcvi_learns *calls = m.world.calls;
     rcvi_learn *learn = m.world.learn;
     rcvi_run_set_seed_at(m.run, NULL);
