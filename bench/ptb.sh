@@ -57,7 +57,7 @@ for part in $parts; do
     buckets)
         for turn in $(seq "$turns"); do
             for buckets in none auto:8 auto; do
-                train "buckets-$buckets-$turn" ptb --kind lines --level word --layers 8 --hidden 512 --batch 64 \
+                train "buckets-$buckets-$turn" ptb --kind lines --level word --layers 8 --hidden 512 --batch 256 \
                     --optimiser sgd --learning-rate 0.5 --dtype bfloat16 --buckets "$buckets" --steps 3000 --keep 1
             done
         done
@@ -65,9 +65,12 @@ for part in $parts; do
     cpu)
         on=cpu
         for turn in $(seq "$turns"); do
-            torch "torch-cpu-small-$turn" ptb --preset zaremba-small --dtype fp32 --steps 60 --warm 10 \
-                --threads 2
-            train "cpu-small-$turn" ptb --preset zaremba-small --threads 2 --steps 150 --epochs 0 --keep 1
+            for type in fp32 bf16; do
+                torch "torch-cpu-small-$type-$turn" ptb --preset zaremba-small --dtype $type --steps 60 --warm 10 --threads 2
+            done
+            for type in float32 bfloat16; do
+                train "cpu-small-$type-$turn" ptb --preset zaremba-small --dtype $type --threads 2 --steps 150 --epochs 0 --keep 1
+            done
         done
         ;;
     esac
@@ -136,8 +139,9 @@ for which in ("auto:8", "auto"):
         shapes = next(r for n, r in rows.items() if n.startswith(f"buckets-{which}-"))
         padded = sum(s["steps"] * s["batch"] * s["batches"] for s in shapes["shapes"])
         print(f"buckets {which:7} {chosen:10.0f} tokens/s, none {none:8.0f}: {chosen / none:4.2f}x; padded/ideal {padded / shapes['tokens']:.4f}")
-ours, theirs = best("cpu-small"), best("torch-cpu-small")
-if ours and theirs:
-    print(f"small on 2 threads of a CPU: {ours:.0f} tokens/s, PyTorch {theirs:.0f}: {ours / theirs:.2f}x")
+for ours, theirs in (("float32", "fp32"), ("bfloat16", "bf16")):
+    mine, other = best(f"cpu-small-{ours}"), best(f"torch-cpu-small-{theirs}")
+    if mine and other:
+        print(f"small on 2 threads of a CPU, {ours}: {mine:.0f} tokens/s, PyTorch {other:.0f}: {mine / other:.2f}x")
 print(f"wrote {path}")
 END

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Trains a byte-level LSTM on this project's own source files and shows what it writes before and after.
-#   scripts/demo.sh BUILD-DIRECTORY      SECONDS_TO_TRAIN=60
+# Trains a byte-level LSTM on this project's own source files: data, training with validation, a checkpoint that goes on, the report page,
+# and what the model writes before and after.
+#   scripts/demo.sh BUILD-DIRECTORY      SECONDS_TO_TRAIN=45
 set -eu
 cd "$(dirname "$0")/.."
 recurve=${1:-build/release}/recurve
-seconds=${SECONDS_TO_TRAIN:-60}
+seconds=${SECONDS_TO_TRAIN:-45}
 out=build/demo
-mkdir -p "$out"
+rm -rf "$out"
+mkdir -p "$out/data"
 
-find src include tool cells docs -type f \( -name '*.[ch]' -o -name '*.cell' -o -name '*.md' \) | LC_ALL=C sort |
-    xargs cat >"$out/text"
-bytes=$(wc -c <"$out/text")
+# Every tenth file is kept for validation.
+find src include tool cells docs -type f \( -name '*.[ch]' -o -name '*.cell' -o -name '*.md' \) | LC_ALL=C sort >"$out/files"
+awk 'NR % 10 != 0' "$out/files" | xargs cat >"$out/data/train.txt"
+awk 'NR % 10 == 0' "$out/files" | xargs cat >"$out/data/valid.txt"
 prompt='static rcv_status '
 
 write_some() {
@@ -18,32 +21,48 @@ write_some() {
     "$recurve" generate "$1" --prompt "$prompt" --tokens 400 --temperature 0.7 --seed 1 | LC_ALL=C tr -c '\n -~' '?'
     printf '\n'
 }
+quietly() { # says what a command said only where it failed
+    local said
+    said=$("$@" 2>&1) || { echo "$said"; exit 1; }
+}
 
 printf '\n== the cell, as written in cells/lstm.cell\n\n'
 cat cells/lstm.cell
-model="--cell lstm --hidden 128 --layers 1 --embedding 64 --batch 16 --length 64 --learning-rate 0.003 --clip 1 --seed 1"
+printf '\n== what there is to learn from\n\n'
+"$recurve" data stats "$out/data/train.txt" --kind lines --level byte --buckets auto:6 | head -n 30
 
+model="--cell lstm --hidden 128 --embedding 64 --batch 16 --length 64 --learning-rate 0.003 --clip 1 --seed 1"
 printf '\n== before training, it writes\n\n'
-said=$("$recurve" train "$out/text" --output "$out/before.safetensors" $model --steps 0 2>&1) || {
-    echo "$said"
-    exit 1
-}
+quietly "$recurve" train "$out/data" --output "$out/before.safetensors" $model --steps 0
 write_some "$out/before.safetensors"
 
-printf '\n== training for %s seconds on %s bytes of source text\n\n' "$seconds" "$bytes"
-"$recurve" train "$out/text" --output "$out/model.safetensors" $model --seconds "$seconds"
+# As many updates as fit into the time, found by a short run; so the cosine knows where it ends.
+quietly "$recurve" train "$out/data/train.txt" --output "$out/trial.safetensors" $model --seconds 4
+steps=$(awk -v seconds="$seconds" -F'[:,}]' '/"event":"end"/ { for (i = 1; i < NF; i++) { if ($i == "\"step\"") step = $(i + 1) } print int(step / 4 * seconds * 0.85 / 20) * 20 + 20 }' "$out/trial.jsonl")
+rm -f "$out"/trial.*
+
+each=$((steps / 6 + 1))
+printf '\n== training: %s updates; half way it is stopped, and goes on from its checkpoint\n\n' "$steps"
+"$recurve" train "$out/data" --output "$out/model.safetensors" $model --decay cosine --steps "$steps" --validate-every "$each" \
+    --eval-batch 64 &
+trainer=$!
+while kill -0 $trainer 2>/dev/null && ! grep -q "\"event\":\"checkpoint\",\"step\":$((each * 3))" "$out/model.jsonl" 2>/dev/null; do sleep 0.2; done
+kill -TERM $trainer 2>/dev/null || true
+wait $trainer || true
+[ -e "$out/model.safetensors" ] || { echo "training failed"; exit 1; }
+"$recurve" train --resume "$out/model.safetensors"
+"$recurve" report "$out/model.jsonl" --output "$out/report.html"
 
 printf '\n== after training, it writes\n\n'
-write_some "$out/model.safetensors"
+write_some "$out/model.best.safetensors"
 
-head -c 100000 "$out/text" >"$out/sample"
-bits() { "$recurve" eval "$1" "$out/sample" | awk '/^bits/ { printf "%.2f", $2 }'; }
-
+bits() { "$recurve" eval "$1" "$out/data/valid.txt" --batch 64 | awk '/^bits/ { printf "%.2f", $2 }'; }
 cat <<END
 
 == done
-A byte of the text costs $(bits "$out/before.safetensors") bits before training and $(bits "$out/model.safetensors") after.
-The trained model is $out/model.safetensors, its text $out/text. Go on with it:
-    $recurve generate $out/model.safetensors --prompt '#include ' --tokens 300
-    $recurve cell lstm --backward
+A byte of files it has not seen costs $(bits "$out/before.safetensors") bits before training and $(bits "$out/model.best.safetensors") after.
+The trained model is $out/model.best.safetensors, its curves are $out/report.html. Go on with it:
+    $recurve generate $out/model.best.safetensors --prompt '#include ' --tokens 300
+    $recurve train --resume $out/model.safetensors --steps $((steps * 2))
+    $recurve export $out/model.best.safetensors $out/exported.safetensors
 END

@@ -11,7 +11,7 @@
 enum {
     LINE = 128,             /* bytes: where arrays begin */
     LEAST_CHUNK = 16,       /* rows, of a chunk that nobody chose */
-    CHUNK_PARTS = 4,        /* of all rows, into which these are cut at least */
+    CHUNK_PARTS = 4,        /* of all rows, into which these are cut at least where they do not fit */
     CHUNK_BYTES = 16 << 20, /* of its logits, at most */
     SMALL = 1 << 15         /* operations that are not worth waking threads for */
 };
@@ -84,6 +84,7 @@ static int64_t chunk_of(const rcvi_learn *learn) {
     const rcvi_learn_shape *shape = &learn->shape;
     if (shape->chunk > 0) return smaller(shape->chunk, shape->rows);
     int64_t fit = CHUNK_BYTES / learn->size / shape->classes, part = (shape->rows + CHUNK_PARTS - 1) / CHUNK_PARTS;
+    if (fit >= shape->rows) return shape->rows;
     return smaller(shape->rows, larger(LEAST_CHUNK, smaller(part, fit)));
 }
 
