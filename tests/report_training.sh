@@ -24,6 +24,7 @@ def validation(step, loss):
             "best": True, "seconds": step / 100}
 
 start = {"event": "start", "version": "0.1.0", "date": "2026-11-17 01:02 UTC", "parameters": 4653200, "bytes": 123456789,
+         "shapes": [{"steps": 10, "batch": 64, "batches": 750}, {"steps": 40, "batch": 64, "batches": 250}],
          "plans": ["combine(steps=8)+fuse+pack"], "device": "a <device> & more", "tokens": 929589,
          "settings": {"hidden": 200, "layers": 1, "learning-rate": 1.0, "weight-decay": 1.2e-06, "optimiser": "sgd",
                       "data": "<ptb>", "shuffle": True, "of-later": 7.5}}
@@ -32,10 +33,10 @@ resumed = [progress(s, False) for s in range(1210, 3001, 10)] + [validation(2000
 in_order = lambda lines: sorted(lines, key=lambda line: line["step"])
 lines = [start] + in_order(killed) + [{"event": "checkpoint", "step": 1200, "path": "a.ckpt"}, {"event": "resume", "step": 1200}]
 lines += in_order(resumed)
-end = {"event": "end", "reason": "epochs", "step": 3000, "seconds": 77.5, "tokens_per_second": 398765, "test_loss": 4.6868,
-       "test_perplexity": math.exp(4.6868)}
+end = {"event": "end", "reason": "epochs", "step": 3000, "seconds": 77.5, "tokens_per_second": 398765}
+test = {"event": "test", "loss": 4.6868, "perplexity": math.exp(4.6868), "counted": 82429}
 with open("run.jsonl", "w") as file:
-    for line in lines + [{"event": "nobody knows"}, end]:
+    for line in lines + [{"event": "nobody knows"}, end, test]:
         file.write(json.dumps(line) + "\n")
 PYTHON
 
@@ -94,7 +95,8 @@ wanted = {
     "perplexity, training, after 3000 updates; loss %.4f" % (4 + 3 * math.exp(-6)): "the last loss",
     "a <device> & more": "the device", "929589": "tokens", "1.2e-06": "weight decay", "200": "hidden", "<ptb>": "data",
     "sgd": "optimiser", "of-later": "a setting not known", "combine(steps=8)+": "a plan", "epochs": "why it ended",
-    "resumed at 1200": "the mark", "resumed at update": "the resume"}
+    "resumed at 1200": "the mark", "resumed at update": "the resume", "75.0%": "a bucket's share",
+    "Lengths that sequences are padded to: %.4f time steps for one of the data." % (64 * (10 * 750 + 40 * 250) / 929589): "padding"}
 for word, meaning in wanted.items():
     if word not in page.words:
         wrong.append("the page does not show %s: %s" % (meaning, word))

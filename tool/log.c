@@ -82,6 +82,17 @@ static void on_progress(training_log *log, json_t *line) {
     append(&log->progress, line);
 }
 
+/* What the test said belongs to the end. */
+static void on_test(training_log *log, json_t *line) {
+    const char *const names[][2] = {{"loss", "test_loss"}, {"perplexity", "test_perplexity"}};
+    for (size_t i = 0; log->end != NULL && i < COUNT(names); i++) {
+        json_t *value = json_object_get(line, names[i][0]);
+        if (value != NULL) {
+            json_object_set(log->end, names[i][1], value);
+        }
+    }
+}
+
 static void on_validation(training_log *log, json_t *line) {
     rewind_log(log, log_number(line, "step"));
     append(&log->validations, line);
@@ -104,6 +115,7 @@ static const struct {
 } events[] = {
     {"start", false, on_start},  {"progress", true, on_progress},     {"validation", true, on_validation},
     {"resume", true, on_resume}, {"checkpoint", true, on_checkpoint}, {"end", false, on_end},
+    {"test", false, on_test},
 };
 
 /* What is wrong with a line, or NULL; events that are not known are skipped. */

@@ -186,6 +186,37 @@ static void put_validations(FILE *out, const training_log *log) {
     fprintf(out, "</tbody></table></div></section>\n");
 }
 
+/* One row a bucket. */
+static void put_buckets(FILE *out, const training_log *log) {
+    const json_t *shapes = json_object_get(log->start, "shapes");
+    const size_t count = json_array_size(shapes);
+    double padded = 0, batches = 0;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *shape = json_array_get(shapes, i);
+        padded += log_number(shape, "steps") * log_number(shape, "batch") * log_number(shape, "batches");
+        batches += log_number(shape, "batches");
+    }
+    if (count < 2 || !(padded > 0)) {
+        return;
+    }
+    char *note = text_of("Lengths that sequences are padded to: %.4f time steps for one of the data.",
+                         padded / log_number(log->start, "tokens"));
+    put_section(out, "buckets", "Buckets", note);
+    free(note);
+    fprintf(out, "<div class=\"table\"><table><thead><tr><th>length</th><th>sequences</th><th>batches</th>"
+                 "<th>of all</th></tr></thead><tbody>\n");
+    for (size_t i = 0; i < count; i++) {
+        const json_t *shape = json_array_get(shapes, i);
+        fprintf(out, "<tr>");
+        put_cell(out, log_number(shape, "steps"), "%.0f");
+        put_cell(out, log_number(shape, "batch"), "%.0f");
+        put_cell(out, log_number(shape, "batches"), "%.0f");
+        put_cell(out, 100 * log_number(shape, "batches") / batches, "%.1f%%");
+        fprintf(out, "</tr>\n");
+    }
+    fprintf(out, "</tbody></table></div></section>\n");
+}
+
 /* A value of the log as text, for free(). */
 static char *text_of_value(const json_t *value) {
     if (json_is_string(value)) {
@@ -263,10 +294,15 @@ static void put_facts(FILE *out, const training_log *log) {
     put_number_fact(out, "tokens of the data", log_number(log->start, "tokens"));
     put_number_fact(out, "bytes in memory", log_number(log->start, "bytes"));
     json_t *plans = json_object_get(log->start, "plans");
+    const char *last = "";
     for (size_t i = 0; i < json_array_size(plans); i++) {
         const char *plan = json_string_value(json_array_get(plans, i));
+        if (plan == NULL || strcmp(plan, last) == 0) { /* buckets share theirs */
+            continue;
+        }
+        last = plan;
         fprintf(out, "<dt>plan</dt><dd><code>");
-        put_plan(out, plan != NULL ? plan : "");
+        put_plan(out, plan);
         fprintf(out, "</code></dd>\n");
     }
     put_number_fact(out, "checkpoints", (double)log->checkpoints);
@@ -293,6 +329,7 @@ static bool write_page(const training_log *log, const char *path, const char *na
     put_summary(page.file, log);
     put_plots(page.file, log);
     put_validations(page.file, log);
+    put_buckets(page.file, log);
     put_settings(page.file, log, settings);
     put_facts(page.file, log);
     return page_close(&page);
