@@ -77,6 +77,15 @@ static rcv_data_options options_of(const rcv_settings *settings) {
                               .cache = cache != NULL && cache[0] != '\0' ? cache : NULL};
 }
 
+/* What takes a while the first time is announced. */
+static void announce(const char *path) {
+    const double large = 64e6;
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && (double)info.st_size > large) {
+        say("reading %s, %.0f MB; what was read is kept for the next time", path, (double)info.st_size / 1e6);
+    }
+}
+
 rcv_status corpus_open(corpus *corpus, rcv_context *context, const rcv_settings *settings,
                        const rcv_vocabulary *vocabulary) {
     rcv_data_options options = options_of(settings);
@@ -91,6 +100,7 @@ rcv_status corpus_open(corpus *corpus, rcv_context *context, const rcv_settings 
         options.vocabulary = NULL;
     }
     if (status == RCV_OK) {
+        announce(corpus->paths[PART_TRAIN]);
         status = rcv_data_open(context, corpus->paths[PART_TRAIN], &options, &corpus->data[PART_TRAIN]);
     }
     rcv_vocabulary_free(given);
