@@ -2,6 +2,8 @@
  * refused; what is left alone; calls that are repeated; how much memory it takes. */
 #include "base/random.h"
 #include "learn_world.h"
+#include "school.h"
+#include "scratch.h"
 
 #include <math.h>
 
@@ -423,6 +425,70 @@ static void test_memory(void **state) {
     }
 }
 
+/* ---- training ---- */
+
+enum { WORDS = 300 };
+
+/* A text of so many different words, each some times. */
+static char *make_text(void) {
+    random_source random = {17};
+    char *text = malloc(WORDS * 8 * 8), *at = text;
+    assert_non_null(text);
+    for (int i = 0; i < WORDS * 8; i++) {
+        int word = i < WORDS ? i : random_below(&random, WORDS);
+        at += sprintf(at, "w%d%c", word, i % 11 == 10 ? '\n' : ' ');
+    }
+    return text;
+}
+
+static double *parameters_of(const rcv_trainer *t) {
+    const rcv_learner *l = t->learner;
+    double *values = host_new(l->elements);
+    check_ok(rcvi_device_read(l, values, l->parameters, (size_t)l->elements * sizeof *values));
+    return values;
+}
+
+/* Updates of a whole trainer, validated on the way, with an output layer that is lean and one that is not; in double, where sums in
+ * another order differ by 2^-53 of what they sum, some updates long. */
+static void test_training(void **state) {
+    (void)state;
+    static const char *const kinds[] = {"kind=stream batch=4 length=6", "kind=lines batch=4 buckets=none"};
+    char *text = make_text();
+    for (int i = 0; i < 2; i++) {
+        const rcv_data_kind kind = i ? RCV_DATA_LINES : RCV_DATA_STREAM;
+        school s;
+        school_open(&s);
+        const rcv_data *train = school_data(&s, "train", kind, text, NULL),
+                       *valid = school_data(&s, "valid", kind, "w1 w2 w3 w4\nw5 w6 w7 w8 w9 w10\n", train);
+        char line[256];
+        snprintf(line, sizeof line,
+                 "%s device=cuda dtype=float64 hidden=24 optimiser=sgd learning-rate=2 clip=0.5 dropout-output=0.2 "
+                 "eval-batch=1 steps=9 validate-every=4 chunk=64",
+                 kinds[i]);
+        rcv_trainer *a = school_trainer(&s, line, "lean=yes", train, valid),
+                    *b = school_trainer(&s, line, "lean=no", train, valid);
+        double *start = parameters_of(a), moved = 0, off = 0;
+        watcher x = {0}, y = {0};
+        check_ok(school_run(a, NULL, &x));
+        check_ok(school_run(b, NULL, &y));
+        double *got = parameters_of(a), *want = parameters_of(b);
+        for (int64_t k = 0; k < a->learner->elements; k++) {
+            off = fmax(off, fabs(got[k] - want[k]));
+            moved = fmax(moved, fabs(got[k] - start[k]));
+        }
+        assert_true(off < 1e-11 && moved > 1e-2);
+        assert_int_equal(x.validations, 2);
+        assert_true(fabs(x.validation[1] - y.validation[1]) < 1e-10);
+        assert_int_equal(rcvi_work_gradient_count(a->work),
+                         rcvi_work_gradient_count(b->work) - (a->learner->elements - a->learner->at_weight));
+        free(start), free(got), free(want);
+        rcv_trainer_free(a);
+        rcv_trainer_free(b);
+        school_close(&s);
+    }
+    free(text);
+}
+
 /* ---- what is refused ---- */
 
 static void test_refusals(void **state) {
@@ -464,7 +530,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_stored), cmocka_unit_test(test_forward_alone), cmocka_unit_test(test_not_finite),
         cmocka_unit_test(test_no_rows),   cmocka_unit_test(test_repeating),     cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_training),  cmocka_unit_test(test_refusals),
     };
     rcv_context *context = NULL;
     if (rcv_context_new(NULL, &context)) return 1;
@@ -475,5 +541,5 @@ int main(void) {
     if (!status) print_message("skipped: the address sanitizer and a GPU's driver do not go together\n");
     return SKIPPED;
 #endif
-    return status ? SKIPPED : cmocka_run_group_tests(tests, NULL, NULL);
+    return status ? SKIPPED : cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

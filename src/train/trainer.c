@@ -89,15 +89,17 @@ static const char *why_not_lean(const rcv_trainer *t) {
 
 enum { LEAN_BYTES = 64 << 20 }; /* of an output layer: below these its gradient is not worth computing twice */
 
-static rcv_status choose_lean(const rcv_trainer *t, bool *lean) {
-    const rcv_learner *l = t->learner;
+static rcv_status check_lean(const rcv_trainer *t) {
     const char *why = why_not_lean(t);
+    if (!why || !rcvi_settings_is(t->settings, "lean", "yes")) return RCV_OK;
+    return rcvi_fail(RCV_INVALID, "lean cannot be yes here: %s", why);
+}
+
+static bool wants_lean(const rcv_trainer *t) {
+    const rcv_learner *l = t->learner;
+    if (rcvi_settings_is(t->settings, "lean", "yes")) return true;
     bool large = l->shape.outputs * l->width * (int64_t)sizeof(float) >= LEAN_BYTES;
-    if (rcvi_settings_is(t->settings, "lean", "yes") && why)
-        return rcvi_fail(RCV_INVALID, "lean cannot be yes here: %s", why);
-    *lean = rcvi_settings_is(t->settings, "lean", "yes") ||
-            (rcvi_settings_is(t->settings, "lean", "auto") && large && !why);
-    return RCV_OK;
+    return rcvi_settings_is(t->settings, "lean", "auto") && large && !why_not_lean(t);
 }
 
 /* In the order of the setting's choices; the last is SGD whose average is kept. */
@@ -128,6 +130,7 @@ static rcv_status fill_trainer(rcv_trainer *t) {
     int optimiser = rcvi_settings_choice(t->settings, "optimiser");
     t->kind = kinds[optimiser];
     t->asgd = rcvi_settings_is(t->settings, "optimiser", "asgd");
+    RCVI_TRY(check_lean(t));
     RCVI_TRY(make_batcher(t, t->train, true, &t->batcher));
     if (t->valid) RCVI_TRY(make_batcher(t, t->valid, false, &t->validator));
     double scale = rcvi_settings_real(t->settings, "loss-scale");
@@ -284,12 +287,12 @@ rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void 
                                      .weight = rcvi_settings_real(s, "weight-drop"),
                                      .variational = rcvi_settings_flag(s, "variational")},
                            .sparse = is_sparse(t),
+                           .lean = wants_lean(t),
                            .threads = rcvi_settings_integer(s, "threads"),
                            .chunk = rcvi_settings_integer(s, "chunk"),
                            .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
                            .go_on = go_on,
                            .user = user};
-    RCVI_TRY(choose_lean(t, &o.lean));
     t->train_windows = count_shapes(t->batcher, &o.rows);
     t->valid_windows = count_shapes(t->validator, &o.rows);
     rcvi_free(t->context, t->windows);
