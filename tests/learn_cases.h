@@ -20,6 +20,7 @@ typedef struct {
     int ordinal;
     rcv_dtype dtype;
     int64_t threads; /* 0: as the context says */
+    bool lean;       /* worlds are opened so */
 } learn_subject;
 
 typedef struct {

@@ -27,10 +27,11 @@ void world_open(world *self, const learn_subject *subject, int64_t rows, int64_t
                               .features = features,
                               .classes = classes,
                               .chunk = chunk,
-                              .training = true};
+                              .training = true,
+                              .lean = subject->lean};
     check_ok(self->calls->open(subject->context, subject->ordinal, &shape, &self->learn));
     assert_true(self->calls->bytes(self->learn) >= self->calls->head_bytes(self->learn));
-    if (chunk > 0) /* chunks are as large as was asked for, at most */
+    if (chunk > 0 && !subject->lean) /* chunks are as large as was asked for, at most */
         assert_true(self->calls->head_bytes(self->learn) <= (size_t)(chunk * classes) * sizeof(double));
 }
 

@@ -11,7 +11,7 @@ static void check_type(rcv_dtype dtype) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     for (int i = 0; i < THREADS; i++) {
-        learn_subject subject = {context, &rcvi_device_cpu, 0, dtype, threads[i]};
+        learn_subject subject = {context, &rcvi_device_cpu, 0, dtype, threads[i], false};
         learn_cases_run(&subject);
     }
     test_context_end(&counter, context);
@@ -36,7 +36,7 @@ static void threads_do_not_show(void **state) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     for (int t = 0; t < 3; t++) {
-        learn_subject subject = {context, &rcvi_device_cpu, 0, dtypes[t], 1};
+        learn_subject subject = {context, &rcvi_device_cpu, 0, dtypes[t], 1, false};
         uint64_t alone = learn_digest(&subject);
         for (int i = 1; i < THREADS; i++) {
             subject.threads = threads[i];
@@ -98,6 +98,7 @@ static void shapes_are_checked(void **state) {
     shape = good, shape.classes = INT64_MAX / 3, refuse(context, shape, RCV_INVALID, "too many to be counted");
     shape = good, shape.features = shape.classes = INT64_C(1) << 32;
     refuse(context, shape, RCV_INVALID, "too many to be counted");
+    shape = good, shape.lean = true, refuse(context, shape, RCV_UNSUPPORTED, "lean learning is for GPUs");
     test_context_end(&counter, context);
 }
 
@@ -125,6 +126,8 @@ static void calls_are_checked(void **state) {
     check_fails(calls->head(learn, &head, &control, &outcome), RCV_INVALID, "targets or values");
     rcvi_update update = {.part_count = RCVI_MAX_PARTS + 1};
     check_fails(calls->update(learn, &update, &control, &outcome), RCV_INVALID, "at most 8 parts, not 9");
+    update = (rcvi_update){.kind = RCVI_SGD, .head = &head};
+    check_fails(calls->update(learn, &update, &control, &outcome), RCV_INVALID, "opened as lean");
     calls->close(learn);
     test_context_end(&counter, context);
 }

@@ -374,6 +374,47 @@ static void test_memorising(void **unused) {
 
 /* ---- refusals ---- */
 
+/* ---- memory ---- */
+
+/* Between validations a window of theirs has its plan and its states, and nothing more. */
+static void test_validation_memory(void **unused) {
+    (void)unused;
+    static const char line[] = "kind=stream batch=2 length=5 eval-batch=1 optimiser=sgd steps=6 validate-every=2";
+    school s;
+    school_open(&s);
+    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL),
+                   *valid = school_data(&s, "valid", RCV_DATA_STREAM, "the cat sat on a log\n", train);
+    rcv_trainer *a = school_trainer(&s, line, "", train, valid), *b = school_trainer(&s, line, "", train, NULL);
+    watcher x = {0}, y = {0};
+    check_ok(school_run(a, NULL, &x));
+    check_ok(school_run(b, NULL, &y));
+    assert_int_equal(x.validations, 3);
+    for (int i = 0; i < 3; i++) assert_true(x.validation[i] > 0.1);
+    const rcvi_window *v = &a->work->windows[a->windows[a->train_windows]];
+    assert_true(v->plan && !v->run && !v->x && !v->y && !v->seen);
+    size_t states = 0;
+    for (size_t i = 0; i < rcv_net_state_count(a->learner->net); i++)
+        states += 2 * rcvi_window_state_bytes(a->work, v, i);
+    assert_int_equal(rcv_trainer_bytes(a), rcv_trainer_bytes(b) + states);
+    rcv_trainer_free(a);
+    rcv_trainer_free(b);
+    school_close(&s);
+}
+
+/* A CPU stores the gradient of the output layer, and says so. */
+static void test_lean(void **unused) {
+    (void)unused;
+    school s;
+    school_open(&s);
+    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    rcv_trainer *t = school_trainer(&s, "kind=stream batch=2 length=5 optimiser=sgd steps=1", "lean=yes", train, NULL);
+    watcher w = {0};
+    check_fails(school_run(t, NULL, &w), RCV_UNSUPPORTED, "lean learning is for GPUs");
+    assert_int_equal(w.updates, 0);
+    rcv_trainer_free(t);
+    school_close(&s);
+}
+
 static void test_refusals(void **unused) {
     (void)unused;
     const struct {
@@ -388,6 +429,11 @@ static void test_refusals(void **unused) {
         {"cell=nosuchcell", "nosuchcell"},
         {"batch=1000", "window"},
         {"device=gpu", "gpu"},
+        {"lean=yes", "the optimiser must be sgd"}, /* it is adam */
+        {"lean=yes optimiser=asgd", "the optimiser must be sgd"},
+        {"lean=yes optimiser=sgd accumulate=2", "accumulate must be 1"},
+        {"lean=yes optimiser=sgd weight-decay=0.1", "weight-decay must be 0"},
+        {"lean=yes optimiser=sgd tied=true", "must not be tied"},
     };
     school s;
     school_open(&s);
@@ -429,6 +475,8 @@ int main(void) {
         cmocka_unit_test(test_stopping),
         cmocka_unit_test(test_no_number),
         cmocka_unit_test(test_memorising),
+        cmocka_unit_test(test_validation_memory),
+        cmocka_unit_test(test_lean),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);

@@ -20,6 +20,10 @@ typedef struct {
     int64_t
         chunk; /* rows of logits that exist at once; 0: the device chooses (a quarter of the rows at most, where those are many) */
     bool training; /* gradients will be asked for */
+    /* The gradient of the output layer is never stored: heads have no dweight and dbias, and the update is given the head itself.
+     * Logits of all rows exist for some classes at once, `chunk` of them, in whole 64s. Softmax alone, and nothing is accumulated.
+     * A device that does not do it refuses with RCV_UNSUPPORTED. */
+    bool lean;
 } rcvi_learn_shape;
 
 /* What changes from update to update, in the device's memory. */
@@ -113,6 +117,9 @@ typedef struct {
     const rcvi_part *parts;
     int part_count;          /* at most RCVI_MAX_PARTS */
     rcvi_sparse_part sparse; /* plain sgd alone: without decay and average */
+    /* The head whose weight and bias, which are in no part, the update changes by sgd where learning is lean; else NULL. It is that
+     * of the call of `head`, with dy, that was the last before the update; what it points to has not changed since. */
+    const rcvi_head *head;
 } rcvi_update;
 
 enum { RCVI_MAX_PARTS = 8 };

@@ -22,9 +22,13 @@ static rcv_status go_through(rcvi_work *w, rcvi_batcher *batcher, const size_t *
     return RCV_OK;
 }
 
-rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, double *loss,
+rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, size_t count, double *loss,
                          int64_t *counted) {
-    return go_through(work, batcher, windows, NULL, NULL, loss, counted);
+    rcv_status status = RCV_OK;
+    for (size_t i = 0; i < count && !status; i++) status = rcvi_work_open(work, windows[i]);
+    if (!status) status = go_through(work, batcher, windows, NULL, NULL, loss, counted);
+    for (size_t i = 0; i < count; i++) rcvi_work_close(work, windows[i]);
+    return status;
 }
 
 /* ---- by itself ---- */

@@ -12,6 +12,7 @@ static const char *const optimisers[] = {"sgd", "momentum", "adam", "adamw", "as
 static const char *const losses[] = {"token", "sequence", NULL};
 static const char *const decays[] = {"none", "epoch", "plateau", "cosine", "step", NULL};
 static const char *const dtypes[] = {"float32", "float64", "bfloat16", "float16", "tfloat32", NULL};
+static const char *const leans[] = {"auto", "yes", "no", NULL};
 static const char *const efforts[] = {"measure", "estimate", "exhaustive", NULL}; /* as rcv_effort */
 
 #define FLAG RCV_SETTING_FLAG
@@ -101,7 +102,8 @@ static const rcv_setting table[] = {
     {"schedule", "machine", TEXT, "", 0, 0, NULL, "PLAN", "a plan string; else the planner chooses"},
     {"effort", "machine", CHOICE, "measure", 0, 0, efforts, "EFFORT", "of the planner: measure, estimate or exhaustive"},
     {"wisdom", "machine", TEXT, "", 0, 0, NULL, "FILE", "what planners have learnt: read, and written at the end"},
-    {"chunk", "machine", INTEGER, "0", 0, SIZE, NULL, "N", "rows of logits at once; 0: as fits"},
+    {"chunk", "machine", INTEGER, "0", 0, SIZE, NULL, "N", "rows of logits at once, or classes if lean; 0: as fits"},
+    {"lean", "machine", CHOICE, "auto", 0, 0, leans, "WHEN", "no stored gradient of the output layer: auto, yes or no"},
 };
 /* clang-format on */
 

@@ -52,12 +52,12 @@ static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, rc
     return c;
 }
 
-/* One piece: all parameters, but for an embedding whose gradient has rows only, or that is fixed. */
+/* One piece: all parameters, but for an embedding whose gradient has rows only, or that is fixed, and for a lean output layer. */
 static rcvi_update update_of(const rcv_trainer *t, rcvi_part *part) {
     const rcv_learner *l = t->learner;
     const rcvi_work *w = t->work;
     int64_t start = rcvi_work_gradient_start(w);
-    *part = (rcvi_part){.count = l->elements - start,
+    *part = (rcvi_part){.count = rcvi_work_gradient_count(w),
                         .parameters = rcvi_at(l, l->parameters, start),
                         .gradient = w->gradient,
                         .first = t->first ? rcvi_at(l, t->first, start) : NULL,
@@ -261,7 +261,8 @@ static rcv_status validate(rcv_trainer *t) {
     int64_t counted;
     RCVI_TRY(fetch_outcomes(t));
     t->work->parameters = s->averaged > 1 ? t->average : t->learner->parameters;
-    rcv_status status = rcvi_evaluate(t->work, t->validator, t->windows + t->train_windows, &loss, &counted);
+    rcv_status status =
+        rcvi_evaluate(t->work, t->validator, t->windows + t->train_windows, t->valid_windows, &loss, &counted);
     bool best = !status && loss < s->best;
     if (best) status = save_best(t);
     t->work->parameters = t->learner->parameters;

@@ -76,6 +76,32 @@ static bool is_sparse(const rcv_trainer *t) {
            rcvi_settings_integer(t->settings, "accumulate") == 1;
 }
 
+/* Why the output layer's gradient must be stored, whatever the device does; NULL: it need not. */
+static const char *why_not_lean(const rcv_trainer *t) {
+    const rcvi_shape *shape = &t->learner->shape;
+    if (t->kind != RCVI_SGD || t->asgd) return "the optimiser must be sgd";
+    if (rcvi_settings_real(t->settings, "weight-decay") != 0) return "weight-decay must be 0";
+    if (rcvi_settings_integer(t->settings, "accumulate") != 1) return "accumulate must be 1";
+    if (shape->tied) return "the output layer must not be tied to the embedding";
+    if (shape->kind != RCV_DATA_STREAM && shape->kind != RCV_DATA_LINES) return "the kind must be stream or lines";
+    return NULL;
+}
+
+enum { LEAN_BYTES = 64 << 20 }; /* of an output layer: below these its gradient is not worth computing twice */
+
+static rcv_status check_lean(const rcv_trainer *t) {
+    const char *why = why_not_lean(t);
+    if (!why || !rcvi_settings_is(t->settings, "lean", "yes")) return RCV_OK;
+    return rcvi_fail(RCV_INVALID, "lean cannot be yes here: %s", why);
+}
+
+static bool wants_lean(const rcv_trainer *t) {
+    const rcv_learner *l = t->learner;
+    if (rcvi_settings_is(t->settings, "lean", "yes")) return true;
+    bool large = l->shape.outputs * l->width * (int64_t)sizeof(float) >= LEAN_BYTES;
+    return rcvi_settings_is(t->settings, "lean", "auto") && large && !why_not_lean(t);
+}
+
 /* In the order of the setting's choices; the last is SGD whose average is kept. */
 static const rcvi_update_kind kinds[] = {RCVI_SGD, RCVI_MOMENTUM, RCVI_ADAM, RCVI_ADAMW, RCVI_SGD};
 
@@ -104,6 +130,7 @@ static rcv_status fill_trainer(rcv_trainer *t) {
     int optimiser = rcvi_settings_choice(t->settings, "optimiser");
     t->kind = kinds[optimiser];
     t->asgd = rcvi_settings_is(t->settings, "optimiser", "asgd");
+    RCVI_TRY(check_lean(t));
     RCVI_TRY(make_batcher(t, t->train, true, &t->batcher));
     if (t->valid) RCVI_TRY(make_batcher(t, t->valid, false, &t->validator));
     double scale = rcvi_settings_real(t->settings, "loss-scale");
@@ -223,10 +250,12 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
     return status;
 }
 
-/* The longest bucket's plan is chosen, and taken for the shorter ones. */
+/* The longest bucket's plan is chosen, and taken for the shorter ones. Those of validation are closed until there is one. */
 static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool training, size_t first, size_t count) {
-    for (size_t i = count; i > 0; i--)
+    for (size_t i = count; i > 0; i--) {
         RCVI_TRY(add_window(t, batcher, i - 1, training, first + i - 1, first + count - 1));
+        if (!training) rcvi_work_close(t->work, t->windows[first + i - 1]);
+    }
     return RCV_OK;
 }
 
@@ -240,6 +269,14 @@ static size_t count_shapes(const rcvi_batcher *batcher, int64_t *rows) {
     return count;
 }
 
+/* What a device does not do is left where nobody asked for it. */
+static rcv_status make_work(rcv_trainer *t, rcvi_work_options *o) {
+    rcv_status status = rcvi_work_new(t->learner, o, &t->work);
+    if (status != RCV_UNSUPPORTED || !o->lean || !rcvi_settings_is(t->settings, "lean", "auto")) return status;
+    o->lean = false;
+    return rcvi_work_new(t->learner, o, &t->work);
+}
+
 rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void *user) {
     if (t->work) return RCV_OK;
     const rcv_settings *s = t->settings;
@@ -250,6 +287,7 @@ rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void 
                                      .weight = rcvi_settings_real(s, "weight-drop"),
                                      .variational = rcvi_settings_flag(s, "variational")},
                            .sparse = is_sparse(t),
+                           .lean = wants_lean(t),
                            .threads = rcvi_settings_integer(s, "threads"),
                            .chunk = rcvi_settings_integer(s, "chunk"),
                            .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
@@ -260,7 +298,7 @@ rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void 
     rcvi_free(t->context, t->windows);
     t->windows = rcvi_new(t->context, t->train_windows + t->valid_windows, sizeof *t->windows);
     if (!t->windows) return RCV_NO_MEMORY;
-    rcv_status status = rcvi_work_new(t->learner, &o, &t->work);
+    rcv_status status = make_work(t, &o);
     if (!status) status = add_windows(t, t->batcher, true, 0, t->train_windows);
     if (!status) status = add_windows(t, t->validator, false, t->train_windows, t->valid_windows);
     if (status) {

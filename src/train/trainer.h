@@ -122,7 +122,9 @@ rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_
 /* MODEL.safetensors and best: MODEL.best.safetensors. Free with rcvi_free; NULL where there is no memory. */
 char *rcvi_sibling(rcv_context *context, const char *path, const char *word);
 
-/* Mean loss over all batches of a batcher, from its start, with these parameters. `windows`: of its buckets. */
-rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, double *loss, int64_t *counted);
+/* Mean loss over all batches of a batcher, from its start, with these parameters. `windows`: of its buckets, opened here and closed
+ * behind it. */
+rcv_status rcvi_evaluate(rcvi_work *work, rcvi_batcher *batcher, const size_t *windows, size_t count, double *loss,
+                         int64_t *counted);
 
 #endif

@@ -16,7 +16,10 @@ static rcv_status plan(rcvi_work *w, rcvi_window *v, const char *schedule) {
                                       .device = l->device_name,
                                       .go_on = w->options.go_on,
                                       .user = w->options.user};
-    RCVI_TRY(rcv_plan_new(l->net, &options, &v->plan));
+    return rcv_plan_new(l->net, &options, &v->plan);
+}
+
+static rcv_status make_run(const rcvi_work *w, rcvi_window *v) {
     RCVI_TRY(rcv_run_new(v->plan, &v->run));
     if (v->training) rcvi_run_set_seed_at(v->run, &rcvi_feed_control(w)->seed);
     void *stream = w->ops->stream(w->learn);
@@ -51,20 +54,11 @@ static bool tells_next(const rcv_learner *l) {
     return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
 }
 
-rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_window *v) {
+rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
     const rcv_learner *l = w->learner;
-    *v = (rcvi_window){
-        .steps = o->steps, .batch = o->batch, .training = o->training, .lengths = o->lengths, .carries = o->carries};
     size_t real = rcvi_real_bytes(l);
-    int64_t rows = v->steps * v->batch, inputs, outputs;
-    if (!rcvi_multiply(rows, l->shape.embedding, &inputs) || !rcvi_multiply(rows, l->width, &outputs))
-        return rcvi_fail(RCV_INVALID, "%lld sequences of %lld steps are more than memory can address; use fewer",
-                         (long long)v->batch, (long long)v->steps);
-    RCVI_TRY(plan(w, v, o->schedule));
-    if (v->carries) {
-        RCVI_TRY(make_states(w, v, &v->initial));
-        RCVI_TRY(make_states(w, v, &v->final));
-    }
+    int64_t rows = v->steps * v->batch, inputs = rows * l->shape.embedding, outputs = rows * l->width;
+    RCVI_TRY(make_run(w, v));
     RCVI_TRY(rcvi_device_new(l, inputs, real, &v->x));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &v->y));
     bool apart = !tells_next(l) || (v->training && w->options.drops.output > 0);
@@ -79,9 +73,23 @@ rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_wind
     return tells_next(l) ? RCV_OK : rcvi_device_new(l, seen, real, &v->dseen);
 }
 
-void rcvi_window_free(const rcvi_work *w, rcvi_window *v) {
-    free_states(w, v->initial);
-    free_states(w, v->final);
+rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_window *v) {
+    const rcv_learner *l = w->learner;
+    *v = (rcvi_window){
+        .steps = o->steps, .batch = o->batch, .training = o->training, .lengths = o->lengths, .carries = o->carries};
+    int64_t rows = v->steps * v->batch, inputs, outputs;
+    if (!rcvi_multiply(rows, l->shape.embedding, &inputs) || !rcvi_multiply(rows, l->width, &outputs))
+        return rcvi_fail(RCV_INVALID, "%lld sequences of %lld steps are more than memory can address; use fewer",
+                         (long long)v->batch, (long long)v->steps);
+    RCVI_TRY(plan(w, v, o->schedule));
+    if (v->carries) {
+        RCVI_TRY(make_states(w, v, &v->initial));
+        RCVI_TRY(make_states(w, v, &v->final));
+    }
+    return rcvi_window_open(w, v);
+}
+
+void rcvi_window_close(const rcvi_work *w, rcvi_window *v) {
     if (v->dseen != v->dy) rcvi_device_free(w->learner, v->dseen);
     if (v->seen != v->y) rcvi_device_free(w->learner, v->seen);
     rcvi_device_free(w->learner, v->dy);
@@ -89,6 +97,14 @@ void rcvi_window_free(const rcvi_work *w, rcvi_window *v) {
     rcvi_device_free(w->learner, v->y);
     rcvi_device_free(w->learner, v->x);
     rcv_run_free(v->run);
+    v->run = NULL;
+    v->x = v->y = v->dx = v->dy = v->seen = v->dseen = NULL;
+}
+
+void rcvi_window_free(const rcvi_work *w, rcvi_window *v) {
+    rcvi_window_close(w, v);
+    free_states(w, v->initial);
+    free_states(w, v->final);
     rcv_plan_free(v->plan);
     *v = (rcvi_window){0};
 }

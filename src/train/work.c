@@ -18,10 +18,15 @@ int64_t rcvi_work_gradient_start(const rcvi_work *w) {
     return w->options.sparse || w->learner->shape.fixed ? w->learner->at_net : 0;
 }
 
+int64_t rcvi_work_gradient_count(const rcvi_work *w) {
+    const rcv_learner *l = w->learner;
+    return (w->options.lean ? l->at_weight : l->elements) - rcvi_work_gradient_start(w);
+}
+
 static rcv_status make_gradients(rcvi_work *w) {
     const rcv_learner *l = w->learner;
     size_t real = rcvi_real_bytes(l);
-    RCVI_TRY(rcvi_device_new(l, l->elements - rcvi_work_gradient_start(w), real, &w->gradient));
+    RCVI_TRY(rcvi_device_new(l, rcvi_work_gradient_count(w), real, &w->gradient));
     if (w->options.sparse) {
         int64_t elements;
         if (!rcvi_multiply(w->options.rows, l->shape.embedding, &elements))
@@ -40,7 +45,8 @@ static rcv_status fill_work(rcvi_work *w) {
                                     .features = l->width,
                                     .classes = l->shape.outputs,
                                     .chunk = w->options.chunk,
-                                    .training = w->options.training};
+                                    .training = w->options.training,
+                                    .lean = w->options.lean};
     RCVI_TRY(w->ops->open(l->context, l->ordinal, &shape, &w->learn));
     rcvi_feed_lay_out(w, &w->feed);
     w->here = rcvi_new(l->context, w->feed.bytes, 1);
@@ -103,6 +109,20 @@ rcv_status rcvi_work_window(rcvi_work *w, const rcvi_window_options *options, si
     return RCV_OK;
 }
 
+rcv_status rcvi_work_open(rcvi_work *w, size_t window) {
+    rcvi_window *v = &w->windows[window];
+    rcv_status status = v->run ? RCV_OK : rcvi_window_open(w, v);
+    if (status) rcvi_window_close(w, v);
+    return status;
+}
+
+/* What it has enqueued is done first. */
+void rcvi_work_close(rcvi_work *w, size_t window) {
+    if (!w->windows[window].run) return;
+    w->ops->wait(w->learn);
+    rcvi_window_close(w, &w->windows[window]);
+}
+
 rcv_status rcvi_work_forget(rcvi_work *w, size_t window) {
     const rcvi_window *v = &w->windows[window];
     for (size_t s = 0; v->carries && s < rcv_net_state_count(w->learner->net); s++)
@@ -113,7 +133,7 @@ rcv_status rcvi_work_forget(rcvi_work *w, size_t window) {
 size_t rcvi_work_bytes(const rcvi_work *w) {
     const rcv_learner *l = w->learner;
     size_t real = rcvi_real_bytes(l), bytes = w->feed.bytes + w->ops->bytes(w->learn);
-    if (w->gradient) bytes += (size_t)(l->elements - rcvi_work_gradient_start(w)) * real;
+    if (w->gradient) bytes += (size_t)rcvi_work_gradient_count(w) * real;
     if (w->row_gradient) bytes += (size_t)(w->options.rows * l->shape.embedding) * real;
     if (w->dropped) bytes += (size_t)rcv_net_parameter_elements(l->net) * real;
     for (size_t i = 0; i < w->window_count; i++) {
@@ -123,7 +143,7 @@ size_t rcvi_work_bytes(const rcvi_work *w) {
                       (v->y ? rows : 0) * (size_t)l->width + (v->dy ? rows : 0) * (size_t)l->width +
                       (v->seen != v->y ? seen : 0) * (size_t)l->width +
                       (v->dseen != v->dy ? seen : 0) * (size_t)l->width;
-        bytes += each * real + rcv_run_bytes(v->run);
+        bytes += each * real + (v->run ? rcv_run_bytes(v->run) : 0);
         for (size_t s = 0; v->carries && s < rcv_net_state_count(l->net); s++)
             bytes += 2 * rcvi_window_state_bytes(w, v, s);
     }
@@ -264,8 +284,10 @@ static rcv_status backward_head(rcvi_work *w, rcvi_window *v, bool first) {
     int64_t start = rcvi_work_gradient_start(w);
     head.adds_loss = head.accumulate = !first;
     head.dy = v->dseen;
-    head.dweight = rcvi_at(l, w->gradient, l->at_weight - start);
-    head.dbias = rcvi_at(l, w->gradient, l->at_bias - start);
+    if (!w->options.lean) {
+        head.dweight = rcvi_at(l, w->gradient, l->at_weight - start);
+        head.dbias = rcvi_at(l, w->gradient, l->at_bias - start);
+    }
     RCVI_TRY(w->ops->head(w->learn, &head, rcvi_feed_control(w), w->outcome));
     if (w->options.drops.output > 0) {
         rcvi_mask mask = mask_of(w, v, w->options.drops.output, SALT_OUTPUT);
@@ -317,7 +339,10 @@ static rcv_status enqueue(rcvi_work *w, rcvi_window *v, const rcvi_batch *batch,
     RCVI_TRY(carry(w, v));
     if (!update) return RCV_OK;
     if (w->dropped) RCVI_TRY(mask_matrices(w, rcvi_at(l, w->gradient, l->at_net - rcvi_work_gradient_start(w))));
-    return w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome);
+    rcvi_update whole = *update;
+    const rcvi_head head = head_of(w, v);
+    if (w->options.lean) whole.head = &head;
+    return w->ops->update(w->learn, &whole, rcvi_feed_control(w), w->outcome);
 }
 
 /* What is enqueued for a window is the same every time, but for lengths, which are sent before. */

@@ -14,6 +14,7 @@ typedef struct {
     bool training;
     rcvi_drops drops;
     bool sparse; /* the embedding's gradient as the rows that were read: for plain updates */
+    bool lean;   /* the output layer's is never stored: for plain updates of one batch, where the device does it */
     int64_t threads, chunk;
     rcv_effort effort;
     int64_t rows;              /* most of any window */
@@ -21,7 +22,8 @@ typedef struct {
     void *user;
 } rcvi_work_options;
 
-/* One shape of batches. Arrays in the device's memory; those of the backward pass in training alone. */
+/* One shape of batches. Arrays in the device's memory; those of the backward pass in training alone. One without training may be
+ * closed until it is needed: it has its plan and states then, and no run and no other arrays. */
 typedef struct {
     int64_t steps, batch;
     bool training, lengths;
@@ -53,9 +55,10 @@ typedef struct {
     rcvi_learn *learn;
     rcvi_work_options options;
     rcvi_feed feed;
-    char *there, *here;     /* the block: the device's, the host's */
-    int32_t *slots;         /* [tokens] of the host, -1 */
-    void *gradient;         /* [elements], from the network on where the embedding's is sparse or not wanted */
+    char *there, *here; /* the block: the device's, the host's */
+    int32_t *slots;     /* [tokens] of the host, -1 */
+    void *
+        gradient; /* [elements], from the network on where the embedding's is sparse or not wanted, to its end where lean */
     void *row_gradient;     /* [rows, embedding], sparse */
     void *dropped;          /* the network's parameters, some left out */
     rcvi_outcome *outcome;  /* the device's */
@@ -66,12 +69,16 @@ typedef struct {
 
 rcv_status rcvi_work_new(rcv_learner *learner, const rcvi_work_options *options, rcvi_work **work);
 void rcvi_work_free(rcvi_work *work);
-/* Elements of the parameters before those that the gradient covers. */
+/* Elements of the parameters before those that the gradient covers, and how many these are. */
 int64_t rcvi_work_gradient_start(const rcvi_work *work);
+int64_t rcvi_work_gradient_count(const rcvi_work *work);
 size_t rcvi_work_bytes(const rcvi_work *work); /* in the device's memory, but for the learner's parameters */
 
 /* Adds a window; its number comes back. */
 rcv_status rcvi_work_window(rcvi_work *work, const rcvi_window_options *options, size_t *window);
+/* One without training: it is open when it is added. Opening what is open, and closing what is closed, does nothing. */
+rcv_status rcvi_work_open(rcvi_work *work, size_t window);
+void rcvi_work_close(rcvi_work *work, size_t window);
 rcv_status rcvi_work_forget(rcvi_work *work, size_t window); /* states that it carries become zero */
 size_t rcvi_window_state_bytes(const rcvi_work *work, const rcvi_window *window, size_t state);
 
@@ -99,6 +106,8 @@ static inline const int32_t *rcvi_feed_ids(const rcvi_work *w) {
 }
 rcvi_groups rcvi_feed_groups(const rcvi_work *work, bool last);
 rcv_status rcvi_window_new(rcvi_work *work, const rcvi_window_options *options, rcvi_window *window);
+rcv_status rcvi_window_open(const rcvi_work *work, rcvi_window *window);
+void rcvi_window_close(const rcvi_work *work, rcvi_window *window);
 void rcvi_window_free(const rcvi_work *work, rcvi_window *window);
 
 #endif

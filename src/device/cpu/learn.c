@@ -131,6 +131,8 @@ static rcv_status open_learn(rcv_context *context, int ordinal, const rcvi_learn
     rcvi_kernel_type type;
     RCVI_TRY(rcvi_measured_type(shape->dtype, &type));
     RCVI_TRY(check_shape(shape));
+    if (shape->lean)
+        return rcvi_fail(RCV_UNSUPPORTED, "the CPU stores the gradient of the output layer: lean learning is for GPUs");
     int64_t threads = shape->threads == 0 ? rcv_context_threads(context) : shape->threads;
     RCVI_TRY(rcvi_measured_threads(threads));
     const rcvi_kernels *kernels = rcvi_context_kernels(context);
@@ -232,6 +234,8 @@ static rcv_status update(rcvi_learn *learn, const rcvi_update *update, const rcv
                          rcvi_outcome *outcome) {
     if (update->part_count < 0 || update->part_count > RCVI_MAX_PARTS)
         return rcvi_fail(RCV_INVALID, "an update has at most %d parts, not %d", RCVI_MAX_PARTS, update->part_count);
+    if (update->head)
+        return rcvi_fail(RCV_INVALID, "an update changes a head itself only where learning was opened as lean");
     rcvi_learn_update job = {update, control, outcome};
     double elements = elements_of(update);
     rcvi_learn_run(learn, elements, learn->real->norm, &job);

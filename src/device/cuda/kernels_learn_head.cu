@@ -96,13 +96,31 @@ __device__ inline void load_logits(const rcvi_head_rows &a, const REAL *row, int
     for (int v = 0; v < V; v++) x[v] = c + v < a.classes ? x[v] + b[v] : none;
 }
 
-/* The class that counts, or -1. */
+/* The class that counts, of all of them, or -1. */
 __device__ inline int64_t target_of(const rcvi_head_rows &a, int64_t r) {
     const int64_t target = a.targets[r];
-    return target < a.classes ? target : -1;
+    return target < a.all ? target : -1;
 }
 
-/* The row's loss, and its [2] numbers: the largest logit, and 1 / the sum of exponentials. `aligned`: the bias. */
+/* The row's loss, and its [2] numbers: the largest logit, and 1 / the sum of exponentials. Until the last classes have come these are
+ * the total, and the loss is minus the target's logit, 0 before it is met. */
+template <bool EXACT, typename REAL>
+__device__ inline void leave_numbers(const rcvi_head_rows &a, int64_t r, total<REAL> met) {
+    REAL *numbers = (REAL *)a.numbers + 2 * r;
+    const bool ends = a.first + a.classes >= a.all;
+    const int64_t target = target_of(a, r), here = target - a.first;
+    double loss = a.first > 0 ? a.losses[r] : 0;
+    if (a.first > 0) met = join<EXACT>(total<REAL>{numbers[0], numbers[1]}, met);
+    numbers[0] = met.most;
+    numbers[1] = ends ? 1 / met.sum : met.sum;
+    if (target >= a.first && here < a.classes) {
+        const REAL bias = a.bias ? ((const REAL *)a.bias)[here] : (REAL)0;
+        loss = -(double)(((const REAL *)a.logits)[r * a.wide + here] + bias);
+    }
+    a.losses[r] = ends && target >= 0 ? log((double)met.sum) + ((double)met.most + loss) : loss;
+}
+
+/* `aligned`: the bias. */
 template <typename REAL, bool EXACT>
 __global__ void __launch_bounds__(MOST_THREADS) softmax(const __grid_constant__ rcvi_head_rows a, bool aligned) {
     constexpr int V = 16 / (int)sizeof(REAL);
@@ -132,15 +150,7 @@ __global__ void __launch_bounds__(MOST_THREADS) softmax(const __grid_constant__ 
         }
     }
     mine = join_block<EXACT>(mine);
-    if (threadIdx.x) return;
-    const int64_t target = target_of(a, r);
-    REAL *numbers = (REAL *)a.numbers + 2 * r;
-    numbers[0] = mine.most;
-    numbers[1] = 1 / mine.sum;
-    a.losses[r] = 0;
-    if (target < 0) return;
-    const REAL wanted = row[target] + (a.bias ? ((const REAL *)a.bias)[target] : (REAL)0);
-    a.losses[r] = log((double)mine.sum) + ((double)mine.most - (double)wanted);
+    if (threadIdx.x == 0) leave_numbers<EXACT>(a, r, mine);
 }
 
 /* A row whose first value is NaN does not count. */
@@ -173,7 +183,7 @@ template <typename REAL, bool EXACT, int V> struct column_work {
 #pragma unroll
         for (int v = 0; v < V; v++) {
             const REAL share = exponential<EXACT>(x[v] + bias[v] - most) * inverse;
-            x[v] = target < 0 ? (REAL)0 : (share - (REAL)(c + v == target)) * weight;
+            x[v] = target < 0 ? (REAL)0 : (share - (REAL)(a.first + c + v == target)) * weight;
         }
     }
 
@@ -247,8 +257,9 @@ static cudaError_t start_rows(cudaStream_t stream, const rcvi_head_rows &a) {
     const int64_t threads = least(divide_up(accesses, LANES) * LANES, MOST_THREADS);
     const bool aligned = (uintptr_t)a.bias % 16 == 0;
     dim3 rows((unsigned)a.rows), block((unsigned)threads);
-    cudaError_t error = a.targets ? start(softmax<REAL, EXACT>, rows, block, stream, a, aligned)
-                                  : start(squares<REAL>, rows, block, stream, a);
+    cudaError_t error = cudaSuccess;
+    if (a.losses && a.targets) error = start(softmax<REAL, EXACT>, rows, block, stream, a, aligned);
+    if (a.losses && !a.targets) error = start(squares<REAL>, rows, block, stream, a);
     if (error != cudaSuccess || !a.gradients) return error;
     dim3 tiles((unsigned)divide_up(a.wide, THREADS * V), (unsigned)rcvi_cuda_head_slices(a.rows, a.classes));
     return start(gradients<REAL, OUT, EXACT, V>, tiles, dim3(THREADS), stream, a, aligned);
@@ -258,6 +269,7 @@ extern "C" cudaError_t rcvi_cuda_head_rows(cudaStream_t stream, const rcvi_head_
     const rcvi_head_rows &a = *given;
     if (a.rows <= 0) return cudaSuccess;
     if (a.rows > INT32_MAX || a.classes <= 0 || a.wide < a.classes) return cudaErrorInvalidValue;
+    if (a.first < 0 || a.first + a.classes > a.all || (!a.targets && a.classes != a.all)) return cudaErrorInvalidValue;
     if (a.real == RCVI_F64) return start_rows<double, double, true, 2>(stream, a);
     if (a.type == RCVI_BF16) return start_rows<float, __nv_bfloat16, false, 4>(stream, a);
     if (a.type == RCVI_F16) return start_rows<float, __half, false, 4>(stream, a);

@@ -124,7 +124,7 @@ __device__ inline double sum_block(double x) {
 
 template <typename REAL>
 __global__ void __launch_bounds__(THREADS)
-    norm_sums(const __grid_constant__ pieces all, const rcvi_control *control, double *sums) {
+    norm_sums(const __grid_constant__ pieces all, const rcvi_control *control, bool adds, double *sums) {
     constexpr int V = 16 / (int)sizeof(REAL);
     const preparing<REAL> prepare(*control);
     const int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x, step = (int64_t)gridDim.x * THREADS;
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(THREADS)
         for (int64_t i = first; i < count; i += step) add_squares<REAL, 1>(all.sparse.gradient, i, prepare, sum[0]);
     }
     const double total = sum_block(sum[0] + sum[1]);
-    if (threadIdx.x == 0) sums[blockIdx.x] = total;
+    if (threadIdx.x == 0) sums[blockIdx.x] = adds ? sums[blockIdx.x] + total : total;
 }
 
 /* By what the gradient is multiplied lies behind the sums; no number: nothing is to be changed. */
@@ -183,6 +183,28 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
+/* Rows of parameters by sgd, V elements at a time. */
+template <typename REAL, int V>
+__global__ void __launch_bounds__(THREADS)
+    change_rows(int64_t rows, int64_t columns, REAL *parameters, const REAL *gradient, int64_t row,
+                const rcvi_control *control, const double *factor) {
+    if (isnan(*factor)) return;
+    const preparing<REAL> prepare(*control);
+    const numbers<REAL> n(*control, *factor);
+    const int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V,
+                  step = (int64_t)gridDim.x * blockDim.x * V;
+    for (int64_t r = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; r < rows; r += (int64_t)gridDim.y * blockDim.y) {
+        for (int64_t c = first; c < columns; c += step) {
+            REAL g[V], p[V], none = 0;
+            load_as<REAL>(gradient, r * row + c, g);
+            load_as<REAL>(parameters, r * columns + c, p);
+#pragma unroll
+            for (int v = 0; v < V; v++) change<REAL, RCVI_SGD>(n, prepare(g[v]) * n.factor, p[v], none, none);
+            store_as<REAL>(parameters, r * columns + c, p);
+        }
+    }
+}
+
 /* ---- the host's side ---- */
 
 /* Where the arrays begin at different distances from a multiple of 16 bytes, all elements are single. */
@@ -210,18 +232,64 @@ static cudaError_t start_update(cudaStream_t stream, int processors, rcvi_update
     return start(kernels[kind], grid, dim3(THREADS), stream, all, control, factor);
 }
 
+static cudaError_t start_squares(cudaStream_t stream, rcvi_cuda_type real, const pieces &all,
+                                 const rcvi_control *control, bool adds, double *sums) {
+    dim3 grid(RCVI_NORM_SUMS), block(THREADS);
+    if (real == RCVI_F64) return start(norm_sums<double>, grid, block, stream, all, control, adds, sums);
+    return start(norm_sums<float>, grid, block, stream, all, control, adds, sums);
+}
+
+static pieces cut_all(const rcvi_part *parts, int count, int bytes) {
+    static_assert(sizeof(pieces) <= 4000, "what a kernel may be given");
+    pieces all = {};
+    for (int i = 0; i < count; i++) {
+        if (parts[i].count > 0) all.at[all.count++] = cut(parts[i], bytes);
+    }
+    return all;
+}
+
+extern "C" cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_part *parts,
+                                             int count, bool adds, const rcvi_control *control, double *sums) {
+    if (count > RCVI_MAX_PARTS) return cudaErrorInvalidValue;
+    return start_squares(stream, real, cut_all(parts, count, number_bytes(real)), control, adds, sums);
+}
+
+template <typename REAL, int V>
+static cudaError_t start_rows(cudaStream_t stream, int64_t rows, int64_t columns, void *parameters,
+                              const void *gradient, int64_t row, const rcvi_control *control, const double *factor) {
+    const int64_t most = 65535;
+    unsigned across = 32;
+    while (across < THREADS && across * V < columns) across *= 2;
+    unsigned down = THREADS / across;
+    dim3 grid((unsigned)least(divide_up(columns, across * V), most), (unsigned)least(divide_up(rows, down), most));
+    return start(change_rows<REAL, V>, grid, dim3(across, down), stream, rows, columns, (REAL *)parameters,
+                 (const REAL *)gradient, row, control, factor);
+}
+
+extern "C" cudaError_t rcvi_cuda_change_rows(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
+                                             void *parameters, const void *gradient, int64_t row,
+                                             const rcvi_control *control, const double *sums) {
+    const int64_t bytes = number_bytes(real);
+    const double *factor = sums + RCVI_NORM_SUMS;
+    if (rows <= 0 || columns <= 0) return cudaSuccess;
+    uintptr_t all = (uintptr_t)parameters | (uintptr_t)gradient | (uintptr_t)(columns * bytes);
+    if (rows > 1) all |= (uintptr_t)(row * bytes);
+    if (real == RCVI_F64) {
+        if (all % 16 == 0)
+            return start_rows<double, 2>(stream, rows, columns, parameters, gradient, row, control, factor);
+        return start_rows<double, 1>(stream, rows, columns, parameters, gradient, row, control, factor);
+    }
+    if (all % 16 == 0) return start_rows<float, 4>(stream, rows, columns, parameters, gradient, row, control, factor);
+    if (all % 8 == 0) return start_rows<float, 2>(stream, rows, columns, parameters, gradient, row, control, factor);
+    return start_rows<float, 1>(stream, rows, columns, parameters, gradient, row, control, factor);
+}
+
 extern "C" cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors,
                                         const rcvi_update *given, const rcvi_control *control, rcvi_outcome *outcome,
                                         double *sums) {
-    static_assert(sizeof(pieces) <= 4000, "what a kernel may be given");
-    pieces all = {};
-    for (int i = 0; i < given->part_count; i++) {
-        if (given->parts[i].count > 0) all.at[all.count++] = cut(given->parts[i], number_bytes(real));
-    }
+    pieces all = cut_all(given->parts, given->part_count, number_bytes(real));
     all.sparse = given->sparse;
-    dim3 grid(RCVI_NORM_SUMS), block(THREADS);
-    cudaError_t error = real == RCVI_F64 ? start(norm_sums<double>, grid, block, stream, all, control, sums)
-                                         : start(norm_sums<float>, grid, block, stream, all, control, sums);
+    cudaError_t error = start_squares(stream, real, all, control, given->head != NULL, sums);
     if (error == cudaSuccess) error = start(norm_of, dim3(1), dim3(RCVI_NORM_SUMS), stream, control, outcome, sums);
     if (error != cudaSuccess) return error;
     const double *factor = sums + RCVI_NORM_SUMS;

@@ -182,15 +182,22 @@ static rcv_status logits(rcvi_learn *l, const rcvi_head *head, void *out) {
     ON_DEVICE(l, rcvi_cuda_logits(l, head, out));
 }
 
+static rcv_status update_on(rcvi_learn *l, const rcvi_update *update, const rcvi_control *control,
+                            rcvi_outcome *outcome) {
+    double *sums = (double *)(void *)(l->memory + l->norm);
+    RCVI_TRY(rcvi_cuda_check(rcvi_cuda_update(l->stream, l->real, l->processors, update, control, outcome, sums),
+                             "an update"));
+    return update->head ? rcvi_cuda_lean_update(l, update->head, control) : RCV_OK;
+}
+
 static rcv_status update(rcvi_learn *l, const rcvi_update *update, const rcvi_control *control, rcvi_outcome *outcome) {
     if (update->part_count > RCVI_MAX_PARTS)
         return rcvi_fail(RCV_INVALID, "%d parts are more than an update takes (%d)", update->part_count,
                          RCVI_MAX_PARTS);
     if (update->sparse.gradient && update->kind != RCVI_SGD)
         return rcvi_fail(RCV_INVALID, "rows alone are updated by sgd and nothing else");
-    ON_DEVICE(l, rcvi_cuda_check(rcvi_cuda_update(l->stream, l->real, l->processors, update, control, outcome,
-                                                  (double *)(void *)(l->memory + l->norm)),
-                                 "an update"));
+    if (update->head) RCVI_TRY(rcvi_cuda_lean_check(l, update));
+    ON_DEVICE(l, update_on(l, update, control, outcome));
 }
 
 static rcv_status replay(rcvi_learn *l, uint64_t key, bool *done) { ON_DEVICE(l, rcvi_cuda_replay(l, key, done)); }

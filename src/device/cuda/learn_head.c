@@ -41,23 +41,28 @@ static rcvi_cuda_gemm_shape shape_of(const rcvi_learn *l, rcvi_head_product prod
     return s;
 }
 
-static rcv_status find(rcvi_learn *l, rcvi_head_product product, int64_t rows, const rcvi_cuda_gemm **gemm) {
+rcv_status rcvi_cuda_find_product(rcvi_learn *l, rcvi_learn_product wanted, const rcvi_cuda_gemm_shape *shape,
+                                  size_t room, const rcvi_cuda_gemm **gemm) {
     for (int i = 0; i < RCVI_MAX_LEARN_PRODUCTS; i++) {
         const rcvi_learn_product *p = &l->products[i];
         *gemm = p->gemm;
-        if (p->gemm && p->product == product && p->rows == rows) return RCV_OK;
+        if (p->gemm && p->product == wanted.product && p->rows == wanted.rows && p->classes == wanted.classes)
+            return RCV_OK;
     }
-    rcvi_cuda_gemm_shape shape = shape_of(l, product, rows);
-    size_t room = l->memory ? l->workspace_bytes
-                            : RCVI_GEMM_WORKSPACE; /* before there is memory it is found how much is needed */
-    rcvi_cuda_gemm *made = NULL;
-    RCVI_TRY(rcvi_cuda_gemm_new_within(l->blas, &shape, 0, room, &made));
+    if (l->memory) room = l->workspace_bytes; /* before there is memory it is found how much is needed */
+    RCVI_TRY(rcvi_cuda_gemm_new_within(l->blas, shape, 0, room, &wanted.gemm));
     rcvi_learn_product *place = &l->products[l->next_product];
     l->next_product = (l->next_product + 1) % RCVI_MAX_LEARN_PRODUCTS;
     rcvi_cuda_gemm_free(place->gemm);
-    *place = (rcvi_learn_product){product, rows, made};
-    *gemm = made;
+    *place = wanted;
+    *gemm = wanted.gemm;
     return RCV_OK;
+}
+
+static rcv_status find(rcvi_learn *l, rcvi_head_product product, int64_t rows, const rcvi_cuda_gemm **gemm) {
+    const rcvi_cuda_gemm_shape shape = shape_of(l, product, rows);
+    return rcvi_cuda_find_product(l, (rcvi_learn_product){.product = product, .rows = rows}, &shape,
+                                  RCVI_GEMM_WORKSPACE, gemm);
 }
 
 /* Those of a chunk of so many rows. */
@@ -107,6 +112,7 @@ rcv_status rcvi_cuda_head_open(rcvi_learn *l, size_t *at) {
     size_t narrow = rcvi_cuda_bytes(l->narrow);
     RCVI_TRY(find_sizes(l));
     RCVI_TRY(rcvi_cuda_blas_new(l->context, &l->blas));
+    if (s->lean) return rcvi_cuda_lean_open(l, at);
     RCVI_TRY(prepare(l, l->chunk));
     RCVI_TRY(prepare(l, s->rows % l->chunk));
     size_t elements = (size_t)(l->chunk * l->wide);
@@ -134,6 +140,17 @@ void rcvi_cuda_head_close(rcvi_learn *l) {
 typedef struct {
     const char *y, *weight; /* [rows, deep], [classes, deep] of `narrow` */
 } operands;
+
+rcv_status rcvi_cuda_round_rows(rcvi_learn *l, int64_t rows, const void *from, void *to) {
+    int64_t features = l->shape.features;
+    rcvi_move move = {.rows = rows,
+                      .columns = features,
+                      .wide = l->deep,
+                      .a = {.row = features, .column = 1, .type = l->real},
+                      .out = {.at = to, .row = l->deep, .column = 1, .type = l->narrow}};
+    memcpy(&move.a.at, &from, sizeof from); /* which is not written */
+    return rcvi_cuda_check(rcvi_cuda_move(l->stream, &move, 1), "rounding operands");
+}
 
 static rcv_status round_operands(rcvi_learn *l, const rcvi_head *head, operands *o) {
     int64_t features = l->shape.features, classes = l->shape.classes;
@@ -171,6 +188,7 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
     rcvi_head_rows a = {.rows = rows,
                         .classes = l->shape.classes,
                         .wide = l->wide,
+                        .all = l->shape.classes,
                         .logits = l->memory + l->logits,
                         .bias = head->bias,
                         .targets = head->targets ? head->targets + first : NULL,
@@ -248,6 +266,7 @@ rcv_status rcvi_cuda_head(rcvi_learn *l, const rcvi_head *head, const rcvi_contr
     operands o = {NULL, NULL};
     RCVI_TRY(check(l, head));
     RCVI_TRY(check_wanted(l, head));
+    if (l->shape.lean) return rcvi_cuda_lean_head(l, head, control, outcome);
     if (head->rows == 0) RCVI_TRY(clear_gradients(l, head));
     if (head->rows > 0) RCVI_TRY(round_operands(l, head, &o));
     for (int64_t first = 0; first < head->rows; first += l->chunk) {
@@ -263,6 +282,7 @@ rcv_status rcvi_cuda_logits(rcvi_learn *l, const rcvi_head *head, void *out) {
     operands o;
     RCVI_TRY(check(l, head));
     if (head->rows == 0) return RCV_OK;
+    if (l->shape.lean) return rcvi_cuda_lean_logits(l, head, out);
     RCVI_TRY(round_operands(l, head, &o));
     RCVI_TRY(find(l, RCVI_TO_CALLER, head->rows, &gemm));
     RCVI_TRY(rcvi_cuda_gemm_run(gemm, o.y, o.weight, NULL, out, l->memory + l->workspace, l->stream));

@@ -22,15 +22,20 @@ cudaError_t rcvi_cuda_mask(cudaStream_t stream, rcvi_cuda_type real, int64_t row
 
 /* Rows of an output layer, before its bias: their losses, and their gradients.
  *
+ * Of softmax the classes may come in several calls, from the first on: a call has those from `first` on of `all`, and the one that has
+ * the last of them completes numbers and losses. Gradients are asked for in a call that has all, or in calls behind these, without
+ * losses.
+ *
  * Rows of logits and of gradients are `wide` elements long, a multiple of 16 bytes of both, and begin at such; gradients are 0 from
  * `classes` on. They may be the logits themselves where they are of the same type. */
 typedef struct {
     int64_t rows, classes, wide;
+    int64_t first, all;
     const void *logits;
     const void *bias;       /* [classes] or NULL */
-    const int32_t *targets; /* [rows]; NULL: squares */
+    const int32_t *targets; /* [rows], of all classes; NULL: squares */
     const void *values;     /* [rows, classes] of squares */
-    double *losses;         /* [rows] */
+    double *losses;         /* [rows]; NULL: they and the numbers are complete */
     void *numbers;          /* [rows, 2] reals of scratch */
     void *gradients;        /* NULL: the losses alone */
     void *sums; /* [rcvi_cuda_head_slices, classes] reals: sums of gradients over slices of rows; NULL: not wanted */
@@ -52,6 +57,14 @@ cudaError_t rcvi_cuda_add_bias(cudaStream_t stream, rcvi_cuda_type real, int64_t
 enum { RCVI_NORM_SUMS = 1024 };
 cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors, const rcvi_update *update,
                              const rcvi_control *control, rcvi_outcome *outcome, double *sums);
+/* Before an update that has a head: squares of its gradient, as the norm takes them. They are stored to `sums` or, with `adds`, added,
+ * and the update adds those of its parts. Of a part the gradient alone is read. */
+cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_part *parts, int count,
+                                  bool adds, const rcvi_control *control, double *sums);
+/* Behind it: parameters [rows, columns] by sgd, whose gradient has `row` elements from row to row. */
+cudaError_t rcvi_cuda_change_rows(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
+                                  void *parameters, const void *gradient, int64_t row, const rcvi_control *control,
+                                  const double *sums);
 
 #ifdef __cplusplus
 }

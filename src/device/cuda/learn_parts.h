@@ -1,4 +1,4 @@
-/* What the files of learning on a GPU share: learn.c, learn_head.c, learn_record.c.
+/* What the files of learning on a GPU share: learn.c, learn_head.c, learn_lean.c, learn_record.c.
  *
  * Types. Arrays hold `real`. What products of the head read is `narrow`: 16 bits in such a type, else real. Copies of y and of the
  * weight in 16 bits have rows of `deep` elements, zeros behind `features`, and `wide` rows of the weight, zeros behind `classes`.
@@ -10,15 +10,15 @@
 #include "device/learn.h"
 
 /* The head's products: logits of a chunk, or of all rows to the caller; dy; dweight, but for the last few classes, where those are
- * no whole piece of 16 bytes; and these. */
+ * no whole piece of 16 bytes; and these. A lean head has no rest. */
 typedef enum { RCVI_TO_LOGITS, RCVI_TO_CALLER, RCVI_TO_DY, RCVI_TO_DWEIGHT, RCVI_TO_REST } rcvi_head_product;
 
-enum { RCVI_MAX_LEARN_PRODUCTS = 24, RCVI_MAX_LEARN_GRAPHS = 64 };
+enum { RCVI_MAX_LEARN_PRODUCTS = 48, RCVI_MAX_LEARN_GRAPHS = 64 };
 
 typedef struct {
     rcvi_head_product product;
-    int64_t rows;
-    rcvi_cuda_gemm *gemm; /* NULL: the place is free */
+    int64_t rows, classes; /* classes: of a lean head, else 0 */
+    rcvi_cuda_gemm *gemm;  /* NULL: the place is free */
 } rcvi_learn_product;
 
 /* Calls by their key. */
@@ -36,7 +36,9 @@ struct rcvi_learn {
     rcvi_cuda_type real, narrow;
     bool tensor;
     int64_t chunk, wide, deep;
-    int64_t main; /* classes of RCVI_TO_DWEIGHT */
+    int64_t main;    /* classes of RCVI_TO_DWEIGHT */
+    int64_t strip;   /* lean: classes that are taken at once; chunk, wide and main mean nothing then */
+    rcvi_head taken; /* lean: the head whose numbers, losses and squares are there; rows -1: none */
     cudaStream_t stream;
     /* What is sent goes through two halves of the host's memory, one of which may be under way. */
     char *ring;
@@ -48,6 +50,7 @@ struct rcvi_learn {
     char *memory;
     size_t bytes, head_bytes;
     size_t norm, losses, numbers, logits, gradients, sums, workspace, y, weight;
+    size_t dweight, dbias; /* lean: of a strip, rows of `deep` reals */
     size_t workspace_bytes;
     rcvi_cuda_blas *blas;
     rcvi_learn_product products[RCVI_MAX_LEARN_PRODUCTS];
@@ -63,6 +66,19 @@ rcv_status rcvi_cuda_head_open(rcvi_learn *learn, size_t *at);
 void rcvi_cuda_head_close(rcvi_learn *learn);
 rcv_status rcvi_cuda_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control, rcvi_outcome *outcome);
 rcv_status rcvi_cuda_logits(rcvi_learn *learn, const rcvi_head *head, void *out);
+/* The product of this kind and size, made where it is not there; before there is memory with `room` bytes for its workspace. */
+rcv_status rcvi_cuda_find_product(rcvi_learn *learn, rcvi_learn_product wanted, const rcvi_cuda_gemm_shape *shape,
+                                  size_t room, const rcvi_cuda_gemm **gemm);
+/* to[rows, deep] of `narrow` = from[rows, features], zeros behind. */
+rcv_status rcvi_cuda_round_rows(rcvi_learn *learn, int64_t rows, const void *from, void *to);
+
+/* learn_lean.c: the same where learning is lean, and what an update does to the head behind its norm. */
+rcv_status rcvi_cuda_lean_open(rcvi_learn *learn, size_t *at);
+rcv_status rcvi_cuda_lean_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control,
+                               rcvi_outcome *outcome);
+rcv_status rcvi_cuda_lean_logits(rcvi_learn *learn, const rcvi_head *head, void *out);
+rcv_status rcvi_cuda_lean_check(const rcvi_learn *learn, const rcvi_update *update);
+rcv_status rcvi_cuda_lean_update(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control);
 
 /* learn_record.c */
 rcv_status rcvi_cuda_replay(rcvi_learn *learn, uint64_t key, bool *done);
