@@ -572,6 +572,67 @@ static void test_abandoning(void **state) {
     end_subject(&subject);
 }
 
+/* ---- runs in the memory of others ---- */
+
+enum { GUEST_STEPS = 4 };
+
+/* A pass forwards and back through `run`; y and the gradient of the parameters are added to the hash. */
+static uint64_t pass_through(model *m, rcv_run *run, int64_t steps, uint64_t hash) {
+    rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 5};
+    rcv_backward backward = {.dy = m->y, .dx = m->dx, .dparameters = m->dparameters};
+    check_ok(rcv_run_forward(run, &forward));
+    check_ok(rcv_run_backward(run, &backward));
+    check_ok(rcv_run_wait(run));
+    const void *arrays[] = {m->y, m->dparameters};
+    const int64_t counts[] = {steps * BATCH * HIDDEN, m->elements};
+    for (int i = 0; i < 2; i++) {
+        unsigned char *bits = world_get_bits(&m->world, arrays[i], counts[i]);
+        for (size_t k = 0; k < (size_t)counts[i] * world_real(&m->world); k++)
+            hash = (hash ^ bits[k]) * UINT64_C(0x100000001b3);
+        free(bits);
+    }
+    return hash;
+}
+
+/* Two runs in one arena take turns, each renewed before, and give the bits that they give apart. */
+static void test_sharing(void **state) {
+    (void)state;
+    static const char *const plans[] = {"combine(steps=all)+fuse+pack+merge+persistent+graph",
+                                        "combine+fuse+pack+merge+graph"};
+    for (int i = 0; i < 4; i++) {
+        learn_subject subject = subject_of(i < 2 ? RCV_BFLOAT16 : RCV_FLOAT32);
+        model m;
+        open_model(&m, &subject, plans[i % 2], false);
+        rcv_plan_options options = {.steps = GUEST_STEPS,
+                                    .batch = BATCH,
+                                    .dtype = subject.dtype,
+                                    .training = true,
+                                    .schedule = plans[i % 2],
+                                    .device = subject.device->name};
+        rcv_plan *plan;
+        rcv_run *alone, *guest, *host;
+        check_ok(rcv_plan_new(m.net, &options, &plan));
+        check_ok(rcv_run_new(plan, &alone));
+        check_ok(rcv_run_new(m.plan, &host));
+        check_ok(rcvi_run_new_within(plan, host, &guest));
+        assert_true(rcv_run_bytes(guest) < rcv_run_bytes(alone));
+        uint64_t whole = pass_through(&m, m.run, STEPS, 0), part = pass_through(&m, alone, GUEST_STEPS, 0);
+        assert_true(whole != part);
+        for (int n = 0; n < 3; n++) {
+            check_ok(rcvi_run_renew(host));
+            assert_true(pass_through(&m, host, STEPS, 0) == whole);
+            check_ok(rcvi_run_renew(guest));
+            assert_true(pass_through(&m, guest, GUEST_STEPS, 0) == part);
+        }
+        rcv_run_free(guest);
+        rcv_run_free(host);
+        rcv_run_free(alone);
+        rcv_plan_free(plan);
+        close_model(&m);
+        end_subject(&subject);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
@@ -583,6 +644,7 @@ int main(void) {
         cmocka_unit_test(test_repeating),
         cmocka_unit_test(test_many_keys),
         cmocka_unit_test(test_abandoning),
+        cmocka_unit_test(test_sharing),
     };
     rcv_context *context = NULL;
     if (rcv_context_new(NULL, &context)) return 1;

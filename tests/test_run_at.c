@@ -1,4 +1,4 @@
-/* Seeds that a run reads where it was told they lie, in the place of those of the call. */
+/* Seeds that a run reads where it was told they lie, in the place of those of the call; and runs in the memory of others. */
 #include "plan/run.h"
 #include "test.h"
 
@@ -72,7 +72,56 @@ static void where_they_lie(void **state) {
     close_subject(&self);
 }
 
+/* Forward and backward calls of a shorter run; dx comes back. */
+static void call_short(subject *self, rcv_run *run, float dx[ROWS * INPUT]) {
+    const int64_t lengths[BATCH] = {2, 3, 1};
+    float y[ROWS * HIDDEN] = {0}, dy[ROWS * HIDDEN];
+    for (int i = 0; i < ROWS * HIDDEN; i++) dy[i] = (float)(i % 7) - 3;
+    rcv_forward forward = {.parameters = self->parameters, .x = self->x, .y = y, .seed = 4, .lengths = lengths};
+    rcv_backward backward = {.dy = dy, .dx = dx};
+    check_ok(rcv_run_forward(run, &forward));
+    check_ok(rcv_run_backward(run, &backward));
+}
+
+static void in_the_memory_of_another(void **state) {
+    (void)state;
+    const int64_t lengths[BATCH] = {5, 2, 4};
+    subject self;
+    open_subject(&self);
+    rcv_plan_options options = {
+        .steps = 3, .batch = BATCH, .training = true, .lengths = true, .schedule = "combine+fuse+pack"};
+    rcv_plan *plan;
+    rcv_run *alone, *guest, *larger;
+    check_ok(rcv_plan_new(self.net, &options, &plan));
+    check_ok(rcv_run_new(plan, &alone));
+    check_ok(rcvi_run_new_within(plan, self.run, &guest));
+    assert_true(rcv_run_bytes(guest) < rcv_run_bytes(alone) / 2);
+    check_ok(rcvi_run_new_within(self.plan, alone, &larger)); /* does not fit, so it has memory of its own */
+    assert_int_equal(rcv_run_bytes(larger), rcv_run_bytes(self.run));
+    rcv_run_free(larger);
+    float want[ROWS * INPUT] = {0}, got[ROWS * INPUT] = {0}, y[ROWS * HIDDEN];
+    call_short(&self, alone, want);
+    check_ok(call(&self, 9, lengths));
+    memcpy(y, self.y, sizeof y);
+    for (int i = 0; i < 3; i++) { /* in turns */
+        check_ok(rcvi_run_renew(guest));
+        memset(got, 0, sizeof got);
+        call_short(&self, guest, got);
+        assert_memory_equal(got, want, sizeof want);
+        check_ok(rcvi_run_renew(self.run));
+        check_ok(call(&self, 9, lengths));
+        assert_memory_equal(self.y, y, sizeof y);
+    }
+    rcv_backward backward = {.dy = y};
+    check_ok(rcvi_run_renew(self.run)); /* what the forward call kept is not to be relied on */
+    check_fails(rcv_run_backward(self.run, &backward), RCV_INVALID, "needs a forward call before it");
+    rcv_run_free(guest);
+    rcv_run_free(alone);
+    rcv_plan_free(plan);
+    close_subject(&self);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(where_they_lie)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(where_they_lie), cmocka_unit_test(in_the_memory_of_another)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

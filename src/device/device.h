@@ -39,6 +39,8 @@ typedef struct {
     /* Runs steps first .. end - 1, or enqueues them. `scratch` is aligned as the arena is. Allocates nothing; the CPU
      * cannot fail, since the program was verified. */
     rcv_status (*run)(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch);
+    /* What a run keeps in its scratch from call to call has been overwritten. NULL where nothing is kept but packed parameters. */
+    rcv_status (*renew)(rcvi_worker *worker, void *scratch, void *stream);
     /* Sends what forward calls send of the host's memory, the lengths, by itself: a call that was recorded on the stream, and is repeated,
      * has them from there. NULL where calls cannot be recorded. */
     rcv_status (*announce)(rcvi_worker *worker, const rcvi_binding *binding, void *scratch);

@@ -19,6 +19,7 @@ struct rcv_run {
     rcv_event *events;
     size_t event_capacity, event_count;
     bool *restart_is_initial; /* [state_count] */
+    bool borrows;             /* its arena is another run's */
     char *arena;
     void *buffers[]; /* [buffer_count] */
 };
@@ -35,18 +36,24 @@ static size_t arena_bytes(const rcv_plan *plan) {
     return round_up(plan->program.arena_bytes) + plan->device->scratch(plan->engine);
 }
 
+static void *scratch_of(const rcv_run *run) { return run->arena + round_up(run->plan->program.arena_bytes); }
+
 /* The run's own block. */
-static size_t block_bytes(const rcv_plan *plan) {
-    return header_bytes(plan) + (plan->device->memory ? 0 : ALIGNMENT + arena_bytes(plan));
+static size_t block_bytes(const rcv_plan *plan, bool borrows) {
+    return header_bytes(plan) + (plan->device->memory || borrows ? 0 : ALIGNMENT + arena_bytes(plan));
 }
 
 size_t rcvi_run_bytes(const rcv_plan *plan) {
-    return block_bytes(plan) + (plan->device->memory ? arena_bytes(plan) : 0) + plan->device->outside(plan->engine);
+    return block_bytes(plan, false) + (plan->device->memory ? arena_bytes(plan) : 0) +
+           plan->device->outside(plan->engine);
 }
 
-static rcv_status place_arena(rcv_run *run) {
+/* `lender` NULL: in memory of its own. */
+static rcv_status place_arena(rcv_run *run, const rcv_run *lender) {
     const rcv_plan *plan = run->plan;
-    if (plan->device->memory) {
+    if (lender) {
+        run->arena = lender->arena;
+    } else if (plan->device->memory) {
         void *arena = NULL;
         RCVI_TRY(plan->device->memory->allocate(plan->ordinal, arena_bytes(plan), &arena));
         run->arena = arena;
@@ -60,15 +67,13 @@ static rcv_status place_arena(rcv_run *run) {
     return RCV_OK;
 }
 
-rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "the place for the run is NULL");
-    *out = NULL;
-    if (!plan) return rcvi_fail(RCV_INVALID, "a run needs a plan");
-    rcv_run *run = rcvi_new(plan->context, 1, block_bytes(plan));
+static rcv_status make(const rcv_plan *plan, const rcv_run *lender, rcv_run **out) {
+    rcv_run *run = rcvi_new(plan->context, 1, block_bytes(plan, lender != NULL));
     if (!run) return RCV_NO_MEMORY;
     run->plan = plan;
+    run->borrows = lender != NULL;
     run->restart_is_initial = (bool *)(run->buffers + plan->program.buffer_count);
-    rcv_status status = place_arena(run);
+    rcv_status status = place_arena(run, lender);
     if (!status) status = plan->device->open(plan->engine, &run->worker);
     if (status) {
         rcv_run_free(run);
@@ -78,15 +83,42 @@ rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
     return RCV_OK;
 }
 
+rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
+    if (!out) return rcvi_fail(RCV_INVALID, "the place for the run is NULL");
+    *out = NULL;
+    if (!plan) return rcvi_fail(RCV_INVALID, "a run needs a plan");
+    return make(plan, NULL, out);
+}
+
+static bool can_borrow(const rcv_plan *plan, const rcv_run *lender) {
+    return lender && !lender->borrows && lender->plan->device == plan->device &&
+           lender->plan->ordinal == plan->ordinal && arena_bytes(plan) <= arena_bytes(lender->plan);
+}
+
+rcv_status rcvi_run_new_within(const rcv_plan *plan, const rcv_run *lender, rcv_run **out) {
+    *out = NULL;
+    return make(plan, can_borrow(plan, lender) ? lender : NULL, out);
+}
+
+rcv_status rcvi_run_renew(rcv_run *run) {
+    const rcv_plan *plan = run->plan;
+    run->forward_done = run->parameters_seen = false;
+    run->backward_is_stale = true;
+    return plan->device->renew ? plan->device->renew(run->worker, scratch_of(run), run->stream) : RCV_OK;
+}
+
 void rcv_run_free(rcv_run *run) {
     if (!run) return;
     const rcv_plan *plan = run->plan;
     if (run->worker) plan->device->close(run->worker);
-    if (plan->device->memory && run->arena) plan->device->memory->release(plan->ordinal, run->arena);
+    if (plan->device->memory && run->arena && !run->borrows) plan->device->memory->release(plan->ordinal, run->arena);
     rcvi_free(plan->context, run);
 }
 
-size_t rcv_run_bytes(const rcv_run *run) { return run->plan->run_bytes; }
+size_t rcv_run_bytes(const rcv_run *run) {
+    const rcv_plan *plan = run->plan;
+    return run->borrows ? block_bytes(plan, true) + plan->device->outside(plan->engine) : plan->run_bytes;
+}
 
 /* Programs never write through the pointers of inputs: the verifier saw to it. */
 static void *writable(const void *input) {
@@ -151,8 +183,6 @@ static void bind_forward(rcv_run *run, const rcv_forward *d) {
     for (size_t s = 0; s < run->plan->net->state_count; s++)
         run->restart_is_initial[s] = !const_state_entry(d->restart, s);
 }
-
-static void *scratch_of(const rcv_run *run) { return run->arena + round_up(run->plan->program.arena_bytes); }
 
 static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parameters, bool overwrite) {
     const rcv_plan *plan = run->plan;

@@ -8,6 +8,10 @@ size_t rcvi_run_bytes(const rcv_plan *plan); /* what rcv_run_new will allocate *
 /* From where, in the device's memory, forward calls take the seed in the place of the one they are given; NULL: from nowhere. So a call
  * that was recorded on a stream can be repeated with others. */
 void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed);
+/* A run whose arena is that of another run on the same device, where it fits, else in memory of its own. One of them is used at a time: a
+ * forward call of one whose memory another has used in between comes behind rcvi_run_renew. It is freed before the lender. */
+rcv_status rcvi_run_new_within(const rcv_plan *plan, const rcv_run *lender, rcv_run **run);
+rcv_status rcvi_run_renew(rcv_run *run);
 /* The lengths of the forward call that is repeated next. */
 rcv_status rcvi_run_announce(rcv_run *run, const int64_t *lengths);
 

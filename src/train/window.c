@@ -20,7 +20,8 @@ static rcv_status plan(rcvi_work *w, rcvi_window *v, const char *schedule) {
 }
 
 static rcv_status make_run(const rcvi_work *w, rcvi_window *v) {
-    RCVI_TRY(rcv_run_new(v->plan, &v->run));
+    const rcv_run *first = v != w->windows ? w->windows[0].run : NULL;
+    RCVI_TRY(rcvi_run_new_within(v->plan, first, &v->run));
     if (v->training) rcvi_run_set_seed_at(v->run, &rcvi_feed_control(w)->seed);
     void *stream = w->ops->stream(w->learn);
     return stream ? rcv_run_set_stream(v->run, stream) : RCV_OK;
@@ -55,32 +56,15 @@ static bool tells_next(const rcv_learner *l) {
 }
 
 rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
-    const rcv_learner *l = w->learner;
-    size_t real = rcvi_real_bytes(l);
-    int64_t rows = v->steps * v->batch, inputs = rows * l->shape.embedding, outputs = rows * l->width;
-    RCVI_TRY(make_run(w, v));
-    RCVI_TRY(rcvi_device_new(l, inputs, real, &v->x));
-    RCVI_TRY(rcvi_device_new(l, outputs, real, &v->y));
-    bool apart = !tells_next(l) || (v->training && w->options.drops.output > 0);
-    int64_t seen = (tells_next(l) ? rows : v->batch) * l->width;
-    v->seen = v->y;
-    if (apart) RCVI_TRY(rcvi_device_new(l, seen, real, &v->seen));
-    if (!v->training) return RCV_OK;
-    bool wants_dx = l->shape.tokens && !l->shape.fixed;
-    if (wants_dx) RCVI_TRY(rcvi_device_new(l, inputs, real, &v->dx));
-    RCVI_TRY(rcvi_device_new(l, outputs, real, &v->dy));
-    v->dseen = v->dy;
-    return tells_next(l) ? RCV_OK : rcvi_device_new(l, seen, real, &v->dseen);
+    bool apart = !tells_next(w->learner) || (v->training && w->options.drops.output > 0);
+    v->seen = apart ? w->apart : w->y;
+    v->dseen = tells_next(w->learner) ? w->dy : w->dapart;
+    return make_run(w, v);
 }
 
 rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_window *v) {
-    const rcv_learner *l = w->learner;
     *v = (rcvi_window){
         .steps = o->steps, .batch = o->batch, .training = o->training, .lengths = o->lengths, .carries = o->carries};
-    int64_t rows = v->steps * v->batch, inputs, outputs;
-    if (!rcvi_multiply(rows, l->shape.embedding, &inputs) || !rcvi_multiply(rows, l->width, &outputs))
-        return rcvi_fail(RCV_INVALID, "%lld sequences of %lld steps are more than memory can address; use fewer",
-                         (long long)v->batch, (long long)v->steps);
     RCVI_TRY(plan(w, v, o->schedule));
     if (v->carries) {
         RCVI_TRY(make_states(w, v, &v->initial));
@@ -89,20 +73,13 @@ rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_wind
     return rcvi_window_open(w, v);
 }
 
-void rcvi_window_close(const rcvi_work *w, rcvi_window *v) {
-    if (v->dseen != v->dy) rcvi_device_free(w->learner, v->dseen);
-    if (v->seen != v->y) rcvi_device_free(w->learner, v->seen);
-    rcvi_device_free(w->learner, v->dy);
-    rcvi_device_free(w->learner, v->dx);
-    rcvi_device_free(w->learner, v->y);
-    rcvi_device_free(w->learner, v->x);
+void rcvi_window_close(rcvi_window *v) {
     rcv_run_free(v->run);
     v->run = NULL;
-    v->x = v->y = v->dx = v->dy = v->seen = v->dseen = NULL;
 }
 
 void rcvi_window_free(const rcvi_work *w, rcvi_window *v) {
-    rcvi_window_close(w, v);
+    rcvi_window_close(v);
     free_states(w, v->initial);
     free_states(w, v->final);
     rcv_plan_free(v->plan);

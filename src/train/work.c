@@ -37,6 +37,24 @@ static rcv_status make_gradients(rcvi_work *w) {
                                        : RCV_OK;
 }
 
+/* Of as many rows as any window has. */
+static rcv_status make_arrays(rcvi_work *w) {
+    const rcv_learner *l = w->learner;
+    size_t real = rcvi_real_bytes(l);
+    int64_t rows = w->options.rows, inputs, outputs;
+    if (!rcvi_multiply(rows, l->shape.embedding, &inputs) || !rcvi_multiply(rows, l->width, &outputs))
+        return rcvi_fail(RCV_INVALID, "a batch of %lld rows is more than memory can address; use fewer",
+                         (long long)rows);
+    bool training = w->options.training, apart = !tells_next(l) || (training && w->options.drops.output > 0);
+    RCVI_TRY(rcvi_device_new(l, inputs, real, &w->x));
+    RCVI_TRY(rcvi_device_new(l, outputs, real, &w->y));
+    if (apart) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->apart));
+    if (!training) return RCV_OK;
+    if (l->shape.tokens && !l->shape.fixed) RCVI_TRY(rcvi_device_new(l, inputs, real, &w->dx));
+    RCVI_TRY(rcvi_device_new(l, outputs, real, &w->dy));
+    return tells_next(l) ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dapart);
+}
+
 static rcv_status fill_work(rcvi_work *w) {
     const rcv_learner *l = w->learner;
     const rcvi_learn_shape shape = {.dtype = l->dtype,
@@ -58,6 +76,7 @@ static rcv_status fill_work(rcvi_work *w) {
     w->there = memory;
     RCVI_TRY(rcvi_device_new(l, 1, sizeof(rcvi_outcome), &memory));
     w->outcome = memory;
+    RCVI_TRY(make_arrays(w));
     return w->options.training ? make_gradients(w) : RCV_OK;
 }
 
@@ -82,8 +101,10 @@ void rcvi_work_free(rcvi_work *w) {
     if (!w) return;
     rcv_learner *l = w->learner;
     if (w->learn) w->ops->wait(w->learn);
-    for (size_t i = 0; i < w->window_count; i++) rcvi_window_free(w, &w->windows[i]);
+    while (w->window_count) rcvi_window_free(w, &w->windows[--w->window_count]); /* who borrows goes first */
     rcvi_free(l->context, w->windows);
+    void *const arrays[] = {w->x, w->y, w->dx, w->dy, w->apart, w->dapart};
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) rcvi_device_free(l, arrays[i]);
     rcvi_device_free(l, w->dropped);
     rcvi_device_free(l, w->row_gradient);
     rcvi_device_free(l, w->gradient);
@@ -106,13 +127,22 @@ rcv_status rcvi_work_window(rcvi_work *w, const rcvi_window_options *options, si
         return status;
     }
     *window = w->window_count++;
+    w->turn = SIZE_MAX;
     return RCV_OK;
+}
+
+/* Another window's run may have used the memory meanwhile. */
+static rcv_status turn_to(rcvi_work *w, size_t window) {
+    if (w->turn == window) return RCV_OK;
+    w->turn = window;
+    return rcvi_run_renew(w->windows[window].run);
 }
 
 rcv_status rcvi_work_open(rcvi_work *w, size_t window) {
     rcvi_window *v = &w->windows[window];
     rcv_status status = v->run ? RCV_OK : rcvi_window_open(w, v);
-    if (status) rcvi_window_close(w, v);
+    w->turn = SIZE_MAX;
+    if (status) rcvi_window_close(v);
     return status;
 }
 
@@ -120,7 +150,7 @@ rcv_status rcvi_work_open(rcvi_work *w, size_t window) {
 void rcvi_work_close(rcvi_work *w, size_t window) {
     if (!w->windows[window].run) return;
     w->ops->wait(w->learn);
-    rcvi_window_close(w, &w->windows[window]);
+    rcvi_window_close(&w->windows[window]);
 }
 
 rcv_status rcvi_work_forget(rcvi_work *w, size_t window) {
@@ -136,14 +166,14 @@ size_t rcvi_work_bytes(const rcvi_work *w) {
     if (w->gradient) bytes += (size_t)rcvi_work_gradient_count(w) * real;
     if (w->row_gradient) bytes += (size_t)(w->options.rows * l->shape.embedding) * real;
     if (w->dropped) bytes += (size_t)rcv_net_parameter_elements(l->net) * real;
+    size_t rows = (size_t)w->options.rows, inputs = rows * (size_t)l->shape.embedding,
+           outputs = rows * (size_t)l->width;
+    bytes += ((w->x ? inputs : 0) + (w->dx ? inputs : 0)) * real;
+    bytes +=
+        ((w->y ? outputs : 0) + (w->dy ? outputs : 0) + (w->apart ? outputs : 0) + (w->dapart ? outputs : 0)) * real;
     for (size_t i = 0; i < w->window_count; i++) {
         const rcvi_window *v = &w->windows[i];
-        size_t rows = (size_t)(v->steps * v->batch), seen = tells_next(l) ? rows : (size_t)v->batch;
-        size_t each = (v->x ? rows : 0) * (size_t)l->shape.embedding + (v->dx ? rows : 0) * (size_t)l->shape.embedding +
-                      (v->y ? rows : 0) * (size_t)l->width + (v->dy ? rows : 0) * (size_t)l->width +
-                      (v->seen != v->y ? seen : 0) * (size_t)l->width +
-                      (v->dseen != v->dy ? seen : 0) * (size_t)l->width;
-        bytes += each * real + (v->run ? rcv_run_bytes(v->run) : 0);
+        bytes += v->run ? rcv_run_bytes(v->run) : 0;
         for (size_t s = 0; v->carries && s < rcv_net_state_count(l->net); s++)
             bytes += 2 * rcvi_window_state_bytes(w, v, s);
     }
@@ -171,20 +201,20 @@ static rcv_status make_inputs(rcvi_work *w, const rcvi_window *v, const void **x
     const rcv_learner *l = w->learner;
     const rcvi_drops *drops = &w->options.drops;
     int64_t rows = v->steps * v->batch, columns = l->shape.embedding;
-    *x = v->x;
-    const void *from = v->x;
+    *x = w->x;
+    const void *from = w->x;
     if (l->shape.tokens)
-        RCVI_TRY(w->ops->gather(w->learn, rows, columns, rcvi_feed_ids(w), w->parameters, v->x));
+        RCVI_TRY(w->ops->gather(w->learn, rows, columns, rcvi_feed_ids(w), w->parameters, w->x));
     else
         from = *x = w->there + w->feed.x;
     if (v->training && drops->embedding > 0 && l->shape.tokens) {
         rcvi_mask mask = word_mask(w);
-        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), v->x, v->x));
+        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), w->x, w->x));
     }
     if (v->training && drops->input > 0) {
         rcvi_mask mask = mask_of(w, v, drops->input, SALT_INPUT);
-        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), from, v->x));
-        *x = v->x;
+        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), from, w->x));
+        *x = w->x;
     }
     return RCV_OK;
 }
@@ -224,7 +254,7 @@ static rcv_status forward(rcvi_work *w, rcvi_window *v, const int64_t *lengths, 
                               .x = x,
                               .lengths = lengths,
                               .initial = (const void *const *)v->initial,
-                              .y = v->y,
+                              .y = w->y,
                               .final = v->final,
                               .seed = seed};
     RCVI_TRY(rcv_run_forward(v->run, &data));
@@ -232,11 +262,11 @@ static rcv_status forward(rcvi_work *w, rcvi_window *v, const int64_t *lengths, 
     if (!tells_next(l)) {
         rows = v->batch;
         RCVI_TRY(w->ops->gather(w->learn, rows, l->width, (const int32_t *)(const void *)(w->there + w->feed.last),
-                                v->y, v->seen));
+                                w->y, v->seen));
     }
     if (!v->training || !(w->options.drops.output > 0)) return RCV_OK;
     rcvi_mask mask = mask_of(w, v, w->options.drops.output, SALT_OUTPUT);
-    return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), tells_next(l) ? v->y : v->seen, v->seen);
+    return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), tells_next(l) ? w->y : v->seen, v->seen);
 }
 
 static rcvi_head head_of(const rcvi_work *w, const rcvi_window *v) {
@@ -260,6 +290,7 @@ static rcv_status carry(rcvi_work *w, const rcvi_window *v) {
 rcv_status rcvi_work_loss(rcvi_work *w, size_t window, const rcvi_batch *batch, bool first) {
     rcvi_window *v = &w->windows[window];
     const rcvi_control control = {0};
+    RCVI_TRY(turn_to(w, window));
     RCVI_TRY(rcvi_feed_send(w, batch, &control, 0));
     if (!batch->carries) RCVI_TRY(rcvi_work_forget(w, window));
     RCVI_TRY(forward(w, v, batch->lengths, 0));
@@ -296,8 +327,8 @@ static rcv_status backward_head(rcvi_work *w, rcvi_window *v, bool first) {
     if (tells_next(l)) return RCV_OK;
     int64_t rows = v->steps * v->batch;
     rcvi_groups groups = rcvi_feed_groups(w, true);
-    RCVI_TRY(w->ops->clear(w->learn, v->dy, (size_t)(rows * l->width) * rcvi_real_bytes(l)));
-    return w->ops->scatter(w->learn, v->batch, l->width, &groups, true, v->dseen, v->dy);
+    RCVI_TRY(w->ops->clear(w->learn, w->dy, (size_t)(rows * l->width) * rcvi_real_bytes(l)));
+    return w->ops->scatter(w->learn, v->batch, l->width, &groups, true, v->dseen, w->dy);
 }
 
 /* The gradient of the network's inputs to the rows that they were. */
@@ -307,26 +338,26 @@ static rcv_status backward_inputs(rcvi_work *w, rcvi_window *v, bool first) {
     int64_t rows = v->steps * v->batch, columns = l->shape.embedding;
     if (drops->input > 0) {
         rcvi_mask mask = mask_of(w, v, drops->input, SALT_INPUT);
-        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), v->dx, v->dx));
+        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), w->dx, w->dx));
     }
     if (drops->embedding > 0) {
         rcvi_mask mask = word_mask(w);
-        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), v->dx, v->dx));
+        RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), w->dx, w->dx));
     }
     rcvi_groups groups = rcvi_feed_groups(w, false);
-    if (w->options.sparse) return w->ops->scatter(w->learn, rows, columns, &groups, false, v->dx, w->row_gradient);
+    if (w->options.sparse) return w->ops->scatter(w->learn, rows, columns, &groups, false, w->dx, w->row_gradient);
     if (first && !l->shape.tied) /* where it is tied, the output layer has overwritten it */
         RCVI_TRY(w->ops->clear(w->learn, w->gradient, (size_t)(l->shape.tokens * columns) * rcvi_real_bytes(l)));
-    return w->ops->scatter(w->learn, rows, columns, &groups, true, v->dx, w->gradient);
+    return w->ops->scatter(w->learn, rows, columns, &groups, true, w->dx, w->gradient);
 }
 
 static rcv_status backward(rcvi_work *w, rcvi_window *v, bool first) {
     const rcv_learner *l = w->learner;
     void *gradient = rcvi_at(l, w->gradient, l->at_net - rcvi_work_gradient_start(w));
     RCVI_TRY(backward_head(w, v, first));
-    const rcv_backward data = {.dy = v->dy, .dx = v->dx, .dparameters = gradient, .accumulate = !first};
+    const rcv_backward data = {.dy = w->dy, .dx = w->dx, .dparameters = gradient, .accumulate = !first};
     RCVI_TRY(rcv_run_backward(v->run, &data));
-    return v->dx ? backward_inputs(w, v, first) : RCV_OK;
+    return w->dx ? backward_inputs(w, v, first) : RCV_OK;
 }
 
 /* ---- learning ---- */
@@ -351,6 +382,7 @@ rcv_status rcvi_work_learn(rcvi_work *w, size_t window, const rcvi_batch *batch,
     rcvi_window *v = &w->windows[window];
     bool repeats = w->ops->replay && !v->fixed, done = false;
     uint64_t key = 1 + window * 4 + (first ? 2 : 0) + (update ? 1 : 0);
+    RCVI_TRY(turn_to(w, window));
     RCVI_TRY(rcvi_feed_send(w, batch, control, update_seed));
     if (!batch->carries) RCVI_TRY(rcvi_work_forget(w, window));
     if (repeats && v->lengths) RCVI_TRY(rcvi_run_announce(v->run, batch->lengths));

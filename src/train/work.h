@@ -22,16 +22,14 @@ typedef struct {
     void *user;
 } rcvi_work_options;
 
-/* One shape of batches. Arrays in the device's memory; those of the backward pass in training alone. One without training may be
- * closed until it is needed: it has its plan and states then, and no run and no other arrays. */
+/* One shape of batches. Windows take turns: the runs of all but the first live in the memory of that one's, where they fit. One without
+ * training may be closed until it is needed: it has its plan and states then, and no run. */
 typedef struct {
     int64_t steps, batch;
     bool training, lengths;
     bool carries; /* states from batch to batch; else they begin with zeros */
     rcv_plan *plan;
     rcv_run *run;
-    void *x, *y;        /* [steps, batch, embedding], [steps, batch, width] */
-    void *dx, *dy;      /* the same */
     void *seen, *dseen; /* what the output layer reads: y, or y under a mask, or y of the last steps; its gradient */
     void **initial, **final; /* [states], where they are carried */
     bool fixed;              /* its calls cannot be recorded and repeated */
@@ -59,12 +57,17 @@ typedef struct {
     int32_t *slots;     /* [tokens] of the host, -1 */
     void *
         gradient; /* [elements], from the network on where the embedding's is sparse or not wanted, to its end where lean */
-    void *row_gradient;     /* [rows, embedding], sparse */
-    void *dropped;          /* the network's parameters, some left out */
+    void *row_gradient; /* [rows, embedding], sparse */
+    void *dropped;      /* the network's parameters, some left out */
+    /* Arrays of the window whose turn it is, in the device's memory; those of the backward pass in training alone. */
+    void *x, *y;            /* [steps, batch, embedding], [steps, batch, width] */
+    void *dx, *dy;          /* the same; dx NULL: not wanted */
+    void *apart, *dapart;   /* of what the output layer reads, where that is not y as it is; else NULL */
     rcvi_outcome *outcome;  /* the device's */
     const void *parameters; /* in use: the learner's, or an average of them */
     rcvi_window *windows;
     size_t window_count, window_capacity;
+    size_t turn; /* the window that came last; SIZE_MAX: none */
 } rcvi_work;
 
 rcv_status rcvi_work_new(rcv_learner *learner, const rcvi_work_options *options, rcvi_work **work);
@@ -107,7 +110,7 @@ static inline const int32_t *rcvi_feed_ids(const rcvi_work *w) {
 rcvi_groups rcvi_feed_groups(const rcvi_work *work, bool last);
 rcv_status rcvi_window_new(rcvi_work *work, const rcvi_window_options *options, rcvi_window *window);
 rcv_status rcvi_window_open(const rcvi_work *work, rcvi_window *window);
-void rcvi_window_close(const rcvi_work *work, rcvi_window *window);
+void rcvi_window_close(rcvi_window *window);
 void rcvi_window_free(const rcvi_work *work, rcvi_window *window);
 
 #endif

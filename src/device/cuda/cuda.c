@@ -392,6 +392,18 @@ static rcv_status follow(const rcvi_worker *w, cudaStream_t stream) {
     return rcvi_cuda_check(cudaStreamWaitEvent(stream, w->done, 0), "waiting for the call before");
 }
 
+/* What calls rely on having been left by those before. */
+static rcv_status clear_kept(const rcvi_worker *w, char *scratch, cudaStream_t stream) {
+    const rcvi_engine *e = w->engine;
+    if (e->exchange_bytes) /* padding there stays zero */
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + e->exchange, 0, e->exchange_bytes, stream),
+                      "clearing what blocks pass to each other");
+    if (e->scans_bytes) /* marks there count on from call to call */
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + e->scans, 0, e->scans_bytes, stream),
+                      "clearing what tiles of scans pass to each other");
+    return RCV_OK;
+}
+
 static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
     cudaStream_t stream = binding->stream;
     bool recording = false;
@@ -402,12 +414,7 @@ static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_bi
     RCVI_TRY(follow(w, stream));
     if (first == 0) RCVI_TRY(send_seed(w, binding, scratch, stream));
     if (first == 0) RCVI_TRY(send_lengths(w, binding, scratch, stream));
-    if (!w->called && w->engine->exchange_bytes) /* padding there stays zero */
-        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + w->engine->exchange, 0, w->engine->exchange_bytes, stream),
-                      "clearing what blocks pass to each other");
-    if (!w->called && w->engine->scans_bytes) /* marks there count on from call to call */
-        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + w->engine->scans, 0, w->engine->scans_bytes, stream),
-                      "clearing what tiles of scans pass to each other");
+    if (!w->called) RCVI_TRY(clear_kept(w, scratch, stream));
     bool graph = w->engine->program->rungs.graph;
     RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
                    : rcvi_cuda_launch(w, first, end, binding, scratch, stream));
@@ -421,6 +428,20 @@ static rcv_status run(rcvi_worker *w, size_t first, size_t end, const rcvi_bindi
     int before = 0;
     RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
     rcv_status status = run_on(w, first, end, binding, scratch);
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+static rcv_status renew_on(rcvi_worker *w, char *scratch, cudaStream_t stream) {
+    if (!w->called) return RCV_OK; /* the first call does */
+    RCVI_TRY(follow(w, stream));
+    return clear_kept(w, scratch, stream);
+}
+
+static rcv_status renew(rcvi_worker *w, void *scratch, void *stream) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
+    rcv_status status = renew_on(w, scratch, stream);
     rcvi_cuda_leave(before);
     return status;
 }
@@ -457,6 +478,7 @@ const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .open = open_worker,
                                       .close = close_worker,
                                       .run = run,
+                                      .renew = renew,
                                       .announce = announce,
                                       .wait = wait,
                                       .peak = rcvi_cuda_peak,
