@@ -579,7 +579,7 @@ enum { GUEST_STEPS = 4 };
 /* A pass forwards and back through `run`; y and the gradient of the parameters are added to the hash. */
 static uint64_t pass_through(model *m, rcv_run *run, int64_t steps, uint64_t hash) {
     rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 5};
-    rcv_backward backward = {.dy = m->y, .dx = m->dx, .dparameters = m->dparameters};
+    rcv_backward backward = {.dy = m->dz, .dx = m->dx, .dparameters = m->dparameters};
     check_ok(rcv_run_forward(run, &forward));
     check_ok(rcv_run_backward(run, &backward));
     check_ok(rcv_run_wait(run));
@@ -603,6 +603,9 @@ static void test_sharing(void **state) {
         learn_subject subject = subject_of(i < 2 ? RCV_BFLOAT16 : RCV_FLOAT32);
         model m;
         open_model(&m, &subject, plans[i % 2], false);
+        rcvi_run_set_seed_at(m.run, NULL);
+        m.x = put_small(&m.world, ROWS * INPUT);
+        m.dz = put_small(&m.world, ROWS * HIDDEN);
         rcv_plan_options options = {.steps = GUEST_STEPS,
                                     .batch = BATCH,
                                     .dtype = subject.dtype,
