@@ -1,10 +1,12 @@
 """The anchor of bench/ptb.sh: the same language model in PyTorch (cuDNN), the same data, the same updates.
 
     python3 bench/lm_torch.py DATA --preset zaremba-small [--device cuda] [--dtype tf32] [--steps 300]
-prints one JSON object: tokens a second, bytes at most, the loss of the last updates.
+prints one JSON object: tokens a second, bytes at most, the loss of the last updates; with --epochs N it goes through the data N times
+instead, and the perplexity of the validation file is there too.
 """
 import argparse
 import json
+import math
 import os
 import time
 
@@ -18,18 +20,22 @@ PRESETS = {  # hidden, length, dropout, init, clip
 BATCH, LAYERS = 20, 2
 
 
-def read_tokens(folder):
-    for name in ("ptb.train.txt", "wiki.train.tokens", "train.txt"):
+def read_tokens(folder, part, words):
+    """Tokens of a part of the corpus; `words` numbers them and grows."""
+    for name in (f"ptb.{part}.txt", f"wiki.{part}.tokens", f"{part}.txt"):
         path = os.path.join(folder, name)
         if os.path.exists(path):
             break
-    words = {}
     tokens = []
     with open(path, encoding="utf-8") as text:
         for line in text:
             for word in line.split() + ["<eos>"]:
                 tokens.append(words.setdefault(word, len(words)))
-    return torch.tensor(tokens), len(words)
+    return torch.tensor(tokens)
+
+
+def columns_of(tokens, batch, device):
+    return tokens[: len(tokens) // batch * batch].view(batch, -1).t().contiguous().to(device)
 
 
 class Model(torch.nn.Module):
@@ -52,6 +58,7 @@ def main():
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtype", default="tf32", choices=["fp32", "tf32", "bf16"])
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--epochs", type=int, default=0)
     parser.add_argument("--warm", type=int, default=30)
     parser.add_argument("--threads", type=int, default=0)
     options = parser.parse_args()
@@ -60,8 +67,10 @@ def main():
         torch.set_num_threads(options.threads)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.dtype == "tf32"
     torch.manual_seed(1)
-    tokens, vocabulary = read_tokens(options.data)
-    columns = tokens[: len(tokens) // BATCH * BATCH].view(BATCH, -1).t().contiguous().to(options.device)
+    words = {}
+    columns = columns_of(read_tokens(options.data, "train", words), BATCH, options.device)
+    valid = columns_of(read_tokens(options.data, "valid", words), 10, options.device) if options.epochs else None
+    vocabulary = len(words)
     model = Model(vocabulary, hidden, dropout).to(options.device)
     for parameter in model.parameters():
         torch.nn.init.uniform_(parameter, -init, init)
@@ -73,6 +82,8 @@ def main():
     def update(step):
         nonlocal state
         at = step % windows * length
+        if at == 0:
+            state = None
         x, target = columns[at : at + length], columns[at + 1 : at + 1 + length]
         if state is not None:
             state = tuple(s.detach() for s in state)
@@ -85,6 +96,18 @@ def main():
         optimiser.step()
         losses.append(loss.detach())
 
+    def validate():
+        model.eval()
+        carried, total = None, 0.0
+        with torch.no_grad():
+            for at in range(0, len(valid) - 1, length):
+                target = valid[at + 1 : at + 1 + length]
+                y, carried = model(valid[at : at + len(target)], carried)
+                total += float(loss_of(y.view(-1, vocabulary), target.reshape(-1)))
+        return math.exp(total / (len(valid) - 1) / valid.shape[1])
+
+    if options.epochs:
+        options.steps, options.warm = options.epochs * windows, 0
     for step in range(options.warm):
         update(step)
     if cuda:
@@ -101,6 +124,7 @@ def main():
         "step_milliseconds": 1e3 * seconds / options.steps,
         "bytes": torch.cuda.max_memory_allocated() if cuda else None,
         "loss": float(torch.stack(losses[-50:]).mean()) / length,
+        "epochs": options.epochs, "validation_perplexity": validate() if options.epochs else None,
     }))
 
 

@@ -3,13 +3,13 @@
 # of whole trainings, and what buckets gain. Keeps summaries of the logs, with machine, versions, date and commit, in
 # bench/results/training-NAME-OF-THE-GPU.json.
 #   bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]
-# DATA: a folder with ptb/ and wikitext-2/. PARTS: of `speed quality buckets cpu`, all but cpu by default.
+# DATA: a folder with ptb/ and wikitext-2/. PARTS: of `speed quality beside buckets cpu`, all but cpu by default.
 # In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default; TURNS, 2 by default.
 set -eu
 data=$(cd "${1:?usage: bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]}" && pwd)
 cd "$(dirname "$0")/.."
 recurve=$(cd "${2:-build/release}" && pwd)/recurve
-parts=${3:-speed quality buckets}
+parts=${3:-speed quality beside buckets}
 results=${RECURVE_RESULTS:-bench/results}
 device=${DEVICE:-cuda}
 turns=${TURNS:-2}
@@ -52,6 +52,13 @@ for part in $parts; do
         for which in ptb:small ptb:medium ptb:large wikitext-2:medium; do
             IFS=: read -r corpus size <<<"$which"
             train "quality-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --keep 1
+        done
+        ;;
+    beside) # after one epoch, where PyTorch's is affordable
+        for which in ptb:medium wikitext-2:medium; do
+            IFS=: read -r corpus size <<<"$which"
+            torch "torch-beside-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype tf32 --epochs 1
+            train "beside-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --epochs 1 --keep 1
         done
         ;;
     buckets)
@@ -132,6 +139,10 @@ for which in ("ptb-small", "ptb-medium", "ptb-large", "wikitext-2-medium"):
 for n, r in rows.items():
     if n.startswith("quality"):
         print(f"{n[8:]:18} test perplexity {r.get('test_perplexity', 0):7.2f}, {r['seconds']:6.1f} s, {r['tokens_per_second']:9.0f} tokens/s")
+for which in ("ptb-medium", "wikitext-2-medium"):
+    ours, theirs = rows.get(f"beside-{which}"), rows.get(f"torch-beside-{which}")
+    if ours and theirs:
+        print(f"{which:18} validation perplexity after one epoch {ours['validation_perplexities'][-1]:.1f}, PyTorch {theirs['validation_perplexity']:.1f}")
 none = best("buckets-none")
 for which in ("auto:8", "auto"):
     chosen = best(f"buckets-{which}-")

@@ -606,6 +606,7 @@ static void test_sharing(void **state) {
         rcvi_run_set_seed_at(m.run, NULL);
         m.x = put_small(&m.world, ROWS * INPUT);
         m.dz = put_small(&m.world, ROWS * HIDDEN);
+        check_ok(m.world.calls->wait(m.world.learn)); /* runs below are on another stream */
         rcv_plan_options options = {.steps = GUEST_STEPS,
                                     .batch = BATCH,
                                     .dtype = subject.dtype,
