@@ -188,7 +188,7 @@ static void test_no_memory(void **unused) {
     fill(&f, 1, 30, 100);
     const rcvi_bucket_options options = {.most = 4};
     int64_t bounds[4];
-    size_t count;
+    size_t count = 0;
     for (int which = 0; which < 2; which++) {
         size_t tried = 0;
         for (rcv_status status = RCV_NO_MEMORY; status != RCV_OK;) {

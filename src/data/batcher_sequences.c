@@ -145,7 +145,8 @@ static void fill_label(rcvi_batcher *batcher, int64_t row, int64_t sequence) {
 
 /* `sequence` of -1: an empty row. */
 static void fill_row(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, int64_t sequence) {
-    rcvi_span span = sequence < 0 ? (rcvi_span){0} : rcvi_data_span(batcher->data, sequence);
+    rcvi_span span = {0};
+    if (sequence >= 0) span = rcvi_data_span(batcher->data, sequence);
     if (batcher->inputs)
         fill_tokens(batcher, batch, row, span);
     else

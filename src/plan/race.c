@@ -28,6 +28,7 @@ typedef struct {
     rcv_net *fewer; /* the trials' network, where that has fewer layers than the one to plan for */
     int64_t layers; /* of the network to plan for */
     bool exhaustive;
+    int timed; /* contenders so far */
     double begin, deadline;
     double siblings;     /* when those that are no elders have no more first samples */
     double scale;        /* seconds that a second of the model takes; 0: not known */
@@ -177,13 +178,16 @@ static void give_back(race *r, double seconds) {
 static rcv_status first_sample(race *r, rcvi_contender *c, bool is_elder) {
     RCVI_TRY(shorten(r, c, r->trial));
     double fresh = 0;
-    bool first = r->best == 0 && rcvi_trial_fits(&r->bench, c, &fresh); /* somebody must be timed, however late */
+    /* One must be timed, however late; and a second, since one time alone says nothing, where it is short. */
+    bool wanted = r->timed == 0 || (r->timed == 1 && expect(r, c->estimate) < interruption);
+    bool first = wanted && rcvi_trial_fits(&r->bench, c, &fresh);
     c->racing =
         first || affordable(r, c, is_elder ? r->deadline : r->siblings) || (is_elder && expect(r, c->estimate) < cheap);
     if (!c->racing) return RCV_OK;
     double enough = r->best > 0 && !r->exhaustive ? hopeless * r->best : 1e300, start = rcvi_now();
     RCVI_TRY(rcvi_trial_sample(&r->bench, c, enough));
     if (!c->sample_count) return RCV_OK;
+    r->timed++;
     bool slow = r->best > 0 && c->shown.seconds > beaten * r->best && !r->exhaustive;
     bool doubtful = c->shown.seconds < enough || c->samples[0] < interruption; /* it may have been the machine */
     if (slow && doubtful && !late(r, c->samples[0])) RCVI_TRY(rcvi_trial_sample(&r->bench, c, enough));

@@ -269,8 +269,8 @@ static rcv_status check_steps(verifier *v) {
         if (step->kind == RCVI_STEP_GEMM && step->gemm.start && (step->accumulate || step->gemm.batch > 1))
             return wrong(i, rcvi_step_names[step->kind], "what is there, or are several",
                          "starts sums that go on from");
-        bool repeats = step->kind == RCVI_STEP_DROPOUT && step->dropout.period;
-        if (repeats && (step->dropout.period < 0 || step->rows % step->dropout.period))
+        int64_t period = step->kind == RCVI_STEP_DROPOUT ? step->dropout.period : 0;
+        if (period < 0 || (period > 0 && step->rows % period))
             return wrong(i, rcvi_step_names[step->kind], "of its rows", "repeats its mask after what is no part");
         rcv_status status = check_elements(v, i);
         int count = rcvi_step_accesses(step, accesses);

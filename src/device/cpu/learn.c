@@ -97,7 +97,7 @@ static rcv_status allocate(rcvi_learn *learn) {
     int64_t logits = lines(shape->chunk * shape->classes * learn->size);
     int64_t losses = lines(shape->rows * (int64_t)sizeof(double)), packed = lines(rcvi_learn_head_packed(learn));
     int64_t turned = lines(rcvi_learn_head_turned(learn));
-    int64_t squares = (RCVI_MAX_PARTS + 1) * RCVI_LEARN_SLOTS * (int64_t)sizeof(double), scratch, bytes = LINE;
+    int64_t squares = (RCVI_MAX_PARTS + 1) * RCVI_LEARN_SLOTS * (int64_t)sizeof(double), scratch = 0, bytes = LINE;
     const int64_t *parts[] = {&logits, &losses, &packed, &turned, &squares, &scratch};
     bool fits = rcvi_multiply(learn->scratch_bytes, shape->threads, &scratch);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) fits = fits && rcvi_add(bytes, *parts[i], &bytes);
