@@ -336,7 +336,8 @@ static void test_dropout(void **state) {
         bool mask = i % 5 == 4; /* alone */
         int64_t period = i % 4 == 3 ? 1 + random_below(&source, (int)s.rows) : 0;
         check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, period, on_device,
-                                     (rcvi_order){NULL, 1}, target_matrix(&out), tensor_matrix(mask ? NULL : &a, NULL)));
+                                     (rcvi_order){NULL, 1}, target_matrix(&out),
+                                     tensor_matrix(mask ? NULL : &a, NULL)));
         double keep = 1 - probability;
         for (int64_t r = 0; r < s.rows; r++) {
             for (int64_t c = 0; c < s.columns; c++) {

@@ -271,6 +271,7 @@ static void test_forward_alone(void **state) {
         stores.lean = false;
         layer both[2];
         double *logits[2], losses[2];
+        memset(both, 0, sizeof both);
         for (int k = 0; k < 2; k++) {
             world *w = &both[k].world;
             open_layer(&both[k], k ? &stores : &is_lean, &n, &controls[0]);

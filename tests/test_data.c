@@ -124,9 +124,9 @@ static void test_given_vocabulary(void **unused) {
     rcvi_data_read(data, 3, 2, tokens);
     assert_int_equal(tokens[0], 2);
     assert_int_equal(tokens[1], 1);
-    rcv_data *like = open_data(&f, &(rcv_data_options){.like = data});
-    check_words(like, "<unk> b <unk> <eos> b <eos>");
-    rcv_data_free(like);
+    rcv_data *same = open_data(&f, &(rcv_data_options){.like = data});
+    check_words(same, "<unk> b <unk> <eos> b <eos>");
+    rcv_data_free(same);
     rcv_data_free(data);
     check_ok(rcv_vocabulary_parse(f.context, "b\n<eos>\n", 8, "words", &vocabulary));
     check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.vocabulary = vocabulary}, &data), RCV_FORMAT,
@@ -374,12 +374,12 @@ static void test_given_classes(void **unused) {
     write_text(&f, "2 5 6\n");
     rcv_data *alone = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES});
     check_classes(alone, sorted + 1, 1);
-    rcv_data *like = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .like = data});
-    check_classes(like, sorted, 3);
+    rcv_data *same = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .like = data});
+    check_classes(same, sorted, 3);
     rcv_data *named = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .classes = own, .class_count = 3});
     check_classes(named, own, 3);
     rcv_data_free(named);
-    rcv_data_free(like);
+    rcv_data_free(same);
     rcv_data_free(alone);
     rcv_data *wrong = NULL;
     write_text(&f, "2 5 6\n3 1\n");

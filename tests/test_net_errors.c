@@ -240,13 +240,8 @@ static rcv_status play(scene *s, const rcv_context_options *options, const char 
     TRY(rcv_cell_print(s->cell, &s->texts[0]));
     TRY(rcv_cell_describe(s->cell, RCV_DESCRIBE_BACKWARD, &s->texts[1]));
     TRY(rcv_cell_describe(s->cell, RCV_DESCRIBE_BACKWARD | RCV_DESCRIBE_JSON, &s->texts[2]));
-    rcv_net_options net = {.input = 3,
-                           .hidden = 4,
-                           .layers = 2,
-                           .bidirectional = true,
-                           .dropout = 0.5,
-                           .zoneout = 0.2,
-                           .rank = 2};
+    rcv_net_options net = {
+        .input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5, .zoneout = 0.2, .rank = 2};
     TRY(rcv_net_new(s->cell, &net, &s->net));
     TRY(rcv_net_initialize(s->net, 3, RCV_FLOAT64, s->data));
     rcv_plan_options plan = {

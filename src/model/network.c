@@ -56,16 +56,11 @@ typedef struct {
 } option_key;
 
 static const option_key keys[] = {
-    {"input", INTEGER, "an integer", false},
-    {"hidden", INTEGER, "an integer", false},
-    {"layers", INTEGER, "an integer", false},
-    {"bidirectional", TRUTH, "true or false", false},
-    {"no_bias", TRUTH, "true or false", false},
-    {"dropout", NUMBER, "a number", false},
-    {"variational", TRUTH, "true or false", true},
-    {"zoneout", NUMBER, "a number", true},
-    {"rank", INTEGER, "an integer", false},
-    {"sizes", OBJECT, "an object of integers", false},
+    {"input", INTEGER, "an integer", false},       {"hidden", INTEGER, "an integer", false},
+    {"layers", INTEGER, "an integer", false},      {"bidirectional", TRUTH, "true or false", false},
+    {"no_bias", TRUTH, "true or false", false},    {"dropout", NUMBER, "a number", false},
+    {"variational", TRUTH, "true or false", true}, {"zoneout", NUMBER, "a number", true},
+    {"rank", INTEGER, "an integer", false},        {"sizes", OBJECT, "an object of integers", false},
 };
 
 static bool has_kind(const json_t *value, int kind) {

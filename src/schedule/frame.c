@@ -169,24 +169,23 @@ int rcvi_frame_write_zone(rcvi_frame *f, int64_t layer, int64_t direction, size_
     int64_t columns = rcvi_features(&f->net->layers[layer].forward, zone->size);
     bool chance = rcvi_frame_zones_by_chance(f);
     int64_t rows = chance ? rcvi_program_product(f->program, f->steps, f->batch, 1) : 1;
-    int buffer = rcvi_program_buffer(f->program, RCVI_ARENA, 0, RCVI_REAL,
-                                     rcvi_program_product(f->program, rows, columns, 1), "l%lld%s.%s", (long long)layer,
-                                     direction ? "r" : "", zone->name);
+    int buffer =
+        rcvi_program_buffer(f->program, RCVI_ARENA, 0, RCVI_REAL, rcvi_program_product(f->program, rows, columns, 1),
+                            "l%lld%s.%s", (long long)layer, direction ? "r" : "", zone->name);
     rcvi_view out = rcvi_whole_view(buffer, columns);
     if (!chance) {
         rcvi_emit_fill(f->program, 1, columns, out, 1 - f->net->options.zoneout);
         return buffer;
     }
     if (!f->program->failed) f->program->buffers[buffer].rounding = RCVI_ROUNDED; /* 0 and 1 stay what they are */
-    rcvi_step step = {
-        .kind = RCVI_STEP_DROPOUT,
-        .rows = rows,
-        .columns = columns,
-        .out = out,
-        .a = rcvi_no_view(),
-        .b = rcvi_no_view(),
-        .mask = rcvi_no_view(),
-        .dropout = {.probability = f->net->options.zoneout, .salt = zone_salt(layer, direction, input)}};
+    rcvi_step step = {.kind = RCVI_STEP_DROPOUT,
+                      .rows = rows,
+                      .columns = columns,
+                      .out = out,
+                      .a = rcvi_no_view(),
+                      .b = rcvi_no_view(),
+                      .mask = rcvi_no_view(),
+                      .dropout = {.probability = f->net->options.zoneout, .salt = zone_salt(layer, direction, input)}};
     rcvi_program_step(f->program, &step);
     return buffer;
 }

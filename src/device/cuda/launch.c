@@ -359,9 +359,9 @@ static rcv_status launch_plain(const pass *p, const due *d, cudaStream_t stream)
                                  matrix(p, d, &s->a, false), matrix(p, d, &s->b, false));
         break;
     case RCVI_STEP_DROPOUT:
-        error = rcvi_cuda_dropout(stream, d->rows, s->columns, s->dropout.probability, s->dropout.salt, s->dropout.period,
-                                  (const uint64_t *)(void *)(p->scratch + p->engine->seed), order_of(p), out,
-                                  matrix(p, d, &s->a, false));
+        error = rcvi_cuda_dropout(stream, d->rows, s->columns, s->dropout.probability, s->dropout.salt,
+                                  s->dropout.period, (const uint64_t *)(void *)(p->scratch + p->engine->seed),
+                                  order_of(p), out, matrix(p, d, &s->a, false));
         break;
     default: break;
     }
