@@ -51,7 +51,6 @@ struct rcv_vocabulary {
     int64_t eos, unk; /* -1: none. A newline at byte level */
 };
 
-rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
 /* Words as they were counted become a vocabulary, as data.h says. */
 rcv_status rcvi_vocabulary_rank(const rcvi_words *counted, rcv_vocabulary **vocabulary);
 uint64_t rcvi_vocabulary_hash(const rcv_vocabulary *vocabulary);
