@@ -269,7 +269,7 @@ static void test_forward_alone(void **state) {
         const layer_shape *s = &n.shape;
         learn_subject is_lean = subject_of(dtypes[i], true), stores = is_lean;
         stores.lean = false;
-        layer both[2];
+        layer both[2] = {0};
         double *logits[2], losses[2];
         memset(both, 0, sizeof both);
         for (int k = 0; k < 2; k++) {
