@@ -142,8 +142,14 @@ static bool open_log(run *run, bool resumes) {
 
 /* ---- the end ---- */
 
+static bool goes_on(void *user) {
+    (void)user;
+    return stop_signal() == 0;
+}
+
 /* The best model by validation, or the last, on the test data. */
 static rcv_status test(run *run) {
+    const rcv_evaluation_options options = {.go_on = goes_on};
     char *best = NULL, loss[96];
     rcv_learner *learner = NULL;
     rcv_evaluation result;
@@ -159,7 +165,7 @@ static rcv_status test(run *run) {
         status = rcv_learner_load(run->context, path, device, wide ? RCV_FLOAT64 : RCV_FLOAT32, &learner);
     }
     if (status == RCV_OK) {
-        status = rcv_learner_evaluate(learner, run->corpus.data[PART_TEST], NULL, &result);
+        status = rcv_learner_evaluate(learner, run->corpus.data[PART_TEST], &options, &result);
     }
     if (status == RCV_OK) {
         describe_loss(run, result.loss, loss, sizeof loss);
