@@ -52,6 +52,7 @@ static rcv_status group_lengths(rcv_context *context, const rcvi_histogram *hist
     int64_t different = 0, seen = 0, total = 0;
     for (int64_t i = 1; i <= histogram->longest; i++) different += histogram->counts[i] > 0;
     int64_t count = different < RCVI_BUCKET_GROUPS ? different : RCVI_BUCKET_GROUPS;
+    if (count < 1) return rcvi_fail(RCV_INVALID, "there are no sequences to put into buckets");
     g->groups = rcvi_new(context, (size_t)count + 1, sizeof *g->groups);
     if (!g->groups) return RCV_NO_MEMORY;
     /* Of the different lengths, numbers 1 .. n, group k ends with number k * n / count. */

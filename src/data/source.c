@@ -140,9 +140,10 @@ static rcv_status split(const char *bytes, size_t length, bool all, int64_t plac
             return RCV_OK;
         }
         size_t good = bits & 0x80 ? rcvi_utf8_prefix(bytes + from, at - from) : at - from;
+        const int64_t wrong = place + (int64_t)from + (int64_t)good;
         if (good < at - from)
             return rcvi_fail(RCV_FORMAT, "%s is not UTF-8 at byte %lld; a text of any bytes is read at byte level",
-                             name, (long long)(place + (int64_t)(from + good)));
+                             name, (long long)wrong);
         RCVI_TRY(visit(user, bytes + from, at - from, place + (int64_t)from));
     }
     *used = at;
@@ -157,7 +158,7 @@ rcv_status rcvi_text_words(const char *bytes, size_t length, const char *name, r
 
 rcv_status rcvi_source_words(rcvi_source *source, rcvi_visit *visit, void *user) {
     char last = '\n';
-    size_t got, used;
+    size_t got, used = 0;
     bool ended = false;
     rewind_source(source);
     while (!ended) {
