@@ -95,12 +95,14 @@ void rcvi_device_free(const rcv_learner *l, void *memory) {
 }
 
 rcv_status rcvi_device_write(const rcv_learner *l, void *to, const void *from, size_t bytes) {
+    if (!to || !from) return rcvi_fail(RCV_INVALID, "a copy needs memory to copy from and to");
     if (l->device->memory) return l->device->memory->write(l->ordinal, to, from, bytes);
     memcpy(to, from, bytes);
     return RCV_OK;
 }
 
 rcv_status rcvi_device_read(const rcv_learner *l, void *to, const void *from, size_t bytes) {
+    if (!to || !from) return rcvi_fail(RCV_INVALID, "a copy needs memory to copy from and to");
     if (l->device->memory) return l->device->memory->read(l->ordinal, to, from, bytes);
     memcpy(to, from, bytes);
     return RCV_OK;

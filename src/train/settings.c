@@ -49,8 +49,9 @@ rcv_status rcv_settings_copy(const rcv_settings *settings, rcv_settings **copy) 
     if (!copy) return rcvi_fail(RCV_INVALID, "rcv_settings_copy needs a place for the copy");
     *copy = NULL;
     if (!settings) return rcvi_fail(RCV_INVALID, "rcv_settings_copy needs settings");
-    rcv_settings *made;
+    rcv_settings *made = NULL;
     RCVI_TRY(rcv_settings_new(settings->context, &made));
+    if (!made) return RCV_NO_MEMORY;
     for (size_t i = 0; i < rcv_setting_count(); i++) {
         const value *from = &settings->values[i];
         made->values[i].given = from->given;
