@@ -181,7 +181,7 @@ static void draw_verticals(FILE *out, const plot_frame *frame) {
         put_text(out, style->line_label);
         fprintf(out, " %.12g</title></line>", style->lines[i]);
         fprintf(out, "<text class=\"limit\" x=\"%.1f\" y=\"%d\" text-anchor=\"%s\">", x, TOP - 8,
-                x < (LEFT + RIGHT) / 2 ? "start" : "end");
+                x < (LEFT + RIGHT) / 2.0 ? "start" : "end");
         put_text(out, style->line_label);
         fprintf(out, " %.12g</text>\n", style->lines[i]);
     }

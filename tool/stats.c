@@ -165,10 +165,10 @@ static void print_histogram(const statistics *s) {
     }
     printf("\n%-15s %12s\n", "length", "sequences");
     for (int64_t row = 0; row * width < longest; row++) {
-        const int64_t last = (row + 1) * width < longest ? (row + 1) * width : longest;
+        const int64_t first = row * width + 1, end = first + width - 1, last = end < longest ? end : longest;
         char bar[BAR + 1] = "";
         memset(bar, '#', (size_t)((double)sums[row] / (double)most * BAR));
-        printf("%6lld ..%6lld %12lld  %s\n", (long long)(row * width + 1), (long long)last, (long long)sums[row], bar);
+        printf("%6lld ..%6lld %12lld  %s\n", (long long)first, (long long)last, (long long)sums[row], bar);
     }
 }
 
