@@ -30,7 +30,7 @@ torch() { # NAME CORPUS OPTIONS...
     local name=$1 corpus=$2
     shift 2
     echo "== $name: lm_torch.py $corpus $*"
-    python3 bench/lm_torch.py "$data/$corpus" --device "$on" "$@" | tee "$room/$name.jsonl"
+    ${PYTHON:-python3} bench/lm_torch.py "$data/$corpus" --device "$on" "$@" | tee "$room/$name.jsonl"
 }
 
 for part in $parts; do
