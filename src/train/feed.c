@@ -12,10 +12,6 @@ static size_t reserve(size_t *bytes, size_t count, size_t size) {
     return at;
 }
 
-static bool tells_next(const rcv_learner *l) {
-    return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
-}
-
 /* Of rows by id: the count and three arrays. */
 static size_t group_words(size_t rows) { return 4 + rows + rows + 1 + rows; }
 
@@ -26,8 +22,8 @@ void rcvi_feed_lay_out(const rcvi_work *w, rcvi_feed *feed) {
     feed->ids = reserve(&bytes, l->shape.tokens ? rows : 0, sizeof(int32_t));
     feed->targets = reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? 0 : told, sizeof(int32_t));
     feed->groups = reserve(&bytes, l->shape.tokens && w->options.training ? group_words(rows) : 0, sizeof(int32_t));
-    feed->last = reserve(&bytes, tells_next(l) ? 0 : told, sizeof(int32_t));
-    feed->last_groups = reserve(&bytes, tells_next(l) ? 0 : group_words(told), sizeof(int32_t));
+    feed->last = reserve(&bytes, rcvi_tells_next(l) ? 0 : told, sizeof(int32_t));
+    feed->last_groups = reserve(&bytes, rcvi_tells_next(l) ? 0 : group_words(told), sizeof(int32_t));
     feed->x = reserve(&bytes, l->shape.tokens ? 0 : rows * (size_t)l->shape.features, rcvi_real_bytes(l));
     feed->values =
         reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? told * (size_t)l->shape.outputs : 0, rcvi_real_bytes(l));
@@ -91,7 +87,7 @@ static void put_last(const rcvi_work *w, const rcvi_batch *batch) {
 
 rcv_status rcvi_feed_send(rcvi_work *w, const rcvi_batch *batch, const rcvi_control *control, uint64_t update_seed) {
     const rcv_learner *l = w->learner;
-    int64_t rows = batch->steps * batch->batch, told = tells_next(l) ? rows : batch->batch;
+    int64_t rows = batch->steps * batch->batch, told = rcvi_tells_next(l) ? rows : batch->batch;
     rcvi_control controls[2] = {*control, *control};
     controls[1].seed = update_seed;
     memcpy(w->here, controls, sizeof controls);
@@ -101,6 +97,6 @@ rcv_status rcvi_feed_send(rcvi_work *w, const rcvi_batch *batch, const rcvi_cont
     if (batch->x) put_reals(l, batch->x, rows * l->shape.features, w->here + w->feed.x);
     if (batch->targets) memcpy(w->here + w->feed.targets, batch->targets, (size_t)told * sizeof(int32_t));
     if (batch->values) put_reals(l, batch->values, told * l->shape.outputs, w->here + w->feed.values);
-    if (!tells_next(l)) put_last(w, batch);
+    if (!rcvi_tells_next(l)) put_last(w, batch);
     return w->ops->send(w->learn, w->there, w->here, w->feed.bytes);
 }

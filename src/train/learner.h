@@ -48,6 +48,10 @@ typedef struct {
 size_t rcvi_learner_tensor_count(const rcv_learner *learner);
 void rcvi_learner_tensor_at(const rcv_learner *learner, size_t index, rcvi_tensor_place *place);
 
+/* The next token at every step; else something of the whole sequence, at its last. */
+static inline bool rcvi_tells_next(const rcv_learner *l) {
+    return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
+}
 static inline size_t rcvi_real_bytes(const rcv_learner *l) { return l->real == RCV_FLOAT64 ? 8 : 4; }
 static inline void *rcvi_at(const rcv_learner *l, const void *array, int64_t element) {
     return (char *)(uintptr_t)array + element * (int64_t)rcvi_real_bytes(l);

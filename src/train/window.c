@@ -51,14 +51,10 @@ static void free_states(const rcvi_work *w, void **states) {
     rcvi_free(w->learner->context, states);
 }
 
-static bool tells_next(const rcv_learner *l) {
-    return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
-}
-
 rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
-    bool apart = !tells_next(w->learner) || (v->training && w->options.drops.output > 0);
+    bool apart = !rcvi_tells_next(w->learner) || (v->training && w->options.drops.output > 0);
     v->seen = apart ? w->apart : w->y;
-    v->dseen = tells_next(w->learner) ? w->dy : w->dapart;
+    v->dseen = rcvi_tells_next(w->learner) ? w->dy : w->dapart;
     return make_run(w, v);
 }
 

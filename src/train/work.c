@@ -8,10 +8,6 @@
 /* Masks of the trainer's own; those between layers have the layer's number. */
 enum { SALT_EMBEDDING = 1000001, SALT_INPUT, SALT_OUTPUT, SALT_WEIGHT };
 
-static bool tells_next(const rcv_learner *l) {
-    return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
-}
-
 /* ---- life ---- */
 
 int64_t rcvi_work_gradient_start(const rcvi_work *w) {
@@ -45,14 +41,14 @@ static rcv_status make_arrays(rcvi_work *w) {
     if (!rcvi_multiply(rows, l->shape.embedding, &inputs) || !rcvi_multiply(rows, l->width, &outputs))
         return rcvi_fail(RCV_INVALID, "a batch of %lld rows is more than memory can address; use fewer",
                          (long long)rows);
-    bool training = w->options.training, apart = !tells_next(l) || (training && w->options.drops.output > 0);
+    bool training = w->options.training, apart = !rcvi_tells_next(l) || (training && w->options.drops.output > 0);
     RCVI_TRY(rcvi_device_new(l, inputs, real, &w->x));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->y));
     if (apart) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->apart));
     if (!training) return RCV_OK;
     if (l->shape.tokens && !l->shape.fixed) RCVI_TRY(rcvi_device_new(l, inputs, real, &w->dx));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->dy));
-    return tells_next(l) ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dapart);
+    return rcvi_tells_next(l) ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dapart);
 }
 
 static rcv_status fill_work(rcvi_work *w) {
@@ -259,20 +255,21 @@ static rcv_status forward(rcvi_work *w, rcvi_window *v, const int64_t *lengths, 
                               .seed = seed};
     RCVI_TRY(rcv_run_forward(v->run, &data));
     int64_t rows = v->steps * v->batch;
-    if (!tells_next(l)) {
+    if (!rcvi_tells_next(l)) {
         rows = v->batch;
         RCVI_TRY(w->ops->gather(w->learn, rows, l->width, (const int32_t *)(const void *)(w->there + w->feed.last),
                                 w->y, v->seen));
     }
     if (!v->training || !(w->options.drops.output > 0)) return RCV_OK;
     rcvi_mask mask = mask_of(w, v, w->options.drops.output, SALT_OUTPUT);
-    return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), tells_next(l) ? w->y : v->seen, v->seen);
+    return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), rcvi_tells_next(l) ? w->y : v->seen,
+                        v->seen);
 }
 
 static rcvi_head head_of(const rcvi_work *w, const rcvi_window *v) {
     const rcv_learner *l = w->learner;
     bool values = l->shape.kind == RCV_DATA_VALUES;
-    return (rcvi_head){.rows = tells_next(l) ? v->steps * v->batch : v->batch,
+    return (rcvi_head){.rows = rcvi_tells_next(l) ? v->steps * v->batch : v->batch,
                        .y = v->seen,
                        .weight = rcvi_at(l, w->parameters, l->at_weight),
                        .bias = rcvi_at(l, w->parameters, l->at_bias),
@@ -324,7 +321,7 @@ static rcv_status backward_head(rcvi_work *w, rcvi_window *v, bool first) {
         rcvi_mask mask = mask_of(w, v, w->options.drops.output, SALT_OUTPUT);
         RCVI_TRY(w->ops->mask(w->learn, head.rows, l->width, &mask, rcvi_feed_control(w), v->dseen, v->dseen));
     }
-    if (tells_next(l)) return RCV_OK;
+    if (rcvi_tells_next(l)) return RCV_OK;
     int64_t rows = v->steps * v->batch;
     rcvi_groups groups = rcvi_feed_groups(w, true);
     RCVI_TRY(w->ops->clear(w->learn, w->dy, (size_t)(rows * l->width) * rcvi_real_bytes(l)));
