@@ -4,7 +4,8 @@
 # bench/results/training-NAME-OF-THE-GPU.json.
 #   bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]
 # DATA: a folder with ptb/ and wikitext-2/. PARTS: of `speed quality beside buckets cpu`, all but cpu by default.
-# In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default; TURNS, 2 by default.
+# In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default; TURNS, 2 by default; MODELS, those of
+# `speed` and `quality`.
 set -eu
 data=$(cd "${1:?usage: bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]}" && pwd)
 cd "$(dirname "$0")/.."
@@ -13,6 +14,7 @@ parts=${3:-speed quality beside buckets}
 results=${RECURVE_RESULTS:-bench/results}
 device=${DEVICE:-cuda}
 turns=${TURNS:-2}
+models=${MODELS:-ptb:small ptb:medium ptb:large wikitext-2:medium}
 room=build/bench-ptb
 mkdir -p "$room" "$results"
 rm -f "$room"/*.jsonl "$room"/*.safetensors
@@ -37,19 +39,19 @@ for part in $parts; do
     on=$device
     case $part in
     speed)
-        for which in ptb:small:2000 ptb:medium:1500 ptb:large:1000 wikitext-2:medium:1000; do
-            IFS=: read -r corpus size steps <<<"$which"
+        for which in $models; do
+            IFS=: read -r corpus size <<<"$which"
             for turn in $(seq "$turns"); do
                 for type in tf32 bf16 fp32; do
                     torch "torch-$corpus-$size-$type-$turn" "$corpus" --preset "zaremba-$size" --dtype $type --steps 150
                 done
-                train "speed-$corpus-$size-$turn" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --steps "$steps" \
+                train "speed-$corpus-$size-$turn" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --steps 1500 \
                     --epochs 0 --keep 1 --checkpoint-seconds 0
             done
         done
         ;;
     quality)
-        for which in ptb:small ptb:medium ptb:large wikitext-2:medium; do
+        for which in $models; do
             IFS=: read -r corpus size <<<"$which"
             train "quality-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --keep 1
         done
