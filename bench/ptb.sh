@@ -26,7 +26,7 @@ train() {
     echo "== $name: recurve train $corpus $*"
     "$recurve" train "$data/$corpus" --cache "$room" --device "$on" --output "$room/$name.safetensors" \
         --wisdom "$room/wisdom" "$@" 2>"$room/$name.txt" || { tail -n 3 "$room/$name.txt"; return 1; }
-    grep -E '"(end|test)"' "$room/$name.jsonl"
+    grep -E '"event":"(end|test)"' "$room/$name.jsonl"
 }
 torch() { # NAME CORPUS OPTIONS...
     local name=$1 corpus=$2
@@ -46,7 +46,7 @@ for part in $parts; do
                     torch "torch-$corpus-$size-$type-$turn" "$corpus" --preset "zaremba-$size" --dtype $type --steps 150
                 done
                 train "speed-$corpus-$size-$turn" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --steps 1500 \
-                    --epochs 0 --keep 1 --checkpoint-seconds 0
+                    --epochs 0 --keep 1 --checkpoint-seconds 0 --test none
             done
         done
         ;;
@@ -67,7 +67,7 @@ for part in $parts; do
         for turn in $(seq "$turns"); do
             for buckets in none auto:8 auto; do
                 train "buckets-$buckets-$turn" ptb --kind lines --level word --layers 8 --hidden 512 --batch 256 \
-                    --optimiser sgd --learning-rate 0.5 --dtype bfloat16 --buckets "$buckets" --steps 3000 --keep 1
+                    --optimiser sgd --learning-rate 0.5 --dtype bfloat16 --buckets "$buckets" --steps 3000 --keep 1 --test none
             done
         done
         ;;
@@ -78,7 +78,7 @@ for part in $parts; do
                 torch "torch-cpu-small-$type-$turn" ptb --preset zaremba-small --dtype $type --steps 60 --warm 10 --threads 2
             done
             for type in float32 bfloat16; do
-                train "cpu-small-$type-$turn" ptb --preset zaremba-small --dtype $type --threads 2 --steps 150 --epochs 0 --keep 1
+                train "cpu-small-$type-$turn" ptb --preset zaremba-small --dtype $type --threads 2 --steps 150 --epochs 0 --keep 1 --test none
             done
         done
         ;;

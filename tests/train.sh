@@ -157,6 +157,23 @@ for how in SIGINT:130 SIGTERM:143; do
     check_log asked.jsonl
 done
 
+# ---- a folder's files ----
+mkdir corpus
+for part in train valid test; do head -40 text >corpus/$part.txt; done
+for kept in both valid test; do
+    none=()
+    [ $kept = test ] && none+=(--valid none)
+    [ $kept = valid ] && none+=(--test none)
+    good train corpus --output parts --hidden 4 --batch 2 --length 4 --steps 4 --validate-every 2 "${none[@]}"
+    for part in valid test; do
+        case $part in valid) event=validation ;; test) event=test ;; esac
+        wanted=$([ $kept = both ] || [ $kept = $part ] && echo yes || echo no)
+        found=$(grep -q "\"event\":\"$event\"" parts.jsonl && echo yes || echo no)
+        [ "$wanted" = "$found" ] || complain "with $kept kept, whether $part is read: $found"
+    done
+    rm -f parts parts.*
+done
+
 # ---- what is refused ----
 small=(--output new --hidden 4 --batch 2 --length 4 --steps 2)
 : >empty

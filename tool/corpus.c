@@ -43,7 +43,7 @@ bool corpus_find(corpus *corpus, const rcv_settings *settings) {
     for (int part = 0; part < 3; part++) {
         const char *given = rcv_settings_get(settings, settings_names[part]);
         if (part > 0 && given != NULL && given[0] != '\0') {
-            corpus->paths[part] = text_of("%s", given);
+            corpus->paths[part] = strcmp(given, "none") == 0 ? NULL : text_of("%s", given);
         } else if (folder) {
             corpus->paths[part] = corpus_part(data, part);
         } else if (part == PART_TRAIN) {

@@ -29,8 +29,8 @@ static const char *const efforts[] = {"measure", "estimate", "exhaustive", NULL}
 static const rcv_setting table[] = {
     /* name, group, kind, default, minimum, maximum, choices, value, help */
     {"data", "data", TEXT, "", 0, 0, NULL, "PATH", "a file, or a folder with its train, valid and test"},
-    {"valid", "data", TEXT, "", 0, 0, NULL, "FILE", "what validation reads"},
-    {"test", "data", TEXT, "", 0, 0, NULL, "FILE", "what is read once, at the end"},
+    {"valid", "data", TEXT, "", 0, 0, NULL, "FILE", "what validation reads, or none"},
+    {"test", "data", TEXT, "", 0, 0, NULL, "FILE", "what is read once, at the end, or none"},
     {"level", "data", CHOICE, "byte", 0, 0, levels, "LEVEL", "tokens of a text: word or byte"},
     {"kind", "data", CHOICE, "stream", 0, 0, kinds, "KIND", "stream, lines, classes or values"},
     {"vocabulary", "data", TEXT, "", 0, 0, NULL, "FILE", "the words, one a line; else those of the text"},
@@ -40,7 +40,7 @@ static const rcv_setting table[] = {
     {"tokens", "data", INTEGER, "0", 0, SIZE, NULL, "N", "tokens of a batch of sequences, instead of --batch"},
     {"buckets", "data", TEXT, "auto", 0, 0, NULL, "LENGTHS", "10,20,40, auto, auto:K or none: sequences of like length"},
     {"shuffle", "data", FLAG, "true", 0, 0, NULL, NULL, "sequences in another order every epoch"},
-    {"eval-batch", "data", INTEGER, "10", 1, SIZE, NULL, "N", "sequences side by side in validation and test"},
+    {"eval-batch", "data", INTEGER, "10", 1, SIZE, NULL, "N", "sequences side by side in validation; the test has one"},
 
     {"cell", "model", TEXT, "lstm", 0, 0, NULL, "NAME|FILE", "a built-in cell, or a .cell file"},
     {"hidden", "model", INTEGER, "128", 1, SIZE, NULL, "N", "features of a state"},
