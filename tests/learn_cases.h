@@ -21,6 +21,7 @@ typedef struct {
     rcv_dtype dtype;
     int64_t threads; /* 0: as the context says */
     bool lean;       /* worlds are opened so */
+    int64_t spare;   /* elements that a lean world is lent */
 } learn_subject;
 
 typedef struct {

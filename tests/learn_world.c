@@ -18,6 +18,8 @@ double roundings(int64_t n) { return 4 * sqrt((double)n) + 4; }
 
 /* ---- the world ---- */
 
+static void *allocate(world *self, size_t bytes);
+
 void world_open(world *self, const learn_subject *subject, int64_t rows, int64_t features, int64_t classes,
                 int64_t chunk, uint64_t seed) {
     *self = (world){.subject = subject, .calls = subject->device->learns, .random = {seed}};
@@ -29,7 +31,10 @@ void world_open(world *self, const learn_subject *subject, int64_t rows, int64_t
                               .chunk = chunk,
                               .training = true,
                               .lean = subject->lean};
+    shape.spare_bytes = (size_t)subject->spare * world_real(self);
+    if (subject->spare) shape.spare = self->spare = allocate(self, shape.spare_bytes);
     check_ok(self->calls->open(subject->context, subject->ordinal, &shape, &self->learn));
+    if (subject->spare) self->poison = world_poison(self, subject->spare);
     assert_true(self->calls->bytes(self->learn) >= self->calls->head_bytes(self->learn));
     if (chunk > 0 && !subject->lean) /* chunks are as large as was asked for, at most */
         assert_true(self->calls->head_bytes(self->learn) <= (size_t)(chunk * classes) * sizeof(double));

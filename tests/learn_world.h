@@ -14,6 +14,7 @@ typedef struct {
     random_source random;
     void *blocks[WORLD_BLOCKS]; /* of the device's memory, until world_close */
     int block_count;
+    void *spare, *poison; /* what was lent, and as many NaN, or NULL */
 } world;
 
 /* How far an operation may be from its exact value: `unit` of what is stored, relative; `operand` of what products multiply, relative, and

@@ -1,5 +1,5 @@
 /* The output layer whose gradient is never stored, on a GPU: the same as where it is stored, in five types, clipped and not; what is
- * refused; what is left alone; calls that are repeated; how much memory it takes. */
+ * refused; what is left alone; calls that are repeated, with memory that is lent and without; how much memory it takes. */
 #include "base/random.h"
 #include "learn_world.h"
 #include "school.h"
@@ -15,7 +15,7 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 static test_allocator counter;
 
 static learn_subject subject_of(rcv_dtype dtype, bool lean) {
-    return (learn_subject){test_context(&counter), &rcvi_device_cuda, 0, dtype, 0, lean};
+    return (learn_subject){test_context(&counter), &rcvi_device_cuda, 0, dtype, 0, lean, 0};
 }
 
 static void end_subject(learn_subject *subject) { test_context_end(&counter, subject->context); }
@@ -99,6 +99,12 @@ static void *as_parameters(const void *array) {
     return made;
 }
 
+/* What is lent is the owner's again. */
+static rcv_status reclaim(layer *l) {
+    const world *w = &l->world;
+    return w->spare ? w->calls->copy(w->learn, w->spare, w->poison, (size_t)w->subject->spare * world_real(w)) : RCV_OK;
+}
+
 static rcv_status take_update(layer *l) {
     const rcvi_head *h = &l->head;
     const rcvi_learns *calls = l->world.calls;
@@ -110,7 +116,9 @@ static rcv_status take_update(layer *l) {
         {.count = l->shape->classes, .parameters = as_parameters(h->bias), .gradient = h->dbias}};
     bool lean = l->world.subject->lean;
     const rcvi_update update = {.kind = RCVI_SGD, .parts = parts, .part_count = lean ? 1 : 3, .head = lean ? h : NULL};
+    RCVI_TRY(reclaim(l));
     RCVI_TRY(calls->head(l->world.learn, h, l->control, l->outcome));
+    RCVI_TRY(reclaim(l));
     return calls->update(l->world.learn, &update, l->control, l->outcome);
 }
 
@@ -394,12 +402,17 @@ static void test_repeating(void **state) {
     (void)state;
     for (int i = 0; i < DTYPES; i++) {
         learn_subject subject = subject_of(dtypes[i], true);
+        static const int64_t spares[] = {0, 50000,
+                                         1 << 20}; /* elements: for nothing, for logits, for all that may lie there */
         uint64_t want[UPDATES], got[UPDATES];
         learn(&subject, false, want);
-        learn(&subject, true, got);
-        for (int k = 0; k < UPDATES; k++) {
-            assert_true(got[k] == want[k]);
-            if (k) assert_true(want[k] != want[k - 1]);
+        for (int j = 0; j < 3; j++) {
+            subject.spare = spares[j];
+            learn(&subject, true, got);
+            for (int k = 0; k < UPDATES; k++) {
+                assert_true(got[k] == want[k]);
+                if (k) assert_true(want[k] != want[k - 1]);
+            }
         }
         end_subject(&subject);
     }
@@ -421,7 +434,16 @@ static void test_memory(void **state) {
         check_ok(calls->open(subject.context, 0, &shape, &learn));
         assert_true(calls->head_bytes(learn) < 2 * (size_t)(rows * classes) * real / 4);
         assert_true(calls->bytes(learn) < (size_t)(classes * features) * real / 2);
+        size_t strips = calls->head_bytes(learn);
         calls->close(learn);
+        shape.spare_bytes = 27 << 20; /* of a network's gradient: strips become larger, and most of that lies there */
+        check_ok(rcvi_device_cuda.memory->allocate(0, shape.spare_bytes, &shape.spare));
+        check_ok(calls->open(subject.context, 0, &shape, &learn));
+        assert_true(calls->head_bytes(learn) > strips + strips / 2);
+        assert_true(calls->head_bytes(learn) < 2 * (size_t)(rows * classes) * real / 4);
+        assert_true(calls->bytes(learn) < (size_t)(classes * features) * real / 2);
+        calls->close(learn);
+        rcvi_device_cuda.memory->release(0, shape.spare);
         end_subject(&subject);
     }
 }

@@ -14,7 +14,7 @@ enum { DTYPES = sizeof dtypes / sizeof *dtypes };
 static test_allocator counter;
 
 static learn_subject subject_of(rcv_dtype dtype) {
-    return (learn_subject){test_context(&counter), &rcvi_device_cuda, 0, dtype, 0, false};
+    return (learn_subject){test_context(&counter), &rcvi_device_cuda, 0, dtype, 0, false, 0};
 }
 
 static void end_subject(learn_subject *subject) { test_context_end(&counter, subject->context); }

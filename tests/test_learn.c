@@ -11,7 +11,7 @@ static void check_type(rcv_dtype dtype) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     for (int i = 0; i < THREADS; i++) {
-        learn_subject subject = {context, &rcvi_device_cpu, 0, dtype, threads[i], false};
+        learn_subject subject = {context, &rcvi_device_cpu, 0, dtype, threads[i], false, 0};
         learn_cases_run(&subject);
     }
     test_context_end(&counter, context);
@@ -36,7 +36,7 @@ static void threads_do_not_show(void **state) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     for (int t = 0; t < 3; t++) {
-        learn_subject subject = {context, &rcvi_device_cpu, 0, dtypes[t], 1, false};
+        learn_subject subject = {context, &rcvi_device_cpu, 0, dtypes[t], 1, false, 0};
         uint64_t alone = learn_digest(&subject);
         for (int i = 1; i < THREADS; i++) {
             subject.threads = threads[i];

@@ -24,6 +24,10 @@ typedef struct {
      * Logits of all rows exist for some classes at once, `chunk` of them, in whole 64s. Softmax alone, and nothing is accumulated.
      * A device that does not do it refuses with RCV_UNSUPPORTED. */
     bool lean;
+    /* Memory of the device that a lean head may use while it is computed, and again behind the update of all parts: the caller's, who
+     * keeps nothing there meanwhile. NULL: none. */
+    void *spare;
+    size_t spare_bytes;
 } rcvi_learn_shape;
 
 /* What changes from update to update, in the device's memory. */

@@ -8,6 +8,7 @@
 
 static const double tie = 1.02;      /* faster by less than this is not faster: the one offered first wins */
 static const double tie_gpu = 1.005; /* there times are steady */
+static const double dear = 1.2, dear_gain = 1.02; /* there, times the memory of another: it must be faster by this */
 /* Times the best estimate: not worth timing. Where a run is long, the model is sure that threads pay. */
 static const double hopeless = 2.5, hopeless_long = 1.7, long_run = 0.02, hopeless_gpu = 6;
 static const double unknown = 1e6; /* times an estimate that cannot be relied on */
@@ -117,6 +118,20 @@ static rcvi_contender *fastest(search *s, bool measured) {
     return NULL;
 }
 
+/* On a GPU memory is short: of those that are nearly as fast as `c` and take far less, the one that takes least; else `c`. */
+static rcvi_contender *thriftiest(search *s, rcvi_contender *c) {
+    rcvi_contender *found = c;
+    if (!c || !s->problem->machine.gpu) return c;
+    for (size_t i = 0; i < s->count; i++) {
+        rcvi_contender *other = &s->contenders[i];
+        bool near = other->racing && other->shown.seconds > 0 && other->shown.seconds <= dear_gain * c->shown.seconds;
+        if (near && dear * (double)other->shown.bytes < (double)c->shown.bytes &&
+            other->shown.bytes < found->shown.bytes)
+            found = other;
+    }
+    return found;
+}
+
 /* Leaves in the race what the model does not rule out. It knows little of a vendor's library, which therefore rules
  * nobody out, nor is ruled out. To recompute costs time and saves memory: where memory is not short, those that do are
  * beaten by those that do not. */
@@ -155,7 +170,7 @@ static rcv_status choose(search *s, rcvi_contender **chosen) {
     if (effort == RCV_EXHAUSTIVE || (effort == RCV_MEASURE && racing(s) > 1))
         RCVI_TRY(rcvi_race(s->problem, s->contenders, s->count, s->begin, &s->pool));
     s->raced = timed(s) > 1; /* one time alone says nothing */
-    *chosen = s->raced ? fastest(s, true) : NULL;
+    *chosen = s->raced ? thriftiest(s, fastest(s, true)) : NULL;
     if (!*chosen) *chosen = fastest(s, false);
     return *chosen ? RCV_OK : nothing_applies(s);
 }

@@ -51,8 +51,10 @@ static rcv_status make_arrays(rcvi_work *w) {
     return rcvi_tells_next(l) ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dapart);
 }
 
+/* Gradients are written behind the head, and read by the update of their parts: a lean head may lie in their place. */
 static rcv_status fill_work(rcvi_work *w) {
     const rcv_learner *l = w->learner;
+    if (w->options.training) RCVI_TRY(make_gradients(w));
     const rcvi_learn_shape shape = {.dtype = l->dtype,
                                     .threads = w->options.threads,
                                     .rows = w->options.rows,
@@ -60,7 +62,9 @@ static rcv_status fill_work(rcvi_work *w) {
                                     .classes = l->shape.outputs,
                                     .chunk = w->options.chunk,
                                     .training = w->options.training,
-                                    .lean = w->options.lean};
+                                    .lean = w->options.lean,
+                                    .spare = w->options.lean ? w->gradient : NULL,
+                                    .spare_bytes = (size_t)rcvi_work_gradient_count(w) * rcvi_real_bytes(l)};
     RCVI_TRY(w->ops->open(l->context, l->ordinal, &shape, &w->learn));
     rcvi_feed_lay_out(w, &w->feed);
     w->here = rcvi_new(l->context, w->feed.bytes, 1);
@@ -72,8 +76,7 @@ static rcv_status fill_work(rcvi_work *w) {
     w->there = memory;
     RCVI_TRY(rcvi_device_new(l, 1, sizeof(rcvi_outcome), &memory));
     w->outcome = memory;
-    RCVI_TRY(make_arrays(w));
-    return w->options.training ? make_gradients(w) : RCV_OK;
+    return make_arrays(w);
 }
 
 rcv_status rcvi_work_new(rcv_learner *learner, const rcvi_work_options *options, rcvi_work **out) {

@@ -22,7 +22,10 @@
 #include <string.h>
 
 enum { MOST_RESULTS = 32, MOST_ALIGNMENT = 16 };
-enum { LEAST_DEPTH = 256 /* of a product whose output is copied */, LEAST_ROOM = 4 << 20 /* left for its algorithm */ };
+enum {
+    LEAST_DEPTH = 256 /* of a product whose output is copied */,
+    MOST_ROOM = 4 << 20 /* that an algorithm may take */
+};
 static const double least_cut = 1 << 28; /* multiply-adds of a product that is cut, or whose output is copied */
 
 #define FUNCTIONS(F)                                                                                                   \
@@ -331,7 +334,7 @@ static void put_aside(rcvi_cuda_gemm *gemm) {
         return;
     int64_t piece = MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a), row = (s->columns + piece - 1) / piece * piece;
     size_t bytes = ((size_t)(s->rows * row) * rcvi_cuda_bytes(s->out) + 255) / 256 * 256;
-    if (bytes + LEAST_ROOM > gemm->room) return;
+    if (bytes + MOST_ROOM > gemm->room) return;
     gemm->aside = bytes;
     gemm->room -= bytes;
     gemm->rows = s->rows;
@@ -387,6 +390,7 @@ static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, 
     bool starts = !made->empty && !shape->accumulate && !shape->turned && shape->a != RCVI_F64;
     if (shape->starts && !starts) status = fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
     if (!made->empty) put_aside(made);
+    if (made->room > MOST_ROOM) made->room = MOST_ROOM; /* every stream has one: with more nothing became faster */
     if (!made->empty && status == RCV_OK) status = cut(blas, made);
     if (!made->empty && status == RCV_OK) status = describe(made);
     if (!made->empty && status == RCV_OK) status = choose(made, choice);

@@ -35,6 +35,54 @@ static int common(uintptr_t a, uintptr_t b, uintptr_t c) {
     return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 4;
 }
 
+/* ---- rounding ---- */
+
+enum { ROUND_ROWS = 16 /* of a block */, PIECE = 8 /* elements of 16 bytes */ };
+
+/* A thread makes a piece of a row at a time, and loads V floats at once. */
+template <typename OUT, int V>
+__global__ void __launch_bounds__(THREADS)
+    round_rows(int64_t rows, int64_t columns, int64_t wide, const float *from, OUT *to) {
+    const int64_t first = (int64_t)blockIdx.x * ROUND_ROWS;
+    const unsigned pieces = (unsigned)(wide / PIECE);
+    const unsigned count = pieces * (unsigned)(rows - first < ROUND_ROWS ? rows - first : ROUND_ROWS);
+#pragma unroll 4
+    for (unsigned i = threadIdx.x; i < count; i += THREADS) {
+        const int64_t r = first + i / pieces, c = (int64_t)(i % pieces) * PIECE;
+        float x[PIECE];
+#pragma unroll
+        for (int k = 0; k < PIECE; k += V) {
+            float some[V] = {};
+            if (c + k + V <= columns) load_as<float>(from, r * columns + c + k, some);
+#pragma unroll
+            for (int v = 0; v < V; v++) {
+                if (c + k + V > columns && c + k + v < columns) some[v] = from[r * columns + c + k + v];
+                x[k + v] = some[v];
+            }
+        }
+        store_as<OUT>(to, r * wide + c, x);
+    }
+}
+
+template <typename OUT>
+static cudaError_t start_round(cudaStream_t stream, int64_t rows, int64_t columns, int64_t wide, const float *from,
+                               void *to) {
+    const dim3 grid((unsigned)divide_up(rows, ROUND_ROWS)), block(THREADS);
+    const uintptr_t all = (uintptr_t)from | (uintptr_t)(columns * (int64_t)sizeof(float));
+    if (all % 16 == 0) return start(round_rows<OUT, 4>, grid, block, stream, rows, columns, wide, from, (OUT *)to);
+    if (all % 8 == 0) return start(round_rows<OUT, 2>, grid, block, stream, rows, columns, wide, from, (OUT *)to);
+    return start(round_rows<OUT, 1>, grid, block, stream, rows, columns, wide, from, (OUT *)to);
+}
+
+extern "C" cudaError_t rcvi_cuda_round(cudaStream_t stream, rcvi_cuda_type type, int64_t rows, int64_t columns,
+                                       int64_t wide, const float *from, void *to) {
+    if (rows <= 0 || wide <= 0) return cudaSuccess;
+    if (wide % PIECE || (uintptr_t)to % 16 || wide > INT32_MAX / ROUND_ROWS || rows / ROUND_ROWS >= INT32_MAX)
+        return cudaErrorInvalidValue;
+    if (type == RCVI_BF16) return start_round<__nv_bfloat16>(stream, rows, columns, wide, from, to);
+    return start_round<__half>(stream, rows, columns, wide, from, to);
+}
+
 /* ---- gather ---- */
 
 /* Rows as words, whatever they hold. */

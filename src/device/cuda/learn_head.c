@@ -142,31 +142,17 @@ typedef struct {
 } operands;
 
 rcv_status rcvi_cuda_round_rows(rcvi_learn *l, int64_t rows, const void *from, void *to) {
-    int64_t features = l->shape.features;
-    rcvi_move move = {.rows = rows,
-                      .columns = features,
-                      .wide = l->deep,
-                      .a = {.row = features, .column = 1, .type = l->real},
-                      .out = {.at = to, .row = l->deep, .column = 1, .type = l->narrow}};
-    memcpy(&move.a.at, &from, sizeof from); /* which is not written */
-    return rcvi_cuda_check(rcvi_cuda_move(l->stream, &move, 1), "rounding operands");
+    return rcvi_cuda_check(rcvi_cuda_round(l->stream, l->narrow, rows, l->shape.features, l->deep, from, to),
+                           "rounding operands");
 }
 
 static rcv_status round_operands(rcvi_learn *l, const rcvi_head *head, operands *o) {
-    int64_t features = l->shape.features, classes = l->shape.classes;
     *o = (operands){head->y, head->weight};
     if (!is_narrow(l)) return RCV_OK;
     char *y = l->memory + l->y, *weight = l->memory + l->weight;
-    rcvi_matrix from = {.row = features, .column = 1, .type = l->real},
-                to = {.row = l->deep, .column = 1, .type = l->narrow};
-    rcvi_move moves[] = {{.rows = head->rows, .columns = features, .wide = l->deep, .a = from, .out = to},
-                         {.rows = classes, .columns = features, .wide = l->deep, .a = from, .out = to}};
-    memcpy(&moves[0].a.at, &head->y, sizeof(void *)); /* which is not written */
-    memcpy(&moves[1].a.at, &head->weight, sizeof(void *));
-    moves[0].out.at = y;
-    moves[1].out.at = weight;
     *o = (operands){y, weight};
-    return rcvi_cuda_check(rcvi_cuda_move(l->stream, moves, 2), "rounding operands");
+    RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, y));
+    return rcvi_cuda_round_rows(l, l->shape.classes, head->weight, weight);
 }
 
 static rcv_status check(const rcvi_learn *l, const rcvi_head *head) {

@@ -20,6 +20,10 @@ cudaError_t rcvi_cuda_scatter(cudaStream_t stream, rcvi_cuda_type real, int64_t 
 cudaError_t rcvi_cuda_mask(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
                            const rcvi_mask *mask, const rcvi_control *control, const void *from, void *out);
 
+/* to[rows, wide] of BF16 or F16 = from[rows, columns] of floats, zeros behind; `wide` in pieces of 16 bytes, where `to` begins too. */
+cudaError_t rcvi_cuda_round(cudaStream_t stream, rcvi_cuda_type type, int64_t rows, int64_t columns, int64_t wide,
+                            const float *from, void *to);
+
 /* Rows of an output layer, before its bias: their losses, and their gradients.
  *
  * Of softmax the classes may come in several calls, from the first on: a call has those from `first` on of `all`, and the one that has

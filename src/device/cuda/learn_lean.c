@@ -1,6 +1,7 @@
 /* The output layer whose gradient is never stored. Logits of all rows exist for a strip of classes at once, and are computed three
  * times: for the losses; with these known, for dy and the norm; and with the norm known, for the update. A strip's weight and bias change
- * behind its last use of them, so that the logits of all three are the same bits.
+ * behind its last use of them, so that the logits of all three are the same bits. What the last strip of a pass has left is not computed
+ * again: the second pass goes from the last strip to the first, and dweight of that one waits for the update.
  *
  * In 16 bits a strip's weight is rounded beside the others' place, with zeros in rows that fill the last strip up to a whole piece, and
  * dweight of a strip has rows of `deep`, as y has: so all products have whole pieces. */
@@ -13,7 +14,7 @@
 enum {
     PIECE = 8,
     STRIP = 64,               /* classes, of whose multiples strips are */
-    STRIP_BYTES = 24 << 20,   /* that a strip takes, about */
+    STRIP_BYTES = 28 << 20,   /* of its own that a strip takes, about; and as much again of spare memory */
     WORKSPACE_BYTES = 8 << 20 /* at most */
 };
 
@@ -21,7 +22,12 @@ static size_t real_bytes(const rcvi_learn *l) { return rcvi_cuda_bytes(l->real);
 static size_t narrow_bytes(const rcvi_learn *l) { return rcvi_cuda_bytes(l->narrow); }
 static bool is_narrow(const rcvi_learn *l) { return l->narrow != l->real; }
 static int64_t round_up(int64_t n, int64_t piece) { return (n + piece - 1) / piece * piece; }
-static void *place(const rcvi_learn *l, size_t at) { return l->memory + at; }
+
+/* Places in spare memory are counted from here on. */
+static const size_t in_spare = SIZE_MAX / 2 + 1;
+static void *place(const rcvi_learn *l, size_t at) {
+    return at >= in_spare ? (char *)l->shape.spare + (at - in_spare) : l->memory + at;
+}
 
 /* Classes first .. first + count - 1; `wide` from row to row of their logits, whole pieces of 16 bytes. */
 typedef struct {
@@ -89,7 +95,8 @@ static int64_t choose_strip(const rcvi_learn *l) {
     const rcvi_learn_shape *s = &l->shape;
     int64_t rows = (int64_t)(real_bytes(l) + (is_narrow(l) ? narrow_bytes(l) : 0)); /* bytes of a class, in each row */
     int64_t weight = (int64_t)((is_narrow(l) ? narrow_bytes(l) : 0) + real_bytes(l)), most = s->chunk;
-    if (most == 0) most = STRIP_BYTES / (s->rows * rows + l->deep * weight) / STRIP * STRIP;
+    int64_t spare = s->spare_bytes < STRIP_BYTES ? (int64_t)s->spare_bytes : STRIP_BYTES;
+    if (most == 0) most = (STRIP_BYTES + spare) / (s->rows * rows + l->deep * weight) / STRIP * STRIP;
     if (most < STRIP) most = STRIP;
     if (s->chunk) return most >= s->classes ? round_up(s->classes, STRIP) : round_up(most, STRIP);
     int64_t strips = (s->classes + most - 1) / most;
@@ -103,27 +110,35 @@ static int64_t sums_of(const rcvi_learn *l, const strip *a, const strip *b) {
     return of_a > of_b ? of_a : of_b;
 }
 
+/* A place for what nobody needs between a head and its update: in spare memory where that has room. */
+static size_t place_briefly(const rcvi_learn *l, size_t *at, size_t *spare, size_t bytes) {
+    size_t after = *spare;
+    (void)rcvi_learn_place(&after, bytes);
+    return after <= l->shape.spare_bytes ? in_spare + rcvi_learn_place(spare, bytes) : rcvi_learn_place(at, bytes);
+}
+
 static void find_places(rcvi_learn *l, const strip *first, const strip *last, size_t *at) {
     const rcvi_learn_shape *s = &l->shape;
-    size_t rows = (size_t)s->rows, wide = (size_t)first->wide, deep = (size_t)l->deep, real = real_bytes(l);
+    size_t rows = (size_t)s->rows, wide = (size_t)first->wide, deep = (size_t)l->deep, real = real_bytes(l), spare = 0;
     l->head_bytes = rows * wide * (real + (is_narrow(l) ? narrow_bytes(l) : 0));
     l->losses = rcvi_learn_place(at, rows * sizeof(double));
     l->numbers = rcvi_learn_place(at, rows * 2 * real);
-    l->logits = l->gradients = rcvi_learn_place(at, rows * wide * real);
-    l->workspace = rcvi_learn_place(at, l->workspace_bytes);
+    l->logits = l->gradients = place_briefly(l, at, &spare, rows * wide * real);
     if (is_narrow(l)) {
-        l->gradients = rcvi_learn_place(at, rows * wide * narrow_bytes(l));
+        l->gradients = place_briefly(l, at, &spare, rows * wide * narrow_bytes(l));
+        l->weight = place_briefly(l, at, &spare, wide * deep * narrow_bytes(l));
         l->y = rcvi_learn_place(at, rows * deep * narrow_bytes(l));
-        l->weight = rcvi_learn_place(at, wide * deep * narrow_bytes(l));
     }
+    l->workspace = place_briefly(l, at, &spare, l->workspace_bytes);
     if (!s->training) return;
-    l->sums = rcvi_learn_place(at, (size_t)sums_of(l, first, last) * real);
+    l->sums = place_briefly(l, at, &spare, (size_t)sums_of(l, first, last) * real);
     l->dweight = rcvi_learn_place(at, wide * deep * real);
     l->dbias = rcvi_learn_place(at, wide * real);
 }
 
 rcv_status rcvi_cuda_lean_open(rcvi_learn *l, size_t *at) {
     l->taken.rows = -1;
+    if (!l->shape.spare || (uintptr_t)l->shape.spare % 256) l->shape.spare_bytes = 0;
     l->strip = choose_strip(l);
     const strip first = strip_at(l, 0), last = strip_at(l, (l->shape.classes - 1) / l->strip * l->strip);
     RCVI_TRY(prepare(l, &first));
@@ -138,25 +153,31 @@ static const char *y_of(const rcvi_learn *l, const rcvi_head *head) {
     return is_narrow(l) ? place(l, l->y) : (const char *)head->y;
 }
 
-/* What products read of its weight. Where that is rounded, rows behind the last class are zeros. */
-static rcv_status weight_of(rcvi_learn *l, const rcvi_head *head, const strip *s, const void **weight) {
-    const char *from = (const char *)head->weight + (size_t)(s->first * l->shape.features) * real_bytes(l);
-    *weight = from;
+static const char *given_weight(const rcvi_learn *l, const rcvi_head *head, const strip *s) {
+    return (const char *)head->weight + (size_t)(s->first * l->shape.features) * real_bytes(l);
+}
+
+/* What products read of its weight, once that is rounded. */
+static const char *weight_of(const rcvi_learn *l, const rcvi_head *head, const strip *s) {
+    return is_narrow(l) ? place(l, l->weight) : given_weight(l, head, s);
+}
+
+/* Rows behind the last class are zeros. */
+static rcv_status round_weight(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     if (!is_narrow(l)) return RCV_OK;
     char *to = place(l, l->weight);
     size_t row = (size_t)l->deep * narrow_bytes(l), behind = (size_t)(s->wide - s->count) * row;
-    *weight = to;
     if (behind > 0)
         RCVI_CUDA_TRY(cudaMemsetAsync(to + (size_t)s->count * row, 0, behind, l->stream), "clearing rows of a weight");
-    return rcvi_cuda_round_rows(l, s->count, from, to);
+    return rcvi_cuda_round_rows(l, s->count, given_weight(l, head, s), to);
 }
 
-static rcv_status take_logits(rcvi_learn *l, const rcvi_head *head, const strip *s, const void **weight) {
+static rcv_status take_logits(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     const rcvi_cuda_gemm *gemm;
-    RCVI_TRY(weight_of(l, head, s, weight));
+    RCVI_TRY(round_weight(l, head, s));
     RCVI_TRY(find(l, RCVI_TO_LOGITS, head->rows, s, &gemm));
-    return rcvi_cuda_gemm_run(gemm, y_of(l, head), *weight, NULL, place(l, l->logits), place(l, l->workspace),
-                              l->stream);
+    return rcvi_cuda_gemm_run(gemm, y_of(l, head), weight_of(l, head, s), NULL, place(l, l->logits),
+                              place(l, l->workspace), l->stream);
 }
 
 /* Its part of numbers and losses, or, with these known, its gradients. */
@@ -208,11 +229,10 @@ static rcv_status check(const rcvi_head *head) {
 
 static rcv_status take_losses(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control,
                               rcvi_outcome *outcome) {
-    const void *weight;
     if (head->rows > 0 && is_narrow(l)) RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, place(l, l->y)));
     for (int64_t first = 0; first < l->shape.classes && head->rows > 0; first += l->strip) {
         const strip s = strip_at(l, first);
-        RCVI_TRY(take_logits(l, head, &s, &weight));
+        RCVI_TRY(take_logits(l, head, &s));
         RCVI_TRY(take_rows(l, head, control, &s, false));
     }
     return rcvi_cuda_check(rcvi_cuda_sum_losses(l->stream, head->rows, place(l, l->losses), head->adds_loss, outcome),
@@ -220,35 +240,35 @@ static rcv_status take_losses(rcvi_learn *l, const rcvi_head *head, const rcvi_c
 }
 
 /* dy (+)= gradients weight. */
-static rcv_status add_to_dy(rcvi_learn *l, const rcvi_head *head, const strip *s, const void *weight) {
+static rcv_status add_to_dy(rcvi_learn *l, const rcvi_head *head, const strip *s, bool adds) {
     const rcvi_cuda_gemm *gemm;
-    const void *gradients = place(l, l->gradients);
+    const void *gradients = place(l, l->gradients), *weight = weight_of(l, head, s);
     RCVI_TRY(find(l, RCVI_TO_DY, head->rows, s, &gemm));
-    if (s->first == 0)
-        return rcvi_cuda_gemm_store(gemm, gradients, weight, head->dy, place(l, l->workspace), l->stream);
+    if (!adds) return rcvi_cuda_gemm_store(gemm, gradients, weight, head->dy, place(l, l->workspace), l->stream);
     return rcvi_cuda_gemm_run(gemm, gradients, weight, NULL, head->dy, place(l, l->workspace), l->stream);
 }
 
 /* dweight is 0 in what fills it up, which so takes part in no sum. */
-static rcv_status add_squares(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s) {
+static rcv_status add_squares(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s,
+                              bool adds) {
     const rcvi_part parts[] = {{.count = s->count * l->deep, .gradient = place(l, l->dweight)},
                                {.count = head->bias ? s->count : 0, .gradient = place(l, l->dbias)}};
-    return rcvi_cuda_check(
-        rcvi_cuda_add_squares(l->stream, l->real, parts, 2, s->first > 0, control, place(l, l->norm)), "the norm");
+    return rcvi_cuda_check(rcvi_cuda_add_squares(l->stream, l->real, parts, 2, adds, control, place(l, l->norm)),
+                           "the norm");
 }
 
+/* From the last strip on, whose logits are there. */
 static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control) {
-    const void *weight;
     if (head->rows == 0)
         return rcvi_cuda_check(cudaMemsetAsync(place(l, l->norm), 0, RCVI_NORM_SUMS * sizeof(double), l->stream),
                                "clearing the norm");
-    for (int64_t first = 0; first < l->shape.classes; first += l->strip) {
+    for (int64_t last = (l->shape.classes - 1) / l->strip * l->strip, first = last; first >= 0; first -= l->strip) {
         const strip s = strip_at(l, first);
-        RCVI_TRY(take_logits(l, head, &s, &weight));
+        if (first < last) RCVI_TRY(take_logits(l, head, &s));
         RCVI_TRY(take_rows(l, head, control, &s, true));
-        RCVI_TRY(add_to_dy(l, head, &s, weight));
+        RCVI_TRY(add_to_dy(l, head, &s, first < last));
         RCVI_TRY(sum_gradients(l, head, &s));
-        RCVI_TRY(add_squares(l, head, control, &s));
+        RCVI_TRY(add_squares(l, head, control, &s, first < last));
     }
     return RCV_OK;
 }
@@ -270,11 +290,10 @@ rcv_status rcvi_cuda_lean_logits(rcvi_learn *l, const rcvi_head *head, void *out
     for (int64_t first = 0; first < l->shape.classes; first += l->strip) {
         const strip s = strip_at(l, first);
         const rcvi_cuda_gemm *gemm;
-        const void *weight;
-        RCVI_TRY(weight_of(l, head, &s, &weight));
+        RCVI_TRY(round_weight(l, head, &s));
         RCVI_TRY(find(l, RCVI_TO_CALLER, head->rows, &s, &gemm));
-        RCVI_TRY(rcvi_cuda_gemm_run(gemm, y_of(l, head), weight, NULL, (char *)out + (size_t)first * real_bytes(l),
-                                    place(l, l->workspace), l->stream));
+        RCVI_TRY(rcvi_cuda_gemm_run(gemm, y_of(l, head), weight_of(l, head, &s), NULL,
+                                    (char *)out + (size_t)first * real_bytes(l), place(l, l->workspace), l->stream));
     }
     if (!head->bias) return RCV_OK;
     return rcvi_cuda_check(rcvi_cuda_add_bias(l->stream, l->real, head->rows, l->shape.classes, head->bias, out),
@@ -304,15 +323,17 @@ static rcv_status change(rcvi_learn *l, int64_t rows, int64_t columns, const voi
                            "an update");
 }
 
+/* dweight and dbias of the first strip are there. */
 rcv_status rcvi_cuda_lean_update(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control) {
-    const void *weight;
     int64_t features = l->shape.features;
     l->taken.rows = -1;
     for (int64_t first = 0; first < l->shape.classes && head->rows > 0; first += l->strip) {
         const strip s = strip_at(l, first);
-        RCVI_TRY(take_logits(l, head, &s, &weight));
-        RCVI_TRY(take_rows(l, head, control, &s, true));
-        RCVI_TRY(sum_gradients(l, head, &s));
+        if (first > 0) {
+            RCVI_TRY(take_logits(l, head, &s));
+            RCVI_TRY(take_rows(l, head, control, &s, true));
+            RCVI_TRY(sum_gradients(l, head, &s));
+        }
         RCVI_TRY(change(l, s.count, features, head->weight, first * features, l->dweight, control));
         if (head->bias) RCVI_TRY(change(l, 1, s.count, head->bias, first, l->dbias, control));
     }
