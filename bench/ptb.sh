@@ -102,7 +102,7 @@ for path in sorted(glob.glob(f"{room}/*.jsonl")):
     name = os.path.basename(path)[:-6]
     lines = [json.loads(line) for line in open(path) if line.strip()]
     if name.startswith("torch"):
-        rows[name] = lines[-1]
+        rows[name] = {**lines[-1], "commit": commit}
         continue
     first, last = {}, {}
     validations = []
@@ -118,7 +118,7 @@ for path in sorted(glob.glob(f"{room}/*.jsonl")):
         elif event == "end":
             last["settled_tokens_per_second"] = settled(lines)
             last.update({k: line[k] for k in ("reason", "step", "epoch", "seconds", "tokens_per_second", "loss")})
-    rows[name] = {**first, **last, "validation_perplexities": validations}
+    rows[name] = {**first, **last, "validation_perplexities": validations, "commit": commit}
 try:
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True).stdout
 except OSError:

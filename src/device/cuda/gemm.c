@@ -24,9 +24,10 @@
 enum { MOST_RESULTS = 32, MOST_ALIGNMENT = 16 };
 enum {
     LEAST_DEPTH = 256 /* of a product whose output is copied */,
-    MOST_ROOM = 4 << 20 /* that an algorithm may take */
+    SOME_ROOM = 4 << 20 /* for an algorithm */
 };
-static const double least_cut = 1 << 28; /* multiply-adds of a product that is cut, or whose output is copied */
+static const double least_cut = 1 << 28;    /* multiply-adds of a product that is cut, or whose output is copied */
+static const double least_roomy = 1U << 31; /* of one whose algorithms may take more than some room */
 
 #define FUNCTIONS(F)                                                                                                   \
     F(GetVersion)                                                                                                      \
@@ -319,22 +320,42 @@ static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, 
 
 static bool is_aligned_throughout(stored m) { return promised_alignment(m, 1) == MOST_ALIGNMENT; }
 
+static double multiply_adds(const rcvi_cuda_gemm_shape *s) {
+    return (double)s->rows * (double)s->columns * (double)s->depth;
+}
+
 /* Is it one product by tensor cores that takes long enough to be worth a second launch, and do its operands suit them? */
 static bool is_large(const rcvi_cuda_gemm_shape *s) {
     if (s->batch > 1 || s->a == RCVI_F64 || (s->a == RCVI_F32 && !s->tensor)) return false;
-    if ((double)s->rows * (double)s->columns * (double)s->depth < least_cut) return false;
+    if (multiply_adds(s) < least_cut) return false;
     return is_aligned_throughout(stored_a(s)) && is_aligned_throughout(stored_b(s));
+}
+
+static int64_t whole_row(const rcvi_cuda_gemm_shape *s) {
+    int64_t piece = MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a);
+    return (s->columns + piece - 1) / piece * piece;
+}
+
+/* Bytes of the output of a product whose output should be put aside; 0: it should not. */
+static size_t aside_bytes(const rcvi_cuda_gemm_shape *s) {
+    if (!is_large(s) || is_aligned_throughout(stored_out(s)) || s->turned || s->starts || s->depth < LEAST_DEPTH)
+        return 0;
+    return ((size_t)(s->rows * whole_row(s)) * rcvi_cuda_bytes(s->out) + 255) / 256 * 256;
+}
+
+/* Every stream of a plan has a workspace that suits all of its products: those that do not take long get by with little. */
+static size_t room_of(const rcvi_cuda_gemm_shape *s, size_t room) {
+    size_t enough = aside_bytes(s) + SOME_ROOM;
+    return multiply_adds(s) < least_roomy && room > enough ? enough : room;
 }
 
 /* Puts the output aside where its rows begin anywhere. Its rows become whole pieces, and b's with them where they are so in
  * memory: a column more takes nothing from the others, and is not copied. */
 static void put_aside(rcvi_cuda_gemm *gemm) {
     rcvi_cuda_gemm_shape *s = &gemm->shape;
-    if (!is_large(s) || is_aligned_throughout(stored_out(s)) || s->turned || s->starts || s->depth < LEAST_DEPTH)
-        return;
-    int64_t piece = MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a), row = (s->columns + piece - 1) / piece * piece;
-    size_t bytes = ((size_t)(s->rows * row) * rcvi_cuda_bytes(s->out) + 255) / 256 * 256;
-    if (bytes + MOST_ROOM > gemm->room) return;
+    int64_t row = whole_row(s);
+    size_t bytes = aside_bytes(s);
+    if (bytes == 0 || bytes + SOME_ROOM > gemm->room) return;
     gemm->aside = bytes;
     gemm->room -= bytes;
     gemm->rows = s->rows;
@@ -390,7 +411,6 @@ static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, 
     bool starts = !made->empty && !shape->accumulate && !shape->turned && shape->a != RCVI_F64;
     if (shape->starts && !starts) status = fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
     if (!made->empty) put_aside(made);
-    if (made->room > MOST_ROOM) made->room = MOST_ROOM; /* every stream has one: with more nothing became faster */
     if (!made->empty && status == RCV_OK) status = cut(blas, made);
     if (!made->empty && status == RCV_OK) status = describe(made);
     if (!made->empty && status == RCV_OK) status = choose(made, choice);
@@ -404,12 +424,12 @@ static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, 
 
 rcv_status rcvi_cuda_gemm_new(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice,
                               rcvi_cuda_gemm **gemm) {
-    return make(blas, shape, choice, RCVI_GEMM_WORKSPACE, gemm);
+    return make(blas, shape, choice, room_of(shape, RCVI_GEMM_WORKSPACE), gemm);
 }
 
 rcv_status rcvi_cuda_gemm_new_within(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice, size_t room,
                                      rcvi_cuda_gemm **gemm) {
-    return make(blas, shape, choice, room < RCVI_GEMM_WORKSPACE ? room : RCVI_GEMM_WORKSPACE, gemm);
+    return make(blas, shape, choice, room_of(shape, room < RCVI_GEMM_WORKSPACE ? room : RCVI_GEMM_WORKSPACE), gemm);
 }
 
 void rcvi_cuda_gemm_free(rcvi_cuda_gemm *gemm) {
