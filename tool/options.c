@@ -231,14 +231,24 @@ static bool set_setting(const option *option, const char *text) {
     return true;
 }
 
+/* Flags, and settings that are ones, have no text; all others have. */
 static bool set_value(option *option, char *text) {
     if (option->given && option->type != OPTION_SIZES) {
         say("--%s is given twice", option->name);
         return false;
     }
     option->given = true;
+    if (option->type == OPTION_FLAG) {
+        *(bool *)option->destination = true;
+        return true;
+    }
+    if (option->type == OPTION_SETTING) {
+        return set_setting(option, text);
+    }
+    if (text == NULL) {
+        return false;
+    }
     switch (option->type) {
-    case OPTION_FLAG: *(bool *)option->destination = true; return true;
     case OPTION_INTEGER: return set_integer(option, text);
     case OPTION_REAL: return set_real(option, text);
     case OPTION_SEED: return set_seed(option, text);
@@ -247,9 +257,8 @@ static bool set_value(option *option, char *text) {
     case OPTION_PRODUCT: return set_dtype(option, text);
     case OPTION_CHOICE: return set_choice(option, text);
     case OPTION_SIZES: return add_size(option, text);
-    case OPTION_SETTING: return set_setting(option, text);
+    default: return false;
     }
-    return false;
 }
 
 /* ---- help ---- */
