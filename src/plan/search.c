@@ -118,13 +118,15 @@ static rcvi_contender *fastest(search *s, bool measured) {
     return NULL;
 }
 
-/* On a GPU memory is short: of those that are nearly as fast as `c` and take far less, the one that takes least; else `c`. */
+/* On a GPU memory is short: of those that are nearly as fast as `c` and take far less, the one that takes least; else `c`. A vendor's
+ * library takes more than it says. */
 static rcvi_contender *thriftiest(search *s, rcvi_contender *c) {
     rcvi_contender *found = c;
     if (!c || !s->problem->machine.gpu) return c;
     for (size_t i = 0; i < s->count; i++) {
         rcvi_contender *other = &s->contenders[i];
-        bool near = other->racing && other->shown.seconds > 0 && other->shown.seconds <= dear_gain * c->shown.seconds;
+        bool near = other->racing && !other->rungs.vendor && other->shown.seconds > 0 &&
+                    other->shown.seconds <= dear_gain * c->shown.seconds;
         if (near && dear * (double)other->shown.bytes < (double)c->shown.bytes &&
             other->shown.bytes < found->shown.bytes)
             found = other;

@@ -3,7 +3,6 @@
 #include "device/cuda/learn_kernels.h"
 #include "device/cuda/learn_parts.h"
 
-#include <string.h>
 
 enum { PIECE = 8, FEW_CLASSES = 64, MANY_BYTES = 32 << 20 };
 
