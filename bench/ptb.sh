@@ -5,7 +5,7 @@
 #   bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]
 # DATA: a folder with ptb/ and wikitext-2/. PARTS: of `speed quality beside buckets cpu`, all but cpu by default.
 # In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default; TURNS, 2 by default; MODELS, those of
-# `speed` and `quality`.
+# `speed` and `quality`; PYTHON, one that has PyTorch.
 set -eu
 data=$(cd "${1:?usage: bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]}" && pwd)
 cd "$(dirname "$0")/.."

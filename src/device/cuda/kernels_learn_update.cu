@@ -183,10 +183,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Rows of parameters by sgd, V elements at a time, all loads of some times before the first store. Block [x, y]: CHANGE_SPAN accesses
- * from the x-th such on, of CHANGE_ROWS rows. */
-enum { CHANGE_ROWS = 8, CHANGE_AHEAD = 4, CHANGE_SPAN = 1 << 16 };
-
+/* Rows of parameters by sgd, V elements at a time. */
 template <typename REAL, int V>
 __global__ void __launch_bounds__(THREADS)
     change_rows(int64_t rows, int64_t columns, REAL *parameters, const REAL *gradient, int64_t row,
@@ -194,29 +191,16 @@ __global__ void __launch_bounds__(THREADS)
     if (isnan(*factor)) return;
     const preparing<REAL> prepare(*control);
     const numbers<REAL> n(*control, *factor);
-    const int64_t all = columns / V, begin = (int64_t)blockIdx.x * CHANGE_SPAN;
-    const unsigned across = (unsigned)(all - begin < CHANGE_SPAN ? all - begin : CHANGE_SPAN);
-    for (int64_t top = (int64_t)blockIdx.y * CHANGE_ROWS; top < rows; top += (int64_t)gridDim.y * CHANGE_ROWS) {
-        const unsigned count = across * (unsigned)(rows - top < CHANGE_ROWS ? rows - top : CHANGE_ROWS);
-        for (unsigned i = threadIdx.x; i < count; i += CHANGE_AHEAD * THREADS) {
-            REAL g[CHANGE_AHEAD][V], p[CHANGE_AHEAD][V], none = 0;
-            int64_t at[CHANGE_AHEAD];
+    const int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V,
+                  step = (int64_t)gridDim.x * blockDim.x * V;
+    for (int64_t r = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; r < rows; r += (int64_t)gridDim.y * blockDim.y) {
+        for (int64_t c = first; c < columns; c += step) {
+            REAL g[V], p[V], none = 0;
+            load_as<REAL>(gradient, r * row + c, g);
+            load_as<REAL>(parameters, r * columns + c, p);
 #pragma unroll
-            for (int k = 0; k < CHANGE_AHEAD; k++) {
-                const unsigned j = i + k * THREADS;
-                const int64_t r = top + j / across, c = (begin + j % across) * V;
-                at[k] = j < count ? r * columns + c : -1;
-                if (j >= count) continue;
-                load_as<REAL>(gradient, r * row + c, g[k]);
-                load_as<REAL>(parameters, at[k], p[k]);
-            }
-#pragma unroll
-            for (int k = 0; k < CHANGE_AHEAD; k++) {
-                if (at[k] < 0) continue;
-#pragma unroll
-                for (int v = 0; v < V; v++) change<REAL, RCVI_SGD>(n, prepare(g[k][v]) * n.factor, p[k][v], none, none);
-                store_as<REAL>(parameters, at[k], p[k]);
-            }
+            for (int v = 0; v < V; v++) change<REAL, RCVI_SGD>(n, prepare(g[v]) * n.factor, p[v], none, none);
+            store_as<REAL>(parameters, r * columns + c, p);
         }
     }
 }
@@ -274,8 +258,11 @@ template <typename REAL, int V>
 static cudaError_t start_rows(cudaStream_t stream, int64_t rows, int64_t columns, void *parameters,
                               const void *gradient, int64_t row, const rcvi_control *control, const double *factor) {
     const int64_t most = 65535;
-    dim3 grid((unsigned)divide_up(columns / V, CHANGE_SPAN), (unsigned)least(divide_up(rows, CHANGE_ROWS), most));
-    return start(change_rows<REAL, V>, grid, dim3(THREADS), stream, rows, columns, (REAL *)parameters,
+    unsigned across = 32;
+    while (across < THREADS && across * V < columns) across *= 2;
+    unsigned down = THREADS / across;
+    dim3 grid((unsigned)least(divide_up(columns, across * V), most), (unsigned)least(divide_up(rows, down), most));
+    return start(change_rows<REAL, V>, grid, dim3(across, down), stream, rows, columns, (REAL *)parameters,
                  (const REAL *)gradient, row, control, factor);
 }
 

@@ -20,7 +20,8 @@ cudaError_t rcvi_cuda_scatter(cudaStream_t stream, rcvi_cuda_type real, int64_t 
 cudaError_t rcvi_cuda_mask(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
                            const rcvi_mask *mask, const rcvi_control *control, const void *from, void *out);
 
-/* to[rows, wide] of BF16 or F16 = from[rows, columns] of floats, zeros behind; `wide` in pieces of 16 bytes, where `to` begins too. */
+/* to[rows, wide] of BF16 or F16 = from[rows, columns] of floats, zeros behind; `wide` in pieces of 16 bytes, where `to` begins too.
+ * One job and one type of source: of 6,656 rows of 650 that takes 9.8 microseconds on an H200, by rcvi_cuda_move about 12. */
 cudaError_t rcvi_cuda_round(cudaStream_t stream, rcvi_cuda_type type, int64_t rows, int64_t columns, int64_t wide,
                             const float *from, void *to);
 

@@ -46,7 +46,7 @@ struct rcvi_learn {
     bool was_left[2];
     int half;
     size_t filled; /* bytes of it */
-    /* One block of device memory, and places in it. */
+    /* One block of device memory, and places in it; of a lean head some in spare memory, as learn_lean.c counts them. */
     char *memory;
     size_t bytes, head_bytes;
     size_t norm, losses, numbers, logits, gradients, sums, workspace, y, weight;
