@@ -118,9 +118,13 @@ static inline void *tensor_at(const tensor *t) { return (char *)t->device + (siz
 
 static inline rcvi_matrix tensor_matrix(const tensor *t, const tensor *twin) {
     if (!t) return (rcvi_matrix){.at = NULL, .column = 1};
-    return (rcvi_matrix){
-        tensor_at(t), t->row, t->column, t->type, twin ? tensor_at(twin) : NULL, twin ? twin->type : RCVI_F32,
-        {NULL, 1}};
+    return (rcvi_matrix){.at = tensor_at(t),
+                         .row = t->row,
+                         .column = t->column,
+                         .type = t->type,
+                         .twin = twin ? tensor_at(twin) : NULL,
+                         .twin_type = twin ? twin->type : RCVI_F32,
+                         .order = {NULL, 1}};
 }
 
 /* What the device has now; free it. */

@@ -340,6 +340,21 @@ static void test_library(void **state) {
         check_pinned(&k, "combine(steps=all)+fuse+pack+persistent(parts=2)+streams(4)", RCV_FLOAT32, true);
         close_case(&k);
     }
+    static const config odd = {NULL, {.input = 478, .hidden = 486, .layers = 3, .dropout = 0.3}, 20, 60, false, false,
+                               true};
+    static const char *const beside[] = {"combine(steps=all)+fuse+pack+merge+persistent+streams(2)+graph",
+                                         "combine(steps=all)+fuse+pack+merge+persistent+streams(4)",
+                                         "combine(steps=all)+fuse+pack+persistent+streams(3)+graph"};
+    for (size_t i = 0; i < 2 && !is_small; i++) { /* gradients of a layer beside the loop of another */
+        if (!is_mine()) continue;
+        case_of k;
+        open_case(&k, cells[i], &odd, false);
+        for (size_t w = 0; w < sizeof beside / sizeof *beside; w++) {
+            check_pinned(&k, beside[w], RCV_BFLOAT16, true);
+            check_pinned(&k, beside[w], dtypes[w % DTYPES], true);
+        }
+        close_case(&k);
+    }
     static const config deep = {NULL, {.input = 256, .hidden = 264, .layers = 3}, 20, 60, false, false, true};
     static const char *const waves[] = {
         "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+graph",

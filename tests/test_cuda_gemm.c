@@ -202,8 +202,27 @@ static void test_cut(void **state) {
         check_one(3 + (int)i % 2, cuts[i].size, cuts[i].variant, ROUNDED, 1);
 }
 
-/* Large products whose output's rows begin anywhere: computed in the workspace, where b's rows are whole with columns more, which
- * must not be seen; stored there and added at the end, or cut there. */
+/* Large products whose rows have more behind them than the depth they are said to have: that is taken for zeros, and summed. */
+static void test_padded(void **state) {
+    (void)state;
+    static const unsigned variants[] = {2, 4 | 2, 8 | 2, 16 | 2};
+    for (int kind = 3; kind < KINDS; kind++) {
+        for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
+            problem p = make_problem(kind, (const int64_t[]){512, 1024, 520}, variants[i], 0, 1);
+            rcvi_cuda_gemm *gemm = NULL;
+            p.shape.depth = 516;
+            p.shape.padded = true;
+            check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
+            p.shape.depth = 520;
+            check_product(gemm, &p, kinds[kind].error, "a product that is a little deeper");
+            rcvi_cuda_gemm_free(gemm);
+            free_problem(&p);
+        }
+    }
+}
+
+/* Large products whose output's rows begin anywhere, or have a few columns behind the last whole piece: computed in the workspace, where
+ * b's rows are whole with columns more, which must not be seen; stored there and added at the end, or cut there. */
 static void test_aside(void **state) {
     (void)state;
     static const struct {
@@ -214,7 +233,7 @@ static void test_aside(void **state) {
     } cases[] = {
         {3, {1024, 518, 520}, 1, true},     {3, {1024, 518, 520}, 4 | 1, true}, {4, {1024, 517, 520}, 4 | 1, false},
         {3, {1024, 518, 516}, 4 | 2, true}, {1, {1024, 518, 520}, 4 | 1, true}, {3, {1030, 518, 520}, 4 | 1, true},
-        {4, {1026, 517, 520}, 1, false},
+        {4, {1026, 517, 520}, 1, false},    {3, {1024, 516, 512}, 0, true},     {4, {1024, 516, 520}, 4, true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         problem p = make_problem(cases[i].kind, cases[i].size, cases[i].variant, ROUNDED_OPERANDS, 1);
@@ -457,7 +476,8 @@ int main(void) {
         cmocka_unit_test(test_products), cmocka_unit_test(test_offset), cmocka_unit_test(test_choices),
         cmocka_unit_test(test_tune),     cmocka_unit_test(test_empty),  cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_starts),   cmocka_unit_test(test_cut),    cmocka_unit_test(test_store),
-        cmocka_unit_test(test_parts),    cmocka_unit_test(test_depth),  cmocka_unit_test(test_aside),
+        cmocka_unit_test(test_parts),    cmocka_unit_test(test_depth),  cmocka_unit_test(test_padded),
+        cmocka_unit_test(test_aside),
     };
     if (!has_gpu()) {
         printf("skipped: no GPU\n");

@@ -16,6 +16,7 @@ static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count, unsigned 
 static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **arguments);
 #define rcvi_cuda_tile(STREAM, ...) ((void)(STREAM), tile_on_host(__VA_ARGS__))
 #define cudaLaunchKernelExC(LAUNCH, KERNEL, ARGUMENTS) launch_on_host(LAUNCH, ARGUMENTS)
+#define cudaEventRecord(EVENT, STREAM) ((void)(EVENT), (void)(STREAM), cudaSuccess)
 #define rcvi_persistent_launch launch_persistent_on_host
 #include "device/cuda/persistent_launch.c"
 
@@ -584,7 +585,7 @@ static void check_loop(emulation *s, const trial *t, rcvi_persistent *p, void *l
     assert_non_null(run_kernel);
     fill(s, p);
     rcvi_worker worker = {.engine = &s->on.engine, .buffers = s->memory, .fault = &fault};
-    if (launch_persistent_on_host(&worker, p, s->scratch, NULL))
+    if (launch_persistent_on_host(&worker, p, s->scratch, NULL, NULL))
         fail_msg("%s by %s of %d rows hangs", t->cell, t->plan, (int)t->batch);
     take_loop(&s->oracle, (size_t)p->loop);
     double worst = compare_all(s, p);

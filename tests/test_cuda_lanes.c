@@ -1,82 +1,7 @@
 /* Streams that wait for each other, without a GPU: the runtime's calls are replaced by ones that remember what is known to
  * be over when. Every two launches that meet in memory must be in order, whatever was launched in between. */
-#include "device/cuda/lanes.h"
-#include "probe.h"
+#include "cuda_streams.h"
 
-/* ---- streams and events that only remember ---- */
-
-enum { MOST_HANDLES = 64 };
-
-/* How many launches of every stream are over when the next one on this stream begins, or when this event has come. */
-typedef struct {
-    int64_t seen[RCVI_MAX_STREAMS + 1];
-} history;
-
-static struct {
-    char handles[MOST_HANDLES];
-    history of[MOST_HANDLES];
-    int open, created; /* streams and events */
-    int waits;         /* of streams for events */
-    int fail_at;       /* the call, from 1; 0: none */
-} fake;
-
-static cudaError_t may_fail(void) {
-    return fake.fail_at && --fake.fail_at == 0 ? cudaErrorMemoryAllocation : cudaSuccess;
-}
-
-static history *history_of(const void *handle) {
-    ptrdiff_t index = (const char *)handle - fake.handles;
-    assert_true(index >= 0 && index < MOST_HANDLES);
-    return &fake.of[index];
-}
-
-static void *fake_handle(void) {
-    assert_true(fake.created < MOST_HANDLES);
-    fake.open++;
-    return &fake.handles[fake.created++];
-}
-
-static cudaError_t fake_stream(cudaStream_t *stream, unsigned flags) {
-    cudaError_t error = may_fail();
-    assert_int_equal(flags, cudaStreamNonBlocking);
-    if (!error) *stream = fake_handle();
-    return error;
-}
-
-static cudaError_t fake_event(cudaEvent_t *event, unsigned flags) {
-    cudaError_t error = may_fail();
-    assert_int_equal(flags, cudaEventDisableTiming);
-    if (!error) *event = fake_handle();
-    return error;
-}
-
-static cudaError_t fake_close(void *handle) {
-    history_of(handle);
-    fake.open--;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_record(cudaEvent_t event, cudaStream_t stream) {
-    *history_of(event) = *history_of(stream);
-    return may_fail();
-}
-
-static cudaError_t fake_wait(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
-    history *own = history_of(stream), *other = history_of(event);
-    assert_int_equal(flags, 0);
-    fake.waits++;
-    for (int i = 0; i <= RCVI_MAX_STREAMS; i++) {
-        if (other->seen[i] > own->seen[i]) own->seen[i] = other->seen[i];
-    }
-    return may_fail();
-}
-
-#define cudaStreamCreateWithFlags fake_stream
-#define cudaStreamDestroy fake_close
-#define cudaEventCreateWithFlags fake_event
-#define cudaEventDestroy fake_close
-#define cudaEventRecord fake_record
-#define cudaStreamWaitEvent fake_wait
 #include "device/cuda/lanes.c" /* instead of the library's */
 
 /* ---- launches ---- */
@@ -242,6 +167,41 @@ static void test_apart(void **state) {
     test_context_end(&allocator, context);
 }
 
+/* What goes beside a launch on lane 0 waits for all that this one has waited for, and not for it, unless the two meet. */
+static void test_beside(void **state) {
+    (void)state;
+    static track t;
+    test_allocator allocator;
+    rcv_context *context = test_context(&allocator);
+    int both[2] = {0, 0}; /* those that do not meet it, those that do */
+    for (int n = 0; n < 2000; n++) {
+        open_track(&t, context, 2 + n % 5, (uint64_t)n);
+        cudaEvent_t event = fake_handle();
+        begin_pass(&t);
+        for (int i = 0; i < 12; i++) launch_random(&t, 3, 256, 16, 3);
+        rcvi_touch wide = {.low = 4096, .high = 4096 + 64, .written = true};
+        rcvi_touch narrow = {.low = 4096 + 56 + (uintptr_t)n % 16, .high = 4096 + 256, .written = n % 2};
+        check_ok(rcvi_lanes_enter(&t.lanes, 0, &wide, 1));
+        *history_of(event) = *history_of(t.stream);
+        launch *loop = &t.launches[t.count++];
+        *loop = (launch){.lane = 0, .touches = malloc(sizeof wide), .count = 1};
+        loop->touches[0] = wide;
+        loop->turn = ++history_of(t.stream)->seen[0];
+        int lane = 1 + n % (t.lanes.count - 1);
+        bool meets = meet_in_memory(loop, &(launch){.touches = &narrow, .count = 1});
+        check_ok(rcvi_lanes_beside(&t.lanes, lane, event));
+        check_launch(&t, lane, &narrow, 1);
+        assert_int_equal(history_of(t.lanes.streams[lane])->seen[0] >= loop->turn, meets);
+        both[meets]++;
+        for (int i = 0; i < 12; i++) launch_random(&t, 3, 256, 16, 3);
+        end_pass(&t);
+        fake_close(event);
+        close_track(&t, context);
+    }
+    assert_true(both[0] > 500 && both[1] > 500);
+    test_context_end(&allocator, context);
+}
+
 /* A failure of any call is a status; what was made is given back. */
 static void test_failing(void **state) {
     (void)state;
@@ -268,6 +228,7 @@ static void test_failing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_many),
-                                       cmocka_unit_test(test_apart), cmocka_unit_test(test_failing)};
+                                       cmocka_unit_test(test_apart), cmocka_unit_test(test_beside),
+                                       cmocka_unit_test(test_failing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -339,6 +339,46 @@ static void test_large(void **state) {
     check_large(RCV_FLOAT32);
 }
 
+/* Rows of 12 with room for 16: what copies and dropout alone write has zeros behind them, so the products of x, of what is dropped and
+ * of the weights' copies may be deeper than their operands; what a loop writes has not. */
+static void check_padded(bool drops, bool lengths, rcv_dtype dtype) {
+    config deep = {"lstm", {.input = 12, .hidden = 12, .layers = 3, .dropout = drops ? 0.5 : 0}, 9, 4, lengths, 0,
+                   true};
+    problem p;
+    rcvi_program program;
+    int padded = 0, products = 0;
+    open_problem(&p, &deep, 1);
+    rcv_plan_options options = options_of(&p, dtype, true, "combine(steps=all)+fuse+pack+merge+persistent");
+    gpu_alone = 1;
+    assert_true(write_with(p.net, &options, &program));
+    gpu_alone = 0;
+    rcvi_engine e = {.program = &program, .context = program.pool.context};
+    rcvi_pool_init(&e.pool, e.context);
+    check_ok(rcvi_cuda_find_layout(&e));
+    for (size_t b = 0; b < program.buffer_count; b++) {
+        const char *name = program.buffers[b].name;
+        bool copy = !strncmp(name, "x.", 2) || strstr(name, ".weights.") || (drops && !strncmp(name, "dropped", 7));
+        assert_int_equal(e.padded[b], copy && rcvi_dtype_is_narrow(dtype));
+    }
+    for (size_t i = 0; i < program.forward_count; i++) {
+        if (program.steps[i].kind != RCVI_STEP_GEMM) continue;
+        padded += rcvi_cuda_shape_gemm(&e, &program.steps[i], 9).padded;
+        products++;
+    }
+    assert_int_equal(products, 3);
+    assert_int_equal(padded, !rcvi_dtype_is_narrow(dtype) ? 0 : drops ? 3 : 1);
+    rcvi_pool_free(&e.pool);
+    rcvi_program_free(&program);
+    close_problem(&p);
+}
+
+static void test_padded(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) check_padded(i & 1, i & 2, RCV_BFLOAT16);
+    check_padded(true, false, RCV_FLOAT16);
+    check_padded(true, false, RCV_TFLOAT32);
+}
+
 /* ---- gradients that are stored, not added ---- */
 
 /* Counts how often a call writes every gradient; answers whether it is once, by steps outside of loops. */
@@ -489,9 +529,9 @@ static void test_stand_ins(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_wavefront),
-                                       cmocka_unit_test(test_sums),  cmocka_unit_test(test_prepared),
-                                       cmocka_unit_test(test_large), cmocka_unit_test(test_covers),
-                                       cmocka_unit_test(test_idle),  cmocka_unit_test(test_stand_ins)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_order),    cmocka_unit_test(test_wavefront), cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_prepared), cmocka_unit_test(test_padded),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_covers),   cmocka_unit_test(test_idle),      cmocka_unit_test(test_stand_ins)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

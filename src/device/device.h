@@ -44,6 +44,9 @@ typedef struct {
     /* Sends what forward calls send of the host's memory, the lengths, by itself: a call that was recorded on the stream, and is repeated,
      * has them from there. NULL where calls cannot be recorded. */
     rcv_status (*announce)(rcvi_worker *worker, const rcvi_binding *binding, void *scratch);
+    /* An event of the device's that lies right before the first time loop of the pass enqueued last, or before its last one: what waits
+     * for it goes beside that loop. NULL where there is none, until the next pass; itself NULL on devices without events. */
+    void *(*beside)(const rcvi_worker *worker, bool last);
     /* Waits for what was enqueued; NULL where `run` does all there is to do. */
     rcv_status (*wait)(rcvi_worker *worker);
     /* Operations a second of a large product; NULL where rcv_measure_peak tells. */

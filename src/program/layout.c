@@ -64,6 +64,21 @@ static void widen_to_loops(rcvi_program *program) {
     }
 }
 
+/* With several streams what can wait may be taken beside the next loop that is one kernel: what it reads lives that long. */
+static void widen_beside(rcvi_program *program) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int forward = (int)program->forward_count, last = -1; /* of the next such loop's steps in the same pass */
+    if (program->rungs.streams < 2) return;
+    for (int i = (int)program->step_count - 1; i >= 0; i--) {
+        const rcvi_step *step = &program->steps[i];
+        if (i == forward - 1) last = -1;
+        if (rcvi_program_is_persistent(program, (size_t)i)) last = i + step->loop.body;
+        if (last < 0 || step->kind == RCVI_STEP_LOOP || !rcvi_step_can_wait(program, step)) continue;
+        int count = rcvi_step_accesses(step, accesses);
+        for (int k = 0; k < count; k++) widen(&program->buffers[accesses[k].view->buffer], i, last);
+    }
+}
+
 static int compare_first(const void *a, const void *b) {
     const rcvi_buffer *x = *(rcvi_buffer *const *)a, *y = *(rcvi_buffer *const *)b;
     if (x->first != y->first) return x->first < y->first ? -1 : 1;
@@ -122,6 +137,7 @@ static rcv_status place_buffers(rcvi_program *program, rcvi_buffer *const *sorte
 rcv_status rcvi_program_lay_out(rcvi_program *program) {
     find_touches(program);
     widen_to_loops(program);
+    widen_beside(program);
     for (size_t b = 0; b < program->buffer_count; b++) {
         rcvi_buffer *buffer = &program->buffers[b];
         if (buffer->lasting && buffer->first <= buffer->last) widen(buffer, 0, (int)program->step_count);

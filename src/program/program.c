@@ -270,6 +270,12 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
     return count;
 }
 
+bool rcvi_step_can_wait(const rcvi_program *program, const rcvi_step *step) {
+    bool sums = step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_REDUCE;
+    if (step->when == RCVI_WHEN_PARAMETERS_CHANGED) return true;
+    return sums && program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
+}
+
 bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop) {
     const rcvi_step *steps = program->steps;
     bool products = false;

@@ -301,6 +301,10 @@ int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t dept
  * products. */
 int64_t rcvi_program_row(const rcvi_program *program, int64_t columns);
 
+/* Outside of loops: is it of no use to what follows in the pass but for steps that read what it writes? Gradients of the parameters, and
+ * what is made of the parameters. */
+bool rcvi_step_can_wait(const rcvi_program *program, const rcvi_step *step);
+
 /* ---- after writing ---- */
 
 struct rcvi_access;

@@ -206,6 +206,9 @@ static void close_worker(rcvi_worker *w) {
     rcvi_lanes_close(w->context, &w->lanes);
     if (w->capturing) cudaStreamDestroy(w->capturing);
     if (w->done) cudaEventDestroy(w->done);
+    for (int i = 0; i < 2; i++) {
+        if (w->begun[i]) cudaEventDestroy(w->begun[i]);
+    }
     if (w->fault) cudaFreeHost(w->fault);
     if (entered) rcvi_cuda_leave(before);
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) rcvi_free(w->context, w->graphs[i].key);
@@ -231,7 +234,9 @@ static rcv_status fill_worker(rcvi_worker *w) {
     }
     if (failed) return RCV_NO_MEMORY;
     RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->done, cudaEventDisableTiming), "making an event");
-    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&w->capturing, cudaStreamNonBlocking), "making a stream");
+    for (int i = 0; i < 2; i++)
+        RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->begun[i], cudaEventDisableTiming), "making an event");
+    RCVI_TRY(rcvi_cuda_first_stream(&w->capturing));
     RCVI_TRY(rcvi_lanes_open(w->context, e->streams, &w->lanes));
     if (program->rungs.persistent) {
         RCVI_CUDA_TRY(cudaHostAlloc((void **)&w->fault, sizeof *w->fault, cudaHostAllocMapped), "allocating memory");
@@ -461,6 +466,10 @@ static rcv_status announce(rcvi_worker *w, const rcvi_binding *binding, void *sc
     return status;
 }
 
+static void *beside(const rcvi_worker *w, bool last) {
+    return w->begun_count ? w->begun[last && w->begun_count > 1] : NULL;
+}
+
 static rcv_status wait(rcvi_worker *w) {
     if (!w->called) return RCV_OK;
     RCVI_CUDA_TRY(finish(w), "running a pass");
@@ -480,6 +489,7 @@ const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .run = run,
                                       .renew = renew,
                                       .announce = announce,
+                                      .beside = beside,
                                       .wait = wait,
                                       .peak = rcvi_cuda_peak,
                                       .scans = &rcvi_cuda_scans,

@@ -22,6 +22,9 @@ size_t rcvi_cuda_bytes(rcvi_cuda_type type);
 rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
                                      void **arguments, cudaStream_t stream, const char *what);
 
+/* A stream whose kernels come before those of other streams where both could begin. */
+rcv_status rcvi_cuda_first_stream(cudaStream_t *stream);
+
 /* Opens the first of these names that can be (NULL ends them) and finds every symbol: `symbols` are names, `places` as many
  * function pointers; false with a sentence in `reason` otherwise. Libraries stay open. */
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,

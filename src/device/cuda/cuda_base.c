@@ -31,6 +31,12 @@ rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int th
     return rcvi_cuda_check(cudaLaunchKernelExC(&launch, (const void *)kernel, arguments), what);
 }
 
+rcv_status rcvi_cuda_first_stream(cudaStream_t *stream) {
+    int last, first;
+    RCVI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&last, &first), "asking for the order of streams");
+    return rcvi_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, first), "making a stream");
+}
+
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
                        size_t room) {
     void *library = NULL;

@@ -79,6 +79,33 @@ static void find_turned(rcvi_engine *e) {
     }
 }
 
+/* ---- rows with zeros behind them ---- */
+
+/* Does the step leave whole rows, all at once, by a kernel that can write zeros behind them? */
+static bool can_pad(const rcvi_engine *e, const rcvi_step *step, const rcvi_buffer *buffer) {
+    const rcvi_view *out = &step->out;
+    bool known = step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT || step->kind == RCVI_STEP_DROPOUT;
+    bool still =
+        !step->time.timed && !out->stride && !out->outer && !out->wrap && !e->is_short[step - e->program->steps];
+    return known && still && out->column == 1 && out->row > step->columns && out->offset % out->row == 0 &&
+           buffer->count % out->row == 0;
+}
+
+/* Products whose depth is no whole piece of 16 bytes can then be taken a little deeper. */
+static void find_padded(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t b = 0; b < program->buffer_count; b++)
+        e->padded[b] = program->buffers[b].role == RCVI_ARENA && !rcvi_cuda_has_twin(e, (int)b) && !e->turned[b];
+    for (size_t i = 0; i < program->step_count; i++) {
+        int count = rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            int b = accesses[k].view->buffer;
+            if (accesses[k].written && !can_pad(e, &program->steps[i], &program->buffers[b])) e->padded[b] = false;
+        }
+    }
+}
+
 /* ---- what is the caller's, in place ---- */
 
 static bool is_whole(const rcvi_program *program, const rcvi_step *step, const rcvi_view *view) {
@@ -419,14 +446,15 @@ bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_sh
            a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->starts == b->starts &&
            a->turned == b->turned && a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a &&
            a->row_b == b->row_b && a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a &&
-           a->step_b == b->step_b && a->step_out == b->step_out && a->whole_b == b->whole_b;
+           a->step_b == b->step_b && a->step_out == b->step_out && a->whole_b == b->whole_b && a->padded == b->padded;
 }
 
 /* Whether all of the right operand's rows, as stored, lie in its buffer with what is between them. */
 static bool has_whole_b(const rcvi_program *program, const rcvi_step *step) {
     const rcvi_view *b = &step->b;
     int64_t rows = step->gemm.transpose_b ? step->columns : step->gemm.depth;
-    bool moves = step->time.timed || b->stride || b->outer || b->wrap || step->gemm.batch > 1;
+    bool spans = step->time.timed && step->gemm.transpose_a;
+    bool moves = spans || b->stride || b->outer || b->wrap || step->gemm.batch > 1;
     return !moves && b->offset + rows * b->row <= program->buffers[b->buffer].count;
 }
 
@@ -448,6 +476,7 @@ rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *e, const rcvi_step 
                                   .row_a = step->a.row,
                                   .row_b = step->b.row,
                                   .whole_b = has_whole_b(e->program, step),
+                                  .padded = e->padded[step->a.buffer] && e->padded[step->b.buffer],
                                   .turned = e->turned[step->out.buffer] > 0,
                                   .row_out = e->turned[step->out.buffer] ? e->turned[step->out.buffer] : step->out.row,
                                   .batch = step->gemm.batch,
@@ -610,6 +639,7 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
     e->twins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->twins);
     e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
+    e->padded = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->padded);
     e->stand_ins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->stand_ins);
     e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
     e->recurrences = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->recurrences);
@@ -617,6 +647,7 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     find_twins(e);
     find_turned(e);
     RCVI_TRY(rcvi_cuda_find_short(e));
+    find_padded(e);
     find_stand_ins(e);
     e->covers = covers(program);
     rcvi_cuda_find_parts(e);

@@ -79,7 +79,8 @@ struct rcvi_engine {
     /* Scratch: bytes from its start. */
     size_t *twins; /* [buffers] or SIZE_MAX */
     int64_t
-        *turned; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
+        *turned;  /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
+    bool *padded; /* [buffers] whoever writes rows writes zeros behind them, up to the next row: see find_padded */
     int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
     bool covers;    /* gradients of parameters: each is one step's, outside of loops, and none is left out */
     size_t lengths, rows_order, alive, seed, workspace, sums;

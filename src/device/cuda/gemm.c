@@ -6,9 +6,10 @@
  * An algorithm may need operands that begin at multiples of 16 bytes. What a shape's strides promise is asked for, and a
  * second algorithm is kept that needs nothing, for operands that begin elsewhere.
  *
- * The fast algorithms also want rows of operands that are whole pieces of 16 bytes long, though they may lie further apart. Of other
- * ones the last few elements are a product of their own: 6000 x 700 x 1500 in bfloat16 took 98 microseconds on an H200, with a
- * depth of 1,496 it takes 21.
+ * The fast algorithms also want rows of operands that are whole pieces of 16 bytes long, though they may lie further apart: 6000 x 700
+ * x 1500 in bfloat16 took 98 microseconds on an H200, with a depth of 1,496 it takes 21. Where zeros follow the rows of both, depth
+ * takes in some of these. Where the output is small and b's rows are longer than its columns, so many columns are computed aside.
+ * Else the last few elements are a product of their own, which takes 10 to 20 more.
  *
  * They want the same of the output, whose rows are the caller's: where those begin anywhere, a product that is large enough is stored
  * in its workspace, which no other product of another stream has, and copied or added to its place: 2600 x 650 x 700 in bfloat16
@@ -24,6 +25,7 @@
 enum { MOST_RESULTS = 32, MOST_ALIGNMENT = 16 };
 enum {
     LEAST_DEPTH = 256 /* of a product whose output is copied */,
+    FEW_BYTES = 8 << 20 /* of an output that is copied for the sake of a few columns */,
     SOME_ROOM = 4 << 20 /* for an algorithm */
 };
 static const double least_cut = 1 << 28;    /* multiply-adds of a product that is cut, or whose output is copied */
@@ -336,10 +338,17 @@ static int64_t whole_row(const rcvi_cuda_gemm_shape *s) {
     return (s->columns + piece - 1) / piece * piece;
 }
 
+/* Has it a few columns at the end that a copy of its output would cost less than? */
+static bool has_odd_columns(const rcvi_cuda_gemm_shape *s) {
+    int64_t row = whole_row(s);
+    return s->columns != row && s->whole_b && !s->transpose_b && s->row_b >= row &&
+           (size_t)(s->rows * row) * rcvi_cuda_bytes(s->out) <= FEW_BYTES;
+}
+
 /* Bytes of the output of a product whose output should be put aside; 0: it should not. */
 static size_t aside_bytes(const rcvi_cuda_gemm_shape *s) {
-    if (!is_large(s) || is_aligned_throughout(stored_out(s)) || s->turned || s->starts || s->depth < LEAST_DEPTH)
-        return 0;
+    if (!is_large(s) || s->turned || s->starts || s->depth < LEAST_DEPTH || s->out != RCVI_F32) return 0;
+    if (is_aligned_throughout(stored_out(s)) && !has_odd_columns(s)) return 0;
     return ((size_t)(s->rows * whole_row(s)) * rcvi_cuda_bytes(s->out) + 255) / 256 * 256;
 }
 
@@ -376,6 +385,13 @@ static int64_t *find_cut(rcvi_cuda_gemm_shape *s) {
     return NULL;
 }
 
+/* Zeros may as well be summed. */
+static void deepen(rcvi_cuda_gemm_shape *s) {
+    int64_t piece = MOST_ALIGNMENT / (int64_t)rcvi_cuda_bytes(s->a), depth = (s->depth + piece - 1) / piece * piece;
+    bool along = !s->transpose_a && s->transpose_b && depth <= s->row_a && depth <= s->row_b;
+    if (s->padded && along && is_large(s)) s->depth = depth;
+}
+
 /* Leaves what is behind the last whole piece to a product of its own. */
 static rcv_status cut(rcvi_cuda_blas *blas, rcvi_cuda_gemm *gemm) {
     rcvi_cuda_gemm_shape *s = &gemm->shape, rest = *s;
@@ -410,6 +426,7 @@ static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, 
         made->empty && choice > 0 ? fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "has no further algorithm") : RCV_OK;
     bool starts = !made->empty && !shape->accumulate && !shape->turned && shape->a != RCVI_F64;
     if (shape->starts && !starts) status = fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
+    if (!made->empty) deepen(&made->shape);
     if (!made->empty) put_aside(made);
     if (!made->empty && status == RCV_OK) status = cut(blas, made);
     if (!made->empty && status == RCV_OK) status = describe(made);

@@ -13,6 +13,7 @@ typedef struct {
     rcvi_cuda_type a, b, out; /* a and b alike; out F32 (F64 in double), or as they are */
     bool tensor;              /* F32 operands as tf32 */
     bool whole_b;             /* the last of b's rows, as stored, is row_b elements of memory too */
+    bool padded;              /* all rows of a and b are, and zeros behind what is multiplied */
     int64_t row_a, row_b, row_out;           /* elements from row to row, as stored */
     int64_t batch, step_a, step_b, step_out; /* `batch` products, so many elements apart */
 } rcvi_cuda_gemm_shape;

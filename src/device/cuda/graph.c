@@ -60,6 +60,7 @@ rcv_status rcvi_cuda_launch_graph(rcvi_worker *w, size_t first, size_t end, cons
         memcpy(g->key, w->key, w->key_count * sizeof *w->key);
     }
     g->used = ++w->calls;
+    w->begun_count = 0;
     return rcvi_cuda_check(cudaGraphLaunch(g->graph, stream), "launching a graph");
 }
 

@@ -21,9 +21,9 @@ __global__ void each(int64_t rows, int64_t columns, rcvi_matrix out, OPERATION o
     int64_t row_step = (int64_t)gridDim.y * blockDim.y, step = (int64_t)gridDim.x * blockDim.x * V;
     int64_t first = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
     for (int64_t r = (int64_t)blockIdx.y * blockDim.y + threadIdx.y; r < rows; r += row_step) {
-        for (int64_t c = first; c < columns; c += step) {
-            REAL x[V];
-            operation(r, c, x);
+        for (int64_t c = first; c < out.wide; c += step) {
+            REAL x[V] = {};
+            if (c < columns) operation(r, c, x);
             store(out, r, c, x);
         }
     }
@@ -83,7 +83,7 @@ static int64_t idle(int64_t groups, unsigned across) { return divide_up(groups, 
 template <typename REAL, typename OPERATION>
 static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns, int v, const rcvi_matrix &out,
                               const OPERATION &operation) {
-    int64_t groups = divide_up(columns, v);
+    int64_t groups = divide_up(out.wide, v);
     unsigned across = 1;
     while (across < THREADS && across < groups) across *= 2;
     while (across > 32 && idle(groups, across / 2) < idle(groups, across)) across /= 2;
@@ -117,20 +117,24 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
     if (columns == 1) out.column = 1; /* the one column, whatever its step */
     if (!out.column) return cudaErrorInvalidValue;
     a.twin = b.twin = NULL;
-    if (!by_row && is_one_row(out, columns) && is_one_row(a, columns) && is_one_row(b, columns)) {
+    if (out.wide < columns) out.wide = columns;
+    if (!by_row && out.wide == columns && is_one_row(out, columns) && is_one_row(a, columns) &&
+        is_one_row(b, columns)) {
         columns *= rows;
         rows = 1;
+        out.wide = columns;
     }
     /* Large ones that write 16 bits: more bytes in flight. What is wider is stored 16 bytes a thread, so that a warp writes whole
      * sectors at once: float32 by eight elements a thread took four times what memory needs. */
     int v = rows * columns >= 1 << 21 && is_narrow(out) ? 8 : 4;
-    while (v > 1 && (columns % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v))) v /= 2;
+    while (v > 1 && (columns % v || out.wide % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v)))
+        v /= 2;
     if (has_double(out) || has_double(a) || has_double(b))
         return start_each<double>(stream, rows, columns, v, out, operation);
     return start_each<float>(stream, rows, columns, v, out, operation);
 }
 
-static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32, {NULL, 0}};
+static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32, {NULL, 0}, 0};
 
 /* Bytes as they are, `count` pieces of 16: a block takes PIECES times as many as it has threads, in one row. All of a thread's
  * are loaded before any is stored. */

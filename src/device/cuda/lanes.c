@@ -64,6 +64,24 @@ rcv_status rcvi_lanes_end(rcvi_lanes *lanes) {
 
 static bool overlap(const rcvi_touch *a, const rcvi_touch *b) { return a->low < b->high && b->low < a->high; }
 
+bool rcvi_touches_meet(const rcvi_touch *a, size_t a_count, const rcvi_touch *b, size_t b_count) {
+    for (size_t i = 0; i < a_count; i++) {
+        for (size_t k = 0; k < b_count; k++) {
+            if ((a[i].written || b[k].written) && overlap(&a[i], &b[k])) return true;
+        }
+    }
+    return false;
+}
+
+rcv_status rcvi_lanes_beside(rcvi_lanes *lanes, int lane, cudaEvent_t event) {
+    RCVI_CUDA_TRY(cudaStreamWaitEvent(lanes->streams[lane], event, 0), "waiting for a stream");
+    for (int i = 1; i < lanes->count; i++) {
+        if (i != lane && lanes->known[0][i] > lanes->known[lane][i]) lanes->known[lane][i] = lanes->known[0][i];
+    }
+    if (lanes->turns[0] - 1 > lanes->known[lane][0]) lanes->known[lane][0] = lanes->turns[0] - 1;
+    return RCV_OK;
+}
+
 /* Has every lane waited for it? */
 static bool is_past(const rcvi_lanes *lanes, const rcvi_touch *touch) {
     for (int i = 0; i < lanes->count; i++) {
@@ -97,9 +115,7 @@ rcv_status rcvi_lanes_enter(rcvi_lanes *lanes, int lane, const rcvi_touch *touch
     for (size_t i = 0; i < lanes->touch_count; i++) {
         const rcvi_touch *old = &lanes->touches[i];
         if (old->lane == lane || old->turn <= lanes->known[lane][old->lane] || old->turn <= needed[old->lane]) continue;
-        for (size_t k = 0; k < count; k++) {
-            if ((old->written || touches[k].written) && overlap(old, &touches[k])) needed[old->lane] = old->turn;
-        }
+        if (rcvi_touches_meet(old, 1, touches, count)) needed[old->lane] = old->turn;
     }
     for (int other = 0; other < lanes->count; other++) {
         if (needed[other] > lanes->known[lane][other]) RCVI_TRY(wait_for(lanes, lane, other));

@@ -33,6 +33,11 @@ void rcvi_lanes_close(rcv_context *context, rcvi_lanes *lanes);
 rcv_status rcvi_lanes_begin(rcvi_lanes *lanes, cudaStream_t stream);
 /* Before a launch on this lane that touches these bytes. */
 rcv_status rcvi_lanes_enter(rcvi_lanes *lanes, int lane, const rcvi_touch *touches, size_t count);
+/* Before the first launch on this lane that is to go beside the last one on lane 0. The event lies there before that one, and behind all
+ * that it waited for. */
+rcv_status rcvi_lanes_beside(rcvi_lanes *lanes, int lane, cudaEvent_t event);
+/* Do they meet in bytes that one of them writes? */
+bool rcvi_touches_meet(const rcvi_touch *a, size_t a_count, const rcvi_touch *b, size_t b_count);
 rcv_status rcvi_lanes_end(rcvi_lanes *lanes);
 
 #endif

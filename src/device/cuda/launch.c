@@ -1,71 +1,17 @@
-/* Goes through a program's loops on the host and launches what is due. */
-#include "device/cuda/kernels.h"
-#include "device/cuda/persistent.h"
-#include "device/cuda/recurrence.h"
-#include "device/cuda/worker.h"
-
-#include <stdlib.h>
-#include <string.h>
+/* The launch of each kind of step. */
+#include "device/cuda/pass.h"
 
 enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
-enum { MOST_STEPS = RCVI_MAX_MOVES }; /* of a launch */
-_Static_assert((int)MOST_STEPS >= (int)RCVI_MAX_MEMBERS && (int)MOST_STEPS >= (int)RCVI_MAX_SUMS, "maps and sums too");
-
-typedef struct {
-    rcvi_worker *worker;
-    const rcvi_engine *engine;
-    const rcvi_binding *binding;
-    char *scratch;
-    int *held; /* [streams] numbers of the operands whose parts are in the slots; 0: none */
-    int64_t inner, outer;
-    bool products; /* all else is left out */
-} pass;
-
-/* A step of the program at one iteration. */
-typedef struct {
-    const rcvi_step *step;
-    const rcvi_cuda_ready *ready;
-    int64_t time, span, rows;
-} due;
-
-/* The caller's step that is computed. */
-static int64_t step_of(const pass *p, const due *d) {
-    return d->step->direction ? p->engine->program->options.steps - 1 - d->time : d->time;
-}
 
 /* Where a kernel reads how many rows there are; NULL: it is told. */
-static const int64_t *counted_of(const pass *p, const due *d) {
+static const int64_t *counted_of(const rcvi_cuda_pass *p, const rcvi_cuda_due *d) {
     if (!rcvi_cuda_is_counted(p->engine, d->step)) return NULL;
-    return (const int64_t *)(const void *)(p->scratch + p->engine->alive) + step_of(p, d);
-}
-
-/* A copy between a buffer and what stands in for it. */
-static bool is_in_place(const pass *p, const rcvi_step *step) {
-    const int *stand_ins = p->engine->stand_ins;
-    if (step->kind != RCVI_STEP_COPY || step->a.buffer == RCVI_NONE) return false;
-    bool stands = stand_ins[step->out.buffer] == step->a.buffer || stand_ins[step->a.buffer] == step->out.buffer;
-    return stands && p->worker->buffers[step->a.buffer] == p->worker->buffers[step->out.buffer];
-}
-
-static bool is_due(const pass *p, int index, due *d) {
-    const rcvi_step *step = &p->engine->program->steps[index];
-    const rcvi_binding *binding = p->binding;
-    d->step = step;
-    d->ready = &p->engine->ready[index];
-    if (step->when == RCVI_WHEN_OVERWRITING && (!binding->overwrite || p->engine->covers)) return false;
-    if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
-    if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
-    if (is_in_place(p, step) || p->worker->idle[index]) return false;
-    if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
-    bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
-    d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
-    if (p->engine->is_short[index] && !p->engine->counts) d->rows = p->worker->rows.alive[step_of(p, d)];
-    return d->rows > 0;
+    return (const int64_t *)(const void *)(p->scratch + p->engine->alive) + rcvi_cuda_step_of(p, d);
 }
 
 /* ---- addresses ---- */
 
-static void *address(const pass *p, const due *d, const rcvi_view *view) {
+static void *address(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
     if (view->buffer == RCVI_NONE || !p->worker->buffers[view->buffer]) return NULL;
     int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time), turned = p->engine->turned[view->buffer];
     if (turned && view->row) start = start % view->row * turned + start / view->row;
@@ -73,24 +19,24 @@ static void *address(const pass *p, const due *d, const rcvi_view *view) {
            start * (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, view));
 }
 
-static void *twin(const pass *p, const due *d, const rcvi_view *view) {
+static void *twin(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
     if (!rcvi_cuda_has_twin(p->engine, view->buffer)) return NULL;
     int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time);
     return p->scratch + p->engine->twins[view->buffer] + start * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
 }
 
 /* What products read: the twin, where there is one. */
-static void *operand(const pass *p, const due *d, const rcvi_view *view) {
+static void *operand(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
     return rcvi_cuda_has_twin(p->engine, view->buffer) ? twin(p, d, view) : address(p, d, view);
 }
 
 /* Of the caller's rows, where the run sorts. */
-static rcvi_order order_of(const pass *p) {
+static rcvi_order order_of(const rcvi_cuda_pass *p) {
     const int64_t *of = (const int64_t *)(const void *)(p->scratch + p->engine->rows_order);
     return (rcvi_order){p->engine->sorts ? of : NULL, p->engine->program->options.batch};
 }
 
-static rcvi_matrix matrix(const pass *p, const due *d, const rcvi_view *view, bool written) {
+static rcvi_matrix matrix(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view, bool written) {
     rcvi_matrix m = {.row = view->row, .column = view->column};
     if (view->buffer == RCVI_NONE) return m;
     m.at = address(p, d, view);
@@ -98,68 +44,8 @@ static rcvi_matrix matrix(const pass *p, const due *d, const rcvi_view *view, bo
     m.twin_type = p->engine->narrow;
     if (p->engine->sorts && rcvi_cuda_is_by_row(&p->engine->program->buffers[view->buffer])) m.order = order_of(p);
     if (written && m.at) m.twin = twin(p, d, view);
+    if (written && p->engine->padded[view->buffer]) m.wide = view->row;
     return m;
-}
-
-/* ---- lanes ---- */
-
-/* Groups of a level go to different lanes; what stands for a chunk of time goes beside the steps of others. */
-static int lane_of(const pass *p, const rcvi_cuda_group *group, const rcvi_step *step) {
-    int streams = p->engine->streams;
-    return streams < 2 ? 0 : (group->place + (step->time.span > 1 ? streams / 2 : 0)) % streams;
-}
-
-static char *of_lane(const pass *p, size_t place, size_t bytes, int lane) {
-    return p->scratch + place + (size_t)lane * ((bytes + 255) / 256 * 256);
-}
-
-/* Where the parts of a product's `a` lie. */
-static int slot_of(const pass *p, const due *d) { return (d->ready->operand - 1) % p->engine->streams; }
-static char *slot(const pass *p, const due *d) {
-    return of_lane(p, p->engine->split_a, p->engine->split_a_bytes, slot_of(p, d));
-}
-static bool is_held(const pass *p, const due *d) { return p->held[slot_of(p, d)] == d->ready->operand; }
-
-/* The bytes that a step touches; a twin is touched with its buffer. Answers how many. */
-static size_t find_touches(const pass *p, const due *d, rcvi_touch *touches, size_t room) {
-    rcvi_access accesses[RCVI_MAX_ACCESSES];
-    int count = rcvi_step_accesses(d->step, accesses);
-    size_t found = 0;
-    for (int k = 0; k < count && found < room; k++) {
-        const rcvi_view *v = accesses[k].view;
-        char *base = p->worker->buffers[v->buffer];
-        if (!base) continue;
-        int64_t size = (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, v)), rows = accesses[k].rows;
-        if (accesses[k].spans && d->step->time.timed) rows = rows / d->step->time.span * d->span;
-        int64_t start = rcvi_view_start(v, p->inner, p->outer, d->time), length = (rows - 1) * v->row;
-        if (d->step->kind == RCVI_STEP_GEMM) {
-            int64_t move = v == &d->step->out ? d->step->gemm.step_out
-                           : v == &d->step->a ? d->step->gemm.step_a
-                                              : d->step->gemm.step_b;
-            length += (d->step->gemm.batch - 1) * move;
-        }
-        length += (accesses[k].columns - 1) * v->column + 1;
-        if (p->engine->turned[v->buffer]) { /* rows lie scattered: all of it */
-            start = 0;
-            length = p->engine->program->buffers[v->buffer].count;
-        }
-        touches[found++] = (rcvi_touch){.low = (uintptr_t)(base + start * size),
-                                        .high = (uintptr_t)(base + (start + length) * size),
-                                        .written = accesses[k].written};
-    }
-    if (d->ready->operand && found < room) {
-        uintptr_t at = (uintptr_t)slot(p, d);
-        touches[found++] = (rcvi_touch){.low = at, .high = at + p->engine->split_a_bytes, .written = !is_held(p, d)};
-    }
-    return found;
-}
-
-static rcv_status enter(const pass *p, int lane, const due *members, int count) {
-    if (p->engine->streams < 2) return RCV_OK;
-    rcvi_touch touches[RCVI_MAX_TOUCHES]; /* of all members at once: they are one launch */
-    size_t found = 0;
-    for (int m = 0; m < count; m++) found += find_touches(p, &members[m], touches + found, RCVI_MAX_TOUCHES - found);
-    return rcvi_lanes_enter(&p->worker->lanes, lane, touches, found);
 }
 
 /* ---- maps ---- */
@@ -167,7 +53,8 @@ static rcv_status enter(const pass *p, int lane, const due *members, int count) 
 static int64_t parts(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
 /* Arguments as source.h says, for rows from `row` on, at most `most` of them; answers the rows of the longest member. */
-static int64_t fill_words(const pass *p, const due *members, int count, int64_t row, int64_t most, uint64_t *words) {
+static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int64_t row, int64_t most,
+                          uint64_t *words) {
     const rcvi_cuda_ready *ready = members[0].ready;
     const rcvi_cuda_kernel *kernel = &p->engine->kernels[ready->kernel];
     const rcvi_map *map = kernel->shape.map;
@@ -188,7 +75,7 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
         words[at++] = (uint64_t)depth;
     }
     for (int m = 0; m < count; m++) {
-        const due *d = &members[m];
+        const rcvi_cuda_due *d = &members[m];
         int64_t rows = d->rows - row < most ? d->rows - row : most;
         bool is_left[RCVI_MAX_VIEWS] = {false};
         for (int q = 0; q < ready->pass_count; q++) is_left[d->ready->passes[q].a] = true;
@@ -216,7 +103,7 @@ static int64_t fill_words(const pass *p, const due *members, int count, int64_t 
     return longest;
 }
 
-static rcv_status launch_map(const pass *p, const due *members, int count, cudaStream_t stream) {
+static rcv_status launch_map(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, cudaStream_t stream) {
     const rcvi_cuda_kernel *kernel = &p->engine->kernels[members[0].ready->kernel];
     const rcvi_map_shape *shape = &kernel->shape;
     bool tiled = shape->map->product_count > 0;
@@ -242,29 +129,29 @@ static rcv_status launch_map(const pass *p, const due *members, int count, cudaS
 /* ---- all others ---- */
 
 /* Does the step add to what is there? Where a call overwrites gradients that are one step's each, it stores them. */
-static bool adds(const pass *p, const rcvi_step *step) {
+static bool adds(const rcvi_cuda_pass *p, const rcvi_step *step) {
     bool gradient = p->engine->program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
     return step->accumulate && !(gradient && p->engine->covers && p->binding->overwrite);
 }
 
-static rcv_status launch_parts(const pass *p, const due *d, const void *start, bool stores, void *out, int lane,
-                               cudaStream_t stream) {
+static rcv_status launch_parts(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const void *start, bool stores,
+                               void *out, int lane, cudaStream_t stream) {
     const rcvi_engine *e = p->engine;
     const rcvi_cuda_parts *parts = d->ready->parts;
-    char *a = slot(p, d), *b = of_lane(p, e->split_b, e->split_b_bytes, lane);
-    if (!is_held(p, d)) RCVI_TRY(rcvi_cuda_parts_split_a(parts, address(p, d, &d->step->a), a, stream));
-    p->held[slot_of(p, d)] = d->ready->operand;
+    char *a = rcvi_cuda_slot(p, d), *b = rcvi_cuda_of_lane(p, e->split_b, e->split_b_bytes, lane);
+    if (!rcvi_cuda_is_held(p, d)) RCVI_TRY(rcvi_cuda_parts_split_a(parts, address(p, d, &d->step->a), a, stream));
+    p->held[rcvi_cuda_slot_of(p, d)] = d->ready->operand;
     RCVI_TRY(rcvi_cuda_parts_split_b(parts, address(p, d, &d->step->b), b, stream));
-    return rcvi_cuda_parts_run(parts, a, b, start, stores, out, of_lane(p, e->workspace, e->workspace_bytes, lane),
-                               stream);
+    return rcvi_cuda_parts_run(parts, a, b, start, stores, out,
+                               rcvi_cuda_of_lane(p, e->workspace, e->workspace_bytes, lane), stream);
 }
 
-static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_t stream) {
+static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int lane, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     void *out = address(p, d, &s->out);
     if (!out) return RCV_OK; /* a gradient the caller does not want */
     bool last = s->time.timed && d->span < s->time.span;
-    char *workspace = of_lane(p, p->engine->workspace, p->engine->workspace_bytes, lane);
+    char *workspace = rcvi_cuda_of_lane(p, p->engine->workspace, p->engine->workspace_bytes, lane);
     const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
     if (s->gemm.start && d->ready->adds_start)
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),
@@ -287,7 +174,7 @@ static rcv_status launch_gemm(const pass *p, const due *d, int lane, cudaStream_
     return RCV_OK;
 }
 
-static rcv_status launch_columns(const pass *p, const due *d, cudaStream_t stream) {
+static rcv_status launch_columns(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     rcvi_matrix out = matrix(p, d, &s->out, true);
     if (!out.at) return RCV_OK; /* an output the caller does not want */
@@ -297,7 +184,8 @@ static rcv_status launch_columns(const pass *p, const due *d, cudaStream_t strea
 }
 
 /* Sums over rows, of as many rows and columns each. */
-static rcv_status launch_sums(const pass *p, const due *members, int count, int lane, cudaStream_t stream) {
+static rcv_status launch_sums(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int lane,
+                              cudaStream_t stream) {
     const rcvi_step *s = members[0].step;
     rcvi_sum sums[RCVI_MAX_SUMS];
     int found = 0;
@@ -305,13 +193,13 @@ static rcv_status launch_sums(const pass *p, const due *members, int count, int 
         rcvi_matrix out = matrix(p, &members[i], &members[i].step->out, true);
         if (out.at) sums[found++] = (rcvi_sum){out, matrix(p, &members[i], &members[i].step->a, false)};
     }
-    char *scratch = of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
+    char *scratch = rcvi_cuda_of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
     return rcvi_cuda_check(rcvi_cuda_reduce_rows(stream, members[0].rows, s->columns, adds(p, s), sums, found, scratch),
                            "a sum");
 }
 
 /* Copies, zeros and matrices to be packed, by one launch. */
-static rcv_status launch_moves(const pass *p, const due *members, int count, cudaStream_t stream) {
+static rcv_status launch_moves(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, cudaStream_t stream) {
     rcvi_move moves[RCVI_MAX_MOVES];
     int64_t group = p->engine->program->machine.group;
     int found = 0;
@@ -324,6 +212,7 @@ static rcv_status launch_moves(const pass *p, const due *members, int count, cud
                          .out = matrix(p, &members[i], &s->out, true),
                          .a = matrix(p, &members[i], &s->a, false)};
         if (!m->out.at) continue; /* an output the caller does not want */
+        if (m->out.wide) m->wide = m->out.wide;
         found++;
         if (s->kind == RCVI_STEP_FILL)
             m->a = (rcvi_matrix){.row = m->out.row, .column = m->out.column, .type = m->out.type};
@@ -336,7 +225,7 @@ static rcv_status launch_moves(const pass *p, const due *members, int count, cud
     return rcvi_cuda_check(rcvi_cuda_move(stream, moves, found), "moving matrices");
 }
 
-static cudaError_t launch_mask(const pass *p, const due *d, cudaStream_t stream) {
+static cudaError_t launch_mask(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     if (s->kind == RCVI_STEP_LIVE)
         return rcvi_cuda_live(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->out));
@@ -344,7 +233,7 @@ static cudaError_t launch_mask(const pass *p, const due *d, cudaStream_t stream)
                               address(p, d, &s->out));
 }
 
-static rcv_status launch_plain(const pass *p, const due *d, cudaStream_t stream) {
+static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     rcvi_matrix out = matrix(p, d, &s->out, true);
     cudaError_t error = cudaSuccess;
@@ -368,7 +257,7 @@ static rcv_status launch_plain(const pass *p, const due *d, cudaStream_t stream)
     return rcvi_cuda_check(error, rcvi_step_names[s->kind]);
 }
 
-static rcv_status launch_one(const pass *p, const due *d, int lane, cudaStream_t stream) {
+static rcv_status launch_one(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int lane, cudaStream_t stream) {
     switch (d->step->kind) {
     case RCVI_STEP_GEMM: return launch_gemm(p, d, lane, stream);
     case RCVI_STEP_REDUCE:
@@ -383,7 +272,8 @@ static rcv_status launch_one(const pass *p, const due *d, int lane, cudaStream_t
     }
 }
 
-static rcv_status launch_members(const pass *p, const due *members, int count, int lane, cudaStream_t stream) {
+rcv_status rcvi_cuda_launch_members(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int lane,
+                                    cudaStream_t stream) {
     int kind = members[0].step->kind;
     if (kind == RCVI_STEP_MAP) return launch_map(p, members, count, stream);
     if (count == 1) return launch_one(p, &members[0], lane, stream);
@@ -391,85 +281,7 @@ static rcv_status launch_members(const pass *p, const due *members, int count, i
     return launch_moves(p, members, count, stream);
 }
 
-static bool has_products(const rcvi_step *step) {
-    return step->kind == RCVI_STEP_GEMM || (step->kind == RCVI_STEP_MAP && step->map->product_count > 0);
-}
-
-static rcv_status launch_group(const pass *p, const rcvi_cuda_group *group) {
-    due members[MOST_STEPS];
-    int count = 0;
-    if (p->products && !has_products(&p->engine->program->steps[p->engine->order[group->first]])) return RCV_OK;
-    for (int i = 0; i < group->count; i++) count += is_due(p, p->engine->order[group->first + i], &members[count]);
-    if (count == 0) return RCV_OK;
-    int lane = lane_of(p, group, members[0].step);
-    RCVI_TRY(enter(p, lane, members, count));
-    return launch_members(p, members, count, lane, p->worker->lanes.streams[lane]);
-}
-
-/* Buffers whose life begins with this loop, and of which steps in it leave rows out. */
-static rcv_status clear(const pass *p, size_t loop) {
-    const rcvi_engine *e = p->engine;
-    for (size_t b = 0; b < e->program->buffer_count; b++) {
-        const rcvi_buffer *buffer = &e->program->buffers[b];
-        if (!e->is_cleared[b] || buffer->first != (int)loop) continue;
-        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(e->program, buffer->element);
-        uintptr_t at = (uintptr_t)p->worker->buffers[b];
-        cudaStream_t stream = p->worker->lanes.streams[0];
-        RCVI_TRY(
-            rcvi_lanes_enter(&p->worker->lanes, 0, &(rcvi_touch){.low = at, .high = at + bytes, .written = true}, 1));
-        RCVI_CUDA_TRY(cudaMemsetAsync(p->worker->buffers[b], 0, bytes, stream), "clearing a buffer");
-        if (!rcvi_cuda_has_twin(e, (int)b)) continue;
-        RCVI_CUDA_TRY(
-            cudaMemsetAsync(p->scratch + e->twins[b], 0, (size_t)buffer->count * rcvi_cuda_bytes(e->narrow), stream),
-            "clearing a twin");
-    }
-    return RCV_OK;
-}
-
-/* A loop as one kernel, or a few: it waits for all that came before, and all that comes waits for it. `around`: the iteration of the
- * loop that it is in. */
-static rcv_status launch_loop(const pass *p, size_t loop, int64_t around) {
-    const rcvi_engine *e = p->engine;
-    if (p->products && e->recurrences[loop]) return RCV_OK;
-    rcvi_touch all = {.low = 0, .high = UINTPTR_MAX, .written = true};
-    cudaStream_t stream = p->worker->lanes.streams[0];
-    RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, 0, &all, 1));
-    if (e->persistent[loop]) return rcvi_persistent_launch(p->worker, e->persistent[loop], p->scratch, stream);
-    return rcvi_cuda_recurrences_launch(p->worker, e->recurrences[loop], around, p->scratch, stream);
-}
-
-static rcv_status launch_steps(pass *p, size_t first, size_t end) {
-    const rcvi_engine *e = p->engine;
-    int64_t around = p->inner;
-    for (size_t i = first; i < end;) {
-        const rcvi_step *step = &e->program->steps[i];
-        if (step->kind != RCVI_STEP_LOOP) {
-            const rcvi_cuda_group *group = &e->groups[e->group_of[i]];
-            RCVI_TRY(launch_group(p, group));
-            i += (size_t)group->count;
-            continue;
-        }
-        size_t body_end = i + 1 + (size_t)step->loop.body;
-        if (e->sorts) RCVI_TRY(clear(p, i));
-        if (e->persistent[i] || e->recurrences[i]) {
-            RCVI_TRY(launch_loop(p, i, around));
-            i = body_end;
-            continue;
-        }
-        for (int64_t k = 0; k < step->loop.count; k++) {
-            p->outer = around;
-            p->inner = k;
-            RCVI_TRY(launch_steps(p, i + 1, body_end));
-        }
-        p->inner = around;
-        p->outer = 0;
-        i = body_end;
-    }
-    return RCV_OK;
-}
-
-/* Twins of what is the caller's. */
-static rcv_status round_inputs(const pass *p, cudaStream_t stream) {
+rcv_status rcvi_cuda_round_inputs(const rcvi_cuda_pass *p, cudaStream_t stream) {
     const rcvi_program *program = p->engine->program;
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
@@ -483,22 +295,4 @@ static rcv_status round_inputs(const pass *p, cudaStream_t stream) {
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, 1, buffer->count, to, from), "rounding the input");
     }
     return RCV_OK;
-}
-
-rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
-                            cudaStream_t stream) {
-    int held[RCVI_MAX_STREAMS] = {0};
-    const char *only = getenv("RECURVE_ONLY"); /* for measuring: what is computed then means nothing */
-    pass p = {.worker = worker,
-              .engine = worker->engine,
-              .binding = binding,
-              .scratch = scratch,
-              .held = held,
-              .products = only && !strcmp(only, "products")};
-    rcvi_program_find_idle(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
-    if (first == 0) RCVI_TRY(round_inputs(&p, stream));
-    RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));
-    rcv_status status = launch_steps(&p, first, end);
-    rcv_status ended = rcvi_lanes_end(&worker->lanes);
-    return status ? status : ended;
 }

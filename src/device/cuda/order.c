@@ -31,11 +31,17 @@ static bool are_sums_alike(const rcvi_engine *e, const rcvi_step *a, const rcvi_
            rcvi_cuda_type_of(e, &a->a) == rcvi_cuda_type_of(e, &b->a);
 }
 
+/* With several streams what is made of the parameters for one layer may be made beside another's loop: by a launch of its own. */
+static bool may_move_together(const rcvi_engine *e, const rcvi_step *a, const rcvi_step *b) {
+    bool made[2] = {a->when == RCVI_WHEN_PARAMETERS_CHANGED, b->when == RCVI_WHEN_PARAMETERS_CHANGED};
+    return e->streams < 2 || (made[0] == made[1] && (!made[0] || a->layer == b->layer));
+}
+
 /* May one launch take both? Moves may, sums of one size, and maps with the same kernel, strides, columns and depths. */
 static bool are_alike(const rcvi_engine *e, int x, int y) {
     const rcvi_step *a = &e->program->steps[x], *b = &e->program->steps[y];
     const rcvi_cuda_ready *p = &e->ready[x], *q = &e->ready[y];
-    if (is_move(a) && is_move(b)) return true;
+    if (is_move(a) && is_move(b)) return may_move_together(e, a, b);
     if (are_sums_alike(e, a, b)) return true;
     if (a->kind != RCVI_STEP_MAP || b->kind != RCVI_STEP_MAP || p->kernel != q->kernel || a->columns != b->columns ||
         p->view_count != q->view_count || p->pass_count != q->pass_count)

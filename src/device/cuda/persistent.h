@@ -187,8 +187,9 @@ void rcvi_persistent_free(rcv_context *context, rcvi_persistent *persistent);
 rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engine, rcvi_persistent *persistent);
 /* Its launch on this stream; `scratch` as laid out by the engine, the worker's buffers bound. */
 typedef struct rcvi_worker rcvi_worker;
+/* The event is recorded right before the kernel. */
 rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *persistent, char *scratch,
-                                  cudaStream_t stream);
+                                  cudaEvent_t begun, cudaStream_t stream);
 /* Is there room for a cluster on the GPU? */
 rcv_status rcvi_cluster_check(const rcvi_persistent *persistent);
 /* Where weights live, in words. */

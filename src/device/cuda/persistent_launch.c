@@ -168,7 +168,7 @@ static rcv_status bring_operands(const filler *f, cudaStream_t stream) {
                            "bringing operands and clearing counters");
 }
 
-rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *p, char *scratch,
+rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persistent *p, char *scratch, cudaEvent_t begun,
                                   cudaStream_t stream) {
     uint64_t words[RCVI_MAX_PERSISTENT_WORDS];
     filler f = {worker, worker->engine, p, scratch, words};
@@ -189,6 +189,7 @@ rcv_status rcvi_persistent_launch(const rcvi_worker *worker, const rcvi_persiste
     }
     for (int i = 0; i < p->step_count; i++) put_step(&f, &p->steps[i]);
     RCVI_TRY(bring_operands(&f, stream));
+    RCVI_CUDA_TRY(cudaEventRecord(begun, stream), "marking a stream");
     /* blocks of different clusters do not wait for each other, those of one are on the chip at once */
     cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
     if (p->cluster)

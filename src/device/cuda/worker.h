@@ -22,7 +22,10 @@ struct rcvi_worker {
     rcvi_cuda_rows rows;    /* of the last forward call, where the engine sorts */
     cudaStream_t capturing; /* on which graphs are captured */
     cudaEvent_t done;       /* behind the last call */
-    cudaStream_t last;      /* of it */
+    cudaEvent_t
+        begun[2];    /* before the first time loop of the last pass that is one kernel, and before the last of others */
+    int begun_count; /* how many such loops it had; 0 where it was a graph of its own */
+    cudaStream_t last; /* of it */
     bool called;
     bool announced;  /* lengths were sent by themselves: recorded calls have them from there */
     bool recorded;   /* a call was recorded by the caller, who may repeat it at any time: `done` does not tell of it */
