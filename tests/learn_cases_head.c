@@ -10,6 +10,7 @@
 typedef struct {
     int64_t rows, features, classes, chunk;
     bool bias, accumulate, adds_loss, squares;
+    bool parted;    /* in several calls, where the device has them */
     int64_t called; /* rows of the call; 0: all */
 } head_case;
 
@@ -214,12 +215,21 @@ static void check_rest(subject_head *self) {
     free(got);
 }
 
+static void take_head(subject_head *self) {
+    const rcvi_learns *calls = self->world.calls;
+    bool parted = self->shape.parted && calls->head_rest;
+    self->head.rounded = self->head.later = parted;
+    if (parted) check_ok(calls->head_weight(self->world.learn, &self->head, NULL));
+    check_ok(calls->head(self->world.learn, &self->head, self->control, self->outcome));
+    if (parted) check_ok(calls->head_rest(self->world.learn, &self->head, NULL));
+}
+
 static void check_head(const learn_subject *subject, const head_case *shape, uint64_t seed) {
     subject_head self;
     open_head(&self, subject, shape, seed);
     const rcvi_learns *calls = self.world.calls;
     loop_rows(&self);
-    check_ok(calls->head(self.world.learn, &self.head, self.control, self.outcome));
+    take_head(&self);
     check_loss(&self);
     check_gradients(&self);
     check_rest(&self);
@@ -257,7 +267,8 @@ static void check_heads(const learn_subject *subject, bool squares) {
                            .bias = i % 4 != 2,
                            .accumulate = i & 1,
                            .adds_loss = i & 2,
-                           .squares = squares};
+                           .squares = squares,
+                           .parted = (i / 4 + i) % 2};
         check_head(subject, &shape, 100 + (uint64_t)i);
     }
 }

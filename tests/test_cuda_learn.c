@@ -305,7 +305,9 @@ typedef struct {
     rcv_plan *plan;
     rcv_run *run;
     bool ragged;
+    bool beside;            /* what of the output layer may go beside loops does */
     int64_t lengths[BATCH]; /* of the update, where ragged */
+    bool looped;            /* there were loops to go beside */
     int64_t elements;
     void *table, *parameters, *weight, *bias;
     void *x, *y, *z, *dz, *dy, *dx, *dparameters, *dweight, *dbias, *rows;
@@ -336,11 +338,11 @@ static void open_net(model *m, const learn_subject *subject, const char *schedul
     m->elements = rcv_net_parameter_elements(m->net);
 }
 
-static void open_model(model *m, const learn_subject *subject, const char *schedule, bool ragged) {
+static void open_model(model *m, const learn_subject *subject, const char *schedule, bool ragged, int64_t chunk) {
     static const int32_t nothing[ROWS + 1] = {0};
     world *world = &m->world;
     *m = (model){.ragged = ragged};
-    world_open(world, subject, ROWS, HIDDEN, WORDS, 13, 21);
+    world_open(world, subject, ROWS, HIDDEN, WORDS, chunk, 21);
     open_net(m, subject, schedule);
     m->table = put_small(world, WORDS * INPUT);
     m->parameters = put_small(world, m->elements);
@@ -418,6 +420,8 @@ static rcv_status take_forward(model *m) {
     RCVI_TRY(calls->gather(learn, ROWS, INPUT, m->ids, m->table, m->x));
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->x, m->x));
     RCVI_TRY(rcv_run_forward(m->run, &forward));
+    const rcvi_head head = {.weight = m->weight};
+    if (m->beside) RCVI_TRY(calls->head_weight(learn, &head, rcvi_run_beside(m->run, true)));
     return calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->y, m->z);
 }
 
@@ -426,12 +430,23 @@ static rcv_status take_backward(model *m) {
     const rcvi_learns *calls = m->world.calls;
     rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
     rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
-    rcvi_head head = {ROWS, m->z, m->weight, m->bias, m->targets, NULL, m->dz, m->dweight, m->dbias, false, false};
+    rcvi_head head = {.rows = ROWS,
+                      .y = m->z,
+                      .weight = m->weight,
+                      .bias = m->bias,
+                      .targets = m->targets,
+                      .dy = m->dz,
+                      .dweight = m->dweight,
+                      .dbias = m->dbias,
+                      .rounded = m->beside,
+                      .later = m->beside};
     rcv_backward backward = {.dy = m->dy, .dx = m->dx, .dparameters = m->dparameters};
     rcvi_groups groups = {m->count, m->known, m->starts, m->order};
     RCVI_TRY(calls->head(learn, &head, m->control, m->outcome));
     RCVI_TRY(calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->dz, m->dy));
     RCVI_TRY(rcv_run_backward(m->run, &backward));
+    m->looped |= rcvi_run_beside(m->run, false) != NULL;
+    if (m->beside) RCVI_TRY(calls->head_rest(learn, &head, rcvi_run_beside(m->run, false)));
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->dx, m->dx));
     return calls->scatter(learn, ROWS, INPUT, &groups, false, m->dx, m->rows);
 }
@@ -472,10 +487,12 @@ static uint64_t hash_model(model *m, uint64_t hash) {
 }
 
 /* hashes: [UPDATES] one behind each update. */
-static void learn(const learn_subject *subject, const char *schedule, bool ragged, bool repeats, uint64_t *hashes) {
+static void learn(const learn_subject *subject, const char *schedule, bool ragged, bool repeats, bool beside,
+                  uint64_t *hashes) {
     model m;
     int repeated = 0;
-    open_model(&m, subject, schedule, ragged);
+    open_model(&m, subject, schedule, ragged, strstr(schedule, "persistent") ? 0 : 13);
+    m.beside = beside;
     for (int n = 0; n < UPDATES; n++) {
         bool done = false;
         send_update(&m, n);
@@ -488,6 +505,7 @@ static void learn(const learn_subject *subject, const char *schedule, bool ragge
         hashes[n] = hash_model(&m, 0);
     }
     assert_int_equal(repeated, repeats ? UPDATES - 2 : 0);
+    if (strstr(schedule, "persistent") && repeats) assert_true(m.looped);
     close_model(&m);
 }
 
@@ -500,11 +518,35 @@ static void test_repeating(void **state) {
         learn_subject subject = subject_of(dtypes[i / 5]);
         uint64_t want[UPDATES], got[UPDATES];
         bool ragged = i % 5 == 4; /* with lengths, which differ from update to update: the first schedule */
-        learn(&subject, schedules[i % 5 % 4], ragged, false, want);
-        learn(&subject, schedules[i % 5 % 4], ragged, true, got);
+        learn(&subject, schedules[i % 5 % 4], ragged, false, false, want);
+        learn(&subject, schedules[i % 5 % 4], ragged, true, i % 2, got);
         for (int n = 0; n < UPDATES; n++) {
             assert_true(got[n] == want[n]);
             if (n) assert_true(want[n] != want[n - 1]);
+        }
+        end_subject(&subject);
+    }
+}
+
+/* Weights rounded and gradients of the output layer beside the network's loops, and gradients of a layer beside the loop of another, give
+ * the same bits as one after the other. */
+static void test_beside(void **state) {
+    (void)state;
+    static const char *const plans[] = {"combine(steps=all)+fuse+pack+merge+persistent+streams(2)+graph",
+                                        "combine(steps=all)+fuse+pack+merge+persistent+streams(4)",
+                                        "combine+fuse+pack+wavefront+merge+persistent+streams(2)"};
+    for (int i = 0; i < DTYPES * 3; i++) {
+        learn_subject subject = subject_of(dtypes[i / 3]);
+        uint64_t want[UPDATES], got[UPDATES], alone[UPDATES];
+        char plain[80];
+        const char *plan = plans[i % 3];
+        size_t length = (size_t)(strstr(plan, "+streams") - plan);
+        snprintf(plain, sizeof plain, "%.*s", (int)length, plan);
+        if (subject.dtype != RCV_FLOAT64) {
+            learn(&subject, plain, false, false, false, want);
+            learn(&subject, plan, false, true, true, got);
+            learn(&subject, plan, false, false, true, alone);
+            for (int n = 0; n < UPDATES; n++) assert_true(got[n] == want[n] && alone[n] == want[n]);
         }
         end_subject(&subject);
     }
@@ -545,7 +587,7 @@ static void test_abandoning(void **state) {
     model m;
     bool done = false;
     float number = 1;
-    open_model(&m, &subject, schedules[0], false);
+    open_model(&m, &subject, schedules[0], false, 13);
     const rcvi_learns *calls = m.world.calls;
     rcvi_learn *learn = m.world.learn;
     rcvi_run_set_seed_at(m.run, NULL);
@@ -602,7 +644,7 @@ static void test_sharing(void **state) {
     for (int i = 0; i < 4; i++) {
         learn_subject subject = subject_of(i < 2 ? RCV_BFLOAT16 : RCV_FLOAT32);
         model m;
-        open_model(&m, &subject, plans[i % 2], false);
+        open_model(&m, &subject, plans[i % 2], false, 13);
         rcvi_run_set_seed_at(m.run, NULL);
         m.x = put_small(&m.world, ROWS * INPUT);
         m.dz = put_small(&m.world, ROWS * HIDDEN);
@@ -646,6 +688,7 @@ int main(void) {
         cmocka_unit_test(test_rows_anywhere),
         cmocka_unit_test(test_sending),
         cmocka_unit_test(test_repeating),
+        cmocka_unit_test(test_beside),
         cmocka_unit_test(test_many_keys),
         cmocka_unit_test(test_abandoning),
         cmocka_unit_test(test_sharing),

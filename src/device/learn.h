@@ -88,6 +88,8 @@ typedef struct {
     void *dweight, *dbias; /* of the weight, NULL where not wanted */
     bool accumulate;       /* add to dweight and dbias instead of overwriting them; dy is always overwritten */
     bool adds_loss;        /* add to outcome->loss instead of overwriting it */
+    bool rounded;          /* `head_weight` was called for it */
+    bool later;            /* dweight and dbias may come by `head_rest` */
 } rcvi_head;
 
 /* Parameters in one piece. Arrays that a kind of update does not use are NULL. */
@@ -153,6 +155,11 @@ typedef struct rcvi_learns {
     rcv_status (*mask)(rcvi_learn *learn, int64_t rows, int64_t columns, const rcvi_mask *mask,
                        const rcvi_control *control, const void *from, void *out);
     rcv_status (*head)(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control, rcvi_outcome *outcome);
+    /* What of a head nothing waits for on the way may go beside a run's loop: what is made of the weight alone, before `head`, and the
+     * gradients of weight and bias, behind it. `beside`: the event behind which that loop begins, and before which all lies that is
+     * needed, or NULL; calls that follow wait. All NULL on devices where nothing is gained. */
+    rcv_status (*head_weight)(rcvi_learn *learn, const rcvi_head *head, void *beside);
+    rcv_status (*head_rest)(rcvi_learn *learn, const rcvi_head *head, void *beside);
     /* out[rows, classes] = y weight^T + bias; rows at most those of the shape. */
     rcv_status (*logits)(rcvi_learn *learn, const rcvi_head *head, void *out);
     /* The norm to outcome->norm, then the update of all parts. */

@@ -262,6 +262,11 @@ rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
 
 void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed) { run->seed_at = seed; }
 
+void *rcvi_run_beside(const rcv_run *run, bool last) {
+    const rcvi_device *device = run->plan->device;
+    return device->beside ? device->beside(run->worker, last) : NULL;
+}
+
 rcv_status rcvi_run_announce(rcv_run *run, const int64_t *lengths) {
     const rcv_plan *plan = run->plan;
     if (!plan->device->announce || !lengths) return RCV_OK;

@@ -12,6 +12,8 @@ void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed);
  * forward call of one whose memory another has used in between comes behind rcvi_run_renew. It is freed before the lender. */
 rcv_status rcvi_run_new_within(const rcv_plan *plan, const rcv_run *lender, rcv_run **run);
 rcv_status rcvi_run_renew(rcv_run *run);
+/* What waits for this event of the device's goes beside the first time loop of the call before, or its last one; NULL: there is none. */
+void *rcvi_run_beside(const rcv_run *run, bool last);
 /* The lengths of the forward call that is repeated next. */
 rcv_status rcvi_run_announce(rcv_run *run, const int64_t *lengths);
 

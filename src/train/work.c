@@ -244,6 +244,19 @@ static rcv_status net_parameters(rcvi_work *w, const rcvi_window *v, const void 
     return mask_matrices(w, w->dropped);
 }
 
+static rcvi_head head_of(const rcvi_work *w, const rcvi_window *v) {
+    const rcv_learner *l = w->learner;
+    bool values = l->shape.kind == RCV_DATA_VALUES;
+    return (rcvi_head){.rows = rcvi_tells_next(l) ? v->steps * v->batch : v->batch,
+                       .y = v->seen,
+                       .weight = rcvi_at(l, w->parameters, l->at_weight),
+                       .bias = rcvi_at(l, w->parameters, l->at_bias),
+                       .targets = values ? NULL : (const int32_t *)(const void *)(w->there + w->feed.targets),
+                       .values = values ? w->there + w->feed.values : NULL,
+                       .rounded = v->training && w->ops->head_weight,
+                       .later = w->ops->head_rest};
+}
+
 static rcv_status forward(rcvi_work *w, rcvi_window *v, const int64_t *lengths, uint64_t seed) {
     const rcv_learner *l = w->learner;
     const void *x, *parameters;
@@ -257,6 +270,10 @@ static rcv_status forward(rcvi_work *w, rcvi_window *v, const int64_t *lengths, 
                               .final = v->final,
                               .seed = seed};
     RCVI_TRY(rcv_run_forward(v->run, &data));
+    if (v->training && w->ops->head_weight) {
+        const rcvi_head head = head_of(w, v);
+        RCVI_TRY(w->ops->head_weight(w->learn, &head, rcvi_run_beside(v->run, true)));
+    }
     int64_t rows = v->steps * v->batch;
     if (!rcvi_tells_next(l)) {
         rows = v->batch;
@@ -267,17 +284,6 @@ static rcv_status forward(rcvi_work *w, rcvi_window *v, const int64_t *lengths, 
     rcvi_mask mask = mask_of(w, v, w->options.drops.output, SALT_OUTPUT);
     return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), rcvi_tells_next(l) ? w->y : v->seen,
                         v->seen);
-}
-
-static rcvi_head head_of(const rcvi_work *w, const rcvi_window *v) {
-    const rcv_learner *l = w->learner;
-    bool values = l->shape.kind == RCV_DATA_VALUES;
-    return (rcvi_head){.rows = rcvi_tells_next(l) ? v->steps * v->batch : v->batch,
-                       .y = v->seen,
-                       .weight = rcvi_at(l, w->parameters, l->at_weight),
-                       .bias = rcvi_at(l, w->parameters, l->at_bias),
-                       .targets = values ? NULL : (const int32_t *)(const void *)(w->there + w->feed.targets),
-                       .values = values ? w->there + w->feed.values : NULL};
 }
 
 /* States go on where there are any to carry. */
@@ -309,20 +315,24 @@ rcv_status rcvi_work_step(rcvi_work *w, size_t window, const int32_t *tokens) {
 
 /* ---- backwards ---- */
 
-static rcv_status backward_head(rcvi_work *w, rcvi_window *v, bool first) {
+static rcvi_head head_with_gradients(const rcvi_work *w, const rcvi_window *v, bool first) {
     const rcv_learner *l = w->learner;
     rcvi_head head = head_of(w, v);
     int64_t start = rcvi_work_gradient_start(w);
     head.adds_loss = head.accumulate = !first;
     head.dy = v->dseen;
-    if (!w->options.lean) {
-        head.dweight = rcvi_at(l, w->gradient, l->at_weight - start);
-        head.dbias = rcvi_at(l, w->gradient, l->at_bias - start);
-    }
-    RCVI_TRY(w->ops->head(w->learn, &head, rcvi_feed_control(w), w->outcome));
+    if (w->options.lean) return head;
+    head.dweight = rcvi_at(l, w->gradient, l->at_weight - start);
+    head.dbias = rcvi_at(l, w->gradient, l->at_bias - start);
+    return head;
+}
+
+static rcv_status backward_head(rcvi_work *w, rcvi_window *v, const rcvi_head *head) {
+    const rcv_learner *l = w->learner;
+    RCVI_TRY(w->ops->head(w->learn, head, rcvi_feed_control(w), w->outcome));
     if (w->options.drops.output > 0) {
         rcvi_mask mask = mask_of(w, v, w->options.drops.output, SALT_OUTPUT);
-        RCVI_TRY(w->ops->mask(w->learn, head.rows, l->width, &mask, rcvi_feed_control(w), v->dseen, v->dseen));
+        RCVI_TRY(w->ops->mask(w->learn, head->rows, l->width, &mask, rcvi_feed_control(w), v->dseen, v->dseen));
     }
     if (rcvi_tells_next(l)) return RCV_OK;
     int64_t rows = v->steps * v->batch;
@@ -354,9 +364,11 @@ static rcv_status backward_inputs(rcvi_work *w, rcvi_window *v, bool first) {
 static rcv_status backward(rcvi_work *w, rcvi_window *v, bool first) {
     const rcv_learner *l = w->learner;
     void *gradient = rcvi_at(l, w->gradient, l->at_net - rcvi_work_gradient_start(w));
-    RCVI_TRY(backward_head(w, v, first));
+    const rcvi_head head = head_with_gradients(w, v, first);
+    RCVI_TRY(backward_head(w, v, &head));
     const rcv_backward data = {.dy = w->dy, .dx = w->dx, .dparameters = gradient, .accumulate = !first};
     RCVI_TRY(rcv_run_backward(v->run, &data));
+    if (w->ops->head_rest) RCVI_TRY(w->ops->head_rest(w->learn, &head, rcvi_run_beside(v->run, false)));
     return w->dx ? backward_inputs(w, v, first) : RCV_OK;
 }
 

@@ -27,6 +27,8 @@ static rcv_status close_on(rcvi_learn *l) {
         if (l->left[i]) cudaEventDestroy(l->left[i]);
     }
     if (l->ring) cudaFreeHost(l->ring);
+    if (l->joined) cudaEventDestroy(l->joined);
+    if (l->side) cudaStreamDestroy(l->side);
     if (l->stream) cudaStreamDestroy(l->stream);
     return RCV_OK;
 }
@@ -50,7 +52,9 @@ static rcv_status fill(rcvi_learn *l) {
     void *memory = NULL;
     RCVI_CUDA_TRY(cudaDeviceGetAttribute(&l->processors, cudaDevAttrMultiProcessorCount, l->ordinal),
                   "asking for the number of processors");
-    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&l->stream, cudaStreamNonBlocking), "making a stream");
+    RCVI_TRY(rcvi_cuda_first_stream(&l->stream));
+    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&l->side, cudaStreamNonBlocking), "making a stream");
+    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->joined, cudaEventDisableTiming), "making an event");
     for (int i = 0; i < 2; i++)
         RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->left[i], cudaEventDisableTiming), "making an event");
     RCVI_CUDA_TRY(cudaHostAlloc((void **)&l->ring, 2 * HALF, cudaHostAllocDefault), "allocating memory");
@@ -178,6 +182,14 @@ static rcv_status head(rcvi_learn *l, const rcvi_head *head, const rcvi_control 
     ON_DEVICE(l, rcvi_cuda_head(l, head, control, outcome));
 }
 
+static rcv_status head_weight(rcvi_learn *l, const rcvi_head *head, void *beside) {
+    ON_DEVICE(l, rcvi_cuda_head_weight(l, head, beside));
+}
+
+static rcv_status head_rest(rcvi_learn *l, const rcvi_head *head, void *beside) {
+    ON_DEVICE(l, rcvi_cuda_head_rest(l, head, beside));
+}
+
 static rcv_status logits(rcvi_learn *l, const rcvi_head *head, void *out) {
     ON_DEVICE(l, rcvi_cuda_logits(l, head, out));
 }
@@ -224,6 +236,8 @@ const rcvi_learns rcvi_cuda_learns = {.open = open_learn,
                                       .scatter = scatter,
                                       .mask = mask,
                                       .head = head,
+                                      .head_weight = head_weight,
+                                      .head_rest = head_rest,
                                       .logits = logits,
                                       .update = update,
                                       .replay = replay,

@@ -3,7 +3,6 @@
 #include "device/cuda/learn_kernels.h"
 #include "device/cuda/learn_parts.h"
 
-
 enum { PIECE = 8, FEW_CLASSES = 64, MANY_BYTES = 32 << 20 };
 
 static size_t real_bytes(const rcvi_learn *learn) { return rcvi_cuda_bytes(learn->real); }
@@ -151,7 +150,7 @@ static rcv_status round_operands(rcvi_learn *l, const rcvi_head *head, operands 
     char *y = l->memory + l->y, *weight = l->memory + l->weight;
     *o = (operands){y, weight};
     RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, y));
-    return rcvi_cuda_round_rows(l, l->shape.classes, head->weight, weight);
+    return head->rounded ? RCV_OK : rcvi_cuda_round_rows(l, l->shape.classes, head->weight, weight);
 }
 
 static rcv_status check(const rcvi_learn *l, const rcvi_head *head) {
@@ -213,18 +212,24 @@ static rcv_status sum_weight(rcvi_learn *l, rcvi_head_product product, const cha
     return rcvi_cuda_gemm_store(gemm, gradients, y, out, workspace, l->stream);
 }
 
+/* Do the gradients of weight and bias wait for `head_rest`? Those of a chunk are overwritten by the next one's. */
+static bool waits(const rcvi_learn *l, const rcvi_head *head) { return head->later && head->rows <= l->chunk; }
+
+static rcv_status sum_gradients(rcvi_learn *l, const rcvi_head *head, const char *y, int64_t rows, bool add) {
+    if (head->dweight) RCVI_TRY(sum_weight(l, RCVI_TO_DWEIGHT, y, rows, add, head->dweight));
+    if (head->dweight && l->main < l->shape.classes) RCVI_TRY(sum_weight(l, RCVI_TO_REST, y, rows, add, head->dweight));
+    return head->dbias ? sum_bias(l, head, rows, add) : RCV_OK;
+}
+
 /* Gradients of a chunk, whose logits have become theirs. */
 static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const operands *o, int64_t first, int64_t rows) {
     const rcvi_cuda_gemm *gemm;
     const char *y = o->y + (size_t)(first * l->deep) * rcvi_cuda_bytes(l->narrow);
     char *dy = (char *)head->dy + (size_t)(first * l->shape.features) * real_bytes(l);
-    bool add = head->accumulate || first > 0;
     RCVI_TRY(find(l, RCVI_TO_DY, rows, &gemm));
     RCVI_TRY(
         rcvi_cuda_gemm_run(gemm, l->memory + l->gradients, o->weight, NULL, dy, l->memory + l->workspace, l->stream));
-    if (head->dweight) RCVI_TRY(sum_weight(l, RCVI_TO_DWEIGHT, y, rows, add, head->dweight));
-    if (head->dweight && l->main < l->shape.classes) RCVI_TRY(sum_weight(l, RCVI_TO_REST, y, rows, add, head->dweight));
-    return head->dbias ? sum_bias(l, head, rows, add) : RCV_OK;
+    return waits(l, head) ? RCV_OK : sum_gradients(l, head, y, rows, head->accumulate || first > 0);
 }
 
 static rcv_status take_chunk(rcvi_learn *l, const rcvi_head *head, const operands *o, const rcvi_control *control,
@@ -260,6 +265,44 @@ rcv_status rcvi_cuda_head(rcvi_learn *l, const rcvi_head *head, const rcvi_contr
     }
     const double *losses = (const double *)(const void *)(l->memory + l->losses);
     return rcvi_cuda_check(rcvi_cuda_sum_losses(l->stream, head->rows, losses, head->adds_loss, outcome), "the loss");
+}
+
+/* ---- beside a run's loops ---- */
+
+/* Between the two, what is enqueued goes to the side. */
+static rcv_status turn_aside(rcvi_learn *l, cudaEvent_t beside, cudaStream_t *main) {
+    *main = l->stream;
+    if (!beside) return RCV_OK;
+    RCVI_CUDA_TRY(cudaStreamWaitEvent(l->side, beside, 0), "waiting for a stream");
+    l->stream = l->side;
+    return RCV_OK;
+}
+
+static rcv_status turn_back(rcvi_learn *l, cudaStream_t main) {
+    cudaStream_t side = l->stream;
+    l->stream = main;
+    if (side == main) return RCV_OK;
+    RCVI_CUDA_TRY(cudaEventRecord(l->joined, side), "marking a stream");
+    return rcvi_cuda_check(cudaStreamWaitEvent(main, l->joined, 0), "waiting for a stream");
+}
+
+rcv_status rcvi_cuda_head_weight(rcvi_learn *l, const rcvi_head *head, cudaEvent_t beside) {
+    cudaStream_t main;
+    if (l->shape.lean || !is_narrow(l)) return RCV_OK;
+    RCVI_TRY(turn_aside(l, beside, &main));
+    rcv_status status = rcvi_cuda_round_rows(l, l->shape.classes, head->weight, l->memory + l->weight);
+    rcv_status back = turn_back(l, main);
+    return status ? status : back;
+}
+
+rcv_status rcvi_cuda_head_rest(rcvi_learn *l, const rcvi_head *head, cudaEvent_t beside) {
+    cudaStream_t main;
+    if (l->shape.lean || head->rows == 0 || !waits(l, head)) return RCV_OK;
+    const char *y = is_narrow(l) ? l->memory + l->y : head->y;
+    RCVI_TRY(turn_aside(l, beside, &main));
+    rcv_status status = sum_gradients(l, head, y, head->rows, head->accumulate);
+    rcv_status back = turn_back(l, main);
+    return status ? status : back;
 }
 
 rcv_status rcvi_cuda_logits(rcvi_learn *l, const rcvi_head *head, void *out) {

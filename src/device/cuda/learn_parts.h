@@ -40,6 +40,8 @@ struct rcvi_learn {
     int64_t strip;   /* lean: classes that are taken at once; chunk, wide and main mean nothing then */
     rcvi_head taken; /* lean: the head whose numbers, losses and squares are there; rows -1: none */
     cudaStream_t stream;
+    cudaStream_t side;  /* beside loops of a run */
+    cudaEvent_t joined; /* behind what was enqueued there last */
     /* What is sent goes through two halves of the host's memory, one of which may be under way. */
     char *ring;
     cudaEvent_t left[2]; /* the last copy out of a half */
@@ -65,6 +67,8 @@ struct rcvi_learn {
 rcv_status rcvi_cuda_head_open(rcvi_learn *learn, size_t *at);
 void rcvi_cuda_head_close(rcvi_learn *learn);
 rcv_status rcvi_cuda_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_control *control, rcvi_outcome *outcome);
+rcv_status rcvi_cuda_head_weight(rcvi_learn *learn, const rcvi_head *head, cudaEvent_t beside);
+rcv_status rcvi_cuda_head_rest(rcvi_learn *learn, const rcvi_head *head, cudaEvent_t beside);
 rcv_status rcvi_cuda_logits(rcvi_learn *learn, const rcvi_head *head, void *out);
 /* The product of this kind and size, made where it is not there; before there is memory with `room` bytes for its workspace. */
 rcv_status rcvi_cuda_find_product(rcvi_learn *learn, rcvi_learn_product wanted, const rcvi_cuda_gemm_shape *shape,
