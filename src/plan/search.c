@@ -8,7 +8,7 @@
 
 static const double tie = 1.02;      /* faster by less than this is not faster: the one offered first wins */
 static const double tie_gpu = 1.005; /* there times are steady */
-static const double dear = 1.2, dear_gain = 1.02; /* there, times the memory of another: it must be faster by this */
+static const double dear = 1.1, dear_gain = 1.04; /* there, times the memory of another: it must be faster by this */
 /* Times the best estimate: not worth timing. Where a run is long, the model is sure that threads pay. */
 static const double hopeless = 2.5, hopeless_long = 1.7, long_run = 0.02, hopeless_gpu = 6;
 static const double unknown = 1e6; /* times an estimate that cannot be relied on */

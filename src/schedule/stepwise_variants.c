@@ -49,11 +49,12 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
-/* In training also with streams for what stands around the loops. */
+/* In training also with streams for what stands around the loops: of layers one after the other that are a kernel each, a layer's gradients
+ * then go beside the loop of another, for which one stream more is enough. */
 static void offer_streams(rcvi_rungs rungs, const rcv_plan_options *options,
                           void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     offer(user, &rungs);
-    rungs.streams = 4;
+    rungs.streams = rungs.persistent && !rungs.wavefront ? 2 : 4;
     if (options->training) offer(user, &rungs);
 }
 
