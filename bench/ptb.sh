@@ -60,7 +60,7 @@ for part in $parts; do
         for which in ptb:medium wikitext-2:medium; do
             IFS=: read -r corpus size <<<"$which"
             torch "torch-beside-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype tf32 --epochs 1
-            train "beside-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --epochs 1 --keep 1
+            train "beside-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --epochs 1 --keep 1 --test none
         done
         ;;
     buckets)

@@ -2,7 +2,7 @@
  * is no GPU, what must hold without one.
  *
  * Most of the time goes into the compiling of kernels, so the work is shared out to processes, as many as there are
- * cores. RECURVE_TEST_SMALL=N in the environment: N small ones, in this process. */
+ * cores. In the environment: RECURVE_TEST_SMALL=N, N small ones, in this process; RECURVE_TEST_ONLY=PATTERN, tests of such names. */
 #include "planned.h"
 #include "schedule/schedule.h"
 #include "scratch.h"
@@ -560,7 +560,8 @@ static int status_of(pid_t child) {
 }
 
 int main(void) {
-    const char *small = getenv("RECURVE_TEST_SMALL");
+    const char *small = getenv("RECURVE_TEST_SMALL"), *only = getenv("RECURVE_TEST_ONLY");
+    if (only) cmocka_set_test_filter(only);
     is_small = small != NULL;
     small_count = small ? (size_t)strtoul(small, NULL, 10) : 0;
     int status = is_small ? run_everywhere() : status_of(start(run_everywhere));
