@@ -534,7 +534,7 @@ static void test_beside(void **state) {
     (void)state;
     static const char *const plans[] = {"combine(steps=all)+fuse+pack+merge+persistent+streams(2)+graph",
                                         "combine(steps=all)+fuse+pack+merge+persistent+streams(4)",
-                                        "combine+fuse+pack+wavefront+merge+persistent+streams(2)"};
+                                        "combine(steps=all)+fuse+pack+persistent+streams(3)"};
     for (int i = 0; i < DTYPES * 3; i++) {
         learn_subject subject = subject_of(dtypes[i / 3]);
         uint64_t want[UPDATES], got[UPDATES], alone[UPDATES];

@@ -27,6 +27,7 @@ static rcv_status close_on(rcvi_learn *l) {
         if (l->left[i]) cudaEventDestroy(l->left[i]);
     }
     if (l->ring) cudaFreeHost(l->ring);
+    if (l->forked) cudaEventDestroy(l->forked);
     if (l->joined) cudaEventDestroy(l->joined);
     if (l->side) cudaStreamDestroy(l->side);
     if (l->stream) cudaStreamDestroy(l->stream);
@@ -54,6 +55,7 @@ static rcv_status fill(rcvi_learn *l) {
                   "asking for the number of processors");
     RCVI_TRY(rcvi_cuda_first_stream(&l->stream));
     RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&l->side, cudaStreamNonBlocking), "making a stream");
+    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->forked, cudaEventDisableTiming), "making an event");
     RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->joined, cudaEventDisableTiming), "making an event");
     for (int i = 0; i < 2; i++)
         RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->left[i], cudaEventDisableTiming), "making an event");
@@ -158,6 +160,24 @@ static rcv_status clear_bytes(rcvi_learn *l, void *to, size_t bytes) {
     ON_DEVICE(l, rcvi_cuda_check(clear_on(l, to, bytes), "clearing"));
 }
 static rcv_status wait_for_all(rcvi_learn *l) { ON_DEVICE(l, wait_on(l)); }
+
+/* ---- two streams ---- */
+
+rcv_status rcvi_cuda_turn_aside(rcvi_learn *l, cudaEvent_t event, cudaStream_t *main) {
+    *main = l->stream;
+    if (!event) return RCV_OK;
+    RCVI_CUDA_TRY(cudaStreamWaitEvent(l->side, event, 0), "waiting for a stream");
+    l->stream = l->side;
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_turn_back(rcvi_learn *l, cudaStream_t main) {
+    cudaStream_t side = l->stream;
+    l->stream = main;
+    if (side == main) return RCV_OK;
+    RCVI_CUDA_TRY(cudaEventRecord(l->joined, side), "marking a stream");
+    return rcvi_cuda_check(cudaStreamWaitEvent(main, l->joined, 0), "waiting for a stream");
+}
 
 /* ---- calls ---- */
 

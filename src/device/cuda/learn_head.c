@@ -269,29 +269,12 @@ rcv_status rcvi_cuda_head(rcvi_learn *l, const rcvi_head *head, const rcvi_contr
 
 /* ---- beside a run's loops ---- */
 
-/* Between the two, what is enqueued goes to the side. */
-static rcv_status turn_aside(rcvi_learn *l, cudaEvent_t beside, cudaStream_t *main) {
-    *main = l->stream;
-    if (!beside) return RCV_OK;
-    RCVI_CUDA_TRY(cudaStreamWaitEvent(l->side, beside, 0), "waiting for a stream");
-    l->stream = l->side;
-    return RCV_OK;
-}
-
-static rcv_status turn_back(rcvi_learn *l, cudaStream_t main) {
-    cudaStream_t side = l->stream;
-    l->stream = main;
-    if (side == main) return RCV_OK;
-    RCVI_CUDA_TRY(cudaEventRecord(l->joined, side), "marking a stream");
-    return rcvi_cuda_check(cudaStreamWaitEvent(main, l->joined, 0), "waiting for a stream");
-}
-
 rcv_status rcvi_cuda_head_weight(rcvi_learn *l, const rcvi_head *head, cudaEvent_t beside) {
     cudaStream_t main;
     if (l->shape.lean || !is_narrow(l)) return RCV_OK;
-    RCVI_TRY(turn_aside(l, beside, &main));
+    RCVI_TRY(rcvi_cuda_turn_aside(l, beside, &main));
     rcv_status status = rcvi_cuda_round_rows(l, l->shape.classes, head->weight, l->memory + l->weight);
-    rcv_status back = turn_back(l, main);
+    rcv_status back = rcvi_cuda_turn_back(l, main);
     return status ? status : back;
 }
 
@@ -299,9 +282,9 @@ rcv_status rcvi_cuda_head_rest(rcvi_learn *l, const rcvi_head *head, cudaEvent_t
     cudaStream_t main;
     if (l->shape.lean || head->rows == 0 || !waits(l, head)) return RCV_OK;
     const char *y = is_narrow(l) ? l->memory + l->y : head->y;
-    RCVI_TRY(turn_aside(l, beside, &main));
+    RCVI_TRY(rcvi_cuda_turn_aside(l, beside, &main));
     rcv_status status = sum_gradients(l, head, y, head->rows, head->accumulate);
-    rcv_status back = turn_back(l, main);
+    rcv_status back = rcvi_cuda_turn_back(l, main);
     return status ? status : back;
 }
 

@@ -199,21 +199,48 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
                         .exact = !l->tensor && !is_narrow(l),
                         .control = control};
     if (head->bias) a.bias = (const char *)head->bias + (size_t)s->first * real_bytes(l);
-    return rcvi_cuda_check(rcvi_cuda_head_rows(l->stream, &a), known ? "the gradients of logits" : "the loss");
+    RCVI_CUDA_TRY(rcvi_cuda_head_rows(l->stream, &a), known ? "the gradients of logits" : "the loss");
+    return known ? rcvi_cuda_check(cudaEventRecord(l->forked, l->stream), "marking a stream") : RCV_OK;
 }
 
-/* dweight and dbias of a strip whose logits have become gradients. */
-static rcv_status sum_gradients(rcvi_learn *l, const rcvi_head *head, const strip *s) {
+/* dweight of a strip whose logits have become gradients. */
+static rcv_status sum_weight(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     const rcvi_cuda_gemm *gemm;
     RCVI_TRY(find(l, RCVI_TO_DWEIGHT, head->rows, s, &gemm));
-    RCVI_TRY(rcvi_cuda_gemm_run(gemm, place(l, l->gradients), y_of(l, head), NULL, place(l, l->dweight),
-                                place(l, l->workspace), l->stream));
-    if (!head->bias) return RCV_OK;
+    return rcvi_cuda_gemm_run(gemm, place(l, l->gradients), y_of(l, head), NULL, place(l, l->dweight),
+                              place(l, l->workspace), l->stream);
+}
+
+/* Its dbias. */
+static rcv_status sum_bias(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     rcvi_sum sum = {.out = {.at = place(l, l->dbias), .row = s->count, .column = 1, .type = l->real},
                     .a = {.at = place(l, l->sums), .row = s->count, .column = 1, .type = l->real}};
     return rcvi_cuda_check(
         rcvi_cuda_reduce_rows(l->stream, rcvi_cuda_head_slices(head->rows, s->count), s->count, false, &sum, 1, NULL),
         "the gradient of the bias");
+}
+
+/* parameters[rows, columns] of the caller, who gave them to be changed. */
+static rcv_status change(rcvi_learn *l, int64_t rows, int64_t columns, const void *given, int64_t at, size_t gradient,
+                         const rcvi_control *control) {
+    char *parameters;
+    memcpy(&parameters, &given, sizeof given);
+    return rcvi_cuda_check(rcvi_cuda_change_rows(l->stream, l->real, rows, columns,
+                                                 parameters + (size_t)at * real_bytes(l), place(l, gradient), l->deep,
+                                                 control, place(l, l->norm)),
+                           "an update");
+}
+
+/* What a strip's bias takes, beside all that was enqueued since its gradients were: its gradient; with `changes` its update. */
+static rcv_status take_bias(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s,
+                            bool changes) {
+    cudaStream_t main;
+    if (!head->bias) return RCV_OK;
+    RCVI_TRY(rcvi_cuda_turn_aside(l, l->forked, &main));
+    rcv_status status = sum_bias(l, head, s);
+    if (!status && changes) status = change(l, 1, s->count, head->bias, s->first, l->dbias, control);
+    rcv_status back = rcvi_cuda_turn_back(l, main);
+    return status ? status : back;
 }
 
 /* ---- a head ---- */
@@ -267,7 +294,8 @@ static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const rcvi
         if (first < last) RCVI_TRY(take_logits(l, head, &s));
         RCVI_TRY(take_rows(l, head, control, &s, true));
         RCVI_TRY(add_to_dy(l, head, &s, first < last));
-        RCVI_TRY(sum_gradients(l, head, &s));
+        RCVI_TRY(sum_weight(l, head, &s));
+        RCVI_TRY(take_bias(l, head, control, &s, false));
         RCVI_TRY(add_squares(l, head, control, &s, first < last));
     }
     return RCV_OK;
@@ -312,30 +340,20 @@ rcv_status rcvi_cuda_lean_check(const rcvi_learn *l, const rcvi_update *update) 
     return RCV_OK;
 }
 
-/* parameters[rows, columns] of the caller, who gave them to be changed. */
-static rcv_status change(rcvi_learn *l, int64_t rows, int64_t columns, const void *given, int64_t at, size_t gradient,
-                         const rcvi_control *control) {
-    char *parameters;
-    memcpy(&parameters, &given, sizeof given);
-    return rcvi_cuda_check(rcvi_cuda_change_rows(l->stream, l->real, rows, columns,
-                                                 parameters + (size_t)at * real_bytes(l), place(l, gradient), l->deep,
-                                                 control, place(l, l->norm)),
-                           "an update");
-}
-
 /* dweight and dbias of the first strip are there. */
 rcv_status rcvi_cuda_lean_update(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control) {
     int64_t features = l->shape.features;
     l->taken.rows = -1;
     for (int64_t first = 0; first < l->shape.classes && head->rows > 0; first += l->strip) {
         const strip s = strip_at(l, first);
+        if (first == 0 && head->bias) RCVI_TRY(change(l, 1, s.count, head->bias, first, l->dbias, control));
         if (first > 0) {
             RCVI_TRY(take_logits(l, head, &s));
             RCVI_TRY(take_rows(l, head, control, &s, true));
-            RCVI_TRY(sum_gradients(l, head, &s));
+            RCVI_TRY(sum_weight(l, head, &s));
         }
         RCVI_TRY(change(l, s.count, features, head->weight, first * features, l->dweight, control));
-        if (head->bias) RCVI_TRY(change(l, 1, s.count, head->bias, first, l->dbias, control));
+        if (first > 0) RCVI_TRY(take_bias(l, head, control, &s, true));
     }
     return RCV_OK;
 }

@@ -40,7 +40,8 @@ struct rcvi_learn {
     int64_t strip;   /* lean: classes that are taken at once; chunk, wide and main mean nothing then */
     rcvi_head taken; /* lean: the head whose numbers, losses and squares are there; rows -1: none */
     cudaStream_t stream;
-    cudaStream_t side;  /* beside loops of a run */
+    cudaStream_t side;  /* beside loops of a run, or products */
+    cudaEvent_t forked; /* of the stream: what lies behind it may have the side beside it */
     cudaEvent_t joined; /* behind what was enqueued there last */
     /* What is sent goes through two halves of the host's memory, one of which may be under way. */
     char *ring;
@@ -70,6 +71,10 @@ rcv_status rcvi_cuda_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_c
 rcv_status rcvi_cuda_head_weight(rcvi_learn *learn, const rcvi_head *head, cudaEvent_t beside);
 rcv_status rcvi_cuda_head_rest(rcvi_learn *learn, const rcvi_head *head, cudaEvent_t beside);
 rcv_status rcvi_cuda_logits(rcvi_learn *learn, const rcvi_head *head, void *out);
+/* Between the two, what is enqueued goes beside all that lies behind the event; a NULL event: where it would go anyway. What is enqueued behind
+ * the second waits for it. */
+rcv_status rcvi_cuda_turn_aside(rcvi_learn *learn, cudaEvent_t event, cudaStream_t *main);
+rcv_status rcvi_cuda_turn_back(rcvi_learn *learn, cudaStream_t main);
 /* The product of this kind and size, made where it is not there; before there is memory with `room` bytes for its workspace. */
 rcv_status rcvi_cuda_find_product(rcvi_learn *learn, rcvi_learn_product wanted, const rcvi_cuda_gemm_shape *shape,
                                   size_t room, const rcvi_cuda_gemm **gemm);
