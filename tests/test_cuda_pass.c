@@ -61,6 +61,9 @@ static rcv_status take_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *
                                cudaStream_t stream) {
     record *made = add_record(lane, stream);
     for (int m = 0; m < count; m++) {
+        bool product = members[m].step->kind == RCVI_STEP_GEMM;
+        if (product && rcvi_cuda_goes_beside(pass->engine, members[m].step))
+            assert_true(lane > 0); /* it has room there */
         size_t found = find_touches(pass, &members[m], seen.touches + seen.touch_count, RCVI_MAX_TOUCHES);
         made->parts[made->part_count++] = (part){.step = (int)(members[m].step - pass->engine->program->steps),
                                                  .is_inside = pass->inside,

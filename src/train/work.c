@@ -23,12 +23,6 @@ static rcv_status make_gradients(rcvi_work *w) {
     const rcv_learner *l = w->learner;
     size_t real = rcvi_real_bytes(l);
     RCVI_TRY(rcvi_device_new(l, rcvi_work_gradient_count(w), real, &w->gradient));
-    if (w->options.sparse) {
-        int64_t elements;
-        if (!rcvi_multiply(w->options.rows, l->shape.embedding, &elements))
-            return rcvi_fail(RCV_INVALID, "a batch of %lld rows is too large", (long long)w->options.rows);
-        RCVI_TRY(rcvi_device_new(l, elements, real, &w->row_gradient));
-    }
     return w->options.drops.weight > 0 ? rcvi_device_new(l, rcv_net_parameter_elements(l->net), real, &w->dropped)
                                        : RCV_OK;
 }
@@ -43,6 +37,7 @@ static rcv_status make_arrays(rcvi_work *w) {
                          (long long)rows);
     bool training = w->options.training, apart = !rcvi_tells_next(l) || (training && w->options.drops.output > 0);
     RCVI_TRY(rcvi_device_new(l, inputs, real, &w->x));
+    if (w->options.sparse) w->row_gradient = w->x;
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->y));
     if (apart) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->apart));
     if (!training) return RCV_OK;
@@ -105,7 +100,6 @@ void rcvi_work_free(rcvi_work *w) {
     void *const arrays[] = {w->x, w->y, w->dx, w->dy, w->apart, w->dapart};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) rcvi_device_free(l, arrays[i]);
     rcvi_device_free(l, w->dropped);
-    rcvi_device_free(l, w->row_gradient);
     rcvi_device_free(l, w->gradient);
     rcvi_device_free(l, w->outcome);
     rcvi_device_free(l, w->there);
@@ -163,7 +157,6 @@ size_t rcvi_work_bytes(const rcvi_work *w) {
     const rcv_learner *l = w->learner;
     size_t real = rcvi_real_bytes(l), bytes = w->feed.bytes + w->ops->bytes(w->learn);
     if (w->gradient) bytes += (size_t)rcvi_work_gradient_count(w) * real;
-    if (w->row_gradient) bytes += (size_t)(w->options.rows * l->shape.embedding) * real;
     if (w->dropped) bytes += (size_t)rcv_net_parameter_elements(l->net) * real;
     size_t rows = (size_t)w->options.rows, inputs = rows * (size_t)l->shape.embedding,
            outputs = rows * (size_t)l->width;

@@ -57,7 +57,7 @@ typedef struct {
     int32_t *slots;     /* [tokens] of the host, -1 */
     void *
         gradient; /* [elements], from the network on where the embedding's is sparse or not wanted, to its end where lean */
-    void *row_gradient; /* [rows, embedding], sparse */
+    void *row_gradient; /* [rows, embedding], sparse: x, which nobody reads behind the network's backward pass */
     void *dropped;      /* the network's parameters, some left out */
     /* Arrays of the window whose turn it is, in the device's memory; those of the backward pass in training alone. */
     void *x, *y;            /* [steps, batch, embedding], [steps, batch, width] */

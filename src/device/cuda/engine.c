@@ -199,7 +199,8 @@ static void lay_out_scratch(rcvi_engine *e) {
         if (e->twins[b] != SIZE_MAX)
             e->twins[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
     }
-    e->workspace = take(&at, (size_t)e->streams * round_up(e->workspace_bytes));
+    e->workspace = take(&at, e->workspace_bytes);
+    (void)take(&at, (size_t)(e->streams - 1) * round_up(e->beside_bytes));
     e->sums = take(&at, (size_t)e->streams * round_up(e->sums_bytes));
     e->split_a = take(&at, (size_t)e->streams * round_up(e->split_a_bytes));
     e->split_b = take(&at, (size_t)e->streams * round_up(e->split_b_bytes));
@@ -441,6 +442,17 @@ static rcv_status prepare_map(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_r
 
 /* ---- products of their own ---- */
 
+static bool is_in_loop(const rcvi_program *program, const rcvi_step *step) {
+    bool found = false;
+    for (const rcvi_step *s = program->steps; s < step && !found; s++)
+        found = s->kind == RCVI_STEP_LOOP && step - s <= s->loop.body;
+    return found;
+}
+
+bool rcvi_cuda_goes_beside(const rcvi_engine *e, const rcvi_step *step) {
+    return e->streams > 1 && rcvi_step_can_wait(e->program, step) && !is_in_loop(e->program, step);
+}
+
 bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
     return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth && a->transpose_a == b->transpose_a &&
            a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->starts == b->starts &&
@@ -501,17 +513,27 @@ static rcv_status find_gemm(rcvi_engine *e, size_t index, int64_t span, rcvi_cud
     int choice = (int)e->program->rungs.choice; /* where the library proposes fewer, the last of them */
     rcv_status status = rcvi_cuda_gemm_new(e->blas, &shape, choice, gemm);
     while (status == RCV_UNSUPPORTED && choice > 0) status = rcvi_cuda_gemm_new(e->blas, &shape, --choice, gemm);
-    RCVI_TRY(status);
-    size_t bytes = rcvi_cuda_gemm_workspace(*gemm);
-    if (bytes > e->workspace_bytes) e->workspace_bytes = bytes;
-    return RCV_OK;
+    return status;
+}
+
+/* Products that go beside others need no room on the first stream. */
+static void make_room(rcvi_engine *e, const rcvi_step *step, size_t bytes) {
+    if (bytes > e->beside_bytes) e->beside_bytes = bytes;
+    if (bytes > e->workspace_bytes && !rcvi_cuda_goes_beside(e, step)) e->workspace_bytes = bytes;
 }
 
 /* Of all of the step's time. */
 static rcv_status find_product(rcvi_engine *e, size_t index, int64_t span) {
     rcvi_cuda_ready *ready = &e->ready[index];
-    if (ready->operand) return rcvi_cuda_prepare_parts(e, index);
-    return find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm);
+    const rcvi_step *step = &e->program->steps[index];
+    if (ready->operand) {
+        RCVI_TRY(rcvi_cuda_prepare_parts(e, index));
+        make_room(e, step, rcvi_cuda_parts_workspace(ready->parts));
+        return RCV_OK;
+    }
+    RCVI_TRY(find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm));
+    make_room(e, step, rcvi_cuda_gemm_workspace(ready->gemm));
+    return RCV_OK;
 }
 
 static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
@@ -527,7 +549,9 @@ static rcv_status prepare_gemm(rcvi_engine *e, size_t index) {
         status = find_product(e, index, span);
     }
     RCVI_TRY(status);
-    if (left) RCVI_TRY(find_gemm(e, index, left, &ready->last_gemm, &ready->owns_last));
+    if (!left) return RCV_OK;
+    RCVI_TRY(find_gemm(e, index, left, &ready->last_gemm, &ready->owns_last));
+    make_room(e, step, rcvi_cuda_gemm_workspace(ready->last_gemm));
     return RCV_OK;
 }
 

@@ -84,7 +84,8 @@ struct rcvi_engine {
     int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
     bool covers;    /* gradients of parameters: each is one step's, outside of loops, and none is left out */
     size_t lengths, rows_order, alive, seed, workspace, sums;
-    size_t workspace_bytes, sums_bytes;                    /* of one stream */
+    size_t workspace_bytes, sums_bytes;                    /* of one stream; of the first */
+    size_t beside_bytes;                                   /* workspace of every other one */
     size_t split_a, split_b, split_a_bytes, split_b_bytes; /* parts of operands: a slot and a place for every stream */
     int operand_count;
     size_t scratch;
@@ -117,6 +118,8 @@ rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *engine, const rcvi_
 bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b);
 /* Gives numbers to the operands of products that are taken in parts. The layout is found. */
 void rcvi_cuda_find_parts(rcvi_engine *engine);
+/* Whether it is taken on another stream than the first, if it is launched by itself: see pass.c. */
+bool rcvi_cuda_goes_beside(const rcvi_engine *engine, const rcvi_step *step);
 /* One of these products. */
 rcv_status rcvi_cuda_prepare_parts(rcvi_engine *engine, size_t index);
 

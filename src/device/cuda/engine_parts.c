@@ -97,7 +97,6 @@ rcv_status rcvi_cuda_prepare_parts(rcvi_engine *e, size_t index) {
     RCVI_TRY(rcvi_cuda_parts_new(e->context, e->blas, &shape, parts_of(e->program), blocks,
                                  (int)e->program->rungs.choice, &ready->parts));
     ready->owns_parts = true;
-    grow(&e->workspace_bytes, rcvi_cuda_parts_workspace(ready->parts));
     grow(&e->split_a_bytes, rcvi_cuda_parts_bytes_a(ready->parts));
     grow(&e->split_b_bytes, rcvi_cuda_parts_bytes_b(ready->parts));
     return RCV_OK;

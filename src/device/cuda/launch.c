@@ -142,8 +142,7 @@ static rcv_status launch_parts(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
     if (!rcvi_cuda_is_held(p, d)) RCVI_TRY(rcvi_cuda_parts_split_a(parts, address(p, d, &d->step->a), a, stream));
     p->held[rcvi_cuda_slot_of(p, d)] = d->ready->operand;
     RCVI_TRY(rcvi_cuda_parts_split_b(parts, address(p, d, &d->step->b), b, stream));
-    return rcvi_cuda_parts_run(parts, a, b, start, stores, out,
-                               rcvi_cuda_of_lane(p, e->workspace, e->workspace_bytes, lane), stream);
+    return rcvi_cuda_parts_run(parts, a, b, start, stores, out, rcvi_cuda_workspace(p, lane), stream);
 }
 
 static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int lane, cudaStream_t stream) {
@@ -151,7 +150,7 @@ static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, i
     void *out = address(p, d, &s->out);
     if (!out) return RCV_OK; /* a gradient the caller does not want */
     bool last = s->time.timed && d->span < s->time.span;
-    char *workspace = rcvi_cuda_of_lane(p, p->engine->workspace, p->engine->workspace_bytes, lane);
+    char *workspace = rcvi_cuda_workspace(p, lane);
     const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
     if (s->gemm.start && d->ready->adds_start)
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),

@@ -36,11 +36,14 @@ static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
 
 /* ---- lanes ---- */
 
-/* Groups of a level go to different lanes; in a loop what stands for a chunk of time goes beside the steps of others. */
+/* Groups of a level go to different lanes; what goes beside others, to any but the first; in a loop what stands for a chunk of time goes
+ * beside the steps of others. */
 static int lane_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
     const rcvi_step *step = &p->engine->program->steps[p->engine->order[group->first]];
     int streams = p->engine->streams;
-    return streams < 2 ? 0 : (group->place + (step->time.span > 1 && p->inside ? streams / 2 : 0)) % streams;
+    if (streams < 2) return 0;
+    if (rcvi_cuda_goes_beside(p->engine, step)) return 1 + group->place % (streams - 1);
+    return (group->place + (step->time.span > 1 && p->inside ? streams / 2 : 0)) % streams;
 }
 
 /* The bytes that a step touches; a twin is touched with its buffer. Answers how many. */
@@ -134,9 +137,9 @@ static rcv_status launch_on(const rcvi_cuda_pass *p, const rcvi_cuda_group *grou
 /* ---- beside loops ---- */
 
 static bool may_wait(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count) {
-    if (p->engine->streams < 2 || p->inside || p->waiting_count == RCVI_MAX_WAITING) return false;
+    if (p->waiting_count == RCVI_MAX_WAITING) return false;
     for (int m = 0; m < count; m++) {
-        if (!rcvi_step_can_wait(p->engine->program, members[m].step)) return false;
+        if (!rcvi_cuda_goes_beside(p->engine, members[m].step)) return false;
     }
     return true;
 }

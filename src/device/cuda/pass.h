@@ -39,6 +39,13 @@ static inline int64_t rcvi_cuda_step_of(const rcvi_cuda_pass *p, const rcvi_cuda
     return d->step->direction ? p->engine->program->options.steps - 1 - d->time : d->time;
 }
 
+/* A lane's workspace. */
+static inline char *rcvi_cuda_workspace(const rcvi_cuda_pass *p, int lane) {
+    const rcvi_engine *e = p->engine;
+    size_t first = (e->workspace_bytes + 255) / 256 * 256, each = (e->beside_bytes + 255) / 256 * 256;
+    return p->scratch + e->workspace + (lane > 0 ? first + (size_t)(lane - 1) * each : 0);
+}
+
 /* A lane's own of what every lane has. */
 static inline char *rcvi_cuda_of_lane(const rcvi_cuda_pass *p, size_t place, size_t bytes, int lane) {
     return p->scratch + place + (size_t)lane * ((bytes + 255) / 256 * 256);
