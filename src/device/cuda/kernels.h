@@ -28,7 +28,8 @@ typedef struct {
     void *twin;               /* a second place that is written, or NULL */
     rcvi_cuda_type twin_type; /* of it */
     rcvi_order order;         /* of its rows */
-    int64_t wide; /* of an output of copy, select or dropout: elements of a row that are written, zeros behind its columns; 0: columns */
+    /* Of an output of copy, select or dropout: elements of a row that are written, zeros behind its columns; 0: these alone. */
+    int64_t wide;
 } rcvi_matrix;
 
 /* out = a, converted; rows may coincide with a's where they are the same view. */
