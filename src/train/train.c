@@ -69,7 +69,7 @@ static rcvi_update update_of(const rcv_trainer *t, rcvi_part *part) {
                                            .rows = w->options.rows,
                                            .columns = l->shape.embedding,
                                            .table = l->parameters,
-                                           .gradient = w->row_gradient};
+                                           .gradient = w->x};
     return update;
 }
 

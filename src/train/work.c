@@ -37,7 +37,6 @@ static rcv_status make_arrays(rcvi_work *w) {
                          (long long)rows);
     bool training = w->options.training, apart = !rcvi_tells_next(l) || (training && w->options.drops.output > 0);
     RCVI_TRY(rcvi_device_new(l, inputs, real, &w->x));
-    if (w->options.sparse) w->row_gradient = w->x;
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->y));
     if (apart) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->apart));
     if (!training) return RCV_OK;
@@ -348,7 +347,7 @@ static rcv_status backward_inputs(rcvi_work *w, rcvi_window *v, bool first) {
         RCVI_TRY(w->ops->mask(w->learn, rows, columns, &mask, rcvi_feed_control(w), w->dx, w->dx));
     }
     rcvi_groups groups = rcvi_feed_groups(w, false);
-    if (w->options.sparse) return w->ops->scatter(w->learn, rows, columns, &groups, false, w->dx, w->row_gradient);
+    if (w->options.sparse) return w->ops->scatter(w->learn, rows, columns, &groups, false, w->dx, w->x);
     if (first && !l->shape.tied) /* where it is tied, the output layer has overwritten it */
         RCVI_TRY(w->ops->clear(w->learn, w->gradient, (size_t)(l->shape.tokens * columns) * rcvi_real_bytes(l)));
     return w->ops->scatter(w->learn, rows, columns, &groups, true, w->dx, w->gradient);

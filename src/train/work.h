@@ -57,10 +57,11 @@ typedef struct {
     int32_t *slots;     /* [tokens] of the host, -1 */
     void *
         gradient; /* [elements], from the network on where the embedding's is sparse or not wanted, to its end where lean */
-    void *row_gradient; /* [rows, embedding], sparse: x, which nobody reads behind the network's backward pass */
-    void *dropped;      /* the network's parameters, some left out */
+    void *dropped; /* the network's parameters, some left out */
     /* Arrays of the window whose turn it is, in the device's memory; those of the backward pass in training alone. */
-    void *x, *y;            /* [steps, batch, embedding], [steps, batch, width] */
+    /* [steps, batch, embedding], [steps, batch, width]. Behind the backward pass nobody reads x: where the embedding's gradient is sparse,
+     * its rows lie there. */
+    void *x, *y;
     void *dx, *dy;          /* the same; dx NULL: not wanted */
     void *apart, *dapart;   /* of what the output layer reads, where that is not y as it is; else NULL */
     rcvi_outcome *outcome;  /* the device's */

@@ -199,8 +199,7 @@ static void lay_out_scratch(rcvi_engine *e) {
         if (e->twins[b] != SIZE_MAX)
             e->twins[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
     }
-    e->workspace = take(&at, e->workspace_bytes);
-    (void)take(&at, (size_t)(e->streams - 1) * round_up(e->beside_bytes));
+    e->workspace = take(&at, round_up(e->workspace_bytes) + (size_t)(e->streams - 1) * round_up(e->beside_bytes));
     e->sums = take(&at, (size_t)e->streams * round_up(e->sums_bytes));
     e->split_a = take(&at, (size_t)e->streams * round_up(e->split_a_bytes));
     e->split_b = take(&at, (size_t)e->streams * round_up(e->split_b_bytes));
