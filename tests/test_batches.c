@@ -115,7 +115,7 @@ static void test_all(void **unused) {
 
 /* ---- sequences ---- */
 
-enum { LINES = 60 };
+enum { LINES = 60, BUCKETS = 4 };
 
 /* Line i is the word "w" and its number, then as many words "x" as some number says: less than 20. */
 static int extra(int line) { return (int)(20 * rcvi_hash_uniform(5, (uint64_t)line)); }
@@ -161,11 +161,14 @@ static int check_row(const rcv_data *data, const rcvi_batch *batch, int64_t row)
     return line;
 }
 
-/* An epoch of lines: each once, in the narrowest bucket. `order` is that of the lines. */
+/* An epoch of lines: each once, in the narrowest bucket, but for less than a batch a bucket, which fill up the last of its own. Rows are
+ * empty in the shortest bucket alone, less than a batch of them. `order` is that of the lines. */
 static void check_epoch(const rcv_data *data, rcvi_batcher *batcher, const int64_t *bounds, int *order) {
     int seen[LINES] = {0}, count = 0;
-    int64_t counted = 0;
+    int64_t counted = 0, empty = 0, guests[BUCKETS] = {0}, batches = 0;
+    size_t shortest = 0;
     rcvi_batch batch = {0};
+    while (rcvi_batcher_shape(batcher, shortest, NULL, NULL, &batches) && batches == 0) shortest++;
     while (!batch.ends) {
         check_ok(rcvi_batcher_next(batcher, &batch));
         assert_false(batch.carries);
@@ -173,15 +176,27 @@ static void check_epoch(const rcv_data *data, rcvi_batcher *batcher, const int64
         counted += batch.counted;
         for (int64_t row = 0; row < batch.batch; row++) {
             const int line = check_row(data, &batch, row);
-            if (line < 0) continue;
+            if (line < 0) {
+                assert_int_equal(batch.bucket, shortest);
+                assert_true(++empty < batch.batch);
+                continue;
+            }
             seen[line]++;
             order[count++] = line;
             assert_true(batch.lengths[row] <= bounds[batch.bucket]);
-            assert_true(batch.bucket == 0 || batch.lengths[row] > bounds[batch.bucket - 1]);
+            bool guest = batch.bucket > 0 && batch.lengths[row] <= bounds[batch.bucket - 1];
+            if (guest) assert_true(++guests[batch.bucket] < batch.batch);
         }
     }
     assert_int_equal(counted, rcv_data_tokens(data));
     for (int i = 0; i < LINES; i++) assert_int_equal(seen[i], 1);
+}
+
+/* Lines that are longer than this, in so many batches. */
+static int64_t batches_above(int64_t length, int64_t batch) {
+    int64_t count = 0;
+    for (int i = 0; i < LINES; i++) count += extra(i) + 2 > length;
+    return (count + batch - 1) / batch;
 }
 
 static void test_lines(void **unused) {
@@ -195,10 +210,12 @@ static void test_lines(void **unused) {
     int64_t batches, steps, rows, total = 0;
     for (size_t i = 0; rcvi_batcher_shape(batcher, i, &steps, &rows, &batches); i++) {
         assert_true(steps == bounds[i] && rows == 7);
+        assert_int_equal(batches, batches_above(i ? bounds[i - 1] : 0, 7) - batches_above(bounds[i], 7));
         assert_true(i > 0 || batches == 0);
         total += batches;
     }
     assert_int_equal(total, rcvi_batcher_count(batcher));
+    assert_int_equal(total, (LINES + 6) / 7);
     check_epoch(f.data, batcher, bounds, order[0]);
     check_epoch(f.data, batcher, bounds, order[1]);
     for (int i = 0, k = 0; k < 3; k++) { /* bucket after bucket, each in the order of the file */
@@ -220,6 +237,71 @@ static void test_lines(void **unused) {
     for (int i = 0; i < 4; i++) {
         for (int k = 0; k < i; k++) assert_memory_not_equal(order[i], order[k], sizeof *order);
     }
+    rcvi_batcher_free(batcher);
+    close_fixture(&f);
+}
+
+static double odd_cost(void *user, int64_t steps, int64_t batch) {
+    (void)user;
+    return 5 + (double)(steps * batch);
+}
+
+/* Batches of every size, up to one that holds all lines: a bucket may give all it has. They cost what buckets are chosen by. */
+static void test_filling(void **unused) {
+    (void)unused;
+    static const int64_t bounds[] = {5, 6, 13, 30};
+    fixture f;
+    open_fixture(&f, lines_text(), &(rcv_data_options){.kind = RCV_DATA_LINES});
+    rcvi_histogram histogram;
+    check_ok(rcvi_histogram_new(f.data, &histogram));
+    for (int64_t size = 1; size <= LINES + 3; size++) {
+        int order[LINES];
+        double cost = 0;
+        const rcvi_bucket_options priced = {.most = BUCKETS, .batch = size, .cost = odd_cost};
+        rcvi_batcher *batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES,
+                                                                        .batch = size,
+                                                                        .bounds = bounds,
+                                                                        .bound_count = BUCKETS,
+                                                                        .shuffle = size % 2 == 0});
+        for (size_t i = 0; i < BUCKETS; i++) {
+            int64_t batches;
+            assert_true(rcvi_batcher_shape(batcher, i, NULL, NULL, &batches));
+            assert_int_equal(batches, batches_above(i ? bounds[i - 1] : 0, size) - batches_above(bounds[i], size));
+            cost += (double)batches * odd_cost(NULL, bounds[i], size);
+        }
+        assert_true(cost == rcvi_buckets_cost(&histogram, &priced, bounds, BUCKETS));
+        assert_int_equal(rcvi_batcher_count(batcher), (LINES + size - 1) / size);
+        for (int i = 0; i < 2; i++) check_epoch(f.data, batcher, bounds, order);
+        rcvi_batcher_free(batcher);
+    }
+    rcvi_histogram_free(f.context, &histogram);
+    close_fixture(&f);
+}
+
+/* Shuffled sequences that fill up longer buckets are others in every epoch: in the end all have done so. */
+static void test_guests_change(void **unused) {
+    (void)unused;
+    static const int64_t bounds[] = {12, 30};
+    bool was[LINES] = {false};
+    int lines = 0, guests = 0;
+    fixture f;
+    open_fixture(&f, lines_text(), &(rcv_data_options){.kind = RCV_DATA_LINES});
+    rcvi_batcher *batcher =
+        new_batcher(&f, &(rcvi_batcher_options){
+                            .how = RCVI_SEQUENCES, .batch = 16, .bounds = bounds, .bound_count = 2, .shuffle = true});
+    for (int64_t i = 0; i < 100 * rcvi_batcher_count(batcher); i++) {
+        rcvi_batch batch;
+        check_ok(rcvi_batcher_next(batcher, &batch));
+        for (int64_t row = 0; row < batch.batch; row++) {
+            const int line = check_row(f.data, &batch, row);
+            if (line >= 0 && batch.bucket == 1 && batch.lengths[row] <= bounds[0]) was[line] = true;
+        }
+    }
+    for (int i = 0; i < LINES; i++) {
+        lines += extra(i) + 2 <= bounds[0];
+        guests += was[i];
+    }
+    assert_int_equal(guests, lines);
     rcvi_batcher_free(batcher);
     close_fixture(&f);
 }
@@ -438,7 +520,8 @@ static void test_no_memory(void **unused) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_columns),       cmocka_unit_test(test_all),
-        cmocka_unit_test(test_lines),         cmocka_unit_test(test_shuffling_is_even),
+        cmocka_unit_test(test_lines),         cmocka_unit_test(test_filling),
+        cmocka_unit_test(test_guests_change), cmocka_unit_test(test_shuffling_is_even),
         cmocka_unit_test(test_token_batches), cmocka_unit_test(test_seeking),
         cmocka_unit_test(test_byte_lines),    cmocka_unit_test(test_values),
         cmocka_unit_test(test_classes),       cmocka_unit_test(test_wrong),

@@ -85,8 +85,8 @@ static void test_cost(void **unused) {
     int calls = 0;
     options.cost = steps_and_more;
     options.user = &calls;
-    /* 9 sequences are 3 batches of 4, 1 is a fourth. */
-    assert_true(fabs(rcvi_buckets_cost(&f.histogram, &options, bounds, 2) - (3 * (3 + 3 * 4) + 3 + 7 * 4)) < 1e-9);
+    /* One batch of 4 has the longest and 3 others, which leave 6 to 2 batches. */
+    assert_true(fabs(rcvi_buckets_cost(&f.histogram, &options, bounds, 2) - (2 * (3 + 3 * 4) + 3 + 7 * 4)) < 1e-9);
     options.batch = 0;
     options.tokens = 14; /* 4 sequences of 3, 2 of 7 */
     double expected = 3 * (3 + 3 * 4) + 3 + 7 * (2 + sqrt(2));

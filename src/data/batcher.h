@@ -4,10 +4,12 @@
 
 #include "data/store.h"
 
-/* A bucket: sequences of at most `bound` steps, `batch` side by side. The first of its sequences is order[first], and the first of its
- * batches is number `first_batch` before batches are shuffled. Columns have one. */
+/* A bucket: sequences of at most `bound` steps, `batch` side by side. Those that are too long for the one before it are order[own ..
+ * own + own_count - 1]; its batches hold order[first .. first + count - 1], and the first of them is number `first_batch` before
+ * batches are shuffled. Columns have one. */
 typedef struct {
     int64_t bound, batch;
+    int64_t own, own_count;
     int64_t first, count;
     int64_t first_batch, batches;
 } rcvi_bucket;

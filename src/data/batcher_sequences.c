@@ -1,5 +1,7 @@
 /* Sequences in buckets of like lengths, padded to the bucket's bound. The order of an epoch follows from its number and the seed: sequences
- * in the order of the file, shuffled within their bucket, cut into batches, and those shuffled. */
+ * in the order of the file, shuffled within their bucket, cut into batches, and those shuffled. Rows that would be empty in a bucket's last batch
+ * are taken by the last sequences of the shorter ones: the fewest batches of every length that hold all, and only the shortest bucket has one
+ * that is not full. */
 #include "data/batcher.h"
 
 #include "base/random.h"
@@ -32,18 +34,31 @@ static rcv_status check_bounds(const rcvi_batcher *batcher, const int64_t *bound
     return RCV_OK;
 }
 
+/* From the longest bucket to the shortest: each takes what is left of its own, and as many more as fill its last batch. */
+static void share_out(rcvi_batcher *batcher) {
+    int64_t end = batcher->data->totals.sequences;
+    for (size_t i = batcher->bucket_count; i > 0; i--) {
+        rcvi_bucket *b = &batcher->buckets[i - 1];
+        int64_t left = end > b->own ? end - b->own : 0;
+        b->batches = left / b->batch + (left % b->batch != 0);
+        b->count = b->batches * b->batch < end ? b->batches * b->batch : end;
+        b->first = end -= b->count;
+    }
+}
+
 /* Counts sequences, and from that places of sequences and batches. */
 static void size_buckets(rcvi_batcher *batcher) {
-    int64_t first = 0;
+    int64_t own = 0;
     for (int64_t i = 0; i < batcher->data->totals.sequences; i++)
-        batcher->buckets[bucket_of(batcher, rcvi_data_span(batcher->data, i).length)].count++;
+        batcher->buckets[bucket_of(batcher, rcvi_data_span(batcher->data, i).length)].own_count++;
     for (size_t i = 0; i < batcher->bucket_count; i++) {
-        rcvi_bucket *b = &batcher->buckets[i];
-        b->first = first;
-        b->first_batch = batcher->batches;
-        b->batches = b->count / b->batch + (b->count % b->batch != 0);
-        first += b->count;
-        batcher->batches += b->batches;
+        batcher->buckets[i].own = own;
+        own += batcher->buckets[i].own_count;
+    }
+    share_out(batcher);
+    for (size_t i = 0; i < batcher->bucket_count; i++) {
+        batcher->buckets[i].first_batch = batcher->batches;
+        batcher->batches += batcher->buckets[i].batches;
     }
 }
 
@@ -86,9 +101,9 @@ void rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
     if (batcher->ordered == epoch || (batcher->ordered >= 0 && !batcher->options.shuffle)) return;
     for (int64_t i = 0; i < batcher->data->totals.sequences; i++) {
         rcvi_bucket *b = &batcher->buckets[bucket_of(batcher, rcvi_data_span(batcher->data, i).length)];
-        batcher->order[b->first++] = (uint32_t)i;
+        batcher->order[b->own++] = (uint32_t)i;
     }
-    for (size_t i = 0; i < batcher->bucket_count; i++) batcher->buckets[i].first -= batcher->buckets[i].count;
+    for (size_t i = 0; i < batcher->bucket_count; i++) batcher->buckets[i].own -= batcher->buckets[i].own_count;
     for (int64_t i = 0; i < batcher->batches; i++) batcher->batch_order[i] = (uint32_t)i;
     batcher->ordered = epoch;
     if (!batcher->options.shuffle) return;
@@ -98,7 +113,7 @@ void rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
         if (i == batcher->bucket_count)
             shuffle(batcher->batch_order, batcher->batches, key);
         else
-            shuffle(batcher->order + batcher->buckets[i].first, batcher->buckets[i].count, key);
+            shuffle(batcher->order + batcher->buckets[i].own, batcher->buckets[i].own_count, key);
     }
 }
 

@@ -1,5 +1,6 @@
-/* Which lengths sequences are padded to. A bucket's cost depends on its bound and on how many sequences it has; the best K bounds are found
- * by dynamic programming over the different lengths, good ones by merging neighbours. */
+/* Which lengths sequences are padded to. A bucket's cost depends on its bound, on how many sequences it has and on how many are longer, not on
+ * where the other bounds are; so the best K bounds are found by dynamic programming over the different lengths, good ones by merging
+ * neighbours. */
 #include "data/batcher.h"
 
 #include <math.h>
@@ -15,17 +16,22 @@ typedef struct {
 typedef struct {
     group *groups; /* [count], before them one without sequences */
     size_t count;
+    bool fills; /* rows that longer sequences leave empty are a bucket's: all batches have the same size */
 } grouping;
 
-static double bucket_cost(int64_t sequences, int64_t batch, double unit) {
-    int64_t times = batch > 0 ? sequences / batch + (sequences % batch != 0) : sequences;
-    return (double)times * unit;
+static int64_t batches_of(int64_t sequences, int64_t batch) { return sequences / batch + (sequences % batch != 0); }
+
+/* Of a bucket that has so many sequences, and so many longer ones before it, which fill up batches with some of its own. */
+static double bucket_cost(int64_t sequences, int64_t longer, int64_t batch, double unit) {
+    if (batch == 0) return (double)sequences * unit;
+    return (double)(batches_of(longer + sequences, batch) - batches_of(longer, batch)) * unit;
 }
 
 /* Of a bucket that holds groups from + 1 .. to, counted from 1. */
 static double cost_of(const grouping *g, size_t from, size_t to) {
     const group *last = &g->groups[to];
-    return bucket_cost(last->total - g->groups[from].total, last->batch, last->unit);
+    int64_t longer = g->fills ? g->groups[g->count].total - last->total : 0;
+    return bucket_cost(last->total - g->groups[from].total, longer, last->batch, last->unit);
 }
 
 static group price(const rcvi_bucket_options *options, int64_t bound, int64_t total) {
@@ -47,7 +53,7 @@ static rcv_status check_options(const rcvi_histogram *histogram, const rcvi_buck
 
 static rcv_status group_lengths(rcv_context *context, const rcvi_histogram *histogram,
                                 const rcvi_bucket_options *options, grouping *g) {
-    *g = (grouping){0};
+    *g = (grouping){.fills = options->tokens == 0};
     RCVI_TRY(check_options(histogram, options));
     int64_t different = 0, seen = 0, total = 0;
     for (int64_t i = 1; i <= histogram->longest; i++) different += histogram->counts[i] > 0;
@@ -156,11 +162,13 @@ rcv_status rcvi_buckets_best(rcv_context *context, const rcvi_histogram *histogr
 double rcvi_buckets_cost(const rcvi_histogram *histogram, const rcvi_bucket_options *options, const int64_t *bounds,
                          size_t count) {
     double cost = 0;
-    for (size_t k = 0; k < count; k++) {
-        int64_t sequences = 0, least = k > 0 ? bounds[k - 1] + 1 : 1;
-        for (int64_t i = least; i <= bounds[k] && i <= histogram->longest; i++) sequences += histogram->counts[i];
-        group g = price(options, bounds[k], sequences);
-        cost += bucket_cost(sequences, g.batch, g.unit);
+    int64_t longer = 0, length = histogram->longest;
+    for (size_t k = count; k > 0; k--) {
+        int64_t sequences = 0, below = k > 1 ? bounds[k - 2] : 0;
+        for (; length > below; length--) sequences += histogram->counts[length];
+        group g = price(options, bounds[k - 1], sequences);
+        cost += bucket_cost(sequences, longer, g.batch, g.unit);
+        if (options->tokens == 0) longer += sequences;
     }
     return cost;
 }

@@ -19,7 +19,7 @@ rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **voc
 typedef enum {
     RCVI_COLUMNS, /* of the token stream, state carried from batch to batch; what does not fill the columns or the last window is left out */
     RCVI_ALL, /* the same, but nothing is left out: the last column and window are filled up with targets that do not count */
-    RCVI_SEQUENCES /* each by itself, in buckets; nothing is left out */
+    RCVI_SEQUENCES /* each by itself, in buckets; nothing is left out, and rows that a bucket leaves empty are the next shorter one's */
 } rcvi_batching;
 
 typedef struct {
@@ -93,7 +93,8 @@ rcv_status rcvi_buckets_greedy(rcv_context *context, const rcvi_histogram *histo
                                const rcvi_bucket_options *options, int64_t *bounds, size_t *count);
 rcv_status rcvi_buckets_best(rcv_context *context, const rcvi_histogram *histogram, const rcvi_bucket_options *options,
                              int64_t *bounds, size_t *count);
-/* The cost of all batches; without a cost function that is tokens with padding, and divided by histogram->tokens it is padded / ideal. */
+/* The cost of all batches, as the batcher makes them (with `tokens`, where batches differ in size, as if each bucket filled its own alone);
+ * without a cost function that is tokens with padding, and divided by histogram->tokens it is padded / ideal. */
 double rcvi_buckets_cost(const rcvi_histogram *histogram, const rcvi_bucket_options *options, const int64_t *bounds,
                          size_t count);
 

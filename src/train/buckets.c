@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUCKETS = 16 };
+enum { DEFAULT_BUCKETS = 32 };
 
 /* LENGTHS: rising numbers separated by commas; the longest sequence is added where it is not among them. */
 static rcv_status read_bounds(const char *text, int64_t longest, int64_t *bounds, size_t *count) {
