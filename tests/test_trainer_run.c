@@ -421,6 +421,49 @@ static void test_bucket_memory(void **unused) {
     school_close(&s);
 }
 
+/* Many lines of two steps and one of thirty: the plan of the short ones serves both, also where another is chosen for the long one. */
+static void test_bucket_plans(void **unused) {
+    (void)unused;
+    enum { SHORT = 300, STEPS = 30 };
+    char text[2 * SHORT + 2 * STEPS] = "", *end = text;
+    for (int i = 0; i < SHORT; i++) end = strcpy(end, "a\n") + 2;
+    for (int i = 0; i < STEPS - 1; i++) end = strcpy(end, i < STEPS - 2 ? "b " : "b\n") + 2;
+    int different = 0;
+    for (int i = 0; i < 6; i++) {
+        school s;
+        school_open(&s);
+        const rcv_data *train = school_data(&s, "train", RCV_DATA_LINES, text, NULL);
+        char line[80];
+        snprintf(line, sizeof line, "kind=lines buckets=2 steps=2 batch=%d hidden=%d", 1 + 3 * (i % 3),
+                 i < 3 ? 24 : 96);
+        rcv_trainer *t = school_trainer(&s, line, "", train, NULL);
+        watcher w = {0};
+        check_ok(school_run(t, NULL, &w));
+        assert_int_equal(t->train_windows, 2);
+        rcv_plan_options o = {.batch = 1 + 3 * (i % 3),
+                              .dtype = t->learner->dtype,
+                              .training = true,
+                              .lengths = true,
+                              .effort = RCV_ESTIMATE,
+                              .threads = 1};
+        rcv_plan *plans[2];
+        for (int k = 0; k < 2; k++) {
+            o.steps = k ? STEPS : 2;
+            check_ok(rcv_plan_new(t->learner->net, &o, &plans[k]));
+        }
+        different += strcmp(rcv_plan_string(plans[0]), rcv_plan_string(plans[1])) != 0;
+        for (int k = 0; k < 2; k++) {
+            const rcvi_window *v = &t->work->windows[t->windows[k]];
+            assert_int_equal(v->steps, k ? STEPS : 2);
+            assert_string_equal(rcv_plan_string(v->plan), rcv_plan_string(plans[0]));
+        }
+        for (int k = 0; k < 2; k++) rcv_plan_free(plans[k]);
+        rcv_trainer_free(t);
+        school_close(&s);
+    }
+    assert_true(different > 0); /* else nothing was compared */
+}
+
 /* A CPU stores the gradient of the output layer, and says so. */
 static void test_lean(void **unused) {
     (void)unused;
@@ -497,6 +540,7 @@ int main(void) {
         cmocka_unit_test(test_memorising),
         cmocka_unit_test(test_validation_memory),
         cmocka_unit_test(test_bucket_memory),
+        cmocka_unit_test(test_bucket_plans),
         cmocka_unit_test(test_lean),
         cmocka_unit_test(test_refusals),
     };

@@ -217,24 +217,31 @@ static rcv_status find_pinned(const rcv_trainer *t, size_t index, char **plan) {
     return *plan ? RCV_OK : RCV_NO_MEMORY;
 }
 
-/* `like`: a window of the same kind whose plan will do, or the window itself. */
-static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket, bool training, size_t index,
-                             size_t like) {
+static rcvi_window_options window_options(const rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket,
+                                          bool training) {
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
-    int64_t steps, batch, batches;
-    rcvi_batcher_shape(batcher, bucket, &steps, &batch, &batches);
+    int64_t steps, batch;
+    rcvi_batcher_shape(batcher, bucket, &steps, &batch, NULL);
+    return (rcvi_window_options){.steps = steps,
+                                 .batch = batch,
+                                 .training = training,
+                                 .lengths = !columns,
+                                 .carries = columns,
+                                 .schedule = rcvi_settings_text(t->settings, "schedule")};
+}
+
+/* `like`: a plan that will do where the settings and the checkpoint say none; NULL: the planner chooses. */
+static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket, bool training, size_t index,
+                             const char *like) {
+    rcvi_window_options o = window_options(t, batcher, bucket, training);
+    const char *said = o.schedule;
     char *string;
     RCVI_TRY(find_pinned(t, index, &string));
-    rcvi_window_options o = {.steps = steps,
-                             .batch = batch,
-                             .training = training,
-                             .lengths = !columns,
-                             .carries = columns,
-                             .schedule = rcvi_settings_text(t->settings, "schedule")};
-    if (like != index && !o.schedule) o.schedule = rcv_plan_string(t->work->windows[t->windows[like]].plan);
+    if (like && !said) o.schedule = like;
     if (string) o.schedule = string;
     rcv_status status = rcvi_work_window(t->work, &o, &t->windows[index]);
-    if (status == RCV_UNSUPPORTED && !string && like != index) {
+    bool spare = status == RCV_UNSUPPORTED || status == RCV_NO_MEMORY;
+    if (spare && !string && like && !said) {
         o.schedule = NULL;
         status = rcvi_work_window(t->work, &o, &t->windows[index]);
     }
@@ -243,20 +250,43 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
                  "the plan %s of the checkpoint does not run here: another one is chosen, whose sums may be "
                  "rounded otherwise",
                  string);
-        o.schedule = rcvi_settings_text(t->settings, "schedule");
+        o.schedule = said;
         status = rcvi_work_window(t->work, &o, &t->windows[index]);
     }
     rcvi_free(t->context, string);
     return status;
 }
 
-/* The longest bucket's plan is chosen, and taken for the shorter ones. Those of validation are closed until there is one. */
-static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool training, size_t first, size_t count) {
+/* The bucket with the most work. */
+static size_t heaviest(const rcvi_batcher *batcher, size_t count) {
+    size_t found = count - 1;
+    double most = 0;
     for (size_t i = count; i > 0; i--) {
-        RCVI_TRY(add_window(t, batcher, i - 1, training, first + i - 1, first + count - 1));
-        if (!training) rcvi_work_close(t->work, t->windows[first + i - 1]);
+        int64_t steps, batch, batches;
+        rcvi_batcher_shape(batcher, i - 1, &steps, &batch, &batches);
+        double work = (double)steps * (double)batch * (double)batches;
+        if (work <= most) continue;
+        most = work;
+        found = i - 1;
     }
-    return RCV_OK;
+    return found;
+}
+
+/* The plan of the bucket with the most work is chosen, and taken for the others. The longest comes first: the others have their runs in its
+ * memory. Those of validation are closed until there is one. */
+static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool training, size_t first, size_t count) {
+    rcv_plan *like = NULL;
+    rcv_status status = RCV_OK;
+    if (count > 1 && !t->plans && !rcvi_settings_text(t->settings, "schedule")) {
+        rcvi_window_options o = window_options(t, batcher, heaviest(batcher, count), training);
+        status = rcvi_window_plan(t->work, &o, &like);
+    }
+    for (size_t i = count; i > 0 && !status; i--) {
+        status = add_window(t, batcher, i - 1, training, first + i - 1, like ? rcv_plan_string(like) : NULL);
+        if (!status && !training) rcvi_work_close(t->work, t->windows[first + i - 1]);
+    }
+    rcv_plan_free(like);
+    return status;
 }
 
 static size_t count_shapes(const rcvi_batcher *batcher, int64_t *rows) {

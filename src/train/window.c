@@ -3,20 +3,20 @@
 
 #include "plan/run.h"
 
-static rcv_status plan(rcvi_work *w, rcvi_window *v, const char *schedule) {
+rcv_status rcvi_window_plan(const rcvi_work *w, const rcvi_window_options *o, rcv_plan **plan) {
     const rcv_learner *l = w->learner;
-    const rcv_plan_options options = {.steps = v->steps,
-                                      .batch = v->batch,
+    const rcv_plan_options options = {.steps = o->steps,
+                                      .batch = o->batch,
                                       .dtype = l->dtype,
-                                      .training = v->training,
-                                      .lengths = v->lengths,
-                                      .schedule = schedule,
+                                      .training = o->training,
+                                      .lengths = o->lengths,
+                                      .schedule = o->schedule,
                                       .effort = w->options.effort,
                                       .threads = w->options.threads,
                                       .device = l->device_name,
                                       .go_on = w->options.go_on,
                                       .user = w->options.user};
-    return rcv_plan_new(l->net, &options, &v->plan);
+    return rcv_plan_new(l->net, &options, plan);
 }
 
 static rcv_status make_run(const rcvi_work *w, rcvi_window *v) {
@@ -61,7 +61,7 @@ rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
 rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_window *v) {
     *v = (rcvi_window){
         .steps = o->steps, .batch = o->batch, .training = o->training, .lengths = o->lengths, .carries = o->carries};
-    RCVI_TRY(plan(w, v, o->schedule));
+    RCVI_TRY(rcvi_window_plan(w, o, &v->plan));
     if (v->carries) {
         RCVI_TRY(make_states(w, v, &v->initial));
         RCVI_TRY(make_states(w, v, &v->final));

@@ -78,6 +78,8 @@ int64_t rcvi_work_gradient_start(const rcvi_work *work);
 int64_t rcvi_work_gradient_count(const rcvi_work *work);
 size_t rcvi_work_bytes(const rcvi_work *work); /* in the device's memory, but for the learner's parameters */
 
+/* The plan that a window would have. */
+rcv_status rcvi_window_plan(const rcvi_work *work, const rcvi_window_options *options, rcv_plan **plan);
 /* Adds a window; its number comes back. */
 rcv_status rcvi_work_window(rcvi_work *work, const rcvi_window_options *options, size_t *window);
 /* One without training: it is open when it is added. Opening what is open, and closing what is closed, does nothing. */
