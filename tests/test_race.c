@@ -29,6 +29,8 @@ static struct {
     int once, total; /* and so does this one run, from 1; of so many */
     int64_t threads;
     const char *kernels;
+    int loads;            /* programs whose kernels were compiled */
+    const char *unloaded; /* the plan whose kernels the device refuses; "": all */
     const char *unopened; /* the plan whose runs the device refuses */
     rcv_status refusal;
 } fake;
@@ -52,6 +54,13 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
 static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
     RCVI_TRY(prepare_nothing(program, engine));
     clock_seconds += fake.preparing;
+    return RCV_OK;
+}
+
+static rcv_status load(rcvi_engine *engine) {
+    fake.loads++;
+    if (fake.unloaded && (!*fake.unloaded || !strcmp(engine->program->options.schedule, fake.unloaded)))
+        return rcvi_fail(fake.refusal, "the device takes no kernels of this");
     return RCV_OK;
 }
 
@@ -105,6 +114,7 @@ static rcv_status run(rcvi_worker *worker, size_t first, size_t end, const rcvi_
 static const rcvi_device device = {.name = "fake",
                                    .describe = describe,
                                    .prepare = prepare,
+                                   .load = load,
                                    .release = release_nothing,
                                    .scratch = no_bytes,
                                    .outside = no_bytes,
@@ -473,6 +483,53 @@ static void test_stopped_wisdom(void **state) {
 
 /* ---- what cannot be used ---- */
 
+/* By estimate kernels of the best plan alone are compiled; where the device refuses them, those of the next. */
+static void test_loaded(void **state) {
+    (void)state;
+    problem p;
+    char best[96];
+    alike();
+    rcv_plan *plan = found(&p, &middle, RCV_ESTIMATE, true);
+    assert_int_equal(fake.loads, 1);
+    snprintf(best, sizeof best, "%s", rcv_plan_string(plan));
+    size_t count = rcv_plan_candidate_count(plan);
+    done(&p, plan);
+
+    alike();
+    fake.unloaded = best;
+    fake.refusal = RCV_UNSUPPORTED;
+    plan = found(&p, &middle, RCV_ESTIMATE, true);
+    assert_int_equal(fake.loads, 2);
+    assert_string_not_equal(rcv_plan_string(plan), best);
+    const rcv_candidate *refused = candidate_of(plan, best);
+    assert_int_equal(refused->status, RCV_UNSUPPORTED);
+    assert_string_equal(refused->reason, "the device takes no kernels of this");
+    assert_true(!refused->chosen && candidate_of(plan, rcv_plan_string(plan))->chosen);
+    done(&p, plan);
+
+    static const rcv_status refusals[] = {RCV_UNSUPPORTED, RCV_NO_MEMORY};
+    for (int i = 0; i < 2; i++) {
+        alike();
+        fake.unloaded = "";
+        fake.refusal = refusals[i];
+        open_problem(&p, &middle, 2);
+        rcv_plan_options options = options_of(&p, RCV_FLOAT32, true, NULL);
+        options.effort = RCV_ESTIMATE;
+        check_fails(search(&p, &options, &plan), refusals[i], "takes no kernels");
+        assert_null(plan);
+        if (i)
+            assert_int_equal(fake.loads, 1);
+        else
+            assert_in_range(fake.loads, 5, count);
+        close_problem(&p);
+    }
+
+    alike();
+    plan = found(&p, &middle, RCV_MEASURE, true);
+    assert_true(fake.loads >= 5);
+    done(&p, plan);
+}
+
 /* A device that refuses a run gives the candidate its sentence; one without memory ends the search. */
 static void test_unopened(void **state) {
     (void)state;
@@ -531,11 +588,11 @@ static void test_vendor(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exhaustive),     cmocka_unit_test(test_ties),      cmocka_unit_test(test_measure),
-        cmocka_unit_test(test_families),       cmocka_unit_test(test_hopeless),  cmocka_unit_test(test_disturbed),
-        cmocka_unit_test(test_long),           cmocka_unit_test(test_short),     cmocka_unit_test(test_unopened),
-        cmocka_unit_test(test_disturbed_once), cmocka_unit_test(test_budget),    cmocka_unit_test(test_vendor),
-        cmocka_unit_test(test_late),           cmocka_unit_test(test_recompute), cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_stopped_wisdom)};
+        cmocka_unit_test(test_exhaustive), cmocka_unit_test(test_ties),           cmocka_unit_test(test_measure),
+        cmocka_unit_test(test_families),   cmocka_unit_test(test_hopeless),       cmocka_unit_test(test_disturbed),
+        cmocka_unit_test(test_long),       cmocka_unit_test(test_short),          cmocka_unit_test(test_unopened),
+        cmocka_unit_test(test_loaded),     cmocka_unit_test(test_disturbed_once), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_vendor),     cmocka_unit_test(test_late),           cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_stopped),    cmocka_unit_test(test_stopped_wisdom)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,8 +27,10 @@ typedef struct {
     rcv_status (*describe)(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads, rcvi_machine *machine);
     /* What there is, for people. */
     rcv_status (*tell)(rcv_context *context, int ordinal, rcvi_text *text);
-    /* Makes a verified program ready; the program outlives the engine. */
+    /* Makes a verified program ready, but for what `load` does; the program outlives the engine. */
     rcv_status (*prepare)(const rcvi_program *program, rcvi_engine **engine);
+    /* Once, before the first `open`: what takes long, such as compiling kernels. NULL where nothing does. */
+    rcv_status (*load)(rcvi_engine *engine);
     void (*release)(rcvi_engine *engine);
     void (*explain)(const rcvi_engine *engine,
                     rcvi_text *text);             /* how it will run, in lines for people; NULL: nothing to say */

@@ -86,7 +86,7 @@ static rcv_status build(rcv_plan *plan, const rcvi_problem *problem, const rcvi_
     return RCV_OK;
 }
 
-rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **out) {
+rcv_status rcvi_plan_write(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **out) {
     *out = NULL;
     rcv_context *context = problem->net->context;
     rcv_plan *plan = rcvi_new(context, 1, sizeof *plan);
@@ -102,6 +102,17 @@ rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, 
     }
     *out = plan;
     return RCV_OK;
+}
+
+rcv_status rcvi_plan_load(rcv_plan *plan) { return plan->device->load ? plan->device->load(plan->engine) : RCV_OK; }
+
+rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **plan) {
+    RCVI_TRY(rcvi_plan_write(problem, rungs, plan));
+    rcv_status status = rcvi_plan_load(*plan);
+    if (!status) return RCV_OK;
+    rcv_plan_free(*plan);
+    *plan = NULL;
+    return status;
 }
 
 rcv_status rcvi_check_memory(const rcv_plan *plan, size_t limit) {

@@ -33,7 +33,9 @@ typedef struct {
     rcvi_machine machine;
 } rcvi_problem;
 
-/* The plan with these rungs, without a search. */
+/* The plan with these rungs, without a search; `write` leaves out what takes long, which `load` does before there is a run. */
 rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **plan);
+rcv_status rcvi_plan_write(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **plan);
+rcv_status rcvi_plan_load(rcv_plan *plan);
 
 #endif

@@ -48,8 +48,9 @@ static void offer(void *user, const rcvi_rungs *rungs) {
 
 static rcv_status judge(search *s, rcvi_contender *c) {
     double begin = rcvi_now();
-    rcv_status status = rcvi_plan_make(s->problem, &c->rungs, &c->plan);
-    if (s->problem->machine.gpu)
+    bool timed = s->problem->options->effort != RCV_ESTIMATE;
+    rcv_status status = (timed ? rcvi_plan_make : rcvi_plan_write)(s->problem, &c->rungs, &c->plan);
+    if (s->problem->machine.gpu && timed)
         rcvi_log(s->pool.context, "planning: %s made ready in %.3g s", c->shown.schedule, rcvi_now() - begin);
     if (status) return rcvi_refuse(&s->pool, c, status);
     c->shown.bytes = c->plan->run_bytes;
@@ -84,7 +85,7 @@ static rcv_status nothing_applies(const search *s) {
     const rcv_candidate *smallest = NULL;
     for (size_t i = 0; i < s->count; i++) {
         const rcv_candidate *c = &s->contenders[i].shown;
-        if (c->bytes && (!smallest || c->bytes < smallest->bytes)) smallest = c;
+        if (s->limited && c->bytes && (!smallest || c->bytes < smallest->bytes)) smallest = c;
     }
     if (smallest) {
         return rcvi_fail(RCV_UNSUPPORTED, "no plan keeps to %zu bytes: the smallest, %s, needs %zu",
@@ -202,15 +203,29 @@ static rcv_status remember(const search *s, const rcvi_contender *chosen, const 
     return rcvi_wisdom_remember(s->pool.context, key, &lesson);
 }
 
+/* The contender's plan, ready to run; NULL where the device refuses what was only estimated, which is noted. */
+static rcv_status take(search *s, rcvi_contender *c, rcv_plan **plan) {
+    bool estimated = s->problem->options->effort == RCV_ESTIMATE;
+    rcv_status status = RCV_OK;
+    if (c->plan && c->plan->program.options.steps == s->problem->options->steps) {
+        *plan = c->plan;
+        c->plan = NULL;
+        if (estimated) status = rcvi_plan_load(*plan);
+    } else {
+        status = rcvi_plan_make(s->problem, &c->rungs, plan);
+    }
+    if (!status) return RCV_OK;
+    rcv_plan_free(*plan);
+    *plan = NULL;
+    return estimated ? rcvi_refuse(&s->pool, c, status) : status;
+}
+
 static rcv_status find(search *s, const char *key, rcv_plan **plan) {
     rcvi_contender *chosen = NULL;
     RCVI_TRY(collect(s));
-    RCVI_TRY(choose(s, &chosen));
-    if (chosen->plan && chosen->plan->program.options.steps == s->problem->options->steps) {
-        *plan = chosen->plan;
-        chosen->plan = NULL;
-    } else {
-        RCVI_TRY(rcvi_plan_make(s->problem, &chosen->rungs, plan));
+    while (!*plan) {
+        RCVI_TRY(choose(s, &chosen));
+        RCVI_TRY(take(s, chosen, plan));
     }
     RCVI_TRY(remember(s, chosen, key));
     return hand_over(s, chosen, *plan);

@@ -621,8 +621,7 @@ static rcv_status prepare_steps(rcvi_engine *e) {
         if (step->kind == RCVI_STEP_GEMM) RCVI_TRY(prepare_gemm(e, i));
         if (step->kind == RCVI_STEP_VENDOR && !e->vendor) RCVI_TRY(prepare_vendor(e));
     }
-    RCVI_TRY(check_persistent(e));
-    return load_kernels(e);
+    return check_persistent(e);
 }
 
 /* Room for the sums over rows of a launch. */
@@ -733,6 +732,14 @@ rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **out) 
     }
     *out = e;
     return RCV_OK;
+}
+
+rcv_status rcvi_cuda_engine_load(rcvi_engine *e) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(e->ordinal, &before));
+    rcv_status status = load_kernels(e);
+    rcvi_cuda_leave(before);
+    return status;
 }
 
 void rcvi_cuda_engine_free(rcvi_engine *e) {

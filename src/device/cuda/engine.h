@@ -108,6 +108,7 @@ struct rcvi_engine {
 };
 
 rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **engine);
+rcv_status rcvi_cuda_engine_load(rcvi_engine *engine); /* compiles its kernels, and takes them to the GPU */
 void rcvi_cuda_engine_free(rcvi_engine *engine);
 
 /* Types, twins, what is stored turned, rows that are left out: all that follows from the program alone. */
