@@ -48,9 +48,9 @@ static void offer(void *user, const rcvi_rungs *rungs) {
 
 static rcv_status judge(search *s, rcvi_contender *c) {
     double begin = rcvi_now();
-    bool timed = s->problem->options->effort != RCV_ESTIMATE;
-    rcv_status status = (timed ? rcvi_plan_make : rcvi_plan_write)(s->problem, &c->rungs, &c->plan);
-    if (s->problem->machine.gpu && timed)
+    bool is_timed = s->problem->options->effort != RCV_ESTIMATE;
+    rcv_status status = (is_timed ? rcvi_plan_make : rcvi_plan_write)(s->problem, &c->rungs, &c->plan);
+    if (s->problem->machine.gpu && is_timed)
         rcvi_log(s->pool.context, "planning: %s made ready in %.3g s", c->shown.schedule, rcvi_now() - begin);
     if (status) return rcvi_refuse(&s->pool, c, status);
     c->shown.bytes = c->plan->run_bytes;
