@@ -10,6 +10,8 @@ int64_t rcvi_bucket_batch(int64_t batch, int64_t tokens, int64_t bound) {
     return batch > 0 && batch < fitting ? batch : fitting;
 }
 
+int64_t rcvi_bucket_batches(int64_t sequences, int64_t batch) { return sequences / batch + (sequences % batch != 0); }
+
 static rcv_status check_options(const rcv_data *data, const rcvi_batcher_options *options) {
     bool sequences = options->how == RCVI_SEQUENCES;
     if (options->batch < 0 || options->tokens < 0 || (options->batch == 0 && (!sequences || options->tokens == 0)))

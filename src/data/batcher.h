@@ -32,8 +32,9 @@ struct rcvi_batcher {
     int64_t *lengths;
 };
 
-/* How many sequences of this length stand side by side. */
+/* How many sequences of this length stand side by side, and how many batches so many of them are. */
 int64_t rcvi_bucket_batch(int64_t batch, int64_t tokens, int64_t bound);
+int64_t rcvi_bucket_batches(int64_t sequences, int64_t batch);
 
 rcv_status rcvi_columns_set_up(rcvi_batcher *batcher);
 void rcvi_columns_fill(rcvi_batcher *batcher, rcvi_batch *batch);

@@ -40,7 +40,7 @@ static void share_out(rcvi_batcher *batcher) {
     for (size_t i = batcher->bucket_count; i > 0; i--) {
         rcvi_bucket *b = &batcher->buckets[i - 1];
         int64_t left = end > b->own ? end - b->own : 0;
-        b->batches = left / b->batch + (left % b->batch != 0);
+        b->batches = rcvi_bucket_batches(left, b->batch);
         b->count = b->batches * b->batch < end ? b->batches * b->batch : end;
         b->first = end -= b->count;
     }

@@ -19,12 +19,10 @@ typedef struct {
     bool fills; /* rows that longer sequences leave empty are a bucket's: all batches have the same size */
 } grouping;
 
-static int64_t batches_of(int64_t sequences, int64_t batch) { return sequences / batch + (sequences % batch != 0); }
-
 /* Of a bucket that has so many sequences, and so many longer ones before it, which fill up batches with some of its own. */
 static double bucket_cost(int64_t sequences, int64_t longer, int64_t batch, double unit) {
     if (batch == 0) return (double)sequences * unit;
-    return (double)(batches_of(longer + sequences, batch) - batches_of(longer, batch)) * unit;
+    return (double)(rcvi_bucket_batches(longer + sequences, batch) - rcvi_bucket_batches(longer, batch)) * unit;
 }
 
 /* Of a bucket that holds groups from + 1 .. to, counted from 1. */
