@@ -549,7 +549,7 @@ RCV_API rcv_data_kind rcv_data_get_kind(const rcv_data *data);
 
 /* Lengths, of all but streams; a line of n tokens has n + 1. counts[length], up to the longest, sequences of each. */
 RCV_API rcv_status rcv_data_lengths(const rcv_data *data, int64_t *counts);
-enum { RCV_MOST_BUCKETS = 64 };
+enum { RCV_MOST_BUCKETS = 64, RCV_AUTO_BUCKETS = 32 }; /* as many as there can be, and what `auto` asks for */
 /* At most `most` rising lengths to pad sequences to, the last one the longest, with the least padding; greedy: quickly, and nearly so. */
 RCV_API rcv_status rcv_data_buckets(const rcv_data *data, size_t most, bool greedy, int64_t *bounds, size_t *count);
 /* Tokens with padding to these lengths, divided by tokens without. */

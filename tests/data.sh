@@ -56,6 +56,17 @@ good stats text --kind lines --level byte --buckets none --cache elsewhere
 has '^vocabulary +256$'
 has '^tokens +22$'
 [ -n "$(ls elsewhere)" ] || complain "nothing is kept in the folder that was named"
+for lengths in $(seq 40); do printf 'a%.0s ' $(seq "$lengths"); echo; done >many
+good stats many --kind lines --json json
+"$RECURVE" train many --kind lines --level word --hidden 2 --batch 2 --steps 1 --buckets auto --schedule naive --output model.safetensors >out 2>err ||
+    complain "recurve train"
+python3 - <<'END' || complain "auto is one thing to stats and another to train"
+import json
+ways = {way["name"]: way for way in json.load(open("json"))["buckets"]}
+start = next(line for line in map(json.loads, open("model.jsonl")) if line["event"] == "start")
+trained = sorted(shape["steps"] for shape in start["shapes"])
+assert len(trained) == 32 and trained == ways["best"]["lengths"], (trained, ways)
+END
 printf '2 1 1 1\n7 1\n' >examples
 good stats examples --kind classes
 has '^steps +4$'

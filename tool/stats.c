@@ -68,7 +68,7 @@ static bool parse_buckets(arguments *arguments) {
         return true;
     }
     if (strcmp(text, "auto") == 0) {
-        arguments->most = 8;
+        arguments->most = RCV_AUTO_BUCKETS;
         return true;
     }
     if (strncmp(text, "auto:", 5) == 0) {
@@ -90,7 +90,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
         {"kind", OPTION_CHOICE, &arguments->kind, .value = "KIND", .help = "stream, lines, classes or values",
          .choices = kinds},
         {"buckets", OPTION_TEXT, &arguments->lengths, .value = "HOW",
-         .help = "none, lengths as 10,20,40, or auto:K with K at most 64"},
+         .help = "none, lengths as 10,20,40, auto, or auto:K with K at most 64"},
         {"cache", OPTION_TEXT, &arguments->cache, .value = "FOLDER", .help = "where the tokenised file is kept"},
         {"json", OPTION_TEXT, &arguments->json, .value = "FILE", .help = "write every number"},
     };

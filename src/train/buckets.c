@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_BUCKETS = 32 };
-
 /* LENGTHS: rising numbers separated by commas; the longest sequence is added where it is not among them. */
 static rcv_status read_bounds(const char *text, int64_t longest, int64_t *bounds, size_t *count) {
     *count = 0;
@@ -80,7 +78,7 @@ static rcv_status choose_automatically(const rcv_trainer *t, const rcv_data *dat
                                        size_t *count) {
     int64_t batch = rcvi_settings_integer(t->settings, "batch"), tokens = rcvi_settings_integer(t->settings, "tokens");
     char *end = NULL;
-    long long most = text[4] == ':' ? strtoll(text + 5, &end, 10) : DEFAULT_BUCKETS;
+    long long most = text[4] == ':' ? strtoll(text + 5, &end, 10) : RCV_AUTO_BUCKETS;
     if ((text[4] && (text[4] != ':' || end == text + 5 || *end)) || most < 1 || most > RCV_MOST_BUCKETS)
         return rcvi_fail(RCV_INVALID, "buckets '%s' is none of: none, auto, auto:K with K from 1 to %d, or lengths",
                          text, RCV_MOST_BUCKETS);
