@@ -85,9 +85,11 @@ for part in $parts; do
     esac
 done
 
-python3 - "$room" "$results" "$device" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" "$("$recurve" --version)" <<'END'
+cpu=$(LC_ALL=C lscpu 2>/dev/null | sed -n 's/^Model name: *//p' | head -n 1)
+python3 - "$room" "$results" "$device" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" "$("$recurve" --version)" \
+    "${cpu:-unknown}, $(nproc) cores" <<'END'
 import glob, json, os, platform, subprocess, sys, time
-room, results, device, commit, version = sys.argv[1:]
+room, results, device, commit, version, cpu = sys.argv[1:]
 rows = {}
 
 
@@ -124,14 +126,12 @@ try:
 except OSError:
     gpu = ""
 name = (gpu.split("\n")[0].strip() if device.startswith("cuda") else platform.machine()).replace(" ", "-") or "GPU"
-about = dict(line.split(":", 1) for line in subprocess.run(["lscpu"], capture_output=True, text=True).stdout.splitlines() if ":" in line)
-cpu = f"{platform.machine()}, {about.get('Model name', 'unknown').strip()}, {os.cpu_count()} cores"
 path = f"{results}/training-{name}.json"
 kept = json.load(open(path))["runs"] if os.path.exists(path) else {}
 kept.update(rows)
 with open(path, "w") as out:
     json.dump({"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "commit": commit, "version": version,
-               "machine": {"device": name, "cpu": cpu}, "runs": kept}, out, indent=1)
+               "machine": {"device": name, "cpu": f"{platform.machine()}, {cpu}"}, "runs": kept}, out, indent=1)
 best = lambda prefix: max((r.get("settled_tokens_per_second") or r["tokens_per_second"] for n, r in rows.items() if n.startswith(prefix)), default=None)
 for which in ("ptb-small", "ptb-medium", "ptb-large", "wikitext-2-medium"):
     ours, theirs = best(f"speed-{which}-"), best(f"torch-{which}-")
