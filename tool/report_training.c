@@ -368,7 +368,7 @@ static int work(const char *log_path, const char *output) {
 }
 
 int verb_report(int argc, char **argv) {
-    const char *log = NULL, *output = NULL;
+    const char *log = "", *output = NULL; /* there always is a log */
     option options[] = {
         {"output", OPTION_TEXT, &output, .value = "PAGE", .help = "the page to write; else LOG with .html for .jsonl"},
     };
