@@ -37,7 +37,8 @@ typedef enum {
     RCV_IO,          /* the operating system refused a file */
     RCV_NO_MEMORY,   /* an allocation failed */
     RCV_UNSUPPORTED, /* well-formed, but not something this build or this schedule does */
-    RCV_STOPPED      /* the caller's callback asked to stop; the call says what is kept */
+    RCV_STOPPED,     /* the caller's callback asked to stop; the call says what is kept */
+    RCV_PEER         /* another rank failed, and says so itself; the sentence names it */
 } rcv_status;
 
 typedef enum {

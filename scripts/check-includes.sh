@@ -15,10 +15,11 @@ net:      base cell
 program:  base cell net
 schedule: base cell net program
 device:   base cell net program
+comm:     base cell net program device
 plan:     base cell net program schedule device
 model:    base cell net program schedule device plan
-train:    base data cell net program schedule device plan model
-api:      base data cell net program schedule device plan model train
+train:    base data cell net program schedule device comm plan model
+api:      base data cell net program schedule device comm plan model train
 '
 outside='tool bench examples'
 

@@ -25,8 +25,15 @@ static const dtype_entry dtypes[] = {
 };
 
 static const char *const status_names[] = {
-    [RCV_OK] = "ok", [RCV_INVALID] = "invalid",     [RCV_SYNTAX] = "syntax",           [RCV_FORMAT] = "format",
-    [RCV_IO] = "io", [RCV_NO_MEMORY] = "no memory", [RCV_UNSUPPORTED] = "unsupported", [RCV_STOPPED] = "stopped",
+    [RCV_OK] = "ok",
+    [RCV_INVALID] = "invalid",
+    [RCV_SYNTAX] = "syntax",
+    [RCV_FORMAT] = "format",
+    [RCV_IO] = "io",
+    [RCV_NO_MEMORY] = "no memory",
+    [RCV_UNSUPPORTED] = "unsupported",
+    [RCV_STOPPED] = "stopped",
+    [RCV_PEER] = "another rank",
 };
 
 rcv_status rcvi_fail(rcv_status status, const char *format, ...) {
