@@ -240,6 +240,7 @@ typedef struct {
     bool training;        /* keep what the derivative needs; backward may be called; dropout and zoneout act */
     bool lengths;         /* sequences of different lengths will be given */
     bool resets;          /* a reset mask will be given */
+    bool signals;         /* in training: the backward pass tells when gradients are whole; see rcv_run_set_signals */
     const char *schedule; /* a plan string to pin, or NULL to let the planner choose */
     rcv_effort effort;    /* of the planner */
     int64_t threads;      /* at most this many; 0: as many as the context says */
@@ -317,6 +318,11 @@ typedef struct {
 RCV_API rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data);
 /* Training plans only. Each backward call uses up what the forward call before it kept. */
 RCV_API rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data);
+
+/* Where the plan has signals: signals[l], of as many as the network has layers, becomes *value when a backward call that follows has
+ * written all gradients of the parameters of layer l, before the call is done, so that others may take them from there on. The device
+ * reads *value, in its memory, and writes signals, in the host's, which on a GPU must be pinned. NULL ends it. */
+RCV_API rcv_status rcv_run_set_signals(rcv_run *run, uint64_t *signals, const uint64_t *value);
 
 /* Who did what when: the calls that follow record up to `capacity` events. NULL ends it. */
 typedef struct {

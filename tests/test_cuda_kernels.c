@@ -345,13 +345,16 @@ static void test_dropout(void **state) {
         target out = make_target((rcvi_cuda_type)(i % 4), s, false);
         tensor a = make(i % 3 ? out.out.type : pick_type(), s, true);
         bool mask = i % 5 == 4; /* alone */
-        int64_t period = i % 4 == 3 ? 1 + random_below(&source, (int)s.rows) : 0;
-        check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, period, on_device,
+        int64_t batch = 1 + random_below(&source, (int)s.rows), period = i % 4 == 3 ? batch : 0;
+        rcvi_shard shard = {0}; /* a part of something larger every second time */
+        if (i % 2) shard = (rcvi_shard){random_below(&source, 9), random_below(&source, 9), batch + 8 + i};
+        check_cuda(rcvi_cuda_dropout(stream, s.rows, s.columns, probability, salt, period, batch, &shard, on_device,
                                      (rcvi_order){NULL, 1}, widen(&out), tensor_matrix(mask ? NULL : &a, NULL)));
         double keep = 1 - probability;
         for (int64_t r = 0; r < s.rows; r++) {
             for (int64_t c = 0; c < s.columns; c++) {
-                uint64_t element = (uint64_t)((period ? r % period : r) * s.columns + c);
+                int64_t row = period ? shard.first + r % period : rcvi_shard_row(&shard, batch, r);
+                uint64_t element = (uint64_t)(row * s.columns + c);
                 bool kept = rcvi_hash_uniform(seed + salt * UINT64_C(0x9e3779b97f4a7c15), element) < keep;
                 double value = mask ? 1 : real(&out, a.type, tensor_get(&a, r, c) / keep);
                 target_set(&out, r, c, kept ? value : 0);

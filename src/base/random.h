@@ -29,4 +29,15 @@ static inline uint64_t rcvi_hash_bits(uint64_t key, uint64_t index) {
     return rcvi_hash_mix(key + index * UINT64_C(0x9e3779b97f4a7c15)) >> 11;
 }
 
+/* Rows of an array [steps, batch, ...] as they are counted where it is a part of a larger one: its first step and its first sequence there,
+ * and the sequences that the larger one has. `total` 0: it is the whole. Masks of a part are those of the whole. */
+typedef struct {
+    int64_t time, first, total;
+} rcvi_shard;
+
+/* Row `row` of the part, which has `batch` sequences. */
+static inline int64_t rcvi_shard_row(const rcvi_shard *shard, int64_t batch, int64_t row) {
+    return shard->total ? (shard->time + row / batch) * shard->total + shard->first + row % batch : row;
+}
+
 #endif

@@ -2,6 +2,7 @@
 #ifndef RCVI_DEVICE_H
 #define RCVI_DEVICE_H
 
+#include "base/random.h"
 #include "program/program.h"
 
 /* What one call binds a program to. */
@@ -12,6 +13,9 @@ typedef struct {
     bool same_parameters;           /* as in the run's call before */
     uint64_t seed;                  /* of dropout */
     const uint64_t *seed_at;        /* in the device's memory, and counts in its place; NULL: nowhere */
+    rcvi_shard shard;               /* of the batch: what chance decides is that of the whole */
+    uint64_t *signals;              /* [layers] of the host, which communicate steps set to *signal; NULL: to nothing */
+    const uint64_t *signal;         /* in the device's memory */
     void *stream;                   /* on which a GPU's work is enqueued */
     rcv_event *events;              /* where to record what was done when; NULL: nowhere */
     size_t event_capacity;

@@ -8,6 +8,7 @@
 #define RCVI_LEARN_H
 
 #include "base/base.h"
+#include "base/random.h"
 
 typedef struct rcvi_learn rcvi_learn; /* a device's own: threads or handles, and scratch for one shape */
 
@@ -62,8 +63,8 @@ typedef struct {
 /* A mask: elements are kept with probability 1 - p and divided by it, or 0. Decided, as in plans, by
  * rcvi_hash_uniform(control->seed + salt * 0x9e3779b97f4a7c15, index), kept where that is < 1 - p. */
 typedef enum {
-    RCVI_MASK_ELEMENTS,  /* index: row * columns + column */
-    RCVI_MASK_OVER_TIME, /* (row % period) * columns + column: the same at every step of a sequence */
+    RCVI_MASK_ELEMENTS,  /* index: row * columns + column, the row that of the whole where the array is a shard */
+    RCVI_MASK_OVER_TIME, /* (shard.first + row % period) * columns + column: the same at every step of a sequence */
     RCVI_MASK_IDS        /* ids[row], for all of the row: a word is there or not */
 } rcvi_mask_kind;
 
@@ -71,7 +72,8 @@ typedef struct {
     rcvi_mask_kind kind;
     double probability; /* in [0, 1) */
     uint64_t salt;
-    int64_t period;
+    int64_t period; /* sequences of a step */
+    rcvi_shard shard;
     const int32_t *ids; /* the device's */
 } rcvi_mask;
 

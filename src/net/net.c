@@ -203,6 +203,7 @@ static rcv_status build(rcv_net *net, const rcv_net_options *options) {
     for (int64_t l = 0; l < net->options.layers; l++) {
         RCVI_TRY(new_layer(net, input, &net->layers[l]));
         input = net->layers[l].output * net->directions;
+        net->layers[l].start = net->parameter_elements;
         for (int64_t d = 0; d < net->directions; d++) RCVI_TRY(place_parameters(net, l, d));
     }
     return list_states(net);
@@ -227,6 +228,16 @@ rcv_status rcv_net_new(const rcv_cell *cell, const rcv_net_options *options, rcv
         return status;
     }
     *out = net;
+    return RCV_OK;
+}
+
+rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_net **slice) {
+    rcv_net_options options = net->options;
+    options.input = net->layers[first].input;
+    options.layers = count;
+    RCVI_TRY(rcv_net_new(net->cell, &options, slice));
+    (*slice)->first = net->first + first;
+    (*slice)->certain = net->certain;
     return RCV_OK;
 }
 

@@ -15,7 +15,8 @@ typedef struct {
     rcvi_graph forward; /* bound; one output; x is its first input, behind it is what is new of states that zone out */
     rcvi_graph adjoint; /* of it */
     int64_t input, output;
-    int parts; /* of the forward graph, its recurrences taken apart */
+    int64_t start; /* of its parameters in the flat array */
+    int parts;     /* of the forward graph, its recurrences taken apart */
     bool scans, bends,
         multiplies; /* among these are elementwise ones; of them some that are not affine; some that multiply states */
     rcvi_param_place *places[2]; /* [directions][forward.param_count] */
@@ -34,7 +35,8 @@ struct rcv_net {
     int64_t parameter_elements;
     rcv_state *states;
     size_t state_count;
-    bool certain; /* in training, too, states take the mean of what zoneout may leave them */
+    int64_t first; /* its first layer's number in the network of which it is a slice, else 0 */
+    bool certain;  /* in training, too, states take the mean of what zoneout may leave them */
 };
 
 /* Does a plan for training ask for a seed? */
@@ -45,6 +47,15 @@ static inline bool rcvi_net_is_random(const rcv_net *net) {
 /* Features of a value of a bound graph. */
 static inline int64_t rcvi_features(const rcvi_graph *graph, int size) {
     return size < 0 ? 1 : graph->sizes[size].value;
+}
+
+/* Layers first .. first + count - 1 as a network of their own, whose masks are those that they have in the whole: what is dropped between its
+ * last layer and the next is left to whoever passes it on. Its parameters lie as in the whole, from rcvi_layer_start(net, first) on. */
+rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_net **slice);
+
+/* Where the parameters of a layer begin in the flat array; of the number of layers: where all end. */
+static inline int64_t rcvi_layer_start(const rcv_net *net, int64_t layer) {
+    return layer < net->options.layers ? net->layers[layer].start : net->parameter_elements;
 }
 
 /* Elements before the block of (layer, direction) in a tensor of this state, for batch 1. */

@@ -125,6 +125,7 @@ static double execution(const model *m, const rcvi_step *step) {
     case RCVI_STEP_MAP: return map(m, step, rows);
     case RCVI_STEP_PACK: return moved / packing / (double)m->program->rungs.threads;
     case RCVI_STEP_VENDOR: return vendor(m, step->vendor.backward);
+    case RCVI_STEP_COMMUNICATE: return 0;
     case RCVI_STEP_DROPOUT: return 2 * both / in_cache / sharers(m, rows, columns);
     default: return both / in_cache / sharers(m, rows, columns);
     }

@@ -99,6 +99,7 @@ static double vendor(const model *m, bool backward) {
 static double step_cost(const model *m, const rcvi_step *step) {
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && !m->program->options.training) return 0;
     if (step->kind == RCVI_STEP_VENDOR) return vendor(m, step->vendor.backward);
+    if (step->kind == RCVI_STEP_COMMUNICATE) return m->launch;
     double count = m->count;
     if (step->time.timed) count = least(count, (double)m->program->options.steps / (double)step->time.span);
     double beside = m->count > 1 ? m->beside : 1;

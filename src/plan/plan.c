@@ -61,6 +61,7 @@ static rcv_status write_program(rcv_plan *plan) {
     plan->schedule->write(program);
     if (program->oversized)
         return rcvi_fail(RCV_INVALID, "the plan's buffers have more elements than 64 bits can count");
+    rcvi_program_communicate(program);
     if (program->failed) return RCV_NO_MEMORY;
     rcvi_program_narrow(program);
     RCVI_TRY(rcvi_program_lay_out(program));

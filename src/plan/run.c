@@ -14,6 +14,9 @@ struct rcv_run {
     bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
     const uint64_t *seed_at; /* in the device's memory, or NULL */
+    rcvi_shard shard;
+    uint64_t *signals;      /* NULL: nobody waits for any */
+    const uint64_t *signal; /* in the device's memory */
     void *stream;
     rcvi_worker *worker;
     rcv_event *events;
@@ -192,6 +195,9 @@ static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parame
                             .same_parameters = same_parameters,
                             .seed = run->seed,
                             .seed_at = is_on_host(run) ? NULL : run->seed_at,
+                            .shard = run->shard,
+                            .signals = run->signals,
+                            .signal = run->signal,
                             .stream = run->stream,
                             .events = run->events,
                             .event_capacity = run->event_capacity,
@@ -261,6 +267,16 @@ rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
 }
 
 void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed) { run->seed_at = seed; }
+rcv_status rcv_run_set_signals(rcv_run *run, uint64_t *signals, const uint64_t *value) {
+    if (!run || (signals && !value)) return rcvi_fail(RCV_INVALID, "signals need a run and a value to become");
+    if (signals && !run->plan->program.options.signals)
+        return rcvi_fail(RCV_INVALID, "the plan was made without signals; make it with signals set");
+    run->signals = signals;
+    run->signal = value;
+    return RCV_OK;
+}
+
+void rcvi_run_set_shard(rcv_run *run, const rcvi_shard *shard) { run->shard = *shard; }
 
 void *rcvi_run_beside(const rcv_run *run, bool last) {
     const rcvi_device *device = run->plan->device;

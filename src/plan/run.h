@@ -1,6 +1,7 @@
 #ifndef RCVI_RUN_H
 #define RCVI_RUN_H
 
+#include "base/random.h"
 #include "recurve.h"
 
 size_t rcvi_run_bytes(const rcv_plan *plan); /* what rcv_run_new will allocate */
@@ -8,6 +9,8 @@ size_t rcvi_run_bytes(const rcv_plan *plan); /* what rcv_run_new will allocate *
 /* From where, in the device's memory, forward calls take the seed in the place of the one they are given; NULL: from nowhere. So a call
  * that was recorded on a stream can be repeated with others. */
 void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed);
+/* The batches of calls that follow are this part of larger ones: masks are those of the whole. */
+void rcvi_run_set_shard(rcv_run *run, const rcvi_shard *shard);
 /* A run whose arena is that of another run on the same device, where it fits, else in memory of its own. One of them is used at a time: a
  * forward call of one whose memory another has used in between comes behind rcvi_run_renew. It is freed before the lender. */
 rcv_status rcvi_run_new_within(const rcv_plan *plan, const rcv_run *lender, rcv_run **run);

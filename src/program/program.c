@@ -21,8 +21,8 @@ const rcvi_role_info rcvi_roles[RCVI_ROLE_COUNT] = {
     [RCVI_DPARAMETERS] = {"dparameters", true, true},
 };
 
-const char *const rcvi_step_names[] = {"loop",   "gemm",    "map",  "reduce",   "copy", "fill",
-                                       "select", "dropout", "live", "boundary", "pack", "vendor"};
+const char *const rcvi_step_names[] = {"loop",    "gemm", "map",      "reduce", "copy",   "fill",       "select",
+                                       "dropout", "live", "boundary", "pack",   "vendor", "communicate"};
 
 void rcvi_program_init(rcvi_program *program, const rcv_net *net, const rcv_plan_options *options,
                        const rcvi_rungs *rungs, const rcvi_machine *machine) {
@@ -255,6 +255,9 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
     case RCVI_STEP_PACK:
         access_whole(accesses, &count, &step->out, true);
         access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_OTHER);
+        break;
+    case RCVI_STEP_COMMUNICATE: /* nothing that comes behind it may go before it */
+        access_view(accesses, &count, &step->out, rows, columns, true, true, RCVI_USE_OTHER);
         break;
     case RCVI_STEP_VENDOR:
         access_whole(accesses, &count, &step->out, true);

@@ -149,7 +149,7 @@ int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, int64_t row
                       .b = rcvi_no_view(),
                       .mask = rcvi_no_view(),
                       .dropout = {.probability = f->net->options.dropout,
-                                  .salt = (uint64_t)layer,
+                                  .salt = (uint64_t)(f->net->first + layer),
                                   .period = f->net->options.variational ? f->batch : 0}};
     rcvi_program_step(f->program, &step);
     return to;
@@ -185,7 +185,8 @@ int rcvi_frame_write_zone(rcvi_frame *f, int64_t layer, int64_t direction, size_
                       .a = rcvi_no_view(),
                       .b = rcvi_no_view(),
                       .mask = rcvi_no_view(),
-                      .dropout = {.probability = f->net->options.zoneout, .salt = zone_salt(layer, direction, input)}};
+                      .dropout = {.probability = f->net->options.zoneout,
+                                  .salt = zone_salt(f->net->first + layer, direction, input)}};
     rcvi_program_step(f->program, &step);
     return buffer;
 }

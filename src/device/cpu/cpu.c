@@ -144,6 +144,10 @@ static void take(run_call *run, rcvi_call *call, bool looped) {
     case RCVI_STEP_VENDOR:
         if (call->member == 0) rcvi_vendor_run(run->worker->vendor, call->step->vendor.backward, run->binding);
         break;
+    case RCVI_STEP_COMMUNICATE:
+        if (run->binding->signals)
+            __atomic_store_n(&run->binding->signals[call->step->layer], *run->binding->signal, __ATOMIC_RELEASE);
+        break;
     default:
         if (call->step->kind == RCVI_STEP_MAP && !reference)
             rcvi_take_map(call);

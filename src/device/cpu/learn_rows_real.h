@@ -60,7 +60,8 @@ static void mask_block(const rcvi_learn_rows *self, int64_t n, uint64_t index, b
 static void mask_row(const rcvi_learn_rows *self, int64_t row, const REAL *from, REAL *out) {
     const rcvi_mask *mask = self->mask;
     bool same = mask->kind == RCVI_MASK_IDS;
-    int64_t line = mask->kind == RCVI_MASK_OVER_TIME ? row % mask->period : row;
+    int64_t line = mask->kind == RCVI_MASK_OVER_TIME ? mask->shard.first + row % mask->period
+                                                     : rcvi_shard_row(&mask->shard, mask->period, row);
     int64_t first = same ? mask->ids[row] : line * self->columns;
     for (int64_t i = 0; i < self->columns; i += BLOCK)
         mask_block(self, smaller(BLOCK, self->columns - i), (uint64_t)(same ? first : first + i), same, from + i,

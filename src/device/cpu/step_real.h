@@ -213,14 +213,16 @@ static void take_select(const rcvi_call *c, place out) {
 }
 
 /* The mask is a function of (seed, salt, element), so that the backward pass makes the same one; of the first rows' elements
- * where it repeats. */
+ * where it repeats. Elements are counted in the whole of which the batch is a part. */
 static void take_dropout(const rcvi_call *c, place out) {
     const rcvi_step *s = c->step;
     place a = find(c, &s->a);
     double keep = 1 - s->dropout.probability;
     uint64_t seed = c->binding->seed + s->dropout.salt * UINT64_C(0x9e3779b97f4a7c15);
+    int64_t period = s->dropout.period, batch = c->engine->program->options.batch;
+    const rcvi_shard *shard = &c->binding->shard;
     for (int64_t r = c->row; r < c->row_end; r++) {
-        int64_t first = (s->dropout.period ? r % s->dropout.period : r) * s->columns;
+        int64_t first = (period ? shard->first + r % period : rcvi_shard_row(shard, batch, r)) * s->columns;
         for (int64_t i = 0; i < s->columns; i++) {
             bool kept = rcvi_hash_uniform(seed, (uint64_t)(first + i)) < keep;
             REAL value = a.base ? (REAL)(load(a, r * s->a.row + i) / keep) : 1;

@@ -222,7 +222,7 @@ static void close_worker(rcvi_worker *w) {
 static rcv_status fill_worker(rcvi_worker *w) {
     const rcvi_engine *e = w->engine;
     const rcvi_program *program = e->program;
-    w->key_count = program->external_count + 1;
+    w->key_count = program->external_count + 2 + sizeof(rcvi_shard) / sizeof(void *);
     w->buffers = rcvi_new(w->context, program->buffer_count, sizeof *w->buffers);
     w->key = rcvi_new(w->context, w->key_count, sizeof *w->key);
     w->wanted = rcvi_new(w->context, program->buffer_count, sizeof *w->wanted);

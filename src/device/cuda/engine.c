@@ -170,7 +170,7 @@ static bool covers(const rcvi_program *program) {
         int count = rcvi_step_accesses(step, accesses);
         bool touches = false;
         for (int k = 0; k < count; k++) touches |= program->buffers[accesses[k].view->buffer].role == RCVI_DPARAMETERS;
-        if (!touches || step->when == RCVI_WHEN_OVERWRITING) continue;
+        if (!touches || step->when == RCVI_WHEN_OVERWRITING || step->kind == RCVI_STEP_COMMUNICATE) continue;
         if (i < loop_end || !find_piece(step, &first, &end)) return false;
         for (size_t j = program->forward_count; j < i; j++) {
             const rcvi_step *other = &program->steps[j];

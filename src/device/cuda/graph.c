@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What a captured pass depends on: the pass, flags, and every address of the caller's. */
+/* What a captured pass depends on: the pass, flags, the shard, and every address of the caller's. */
 static void make_key(rcvi_worker *w, size_t first, const rcvi_binding *binding) {
     const rcvi_program *program = w->engine->program;
     size_t at = 0;
@@ -12,7 +12,10 @@ static void make_key(rcvi_worker *w, size_t first, const rcvi_binding *binding) 
         flags = flags * 31 + 8;
         flags += binding->restart_is_initial[s];
     }
+    const int64_t shard[] = {binding->shard.time, binding->shard.first, binding->shard.total};
     w->key[at++] = (void *)flags;
+    w->key[at++] = binding->signals;
+    for (size_t i = 0; i < sizeof shard / sizeof *shard; i++) w->key[at++] = (void *)(uintptr_t)shard[i];
     for (size_t i = 0; i < program->external_count; i++) w->key[at++] = w->buffers[program->externals[i]];
 }
 

@@ -62,12 +62,14 @@ struct dropping {
     double keep;
     uint64_t salt;
     const uint64_t *seed;
-    int64_t columns, period;
+    int64_t columns, period, batch;
+    rcvi_shard shard;
     rcvi_order order;
     template <typename REAL, int V> __device__ void operator()(int64_t r, int64_t c, REAL (&x)[V]) const {
         uint64_t key = hash_key(*seed, salt);
         int64_t row = ordered(order, r);
-        uint64_t element = (uint64_t)((period ? row % period : row) * columns + c);
+        int64_t line = period ? shard.first + row % period : shard_row(shard, batch, row);
+        uint64_t element = (uint64_t)(line * columns + c);
         load(a, r, c, x);
 #pragma unroll
         for (int i = 0; i < V; i++) {
@@ -222,11 +224,11 @@ extern "C" cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64
 }
 
 extern "C" cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability,
-                                         uint64_t salt, int64_t period, const uint64_t *seed, rcvi_order order,
-                                         rcvi_matrix out, rcvi_matrix a) {
-    bool by_row = order.of != NULL || period;
+                                         uint64_t salt, int64_t period, int64_t batch, const rcvi_shard *shard,
+                                         const uint64_t *seed, rcvi_order order, rcvi_matrix out, rcvi_matrix a) {
+    bool by_row = order.of != NULL || period || shard->total;
     return make(stream, rows, columns, out, a, absent, by_row,
-                dropping{a, 1 - probability, salt, seed, columns, period, order});
+                dropping{a, 1 - probability, salt, seed, columns, period, batch, *shard, order});
 }
 
 /* ---- masks ---- */

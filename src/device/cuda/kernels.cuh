@@ -83,6 +83,13 @@ __device__ inline int64_t ordered(const rcvi_order &order, int64_t row) {
     return step * order.batch + order.of[row - step * order.batch];
 }
 
+/* As rcvi_shard_row. */
+__device__ inline int64_t shard_row(const rcvi_shard &shard, int64_t batch, int64_t row) {
+    if (!shard.total) return row;
+    int64_t step = row / batch;
+    return (shard.time + step) * shard.total + shard.first + row - step * batch;
+}
+
 /* Elements column .. column + V - 1 of a row of a matrix; zeros where it is absent. */
 template <typename REAL, int V>
 __device__ inline void load(const rcvi_matrix &m, int64_t row, int64_t column, REAL (&x)[V]) {

@@ -4,6 +4,7 @@
 #ifndef RCVI_CUDA_KERNELS_H
 #define RCVI_CUDA_KERNELS_H
 
+#include "base/random.h"
 #include "device/cuda/split.h"
 #include "device/cuda/types.h"
 
@@ -43,9 +44,11 @@ cudaError_t rcvi_cuda_select(cudaStream_t stream, int64_t rows, int64_t columns,
                              rcvi_matrix out, rcvi_matrix a, rcvi_matrix b);
 /* out = a / (1 - p), or 1 where a is absent, or 0 with probability p, decided by
  * rcvi_hash_uniform(*seed + salt * 0x9e3779b97f4a7c15, element): the same numbers as the CPU, whose elements are in the order of
- * the caller's rows, those of row r % period where period is not 0. `seed` is in device memory. */
+ * the caller's rows, those of row r % period where period is not 0; of a shard, which has `batch` sequences, in that of the whole. `seed` is
+ * in device memory. */
 cudaError_t rcvi_cuda_dropout(cudaStream_t stream, int64_t rows, int64_t columns, double probability, uint64_t salt,
-                              int64_t period, const uint64_t *seed, rcvi_order order, rcvi_matrix out, rcvi_matrix a);
+                              int64_t period, int64_t batch, const rcvi_shard *shard, const uint64_t *seed,
+                              rcvi_order order, rcvi_matrix out, rcvi_matrix a);
 /* out[t * batch + b] = t < lengths[b]; lengths is never NULL. */
 cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths, uint8_t *out);
 /* [steps + 1, batch]: resets[t, order.of[b]] != 0 and t < lengths[b] (lengths may be NULL); the last row is 0. */

@@ -181,7 +181,8 @@ __global__ void mask_rows(int64_t rows, int64_t columns, rcvi_mask mask, const u
         REAL x[V];
         load_as<REAL>(from, r * columns + c, x);
         const bool whole = mask.kind == RCVI_MASK_IDS;
-        const int64_t row = mask.kind == RCVI_MASK_OVER_TIME ? r % mask.period : r;
+        const int64_t row = mask.kind == RCVI_MASK_OVER_TIME ? mask.shard.first + r % mask.period
+                                                             : shard_row(mask.shard, mask.period, r);
         const uint64_t index = whole ? (uint64_t)(int64_t)mask.ids[r] : (uint64_t)(row * columns + c);
 #pragma unroll
         for (int v = 0; v < V; v++)

@@ -248,8 +248,14 @@ static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
         break;
     case RCVI_STEP_DROPOUT:
         error = rcvi_cuda_dropout(stream, d->rows, s->columns, s->dropout.probability, s->dropout.salt,
-                                  s->dropout.period, (const uint64_t *)(void *)(p->scratch + p->engine->seed),
-                                  order_of(p), out, matrix(p, d, &s->a, false));
+                                  s->dropout.period, p->engine->program->options.batch, &p->binding->shard,
+                                  (const uint64_t *)(void *)(p->scratch + p->engine->seed), order_of(p), out,
+                                  matrix(p, d, &s->a, false));
+        break;
+    case RCVI_STEP_COMMUNICATE:
+        if (p->binding->signals)
+            error = cudaMemcpyAsync(&p->binding->signals[s->layer], p->binding->signal, sizeof *p->binding->signal,
+                                    cudaMemcpyDeviceToHost, stream);
         break;
     default: break;
     }

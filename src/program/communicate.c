@@ -1,0 +1,48 @@
+/* When gradients are whole: behind the last step that writes to those of a layer, whichever schedule wrote it. */
+#include "program/program.h"
+
+#include <string.h>
+
+static rcvi_step step_of(const rcvi_program *program, int gradients, int64_t layer) {
+    int64_t start = rcvi_layer_start(program->net, layer), count = rcvi_layer_start(program->net, layer + 1) - start;
+    return (rcvi_step){.kind = RCVI_STEP_COMMUNICATE,
+                       .layer = (int)layer,
+                       .time = {.span = 1},
+                       .rows = 1,
+                       .columns = count,
+                       .out = {.buffer = gradients, .offset = start, .row = count, .column = 1},
+                       .a = rcvi_no_view(),
+                       .b = rcvi_no_view(),
+                       .mask = rcvi_no_view()};
+}
+
+/* The step, outside of loops, behind which nothing writes there any more: a library's writes more than its views name. */
+static size_t last_writer(const rcvi_program *program, const rcvi_step *communicate) {
+    size_t last = program->step_count - 1, found = last;
+    for (size_t i = program->forward_count, end; i < program->step_count; i = end) {
+        end = i + 1;
+        if (program->steps[i].kind == RCVI_STEP_LOOP) end += (size_t)program->steps[i].loop.body;
+        for (size_t k = i; k < end; k++) {
+            const rcvi_step *step = &program->steps[k];
+            if (step->kind == RCVI_STEP_VENDOR || rcvi_steps_conflict(program, communicate, step)) found = end - 1;
+        }
+    }
+    return found;
+}
+
+static void insert(rcvi_program *program, size_t at, const rcvi_step *step) {
+    rcvi_program_step(program, step); /* makes room */
+    if (program->failed) return;
+    memmove(&program->steps[at + 1], &program->steps[at], (program->step_count - 1 - at) * sizeof *program->steps);
+    program->steps[at] = *step;
+}
+
+void rcvi_program_communicate(rcvi_program *program) {
+    const rcv_net *net = program->net;
+    if (!program->options.signals || !program->options.training || !net->parameter_elements || program->failed) return;
+    int gradients = rcvi_program_external(program, RCVI_DPARAMETERS, 0);
+    for (int64_t l = net->options.layers; l > 0 && !program->failed; l--) {
+        const rcvi_step step = step_of(program, gradients, l - 1);
+        if (step.columns) insert(program, last_writer(program, &step) + 1, &step);
+    }
+}
