@@ -33,7 +33,8 @@ typedef struct {
 
 /* What changes from update to update, in the device's memory. */
 typedef struct {
-    uint64_t seed; /* of masks */
+    uint64_t seed;   /* of masks */
+    uint64_t number; /* of the update, rising: what signals become */
     double
         weight; /* by which the loss of a row is multiplied before it is differentiated: 1 / rows that count, times `scale` */
     double scale;      /* of the loss where gradients would sink (float16), else 1: the update divides by it */
@@ -167,6 +168,14 @@ typedef struct rcvi_learns {
     /* The norm to outcome->norm, then the update of all parts. */
     rcv_status (*update)(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
                          rcvi_outcome *outcome);
+    /* Its two halves, for those who ask others in between, without a head: the sum of squares of the gradient, as the norm takes it, to
+     * outcome->norm; and, where outcome->norm has become the norm, the rest. */
+    rcv_status (*squares)(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
+                          rcvi_outcome *outcome);
+    rcv_status (*apply)(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
+                        rcvi_outcome *outcome);
+    /* When all that was enqueued before is done, *to, of the host's memory (on a GPU pinned), becomes *value, of the device's. */
+    rcv_status (*signal)(rcvi_learn *learn, uint64_t *to, const uint64_t *value);
 
     /* Calls that repeat: all NULL where nothing is gained. What stands between `replay` and `recorded` is the same every time for
      * a key: addresses, shapes and flags, of runs on this stream too; what differs is read from the device's memory. `replay`

@@ -3,6 +3,7 @@
 
 #include "base/pool.h"
 #include "base/random.h"
+#include "net/net.h"
 #include "train/settings.h"
 
 #include <math.h>
@@ -57,6 +58,25 @@ static rcv_status lay_out(rcv_learner *l) {
                 add_part(l->at_bias, l->shape.outputs, &l->elements);
     if (!fits) return rcvi_fail(RCV_INVALID, "a model of these sizes has more parameters than can be counted");
     if (l->shape.tied) l->at_weight = 0;
+    l->part = l->net;
+    l->begins = l->ends = true;
+    l->at_part = l->at_net;
+    l->to = l->elements;
+    return RCV_OK;
+}
+
+rcv_status rcvi_learner_take_part(rcv_learner *l, int64_t first, int64_t count) {
+    int64_t layers = l->net->options.layers;
+    if (count == layers) return RCV_OK;
+    if (l->shape.tied)
+        return rcvi_fail(RCV_UNSUPPORTED, "an output layer that is tied to the embedding must be on the same device: "
+                                          "layers cannot be shared out");
+    RCVI_TRY(rcvi_net_slice(l->net, first, count, &l->part));
+    l->begins = first == 0;
+    l->ends = first + count == layers;
+    l->at_part = l->at_net + rcvi_layer_start(l->net, first);
+    l->from = l->begins ? 0 : l->at_part;
+    l->to = l->ends ? l->elements : l->at_net + rcvi_layer_start(l->net, first + count);
     return RCV_OK;
 }
 
@@ -168,6 +188,7 @@ rcv_status rcvi_learner_shell(rcv_context *context, rcv_cell *cell, const rcvi_l
 void rcv_learner_free(rcv_learner *l) {
     if (!l) return;
     if (l->device) rcvi_device_free(l, l->parameters);
+    if (l->part != l->net) rcv_net_free(l->part);
     rcv_net_free(l->net);
     rcv_cell_free(l->cell);
     rcv_vocabulary_free(l->vocabulary);
@@ -179,7 +200,7 @@ void rcv_learner_free(rcv_learner *l) {
 }
 
 rcv_status rcvi_learner_allocate(rcv_learner *l) {
-    return rcvi_device_new(l, l->elements, rcvi_real_bytes(l), &l->parameters);
+    return rcvi_device_new(l, l->to - l->from, rcvi_real_bytes(l), &l->parameters);
 }
 
 /* ---- first values ---- */
@@ -196,7 +217,7 @@ static void fill(rcvi_twister *twister, const rcv_learner *l, double bound, void
 static rcv_status make_values(const rcv_learner *l, double init, uint64_t seed, void *values) {
     rcvi_twister twister;
     rcvi_twister_seed(&twister, seed ^ UINT64_C(0x6C6D2D6279746573)); /* numbers other than the network's */
-    RCVI_TRY(rcv_net_initialize(l->net, seed, l->real, rcvi_at(l, values, l->at_net)));
+    RCVI_TRY(rcv_net_initialize(l->net, seed, l->real, rcvi_element(l, values, l->at_net)));
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;
         rcvi_learner_tensor_at(l, i, &place);
@@ -211,7 +232,9 @@ static rcv_status make_values(const rcv_learner *l, double init, uint64_t seed, 
 rcv_status rcvi_learner_initialize(rcv_learner *l, double init, uint64_t seed) {
     void *values = rcvi_new(l->context, (size_t)l->elements, rcvi_real_bytes(l));
     rcv_status status = values ? make_values(l, init, seed, values) : RCV_NO_MEMORY;
-    if (!status) status = rcvi_device_write(l, l->parameters, values, (size_t)l->elements * rcvi_real_bytes(l));
+    if (!status)
+        status = rcvi_device_write(l, l->parameters, rcvi_element(l, values, l->from),
+                                   (size_t)(l->to - l->from) * rcvi_real_bytes(l));
     rcvi_free(l->context, values);
     return status;
 }
@@ -303,11 +326,26 @@ static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_da
     }
     rcv_learner *l = *learner;
     if (vocabulary) status = rcvi_vocabulary_copy(vocabulary, &l->vocabulary);
-    if (!status) status = copy_classes(data, l);
-    if (!status) status = rcvi_learner_allocate(l);
-    if (!status)
-        status = rcvi_learner_initialize(l, rcvi_settings_real(s, "init"), (uint64_t)rcvi_settings_integer(s, "seed"));
+    return status ? status : copy_classes(data, l);
+}
+
+rcv_status rcvi_learner_make(rcv_context *context, const rcv_settings *settings, const rcv_data *data,
+                             rcv_learner **learner) {
+    rcvi_pool pool;
+    *learner = NULL;
+    rcvi_pool_init(&pool, context);
+    rcv_status status = make(context, settings, data, &pool, learner);
+    rcvi_pool_free(&pool);
+    if (status) {
+        rcv_learner_free(*learner);
+        *learner = NULL;
+    }
     return status;
+}
+
+rcv_status rcvi_learner_begin(rcv_learner *l, const rcv_settings *s) {
+    RCVI_TRY(rcvi_learner_allocate(l));
+    return rcvi_learner_initialize(l, rcvi_settings_real(s, "init"), (uint64_t)rcvi_settings_integer(s, "seed"));
 }
 
 rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, const rcv_data *data,
@@ -315,10 +353,8 @@ rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, c
     if (learner) *learner = NULL;
     if (!context || !settings || !data || !learner)
         return rcvi_fail(RCV_INVALID, "rcv_learner_new needs a context, settings, data and a place for the learner");
-    rcvi_pool pool;
-    rcvi_pool_init(&pool, context);
-    rcv_status status = make(context, settings, data, &pool, learner);
-    rcvi_pool_free(&pool);
+    RCVI_TRY(rcvi_learner_make(context, settings, data, learner));
+    rcv_status status = rcvi_learner_begin(*learner, settings);
     if (status) {
         rcv_learner_free(*learner);
         *learner = NULL;

@@ -1,4 +1,6 @@
-/* What learns: rows of an embedding (or numbers as they are), a network, an output layer. Its arrays lie in its device's memory. */
+/* What learns: rows of an embedding (or numbers as they are), a network, an output layer. Its arrays lie in its device's memory. Of a model
+ * that several devices share, a learner has the whole description, and of the arrays the part that is here: consecutive layers, the first ones
+ * with the embedding, the last ones with the output layer. */
 #ifndef RCVI_LEARNER_H
 #define RCVI_LEARNER_H
 
@@ -26,13 +28,17 @@ struct rcv_learner {
     rcv_dtype dtype, real; /* of products; of the arrays: float32 or float64 */
     rcvi_shape shape;
     rcv_cell *cell;
-    rcv_net *net;
+    rcv_net *net;  /* the whole */
+    rcv_net *part; /* what of it is here: the whole, or a slice */
+    bool begins, ends; /* the embedding is here; the output layer is */
     rcv_vocabulary *vocabulary; /* NULL where inputs are numbers */
     char *classes;              /* names, a line each; NULL */
     char **class_names;         /* [outputs] the same, apart; NULL */
     int64_t width;              /* features out of the network */
     int64_t elements;           /* with what lies between */
     int64_t at_net, at_weight, at_bias;
+    int64_t at_part;  /* where the parameters of the part's layers begin */
+    int64_t from, to; /* the elements that are here: arrays of parameters, moments and averages have these */
     void *
         parameters; /* the device's: embedding [tokens, embedding], the network's, weight [outputs, width], bias [outputs] */
 };
@@ -53,8 +59,13 @@ static inline bool rcvi_tells_next(const rcv_learner *l) {
     return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
 }
 static inline size_t rcvi_real_bytes(const rcv_learner *l) { return l->real == RCV_FLOAT64 ? 8 : 4; }
-static inline void *rcvi_at(const rcv_learner *l, const void *array, int64_t element) {
+/* Element `element` of an array, counted from its begin. */
+static inline void *rcvi_element(const rcv_learner *l, const void *array, int64_t element) {
     return (char *)(uintptr_t)array + element * (int64_t)rcvi_real_bytes(l);
+}
+/* The same of an array that has the elements which are here, counted in the whole. */
+static inline void *rcvi_at(const rcv_learner *l, const void *array, int64_t element) {
+    return rcvi_element(l, array, element - l->from);
 }
 
 /* How a learner is made, whoever says so. `net_options.input` follows from the shape. */
@@ -68,7 +79,13 @@ typedef struct {
 /* All but parameters, which are not there yet. Owns the cell where RCV_OK is returned. */
 rcv_status rcvi_learner_shell(rcv_context *context, rcv_cell *cell, const rcvi_learner_options *options,
                               rcv_learner **learner);
+/* Before it has parameters: layers first .. first + count - 1 are here. */
+rcv_status rcvi_learner_take_part(rcv_learner *learner, int64_t first, int64_t count);
 rcv_status rcvi_learner_allocate(rcv_learner *learner);
+/* All but parameters, as settings say, for this data; and these, with their first values. */
+rcv_status rcvi_learner_make(rcv_context *context, const rcv_settings *settings, const rcv_data *data,
+                             rcv_learner **learner);
+rcv_status rcvi_learner_begin(rcv_learner *learner, const rcv_settings *settings);
 /* `init` 0: as PyTorch does; else everything uniform in +-init. */
 rcv_status rcvi_learner_initialize(rcv_learner *learner, double init, uint64_t seed);
 
@@ -92,13 +109,12 @@ rcv_status rcvi_device_read(const rcv_learner *learner, void *to, const void *fr
 rcv_status rcvi_learner_describe(const rcv_learner *learner, rcv_tensors *tensors);
 /* RCV_FORMAT where the file's model is not the same: cell, sizes, words, classes. Dropout and zoneout may differ. */
 rcv_status rcvi_learner_check_same(const rcv_learner *learner, const rcv_tensors *tensors, const char *file);
-/* The model in tensors and metadata; `parameters` in its device's memory. */
-rcv_status rcvi_learner_to_tensors(const rcv_learner *learner, const void *parameters, rcv_tensors *tensors);
+/* The model as a file; `parameters`, all of them, in the host's memory. */
 rcv_status rcvi_learner_save_as(const rcv_learner *learner, const void *parameters, const char *path);
 rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *tensors, const char *file,
                                      const char *device, rcv_dtype dtype, rcv_learner **learner);
-/* An array of `elements` as tensors of the parameters' names behind a prefix. */
-rcv_status rcvi_array_to_tensors(const rcv_learner *learner, const char *prefix, const void *array,
+/* All `elements` of an array, in the host's memory, as tensors of the parameters' names behind a prefix. */
+rcv_status rcvi_array_to_tensors(const rcv_learner *learner, const char *prefix, const void *host,
                                  rcv_tensors *tensors);
 /* The same back: to the host's memory, for rcvi_free. */
 rcv_status rcvi_array_from_tensors(const rcv_learner *learner, const char *prefix, const rcv_tensors *tensors,

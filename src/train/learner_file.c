@@ -17,12 +17,9 @@ static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL
 
 /* ---- writing ---- */
 
-rcv_status rcvi_array_to_tensors(const rcv_learner *l, const char *prefix, const void *array, rcv_tensors *tensors) {
+rcv_status rcvi_array_to_tensors(const rcv_learner *l, const char *prefix, const void *host, rcv_tensors *tensors) {
     size_t real = rcvi_real_bytes(l);
-    char *host = rcvi_new(l->context, (size_t)l->elements, real);
-    if (!host) return RCV_NO_MEMORY;
-    rcv_status status = rcvi_device_read(l, host, array, (size_t)l->elements * real);
-    for (size_t i = 0; i < rcvi_learner_tensor_count(l) && !status; i++) {
+    for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;
         rcvi_learner_tensor_at(l, i, &place);
         char name[NAME_BYTES];
@@ -30,13 +27,12 @@ rcv_status rcvi_array_to_tensors(const rcv_learner *l, const char *prefix, const
         rcv_tensor tensor = {.name = name,
                              .dtype = l->real,
                              .dims = place.dims,
-                             .data = host + place.offset * (int64_t)real,
+                             .data = rcvi_element(l, host, place.offset),
                              .bytes = (size_t)place.count * real};
         memcpy(tensor.shape, place.shape, sizeof place.shape);
-        status = rcv_tensors_add(tensors, &tensor);
+        RCVI_TRY(rcv_tensors_add(tensors, &tensor));
     }
-    rcvi_free(l->context, host);
-    return status;
+    return RCV_OK;
 }
 
 static rcv_status add_bytes(rcv_tensors *tensors, const char *name, const char *text) {
@@ -77,15 +73,11 @@ rcv_status rcvi_learner_describe(const rcv_learner *l, rcv_tensors *tensors) {
     return add_vocabulary(l, tensors);
 }
 
-rcv_status rcvi_learner_to_tensors(const rcv_learner *l, const void *parameters, rcv_tensors *tensors) {
-    RCVI_TRY(rcvi_learner_describe(l, tensors));
-    return rcvi_array_to_tensors(l, "", parameters, tensors);
-}
-
 rcv_status rcvi_learner_save_as(const rcv_learner *l, const void *parameters, const char *path) {
     rcv_tensors *tensors;
     RCVI_TRY(rcv_tensors_new(l->context, &tensors));
-    rcv_status status = rcvi_learner_to_tensors(l, parameters, tensors);
+    rcv_status status = rcvi_learner_describe(l, tensors);
+    if (!status) status = rcvi_array_to_tensors(l, "", parameters, tensors);
     if (!status) status = rcv_tensors_save(tensors, path);
     rcv_tensors_free(tensors);
     return status;
@@ -93,7 +85,15 @@ rcv_status rcvi_learner_save_as(const rcv_learner *l, const void *parameters, co
 
 rcv_status rcv_learner_save(const rcv_learner *l, const char *path) {
     if (!l || !path) return rcvi_fail(RCV_INVALID, "rcv_learner_save needs a learner and a path");
-    return rcvi_learner_save_as(l, l->parameters, path);
+    if (l->part != l->net)
+        return rcvi_fail(RCV_UNSUPPORTED, "this rank has some layers of the model alone: the trainer writes it whole");
+    size_t bytes = (size_t)l->elements * rcvi_real_bytes(l);
+    void *host = rcvi_new(l->context, bytes, 1);
+    if (!host) return RCV_NO_MEMORY;
+    rcv_status status = rcvi_device_read(l, host, l->parameters, bytes);
+    if (!status) status = rcvi_learner_save_as(l, host, path);
+    rcvi_free(l->context, host);
+    return status;
 }
 
 /* ---- reading ---- */

@@ -223,24 +223,48 @@ static double elements_of(const rcvi_update *update) {
 }
 
 /* Slots in order, whoever filled them. */
-static double norm_of(const rcvi_learn *learn, const rcvi_update *update) {
+static double sum_of_slots(const rcvi_learn *learn, const rcvi_update *update) {
     int parts = update->part_count + (update->sparse.gradient != NULL);
     double sum = 0;
     for (int i = 0; i < parts * RCVI_LEARN_SLOTS; i++) sum += learn->squares[i];
-    return sqrt(sum);
+    return sum;
 }
 
-static rcv_status update(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
-                         rcvi_outcome *outcome) {
+static rcv_status check_update(const rcvi_update *update) {
     if (update->part_count < 0 || update->part_count > RCVI_MAX_PARTS)
         return rcvi_fail(RCV_INVALID, "an update has at most %d parts, not %d", RCVI_MAX_PARTS, update->part_count);
     if (update->head)
         return rcvi_fail(RCV_INVALID, "an update changes a head itself only where learning was opened as lean");
+    return RCV_OK;
+}
+
+static rcv_status squares(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
+                          rcvi_outcome *outcome) {
+    RCVI_TRY(check_update(update));
     rcvi_learn_update job = {update, control, outcome};
-    double elements = elements_of(update);
-    rcvi_learn_run(learn, elements, learn->real->norm, &job);
-    outcome->norm = norm_of(learn, update);
-    if (isfinite(outcome->norm)) rcvi_learn_run(learn, elements, learn->real->update, &job);
+    rcvi_learn_run(learn, elements_of(update), learn->real->norm, &job);
+    outcome->norm = sum_of_slots(learn, update);
+    return RCV_OK;
+}
+
+static rcv_status apply(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
+                        rcvi_outcome *outcome) {
+    RCVI_TRY(check_update(update));
+    rcvi_learn_update job = {update, control, outcome};
+    if (isfinite(outcome->norm)) rcvi_learn_run(learn, elements_of(update), learn->real->update, &job);
+    return RCV_OK;
+}
+
+static rcv_status update(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,
+                         rcvi_outcome *outcome) {
+    RCVI_TRY(squares(learn, update, control, outcome));
+    outcome->norm = sqrt(outcome->norm);
+    return apply(learn, update, control, outcome);
+}
+
+static rcv_status signal_done(rcvi_learn *learn, uint64_t *to, const uint64_t *value) {
+    (void)learn;
+    __atomic_store_n(to, *value, __ATOMIC_RELEASE);
     return RCV_OK;
 }
 
@@ -259,4 +283,7 @@ const struct rcvi_learns rcvi_cpu_learns = {.open = open_learn,
                                             .mask = mask,
                                             .head = rcvi_learn_head,
                                             .logits = rcvi_learn_logits,
-                                            .update = update};
+                                            .update = update,
+                                            .squares = squares,
+                                            .apply = apply,
+                                            .signal = signal_done};

@@ -149,11 +149,11 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 /* By what the gradient is multiplied lies behind the sums; no number: nothing is to be changed. */
-__global__ void norm_of(const rcvi_control *control, rcvi_outcome *outcome, double *sums) {
-    const double norm = sqrt(sum_block(sums[threadIdx.x]));
+__global__ void norm_of(rcvi_cuda_half half, const rcvi_control *control, rcvi_outcome *outcome, double *sums) {
+    const double squares = half == RCVI_HALF_APPLY ? 0 : sum_block(sums[threadIdx.x]);
     if (threadIdx.x) return;
-    const double clip = control->clip, factor = clip / (norm + 1e-6);
-    outcome->norm = norm;
+    if (half != RCVI_HALF_APPLY) outcome->norm = half == RCVI_HALF_SQUARES ? squares : sqrt(squares);
+    const double norm = outcome->norm, clip = control->clip, factor = clip / (norm + 1e-6);
     sums[RCVI_NORM_SUMS] = !isfinite(norm) ? (double)NAN : clip > 0 && factor < 1 ? factor : 1;
 }
 
@@ -284,14 +284,16 @@ extern "C" cudaError_t rcvi_cuda_change_rows(cudaStream_t stream, rcvi_cuda_type
     return start_rows<float, 1>(stream, rows, columns, parameters, gradient, row, control, factor);
 }
 
-extern "C" cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors,
+extern "C" cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors, rcvi_cuda_half half,
                                         const rcvi_update *given, const rcvi_control *control, rcvi_outcome *outcome,
                                         double *sums) {
     pieces all = cut_all(given->parts, given->part_count, number_bytes(real));
     all.sparse = given->sparse;
-    cudaError_t error = start_squares(stream, real, all, control, given->head != NULL, sums);
-    if (error == cudaSuccess) error = start(norm_of, dim3(1), dim3(RCVI_NORM_SUMS), stream, control, outcome, sums);
-    if (error != cudaSuccess) return error;
+    cudaError_t error = cudaSuccess;
+    if (half != RCVI_HALF_APPLY) error = start_squares(stream, real, all, control, given->head != NULL, sums);
+    if (error == cudaSuccess)
+        error = start(norm_of, dim3(1), dim3(RCVI_NORM_SUMS), stream, half, control, outcome, sums);
+    if (error != cudaSuccess || half == RCVI_HALF_SQUARES) return error;
     const double *factor = sums + RCVI_NORM_SUMS;
     if (real == RCVI_F64) return start_update<double>(stream, processors, given->kind, all, control, factor);
     return start_update<float>(stream, processors, given->kind, all, control, factor);

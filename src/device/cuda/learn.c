@@ -214,22 +214,46 @@ static rcv_status logits(rcvi_learn *l, const rcvi_head *head, void *out) {
     ON_DEVICE(l, rcvi_cuda_logits(l, head, out));
 }
 
-static rcv_status update_on(rcvi_learn *l, const rcvi_update *update, const rcvi_control *control,
+static rcv_status update_on(rcvi_learn *l, rcvi_cuda_half half, const rcvi_update *update, const rcvi_control *control,
                             rcvi_outcome *outcome) {
     double *sums = (double *)(void *)(l->memory + l->norm);
-    RCVI_TRY(rcvi_cuda_check(rcvi_cuda_update(l->stream, l->real, l->processors, update, control, outcome, sums),
+    RCVI_TRY(rcvi_cuda_check(rcvi_cuda_update(l->stream, l->real, l->processors, half, update, control, outcome, sums),
                              "an update"));
     return update->head ? rcvi_cuda_lean_update(l, update->head, control) : RCV_OK;
 }
 
-static rcv_status update(rcvi_learn *l, const rcvi_update *update, const rcvi_control *control, rcvi_outcome *outcome) {
+static rcv_status make_update(rcvi_learn *l, rcvi_cuda_half half, const rcvi_update *update,
+                              const rcvi_control *control, rcvi_outcome *outcome) {
     if (update->part_count > RCVI_MAX_PARTS)
         return rcvi_fail(RCV_INVALID, "%d parts are more than an update takes (%d)", update->part_count,
                          RCVI_MAX_PARTS);
     if (update->sparse.gradient && update->kind != RCVI_SGD)
         return rcvi_fail(RCV_INVALID, "rows alone are updated by sgd and nothing else");
     if (update->head) RCVI_TRY(rcvi_cuda_lean_check(l, update));
-    ON_DEVICE(l, update_on(l, update, control, outcome));
+    if (update->head && half != RCVI_HALF_BOTH)
+        return rcvi_fail(RCV_INVALID, "an update that changes a head itself is not made in halves");
+    ON_DEVICE(l, update_on(l, half, update, control, outcome));
+}
+
+static rcv_status update(rcvi_learn *l, const rcvi_update *update, const rcvi_control *control, rcvi_outcome *outcome) {
+    return make_update(l, RCVI_HALF_BOTH, update, control, outcome);
+}
+
+static rcv_status squares(rcvi_learn *l, const rcvi_update *update, const rcvi_control *control,
+                          rcvi_outcome *outcome) {
+    return make_update(l, RCVI_HALF_SQUARES, update, control, outcome);
+}
+
+static rcv_status apply(rcvi_learn *l, const rcvi_update *update, const rcvi_control *control, rcvi_outcome *outcome) {
+    return make_update(l, RCVI_HALF_APPLY, update, control, outcome);
+}
+
+static rcv_status signal_on(rcvi_learn *l, uint64_t *to, const uint64_t *value) {
+    return rcvi_cuda_check(cudaMemcpyAsync(to, value, sizeof *to, cudaMemcpyDeviceToHost, l->stream), "a signal");
+}
+
+static rcv_status signal_done(rcvi_learn *l, uint64_t *to, const uint64_t *value) {
+    ON_DEVICE(l, signal_on(l, to, value));
 }
 
 static rcv_status replay(rcvi_learn *l, uint64_t key, bool *done) { ON_DEVICE(l, rcvi_cuda_replay(l, key, done)); }
@@ -260,6 +284,9 @@ const rcvi_learns rcvi_cuda_learns = {.open = open_learn,
                                       .head_rest = head_rest,
                                       .logits = logits,
                                       .update = update,
+                                      .squares = squares,
+                                      .apply = apply,
+                                      .signal = signal_done,
                                       .replay = replay,
                                       .recorded = recorded,
                                       .abandon = abandon};

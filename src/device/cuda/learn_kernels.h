@@ -58,10 +58,14 @@ cudaError_t rcvi_cuda_sum_losses(cudaStream_t stream, int64_t rows, const double
 cudaError_t rcvi_cuda_add_bias(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,
                                const void *bias, void *out);
 
+/* Of an update: all of it, the sum of squares alone, which then lies in outcome->norm, or what follows where the norm lies there. */
+typedef enum { RCVI_HALF_BOTH, RCVI_HALF_SQUARES, RCVI_HALF_APPLY } rcvi_cuda_half;
+
 /* The norm to outcome, then all parts. `sums`: RCVI_NORM_SUMS + 1 doubles of scratch. */
 enum { RCVI_NORM_SUMS = 1024 };
-cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors, const rcvi_update *update,
-                             const rcvi_control *control, rcvi_outcome *outcome, double *sums);
+cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int processors, rcvi_cuda_half half,
+                             const rcvi_update *update, const rcvi_control *control, rcvi_outcome *outcome,
+                             double *sums);
 /* Before an update that has a head: squares of its gradient, as the norm takes them. They are stored to `sums` or, with `adds`, added,
  * and the update adds those of its parts. Of a part the gradient alone is read. */
 cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_part *parts, int count,
