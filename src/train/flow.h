@@ -19,7 +19,7 @@ typedef struct {
 /* Part of a stage's gradient that ranks sum as one. */
 typedef struct {
     double bytes;
-    double at; /* of the last backward unit's seconds, from 0 to 1, when it is ready; above 1: behind `finish_inputs` */
+    double at; /* of the last backward unit's seconds, from 0 to 1, when it is ready; above 1: behind `inputs` */
 } rcvi_flow_bucket;
 
 typedef struct {
@@ -27,29 +27,42 @@ typedef struct {
     double begin;             /* before its first unit: what is sent to the device, ... */
     double inputs;            /* behind its last backward unit: the rows of the embedding, of the first stage */
     double update;            /* behind all sums: the norm and the update */
-    double message;           /* bytes of a unit to the stage above, and as many back; 0 for the last */
+    double message;           /* bytes of a unit to the stage above, and as many back; of the last it means nothing */
     const rcvi_flow_bucket *buckets; /* in the order in which they are summed */
     int bucket_count;
-    double
-        gathered; /* bytes of parameters that every rank gathers behind the update, where it updates a share of them alone; 0: none */
+    /* Bytes of parameters that replicas gather behind the update, since each updates a share alone, for which a sum of gradients
+     * need only leave it its share; 0: all update all. */
+    double gathered;
 } rcvi_flow_stage;
 
 typedef struct {
     int stages, replicas; /* devices of a pipeline; pipelines that have parts of the batch each */
     int micro, chunks;
     const rcvi_flow_stage *stage; /* [stages] */
-    double latency, bandwidth;    /* of a link: seconds, bytes a second each way */
-    double
-        outcome; /* bytes of the last sum of all ranks, without which no update is made (the norm of a pipeline); 0: there is none */
+    double latency, bandwidth;    /* of a link: seconds, bytes a second each way; one rank alone has none */
+    /* Bytes of the last sum of all ranks, without which no update is made (the norm of a pipeline); 0: there is none. */
+    double outcome;
 } rcvi_flow;
 
 /* Micro-batches that a stage holds at once: stages - stage, at most all. */
 int rcvi_flow_held(const rcvi_flow *flow, int stage);
-/* 2 * micro * chunks tasks of a stage: forwards as far as `held` lets, then backwards before forwards as soon as it can be. It does not
- * depend on costs, so all ranks have the same, and no two stages wait for each other for ever. */
+/* 2 * micro * chunks tasks of a stage: one forward, one backward. Micro-batches go forwards as far as `held` lets; then, in turn, the
+ * oldest one backwards and the next one forwards. It does not depend on costs, so all ranks have the same, and no two stages wait for
+ * each other for ever. What a stage hands on it hands on in the order in which its neighbour takes it. */
 void rcvi_flow_order(const rcvi_flow *flow, int stage, rcvi_task *tasks);
 
-typedef enum { RCVI_FLOW_FORWARD, RCVI_FLOW_BACKWARD, RCVI_FLOW_OTHER, RCVI_FLOW_EXCHANGE } rcvi_flow_kind;
+/* ---- when what is done ---- */
+
+typedef enum {
+    RCVI_FLOW_BEGIN,
+    RCVI_FLOW_FORWARD,
+    RCVI_FLOW_BACKWARD,
+    RCVI_FLOW_INPUTS,
+    RCVI_FLOW_SUM,     /* of a bucket among replicas */
+    RCVI_FLOW_OUTCOME, /* of all ranks, from when the last of them is there */
+    RCVI_FLOW_UPDATE,
+    RCVI_FLOW_GATHER
+} rcvi_flow_kind;
 
 typedef struct {
     int stage;
@@ -58,16 +71,23 @@ typedef struct {
     double begin, end;
 } rcvi_flow_event;
 
+/* seconds * stages = what all stages compute + bubble * seconds * stages + exposed * stages. */
 typedef struct {
     double seconds; /* of a step */
-    double bubble;  /* part of all stages' time in which they wait for other stages */
-    double
-        exposed; /* part of a step in which the stage that ends last waits for sums of gradients, of the outcome and gathered parameters */
-    double exchange; /* seconds of a rank's longest exchange, hidden or not */
-    double sent;     /* bytes by the rank that sends most */
+    double bubble; /* part of all stages' time in which they would wait for each other even if exchanges took no time */
+    double exposed;  /* seconds by which the step would be shorter if exchanges took no time */
+    double exchange; /* seconds of all exchanges of the rank that has most of them, hidden or not */
+    double sent;     /* bytes, messages and exchanges, by the rank that sends most */
 } rcvi_flow_result;
 
-/* By events. `events` NULL, or room for rcvi_flow_event_count. */
+/* A step by events, of one replica, since all are alike. Exchanges are sums, of buckets and of the outcome, and gathering. Stages take their
+ * tasks in order, each as soon as what it needs is there. A link to a neighbour carries one message at a time, which is there `latency`
+ * after its last byte left; links are busy beside what computes, and exchanges among replicas beside both, one at a time a rank. A sum of
+ * R replicas takes 2 (R - 1) latencies and 2 (R - 1) / R of its bytes, gathering and a sum that leaves shares half of that; the outcome of N
+ * ranks 2 ceil(log2 N) latencies and twice its bytes.
+ *
+ * `events`: NULL, or room for rcvi_flow_event_count, all of which is filled: stage by stage, of each in the order of the kinds, with
+ * tasks as they are taken. An exchange that nobody takes part in is none; work of no seconds is an event all the same. */
 size_t rcvi_flow_event_count(const rcvi_flow *flow);
 rcv_status rcvi_flow_simulate(rcv_context *context, const rcvi_flow *flow, rcvi_flow_event *events,
                               rcvi_flow_result *result);
@@ -75,7 +95,9 @@ rcv_status rcvi_flow_simulate(rcv_context *context, const rcvi_flow *flow, rcvi_
 /* ---- splitting layers ---- */
 
 /* Into how many consecutive layers each stage gets, at least one each, so that the slowest stage is as fast as can be; of equal
- * ones, that with the least sum of squares. `layer`: [layers] seconds of a unit; `first` and `last` are added to the first and last stage's. */
-void rcvi_flow_split(const double *layer, int layers, double first, double last, int stages, int *counts);
+ * ones, that with the least sum of squares, and then with fewer layers on earlier stages, which hold more micro-batches. Equal: but for
+ * rounding. `layer`: [layers] seconds of a unit; `first` and `last` are added to the first and last stage's. */
+rcv_status rcvi_flow_split(rcv_context *context, const double *layer, int layers, double first, double last, int stages,
+                           int *counts);
 
 #endif
