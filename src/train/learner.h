@@ -28,9 +28,9 @@ struct rcv_learner {
     rcv_dtype dtype, real; /* of products; of the arrays: float32 or float64 */
     rcvi_shape shape;
     rcv_cell *cell;
-    rcv_net *net;  /* the whole */
-    rcv_net *part; /* what of it is here: the whole, or a slice */
-    bool begins, ends; /* the embedding is here; the output layer is */
+    rcv_net *net;               /* the whole */
+    rcv_net *part;              /* what of it is here: the whole, or a slice */
+    bool begins, ends;          /* the embedding is here; the output layer is */
     rcv_vocabulary *vocabulary; /* NULL where inputs are numbers */
     char *classes;              /* names, a line each; NULL */
     char **class_names;         /* [outputs] the same, apart; NULL */

@@ -1,83 +1,126 @@
-/* The plan, the run and the arrays of one shape of batches. */
+/* The plan, the runs and the arrays of one shape of batches. */
 #include "train/work.h"
 
 #include "plan/run.h"
 
+#include <string.h>
+
 rcv_status rcvi_window_plan(const rcvi_work *w, const rcvi_window_options *o, rcv_plan **plan) {
     const rcv_learner *l = w->learner;
-    const rcv_plan_options options = {.steps = o->steps,
-                                      .batch = o->batch,
+    const rcvi_crew *crew = w->options.crew;
+    const rcv_plan_options options = {.steps = o->steps / (o->chunks ? o->chunks : 1),
+                                      .batch = o->batch / (o->micro ? o->micro : 1),
                                       .dtype = l->dtype,
                                       .training = o->training,
                                       .lengths = o->lengths,
+                                      .signals = o->training && crew && crew->replica_count > 1,
                                       .schedule = o->schedule,
                                       .effort = w->options.effort,
                                       .threads = w->options.threads,
                                       .device = l->device_name,
                                       .go_on = w->options.go_on,
                                       .user = w->options.user};
-    return rcv_plan_new(l->net, &options, plan);
+    return rcv_plan_new(l->part, &options, plan);
 }
 
-static rcv_status make_run(const rcvi_work *w, rcvi_window *v) {
-    const rcv_run *first = v != w->windows ? w->windows[0].run : NULL;
-    RCVI_TRY(rcvi_run_new_within(v->plan, first, &v->run));
-    if (v->training) rcvi_run_set_seed_at(v->run, &rcvi_feed_control(w)->seed);
+/* ---- runs ---- */
+
+static size_t count_runs(const rcvi_window *v) { return (size_t)(v->held * v->chunks); }
+
+/* In the memory of the first window's run with the same number, where it has one. */
+static rcv_status make_run(const rcvi_work *w, const rcvi_window *v, size_t index) {
+    const rcvi_window *first = w->windows;
+    bool lends = v != first && first->runs && index < count_runs(first);
+    RCVI_TRY(rcvi_run_new_within(v->plan, lends ? first->runs[index] : NULL, &v->runs[index]));
+    if (v->training) rcvi_run_set_seed_at(v->runs[index], &rcvi_feed_control(w)->seed);
     void *stream = w->ops->stream(w->learn);
-    return stream ? rcv_run_set_stream(v->run, stream) : RCV_OK;
-}
-
-size_t rcvi_window_state_bytes(const rcvi_work *w, const rcvi_window *v, size_t state) {
-    return (size_t)(rcv_net_state(w->learner->net, state)->total * v->batch) * rcvi_real_bytes(w->learner);
-}
-
-static rcv_status make_states(const rcvi_work *w, const rcvi_window *v, void ***states) {
-    const rcv_learner *l = w->learner;
-    size_t count = rcv_net_state_count(l->net);
-    *states = rcvi_new(l->context, count, sizeof **states);
-    if (!*states) return RCV_NO_MEMORY;
-    for (size_t s = 0; s < count; s++) {
-        int64_t elements;
-        if (!rcvi_multiply(rcv_net_state(l->net, s)->total, v->batch, &elements))
-            return rcvi_fail(RCV_INVALID, "a batch of %lld is too large for this network's states",
-                             (long long)v->batch);
-        RCVI_TRY(rcvi_device_new(l, elements, rcvi_real_bytes(l), &(*states)[s]));
-    }
-    return RCV_OK;
-}
-
-static void free_states(const rcvi_work *w, void **states) {
-    for (size_t s = 0; states && s < rcv_net_state_count(w->learner->net); s++) rcvi_device_free(w->learner, states[s]);
-    rcvi_free(w->learner->context, states);
+    return stream ? rcv_run_set_stream(v->runs[index], stream) : RCV_OK;
 }
 
 rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
     bool apart = !rcvi_tells_next(w->learner) || (v->training && w->options.drops.output > 0);
     v->seen = apart ? w->apart : w->y;
     v->dseen = rcvi_tells_next(w->learner) ? w->dy : w->dapart;
-    return make_run(w, v);
+    v->runs = rcvi_new(w->learner->context, count_runs(v), sizeof *v->runs);
+    if (!v->runs) return RCV_NO_MEMORY;
+    for (size_t i = 0; i < count_runs(v); i++) RCVI_TRY(make_run(w, v, i));
+    return RCV_OK;
+}
+
+void rcvi_window_close(const rcvi_work *w, rcvi_window *v) {
+    for (size_t i = count_runs(v); v->runs && i > 0; i--) rcv_run_free(v->runs[i - 1]);
+    rcvi_free(w->learner->context, v->runs);
+    v->runs = NULL;
+}
+
+/* ---- states ---- */
+
+size_t rcvi_window_state_bytes(const rcvi_work *w, const rcvi_window *v, size_t state) {
+    return (size_t)(rcv_net_state(w->learner->part, state)->total * v->batch) * rcvi_real_bytes(w->learner);
+}
+
+static rcv_status make_states(const rcvi_work *w, const rcvi_window *v, int64_t sets, void ***states) {
+    const rcv_learner *l = w->learner;
+    size_t count = rcv_net_state_count(l->part);
+    *states = rcvi_new(l->context, (size_t)sets * count, sizeof **states);
+    if (!*states) return RCV_NO_MEMORY;
+    for (size_t i = 0; i < (size_t)sets * count; i++) {
+        int64_t elements;
+        if (!rcvi_multiply(rcv_net_state(l->part, i % count)->total, v->batch, &elements))
+            return rcvi_fail(RCV_INVALID, "a batch of %lld is too large for this network's states",
+                             (long long)v->batch);
+        RCVI_TRY(rcvi_device_new(l, elements, rcvi_real_bytes(l), &(*states)[i]));
+    }
+    return RCV_OK;
+}
+
+static void free_states(const rcvi_work *w, int64_t sets, void **states) {
+    size_t count = (size_t)sets * rcv_net_state_count(w->learner->part);
+    for (size_t i = 0; states && i < count; i++) rcvi_device_free(w->learner, states[i]);
+    rcvi_free(w->learner->context, states);
+}
+
+static int64_t state_sets(const rcvi_window *v) { return v->micro * (v->chunks + 1); }
+enum { GRADIENT_SETS = 2 };
+
+/* ---- life ---- */
+
+/* The order in which this rank takes its units, and how many micro-batches are on their way meanwhile. */
+static rcv_status plan_tasks(const rcvi_work *w, rcvi_window *v) {
+    const rcvi_crew *crew = w->options.crew;
+    const rcvi_flow flow = {.stages = crew ? crew->stage_count : 1, .micro = (int)v->micro, .chunks = (int)v->chunks};
+    int stage = crew ? crew->stage : 0;
+    v->held = v->training ? rcvi_flow_held(&flow, stage) : v->micro;
+    if (!v->training) return RCV_OK;
+    v->tasks = rcvi_new(w->learner->context, 2 * (size_t)rcvi_window_units(v), sizeof *v->tasks);
+    if (!v->tasks) return RCV_NO_MEMORY;
+    rcvi_flow_order(&flow, stage, v->tasks);
+    return RCV_OK;
 }
 
 rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_window *v) {
-    *v = (rcvi_window){
-        .steps = o->steps, .batch = o->batch, .training = o->training, .lengths = o->lengths, .carries = o->carries};
+    int64_t micro = o->micro ? o->micro : 1, chunks = o->chunks ? o->chunks : 1;
+    *v = (rcvi_window){.steps = o->steps / chunks,
+                       .batch = o->batch / micro,
+                       .micro = micro,
+                       .chunks = chunks,
+                       .first = o->first,
+                       .whole = o->whole ? o->whole : o->batch,
+                       .training = o->training,
+                       .lengths = o->lengths,
+                       .carries = o->carries};
+    RCVI_TRY(plan_tasks(w, v));
     RCVI_TRY(rcvi_window_plan(w, o, &v->plan));
-    if (v->carries) {
-        RCVI_TRY(make_states(w, v, &v->initial));
-        RCVI_TRY(make_states(w, v, &v->final));
-    }
+    if (v->carries) RCVI_TRY(make_states(w, v, state_sets(v), &v->states));
+    if (v->training && chunks > 1) RCVI_TRY(make_states(w, v, GRADIENT_SETS, &v->dstates));
     return rcvi_window_open(w, v);
 }
 
-void rcvi_window_close(rcvi_window *v) {
-    rcv_run_free(v->run);
-    v->run = NULL;
-}
-
 void rcvi_window_free(const rcvi_work *w, rcvi_window *v) {
-    rcvi_window_close(v);
-    free_states(w, v->initial);
-    free_states(w, v->final);
+    rcvi_window_close(w, v);
+    free_states(w, state_sets(v), v->states);
+    free_states(w, GRADIENT_SETS, v->dstates);
+    rcvi_free(w->learner->context, v->tasks);
     rcv_plan_free(v->plan);
     *v = (rcvi_window){0};
 }
