@@ -28,7 +28,8 @@ typedef struct {
 /* The world: all ranks that were started together. RCV_UNSUPPORTED where a transport is not there, RCV_INVALID where this process
  * was not started by it. One a process. */
 rcv_status rcvi_comm_open(rcv_context *context, const rcvi_comm_options *options, rcvi_comm **world);
-/* A world in which all is well is left by all ranks together. */
+/* A world in which all is well is left by all ranks together. One that broke is left by everybody alone, who then ends; where a rank does
+ * not answer any longer it ends all of them, and does not return to the rank that speaks: say why before. */
 void rcvi_comm_close(rcvi_comm *world);
 /* What starts programs here says that this process is one of so many; 1 where nothing does, and then *rank is 0. */
 int rcvi_comm_started(int *rank);
@@ -43,7 +44,8 @@ int rcvi_comm_here(const rcvi_comm *world); /* ranks on this machine */
 const char *
 rcvi_comm_name(const rcvi_comm *comm); /* for people: "mpi (Open MPI 4.1.4)", with how a GPU's memory travels */
 
-/* From here on `on_device` means this device's memory: directly where the transport can, else through memory of the host. */
+/* From here on `on_device` means this device's memory: directly where the transport can, else through memory of the host. Collective.
+ * RCV_UNSUPPORTED where NCCL was asked for by its name and cannot be. */
 rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int ordinal);
 
 /* ---- transfers ---- */
@@ -99,6 +101,8 @@ rcvi_comm_tally rcvi_comm_count(const rcvi_comm *world);
 rcv_status rcvi_comm_agree(rcvi_comm *comm, rcv_status status);
 /* This rank cannot go on: all others learn so, with the sentence. No transfer follows. */
 void rcvi_comm_fail(rcvi_comm *comm, const char *sentence);
+/* Of a world that broke: is it this rank that prints why, the one that failed or, where one stands still, the one that noticed? */
+bool rcvi_comm_speaks(const rcvi_comm *world);
 /* The rank moves, whatever it does: every transfer that it starts or finishes says so too. */
 void rcvi_comm_alive(rcvi_comm *comm);
 

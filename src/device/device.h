@@ -60,7 +60,8 @@ typedef struct {
     /* The device's memory, for arenas and data; NULL where that is the context's. */
     const struct rcvi_memory *memory;
     const struct rcvi_scans *scans;
-    const struct rcvi_learns *learns; /* learn.h */
+    const struct rcvi_learns *learns;   /* learn.h */
+    const struct rcvi_ferries *ferries; /* NULL where the device's memory is the host's */
     /* As rcv_measure_memory, whose arguments are right. */
     rcv_status (*bandwidth)(rcv_context *context, int ordinal, int64_t threads, int reads, size_t bytes,
                             double *bandwidth);
@@ -86,6 +87,20 @@ typedef struct rcvi_memory {
     rcv_status (*write)(int ordinal, void *to, const void *from, size_t bytes);
     rcv_status (*read)(int ordinal, void *to, const void *from, size_t bytes);
 } rcvi_memory;
+
+/* Copies beside all that is enqueued, by whichever thread asks for them: between the device's memory and a block of the host's that the
+ * device reaches by itself. */
+typedef struct rcvi_ferry rcvi_ferry; /* a device's own */
+
+typedef struct rcvi_ferries {
+    rcv_status (*open)(rcv_context *context, int ordinal, size_t bytes, rcvi_ferry **ferry);
+    void (*close)(rcvi_ferry *ferry);
+    void *(*block)(const rcvi_ferry *ferry);
+    /* Both begin, behind those before; `at`: bytes from the block's beginning. */
+    rcv_status (*fetch)(rcvi_ferry *ferry, size_t at, const void *from, size_t bytes);
+    rcv_status (*deliver)(rcvi_ferry *ferry, void *to, size_t at, size_t bytes);
+    rcv_status (*test)(rcvi_ferry *ferry, bool *done); /* all that began */
+} rcvi_ferries;
 
 extern const rcvi_device *const rcvi_devices[];
 extern const size_t rcvi_device_count;

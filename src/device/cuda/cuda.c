@@ -1,4 +1,5 @@
 /* The device: what GPUs there are, their memory, and runs on them. */
+#include "device/cuda/ferry.h"
 #include "device/cuda/jit.h"
 #include "device/cuda/kernels.h"
 #include "device/cuda/learn.h"
@@ -495,5 +496,6 @@ const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .peak = rcvi_cuda_peak,
                                       .scans = &rcvi_cuda_scans,
                                       .learns = &rcvi_cuda_learns,
+                                      .ferries = &rcvi_cuda_ferries,
                                       .bandwidth = rcvi_cuda_bandwidth,
                                       .memory = &memory};
