@@ -670,6 +670,35 @@ typedef struct {
 RCV_API rcv_status rcv_learner_generate(rcv_learner *learner, const rcv_generation *options,
                                         bool (*emit)(void *user, const char *text, size_t length), void *user);
 
+/* ---- many processes ---------------------------------------------------------------------------------------------- */
+
+/* The ranks that mpirun, or what does its work, started together; rank 0 is the one that writes files. One a process. Who cannot go on says
+ * so with rcv_world_fail: whatever the others do with the world then ends with RCV_PEER. A rank that dies, or stands still for longer than the
+ * timeout, is found out, and ends the others the same way. */
+typedef struct rcv_world rcv_world;
+
+typedef struct {
+    const char
+        *transport; /* "mpi", "nccl" (and MPI for all that is not in a GPU's memory), "self"; NULL: what is there */
+    double timeout; /* seconds; 0: for ever */
+} rcv_world_options;
+
+/* How many processes were started together, and which of them this is, as far as the environment says; 1 and 0 where it is alone. */
+RCV_API int rcv_world_started(int *rank);
+RCV_API rcv_status rcv_world_open(rcv_context *context, const rcv_world_options *options, rcv_world **world);
+/* All ranks together, or, where one has failed, each by itself: then the process is to end, and may be ended by this call. */
+RCV_API void rcv_world_close(rcv_world *world);
+RCV_API int rcv_world_rank(const rcv_world *world);
+RCV_API int rcv_world_size(const rcv_world *world);
+RCV_API int rcv_world_here(const rcv_world *world);         /* ranks on this machine */
+RCV_API const char *rcv_world_name(const rcv_world *world); /* for people */
+RCV_API int64_t rcv_world_sent(const rcv_world *world);     /* bytes that this rank has sent */
+/* All ranks call it. RCV_OK where all came with that; else the lowest that did not gets its own status back, the others RCV_PEER. */
+RCV_API rcv_status rcv_world_agree(rcv_world *world, rcv_status status);
+RCV_API void rcv_world_fail(rcv_world *world, const char *sentence);
+RCV_API bool rcv_world_speaks(const rcv_world *world); /* behind a failure: is this the rank that is to say why? */
+RCV_API void rcv_world_alive(rcv_world *world);        /* it does not stand still, whatever it does */
+
 /* ---- training ---------------------------------------------------------------------------------------------------- */
 
 typedef struct rcv_trainer rcv_trainer;
@@ -699,6 +728,10 @@ typedef struct {
 /* A run at its start: a new learner, or the one given (which then is the trainer's), on data that outlives it. valid may be NULL. */
 RCV_API rcv_status rcv_trainer_new(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
                                    const rcv_data *valid, rcv_trainer **trainer);
+/* The same as one rank of a world, NULL: alone; all ranks call it, with the same settings and data, which is checked. The setting `parallel`
+ * says who does what. All calls with the trainer are then made by all ranks; rank 0 alone writes files, and its log and progress are the run's. */
+RCV_API rcv_status rcv_trainer_join(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
+                                    const rcv_data *valid, rcv_world *world, rcv_trainer **trainer);
 /* Goes on from a checkpoint of the same model: parameters, optimiser, random numbers, place in the data, plans. The next update is, bit
  * for bit, what it would have been. On other data it begins a new epoch. A file that is refused changes nothing. */
 RCV_API rcv_status rcv_trainer_resume(rcv_trainer *trainer, const char *path);

@@ -391,7 +391,7 @@ static void test_validation_memory(void **unused) {
     assert_int_equal(x.validations, 3);
     for (int i = 0; i < 3; i++) assert_true(x.validation[i] > 0.1);
     const rcvi_window *v = &a->work->windows[a->windows[a->train_windows]];
-    assert_true(v->plan && !v->run);
+    assert_true(v->plan && !v->runs);
     size_t states = 0;
     for (size_t i = 0; i < rcv_net_state_count(a->learner->net); i++)
         states += 2 * rcvi_window_state_bytes(a->work, v, i);
@@ -414,7 +414,7 @@ static void test_bucket_memory(void **unused) {
     check_ok(school_run(one, NULL, &x));
     check_ok(school_run(three, NULL, &y));
     assert_int_equal(three->train_windows, 3);
-    const size_t run = rcv_run_bytes(one->work->windows[0].run);
+    const size_t run = rcv_run_bytes(one->work->windows[0].runs[0]);
     assert_true(rcv_trainer_bytes(three) < rcv_trainer_bytes(one) + run);
     rcv_trainer_free(one);
     rcv_trainer_free(three);

@@ -9,18 +9,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What was said last while nothing is to be said, or NULL. */
+static char *held;
+static bool holding;
+
+void hold_messages(bool hold) {
+    holding = hold;
+    if (!hold) {
+        free(held);
+        held = NULL;
+    }
+}
+
+const char *held_message(void) { return held; }
+
 void say(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    fputs("recurve: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    if (holding) {
+        char text[4096];
+        vsnprintf(text, sizeof text, format, arguments);
+        free(held);
+        held = text_of("%s", text);
+    } else {
+        fputs("recurve: ", stderr);
+        vfprintf(stderr, format, arguments);
+        fputc('\n', stderr);
+    }
     va_end(arguments);
 }
 
 int fail(rcv_status status) {
     const char *message = rcv_message();
-    if (status == RCV_SYNTAX) {
+    if (status == RCV_SYNTAX && !holding) {
         const size_t length = strlen(message);
         fprintf(stderr, "%s%s", message, length > 0 && message[length - 1] == '\n' ? "" : "\n");
     } else {

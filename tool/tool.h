@@ -23,6 +23,9 @@ int verb_report(int argc, char **argv);
 
 /* "recurve: sentence" on standard error. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on nothing is printed, and what was said last is kept: of several ranks one prints for all. */
+void hold_messages(bool hold);
+const char *held_message(void); /* NULL: nothing was said */
 /* Says the library's sentence; a mistake in a cell's text is shown as it is, with its place in the file. EXIT_FAILED, or
  * what a signal makes of it that asked to stop. */
 int fail(rcv_status status);

@@ -19,6 +19,8 @@ typedef struct {
     rcv_context *context;
     rcv_settings *settings;
     rcv_trainer *trainer;
+    rcv_world *world; /* NULL: alone */
+    bool leads;       /* alone, or rank 0: it shows how it goes, and keeps the log */
     corpus corpus;
     const char *output;
     FILE *log;
@@ -77,6 +79,9 @@ static void show_validation(run *run, const rcv_progress *progress) {
 static bool on_progress(void *user, const rcv_progress *progress) {
     run *run = user;
     const double time = now();
+    if (!run->leads) {
+        return stop_signal() == 0;
+    }
     if (progress->validation != run->validation) {
         show_validation(run, progress);
     }
@@ -127,6 +132,9 @@ static bool cut_partial_line(FILE *file) {
 }
 
 static bool open_log(run *run, bool resumes) {
+    if (!run->leads) {
+        return true;
+    }
     char *path = log_path(run);
     bool good = output_is_writable(path);
     if (good) {
@@ -180,13 +188,85 @@ static rcv_status test(run *run) {
     return status;
 }
 
+/* ---- several ranks ---- */
+
+/* The one that knows says why, for all; the others learn that there is no going on. */
+static int fail_together(const run *run, rcv_status status) {
+    if (run->world == NULL) {
+        return fail(status);
+    }
+    char *sentence = text_of("%s", held_message() != NULL ? held_message() : rcv_message());
+    hold_messages(false);
+    if (status != RCV_PEER) {
+        rcv_world_fail(run->world, sentence);
+    }
+    if (rcv_world_speaks(run->world) && status == RCV_PEER) {
+        say("%s", sentence);
+    } else if (rcv_world_speaks(run->world)) {
+        say("rank %d: %s", rcv_world_rank(run->world), sentence);
+    }
+    free(sentence);
+    return EXIT_FAILED;
+}
+
+/* Does every rank come here without having failed? Else the result is what the process ends with. */
+static int agree(run *run, int result) {
+    if (run->world == NULL) {
+        return result;
+    }
+    const rcv_status status = rcv_world_agree(run->world, result == EXIT_DONE ? RCV_OK : RCV_INVALID);
+    return status == RCV_OK ? EXIT_DONE : fail_together(run, status);
+}
+
+static bool is_parallel(const rcv_settings *settings) {
+    const char *parallel = rcv_settings_get(settings, "parallel");
+    return parallel != NULL && parallel[0] != '\0';
+}
+
+/* Before anything is read, so that all that goes wrong on one rank ends all, with one sentence. */
+static int open_world(run *run, const rcv_settings *given) {
+    run->leads = true;
+    const char *transport = rcv_settings_get(given, "transport"), *timeout = rcv_settings_get(given, "timeout");
+    const bool chooses = transport == NULL || strcmp(transport, "auto") == 0;
+    const rcv_world_options options = {.transport = chooses ? NULL : transport,
+                                       .timeout = timeout != NULL ? strtod(timeout, NULL) : 0};
+    const int started = rcv_world_started(NULL);
+    if (!is_parallel(given) && started == 1) {
+        return EXIT_DONE;
+    }
+    if (!is_parallel(given)) {
+        say("%d processes were started together: say --parallel data or --parallel pipeline", started);
+        return EXIT_USAGE;
+    }
+    const rcv_status status = rcv_world_open(run->context, &options, &run->world);
+    if (status != RCV_OK) {
+        return fail(status);
+    }
+    run->leads = rcv_world_rank(run->world) == 0;
+    if (strncmp(rcv_world_name(run->world), "self", 4) == 0) {
+        say("--parallel %s is for several processes: start them with mpirun -n N recurve train ...",
+            rcv_settings_get(given, "parallel"));
+        return EXIT_USAGE;
+    }
+    if (run->leads) {
+        say("%d ranks by %s", rcv_world_size(run->world), rcv_world_name(run->world));
+    }
+    hold_messages(true);
+    return EXIT_DONE;
+}
+
+/* ---- the end ---- */
+
 static int finish(run *run, rcv_status status) {
     const rcv_progress *progress = rcv_trainer_progress(run->trainer);
-    if (progress->step > 0) {
+    if (run->leads && progress->step > 0) {
         show(run, progress, true);
     }
     if (status != RCV_OK && status != RCV_STOPPED) {
-        return fail(status);
+        return fail_together(run, status);
+    }
+    if (!run->leads) {
+        return stop_status();
     }
     say("%swrote %s after %lld update%s; recurve train --resume %s goes on from it",
         stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->step, progress->step == 1 ? "" : "s",
@@ -209,13 +289,16 @@ static rcv_status open_trainer(run *run, const char *resume) {
         status = corpus_open(&run->corpus, run->context, run->settings, vocabulary);
     }
     rcv_vocabulary_free(vocabulary);
+    if (run->world != NULL) {
+        status = rcv_world_agree(run->world, status);
+    }
     const char *wisdom = rcv_settings_get(run->settings, "wisdom");
     if (status == RCV_OK && wisdom != NULL && wisdom[0] != '\0' && access(wisdom, F_OK) == 0) {
         status = rcv_wisdom_load(run->context, wisdom);
     }
     if (status == RCV_OK) {
-        status = rcv_trainer_new(run->context, run->settings, run->corpus.data[PART_TRAIN],
-                                 run->corpus.data[PART_VALID], &run->trainer);
+        status = rcv_trainer_join(run->context, run->settings, run->corpus.data[PART_TRAIN],
+                                  run->corpus.data[PART_VALID], run->world, &run->trainer);
     }
     if (status == RCV_OK && resume != NULL) {
         status = rcv_trainer_resume(run->trainer, resume);
@@ -226,18 +309,20 @@ static rcv_status open_trainer(run *run, const char *resume) {
 static int train(run *run, const char *resume) {
     const rcv_status opened = open_trainer(run, resume);
     if (opened != RCV_OK) {
-        return fail(opened);
+        return fail_together(run, opened);
     }
-    if (!open_log(run, resume != NULL)) {
-        return EXIT_FAILED;
+    const int logged = agree(run, open_log(run, resume != NULL) ? EXIT_DONE : EXIT_FAILED);
+    if (logged != EXIT_DONE) {
+        return logged;
     }
+    hold_messages(!run->leads);
     const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
     run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
     run->is_bytes = strcmp(rcv_settings_get(run->settings, "level"), "byte") == 0;
     const rcv_trainer_options options = {.output = run->output, .progress = on_progress, .log = on_log, .user = run};
     stop_on_signals();
     rcv_status status = rcv_trainer_run(run->trainer, &options);
-    if (wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
+    if (run->leads && wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
         const rcv_status saved = rcv_wisdom_save(run->context, wisdom);
         status = saved != RCV_OK ? saved : status;
     }
@@ -246,7 +331,7 @@ static int train(run *run, const char *resume) {
 
 /* Of what the library tells, the plans that were chosen. */
 static void on_library_log(void *user, const char *line) {
-    (void)user;
+    (void)user; /* of a rank that does not lead, messages are held */
     const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
     if (chosen || strncmp(line, "the plan ", 9) == 0) {
         say("%s", line);
@@ -266,14 +351,28 @@ static bool resume_is_clear(const arguments *arguments) {
     return true;
 }
 
+/* How ranks were arranged when a checkpoint was written does not bind those who go on from it; where they are arranged the same way, so are
+ * layers and units. */
+static rcv_status free_arrangement(const settings_arguments *given, rcv_settings *base) {
+    static const char *const details[] = {"split", "micro-batches", "time-chunks"};
+    const char *now = rcv_settings_get(given->given, "parallel"), *then = rcv_settings_get(base, "parallel");
+    rcv_status status = RCV_OK;
+    for (size_t i = 0; i < COUNT(details) && strcmp(now, then) != 0 && status == RCV_OK; i++) {
+        status = rcv_settings_set(base, details[i], i == 0 ? "" : "0");
+    }
+    return status == RCV_OK ? rcv_settings_set(base, "parallel", "") : status;
+}
+
 /* The settings: the checkpoint's where it resumes, what the command line says over them. */
 static parsed gather(const arguments *arguments, run *run) {
     rcv_settings *base = NULL;
     if (!resume_is_clear(arguments)) {
         return PARSED_WRONG;
     }
-    if (arguments->resume != NULL && rcv_checkpoint_settings(run->context, arguments->resume, &base) != RCV_OK) {
+    if (arguments->resume != NULL && (rcv_checkpoint_settings(run->context, arguments->resume, &base) != RCV_OK ||
+                                      free_arrangement(&arguments->settings, base) != RCV_OK)) {
         say("%s", rcv_message());
+        rcv_settings_free(base);
         return PARSED_WRONG;
     }
     const parsed next = settings_from_arguments(&arguments->settings, base, run->context, &run->settings);
@@ -288,17 +387,44 @@ static parsed gather(const arguments *arguments, run *run) {
     return PARSED_WRONG;
 }
 
+/* What the command line asks for; EXIT_DONE: it can be done, else what the process ends with, after saying why. */
+static int prepare(const arguments *arguments, run *run, bool *over) {
+    const parsed next = gather(arguments, run);
+    *over = next == PARSED_HELP;
+    if (next != PARSED_GO) {
+        return *over ? EXIT_DONE : EXIT_USAGE;
+    }
+    if (run->output == NULL && arguments->resume == NULL) {
+        say("train wants --output MODEL; see recurve train --help");
+        return EXIT_USAGE;
+    }
+    run->output = run->output != NULL ? run->output : arguments->resume;
+    const bool good = (!run->leads || output_is_writable(run->output)) && corpus_find(&run->corpus, run->settings);
+    return good ? EXIT_DONE : EXIT_FAILED;
+}
+
+/* As the command line and its files say, so far as they can be read: what is wrong with them is said when all ranks can hear it. */
+static int enter_world(const arguments *arguments, run *run) {
+    settings_arguments quiet = arguments->settings;
+    rcv_settings *settings = NULL;
+    quiet.print = false;
+    hold_messages(true);
+    settings_from_arguments(&quiet, NULL, run->context, &settings);
+    hold_messages(false);
+    const int result = open_world(run, settings != NULL ? settings : arguments->settings.given);
+    rcv_settings_free(settings);
+    return result;
+}
+
 static int work(const arguments *arguments, rcv_context *context) {
     run run = {.context = context, .terminal = isatty(STDERR_FILENO) == 1, .output = arguments->output};
-    const parsed next = gather(arguments, &run);
-    int result = next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
-    if (next == PARSED_GO && run.output == NULL && arguments->resume == NULL) {
-        say("train wants --output MODEL; see recurve train --help");
-    } else if (next == PARSED_GO) {
-        run.output = run.output != NULL ? run.output : arguments->resume;
-        result = output_is_writable(run.output) && corpus_find(&run.corpus, run.settings)
-                     ? train(&run, arguments->resume)
-                     : EXIT_FAILED;
+    bool over = false;
+    int result = enter_world(arguments, &run);
+    if (result == EXIT_DONE) {
+        result = agree(&run, prepare(arguments, &run, &over));
+        if (result == EXIT_DONE && !over) {
+            result = train(&run, arguments->resume);
+        }
     }
     rcv_trainer_free(run.trainer);
     corpus_close(&run.corpus);
@@ -306,6 +432,8 @@ static int work(const arguments *arguments, rcv_context *context) {
     if (run.log != NULL) {
         fclose(run.log);
     }
+    rcv_world_close(run.world);
+    hold_messages(false);
     return result;
 }
 

@@ -32,8 +32,9 @@ struct rcv_context {
     void (*free_wisdom)(rcv_context *context, void *wisdom);
 };
 
-double rcvi_now(void);    /* seconds that never go back */
-int64_t rcvi_cores(void); /* that the operating system runs threads on; at least 1 */
+double rcvi_now(void);        /* seconds that never go back */
+int64_t rcvi_cores(void);     /* that the operating system runs threads on; at least 1 */
+int64_t rcvi_own_cores(void); /* of these, those that this process may run on */
 
 /* Memory of the context's allocator. `rcvi_new` gives zeroed memory; NULL (with the sentence recorded) when there is
  * none or when count * size overflows. Zero bytes give a valid pointer. */

@@ -1,6 +1,14 @@
 /* The context, and memory from its allocator. */
-#define _DEFAULT_SOURCE /* madvise */
+#if defined(__linux__)
+#define _GNU_SOURCE /* madvise, sched_getaffinity */
+#else
+#define _DEFAULT_SOURCE
+#endif
 #include "base/base.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +40,15 @@ static void default_release(void *user, void *memory) {
 int64_t rcvi_cores(void) {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     return cores < 1 ? 1 : cores > RCVI_MAX_THREADS ? RCVI_MAX_THREADS : cores;
+}
+
+int64_t rcvi_own_cores(void) {
+    int64_t all = rcvi_cores(), own = 0;
+#if defined(__linux__)
+    cpu_set_t set;
+    if (!sched_getaffinity(0, sizeof set, &set)) own = CPU_COUNT(&set);
+#endif
+    return own < 1 || own > all ? all : own;
 }
 
 static rcv_status check_options(const rcv_context_options *options) {

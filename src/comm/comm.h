@@ -48,6 +48,9 @@ rcvi_comm_name(const rcvi_comm *comm); /* for people: "mpi (Open MPI 4.1.4)", wi
  * RCV_UNSUPPORTED where NCCL was asked for by its name and cannot be. */
 rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int ordinal);
 
+/* Of a world as users have it. */
+rcvi_comm *rcvi_world_comm(const rcv_world *world);
+
 /* ---- transfers ---- */
 
 typedef enum {

@@ -43,7 +43,7 @@ static rcv_status measure(const rcv_trainer *t, int64_t steps, int64_t batch, do
                                       .training = true,
                                       .lengths = true,
                                       .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
-                                      .threads = rcvi_settings_integer(s, "threads"),
+                                      .threads = rcvi_ranks_threads(t),
                                       .device = t->learner->device_name};
     rcv_plan *plan = NULL;
     RCVI_TRY(rcv_plan_new(t->learner->net, &options, &plan));
@@ -94,6 +94,26 @@ static rcv_status choose_automatically(const rcv_trainer *t, const rcv_data *dat
     return status;
 }
 
+/* Rank 0 measures, and all have its choice. */
+static rcv_status choose_together(const rcv_trainer *t, const rcv_data *data, const char *text, int64_t *bounds,
+                                  size_t *count) {
+    int64_t chosen[RCV_MOST_BUCKETS + 1] = {0};
+    rcv_status status = RCV_OK;
+    if (rcvi_crew_leads(rcvi_trainer_crew(t))) status = choose_automatically(t, data, text, bounds, count);
+    if (!t->crew.world) return status;
+    RCVI_TRY(rcvi_comm_agree(t->crew.world, status));
+    if (rcvi_crew_leads(&t->crew)) {
+        chosen[0] = (int64_t)*count;
+        memcpy(chosen + 1, bounds, *count * sizeof *bounds);
+    }
+    const rcvi_transfer_options o = {
+        .kind = RCVI_BROADCAST, .type = RCVI_TRANSFER_BYTES, .data = chosen, .count = sizeof chosen, .peer = 0};
+    RCVI_TRY(rcvi_comm_do(t->crew.world, &o));
+    *count = (size_t)chosen[0];
+    memcpy(bounds, chosen + 1, *count * sizeof *bounds);
+    return RCV_OK;
+}
+
 /* What was chosen is what the run has from here on, and its checkpoints: batches follow from it. */
 static rcv_status keep_bounds(rcv_trainer *t, const int64_t *bounds, size_t count) {
     rcvi_text text;
@@ -115,7 +135,7 @@ rcv_status rcvi_choose_bounds(rcv_trainer *t, const rcv_data *data, bool keep, i
     } else if (strncmp(text, "auto", 4)) {
         RCVI_TRY(read_bounds(text, longest, bounds, count));
     } else {
-        RCVI_TRY(choose_automatically(t, data, text, bounds, count));
+        RCVI_TRY(choose_together(t, data, text, bounds, count));
     }
     return keep ? keep_bounds(t, bounds, *count) : RCV_OK;
 }

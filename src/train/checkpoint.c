@@ -152,21 +152,30 @@ static rcv_status add_state(const rcv_trainer *t, size_t index, const void *host
     return rcv_tensors_add(tensors, &tensor);
 }
 
-/* From the window that carries them, or, before there is one, as they came from a checkpoint. */
+/* From the windows that carry them, or, before there are any, as they came from a checkpoint. */
 static rcv_status add_states(const rcv_trainer *t, rcv_tensors *tensors) {
     const rcv_learner *l = t->learner;
     const rcvi_window *v = t->work ? &t->work->windows[t->windows[0]] : NULL;
     int64_t batch = rcvi_settings_integer(t->settings, "batch");
     for (size_t s = 0; (t->held || (v && v->carries)) && s < rcv_net_state_count(l->net); s++) {
-        size_t elements = (size_t)(rcv_net_state(l->net, s)->total * batch), bytes = elements * rcvi_real_bytes(l);
-        void *host = t->held ? NULL : rcvi_new(t->context, bytes, 1);
-        if (!t->held && !host) return RCV_NO_MEMORY;
-        rcv_status status = host ? t->work->ops->fetch(t->work->learn, host, v->initial[s], bytes) : RCV_OK;
-        if (!status) status = add_state(t, s, host ? host : t->held[s], elements, tensors);
+        size_t elements = (size_t)(rcv_net_state(l->net, s)->total * batch);
+        void *host = NULL;
+        rcv_status status = t->held ? RCV_OK : rcvi_ranks_collect_state(t, s, &host);
+        if (!status && (host || t->held)) status = add_state(t, s, host ? host : t->held[s], elements, tensors);
         rcvi_free(t->context, host);
         RCVI_TRY(status);
     }
     return RCV_OK;
+}
+
+static rcv_status add_array(const rcv_trainer *t, int index, rcv_tensors *tensors) {
+    const void *array = array_of(t, &t->standing, index);
+    void *host = NULL;
+    if (!array) return RCV_OK;
+    RCVI_TRY(rcvi_ranks_collect(t, array, index > 0, &host));
+    rcv_status status = host ? rcvi_array_to_tensors(t->learner, prefixes[index], host, tensors) : RCV_OK;
+    rcvi_free(t->context, host);
+    return status;
 }
 
 static rcv_status add_plans(const rcv_trainer *t, rcv_tensors *tensors) {
@@ -196,18 +205,15 @@ static rcv_status add_metadata(const rcv_trainer *t, rcv_tensors *tensors) {
     return status ? status : add_plans(t, tensors);
 }
 
-rcv_status rcvi_checkpoint_save(const rcv_trainer *t, const char *path) {
+rcv_status rcvi_checkpoint_save(rcv_trainer *t, const char *path) {
     rcv_tensors *tensors;
     if (t->work) RCVI_TRY(t->work->ops->wait(t->work->learn));
     RCVI_TRY(rcv_tensors_new(t->context, &tensors));
     rcv_status status = rcvi_learner_describe(t->learner, tensors);
     if (!status) status = add_metadata(t, tensors);
-    for (int i = 0; i < ARRAYS && !status; i++) {
-        const void *array = array_of(t, &t->standing, i);
-        if (array) status = rcvi_array_to_tensors(t->learner, prefixes[i], array, tensors);
-    }
+    for (int i = 0; i < ARRAYS && !status; i++) status = add_array(t, i, tensors);
     if (!status) status = add_states(t, tensors);
-    if (!status) status = rcv_tensors_save(tensors, path);
+    if (!status && rcvi_crew_leads(rcvi_trainer_crew(t))) status = rcv_tensors_save(tensors, path);
     rcv_tensors_free(tensors);
     return status;
 }
@@ -323,9 +329,8 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
 
 /* All of it, or, where even the first array cannot be written, nothing. */
 static rcv_status take_over(rcv_trainer *t, restored *r) {
-    size_t bytes = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
     for (int i = 0; i < ARRAYS; i++)
-        if (r->arrays[i]) RCVI_TRY(rcvi_device_write(t->learner, array_of(t, &r->standing, i), r->arrays[i], bytes));
+        if (r->arrays[i]) RCVI_TRY(rcvi_ranks_take(t, r->arrays[i], i > 0, array_of(t, &r->standing, i)));
     t->standing = r->standing;
     rcvi_free(t->context, t->history);
     t->history = r->history;
@@ -365,10 +370,8 @@ rcv_status rcv_trainer_resume(rcv_trainer *t, const char *path) {
 rcv_status rcvi_trainer_place(rcv_trainer *t) {
     RCVI_TRY(rcvi_batcher_seek(t->batcher, t->standing.at));
     rcv_status status = RCV_OK;
-    for (size_t s = 0; t->held && s < rcv_net_state_count(t->learner->net) && !status; s++) {
-        const rcvi_window *v = &t->work->windows[t->windows[0]];
-        status = t->work->ops->send(t->work->learn, v->initial[s], t->held[s], rcvi_window_state_bytes(t->work, v, s));
-    }
+    for (size_t s = 0; t->held && s < rcv_net_state_count(t->learner->net) && !status; s++)
+        status = rcvi_ranks_take_state(t, s, t->held[s]);
     rcvi_trainer_drop_states(t);
     return status;
 }

@@ -1,18 +1,17 @@
 /* What is exchanged in a batch, and in which order: see exchange.h. */
 #include "train/exchange.h"
 
-#include "net/net.h"
+#include "train/pieces.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { SHARE = 16 /* elements, of which shares are multiples */, FORWARD = 0, BACKWARD = 1 };
+enum { FORWARD = 0, BACKWARD = 1 };
 
 /* Part of the gradient that is summed as one. */
 typedef struct {
-    int64_t first, count; /* elements of the parameters */
-    int signal;           /* of those that are raised when it is there */
-    int64_t *starts;      /* [replicas + 1] of shares, within it */
+    rcvi_piece_of of;
+    int64_t *starts; /* [replicas + 1] of shares, within it */
     rcvi_transfer *transfer;
 } piece;
 
@@ -33,7 +32,8 @@ struct rcvi_exchange {
 
 /* ---- signals ---- */
 
-typedef enum { OF_HEAD, OF_INPUTS, OF_UPDATE, OF_UNITS } signal_kind;
+/* Behind those of layers, the first two as pieces have them. */
+typedef enum { OF_HEAD = RCVI_BY_HEAD, OF_INPUTS = RCVI_BY_INPUTS, OF_UPDATE, OF_UNITS } signal_kind;
 
 static int layers_of(const rcvi_exchange *x) { return (int)rcv_net_get_options(x->work->learner->part)->layers; }
 static int64_t units_of(const rcvi_exchange *x) { return x->work->options.units; }
@@ -86,51 +86,31 @@ static rcv_status finish(rcvi_transfer **transfer) {
 
 /* ---- pieces ---- */
 
-static rcv_status add_piece(rcvi_exchange *x, int64_t first, int64_t count, int signal) {
-    rcv_context *context = x->work->learner->context;
-    int replicas = x->crew->replica_count;
-    piece *p = &x->pieces[x->piece_count++];
-    *p = (piece){.first = first, .count = count, .signal = signal};
-    p->starts = rcvi_new(context, (size_t)replicas + 1, sizeof *p->starts);
-    if (!p->starts) return RCV_NO_MEMORY;
-    int64_t whole = count / SHARE;
-    for (int r = 1; r <= replicas; r++) p->starts[r] = r == replicas ? count : whole * r / replicas * SHARE;
-    return RCV_OK;
-}
-
-/* In the order in which they become whole: the output layer, layers from the last to the first, the embedding. */
 static rcv_status make_pieces(rcvi_exchange *x) {
     const rcv_learner *l = x->work->learner;
-    int layers = layers_of(x);
-    int64_t matrix = l->shape.tied ? 0 : l->shape.outputs * l->width;
-    x->pieces = rcvi_new(l->context, (size_t)layers + 3, sizeof *x->pieces);
-    if (!x->pieces) return RCV_NO_MEMORY;
-    if (l->ends && matrix) RCVI_TRY(add_piece(x, l->at_weight, matrix, signal_of(x, OF_HEAD)));
-    if (l->ends) RCVI_TRY(add_piece(x, l->at_bias, l->shape.outputs, signal_of(x, OF_HEAD)));
-    for (int i = layers - 1; i >= 0; i--) {
-        int64_t start = rcvi_layer_start(l->part, i), count = rcvi_layer_start(l->part, i + 1) - start;
-        if (count) RCVI_TRY(add_piece(x, l->at_part + start, count, i));
+    int replicas = x->crew->replica_count;
+    rcvi_piece_of *list = rcvi_pieces_new(l, x->work->options.sparse, &x->piece_count);
+    x->pieces = rcvi_new(l->context, x->piece_count, sizeof *x->pieces);
+    bool good = list && x->pieces;
+    for (size_t i = 0; good && i < x->piece_count; i++) {
+        piece *p = &x->pieces[i];
+        p->of = list[i];
+        p->starts = rcvi_new(l->context, (size_t)replicas + 1, sizeof *p->starts);
+        good = p->starts != NULL;
+        for (int r = 0; good && r <= replicas; r++) p->starts[r] = rcvi_share_start(p->of.count, r, replicas);
     }
-    bool table = l->begins && l->shape.tokens && !x->work->options.sparse && !l->shape.fixed;
-    return table ? add_piece(x, 0, l->shape.tokens * l->shape.embedding, signal_of(x, OF_INPUTS)) : RCV_OK;
-}
-
-size_t rcvi_exchange_pieces(const rcvi_exchange *x) { return x->piece_count; }
-
-void rcvi_exchange_share(const rcvi_exchange *x, size_t index, int replica, int64_t *first, int64_t *count) {
-    const piece *p = &x->pieces[index];
-    *first = p->first + p->starts[replica];
-    *count = p->starts[replica + 1] - p->starts[replica];
+    rcvi_free(l->context, list);
+    return good ? RCV_OK : RCV_NO_MEMORY;
 }
 
 static rcv_status start_sums(rcvi_exchange *x) {
     for (size_t i = 0; i < x->piece_count && x->crew->replica_count > 1; i++) {
         piece *p = &x->pieces[i];
         rcvi_transfer_options o = transfer_of(x, x->crew->shares ? RCVI_SUM_SHARES : RCVI_SUM_ALL,
-                                              rcvi_gradient_at(x->work, p->first), p->count);
+                                              rcvi_gradient_at(x->work, p->of.first), p->of.count);
         o.starts = x->crew->shares ? p->starts : NULL;
         o.narrow = x->crew->narrow;
-        wait_for(x, p->signal, &o);
+        wait_for(x, p->of.end, &o);
         RCVI_TRY(rcvi_comm_start(x->crew->replicas, &o, &p->transfer));
     }
     return RCV_OK;
@@ -168,7 +148,7 @@ rcv_status rcvi_exchange_new(rcvi_work *w, rcvi_exchange **exchange) {
 
 /* What is still under way ends first, one way or the other. */
 static void abandon(rcvi_exchange *x) {
-    for (size_t i = 0; i < x->piece_count; i++) finish(&x->pieces[i].transfer);
+    for (size_t i = 0; x->pieces && i < x->piece_count; i++) finish(&x->pieces[i].transfer);
     finish(&x->gather);
     for (int way = 0; way < 2; way++) {
         for (int64_t i = 0; i < units_of(x); i++) {
@@ -182,7 +162,7 @@ void rcvi_exchange_free(rcvi_exchange *x) {
     if (!x) return;
     const rcv_learner *l = x->work->learner;
     abandon(x);
-    for (size_t i = 0; i < x->piece_count; i++) rcvi_free(l->context, x->pieces[i].starts);
+    for (size_t i = 0; x->pieces && i < x->piece_count; i++) rcvi_free(l->context, x->pieces[i].starts);
     rcvi_free(l->context, x->pieces);
     for (int way = 0; way < 2; way++) {
         rcvi_free(l->context, x->receipts[way]);
@@ -216,7 +196,7 @@ static rcvi_transfer_options rows_of(const rcvi_exchange *x, const rcvi_window *
     int64_t columns = wide ? rcv_net_get_options(w->learner->part)->input : rcv_net_output(w->learner->part);
     void *array = way == FORWARD ? (out ? w->y : w->x) : (out ? w->dx : w->dy);
     rcvi_transfer_options o =
-        transfer_of(x, out ? RCVI_SEND : RCVI_RECEIVE, rcvi_element(w->learner, array, u->row * columns),
+        transfer_of(x, out ? RCVI_SEND : RCVI_RECEIVE, rcvi_element_at(w->learner, array, u->row * columns),
                     v->steps * v->batch * columns);
     o.peer = x->crew->stage + ((way == FORWARD) == out ? 1 : -1);
     o.tag = way;
@@ -265,7 +245,7 @@ rcv_status rcvi_exchange_head(rcvi_exchange *x) { return raise_signal(x, signal_
 
 void *rcvi_exchange_rows(const rcvi_exchange *x) {
     const rcvi_work *w = x->work;
-    return rcvi_element(w->learner, x->rows, w->starts[x->crew->replica]);
+    return rcvi_element_at(w->learner, x->rows, w->starts[x->crew->replica]);
 }
 
 void *rcvi_exchange_merged(const rcvi_exchange *x) { return x->merged; }
@@ -335,7 +315,7 @@ static rcv_status gather_shares(rcvi_exchange *x) {
     RCVI_TRY(raise_signal(x, signal_of(x, OF_UPDATE)));
     for (size_t i = 0; i < x->piece_count; i++) {
         piece *p = &x->pieces[i];
-        rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, rcvi_at(l, l->parameters, p->first), p->count);
+        rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, rcvi_at(l, l->parameters, p->of.first), p->of.count);
         o.starts = p->starts;
         wait_for(x, signal_of(x, OF_UPDATE), &o);
         RCVI_TRY(rcvi_comm_start(x->crew->replicas, &o, &p->transfer));

@@ -29,10 +29,4 @@ rcv_status rcvi_exchange_finish(rcvi_exchange *exchange);
 /* The update with what all ranks know together. */
 rcv_status rcvi_exchange_update(rcvi_exchange *exchange, const rcvi_update *update);
 
-/* ---- shares: of every piece of the gradient that is summed as one, a replica updates its own ---- */
-
-/* How many pieces there are, and of piece `index` the share of a replica: elements of the parameters. */
-size_t rcvi_exchange_pieces(const rcvi_exchange *exchange);
-void rcvi_exchange_share(const rcvi_exchange *exchange, size_t index, int replica, int64_t *first, int64_t *count);
-
 #endif

@@ -125,9 +125,9 @@ static void put_features(const rcvi_work *w, const rcvi_window *v, const rcvi_ba
     const rcv_learner *l = w->learner;
     for (int64_t i = 0; i < count_stretches(v, once); i++) {
         const stretch s = stretch_at(v, batch, v->first, once, i);
-        put_reals(l, from + s.from * features, s.there * features, rcvi_element(l, to, s.row * features));
+        put_reals(l, from + s.from * features, s.there * features, rcvi_element_at(l, to, s.row * features));
         for (int64_t k = s.there * features; k < s.count * features; k++)
-            put_reals(l, &empty, 1, rcvi_element(l, to, s.row * features + k));
+            put_reals(l, &empty, 1, rcvi_element_at(l, to, s.row * features + k));
     }
 }
 

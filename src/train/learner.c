@@ -217,7 +217,7 @@ static void fill(rcvi_twister *twister, const rcv_learner *l, double bound, void
 static rcv_status make_values(const rcv_learner *l, double init, uint64_t seed, void *values) {
     rcvi_twister twister;
     rcvi_twister_seed(&twister, seed ^ UINT64_C(0x6C6D2D6279746573)); /* numbers other than the network's */
-    RCVI_TRY(rcv_net_initialize(l->net, seed, l->real, rcvi_element(l, values, l->at_net)));
+    RCVI_TRY(rcv_net_initialize(l->net, seed, l->real, rcvi_element_at(l, values, l->at_net)));
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;
         rcvi_learner_tensor_at(l, i, &place);
@@ -233,7 +233,7 @@ rcv_status rcvi_learner_initialize(rcv_learner *l, double init, uint64_t seed) {
     void *values = rcvi_new(l->context, (size_t)l->elements, rcvi_real_bytes(l));
     rcv_status status = values ? make_values(l, init, seed, values) : RCV_NO_MEMORY;
     if (!status)
-        status = rcvi_device_write(l, l->parameters, rcvi_element(l, values, l->from),
+        status = rcvi_device_write(l, l->parameters, rcvi_element_at(l, values, l->from),
                                    (size_t)(l->to - l->from) * rcvi_real_bytes(l));
     rcvi_free(l->context, values);
     return status;

@@ -60,12 +60,12 @@ static inline bool rcvi_tells_next(const rcv_learner *l) {
 }
 static inline size_t rcvi_real_bytes(const rcv_learner *l) { return l->real == RCV_FLOAT64 ? 8 : 4; }
 /* Element `element` of an array, counted from its begin. */
-static inline void *rcvi_element(const rcv_learner *l, const void *array, int64_t element) {
+static inline void *rcvi_element_at(const rcv_learner *l, const void *array, int64_t element) {
     return (char *)(uintptr_t)array + element * (int64_t)rcvi_real_bytes(l);
 }
 /* The same of an array that has the elements which are here, counted in the whole. */
 static inline void *rcvi_at(const rcv_learner *l, const void *array, int64_t element) {
-    return rcvi_element(l, array, element - l->from);
+    return rcvi_element_at(l, array, element - l->from);
 }
 
 /* How a learner is made, whoever says so. `net_options.input` follows from the shape. */

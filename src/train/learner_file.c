@@ -27,7 +27,7 @@ rcv_status rcvi_array_to_tensors(const rcv_learner *l, const char *prefix, const
         rcv_tensor tensor = {.name = name,
                              .dtype = l->real,
                              .dims = place.dims,
-                             .data = rcvi_element(l, host, place.offset),
+                             .data = rcvi_element_at(l, host, place.offset),
                              .bytes = (size_t)place.count * real};
         memcpy(tensor.shape, place.shape, sizeof place.shape);
         RCVI_TRY(rcv_tensors_add(tensors, &tensor));

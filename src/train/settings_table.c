@@ -13,6 +13,8 @@ static const char *const losses[] = {"token", "sequence", NULL};
 static const char *const decays[] = {"none", "epoch", "plateau", "cosine", "step", NULL};
 static const char *const dtypes[] = {"float32", "float64", "bfloat16", "float16", "tfloat32", NULL};
 static const char *const leans[] = {"auto", "yes", "no", NULL};
+static const char *const wires[] = {"exact", "bfloat16", NULL};
+static const char *const transports[] = {"auto", "mpi", "nccl", NULL};
 static const char *const efforts[] = {"measure", "estimate", "exhaustive", NULL}; /* as rcv_effort */
 
 #define FLAG RCV_SETTING_FLAG
@@ -104,6 +106,15 @@ static const rcv_setting table[] = {
     {"wisdom", "machine", TEXT, "", 0, 0, NULL, "FILE", "what planners have learnt: read, and written at the end"},
     {"chunk", "machine", INTEGER, "0", 0, SIZE, NULL, "N", "rows of logits at once, or classes if lean; 0: as fits"},
     {"lean", "machine", CHOICE, "auto", 0, 0, leans, "WHEN", "no stored gradient of the output layer: auto, yes or no"},
+
+    {"parallel", "parallel", TEXT, "", 0, 0, NULL, "HOW", "data[:D], pipeline[:S] or both with a comma; under mpirun"},
+    {"split", "parallel", TEXT, "", 0, 0, NULL, "COUNTS", "layers of a pipeline's stages, 2,1,1; else by their cost"},
+    {"micro-batches", "parallel", INTEGER, "0", 0, 4096, NULL, "N", "of a pipeline's batch; 0: as many as pay"},
+    {"time-chunks", "parallel", INTEGER, "0", 0, 4096, NULL, "N", "of a pipeline's window of a stream; 0: as many as pay"},
+    {"wire", "parallel", CHOICE, "exact", 0, 0, wires, "TYPE", "gradients on their way: exact, or as bfloat16"},
+    {"share-optimiser", "parallel", FLAG, "false", 0, 0, NULL, NULL, "replicas have and update shares of the moments"},
+    {"transport", "parallel", CHOICE, "auto", 0, 0, transports, "NAME", "auto, mpi or nccl"},
+    {"timeout", "parallel", REAL, "300", 0, 1e9, NULL, "X", "seconds a rank may stand still before all end; 0: any"},
 };
 /* clang-format on */
 

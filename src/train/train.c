@@ -1,6 +1,9 @@
 /* The run itself: updates, validations, checkpoints, until a limit or the caller ends it. */
 #include "train/trainer.h"
 
+#include "train/exchange.h"
+#include "train/pieces.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -52,25 +55,91 @@ static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, rc
     return c;
 }
 
-/* One piece: all parameters, but for an embedding whose gradient has rows only, or that is fixed, and for a lean output layer. */
-static rcvi_update update_of(const rcv_trainer *t, rcvi_part *part) {
+/* Elements first .. first + count - 1 of the parameters; `at` is where their moments begin. */
+static rcvi_part part_of(const rcv_trainer *t, int64_t first, int64_t count, int64_t at) {
+    const rcv_learner *l = t->learner;
+    return (rcvi_part){.count = count,
+                       .parameters = rcvi_at(l, l->parameters, first),
+                       .gradient = rcvi_gradient_at(t->work, first),
+                       .first = t->first ? rcvi_element_at(l, t->first, at) : NULL,
+                       .second = t->second ? rcvi_element_at(l, t->second, at) : NULL,
+                       .average = t->average ? rcvi_element_at(l, t->average, at) : NULL};
+}
+
+/* This replica's shares. */
+static rcv_status make_share_parts(rcv_trainer *t) {
+    size_t count;
+    int64_t at = 0;
+    rcvi_piece_of *pieces = rcvi_pieces_new(t->learner, false, &count);
+    t->parts = rcvi_new(t->context, count, sizeof *t->parts);
+    for (size_t i = 0; pieces && t->parts && i < count; i++) {
+        int64_t start = rcvi_share_start(pieces[i].count, t->crew.replica, t->crew.replica_count);
+        int64_t end = rcvi_share_start(pieces[i].count, t->crew.replica + 1, t->crew.replica_count);
+        t->parts[t->part_count++] = part_of(t, pieces[i].first + start, end - start, at);
+        at += end - start;
+    }
+    rcv_status status = pieces && t->parts ? RCV_OK : RCV_NO_MEMORY;
+    rcvi_free(t->context, pieces);
+    return status;
+}
+
+/* One piece: all parameters that are here, but for an embedding whose gradient has rows only, or that is fixed, and for a lean output layer. */
+static rcv_status make_parts(rcv_trainer *t) {
+    if (t->parts) return RCV_OK;
+    if (t->crew.shares) return make_share_parts(t);
+    int64_t start = rcvi_work_gradient_start(t->work);
+    t->parts = rcvi_new(t->context, 1, sizeof *t->parts);
+    if (!t->parts) return RCV_NO_MEMORY;
+    t->parts[t->part_count++] = part_of(t, start, rcvi_work_gradient_count(t->work), start - t->learner->from);
+    return RCV_OK;
+}
+
+static rcvi_update update_of(const rcv_trainer *t) {
     const rcv_learner *l = t->learner;
     const rcvi_work *w = t->work;
-    int64_t start = rcvi_work_gradient_start(w);
-    *part = (rcvi_part){.count = rcvi_work_gradient_count(w),
-                        .parameters = rcvi_at(l, l->parameters, start),
-                        .gradient = w->gradient,
-                        .first = t->first ? rcvi_at(l, t->first, start) : NULL,
-                        .second = t->second ? rcvi_at(l, t->second, start) : NULL,
-                        .average = t->average ? rcvi_at(l, t->average, start) : NULL};
-    rcvi_update update = {.kind = t->kind, .parts = part, .part_count = 1};
-    if (w->options.sparse)
-        update.sparse = (rcvi_sparse_part){.groups = rcvi_feed_groups(w, false),
-                                           .rows = w->options.rows,
+    rcvi_update update = {.kind = t->kind, .parts = t->parts, .part_count = t->part_count};
+    bool merges = rcvi_work_merges(w);
+    if (w->options.sparse && l->begins)
+        update.sparse = (rcvi_sparse_part){.groups = merges ? rcvi_feed_merged(w) : rcvi_feed_groups(w),
+                                           .rows = w->options.rows * (merges ? t->crew.replica_count : 1),
                                            .columns = l->shape.embedding,
                                            .table = l->parameters,
-                                           .gradient = w->x};
+                                           .gradient = merges ? rcvi_exchange_merged(w->exchange) : w->x};
     return update;
+}
+
+/* ---- what ranks tell each other ---- */
+
+/* What this rank wants travels beside the update: all know of it when that is done. */
+static rcv_status begin_pulse(rcv_trainer *t) {
+    memcpy(t->told, t->wants, sizeof t->told);
+    if (!t->crew.world) return RCV_OK;
+    bool leads = rcvi_crew_leads(&t->crew);
+    double now = rcvi_now(), seconds = t->recipe.checkpoint_seconds;
+    t->told[RCVI_TELL_END] = leads && t->recipe.seconds > 0 && now - t->started >= t->recipe.seconds;
+    t->told[RCVI_TELL_SAVE] = leads && seconds > 0 && now - t->last_checkpoint >= seconds;
+    t->told[RCVI_TELL_FETCH] = leads && now - t->fetched >= fetch_seconds;
+    const rcvi_transfer_options o = {
+        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = t->told, .count = RCVI_PULSE};
+    return rcvi_comm_start(t->crew.world, &o, &t->pulse);
+}
+
+static rcv_status end_pulse(rcv_trainer *t) {
+    rcvi_transfer *pulse = t->pulse;
+    t->pulse = NULL;
+    return rcvi_comm_finish(pulse, NULL);
+}
+
+/* Losses are of the parts of the batch that ranks have; the norm is that of all. */
+static rcv_status sum_losses(const rcv_trainer *t, rcvi_outcome *outcomes, int count) {
+    double losses[RCVI_RING];
+    if (!t->crew.world) return RCV_OK;
+    for (int i = 0; i < count; i++) losses[i] = outcomes[i].loss;
+    const rcvi_transfer_options o = {
+        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = losses, .count = count};
+    RCVI_TRY(rcvi_comm_do(t->crew.world, &o));
+    for (int i = 0; i < count; i++) outcomes[i].loss = losses[i];
+    return RCV_OK;
 }
 
 /* ---- what came of it ---- */
@@ -102,7 +171,8 @@ static rcv_status fetch_outcomes(rcv_trainer *t) {
     rcvi_outcome outcomes[RCVI_RING];
     if (!t->waiting) return RCV_OK;
     RCVI_TRY(t->work->ops->fetch(t->work->learn, outcomes, t->ring, (size_t)t->waiting * sizeof *outcomes));
-    for (size_t i = 0; i < t->train_windows; i++) RCVI_TRY(rcv_run_wait(t->work->windows[t->windows[i]].run));
+    RCVI_TRY(rcvi_work_wait(t->work));
+    RCVI_TRY(sum_losses(t, outcomes, t->waiting));
     int count = t->waiting;
     t->waiting = 0;
     t->fetched = rcvi_now();
@@ -145,10 +215,10 @@ static rcv_status note_outcome(rcv_trainer *t, int64_t counted, double rate) {
         RCVI_TRY(w->ops->fetch(w->learn, &outcome, w->outcome, sizeof outcome));
         adapt_scale(t, outcome.norm);
     }
-    bool lazy = w->ops->stream(w->learn) != NULL; /* fetching means waiting */
-    lazy = lazy && t->recipe.log_every != 1;
-    if (lazy && t->waiting < RCVI_RING && rcvi_now() - t->fetched < fetch_seconds) return RCV_OK;
-    return fetch_outcomes(t);
+    bool alone = !t->crew.world, lazy = t->recipe.log_every != 1 && t->waiting < RCVI_RING;
+    if (alone && !w->ops->stream(w->learn)) lazy = false; /* else fetching means waiting */
+    bool time = alone ? rcvi_now() - t->fetched >= fetch_seconds : t->told[RCVI_TELL_FETCH] > 0;
+    return lazy && !time ? RCV_OK : fetch_outcomes(t);
 }
 
 /* ---- one update ---- */
@@ -156,8 +226,9 @@ static rcv_status note_outcome(rcv_trainer *t, int64_t counted, double rate) {
 static rcv_status take_update(rcv_trainer *t, bool *ends) {
     rcvi_standing *s = &t->standing;
     int64_t batches = t->recipe.accumulate, counted = 0;
-    rcvi_part part;
-    const rcvi_update update = update_of(t, &part);
+    RCVI_TRY(make_parts(t));
+    RCVI_TRY(begin_pulse(t));
+    const rcvi_update update = update_of(t);
     double rate = rcvi_rate(&t->recipe, s->step, s->at.epoch, length_of_run(t), s->factor);
     uint64_t update_seed = seed_of(t, s->at);
     *ends = false;
@@ -171,6 +242,7 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
         *ends |= batch.ends;
         s->at = rcvi_batcher_tell(t->batcher);
     }
+    RCVI_TRY(end_pulse(t));
     return note_outcome(t, counted, rate);
 }
 
@@ -223,7 +295,7 @@ static rcv_status checkpoint(rcv_trainer *t) {
     if (!path) return RCV_OK;
     RCVI_TRY(fetch_outcomes(t)); /* what is not a number is not kept */
     t->standing.seconds = t->before + rcvi_now() - t->started;
-    RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, t->recipe.keep));
+    if (rcvi_crew_leads(rcvi_trainer_crew(t))) RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, t->recipe.keep));
     RCVI_TRY(rcvi_checkpoint_save(t, path));
     RCVI_TRY(rcvi_trainer_note_good(t, path));
     t->written_step = t->standing.step;
@@ -233,11 +305,13 @@ static rcv_status checkpoint(rcv_trainer *t) {
 }
 
 static rcv_status save_best(rcv_trainer *t) {
+    void *host = NULL;
     if (!t->call->output) return RCV_OK;
-    char *path = rcvi_sibling(t->context, t->call->output, "best");
-    if (!path) return RCV_NO_MEMORY;
-    rcv_status status = rcvi_learner_save_as(t->learner, t->work->parameters, path);
+    RCVI_TRY(rcvi_ranks_collect(t, t->work->parameters, false, &host));
+    char *path = host ? rcvi_sibling(t->context, t->call->output, "best") : NULL;
+    rcv_status status = !host ? RCV_OK : path ? rcvi_learner_save_as(t->learner, host, path) : RCV_NO_MEMORY;
     rcvi_free(t->context, path);
+    rcvi_free(t->context, host);
     return status;
 }
 
@@ -297,7 +371,8 @@ static verdict judge(const rcv_trainer *t) {
     if (!epochs && !steps && !(seconds > 0)) return END_STEPS;
     if (epochs && t->standing.at.epoch >= epochs) return END_EPOCHS;
     if (steps && t->standing.step >= steps) return END_STEPS;
-    if (seconds > 0 && rcvi_now() - t->started >= seconds) return END_SECONDS;
+    bool late = t->crew.world ? t->told[RCVI_TELL_END] > 0 : rcvi_now() - t->started >= seconds;
+    if (seconds > 0 && late) return END_SECONDS;
     return patience && t->standing.bad >= patience ? END_PATIENCE : GO_ON;
 }
 
@@ -309,7 +384,8 @@ static rcv_status look_around(rcv_trainer *t, bool ends) {
     bool validates = t->valid && (each ? step % each == 0 : ends);
     if (validates) RCVI_TRY(validate(t));
     bool due = keep ? step % keep == 0 : validates || (!t->valid && ends);
-    if (seconds > 0 && rcvi_now() - t->last_checkpoint >= seconds) due = true;
+    bool late = t->crew.world ? t->told[RCVI_TELL_SAVE] > 0 : rcvi_now() - t->last_checkpoint >= seconds;
+    if (seconds > 0 && late) due = true;
     if (!due) return RCV_OK;
     double began = rcvi_now();
     RCVI_TRY(checkpoint(t));
@@ -317,13 +393,22 @@ static rcv_status look_around(rcv_trainer *t, bool ends) {
     return RCV_OK;
 }
 
+/* A rank's caller who wants to stop stops all of them, behind the next update. */
+static bool goes_on(rcv_trainer *t) {
+    bool more = t->waiting || report(t);
+    t->wants[RCVI_TELL_STOP] = !more;
+    return t->crew.world ? !(t->told[RCVI_TELL_STOP] > 0) : more;
+}
+
 static rcv_status loop(rcv_trainer *t, verdict *why) {
     while (!(*why = judge(t))) {
         bool ends;
         RCVI_TRY(take_update(t, &ends));
         RCVI_TRY(look_around(t, ends));
-        if (!t->waiting && !report(t))
+        if (!goes_on(t)) {
+            RCVI_TRY(fetch_outcomes(t));
             return rcvi_fail(RCV_STOPPED, "training was stopped after %lld updates", (long long)t->standing.step);
+        }
     }
     return fetch_outcomes(t);
 }
@@ -355,6 +440,8 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     t->aside = 0;
     t->logged = 0;
     t->written_step = -1;
+    memset(t->wants, 0, sizeof t->wants);
+    memset(t->told, 0, sizeof t->told);
     rcvi_log_start(t);
     verdict why = GO_ON;
     rcv_status status = loop(t, &why);

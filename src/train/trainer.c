@@ -83,6 +83,7 @@ static const char *why_not_lean(const rcv_trainer *t) {
     if (rcvi_settings_real(t->settings, "weight-decay") != 0) return "weight-decay must be 0";
     if (rcvi_settings_integer(t->settings, "accumulate") != 1) return "accumulate must be 1";
     if (shape->tied) return "the output layer must not be tied to the embedding";
+    if (t->crew.world) return "one rank must do it alone";
     if (shape->kind != RCV_DATA_STREAM && shape->kind != RCV_DATA_LINES) return "the kind must be stream or lines";
     return NULL;
 }
@@ -93,6 +94,23 @@ static rcv_status check_lean(const rcv_trainer *t) {
     const char *why = why_not_lean(t);
     if (!why || !rcvi_settings_is(t->settings, "lean", "yes")) return RCV_OK;
     return rcvi_fail(RCV_INVALID, "lean cannot be yes here: %s", why);
+}
+
+/* What replicas share must divide among them. */
+static rcv_status check_shares(const rcv_trainer *t) {
+    const rcvi_crew *crew = rcvi_trainer_crew(t);
+    if (!crew) return RCV_OK;
+    int64_t batch = rcvi_settings_integer(t->settings, "batch");
+    bool fixed = t->learner->shape.kind == RCV_DATA_STREAM || !rcvi_settings_integer(t->settings, "tokens");
+    if (fixed && batch % crew->replica_count)
+        return rcvi_fail(RCV_INVALID,
+                         "a global batch of %lld sequences does not divide among %d replicas: use a multiple of %d",
+                         (long long)batch, crew->replica_count, crew->replica_count);
+    if (crew->shares && (t->kind == RCVI_SGD || t->asgd))
+        return rcvi_fail(RCV_INVALID,
+                         "share-optimiser is for momentum, adam and adamw: there is nothing to share of %s",
+                         rcv_settings_get(t->settings, "optimiser"));
+    return rcvi_units_check(t);
 }
 
 static bool wants_lean(const rcv_trainer *t) {
@@ -108,9 +126,11 @@ static const rcvi_update_kind kinds[] = {RCVI_SGD, RCVI_MOMENTUM, RCVI_ADAM, RCV
 static rcv_status make_moments(rcv_trainer *t) {
     const rcv_learner *l = t->learner;
     size_t real = rcvi_real_bytes(l);
-    if (t->kind != RCVI_SGD) RCVI_TRY(rcvi_device_new(l, l->elements, real, &t->first));
-    if (t->kind == RCVI_ADAM || t->kind == RCVI_ADAMW) RCVI_TRY(rcvi_device_new(l, l->elements, real, &t->second));
-    if (t->asgd) RCVI_TRY(rcvi_device_new(l, l->elements, real, &t->average));
+    int64_t elements = rcvi_ranks_share(t);
+    if (elements < 0) return RCV_NO_MEMORY;
+    if (t->kind != RCVI_SGD) RCVI_TRY(rcvi_device_new(l, elements, real, &t->first));
+    if (t->kind == RCVI_ADAM || t->kind == RCVI_ADAMW) RCVI_TRY(rcvi_device_new(l, elements, real, &t->second));
+    if (t->asgd) RCVI_TRY(rcvi_device_new(l, elements, real, &t->average));
     void *ring;
     RCVI_TRY(rcvi_device_new(l, RCVI_RING, sizeof *t->ring, &ring));
     t->ring = ring;
@@ -122,15 +142,17 @@ static bool is_limited(const rcv_settings *s) {
     return rcvi_settings_integer(s, "epochs") || rcvi_settings_real(s, "seconds") > 0 || rcv_settings_given(s, "steps");
 }
 
-static rcv_status fill_trainer(rcv_trainer *t) {
+/* All but what lies in the device's memory. */
+static rcv_status describe_run(rcv_trainer *t) {
     if (!is_limited(t->settings)) RCVI_TRY(rcv_settings_set(t->settings, "epochs", "1"));
     rcvi_recipe_read(&t->recipe, t->settings);
-    RCVI_TRY(rcv_learner_new(t->context, t->settings, t->train, &t->learner));
+    RCVI_TRY(rcvi_learner_make(t->context, t->settings, t->train, &t->learner));
     if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));
     int optimiser = rcvi_settings_choice(t->settings, "optimiser");
     t->kind = kinds[optimiser];
     t->asgd = rcvi_settings_is(t->settings, "optimiser", "asgd");
     RCVI_TRY(check_lean(t));
+    RCVI_TRY(check_shares(t));
     RCVI_TRY(make_batcher(t, t->train, true, &t->batcher));
     if (t->valid) RCVI_TRY(make_batcher(t, t->valid, false, &t->validator));
     double scale = rcvi_settings_real(t->settings, "loss-scale");
@@ -141,22 +163,51 @@ static rcv_status fill_trainer(rcv_trainer *t) {
                                   .scale = !scaled     ? 1
                                            : scale > 0 ? scale
                                                        : 65536};
+    return RCV_OK;
+}
+
+static rcv_status fill_run(rcv_trainer *t, int64_t first, int64_t count) {
+    RCVI_TRY(rcvi_learner_take_part(t->learner, first, count));
+    RCVI_TRY(rcvi_learner_begin(t->learner, t->settings));
     return make_moments(t);
+}
+
+/* Every rank fails where one does, before any waits for what will not come. */
+static rcv_status agree(const rcv_trainer *t, rcv_status status) {
+    return t->crew.world ? rcvi_comm_agree(t->crew.world, status) : status;
+}
+
+static rcv_status fill_trainer(rcv_trainer *t, rcv_world *world) {
+    int64_t first, count;
+    if (world) RCVI_TRY(rcvi_crew_open(rcvi_world_comm(world), t->settings, &t->crew));
+    RCVI_TRY(agree(t, check_settings(t->settings, t->train)));
+    RCVI_TRY(agree(t, describe_run(t)));
+    RCVI_TRY(rcvi_ranks_agree(t));
+    if (world) RCVI_TRY(rcvi_comm_set_device(t->crew.world, t->learner->device, t->learner->ordinal));
+    RCVI_TRY(agree(t, rcvi_ranks_split(t, &first, &count)));
+    return agree(t, fill_run(t, first, count));
 }
 
 rcv_status rcv_trainer_new(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
                            const rcv_data *valid, rcv_trainer **out) {
+    return rcv_trainer_join(context, settings, train, valid, NULL, out);
+}
+
+rcv_status rcv_trainer_join(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
+                            const rcv_data *valid, rcv_world *world, rcv_trainer **out) {
     if (out) *out = NULL;
     if (!context || !settings || !train || !out)
-        return rcvi_fail(RCV_INVALID, "rcv_trainer_new needs a context, settings, data and a place for the trainer");
-    RCVI_TRY(check_settings(settings, train));
+        return rcvi_fail(RCV_INVALID, "a trainer needs a context, settings, data and a place for it");
+    if (!world && rcvi_settings_text(settings, "parallel"))
+        return rcvi_fail(RCV_INVALID, "parallel '%s' needs a world of ranks: start them with mpirun -n N",
+                         rcvi_settings_text(settings, "parallel"));
     rcv_trainer *t = rcvi_new(context, 1, sizeof *t);
     if (!t) return RCV_NO_MEMORY;
     t->context = context;
     t->train = train;
     t->valid = valid;
     rcv_status status = rcv_settings_copy(settings, &t->settings);
-    if (!status) status = fill_trainer(t);
+    if (!status) status = fill_trainer(t, world);
     if (status) {
         rcv_trainer_free(t);
         return status;
@@ -175,6 +226,8 @@ void rcv_trainer_free(rcv_trainer *t) {
         rcvi_device_free(t->learner, t->average);
         rcvi_device_free(t->learner, t->ring);
     }
+    rcvi_comm_finish(t->pulse, NULL);
+    rcvi_free(t->context, t->parts);
     rcvi_free(t->context, t->windows);
     rcvi_free(t->context, t->plans);
     rcvi_free(t->context, t->history);
@@ -182,6 +235,7 @@ void rcv_trainer_free(rcv_trainer *t) {
     rcvi_batcher_free(t->batcher);
     rcvi_batcher_free(t->validator);
     rcv_learner_free(t->learner);
+    rcvi_crew_close(&t->crew);
     rcv_settings_free(t->settings);
     rcvi_free(t->context, t);
 }
@@ -200,9 +254,10 @@ rcv_status rcvi_trainer_note_good(rcv_trainer *t, const char *path) {
 
 size_t rcv_trainer_bytes(const rcv_trainer *t) {
     if (!t->work) return 0;
-    size_t array = (size_t)t->learner->elements * rcvi_real_bytes(t->learner);
-    return rcvi_work_bytes(t->work) +
-           array * (size_t)(1 + (t->first != NULL) + (t->second != NULL) + (t->average != NULL));
+    size_t real = rcvi_real_bytes(t->learner), array = (size_t)(t->learner->to - t->learner->from) * real;
+    size_t moments = (size_t)rcvi_ranks_share(t) * real;
+    return rcvi_work_bytes(t->work) + array +
+           moments * (size_t)((t->first != NULL) + (t->second != NULL) + (t->average != NULL));
 }
 
 /* ---- plans ---- */
@@ -217,13 +272,20 @@ static rcv_status find_pinned(const rcv_trainer *t, size_t index, char **plan) {
     return *plan ? RCV_OK : RCV_NO_MEMORY;
 }
 
+/* Of a batch the part that is this replica's; where that does not come out even, the last ones have empty rows. */
 static rcvi_window_options window_options(const rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket,
                                           bool training) {
+    const rcvi_crew *crew = rcvi_trainer_crew(t);
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
-    int64_t steps, batch;
-    rcvi_batcher_shape(batcher, bucket, &steps, &batch, NULL);
+    int64_t steps, whole, replicas = crew ? crew->replica_count : 1;
+    rcvi_batcher_shape(batcher, bucket, &steps, &whole, NULL);
+    int64_t batch = (whole + replicas - 1) / replicas;
     return (rcvi_window_options){.steps = steps,
                                  .batch = batch,
+                                 .first = crew ? crew->replica * batch : 0,
+                                 .whole = whole,
+                                 .micro = training ? rcvi_units_micro(t, batch) : 1,
+                                 .chunks = training ? rcvi_units_chunks(t, steps) : 1,
                                  .training = training,
                                  .lengths = !columns,
                                  .carries = columns,
@@ -289,12 +351,14 @@ static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool 
     return status;
 }
 
-static size_t count_shapes(const rcvi_batcher *batcher, int64_t *rows) {
-    int64_t steps, batch, batches;
+static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static size_t count_shapes(const rcv_trainer *t, const rcvi_batcher *batcher, bool training, rcvi_work_options *work) {
     size_t count = 0;
-    while (batcher && rcvi_batcher_shape(batcher, count, &steps, &batch, &batches)) {
-        *rows = steps * batch > *rows ? steps * batch : *rows;
-        count++;
+    while (batcher && rcvi_batcher_shape(batcher, count, NULL, NULL, NULL)) {
+        rcvi_window_options o = window_options(t, batcher, count++, training);
+        work->rows = larger(work->rows, o.steps * o.batch);
+        work->units = larger(work->units, o.micro * o.chunks);
     }
     return count;
 }
@@ -318,13 +382,14 @@ rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void 
                                      .variational = rcvi_settings_flag(s, "variational")},
                            .sparse = is_sparse(t),
                            .lean = wants_lean(t),
-                           .threads = rcvi_settings_integer(s, "threads"),
+                           .threads = rcvi_ranks_threads(t),
                            .chunk = rcvi_settings_integer(s, "chunk"),
                            .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
+                           .crew = rcvi_trainer_crew(t),
                            .go_on = go_on,
                            .user = user};
-    t->train_windows = count_shapes(t->batcher, &o.rows);
-    t->valid_windows = count_shapes(t->validator, &o.rows);
+    t->train_windows = count_shapes(t, t->batcher, true, &o);
+    t->valid_windows = count_shapes(t, t->validator, false, &o);
     rcvi_free(t->context, t->windows);
     t->windows = rcvi_new(t->context, t->train_windows + t->valid_windows, sizeof *t->windows);
     if (!t->windows) return RCV_NO_MEMORY;

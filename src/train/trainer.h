@@ -39,6 +39,10 @@ typedef struct {
 
 enum { RCVI_RING = 64, RCVI_RECENT = 50 }; /* outcomes on the device; losses that the progress line shows the mean of */
 
+/* What ranks must agree on behind every update, although one alone may see the need: to stop since a caller said so, to end or to write a
+ * checkpoint since it is time, to fetch outcomes. */
+typedef enum { RCVI_TELL_STOP, RCVI_TELL_END, RCVI_TELL_SAVE, RCVI_TELL_FETCH, RCVI_PULSE } rcvi_tell;
+
 typedef struct {
     int64_t counted;
     double rate;
@@ -50,18 +54,23 @@ struct rcv_trainer {
     rcv_settings *settings;
     rcvi_recipe recipe;
     rcv_learner *learner;
+    rcvi_crew crew; /* of a run of several ranks: its world is NULL where there is one alone */
     const rcv_data *train, *valid;
     rcvi_batcher *batcher, *validator;
     rcvi_work *work;
     size_t *windows; /* [buckets] of the batcher, then of the validator */
     size_t train_windows, valid_windows;
-    void **held; /* [states] of the host, from a checkpoint, until there is a window to carry them; or NULL */
+    void **
+        held; /* [states] of the host, of all layers and the whole batch, from a checkpoint, until there is a window; or NULL */
     char *plans; /* pinned by a checkpoint: a line a window; NULL: chosen */
     /* The optimiser. */
     rcvi_update_kind kind;
     bool asgd;
-    void *first, *second, *average; /* [elements] each; NULL where not used */
-    double *history;                /* losses of validations, for the non-monotone trigger */
+    rcvi_part *parts; /* of an update */
+    int part_count;
+    /* Moments of the elements that are here, or of this replica's shares; the average; NULL where not used. */
+    void *first, *second, *average;
+    double *history; /* losses of validations, for the non-monotone trigger */
     size_t history_count, history_capacity;
     rcvi_standing standing;
     /* Outcomes. */
@@ -79,11 +88,22 @@ struct rcv_trainer {
     int64_t logged_step;
     const rcv_trainer_options *call;
     rcv_progress progress;
+    double told[RCVI_PULSE];  /* what some rank wants, as all know */
+    double wants[RCVI_PULSE]; /* what this one does: they learn of it with the next update */
+    rcvi_transfer *pulse;
     double last_checkpoint; /* when */
     char *good;             /* path of the last one, written or resumed from; NULL: none */
     int64_t good_step;
     int64_t written_step; /* of the last one of this call; -1: none */
 };
+
+/* The crew, or NULL. */
+static inline const rcvi_crew *rcvi_trainer_crew(const rcv_trainer *t) { return t->crew.world ? &t->crew : NULL; }
+
+/* Into how many micro-batches a replica's part of a batch is cut, and a window of so many steps into chunks of time. */
+rcv_status rcvi_units_check(const rcv_trainer *trainer);
+int64_t rcvi_units_micro(const rcv_trainer *trainer, int64_t batch);
+int64_t rcvi_units_chunks(const rcv_trainer *trainer, int64_t steps);
 
 /* Makes plans and arrays, once. */
 rcv_status rcvi_trainer_prepare(rcv_trainer *trainer, bool (*go_on)(void *user), void *user);
@@ -112,10 +132,31 @@ void rcvi_log_validation(const rcv_trainer *trainer, double loss, bool best);
 void rcvi_log_checkpoint(const rcv_trainer *trainer, const char *path);
 void rcvi_log_end(const rcv_trainer *trainer, const char *reason);
 
+/* ---- several ranks ---- */
+
+/* Do all ranks have the same version, settings and data? The sentence says what differs, and where. */
+rcv_status rcvi_ranks_agree(const rcv_trainer *trainer);
+/* What layers cost, as all ranks agree: [layers] seconds of a batch, and what the embedding and the output layer add. */
+rcv_status rcvi_costs_of_layers(const rcv_trainer *trainer, double *layers, double *inputs, double *outputs);
+/* How many layers this rank has, and from which one on. */
+rcv_status rcvi_ranks_split(const rcv_trainer *trainer, int64_t *first, int64_t *count);
+/* All elements of an array of parameters, or of moments, in the host's memory, for rcvi_free: on rank 0; elsewhere NULL. */
+rcv_status rcvi_ranks_collect(const rcv_trainer *trainer, const void *array, bool shares, void **host);
+/* The other way: what of an array with all elements is here. */
+rcv_status rcvi_ranks_take(const rcv_trainer *trainer, const void *host, bool shares, void *array);
+/* Carried states of all layers and of the whole batch, [total, batch] by layer as a state tensor has them, of state s: on rank 0, else NULL. */
+rcv_status rcvi_ranks_collect_state(const rcv_trainer *trainer, size_t state, void **host);
+/* The other way, into the window that carries them. */
+rcv_status rcvi_ranks_take_state(const rcv_trainer *trainer, size_t state, const void *host);
+/* Threads that a rank has of the CPU: as the setting says, or its part of the cores. */
+int64_t rcvi_ranks_threads(const rcv_trainer *trainer);
+/* Elements of this replica's shares of moments. */
+int64_t rcvi_ranks_share(const rcv_trainer *trainer);
+
 /* ---- files ---- */
 
 /* The whole run in one file. */
-rcv_status rcvi_checkpoint_save(const rcv_trainer *trainer, const char *path);
+rcv_status rcvi_checkpoint_save(rcv_trainer *trainer, const char *path);
 /* Makes room for a new file at `path`: what is there becomes path with .1 before its ending, and so on, `keep` in all. The path
  * itself stays where it is until something is renamed over it. */
 rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_t keep);

@@ -31,7 +31,7 @@ static int64_t output_of(const rcvi_work *w) { return rcv_net_output(w->learner-
 
 /* Row `row` of an array of so many columns. */
 static void *row_at(const rcvi_work *w, const void *array, int64_t row, int64_t columns) {
-    return rcvi_element(w->learner, array, row * columns);
+    return rcvi_element_at(w->learner, array, row * columns);
 }
 
 /* The unit's first row of what the output layer reads: at every step, or once a sequence. */
@@ -110,7 +110,7 @@ static rcv_status mask_matrices(rcvi_work *w, void *values) {
         if (!is_recurrent(p) || p->offset < start || p->offset >= end) continue;
         const rcvi_mask mask = {
             .kind = RCVI_MASK_ELEMENTS, .probability = w->options.drops.weight, .salt = SALT_WEIGHT + (uint64_t)i};
-        void *at = rcvi_element(l, values, p->offset - start);
+        void *at = rcvi_element_at(l, values, p->offset - start);
         RCVI_TRY(w->ops->mask(w->learn, 1, p->count, &mask, rcvi_feed_update(w), at, at));
     }
     return RCV_OK;

@@ -108,7 +108,7 @@ int64_t rcvi_work_gradient_start(const rcvi_work *work);
 int64_t rcvi_work_gradient_count(const rcvi_work *work);
 /* Where the gradient of an element of the parameters lies. */
 static inline void *rcvi_gradient_at(const rcvi_work *w, int64_t element) {
-    return rcvi_element(w->learner, w->gradient, element - rcvi_work_gradient_start(w));
+    return rcvi_element_at(w->learner, w->gradient, element - rcvi_work_gradient_start(w));
 }
 size_t rcvi_work_bytes(const rcvi_work *work); /* in the device's memory, but for the learner's parameters */
 

@@ -1,0 +1,44 @@
+/* The world for the public header. */
+#include "comm/comm.h"
+
+struct rcv_world {
+    rcv_context *context;
+    rcvi_comm *comm;
+};
+
+rcvi_comm *rcvi_world_comm(const rcv_world *world) { return world->comm; }
+
+rcv_status rcv_world_open(rcv_context *context, const rcv_world_options *options, rcv_world **out) {
+    static const rcv_world_options none = {0};
+    if (out) *out = NULL;
+    if (!context || !out) return rcvi_fail(RCV_INVALID, "rcv_world_open needs a context and a place for the world");
+    if (!options) options = &none;
+    rcv_world *world = rcvi_new(context, 1, sizeof *world);
+    if (!world) return RCV_NO_MEMORY;
+    world->context = context;
+    const rcvi_comm_options o = {.transport = options->transport, .timeout = options->timeout};
+    rcv_status status = rcvi_comm_open(context, &o, &world->comm);
+    if (status) {
+        rcvi_free(context, world);
+        return status;
+    }
+    *out = world;
+    return RCV_OK;
+}
+
+void rcv_world_close(rcv_world *world) {
+    if (!world) return;
+    rcvi_comm_close(world->comm);
+    rcvi_free(world->context, world);
+}
+
+int rcv_world_started(int *rank) { return rcvi_comm_started(rank); }
+int rcv_world_rank(const rcv_world *world) { return rcvi_comm_rank(world->comm); }
+int rcv_world_size(const rcv_world *world) { return rcvi_comm_size(world->comm); }
+int rcv_world_here(const rcv_world *world) { return rcvi_comm_here(world->comm); }
+const char *rcv_world_name(const rcv_world *world) { return rcvi_comm_name(world->comm); }
+int64_t rcv_world_sent(const rcv_world *world) { return rcvi_comm_count(world->comm).bytes; }
+rcv_status rcv_world_agree(rcv_world *world, rcv_status status) { return rcvi_comm_agree(world->comm, status); }
+void rcv_world_fail(rcv_world *world, const char *sentence) { rcvi_comm_fail(world->comm, sentence); }
+bool rcv_world_speaks(const rcv_world *world) { return rcvi_comm_speaks(world->comm); }
+void rcv_world_alive(rcv_world *world) { rcvi_comm_alive(world->comm); }
