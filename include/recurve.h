@@ -683,7 +683,8 @@ typedef struct {
     double timeout; /* seconds; 0: for ever */
 } rcv_world_options;
 
-/* How many processes were started together, and which of them this is, as far as the environment says; 1 and 0 where it is alone. */
+/* How many processes were started together, and which of them this is, as far as the environment says; 1 and 0 where it is alone. The
+ * place may be NULL. */
 RCV_API int rcv_world_started(int *rank);
 RCV_API rcv_status rcv_world_open(rcv_context *context, const rcv_world_options *options, rcv_world **world);
 /* All ranks together, or, where one has failed, each by itself: then the process is to end, and may be ended by this call. */

@@ -32,7 +32,11 @@ void rcv_world_close(rcv_world *world) {
     rcvi_free(world->context, world);
 }
 
-int rcv_world_started(int *rank) { return rcvi_comm_started(rank); }
+int rcv_world_started(int *rank) {
+    int ignored;
+    return rcvi_comm_started(rank ? rank : &ignored);
+}
+
 int rcv_world_rank(const rcv_world *world) { return rcvi_comm_rank(world->comm); }
 int rcv_world_size(const rcv_world *world) { return rcvi_comm_size(world->comm); }
 int rcv_world_here(const rcv_world *world) { return rcvi_comm_here(world->comm); }

@@ -271,7 +271,8 @@ typedef struct {
 } learning;
 
 static rcv_status take_forward(rcvi_work *w, learning *a, const rcvi_unit *u) {
-    bool fresh = a->first && !a->forwards++;
+    bool fresh = a->first && !a->forwards;
+    a->forwards++;
     RCVI_TRY(forward(w, a->window, u, a->seed));
     if (!w->learner->ends) return RCV_OK;
     RCVI_TRY(rcvi_unit_learn_head(w, a->window, u, fresh));
@@ -280,7 +281,9 @@ static rcv_status take_forward(rcvi_work *w, learning *a, const rcvi_unit *u) {
 }
 
 static rcv_status take_backward(rcvi_work *w, learning *a, const rcvi_unit *u) {
-    bool fresh = a->first && !a->backwards++, last = a->update && a->backwards == rcvi_window_units(a->window);
+    bool fresh = a->first && !a->backwards;
+    a->backwards++;
+    bool last = a->update && a->backwards == rcvi_window_units(a->window);
     if (w->exchange) RCVI_TRY(rcvi_exchange_await(w->exchange, u, true));
     if (w->exchange) RCVI_TRY(rcvi_exchange_watch(w->exchange, u, last));
     RCVI_TRY(rcvi_unit_backward(w, a->window, u, fresh));
