@@ -195,7 +195,7 @@ static int fail_together(const run *run, rcv_status status) {
     if (run->world == NULL) {
         return fail(status);
     }
-    char *sentence = text_of("%s", held_message() != NULL ? held_message() : rcv_message());
+    char *sentence = text_of("%s", status != RCV_PEER && held_message() != NULL ? held_message() : rcv_message());
     hold_messages(false);
     if (status != RCV_PEER) {
         rcv_world_fail(run->world, sentence);
@@ -223,6 +223,17 @@ static bool is_parallel(const rcv_settings *settings) {
     return parallel != NULL && parallel[0] != '\0';
 }
 
+/* Of the processes that were started together, the first on this machine, as far as the environment says. */
+static bool is_first_here(int rank) {
+    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        if (getenv(names[i]) != NULL) {
+            return strcmp(getenv(names[i]), "0") == 0;
+        }
+    }
+    return rank == 0;
+}
+
 /* Before anything is read, so that all that goes wrong on one rank ends all, with one sentence. */
 static int open_world(run *run, const rcv_settings *given) {
     run->leads = true;
@@ -230,10 +241,12 @@ static int open_world(run *run, const rcv_settings *given) {
     const bool chooses = transport == NULL || strcmp(transport, "auto") == 0;
     const rcv_world_options options = {.transport = chooses ? NULL : transport,
                                        .timeout = timeout != NULL ? strtod(timeout, NULL) : 0};
-    const int started = rcv_world_started(NULL);
+    int rank;
+    const int started = rcv_world_started(&rank);
     if (!is_parallel(given) && started == 1) {
         return EXIT_DONE;
     }
+    hold_messages(!is_first_here(rank)); /* what is wrong is so for all of this machine, and they cannot talk yet */
     if (!is_parallel(given)) {
         say("%d processes were started together: say --parallel data or --parallel pipeline", started);
         return EXIT_USAGE;
@@ -248,9 +261,8 @@ static int open_world(run *run, const rcv_settings *given) {
             rcv_settings_get(given, "parallel"));
         return EXIT_USAGE;
     }
-    if (run->leads) {
-        say("%d ranks by %s", rcv_world_size(run->world), rcv_world_name(run->world));
-    }
+    hold_messages(!run->leads);
+    say("%d ranks by %s", rcv_world_size(run->world), rcv_world_name(run->world));
     hold_messages(true);
     return EXIT_DONE;
 }

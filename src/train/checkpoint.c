@@ -62,6 +62,11 @@ static json_t *batching_json(const rcv_trainer *t) {
     return array;
 }
 
+/* Replicas and stages. */
+static json_t *ranks_json(const rcv_trainer *t) {
+    return json_pack("[i, i]", t->crew.world ? t->crew.replica_count : 1, t->crew.world ? t->crew.stage_count : 1);
+}
+
 static json_t *standing_json(const rcv_trainer *t) {
     json_t *object = json_object(), *history = json_array();
     for (size_t i = 0; i < FIELDS; i++) {
@@ -77,6 +82,7 @@ static json_t *standing_json(const rcv_trainer *t) {
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->standing.data_hash);
     json_object_set_new(object, "data", json_string(hash));
     json_object_set_new(object, "batching", batching_json(t));
+    json_object_set_new(object, "ranks", ranks_json(t));
     json_object_set_new(object, "validations_losses", history);
     return object;
 }
@@ -100,7 +106,7 @@ typedef struct {
     rcvi_standing standing;
     double *history;
     size_t history_count;
-    bool same_batches;
+    bool same_batches, same_ranks;
     char *plans;
     void **held;
 } restored;
@@ -128,8 +134,11 @@ static rcv_status read_standing(const rcv_trainer *t, const char *text, const ch
             ? read_history(t, history, r)
             : rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
                         TRAINING_KEY);
-    json_t *own = batching_json(t);
+    json_t *own = batching_json(t), *ranks = ranks_json(t);
+    const json_t *then = json_object_get(object, "ranks");
     r->same_batches = json_equal(json_object_get(object, "batching"), own);
+    r->same_ranks = then ? json_equal(then, ranks) : !t->crew.world;
+    json_decref(ranks);
     if (!status) r->standing.data_hash = strtoull(hash, NULL, 16);
     json_decref(own);
     json_decref(object);
@@ -184,11 +193,23 @@ static rcv_status add_plans(const rcv_trainer *t, rcv_tensors *tensors) {
     rcvi_text_init(&text, t->context);
     for (size_t i = 0; i < t->train_windows + t->valid_windows; i++)
         rcvi_text_add(&text, "%s\n", rcv_plan_string(t->work->windows[t->windows[i]].plan));
-    char *plans = NULL;
-    RCVI_TRY(rcvi_text_take(&text, &plans));
-    rcv_status status = rcv_tensors_set_metadata(tensors, PLANS_KEY, plans);
+    char *own = NULL, *plans = NULL;
+    RCVI_TRY(rcvi_text_take(&text, &own));
+    rcv_status status = rcvi_ranks_collect_text(t, own, &plans);
+    if (!status && plans) status = rcv_tensors_set_metadata(tensors, PLANS_KEY, plans);
     rcvi_free(t->context, plans);
+    rcvi_free(t->context, own);
     return status;
+}
+
+/* The plans of this rank's stage among those of all, which have as many lines each. */
+static char *own_plans(const rcv_trainer *t, const char *plans) {
+    int stages = t->crew.world ? t->crew.stage_count : 1, stage = t->crew.world ? t->crew.stage : 0, lines = 0;
+    for (const char *at = plans; *at; at++) lines += *at == '\n';
+    for (int skip = lines / stages * stage; skip > 0; skip--) plans = strchr(plans, '\n') + 1;
+    const char *end = plans;
+    for (int keep = lines / stages; keep > 0; keep--) end = strchr(end, '\n') + 1;
+    return rcvi_copy_text(t->context, plans, (size_t)(end - plans));
 }
 
 static rcv_status add_metadata(const rcv_trainer *t, rcv_tensors *tensors) {
@@ -313,7 +334,7 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
     for (int i = 0; i < ARRAYS; i++)
         if (array_of(t, &r->standing, i))
             RCVI_TRY(rcvi_array_from_tensors(t->learner, prefixes[i], tensors, file, &r->arrays[i]));
-    if (plans && !(r->plans = rcvi_copy_text(t->context, plans, strlen(plans)))) return RCV_NO_MEMORY;
+    if (plans && r->same_ranks && !(r->plans = own_plans(t, plans))) return RCV_NO_MEMORY;
     uint64_t hash = rcvi_data_identity(t->train);
     if (!r->same_batches) r->standing.at.batch = 0; /* the epoch begins again */
     if (r->standing.data_hash != hash) {            /* other data: from its beginning */

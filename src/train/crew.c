@@ -55,7 +55,9 @@ rcv_status rcvi_crew_open(rcvi_comm *world, const rcv_settings *s, rcvi_crew *cr
     *crew = (rcvi_crew){.world = world,
                         .narrow = rcvi_settings_is(s, "wire", "bfloat16"),
                         .shares = rcvi_settings_flag(s, "share-optimiser")};
-    RCVI_TRY(rcvi_crew_arrange(text ? text : "data", rcvi_comm_size(world), &crew->replica_count, &crew->stage_count));
+    rcv_status status =
+        rcvi_crew_arrange(text ? text : "data", rcvi_comm_size(world), &crew->replica_count, &crew->stage_count);
+    RCVI_TRY(rcvi_comm_agree(world, status));
     crew->replica = rank / crew->stage_count;
     crew->stage = rank % crew->stage_count;
     if (crew->replica_count == 1) crew->shares = false;

@@ -258,6 +258,39 @@ rcv_status rcvi_ranks_take(const rcv_trainer *t, const void *host, bool shares, 
     return status;
 }
 
+/* ---- texts ---- */
+
+static rcv_status receive_text(const rcv_trainer *t, int rank, rcvi_text *all) {
+    int64_t bytes;
+    RCVI_TRY(transfer(t, RCVI_RECEIVE, rank, &bytes, sizeof bytes));
+    char *text = rcvi_new(t->context, (size_t)bytes, 1);
+    if (!text) return RCV_NO_MEMORY;
+    rcv_status status = transfer(t, RCVI_RECEIVE, rank, text, (size_t)bytes);
+    if (!status) rcvi_text_add_bytes(all, text, (size_t)bytes);
+    rcvi_free(t->context, text);
+    return status;
+}
+
+rcv_status rcvi_ranks_collect_text(const rcv_trainer *t, const char *text, char **all) {
+    const rcvi_crew *crew = rcvi_trainer_crew(t);
+    int rank = crew ? rcvi_comm_rank(crew->world) : 0, senders = crew ? crew->stage_count : 1;
+    int64_t bytes = (int64_t)strlen(text);
+    *all = NULL;
+    if (rank >= senders) return RCV_OK;
+    if (rank > 0) {
+        RCVI_TRY(transfer(t, RCVI_SEND, 0, &bytes, sizeof bytes));
+        return transfer(t, RCVI_SEND, 0, (void *)(uintptr_t)text, (size_t)bytes);
+    }
+    rcvi_text out;
+    rcvi_text_init(&out, t->context);
+    rcvi_text_add_bytes(&out, text, (size_t)bytes);
+    rcv_status status = RCV_OK;
+    for (int r = 1; r < senders && !status; r++) status = receive_text(t, r, &out);
+    if (!status) return rcvi_text_take(&out, all);
+    rcvi_text_drop(&out);
+    return status;
+}
+
 /* ---- carried states ---- */
 
 /* Blocks of layers and directions, of each the sequences of each micro-batch: as they lie in the states of one micro-batch after the other. */

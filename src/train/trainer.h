@@ -144,6 +144,8 @@ rcv_status rcvi_ranks_split(const rcv_trainer *trainer, int64_t *first, int64_t 
 rcv_status rcvi_ranks_collect(const rcv_trainer *trainer, const void *array, bool shares, void **host);
 /* The other way: what of an array with all elements is here. */
 rcv_status rcvi_ranks_take(const rcv_trainer *trainer, const void *host, bool shares, void *array);
+/* The texts of the first replica's ranks, one behind the other: on rank 0, for rcvi_free; elsewhere NULL. */
+rcv_status rcvi_ranks_collect_text(const rcv_trainer *trainer, const char *text, char **all);
 /* Carried states of all layers and of the whole batch, [total, batch] by layer as a state tensor has them, of state s: on rank 0, else NULL. */
 rcv_status rcvi_ranks_collect_state(const rcv_trainer *trainer, size_t state, void **host);
 /* The other way, into the window that carries them. */
