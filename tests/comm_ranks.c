@@ -1,0 +1,592 @@
+/* What comm.sh starts with several ranks: every rank checks what it is left with.
+ *   comm_ranks all|speed|fail|kill|stop|hang|close */
+#include "comm/comm.h"
+#include "comm/parts.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static rcv_context *context;
+static rcvi_comm *world;
+static int rank, size;
+
+static void give_up(const char *what, int line) {
+    fprintf(stderr, "comm_ranks: rank %d of %d, line %d: %s (%s)\n", rank, size, line, what, rcv_message());
+    _exit(3);
+}
+
+#define expect(what)                                                                                                   \
+    do {                                                                                                               \
+        if (!(what)) give_up(#what, __LINE__);                                                                         \
+    } while (0)
+#define expect_ok(call) expect((call) == RCV_OK)
+
+/* A number of (rank, element) that no other one has nearby. */
+static double number(int of, int64_t i) { return sin(1 + 7.3 * of + 0.37 * (double)(i % 100003)); }
+
+static float narrowed(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+static void *room(int64_t bytes) {
+    void *memory = malloc((size_t)bytes + 1);
+    expect(memory);
+    return memory;
+}
+
+static void fill(void *data, rcvi_transfer_type type, int64_t count, int of) {
+    for (int64_t i = 0; i < count; i++) {
+        if (type == RCVI_TRANSFER_BYTES) ((char *)data)[i] = (char)(of * 31 + i * 7);
+        if (type == RCVI_TRANSFER_FLOAT) ((float *)data)[i] = (float)number(of, i);
+        if (type == RCVI_TRANSFER_DOUBLE) ((double *)data)[i] = number(of, i);
+    }
+}
+
+static double value(const void *data, rcvi_transfer_type type, int64_t i) {
+    return type == RCVI_TRANSFER_FLOAT ? ((const float *)data)[i] : ((const double *)data)[i];
+}
+
+/* ---- the same bits everywhere ---- */
+
+static uint64_t hash(const void *data, size_t bytes) {
+    uint64_t h = 1469598103934665603u;
+    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    return h;
+}
+
+static void expect_same(rcvi_comm *comm, const void *data, size_t bytes) {
+    int of = rcvi_comm_size(comm);
+    uint64_t hashes[64] = {0};
+    int64_t starts[65];
+    for (int i = 0; i <= of; i++) starts[i] = i * 8;
+    hashes[rcvi_comm_rank(comm)] = hash(data, bytes);
+    rcvi_transfer_options gather = {.kind = RCVI_GATHER_ALL, .data = hashes, .count = starts[of], .starts = starts};
+    expect_ok(rcvi_comm_do(comm, &gather));
+    for (int i = 1; i < of; i++) expect(hashes[i] == hashes[0]);
+}
+
+/* ---- every kind ---- */
+
+static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 65, 1000, 65536, 65537, 300001, 1000000};
+enum { COUNTS = sizeof counts / sizeof *counts };
+
+/* Shares that differ, one of them empty where there are several. */
+static void cut(int64_t *starts, int64_t count) {
+    starts[0] = 0;
+    for (int i = 1; i < size; i++) starts[i] = i == 1 ? count / 3 : starts[i - 1] + (i == 2 ? 0 : count / 7);
+    starts[size] = count;
+}
+
+static double tolerance(rcvi_transfer_type type, bool narrow) {
+    return narrow ? 0.004 * size * size : type == RCVI_TRANSFER_FLOAT ? 1e-6 * size : 1e-14 * size;
+}
+
+static void expect_sums(const void *data, const rcvi_transfer_options *o, int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; i++) {
+        double sum = 0, most = -2;
+        for (int r = 0; r < size; r++) {
+            double x = number(r, i);
+            sum += x;
+            most = fmax(most, o->type == RCVI_TRANSFER_FLOAT ? (float)x : x);
+        }
+        double wanted = o->kind == RCVI_MAX_ALL ? most : sum;
+        double error = fabs(value(data, o->type, i) - wanted);
+        expect(error <= (o->kind == RCVI_MAX_ALL && !o->narrow ? 0 : tolerance(o->type, o->narrow)));
+        if (o->narrow) expect(narrowed(((const float *)data)[i]) == ((const float *)data)[i]);
+    }
+}
+
+static void check_sums(rcvi_transfer_kind kind, rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+    size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
+    void *data = room((int64_t)bytes), *again = room((int64_t)bytes);
+    fill(data, type, count, rank);
+    memcpy(again, data, bytes);
+    rcvi_transfer_options o = {
+        .kind = kind, .type = type, .data = data, .count = count, .narrow = narrow, .on_device = on_device};
+    expect_ok(rcvi_comm_do(world, &o));
+    expect_sums(data, &o, 0, count);
+    expect_same(world, data, bytes);
+    o.data = again;
+    expect_ok(rcvi_comm_do(world, &o));
+    expect(!memcmp(data, again, bytes));
+    free(data);
+    free(again);
+}
+
+/* A sum of shares and a gather of them is a sum to all, bit by bit where that one went the same way. */
+static void check_shares(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+    size_t element = rcvi_transfer_bytes(type), bytes = (size_t)count * element;
+    int64_t starts[65];
+    void *data = room((int64_t)bytes);
+    fill(data, type, count, rank);
+    cut(starts, count);
+    rcvi_transfer_options o = {.kind = RCVI_SUM_SHARES,
+                               .type = type,
+                               .data = data,
+                               .count = count,
+                               .starts = starts,
+                               .narrow = narrow,
+                               .on_device = on_device};
+    expect_ok(rcvi_comm_do(world, &o));
+    expect_sums(data, &o, starts[rank], starts[rank + 1]);
+    memset(data, 0x55, (size_t)starts[rank] * element); /* the rest is not read */
+    memset((char *)data + (size_t)starts[rank + 1] * element, 0x55, (size_t)(count - starts[rank + 1]) * element);
+    o.kind = RCVI_GATHER_ALL;
+    expect_ok(rcvi_comm_do(world, &o));
+    expect_sums(data, &o, 0, count);
+    expect_same(world, data, bytes);
+    free(data);
+}
+
+/* What one rank has, everybody has: as it is, or rounded to the nearest, ties to even. */
+static void check_copies(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+    size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
+    void *data = room((int64_t)bytes), *wanted = room((int64_t)bytes);
+    for (int root = 0; root < size; root++) {
+        fill(data, type, count, rank);
+        fill(wanted, type, count, root);
+        if (narrow && count > 1) {
+            uint32_t tie = 0x3f808000, odd = 0x3f818000; /* 1 + 2^-8, 1 + 3 * 2^-8 */
+            for (int i = 0; i < 2; i++) {
+                if (rank == root) memcpy((float *)data + i, i ? &odd : &tie, 4);
+                memcpy((float *)wanted + i, i ? &odd : &tie, 4);
+            }
+        }
+        for (int64_t i = 0; narrow && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
+        rcvi_transfer_options o = {.kind = RCVI_BROADCAST,
+                                   .type = type,
+                                   .data = data,
+                                   .count = count,
+                                   .peer = root,
+                                   .narrow = narrow,
+                                   .on_device = on_device};
+        expect_ok(rcvi_comm_do(world, &o));
+        expect(!memcmp(data, wanted, bytes));
+    }
+    free(data);
+    free(wanted);
+}
+
+/* Around, both ways at once, with tags that are asked for in another order. */
+static void check_pairs(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+    enum { MANY = 6 };
+    size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
+    int right = (rank + 1) % size, left = (rank + size - 1) % size;
+    void *out = room((int64_t)bytes), *in[2][MANY], *wanted = room((int64_t)bytes);
+    rcvi_transfer *sends[2][MANY], *receives[2][MANY];
+    fill(out, type, count, rank);
+    rcvi_transfer_options o = {.type = type, .count = count, .narrow = narrow, .on_device = on_device};
+    for (int way = 0; way < 2; way++) {
+        for (int i = 0; i < MANY; i++) {
+            o.kind = RCVI_RECEIVE;
+            o.peer = way ? right : left;
+            o.tag = way + 2 * (i / 2); /* two of each */
+            o.data = in[way][i] = room((int64_t)bytes);
+            memset(o.data, 0, bytes);
+            expect_ok(rcvi_comm_start(world, &o, &receives[way][i]));
+        }
+    }
+    for (int i = MANY - 1; i >= 0; i--) {
+        for (int way = 1; way >= 0; way--) {
+            o.kind = RCVI_SEND;
+            o.peer = way ? left : right;
+            o.tag = way + 2 * (i / 2);
+            o.data = out;
+            expect_ok(rcvi_comm_start(world, &o, &sends[way][i]));
+        }
+    }
+    for (int way = 0; way < 2; way++) {
+        fill(wanted, type, count, way ? right : left);
+        for (int64_t i = 0; narrow && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
+        for (int i = 0; i < MANY; i++) {
+            expect_ok(rcvi_comm_finish(receives[way][i], NULL));
+            expect_ok(rcvi_comm_finish(sends[way][i], NULL));
+            expect(!memcmp(in[way][i], wanted, bytes));
+            free(in[way][i]);
+        }
+    }
+    fill(wanted, type, count, rank);
+    expect(!memcmp(out, wanted, bytes)); /* a send changes nothing */
+    free(out);
+    free(wanted);
+}
+
+static void check_kinds(bool on_device) {
+    for (int i = 0; i < COUNTS; i++) {
+        for (int way = 0; way < 3; way++) { /* float, double, narrow */
+            rcvi_transfer_type type = way == 1 ? RCVI_TRANSFER_DOUBLE : RCVI_TRANSFER_FLOAT;
+            if (on_device && i % 3) continue;
+            check_sums(RCVI_SUM_ALL, type, way == 2, on_device, counts[i]);
+            check_sums(RCVI_MAX_ALL, type, way == 2, on_device, counts[i]);
+            check_shares(type, way == 2, on_device, counts[i]);
+            check_copies(type, way == 2, on_device, counts[i]);
+            check_pairs(type, way == 2, on_device, counts[i]);
+        }
+        check_copies(RCVI_TRANSFER_BYTES, false, on_device, counts[i]);
+        check_pairs(RCVI_TRANSFER_BYTES, false, on_device, counts[i]);
+    }
+}
+
+/* Equals keep their order, those of many messages too. */
+static void check_order(void) {
+    enum { MANY = 20, COUNT = 500000 };
+    static float data[MANY][COUNT];
+    rcvi_transfer *transfers[MANY];
+    if (rank > 1) return;
+    for (int i = 0; i < MANY; i++) {
+        int64_t count = i % 2 ? COUNT : 5;
+        for (int64_t j = 0; rank == 0 && j < count; j++) data[i][j] = (float)((i * 3 + j) % 128);
+        rcvi_transfer_options o = {.kind = rank ? RCVI_RECEIVE : RCVI_SEND,
+                                   .type = RCVI_TRANSFER_FLOAT,
+                                   .data = data[i],
+                                   .count = count,
+                                   .peer = !rank,
+                                   .tag = 1023,
+                                   .narrow = i % 4 == 1};
+        expect_ok(rcvi_comm_start(world, &o, &transfers[i]));
+    }
+    for (int i = 0; i < MANY; i++) {
+        expect_ok(rcvi_comm_finish(transfers[i], NULL));
+        for (int64_t j = 0; j < (i % 2 ? COUNT : 5); j++) expect(data[i][j] == (float)((i * 3 + j) % 128));
+    }
+}
+
+/* ---- what waits for a counter ---- */
+
+static void nap(double seconds) {
+    for (double begun = rcvi_now(); rcvi_now() - begun < seconds;) rcvi_nap(1000000);
+}
+
+/* More at once than there are tags, each begun only when its turn has come; what does not wait overtakes them. */
+static void check_counters(void) {
+    enum { MANY = 40, COUNT = 1000 };
+    static float data[MANY][COUNT];
+    _Atomic uint64_t counter = 0;
+    rcvi_transfer *transfers[MANY];
+    rcvi_transfer_times times, last = {0};
+    for (int i = 0; i < MANY; i++) {
+        rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+                                   .type = RCVI_TRANSFER_FLOAT,
+                                   .data = data[i],
+                                   .count = COUNT,
+                                   .counter = &counter,
+                                   .ready = (uint64_t)i + 1};
+        expect_ok(rcvi_comm_start(world, &o, &transfers[i]));
+    }
+    int token = rank, right = (rank + 1) % size, left = (rank + size - 1) % size, got = -1;
+    rcvi_transfer_options receive = {.kind = RCVI_RECEIVE, .data = &got, .count = 4, .peer = left};
+    rcvi_transfer_options send = {.kind = RCVI_SEND, .data = &token, .count = 4, .peer = right};
+    rcvi_transfer *sent;
+    expect_ok(rcvi_comm_start(world, &send, &sent));
+    expect_ok(rcvi_comm_do(world, &receive));
+    expect_ok(rcvi_comm_finish(sent, NULL));
+    expect(got == left);
+    double raised = 0;
+    for (int i = 0; i < MANY; i++) {
+        for (int j = 0; j < COUNT; j++) data[i][j] = (float)(rank + i + j); /* not before: nothing has been read yet */
+        if (i == rank) nap(0.02);
+        raised = rcvi_now();
+        atomic_fetch_add_explicit(&counter, 1, memory_order_release);
+    }
+    for (int i = 0; i < MANY; i++) {
+        expect_ok(rcvi_comm_finish(transfers[i], &times));
+        for (int j = 0; j < COUNT; j++) expect(data[i][j] == (float)(size * (size - 1) / 2 + size * (i + j)));
+        expect(times.asked <= times.begun && times.begun <= times.ended && last.begun <= times.begun);
+        last = times;
+    }
+    expect(last.begun >= raised);
+}
+
+/* ---- groups ---- */
+
+static void check_group(rcvi_comm *comm, const int *members, int count) {
+    expect(rcvi_comm_size(comm) == count);
+    expect(members[rcvi_comm_rank(comm)] == rank);
+    double sum = rank, wanted = 0;
+    for (int i = 0; i < count; i++) wanted += members[i];
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &sum, .count = 1};
+    expect_ok(rcvi_comm_do(comm, &o));
+    expect(sum == wanted);
+}
+
+/* Two by two: sums among replicas, and what stages hand on, all under way together and finished in another order. */
+static void check_two_by_two(void) {
+    enum { MANY = 8, COUNT = 200000 };
+    static float sums[MANY][COUNT], handed[MANY][COUNT];
+    if (size != 4) return;
+    rcvi_comm *data, *pipe;
+    expect_ok(rcvi_comm_split(world, rank % 2, rank / 2, &data));
+    expect_ok(rcvi_comm_split(world, rank / 2, rank % 2, &pipe));
+    check_group(data, (int[]){rank % 2, rank % 2 + 2}, 2);
+    check_group(pipe, (int[]){rank / 2 * 2, rank / 2 * 2 + 1}, 2);
+    rcvi_transfer *a[MANY], *b[MANY];
+    for (int i = 0; i < MANY; i++) {
+        for (int j = 0; j < COUNT; j++) sums[i][j] = (float)(rank + i), handed[i][j] = (float)(100 * rank + i);
+        rcvi_transfer_options sum = {
+            .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = sums[i], .count = COUNT, .narrow = i % 2};
+        rcvi_transfer_options hand = {.kind = (i + rank) % 2 ? RCVI_RECEIVE : RCVI_SEND,
+                                      .type = RCVI_TRANSFER_FLOAT,
+                                      .data = handed[i],
+                                      .count = COUNT,
+                                      .peer = 1 - rank % 2};
+        rcvi_transfer_options most = hand; /* of the group of the pipe, between its sends */
+        most.kind = RCVI_MAX_ALL;
+        if (rank % 3) expect_ok(rcvi_comm_start(data, &sum, &a[i])); /* not the same order in all ranks */
+        expect_ok(rcvi_comm_start(pipe, i == 5 ? &most : &hand, &b[i]));
+        if (rank % 3 == 0) expect_ok(rcvi_comm_start(data, &sum, &a[i]));
+    }
+    for (int i = MANY - 1; i >= 0; i--) {
+        expect_ok(rcvi_comm_finish(a[i], NULL));
+        expect_ok(rcvi_comm_finish(b[i], NULL));
+        int other = rank ^ 1, from = i == 5 ? rank | 1 : (i + rank) % 2 ? other : rank;
+        for (int j = 0; j < COUNT; j++) {
+            expect(sums[i][j] == (float)(rank % 2 * 2 + 2 + 2 * i));
+            expect(handed[i][j] == (float)(100 * from + i));
+        }
+    }
+    expect_same(data, sums, sizeof sums);
+    rcvi_comm_leave(data);
+    rcvi_comm_leave(pipe);
+}
+
+static void check_groups(void) {
+    rcvi_comm *alone, *turned, *part;
+    int members[64];
+    for (int i = 0; i < size; i++) members[i] = size - 1 - i;
+    expect_ok(rcvi_comm_split(world, rank, 0, &alone));
+    check_group(alone, &rank, 1);
+    expect_ok(rcvi_comm_split(world, 7, -rank, &turned));
+    check_group(turned, members, size);
+    expect_ok(rcvi_comm_split(turned, rank > 0, 0, &part)); /* of a part, by its order */
+    if (rank > 0) check_group(part, members, size - 1);
+    rcvi_comm_leave(part);
+    rcvi_comm_leave(turned);
+    rcvi_comm_leave(alone);
+}
+
+/* ---- what is counted ---- */
+
+static int64_t bytes_of(rcvi_transfer_kind kind, bool narrow, int64_t count) {
+    static float data[1 << 20];
+    int64_t starts[65], before = rcvi_comm_count(world).bytes;
+    for (int i = 0; i <= size; i++) starts[i] = count / size * i;
+    rcvi_transfer_options o = {
+        .kind = kind, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = count, .starts = starts, .narrow = narrow};
+    expect_ok(rcvi_comm_do(world, &o));
+    return rcvi_comm_count(world).bytes - before;
+}
+
+static void check_bytes(void) {
+    int64_t n = (int64_t)size * 3 * 5 * 7 * 1000, share = 4 * n / size;
+    int64_t before = rcvi_comm_count(world).transfers;
+    expect(bytes_of(RCVI_SUM_ALL, false, n) == 2 * (size - 1) * share);
+    expect(bytes_of(RCVI_SUM_ALL, true, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_SUM_SHARES, false, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_GATHER_ALL, false, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_GATHER_ALL, true, n) == (size - 1) * share / 2);
+    expect(rcvi_comm_count(world).transfers == before + 5);
+}
+
+/* ---- agreement ---- */
+
+static void check_agreement(void) {
+    expect_ok(rcvi_comm_agree(world, RCV_OK));
+    for (int failing = 0; failing < size; failing++) {
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "rank %d: no disk in rank %d", failing, failing);
+        bool fails = rank == failing || rank == size - 1; /* the lowest counts */
+        rcv_status own = fails ? rcvi_fail(RCV_IO, "no disk in rank %d", rank) : RCV_OK;
+        rcv_status agreed = rcvi_comm_agree(world, own);
+        expect(agreed == (rank == failing ? RCV_IO : RCV_PEER));
+        expect(!strcmp(rcv_message(), rank == failing ? sentence + 8 : sentence));
+    }
+    expect_ok(rcvi_comm_agree(world, RCV_OK));
+}
+
+/* ---- a device that is not there: its memory is the host's, and what is copied is copied late ---- */
+
+struct rcvi_ferry {
+    char *block;
+    void *to;
+    const void *from;
+    size_t bytes;
+    int tests;
+};
+
+static rcv_status open_ferry(rcv_context *owner, int ordinal, size_t bytes, rcvi_ferry **ferry) {
+    *ferry = rcvi_new(owner, 1, sizeof **ferry);
+    expect(*ferry && ordinal == 3);
+    (*ferry)->block = room((int64_t)bytes);
+    return RCV_OK;
+}
+
+static void close_ferry(rcvi_ferry *f) {
+    free(f->block);
+    rcvi_free(context, f);
+}
+
+static void *block(const rcvi_ferry *f) { return f->block; }
+
+static rcv_status copy(rcvi_ferry *f, void *to, const void *from, size_t bytes) {
+    expect(f->bytes == 0); /* one at a time */
+    f->to = to;
+    f->from = from;
+    f->bytes = bytes;
+    f->tests = 2;
+    return RCV_OK;
+}
+
+static rcv_status fetch(rcvi_ferry *f, size_t at, const void *from, size_t bytes) {
+    return copy(f, f->block + at, from, bytes);
+}
+
+static rcv_status deliver(rcvi_ferry *f, void *to, size_t at, size_t bytes) {
+    return copy(f, to, f->block + at, bytes);
+}
+
+static rcv_status test_ferry(rcvi_ferry *f, bool *done) {
+    *done = --f->tests < 0;
+    if (*done) memcpy(f->to, f->from, f->bytes);
+    if (*done) f->bytes = 0;
+    return RCV_OK;
+}
+
+static const rcvi_ferries ferries = {open_ferry, close_ferry, block, fetch, deliver, test_ferry};
+static const rcvi_device device = {.name = "late", .ferries = &ferries};
+
+static void check_device(void) {
+    expect_ok(rcvi_comm_set_device(world, &device, 3));
+    expect(strstr(rcvi_comm_name(world), "; GPU memory through the host"));
+    check_kinds(true);
+}
+
+/* ---- ends ---- */
+
+static void check_all(void) {
+    expect(strstr(rcvi_comm_name(world), "mpi (") == rcvi_comm_name(world));
+    expect(rcvi_comm_here(world) == size);
+    check_kinds(false);
+    check_order();
+    check_counters();
+    check_groups();
+    check_two_by_two();
+    check_bytes();
+    check_agreement();
+    check_device();
+}
+
+/* The last rank ends in its way while all others wait for it; they learn who it was. */
+static void wait_for_the_last(const char *fragment) {
+    static float data[100000];
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 100000};
+    rcv_status status = rcvi_comm_do(world, &o);
+    expect(status == RCV_PEER);
+    expect(strstr(rcv_message(), fragment));
+    expect(rcvi_comm_do(world, &o) == RCV_PEER);
+    expect(rcvi_comm_agree(world, RCV_OK) == RCV_PEER);
+    if (rcvi_comm_speaks(world)) fprintf(stderr, "comm_ranks: %s\n", rcv_message());
+}
+
+static void end_last(const char *how) {
+    if (!strcmp(how, "fail")) {
+        rcvi_comm_fail(world, "its disk is full");
+        expect(rcvi_comm_speaks(world));
+        fprintf(stderr, "comm_ranks: rank %d says: its disk is full\n", rank);
+    }
+    if (!strcmp(how, "kill")) kill(getpid(), SIGKILL);
+    if (!strcmp(how, "stop")) kill(getpid(), SIGSTOP);
+    if (!strcmp(how, "hang")) nap(60); /* its courier lives */
+}
+
+static void end_badly(const char *how) {
+    char fragment[64];
+    int last = strcmp(how, "hang-first") ? size - 1 : 0;
+    if (last == 0) how = "hang";
+    bool says = !strcmp(how, "fail");
+    snprintf(fragment, sizeof fragment, says ? "rank %d: its disk is full" : "rank %d has not moved for 2 seconds",
+             last);
+    nap(0.2);
+    if (rank == last) {
+        end_last(how);
+    } else {
+        wait_for_the_last(fragment);
+    }
+    rcvi_comm_close(world);
+    rcv_context_free(context);
+    exit(4);
+}
+
+/* Longer than the timeout, but it says that it moves. */
+static void wait_for_the_slow(void) {
+    double all = 1;
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
+    for (int i = 0; rank == size - 1 && i < 40; i++) {
+        nap(0.1);
+        rcvi_comm_alive(world);
+    }
+    expect_ok(rcvi_comm_do(world, &o));
+    expect(all == size);
+}
+
+/* ---- speed ---- */
+
+static void time_sums(int64_t count, bool narrow, int times) {
+    float *data = room(count * 4);
+    memset(data, 0, (size_t)count * 4);
+    rcvi_transfer_options o = {
+        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = count, .narrow = narrow};
+    double best = 1e9;
+    for (int i = 0; i < times; i++) {
+        double begun = rcvi_now();
+        expect_ok(rcvi_comm_do(world, &o));
+        double took = rcvi_now() - begun;
+        if (took < best) best = took;
+    }
+    if (rank == 0)
+        printf("%9lld floats%s: %.1f us at best, %.2f GB/s\n", (long long)count, narrow ? ", narrow" : "", best * 1e6,
+               (double)count * 4e-9 / best);
+    free(data);
+}
+
+static void time_all(void) {
+    static const int64_t sizes[] = {16, 1000, 100000, 1 << 20, 4 << 20};
+    for (int i = 0; i < 5; i++) {
+        time_sums(sizes[i], false, i < 2 ? 2000 : 30);
+        time_sums(sizes[i], true, i < 2 ? 2000 : 30);
+    }
+}
+
+int main(int count, char **arguments) {
+    const char *what = count > 1 ? arguments[1] : "all";
+    rcvi_comm_options options = {.transport = "mpi", .timeout = 2};
+    expect_ok(rcv_context_new(NULL, &context));
+    if (rcvi_comm_open(context, &options, &world)) {
+        fprintf(stderr, "comm_ranks: %s\n", rcv_message());
+        return 2;
+    }
+    rank = rcvi_comm_rank(world);
+    size = rcvi_comm_size(world);
+    int started;
+    expect(rcvi_comm_started(&started) == size && started == rank);
+    if (!strcmp(what, "all")) {
+        check_all();
+    } else if (!strcmp(what, "speed")) {
+        time_all();
+    } else if (!strcmp(what, "slow")) {
+        wait_for_the_slow();
+    } else {
+        end_badly(what);
+    }
+    rcvi_comm_close(world);
+    rcv_context_free(context);
+    if (rank == 0) printf("comm_ranks: %s: ok, %d ranks\n", what, size);
+    return 0;
+}
