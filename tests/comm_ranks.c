@@ -146,6 +146,31 @@ static void check_shares(rcvi_transfer_type type, bool narrow, bool on_device, i
     free(data);
 }
 
+/* Shares that nobody rounded before. */
+static void check_gather(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+    size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
+    int64_t starts[65];
+    void *data = room((int64_t)bytes);
+    fill(data, type, count, rank);
+    cut(starts, count);
+    rcvi_transfer_options o = {.kind = RCVI_GATHER_ALL,
+                               .type = type,
+                               .data = data,
+                               .count = count,
+                               .starts = starts,
+                               .narrow = narrow,
+                               .on_device = on_device};
+    expect_ok(rcvi_comm_do(world, &o));
+    for (int of = 0; of < size; of++) {
+        for (int64_t i = starts[of]; i < starts[of + 1]; i++) {
+            float x = (float)number(of, i);
+            double wanted = narrow ? narrowed(x) : type == RCVI_TRANSFER_FLOAT ? x : number(of, i);
+            expect(value(data, type, i) == wanted);
+        }
+    }
+    free(data);
+}
+
 /* What one rank has, everybody has: as it is, or rounded to the nearest, ties to even. */
 static void check_copies(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
@@ -227,6 +252,7 @@ static void check_kinds(bool on_device) {
             check_sums(RCVI_SUM_ALL, type, way == 2, on_device, counts[i]);
             check_sums(RCVI_MAX_ALL, type, way == 2, on_device, counts[i]);
             check_shares(type, way == 2, on_device, counts[i]);
+            check_gather(type, way == 2, on_device, counts[i]);
             check_copies(type, way == 2, on_device, counts[i]);
             check_pairs(type, way == 2, on_device, counts[i]);
         }
@@ -265,7 +291,8 @@ static void nap(double seconds) {
     for (double begun = rcvi_now(); rcvi_now() - begun < seconds;) rcvi_nap(1000000);
 }
 
-/* More at once than there are tags, each begun only when its turn has come; what does not wait overtakes them. */
+/* More at once than there are tags, each begun only when its turn has come, the last one too, which waits for nothing else; a send that
+ * is asked for later overtakes them. */
 static void check_counters(void) {
     enum { MANY = 40, COUNT = 1000 };
     static float data[MANY][COUNT];
@@ -277,7 +304,7 @@ static void check_counters(void) {
                                    .type = RCVI_TRANSFER_FLOAT,
                                    .data = data[i],
                                    .count = COUNT,
-                                   .counter = &counter,
+                                   .counter = i < MANY - 1 ? &counter : NULL,
                                    .ready = (uint64_t)i + 1};
         expect_ok(rcvi_comm_start(world, &o, &transfers[i]));
     }
@@ -290,7 +317,8 @@ static void check_counters(void) {
     expect_ok(rcvi_comm_finish(sent, NULL));
     expect(got == left);
     double raised = 0;
-    for (int i = 0; i < MANY; i++) {
+    for (int j = 0; j < COUNT; j++) data[MANY - 1][j] = (float)(rank + MANY - 1 + j);
+    for (int i = 0; i < MANY - 1; i++) {
         for (int j = 0; j < COUNT; j++) data[i][j] = (float)(rank + i + j); /* not before: nothing has been read yet */
         if (i == rank) nap(0.02);
         raised = rcvi_now();

@@ -164,7 +164,7 @@ static void tell_pulse(rcvi_world *w, int to) {
     p->pulse.waits = atomic_load(&w->waiting) > 0;
     p->pulse.someone = someone_waits(w, w->all.rank);
     if (!w->transport->notify(to, &p->pulse, PULSE_BYTES, &p->told, why))
-        rcvi_world_break(w, true, true, "rank %d is gone: %s", to, why);
+        rcvi_world_break(w, true, true, "a notice to rank %d failed: %s", to, why);
 }
 
 static void tell_pulses(rcvi_world *w, double now) {
