@@ -1,5 +1,5 @@
 /* What comm.sh starts with several ranks: every rank checks what it is left with.
- *   comm_ranks all|speed|fail|kill|stop|hang|close */
+ *   comm_ranks all|speed|slow|fail|kill|stop|hang|hang-first */
 #include "comm/comm.h"
 #include "comm/parts.h"
 
@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static rcv_context *context;
@@ -291,10 +292,10 @@ static void nap(double seconds) {
     for (double begun = rcvi_now(); rcvi_now() - begun < seconds;) rcvi_nap(1000000);
 }
 
-/* More at once than there are tags, each begun only when its turn has come, the last one too, which waits for nothing else; a send that
- * is asked for later overtakes them. */
+/* More at once than there are tags, each begun only when its turn has come, the free one too, which waits for no counter; a send that is
+ * asked for later overtakes them. */
 static void check_counters(void) {
-    enum { MANY = 40, COUNT = 1000 };
+    enum { MANY = 40, COUNT = 1000, FREE = 7 };
     static float data[MANY][COUNT];
     _Atomic uint64_t counter = 0;
     rcvi_transfer *transfers[MANY];
@@ -304,7 +305,7 @@ static void check_counters(void) {
                                    .type = RCVI_TRANSFER_FLOAT,
                                    .data = data[i],
                                    .count = COUNT,
-                                   .counter = i < MANY - 1 ? &counter : NULL,
+                                   .counter = i == FREE ? NULL : &counter,
                                    .ready = (uint64_t)i + 1};
         expect_ok(rcvi_comm_start(world, &o, &transfers[i]));
     }
@@ -317,9 +318,10 @@ static void check_counters(void) {
     expect_ok(rcvi_comm_finish(sent, NULL));
     expect(got == left);
     double raised = 0;
-    for (int j = 0; j < COUNT; j++) data[MANY - 1][j] = (float)(rank + MANY - 1 + j);
-    for (int i = 0; i < MANY - 1; i++) {
-        for (int j = 0; j < COUNT; j++) data[i][j] = (float)(rank + i + j); /* not before: nothing has been read yet */
+    for (int j = 0; j < COUNT; j++) data[FREE][j] = (float)(rank + FREE + j);
+    for (int i = 0; i < MANY; i++) {
+        for (int j = 0; i != FREE && j < COUNT; j++)
+            data[i][j] = (float)(rank + i + j); /* not before: nobody reads it yet */
         if (i == rank) nap(0.02);
         raised = rcvi_now();
         atomic_fetch_add_explicit(&counter, 1, memory_order_release);
@@ -331,6 +333,39 @@ static void check_counters(void) {
         last = times;
     }
     expect(last.begun >= raised);
+}
+
+static double seconds_of(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* While the rank computes, a courier that waits for a counter or a message leaves the cores to it. */
+static void check_idleness(void) {
+    static float data[1000];
+    _Atomic uint64_t counter = 0;
+    rcvi_transfer *waits, *receives;
+    int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = data,
+                               .count = 1000,
+                               .counter = &counter,
+                               .ready = 1};
+    rcvi_transfer_options receive = {.kind = RCVI_RECEIVE, .data = &left, .count = 4, .peer = left};
+    rcvi_transfer_options send = {.kind = RCVI_SEND, .data = &rank, .count = 4, .peer = right};
+    expect_ok(rcvi_comm_start(world, &o, &waits));
+    expect_ok(rcvi_comm_start(world, &receive, &receives));
+    double own = seconds_of(CLOCK_THREAD_CPUTIME_ID), all = seconds_of(CLOCK_PROCESS_CPUTIME_ID), begun = rcvi_now();
+    while (rcvi_now() - begun < 0.5) rcvi_comm_alive(world);
+    double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - all - (seconds_of(CLOCK_THREAD_CPUTIME_ID) - own);
+    if (getenv("COMM_RANKS_TELL")) printf("a courier takes %.1f%% of a core\n", 100 * others / (rcvi_now() - begun));
+    expect(others < 0.3 * (rcvi_now() - begun));
+    expect_ok(rcvi_comm_do(world, &send));
+    atomic_fetch_add(&counter, 1);
+    expect_ok(rcvi_comm_finish(receives, NULL));
+    expect_ok(rcvi_comm_finish(waits, NULL));
 }
 
 /* ---- groups ---- */
@@ -487,7 +522,12 @@ static rcv_status test_ferry(rcvi_ferry *f, bool *done) {
     return RCV_OK;
 }
 
-static const rcvi_ferries ferries = {open_ferry, close_ferry, block, fetch, deliver, test_ferry};
+static rcv_status attend(int ordinal) {
+    expect(ordinal == 3);
+    return RCV_OK;
+}
+
+static const rcvi_ferries ferries = {open_ferry, close_ferry, block, fetch, deliver, test_ferry, attend};
 static const rcvi_device device = {.name = "late", .ferries = &ferries};
 
 static void check_device(void) {
@@ -504,6 +544,7 @@ static void check_all(void) {
     check_kinds(false);
     check_order();
     check_counters();
+    check_idleness();
     check_groups();
     check_two_by_two();
     check_bytes();
@@ -594,7 +635,9 @@ static void time_all(void) {
 
 int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "all";
-    rcvi_comm_options options = {.transport = "mpi", .timeout = 2};
+    bool all = !strcmp(what, "all") || !strcmp(what, "speed");
+    rcvi_comm_options options = {.transport = all && getenv("OMPI_COMM_WORLD_SIZE") ? NULL : "mpi",
+                                 .timeout = all ? 60 : 2};
     expect_ok(rcv_context_new(NULL, &context));
     if (rcvi_comm_open(context, &options, &world)) {
         fprintf(stderr, "comm_ranks: %s\n", rcv_message());

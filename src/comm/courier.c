@@ -55,6 +55,7 @@ static bool may_begin(const rcvi_world *w, const rcvi_transfer *t) {
 static void begin(rcvi_world *w, rcvi_transfer *t) {
     t->begun = true;
     t->times.begun = rcvi_now();
+    rcvi_staged_begin(t);
     w->events++;
     atomic_fetch_add_explicit(&w->transfers, 1, memory_order_relaxed);
 }

@@ -150,6 +150,7 @@ rcv_status rcvi_transfer_ask(rcvi_comm *comm, const rcvi_transfer_options *optio
 
 /* Data in a device's memory: staged.c. */
 rcv_status rcvi_staged_prepare(rcvi_transfer *transfer);
+void rcvi_staged_begin(rcvi_transfer *transfer);   /* by the courier */
 bool rcvi_staged_advance(rcvi_transfer *transfer); /* as an exchange's, around it */
 void rcvi_staged_close(rcvi_world *world);
 rcv_status rcvi_staged_round(rcvi_comm *comm, const rcvi_transfer_options *options); /* of a rank alone */

@@ -144,7 +144,7 @@ static void hear_all(rcvi_world *w, double now) {
 
 /* ---- telling ---- */
 
-/* Anybody but `except`, as far as this rank knows. */
+/* Anybody but `except` (the number of ranks: but nobody), as far as this rank knows. */
 static bool someone_waits(const rcvi_world *w, int except) {
     bool waits = except != w->all.rank && atomic_load(&w->waiting) > 0;
     for (int i = 0; i < w->all.size; i++) {
@@ -195,7 +195,7 @@ static void judge(rcvi_world *w, int rank, double now) {
 
 static void judge_all(rcvi_world *w, double now) {
     rcvi_watch *watch = w->watch;
-    bool waits = someone_waits(w, -1) || (w->all.rank > 0 && watch->peers[0].someone);
+    bool waits = someone_waits(w, w->all.size) || (w->all.rank > 0 && watch->peers[0].someone);
     if (!waits) watch->waited = 0;
     if (waits && watch->waited == 0) watch->waited = now;
     if (w->all.rank == 0) {
