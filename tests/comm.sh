@@ -52,6 +52,8 @@ for number in 2 4; do
     ends fail $number "comm_ranks: rank $last says: its disk is full" 1
     ends stop $number "comm_ranks: rank $last has not moved for 2 seconds (--timeout)" 1
     ends hang $number "comm_ranks: rank $last has not moved for 2 seconds (--timeout): others wait for it" 1
+    ends stuck $number "comm_ranks: rank $last has not moved for 2 seconds (--timeout): others wait for it" 1
+    ends stuck-first $number "comm_ranks: rank 0 has not moved for 2 seconds (--timeout): others wait for it" 1
     ends stop-first $number "comm_ranks: rank 0 has not moved for 2 seconds (--timeout)" 1
     ends hang-first $number "comm_ranks: rank 0 has not moved for 2 seconds (--timeout): others wait for it" 1
     ranks $number kill

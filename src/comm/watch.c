@@ -144,9 +144,18 @@ static void hear_all(rcvi_world *w, double now) {
 
 /* ---- telling ---- */
 
+/* This rank, for others: who waits for a counter waits for itself. */
+static bool waits_here(rcvi_world *w) {
+    pthread_mutex_lock(&w->lock);
+    const rcvi_transfer *t = w->awaited;
+    bool waits = t && (t->begun || rcvi_counted(&t->options));
+    pthread_mutex_unlock(&w->lock);
+    return waits;
+}
+
 /* Anybody but `except` (the number of ranks: but nobody), as far as this rank knows. */
-static bool someone_waits(const rcvi_world *w, int except) {
-    bool waits = except != w->all.rank && atomic_load(&w->waiting) > 0;
+static bool someone_waits(rcvi_world *w, int except) {
+    bool waits = except != w->all.rank && waits_here(w);
     for (int i = 0; i < w->all.size; i++) {
         const peer *p = &w->watch->peers[i];
         if (i != except && i != w->all.rank) waits |= p->waits;
@@ -161,7 +170,7 @@ static void tell_pulse(rcvi_world *w, int to) {
     p->pulse.kind = PULSE;
     p->pulse.from = w->all.rank;
     p->pulse.progress = atomic_load(&w->progress);
-    p->pulse.waits = atomic_load(&w->waiting) > 0;
+    p->pulse.waits = waits_here(w);
     p->pulse.someone = someone_waits(w, w->all.rank);
     if (!w->transport->notify(to, &p->pulse, PULSE_BYTES, &p->told, why))
         rcvi_world_break(w, true, true, "a notice to rank %d failed: %s", to, why);
