@@ -28,10 +28,12 @@ build  | libjansson-dev  | jansson-devel   | jansson        | jansson     | has_
 build  | liblapacke-dev  | lapack-devel    | lapacke        | lapack      | has_library lapacke
 build  | libopenblas-dev | openblas-devel  | openblas       | openblas    | has_library openblas
 build? | libdnnl-dev     | onednn-devel    | onednn         | onednn      | has_header dnnl.h
+build? | libopenmpi-dev  | openmpi-devel   | openmpi        | open-mpi    | has_tool mpicc
 check  | libcmocka-dev   | libcmocka-devel | cmocka         | cmocka      | has_library cmocka
 check  | python3         | python3         | python         | python      | has_tool /usr/bin/python3
 check? | python3-numpy   | python3-numpy   | python-numpy   | numpy       | has_module numpy
 check? | python3-torch   | python3-torch   | python-pytorch | pytorch     | has_module torch
+check? | openmpi-bin     | openmpi         | openmpi        | open-mpi    | has_tool mpirun
 check? | chromium        | chromium        | chromium       | -           | has_browser
 lint   | clang-format    | clang-tools-extra | clang        | clang-format | has_tool clang-format
 lint   | clang-tidy      | clang-tools-extra | clang        | llvm        | has_tool clang-tidy

@@ -2,7 +2,8 @@
  *
  * It goes round: takes what was asked for, begins what may begin, looks after what is under way, and listens for notices. It rests between two
  * rounds in which nothing happened: while the rank waits for a transfer it offers its core to others, for a while, and then naps as it does
- * while the rank computes; where there is nothing under way it sleeps until it is woken, or until it has to say that it lives. */
+ * while the rank computes. Where there is nothing under way it sleeps until it is woken, or until it has to say that it lives; shortly at
+ * first, since a transport may call sent what leaves only while somebody calls it. */
 #include "comm/parts.h"
 
 #include <sched.h>
@@ -12,6 +13,7 @@
 #include <time.h>
 
 static const double yielding = 300e-6; /* seconds without an event before it naps, where the rank waits */
+static const double lingering = 20e-3; /* seconds without an event before it sleeps for longer */
 static const double grace = 1;         /* seconds for whoever speaks to do so, before anybody ends */
 enum { NAP = 40000 };                  /* nanoseconds */
 
@@ -55,6 +57,7 @@ static bool may_begin(const rcvi_world *w, const rcvi_transfer *t) {
 static void begin(rcvi_world *w, rcvi_transfer *t) {
     t->begun = true;
     t->times.begun = rcvi_now();
+    rcvi_staged_begin(t);
     w->events++;
     atomic_fetch_add_explicit(&w->transfers, 1, memory_order_relaxed);
 }
@@ -96,12 +99,12 @@ static void end_all(rcvi_world *w) {
     }
 }
 
-/* False when there is nothing left to do, ever. */
-static bool accept_asked(rcvi_world *w) {
+/* False when there is nothing left to do, ever. `quiet`: seconds since the last event. */
+static bool accept_asked(rcvi_world *w, double quiet) {
     pthread_mutex_lock(&w->lock);
     bool idle = !w->queue && !w->asked && !w->leaving;
-    bool telling = atomic_load(&w->broken) && !w->announced;
-    if (idle) rcvi_world_wait(w, &w->wake, telling ? 1e-3 : rcvi_watch_interval(w));
+    bool shortly = quiet < lingering || (atomic_load(&w->broken) && !w->announced);
+    if (idle) rcvi_world_wait(w, &w->wake, shortly ? 2e-3 : rcvi_watch_interval(w));
     rcvi_transfer **last = &w->queue;
     while (*last) last = &(*last)->next;
     *last = w->asked;
@@ -123,15 +126,16 @@ static void rest(const rcvi_world *w, double idle) {
 static void carry(rcvi_world *w) {
     uint64_t seen = 0;
     double seen_at = rcvi_now();
-    while (accept_asked(w)) {
+    while (accept_asked(w, rcvi_now() - seen_at)) {
         carry_all(w);
         rcvi_watch_look(w);
         if (atomic_load(&w->broken)) end_all(w);
-        if (!w->queue) continue;
-        double now = rcvi_now();
-        if (w->events == seen) rest(w, now - seen_at);
-        if (w->events != seen) seen_at = now;
-        seen = w->events;
+        if (w->events != seen) {
+            seen = w->events;
+            seen_at = rcvi_now();
+        } else if (w->queue) {
+            rest(w, rcvi_now() - seen_at);
+        }
     }
 }
 

@@ -6,7 +6,7 @@ static int tag_of(const rcvi_transfer *t) {
 }
 
 static void lose(rcvi_transfer *t, int peer, const char *why) {
-    rcvi_world_break(t->comm->world, true, true, "rank %d is gone: %s", t->comm->ranks[peer], why);
+    rcvi_world_break(t->comm->world, true, true, "an exchange with rank %d failed: %s", t->comm->ranks[peer], why);
 }
 
 void rcvi_send(rcvi_transfer *t, int to, const void *bytes, size_t count, rcvi_request *request) {

@@ -13,7 +13,7 @@
     F(GetVersion) F(GetUniqueId) F(CommInitRankConfig) F(CommGetAsyncError) F(CommFinalize) F(CommDestroy)             \
     F(CommAbort) F(GetErrorString) F(AllReduce) F(Reduce) F(Broadcast) F(GroupStart) F(GroupEnd)
 /* clang-format on */
-#define MEMBER(NAME) __typeof__(&nccl##NAME) NAME;
+#define MEMBER(NAME) __typeof__(nccl##NAME) *(NAME);
 #define SYMBOL(NAME) "nccl" #NAME,
 
 static const char *const symbols[] = {FUNCTIONS(SYMBOL)};

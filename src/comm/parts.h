@@ -58,7 +58,7 @@ struct rcvi_world {
     bool wants_nccl, may_use_nccl, uses_nccl; /* asked for by its name; not ruled out; so it is */
     rcvi_watch *watch;
     pthread_t thread;
-    /* What the rank does, for the watch: moves are counted, waiting is 1 inside of rcvi_comm_finish. */
+    /* What the rank does: moves are counted, waiting is 1 inside of rcvi_comm_finish. */
     _Atomic uint64_t progress;
     atomic_int waiting;
     _Atomic int64_t transfers, bytes; /* sent */
@@ -69,6 +69,7 @@ struct rcvi_world {
     pthread_cond_t wake, ended; /* the courier; who waits for it */
     rcvi_transfer *asked;       /* in order */
     rcvi_transfer **asked_end;
+    rcvi_transfer *awaited; /* in rcvi_comm_finish */
     rcvi_scratch *scratch;
     rcvi_berth *berths;
     bool opened;                       /* the transport, or why not */
@@ -150,6 +151,7 @@ rcv_status rcvi_transfer_ask(rcvi_comm *comm, const rcvi_transfer_options *optio
 
 /* Data in a device's memory: staged.c. */
 rcv_status rcvi_staged_prepare(rcvi_transfer *transfer);
+void rcvi_staged_begin(rcvi_transfer *transfer);   /* by the courier */
 bool rcvi_staged_advance(rcvi_transfer *transfer); /* as an exchange's, around it */
 void rcvi_staged_close(rcvi_world *world);
 rcv_status rcvi_staged_round(rcvi_comm *comm, const rcvi_transfer_options *options); /* of a rank alone */

@@ -20,13 +20,13 @@ static int64_t elements_of(const rcvi_transfer *t, int64_t piece) {
     return left < r->piece ? left : r->piece;
 }
 
-static char *data_of(const rcvi_transfer *t, int64_t piece) {
+static void *data_of(const rcvi_transfer *t, int64_t piece) {
     const relay *r = t->state;
     return t->data + (size_t)(piece * r->piece) * rcvi_transfer_bytes(t->options.type);
 }
 
 /* As it travels. */
-static char *message_of(const rcvi_transfer *t, int64_t piece) {
+static void *message_of(const rcvi_transfer *t, int64_t piece) {
     return t->options.narrow ? t->scratch->slots[piece % RCVI_COMM_WINDOW] : data_of(t, piece);
 }
 
@@ -51,17 +51,15 @@ static void post_next(rcvi_transfer *t) {
 
 static void take_next(rcvi_transfer *t) {
     relay *r = t->state;
-    if (t->options.narrow)
-        rcvi_widen((float *)data_of(t, r->arrived), (const uint16_t *)message_of(t, r->arrived),
-                   elements_of(t, r->arrived));
+    if (t->options.narrow) rcvi_widen(data_of(t, r->arrived), message_of(t, r->arrived), elements_of(t, r->arrived));
     r->arrived++;
 }
 
 static void send_next(rcvi_transfer *t) {
     relay *r = t->state;
-    float *data = (float *)data_of(t, r->sent);
+    void *data = data_of(t, r->sent);
     if (t->options.narrow && r->parent < 0) {
-        rcvi_narrow((uint16_t *)message_of(t, r->sent), data, elements_of(t, r->sent));
+        rcvi_narrow(message_of(t, r->sent), data, elements_of(t, r->sent));
         if (t->collective) rcvi_round(data, elements_of(t, r->sent)); /* as all others see it */
     }
     for (int i = 0; i < r->child_count; i++) {

@@ -67,11 +67,11 @@ static rcvi_request *receiving(const rcvi_transfer *t, const place *p) {
     return &t->requests[RCVI_COMM_WINDOW + p->count % RCVI_COMM_WINDOW];
 }
 
-static char *sending_slot(const rcvi_transfer *t, const place *p) {
+static void *sending_slot(const rcvi_transfer *t, const place *p) {
     return t->scratch->slots[p->count % RCVI_COMM_WINDOW];
 }
 
-static char *receiving_slot(const rcvi_transfer *t, const place *p) {
+static void *receiving_slot(const rcvi_transfer *t, const place *p) {
     return t->scratch->slots[RCVI_COMM_WINDOW + p->count % RCVI_COMM_WINDOW];
 }
 
@@ -81,11 +81,10 @@ static void send_next(rcvi_transfer *t) {
     ring *r = t->state;
     int64_t first, count = piece_at(t, r->sent.step, r->sent.piece, &first);
     size_t bytes = rcvi_transfer_bytes(t->options.type);
-    char *data = t->data + (size_t)first * bytes;
+    void *data = t->data + (size_t)first * bytes;
     if (t->options.narrow) {
-        rcvi_narrow((uint16_t *)sending_slot(t, &r->sent), (const float *)data, count);
-        if (r->sent.step == t->comm->size - 1)
-            rcvi_round((float *)data, count); /* its own share: as all others see it */
+        rcvi_narrow(sending_slot(t, &r->sent), data, count);
+        if (r->sent.step == t->comm->size - 1) rcvi_round(data, count); /* its own share: as all others see it */
         data = sending_slot(t, &r->sent);
         bytes = sizeof(uint16_t);
     }
@@ -97,7 +96,7 @@ static void post_next(rcvi_transfer *t) {
     ring *r = t->state;
     int64_t first, count = piece_at(t, r->posted.step + 1, r->posted.piece, &first);
     size_t bytes = rcvi_transfer_bytes(t->options.type);
-    char *to = t->data + (size_t)first * bytes;
+    void *to = t->data + (size_t)first * bytes;
     if (t->options.narrow) bytes = sizeof(uint16_t);
     if (t->options.narrow || is_summed(t, r->posted.step)) to = receiving_slot(t, &r->posted);
     int left = (t->comm->rank + t->comm->size - 1) % t->comm->size;
@@ -119,10 +118,10 @@ static void take_narrow(rcvi_transfer *t, float *data, const uint16_t *slot, int
 static void take_next(rcvi_transfer *t) {
     ring *r = t->state;
     int64_t first, count = piece_at(t, r->taken.step + 1, r->taken.piece, &first);
-    char *data = t->data + (size_t)first * rcvi_transfer_bytes(t->options.type);
-    char *slot = receiving_slot(t, &r->taken);
+    void *data = t->data + (size_t)first * rcvi_transfer_bytes(t->options.type);
+    const void *slot = receiving_slot(t, &r->taken);
     if (t->options.narrow) {
-        take_narrow(t, (float *)data, (const uint16_t *)slot, count);
+        take_narrow(t, data, slot, count);
     } else if (is_summed(t, r->taken.step)) {
         rcvi_transfer_combine(t->options.kind, t->options.type, data, slot, count);
     }

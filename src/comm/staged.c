@@ -109,6 +109,11 @@ static bool give_up(rcvi_world *w) {
     return false;
 }
 
+void rcvi_staged_begin(rcvi_transfer *t) {
+    rcvi_world *w = t->comm->world;
+    if (t->options.on_device && ferries_of(w) && ferries_of(w)->attend(w->ordinal)) give_up(w);
+}
+
 /* True when the elements have been copied. */
 static bool ferry(rcvi_transfer *t, range r, bool fetches) {
     rcvi_world *w = t->comm->world;

@@ -173,7 +173,9 @@ static rcv_status await(rcvi_transfer *t) {
     rcvi_world *w = t->comm->world;
     atomic_fetch_add(&w->waiting, 1);
     pthread_mutex_lock(&w->lock);
+    w->awaited = t;
     while (!t->ended) pthread_cond_wait(&w->ended, &w->lock);
+    w->awaited = NULL;
     pthread_mutex_unlock(&w->lock);
     atomic_fetch_sub(&w->waiting, 1);
     return t->status ? rcvi_world_broken(w) : RCV_OK;

@@ -144,9 +144,18 @@ static void hear_all(rcvi_world *w, double now) {
 
 /* ---- telling ---- */
 
-/* Anybody but `except`, as far as this rank knows. */
-static bool someone_waits(const rcvi_world *w, int except) {
-    bool waits = except != w->all.rank && atomic_load(&w->waiting) > 0;
+/* This rank, for others: who waits for a counter waits for itself. */
+static bool waits_here(rcvi_world *w) {
+    pthread_mutex_lock(&w->lock);
+    const rcvi_transfer *t = w->awaited;
+    bool waits = t && (t->begun || rcvi_counted(&t->options));
+    pthread_mutex_unlock(&w->lock);
+    return waits;
+}
+
+/* Anybody but `except` (the number of ranks: but nobody), as far as this rank knows. */
+static bool someone_waits(rcvi_world *w, int except) {
+    bool waits = except != w->all.rank && waits_here(w);
     for (int i = 0; i < w->all.size; i++) {
         const peer *p = &w->watch->peers[i];
         if (i != except && i != w->all.rank) waits |= p->waits;
@@ -161,10 +170,10 @@ static void tell_pulse(rcvi_world *w, int to) {
     p->pulse.kind = PULSE;
     p->pulse.from = w->all.rank;
     p->pulse.progress = atomic_load(&w->progress);
-    p->pulse.waits = atomic_load(&w->waiting) > 0;
+    p->pulse.waits = waits_here(w);
     p->pulse.someone = someone_waits(w, w->all.rank);
     if (!w->transport->notify(to, &p->pulse, PULSE_BYTES, &p->told, why))
-        rcvi_world_break(w, true, true, "rank %d is gone: %s", to, why);
+        rcvi_world_break(w, true, true, "a notice to rank %d failed: %s", to, why);
 }
 
 static void tell_pulses(rcvi_world *w, double now) {
@@ -195,7 +204,7 @@ static void judge(rcvi_world *w, int rank, double now) {
 
 static void judge_all(rcvi_world *w, double now) {
     rcvi_watch *watch = w->watch;
-    bool waits = someone_waits(w, -1) || (w->all.rank > 0 && watch->peers[0].someone);
+    bool waits = someone_waits(w, w->all.size) || (w->all.rank > 0 && watch->peers[0].someone);
     if (!waits) watch->waited = 0;
     if (waits && watch->waited == 0) watch->waited = now;
     if (w->all.rank == 0) {

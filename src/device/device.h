@@ -100,6 +100,8 @@ typedef struct rcvi_ferries {
     rcv_status (*fetch)(rcvi_ferry *ferry, size_t at, const void *from, size_t bytes);
     rcv_status (*deliver)(rcvi_ferry *ferry, void *to, size_t at, size_t bytes);
     rcv_status (*test)(rcvi_ferry *ferry, bool *done); /* all that began */
+    /* The calling thread's device from here on, for libraries that are given its memory. */
+    rcv_status (*attend)(int ordinal);
 } rcvi_ferries;
 
 extern const rcvi_device *const rcvi_devices[];

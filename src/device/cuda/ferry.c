@@ -79,5 +79,12 @@ static rcv_status test(rcvi_ferry *f, bool *done) {
     return RCV_OK;
 }
 
-const rcvi_ferries rcvi_cuda_ferries = {
-    .open = open_ferry, .close = close_ferry, .block = block, .fetch = fetch, .deliver = deliver, .test = test};
+static rcv_status attend(int ordinal) { return rcvi_cuda_check(cudaSetDevice(ordinal), "choosing the GPU"); }
+
+const rcvi_ferries rcvi_cuda_ferries = {.open = open_ferry,
+                                        .close = close_ferry,
+                                        .block = block,
+                                        .fetch = fetch,
+                                        .deliver = deliver,
+                                        .test = test,
+                                        .attend = attend};

@@ -1,0 +1,425 @@
+/* What comm.sh starts with several ranks: every rank checks what it is left with.
+ *   comm_ranks all|speed|large|slow|fail|kill|stop|hang|stuck|stop-first|hang-first|stuck-first */
+#include "comm_ranks.h"
+
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+
+rcv_context *context;
+rcvi_comm *world;
+int rank, size;
+
+void give_up(const char *what, int line) {
+    fprintf(stderr, "comm_ranks: rank %d of %d, line %d: %s (%s)\n", rank, size, line, what, rcv_message());
+    _exit(3);
+}
+
+/* ---- what waits for a counter ---- */
+
+static void nap(double seconds) {
+    for (double begun = rcvi_now(); rcvi_now() - begun < seconds;) rcvi_nap(1000000);
+}
+
+/* More at once than there are tags, each begun only when its turn has come, the free one too, which waits for no counter; a send that is
+ * asked for later overtakes them. */
+static void check_counters(void) {
+    enum { MANY = 40, COUNT = 1000, FREE = 7 };
+    static float data[MANY][COUNT];
+    _Atomic uint64_t counter = 0;
+    rcvi_transfer *transfers[MANY];
+    rcvi_transfer_times times, last = {0};
+    for (int i = 0; i < MANY; i++) {
+        rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+                                   .type = RCVI_TRANSFER_FLOAT,
+                                   .data = data[i],
+                                   .count = COUNT,
+                                   .counter = i == FREE ? NULL : &counter,
+                                   .ready = (uint64_t)i + 1};
+        expect_ok(rcvi_comm_start(world, &o, &transfers[i]));
+    }
+    int token = rank, right = (rank + 1) % size, left = (rank + size - 1) % size, got = -1;
+    rcvi_transfer_options receive = {.kind = RCVI_RECEIVE, .data = &got, .count = 4, .peer = left};
+    rcvi_transfer_options send = {.kind = RCVI_SEND, .data = &token, .count = 4, .peer = right};
+    rcvi_transfer *sent;
+    expect_ok(rcvi_comm_start(world, &send, &sent));
+    expect_ok(rcvi_comm_do(world, &receive));
+    expect_ok(rcvi_comm_finish(sent, NULL));
+    expect(got == left);
+    double raised = 0;
+    for (int j = 0; j < COUNT; j++) data[FREE][j] = (float)(rank + FREE + j);
+    for (int i = 0; i < MANY; i++) {
+        for (int j = 0; i != FREE && j < COUNT; j++)
+            data[i][j] = (float)(rank + i + j); /* not before: nobody reads it yet */
+        if (i == rank) nap(0.02);
+        raised = rcvi_now();
+        atomic_fetch_add_explicit(&counter, 1, memory_order_release);
+    }
+    for (int i = 0; i < MANY; i++) {
+        expect_ok(rcvi_comm_finish(transfers[i], &times));
+        for (int j = 0; j < COUNT; j++) expect(data[i][j] == (float)(size * (size - 1) / 2 + size * (i + j)));
+        expect(times.asked <= times.begun && times.begun <= times.ended && last.begun <= times.begun);
+        last = times;
+    }
+    expect(last.begun >= raised);
+}
+
+static double seconds_of(clockid_t clock) {
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* While the rank computes, a courier that waits for a counter or a message leaves the cores to it. */
+static void check_idleness(void) {
+    static float data[1000];
+    _Atomic uint64_t counter = 0;
+    rcvi_transfer *waits, *receives;
+    int left = (rank + size - 1) % size, right = (rank + 1) % size;
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = data,
+                               .count = 1000,
+                               .counter = &counter,
+                               .ready = 1};
+    rcvi_transfer_options receive = {.kind = RCVI_RECEIVE, .data = &left, .count = 4, .peer = left};
+    rcvi_transfer_options send = {.kind = RCVI_SEND, .data = &rank, .count = 4, .peer = right};
+    expect_ok(rcvi_comm_start(world, &o, &waits));
+    expect_ok(rcvi_comm_start(world, &receive, &receives));
+    double own = seconds_of(CLOCK_THREAD_CPUTIME_ID), all = seconds_of(CLOCK_PROCESS_CPUTIME_ID), begun = rcvi_now();
+    while (rcvi_now() - begun < 0.5) rcvi_comm_alive(world);
+    double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - all - (seconds_of(CLOCK_THREAD_CPUTIME_ID) - own);
+    if (getenv("COMM_RANKS_TELL")) printf("a courier takes %.1f%% of a core\n", 100 * others / (rcvi_now() - begun));
+    expect(others < 0.3 * (rcvi_now() - begun));
+    expect_ok(rcvi_comm_do(world, &send));
+    atomic_fetch_add(&counter, 1);
+    expect_ok(rcvi_comm_finish(receives, NULL));
+    expect_ok(rcvi_comm_finish(waits, NULL));
+}
+
+/* ---- groups ---- */
+
+static void check_group(rcvi_comm *comm, const int *members, int count) {
+    expect(rcvi_comm_size(comm) == count);
+    expect(members[rcvi_comm_rank(comm)] == rank);
+    double sum = rank, wanted = 0;
+    for (int i = 0; i < count; i++) wanted += members[i];
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &sum, .count = 1};
+    expect_ok(rcvi_comm_do(comm, &o));
+    expect(sum == wanted);
+}
+
+/* Two by two: sums among replicas, and what stages hand on, all under way together and finished in another order. */
+static void check_two_by_two(void) {
+    enum { MANY = 8, COUNT = 200000 };
+    static float sums[MANY][COUNT], handed[MANY][COUNT];
+    if (size != 4) return;
+    rcvi_comm *data, *pipe;
+    expect_ok(rcvi_comm_split(world, rank % 2, rank / 2, &data));
+    expect_ok(rcvi_comm_split(world, rank / 2, rank % 2, &pipe));
+    check_group(data, (int[]){rank % 2, rank % 2 + 2}, 2);
+    check_group(pipe, (int[]){rank / 2 * 2, rank / 2 * 2 + 1}, 2);
+    rcvi_transfer *a[MANY], *b[MANY];
+    for (int i = 0; i < MANY; i++) {
+        for (int j = 0; j < COUNT; j++) sums[i][j] = (float)(rank + i), handed[i][j] = (float)(100 * rank + i);
+        rcvi_transfer_options sum = {
+            .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = sums[i], .count = COUNT, .narrow = i % 2};
+        rcvi_transfer_options hand = {.kind = (i + rank) % 2 ? RCVI_RECEIVE : RCVI_SEND,
+                                      .type = RCVI_TRANSFER_FLOAT,
+                                      .data = handed[i],
+                                      .count = COUNT,
+                                      .peer = 1 - rank % 2};
+        rcvi_transfer_options most = hand; /* of the group of the pipe, between its sends */
+        most.kind = RCVI_MAX_ALL;
+        if (rank % 3) expect_ok(rcvi_comm_start(data, &sum, &a[i])); /* not the same order in all ranks */
+        expect_ok(rcvi_comm_start(pipe, i == 5 ? &most : &hand, &b[i]));
+        if (rank % 3 == 0) expect_ok(rcvi_comm_start(data, &sum, &a[i]));
+    }
+    for (int i = MANY - 1; i >= 0; i--) {
+        expect_ok(rcvi_comm_finish(a[i], NULL));
+        expect_ok(rcvi_comm_finish(b[i], NULL));
+        int other = rank ^ 1, from = i == 5 ? rank | 1 : (i + rank) % 2 ? other : rank;
+        for (int j = 0; j < COUNT; j++) {
+            expect(sums[i][j] == (float)(rank % 2 * 2 + 2 + 2 * i));
+            expect(handed[i][j] == (float)(100 * from + i));
+        }
+    }
+    expect_same(data, sums, sizeof sums);
+    rcvi_comm_leave(data);
+    rcvi_comm_leave(pipe);
+}
+
+static void check_groups(void) {
+    rcvi_comm *alone, *turned, *part;
+    int members[64];
+    for (int i = 0; i < size; i++) members[i] = size - 1 - i;
+    expect_ok(rcvi_comm_split(world, rank, 0, &alone));
+    check_group(alone, &rank, 1);
+    expect_ok(rcvi_comm_split(world, 7, -rank, &turned));
+    check_group(turned, members, size);
+    expect_ok(rcvi_comm_split(turned, rank > 0, 0, &part)); /* of a part, by its order */
+    if (rank > 0) check_group(part, members, size - 1);
+    rcvi_comm_leave(part);
+    rcvi_comm_leave(turned);
+    rcvi_comm_leave(alone);
+}
+
+/* ---- what is counted ---- */
+
+static int64_t bytes_of(rcvi_transfer_kind kind, bool narrow, int64_t count) {
+    static float data[1 << 20];
+    int64_t starts[65] = {0}, before = rcvi_comm_count(world).bytes;
+    for (int i = 0; i <= size; i++) starts[i] = count / size * i;
+    rcvi_transfer_options o = {
+        .kind = kind, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = count, .starts = starts, .narrow = narrow};
+    expect_ok(rcvi_comm_do(world, &o));
+    return rcvi_comm_count(world).bytes - before;
+}
+
+static void check_bytes(void) {
+    int64_t n = (int64_t)size * 3 * 5 * 7 * 1000, share = 4 * n / size;
+    int64_t before = rcvi_comm_count(world).transfers;
+    expect(bytes_of(RCVI_SUM_ALL, false, n) == 2 * (size - 1) * share);
+    expect(bytes_of(RCVI_SUM_ALL, true, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_SUM_SHARES, false, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_GATHER_ALL, false, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_GATHER_ALL, true, n) == (size - 1) * share / 2);
+    expect(rcvi_comm_count(world).transfers == before + 5);
+}
+
+/* ---- agreement ---- */
+
+static void check_agreement(void) {
+    expect_ok(rcvi_comm_agree(world, RCV_OK));
+    for (int failing = 0; failing < size; failing++) {
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "rank %d: no disk in rank %d", failing, failing);
+        bool fails = rank == failing || rank == size - 1; /* the lowest counts */
+        rcv_status own = fails ? rcvi_fail(RCV_IO, "no disk in rank %d", rank) : RCV_OK;
+        rcv_status agreed = rcvi_comm_agree(world, own);
+        expect(agreed == (rank == failing ? RCV_IO : RCV_PEER));
+        expect(!strcmp(rcv_message(), rank == failing ? sentence + 8 : sentence));
+    }
+    expect_ok(rcvi_comm_agree(world, RCV_OK));
+}
+
+/* ---- a device that is not there: its memory is the host's, and what is copied is copied late ---- */
+
+struct rcvi_ferry {
+    char *block;
+    void *to;
+    const void *from;
+    size_t bytes;
+    int tests;
+};
+
+static rcv_status open_ferry(rcv_context *owner, int ordinal, size_t bytes, rcvi_ferry **ferry) {
+    *ferry = rcvi_new(owner, 1, sizeof **ferry);
+    expect(*ferry && ordinal == 3);
+    (*ferry)->block = room((int64_t)bytes);
+    return RCV_OK;
+}
+
+static void close_ferry(rcvi_ferry *f) {
+    free(f->block);
+    rcvi_free(context, f);
+}
+
+static void *block(const rcvi_ferry *f) { return f->block; }
+
+static rcv_status copy(rcvi_ferry *f, void *to, const void *from, size_t bytes) {
+    expect(f->bytes == 0); /* one at a time */
+    f->to = to;
+    f->from = from;
+    f->bytes = bytes;
+    f->tests = 2;
+    return RCV_OK;
+}
+
+static rcv_status fetch(rcvi_ferry *f, size_t at, const void *from, size_t bytes) {
+    return copy(f, f->block + at, from, bytes);
+}
+
+static rcv_status deliver(rcvi_ferry *f, void *to, size_t at, size_t bytes) {
+    return copy(f, to, f->block + at, bytes);
+}
+
+static rcv_status test_ferry(rcvi_ferry *f, bool *done) {
+    *done = --f->tests < 0;
+    if (*done) memcpy(f->to, f->from, f->bytes);
+    if (*done) f->bytes = 0;
+    return RCV_OK;
+}
+
+static rcv_status attend(int ordinal) {
+    expect(ordinal == 3);
+    return RCV_OK;
+}
+
+static const rcvi_ferries ferries = {open_ferry, close_ferry, block, fetch, deliver, test_ferry, attend};
+static const rcvi_device device = {.name = "late", .ferries = &ferries};
+
+static void check_device(void) {
+    expect_ok(rcvi_comm_set_device(world, &device, 3));
+    expect(strstr(rcvi_comm_name(world), "; GPU memory through the host"));
+    check_kinds(true);
+}
+
+/* ---- ends ---- */
+
+static void check_all(void) {
+    expect(strstr(rcvi_comm_name(world), "mpi (") == rcvi_comm_name(world));
+    expect(rcvi_comm_here(world) == size);
+    check_kinds(false);
+    check_order();
+    check_counters();
+    check_idleness();
+    check_groups();
+    check_two_by_two();
+    check_bytes();
+    check_agreement();
+    check_device();
+}
+
+/* One rank ends in its way while all others wait for it; they learn who it was. */
+static void wait_for(const char *fragment) {
+    static float data[100000];
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 100000};
+    rcv_status status = rcvi_comm_do(world, &o);
+    expect(status == RCV_PEER);
+    expect(strstr(rcv_message(), fragment));
+    expect(rcvi_comm_do(world, &o) == RCV_PEER);
+    expect(rcvi_comm_agree(world, RCV_OK) == RCV_PEER);
+    if (rcvi_comm_speaks(world)) fprintf(stderr, "comm_ranks: %s\n", rcv_message());
+}
+
+/* What it waits for is its own, and never comes: as where a GPU hangs. */
+static void wait_for_itself(void) {
+    static float data[100000];
+    _Atomic uint64_t counter = 0;
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = data,
+                               .count = 100000,
+                               .counter = &counter,
+                               .ready = 1};
+    expect(rcvi_comm_do(world, &o) == RCV_PEER);
+}
+
+static void end_here(const char *how) {
+    if (!strcmp(how, "fail")) {
+        rcvi_comm_fail(world, "its disk is full");
+        expect(rcvi_comm_speaks(world));
+        fprintf(stderr, "comm_ranks: rank %d says: its disk is full\n", rank);
+    }
+    if (!strcmp(how, "kill")) kill(getpid(), SIGKILL);
+    if (!strncmp(how, "stop", 4)) kill(getpid(), SIGSTOP);
+    if (!strncmp(how, "hang", 4)) nap(60); /* its courier lives */
+    if (!strncmp(how, "stuck", 5)) wait_for_itself();
+}
+
+static void end_badly(const char *how) {
+    char fragment[64];
+    int ending = strstr(how, "-first") ? 0 : size - 1;
+    bool says = !strcmp(how, "fail");
+    snprintf(fragment, sizeof fragment, says ? "rank %d: its disk is full" : "rank %d has not moved for 2 seconds",
+             ending);
+    nap(0.2);
+    if (rank == ending) {
+        end_here(how);
+    } else {
+        wait_for(fragment);
+    }
+    rcvi_comm_close(world);
+    rcv_context_free(context);
+    exit(4);
+}
+
+/* Longer than the timeout, but it says that it moves. */
+static void wait_for_the_slow(void) {
+    double all = 1;
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
+    for (int i = 0; rank == size - 1 && i < 40; i++) {
+        nap(0.1);
+        rcvi_comm_alive(world);
+    }
+    expect_ok(rcvi_comm_do(world, &o));
+    expect(all == size);
+}
+
+/* ---- speed ---- */
+
+static void time_sums(int64_t count, bool narrow, int times) {
+    float *data = room(count * 4);
+    memset(data, 0, (size_t)count * 4);
+    rcvi_transfer_options o = {
+        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = count, .narrow = narrow};
+    double best = 1e9, first = rcvi_now();
+    for (int i = 0; i < times; i++) {
+        double begun = rcvi_now();
+        expect_ok(rcvi_comm_do(world, &o));
+        double took = rcvi_now() - begun;
+        if (took < best) best = took;
+    }
+    if (rank == 0)
+        printf("%9lld floats%s: %.1f us at best, %.1f us on average, %.2f GB/s\n", (long long)count,
+               narrow ? ", narrow" : "", best * 1e6, (rcvi_now() - first) / times * 1e6, (double)count * 4e-9 / best);
+    free(data);
+}
+
+static void time_all(void) {
+    static const int64_t sizes[] = {16, 1000, 100000, 1 << 20, 4 << 20};
+    for (int i = 0; i < 5; i++) {
+        time_sums(sizes[i], false, i < 2 ? 2000 : 30);
+        time_sums(sizes[i], true, i < 2 ? 2000 : 30);
+    }
+}
+
+/* More than an int counts: by hand, since it takes 2.7 GB a rank. */
+static void check_large(void) {
+    int64_t count = (5LL << 29) + 3;
+    unsigned char *data = room(count);
+    rcvi_transfer_options o = {.kind = RCVI_BROADCAST, .data = data, .count = count};
+    memset(data, rank ? 0 : 9, (size_t)count);
+    expect_ok(rcvi_comm_do(world, &o));
+    for (int64_t i = 0; i < count; i++) expect(data[i] == 9);
+    if (rank < 2) {
+        o.kind = rank ? RCVI_SEND : RCVI_RECEIVE;
+        o.peer = !rank;
+        memset(data, rank ? 7 : 0, (size_t)count);
+        expect_ok(rcvi_comm_do(world, &o));
+        for (int64_t i = 0; i < count; i++) expect(data[i] == 7);
+    }
+    free(data);
+}
+
+int main(int count, char **arguments) {
+    const char *what = count > 1 ? arguments[1] : "all";
+    bool all = !strcmp(what, "all") || !strcmp(what, "speed") || !strcmp(what, "large");
+    rcvi_comm_options options = {.transport = all && getenv("OMPI_COMM_WORLD_SIZE") ? NULL : "mpi",
+                                 .timeout = all ? 60 : 2};
+    expect_ok(rcv_context_new(NULL, &context));
+    if (rcvi_comm_open(context, &options, &world)) {
+        fprintf(stderr, "comm_ranks: %s\n", rcv_message());
+        return 2;
+    }
+    rank = rcvi_comm_rank(world);
+    size = rcvi_comm_size(world);
+    int started;
+    expect(rcvi_comm_started(&started) == size && started == rank);
+    if (!strcmp(what, "all")) {
+        check_all();
+    } else if (!strcmp(what, "speed")) {
+        time_all();
+    } else if (!strcmp(what, "large")) {
+        check_large();
+    } else if (!strcmp(what, "slow")) {
+        wait_for_the_slow();
+    } else {
+        end_badly(what);
+    }
+    rcvi_comm_close(world);
+    rcv_context_free(context);
+    if (rank == 0) printf("comm_ranks: %s: ok, %d ranks\n", what, size);
+    return 0;
+}
