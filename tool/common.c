@@ -15,10 +15,8 @@ static bool holding;
 
 void hold_messages(bool hold) {
     holding = hold;
-    if (!hold) {
-        free(held);
-        held = NULL;
-    }
+    free(held);
+    held = NULL;
 }
 
 const char *held_message(void) { return held; }

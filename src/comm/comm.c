@@ -42,7 +42,7 @@ typedef enum { SELF, MPI, NCCL } choice;
 static rcv_status choose(const char *asked, choice *chosen) {
     int rank, size;
     bool launched = rcvi_comm_launched(&rank, &size);
-    *chosen = size > 1 ? MPI : SELF;
+    *chosen = launched ? MPI : SELF;
     if (!asked) return RCV_OK;
     static const char *const names[] = {[SELF] = "self", [MPI] = "mpi", [NCCL] = "nccl"};
     size_t i = 0;

@@ -88,7 +88,47 @@ int64_t rcvi_ranks_threads(const rcv_trainer *t) {
 
 /* ---- layers ---- */
 
-rcv_status rcvi_ranks_split(const rcv_trainer *t, int64_t *first, int64_t *count) {
+/* COUNT,COUNT,...: one a stage, all of the layers together. */
+static rcv_status read_split(const char *text, int layers, int stages, int *counts) {
+    int found = 0;
+    long sum = 0;
+    const char *at = text;
+    bool good = true;
+    while (good && *at) {
+        char *end;
+        long value = strtol(at, &end, 10);
+        good = end != at && (!*end || (*end == ',' && end[1])) && value > 0 && value <= layers && found < stages;
+        if (good) counts[found++] = (int)value;
+        sum += value;
+        at = *end ? end + 1 : end;
+    }
+    if (good && found == stages && sum == layers) return RCV_OK;
+    return rcvi_fail(RCV_INVALID, "split '%s' does not share out %d layers among %d stages, such as 2,1,1", text,
+                     layers, stages);
+}
+
+/* What was chosen is what the run has from here on, and its checkpoints: so it goes on bit for bit. */
+static rcv_status keep_split(rcv_trainer *t, const int *counts, int stages) {
+    rcvi_text text;
+    char *split = NULL;
+    rcvi_text_init(&text, t->context);
+    for (int s = 0; s < stages; s++) rcvi_text_add(&text, "%s%d", s ? "," : "", counts[s]);
+    RCVI_TRY(rcvi_text_take(&text, &split));
+    rcv_status status = rcv_settings_set(t->settings, "split", split);
+    rcvi_free(t->context, split);
+    return status;
+}
+
+static rcv_status choose_split(rcv_trainer *t, int layers, int stages, int *counts) {
+    double *seconds = rcvi_new(t->context, (size_t)layers, sizeof *seconds), inputs = 0, outputs = 0;
+    rcv_status status = seconds ? rcvi_costs_of_layers(t, seconds, &inputs, &outputs) : RCV_NO_MEMORY;
+    if (!status) status = rcvi_flow_split(t->context, seconds, layers, inputs, outputs, stages, counts);
+    if (!status) status = keep_split(t, counts, stages);
+    rcvi_free(t->context, seconds);
+    return status;
+}
+
+rcv_status rcvi_ranks_split(rcv_trainer *t, int64_t *first, int64_t *count) {
     const rcv_learner *l = t->learner;
     const rcvi_crew *crew = rcvi_trainer_crew(t);
     int layers = (int)rcv_net_get_options(l->net)->layers, stages = crew ? crew->stage_count : 1;
@@ -98,15 +138,13 @@ rcv_status rcvi_ranks_split(const rcv_trainer *t, int64_t *first, int64_t *count
     if (stages > layers)
         return rcvi_fail(RCV_INVALID, "%d layers cannot be shared out among %d stages: a stage has one at least",
                          layers, stages);
-    double *seconds = rcvi_new(l->context, (size_t)layers, sizeof *seconds);
+    const char *asked = rcvi_settings_text(t->settings, "split");
     int *counts = rcvi_new(l->context, (size_t)stages, sizeof *counts);
-    rcv_status status = seconds && counts ? RCV_OK : RCV_NO_MEMORY;
-    double inputs = 0, outputs = 0;
-    if (!status) status = rcvi_costs_of_layers(t, seconds, &inputs, &outputs);
-    if (!status) status = rcvi_flow_split(l->context, seconds, layers, inputs, outputs, stages, counts);
+    rcv_status status = !counts ? RCV_NO_MEMORY
+                        : asked ? read_split(asked, layers, stages, counts)
+                                : choose_split(t, layers, stages, counts);
     for (int s = 0; !status && s < crew->stage; s++) *first += counts[s];
     if (!status) *count = counts[crew->stage];
-    rcvi_free(l->context, seconds);
     rcvi_free(l->context, counts);
     return status;
 }

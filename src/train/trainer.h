@@ -139,7 +139,7 @@ rcv_status rcvi_ranks_agree(const rcv_trainer *trainer);
 /* What layers cost, as all ranks agree: [layers] seconds of a batch, and what the embedding and the output layer add. */
 rcv_status rcvi_costs_of_layers(const rcv_trainer *trainer, double *layers, double *inputs, double *outputs);
 /* How many layers this rank has, and from which one on. */
-rcv_status rcvi_ranks_split(const rcv_trainer *trainer, int64_t *first, int64_t *count);
+rcv_status rcvi_ranks_split(rcv_trainer *trainer, int64_t *first, int64_t *count);
 /* All elements of an array of parameters, or of moments, in the host's memory, for rcvi_free: on rank 0; elsewhere NULL. */
 rcv_status rcvi_ranks_collect(const rcv_trainer *trainer, const void *array, bool shares, void **host);
 /* The other way: what of an array with all elements is here. */
