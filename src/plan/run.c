@@ -10,7 +10,8 @@ enum { ALIGNMENT = 256 };
 struct rcv_run {
     const rcv_plan *plan;
     bool forward_done;      /* and not yet used up by a backward call, whose buffers overwrite what was kept */
-    bool parameters_seen;   /* by a forward call: what it packed is there */
+    rcv_run *packer;        /* the run whose packed parameters it uses: itself, or another one of the plan */
+    bool parameters_seen;   /* by a forward call: what it packed is there; of a packer, as the next */
     bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
     const uint64_t *seed_at; /* in the device's memory, or NULL */
@@ -74,6 +75,7 @@ static rcv_status make(const rcv_plan *plan, const rcv_run *lender, rcv_run **ou
     rcv_run *run = rcvi_new(plan->context, 1, block_bytes(plan, lender != NULL));
     if (!run) return RCV_NO_MEMORY;
     run->plan = plan;
+    run->packer = run;
     run->borrows = lender != NULL;
     run->restart_is_initial = (bool *)(run->buffers + plan->program.buffer_count);
     rcv_status status = place_arena(run, lender);
@@ -103,10 +105,20 @@ rcv_status rcvi_run_new_within(const rcv_plan *plan, const rcv_run *lender, rcv_
     return make(plan, can_borrow(plan, lender) ? lender : NULL, out);
 }
 
+bool rcvi_run_share_packed(rcv_run *run, rcv_run *packer) {
+    const rcvi_program *program = &run->plan->program;
+    if (run->plan != packer->plan || run->plan->device->memory) return false;
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        if (program->buffers[b].role == RCVI_ARENA && program->buffers[b].lasting) run->buffers[b] = packer->buffers[b];
+    }
+    run->packer = packer;
+    return true;
+}
+
 rcv_status rcvi_run_renew(rcv_run *run) {
     const rcv_plan *plan = run->plan;
-    run->forward_done = run->parameters_seen = false;
-    run->backward_is_stale = true;
+    run->forward_done = run->packer->parameters_seen = false;
+    run->packer->backward_is_stale = true;
     return plan->device->renew ? plan->device->renew(run->worker, scratch_of(run), run->stream) : RCV_OK;
 }
 
@@ -212,11 +224,12 @@ rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     if (status) return status;
     bind_forward(run, data);
     run->seed = run->seed_at && is_on_host(run) ? *run->seed_at : data->seed;
-    bool same = data->same_parameters && run->parameters_seen;
-    run->forward_done = run->parameters_seen = false; /* until it has succeeded */
+    rcv_run *packer = run->packer;
+    bool same = data->same_parameters && packer->parameters_seen;
+    run->forward_done = packer->parameters_seen = false; /* until it has succeeded */
     RCVI_TRY(start(run, 0, run->plan->program.forward_count, same, false));
-    run->parameters_seen = true;
-    run->backward_is_stale |= !same;
+    packer->parameters_seen = true;
+    packer->backward_is_stale |= !same;
     run->forward_done = true;
     return RCV_OK;
 }
@@ -253,8 +266,9 @@ rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     bind_backward(run, data);
     run->forward_done = false;
     const rcvi_program *program = &run->plan->program;
-    RCVI_TRY(start(run, program->forward_count, program->step_count, !run->backward_is_stale, !data->accumulate));
-    run->backward_is_stale = false;
+    RCVI_TRY(
+        start(run, program->forward_count, program->step_count, !run->packer->backward_is_stale, !data->accumulate));
+    run->packer->backward_is_stale = false;
     return RCV_OK;
 }
 

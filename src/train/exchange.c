@@ -78,10 +78,18 @@ static void wait_for(const rcvi_exchange *x, int signal, rcvi_transfer_options *
     o->ready = x->number;
 }
 
-static rcv_status finish(rcvi_transfer **transfer) {
+/* What it took, and how long this rank waited for its end. */
+static rcv_status finish(const rcvi_exchange *x, rcvi_transfer **transfer) {
+    rcvi_work *w = x->work;
     rcvi_transfer *given = *transfer;
+    rcvi_transfer_times times;
+    double begin = rcvi_trace_now(&w->trace);
     *transfer = NULL;
-    return rcvi_comm_finish(given, NULL);
+    RCVI_TRY(rcvi_comm_finish(given, &times));
+    if (!w->trace.on || !given) return RCV_OK;
+    rcvi_trace_add(w->learner->context, &w->trace, RCVI_SPAN_WAIT, -1, begin);
+    rcvi_trace_add_until(w->learner->context, &w->trace, RCVI_SPAN_EXCHANGE, -1, times.begun, times.ended);
+    return RCV_OK;
 }
 
 /* ---- pieces ---- */
@@ -148,12 +156,12 @@ rcv_status rcvi_exchange_new(rcvi_work *w, rcvi_exchange **exchange) {
 
 /* What is still under way ends first, one way or the other. */
 static void abandon(rcvi_exchange *x) {
-    for (size_t i = 0; x->pieces && i < x->piece_count; i++) finish(&x->pieces[i].transfer);
-    finish(&x->gather);
+    for (size_t i = 0; x->pieces && i < x->piece_count; i++) finish(x, &x->pieces[i].transfer);
+    finish(x, &x->gather);
     for (int way = 0; way < 2; way++) {
         for (int64_t i = 0; i < units_of(x); i++) {
-            if (x->receipts[way]) finish(&x->receipts[way][i]);
-            if (x->sends[way]) finish(&x->sends[way][i]);
+            if (x->receipts[way]) finish(x, &x->receipts[way][i]);
+            if (x->sends[way]) finish(x, &x->sends[way][i]);
         }
     }
 }
@@ -222,7 +230,7 @@ rcv_status rcvi_exchange_begin(rcvi_exchange *x, const rcvi_window *v, uint64_t 
 }
 
 rcv_status rcvi_exchange_await(rcvi_exchange *x, const rcvi_unit *u, bool backward) {
-    return finish(&x->receipts[backward ? BACKWARD : FORWARD][u->number]);
+    return finish(x, &x->receipts[backward ? BACKWARD : FORWARD][u->number]);
 }
 
 rcv_status rcvi_exchange_pass(rcvi_exchange *x, const rcvi_window *v, const rcvi_unit *u, bool backward) {
@@ -267,7 +275,7 @@ static rcv_status merge_rows(rcvi_exchange *x) {
     rcvi_work *w = x->work;
     int64_t columns = w->learner->shape.embedding;
     if (!x->gather) return RCV_OK;
-    RCVI_TRY(finish(&x->gather));
+    RCVI_TRY(finish(x, &x->gather));
     rcvi_groups groups = rcvi_feed_merged(w);
     return w->ops->scatter(w->learn, w->starts[x->crew->replica_count] / columns, columns, &groups, false, x->rows,
                            x->merged);
@@ -275,9 +283,9 @@ static rcv_status merge_rows(rcvi_exchange *x) {
 
 rcv_status rcvi_exchange_finish(rcvi_exchange *x) {
     for (int way = 0; way < 2; way++) {
-        for (int64_t i = 0; i < units_of(x); i++) RCVI_TRY(finish(&x->sends[way][i]));
+        for (int64_t i = 0; i < units_of(x); i++) RCVI_TRY(finish(x, &x->sends[way][i]));
     }
-    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(&x->pieces[i].transfer));
+    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(x, &x->pieces[i].transfer));
     return merge_rows(x);
 }
 
@@ -320,7 +328,7 @@ static rcv_status gather_shares(rcvi_exchange *x) {
         wait_for(x, signal_of(x, OF_UPDATE), &o);
         RCVI_TRY(rcvi_comm_start(x->crew->replicas, &o, &p->transfer));
     }
-    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(&x->pieces[i].transfer));
+    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(x, &x->pieces[i].transfer));
     return RCV_OK;
 }
 
@@ -328,14 +336,23 @@ rcv_status rcvi_exchange_update(rcvi_exchange *x, const rcvi_update *update) {
     rcvi_work *w = x->work;
     rcvi_outcome outcome;
     rcvi_update some;
-    if (!rcvi_crew_asks(x->crew)) return w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome);
+    double begin = rcvi_trace_now(&w->trace);
+    if (!rcvi_crew_asks(x->crew)) {
+        RCVI_TRY(w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome));
+        return rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin);
+    }
     RCVI_TRY(sum_squares(x, update, &outcome));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
+    begin = rcvi_trace_now(&w->trace);
     const rcvi_transfer_options sum = {
         .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &outcome.norm, .count = 1};
     RCVI_TRY(rcvi_comm_do(x->crew->world, &sum));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_WAIT, -1, begin));
+    begin = rcvi_trace_now(&w->trace);
     outcome.norm = sqrt(outcome.norm);
     RCVI_TRY(w->ops->send(w->learn, w->outcome, &outcome, sizeof outcome));
     for (int done = 0; next_parts(update, &done, &some);)
         RCVI_TRY(w->ops->apply(w->learn, &some, rcvi_feed_control(w), w->outcome));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
     return gather_shares(x);
 }

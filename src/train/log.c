@@ -83,6 +83,17 @@ void rcvi_log_checkpoint(const rcv_trainer *t, const char *path) {
     say(t, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)t->standing.step, "path", path));
 }
 
+void rcvi_log_timeline(const rcv_trainer *t, int rank, const rcvi_span *spans, size_t count) {
+    if (!t->call->log) return;
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(list, json_pack("[s, i, f, f]", rcvi_span_names[spans[i].kind], spans[i].unit,
+                                              spans[i].begin, spans[i].end));
+    say(t,
+        json_pack("{s:s, s:I, s:i, s:i, s:i, s:o}", "event", "timeline", "step", (json_int_t)t->standing.step, "rank",
+                  rank, "replica", rank / t->crew.stage_count, "stage", rank % t->crew.stage_count, "spans", list));
+}
+
 void rcvi_log_end(const rcv_trainer *t, const char *reason) {
     if (!t->call->log) return;
     const rcv_progress *p = &t->progress;

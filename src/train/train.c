@@ -227,6 +227,7 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
     rcvi_standing *s = &t->standing;
     int64_t batches = t->recipe.accumulate, counted = 0;
     RCVI_TRY(make_parts(t));
+    RCVI_TRY(rcvi_timeline_begin(t));
     RCVI_TRY(begin_pulse(t));
     const rcvi_update update = update_of(t);
     double rate = rcvi_rate(&t->recipe, s->step, s->at.epoch, length_of_run(t), s->factor);
@@ -243,6 +244,8 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
         s->at = rcvi_batcher_tell(t->batcher);
     }
     RCVI_TRY(end_pulse(t));
+    RCVI_TRY(rcvi_timeline_end(t));
+    t->updates++;
     return note_outcome(t, counted, rate);
 }
 
@@ -442,6 +445,7 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     t->written_step = -1;
     memset(t->wants, 0, sizeof t->wants);
     memset(t->told, 0, sizeof t->told);
+    t->updates = 0;
     rcvi_log_start(t);
     verdict why = GO_ON;
     rcv_status status = loop(t, &why);

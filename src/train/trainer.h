@@ -91,6 +91,7 @@ struct rcv_trainer {
     double told[RCVI_PULSE];  /* what some rank wants, as all know */
     double wants[RCVI_PULSE]; /* what this one does: they learn of it with the next update */
     rcvi_transfer *pulse;
+    int64_t updates;        /* of this call */
     double last_checkpoint; /* when */
     char *good;             /* path of the last one, written or resumed from; NULL: none */
     int64_t good_step;
@@ -121,6 +122,9 @@ uint64_t rcvi_data_identity(const rcv_data *data);
 /* The batcher and the carried states to where the run stands. */
 rcv_status rcvi_trainer_place(rcv_trainer *trainer);
 void rcvi_trainer_drop_states(rcv_trainer *trainer); /* those that are held */
+/* An update of several ranks that is traced, for the log: from all ranks, counted from when all had come. */
+rcv_status rcvi_timeline_begin(rcv_trainer *trainer);
+rcv_status rcvi_timeline_end(rcv_trainer *trainer);
 /* What the run stands at is in this file. */
 rcv_status rcvi_trainer_note_good(rcv_trainer *trainer, const char *path);
 
@@ -130,6 +134,7 @@ void rcvi_log_start(const rcv_trainer *trainer);
 void rcvi_log_progress(const rcv_trainer *trainer);
 void rcvi_log_validation(const rcv_trainer *trainer, double loss, bool best);
 void rcvi_log_checkpoint(const rcv_trainer *trainer, const char *path);
+void rcvi_log_timeline(const rcv_trainer *trainer, int rank, const rcvi_span *spans, size_t count);
 void rcvi_log_end(const rcv_trainer *trainer, const char *reason);
 
 /* ---- several ranks ---- */

@@ -167,8 +167,8 @@ static rcv_status see(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
     return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), from, seen);
 }
 
-/* A run that has been used in this batch knows its parameters. */
-rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, uint64_t seed) {
+/* A run that has been used in this batch knows its parameters, and, where all share what one has packed, so do the others. */
+rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, uint64_t seed, bool first) {
     const rcvi_shard shard = shard_of(v, u);
     size_t states = rcv_net_state_count(w->learner->part);
     const void *x;
@@ -180,7 +180,7 @@ rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit
                               .y = row_at(w, w->y, u->row, output_of(w)),
                               .final = rcvi_window_states(v, states, u->micro, u->chunk + 1),
                               .seed = seed,
-                              .same_parameters = u->micro >= v->held};
+                              .same_parameters = v->packs_once ? !first : u->micro >= v->held};
     rcvi_run_set_shard(u->run, &shard);
     RCVI_TRY(rcv_run_forward(u->run, &data));
     if (!w->learner->ends) return RCV_OK;

@@ -44,6 +44,8 @@ rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
     v->runs = rcvi_new(w->learner->context, count_runs(v), sizeof *v->runs);
     if (!v->runs) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count_runs(v); i++) RCVI_TRY(make_run(w, v, i));
+    v->packs_once = true;
+    for (size_t i = 1; i < count_runs(v); i++) v->packs_once &= rcvi_run_share_packed(v->runs[i], v->runs[0]);
     return RCV_OK;
 }
 

@@ -124,6 +124,7 @@ void rcvi_work_free(rcvi_work *w) {
     rcvi_free(l->context, w->merged);
     rcvi_free(l->context, w->starts);
     rcvi_free(l->context, w->lengths);
+    rcvi_free(l->context, w->trace.spans);
     if (w->learn) w->ops->close(w->learn);
     rcvi_free(l->context, w);
 }
@@ -209,6 +210,13 @@ size_t rcvi_work_bytes(const rcvi_work *w) {
     return bytes;
 }
 
+rcv_status rcvi_work_trace(rcvi_work *w, rcvi_span_kind kind, int64_t unit, double begin) {
+    if (!w->trace.on) return RCV_OK;
+    RCVI_TRY(w->ops->wait(w->learn));
+    rcvi_trace_add(w->learner->context, &w->trace, kind, unit, begin);
+    return RCV_OK;
+}
+
 /* ---- the loss ---- */
 
 /* Batches are numbered: what is signalled of one is not of another. */
@@ -226,9 +234,11 @@ static rcv_status carry(rcvi_work *w, const rcvi_window *v) {
 }
 
 /* With what comes from the layers below, and to those above, on other ranks. */
-static rcv_status forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, uint64_t seed) {
+static rcv_status forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, uint64_t seed, bool first) {
     if (w->exchange) RCVI_TRY(rcvi_exchange_await(w->exchange, u, false));
-    RCVI_TRY(rcvi_unit_forward(w, v, u, seed));
+    double begin = rcvi_trace_now(&w->trace);
+    RCVI_TRY(rcvi_unit_forward(w, v, u, seed, first));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_FORWARD, u->number, begin));
     return w->exchange ? rcvi_exchange_pass(w->exchange, v, u, false) : RCV_OK;
 }
 
@@ -242,7 +252,7 @@ rcv_status rcvi_work_loss(rcvi_work *w, size_t window, const rcvi_batch *batch, 
     if (w->exchange) RCVI_TRY(rcvi_exchange_begin(w->exchange, v, control.number, false));
     for (int64_t i = 0; i < rcvi_window_units(v); i++) {
         const rcvi_unit u = rcvi_unit_of(v, i);
-        RCVI_TRY(forward(w, v, &u, 0));
+        RCVI_TRY(forward(w, v, &u, 0, i == 0));
         rcvi_head head = rcvi_unit_head(w, v, &u);
         head.adds_loss = !first || i > 0;
         if (w->learner->ends) RCVI_TRY(w->ops->head(w->learn, &head, rcvi_feed_control(w), w->outcome));
@@ -256,7 +266,7 @@ rcv_status rcvi_work_step(rcvi_work *w, size_t window, const int32_t *tokens) {
     const rcvi_unit u = rcvi_unit_of(v, 0);
     RCVI_TRY(w->ops->send(w->learn, w->there + w->feed.ids, tokens, (size_t)v->batch * sizeof *tokens));
     RCVI_TRY(rcvi_unit_parameters(w, v));
-    RCVI_TRY(rcvi_unit_forward(w, v, &u, 0));
+    RCVI_TRY(rcvi_unit_forward(w, v, &u, 0, true));
     return carry(w, v);
 }
 
@@ -273,9 +283,11 @@ typedef struct {
 static rcv_status take_forward(rcvi_work *w, learning *a, const rcvi_unit *u) {
     bool fresh = a->first && !a->forwards;
     a->forwards++;
-    RCVI_TRY(forward(w, a->window, u, a->seed));
+    RCVI_TRY(forward(w, a->window, u, a->seed, a->forwards == 1));
     if (!w->learner->ends) return RCV_OK;
+    double begin = rcvi_trace_now(&w->trace);
     RCVI_TRY(rcvi_unit_learn_head(w, a->window, u, fresh));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_FORWARD, u->number, begin));
     bool last = a->update && a->forwards == rcvi_window_units(a->window);
     return w->exchange && last ? rcvi_exchange_head(w->exchange) : RCV_OK;
 }
@@ -286,7 +298,9 @@ static rcv_status take_backward(rcvi_work *w, learning *a, const rcvi_unit *u) {
     bool last = a->update && a->backwards == rcvi_window_units(a->window);
     if (w->exchange) RCVI_TRY(rcvi_exchange_await(w->exchange, u, true));
     if (w->exchange) RCVI_TRY(rcvi_exchange_watch(w->exchange, u, last));
+    double begin = rcvi_trace_now(&w->trace);
     RCVI_TRY(rcvi_unit_backward(w, a->window, u, fresh));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_BACKWARD, u->number, begin));
     return w->exchange ? rcvi_exchange_pass(w->exchange, a->window, u, true) : RCV_OK;
 }
 
@@ -297,8 +311,10 @@ static rcv_status enqueue(rcvi_work *w, learning a) {
         const rcvi_unit u = rcvi_unit_of(v, v->tasks[i].unit);
         RCVI_TRY(v->tasks[i].backward ? take_backward(w, &a, &u) : take_forward(w, &a, &u));
     }
+    double begin = rcvi_trace_now(&w->trace);
     RCVI_TRY(rcvi_unit_inputs(w, v, a.first));
     RCVI_TRY(carry(w, v));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
     if (w->exchange && a.update) RCVI_TRY(rcvi_exchange_inputs(w->exchange));
     if (w->exchange) RCVI_TRY(rcvi_exchange_finish(w->exchange));
     if (!a.update) return RCV_OK;

@@ -8,6 +8,7 @@
 #include "train/crew.h"
 #include "train/flow.h"
 #include "train/learner.h"
+#include "train/trace.h"
 
 /* Probabilities with which something is left out in training. */
 typedef struct {
@@ -40,6 +41,7 @@ typedef struct {
     bool carries; /* states from batch to batch; else they begin with zeros */
     rcv_plan *plan;
     rcv_run **runs;     /* [held * chunks]; NULL while it is closed */
+    bool packs_once;    /* all of them use what the first has packed */
     void *seen, *dseen; /* what the output layer reads: y, or y under a mask, or y of the last steps; its gradient */
     void **states;      /* [micro, chunks + 1, states] where they are carried: before chunk k, and behind the last */
     void **dstates;     /* [2, states] of training in chunks: gradients on their way from a chunk to the one before */
@@ -99,6 +101,7 @@ typedef struct {
     size_t window_count, window_capacity;
     size_t turn;      /* the window that came last; SIZE_MAX: none */
     uint64_t batches; /* that were enqueued */
+    rcvi_trace trace; /* off, but for an update now and then */
 } rcvi_work;
 
 rcv_status rcvi_work_new(rcv_learner *learner, const rcvi_work_options *options, rcvi_work **work);
@@ -132,6 +135,9 @@ rcv_status rcvi_work_learn(rcvi_work *work, size_t window, const rcvi_batch *bat
                            uint64_t update_seed, bool first, const rcvi_update *update);
 /* Runs the tokens [batch] one step further. The network's output lies in the window's `seen`. */
 rcv_status rcvi_work_step(rcvi_work *work, size_t window, const int32_t *tokens);
+
+/* A span of the trace that ends here, when what was enqueued is done. */
+rcv_status rcvi_work_trace(rcvi_work *work, rcvi_span_kind kind, int64_t unit, double begin);
 
 /* ---- what is shared by work.c, feed.c, window.c, unit.c and exchange.c ---- */
 
@@ -168,8 +174,9 @@ typedef struct {
 rcvi_unit rcvi_unit_of(const rcvi_window *window, int64_t number);
 /* What the layers multiply with, once a batch. */
 rcv_status rcvi_unit_parameters(rcvi_work *work, const rcvi_window *window);
-/* The layers that are here; with the last ones what the output layer reads, which `head` then takes. */
-rcv_status rcvi_unit_forward(rcvi_work *work, const rcvi_window *window, const rcvi_unit *unit, uint64_t seed);
+/* The layers that are here; with the last ones what the output layer reads, which `head` then takes. `first`: of the batch. */
+rcv_status rcvi_unit_forward(rcvi_work *work, const rcvi_window *window, const rcvi_unit *unit, uint64_t seed,
+                             bool first);
 rcvi_head rcvi_unit_head(const rcvi_work *work, const rcvi_window *window, const rcvi_unit *unit);
 /* The output layer with its gradients, and then what it hands back; `fresh`: these overwrite. */
 rcv_status rcvi_unit_learn_head(rcvi_work *work, const rcvi_window *window, const rcvi_unit *unit, bool fresh);
