@@ -42,6 +42,18 @@ static json_t *plans_of(const rcv_trainer *t) {
     return plans;
 }
 
+/* Who does what; NULL where there is one rank. */
+static json_t *ranks_of(const rcv_trainer *t) {
+    const rcvi_crew *crew = rcvi_trainer_crew(t);
+    if (!crew) return NULL;
+    const rcvi_window *v = &t->work->windows[t->windows[0]];
+    const char *split = rcv_settings_get(t->settings, "split");
+    return json_pack("{s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:s}", "replicas", crew->replica_count, "stages",
+                     crew->stage_count, "micro_batches", (json_int_t)v->micro, "time_chunks", (json_int_t)v->chunks,
+                     "split", split, "bfloat16", (int)crew->narrow, "shares", (int)crew->shares, "transport",
+                     rcvi_comm_name(crew->world));
+}
+
 void rcvi_log_start(const rcv_trainer *t) {
     if (!t->call->log) return;
     char date[32] = "", *settings = NULL;
@@ -49,13 +61,13 @@ void rcvi_log_start(const rcv_trainer *t) {
     struct tm utc;
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
     if (rcv_settings_print(t->settings, &settings)) return;
-    say(t, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "event",
+    say(t, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o*}", "event",
                      t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
                      t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
                      (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
                      (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
                      "bytes", (json_int_t)rcv_trainer_bytes(t), "shapes", shapes_of(t), "plans", plans_of(t),
-                     "settings", json_loads(settings, 0, NULL)));
+                     "settings", json_loads(settings, 0, NULL), "ranks", ranks_of(t)));
     rcv_text_free(t->context, settings);
 }
 
@@ -100,6 +112,11 @@ void rcvi_log_end(const rcv_trainer *t, const char *reason) {
     json_t *object =
         json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "event", "end", "reason", reason, "step", (json_int_t)p->step,
                   "epoch", p->epochs, "seconds", p->seconds, "tokens_per_second", p->tokens_per_second);
+    if (t->crew.world &&
+        t->updates > 0) { /* bytes that a rank sends in an update: the one that sends most, and all together */
+        json_object_set_new(object, "sent_most", json_real(t->sent[0]));
+        json_object_set_new(object, "sent_all", json_real(t->sent[1]));
+    }
     add_loss(t, object, p->loss);
     say(t, object);
 }

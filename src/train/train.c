@@ -228,6 +228,7 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
     int64_t batches = t->recipe.accumulate, counted = 0;
     RCVI_TRY(make_parts(t));
     RCVI_TRY(rcvi_timeline_begin(t));
+    if (t->crew.world) t->sent_before = rcvi_comm_count(t->crew.world).bytes;
     RCVI_TRY(begin_pulse(t));
     const rcvi_update update = update_of(t);
     double rate = rcvi_rate(&t->recipe, s->step, s->at.epoch, length_of_run(t), s->factor);
@@ -244,6 +245,7 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
         s->at = rcvi_batcher_tell(t->batcher);
     }
     RCVI_TRY(end_pulse(t));
+    if (t->crew.world) t->exchanged += (double)(rcvi_comm_count(t->crew.world).bytes - t->sent_before);
     RCVI_TRY(rcvi_timeline_end(t));
     t->updates++;
     return note_outcome(t, counted, rate);
@@ -416,8 +418,20 @@ static rcv_status loop(rcv_trainer *t, verdict *why) {
     return fetch_outcomes(t);
 }
 
+/* What an update of this call made ranks send. */
+static rcv_status count_bytes(rcv_trainer *t) {
+    if (!t->crew.world || !t->updates) return RCV_OK;
+    t->sent[0] = t->sent[1] = t->exchanged / (double)t->updates;
+    rcvi_transfer_options o = {.kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &t->sent[0], .count = 1};
+    RCVI_TRY(rcvi_comm_do(t->crew.world, &o));
+    o.kind = RCVI_SUM_ALL;
+    o.data = &t->sent[1];
+    return rcvi_comm_do(t->crew.world, &o);
+}
+
 static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
     if (status && status != RCV_STOPPED) return status;
+    RCVI_TRY(count_bytes(t));
     t->work->ops->wait(t->work->learn);
     fill_progress(t);
     rcv_status written = t->call->output && t->written_step != t->standing.step ? checkpoint(t) : RCV_OK;
@@ -446,6 +460,7 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     memset(t->wants, 0, sizeof t->wants);
     memset(t->told, 0, sizeof t->told);
     t->updates = 0;
+    t->exchanged = 0;
     rcvi_log_start(t);
     verdict why = GO_ON;
     rcv_status status = loop(t, &why);

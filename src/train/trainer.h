@@ -92,6 +92,9 @@ struct rcv_trainer {
     double wants[RCVI_PULSE]; /* what this one does: they learn of it with the next update */
     rcvi_transfer *pulse;
     int64_t updates;        /* of this call */
+    int64_t sent_before;    /* bytes, when an update began */
+    double exchanged;       /* bytes that this rank has sent for updates */
+    double sent[2];         /* in an update: by the rank that sends most, by all together; known at the end */
     double last_checkpoint; /* when */
     char *good;             /* path of the last one, written or resumed from; NULL: none */
     int64_t good_step;
