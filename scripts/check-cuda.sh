@@ -25,6 +25,8 @@ if ! cmake -G Ninja -S . -B $build -DRCV_TESTS=ON -DRCV_CUDA=ON -DCMAKE_BUILD_TY
 fi
 programs=()
 for source in tests/test_cuda*.c; do programs+=("$(basename "$source" .c)"); done
+programs+=(tool) # for the script
+grep -q "RCV_MPI" $build/CMakeCache.txt && cmake --build $build --target help | grep -q "^recurve-mpi" && programs+=(recurve-mpi)
 printf '== build (%s)\n' $build
 cmake --build $build -j "$jobs" --target "${programs[@]}" || exit 1
 
@@ -40,7 +42,7 @@ case $? in
 esac
 
 printf '\n== tests\n'
-ctest --test-dir $build -R '^test_cuda' --output-on-failure --no-tests=error "$@" || status=1
+ctest --test-dir $build -R '^test_cuda|^parallel_cuda$' --output-on-failure --no-tests=error "$@" || status=1
 grep -hE '^(plans|shapes|ragged|candidates|measured|[a-z]*float[0-9]*: )' $build/Testing/Temporary/LastTest.log
 
 sanitizer=$(command -v compute-sanitizer || command -v /usr/local/cuda/bin/compute-sanitizer)

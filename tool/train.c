@@ -261,8 +261,6 @@ static int open_world(run *run, const rcv_settings *given) {
             rcv_settings_get(given, "parallel"));
         return EXIT_USAGE;
     }
-    hold_messages(!run->leads);
-    say("%d ranks by %s", rcv_world_size(run->world), rcv_world_name(run->world));
     hold_messages(true);
     return EXIT_DONE;
 }
@@ -328,6 +326,9 @@ static int train(run *run, const char *resume) {
         return logged;
     }
     hold_messages(!run->leads);
+    if (run->world != NULL) {
+        say("%d ranks by %s", rcv_world_size(run->world), rcv_world_name(run->world));
+    }
     const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
     run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
     run->is_bytes = strcmp(rcv_settings_get(run->settings, "level"), "byte") == 0;

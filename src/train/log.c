@@ -48,10 +48,14 @@ static json_t *ranks_of(const rcv_trainer *t) {
     if (!crew) return NULL;
     const rcvi_window *v = &t->work->windows[t->windows[0]];
     const char *split = rcv_settings_get(t->settings, "split");
-    return json_pack("{s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:s}", "replicas", crew->replica_count, "stages",
+    json_t *expected = t->forecast.seconds > 0 ? json_pack("{s:f, s:f, s:f, s:f, s:f}", "seconds", t->forecast.seconds,
+                                                           "bubble", t->forecast.bubble, "exposed", t->forecast.exposed,
+                                                           "exchange", t->forecast.exchange, "sent", t->forecast.sent)
+                                               : NULL;
+    return json_pack("{s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:s, s:o*}", "replicas", crew->replica_count, "stages",
                      crew->stage_count, "micro_batches", (json_int_t)v->micro, "time_chunks", (json_int_t)v->chunks,
                      "split", split, "bfloat16", (int)crew->narrow, "shares", (int)crew->shares, "transport",
-                     rcvi_comm_name(crew->world));
+                     rcvi_comm_name(crew->world), "expected", expected);
 }
 
 void rcvi_log_start(const rcv_trainer *t) {

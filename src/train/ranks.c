@@ -128,6 +128,13 @@ static rcv_status choose_split(rcv_trainer *t, int layers, int stages, int *coun
     return status;
 }
 
+rcv_status rcvi_ranks_counts(const rcv_trainer *t, int *counts) {
+    int layers = (int)rcv_net_get_options(t->learner->net)->layers, stages = t->crew.world ? t->crew.stage_count : 1;
+    const char *split = rcvi_settings_text(t->settings, "split");
+    counts[0] = layers;
+    return stages > 1 && split ? read_split(split, layers, stages, counts) : RCV_OK;
+}
+
 rcv_status rcvi_ranks_split(rcv_trainer *t, int64_t *first, int64_t *count) {
     const rcv_learner *l = t->learner;
     const rcvi_crew *crew = rcvi_trainer_crew(t);

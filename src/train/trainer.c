@@ -230,6 +230,7 @@ void rcv_trainer_free(rcv_trainer *t) {
     rcvi_free(t->context, t->parts);
     rcvi_free(t->context, t->windows);
     rcvi_free(t->context, t->plans);
+    rcvi_free(t->context, t->agreed);
     rcvi_free(t->context, t->history);
     rcvi_free(t->context, t->good);
     rcvi_batcher_free(t->batcher);
@@ -339,12 +340,13 @@ static size_t heaviest(const rcvi_batcher *batcher, size_t count) {
 static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool training, size_t first, size_t count) {
     rcv_plan *like = NULL;
     rcv_status status = RCV_OK;
-    if (count > 1 && !t->plans && !rcvi_settings_text(t->settings, "schedule")) {
+    const char *agreed = training ? t->agreed : NULL;
+    if (count > 1 && !agreed && !t->plans && !rcvi_settings_text(t->settings, "schedule")) {
         rcvi_window_options o = window_options(t, batcher, heaviest(batcher, count), training);
         status = rcvi_window_plan(t->work, &o, &like);
     }
     for (size_t i = count; i > 0 && !status; i--) {
-        status = add_window(t, batcher, i - 1, training, first + i - 1, like ? rcv_plan_string(like) : NULL);
+        status = add_window(t, batcher, i - 1, training, first + i - 1, like ? rcv_plan_string(like) : agreed);
         if (!status && !training) rcvi_work_close(t->work, t->windows[first + i - 1]);
     }
     rcv_plan_free(like);
@@ -371,23 +373,29 @@ static rcv_status make_work(rcv_trainer *t, rcvi_work_options *o) {
     return rcvi_work_new(t->learner, o, &t->work);
 }
 
+rcvi_work_options rcvi_trainer_work_options(const rcv_trainer *t) {
+    const rcv_settings *s = t->settings;
+    return (rcvi_work_options){.training = true,
+                               .drops = {.embedding = rcvi_settings_real(s, "dropout-embedding"),
+                                         .input = rcvi_settings_real(s, "dropout-input"),
+                                         .output = rcvi_settings_real(s, "dropout-output"),
+                                         .weight = rcvi_settings_real(s, "weight-drop"),
+                                         .variational = rcvi_settings_flag(s, "variational")},
+                               .sparse = is_sparse(t),
+                               .lean = wants_lean(t),
+                               .threads = rcvi_ranks_threads(t),
+                               .chunk = rcvi_settings_integer(s, "chunk"),
+                               .effort = (rcv_effort)rcvi_settings_choice(s, "effort")};
+}
+
 rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void *user) {
     if (t->work) return RCV_OK;
-    const rcv_settings *s = t->settings;
-    rcvi_work_options o = {.training = true,
-                           .drops = {.embedding = rcvi_settings_real(s, "dropout-embedding"),
-                                     .input = rcvi_settings_real(s, "dropout-input"),
-                                     .output = rcvi_settings_real(s, "dropout-output"),
-                                     .weight = rcvi_settings_real(s, "weight-drop"),
-                                     .variational = rcvi_settings_flag(s, "variational")},
-                           .sparse = is_sparse(t),
-                           .lean = wants_lean(t),
-                           .threads = rcvi_ranks_threads(t),
-                           .chunk = rcvi_settings_integer(s, "chunk"),
-                           .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
-                           .crew = rcvi_trainer_crew(t),
-                           .go_on = go_on,
-                           .user = user};
+    rcvi_work_options o = rcvi_trainer_work_options(t);
+    RCVI_TRY(rcvi_units_choose(t));
+    o.crew = rcvi_trainer_crew(t);
+    o.peers = t->crew.replicas;
+    o.go_on = go_on;
+    o.user = user;
     t->train_windows = count_shapes(t, t->batcher, true, &o);
     t->valid_windows = count_shapes(t, t->validator, false, &o);
     rcvi_free(t->context, t->windows);

@@ -62,7 +62,9 @@ struct rcv_trainer {
     size_t train_windows, valid_windows;
     void **
         held; /* [states] of the host, of all layers and the whole batch, from a checkpoint, until there is a window; or NULL */
-    char *plans; /* pinned by a checkpoint: a line a window; NULL: chosen */
+    char *plans;               /* pinned by a checkpoint: a line a window; NULL: chosen */
+    char *agreed;              /* of units in training, by all ranks with these layers; NULL: not yet */
+    rcvi_flow_result forecast; /* of an update, where it was forecast; else all 0 */
     /* The optimiser. */
     rcvi_update_kind kind;
     bool asgd;
@@ -108,7 +110,11 @@ static inline const rcvi_crew *rcvi_trainer_crew(const rcv_trainer *t) { return 
 rcv_status rcvi_units_check(const rcv_trainer *trainer);
 int64_t rcvi_units_micro(const rcv_trainer *trainer, int64_t batch);
 int64_t rcvi_units_chunks(const rcv_trainer *trainer, int64_t steps);
+/* What is not said is chosen by forecasts, on all ranks together; so is the plan of units. */
+rcv_status rcvi_units_choose(rcv_trainer *trainer);
 
+/* How the run's settings want its work, as one rank alone. */
+rcvi_work_options rcvi_trainer_work_options(const rcv_trainer *trainer);
 /* Makes plans and arrays, once. */
 rcv_status rcvi_trainer_prepare(rcv_trainer *trainer, bool (*go_on)(void *user), void *user);
 
@@ -148,6 +154,8 @@ rcv_status rcvi_ranks_agree(const rcv_trainer *trainer);
 rcv_status rcvi_costs_of_layers(const rcv_trainer *trainer, double *layers, double *inputs, double *outputs);
 /* How many layers this rank has, and from which one on. */
 rcv_status rcvi_ranks_split(rcv_trainer *trainer, int64_t *first, int64_t *count);
+/* [stages] layers of each. */
+rcv_status rcvi_ranks_counts(const rcv_trainer *trainer, int *counts);
 /* All elements of an array of parameters, or of moments, in the host's memory, for rcvi_free: on rank 0; elsewhere NULL. */
 rcv_status rcvi_ranks_collect(const rcv_trainer *trainer, const void *array, bool shares, void **host);
 /* The other way: what of an array with all elements is here. */

@@ -1,9 +1,13 @@
-/* How a batch is cut into units that flow through a pipeline. */
-#include "train/trainer.h"
+/* How a batch is cut into units that flow through a pipeline: as somebody said, or as the forecast is best. */
+#include "train/costs.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static bool flows(const rcv_trainer *t) { return t->crew.world && t->crew.stage_count > 1; }
 
 static int64_t wanted(const rcv_trainer *t, const char *name) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
-    return crew && crew->stage_count > 1 ? rcvi_settings_integer(t->settings, name) : 1;
+    return flows(t) ? rcvi_settings_integer(t->settings, name) : 1;
 }
 
 /* The largest number of parts, at most `most`, into which it divides. */
@@ -17,9 +21,8 @@ static int64_t divide(int64_t whole, int64_t most) {
 static bool cuts_time(const rcv_trainer *t) { return t->learner->shape.kind == RCV_DATA_STREAM; }
 
 rcv_status rcvi_units_check(const rcv_trainer *t) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
     int64_t micro = wanted(t, "micro-batches"), chunks = wanted(t, "time-chunks");
-    int64_t batch = rcvi_settings_integer(t->settings, "batch") / crew->replica_count;
+    int64_t batch = rcvi_settings_integer(t->settings, "batch") / t->crew.replica_count;
     int64_t steps = rcvi_settings_integer(t->settings, "length");
     if (micro > 0 && batch % micro)
         return rcvi_fail(RCV_INVALID, "a replica's %lld sequences do not divide into %lld micro-batches",
@@ -45,4 +48,92 @@ int64_t rcvi_units_chunks(const rcv_trainer *t, int64_t steps) {
     int64_t asked = wanted(t, "time-chunks");
     if (!cuts_time(t)) return 1;
     return divide(steps, asked ? asked : USUAL_CHUNKS);
+}
+
+/* ---- choosing ---- */
+
+typedef struct {
+    rcvi_arrangement a;
+    int64_t steps, batch;
+    rcvi_flow_result best;
+    int64_t micro, chunks; /* of the best */
+    char *plan;            /* the same */
+} chooser;
+
+static rcv_status consider(rcv_trainer *t, chooser *c, int64_t micro, int64_t chunks, bool *better) {
+    rcvi_flow_result result;
+    char *plan = NULL;
+    *better = false;
+    if ((micro == c->micro && chunks == c->chunks) || c->batch % micro || c->steps % chunks) return RCV_OK;
+    c->a.micro = micro;
+    c->a.chunks = chunks;
+    rcv_status status = rcvi_forecast(t, &c->a, &result, &plan);
+    *better = !status && result.seconds < c->best.seconds;
+    if (*better) {
+        c->best = result;
+        c->micro = micro;
+        c->chunks = chunks;
+    }
+    rcvi_free(t->context, *better ? c->plan : plan);
+    if (*better) c->plan = plan;
+    return status;
+}
+
+/* Twice as many, as long as that gains. */
+static rcv_status climb(rcv_trainer *t, chooser *c, bool micro) {
+    enum { MOST_PARTS = 64 };
+    bool better = true;
+    while (better) {
+        int64_t whole = micro ? c->batch : c->steps, parts = 2 * (micro ? c->micro : c->chunks);
+        while (parts < whole && whole % parts) parts++;
+        if (parts > whole || parts > MOST_PARTS) return RCV_OK;
+        RCVI_TRY(consider(t, c, micro ? parts : c->micro, micro ? c->chunks : parts, &better));
+    }
+    return RCV_OK;
+}
+
+static rcv_status search(rcv_trainer *t, chooser *c) {
+    bool better, free_micro = !wanted(t, "micro-batches"), free_chunks = !wanted(t, "time-chunks") && cuts_time(t);
+    RCVI_TRY(consider(t, c, rcvi_units_micro(t, c->batch), rcvi_units_chunks(t, c->steps), &better));
+    int64_t first = c->chunks;
+    if (free_chunks) RCVI_TRY(climb(t, c, false));
+    if (free_chunks && c->chunks == first && first > 2)
+        RCVI_TRY(consider(t, c, c->micro, divide(c->steps, first / 2), &better));
+    return free_micro ? climb(t, c, true) : RCV_OK;
+}
+
+static rcv_status keep(rcv_trainer *t, const char *name, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    return rcv_settings_set(t->settings, name, text);
+}
+
+/* What was chosen is what the run has from here on, and its checkpoints. */
+static rcv_status keep_units(rcv_trainer *t, const chooser *c) {
+    t->forecast = c->best;
+    if (!flows(t)) return RCV_OK;
+    RCVI_TRY(keep(t, "micro-batches", c->micro));
+    return cuts_time(t) ? keep(t, "time-chunks", c->chunks) : RCV_OK;
+}
+
+rcv_status rcvi_units_choose(rcv_trainer *t) {
+    int64_t whole, layers = rcv_net_get_options(t->learner->net)->layers;
+    if (!t->crew.world || rcvi_settings_is(t->settings, "effort", "estimate")) return RCV_OK;
+    int *counts = rcvi_new(t->context, (size_t)layers, sizeof *counts);
+    RCVI_TRY(rcvi_comm_agree(t->crew.world, counts ? rcvi_ranks_counts(t, counts) : RCV_NO_MEMORY));
+    chooser c = {.a = {.replicas = t->crew.replica_count, .stages = t->crew.stage_count, .counts = counts},
+                 .best = {.seconds = INFINITY}};
+    rcvi_batcher_shape(t->batcher, rcvi_heaviest_bucket(t->batcher), &c.steps, &whole, NULL);
+    c.batch = (whole + c.a.replicas - 1) / c.a.replicas;
+    rcv_status status = rcvi_measure_links(&t->crew, &c.a.latency, &c.a.bandwidth);
+    if (!status) status = search(t, &c);
+    if (!status) status = keep_units(t, &c);
+    rcvi_free(t->context, counts);
+    if (status || t->plans || rcvi_settings_text(t->settings, "schedule")) {
+        rcvi_free(t->context, c.plan);
+        return status;
+    }
+    rcvi_free(t->context, t->agreed);
+    t->agreed = c.plan;
+    return RCV_OK;
 }

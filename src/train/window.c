@@ -3,24 +3,115 @@
 
 #include "plan/run.h"
 
+#include <math.h>
 #include <string.h>
 
-rcv_status rcvi_window_plan(const rcvi_work *w, const rcvi_window_options *o, rcv_plan **plan) {
+static rcv_plan_options plan_options(const rcvi_work *w, const rcvi_window_options *o) {
     const rcv_learner *l = w->learner;
     const rcvi_crew *crew = w->options.crew;
-    const rcv_plan_options options = {.steps = o->steps / (o->chunks ? o->chunks : 1),
-                                      .batch = o->batch / (o->micro ? o->micro : 1),
-                                      .dtype = l->dtype,
-                                      .training = o->training,
-                                      .lengths = o->lengths,
-                                      .signals = o->training && crew && crew->replica_count > 1,
-                                      .schedule = o->schedule,
-                                      .effort = w->options.effort,
-                                      .threads = w->options.threads,
-                                      .device = l->device_name,
-                                      .go_on = w->options.go_on,
-                                      .user = w->options.user};
-    return rcv_plan_new(l->part, &options, plan);
+    return (rcv_plan_options){.steps = o->steps / (o->chunks ? o->chunks : 1),
+                              .batch = o->batch / (o->micro ? o->micro : 1),
+                              .dtype = l->dtype,
+                              .training = o->training,
+                              .lengths = o->lengths,
+                              .signals = o->signals || (o->training && crew && crew->replica_count > 1),
+                              .schedule = o->schedule,
+                              .effort = w->options.effort,
+                              .threads = w->options.threads,
+                              .device = l->device_name,
+                              .go_on = w->options.go_on,
+                              .user = w->options.user};
+}
+
+/* ---- one plan for all ---- */
+
+/* What a candidate took here, or would; infinite: it was not timed, or cannot be used. */
+static double seconds_of(const rcv_plan *plan, const char *schedule, bool timed) {
+    for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+        const rcv_candidate *c = rcv_plan_candidate(plan, i);
+        if (strcmp(c->schedule, schedule) != 0 || c->status) continue;
+        double seconds = timed ? c->seconds : c->estimate;
+        return seconds > 0 ? seconds : INFINITY;
+    }
+    return INFINITY;
+}
+
+/* The candidates of the first of the ranks, a line each, the one that it chose first. */
+static rcv_status list_candidates(const rcvi_work *w, const rcv_plan *plan, char **list) {
+    rcvi_comm *peers = w->options.peers;
+    rcvi_text text;
+    int64_t bytes = 0;
+    *list = NULL;
+    if (rcvi_comm_rank(peers) == 0) {
+        rcvi_text_init(&text, w->learner->context);
+        rcvi_text_add(&text, "%s\n", rcv_plan_string(plan));
+        for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
+            const rcv_candidate *c = rcv_plan_candidate(plan, i);
+            if (!c->status && !c->chosen) rcvi_text_add(&text, "%s\n", c->schedule);
+        }
+        RCVI_TRY(rcvi_text_take(&text, list));
+        bytes = (int64_t)strlen(*list) + 1;
+    }
+    rcvi_transfer_options o = {
+        .kind = RCVI_BROADCAST, .type = RCVI_TRANSFER_BYTES, .data = &bytes, .count = sizeof bytes};
+    RCVI_TRY(rcvi_comm_do(peers, &o));
+    if (!*list) *list = rcvi_new(w->learner->context, (size_t)bytes, 1);
+    if (!*list) return RCV_NO_MEMORY;
+    o.data = *list;
+    o.count = bytes;
+    return rcvi_comm_do(peers, &o);
+}
+
+/* Of all candidates the one whose slowest rank is the fastest; where none was timed by all, the first rank's. `list` is cut to it. */
+static rcv_status choose_of(const rcvi_work *w, const rcv_plan *plan, char *list, const char **chosen) {
+    size_t count = 0, best = 0;
+    bool timed = w->options.effort != RCV_ESTIMATE;
+    for (char *at = list; *at; at++) count += *at == '\n';
+    double *seconds = rcvi_new(w->learner->context, count, sizeof *seconds);
+    const char **names = rcvi_new(w->learner->context, count, sizeof *names);
+    rcv_status status = seconds && names ? RCV_OK : RCV_NO_MEMORY;
+    char *at = list;
+    for (size_t i = 0; i < count && !status; i++) {
+        char *end = strchr(at, '\n');
+        *end = '\0';
+        names[i] = at;
+        seconds[i] = seconds_of(plan, at, timed);
+        at = end + 1;
+    }
+    const rcvi_transfer_options o = {
+        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = seconds, .count = (int64_t)count};
+    if (!status) status = rcvi_comm_do(w->options.peers, &o);
+    for (size_t i = 1; i < count && !status; i++)
+        if (seconds[i] < seconds[best]) best = i;
+    if (!status) *chosen = names[best];
+    rcvi_free(w->learner->context, seconds);
+    rcvi_free(w->learner->context, (void *)names);
+    return status;
+}
+
+/* Every rank has timed for itself, at the same time; all take the same. */
+static rcv_status agree_on(const rcvi_work *w, const rcv_plan_options *options, rcv_plan **plan) {
+    char *list = NULL;
+    const char *chosen = NULL;
+    rcv_status status = list_candidates(w, *plan, &list);
+    if (!status) status = choose_of(w, *plan, list, &chosen);
+    if (!status && strcmp(chosen, rcv_plan_string(*plan)) != 0) {
+        rcv_plan_options pinned = *options;
+        pinned.schedule = chosen;
+        rcv_plan_free(*plan);
+        *plan = NULL;
+        status = rcv_plan_new(w->learner->part, &pinned, plan);
+    }
+    rcvi_free(w->learner->context, list);
+    return status;
+}
+
+rcv_status rcvi_window_plan(const rcvi_work *w, const rcvi_window_options *o, rcv_plan **plan) {
+    const rcv_plan_options options = plan_options(w, o);
+    rcv_status status = rcv_plan_new(w->learner->part, &options, plan);
+    if (!w->options.peers || o->schedule) return status;
+    RCVI_TRY(rcvi_comm_agree(w->options.peers, status));
+    return agree_on(w, &options, plan);
 }
 
 /* ---- runs ---- */

@@ -26,6 +26,7 @@ typedef struct {
     int64_t rows;              /* most of any window */
     int64_t units;             /* the same */
     const rcvi_crew *crew;     /* NULL: alone */
+    rcvi_comm *peers;          /* ranks that have the same plans for the same shapes; NULL: nobody else */
     bool (*go_on)(void *user); /* as rcv_plan_options has it; NULL: on */
     void *user;
 } rcvi_work_options;
@@ -55,6 +56,7 @@ typedef struct {
     int64_t micro, chunks; /* which divide these; 0 is 1 */
     int64_t first, whole;  /* as in the window; whole 0: all is here */
     bool training, lengths, carries;
+    bool signals; /* of gradients, whether there is somebody to exchange them with or not */
     const char *schedule;
 } rcvi_window_options;
 

@@ -1,0 +1,47 @@
+/* What stages of a pipeline cost, measured, and what a step of training over many devices then takes. */
+#ifndef RCVI_COSTS_H
+#define RCVI_COSTS_H
+
+#include "train/trainer.h"
+
+/* Seconds of a stage. */
+typedef struct {
+    double forward, head, backward; /* of a unit; the output layer with its gradients */
+    double begin, inputs, update;   /* of a step: what is sent to the device; rows of the embedding; norm and update */
+} rcvi_seconds;
+
+enum { RCVI_SECONDS = sizeof(rcvi_seconds) / sizeof(double) };
+
+/* Layers first .. first + count - 1, with the embedding and the output layer where these are at the ends, on a batch of the bucket that is cut
+ * into units. `ready`, [count], NULL: not wanted: the part of a backward pass after which the gradients of a layer are whole. */
+typedef struct {
+    int64_t first, count;
+    size_t bucket;
+    int64_t steps, batch; /* of a replica */
+    int64_t micro, chunks;
+    rcvi_comm
+        *peers; /* ranks that measure the same at the same time, and are to have the same plan; NULL: nobody else */
+} rcvi_cost_problem;
+
+/* `plan`, NULL: not wanted: the string of the plan that was chosen, for rcvi_free. */
+rcv_status rcvi_costs_measure(const rcv_trainer *trainer, const rcvi_cost_problem *problem, rcvi_seconds *seconds,
+                              double *ready, char **plan);
+
+/* An arrangement to be judged. */
+typedef struct {
+    int replicas, stages;
+    const int *counts; /* [stages] layers */
+    int64_t micro, chunks;
+    double latency, bandwidth; /* of a link */
+} rcvi_arrangement;
+
+/* Where the trainer has a crew whose arrangement this is, every rank measures its own stage, and all have the slowest's; else all is
+ * measured here. `plan`, NULL: not wanted: of this rank's stage, for rcvi_free. */
+rcv_status rcvi_forecast(const rcv_trainer *trainer, const rcvi_arrangement *arrangement, rcvi_flow_result *result,
+                         char **plan);
+/* Latency and bandwidth between the ranks of a crew, as sums and messages have them; collective. */
+rcv_status rcvi_measure_links(const rcvi_crew *crew, double *latency, double *bandwidth);
+/* The bucket with the most work: by it arrangements are judged. */
+size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher);
+
+#endif

@@ -1,0 +1,215 @@
+/* What a step over many devices would take: stages measured, links measured or said, the rest simulated (flow.h). */
+#include "train/costs.h"
+
+#include "net/net.h"
+#include "train/pieces.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- links ---- */
+
+static double larger(double a, double b) { return a > b ? a : b; }
+
+/* Seconds of one transfer among all ranks of a group, the slowest rank's. */
+static rcv_status time_transfer(rcvi_comm *comm, const rcvi_transfer_options *o, int times, double *seconds) {
+    *seconds = INFINITY;
+    for (int i = 0; i < times + 1; i++) {
+        RCVI_TRY(rcvi_comm_agree(comm, RCV_OK));
+        double began = rcvi_now();
+        RCVI_TRY(rcvi_comm_do(comm, o));
+        double took = rcvi_now() - began;
+        if (i && took < *seconds) *seconds = took;
+    }
+    const rcvi_transfer_options slowest = {
+        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = seconds, .count = 1};
+    return rcvi_comm_do(comm, &slowest);
+}
+
+/* By sums of all ranks: of few elements, and of many. */
+rcv_status rcvi_measure_links(const rcvi_crew *crew, double *latency, double *bandwidth) {
+    enum { MANY = 1 << 19, TIMES = 5 };
+    rcvi_comm *world = crew->world;
+    double size = rcvi_comm_size(world), few = 0, many = 0, bytes = MANY * sizeof(float);
+    *latency = 0;
+    *bandwidth = 1e18;
+    if (size < 2) return RCV_OK;
+    rcv_context *context = rcvi_comm_context(world);
+    float *data = rcvi_new(context, MANY, sizeof *data);
+    RCVI_TRY(rcvi_comm_agree(world, data ? RCV_OK : RCV_NO_MEMORY));
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 128};
+    rcv_status status = time_transfer(world, &o, TIMES, &few);
+    o.count = MANY;
+    if (!status) status = time_transfer(world, &o, TIMES, &many);
+    rcvi_free(context, data);
+    RCVI_TRY(status);
+    *latency = few / (2 * (size - 1));
+    *bandwidth = 2 * (size - 1) / size * bytes / larger(many - few, 1e-9);
+    return RCV_OK;
+}
+
+/* ---- stages ---- */
+
+/* All that is measured of a stage: seconds, and of each of its layers when its gradient is whole. */
+typedef struct {
+    rcvi_seconds seconds;
+    double *ready; /* [layers of it] */
+} stage_cost;
+
+typedef struct {
+    const rcv_trainer *trainer;
+    const rcvi_arrangement *a;
+    size_t bucket;
+    int64_t steps, batch; /* of a replica */
+    char **plan;          /* where to put this stage's, or NULL */
+    double *numbers;      /* of all stages: RCVI_SECONDS and a number a layer each */
+    int64_t count;
+    rcvi_flow_stage *stages;
+    rcvi_flow_bucket *buckets;
+} forecast;
+
+static int64_t first_layer(const rcvi_arrangement *a, int stage) {
+    int64_t first = 0;
+    for (int s = 0; s < stage; s++) first += a->counts[s];
+    return first;
+}
+
+static stage_cost cost_at(const forecast *f, int stage) {
+    stage_cost cost;
+    double *at = f->numbers + stage * RCVI_SECONDS + first_layer(f->a, stage);
+    memcpy(&cost.seconds, at, sizeof cost.seconds);
+    cost.ready = at + RCVI_SECONDS;
+    return cost;
+}
+
+static bool is_own(const forecast *f) {
+    const rcvi_crew *crew = rcvi_trainer_crew(f->trainer);
+    return crew && crew->stage_count == f->a->stages && crew->replica_count == f->a->replicas;
+}
+
+static rcv_status measure_stage(const forecast *f, int stage) {
+    const rcvi_arrangement *a = f->a;
+    stage_cost cost = cost_at(f, stage);
+    const rcvi_cost_problem problem = {.first = first_layer(a, stage),
+                                       .count = a->counts[stage],
+                                       .bucket = f->bucket,
+                                       .steps = f->steps,
+                                       .batch = f->batch,
+                                       .micro = a->micro,
+                                       .chunks = a->chunks,
+                                       .peers = is_own(f) ? f->trainer->crew.replicas : NULL};
+    RCVI_TRY(rcvi_costs_measure(f->trainer, &problem, &cost.seconds, cost.ready, is_own(f) ? f->plan : NULL));
+    memcpy(cost.ready - RCVI_SECONDS, &cost.seconds, sizeof cost.seconds);
+    return RCV_OK;
+}
+
+/* Stages that look alike cost alike: neither the first nor the last, and as many layers. */
+static int alike(const forecast *f, int stage) {
+    const rcvi_arrangement *a = f->a;
+    for (int s = 1; s < stage && stage < a->stages - 1; s++)
+        if (a->counts[s] == a->counts[stage]) return s;
+    return stage;
+}
+
+static rcv_status measure_stages(forecast *f) {
+    const rcv_trainer *t = f->trainer;
+    if (is_own(f)) {
+        RCVI_TRY(rcvi_comm_agree(t->crew.world, measure_stage(f, t->crew.stage)));
+        const rcvi_transfer_options o = {
+            .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = f->numbers, .count = f->count};
+        return rcvi_comm_do(t->crew.world, &o);
+    }
+    for (int s = 0; s < f->a->stages; s++) {
+        int like = alike(f, s);
+        stage_cost cost = cost_at(f, s), other = cost_at(f, like);
+        if (like == s)
+            RCVI_TRY(measure_stage(f, s));
+        else
+            memcpy(cost.ready - RCVI_SECONDS, other.ready - RCVI_SECONDS,
+                   (size_t)(RCVI_SECONDS + f->a->counts[s]) * sizeof(double));
+    }
+    return RCV_OK;
+}
+
+/* ---- what is exchanged ---- */
+
+/* Bytes that replicas gather of rows of the embedding are at most those of all rows; a sum sends twice as many as a gather. */
+static double rows_bytes(const forecast *f, double real) {
+    const rcvi_shape *shape = &f->trainer->learner->shape;
+    double rows = (double)(f->steps * f->batch), most = (double)shape->tokens;
+    double read = most * (1 - exp(-rows / most)); /* as if tokens were drawn evenly: the most that may be expected */
+    return (double)f->a->replicas * read * (double)shape->embedding * real / 2;
+}
+
+static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) {
+    const rcv_trainer *t = f->trainer;
+    const rcvi_arrangement *a = f->a;
+    stage_cost cost = cost_at(f, stage);
+    rcvi_flow_stage *out = &f->stages[stage];
+    rcv_learner part = *t->learner; /* its description alone */
+    rcv_net *slice = NULL;
+    size_t count = 0;
+    int64_t first = first_layer(a, stage), end = first + a->counts[stage];
+    double real = (double)rcvi_real_bytes(t->learner),
+           narrow = rcvi_settings_is(t->settings, "wire", "bfloat16") ? 2 : real;
+    bool sparse = rcvi_trainer_work_options(t).sparse;
+    RCVI_TRY(rcvi_net_slice(t->learner->net, first, a->counts[stage], &slice));
+    part.part = slice;
+    part.begins = first == 0;
+    part.ends = end == t->learner->net->options.layers;
+    part.at_part = part.at_net + rcvi_layer_start(part.net, first);
+    rcvi_piece_of *pieces = rcvi_pieces_new(&part, sparse, &count);
+    int64_t units = f->steps / a->chunks * (f->batch / a->micro), width = rcv_net_output(slice);
+    *out = (rcvi_flow_stage){.forward = cost.seconds.forward + cost.seconds.head,
+                             .backward = cost.seconds.backward,
+                             .begin = cost.seconds.begin,
+                             .inputs = cost.seconds.inputs,
+                             .update = cost.seconds.update,
+                             .message = part.ends ? 0 : (double)(units * width) * real,
+                             .buckets = buckets};
+    for (size_t i = 0; pieces && i < count; i++) {
+        int layer = pieces[i].end;
+        double at = layer < a->counts[stage] ? cost.ready[layer] : layer == a->counts[stage] + RCVI_BY_HEAD ? 0 : 2;
+        buckets[out->bucket_count++] = (rcvi_flow_bucket){(double)pieces[i].count * narrow, at};
+        if (rcvi_settings_flag(t->settings, "share-optimiser")) out->gathered += (double)pieces[i].count * real;
+    }
+    if (pieces && sparse && part.begins) buckets[out->bucket_count++] = (rcvi_flow_bucket){rows_bytes(f, narrow), 2};
+    rcvi_free(t->context, pieces);
+    rcv_net_free(slice);
+    return pieces ? RCV_OK : RCV_NO_MEMORY;
+}
+
+/* ---- the whole ---- */
+
+static rcv_status simulate(forecast *f, rcvi_flow_result *result) {
+    enum { BESIDE_LAYERS = 4 }; /* of a stage's buckets, at most */
+    const rcvi_arrangement *a = f->a;
+    for (int s = 0; s < a->stages; s++) RCVI_TRY(fill_stage(f, s, f->buckets + first_layer(a, s) + BESIDE_LAYERS * s));
+    const rcvi_flow flow = {.stages = a->stages,
+                            .replicas = a->replicas,
+                            .micro = (int)a->micro,
+                            .chunks = (int)a->chunks,
+                            .stage = f->stages,
+                            .latency = a->latency,
+                            .bandwidth = a->bandwidth,
+                            .outcome = a->stages > 1 ? 8 : 0};
+    return rcvi_flow_simulate(f->trainer->context, &flow, NULL, result);
+}
+
+rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_flow_result *result, char **plan) {
+    int64_t layers = t->learner->net->options.layers, whole;
+    forecast f = {.trainer = t, .a = a, .bucket = rcvi_heaviest_bucket(t->batcher), .plan = plan};
+    rcvi_batcher_shape(t->batcher, f.bucket, &f.steps, &whole, NULL);
+    f.batch = (whole + a->replicas - 1) / a->replicas;
+    f.count = a->stages * RCVI_SECONDS + layers;
+    f.numbers = rcvi_new(t->context, (size_t)f.count, sizeof *f.numbers);
+    f.stages = rcvi_new(t->context, (size_t)a->stages, sizeof *f.stages);
+    f.buckets = rcvi_new(t->context, (size_t)(layers + 4 * a->stages), sizeof *f.buckets);
+    rcv_status status = f.numbers && f.stages && f.buckets ? RCV_OK : RCV_NO_MEMORY;
+    if (!status) status = measure_stages(&f);
+    if (!status) status = simulate(&f, result);
+    rcvi_free(t->context, f.numbers);
+    rcvi_free(t->context, f.stages);
+    rcvi_free(t->context, f.buckets);
+    return status;
+}
