@@ -183,7 +183,7 @@ static rcv_status fill_trainer(rcv_trainer *t, rcv_world *world) {
     RCVI_TRY(agree(t, check_settings(t->settings, t->train)));
     RCVI_TRY(agree(t, describe_run(t)));
     RCVI_TRY(rcvi_ranks_agree(t));
-    if (world) RCVI_TRY(rcvi_comm_set_device(t->crew.world, t->learner->device, t->learner->ordinal));
+    if (world) RCVI_TRY(agree(t, rcvi_comm_set_device(t->crew.world, t->learner->device, t->learner->ordinal)));
     RCVI_TRY(agree(t, rcvi_ranks_split(t, &first, &count)));
     return agree(t, fill_run(t, first, count));
 }

@@ -130,9 +130,11 @@ rcv_status rcvi_unit_parameters(rcvi_work *w, const rcvi_window *v) {
     return mask_matrices(w, w->dropped);
 }
 
-/* May the gradients of the output layer come beside the backward pass? Where several units are on their way, each has its own at once. */
+/* May the gradients of the output layer come beside the backward pass? Where several units are on their way, each has its own at once; and
+ * replicas sum them during that pass. */
 static bool may_wait(const rcvi_work *w, const rcvi_window *v) {
-    return w->ops->head_rest && rcvi_window_units(v) == 1;
+    const rcvi_crew *crew = w->options.crew;
+    return w->ops->head_rest && rcvi_window_units(v) == 1 && !(crew && crew->replica_count > 1);
 }
 
 rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
