@@ -153,7 +153,7 @@ begin() {
     launcher=$!
     for _ in $(seq 300); do
         sleep 0.1
-        [ "$(grep -c progress "$name.jsonl" 2>/dev/null)" -lt 3 ] 2>/dev/null || break
+        [ ! -e "$name.jsonl" ] || [ "$(grep -c progress "$name.jsonl")" -lt 3 ] || break
     done
     second=$(for p in $(pgrep -f "recurve train $folder/text.txt --output $name.safetensors"); do
         tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -q '^OMPI_COMM_WORLD_RANK=1$' && echo "$p"

@@ -163,10 +163,16 @@ rcv_status rcvi_transfer_ask(rcvi_comm *comm, const rcvi_transfer_options *o, co
     return RCV_OK;
 }
 
+/* One rank has nothing to exchange; unless NCCL was asked for by its name, which then has its part all the same. */
+static bool is_alone(const rcvi_comm *comm, const rcvi_transfer_options *o) {
+    const rcvi_world *w = comm->world;
+    return comm->size == 1 && !(w->wants_nccl && w->uses_nccl && o->on_device && !o->narrow && !is_paired(o));
+}
+
 rcv_status rcvi_comm_start(rcvi_comm *comm, const rcvi_transfer_options *o, rcvi_transfer **transfer) {
     *transfer = NULL;
     RCVI_TRY(check(comm, o));
-    return rcvi_transfer_ask(comm, o, comm->size == 1 ? NULL : exchange_for(o), transfer);
+    return rcvi_transfer_ask(comm, o, is_alone(comm, o) ? NULL : exchange_for(o), transfer);
 }
 
 static rcv_status await(rcvi_transfer *t) {

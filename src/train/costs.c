@@ -63,9 +63,6 @@ static rcv_status open_trial(trial *a) {
     rcvi_work_options options = rcvi_trainer_work_options(a->trainer);
     options.lean = false;
     options.peers = p->peers;
-    options.rows = p->steps * p->batch;
-    options.units = p->micro * p->chunks;
-    RCVI_TRY(rcvi_work_new(a->learner, &options, &a->work));
     const rcvi_window_options window = {.steps = p->steps,
                                         .batch = p->batch,
                                         .micro = p->micro,
@@ -76,6 +73,9 @@ static rcv_status open_trial(trial *a) {
                                         .carries = columns,
                                         .signals = true,
                                         .schedule = rcvi_settings_text(a->trainer->settings, "schedule")};
+    options.rows = rcvi_window_options_rows(&window);
+    options.units = p->micro * p->chunks;
+    RCVI_TRY(rcvi_work_new(a->learner, &options, &a->work));
     return rcvi_work_window(a->work, &window, &a->window);
 }
 

@@ -61,6 +61,7 @@ rcv_status rcvi_crew_open(rcvi_comm *world, const rcv_settings *s, rcvi_crew *cr
     crew->replica = rank / crew->stage_count;
     crew->stage = rank % crew->stage_count;
     if (crew->replica_count == 1) crew->shares = false;
+    crew->sums = crew->replica_count > 1 || rcvi_settings_is(s, "transport", "nccl");
     RCVI_TRY(rcvi_comm_split(world, crew->stage, crew->replica, &crew->replicas));
     return rcvi_comm_split(world, crew->replica, crew->stage, &crew->stages);
 }

@@ -9,6 +9,7 @@ typedef struct {
     rcvi_comm *replicas; /* the ranks with the layers of this one; its rank there is its replica */
     rcvi_comm *stages;   /* those with its part of the batch; its rank there is its stage */
     int replica_count, replica, stage_count, stage;
+    bool sums;   /* gradients are summed among replicas: there are several, or NCCL is to have its part */
     bool narrow; /* gradients travel as bfloat16 */
     bool shares; /* every replica updates a share of the parameters, and has the moments of these alone */
 } rcvi_crew;

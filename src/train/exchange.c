@@ -112,7 +112,7 @@ static rcv_status make_pieces(rcvi_exchange *x) {
 }
 
 static rcv_status start_sums(rcvi_exchange *x) {
-    for (size_t i = 0; i < x->piece_count && x->crew->replica_count > 1; i++) {
+    for (size_t i = 0; i < x->piece_count && x->crew->sums; i++) {
         piece *p = &x->pieces[i];
         rcvi_transfer_options o = transfer_of(x, x->crew->shares ? RCVI_SUM_SHARES : RCVI_SUM_ALL,
                                               rcvi_gradient_at(x->work, p->of.first), p->of.count);
@@ -245,7 +245,7 @@ rcv_status rcvi_exchange_pass(rcvi_exchange *x, const rcvi_window *v, const rcvi
 /* ---- gradients ---- */
 
 rcv_status rcvi_exchange_watch(rcvi_exchange *x, const rcvi_unit *u, bool last) {
-    if (x->crew->replica_count < 2) return RCV_OK;
+    if (!x->crew->sums) return RCV_OK;
     return rcv_run_set_signals(u->run, last ? x->signals : NULL, &rcvi_feed_control(x->work)->number);
 }
 

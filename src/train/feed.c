@@ -18,7 +18,7 @@ static size_t group_words(size_t rows) { return 4 + rows + rows + 1 + rows; }
 
 bool rcvi_work_merges(const rcvi_work *w) {
     const rcvi_crew *crew = w->options.crew;
-    return w->options.training && w->options.sparse && w->learner->begins && crew && crew->replica_count > 1;
+    return w->options.training && w->options.sparse && w->learner->begins && crew && crew->sums;
 }
 
 static size_t merged_rows(const rcvi_work *w) {
@@ -53,15 +53,16 @@ rcvi_groups rcvi_feed_merged(const rcvi_work *w) { return groups_at(w, w->feed.m
 /* A micro-batch has ids of its own; all the rest is the same for all. */
 rcvi_groups rcvi_feed_last(const rcvi_work *w, const rcvi_window *v, int64_t micro) {
     rcvi_groups groups = groups_at(w, w->feed.last_groups, (size_t)w->options.rows);
-    groups.ids += micro * v->batch;
+    groups.ids += micro * v->told;
     return groups;
 }
 
-/* Rows by id: groups in the order in which their ids first appear, rows rising. `slots` is all -1, before and after. */
+/* Rows by id, those of -1 in no group: groups in the order in which their ids first appear, rows rising. `slots` is all -1, before and after. */
 static void group(const int32_t *ids, int64_t rows, int32_t *slots, int32_t *words, int64_t room) {
     int32_t *count = words, *group_ids = words + 4, *starts = group_ids + room, *order = starts + room + 1;
     int32_t groups = 0;
     for (int64_t r = 0; r < rows; r++) {
+        if (ids[r] < 0) continue;
         if (slots[ids[r]] < 0) {
             slots[ids[r]] = groups;
             group_ids[groups] = ids[r];
@@ -75,7 +76,8 @@ static void group(const int32_t *ids, int64_t rows, int32_t *slots, int32_t *wor
         starts[g] = sum;
         sum += size;
     }
-    for (int64_t r = 0; r < rows; r++) order[starts[slots[ids[r]]]++] = (int32_t)r;
+    for (int64_t r = 0; r < rows; r++)
+        if (ids[r] >= 0) order[starts[slots[ids[r]]]++] = (int32_t)r;
     for (int32_t g = groups; g > 0; g--) starts[g] = starts[g - 1]; /* each had moved to the next one's start */
     starts[0] = 0;
     for (int32_t g = 0; g < groups; g++) slots[group_ids[g]] = -1;
@@ -99,20 +101,23 @@ typedef struct {
 /* Stretch `index` of those of a window: steps of a unit after each other, unit after unit. `first`: of the rank whose they are. Of what a
  * sequence has once, and not at every step, there is a stretch a micro-batch. */
 static stretch stretch_at(const rcvi_window *v, const rcvi_batch *batch, int64_t first, bool once, int64_t index) {
-    int64_t steps = once ? 1 : v->steps, chunks = once ? 1 : v->chunks;
+    int64_t steps = once ? 1 : v->steps, chunks = once ? 1 : v->chunks, pitch = once ? v->told : v->pitch;
     int64_t unit = index / steps, time = unit % chunks * steps + index % steps;
     int64_t sequence = first + unit / chunks * v->batch, there = batch->batch - sequence;
     there = there < 0 ? 0 : there > v->batch ? v->batch : there;
-    return (stretch){index * v->batch, (once ? 0 : time * batch->batch) + sequence, v->batch, there};
+    return (stretch){unit * pitch + index % steps * v->batch, (once ? 0 : time * batch->batch) + sequence, v->batch,
+                     there};
 }
 
 static int64_t count_stretches(const rcvi_window *v, bool once) {
     return once ? v->micro : rcvi_window_units(v) * v->steps;
 }
 
-/* Those beyond the batch are `empty`. */
+/* Those beyond the batch are `empty`; what lies between units is -1. */
 static void put_numbers(const rcvi_window *v, const rcvi_batch *batch, int64_t first, bool once, const int32_t *from,
                         int32_t empty, int32_t *to) {
+    int64_t rows = once ? v->micro * v->told : rcvi_window_rows(v);
+    if (rows > count_stretches(v, once) * v->batch) memset(to, 0xff, (size_t)rows * sizeof *to);
     for (int64_t i = 0; i < count_stretches(v, once); i++) {
         const stretch s = stretch_at(v, batch, first, once, i);
         if (s.there) memcpy(to + s.row, from + s.from, (size_t)s.there * sizeof *to);
@@ -145,8 +150,8 @@ static void put_last(const rcvi_work *w, const rcvi_window *v) {
     int64_t room = w->options.rows;
     int32_t *ids = words + 4, *starts = ids + room, *order = starts + room + 1;
     for (int64_t i = 0; i < v->micro * v->batch; i++) {
-        int64_t length = v->lengths ? w->lengths[i] : v->steps, unit = i / v->batch * v->steps;
-        last[i] = ids[i] = (int32_t)((unit + length - 1) * v->batch + i % v->batch);
+        int64_t length = v->lengths ? w->lengths[i] : v->steps, m = i / v->batch, b = i % v->batch;
+        last[m * v->told + b] = ids[m * v->told + b] = (int32_t)(m * v->pitch + (length - 1) * v->batch + b);
     }
     for (int64_t b = 0; b < v->batch; b++) starts[b] = order[b] = (int32_t)b;
     starts[v->batch] = (int32_t)v->batch;
@@ -163,7 +168,7 @@ static void put_merged(rcvi_work *w, const rcvi_window *v, const rcvi_batch *bat
         int64_t before = total;
         put_numbers(v, batch, r * here, false, batch->inputs, 0, own);
         for (int64_t i = 0; i < rows; i++) {
-            if (w->slots[own[i]] >= 0) continue;
+            if (own[i] < 0 || w->slots[own[i]] >= 0) continue;
             w->slots[own[i]] = 0;
             w->merged[total++] = own[i];
         }

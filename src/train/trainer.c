@@ -359,7 +359,7 @@ static size_t count_shapes(const rcv_trainer *t, const rcvi_batcher *batcher, bo
     size_t count = 0;
     while (batcher && rcvi_batcher_shape(batcher, count, NULL, NULL, NULL)) {
         rcvi_window_options o = window_options(t, batcher, count++, training);
-        work->rows = larger(work->rows, o.steps * o.batch);
+        work->rows = larger(work->rows, rcvi_window_options_rows(&o));
         work->units = larger(work->units, o.micro * o.chunks);
     }
     return count;

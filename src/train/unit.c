@@ -15,7 +15,7 @@ rcvi_unit rcvi_unit_of(const rcvi_window *v, int64_t number) {
     return (rcvi_unit){.number = number,
                        .micro = m,
                        .chunk = k,
-                       .row = number * v->steps * v->batch,
+                       .row = number * v->pitch,
                        .run = v->runs[m % v->held * v->chunks + k]};
 }
 
@@ -36,7 +36,7 @@ static void *row_at(const rcvi_work *w, const void *array, int64_t row, int64_t 
 
 /* The unit's first row of what the output layer reads: at every step, or once a sequence. */
 static int64_t seen_row(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
-    return rcvi_tells_next(w->learner) ? u->row : u->micro * v->batch;
+    return rcvi_tells_next(w->learner) ? u->row : u->micro * v->told;
 }
 
 /* ---- masks ---- */
@@ -134,7 +134,7 @@ rcv_status rcvi_unit_parameters(rcvi_work *w, const rcvi_window *v) {
  * replicas sum them during that pass. */
 static bool may_wait(const rcvi_work *w, const rcvi_window *v) {
     const rcvi_crew *crew = w->options.crew;
-    return w->ops->head_rest && rcvi_window_units(v) == 1 && !(crew && crew->replica_count > 1);
+    return w->ops->head_rest && rcvi_window_units(v) == 1 && !(crew && crew->sums);
 }
 
 rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {

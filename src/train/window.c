@@ -14,7 +14,7 @@ static rcv_plan_options plan_options(const rcvi_work *w, const rcvi_window_optio
                               .dtype = l->dtype,
                               .training = o->training,
                               .lengths = o->lengths,
-                              .signals = o->signals || (o->training && crew && crew->replica_count > 1),
+                              .signals = o->signals || (o->training && crew && crew->sums),
                               .schedule = o->schedule,
                               .effort = w->options.effort,
                               .threads = w->options.threads,
@@ -178,6 +178,13 @@ enum { GRADIENT_SETS = 2 };
 
 /* ---- life ---- */
 
+int64_t rcvi_window_options_rows(const rcvi_window_options *o) {
+    int64_t micro = o->micro ? o->micro : 1, chunks = o->chunks ? o->chunks : 1;
+    int64_t rows = rcvi_pitch(o->steps / chunks * (o->batch / micro), micro * chunks),
+            told = rcvi_pitch(o->batch / micro, micro);
+    return micro * chunks * rows > micro * told ? micro * chunks * rows : micro * told;
+}
+
 /* The order in which this rank takes its units, and how many micro-batches are on their way meanwhile. */
 static rcv_status plan_tasks(const rcvi_work *w, rcvi_window *v) {
     const rcvi_crew *crew = w->options.crew;
@@ -202,6 +209,8 @@ rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_wind
                        .training = o->training,
                        .lengths = o->lengths,
                        .carries = o->carries};
+    v->pitch = rcvi_pitch(v->steps * v->batch, micro * chunks);
+    v->told = rcvi_tells_next(w->learner) ? v->pitch : rcvi_pitch(v->batch, micro);
     RCVI_TRY(plan_tasks(w, v));
     RCVI_TRY(rcvi_window_plan(w, o, &v->plan));
     if (v->carries) RCVI_TRY(make_states(w, v, state_sets(v), &v->states));

@@ -1,7 +1,7 @@
 /* A learner at work on batches: plans for their shapes, arrays in the device's memory, what is enqueued for one batch.
  *
  * A batch is cut into units: micro-batches of sequences, and each of these into chunks of time; unit u = m * chunks + k. Arrays over a batch
- * lie unit after unit, each [steps, batch, features] of the unit. One rank alone has one unit. */
+ * lie unit after unit, each [steps, batch, features] of the unit, `pitch` rows from one to the next. One rank alone has one unit. */
 #ifndef RCVI_WORK_H
 #define RCVI_WORK_H
 
@@ -37,6 +37,7 @@ typedef struct {
     int64_t steps, batch;  /* of a unit */
     int64_t micro, chunks; /* micro-batches, and chunks of each */
     int64_t first, whole;  /* the first sequence that is here, of how many that the batch has */
+    int64_t pitch, told;   /* rows from unit to unit; and of what is told: at every step, or once a sequence */
     int64_t held;          /* micro-batches that are on their way at once */
     bool training, lengths;
     bool carries; /* states from batch to batch; else they begin with zeros */
@@ -61,7 +62,12 @@ typedef struct {
 } rcvi_window_options;
 
 static inline int64_t rcvi_window_units(const rcvi_window *v) { return v->micro * v->chunks; }
-static inline int64_t rcvi_window_rows(const rcvi_window *v) { return rcvi_window_units(v) * v->steps * v->batch; }
+/* With what lies between units. */
+static inline int64_t rcvi_window_rows(const rcvi_window *v) { return rcvi_window_units(v) * v->pitch; }
+/* Rows from one to the next of several pieces: so many that every piece of 4 bytes an element lies at a multiple of 16 bytes. */
+static inline int64_t rcvi_pitch(int64_t rows, int64_t pieces) { return pieces > 1 ? (rows + 3) / 4 * 4 : rows; }
+/* Of a window's arrays. */
+int64_t rcvi_window_options_rows(const rcvi_window_options *options);
 /* Of state s before chunk k of micro-batch m. */
 static inline void **rcvi_window_states(const rcvi_window *v, size_t count, int64_t m, int64_t k) {
     return v->states ? v->states + (size_t)(m * (v->chunks + 1) + k) * count : NULL;
