@@ -44,7 +44,9 @@ one = [("forward", 0, 0, 3), ("exchange", -1, 2, 3), ("backward", 0, 3, 5), ("ex
 traced = [timeline(24, 1, 1, 0, one), timeline(24, 0, 0, 0, zero)]
 units = [("forward", u, 2 * u, 2 * u + 2) for u in range(3)] + [("backward", u, 6 + 2 * u, 8 + 2 * u) for u in range(3)]
 write("one.jsonl", start(threads=2), *progress([(10, 4), (20, 3), (30, 2)]), end(1000, 30, 2))
-write("slow.jsonl", start(), *progress([(20, 4), (40, 3), (60, 2)]), end(500, 60, 2))
+slow = start() # the default of a setting that a log leaves out is as good
+del slow["settings"]["learning-rate"]
+write("slow.jsonl", slow, *progress([(20, 4), (40, 3), (60, 2)]), end(500, 60, 2))
 write("data.jsonl", start((2, 1, 1, 1, ""), parallel="data", steps=3), timeline(8, 0, 0, 0, [("forward", 0, 0, 77)]), *traced,
       *progress([(6, 4), (12, 3), (18, 2.5)]), end(1600, 18, 2.5, (1536, 3072)))
 # its end is the first to say that it is below 2.5
@@ -60,11 +62,13 @@ write("kindless.jsonl", start(), timeline(8, 0, 0, 0, [("sleep", 0, 0, 1)]), *pr
 write("backwards.jsonl", start(), timeline(8, 0, 0, 0, [("wait", 0, 2, 1)]), *progress([(1, 1)]))
 write("rankless.jsonl", start(), {"event": "timeline", "step": 8, "spans": []}, *progress([(1, 1)]))
 write("nobody.jsonl", start((0, 1, 1, 1, "")), *progress([(1, 1)]))
+write("stageless.jsonl", start((2, 0, 1, 1, "")), *progress([(1, 1)]))
 PYTHON
 
 # page.tables: section -> rows of cells; page.titles: what shapes say; page.words: all text
 cat >read.py <<'PYTHON'
 import re, sys
+from collections import defaultdict
 from html.parser import HTMLParser
 
 text = open(sys.argv[1], encoding="utf-8").read()
@@ -77,19 +81,20 @@ if re.search(r"\b(nan|inf)\b", text) or not text.endswith("</html>\n"):
 class Page(HTMLParser):
     def __init__(self):
         super().__init__()
-        self.open, self.words, self.section, self.tables, self.titles, self.rects, self.best = [], [], None, {}, [], {}, []
+        self.open, self.words, self.section, self.titles, self.best = [], [], None, [], []
+        self.tables, self.rects = defaultdict(list), defaultdict(list)
     def handle_starttag(self, tag, attributes):
         attributes = dict(attributes)
         if tag == "section":
             self.section = attributes["id"]
         if tag == "tr":
-            self.tables.setdefault(self.section, []).append([])
+            self.tables[self.section].append([])
             self.best += [(self.section, len(self.tables[self.section]))] if attributes.get("class") == "best" else []
         if tag in ("td", "th"):
             self.tables[self.section][-1].append("")
         if tag == "rect" and attributes["class"] != "lane":
             place = [float(attributes[key]) for key in ("x", "y", "width", "height")]
-            self.rects.setdefault((self.section, attributes["class"]), []).append(place)
+            self.rects[(self.section, attributes["class"])].append(place)
             if place[0] < 132 or place[0] + place[2] > 990.1:
                 wrong.append("a span leaves its lane: %s" % attributes)
         if tag not in ("meta", "link", "wbr", "path", "line"):
@@ -138,6 +143,8 @@ want("lanes", [word for word in page.words if re.match("rank [0-9]|replica [0-9]
 places = {kind: [[round(x), round(width)] for x, _, width, _ in page.rects[("ranks", kind)]] for kind in ("c0", "c1", "c2", "c7")}
 want("spans", places, {"c0": [[132, 343], [132, 257]], "c1": [[475, 343], [389, 171]], "c2": [[904, 85], [904, 85]],
                        "c7": [[561, 343], [304, 86], [475, 343]]})
+lows = {kind: [round(y + height) for _, y, _, height in page.rects[("ranks", kind)]] for kind in ("c0", "c7")}
+want("the strips lie under", [strip > span for strip, span in zip(lows["c7"], lows["c0"])], [True, True])
 want("units of one", [title for title in page.titles if "unit" in title], [])
 want("facts", {"2: 2 x 1, replicas x stages", "mpi (<MPI> & more)", "3072", "1536"} <= set(page.words), True)
 want("tables of runs", "arrangements" in page.tables, False)
@@ -219,6 +226,7 @@ refused 1 "kindless.jsonl:2: not a line of a training log: a span of a timeline 
 refused 1 "backwards.jsonl:2: not a line of a training log: a span of a timeline is" one.jsonl backwards.jsonl
 refused 1 "rankless.jsonl:2: not a line of a training log: a timeline wants a rank, a replica and a stage" rankless.jsonl
 refused 1 "nobody.jsonl:1: not a line of a training log: its ranks have no replicas or no stages" nobody.jsonl
+refused 1 "stageless.jsonl:1: not a line of a training log: its ranks have no replicas or no stages" one.jsonl stageless.jsonl
 refused 2 "--loss wants a number of at least 0, not 'low'" one.jsonl data.jsonl --loss low
 refused 2 "--loss compares runs, and there is one log" one.jsonl --loss 3
 [ $failures = 0 ]
