@@ -28,7 +28,9 @@ static model model_new(const run *runs, size_t count, size_t first, double loss)
             (model.one == NULL || run->speed > model.one->speed)) {
             model.one = run;
         }
-        model.loss = isnan(loss) ? fmax(model.loss, run->loss) : loss;
+        if (isnan(loss) && isfinite(run->loss) && !(model.loss >= run->loss)) {
+            model.loss = run->loss;
+        }
     }
     return model;
 }
