@@ -168,7 +168,7 @@ want("points", sorted(points), ["%s, ranks %d: %d tokens a second" % point for p
 ideal = re.search('<path class="ln guess" d="M([0-9.]+) ([0-9.]+)L([0-9.]+) ([0-9.]+)"/>', text)
 heights = [330 - float(ideal.group(i)) for i in (2, 4)] if ideal else [1, 0] # 330: the axis, which is at zero
 want("the ideal grows with the ranks", abs(heights[1] / heights[0] - 4) < 0.01, True)
-want("the sentence", "Speed-up: against one.jsonl, the fastest run of one rank." in re.sub("<[^>]*>", "", text), True)
+want("the sentence", "Speed-up: against one.jsonl, the fastest run of one rank. Not all runs have its device. Not all runs have its threads.\n" in re.sub("<[^>]*>", "", text), True)
 want("traces", [row[3:] for row in page.tables["ranks"] if row[0] != "rank"],
      [["9.000", "4.000", "1.000", "75.0%"], ["6.000", "5.000", "4.000", "40.0%"], ["12.000", "0.000", "0.000", ""], ["6.000", "0.000", "6.000", ""]])
 want("units", "backward of unit 2, 10.0000 to 12.0000 ms" in page.titles, True)
@@ -187,6 +187,7 @@ PYTHON
 # Another model is compared apart, and has no run of one rank.
 "$RECURVE" report one.jsonl wide.jsonl data.jsonl >out 2>err || complain "two models: $(cat err)"
 check one <<'PYTHON'
+want("unlike", re.findall("rank[.] Not all runs have its ([a-z]*)", text), ["threads"])
 want("the first model", [row[0] for row in page.tables["arrangements"][1:]], ["one.jsonl", "data.jsonl"])
 want("the other", [row[:1] + row[5:7] + row[-1:] for row in page.tables["arrangements-2"][1:]], [["wide.jsonl", "300", "", "1.00"]])
 want("why", "These runs are compared apart, since they differ from the first in hidden (64, not 32)." in text, True)
@@ -194,6 +195,7 @@ PYTHON
 "$RECURVE" report data.jsonl both.jsonl --output none.html >out 2>err || complain "no run of one rank: $(cat err)"
 check none <<'PYTHON'
 want("why", "No run of one rank is among them, so there is no ideal and no speed-up." in page.words, True)
+want("likeness", "Not all runs" in text, False)
 want("speed-ups", [row[6] for row in page.tables["arrangements"][1:]], ["", ""])
 want("the ideal", "guess\" d=" in text, False)
 PYTHON

@@ -178,6 +178,18 @@ static const run *first_to_reach(const model *model) {
     return best;
 }
 
+/* What makes a speed-up more than one of ranks. */
+static void put_unlike(FILE *out, const model *model) {
+    static const char *const names[] = {"device", "threads"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        bool shared = true;
+        for (size_t j = 0; j < model->count; j++) {
+            shared = shared && run_shares(model->runs[j], model->one, names[i]);
+        }
+        fprintf(out, shared ? "" : " Not all runs have its %s.", names[i]);
+    }
+}
+
 static void put_table(FILE *out, const model *model) {
     const run *best = first_to_reach(model);
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>log</th><th>ranks</th><th>replicas x stages</th>"
@@ -192,7 +204,9 @@ static void put_table(FILE *out, const model *model) {
     if (model->one != NULL) {
         fprintf(out, "<p class=\"soft\">Speed-up: against ");
         put_text(out, model->one->name);
-        fprintf(out, ", the fastest run of one rank.</p>\n");
+        fprintf(out, ", the fastest run of one rank.");
+        put_unlike(out, model);
+        fprintf(out, "</p>\n");
     }
 }
 

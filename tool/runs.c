@@ -56,6 +56,15 @@ static bool is_same(const char *a, const char *b) {
     return strcmp(a, b) == 0 || (numbers && x == y);
 }
 
+bool run_shares(const run *one, const run *with, const char *setting) {
+    char *a = value_of(json_object_get(one->log.begun, "settings"), setting);
+    char *b = value_of(json_object_get(with->log.begun, "settings"), setting);
+    const bool same = is_same(a, b);
+    free(a);
+    free(b);
+    return same;
+}
+
 /* Appends what differs in one setting to `list`, which may be NULL and is given up. */
 static char *add_difference(char *list, const char *name, const json_t *one, const json_t *from) {
     char *a = value_of(one, name), *b = value_of(from, name), *longer = list;

@@ -26,6 +26,7 @@ arrangement run_arrangement(const run *run);
 double run_seconds_to(const run *run, double loss);
 /* The settings in which a run's model or way of learning is another, "hidden (64, not 32)", for free(); NULL: none is. */
 char *run_difference(const run *one, const run *from);
+bool run_shares(const run *one, const run *with, const char *setting); /* has it the same value in both? */
 
 /* Does a setting say how a run goes, and not what is learnt? */
 bool is_way_to_run(const char *setting);
