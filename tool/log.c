@@ -14,6 +14,28 @@ double log_number(const json_t *line, const char *key) {
 
 const char *log_text(const json_t *line, const char *key) { return json_string_value(json_object_get(line, key)); }
 
+char *log_value_text(const json_t *value) {
+    if (json_is_string(value)) {
+        return text_of("%s", json_string_value(value));
+    }
+    if (json_is_real(value)) {
+        return text_of("%.17g", json_real_value(value));
+    }
+    char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = text_of("%s", dumped != NULL ? dumped : "");
+    free(dumped);
+    return text;
+}
+
+const char *default_setting(const char *name) {
+    for (size_t i = 0; i < rcv_setting_count(); i++) {
+        if (strcmp(rcv_setting_at(i)->name, name) == 0) {
+            return rcv_setting_at(i)->default_value;
+        }
+    }
+    return "";
+}
+
 const log_point *log_best(const training_log *log) {
     const log_point *best = NULL;
     for (size_t i = 0; i < log->validations.count; i++) {
@@ -23,6 +45,17 @@ const log_point *log_best(const training_log *log) {
         }
     }
     return best;
+}
+
+double log_speed(const training_log *log) {
+    const double whole = log_number(log->end, "tokens_per_second");
+    double sum = 0, count = 0;
+    for (size_t i = 0; i < log->progress.count; i++) {
+        const double speed = log->progress.points[i].speed;
+        sum += isfinite(speed) ? speed : 0;
+        count += isfinite(speed);
+    }
+    return isfinite(whole) ? whole : count > 0 ? sum / count : NAN;
 }
 
 /* ---- events ---- */
@@ -74,16 +107,38 @@ static void keep_line(json_t **place, json_t *line) {
     *place = json_incref(line);
 }
 
-static void on_start(training_log *log, json_t *line) { keep_line(&log->start, line); }
-static void on_end(training_log *log, json_t *line) { keep_line(&log->end, line); }
+/* Each takes a line and gives what is wrong with it, or NULL. */
+typedef const char *take_event(training_log *log, json_t *line);
 
-static void on_progress(training_log *log, json_t *line) {
+/* Who takes part from here on. */
+static const char *begin_run(training_log *log, json_t *line) {
+    const json_t *ranks = json_object_get(line, "ranks");
+    if (ranks != NULL && !(log_number(ranks, "replicas") >= 1 && log_number(ranks, "stages") >= 1)) {
+        return "its ranks have no replicas or no stages";
+    }
+    keep_line(&log->begun, line);
+    return NULL;
+}
+
+static const char *on_start(training_log *log, json_t *line) {
+    trace_free(&log->trace);
+    keep_line(&log->start, line);
+    return begin_run(log, line);
+}
+
+static const char *on_end(training_log *log, json_t *line) {
+    keep_line(&log->end, line);
+    return NULL;
+}
+
+static const char *on_progress(training_log *log, json_t *line) {
     rewind_log(log, log_number(line, "step"));
     append(&log->progress, line);
+    return NULL;
 }
 
 /* What the test said belongs to the end. */
-static void on_test(training_log *log, json_t *line) {
+static const char *on_test(training_log *log, json_t *line) {
     const char *const names[][2] = {{"loss", "test_loss"}, {"perplexity", "test_perplexity"}};
     for (size_t i = 0; log->end != NULL && i < COUNT(names); i++) {
         json_t *value = json_object_get(line, names[i][0]);
@@ -91,31 +146,42 @@ static void on_test(training_log *log, json_t *line) {
             json_object_set(log->end, names[i][1], value);
         }
     }
+    return NULL;
 }
 
-static void on_validation(training_log *log, json_t *line) {
+static const char *on_validation(training_log *log, json_t *line) {
     rewind_log(log, log_number(line, "step"));
     append(&log->validations, line);
+    return NULL;
 }
 
-static void on_resume(training_log *log, json_t *line) {
+/* Another number of ranks may go on: what was traced is of those before. */
+static const char *on_resume(training_log *log, json_t *line) {
     rewind_log(log, log_number(line, "step"));
     append(&log->resumes, line);
+    trace_free(&log->trace);
+    if (log->start == NULL) {
+        keep_line(&log->start, line);
+    }
+    return json_object_get(line, "settings") != NULL ? begin_run(log, line) : NULL;
 }
 
-static void on_checkpoint(training_log *log, json_t *line) {
+static const char *on_checkpoint(training_log *log, json_t *line) {
     (void)line;
     log->checkpoints++;
+    return NULL;
 }
+
+static const char *on_timeline(training_log *log, json_t *line) { return trace_add(&log->trace, line); }
 
 static const struct {
     const char *name;
     bool has_step;
-    void (*take)(training_log *log, json_t *line);
+    take_event *take;
 } events[] = {
     {"start", false, on_start},  {"progress", true, on_progress},     {"validation", true, on_validation},
     {"resume", true, on_resume}, {"checkpoint", true, on_checkpoint}, {"end", false, on_end},
-    {"test", false, on_test},
+    {"test", false, on_test},    {"timeline", true, on_timeline},
 };
 
 /* What is wrong with a line, or NULL; events that are not known are skipped. */
@@ -129,7 +195,7 @@ static const char *take_line(training_log *log, json_t *line) {
             if (events[i].has_step && !(log_number(line, "step") >= 0)) {
                 return "the event has no step";
             }
-            events[i].take(log, line);
+            return events[i].take(log, line);
         }
     }
     return NULL;
@@ -193,7 +259,9 @@ void log_free(training_log *log) {
     free(log->progress.points);
     free(log->validations.points);
     free(log->resumes.points);
+    trace_free(&log->trace);
     json_decref(log->start);
+    json_decref(log->begun);
     json_decref(log->end);
     *log = (training_log){0};
 }

@@ -2,6 +2,8 @@
 #ifndef TOOL_LOG_H
 #define TOOL_LOG_H
 
+#include "trace.h"
+
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,7 +24,9 @@ typedef struct {
 /* Where a run went on from a checkpoint, what came after that one is forgotten: the series are those of the run that counts. */
 typedef struct {
     log_series progress, validations, resumes;
-    json_t *start, *end; /* the lines; NULL: none */
+    json_t *start, *end; /* the lines; NULL: none. A log that begins with a resume starts there */
+    json_t *begun;       /* the last start or resume that says how the run goes on; NULL: none */
+    trace trace;         /* the last update that was traced; no lanes: none was */
     size_t checkpoints;
 } training_log;
 
@@ -31,6 +35,11 @@ bool log_read(training_log *log, const char *path);
 void log_free(training_log *log);
 double log_number(const json_t *line, const char *key);    /* NaN where it has none */
 const char *log_text(const json_t *line, const char *key); /* NULL where it has none */
-const log_point *log_best(const training_log *log);        /* of the validations; NULL: there is none */
+/* A value of a setting as text, for free(), and the default of one; "" where none is known. */
+char *log_value_text(const json_t *value);
+const char *default_setting(const char *name);
+const log_point *log_best(const training_log *log); /* of the validations; NULL: there is none */
+/* Tokens a second: the run's own mean where it has ended, else that of what it said on the way; NaN: it says nothing. */
+double log_speed(const training_log *log);
 
 #endif

@@ -20,7 +20,7 @@ static const verb verbs[] = {
     {"init", "write a model with fresh parameters", verb_init},
     {"run", "run tensors through a model, with gradients if wanted", verb_run},
     {"train", "train a model on a text, or on sequences with classes or values", verb_train},
-    {"report", "a page with the curves of a training log", verb_report},
+    {"report", "a page with the curves of a training log, or of several compared", verb_report},
     {"generate", "write text with a trained language model", verb_generate},
     {"eval", "measure a trained model", verb_eval},
     {"export", "write a trained model by itself, with PyTorch's names", verb_export},

@@ -269,11 +269,18 @@ static void print_default_text(const char *text) {
     }
 }
 
+/* NaN: what it is without the option follows from other things, and the help says so itself. */
+static void print_default_real(double value) {
+    if (!isnan(value)) {
+        printf(" (default %g)", value);
+    }
+}
+
 static void print_default(const option *option) {
     const void *at = option->destination;
     switch (option->type) {
     case OPTION_INTEGER: printf(" (default %lld)", (long long)*(const int64_t *)at); break;
-    case OPTION_REAL: printf(" (default %g)", *(const double *)at); break;
+    case OPTION_REAL: print_default_real(*(const double *)at); break;
     case OPTION_SEED: printf(" (default %llu)", (unsigned long long)*(const uint64_t *)at); break;
     case OPTION_DTYPE:
     case OPTION_PRODUCT: printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at)); break;
@@ -292,7 +299,11 @@ static void print_row(const char *dashes, const char *name, const char *value, c
 static void print_help(const command *command) {
     printf("Usage: recurve %s", command->verb);
     for (size_t i = 0; i < command->operand_count; i++) {
-        printf(i + command->optional_count < command->operand_count ? " %s" : " [%s]", command->operands[i].name);
+        const char *name = command->operands[i].name;
+        printf(i + command->optional_count < command->operand_count ? " %s" : " [%s]", name);
+        if (command->last_count != NULL && i + 1 == command->operand_count) {
+            printf(" [%s ...]", name);
+        }
     }
     for (size_t i = 0; i < option_count(command); i++) {
         const option *option = option_at(command, i);
@@ -362,6 +373,22 @@ static parsed parse_option(const command *command, int argc, char **argv, int *a
     return set_value(option, value) ? PARSED_GO : PARSED_WRONG;
 }
 
+/* The next operand, or once more the last one where it may be given again. False: there is none. */
+static bool take_operand(const command *command, size_t *taken, const char *argument) {
+    if (*taken == command->operand_count) {
+        if (command->last_count == NULL) {
+            return false;
+        }
+        command->operands[*taken - 1].destination[(*command->last_count)++] = argument;
+        return true;
+    }
+    *command->operands[(*taken)++].destination = argument;
+    if (command->last_count != NULL && *taken == command->operand_count) {
+        *command->last_count = 1;
+    }
+    return true;
+}
+
 static parsed check_complete(const command *command, size_t operands) {
     if (operands + command->optional_count < command->operand_count) {
         say("%s wants %s; see recurve %s --help", command->verb, command->operands[operands].name, command->verb);
@@ -397,11 +424,9 @@ parsed command_parse(const command *command, int argc, char **argv) {
             say("%s has no option %s; options begin with two dashes, see recurve %s --help", command->verb, argument,
                 command->verb);
             return PARSED_WRONG;
-        } else if (operands == command->operand_count) {
+        } else if (!take_operand(command, &operands, argument)) {
             say("%s does not know what to do with '%s'; see recurve %s --help", command->verb, argument, command->verb);
             return PARSED_WRONG;
-        } else {
-            *command->operands[operands++].destination = argument;
         }
     }
     return check_complete(command, operands);

@@ -57,6 +57,7 @@ typedef struct {
     const operand *operands;
     size_t operand_count;
     size_t optional_count; /* of them, the last ones: need not be given */
+    size_t *last_count;    /* not NULL: the last one may be given again, and this counts it; its destination has room */
     const option_group *groups;
     size_t group_count;
 } command;

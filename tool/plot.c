@@ -112,7 +112,7 @@ static void draw_y_axis(FILE *out, const plot_frame *frame) {
 }
 
 static void draw_x_axis(FILE *out, const plot_frame *frame) {
-    const double step = nice_step(frame->x_most - frame->x_least, 8);
+    const double step = fmax(nice_step(frame->x_most - frame->x_least, 8), frame->style->whole ? 1 : 0);
     for (double i = ceil(frame->x_least / step); i * step <= frame->x_most; i++) {
         fprintf(out, "<text class=\"tick\" x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%.12g</text>",
                 place_x(frame, i * step), BOTTOM + 18, i * step);
@@ -138,10 +138,16 @@ static plot_point mean_of(const plot_frame *frame, const plot_point *first, size
     return (plot_point){x / (double)count, frame->style->logarithmic ? exp(y) : y};
 }
 
+/* What a class of the line's colour ends in: "0" ... "7", or "n". */
+static const char *colour_of(const plot_line *line) {
+    static const char *const names[COLOURS] = {"0", "1", "2", "3", "4", "5", "6", "7"};
+    return line->colour == NEUTRAL ? "n" : names[line->colour % COLOURS];
+}
+
 static void draw_path(FILE *out, const plot_frame *frame, const plot_line *line) {
     const size_t together = line->marks ? 1 : (line->count + MOST_POINTS - 1) / MOST_POINTS;
     bool drawing = false;
-    fprintf(out, "<path class=\"l%d\" d=\"", line->colour % COLOURS);
+    fprintf(out, "<path class=\"l%s%s\" d=\"", colour_of(line), line->dashed ? " guess" : "");
     for (size_t i = 0; i < line->count; i += together) {
         const size_t left = line->count - i;
         const plot_point point = mean_of(frame, &line->points[i], left < together ? left : together);
@@ -158,7 +164,7 @@ static void draw_marks(FILE *out, const plot_frame *frame, const plot_line *line
     for (size_t i = 0; i < line->count; i++) {
         const plot_point *point = &line->points[i];
         if (is_drawn(frame->style, point->y)) {
-            fprintf(out, "<circle class=\"c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", line->colour % COLOURS,
+            fprintf(out, "<circle class=\"c%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4\"><title>", colour_of(line),
                     place_x(frame, point->x), place_y(frame, point->y));
             put_text(out, line->label);
             fprintf(out, ", ");

@@ -14,14 +14,16 @@ typedef struct {
     const char *label;
     const plot_point *points; /* x rises */
     size_t count;
-    int colour;
+    int colour; /* or NEUTRAL */
     bool marks; /* a dot a point, which shows its value */
+    bool dashed;
 } plot_line;
 
 typedef struct {
     const char *title, *unit, *axis;
     bool logarithmic;    /* y; what is not positive is left out */
     bool from_zero;      /* the axis of y, where it is not logarithmic */
+    bool whole;          /* x counts something: ticks are whole numbers */
     const double *lines; /* x of vertical lines */
     size_t line_count;
     const char *line_label;

@@ -1,7 +1,6 @@
-/* recurve report: a page with the curves of a training log. */
-#include "log.h"
+/* The numbers, curves and tables of one training log. */
 #include "plot.h"
-#include "report.h"
+#include "report_logs.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -29,18 +28,6 @@ static void result_card(FILE *out, double loss, double perplexity, const char *w
     number_card(out, whole ? perplexity : loss, whole ? "%.2f" : "%.4f", meaning);
 }
 
-/* The run's own mean where it has ended, else that of what it said on the way. */
-static double mean_speed(const training_log *log) {
-    const double whole = log_number(log->end, "tokens_per_second");
-    double sum = 0, count = 0;
-    for (size_t i = 0; i < log->progress.count; i++) {
-        const double speed = log->progress.points[i].speed;
-        sum += isfinite(speed) ? speed : 0;
-        count += isfinite(speed);
-    }
-    return isfinite(whole) ? whole : count > 0 ? sum / count : NAN;
-}
-
 static void put_summary(FILE *out, const training_log *log) {
     const log_point *best = log_best(log);
     char what[96];
@@ -55,7 +42,7 @@ static void put_summary(FILE *out, const training_log *log) {
         snprintf(what, sizeof what, "training, after %.0f updates", last->step);
         result_card(out, last->loss, last->perplexity, what);
     }
-    number_card(out, mean_speed(log), "%.0f", "tokens a second");
+    number_card(out, log_speed(log), "%.0f", "tokens a second");
     number_card(out, log_number(log->start, "parameters"), "%.0f", "parameters");
     number_card(out, log_number(log->end, "seconds"), "%.0f s", "in all");
     fprintf(out, "</div>\n");
@@ -157,7 +144,7 @@ static void put_plots(FILE *out, const training_log *log) {
 
 /* ---- tables ---- */
 
-static void put_cell(FILE *out, double value, const char *format) {
+void put_number(FILE *out, double value, const char *format) {
     fprintf(out, "<td>");
     if (isfinite(value)) {
         fprintf(out, format, value);
@@ -176,11 +163,11 @@ static void put_validations(FILE *out, const training_log *log) {
     for (size_t i = 0; i < log->validations.count; i++) {
         const log_point *point = &log->validations.points[i];
         fprintf(out, "<tr%s>", point == best ? " class=\"best\"" : "");
-        put_cell(out, point->step, "%.0f");
-        put_cell(out, point->epoch, "%.6g");
-        put_cell(out, point->loss, "%.4f");
-        put_cell(out, point->perplexity, "%.2f");
-        put_cell(out, point->seconds, "%.1f");
+        put_number(out, point->step, "%.0f");
+        put_number(out, point->epoch, "%.6g");
+        put_number(out, point->loss, "%.4f");
+        put_number(out, point->perplexity, "%.2f");
+        put_number(out, point->seconds, "%.1f");
         fprintf(out, "</tr>\n");
     }
     fprintf(out, "</tbody></table></div></section>\n");
@@ -208,43 +195,20 @@ static void put_buckets(FILE *out, const training_log *log) {
     for (size_t i = 0; i < count; i++) {
         const json_t *shape = json_array_get(shapes, i);
         fprintf(out, "<tr>");
-        put_cell(out, log_number(shape, "steps"), "%.0f");
-        put_cell(out, log_number(shape, "batch"), "%.0f");
-        put_cell(out, log_number(shape, "batches"), "%.0f");
-        put_cell(out, 100 * log_number(shape, "batches") / batches, "%.1f%%");
+        put_number(out, log_number(shape, "steps"), "%.0f");
+        put_number(out, log_number(shape, "batch"), "%.0f");
+        put_number(out, log_number(shape, "batches"), "%.0f");
+        put_number(out, 100 * log_number(shape, "batches") / batches, "%.1f%%");
         fprintf(out, "</tr>\n");
     }
     fprintf(out, "</tbody></table></div></section>\n");
 }
 
-/* A value of the log as text, for free(). */
-static char *text_of_value(const json_t *value) {
-    if (json_is_string(value)) {
-        return text_of("%s", json_string_value(value));
-    }
-    if (json_is_real(value)) {
-        return text_of("%.17g", json_real_value(value));
-    }
-    char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    char *text = text_of("%s", dumped != NULL ? dumped : "");
-    free(dumped);
-    return text;
-}
-
-static const char *default_of(const char *name) {
-    for (size_t i = 0; i < rcv_setting_count(); i++) {
-        if (strcmp(rcv_setting_at(i)->name, name) == 0) {
-            return rcv_setting_at(i)->default_value;
-        }
-    }
-    return "";
-}
-
 /* A row where the value is not the default. A setting that this version does not know, or would refuse, is shown as it is. */
 static void put_setting(FILE *out, rcv_settings *settings, const char *name, const json_t *value) {
-    char *text = text_of_value(value);
+    char *text = log_value_text(value);
     const bool known = rcv_settings_set(settings, name, text) == RCV_OK;
-    const char *shown = known ? rcv_settings_get(settings, name) : text, *usual = default_of(name);
+    const char *shown = known ? rcv_settings_get(settings, name) : text, *usual = default_setting(name);
     if (strcmp(shown, usual) != 0) {
         fprintf(out, "<tr><td>");
         put_text(out, name);
@@ -257,17 +221,24 @@ static void put_setting(FILE *out, rcv_settings *settings, const char *name, con
     free(text);
 }
 
-static void put_settings(FILE *out, const training_log *log, rcv_settings *settings) {
+void put_settings(FILE *out, const training_log *log, rcv_settings *settings, bool shared) {
     json_t *object = json_object_get(log->start, "settings");
     const char *name;
     json_t *value;
     if (!json_is_object(object)) {
         return;
     }
-    put_section(out, "settings", "Settings", "Those that differ from their defaults.");
+    put_section(out, "settings", "Settings",
+                shared
+                    ? "Those of what is learnt, which are the same in all runs, where they differ from their defaults."
+                    : "Those that differ from their defaults.");
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>setting</th><th class=\"left\">value</th>"
                  "<th class=\"left\">default</th></tr></thead><tbody>\n");
-    json_object_foreach(object, name, value) { put_setting(out, settings, name, value); }
+    json_object_foreach(object, name, value) {
+        if (!shared || !is_way_to_run(name)) {
+            put_setting(out, settings, name, value);
+        }
+    }
     fprintf(out, "</tbody></table></div></section>\n");
 }
 
@@ -285,12 +256,26 @@ static void put_number_fact(FILE *out, const char *name, double value) {
     }
 }
 
+/* Who took part, and what an update made them send. */
+static void put_ranks_facts(FILE *out, const training_log *log) {
+    const json_t *ranks = json_object_get(log->begun, "ranks");
+    if (ranks == NULL) {
+        return;
+    }
+    const double replicas = log_number(ranks, "replicas"), stages = log_number(ranks, "stages");
+    fprintf(out, "<dt>ranks</dt><dd>%.0f: %.0f x %.0f, replicas x stages</dd>\n", replicas * stages, replicas, stages);
+    put_fact(out, "transport", log_text(ranks, "transport"));
+    put_number_fact(out, "bytes an update sends", log_number(log->end, "sent_all"));
+    put_number_fact(out, "of them the busiest rank", log_number(log->end, "sent_most"));
+}
+
 static void put_facts(FILE *out, const training_log *log) {
     fprintf(out, "<section id=\"facts\"><h2>The run</h2>\n<dl>\n");
     put_fact(out, "device", log_text(log->start, "device"));
     put_fact(out, "begun", log_text(log->start, "date"));
     put_fact(out, "version", log_text(log->start, "version"));
     put_fact(out, "commit", log_text(log->start, "commit"));
+    put_ranks_facts(out, log);
     put_number_fact(out, "tokens of the data", log_number(log->start, "tokens"));
     put_number_fact(out, "bytes in memory", log_number(log->start, "bytes"));
     json_t *plans = json_object_get(log->start, "plans");
@@ -313,83 +298,21 @@ static void put_facts(FILE *out, const training_log *log) {
     fprintf(out, "</dl></section>\n");
 }
 
-/* ---- the page ---- */
-
-static bool write_page(const training_log *log, const char *path, const char *name, rcv_settings *settings) {
-    page page;
-    if (!page_open(&page, path)) {
-        return false;
-    }
-    begin_page(page.file, "recurve report", name);
+void put_training(FILE *out, const training_log *log, rcv_settings *settings) {
     const char *device = log_text(log->start, "device"), *date = log_text(log->start, "date");
-    put_text(page.file, device != NULL ? device : "");
-    fprintf(page.file, "%s", device != NULL && date != NULL ? ", " : "");
-    put_text(page.file, date != NULL ? date : "");
-    fprintf(page.file, "</p>\n");
-    put_summary(page.file, log);
-    put_plots(page.file, log);
-    put_validations(page.file, log);
-    put_buckets(page.file, log);
-    put_settings(page.file, log, settings);
-    put_facts(page.file, log);
-    return page_close(&page);
-}
-
-/* The log's path with .html instead of .jsonl, or behind it. */
-static char *page_path(const char *log) {
-    const size_t length = strlen(log), ending = strlen(".jsonl");
-    const bool usual = length > ending && strcmp(log + length - ending, ".jsonl") == 0;
-    return text_of("%.*s.html", (int)(usual ? length - ending : length), log);
-}
-
-static int work(const char *log_path, const char *output) {
-    training_log log;
-    rcv_context *context = NULL;
-    rcv_settings *settings = NULL;
-    if (!output_is_writable(output) || !log_read(&log, log_path)) {
-        return EXIT_FAILED;
+    put_text(out, device != NULL ? device : "");
+    fprintf(out, "%s", device != NULL && date != NULL ? ", " : "");
+    put_text(out, date != NULL ? date : "");
+    fprintf(out, "</p>\n");
+    put_summary(out, log);
+    put_plots(out, log);
+    put_validations(out, log);
+    put_buckets(out, log);
+    if (trace_is_drawn(&log->trace)) {
+        begin_traces(out);
+        put_trace(out, &log->trace);
+        fprintf(out, "</section>\n");
     }
-    rcv_status status = rcv_context_new(NULL, &context);
-    if (status == RCV_OK) {
-        status = rcv_settings_new(context, &settings);
-    }
-    const char *slash = strrchr(log_path, '/');
-    int result = EXIT_FAILED;
-    if (status != RCV_OK) {
-        result = fail(status);
-    } else if (write_page(&log, output, slash != NULL ? slash + 1 : log_path, settings)) {
-        say("wrote %s", output);
-        result = EXIT_DONE;
-    }
-    rcv_settings_free(settings);
-    rcv_context_free(context);
-    log_free(&log);
-    return result;
-}
-
-int verb_report(int argc, char **argv) {
-    const char *log = "", *output = NULL; /* there always is a log */
-    option options[] = {
-        {"output", OPTION_TEXT, &output, .value = "PAGE", .help = "the page to write; else LOG with .html for .jsonl"},
-    };
-    const operand operands[] = {{"LOG", "the log that recurve train wrote", &log}};
-    const option_group groups[] = {{"Options", options, COUNT(options)}};
-    const command command = {.verb = "report",
-                             .summary = "Writes a page with the curves of a training log",
-                             .details =
-                                 "The page is one file that fetches nothing. What a run did behind the checkpoint "
-                                 "from\nwhich it later went on is left out. A last line that is cut short is "
-                                 "passed over.",
-                             .operands = operands,
-                             .operand_count = COUNT(operands),
-                             .groups = groups,
-                             .group_count = COUNT(groups)};
-    const parsed next = command_parse(&command, argc, argv);
-    if (next != PARSED_GO) {
-        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
-    }
-    char *path = output != NULL ? text_of("%s", output) : page_path(log);
-    const int result = work(log, path);
-    free(path);
-    return result;
+    put_settings(out, log, settings, false);
+    put_facts(out, log);
 }
