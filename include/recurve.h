@@ -742,6 +742,29 @@ RCV_API size_t rcv_trainer_bytes(const rcv_trainer *trainer);   /* of the device
 /* Until a limit of the settings: RCV_OK; until the callback stops it: RCV_STOPPED, the checkpoint written. A loss that is no
  * number ends it with RCV_INVALID; the sentence names the update and the last good checkpoint. */
 RCV_API rcv_status rcv_trainer_run(rcv_trainer *trainer, const rcv_trainer_options *options);
+/* What an update takes over many devices: stages are measured here, on every rank where the trainer has a world, and the step is simulated. */
+typedef struct {
+    int devices;               /* of a machine that is not here, all as this one; 0: the ranks that are */
+    const char *parallel;      /* how they are arranged, as the setting; NULL: "data" */
+    double bandwidth, latency; /* of its links: bytes a second each way, and seconds */
+} rcv_forecast_options;
+
+typedef struct {
+    int replicas, stages;
+    int64_t micro_batches, time_chunks;
+    char split[256];           /* layers of each stage: "2,1,1" */
+    double bandwidth, latency; /* of a link, as said or as measured */
+    double seconds;            /* of an update */
+    double tokens_per_second;  /* with padding */
+    double busy, bubble;       /* parts of all devices' time: computing, and waiting for each other */
+    double exposed;            /* seconds of an update that exchanges add to it */
+    double exchange;           /* seconds of all exchanges, hidden or not */
+    double sent;               /* bytes, by the device that sends most */
+} rcv_forecast;
+
+/* Before or between runs. What settings leave open, the split and the units, is chosen. */
+RCV_API rcv_status rcv_trainer_forecast(rcv_trainer *trainer, const rcv_forecast_options *options,
+                                        rcv_forecast *forecast);
 RCV_API rcv_status rcv_trainer_save(rcv_trainer *trainer, const char *path);
 RCV_API const rcv_progress *rcv_trainer_progress(const rcv_trainer *trainer);
 /* The path beside `path` where the best model by validation is kept: MODEL.best.safetensors. Free with rcv_text_free. */

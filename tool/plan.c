@@ -1,4 +1,5 @@
 /* recurve plan: what the planner considered for a problem, and what it chose. */
+#include "plan_ranks.h"
 #include "problem.h"
 
 #include <stdio.h>
@@ -120,6 +121,9 @@ static rcv_status show(problem *problem, bool program) {
 }
 
 int verb_plan(int argc, char **argv) {
+    if (plan_wants_ranks(argc, argv)) {
+        return plan_ranks(argc, argv);
+    }
     problem problem;
     option_group shape, planning;
     problem_groups(&problem, &shape, &planning);

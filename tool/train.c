@@ -1,5 +1,6 @@
 /* recurve train: opens the data, trains, shows how it goes, keeps the log; the library keeps the checkpoints. */
 #include "corpus.h"
+#include "ranks.h"
 #include "settings.h"
 #include "tool.h"
 
@@ -19,8 +20,7 @@ typedef struct {
     rcv_context *context;
     rcv_settings *settings;
     rcv_trainer *trainer;
-    rcv_world *world; /* NULL: alone */
-    bool leads;       /* alone, or rank 0: it shows how it goes, and keeps the log */
+    ranks ranks; /* the one that leads shows how it goes, and keeps the log */
     corpus corpus;
     const char *output;
     FILE *log;
@@ -79,7 +79,7 @@ static void show_validation(run *run, const rcv_progress *progress) {
 static bool on_progress(void *user, const rcv_progress *progress) {
     run *run = user;
     const double time = now();
-    if (!run->leads) {
+    if (!run->ranks.leads) {
         return stop_signal() == 0;
     }
     if (progress->validation != run->validation) {
@@ -132,7 +132,7 @@ static bool cut_partial_line(FILE *file) {
 }
 
 static bool open_log(run *run, bool resumes) {
-    if (!run->leads) {
+    if (!run->ranks.leads) {
         return true;
     }
     char *path = log_path(run);
@@ -188,94 +188,17 @@ static rcv_status test(run *run) {
     return status;
 }
 
-/* ---- several ranks ---- */
-
-/* The one that knows says why, for all; the others learn that there is no going on. */
-static int fail_together(const run *run, rcv_status status) {
-    if (run->world == NULL) {
-        return fail(status);
-    }
-    char *sentence = text_of("%s", status != RCV_PEER && held_message() != NULL ? held_message() : rcv_message());
-    hold_messages(false);
-    if (status != RCV_PEER) {
-        rcv_world_fail(run->world, sentence);
-    }
-    if (rcv_world_speaks(run->world) && status == RCV_PEER) {
-        say("%s", sentence);
-    } else if (rcv_world_speaks(run->world)) {
-        say("rank %d: %s", rcv_world_rank(run->world), sentence);
-    }
-    free(sentence);
-    return EXIT_FAILED;
-}
-
-/* Does every rank come here without having failed? Else the result is what the process ends with. */
-static int agree(run *run, int result) {
-    if (run->world == NULL) {
-        return result;
-    }
-    const rcv_status status = rcv_world_agree(run->world, result == EXIT_DONE ? RCV_OK : RCV_INVALID);
-    return status == RCV_OK ? EXIT_DONE : fail_together(run, status);
-}
-
-static bool is_parallel(const rcv_settings *settings) {
-    const char *parallel = rcv_settings_get(settings, "parallel");
-    return parallel != NULL && parallel[0] != '\0';
-}
-
-/* Of the processes that were started together, the first on this machine, as far as the environment says. */
-static bool is_first_here(int rank) {
-    static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK"};
-    for (size_t i = 0; i < COUNT(names); i++) {
-        if (getenv(names[i]) != NULL) {
-            return strcmp(getenv(names[i]), "0") == 0;
-        }
-    }
-    return rank == 0;
-}
-
-/* Before anything is read, so that all that goes wrong on one rank ends all, with one sentence. */
-static int open_world(run *run, const rcv_settings *given) {
-    run->leads = true;
-    const char *transport = rcv_settings_get(given, "transport"), *timeout = rcv_settings_get(given, "timeout");
-    const bool chooses = transport == NULL || strcmp(transport, "auto") == 0;
-    const rcv_world_options options = {.transport = chooses ? NULL : transport,
-                                       .timeout = timeout != NULL ? strtod(timeout, NULL) : 0};
-    int rank;
-    const int started = rcv_world_started(&rank);
-    if (!is_parallel(given) && started == 1) {
-        return EXIT_DONE;
-    }
-    hold_messages(!is_first_here(rank)); /* what is wrong is so for all of this machine, and they cannot talk yet */
-    if (!is_parallel(given)) {
-        say("%d processes were started together: say --parallel data or --parallel pipeline", started);
-        return EXIT_USAGE;
-    }
-    const rcv_status status = rcv_world_open(run->context, &options, &run->world);
-    if (status != RCV_OK) {
-        return fail(status);
-    }
-    run->leads = rcv_world_rank(run->world) == 0;
-    if (strncmp(rcv_world_name(run->world), "self", 4) == 0) {
-        say("--parallel %s is for several processes: start them with mpirun -n N recurve train ...",
-            rcv_settings_get(given, "parallel"));
-        return EXIT_USAGE;
-    }
-    hold_messages(true);
-    return EXIT_DONE;
-}
-
 /* ---- the end ---- */
 
 static int finish(run *run, rcv_status status) {
     const rcv_progress *progress = rcv_trainer_progress(run->trainer);
-    if (run->leads && progress->step > 0) {
+    if (run->ranks.leads && progress->step > 0) {
         show(run, progress, true);
     }
     if (status != RCV_OK && status != RCV_STOPPED) {
-        return fail_together(run, status);
+        return ranks_fail(&run->ranks, status);
     }
-    if (!run->leads) {
+    if (!run->ranks.leads) {
         return stop_status();
     }
     say("%swrote %s after %lld update%s; recurve train --resume %s goes on from it",
@@ -299,8 +222,8 @@ static rcv_status open_trainer(run *run, const char *resume) {
         status = corpus_open(&run->corpus, run->context, run->settings, vocabulary);
     }
     rcv_vocabulary_free(vocabulary);
-    if (run->world != NULL) {
-        status = rcv_world_agree(run->world, status);
+    if (run->ranks.world != NULL) {
+        status = rcv_world_agree(run->ranks.world, status);
     }
     const char *wisdom = rcv_settings_get(run->settings, "wisdom");
     if (status == RCV_OK && wisdom != NULL && wisdom[0] != '\0' && access(wisdom, F_OK) == 0) {
@@ -308,7 +231,7 @@ static rcv_status open_trainer(run *run, const char *resume) {
     }
     if (status == RCV_OK) {
         status = rcv_trainer_join(run->context, run->settings, run->corpus.data[PART_TRAIN],
-                                  run->corpus.data[PART_VALID], run->world, &run->trainer);
+                                  run->corpus.data[PART_VALID], run->ranks.world, &run->trainer);
     }
     if (status == RCV_OK && resume != NULL) {
         status = rcv_trainer_resume(run->trainer, resume);
@@ -319,15 +242,15 @@ static rcv_status open_trainer(run *run, const char *resume) {
 static int train(run *run, const char *resume) {
     const rcv_status opened = open_trainer(run, resume);
     if (opened != RCV_OK) {
-        return fail_together(run, opened);
+        return ranks_fail(&run->ranks, opened);
     }
-    const int logged = agree(run, open_log(run, resume != NULL) ? EXIT_DONE : EXIT_FAILED);
+    const int logged = ranks_agree(&run->ranks, open_log(run, resume != NULL) ? EXIT_DONE : EXIT_FAILED);
     if (logged != EXIT_DONE) {
         return logged;
     }
-    hold_messages(!run->leads);
-    if (run->world != NULL) {
-        say("%d ranks by %s", rcv_world_size(run->world), rcv_world_name(run->world));
+    hold_messages(!run->ranks.leads);
+    if (run->ranks.world != NULL) {
+        say("%d ranks by %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
     }
     const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
     run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
@@ -335,7 +258,7 @@ static int train(run *run, const char *resume) {
     const rcv_trainer_options options = {.output = run->output, .progress = on_progress, .log = on_log, .user = run};
     stop_on_signals();
     rcv_status status = rcv_trainer_run(run->trainer, &options);
-    if (run->leads && wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
+    if (run->ranks.leads && wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
         const rcv_status saved = rcv_wisdom_save(run->context, wisdom);
         status = saved != RCV_OK ? saved : status;
     }
@@ -412,29 +335,17 @@ static int prepare(const arguments *arguments, run *run, bool *over) {
         return EXIT_USAGE;
     }
     run->output = run->output != NULL ? run->output : arguments->resume;
-    const bool good = (!run->leads || output_is_writable(run->output)) && corpus_find(&run->corpus, run->settings);
+    const bool good =
+        (!run->ranks.leads || output_is_writable(run->output)) && corpus_find(&run->corpus, run->settings);
     return good ? EXIT_DONE : EXIT_FAILED;
-}
-
-/* As the command line and its files say, so far as they can be read: what is wrong with them is said when all ranks can hear it. */
-static int enter_world(const arguments *arguments, run *run) {
-    settings_arguments quiet = arguments->settings;
-    rcv_settings *settings = NULL;
-    quiet.print = false;
-    hold_messages(true);
-    settings_from_arguments(&quiet, NULL, run->context, &settings);
-    hold_messages(false);
-    const int result = open_world(run, settings != NULL ? settings : arguments->settings.given);
-    rcv_settings_free(settings);
-    return result;
 }
 
 static int work(const arguments *arguments, rcv_context *context) {
     run run = {.context = context, .terminal = isatty(STDERR_FILENO) == 1, .output = arguments->output};
     bool over = false;
-    int result = enter_world(arguments, &run);
+    int result = ranks_open(&run.ranks, context, &arguments->settings, "train");
     if (result == EXIT_DONE) {
-        result = agree(&run, prepare(arguments, &run, &over));
+        result = ranks_agree(&run.ranks, prepare(arguments, &run, &over));
         if (result == EXIT_DONE && !over) {
             result = train(&run, arguments->resume);
         }
@@ -445,8 +356,7 @@ static int work(const arguments *arguments, rcv_context *context) {
     if (run.log != NULL) {
         fclose(run.log);
     }
-    rcv_world_close(run.world);
-    hold_messages(false);
+    ranks_close(&run.ranks);
     return result;
 }
 

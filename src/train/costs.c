@@ -256,32 +256,33 @@ static void guess_layers(const rcv_learner *l, double *layers, double *outputs) 
 }
 
 /* The first layer, whose input may have another size, one in the middle, which stands for all such, and the last. */
-rcv_status rcvi_costs_of_layers(const rcv_trainer *t, double *layers, double *inputs, double *outputs) {
-    int64_t count = t->learner->net->options.layers, steps, whole;
-    rcvi_cost_problem problem = {.count = 1, .bucket = rcvi_heaviest_bucket(t->batcher), .peers = t->crew.world};
-    rcvi_batcher_shape(t->batcher, problem.bucket, &steps, &whole, NULL);
-    int64_t batch = (whole + t->crew.replica_count - 1) / (t->crew.replica_count ? t->crew.replica_count : 1);
-    problem.steps = steps;
-    problem.batch = batch;
-    problem.micro = rcvi_units_micro(t, batch);
-    problem.chunks = rcvi_units_chunks(t, steps);
-    *inputs = *outputs = 0;
-    if (rcvi_settings_is(t->settings, "effort", "estimate")) {
-        guess_layers(t->learner, layers, outputs);
-        return RCV_OK;
-    }
+static rcv_status measure_layers(const rcv_trainer *t, int replicas, double *layers, double *outputs) {
+    int64_t count = t->learner->net->options.layers, whole;
+    rcvi_cost_problem problem = {
+        .count = 1, .bucket = rcvi_heaviest_bucket(t->batcher), .micro = 1, .chunks = 1, .peers = t->crew.world};
+    rcvi_batcher_shape(t->batcher, problem.bucket, &problem.steps, &whole, NULL);
+    problem.batch = (whole + replicas - 1) / replicas;
     for (int64_t l = 0; l < count; l++) {
         rcvi_seconds s;
-        if (l > 1 && l < count - 1) {
-            layers[l] = layers[1];
-            continue;
-        }
+        layers[l] = l > 1 ? layers[1] : 0;
+        if (l > 1 && l < count - 1) continue;
         problem.first = l;
         RCVI_TRY(rcvi_costs_measure(t, &problem, &s, NULL, NULL));
         layers[l] = s.forward + s.backward;
         if (l == count - 1) *outputs = s.head;
     }
     RCVI_TRY(agree(t, layers, count));
-    RCVI_TRY(agree(t, outputs, 1));
-    return RCV_OK;
+    return agree(t, outputs, 1);
+}
+
+rcv_status rcvi_costs_split(const rcv_trainer *t, int replicas, int stages, int *counts) {
+    int layers = (int)t->learner->net->options.layers;
+    double *seconds = rcvi_new(t->context, (size_t)layers, sizeof *seconds), outputs = 0;
+    rcv_status status = seconds ? RCV_OK : RCV_NO_MEMORY;
+    bool guesses = rcvi_settings_is(t->settings, "effort", "estimate");
+    if (!status && guesses) guess_layers(t->learner, seconds, &outputs);
+    if (!status && !guesses) status = measure_layers(t, replicas, seconds, &outputs);
+    if (!status) status = rcvi_flow_split(t->context, seconds, layers, 0, outputs, stages, counts);
+    rcvi_free(t->context, seconds);
+    return status;
 }

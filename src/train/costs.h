@@ -39,6 +39,11 @@ typedef struct {
  * measured here. `plan`, NULL: not wanted: of this rank's stage, for rcvi_free. */
 rcv_status rcvi_forecast(const rcv_trainer *trainer, const rcvi_arrangement *arrangement, rcvi_flow_result *result,
                          char **plan);
+/* Layers of each of the stages, by what they cost: as all ranks of a crew agree, where there is one. */
+rcv_status rcvi_costs_split(const rcv_trainer *trainer, int replicas, int stages, int *counts);
+/* The units of the arrangement with the shortest step, as far as settings do not say them. */
+rcv_status rcvi_units_find(const rcv_trainer *trainer, rcvi_arrangement *arrangement, rcvi_flow_result *result,
+                           char **plan);
 /* Latency and bandwidth between the ranks of a crew, as sums and messages have them; collective. */
 rcv_status rcvi_measure_links(const rcvi_crew *crew, double *latency, double *bandwidth);
 /* The bucket with the most work: by it arrangements are judged. */

@@ -2,6 +2,7 @@
 #include "train/trainer.h"
 
 #include "net/net.h"
+#include "train/costs.h"
 #include "train/pieces.h"
 
 #include <stdio.h>
@@ -89,7 +90,7 @@ int64_t rcvi_ranks_threads(const rcv_trainer *t) {
 /* ---- layers ---- */
 
 /* COUNT,COUNT,...: one a stage, all of the layers together. */
-static rcv_status read_split(const char *text, int layers, int stages, int *counts) {
+rcv_status rcvi_read_split(const char *text, int layers, int stages, int *counts) {
     int found = 0;
     long sum = 0;
     const char *at = text;
@@ -119,20 +120,22 @@ static rcv_status keep_split(rcv_trainer *t, const int *counts, int stages) {
     return status;
 }
 
-static rcv_status choose_split(rcv_trainer *t, int layers, int stages, int *counts) {
-    double *seconds = rcvi_new(t->context, (size_t)layers, sizeof *seconds), inputs = 0, outputs = 0;
-    rcv_status status = seconds ? rcvi_costs_of_layers(t, seconds, &inputs, &outputs) : RCV_NO_MEMORY;
-    if (!status) status = rcvi_flow_split(t->context, seconds, layers, inputs, outputs, stages, counts);
-    if (!status) status = keep_split(t, counts, stages);
-    rcvi_free(t->context, seconds);
-    return status;
+static rcv_status choose_split(rcv_trainer *t, int stages, int *counts) {
+    RCVI_TRY(rcvi_costs_split(t, t->crew.replica_count, stages, counts));
+    return keep_split(t, counts, stages);
+}
+
+rcv_status rcvi_check_stages(int layers, int stages) {
+    if (stages <= layers) return RCV_OK;
+    return rcvi_fail(RCV_INVALID, "%d layers cannot be shared out among %d stages: a stage has one at least", layers,
+                     stages);
 }
 
 rcv_status rcvi_ranks_counts(const rcv_trainer *t, int *counts) {
     int layers = (int)rcv_net_get_options(t->learner->net)->layers, stages = t->crew.world ? t->crew.stage_count : 1;
     const char *split = rcvi_settings_text(t->settings, "split");
     counts[0] = layers;
-    return stages > 1 && split ? read_split(split, layers, stages, counts) : RCV_OK;
+    return stages > 1 && split ? rcvi_read_split(split, layers, stages, counts) : RCV_OK;
 }
 
 rcv_status rcvi_ranks_split(rcv_trainer *t, int64_t *first, int64_t *count) {
@@ -142,14 +145,12 @@ rcv_status rcvi_ranks_split(rcv_trainer *t, int64_t *first, int64_t *count) {
     *first = 0;
     *count = layers;
     if (stages == 1) return RCV_OK;
-    if (stages > layers)
-        return rcvi_fail(RCV_INVALID, "%d layers cannot be shared out among %d stages: a stage has one at least",
-                         layers, stages);
+    RCVI_TRY(rcvi_check_stages(layers, stages));
     const char *asked = rcvi_settings_text(t->settings, "split");
     int *counts = rcvi_new(l->context, (size_t)stages, sizeof *counts);
     rcv_status status = !counts ? RCV_NO_MEMORY
-                        : asked ? read_split(asked, layers, stages, counts)
-                                : choose_split(t, layers, stages, counts);
+                        : asked ? rcvi_read_split(asked, layers, stages, counts)
+                                : choose_split(t, stages, counts);
     for (int s = 0; !status && s < crew->stage; s++) *first += counts[s];
     if (!status) *count = counts[crew->stage];
     rcvi_free(l->context, counts);

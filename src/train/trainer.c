@@ -100,17 +100,11 @@ static rcv_status check_lean(const rcv_trainer *t) {
 static rcv_status check_shares(const rcv_trainer *t) {
     const rcvi_crew *crew = rcvi_trainer_crew(t);
     if (!crew) return RCV_OK;
-    int64_t batch = rcvi_settings_integer(t->settings, "batch");
-    bool fixed = t->learner->shape.kind == RCV_DATA_STREAM || !rcvi_settings_integer(t->settings, "tokens");
-    if (fixed && batch % crew->replica_count)
-        return rcvi_fail(RCV_INVALID,
-                         "a global batch of %lld sequences does not divide among %d replicas: use a multiple of %d",
-                         (long long)batch, crew->replica_count, crew->replica_count);
     if (crew->shares && (t->kind == RCVI_SGD || t->asgd))
         return rcvi_fail(RCV_INVALID,
                          "share-optimiser is for momentum, adam and adamw: there is nothing to share of %s",
                          rcv_settings_get(t->settings, "optimiser"));
-    return rcvi_units_check(t);
+    return rcvi_units_check(t, crew->replica_count, crew->stage_count);
 }
 
 static bool wants_lean(const rcv_trainer *t) {

@@ -107,7 +107,7 @@ struct rcv_trainer {
 static inline const rcvi_crew *rcvi_trainer_crew(const rcv_trainer *t) { return t->crew.world ? &t->crew : NULL; }
 
 /* Into how many micro-batches a replica's part of a batch is cut, and a window of so many steps into chunks of time. */
-rcv_status rcvi_units_check(const rcv_trainer *trainer);
+rcv_status rcvi_units_check(const rcv_trainer *trainer, int replicas, int stages);
 int64_t rcvi_units_micro(const rcv_trainer *trainer, int64_t batch);
 int64_t rcvi_units_chunks(const rcv_trainer *trainer, int64_t steps);
 /* What is not said is chosen by forecasts, on all ranks together; so is the plan of units. */
@@ -150,10 +150,11 @@ void rcvi_log_end(const rcv_trainer *trainer, const char *reason);
 
 /* Do all ranks have the same version, settings and data? The sentence says what differs, and where. */
 rcv_status rcvi_ranks_agree(const rcv_trainer *trainer);
-/* What layers cost, as all ranks agree: [layers] seconds of a batch, and what the embedding and the output layer add. */
-rcv_status rcvi_costs_of_layers(const rcv_trainer *trainer, double *layers, double *inputs, double *outputs);
 /* How many layers this rank has, and from which one on. */
 rcv_status rcvi_ranks_split(rcv_trainer *trainer, int64_t *first, int64_t *count);
+/* COUNT,COUNT,...: layers of each of the stages. */
+rcv_status rcvi_read_split(const char *text, int layers, int stages, int *counts);
+rcv_status rcvi_check_stages(int layers, int stages);
 /* [stages] layers of each. */
 rcv_status rcvi_ranks_counts(const rcv_trainer *trainer, int *counts);
 /* All elements of an array of parameters, or of moments, in the host's memory, for rcvi_free: on rank 0; elsewhere NULL. */
