@@ -138,7 +138,9 @@ int verb_plan(int argc, char **argv) {
                                  "plans that recompute instead of keeping, which trade time for memory. Of a plan\n"
                                  "with persistent kernels, on a GPU, a last line says where weights live.\n"
                                  "Ctrl-C ends planning after the current trial, with no plan and wisdom as it was;\n"
-                                 "a second Ctrl-C ends it at once.",
+                                 "a second Ctrl-C ends it at once.\n"
+                                 "recurve plan --parallel HOW DATA [--machine N,GB,US] is about training over many\n"
+                                 "devices instead; recurve plan --parallel data --help says more.",
                              .groups = groups,
                              .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
