@@ -227,9 +227,10 @@ static void test_signals(void **state) {
                                         "combine(steps=3)+fuse+pack+scan"};
     static const rcv_net_options nets[] = {
         {.layers = 3}, {.layers = 2, .bidirectional = true}, {.layers = 2, .dropout = 0.2, .rank = 3}};
-    static const char *const cells[] = {"lstm", "gru", "sru", "indrnn"};
-    for (size_t i = 0; i < sizeof nets / sizeof *nets * 4; i++) {
-        open_world(&w, cells[i % 4], nets[i / 4]);
+    static const char *const cells[] = {"lstm", "gru", "sru", "indrnn", "lstm_peephole", "lstm_layernorm", "gilr_lstm", "qrnn_ifo_w2"};
+    enum { CELLS = sizeof cells / sizeof *cells };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets * CELLS; i++) {
+        open_world(&w, cells[i % CELLS], nets[i / CELLS]);
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
             if (!check_signals(&w, plans[p], without, false)) continue;
             check_signals(&w, plans[p], with, true);
@@ -238,7 +239,7 @@ static void test_signals(void **state) {
         }
         close_world(&w);
     }
-    assert_true(ran >= 50);
+    assert_true(ran >= 100);
 }
 
 /* Layers' gradients become whole one after the other, from the top: that is what can be exchanged meanwhile. */
