@@ -227,7 +227,8 @@ static void test_signals(void **state) {
                                         "combine(steps=3)+fuse+pack+scan"};
     static const rcv_net_options nets[] = {
         {.layers = 3}, {.layers = 2, .bidirectional = true}, {.layers = 2, .dropout = 0.2, .rank = 3}};
-    static const char *const cells[] = {"lstm", "gru", "sru", "indrnn", "lstm_peephole", "lstm_layernorm", "gilr_lstm", "qrnn_ifo_w2"};
+    static const char *const cells[] = {"lstm",           "gru",       "sru",        "indrnn", "lstm_peephole",
+                                        "lstm_layernorm", "gilr_lstm", "qrnn_ifo_w2"};
     enum { CELLS = sizeof cells / sizeof *cells };
     for (size_t i = 0; i < sizeof nets / sizeof *nets * CELLS; i++) {
         open_world(&w, cells[i % CELLS], nets[i / CELLS]);

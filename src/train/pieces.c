@@ -18,7 +18,8 @@ rcvi_piece_of *rcvi_pieces_new(const rcv_learner *l, bool sparse, size_t *count)
         if (i == 0 && lead) *at++ = (rcvi_piece_of){l->at_part, lead, layers};
         if (end > start) *at++ = (rcvi_piece_of){l->at_part + start, end - start, i};
     }
-    if (l->begins && table && !sparse && !l->shape.fixed) *at++ = (rcvi_piece_of){0, table, layers + 1 + RCVI_BY_INPUTS};
+    if (l->begins && table && !sparse && !l->shape.fixed)
+        *at++ = (rcvi_piece_of){0, table, layers + 1 + RCVI_BY_INPUTS};
     *count = (size_t)(at - pieces);
     return pieces;
 }
