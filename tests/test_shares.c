@@ -150,7 +150,7 @@ static void test_slices(void **state) {
 
 /* ---- gradients that say when they are whole ---- */
 
-/* Every layer once; nothing writes to its gradients behind it, and what stands right before it does, or is another's. */
+/* Every layer once, and the lead of the first; nothing writes to its gradients behind it, and what stands right before it does, or is another's. */
 static void check_places(const rcvi_program *program, const char *schedule) {
     int64_t layers = program->net->options.layers, seen = 0;
     size_t loop_end = 0;
@@ -158,7 +158,7 @@ static void check_places(const rcvi_program *program, const char *schedule) {
         const rcvi_step *step = &program->steps[i];
         if (step->kind == RCVI_STEP_LOOP && i >= loop_end) loop_end = i + 1 + (size_t)step->loop.body;
         if (step->kind != RCVI_STEP_COMMUNICATE) continue;
-        seen += INT64_C(1) << step->layer;
+        seen += INT64_C(1) << step->communicate.signal;
         bool late = false, early = false;
         size_t first = i;
         while (first > program->forward_count && !early) {
@@ -167,7 +167,8 @@ static void check_places(const rcvi_program *program, const char *schedule) {
                     program->steps[first].kind == RCVI_STEP_VENDOR;
         }
         for (size_t k = i + 1; k < program->step_count; k++)
-            late |= rcvi_steps_conflict(program, step, &program->steps[k]);
+            late |= program->steps[k].kind != RCVI_STEP_COMMUNICATE &&
+                    rcvi_steps_conflict(program, step, &program->steps[k]);
         if (late || !early || i < loop_end)
             fail_msg("%s: the gradient of layer %d is not whole at step %zu", schedule, step->layer, i);
         for (size_t k = first + 1, end = 0; k < i; k++) { /* only the rest of a loop, and other layers' */
@@ -176,13 +177,13 @@ static void check_places(const rcvi_program *program, const char *schedule) {
             if (!rest) fail_msg("%s: layer %d could have been told of before step %zu", schedule, step->layer, k);
         }
     }
-    assert_int_equal(seen, (INT64_C(1) << layers) - 1);
+    assert_int_equal(seen, (INT64_C(2) << layers) - 1);
 }
 
 /* False: the plan is not for this network. */
 static bool check_signals(const world *w, const char *schedule, double *gradient, bool signals) {
     static double y[MOST], dy[MOST];
-    uint64_t told[4] = {0}, value = 41;
+    uint64_t told[5] = {0}, value = 41;
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
     const rcv_plan_options o = {.steps = STEPS,
@@ -205,7 +206,7 @@ static bool check_signals(const world *w, const char *schedule, double *gradient
         value++;
         check_ok(rcv_run_forward(run, &(rcv_forward){.parameters = w->parameters, .x = w->x, .y = y, .seed = 11}));
         check_ok(rcv_run_backward(run, &(rcv_backward){.dy = dy, .dparameters = gradient}));
-        for (int64_t l = 0; l < rcv_net_get_options(w->net)->layers; l++)
+        for (int64_t l = 0; l <= rcv_net_get_options(w->net)->layers; l++)
             assert_int_equal(told[l], signals ? value : 0);
     }
     rcv_run_free(run);
@@ -226,9 +227,11 @@ static void test_signals(void **state) {
                                         "combine(steps=3)+fuse+pack+scan"};
     static const rcv_net_options nets[] = {
         {.layers = 3}, {.layers = 2, .bidirectional = true}, {.layers = 2, .dropout = 0.2, .rank = 3}};
-    static const char *const cells[] = {"lstm", "gru", "sru", "indrnn"};
-    for (size_t i = 0; i < sizeof nets / sizeof *nets * 4; i++) {
-        open_world(&w, cells[i % 4], nets[i / 4]);
+    static const char *const cells[] = {"lstm",           "gru",       "sru",        "indrnn", "lstm_peephole",
+                                        "lstm_layernorm", "gilr_lstm", "qrnn_ifo_w2"};
+    enum { CELLS = sizeof cells / sizeof *cells };
+    for (size_t i = 0; i < sizeof nets / sizeof *nets * CELLS; i++) {
+        open_world(&w, cells[i % CELLS], nets[i / CELLS]);
         for (size_t p = 0; p < sizeof plans / sizeof *plans; p++) {
             if (!check_signals(&w, plans[p], without, false)) continue;
             check_signals(&w, plans[p], with, true);
@@ -237,7 +240,7 @@ static void test_signals(void **state) {
         }
         close_world(&w);
     }
-    assert_true(ran >= 50);
+    assert_true(ran >= 100);
 }
 
 /* Layers' gradients become whole one after the other, from the top: that is what can be exchanged meanwhile. */
@@ -251,14 +254,23 @@ static void test_signals_come_early(void **state) {
     check_ok(rcv_plan_new(w.net, &o, &plan));
     const rcvi_program *program = &plan->program;
     int layer = 4;
+    bool led = false; /* the lead of the first, with half of its parameters, and a product before the rest */
     for (size_t i = program->forward_count; i < program->step_count; i++) {
         if (program->steps[i].kind != RCVI_STEP_COMMUNICATE) continue;
+        if (program->steps[i].communicate.signal == 4) {
+            assert_int_equal(program->steps[i].columns, rcv_net_parameter(w.net, 0)->count);
+            assert_int_equal(program->steps[i + 1].kind, RCVI_STEP_GEMM);
+            assert_int_equal(layer, 1);
+            led = true;
+            continue;
+        }
         assert_int_equal(program->steps[i].layer, --layer);
         int loops = 0; /* of lower layers, still to come */
         for (size_t k = i; k < program->step_count; k++) loops += program->steps[k].kind == RCVI_STEP_LOOP;
         assert_true(loops >= layer);
     }
     assert_int_equal(layer, 0);
+    assert_true(led);
     rcv_plan_free(plan);
     close_world(&w);
 }

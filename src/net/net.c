@@ -2,6 +2,7 @@
 #include "cell/distribute.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const int64_t LARGEST = (int64_t)1 << 40; /* of any one size: products of two still fit 64 bits once checked */
@@ -191,6 +192,16 @@ int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64
         offset += size * (l < layer ? net->directions : direction);
     }
     return offset;
+}
+
+int64_t rcvi_lead_end(const rcv_net *net) {
+    int64_t all = rcvi_layer_start(net, 1), best = 0;
+    for (size_t i = 0; i < rcv_net_parameter_count(net) && best < all; i++) {
+        const rcv_parameter *p = rcv_net_parameter(net, i);
+        int64_t end = p->offset + p->count;
+        if (end <= all && llabs(2 * end - all) < llabs(2 * best - all)) best = end;
+    }
+    return best ? best : all;
 }
 
 /* ---- public ---- */

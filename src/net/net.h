@@ -58,6 +58,10 @@ static inline int64_t rcvi_layer_start(const rcv_net *net, int64_t layer) {
     return layer < net->options.layers ? net->layers[layer].start : net->parameter_elements;
 }
 
+/* Behind the first layer's gradients nothing is computed that could hide their exchange. So their lead is told of by itself: those before
+ * the boundary of parameters nearest to the layer's middle, which may be its end. */
+int64_t rcvi_lead_end(const rcv_net *net);
+
 /* Elements before the block of (layer, direction) in a tensor of this state, for batch 1. */
 int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64_t direction);
 

@@ -3,9 +3,13 @@
 
 #include <string.h>
 
-static rcvi_step step_of(const rcvi_program *program, int gradients, int64_t layer) {
-    int64_t start = rcvi_layer_start(program->net, layer), count = rcvi_layer_start(program->net, layer + 1) - start;
+/* Of a layer; or of the number of layers: of the lead of the first. */
+static rcvi_step step_of(const rcvi_program *program, int gradients, int64_t signal) {
+    int64_t layer = signal < program->net->options.layers ? signal : 0, start = rcvi_layer_start(program->net, layer);
+    int64_t end = layer == signal ? rcvi_layer_start(program->net, layer + 1) : rcvi_lead_end(program->net);
+    int64_t count = end - start;
     return (rcvi_step){.kind = RCVI_STEP_COMMUNICATE,
+                       .communicate.signal = signal,
                        .layer = (int)layer,
                        .time = {.span = 1},
                        .rows = 1,
@@ -41,8 +45,8 @@ void rcvi_program_communicate(rcvi_program *program) {
     const rcv_net *net = program->net;
     if (!program->options.signals || !program->options.training || !net->parameter_elements || program->failed) return;
     int gradients = rcvi_program_external(program, RCVI_DPARAMETERS, 0);
-    for (int64_t l = net->options.layers; l > 0 && !program->failed; l--) {
-        const rcvi_step step = step_of(program, gradients, l - 1);
+    for (int64_t signal = net->options.layers; signal >= 0 && !program->failed; signal--) {
+        const rcvi_step step = step_of(program, gradients, signal);
         if (step.columns) insert(program, last_writer(program, &step) + 1, &step);
     }
 }

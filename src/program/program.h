@@ -132,7 +132,7 @@ typedef enum {
     RCVI_STEP_BOUNDARY, /* mask[t, b] = a reset at t within the sequence; one more row of zeros at t = steps */
     RCVI_STEP_PACK,     /* out = a[rows, columns] packed, for products with its transpose (with it, where transposed) */
     RCVI_STEP_VENDOR,   /* a whole pass by the vendor's library */
-    RCVI_STEP_COMMUNICATE /* out, the gradient of its layer's parameters, is whole: whoever exchanges it may begin */
+    RCVI_STEP_COMMUNICATE /* out, gradients of its layer's parameters, is whole: whoever exchanges it may begin */
 } rcvi_step_kind;
 
 enum {
@@ -233,6 +233,9 @@ typedef struct {
         struct {
             bool backward;
         } vendor;
+        struct {
+            int64_t signal; /* the layer; or the number of layers: the lead of the first one */
+        } communicate;
         rcvi_map *map;
     };
 } rcvi_step;
@@ -310,7 +313,8 @@ bool rcvi_step_can_wait(const rcvi_program *program, const rcvi_step *step);
 
 struct rcvi_access;
 
-/* Where the options ask for signals: behind the last step that writes to the gradients of a layer's parameters, one that says so. */
+/* Where the options ask for signals: behind the last step that writes to the gradients of a layer's parameters, one that says so; and
+ * one of the lead of the first layer's (rcvi_lead_end). */
 void rcvi_program_communicate(rcvi_program *program);
 
 /* In plans of a 16-bit type, makes activations of the buffers of reals that may be rounded, where every step that touches them

@@ -662,6 +662,17 @@ static void open_backward_set(writer *w, track *set, int64_t count, const int *d
     }
 }
 
+/* Where somebody waits for gradients they come before the adjoint of the input, unless that is where their factors are computed. */
+static bool are_gradients_first(const writer *w, const rcvi_fusion *f) {
+    const rcvi_graph *graph = f->emitter.graph;
+    bool late = false;
+    for (size_t g = 0; g < graph->gradient_count; g++) {
+        int right = graph->gradients[g].right;
+        if (!f->left_out[g]) late |= is_late(f, graph->gradients[g].left) || (right != RCVI_NONE && is_late(f, right));
+    }
+    return w->frame.program->options.signals && !late;
+}
+
 static void write_backward_part(writer *w, track *set, int64_t count, int part, int64_t delay, bool inside) {
     for (int64_t i = 0; i < count; i++) {
         mark(w, &set[i]);
@@ -673,9 +684,11 @@ static void write_backward_part(writer *w, track *set, int64_t count, int part, 
     close_steps(w);
     for (int64_t i = 0; i < count; i++) {
         rcvi_fusion *f = &set[i].backward.fusions[part];
+        bool gradients = w->chunk > 1 && !w->gathers, first = gradients && are_gradients_first(w, f);
         mark(w, &set[i]);
+        if (first) rcvi_fusion_emit_gradients(f, true);
         rcvi_fusion_emit(f, RCVI_BEHIND);
-        if (w->chunk > 1 && !w->gathers) rcvi_fusion_emit_gradients(f, true);
+        if (gradients && !first) rcvi_fusion_emit_gradients(f, true);
     }
 }
 

@@ -184,8 +184,16 @@ static rcv_status time_steps(trial *a, rcvi_seconds *seconds) {
 /* Where the device does not record when it did what: one layer after the other, from the last on, as they have parameters. */
 static void guess_ready(const rcv_net *part, double *ready) {
     for (int64_t l = 0; l < part->options.layers; l++)
-        ready[l] =
+        ready[l + 1] =
             1 - (double)rcvi_layer_start(part, l) / (double)(part->parameter_elements ? part->parameter_elements : 1);
+    ready[0] = ready[1];
+}
+
+/* Of the first layer there are two, its lead and the rest: the first of them that comes is the lead's. */
+static void note_ready(const rcv_event *event, double at, double *ready) {
+    int place = event->layer + 1;
+    if (event->layer == 0 && ready[0] < 0) place = 0;
+    ready[place] = at;
 }
 
 static rcv_status find_ready(trial *a, double *ready) {
@@ -193,15 +201,16 @@ static rcv_status find_ready(trial *a, double *ready) {
     rcv_run *run = a->work->windows[a->window].runs[0];
     rcv_event *events = rcvi_new(a->learner->context, EVENTS, sizeof *events);
     if (!events) return RCV_NO_MEMORY;
-    guess_ready(a->learner->part, ready);
     rcv_status status = rcv_run_trace(run, events, EVENTS);
     if (!status) status = step(a);
     size_t count = rcv_run_trace_count(run);
     double end = 0;
+    guess_ready(a->learner->part, ready);
+    if (count) ready[0] = -1;
     for (size_t i = 0; i < count && i < EVENTS; i++)
         if (events[i].backward && events[i].end > end) end = events[i].end;
     for (size_t i = 0; i < count && i < EVENTS; i++)
-        if (!strcmp(events[i].what, "communicate") && end > 0) ready[events[i].layer] = events[i].begin / end;
+        if (!strcmp(events[i].what, "communicate") && end > 0) note_ready(&events[i], events[i].begin / end, ready);
     rcv_run_trace(run, NULL, 0);
     rcvi_free(a->learner->context, events);
     return status;

@@ -13,7 +13,8 @@ typedef struct {
 enum { RCVI_SECONDS = sizeof(rcvi_seconds) / sizeof(double) };
 
 /* Layers first .. first + count - 1, with the embedding and the output layer where these are at the ends, on a batch of the bucket that is cut
- * into units. `ready`, [count], NULL: not wanted: the part of a backward pass after which the gradients of a layer are whole. */
+ * into units. `ready`, [count + 1], NULL: not wanted: the part of a backward pass after which gradients are whole: of the lead of the first
+ * layer (rcvi_lead_end), and of each layer. */
 typedef struct {
     int64_t first, count;
     size_t bucket;

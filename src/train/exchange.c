@@ -32,13 +32,13 @@ struct rcvi_exchange {
 
 /* ---- signals ---- */
 
-/* Behind those of layers, the first two as pieces have them. */
+/* Behind those of layers and of the lead of the first, the first two as pieces have them. */
 typedef enum { OF_HEAD = RCVI_BY_HEAD, OF_INPUTS = RCVI_BY_INPUTS, OF_UPDATE, OF_UNITS } signal_kind;
 
 static int layers_of(const rcvi_exchange *x) { return (int)rcv_net_get_options(x->work->learner->part)->layers; }
 static int64_t units_of(const rcvi_exchange *x) { return x->work->options.units; }
 
-static int signal_of(const rcvi_exchange *x, signal_kind kind) { return layers_of(x) + (int)kind; }
+static int signal_of(const rcvi_exchange *x, signal_kind kind) { return layers_of(x) + 1 + (int)kind; }
 static int signal_of_unit(const rcvi_exchange *x, const rcvi_unit *u, int way) {
     return signal_of(x, OF_UNITS) + (int)(way * units_of(x) + u->number);
 }

@@ -50,11 +50,13 @@ rcv_status rcvi_measure_links(const rcvi_crew *crew, double *latency, double *ba
 
 /* ---- stages ---- */
 
-/* All that is measured of a stage: seconds, and of each of its layers when its gradient is whole. */
+/* All that is measured of a stage: seconds, and of the lead of its first layer and of each layer when its gradient is whole. */
 typedef struct {
     rcvi_seconds seconds;
-    double *ready; /* [layers of it] */
+    double *ready; /* [layers of it + 1] */
 } stage_cost;
+
+enum { OF_STAGE = RCVI_SECONDS + 1 };
 
 typedef struct {
     const rcv_trainer *trainer;
@@ -62,7 +64,7 @@ typedef struct {
     size_t bucket;
     int64_t steps, batch; /* of a replica */
     char **plan;          /* where to put this stage's, or NULL */
-    double *numbers;      /* of all stages: RCVI_SECONDS and a number a layer each */
+    double *numbers;      /* of all stages: OF_STAGE and a number a layer each */
     int64_t count;
     rcvi_flow_stage *stages;
     rcvi_flow_bucket *buckets;
@@ -76,7 +78,7 @@ static int64_t first_layer(const rcvi_arrangement *a, int stage) {
 
 static stage_cost cost_at(const forecast *f, int stage) {
     stage_cost cost;
-    double *at = f->numbers + stage * RCVI_SECONDS + first_layer(f->a, stage);
+    double *at = f->numbers + stage * OF_STAGE + first_layer(f->a, stage);
     memcpy(&cost.seconds, at, sizeof cost.seconds);
     cost.ready = at + RCVI_SECONDS;
     return cost;
@@ -126,7 +128,7 @@ static rcv_status measure_stages(forecast *f) {
             RCVI_TRY(measure_stage(f, s));
         else
             memcpy(cost.ready - RCVI_SECONDS, other.ready - RCVI_SECONDS,
-                   (size_t)(RCVI_SECONDS + f->a->counts[s]) * sizeof(double));
+                   (size_t)(OF_STAGE + f->a->counts[s]) * sizeof(double));
     }
     return RCV_OK;
 }
@@ -139,6 +141,13 @@ static double rows_bytes(const forecast *f, double real) {
     double rows = (double)(f->steps * f->batch), most = (double)shape->tokens;
     double read = most * (1 - exp(-rows / most)); /* as if tokens were drawn evenly: the most that may be expected */
     return (double)f->a->replicas * read * (double)shape->embedding * real / 2;
+}
+
+/* The output layer's is there before the backward pass begins, the embedding's behind it. */
+static double ready_at(const rcvi_piece_of *piece, const double *ready, int layers) {
+    if (piece->end < layers) return ready[piece->end + 1];
+    if (piece->end == layers) return ready[0];
+    return piece->end == layers + 1 + RCVI_BY_HEAD ? 0 : 2;
 }
 
 static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) {
@@ -168,8 +177,7 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) 
                              .message = part.ends ? 0 : (double)(units * width) * real,
                              .buckets = buckets};
     for (size_t i = 0; pieces && i < count; i++) {
-        int layer = pieces[i].end;
-        double at = layer < a->counts[stage] ? cost.ready[layer] : layer == a->counts[stage] + RCVI_BY_HEAD ? 0 : 2;
+        double at = ready_at(&pieces[i], cost.ready, a->counts[stage]);
         buckets[out->bucket_count++] = (rcvi_flow_bucket){(double)pieces[i].count * narrow, at};
         if (rcvi_settings_flag(t->settings, "share-optimiser")) out->gathered += (double)pieces[i].count * real;
     }
@@ -182,7 +190,7 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) 
 /* ---- the whole ---- */
 
 static rcv_status simulate(forecast *f, rcvi_flow_result *result) {
-    enum { BESIDE_LAYERS = 4 }; /* of a stage's buckets, at most */
+    enum { BESIDE_LAYERS = 5 }; /* of a stage's buckets, at most */
     const rcvi_arrangement *a = f->a;
     for (int s = 0; s < a->stages; s++) RCVI_TRY(fill_stage(f, s, f->buckets + first_layer(a, s) + BESIDE_LAYERS * s));
     const rcvi_flow flow = {.stages = a->stages,
@@ -201,10 +209,10 @@ rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_f
     forecast f = {.trainer = t, .a = a, .bucket = rcvi_heaviest_bucket(t->batcher), .plan = plan};
     rcvi_batcher_shape(t->batcher, f.bucket, &f.steps, &whole, NULL);
     f.batch = (whole + a->replicas - 1) / a->replicas;
-    f.count = a->stages * RCVI_SECONDS + layers;
+    f.count = a->stages * OF_STAGE + layers;
     f.numbers = rcvi_new(t->context, (size_t)f.count, sizeof *f.numbers);
     f.stages = rcvi_new(t->context, (size_t)a->stages, sizeof *f.stages);
-    f.buckets = rcvi_new(t->context, (size_t)(layers + 4 * a->stages), sizeof *f.buckets);
+    f.buckets = rcvi_new(t->context, (size_t)(layers + 5 * a->stages), sizeof *f.buckets);
     rcv_status status = f.numbers && f.stages && f.buckets ? RCV_OK : RCV_NO_MEMORY;
     if (!status) status = measure_stages(&f);
     if (!status) status = simulate(&f, result);

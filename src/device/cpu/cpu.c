@@ -146,7 +146,8 @@ static void take(run_call *run, rcvi_call *call, bool looped) {
         break;
     case RCVI_STEP_COMMUNICATE:
         if (run->binding->signals)
-            __atomic_store_n(&run->binding->signals[call->step->layer], *run->binding->signal, __ATOMIC_RELEASE);
+            __atomic_store_n(&run->binding->signals[call->step->communicate.signal], *run->binding->signal,
+                             __ATOMIC_RELEASE);
         break;
     default:
         if (call->step->kind == RCVI_STEP_MAP && !reference)

@@ -254,8 +254,8 @@ static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
         break;
     case RCVI_STEP_COMMUNICATE:
         if (p->binding->signals)
-            error = cudaMemcpyAsync(&p->binding->signals[s->layer], p->binding->signal, sizeof *p->binding->signal,
-                                    cudaMemcpyDeviceToHost, stream);
+            error = cudaMemcpyAsync(&p->binding->signals[s->communicate.signal], p->binding->signal,
+                                    sizeof *p->binding->signal, cudaMemcpyDeviceToHost, stream);
         break;
     default: break;
     }
