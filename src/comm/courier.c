@@ -15,7 +15,10 @@
 static const double yielding = 300e-6; /* seconds without an event before it naps, where the rank waits */
 static const double lingering = 20e-3; /* seconds without an event before it sleeps for longer */
 static const double grace = 1;         /* seconds for whoever speaks to do so, before anybody ends */
-enum { NAP = 40000 };                  /* nanoseconds */
+/* A nap is a part of what has passed since the last event, so that it delays the next one by as much at most, and between these: a core that
+ * wakes somebody 25,000 times a second loses 7% of what it computes. */
+static const double nap_part = 1.0 / 16, shortest_nap = 40e-6;
+static const double longest_nap = 200e-6, longest_doze = 1e-3; /* while something is under way, and while nothing is */
 
 void rcvi_nap(long nanoseconds) { nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL); }
 
@@ -115,12 +118,21 @@ static bool accept_asked(rcvi_world *w, double quiet) {
     return goes_on;
 }
 
+static bool is_under_way(const rcvi_world *w) {
+    bool found = false;
+    for (const rcvi_transfer *t = w->queue; t && !found; t = t->next) found = t->begun;
+    return found;
+}
+
 static void rest(const rcvi_world *w, double idle) {
+    double nap = idle * nap_part, most = is_under_way(w) ? longest_nap : longest_doze;
     if (atomic_load(&w->waiting) > 0 && idle < yielding) {
         sched_yield();
-    } else {
-        rcvi_nap(NAP);
+        return;
     }
+    if (atomic_load(&w->waiting) > 0) most = shortest_nap;
+    nap = nap > most ? most : nap < shortest_nap ? shortest_nap : nap;
+    rcvi_nap((long)(nap * 1e9));
 }
 
 static void carry(rcvi_world *w) {
