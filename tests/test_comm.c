@@ -298,9 +298,13 @@ static void a_transport_may_not_be_there(void **state) {
     setenv("RECURVE_MPI", "libm.so.6", 1);
     check_refused("mpi", RCV_UNSUPPORTED, "MPI is not there");
     forget_launchers();
-    setenv("PMI_SIZE", "1", 1); /* nobody needs a transport for one rank */
+    setenv("PMI_SIZE", "1", 1); /* one rank that a launcher has started is one of its world all the same */
     setenv("PMI_RANK", "0", 1);
     setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so", 1);
+    check_refused(NULL, RCV_UNSUPPORTED, "MPI is not there: /nowhere/librecurve-mpi.so");
+    forget_launchers();
+    setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so",
+           1); /* nobody needs a transport where nobody launched anything */
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     rcvi_comm *world = NULL;
