@@ -137,6 +137,8 @@ wrong "started together" "2 processes were started together" mpirun -n 2 $train
 wrong "no MPI" "MPI is not there" env RECURVE_MPI=/nowhere/librecurve-mpi.so mpirun -n 2 $train --parallel data
 wrong "other settings" "rank 1 differs from rank 0: its hidden is '13', not '12'" \
     mpirun -n 1 $train --parallel data : -n 1 ${train/--hidden 12/--hidden 13} --parallel data
+wrong "other kernels" "rank 1 differs from rank 0: its set of kernels is 'portable'" \
+    mpirun -n 1 $train --parallel data : -n 1 env RECURVE_KERNELS=portable $train --parallel data
 cp valid.txt other.txt
 wrong "other data" "rank 1: \(the data has\|rank 1 differs from rank 0: its training data\)" \
     mpirun -n 1 $train --parallel data : -n 1 ${train/text.txt/other.txt} --parallel data

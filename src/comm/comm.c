@@ -123,7 +123,6 @@ void rcvi_comm_close(rcvi_comm *world) {
     free_world(w);
 }
 
-rcv_context *rcvi_comm_context(const rcvi_comm *comm) { return comm->world->context; }
 int rcvi_comm_rank(const rcvi_comm *comm) { return comm->rank; }
 
 int rcvi_comm_size(const rcvi_comm *comm) { return comm->size; }

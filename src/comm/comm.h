@@ -38,7 +38,6 @@ int rcvi_comm_started(int *rank);
 rcv_status rcvi_comm_split(rcvi_comm *comm, int colour, int key, rcvi_comm **part);
 void rcvi_comm_leave(rcvi_comm *part);
 
-rcv_context *rcvi_comm_context(const rcvi_comm *comm);
 int rcvi_comm_rank(const rcvi_comm *comm);
 int rcvi_comm_size(const rcvi_comm *comm);
 int rcvi_comm_here(const rcvi_comm *world); /* ranks on this machine */

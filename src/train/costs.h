@@ -45,8 +45,8 @@ rcv_status rcvi_costs_split(const rcv_trainer *trainer, int replicas, int stages
 /* The units of the arrangement with the shortest step, as far as settings do not say them. */
 rcv_status rcvi_units_find(const rcv_trainer *trainer, rcvi_arrangement *arrangement, rcvi_flow_result *result,
                            char **plan);
-/* Latency and bandwidth between the ranks of a crew, as sums and messages have them; collective. */
-rcv_status rcvi_measure_links(const rcvi_crew *crew, double *latency, double *bandwidth);
+/* Latency and bandwidth between the ranks of the trainer's crew, as sums have them; collective. */
+rcv_status rcvi_measure_links(const rcv_trainer *trainer, double *latency, double *bandwidth);
 /* The bucket with the most work: by it arrangements are judged. */
 size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher);
 

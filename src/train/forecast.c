@@ -26,22 +26,26 @@ static rcv_status time_transfer(rcvi_comm *comm, const rcvi_transfer_options *o,
     return rcvi_comm_do(comm, &slowest);
 }
 
-/* By sums of all ranks: of few elements, and of many. */
-rcv_status rcvi_measure_links(const rcvi_crew *crew, double *latency, double *bandwidth) {
+/* By sums of all ranks, of what lies where gradients do: of few elements, and of many. */
+rcv_status rcvi_measure_links(const rcv_trainer *t, double *latency, double *bandwidth) {
     enum { MANY = 1 << 19, TIMES = 5 };
-    rcvi_comm *world = crew->world;
+    const rcv_learner *l = t->learner;
+    rcvi_comm *world = t->crew.world;
+    void *data = NULL;
     double size = rcvi_comm_size(world), few = 0, many = 0, bytes = MANY * sizeof(float);
     *latency = 0;
     *bandwidth = 1e18;
     if (size < 2) return RCV_OK;
-    rcv_context *context = rcvi_comm_context(world);
-    float *data = rcvi_new(context, MANY, sizeof *data);
-    RCVI_TRY(rcvi_comm_agree(world, data ? RCV_OK : RCV_NO_MEMORY));
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 128};
+    RCVI_TRY(rcvi_comm_agree(world, rcvi_device_new(l, MANY, sizeof(float), &data)));
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = data,
+                               .count = 128,
+                               .on_device = l->device->memory != NULL};
     rcv_status status = time_transfer(world, &o, TIMES, &few);
     o.count = MANY;
     if (!status) status = time_transfer(world, &o, TIMES, &many);
-    rcvi_free(context, data);
+    rcvi_device_free(l, data);
     RCVI_TRY(status);
     *latency = few / (2 * (size - 1));
     *bandwidth = 2 * (size - 1) / size * bytes / larger(many - few, 1e-9);

@@ -59,7 +59,7 @@ static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, r
     } else if (t->crew.world) {
         a->replicas = t->crew.replica_count;
         a->stages = t->crew.stage_count;
-        RCVI_TRY(rcvi_measure_links(&t->crew, &a->latency, &a->bandwidth));
+        RCVI_TRY(rcvi_measure_links(t, &a->latency, &a->bandwidth));
     } else {
         a->replicas = a->stages = 1;
         a->bandwidth = 1;

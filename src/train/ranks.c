@@ -31,9 +31,14 @@ static rcv_status describe(const rcv_trainer *t, char **text) {
         if (!may_differ(setting))
             rcvi_text_add(&out, "%s=%s\n", setting->name, rcv_settings_get(t->settings, setting->name));
     }
+    rcvi_machine machine;
+    rcv_status status = t->learner->device->describe(t->context, t->learner->ordinal, t->learner->dtype, 1, &machine);
+    if (!status) rcvi_text_add(&out, "set of kernels=%s\n", machine.kernels); /* replicas round as they do */
     rcvi_text_add(&out, "training data=%016llx\n", (unsigned long long)t->standing.data_hash);
     rcvi_text_add(&out, "validation data=%016llx\n", t->valid ? (unsigned long long)rcvi_data_identity(t->valid) : 0);
-    return rcvi_text_take(&out, text);
+    if (!status) return rcvi_text_take(&out, text);
+    rcvi_text_drop(&out);
+    return status;
 }
 
 /* The first line in which the two differ. */
