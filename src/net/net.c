@@ -247,6 +247,7 @@ rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_
     options.input = net->layers[first].input;
     options.layers = count;
     RCVI_TRY(rcv_net_new(net->cell, &options, slice));
+    if (!*slice) return RCV_NO_MEMORY;
     (*slice)->first = net->first + first;
     (*slice)->certain = net->certain;
     return RCV_OK;

@@ -39,8 +39,8 @@ rcv_status rcvi_crew_arrange(const char *text, int ranks, int *replicas, int *st
     if (!known || text[strlen(text) - 1] == ',' || (has_data && has_pipeline && !data && !pipeline))
         return rcvi_fail(RCV_INVALID, "parallel '%s' is none of: data, data:D, pipeline, pipeline:S, data:D,pipeline:S",
                          text);
-    if (!data) data = ranks / pipeline;
-    if (!pipeline) pipeline = ranks / data;
+    if (!data && pipeline) data = ranks / pipeline;
+    if (!pipeline && data) pipeline = ranks / data;
     if ((int64_t)data * pipeline != ranks)
         return rcvi_fail(RCV_INVALID, "--parallel %s wants %lld ranks, and %d were started", text,
                          (long long)(data ? data : 1) * pipeline, ranks);

@@ -69,6 +69,7 @@ rcv_status rcvi_ranks_agree(const rcv_trainer *t) {
     char *own = NULL;
     if (!world) return RCV_OK;
     RCVI_TRY(rcvi_comm_agree(world, describe(t, &own)));
+    if (!own) return RCV_NO_MEMORY;
     int64_t bytes = (int64_t)strlen(own) + 1;
     rcv_status status = broadcast(world, &bytes, sizeof bytes);
     char *leader = status ? NULL : rcvi_new(t->context, (size_t)bytes, 1);
