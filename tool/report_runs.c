@@ -198,7 +198,9 @@ static void put_table(FILE *out, const model *model) {
     fprintf(out, isfinite(model->loss) ? "<th>seconds to loss %.6g</th>" : "<th>seconds to a loss</th>", model->loss);
     fprintf(out, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < model->count; i++) {
-        put_run(out, model, model->runs[i], best != NULL && model->runs[i] == best);
+        if (model->runs[i] != NULL) {
+            put_run(out, model, model->runs[i], model->runs[i] == best);
+        }
     }
     fprintf(out, "</tbody></table></div>\n");
     if (model->one != NULL) {

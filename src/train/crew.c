@@ -41,7 +41,7 @@ rcv_status rcvi_crew_arrange(const char *text, int ranks, int *replicas, int *st
                          text);
     if (!data && pipeline) data = ranks / pipeline;
     if (!pipeline && data) pipeline = ranks / data;
-    if ((int64_t)data * pipeline != ranks)
+    if (data < 1 || pipeline < 1 || (int64_t)data * pipeline != ranks)
         return rcvi_fail(RCV_INVALID, "--parallel %s wants %lld ranks, and %d were started", text,
                          (long long)(data ? data : 1) * pipeline, ranks);
     *replicas = data;
@@ -53,6 +53,8 @@ rcv_status rcvi_crew_open(rcvi_comm *world, const rcv_settings *s, rcvi_crew *cr
     const char *text = rcvi_settings_text(s, "parallel");
     int rank = rcvi_comm_rank(world);
     *crew = (rcvi_crew){.world = world,
+                        .replica_count = 1,
+                        .stage_count = 1,
                         .narrow = rcvi_settings_is(s, "wire", "bfloat16"),
                         .shares = rcvi_settings_flag(s, "share-optimiser")};
     rcv_status status =
