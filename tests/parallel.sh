@@ -134,6 +134,7 @@ wrong "a split" "split '2,2'" mpirun -n 2 $train --parallel pipeline --split 2,2
 wrong "shares of nothing" "nothing to share of sgd" mpirun -n 2 ${train/adam/sgd} --parallel data --share-optimiser
 wrong "started alone" "start them with mpirun" $train --parallel data
 wrong "started together" "2 processes were started together" mpirun -n 2 $train
+wrong "NCCL without a GPU" "NCCL carries what lies in a GPU's memory" mpirun -n 2 $train --parallel data --transport nccl
 wrong "no MPI" "MPI is not there" env RECURVE_MPI=/nowhere/librecurve-mpi.so mpirun -n 2 $train --parallel data
 wrong "other settings" "rank 1 differs from rank 0: its hidden is '13', not '12'" \
     mpirun -n 1 $train --parallel data : -n 1 ${train/--hidden 12/--hidden 13} --parallel data

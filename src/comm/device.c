@@ -51,6 +51,9 @@ rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int
     size_t size = (size_t)w->all.size;
     w->device = device;
     w->ordinal = ordinal;
+    if (!device->ferries && w->wants_nccl)
+        return rcvi_fail(RCV_UNSUPPORTED, "NCCL carries what lies in a GPU's memory, and the device is %s",
+                         device->name);
     if (!device->ferries || (size == 1 && !w->wants_nccl)) return RCV_OK;
     char(*places)[RCVI_NCCL_PLACE] = rcvi_new(w->context, size, sizeof *places);
     int64_t *starts = rcvi_new(w->context, size + 1, sizeof *starts);

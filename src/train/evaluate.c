@@ -11,6 +11,7 @@ static rcv_status go_through(rcvi_work *w, rcvi_batcher *batcher, const size_t *
     for (int64_t i = 0; i < batches; i++) {
         rcvi_batch batch;
         RCVI_TRY(rcvi_batcher_next(batcher, &batch));
+        if (w->options.crew) rcvi_comm_alive(w->options.crew->world);
         RCVI_TRY(rcvi_work_loss(w, windows[batch.bucket], &batch, i == 0));
         count += batch.counted;
         if (after) RCVI_TRY(after(user, w, windows[batch.bucket], &batch));
@@ -105,6 +106,7 @@ rcv_status rcv_learner_evaluate(rcv_learner *l, const rcv_data *data, const rcv_
     if (!l || !data || !result)
         return rcvi_fail(RCV_INVALID, "rcv_learner_evaluate needs a learner, data and a place for the result");
     *result = (rcv_evaluation){0};
+    RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(rcvi_learner_fits(l, data));
     const rcv_evaluation_options o = options ? *options : (rcv_evaluation_options){0};
     int64_t longest = rcv_data_longest(data);

@@ -170,6 +170,7 @@ rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
     if (!l || !options || !emit || (!options->prompt && options->prompt_bytes))
         return rcvi_fail(RCV_INVALID,
                          "rcv_learner_generate needs a learner, a prompt and a function that takes the text");
+    RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(check(l, options));
     writer w = {.options = options};
     rcv_status status = open_writer(l, &w);

@@ -199,6 +199,12 @@ void rcv_learner_free(rcv_learner *l) {
     rcvi_free(l->context, l);
 }
 
+rcv_status rcvi_learner_is_whole(const rcv_learner *l) {
+    if (l->part == l->net) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED,
+                     "this rank has some layers of the model alone: load the file that the trainer writes");
+}
+
 rcv_status rcvi_learner_allocate(rcv_learner *l) {
     return rcvi_device_new(l, l->to - l->from, rcvi_real_bytes(l), &l->parameters);
 }

@@ -95,6 +95,9 @@ rcv_status rcvi_learner_fits(const rcv_learner *learner, const rcv_data *data);
 /* `text`, names a line each, becomes the learner's. RCV_FORMAT where there are not as many as outputs. */
 rcv_status rcvi_learner_name_classes(rcv_learner *learner, char *text);
 
+/* RCV_UNSUPPORTED where some layers alone are here. */
+rcv_status rcvi_learner_is_whole(const rcv_learner *learner);
+
 /* ---- the device's memory ---- */
 
 /* Zeroed. */

@@ -85,8 +85,7 @@ rcv_status rcvi_learner_save_as(const rcv_learner *l, const void *parameters, co
 
 rcv_status rcv_learner_save(const rcv_learner *l, const char *path) {
     if (!l || !path) return rcvi_fail(RCV_INVALID, "rcv_learner_save needs a learner and a path");
-    if (l->part != l->net)
-        return rcvi_fail(RCV_UNSUPPORTED, "this rank has some layers of the model alone: the trainer writes it whole");
+    RCVI_TRY(rcvi_learner_is_whole(l));
     size_t bytes = (size_t)l->elements * rcvi_real_bytes(l);
     void *host = rcvi_new(l->context, bytes, 1);
     if (!host) return RCV_NO_MEMORY;

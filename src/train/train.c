@@ -441,6 +441,7 @@ static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
 
 static bool asks(void *user) {
     rcv_trainer *t = user;
+    if (t->crew.world) rcvi_comm_alive(t->crew.world);
     return !t->call->progress || t->call->progress(t->call->user, &t->progress);
 }
 
