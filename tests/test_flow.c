@@ -291,6 +291,25 @@ static void test_message_of_each_link(void **unused) {
     close_fixture(&f);
 }
 
+/* Messages that take another way than sums have its speed, and sums keep theirs. */
+static void test_message_of_its_own_way(void **unused) {
+    (void)unused;
+    static fixture f;
+    open_fixture(&f, 3, 1, 2);
+    f.flow.latency = 100;
+    f.flow.bandwidth = 1e-3;
+    f.flow.message_latency = 0.125;
+    f.flow.message_bandwidth = 4;
+    f.stage[0].message = 2;
+    f.stage[1].message = 3;
+    simulate(&f);
+    check_near(f.result.seconds, 9 + 2 * (2 + 3) / 4.0 + 4 * 0.125);
+    f.flow.outcome = 1;
+    simulate(&f);
+    check_near(f.result.seconds, 9 + 2 * (2 + 3) / 4.0 + 4 * 0.125 + 2 * 2 * 100 + 2e3);
+    close_fixture(&f);
+}
+
 /* Everything begins exactly when the later of its stage and its message is there. */
 static void check_begins(const fixture *f, const rcvi_flow_event *own, const rcvi_flow_event *from, bool backward,
                          double bytes) {
@@ -650,6 +669,7 @@ int main(void) {
         cmocka_unit_test(test_one_stage),
         cmocka_unit_test(test_around_units),
         cmocka_unit_test(test_latency),
+        cmocka_unit_test(test_message_of_its_own_way),
         cmocka_unit_test(test_slow_link),
         cmocka_unit_test(test_message_of_each_link),
         cmocka_unit_test(test_begins),

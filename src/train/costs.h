@@ -28,12 +28,17 @@ typedef struct {
 rcv_status rcvi_costs_measure(const rcv_trainer *trainer, const rcvi_cost_problem *problem, rcvi_seconds *seconds,
                               double *ready, char **plan);
 
+/* Seconds and bytes a second of a link, as sums have it, and as messages do; those 0: the same. */
+typedef struct {
+    double latency, bandwidth, message_latency, message_bandwidth;
+} rcvi_links;
+
 /* An arrangement to be judged. */
 typedef struct {
     int replicas, stages;
     const int *counts; /* [stages] layers */
     int64_t micro, chunks;
-    double latency, bandwidth; /* of a link */
+    rcvi_links links;
 } rcvi_arrangement;
 
 /* Where the trainer has a crew whose arrangement this is, every rank measures its own stage, and all have the slowest's; else all is
@@ -45,8 +50,8 @@ rcv_status rcvi_costs_split(const rcv_trainer *trainer, int replicas, int stages
 /* The units of the arrangement with the shortest step, as far as settings do not say them. */
 rcv_status rcvi_units_find(const rcv_trainer *trainer, rcvi_arrangement *arrangement, rcvi_flow_result *result,
                            char **plan);
-/* Latency and bandwidth between the ranks of the trainer's crew, as sums have them; collective. */
-rcv_status rcvi_measure_links(const rcv_trainer *trainer, double *latency, double *bandwidth);
+/* Of the ranks of the trainer's crew; collective. */
+rcv_status rcvi_measure_links(const rcv_trainer *trainer, rcvi_links *links);
 /* The bucket with the most work: by it arrangements are judged. */
 size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher);
 

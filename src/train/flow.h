@@ -40,6 +40,8 @@ typedef struct {
     int micro, chunks;
     const rcvi_flow_stage *stage; /* [stages] */
     double latency, bandwidth;    /* of a link: seconds, bytes a second each way; one rank alone has none */
+    /* The same of messages between neighbours, where these take another way; 0: as the others. */
+    double message_latency, message_bandwidth;
     /* Bytes of the last sum of all ranks, without which no update is made (the norm of a pipeline); 0: there is none. */
     double outcome;
 } rcvi_flow;

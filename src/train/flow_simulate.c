@@ -64,9 +64,11 @@ static void send(simulation *sim, lane *l, rcvi_task task) {
     int to = l->index + (task.backward ? -1 : 1), lower = task.backward ? to : l->index;
     if (to < 0 || to >= sim->flow->stages) return;
     double bytes = sim->flow->stage[lower].message, *link = &l->link[task.backward];
-    *link = fmax(*link, l->now) + bytes / sim->flow->bandwidth;
+    const rcvi_flow *flow = sim->flow;
+    double latency = flow->message_latency > 0 ? flow->message_latency : flow->latency;
+    *link = fmax(*link, l->now) + bytes / (flow->message_bandwidth > 0 ? flow->message_bandwidth : flow->bandwidth);
     l->sent += bytes;
-    sim->lanes[to].there[task.backward][task.unit] = *link + sim->flow->latency;
+    sim->lanes[to].there[task.backward][task.unit] = *link + latency;
 }
 
 /* False: what the next task needs is not known yet, or there is none. */

@@ -11,45 +11,66 @@
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-/* Seconds of one transfer among all ranks of a group, the slowest rank's. */
-static rcv_status time_transfer(rcvi_comm *comm, const rcvi_transfer_options *o, int times, double *seconds) {
+enum { FEW = 128, MANY = 1 << 19, UNIT = 1 << 16, TIMES = 5 }; /* elements; the last: of a usual message */
+
+/* A sum of all ranks, or a message to the next one and one from the one before. */
+static rcv_status exchange_once(const rcv_trainer *t, bool message, float *data, int64_t count) {
+    rcvi_comm *world = t->crew.world;
+    int rank = rcvi_comm_rank(world), size = rcvi_comm_size(world);
+    rcvi_transfer *sent = NULL;
+    rcvi_transfer_options o = {.kind = message ? RCVI_SEND : RCVI_SUM_ALL,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = data,
+                               .count = count,
+                               .peer = (rank + 1) % size,
+                               .on_device = t->learner->device->memory != NULL};
+    if (!message) return rcvi_comm_do(world, &o);
+    RCVI_TRY(rcvi_comm_start(world, &o, &sent));
+    o.kind = RCVI_RECEIVE;
+    o.peer = (rank + size - 1) % size;
+    o.data = data + MANY / 2;
+    rcv_status status = rcvi_comm_do(world, &o);
+    rcv_status ended = rcvi_comm_finish(sent, NULL);
+    return status ? status : ended;
+}
+
+/* Seconds, the slowest rank's, of the fastest of several. */
+static rcv_status time_exchange(const rcv_trainer *t, bool message, float *data, int64_t count, double *seconds) {
     *seconds = INFINITY;
-    for (int i = 0; i < times + 1; i++) {
-        RCVI_TRY(rcvi_comm_agree(comm, RCV_OK));
+    for (int i = 0; i < TIMES + 1; i++) {
+        RCVI_TRY(rcvi_comm_agree(t->crew.world, RCV_OK));
         double began = rcvi_now();
-        RCVI_TRY(rcvi_comm_do(comm, o));
+        RCVI_TRY(exchange_once(t, message, data, count));
         double took = rcvi_now() - began;
         if (i && took < *seconds) *seconds = took;
     }
     const rcvi_transfer_options slowest = {
         .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = seconds, .count = 1};
-    return rcvi_comm_do(comm, &slowest);
+    return rcvi_comm_do(t->crew.world, &slowest);
 }
 
-/* By sums of all ranks, of what lies where gradients do: of few elements, and of many. */
-rcv_status rcvi_measure_links(const rcv_trainer *t, double *latency, double *bandwidth) {
-    enum { MANY = 1 << 19, TIMES = 5 };
-    const rcv_learner *l = t->learner;
-    rcvi_comm *world = t->crew.world;
-    void *data = NULL;
-    double size = rcvi_comm_size(world), few = 0, many = 0, bytes = MANY * sizeof(float);
-    *latency = 0;
-    *bandwidth = 1e18;
-    if (size < 2) return RCV_OK;
-    RCVI_TRY(rcvi_comm_agree(world, rcvi_device_new(l, MANY, sizeof(float), &data)));
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
-                               .type = RCVI_TRANSFER_FLOAT,
-                               .data = data,
-                               .count = 128,
-                               .on_device = l->device->memory != NULL};
-    rcv_status status = time_transfer(world, &o, TIMES, &few);
-    o.count = MANY;
-    if (!status) status = time_transfer(world, &o, TIMES, &many);
-    rcvi_device_free(l, data);
-    RCVI_TRY(status);
-    *latency = few / (2 * (size - 1));
-    *bandwidth = 2 * (size - 1) / size * bytes / larger(many - few, 1e-9);
+static rcv_status measure_links(const rcv_trainer *t, float *data, rcvi_links *links) {
+    double size = rcvi_comm_size(t->crew.world), few, many, small, large;
+    RCVI_TRY(time_exchange(t, false, data, FEW, &few));
+    RCVI_TRY(time_exchange(t, false, data, MANY, &many));
+    RCVI_TRY(time_exchange(t, true, data, FEW, &small));
+    RCVI_TRY(time_exchange(t, true, data, UNIT, &large));
+    links->latency = few / (2 * (size - 1));
+    links->bandwidth = 2 * (size - 1) / size * MANY * sizeof(float) / larger(many - few, 1e-9);
+    links->message_latency = small;
+    links->message_bandwidth = UNIT * sizeof(float) / larger(large - small, 1e-9);
     return RCV_OK;
+}
+
+/* By sums and messages of what lies where gradients do. */
+rcv_status rcvi_measure_links(const rcv_trainer *t, rcvi_links *links) {
+    void *data = NULL;
+    *links = (rcvi_links){.bandwidth = 1e18};
+    if (rcvi_comm_size(t->crew.world) < 2) return RCV_OK;
+    RCVI_TRY(rcvi_comm_agree(t->crew.world, rcvi_device_new(t->learner, MANY, sizeof(float), &data)));
+    rcv_status status = measure_links(t, data, links);
+    rcvi_device_free(t->learner, data);
+    return status;
 }
 
 /* ---- stages ---- */
@@ -202,8 +223,10 @@ static rcv_status simulate(forecast *f, rcvi_flow_result *result) {
                             .micro = (int)a->micro,
                             .chunks = (int)a->chunks,
                             .stage = f->stages,
-                            .latency = a->latency,
-                            .bandwidth = a->bandwidth,
+                            .latency = a->links.latency,
+                            .bandwidth = a->links.bandwidth,
+                            .message_latency = a->links.message_latency,
+                            .message_bandwidth = a->links.message_bandwidth,
                             .outcome = a->stages > 1 ? 8 : 0};
     return rcvi_flow_simulate(f->trainer->context, &flow, NULL, result);
 }

@@ -24,8 +24,8 @@ static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_flo
                           .stages = a->stages,
                           .micro_batches = a->micro,
                           .time_chunks = a->chunks,
-                          .latency = a->latency,
-                          .bandwidth = a->bandwidth,
+                          .latency = a->links.latency,
+                          .bandwidth = a->links.bandwidth,
                           .seconds = r->seconds,
                           .tokens_per_second = r->seconds > 0 ? (double)(steps * batch) / r->seconds : 0,
                           .busy = busy(r),
@@ -54,19 +54,19 @@ static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, r
     int layers = (int)rcv_net_get_options(t->learner->net)->layers;
     if (o->devices > 0) {
         RCVI_TRY(rcvi_crew_arrange(o->parallel ? o->parallel : "data", o->devices, &a->replicas, &a->stages));
-        a->latency = o->latency;
-        a->bandwidth = o->bandwidth;
+        a->links.latency = o->latency;
+        a->links.bandwidth = o->bandwidth;
     } else if (t->crew.world) {
         a->replicas = t->crew.replica_count;
         a->stages = t->crew.stage_count;
-        RCVI_TRY(rcvi_measure_links(t, &a->latency, &a->bandwidth));
+        RCVI_TRY(rcvi_measure_links(t, &a->links));
     } else {
         a->replicas = a->stages = 1;
-        a->bandwidth = 1;
+        a->links.bandwidth = 1;
     }
-    if (!(a->bandwidth > 0) || a->latency < 0)
+    if (!(a->links.bandwidth > 0) || a->links.latency < 0)
         return rcvi_fail(RCV_INVALID, "a link has a bandwidth above 0 and a latency of 0 or more, not %g and %g",
-                         a->bandwidth, a->latency);
+                         a->links.bandwidth, a->links.latency);
     RCVI_TRY(rcvi_check_stages(layers, a->stages));
     return rcvi_units_check(t, a->replicas, a->stages);
 }

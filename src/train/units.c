@@ -148,7 +148,7 @@ rcv_status rcvi_units_choose(rcv_trainer *t) {
     int *counts = rcvi_new(t->context, (size_t)layers, sizeof *counts);
     rcv_status status = rcvi_comm_agree(t->crew.world, counts ? rcvi_ranks_counts(t, counts) : RCV_NO_MEMORY);
     rcvi_arrangement a = {.replicas = t->crew.replica_count, .stages = t->crew.stage_count, .counts = counts};
-    if (!status) status = rcvi_measure_links(t, &a.latency, &a.bandwidth);
+    if (!status) status = rcvi_measure_links(t, &a.links);
     if (!status) status = rcvi_units_find(t, &a, &t->forecast, &plan);
     if (!status) status = keep_units(t, &a);
     rcvi_free(t->context, counts);
