@@ -12,7 +12,8 @@
 #include <string.h>
 #include <time.h>
 
-static const double yielding = 300e-6; /* seconds without an event before it naps, where the rank waits */
+static const double yielding =
+    5e-3; /* seconds without an event before it naps, where the rank waits: a large message goes in parts */
 static const double lingering = 20e-3; /* seconds without an event before it sleeps for longer */
 static const double grace = 1;         /* seconds for whoever speaks to do so, before anybody ends */
 /* A nap is a part of what has passed since the last event, so that it delays the next one by as much at most, and between these: a core that

@@ -11,7 +11,7 @@
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-enum { FEW = 128, MANY = 1 << 19, UNIT = 1 << 16, TIMES = 5 }; /* elements; the last: of a usual message */
+enum { FEW = 128, MANY = 1 << 19, UNIT = MANY / 2, TIMES = 5 }; /* elements; UNIT: of a message */
 
 /* A sum of all ranks, or a message to the next one and one from the one before. */
 static rcv_status exchange_once(const rcv_trainer *t, bool message, float *data, int64_t count) {
