@@ -1,7 +1,7 @@
 /* recurve plan --parallel: what training over many devices would take, and how it would be shared out. */
 #include "plan_ranks.h"
-#include "problem.h"
 #include "corpus.h"
+#include "problem.h"
 #include "ranks.h"
 #include "tool.h"
 
