@@ -321,7 +321,8 @@ RCV_API rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data);
 
 /* Where the plan has signals: signals[l], of one more than the network has layers, becomes *value when a backward call that follows has
  * written all gradients of the parameters of layer l, before the call is done, so that others may take them from there on. The last one
- * is of those parameters of layer 0 that lie before the boundary of parameters nearest to the layer's middle. The device reads *value, in its memory, and writes signals, in the host's, which on a GPU must be pinned. NULL ends it. */
+ * is of those parameters of layer 0 that lie before the boundary of parameters nearest to the layer's middle. The device reads *value, in its
+ * memory, and writes signals, in the host's, which on a GPU must be pinned. NULL ends it. */
 RCV_API rcv_status rcv_run_set_signals(rcv_run *run, uint64_t *signals, const uint64_t *value);
 
 /* Who did what when: the calls that follow record up to `capacity` events. NULL ends it. */

@@ -76,10 +76,9 @@ static void check_pieces(rcv_learner *l, const int *counts, int stages, bool spa
     int *seen = calloc((size_t)l->elements, sizeof *seen);
     assert_non_null(seen);
     for (int s = 0, first = 0; s < stages; first += counts[s++]) {
-        rcv_learner part = *l; /* its description alone */
+        rcv_learner part;
         size_t count;
-        part.part = part.net;
-        check_ok(rcvi_learner_take_part(&part, first, counts[s]));
+        check_ok(rcvi_learner_describe_part(l, first, counts[s], &part));
         rcvi_piece_of *pieces = rcvi_pieces_new(&part, sparse, &count);
         assert_non_null(pieces);
         for (size_t i = 0; i < count; i++) {
@@ -87,7 +86,7 @@ static void check_pieces(rcv_learner *l, const int *counts, int stages, bool spa
             for (int64_t e = 0; e < pieces[i].count; e++) seen[pieces[i].first + e]++;
         }
         rcvi_free(l->context, pieces);
-        if (part.part != part.net) rcv_net_free(part.part);
+        rcvi_learner_drop_part(&part);
     }
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;

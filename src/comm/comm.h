@@ -91,6 +91,11 @@ rcv_status rcvi_comm_start(rcvi_comm *comm, const rcvi_transfer_options *options
 rcv_status rcvi_comm_finish(rcvi_transfer *transfer, rcvi_transfer_times *times);
 rcv_status rcvi_comm_do(rcvi_comm *comm, const rcvi_transfer_options *options); /* both */
 
+/* The two that everybody needs: a sum or a maximum of doubles of the host, for all; and bytes of the host, to or from one rank or, with
+ * RCVI_BROADCAST, from it to all. */
+rcv_status rcvi_comm_combine(rcvi_comm *comm, rcvi_transfer_kind kind, double *numbers, int64_t count);
+rcv_status rcvi_comm_pass(rcvi_comm *comm, rcvi_transfer_kind kind, int peer, void *data, size_t bytes);
+
 /* What this rank has sent through all groups of the world since it was opened: payload, without what a transport adds. */
 typedef struct {
     int64_t transfers, bytes;

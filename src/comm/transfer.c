@@ -203,6 +203,17 @@ rcv_status rcvi_comm_do(rcvi_comm *comm, const rcvi_transfer_options *options) {
     return rcvi_comm_finish(transfer, NULL);
 }
 
+rcv_status rcvi_comm_combine(rcvi_comm *comm, rcvi_transfer_kind kind, double *numbers, int64_t count) {
+    const rcvi_transfer_options o = {.kind = kind, .type = RCVI_TRANSFER_DOUBLE, .data = numbers, .count = count};
+    return rcvi_comm_do(comm, &o);
+}
+
+rcv_status rcvi_comm_pass(rcvi_comm *comm, rcvi_transfer_kind kind, int peer, void *data, size_t bytes) {
+    const rcvi_transfer_options o = {
+        .kind = kind, .type = RCVI_TRANSFER_BYTES, .data = data, .count = (int64_t)bytes, .peer = peer};
+    return rcvi_comm_do(comm, &o);
+}
+
 rcvi_comm_tally rcvi_comm_count(const rcvi_comm *world) {
     const rcvi_world *w = world->world;
     return (rcvi_comm_tally){atomic_load(&w->transfers), atomic_load(&w->bytes)};

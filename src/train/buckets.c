@@ -106,9 +106,7 @@ static rcv_status choose_together(const rcv_trainer *t, const rcv_data *data, co
         chosen[0] = (int64_t)*count;
         memcpy(chosen + 1, bounds, *count * sizeof *bounds);
     }
-    const rcvi_transfer_options o = {
-        .kind = RCVI_BROADCAST, .type = RCVI_TRANSFER_BYTES, .data = chosen, .count = sizeof chosen, .peer = 0};
-    RCVI_TRY(rcvi_comm_do(t->crew.world, &o));
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_BROADCAST, 0, chosen, sizeof chosen));
     *count = (size_t)chosen[0];
     memcpy(bounds, chosen + 1, *count * sizeof *bounds);
     return RCV_OK;

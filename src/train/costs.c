@@ -253,9 +253,7 @@ size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher) {
 
 /* The slowest rank's, for all. */
 static rcv_status agree(const rcv_trainer *t, double *seconds, int64_t count) {
-    const rcvi_transfer_options o = {
-        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = seconds, .count = count};
-    return t->crew.world ? rcvi_comm_do(t->crew.world, &o) : RCV_OK;
+    return t->crew.world ? rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, seconds, count) : RCV_OK;
 }
 
 /* Without measuring: by multiplications a token. */

@@ -18,11 +18,7 @@ static rcv_status go_through(rcvi_work *w, rcvi_batcher *batcher, const size_t *
     }
     rcvi_outcome outcome = {0};
     RCVI_TRY(w->ops->fetch(w->learn, &outcome, w->outcome, sizeof outcome));
-    if (w->options.crew) {
-        const rcvi_transfer_options o = {
-            .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &outcome.loss, .count = 1};
-        RCVI_TRY(rcvi_comm_do(w->options.crew->world, &o));
-    }
+    if (w->options.crew) RCVI_TRY(rcvi_comm_combine(w->options.crew->world, RCVI_SUM_ALL, &outcome.loss, 1));
     *counted = count;
     *loss = count > 0 ? outcome.loss / (double)count : 0;
     return RCV_OK;

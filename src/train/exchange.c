@@ -344,9 +344,7 @@ rcv_status rcvi_exchange_update(rcvi_exchange *x, const rcvi_update *update) {
     RCVI_TRY(sum_squares(x, update, &outcome));
     RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
     begin = rcvi_trace_now(&w->trace);
-    const rcvi_transfer_options sum = {
-        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &outcome.norm, .count = 1};
-    RCVI_TRY(rcvi_comm_do(x->crew->world, &sum));
+    RCVI_TRY(rcvi_comm_combine(x->crew->world, RCVI_SUM_ALL, &outcome.norm, 1));
     RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_WAIT, -1, begin));
     begin = rcvi_trace_now(&w->trace);
     outcome.norm = sqrt(outcome.norm);

@@ -44,9 +44,7 @@ static rcv_status time_exchange(const rcv_trainer *t, bool message, float *data,
         double took = rcvi_now() - began;
         if (i && took < *seconds) *seconds = took;
     }
-    const rcvi_transfer_options slowest = {
-        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = seconds, .count = 1};
-    return rcvi_comm_do(t->crew.world, &slowest);
+    return rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, seconds, 1);
 }
 
 static rcv_status measure_links(const rcv_trainer *t, float *data, rcvi_links *links) {
@@ -142,9 +140,7 @@ static rcv_status measure_stages(forecast *f) {
     const rcv_trainer *t = f->trainer;
     if (is_own(f)) {
         RCVI_TRY(rcvi_comm_agree(t->crew.world, measure_stage(f, t->crew.stage)));
-        const rcvi_transfer_options o = {
-            .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = f->numbers, .count = f->count};
-        return rcvi_comm_do(t->crew.world, &o);
+        return rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, f->numbers, f->count);
     }
     for (int s = 0; s < f->a->stages; s++) {
         int like = alike(f, s);
@@ -175,41 +171,43 @@ static double ready_at(const rcvi_piece_of *piece, const double *ready, int laye
     return piece->end == layers + 1 + RCVI_BY_HEAD ? 0 : 2;
 }
 
+/* The pieces of a stage's gradient, in the order in which they are summed. */
+static rcv_status fill_buckets(const forecast *f, const rcv_learner *part, const double *ready,
+                               rcvi_flow_bucket *buckets, rcvi_flow_stage *out) {
+    const rcv_settings *s = f->trainer->settings;
+    int layers = (int)part->part->options.layers;
+    double real = (double)rcvi_real_bytes(part), wire = rcvi_settings_is(s, "wire", "bfloat16") ? 2 : real;
+    bool sparse = rcvi_trainer_work_options(f->trainer).sparse;
+    size_t count = 0;
+    rcvi_piece_of *pieces = rcvi_pieces_new(part, sparse, &count);
+    if (!pieces) return RCV_NO_MEMORY;
+    out->buckets = buckets;
+    for (size_t i = 0; i < count; i++) {
+        double elements = (double)pieces[i].count;
+        buckets[out->bucket_count++] = (rcvi_flow_bucket){elements * wire, ready_at(&pieces[i], ready, layers)};
+        if (rcvi_settings_flag(s, "share-optimiser")) out->gathered += elements * real;
+    }
+    if (sparse && part->begins) buckets[out->bucket_count++] = (rcvi_flow_bucket){rows_bytes(f, wire), 2};
+    rcvi_free(part->context, pieces);
+    return RCV_OK;
+}
+
 static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) {
-    const rcv_trainer *t = f->trainer;
     const rcvi_arrangement *a = f->a;
     stage_cost cost = cost_at(f, stage);
     rcvi_flow_stage *out = &f->stages[stage];
-    rcv_learner part = *t->learner; /* its description alone */
-    rcv_net *slice = NULL;
-    size_t count = 0;
-    int64_t first = first_layer(a, stage), end = first + a->counts[stage];
-    double real = (double)rcvi_real_bytes(t->learner),
-           narrow = rcvi_settings_is(t->settings, "wire", "bfloat16") ? 2 : real;
-    bool sparse = rcvi_trainer_work_options(t).sparse;
-    RCVI_TRY(rcvi_net_slice(t->learner->net, first, a->counts[stage], &slice));
-    part.part = slice;
-    part.begins = first == 0;
-    part.ends = end == t->learner->net->options.layers;
-    part.at_part = part.at_net + rcvi_layer_start(part.net, first);
-    rcvi_piece_of *pieces = rcvi_pieces_new(&part, sparse, &count);
-    int64_t units = f->steps / a->chunks * (f->batch / a->micro), width = rcv_net_output(slice);
+    rcv_learner part;
+    RCVI_TRY(rcvi_learner_describe_part(f->trainer->learner, first_layer(a, stage), a->counts[stage], &part));
+    int64_t rows = f->steps / a->chunks * (f->batch / a->micro), handed = rows * rcv_net_output(part.part);
     *out = (rcvi_flow_stage){.forward = cost.seconds.forward + cost.seconds.head,
                              .backward = cost.seconds.backward,
                              .begin = cost.seconds.begin,
                              .inputs = cost.seconds.inputs,
                              .update = cost.seconds.update,
-                             .message = part.ends ? 0 : (double)(units * width) * real,
-                             .buckets = buckets};
-    for (size_t i = 0; pieces && i < count; i++) {
-        double at = ready_at(&pieces[i], cost.ready, a->counts[stage]);
-        buckets[out->bucket_count++] = (rcvi_flow_bucket){(double)pieces[i].count * narrow, at};
-        if (rcvi_settings_flag(t->settings, "share-optimiser")) out->gathered += (double)pieces[i].count * real;
-    }
-    if (pieces && sparse && part.begins) buckets[out->bucket_count++] = (rcvi_flow_bucket){rows_bytes(f, narrow), 2};
-    rcvi_free(t->context, pieces);
-    rcv_net_free(slice);
-    return pieces ? RCV_OK : RCV_NO_MEMORY;
+                             .message = part.ends ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
+    rcv_status status = fill_buckets(f, &part, cost.ready, buckets, out);
+    rcvi_learner_drop_part(&part);
+    return status;
 }
 
 /* ---- the whole ---- */

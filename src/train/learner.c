@@ -49,6 +49,14 @@ static bool add_part(int64_t at, int64_t elements, int64_t *end) {
     return true;
 }
 
+static void take_whole(rcv_learner *l) {
+    l->part = l->net;
+    l->begins = l->ends = true;
+    l->at_part = l->at_net;
+    l->from = 0;
+    l->to = l->elements;
+}
+
 static rcv_status lay_out(rcv_learner *l) {
     int64_t table, matrix;
     bool fits = rcvi_multiply(l->shape.tokens, l->shape.embedding, &table) &&
@@ -58,10 +66,7 @@ static rcv_status lay_out(rcv_learner *l) {
                 add_part(l->at_bias, l->shape.outputs, &l->elements);
     if (!fits) return rcvi_fail(RCV_INVALID, "a model of these sizes has more parameters than can be counted");
     if (l->shape.tied) l->at_weight = 0;
-    l->part = l->net;
-    l->begins = l->ends = true;
-    l->at_part = l->at_net;
-    l->to = l->elements;
+    take_whole(l);
     return RCV_OK;
 }
 
@@ -78,6 +83,17 @@ rcv_status rcvi_learner_take_part(rcv_learner *l, int64_t first, int64_t count) 
     l->from = l->begins ? 0 : l->at_part;
     l->to = l->ends ? l->elements : l->at_net + rcvi_layer_start(l->net, first + count);
     return RCV_OK;
+}
+
+rcv_status rcvi_learner_describe_part(const rcv_learner *l, int64_t first, int64_t count, rcv_learner *part) {
+    *part = *l;
+    part->parameters = NULL;
+    take_whole(part);
+    return rcvi_learner_take_part(part, first, count);
+}
+
+void rcvi_learner_drop_part(rcv_learner *part) {
+    if (part->part != part->net) rcv_net_free(part->part);
 }
 
 /* ---- the device's memory ---- */

@@ -81,6 +81,9 @@ rcv_status rcvi_learner_shell(rcv_context *context, rcv_cell *cell, const rcvi_l
                               rcv_learner **learner);
 /* Before it has parameters: layers first .. first + count - 1 are here. */
 rcv_status rcvi_learner_take_part(rcv_learner *learner, int64_t first, int64_t count);
+/* What a learner with these layers alone would be, of one that may have others: a description, without parameters. Dropped by the second. */
+rcv_status rcvi_learner_describe_part(const rcv_learner *learner, int64_t first, int64_t count, rcv_learner *part);
+void rcvi_learner_drop_part(rcv_learner *part);
 rcv_status rcvi_learner_allocate(rcv_learner *learner);
 /* All but parameters, as settings say, for this data; and these, with their first values. */
 rcv_status rcvi_learner_make(rcv_context *context, const rcv_settings *settings, const rcv_data *data,

@@ -58,12 +58,6 @@ static rcv_status compare(int rank, const char *own, const char *other) {
     return RCV_OK;
 }
 
-static rcv_status broadcast(rcvi_comm *world, void *data, int64_t bytes) {
-    const rcvi_transfer_options o = {
-        .kind = RCVI_BROADCAST, .type = RCVI_TRANSFER_BYTES, .data = data, .count = bytes, .peer = 0};
-    return rcvi_comm_do(world, &o);
-}
-
 rcv_status rcvi_ranks_agree(const rcv_trainer *t) {
     rcvi_comm *world = t->crew.world;
     char *own = NULL;
@@ -71,12 +65,12 @@ rcv_status rcvi_ranks_agree(const rcv_trainer *t) {
     RCVI_TRY(rcvi_comm_agree(world, describe(t, &own)));
     if (!own) return RCV_NO_MEMORY;
     int64_t bytes = (int64_t)strlen(own) + 1;
-    rcv_status status = broadcast(world, &bytes, sizeof bytes);
+    rcv_status status = rcvi_comm_pass(world, RCVI_BROADCAST, 0, &bytes, sizeof bytes);
     char *leader = status ? NULL : rcvi_new(t->context, (size_t)bytes, 1);
     if (!status) status = rcvi_comm_agree(world, leader ? RCV_OK : RCV_NO_MEMORY);
     if (!status && leader) {
         if (rcvi_crew_leads(&t->crew)) memcpy(leader, own, (size_t)bytes);
-        status = broadcast(world, leader, bytes);
+        status = rcvi_comm_pass(world, RCVI_BROADCAST, 0, leader, (size_t)bytes);
         if (!status) status = rcvi_comm_agree(world, compare(rcvi_comm_rank(world), own, leader));
     }
     rcvi_free(t->context, leader);
@@ -221,30 +215,24 @@ int64_t rcvi_ranks_share(const rcv_trainer *t) {
     return elements;
 }
 
-static rcv_status transfer(const rcv_trainer *t, rcvi_transfer_kind kind, int peer, void *data, size_t bytes) {
-    const rcvi_transfer_options o = {
-        .kind = kind, .type = RCVI_TRANSFER_BYTES, .data = data, .count = (int64_t)bytes, .peer = peer};
-    return rcvi_comm_do(t->crew.world, &o);
-}
-
 static rcv_status send_holding(const rcv_trainer *t, holding *h) {
     int64_t sizes[2] = {h->count, h->elements};
-    RCVI_TRY(transfer(t, RCVI_SEND, 0, sizes, sizeof sizes));
-    RCVI_TRY(transfer(t, RCVI_SEND, 0, h->segments, (size_t)h->count * sizeof *h->segments));
-    return transfer(t, RCVI_SEND, 0, h->data, (size_t)h->elements * rcvi_real_bytes(t->learner));
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, sizes, sizeof sizes));
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, h->segments, (size_t)h->count * sizeof *h->segments));
+    return rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, h->data, (size_t)h->elements * rcvi_real_bytes(t->learner));
 }
 
 static rcv_status receive_holding(const rcv_trainer *t, int rank, holding *h) {
     int64_t sizes[2];
     size_t real = rcvi_real_bytes(t->learner);
-    RCVI_TRY(transfer(t, RCVI_RECEIVE, rank, sizes, sizeof sizes));
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, sizes, sizeof sizes));
     RCVI_TRY(make_holding(t, sizes[0], h));
     h->count = sizes[0];
     h->elements = sizes[1];
     h->data = rcvi_new(t->context, (size_t)h->elements, real);
     if (!h->data) return RCV_NO_MEMORY;
-    RCVI_TRY(transfer(t, RCVI_RECEIVE, rank, h->segments, (size_t)h->count * sizeof *h->segments));
-    return transfer(t, RCVI_RECEIVE, rank, h->data, (size_t)h->elements * real);
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, h->segments, (size_t)h->count * sizeof *h->segments));
+    return rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, h->data, (size_t)h->elements * real);
 }
 
 /* To or from the whole, in the host's memory. */
@@ -314,10 +302,10 @@ rcv_status rcvi_ranks_take(const rcv_trainer *t, const void *host, bool shares, 
 
 static rcv_status receive_text(const rcv_trainer *t, int rank, rcvi_text *all) {
     int64_t bytes;
-    RCVI_TRY(transfer(t, RCVI_RECEIVE, rank, &bytes, sizeof bytes));
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, &bytes, sizeof bytes));
     char *text = rcvi_new(t->context, (size_t)bytes, 1);
     if (!text) return RCV_NO_MEMORY;
-    rcv_status status = transfer(t, RCVI_RECEIVE, rank, text, (size_t)bytes);
+    rcv_status status = rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, text, (size_t)bytes);
     if (!status) rcvi_text_add_bytes(all, text, (size_t)bytes);
     rcvi_free(t->context, text);
     return status;
@@ -330,8 +318,8 @@ rcv_status rcvi_ranks_collect_text(const rcv_trainer *t, const char *text, char 
     *all = NULL;
     if (rank >= senders) return RCV_OK;
     if (rank > 0) {
-        RCVI_TRY(transfer(t, RCVI_SEND, 0, &bytes, sizeof bytes));
-        return transfer(t, RCVI_SEND, 0, (void *)(uintptr_t)text, (size_t)bytes);
+        RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, &bytes, sizeof bytes));
+        return rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, (void *)(uintptr_t)text, (size_t)bytes);
     }
     rcvi_text out;
     rcvi_text_init(&out, t->context);

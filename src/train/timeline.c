@@ -17,25 +17,19 @@ rcv_status rcvi_timeline_begin(rcv_trainer *t) {
     return RCV_OK;
 }
 
-static rcv_status transfer(const rcv_trainer *t, rcvi_transfer_kind kind, int peer, void *data, size_t bytes) {
-    const rcvi_transfer_options o = {
-        .kind = kind, .type = RCVI_TRANSFER_BYTES, .data = data, .count = (int64_t)bytes, .peer = peer};
-    return rcvi_comm_do(t->crew.world, &o);
-}
-
 static rcv_status send_spans(const rcv_trainer *t) {
     rcvi_trace *trace = &t->work->trace;
     int64_t count = (int64_t)trace->count;
-    RCVI_TRY(transfer(t, RCVI_SEND, 0, &count, sizeof count));
-    return transfer(t, RCVI_SEND, 0, trace->spans, trace->count * sizeof *trace->spans);
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, &count, sizeof count));
+    return rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, trace->spans, trace->count * sizeof *trace->spans);
 }
 
 static rcv_status receive_spans(const rcv_trainer *t, int rank) {
     int64_t count;
-    RCVI_TRY(transfer(t, RCVI_RECEIVE, rank, &count, sizeof count));
+    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, &count, sizeof count));
     rcvi_span *spans = rcvi_new(t->context, (size_t)count, sizeof *spans);
     if (!spans) return RCV_NO_MEMORY;
-    rcv_status status = transfer(t, RCVI_RECEIVE, rank, spans, (size_t)count * sizeof *spans);
+    rcv_status status = rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, spans, (size_t)count * sizeof *spans);
     if (!status) rcvi_log_timeline(t, rank, spans, (size_t)count);
     rcvi_free(t->context, spans);
     return status;

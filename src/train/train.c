@@ -135,9 +135,7 @@ static rcv_status sum_losses(const rcv_trainer *t, rcvi_outcome *outcomes, int c
     double losses[RCVI_RING];
     if (!t->crew.world) return RCV_OK;
     for (int i = 0; i < count; i++) losses[i] = outcomes[i].loss;
-    const rcvi_transfer_options o = {
-        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = losses, .count = count};
-    RCVI_TRY(rcvi_comm_do(t->crew.world, &o));
+    RCVI_TRY(rcvi_comm_combine(t->crew.world, RCVI_SUM_ALL, losses, count));
     for (int i = 0; i < count; i++) outcomes[i].loss = losses[i];
     return RCV_OK;
 }
@@ -422,11 +420,8 @@ static rcv_status loop(rcv_trainer *t, verdict *why) {
 static rcv_status count_bytes(rcv_trainer *t) {
     if (!t->crew.world || !t->updates) return RCV_OK;
     t->sent[0] = t->sent[1] = t->exchanged / (double)t->updates;
-    rcvi_transfer_options o = {.kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &t->sent[0], .count = 1};
-    RCVI_TRY(rcvi_comm_do(t->crew.world, &o));
-    o.kind = RCVI_SUM_ALL;
-    o.data = &t->sent[1];
-    return rcvi_comm_do(t->crew.world, &o);
+    RCVI_TRY(rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, &t->sent[0], 1));
+    return rcvi_comm_combine(t->crew.world, RCVI_SUM_ALL, &t->sent[1], 1);
 }
 
 static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {

@@ -1,5 +1,5 @@
 /* A training run as an object: its batches, its plans, its arrays. */
-#include "train/trainer.h"
+#include "train/costs.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -314,21 +314,6 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
     return status;
 }
 
-/* The bucket with the most work. */
-static size_t heaviest(const rcvi_batcher *batcher, size_t count) {
-    size_t found = count - 1;
-    double most = 0;
-    for (size_t i = count; i > 0; i--) {
-        int64_t steps, batch, batches;
-        rcvi_batcher_shape(batcher, i - 1, &steps, &batch, &batches);
-        double work = (double)steps * (double)batch * (double)batches;
-        if (work <= most) continue;
-        most = work;
-        found = i - 1;
-    }
-    return found;
-}
-
 /* The plan of the bucket with the most work is chosen, and taken for the others. The longest comes first: the others have their runs in its
  * memory. Those of validation are closed until there is one. */
 static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool training, size_t first, size_t count) {
@@ -336,7 +321,7 @@ static rcv_status add_windows(rcv_trainer *t, const rcvi_batcher *batcher, bool 
     rcv_status status = RCV_OK;
     const char *agreed = training ? t->agreed : NULL;
     if (count > 1 && !agreed && !t->plans && !rcvi_settings_text(t->settings, "schedule")) {
-        rcvi_window_options o = window_options(t, batcher, heaviest(batcher, count), training);
+        rcvi_window_options o = window_options(t, batcher, rcvi_heaviest_bucket(batcher), training);
         status = rcvi_window_plan(t->work, &o, &like);
     }
     for (size_t i = count; i > 0 && !status; i--) {
