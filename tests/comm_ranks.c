@@ -256,12 +256,31 @@ static rcv_status attend(int ordinal) {
     return RCV_OK;
 }
 
-static const rcvi_ferries ferries = {open_ferry, close_ferry, block, fetch, deliver, test_ferry, attend};
+static bool has_turns;
+
+static rcv_status place(int ordinal, char text[RCVI_PLACE]) {
+    expect(ordinal == 3);
+    snprintf(text, RCVI_PLACE, "host %d", rank / 2);
+    return RCV_OK;
+}
+
+static bool takes_turns(int ordinal) { return ordinal == 3 && has_turns; }
+
+static const rcvi_ferries ferries = {open_ferry, close_ferry, block, fetch,      deliver,
+                                     test_ferry, attend,      place, takes_turns};
 static const rcvi_device device = {.name = "late", .ferries = &ferries};
 
-static void check_device(void) {
+static void expect_way(const char *way) {
     expect_ok(rcvi_comm_set_device(world, &device, 3));
-    expect(strstr(rcvi_comm_name(world), "; GPU memory through the host"));
+    const char *said = strstr(rcvi_comm_name(world), "; GPU memory");
+    expect(said && !strncmp(said, way, strlen(way)));
+}
+
+static void check_device(void) {
+    has_turns = true;
+    expect_way("; GPU memory through the host: ranks share a GPU, and take turns at it, since CUDA's MPS does not run");
+    has_turns = false;
+    expect_way("; GPU memory through the host: ranks share a GPU, by CUDA's MPS");
     check_kinds(true);
 }
 

@@ -4,30 +4,45 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Why NCCL cannot be, as all ranks see it; NULL: it can. `places`: [size], empty where a rank has no NCCL. */
-static const char *doubt(char (*places)[RCVI_NCCL_PLACE], int size) {
+/* What a rank says of itself. */
+typedef struct {
+    char place[RCVI_PLACE];
+    bool has_nccl, takes_turns;
+} told;
+
+static bool all_have_nccl(const told *ranks, int size) {
     for (int i = 0; i < size; i++) {
-        if (!places[i][0]) return "a rank has no NCCL";
+        if (!ranks[i].has_nccl) return false;
+    }
+    return true;
+}
+
+/* A rank that has another one's device; NULL: all have their own. */
+static const told *find_shared(const told *ranks, int size) {
+    for (int i = 0; i < size; i++) {
         for (int j = 0; j < i; j++) {
-            if (!memcmp(places[i], places[j], RCVI_NCCL_PLACE)) return "ranks share a GPU";
+            if (!memcmp(ranks[i].place, ranks[j].place, RCVI_PLACE)) return &ranks[i];
         }
     }
     return NULL;
 }
 
-static rcv_status tell_places(rcvi_world *w, char (*places)[RCVI_NCCL_PLACE], int64_t *starts) {
-    char *own = places[w->all.rank];
-    for (int i = 0; i <= w->all.size; i++) starts[i] = i * (int64_t)RCVI_NCCL_PLACE;
-    if (w->may_use_nccl && (rcvi_nccl_there() || rcvi_nccl_place(w->ordinal, own))) own[0] = '\0';
+static rcv_status tell(rcvi_world *w, told *ranks, int64_t *starts) {
+    told *own = &ranks[w->all.rank];
+    for (int i = 0; i <= w->all.size; i++) starts[i] = i * (int64_t)sizeof *ranks;
+    own->has_nccl = w->may_use_nccl && !rcvi_nccl_there();
+    own->takes_turns = w->device->ferries->takes_turns(w->ordinal);
+    RCVI_TRY(rcvi_comm_agree(&w->all, w->device->ferries->place(w->ordinal, own->place)));
     rcvi_transfer_options gather = {
-        .kind = RCVI_GATHER_ALL, .data = places, .count = starts[w->all.size], .starts = starts};
+        .kind = RCVI_GATHER_ALL, .data = ranks, .count = starts[w->all.size], .starts = starts};
     return rcvi_comm_do(&w->all, &gather);
 }
 
+/* Behind the transport's name, in place of what was said of another device. */
 static void name_way(rcvi_world *w, const char *reason) {
-    size_t length = strlen(w->name);
-    char *behind = w->name + length;
-    size_t room = sizeof w->name - length;
+    char *behind = strstr(w->name, "; GPU memory");
+    if (!behind) behind = w->name + strlen(w->name);
+    size_t room = sizeof w->name - (size_t)(behind - w->name);
     if (w->uses_nccl) {
         snprintf(behind, room, "; GPU memory by %s", rcvi_nccl_name());
     } else if (w->facts.takes_devices) {
@@ -37,9 +52,15 @@ static void name_way(rcvi_world *w, const char *reason) {
     }
 }
 
-static rcv_status decide(rcvi_world *w, char (*places)[RCVI_NCCL_PLACE], int64_t *starts) {
-    RCVI_TRY(tell_places(w, places, starts));
-    const char *reason = w->may_use_nccl ? doubt(places, w->all.size) : NULL;
+static rcv_status decide(rcvi_world *w, told *ranks, int64_t *starts) {
+    RCVI_TRY(tell(w, ranks, starts));
+    const told *shared = find_shared(ranks, w->all.size);
+    const char *reason = NULL;
+    if (shared)
+        reason = shared->takes_turns ? "ranks share a GPU, and take turns at it, since CUDA's MPS does not run"
+                                     : "ranks share a GPU, by CUDA's MPS";
+    else if (w->may_use_nccl && !all_have_nccl(ranks, w->all.size))
+        reason = "a rank has no NCCL";
     w->uses_nccl = w->may_use_nccl && !reason;
     if (w->wants_nccl && reason) return rcvi_fail(RCV_UNSUPPORTED, "NCCL cannot be used: %s", reason);
     name_way(w, reason);
@@ -55,10 +76,10 @@ rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int
         return rcvi_fail(RCV_UNSUPPORTED, "NCCL carries what lies in a GPU's memory, and the device is %s",
                          device->name);
     if (!device->ferries || (size == 1 && !w->wants_nccl)) return RCV_OK;
-    char(*places)[RCVI_NCCL_PLACE] = rcvi_new(w->context, size, sizeof *places);
+    told *ranks = rcvi_new(w->context, size, sizeof *ranks);
     int64_t *starts = rcvi_new(w->context, size + 1, sizeof *starts);
-    rcv_status status = places && starts ? decide(w, places, starts) : RCV_NO_MEMORY;
-    rcvi_free(w->context, places);
+    rcv_status status = ranks && starts ? decide(w, ranks, starts) : RCV_NO_MEMORY;
+    rcvi_free(w->context, ranks);
     rcvi_free(w->context, starts);
     return status;
 }

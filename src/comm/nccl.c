@@ -6,7 +6,6 @@
 #include <nccl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* clang-format off */
 #define FUNCTIONS(F)                                                                                                   \
@@ -47,14 +46,6 @@ const char *rcvi_nccl_name(void) { return rcvi_nccl_there() ? NULL : name; }
 static rcv_status check(ncclResult_t result, const char *what) {
     if (result == ncclSuccess || result == ncclInProgress) return RCV_OK;
     return rcvi_fail(RCV_UNSUPPORTED, "%s by NCCL failed: %s", what, api.GetErrorString(result));
-}
-
-rcv_status rcvi_nccl_place(int ordinal, char place[RCVI_NCCL_PLACE]) {
-    char host[64] = "", bus[32] = "";
-    gethostname(host, sizeof host - 1);
-    RCVI_CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal), "asking where the GPU is");
-    snprintf(place, RCVI_NCCL_PLACE, "%s %s", host, bus);
-    return RCV_OK;
 }
 
 /* ---- communicators ---- */

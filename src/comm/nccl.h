@@ -7,12 +7,10 @@
 
 typedef struct rcvi_nccl rcvi_nccl; /* a group's communicator, with a stream of its own */
 
-enum { RCVI_NCCL_ID = 128, RCVI_NCCL_PLACE = 128 };
+enum { RCVI_NCCL_ID = 128 };
 
 rcv_status rcvi_nccl_there(void); /* RCV_UNSUPPORTED, with the sentence, where it is not */
 const char *rcvi_nccl_name(void); /* with the version, where it is there */
-/* The machine and the GPU, as a text that no other GPU has. */
-rcv_status rcvi_nccl_place(int ordinal, char place[RCVI_NCCL_PLACE]);
 
 rcv_status rcvi_nccl_make_id(char id[RCVI_NCCL_ID]); /* by one rank of a group, for all of them */
 /* Begins to bring ranks together, who are when `ready` says so. */

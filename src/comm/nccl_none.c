@@ -7,12 +7,6 @@ rcv_status rcvi_nccl_there(void) { return refuse(); }
 
 const char *rcvi_nccl_name(void) { return NULL; }
 
-rcv_status rcvi_nccl_place(int ordinal, char place[RCVI_NCCL_PLACE]) {
-    (void)ordinal;
-    place[0] = '\0';
-    return refuse();
-}
-
 rcv_status rcvi_nccl_make_id(char id[RCVI_NCCL_ID]) {
     id[0] = '\0';
     return refuse();

@@ -92,6 +92,8 @@ typedef struct rcvi_memory {
  * device reaches by itself. */
 typedef struct rcvi_ferry rcvi_ferry; /* a device's own */
 
+enum { RCVI_PLACE = 128 };
+
 typedef struct rcvi_ferries {
     rcv_status (*open)(rcv_context *context, int ordinal, size_t bytes, rcvi_ferry **ferry);
     void (*close)(rcvi_ferry *ferry);
@@ -102,6 +104,10 @@ typedef struct rcvi_ferries {
     rcv_status (*test)(rcvi_ferry *ferry, bool *done); /* all that began */
     /* The calling thread's device from here on, for libraries that are given its memory. */
     rcv_status (*attend)(int ordinal);
+    /* The machine and the device, as a text that no other device has. */
+    rcv_status (*place)(int ordinal, char place[RCVI_PLACE]);
+    /* Do processes that share the device take turns, so that one computes while the others wait? */
+    bool (*takes_turns)(int ordinal);
 } rcvi_ferries;
 
 extern const rcvi_device *const rcvi_devices[];

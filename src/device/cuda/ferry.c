@@ -2,6 +2,10 @@
 #include "device/cuda/ferry.h"
 #include "device/cuda/engine.h"
 
+#include <cudaTypedefs.h>
+#include <stdio.h>
+#include <unistd.h>
+
 struct rcvi_ferry {
     rcv_context *context;
     int ordinal;
@@ -81,10 +85,35 @@ static rcv_status test(rcvi_ferry *f, bool *done) {
 
 static rcv_status attend(int ordinal) { return rcvi_cuda_check(cudaSetDevice(ordinal), "choosing the GPU"); }
 
+static rcv_status place(int ordinal, char text[RCVI_PLACE]) {
+    char host[64] = "", bus[32] = "";
+    gethostname(host, sizeof host - 1);
+    RCVI_CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal), "asking where the GPU is");
+    snprintf(text, RCVI_PLACE, "%s %s", host, bus);
+    return RCV_OK;
+}
+
+/* Only the driver tells: a process without CUDA's Multi-Process Service has the GPU to itself, for a slice of time. */
+static bool takes_turns(int ordinal) {
+    void *found = NULL;
+    enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    CUdevice device;
+    int enabled = 0;
+    const int since = 2000;
+    cudaGetDriverEntryPointByVersion("cuDeviceGet", &found, since, cudaEnableDefault, &result);
+    if (!found || ((PFN_cuDeviceGet_v2000)(uintptr_t)found)(&device, ordinal) != CUDA_SUCCESS) return true;
+    cudaGetDriverEntryPointByVersion("cuDeviceGetAttribute", &found, since, cudaEnableDefault, &result);
+    if (found)
+        ((PFN_cuDeviceGetAttribute_v2000)(uintptr_t)found)(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
+    return !enabled;
+}
+
 const rcvi_ferries rcvi_cuda_ferries = {.open = open_ferry,
                                         .close = close_ferry,
                                         .block = block,
                                         .fetch = fetch,
                                         .deliver = deliver,
                                         .test = test,
-                                        .attend = attend};
+                                        .attend = attend,
+                                        .place = place,
+                                        .takes_turns = takes_turns};
