@@ -97,6 +97,31 @@ static void check_idleness(void) {
     expect_ok(rcvi_comm_finish(waits, NULL));
 }
 
+/* A sum waits for a message that goes from rank 0 to rank 1, but not for ever: rank 1 receives some time after it asked for the sum, or
+ * behind it. */
+static void check_precedence(bool behind) {
+    enum { MANY = 1 << 20 };
+    static float sum[MANY], handed[MANY];
+    rcvi_transfer *summed = NULL, *passed = NULL;
+    rcvi_transfer_times of_sum, of_message;
+    rcvi_transfer_options s = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = sum, .count = MANY};
+    rcvi_transfer_options m = {
+        .kind = rank ? RCVI_RECEIVE : RCVI_SEND, .type = RCVI_TRANSFER_FLOAT, .data = handed, .count = MANY};
+    m.peer = rank ? 0 : 1;
+    for (int i = 0; i < MANY; i++) sum[i] = 1, handed[i] = (float)(rank ? -1 : i);
+    if (rank == 0) expect_ok(rcvi_comm_start(world, &m, &passed));
+    if (rank == 0) rcvi_nap(5000000); /* it is on its way */
+    expect_ok(rcvi_comm_start(world, &s, &summed));
+    if (rank == 1 && !behind) rcvi_nap(20000000);
+    if (rank == 1 && !behind) expect_ok(rcvi_comm_start(world, &m, &passed));
+    expect_ok(rcvi_comm_finish(summed, &of_sum));
+    if (rank == 1 && behind) expect_ok(rcvi_comm_start(world, &m, &passed));
+    if (rank < 2) expect_ok(rcvi_comm_finish(passed, &of_message));
+    if (rank == 0 && !behind && of_message.ended - of_message.begun < 0.09) expect(of_sum.ended > of_message.ended);
+    if (rank == 0 && behind) expect(of_sum.ended < of_message.ended);
+    for (int i = 0; i < MANY; i++) expect(sum[i] == (float)size && (rank != 1 || handed[i] == (float)i));
+}
+
 /* ---- groups ---- */
 
 static void check_group(rcvi_comm *comm, const int *members, int count) {
@@ -293,6 +318,8 @@ static void check_all(void) {
     check_order();
     check_counters();
     check_idleness();
+    check_precedence(false);
+    check_precedence(true);
     check_groups();
     check_two_by_two();
     check_bytes();

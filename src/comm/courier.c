@@ -1,8 +1,8 @@
 /* The courier: the thread that makes all calls of the transport.
  *
  * It goes round: takes what was asked for, begins what may begin, looks after what is under way, and listens for notices. It rests between two
- * rounds in which nothing happened: while the rank waits for a transfer it offers its core to others, for a while, and then naps as it does
- * while the rank computes. Where there is nothing under way it sleeps until it is woken, or until it has to say that it lives; shortly at
+ * rounds in which nothing happened: while the rank waits for a transfer, or a GPU computes, it offers its core to others, for a while, and
+ * then naps as it does while the rank computes. Where there is nothing under way it sleeps until it is woken, or until it has to say that it lives; shortly at
  * first, since a transport may call sent what leaves only while somebody calls it. */
 #include "comm/parts.h"
 
@@ -12,8 +12,11 @@
 #include <string.h>
 #include <time.h>
 
-static const double yielding =
-    5e-3; /* seconds without an event before it naps, where the rank waits: a large message goes in parts */
+/* Seconds without an event before it naps, where the rank waits, since a large message goes in parts; and where a GPU computes. */
+static const double yielding = 5e-3, polling = 50e-3;
+/* Seconds for which sums wait for a message that is on its way: another stage waits for that, and for sums nobody does until all is
+ * computed. Not for ever, since its receiver may have a sum to end before it receives. */
+static const double patience = 0.1;
 static const double lingering = 20e-3; /* seconds without an event before it sleeps for longer */
 static const double grace = 1;         /* seconds for whoever speaks to do so, before anybody ends */
 /* A nap is a part of what has passed since the last event, so that it delays the next one by as much at most, and between these: a core that
@@ -74,17 +77,25 @@ static void end(rcvi_world *w, rcvi_transfer *t, rcv_status status) {
     w->events++;
     pthread_mutex_lock(&w->lock);
     t->status = status;
-    t->ended = true; /* from here on it is the caller's */
+    atomic_store(&t->ended, true); /* from here on, and out of the lock, it is the caller's */
     pthread_cond_broadcast(&w->ended);
     pthread_mutex_unlock(&w->lock);
 }
 
 static bool advance(rcvi_transfer *t) { return t->leg ? rcvi_staged_advance(t) : t->exchange->advance(t); }
 
+static bool is_sending(const rcvi_world *w) {
+    for (const rcvi_transfer *t = w->queue; t; t = t->next) {
+        if (t->begun && t->options.kind == RCVI_SEND) return rcvi_now() - t->times.begun < patience;
+    }
+    return false;
+}
+
 static void carry_all(rcvi_world *w) {
+    bool sending = is_sending(w);
     for (rcvi_transfer **place = &w->queue, *t; (t = *place);) {
         if (!t->begun && may_begin(w, t)) begin(w, t);
-        bool done = t->begun && advance(t);
+        bool done = t->begun && !(sending && t->collective) && advance(t);
         if (atomic_load(&w->broken)) return;
         if (done) {
             *place = t->next;
@@ -125,9 +136,14 @@ static bool is_under_way(const rcvi_world *w) {
     return found;
 }
 
+/* A core that sleeps takes up to 0.2 ms to wake, as long as a message takes. */
+bool rcvi_may_yield(const rcvi_world *w, double idle) {
+    return atomic_load(&w->polls) ? idle < polling : atomic_load(&w->waiting) > 0 && idle < yielding;
+}
+
 static void rest(const rcvi_world *w, double idle) {
     double nap = idle * nap_part, most = is_under_way(w) ? longest_nap : longest_doze;
-    if (atomic_load(&w->waiting) > 0 && idle < yielding) {
+    if (rcvi_may_yield(w, idle)) {
         sched_yield();
         return;
     }

@@ -50,6 +50,15 @@ static void name_way(rcvi_world *w, const char *reason) {
     } else {
         snprintf(behind, room, "; GPU memory through the host%s%s", reason ? ": " : "", reason ? reason : "");
     }
+    if (!atomic_load(&w->polls) && rcvi_own_cores() < rcvi_cores())
+        snprintf(w->name + strlen(w->name), sizeof w->name - strlen(w->name),
+                 "; one core a rank, which mpirun --bind-to none would not hold it to");
+}
+
+/* Where a GPU computes, and this rank has two cores or more. */
+static bool may_poll(const rcvi_world *w) {
+    int64_t own = rcvi_own_cores(), all = rcvi_cores();
+    return w->device->ferries && (own < all ? own : all / w->facts.here) >= 2;
 }
 
 static rcv_status decide(rcvi_world *w, told *ranks, int64_t *starts) {
@@ -72,6 +81,7 @@ rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int
     size_t size = (size_t)w->all.size;
     w->device = device;
     w->ordinal = ordinal;
+    atomic_store(&w->polls, may_poll(w));
     if (!device->ferries && w->wants_nccl)
         return rcvi_fail(RCV_UNSUPPORTED, "NCCL carries what lies in a GPU's memory, and the device is %s",
                          device->name);

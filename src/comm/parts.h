@@ -11,7 +11,7 @@
 
 enum {
     RCVI_COMM_TAGS = 1024,     /* of sends and receives; those of collectives follow */
-    RCVI_COMM_ROUND = 16,      /* collectives of a group that may be under way at once: each has a tag of its own */
+    RCVI_COMM_ROUND = 4,       /* collectives of a group that may be under way at once: each has a tag of its own */
     RCVI_COMM_WINDOW = 4,      /* messages of a transfer that are under way at once, each way */
     RCVI_COMM_PIECE = 1 << 18, /* bytes of a message that is summed or rounded on its way */
     RCVI_COMM_FEW = 64,        /* elements that are exchanged whole, and reduced by everybody */
@@ -56,6 +56,7 @@ struct rcvi_world {
     const rcvi_device *device; /* whose memory `on_device` means; NULL, or one without ferries: the host's */
     int ordinal;
     bool wants_nccl, may_use_nccl, uses_nccl; /* asked for by its name; not ruled out; so it is */
+    atomic_bool polls;                        /* a GPU computes, and this rank has cores to wait on */
     rcvi_watch *watch;
     pthread_t thread;
     /* What the rank does: moves are counted, waiting is 1 inside of rcvi_comm_finish. */
@@ -104,8 +105,9 @@ struct rcvi_transfer {
     rcvi_transfer_options options;
     const rcvi_exchange *exchange;
     rcvi_transfer_times times;
-    unsigned sequence;                     /* among the collectives of its group */
-    bool collective, begun, posted, ended; /* posted: it has no message left to ask the transport for */
+    unsigned sequence;              /* among the collectives of its group */
+    bool collective, begun, posted; /* posted: it has no message left to ask the transport for */
+    atomic_bool ended;
     rcv_status status;
     char *data;  /* what messages are made of: the options', or a ferry's block */
     void *state; /* its exchange's */
@@ -163,7 +165,8 @@ void rcvi_courier_begin(rcvi_world *world);      /* once the watch is there */
 void rcvi_courier_close(rcvi_world *world);      /* also one that never began */
 /* Waits for `woken`, at most so long; under the lock. */
 void rcvi_world_wait(rcvi_world *world, pthread_cond_t *woken, double seconds);
-bool rcvi_counted(const rcvi_transfer_options *options); /* what it waits for is there */
+bool rcvi_counted(const rcvi_transfer_options *options);   /* what it waits for is there */
+bool rcvi_may_yield(const rcvi_world *world, double idle); /* for so many seconds now: instead of sleeping */
 void rcvi_nap(long nanoseconds);
 
 /* ---- who moves: watch.c ---- */

@@ -1,6 +1,7 @@
 /* Transfers as the caller sees them: what is asked for is checked, given to the courier, and waited for. */
 #include "comm/parts.h"
 
+#include <sched.h>
 #include <stdio.h>
 
 /* ---- checks ---- */
@@ -175,9 +176,16 @@ rcv_status rcvi_comm_start(rcvi_comm *comm, const rcvi_transfer_options *o, rcvi
     return rcvi_transfer_ask(comm, o, is_alone(comm, o) ? NULL : exchange_for(o), transfer);
 }
 
+static void linger(const rcvi_transfer *t) {
+    const rcvi_world *w = t->comm->world;
+    double begun = rcvi_now();
+    while (atomic_load(&w->polls) && !atomic_load(&t->ended) && rcvi_may_yield(w, rcvi_now() - begun)) sched_yield();
+}
+
 static rcv_status await(rcvi_transfer *t) {
     rcvi_world *w = t->comm->world;
     atomic_fetch_add(&w->waiting, 1);
+    linger(t);
     pthread_mutex_lock(&w->lock);
     w->awaited = t;
     while (!t->ended) pthread_cond_wait(&w->ended, &w->lock);

@@ -162,10 +162,9 @@ static int by_size(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Other work on the machine only ever adds. */
-static double quartile(double *samples, int count) {
+double rcvi_quantile(double *samples, int count, double part) {
     qsort(samples, (size_t)count, sizeof *samples, by_size);
-    return samples[count / 4];
+    return samples[(int)(part * count)];
 }
 
 static rcv_status time_steps(trial *a, rcvi_seconds *seconds) {
@@ -174,7 +173,8 @@ static rcv_status time_steps(trial *a, rcvi_seconds *seconds) {
     double began = rcvi_now();
     for (a->count = 0; a->count < LEAST || (a->count < MOST && rcvi_now() - began < enough); a->count++)
         RCVI_TRY(step(a));
-    for (int i = 0; i < RCVI_SECONDS; i++) out[i] = quartile(a->samples[i], a->count);
+    for (int i = 0; i < RCVI_SECONDS; i++)
+        out[i] = rcvi_quantile(a->samples[i], a->count, 0.25); /* other work on the machine only ever adds */
     memcpy(seconds, out, sizeof out);
     return RCV_OK;
 }
@@ -229,6 +229,7 @@ rcv_status rcvi_costs_measure(const rcv_trainer *t, const rcvi_cost_problem *pro
     a->trainer = t;
     a->problem = problem;
     rcv_status status = open_trial(a);
+    if (problem->together) status = rcvi_comm_agree(problem->together, status);
     if (!status) status = time_steps(a, seconds);
     if (!status && ready) status = find_ready(a, ready);
     if (!status && plan) status = copy_plan(a, plan);
@@ -276,8 +277,12 @@ static rcv_status measure_twice(const rcv_trainer *t, const rcvi_cost_problem *p
 /* The first layer, whose input may have another size, one in the middle, which stands for all such, and the last. */
 static rcv_status measure_layers(const rcv_trainer *t, int replicas, double *layers, double *outputs) {
     int64_t count = t->learner->net->options.layers, whole;
-    rcvi_cost_problem problem = {
-        .count = 1, .bucket = rcvi_heaviest_bucket(t->batcher), .micro = 1, .chunks = 1, .peers = t->crew.world};
+    rcvi_cost_problem problem = {.count = 1,
+                                 .bucket = rcvi_heaviest_bucket(t->batcher),
+                                 .micro = 1,
+                                 .chunks = 1,
+                                 .peers = t->crew.world,
+                                 .together = t->crew.world};
     rcvi_batcher_shape(t->batcher, problem.bucket, &problem.steps, &whole, NULL);
     problem.batch = (whole + replicas - 1) / replicas;
     for (int64_t l = 0; l < count; l++) {

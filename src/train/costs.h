@@ -20,8 +20,8 @@ typedef struct {
     size_t bucket;
     int64_t steps, batch; /* of a replica */
     int64_t micro, chunks;
-    rcvi_comm
-        *peers; /* ranks that measure the same at the same time, and are to have the same plan; NULL: nobody else */
+    rcvi_comm *peers;    /* ranks that measure the same, and are to have the same plan; NULL: nobody else */
+    rcvi_comm *together; /* ranks that measure at the same time, whatever it is; NULL: nobody else */
 } rcvi_cost_problem;
 
 /* `plan`, NULL: not wanted: the string of the plan that was chosen, for rcvi_free. */
@@ -52,6 +52,8 @@ rcv_status rcvi_units_find(const rcv_trainer *trainer, rcvi_arrangement *arrange
                            char **plan);
 /* Of the ranks of the trainer's crew; collective. */
 rcv_status rcvi_measure_links(const rcv_trainer *trainer, rcvi_links *links);
+/* The sample below which this part of them lies; they are put in order. */
+double rcvi_quantile(double *samples, int count, double part);
 /* The bucket with the most work: by it arrangements are judged. */
 size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher);
 

@@ -11,62 +11,76 @@
 
 static double larger(double a, double b) { return a > b ? a : b; }
 
-enum { FEW = 128, MANY = 1 << 19, UNIT = MANY / 2, TIMES = 5 }; /* elements; UNIT: of a message */
+enum { FEW = 128, MANY = 1 << 21, TIMES = 7 }; /* elements: few, and more than caches hold */
+static const double long_enough = 0.5;         /* seconds, over slow links */
 
-/* A sum of all ranks, or a message to the next one and one from the one before. */
+/* A sum of the replicas, or a message from each stage to the next. */
 static rcv_status exchange_once(const rcv_trainer *t, bool message, float *data, int64_t count) {
-    rcvi_comm *world = t->crew.world;
-    int rank = rcvi_comm_rank(world), size = rcvi_comm_size(world);
+    const rcvi_crew *crew = &t->crew;
     rcvi_transfer *sent = NULL;
-    rcvi_transfer_options o = {.kind = message ? RCVI_SEND : RCVI_SUM_ALL,
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
                                .type = RCVI_TRANSFER_FLOAT,
                                .data = data,
                                .count = count,
-                               .peer = (rank + 1) % size,
                                .on_device = t->learner->device->memory != NULL};
-    if (!message) return rcvi_comm_do(world, &o);
-    RCVI_TRY(rcvi_comm_start(world, &o, &sent));
+    if (!message) return rcvi_comm_do(crew->replicas, &o);
+    o.kind = RCVI_SEND;
+    o.peer = crew->stage + 1;
+    if (o.peer < crew->stage_count) RCVI_TRY(rcvi_comm_start(crew->stages, &o, &sent));
     o.kind = RCVI_RECEIVE;
-    o.peer = (rank + size - 1) % size;
-    o.data = data + MANY / 2;
-    rcv_status status = rcvi_comm_do(world, &o);
+    o.peer = crew->stage - 1;
+    o.data = data + MANY;
+    rcv_status status = o.peer < 0 ? RCV_OK : rcvi_comm_do(crew->stages, &o);
     rcv_status ended = rcvi_comm_finish(sent, NULL);
     return status ? status : ended;
 }
 
-/* Seconds, the slowest rank's, of the fastest of several. */
+/* Seconds, the slowest rank's, behind a first one that counts only where it takes long. */
 static rcv_status time_exchange(const rcv_trainer *t, bool message, float *data, int64_t count, double *seconds) {
-    *seconds = INFINITY;
-    for (int i = 0; i < TIMES + 1; i++) {
+    double samples[TIMES + 1], all = 0;
+    int done = 0;
+    for (; done <= TIMES && all < long_enough; done++) {
         RCVI_TRY(rcvi_comm_agree(t->crew.world, RCV_OK));
         double began = rcvi_now();
         RCVI_TRY(exchange_once(t, message, data, count));
-        double took = rcvi_now() - began;
-        if (i && took < *seconds) *seconds = took;
+        samples[done] = rcvi_now() - began;
+        RCVI_TRY(rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, &samples[done], 1));
+        all += samples[done];
     }
-    return rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, seconds, 1);
-}
-
-static rcv_status measure_links(const rcv_trainer *t, float *data, rcvi_links *links) {
-    double size = rcvi_comm_size(t->crew.world), few, many, small, large;
-    RCVI_TRY(time_exchange(t, false, data, FEW, &few));
-    RCVI_TRY(time_exchange(t, false, data, MANY, &many));
-    RCVI_TRY(time_exchange(t, true, data, FEW, &small));
-    RCVI_TRY(time_exchange(t, true, data, UNIT, &large));
-    links->latency = few / (2 * (size - 1));
-    links->bandwidth = 2 * (size - 1) / size * MANY * sizeof(float) / larger(many - few, 1e-9);
-    links->message_latency = small;
-    links->message_bandwidth = UNIT * sizeof(float) / larger(large - small, 1e-9);
+    *seconds = done > 1 ? rcvi_quantile(samples + 1, done - 1, 0.5) : samples[0];
     return RCV_OK;
 }
 
-/* By sums and messages of what lies where gradients do. */
+static rcv_status measure_sums(const rcv_trainer *t, float *data, rcvi_links *links) {
+    double others = t->crew.replica_count - 1, few, many;
+    RCVI_TRY(time_exchange(t, false, data, FEW, &few));
+    RCVI_TRY(time_exchange(t, false, data, MANY, &many));
+    links->latency = few / (2 * others);
+    links->bandwidth = 2 * others / (others + 1) * MANY * sizeof(float) / larger(many - few, 1e-9);
+    return RCV_OK;
+}
+
+static rcv_status measure_messages(const rcv_trainer *t, float *data, rcvi_links *links) {
+    double few, many;
+    RCVI_TRY(time_exchange(t, true, data, FEW, &few));
+    RCVI_TRY(time_exchange(t, true, data, MANY, &many));
+    links->message_latency = few;
+    links->message_bandwidth = MANY * sizeof(float) / larger(many - few, 1e-9);
+    return RCV_OK;
+}
+
+/* By sums and messages of what lies where gradients do, all ranks at once. */
 rcv_status rcvi_measure_links(const rcv_trainer *t, rcvi_links *links) {
     void *data = NULL;
     *links = (rcvi_links){.bandwidth = 1e18};
     if (rcvi_comm_size(t->crew.world) < 2) return RCV_OK;
-    RCVI_TRY(rcvi_comm_agree(t->crew.world, rcvi_device_new(t->learner, MANY, sizeof(float), &data)));
-    rcv_status status = measure_links(t, data, links);
+    RCVI_TRY(rcvi_comm_agree(t->crew.world, rcvi_device_new(t->learner, 2 * MANY, sizeof(float), &data)));
+    rcv_status status = t->crew.replica_count > 1 ? measure_sums(t, data, links) : RCV_OK;
+    if (!status && t->crew.stage_count > 1) status = measure_messages(t, data, links);
+    if (t->crew.replica_count == 1) {
+        links->latency = links->message_latency;
+        links->bandwidth = links->message_bandwidth;
+    }
     rcvi_device_free(t->learner, data);
     return status;
 }
@@ -122,7 +136,8 @@ static rcv_status measure_stage(const forecast *f, int stage) {
                                        .batch = f->batch,
                                        .micro = a->micro,
                                        .chunks = a->chunks,
-                                       .peers = is_own(f) ? f->trainer->crew.replicas : NULL};
+                                       .peers = is_own(f) ? f->trainer->crew.replicas : NULL,
+                                       .together = is_own(f) ? f->trainer->crew.world : NULL};
     RCVI_TRY(rcvi_costs_measure(f->trainer, &problem, &cost.seconds, cost.ready, is_own(f) ? f->plan : NULL));
     memcpy(cost.ready - RCVI_SECONDS, &cost.seconds, sizeof cost.seconds);
     return RCV_OK;

@@ -103,8 +103,7 @@ static bool takes_turns(int ordinal) {
     cudaGetDriverEntryPointByVersion("cuDeviceGet", &found, since, cudaEnableDefault, &result);
     if (!found || ((PFN_cuDeviceGet_v2000)(uintptr_t)found)(&device, ordinal) != CUDA_SUCCESS) return true;
     cudaGetDriverEntryPointByVersion("cuDeviceGetAttribute", &found, since, cudaEnableDefault, &result);
-    if (found)
-        ((PFN_cuDeviceGetAttribute_v2000)(uintptr_t)found)(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
+    if (found) ((PFN_cuDeviceGetAttribute_v2000)(uintptr_t)found)(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
     return !enabled;
 }
 
