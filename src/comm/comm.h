@@ -47,6 +47,7 @@ rcvi_comm_name(const rcvi_comm *comm); /* for people: "mpi (Open MPI 4.1.4)", wi
 /* From here on `on_device` means this device's memory: directly where the transport can, else through memory of the host. Collective.
  * RCV_UNSUPPORTED where NCCL was asked for by its name and cannot be. */
 rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int ordinal);
+bool rcvi_comm_shares_device(const rcvi_comm *world); /* is there a GPU that several ranks compute on? */
 
 /* Of a world as users have it. */
 rcvi_comm *rcvi_world_comm(const rcv_world *world);

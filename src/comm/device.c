@@ -65,6 +65,7 @@ static rcv_status decide(rcvi_world *w, told *ranks, int64_t *starts) {
     RCVI_TRY(tell(w, ranks, starts));
     const told *shared = find_shared(ranks, w->all.size);
     const char *reason = NULL;
+    w->shares = shared != NULL;
     if (shared)
         reason = shared->takes_turns ? "ranks share a GPU, and take turns at it, since CUDA's MPS does not run"
                                      : "ranks share a GPU, by CUDA's MPS";
@@ -75,6 +76,8 @@ static rcv_status decide(rcvi_world *w, told *ranks, int64_t *starts) {
     name_way(w, reason);
     return RCV_OK;
 }
+
+bool rcvi_comm_shares_device(const rcvi_comm *world) { return world->world->shares; }
 
 rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int ordinal) {
     rcvi_world *w = world->world;

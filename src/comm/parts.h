@@ -55,6 +55,7 @@ struct rcvi_world {
     char name[256];
     const rcvi_device *device; /* whose memory `on_device` means; NULL, or one without ferries: the host's */
     int ordinal;
+    bool shares;                              /* ranks have the same device */
     bool wants_nccl, may_use_nccl, uses_nccl; /* asked for by its name; not ruled out; so it is */
     atomic_bool polls;                        /* a GPU computes, and this rank has cores to wait on */
     rcvi_watch *watch;

@@ -222,8 +222,16 @@ static rcv_status copy_plan(const trial *a, char **plan) {
     return *plan ? RCV_OK : RCV_NO_MEMORY;
 }
 
+/* One rank after the other. */
+static rcv_status time_alone(trial *a, rcvi_seconds *alone) {
+    rcvi_comm *together = a->problem->together;
+    for (int i = 0; i < rcvi_comm_size(together); i++)
+        RCVI_TRY(rcvi_comm_agree(together, i == rcvi_comm_rank(together) ? time_steps(a, alone) : RCV_OK));
+    return RCV_OK;
+}
+
 rcv_status rcvi_costs_measure(const rcv_trainer *t, const rcvi_cost_problem *problem, rcvi_seconds *seconds,
-                              double *ready, char **plan) {
+                              rcvi_seconds *alone, double *ready, char **plan) {
     trial *a = rcvi_new(t->context, 1, sizeof *a);
     if (!a) return RCV_NO_MEMORY;
     a->trainer = t;
@@ -231,6 +239,9 @@ rcv_status rcvi_costs_measure(const rcv_trainer *t, const rcvi_cost_problem *pro
     rcv_status status = open_trial(a);
     if (problem->together) status = rcvi_comm_agree(problem->together, status);
     if (!status) status = time_steps(a, seconds);
+    if (!status && alone) *alone = *seconds;
+    if (alone && problem->together) status = rcvi_comm_agree(problem->together, status);
+    if (!status && alone && problem->together) status = time_alone(a, alone);
     if (!status && ready) status = find_ready(a, ready);
     if (!status && plan) status = copy_plan(a, plan);
     close_trial(a);
@@ -268,7 +279,7 @@ static void guess_layers(const rcv_learner *l, double *layers, double *outputs) 
 static rcv_status measure_twice(const rcv_trainer *t, const rcvi_cost_problem *problem, double *seconds,
                                 double *outputs) {
     rcvi_seconds s[2];
-    for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_costs_measure(t, problem, &s[i], NULL, NULL));
+    for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_costs_measure(t, problem, &s[i], NULL, NULL, NULL));
     *seconds = fmin(s[0].forward + s[0].backward, s[1].forward + s[1].backward);
     *outputs = fmin(s[0].head, s[1].head);
     return RCV_OK;

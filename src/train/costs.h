@@ -24,9 +24,10 @@ typedef struct {
     rcvi_comm *together; /* ranks that measure at the same time, whatever it is; NULL: nobody else */
 } rcvi_cost_problem;
 
-/* `plan`, NULL: not wanted: the string of the plan that was chosen, for rcvi_free. */
+/* `alone`, NULL: not wanted: the same while those who measure together wait. `plan`, NULL: not wanted: the string of the plan that was
+ * chosen, for rcvi_free. */
 rcv_status rcvi_costs_measure(const rcv_trainer *trainer, const rcvi_cost_problem *problem, rcvi_seconds *seconds,
-                              double *ready, char **plan);
+                              rcvi_seconds *alone, double *ready, char **plan);
 
 /* Seconds and bytes a second of a link, as sums have it, and as messages do; those 0: the same. */
 typedef struct {

@@ -94,6 +94,12 @@ size_t rcvi_flow_event_count(const rcvi_flow *flow);
 rcv_status rcvi_flow_simulate(rcv_context *context, const rcvi_flow *flow, rcvi_flow_event *events,
                               rcvi_flow_result *result);
 
+/* What of a step all devices spend computing. */
+static inline double rcvi_flow_busy(const rcvi_flow_result *r) {
+    double share = 1 - r->bubble - (r->seconds > 0 ? r->exposed / r->seconds : 0);
+    return share > 0 ? share : 0;
+}
+
 /* ---- splitting layers ---- */
 
 /* Into how many consecutive layers each stage gets, at least one each, so that the slowest stage is as fast as can be; of equal

@@ -89,11 +89,11 @@ rcv_status rcvi_measure_links(const rcv_trainer *t, rcvi_links *links) {
 
 /* All that is measured of a stage: seconds, and of the lead of its first layer and of each layer when its gradient is whole. */
 typedef struct {
-    rcvi_seconds seconds;
-    double *ready; /* [layers of it + 1] */
+    double *seconds, *alone; /* as rcvi_seconds: while all ranks compute, and while no other one does */
+    double *ready;           /* [layers of it + 1] */
 } stage_cost;
 
-enum { OF_STAGE = RCVI_SECONDS + 1 };
+enum { OF_STAGE = 2 * RCVI_SECONDS + 1 };
 
 typedef struct {
     const rcv_trainer *trainer;
@@ -114,11 +114,8 @@ static int64_t first_layer(const rcvi_arrangement *a, int stage) {
 }
 
 static stage_cost cost_at(const forecast *f, int stage) {
-    stage_cost cost;
     double *at = f->numbers + stage * OF_STAGE + first_layer(f->a, stage);
-    memcpy(&cost.seconds, at, sizeof cost.seconds);
-    cost.ready = at + RCVI_SECONDS;
-    return cost;
+    return (stage_cost){at, at + RCVI_SECONDS, at + (ptrdiff_t)2 * RCVI_SECONDS};
 }
 
 static bool is_own(const forecast *f) {
@@ -126,9 +123,12 @@ static bool is_own(const forecast *f) {
     return crew && crew->stage_count == f->a->stages && crew->replica_count == f->a->replicas;
 }
 
+static bool shares_device(const forecast *f) { return is_own(f) && rcvi_comm_shares_device(f->trainer->crew.world); }
+
 static rcv_status measure_stage(const forecast *f, int stage) {
     const rcvi_arrangement *a = f->a;
     stage_cost cost = cost_at(f, stage);
+    rcvi_seconds seconds, alone;
     const rcvi_cost_problem problem = {.first = first_layer(a, stage),
                                        .count = a->counts[stage],
                                        .bucket = f->bucket,
@@ -138,8 +138,10 @@ static rcv_status measure_stage(const forecast *f, int stage) {
                                        .chunks = a->chunks,
                                        .peers = is_own(f) ? f->trainer->crew.replicas : NULL,
                                        .together = is_own(f) ? f->trainer->crew.world : NULL};
-    RCVI_TRY(rcvi_costs_measure(f->trainer, &problem, &cost.seconds, cost.ready, is_own(f) ? f->plan : NULL));
-    memcpy(cost.ready - RCVI_SECONDS, &cost.seconds, sizeof cost.seconds);
+    RCVI_TRY(rcvi_costs_measure(f->trainer, &problem, &seconds, shares_device(f) ? &alone : NULL, cost.ready,
+                                is_own(f) ? f->plan : NULL));
+    memcpy(cost.seconds, &seconds, sizeof seconds);
+    memcpy(cost.alone, shares_device(f) ? &alone : &seconds, sizeof alone);
     return RCV_OK;
 }
 
@@ -163,8 +165,7 @@ static rcv_status measure_stages(forecast *f) {
         if (like == s)
             RCVI_TRY(measure_stage(f, s));
         else
-            memcpy(cost.ready - RCVI_SECONDS, other.ready - RCVI_SECONDS,
-                   (size_t)(OF_STAGE + f->a->counts[s]) * sizeof(double));
+            memcpy(cost.seconds, other.seconds, (size_t)(OF_STAGE + f->a->counts[s]) * sizeof(double));
     }
     return RCV_OK;
 }
@@ -214,12 +215,7 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) 
     rcv_learner part;
     RCVI_TRY(rcvi_learner_describe_part(f->trainer->learner, first_layer(a, stage), a->counts[stage], &part));
     int64_t rows = f->steps / a->chunks * (f->batch / a->micro), handed = rows * rcv_net_output(part.part);
-    *out = (rcvi_flow_stage){.forward = cost.seconds.forward + cost.seconds.head,
-                             .backward = cost.seconds.backward,
-                             .begin = cost.seconds.begin,
-                             .inputs = cost.seconds.inputs,
-                             .update = cost.seconds.update,
-                             .message = part.ends ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
+    *out = (rcvi_flow_stage){.message = part.ends ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
     rcv_status status = fill_buckets(f, &part, cost.ready, buckets, out);
     rcvi_learner_drop_part(&part);
     return status;
@@ -227,8 +223,24 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) 
 
 /* ---- the whole ---- */
 
+/* `others`: the part of the time in which those who share a device compute. */
+static void set_seconds(const forecast *f, int stage, double others) {
+    stage_cost cost = cost_at(f, stage);
+    rcvi_flow_stage *out = &f->stages[stage];
+    double blend[RCVI_SECONDS];
+    rcvi_seconds seconds;
+    for (int i = 0; i < RCVI_SECONDS; i++) blend[i] = cost.alone[i] + others * (cost.seconds[i] - cost.alone[i]);
+    memcpy(&seconds, blend, sizeof seconds);
+    out->forward = seconds.forward + seconds.head;
+    out->backward = seconds.backward;
+    out->begin = seconds.begin;
+    out->inputs = seconds.inputs;
+    out->update = seconds.update;
+}
+
 static rcv_status simulate(forecast *f, rcvi_flow_result *result) {
     enum { BESIDE_LAYERS = 5 }; /* of a stage's buckets, at most */
+    enum { ROUNDS = 6 };        /* until what ranks cost and how busy they are fit each other */
     const rcvi_arrangement *a = f->a;
     for (int s = 0; s < a->stages; s++) RCVI_TRY(fill_stage(f, s, f->buckets + first_layer(a, s) + BESIDE_LAYERS * s));
     const rcvi_flow flow = {.stages = a->stages,
@@ -241,7 +253,13 @@ static rcv_status simulate(forecast *f, rcvi_flow_result *result) {
                             .message_latency = a->links.message_latency,
                             .message_bandwidth = a->links.message_bandwidth,
                             .outcome = a->stages > 1 ? 8 : 0};
-    return rcvi_flow_simulate(f->trainer->context, &flow, NULL, result);
+    double others = 1;
+    for (int round = 0; round < (shares_device(f) ? ROUNDS : 1); round++) {
+        for (int s = 0; s < a->stages; s++) set_seconds(f, s, others);
+        RCVI_TRY(rcvi_flow_simulate(f->trainer->context, &flow, NULL, result));
+        others = rcvi_flow_busy(result);
+    }
+    return RCV_OK;
 }
 
 rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_flow_result *result, char **plan) {

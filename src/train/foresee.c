@@ -4,12 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What of a step all devices spend computing. */
-static double busy(const rcvi_flow_result *r) {
-    double share = 1 - r->bubble - (r->seconds > 0 ? r->exposed / r->seconds : 0);
-    return share > 0 ? share : 0;
-}
-
 static void write_split(const int *counts, int stages, char *text, size_t room) {
     size_t length = 0;
     text[0] = '\0';
@@ -28,7 +22,7 @@ static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_flo
                           .bandwidth = a->links.bandwidth,
                           .seconds = r->seconds,
                           .tokens_per_second = r->seconds > 0 ? (double)(steps * batch) / r->seconds : 0,
-                          .busy = busy(r),
+                          .busy = rcvi_flow_busy(r),
                           .bubble = r->bubble,
                           .exposed = r->exposed,
                           .exchange = r->exchange,
