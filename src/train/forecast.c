@@ -39,14 +39,14 @@ static rcv_status exchange_once(const rcv_trainer *t, bool message, float *data,
 static rcv_status time_exchange(const rcv_trainer *t, bool message, float *data, int64_t count, double *seconds) {
     double samples[TIMES + 1], all = 0;
     int done = 0;
-    for (; done <= TIMES && all < long_enough; done++) {
+    do {
         RCVI_TRY(rcvi_comm_agree(t->crew.world, RCV_OK));
         double began = rcvi_now();
         RCVI_TRY(exchange_once(t, message, data, count));
         samples[done] = rcvi_now() - began;
         RCVI_TRY(rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, &samples[done], 1));
-        all += samples[done];
-    }
+        all += samples[done++];
+    } while (done <= TIMES && all < long_enough);
     *seconds = done > 1 ? rcvi_quantile(samples + 1, done - 1, 0.5) : samples[0];
     return RCV_OK;
 }
@@ -227,7 +227,7 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) 
 static void set_seconds(const forecast *f, int stage, double others) {
     stage_cost cost = cost_at(f, stage);
     rcvi_flow_stage *out = &f->stages[stage];
-    double blend[RCVI_SECONDS];
+    double blend[RCVI_SECONDS] = {0};
     rcvi_seconds seconds;
     for (int i = 0; i < RCVI_SECONDS; i++) blend[i] = cost.alone[i] + others * (cost.seconds[i] - cost.alone[i]);
     memcpy(&seconds, blend, sizeof seconds);
