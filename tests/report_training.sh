@@ -44,46 +44,22 @@ PYTHON
 [ -s run.html ] || { echo "no page run.html"; exit 1; }
 [ ! -e run.html.part ] || complain "a half-written page is left"
 
+export PYTHONPATH="$SOURCE_DIR/tests" PYTHONDONTWRITEBYTECODE=1
 cat >read.py <<'PYTHON'
 import re, sys
-from html.parser import HTMLParser
+from page import Page
 
-text = open(sys.argv[1], encoding="utf-8").read()
-wrong = []
-if re.search(r"https?:|src=|url\(|@import|<script|javascript:|\bon[a-z]+=", text):
-    wrong.append("the page refers to something outside, or has a script")
-if re.search(r"\b(nan|inf)\b", text) or not text.endswith("</html>\n"):
-    wrong.append("the page shows what is no number, or is not whole")
-
-class Page(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.open, self.words, self.paths, self.section = [], [], {}, None
-    def handle_starttag(self, tag, attributes):
-        attributes = dict(attributes)
-        if tag == "section":
-            self.section = attributes["id"]
+class Training(Page):
+    paths = {}
+    def start(self, tag, attributes):
         if tag == "path":
             points = [tuple(map(float, p.split())) for p in re.split("[ML]", attributes["d"])[1:]]
             self.paths.setdefault(self.section, []).append(points)
             if any(not (0 <= x <= 1000 and 0 <= y <= 380) for x, y in points):
-                wrong.append("a path leaves its plot in section %s" % self.section)
-        if tag not in ("meta", "link", "wbr", "path"):
-            self.open.append(tag)
-    def handle_startendtag(self, tag, attributes):
-        self.handle_starttag(tag, attributes)
-        if self.open and self.open[-1] == tag:
-            self.open.pop()
-    def handle_endtag(self, tag):
-        if not self.open or self.open.pop() != tag:
-            wrong.append("</%s> closes what is not open" % tag)
-    def handle_data(self, data):
-        self.words.append(data.strip())
+                self.wrong.append("a path leaves its plot in section %s" % self.section)
 
-page = Page()
-page.feed(text)
-if page.open:
-    wrong.append("never closed: %s" % page.open)
+page = Training(sys.argv[1]).read()
+text, wrong = page.text, page.wrong
 PYTHON
 
 cat read.py - >whole.py <<'PYTHON'
@@ -115,9 +91,7 @@ if heights != sorted(heights):
 left = [x for x, _ in page.paths.get("rate", [[]])[0]]
 if left != sorted(left) or left[0] > 80 or left[-1] < 980:
     wrong.append("the learning rate does not go from left to right")
-for sentence in wrong[:10]:
-    print("FAILED:", sentence)
-sys.exit(bool(wrong))
+page.report()
 PYTHON
 python3 whole.py run.html || failures=$((failures + 1))
 
@@ -142,9 +116,7 @@ if [len(p) for p in page.paths.get("loss", [])] != [800] or [len(p) for p in pag
     wrong.append("5000 points became %s" % {k: list(map(len, v)) for k, v in page.paths.items()})
 if "validations" in text.split("</style>")[1]:
     wrong.append("there are validations")
-for sentence in wrong[:10]:
-    print("FAILED:", sentence)
-sys.exit(bool(wrong))
+page.report()
 PYTHON
 python3 long.py long.html || failures=$((failures + 1))
 
