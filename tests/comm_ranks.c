@@ -301,10 +301,12 @@ static void expect_way(const char *way) {
 }
 
 static void check_device(void) {
+    expect(!rcvi_comm_shares_device(world));
     has_turns = true;
     expect_way("; GPU memory through the host: ranks share a GPU, and take turns at it, since CUDA's MPS does not run");
     has_turns = false;
     expect_way("; GPU memory through the host: ranks share a GPU, by CUDA's MPS");
+    expect(rcvi_comm_shares_device(world));
     check_kinds(true);
 }
 

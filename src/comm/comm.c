@@ -129,4 +129,10 @@ int rcvi_comm_size(const rcvi_comm *comm) { return comm->size; }
 
 int rcvi_comm_here(const rcvi_comm *world) { return world->world->facts.here; }
 
+int64_t rcvi_comm_cores(const rcvi_comm *world, int64_t cores) {
+    int64_t here = rcvi_comm_here(world), own = rcvi_own_cores();
+    if (own < rcvi_cores()) return own < cores ? own : cores;
+    return cores > here ? cores / here : 1;
+}
+
 const char *rcvi_comm_name(const rcvi_comm *comm) { return comm->world->name; }

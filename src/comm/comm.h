@@ -41,6 +41,8 @@ void rcvi_comm_leave(rcvi_comm *part);
 int rcvi_comm_rank(const rcvi_comm *comm);
 int rcvi_comm_size(const rcvi_comm *comm);
 int rcvi_comm_here(const rcvi_comm *world); /* ranks on this machine */
+/* Of so many cores of this machine, those that this rank has: where the launcher has bound ranks to cores its own, else all are shared out. */
+int64_t rcvi_comm_cores(const rcvi_comm *world, int64_t cores);
 const char *
 rcvi_comm_name(const rcvi_comm *comm); /* for people: "mpi (Open MPI 4.1.4)", with how a GPU's memory travels */
 

@@ -2,8 +2,8 @@
  *
  * It goes round: takes what was asked for, begins what may begin, looks after what is under way, and listens for notices. It rests between two
  * rounds in which nothing happened: while the rank waits for a transfer, or a GPU computes, it offers its core to others, for a while, and
- * then naps as it does while the rank computes. Where there is nothing under way it sleeps until it is woken, or until it has to say that it lives; shortly at
- * first, since a transport may call sent what leaves only while somebody calls it. */
+ * then naps as it does while the rank computes. Where there is nothing under way it sleeps until it is woken, or until it has to say that it
+ * lives; shortly at first, since a transport may call sent what leaves only while somebody calls it. */
 #include "comm/parts.h"
 
 #include <sched.h>

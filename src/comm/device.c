@@ -55,12 +55,6 @@ static void name_way(rcvi_world *w, const char *reason) {
                  "; one core a rank, which mpirun --bind-to none would not hold it to");
 }
 
-/* Where a GPU computes, and this rank has two cores or more. */
-static bool may_poll(const rcvi_world *w) {
-    int64_t own = rcvi_own_cores(), all = rcvi_cores();
-    return w->device->ferries && (own < all ? own : all / w->facts.here) >= 2;
-}
-
 static rcv_status decide(rcvi_world *w, told *ranks, int64_t *starts) {
     RCVI_TRY(tell(w, ranks, starts));
     const told *shared = find_shared(ranks, w->all.size);
@@ -84,7 +78,7 @@ rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int
     size_t size = (size_t)w->all.size;
     w->device = device;
     w->ordinal = ordinal;
-    atomic_store(&w->polls, may_poll(w));
+    atomic_store(&w->polls, device->ferries && rcvi_comm_cores(world, rcvi_cores()) >= 2);
     if (!device->ferries && w->wants_nccl)
         return rcvi_fail(RCV_UNSUPPORTED, "NCCL carries what lies in a GPU's memory, and the device is %s",
                          device->name);

@@ -222,9 +222,10 @@ static rcv_status copy_plan(const trial *a, char **plan) {
     return *plan ? RCV_OK : RCV_NO_MEMORY;
 }
 
-/* One rank after the other. */
-static rcv_status time_alone(trial *a, rcvi_seconds *alone) {
+/* One rank after the other, where none has failed before. */
+static rcv_status time_alone(trial *a, rcv_status before, rcvi_seconds *alone) {
     rcvi_comm *together = a->problem->together;
+    RCVI_TRY(rcvi_comm_agree(together, before));
     for (int i = 0; i < rcvi_comm_size(together); i++)
         RCVI_TRY(rcvi_comm_agree(together, i == rcvi_comm_rank(together) ? time_steps(a, alone) : RCV_OK));
     return RCV_OK;
@@ -239,9 +240,7 @@ rcv_status rcvi_costs_measure(const rcv_trainer *t, const rcvi_cost_problem *pro
     rcv_status status = open_trial(a);
     if (problem->together) status = rcvi_comm_agree(problem->together, status);
     if (!status) status = time_steps(a, seconds);
-    if (!status && alone) *alone = *seconds;
-    if (alone && problem->together) status = rcvi_comm_agree(problem->together, status);
-    if (!status && alone && problem->together) status = time_alone(a, alone);
+    if (alone) status = time_alone(a, status, alone);
     if (!status && ready) status = find_ready(a, ready);
     if (!status && plan) status = copy_plan(a, plan);
     close_trial(a);

@@ -24,7 +24,7 @@ typedef struct {
     rcvi_comm *together; /* ranks that measure at the same time, whatever it is; NULL: nobody else */
 } rcvi_cost_problem;
 
-/* `alone`, NULL: not wanted: the same while those who measure together wait. `plan`, NULL: not wanted: the string of the plan that was
+/* `alone`, NULL: not wanted: the same while all others of `together`, which is there then, wait. `plan`, NULL: not wanted: the string of the plan that was
  * chosen, for rcvi_free. */
 rcv_status rcvi_costs_measure(const rcv_trainer *trainer, const rcvi_cost_problem *problem, rcvi_seconds *seconds,
                               rcvi_seconds *alone, double *ready, char **plan);

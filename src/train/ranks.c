@@ -78,13 +78,10 @@ rcv_status rcvi_ranks_agree(const rcv_trainer *t) {
     return status;
 }
 
-/* Where the launcher has bound ranks to cores each has its own; else those of the machine are shared out. */
 int64_t rcvi_ranks_threads(const rcv_trainer *t) {
-    int64_t asked = rcvi_settings_integer(t->settings, "threads"),
-            here = t->crew.world ? rcvi_comm_here(t->crew.world) : 1;
-    if (asked || here == 1) return asked;
-    int64_t cores = rcv_context_threads(t->context), own = rcvi_own_cores();
-    return own < rcvi_cores() ? (own < cores ? own : cores) : cores > here ? cores / here : 1;
+    int64_t asked = rcvi_settings_integer(t->settings, "threads");
+    if (asked || !t->crew.world || rcvi_comm_here(t->crew.world) == 1) return asked;
+    return rcvi_comm_cores(t->crew.world, rcv_context_threads(t->context));
 }
 
 /* ---- layers ---- */
