@@ -3,7 +3,6 @@
 PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE := build/release
-SANITIZE := build/sanitize
 
 .PHONY: build help demo check check-cuda lint format install bench fuzz clean
 
@@ -15,7 +14,7 @@ build: deps-build
 help:
 	@echo "make build       the library and the tool, in $(RELEASE) (the default)"
 	@echo "make demo        train a small language model for a minute and see it write"
-	@echo "make check       every test, then every test again under the address and undefined behaviour sanitizers"
+	@echo "make check       every test twice: without optional dependencies, and with all of them under the sanitizers"
 	@echo "make check-cuda  the tests that need a GPU, and some of them under compute-sanitizer"
 	@echo "make lint        formatting, cppcheck, clang-tidy"
 	@echo "make format      format every C file"

@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
-# Builds and runs every test, as released and again under the sanitizers; the exit status is the verdict.
-#   scripts/check.sh [JOBS [release|sanitize|all [CTEST OPTIONS...]]]
+# Builds and runs every test twice; the exit status is the verdict.
+#   plain     as released, with none of the optional dependencies: CUDA, NCCL, MPI and oneDNN are off, as on a machine without them
+#   sanitize  under the address and undefined behaviour sanitizers, with every optional dependency that is there
+# So both kinds of machine are tested, whichever this one is, and the sanitizers see all code.
+#   scripts/check.sh [JOBS [plain|sanitize|all [CTEST OPTIONS...]]]
 set -u
 cd "$(dirname "$0")/.."
 jobs=${1:-2}
 which=${2:-all}
 shift $(($# < 2 ? $# : 2))
+case $which in plain | sanitize | all) ;; *) echo "check.sh: '$which' is none of plain, sanitize, all" >&2; exit 2 ;; esac
 status=0
 
 # one NAME TITLE CMAKE-OPTIONS -- CTEST-OPTIONS: configures and builds build/NAME and runs its tests
@@ -24,9 +28,10 @@ one() {
 }
 
 if [ "$which" != sanitize ]; then
-    one release "release" -DCMAKE_BUILD_TYPE=Release -DRCV_SANITIZE=OFF -- "$@" || status=1
+    one plain "release, without optional dependencies" -DCMAKE_BUILD_TYPE=Release -DRCV_SANITIZE=OFF \
+        -DRCV_CUDA=OFF -DRCV_MPI=OFF -DRCV_ONEDNN=OFF -- "$@" || status=1
 fi
-if [ "$which" != release ]; then
+if [ "$which" != plain ]; then
     one sanitize "address and undefined behaviour sanitizers" -DRCV_SANITIZE=ON -- "$@" || status=1
 fi
 

@@ -89,7 +89,6 @@ static rcv_status fill_world(rcvi_world *w, const rcvi_comm_options *options, ch
     w->timeout = options->timeout;
     w->wants_nccl = chosen == NCCL;
     w->may_use_nccl = chosen == NCCL || !options->transport;
-    if (chosen == NCCL) RCVI_TRY(rcvi_nccl_there());
     if (chosen != SELF) return open_ranks(w);
     w->facts = (rcvi_transport_facts){.size = 1, .here = 1};
     snprintf(w->name, sizeof w->name, "self");

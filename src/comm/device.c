@@ -30,6 +30,7 @@ static const told *find_shared(const told *ranks, int size) {
 static rcv_status tell(rcvi_world *w, told *ranks, int64_t *starts) {
     told *own = &ranks[w->all.rank];
     for (int i = 0; i <= w->all.size; i++) starts[i] = i * (int64_t)sizeof *ranks;
+    if (w->wants_nccl) RCVI_TRY(rcvi_comm_agree(&w->all, rcvi_nccl_there()));
     own->has_nccl = w->may_use_nccl && !rcvi_nccl_there();
     own->takes_turns = w->device->ferries->takes_turns(w->ordinal);
     RCVI_TRY(rcvi_comm_agree(&w->all, w->device->ferries->place(w->ordinal, own->place)));
