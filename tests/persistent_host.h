@@ -211,6 +211,7 @@ static void send_to(unsigned to, const unsigned (&x)[4], unsigned barrier) {
     if (at < HOST_BASE || at + 16 > HOST_BASE + HOST_SHARED || at % 16) host_fail("it sends outside of shared memory");
     memcpy(peer.memory + (at - HOST_BASE), x, 16);
     Barrier &b = peer.barriers[barrier & 0xffffff];
+    if (b.pending) host_fail("it sends to a slot whose block does not expect anything yet");
     b.bytes -= 16;
     end_phase(b);
 }

@@ -41,8 +41,12 @@ extern "C" int run_persistent(const void *words, int blocks) {
         makecontext(&f.context, run_thread, 0);
     }
     int left = count, first = 0, round = 0;
-    for (int idle = 0; left > 0 && idle < 100; round++) {
-        const int resting = round / 8 % 2 ? round / 16 % blocks : -1; /* a block that others are ahead of */
+    for (int idle = 0; left > 0 && idle < 300; round++) {
+        /* A block that others get ahead of: for 8 rounds, or for so many that they could take several time steps. */
+        const bool for_long = round / 128 % 2;
+        const int turn = round / 256, resting = for_long        ? (turn * 5 + blocks - 1) % blocks
+                                                : round / 8 % 2 ? round / 16 % blocks
+                                                                : -1;
         long before = progress;
         left = 0;
         first = (first * 5 + 7919) % count;

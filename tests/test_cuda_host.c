@@ -520,6 +520,7 @@ enum {
     CLUSTERED_SHORT,   /* of the last block's columns some are not there */
     CLUSTERED_FEW,     /* by warps, each its own fold */
     CLUSTERED_WIDE,    /* by both warpgroups */
+    CLUSTERED_ODD,     /* of fewer blocks than the next power of two, which would leave some without columns */
     KINDS
 };
 static int seen[KINDS]; /* loops */
@@ -554,6 +555,7 @@ static void remember(const rcvi_persistent *p) {
     seen[CLUSTERED_AT_ONCE] += p->cluster && !p->seats[0].ahead;
     seen[CLUSTERED_FEW] += p->cluster && !p->exact && p->fold > 2 && rcvi_persistent_is_few(p);
     seen[CLUSTERED_WIDE] += p->cluster && !p->exact && !rcvi_persistent_is_few(p);
+    seen[CLUSTERED_ODD] += (p->cluster & (p->cluster - 1)) != 0;
     seen[CLUSTERED_SHORT] += p->cluster > 1 && p->seats[0].columns % p->seats[0].units;
     for (int c = 0; c < p->channel_count; c++) {
         seen[TAGGED] += p->channels[c].tagged;
@@ -668,6 +670,7 @@ static const trial trials[] = {
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 9, 132, 232448, true, false},
     {"gru", clusters, RCV_TFLOAT32, {.input = 24, .hidden = 40, .layers = 1}, 5, 20, 132, 232448, true, true},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 3, .hidden = 6, .layers = 1}, 4, 2, 132, 232448, false, false},
+    {"lstm", clusters, RCV_BFLOAT16, {.input = 19, .hidden = 77, .layers = 1}, 12, 3, 132, 232448, true, false},
     {"rnn_tanh", exact_clusters, RCV_FLOAT32, {.input = 3, .hidden = 37, .layers = 1}, 4, 40, 16, 232448, true, false},
     {"lstm",
      waves,

@@ -1,7 +1,8 @@
 /* Loops whose blocks meet in clusters: which of them can, and how columns, the batch and depth are cut for one.
  *
- * A cluster has all columns of a seat, a power of two of blocks with 128 rows of weights each, and a slice of the batch: what its
- * products read is what its own blocks sent each other, see persistent_send.cuh. */
+ * A cluster has all columns of a seat, in blocks with 128 rows of weights each, and a slice of the batch: what its products read is
+ * what its own blocks sent each other, see persistent_send.cuh. Every block has columns: one without any would send nothing, so
+ * nobody would wait for it, and the others could overwrite what it still reads. */
 #include "device/cuda/persistent_parts.h"
 
 enum {
@@ -81,25 +82,28 @@ static rcv_status check_loop(rcvi_persistent *p) {
 /* Clusters of so many blocks that are on the chip at once: they lie within the parts of a chip, which have not all the same number
  * of processors. As an H200 of 132 processors has them. */
 static int clusters_at_once(const rcvi_engine *e, int blocks) {
-    int all = blocks == 16 ? 7 : blocks == 8 ? 15 : blocks == 4 ? 30 : 132 / blocks;
+    int all = blocks > 8 ? 7 : blocks > 4 ? 15 : blocks > 2 ? 30 : 132 / blocks;
     int here = e->processors * all / 132;
     return here > 0 ? here : 1;
 }
 
 static int piece_of(const rcvi_persistent *p) { return PIECE_BYTES / (int)rcvi_cuda_bytes(p->operand); }
 
-/* Columns of every seat; a piece of an operand is one block's. */
-static bool cut_columns(rcvi_persistent *p) {
+/* Columns of every seat, for at most so many blocks; a piece of an operand is one block's. All blocks have some. */
+static bool cut_columns(rcvi_persistent *p, int most) {
     int rows = RCVI_LANES * RCVI_WEIGHT_ROWS / p->fold;
+    p->cluster = 1;
     p->vector = piece_of(p);
     for (int i = 0; i < p->step_count; i++) {
         if (p->steps[i].shape.vector < p->vector) p->vector = p->steps[i].shape.vector;
     }
     for (int s = 0; s < p->seat_count; s++) {
         rcvi_seat *seat = &p->seats[s];
-        seat->units = (int)rcvi_round_up((seat->columns + p->cluster - 1) / p->cluster, piece_of(p));
-        seat->blocks = p->cluster;
+        seat->units = (int)rcvi_round_up((seat->columns + most - 1) / most, piece_of(p));
+        seat->blocks = (int)((seat->columns + seat->units - 1) / seat->units);
         if (seat->units * seat->products > rows) return false;
+        if (s == 0) p->cluster = seat->blocks;
+        if (seat->blocks != p->cluster) return false;
     }
     return true;
 }
@@ -167,11 +171,10 @@ static bool share_memory(const rcvi_engine *e, rcvi_persistent *p) {
     return false;
 }
 
-static bool make_room(const rcvi_engine *e, rcvi_persistent *p, int blocks, int fold) {
-    p->cluster = blocks;
+static bool make_room(const rcvi_engine *e, rcvi_persistent *p, int most_blocks, int fold) {
     p->fold = fold;
     p->tile = 8;
-    return cut_columns(p) && cut_batch(e, p) && share_memory(e, p);
+    return cut_columns(p, most_blocks) && cut_batch(e, p) && share_memory(e, p);
 }
 
 /* Cycles of an iteration that depend on how it is cut: instructions, those of both lanes one after the other, or, where threads
