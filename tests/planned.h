@@ -37,6 +37,8 @@ typedef struct {
 } problem;
 
 void open_problem(problem *p, const config *c, int64_t threads);
+/* With the cell of this text, which messages call c->cell. NULL: as open_problem. */
+void open_problem_of(problem *p, const config *c, const char *text, int64_t threads);
 void close_problem(problem *p);
 rcv_plan_options options_of(const problem *p, rcv_dtype dtype, bool training, const char *schedule);
 
@@ -73,6 +75,13 @@ void check_same_bits(const char *schedule, const results *a, const results *b);
 /* The same without failing: whether it is so, else a sentence. */
 bool is_near(const problem *p, rcv_dtype dtype, const char *schedule, const results *got, const results *want,
              double *worst, char *sentence, size_t room);
+/* The same of a problem that may enlarge roundings: `shaken` are the naive schedule's results in double with every input, parameter
+ * and state moved by up to a rounding of the type. Where that changes a tensor by more than the tolerance, so may a plan, which rounds at
+ * every step: SHAKEN times as much. Gradients of states are made of one another, and count as exact as the largest of them: that of a
+ * stabiliser is zero, but only where all terms cancel. NULL: as is_near. */
+enum { SHAKEN = 8 };
+bool is_near_shaken(const problem *p, rcv_dtype dtype, const char *schedule, const results *got, const results *want,
+                    const results *shaken, double *worst, char *sentence, size_t room);
 bool has_same_bits(const char *schedule, const results *a, const results *b, char *sentence, size_t room);
 
 #endif

@@ -105,6 +105,51 @@ static void test_shared_product(void **state) {
     assert_int_equal(remove(path), 0);
 }
 
+static const char spread[] = "cell spread(x) {\n    state h\n    matrix M\n    e[hidden] = sigmoid(mean(h))\n"
+                             "    h' = tanh(W x + M e)\n    return h'\n}\n";
+static const char learned[] = "cell learned(x) {\n    state h\n    vector v\n    matrix M\n"
+                              "    h' = tanh(W x + U h + M v)\n    return h'\n}\n";
+
+/* Matrices times what does not lie in memory as a row for each sequence: a number that is repeated over columns, and a learned vector,
+ * which is one row for all. By every rung too, which the planner does not offer alone. */
+static void test_repeated_operands(void **state) {
+    (void)state;
+    static const char *const texts[] = {spread, learned}, *const names[] = {"spread", "learned"};
+    static const char *const plans[] = {"kernels",
+                                        "combine",
+                                        "combine(steps=all)+blas",
+                                        "combine(steps=3)+fuse",
+                                        "pack",
+                                        "transpose",
+                                        "combine(steps=2)+fuse+pack+wavefront",
+                                        "combine(steps=2)+fuse+transpose+recompute(every=2)",
+                                        "combine(steps=3)+fuse+pack+scan"};
+    for (int i = 0; i < 4; i++) {
+        problem p;
+        results want, got;
+        config small = {names[i / 2], {.input = 5, .hidden = 7, .layers = 2}, 7, 3, false, i % 2, true};
+        open_problem_of(&p, &small, texts[i / 2], 2);
+        run_pinned(&p, RCV_FLOAT64, true, "naive", &want);
+        for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+            run_pinned(&p, RCV_FLOAT64, true, plans[k], &got);
+            compare(&p, RCV_FLOAT64, plans[k], &got, &want, &worst[RCV_FLOAT64]);
+            drop(&got);
+        }
+        drop(&want);
+        assert_true(check_candidates(&p, RCV_FLOAT64, true) > 10 && check_candidates(&p, RCV_BFLOAT16, false) > 5);
+        close_problem(&p);
+    }
+    problem p; /* so large that products are OpenBLAS's */
+    open_problem_of(&p, &(config){"learned", {.input = 64, .hidden = 64, .layers = 1}, 64, 8, 0, 0, true}, learned, 2);
+    results want, got;
+    run_pinned(&p, RCV_FLOAT64, true, "naive", &want);
+    run_pinned(&p, RCV_FLOAT64, true, "combine(steps=all)+fuse+pack+blas", &got);
+    compare(&p, RCV_FLOAT64, "blas", &got, &want, &worst[RCV_FLOAT64]);
+    drop(&got);
+    drop(&want);
+    close_problem(&p);
+}
+
 /* On the CPU the planner does not offer a wavefront in the forward pass alone; pinned, it works on threads as the others. */
 static void test_forward_wave(void **state) {
     (void)state;
@@ -232,8 +277,11 @@ static void test_kernel_sets(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates), cmocka_unit_test(test_shared_product),
-                                       cmocka_unit_test(test_forward_wave), cmocka_unit_test(test_offers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates),
+                                       cmocka_unit_test(test_shared_product),
+                                       cmocka_unit_test(test_repeated_operands),
+                                       cmocka_unit_test(test_forward_wave),
+                                       cmocka_unit_test(test_offers),
                                        cmocka_unit_test(test_kernel_sets)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

@@ -411,6 +411,19 @@ static void openblas_agrees(void **state) {
     assert_true(rcvi_matmul_blas_fits(&wide));
     wide.type = RCVI_KERNEL_BFLOAT16;
     assert_false(rcvi_matmul_blas_fits(&wide));
+    /* what CBLAS would print about, and leave undone */
+    const rcvi_matmul good = {
+        .type = RCVI_KERNEL_DOUBLE, .transpose_a = true, .m = 4, .n = 5, .k = 6, .lda = 4, .ldb = 5, .ldc = 5};
+    assert_true(rcvi_matmul_blas_fits(&good));
+    for (int i = 0; i < 7; i++) {
+        rcvi_matmul bad = good;
+        if (i < 2) bad.lda = i ? 0 : 3;
+        if (i == 2 || i == 3) bad.ldb = i == 2 ? 0 : 4;
+        if (i == 4) bad.ldc = 4;
+        if (i == 5) bad.transpose_a = false; /* then rows are of k */
+        if (i == 6) bad.transpose_b = true;
+        if (rcvi_matmul_blas_fits(&bad)) fail_msg("OpenBLAS is handed what it refuses: %d", i);
+    }
 }
 
 /* ---- the public call --------------------------------------------------------------------------------------------- */

@@ -15,14 +15,14 @@ typedef struct {
     rcvi_program program; /* a copy whose steps and buffers may be spoilt */
 } fixture;
 
-static void open_plan(fixture *f, int64_t steps, bool options) {
+static void open_plan_of(fixture *f, const char *schedule, int64_t steps, bool options) {
     f->context = test_context(&f->allocator);
     check_ok(rcv_cell_open(f->context, "lstm_layernorm", &f->cell));
     check_ok(rcv_net_new(
         f->cell, &(rcv_net_options){.input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5},
         &f->net));
     rcv_plan_options o = {
-        .steps = steps, .batch = 2, .training = true, .lengths = options, .resets = options, .schedule = "naive"};
+        .steps = steps, .batch = 2, .training = true, .lengths = options, .resets = options, .schedule = schedule};
     check_ok(rcv_plan_new(f->net, &o, &f->plan));
     f->program = f->plan->program;
     f->program.steps = malloc(f->program.step_count * sizeof(rcvi_step));
@@ -30,6 +30,8 @@ static void open_plan(fixture *f, int64_t steps, bool options) {
     memcpy(f->program.steps, f->plan->program.steps, f->program.step_count * sizeof(rcvi_step));
     memcpy(f->program.buffers, f->plan->program.buffers, f->program.buffer_count * sizeof(rcvi_buffer));
 }
+
+static void open_plan(fixture *f, int64_t steps, bool options) { open_plan_of(f, "naive", steps, options); }
 
 static void close_plan(fixture *f) {
     free(f->program.steps);
@@ -148,6 +150,50 @@ static void test_verifier(void **state) {
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
         fixture f;
         open_plan(&f, 5, true);
+        check_ok(rcvi_program_verify(&f.program));
+        defects[i].spoil(&f);
+        check_fails(rcvi_program_verify(&f.program), RCV_INVALID, defects[i].message);
+        close_plan(&f);
+    }
+}
+
+/* ---- what products read ---- */
+
+static rcvi_view *operand_of_map(fixture *f) {
+    for (size_t i = 0; i < f->program.step_count; i++) {
+        rcvi_step *step = &f->program.steps[i];
+        if (step->kind == RCVI_STEP_MAP && step->map->product_count && step->rows > 1)
+            return &step->map->products[0].terms[0].a;
+    }
+    fail_msg("no map of the program has a product");
+    return NULL;
+}
+
+static void repeated_operand(fixture *f) { operand_of_map(f)->column = 0; }
+static void one_row_for_all(fixture *f) { operand_of_map(f)->row = 0; }
+static void rows_that_overlap(fixture *f) { operand_of_map(f)->row = 1; }
+static void gemm_of_one_column(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->a.column = 0; }
+static void gemm_of_one_row(fixture *f) { find_step(f, RCVI_STEP_GEMM, true)->a.row = 0; }
+
+/* Kernels take columns of stride one, and libraries no leading dimension below the columns: a program that has products of anything else
+ * must not get as far as a device. */
+static void test_operands(void **state) {
+    (void)state;
+    static const struct {
+        spoil *spoil;
+        const char *schedule, *message;
+    } defects[] = {
+        {repeated_operand, "combine+fuse+pack", "contiguous columns"},
+        {repeated_operand, "combine+fuse+transpose", "contiguous columns"},
+        {one_row_for_all, "combine+fuse+pack", "rows that lie apart"},
+        {one_row_for_all, "combine+fuse+transpose", "rows that lie apart"},
+        {rows_that_overlap, "combine+fuse+pack", "rows that lie apart"},
+        {gemm_of_one_column, "naive", "contiguous columns"},
+        {gemm_of_one_row, "naive", "rows that lie apart"},
+    };
+    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
+        fixture f;
+        open_plan_of(&f, defects[i].schedule, 5, false);
         check_ok(rcvi_program_verify(&f.program));
         defects[i].spoil(&f);
         check_fails(rcvi_program_verify(&f.program), RCV_INVALID, defects[i].message);
@@ -419,10 +465,14 @@ static void test_log(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verifier),         cmocka_unit_test(test_layout),
-        cmocka_unit_test(test_length),           cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_activation_bytes), cmocka_unit_test(test_verify_activations),
-        cmocka_unit_test(test_fused_map),        cmocka_unit_test(test_log)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_verifier),
+                                       cmocka_unit_test(test_operands),
+                                       cmocka_unit_test(test_layout),
+                                       cmocka_unit_test(test_length),
+                                       cmocka_unit_test(test_narrow),
+                                       cmocka_unit_test(test_activation_bytes),
+                                       cmocka_unit_test(test_verify_activations),
+                                       cmocka_unit_test(test_fused_map),
+                                       cmocka_unit_test(test_log)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,12 @@ static bool is_written_before(const rcvi_program *program, int index, int buffer
     return false;
 }
 
+/* Does a product read or write it? Kernels and libraries take no strides of columns then, and no leading dimension below the columns. */
+static bool is_multiplied(const rcvi_step *step, const rcvi_access *access) {
+    bool of_map = step->kind == RCVI_STEP_MAP && access->use == RCVI_USE_OPERAND;
+    return of_map || step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_PACK;
+}
+
 static rcv_status check_access(verifier *v, int index, const rcvi_access *access, nest around, int loop_end) {
     const rcvi_program *program = v->program;
     const rcvi_step *step = &program->steps[index];
@@ -113,13 +119,16 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
         return wrong(index, name, buffer->name, "has no such slot of");
     if (access->rows < 1 || access->columns < 1) return wrong(index, name, buffer->name, "has an empty view of");
     bool repeats = step->kind == RCVI_STEP_MAP && program->machine.sums > 0; /* one number a row, stored once */
-    bool unit = access->view->column == 1 ||
-                (access->view->column == 0 && step->kind != RCVI_STEP_GEMM && (!access->written || repeats));
+    bool multiplied = is_multiplied(step, access);
+    bool unit =
+        access->view->column == 1 || (access->view->column == 0 && !multiplied && (!access->written || repeats));
     if (!unit) return wrong(index, name, buffer->name, "needs contiguous columns of");
     if (!fits(program, access, step, around)) return wrong(index, name, buffer->name, "reaches outside");
     if (access->written && !role->written) return wrong(index, name, buffer->name, "writes the caller's");
     if (access->written && (access->view->row == 0 && access->rows > 1))
         return wrong(index, name, buffer->name, "writes rows twice in");
+    if (multiplied && access->rows > 1 && access->view->row < access->columns)
+        return wrong(index, name, buffer->name, "needs rows that lie apart of");
     if (access->read && role->optional && step->kind != RCVI_STEP_COPY && buffer->role != RCVI_DPARAMETERS &&
         !(access->written && access->read)) {
         return wrong(index, name, buffer->name, "may copy only, but computes with");

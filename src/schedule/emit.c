@@ -112,6 +112,15 @@ static void emit_elementwise(rcvi_emitter *e, int value) {
     emit_map(e->program, e->batch, features(e, value), instruction, operands, count);
 }
 
+/* A value as products read it: a learned vector is one row for all sequences, so it is copied to a row for each. */
+static rcvi_view operand_of(rcvi_emitter *e, int value) {
+    rcvi_view view = e->views[value];
+    if (e->graph->values[value].operation != RCVI_VECTOR || view.row != 0 || e->batch == 1) return view;
+    rcvi_view rows = own_buffer(e, value);
+    rcvi_emit_copy(e->program, e->batch, features(e, value), rows, view);
+    return rows;
+}
+
 /* out[batch, rows] = a[batch, columns] W^T, or out[batch, columns] = a[batch, rows] W for the transpose; block by
  * block. */
 static void emit_matrix(rcvi_emitter *e, int value) {
@@ -120,7 +129,7 @@ static void emit_matrix(rcvi_emitter *e, int value) {
     bool transpose = v->operation == RCVI_MATRIX_TRANSPOSE;
     int64_t to = transpose ? place->columns : place->rows, from = transpose ? place->rows : place->columns;
     int parameters = rcvi_program_external(e->program, RCVI_PARAMETERS, 0);
-    rcvi_step step = new_step(RCVI_STEP_GEMM, e->batch, to, e->views[value], e->views[v->arguments[0]]);
+    rcvi_step step = new_step(RCVI_STEP_GEMM, e->batch, to, e->views[value], operand_of(e, v->arguments[0]));
     step.b = (rcvi_view){.buffer = parameters, .offset = place->offset, .row = place->columns, .column = 1};
     step.gemm.depth = from;
     step.gemm.transpose_b = !transpose;
@@ -202,7 +211,7 @@ void rcvi_emit_gradients(rcvi_emitter *e) {
     for (size_t i = 0; i < e->graph->gradient_count; i++) {
         const rcvi_gradient *gradient = &e->graph->gradients[i];
         const rcvi_param_place *place = &e->places[gradient->param];
-        rcvi_view right = gradient->right == RCVI_NONE ? rcvi_no_view() : e->views[gradient->right];
+        rcvi_view right = gradient->right == RCVI_NONE ? rcvi_no_view() : operand_of(e, gradient->right);
         rcvi_emit_gradient(e->program, place, place->rows, e->views[gradient->left], right, e->batch);
     }
 }

@@ -245,6 +245,34 @@ rcvi_view rcvi_fusion_vector(const rcvi_fusion *f, int v) {
         .buffer = parameters, .offset = f->emitter.places[value_of(f, v)->index].offset, .row = 0, .column = 1};
 }
 
+/* Is it what a matrix is multiplied with, here or in a gradient? */
+static bool is_multiplied(const rcvi_fusion *f, int v) {
+    const rcvi_graph *graph = f->emitter.graph;
+    bool found = false;
+    for (int c = v + 1; c < value_count(f); c++) {
+        rcvi_operation operation = value_of(f, c)->operation;
+        bool matrix = operation == RCVI_MATRIX || operation == RCVI_MATRIX_TRANSPOSE;
+        found |= matrix && f->emitter.live[c] && !f->at_hand[c] && value_of(f, c)->arguments[0] == v;
+    }
+    for (size_t g = 0; g < graph->gradient_count; g++) found |= graph->gradients[g].right == v;
+    return found;
+}
+
+/* A learned vector is one row, but products read a row for each sequence and step: copies of it. */
+static void place_vectors(rcvi_fusion *f) {
+    rcvi_program *program = f->emitter.program;
+    for (int v = 0; v < value_count(f) && !program->failed; v++) {
+        if (value_of(f, v)->operation != RCVI_VECTOR || !f->emitter.live[v] || !is_multiplied(f, v)) continue;
+        int64_t columns = features(f, v), row = rcvi_program_row(program, columns);
+        int64_t slots = f->gathers ? f->clock.steps : f->clock.chunk;
+        int buffer = rcvi_fusion_buffer(f, slots, row, "rows", v);
+        f->places[v] = (rcvi_place){.kind = RCVI_STILL, .buffer = buffer, .row = row};
+        rcvi_emit_copy(program, slots * f->clock.batch, columns, (rcvi_view){.buffer = buffer, .row = row, .column = 1},
+                       rcvi_fusion_vector(f, v));
+        rcvi_fusion_mark_prepared(program, buffer);
+    }
+}
+
 static void prepare_bias(rcvi_fusion *f, rcvi_form *form) {
     rcvi_program *program = f->emitter.program;
     form->bias = form->vector_count ? rcvi_fusion_vector(f, form->vectors[0]) : rcvi_no_view();
@@ -298,6 +326,7 @@ static void pack_matrix(rcvi_fusion *f, int v) {
 /* Does its place show one step at a time only, where more are asked for? */
 static bool is_narrow(const rcvi_fusion *f, int v) {
     if (!has_place(f, v) || f->phase[v] != RCVI_INSIDE || f->places[v].kind == RCVI_OVER_TIME) return false;
+    if (value_of(f, v)->operation == RCVI_VECTOR) return false; /* copied for all steps that are asked for */
     if (f->gathers && rcvi_fusion_is_factor(f->emitter.graph, v)) return true;
     return f->clock.chunk > 1 && f->places[v].kind != RCVI_OVER_CHUNK;
 }
@@ -335,6 +364,7 @@ static void place_late(rcvi_fusion *f) {
 
 void rcvi_fusion_prepare(rcvi_fusion *f) {
     rcvi_program *program = f->emitter.program;
+    place_vectors(f);
     if (f->rungs->combine && (f->clock.chunk > 1 || f->gathers) && f->emitter.graph->gradient_count)
         place_gradient_factors(f);
     if (f->rungs->combine) group_matrices(f);
@@ -370,7 +400,7 @@ void rcvi_fusion_prepare(rcvi_fusion *f) {
 static void see_values(rcvi_fusion *f, rcvi_phase phase) {
     for (int v = 0; v < value_count(f); v++) {
         const rcvi_value *value = value_of(f, v);
-        if (value->operation == RCVI_VECTOR) {
+        if (value->operation == RCVI_VECTOR && !has_place(f, v)) {
             f->emitter.views[v] = f->emitter.live[v] ? rcvi_fusion_vector(f, v) : rcvi_no_view();
         } else if (has_place(f, v)) {
             f->emitter.views[v] = rcvi_fusion_view(f, v, phase != RCVI_INSIDE);

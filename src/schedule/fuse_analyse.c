@@ -48,6 +48,16 @@ static bool is_stored(const analysis *w, int v) {
     return stored;
 }
 
+/* Is it what a matrix is multiplied with? Products read columns that lie side by side, so one column that is repeated will not do. */
+static bool is_multiplied(const analysis *w, int v) {
+    bool found = false;
+    for (int c = v + 1; c < w->count && !found; c++) {
+        found = w->fusion->emitter.live[c] && !w->fusion->at_hand[c] && is_matrix(w->graph, c) &&
+                w->graph->values[c].arguments[0] == v;
+    }
+    return found;
+}
+
 static rcvi_part first_part(const analysis *w, int v) {
     const rcvi_fusion *f = w->fusion;
     const rcvi_value *value = &w->graph->values[v];
@@ -58,8 +68,10 @@ static rcvi_part first_part(const analysis *w, int v) {
         return (f->rungs->pack || turns) && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED : RCVI_ALONE;
     }
     if (value->operation == RCVI_SUM) return f->joined ? RCVI_MAPPED : RCVI_ALONE;
-    if (value->operation == RCVI_SPREAD)
-        return rcvi_graph_is_number(w->graph, value->arguments[0]) || is_stored(w, v) ? RCVI_ALONE : RCVI_ALIAS;
+    if (value->operation == RCVI_SPREAD) {
+        bool lies = rcvi_graph_is_number(w->graph, value->arguments[0]) || is_stored(w, v) || is_multiplied(w, v);
+        return lies ? RCVI_ALONE : RCVI_ALIAS;
+    }
     return f->rungs->fuse ? RCVI_MAPPED : RCVI_ALONE;
 }
 

@@ -67,11 +67,6 @@ static bool is_large(const rcvi_fusion *f, const rcvi_form *form) {
     for (size_t i = 0; i < f->store_count && !form->split; i++) {
         if (f->stores[i].value == v) return false;
     }
-    for (int m = 0; m < form->matrix_count; m++) {
-        int operand = value_of(f, form->matrices[m])->arguments[0];
-        if (is_outside(form, m) && (f->part[operand] == RCVI_ALIAS || value_of(f, operand)->operation == RCVI_VECTOR))
-            return false;
-    }
     return work_of(f, form) >= (double)program->machine.alone;
 }
 

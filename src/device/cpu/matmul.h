@@ -40,8 +40,8 @@ void rcvi_matmul_pack_share(const rcvi_kernels *kernels, const rcvi_matmul *matm
 void rcvi_matmul_packed_share(const rcvi_kernels *kernels, const rcvi_matmul *matmul, const void *a, const void *packed,
                               void *c, int member, int members, void *scratch);
 
-/* The same share by OpenBLAS, where the product fits it: not for bfloat16, and extents that its int holds. Its bits are
- * its own, and may differ with the cut. OpenBLAS must be set to one thread meanwhile, which rcvi_blas_begin does for the
+/* The same share by OpenBLAS, where the product fits it: not for bfloat16, extents that its int holds, and rows that do not overlap, all
+ * that CBLAS checks, which has no status to say so. Its bits are its own, and may differ with the cut. OpenBLAS must be set to one thread meanwhile, which rcvi_blas_begin does for the
  * process; it returns what rcvi_blas_end takes. One thread calls both, before the shares start and after they end. */
 bool rcvi_matmul_blas_fits(const rcvi_matmul *matmul);
 void rcvi_matmul_blas_share(const rcvi_matmul *matmul, const void *a, const void *b, void *c, int member, int members);

@@ -22,9 +22,16 @@ void rcvi_blas_end(int before) {
     if (before != 1) openblas_set_num_threads(before);
 }
 
+/* May rows of so many columns lie `leading` elements apart? CBLAS has no status: it prints, and leaves the result as it was. */
+static bool is_leading(int64_t leading, int64_t columns) {
+    return leading >= 1 && leading >= columns && leading <= LARGEST;
+}
+
 bool rcvi_matmul_blas_fits(const rcvi_matmul *matmul) {
-    return matmul->type != RCVI_KERNEL_BFLOAT16 && matmul->m <= LARGEST && matmul->n <= LARGEST &&
-           matmul->k <= LARGEST && matmul->lda <= LARGEST && matmul->ldb <= LARGEST && matmul->ldc <= LARGEST;
+    int64_t m = matmul->m, n = matmul->n, k = matmul->k;
+    bool counts = m >= 0 && n >= 0 && k >= 0 && m <= LARGEST && n <= LARGEST && k <= LARGEST;
+    return matmul->type != RCVI_KERNEL_BFLOAT16 && counts && is_leading(matmul->lda, matmul->transpose_a ? m : k) &&
+           is_leading(matmul->ldb, matmul->transpose_b ? k : n) && is_leading(matmul->ldc, n);
 }
 
 void rcvi_matmul_blas_share(const rcvi_matmul *matmul, const void *a, const void *b, void *c, int member, int members) {
