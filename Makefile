@@ -4,7 +4,11 @@ PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE := build/release
 
-.PHONY: build help demo check check-cuda lint format install bench fuzz clean
+PROBLEMS ?= 2000
+MINUTES ?= 30
+SEED    ?= 1
+
+.PHONY: build help demo check check-cuda campaign campaign-cuda lint format install bench fuzz clean
 
 build: deps-build
 	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
@@ -16,6 +20,8 @@ help:
 	@echo "make demo        train a small language model for a minute and see it write"
 	@echo "make check       every test twice: without optional dependencies, and with all of them under the sanitizers"
 	@echo "make check-cuda  the tests that need a GPU, and some of them under compute-sanitizer"
+	@echo "make campaign    random problems by every plan against naive: SEED=1 PROBLEMS=2000 MINUTES=30 JOBS=2"
+	@echo "make campaign-cuda  the same on a GPU"
 	@echo "make lint        formatting, cppcheck, clang-tidy"
 	@echo "make format      format every C file"
 	@echo "make bench       run the benchmarks"
@@ -31,6 +37,12 @@ check: deps-check
 
 check-cuda: deps-check
 	@bash scripts/check-cuda.sh $(JOBS)
+
+campaign: deps-check
+	@bash scripts/campaign.sh cpu --seed $(SEED) --problems $(PROBLEMS) --minutes $(MINUTES) --jobs $(JOBS)
+
+campaign-cuda: deps-check
+	@bash scripts/campaign.sh cuda --seed $(SEED) --problems $(PROBLEMS) --minutes $(MINUTES) --jobs $(JOBS)
 
 lint: deps-lint
 	@bash scripts/lint.sh $(JOBS)

@@ -18,6 +18,7 @@ typedef struct {
     int size;
     bool reaches; /* something returned depends on it */
     char *text;
+    bool spread; /* its equation is of size one, and names the size it is spread to */
 } value;
 
 typedef struct {
@@ -33,6 +34,7 @@ typedef struct {
     int inputs;          /* uses of W in this equation */
     bool bias, shortcut; /* b, S named in this equation */
     bool proj, heads;    /* sizes in use */
+    bool wide;           /* values that are spread from one number, and matrices times learned vectors */
 } generator;
 
 static int below(generator *g, int bound) { return random_below(g->source, bound); }
@@ -97,6 +99,11 @@ static void reference_text(generator *g, int choice, char text[static 24]) {
 static void emit_input(generator *g);
 
 static void emit_operand(generator *g, int size) {
+    if (g->wide && g->style == ANYTHING && below(g, 12) == 0) {
+        emit_fresh_matrix(g);
+        emit_vector(g);
+        return;
+    }
     int choice = g->style == INPUTS ? NONE : choose_reference(g, size);
     if (choice == NONE) {
         emit_input(g);
@@ -272,8 +279,25 @@ static void emit_affine(generator *g, int size, int style) {
     emit_expression(g, size, 1);
 }
 
+/* A number of this step or the one before, which the equation spreads. */
+static void write_spread(generator *g, value *v) {
+    static const char *const functions[] = {"sigmoid(", "tanh(", "softplus("};
+    char reference[24];
+    begin_equation(g);
+    reference_text(g, below(g, g->count + g->now), reference);
+    emit(g, "%s%s(", functions[below(g, 3)], below(g, 2) ? "sum" : "mean");
+    emit_vector(g);
+    emit(g, " * %s))", reference);
+    v->spread = true;
+    v->text = g->out;
+}
+
 static void write_equation(generator *g) {
     value *v = &g->values[g->now];
+    if (g->wide && !v->state && below(g, 4) == 0) {
+        write_spread(g, v);
+        return;
+    }
     begin_equation(g);
     g->style = below(g, 6) == 0 ? INPUTS : g->cell_style == ANYTHING ? below(g, STATE_STYLES) : g->cell_style;
     emit_operand(g, v->size);
@@ -359,10 +383,11 @@ static void emit_declarations(generator *g) {
     for (int i = 0; i < g->most_blocks; i++) emit(g, "    matrix R%d blocks heads\n", i);
 }
 
-char *generate_cell(random_source *source) {
+static char *generate(random_source *source, bool wide) {
     generator *g = calloc(1, sizeof *g);
     assert_non_null(g);
     g->source = source;
+    g->wide = wide;
     g->cell_style = below(g, STATE_STYLES);
     choose_values(g);
     for (g->now = 0; g->now < g->count; g->now++) write_equation(g);
@@ -374,7 +399,7 @@ char *generate_cell(random_source *source) {
     if (stride < 1) stride = 1;
     for (int k = 0; k < g->count; k++) {
         value *v = &g->values[(start + k * stride) % g->count];
-        const char *mark = v->state ? "'" : v->size == SIZE_PROJ ? "[proj]" : "";
+        const char *mark = v->state ? "'" : v->size == SIZE_PROJ ? "[proj]" : v->spread ? "[hidden]" : "";
         emit(g, "    %s%s = %s\n", v->name, mark, v->text);
         free(v->text);
     }
@@ -384,6 +409,9 @@ char *generate_cell(random_source *source) {
     free(g);
     return text;
 }
+
+char *generate_cell(random_source *source) { return generate(source, false); }
+char *generate_wide_cell(random_source *source) { return generate(source, true); }
 
 void generate_cell_file(uint64_t seed, const char *path) {
     random_source source = {seed};

@@ -8,7 +8,10 @@
  * even. What a state's next value depends on by its form, it depends on in numbers too for almost all parameters. */
 char *generate_cell(random_source *source);
 
-/* The same as a file; fails where it cannot be written. */
+/* The same with values that are spread from one number, and with matrices times learned vectors. */
+char *generate_wide_cell(random_source *source);
+
+/* generate_cell as a file; fails where it cannot be written. */
 void generate_cell_file(uint64_t seed, const char *path);
 
 #endif

@@ -1,0 +1,154 @@
+#include "campaign.h"
+#include "generator.h"
+
+static int below(campaign_case *k, int bound) { return random_below(&k->source, bound); }
+static bool chance(campaign_case *k, int percent) { return below(k, 100) < percent; }
+static bool is_gpu(const campaign_case *k) { return strcmp(k->device, "cpu") != 0; }
+
+/* Mostly small; often next to the width of a vector, a panel or a tile. */
+static int64_t draw_size(campaign_case *k, int most) {
+    static const int widths[] = {4, 8, 16, 24, 32, 48, 64, 128, 256, 512};
+    int kind = below(k, 10);
+    int64_t size = kind < 4   ? 1 + below(k, 9)
+                   : kind < 7 ? widths[below(k, 10)] - 1 + below(k, 3)
+                   : kind < 9 ? 1 + below(k, 40)
+                              : 1 + below(k, most);
+    return size > most ? 1 + size % most : size;
+}
+
+static void draw_cell(campaign_case *k) {
+    if (below(k, 2)) {
+        snprintf(k->name, sizeof k->name, "random-%llu-%lld.cell", (unsigned long long)k->seed, (long long)k->number);
+        k->text = generate_wide_cell(&k->source);
+    } else {
+        snprintf(k->name, sizeof k->name, "%s", rcv_builtin_name((size_t)below(k, (int)rcv_builtin_count())));
+    }
+    k->c.cell = k->name;
+}
+
+static void draw_shape(campaign_case *k) {
+    rcv_net_options *net = &k->c.net;
+    net->input = draw_size(k, is_gpu(k) ? 300 : 150);
+    net->hidden = draw_size(k, is_gpu(k) ? 300 : 150);
+    net->layers = 1 + below(k, below(k, 2) ? 4 : 2);
+    k->c.steps = 1 + below(k, below(k, 3) ? 12 : is_gpu(k) ? 70 : 40);
+    k->c.batch = chance(k, 20) ? 1 : draw_size(k, 130);
+}
+
+/* As large as users' networks are: tiles in plenty, layers that a processor does not hold. */
+static void draw_large_shape(campaign_case *k) {
+    rcv_net_options *net = &k->c.net;
+    net->input = chance(k, 50) ? 32 + below(k, 969) : 1000;
+    net->hidden = chance(k, 50) ? 64 + below(k, 637) : 650;
+    net->layers = 1 + below(k, 4);
+    k->c.steps = chance(k, 50) ? 61 : 20 + below(k, 50);
+    k->c.batch = chance(k, 50) ? 37 : 8 + below(k, 122);
+}
+
+/* Sizes that the cell declares: heads must divide hidden. */
+static void draw_sizes(campaign_case *k, const char *source) {
+    rcv_net_options *net = &k->c.net;
+    net->sizes = k->sizes;
+    if (strstr(source, "size proj")) k->sizes[net->size_count++] = (rcv_size){"proj", draw_size(k, 64)};
+    if (!strstr(source, "size heads")) return;
+    int64_t heads = 1 + below(k, 4);
+    if (net->hidden % heads) net->hidden += heads - net->hidden % heads;
+    k->sizes[net->size_count++] = (rcv_size){"heads", heads};
+}
+
+static void draw_options(campaign_case *k) {
+    rcv_net_options *net = &k->c.net;
+    net->bidirectional = chance(k, 20);
+    net->no_bias = chance(k, 10);
+    if (chance(k, 15)) net->dropout = 0.1 + 0.1 * below(k, 5);
+    net->variational = net->dropout > 0 && chance(k, 50);
+    if (chance(k, 12)) net->zoneout = 0.1 + 0.1 * below(k, 5);
+    if (chance(k, 12)) net->rank = 1 + below(k, (int)net->hidden < 12 ? (int)net->hidden : 12);
+    k->c.lengths = chance(k, 40);
+    k->c.resets = chance(k, 25);
+    k->c.initial = chance(k, 75);
+    k->restart = k->c.resets && chance(k, 50);
+    k->training = chance(k, 70);
+    k->threads = 1 + below(k, 3);
+    k->measured = chance(k, is_gpu(k) ? 25 : 4);
+    if (!chance(k, 30)) return;
+    k->left_out = (omission){.dfinal = chance(k, 40),
+                             .dx = chance(k, 40),
+                             .dinitial = chance(k, 40),
+                             .dparameters = chance(k, 15),
+                             .final = chance(k, 40)};
+    k->left_out.dy = !k->left_out.dfinal && chance(k, 20);
+    k->left_out.accumulate = !k->left_out.dparameters && chance(k, 40);
+}
+
+static void draw_dtype(campaign_case *k) {
+    static const rcv_dtype cpu[] = {RCV_FLOAT64, RCV_FLOAT64, RCV_FLOAT32, RCV_BFLOAT16};
+    static const rcv_dtype gpu[] = {RCV_BFLOAT16, RCV_BFLOAT16, RCV_FLOAT16, RCV_FLOAT32,
+                                    RCV_FLOAT32,  RCV_FLOAT64,  RCV_FLOAT64, RCV_TFLOAT32};
+    k->dtype = is_gpu(k) ? gpu[below(k, 8)] : cpu[below(k, 4)];
+}
+
+/* Multiply-adds that the oracle may take forwards; steps and sequences become fewer until it is so. */
+static void limit_work(campaign_case *k, double most) {
+    rcv_context *context = NULL;
+    rcv_cell *cell = NULL;
+    rcv_net *net = NULL;
+    check_ok(rcv_context_new(NULL, &context));
+    if (k->text)
+        check_ok(rcv_cell_parse(context, k->text, strlen(k->text), k->name, &cell));
+    else
+        check_ok(rcv_cell_open(context, k->name, &cell));
+    draw_sizes(k, rcv_cell_source(cell));
+    check_ok(rcv_net_new(cell, &k->c.net, &net));
+    double elements = (double)rcv_net_parameter_elements(net);
+    while (elements * (double)k->c.steps * (double)k->c.batch > most && k->c.steps * k->c.batch > 1) {
+        int64_t *larger = k->c.steps >= k->c.batch ? &k->c.steps : &k->c.batch;
+        *larger = (*larger + 1) / 2;
+    }
+    rcv_net_free(net);
+    rcv_cell_free(cell);
+    rcv_context_free(context);
+}
+
+void draw_case(campaign_case *k, const char *device, uint64_t seed, int64_t number) {
+    *k = (campaign_case){.device = device, .seed = seed, .number = number};
+    random_source of_seed = {seed};
+    k->source.state = random_bits(&of_seed) + (uint64_t)number * 0x9e3779b97f4a7c15u;
+    random_bits(&k->source);
+    int percent = below(k, 100);
+    draw_cell(k);
+    bool large = is_gpu(k) && percent < 6;
+    if (large)
+        draw_large_shape(k);
+    else
+        draw_shape(k);
+    draw_options(k);
+    draw_dtype(k);
+    if (is_gpu(k))
+        limit_work(k, percent < 2 ? 8.5e9 : percent < 6 ? 1e9 : percent < 25 ? 1e8 : 1e7);
+    else
+        limit_work(k, percent < 2 ? 5e7 : percent < 15 ? 5e6 : 4e5);
+}
+
+void drop_case(campaign_case *k) { free(k->text); }
+
+void describe_case(const campaign_case *k, char *text, size_t room) {
+    const config *c = &k->c;
+    const omission *o = &k->left_out;
+    int length =
+        snprintf(text, room, "%s, T %lld, B %lld, input %lld, hidden %lld, %lld layers", k->name, (long long)c->steps,
+                 (long long)c->batch, (long long)c->net.input, (long long)c->net.hidden, (long long)c->net.layers);
+    for (size_t i = 0; i < c->net.size_count; i++)
+        length +=
+            snprintf(text + length, room - (size_t)length, ", %s %lld", k->sizes[i].name, (long long)k->sizes[i].value);
+    if (c->net.rank) length += snprintf(text + length, room - (size_t)length, ", rank %lld", (long long)c->net.rank);
+    if (c->net.dropout > 0) length += snprintf(text + length, room - (size_t)length, ", dropout %g", c->net.dropout);
+    if (c->net.zoneout > 0) length += snprintf(text + length, room - (size_t)length, ", zoneout %g", c->net.zoneout);
+    snprintf(text + length, room - (size_t)length, ", %s, %s%s%s%s%s%s%s%s%s%s%s%s%s%s%s%s", rcv_dtype_name(k->dtype),
+             k->training ? "training" : "inference", c->net.bidirectional ? ", bidirectional" : "",
+             c->net.no_bias ? ", no bias" : "", c->net.variational ? ", variational" : "",
+             c->lengths ? ", lengths" : "", c->resets ? ", resets" : "", c->initial ? ", initial states" : "",
+             k->restart ? ", restart states" : "", o->dy ? ", no dy" : "", o->dfinal ? ", no dfinal" : "",
+             o->dx ? ", no dx" : "", o->dinitial ? ", no dinitial" : "", o->dparameters ? ", no dparameters" : "",
+             o->final ? ", no final" : "", o->accumulate ? ", accumulate" : "", k->threads > 1 ? ", threads" : "");
+}
