@@ -187,6 +187,8 @@ static rcv_status check_products(const rcvi_program *program, int index, const r
         for (int i = 0; i < product->term_count; i++) {
             const rcvi_view *b = &product->terms[i].b;
             bool plain = product->terms[i].plain;
+            if (b->buffer == RCVI_NONE || product->terms[i].a.buffer == RCVI_NONE)
+                return wrong(index, name, "no buffer", "multiplies what lies in");
             if (!is_element(program, b, plain ? RCVI_REAL : RCVI_PACKED) ||
                 !is_element(program, &product->terms[i].a, RCVI_REAL))
                 return wrong(index, name, "a product", "expects another element type in");
@@ -230,6 +232,7 @@ static rcv_status check_map(const rcvi_program *program, int index, const rcvi_s
             return wrong(index, name, "it does not have", "stores a value or to a view");
     }
     for (int i = 0; i < map->operand_count; i++) {
+        if (map->operands[i].buffer == RCVI_NONE) return wrong(index, name, "no buffer", "has an operand in");
         if (!is_element(program, &map->operands[i], RCVI_REAL))
             return wrong(index, name, "an operand", "expects another element type in");
     }

@@ -300,7 +300,7 @@ static void delay_forms(analysis *w) {
             for (int a = 0; f->emitter.live[c] && a < argument_count(w->graph, c); a++) {
                 if (w->graph->values[c].arguments[a] != v) continue;
                 uses++;
-                near &= f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && features(w->graph, c) == size;
+                near &= f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && rcvi_fusion_columns(f, c) == size;
                 if (first < 0 || f->level[c] < first) first = f->level[c];
             }
         }
