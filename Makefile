@@ -4,9 +4,11 @@ PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
 RELEASE := build/release
 
+# of the campaign; PLANS: of a problem at most, 0: all
+SEED    ?= 1
 PROBLEMS ?= 2000
 MINUTES ?= 30
-SEED    ?= 1
+PLANS   ?= 0
 
 .PHONY: build help demo check check-cuda campaign campaign-cuda lint format install bench fuzz clean
 
@@ -20,7 +22,7 @@ help:
 	@echo "make demo        train a small language model for a minute and see it write"
 	@echo "make check       every test twice: without optional dependencies, and with all of them under the sanitizers"
 	@echo "make check-cuda  the tests that need a GPU, and some of them under compute-sanitizer"
-	@echo "make campaign    random problems by every plan against naive: SEED=1 PROBLEMS=2000 MINUTES=30 JOBS=2"
+	@echo "make campaign    random problems by every plan against naive: SEED=1 PROBLEMS=2000 MINUTES=30 PLANS=0 JOBS=2"
 	@echo "make campaign-cuda  the same on a GPU"
 	@echo "make lint        formatting, cppcheck, clang-tidy"
 	@echo "make format      format every C file"
@@ -39,10 +41,10 @@ check-cuda: deps-check
 	@bash scripts/check-cuda.sh $(JOBS)
 
 campaign: deps-check
-	@bash scripts/campaign.sh cpu --seed $(SEED) --problems $(PROBLEMS) --minutes $(MINUTES) --jobs $(JOBS)
+	@bash scripts/campaign.sh cpu --seed $(SEED) --problems $(PROBLEMS) --minutes $(MINUTES) --plans $(PLANS) --jobs $(JOBS)
 
 campaign-cuda: deps-check
-	@bash scripts/campaign.sh cuda --seed $(SEED) --problems $(PROBLEMS) --minutes $(MINUTES) --jobs $(JOBS)
+	@bash scripts/campaign.sh cuda --seed $(SEED) --problems $(PROBLEMS) --minutes $(MINUTES) --plans $(PLANS) --jobs $(JOBS)
 
 lint: deps-lint
 	@bash scripts/lint.sh $(JOBS)

@@ -47,7 +47,7 @@ typedef struct {
     job jobs[MOST_JOBS];
     int64_t next; /* case that no child has yet */
     double began;
-    int64_t problems, failed_problems, plans, refused, uncompared, failures;
+    int64_t problems, failed_problems, plans, conditioned, refused, uncompared, failures;
 } campaign;
 
 static double now(void) {
@@ -169,9 +169,10 @@ static void take_line(campaign *c, job *j, const char *line) {
         plan = strchr(rest, ' ');
         snprintf(j->plan, sizeof j->plan, "%s", plan ? plan + 1 : "");
         snprintf(j->last, sizeof j->last, "it said nothing");
-    } else if (starts(line, "passed", &rest) || starts(line, "refused", &rest) || starts(line, "uncompared", &rest) ||
-               starts(line, "failed", &rest)) {
-        c->plans += line[0] == 'p' || line[0] == 'f';
+    } else if (starts(line, "passed", &rest) || starts(line, "conditioned", &rest) || starts(line, "refused", &rest) ||
+               starts(line, "uncompared", &rest) || starts(line, "failed", &rest)) {
+        c->plans += line[0] == 'p' || line[0] == 'c' || line[0] == 'f';
+        c->conditioned += line[0] == 'c';
         c->refused += line[0] == 'r';
         c->uncompared += line[0] == 'u';
         if (line[0] == 'f') report(c, j, rest);
@@ -258,10 +259,12 @@ static int work(campaign *c) {
         }
         kill_late(c);
     }
-    printf(
-        "campaign: %lld problems, %lld plans, %lld refused, %lld not compared, %lld failures; %s, seed %llu, %.0f s\n",
-        (long long)c->problems, (long long)c->plans, (long long)c->refused, (long long)c->uncompared,
-        (long long)c->failures, c->s->device, (unsigned long long)c->s->seed, now() - c->began);
+    printf("campaign: %lld problems, %lld plans, %lld refused, %lld failures; %lld plans ill-conditioned, %lld "
+           "problems not "
+           "compared; %s, seed %llu, %.0f s\n",
+           (long long)c->problems, (long long)c->plans, (long long)c->refused, (long long)c->failures,
+           (long long)c->conditioned, (long long)c->uncompared, c->s->device, (unsigned long long)c->s->seed,
+           now() - c->began);
     printf("%lld passed, %lld failed\n", (long long)(c->problems - c->failed_problems), (long long)c->failed_problems);
     return c->failures > 0 || c->problems == 0;
 }

@@ -40,9 +40,9 @@ typedef struct {
 /* Runs a case and writes lines to stdout, each flushed:
  *   case NUMBER DESCRIPTION
  *   plan INDEX PLAN        this plan is about to run
- *   passed | refused SENTENCE | uncompared SENTENCE | failed SENTENCE
+ *   passed | conditioned | refused SENTENCE | uncompared SENTENCE | failed SENTENCE
  *   done
- * Whatever else is written is for people. On a GPU the process ends with CAMPAIGN_FAILED behind a failure, since the GPU's context may be
+ * conditioned: it passed, but some tensor only within what roundings of the type move the oracle itself. Whatever else is written is for people. On a GPU the process ends with CAMPAIGN_FAILED behind a failure, since the GPU's context may be
  * lost. Answers how many plans failed. */
 enum { CAMPAIGN_FAILED = 3 };
 int run_case(campaign_case *k, const campaign_options *options);

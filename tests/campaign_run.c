@@ -3,7 +3,7 @@
 #include <math.h>
 #include <unistd.h>
 
-enum { MOST_PLANS = 256, EXTRAS = 4, PLAN_ROOM = 160, SENTENCE = 1024 };
+enum { MOST_PLANS = 256, EXTRAS = 4, PLAN_ROOM = 160, SENTENCE = 1024, MOST_SHAKES = 16 };
 static const char MEASURED[] = "measured"; /* stands for the plan that the planner chooses by timing */
 
 /* Beside what the planner lists: rungs alone and in combinations that it does not offer. */
@@ -62,6 +62,7 @@ typedef struct {
     const campaign_options *options;
     problem p;
     results want, shaken;
+    int shakes; /* draws that `shaken` is of */
     char plans[MOST_PLANS][PLAN_ROOM];
     bool listed[MOST_PLANS]; /* the planner says that it can be used */
     int count, failed;
@@ -172,12 +173,12 @@ static double *shake(const double *values, int64_t count, double by, random_sour
     return moved;
 }
 
-/* How far the roundings of the type alone move the results: computed when a plan is further off than usual. */
-static void find_shaken(session *s) {
-    if (s->shaken.count) return;
+/* One draw of how the roundings of the type alone move the results; of each element, the draw that moved it the furthest is kept. */
+static void shake_results(session *s) {
     const problem *p = &s->p;
     problem own = *p;
-    random_source source = {s->k->seed};
+    results moved;
+    random_source source = {s->k->seed + (uint64_t)s->shakes++};
     double by = rounding(s->k->dtype);
     own.x = shake(p->x, p->x_count, by, &source);
     own.dy = shake(p->dy, p->y_count, by, &source);
@@ -187,7 +188,7 @@ static void find_shaken(session *s) {
         own.dfinal[i] = shake(p->dfinal[i], p->state_counts[i], by, &source);
         own.again[i] = shake(p->again[i], p->state_counts[i], by, &source);
     }
-    run_naive(s, &own, &s->shaken);
+    run_naive(s, &own, &moved);
     for (size_t i = 0; i < p->states; i++) {
         free(own.initial[i]);
         free(own.dfinal[i]);
@@ -196,19 +197,14 @@ static void find_shaken(session *s) {
     free(own.x);
     free(own.dy);
     free(own.parameters);
-}
-
-/* Is a problem such that roundings alone change some tensor by a tenth? Then no comparison says anything. */
-static bool is_chaotic(session *s) {
-    for (int i = 0; i < s->want.count; i++) {
-        double scale = 1e-3, error = 0;
-        for (int64_t k = 0; k < s->want.counts[i]; k++) {
-            scale = fmax(scale, fabs(s->want.values[i][k]));
-            error = fmax(error, fabs(s->shaken.values[i][k] - s->want.values[i][k]));
+    for (int i = 0; i < s->shaken.count; i++) {
+        for (int64_t k = 0; k < moved.counts[i]; k++) {
+            double want = s->want.values[i][k], kept = s->shaken.values[i][k];
+            if (fabs(kept - want) > fabs(moved.values[i][k] - want)) moved.values[i][k] = kept;
         }
-        if (error > 0.1 * scale) return true;
     }
-    return false;
+    drop(&s->shaken);
+    s->shaken = moved;
 }
 
 static bool is_fault(const session *s, const char *kind, const char *plan) {
@@ -220,20 +216,25 @@ static bool is_fault(const session *s, const char *kind, const char *plan) {
 /* OpenBLAS and the vendors' libraries keep their own order. */
 static bool has_fixed_bits(const char *plan) { return !strstr(plan, "vendor") && !strstr(plan, "blas"); }
 
+/* Of a plan that is further off than usual: no more than roundings explain? Several draws, since one of them need not show what happens on
+ * the other side of a kink. */
+static bool is_explained(session *s, const char *plan, const results *got) {
+    double worst = 0;
+    for (;;) {
+        if (s->shaken.count && is_near_shaken(&s->p, s->k->dtype, plan, got, &s->want, &s->shaken, &worst, s->sentence,
+                                              sizeof s->sentence))
+            return true;
+        if (s->shakes == MOST_SHAKES) return false;
+        shake_results(s);
+    }
+}
+
 static bool compare_plan(session *s, const char *plan, const results *got, const results *again) {
     double worst = 0;
-    if (!is_near(&s->p, s->k->dtype, plan, got, &s->want, &worst, s->sentence, sizeof s->sentence)) {
-        find_shaken(s);
-        if (is_chaotic(s)) {
-            say("uncompared", "roundings alone change the results by a tenth");
-            return true;
-        }
-        if (!is_near_shaken(&s->p, s->k->dtype, plan, got, &s->want, &s->shaken, &worst, s->sentence,
-                            sizeof s->sentence))
-            return say_failed(s);
-    }
+    bool near = is_near(&s->p, s->k->dtype, plan, got, &s->want, &worst, s->sentence, sizeof s->sentence);
+    if (!near && !is_explained(s, plan, got)) return say_failed(s);
     if (has_fixed_bits(plan) && !has_same_bits(plan, got, again, s->sentence, sizeof s->sentence)) return say_failed(s);
-    say("passed", NULL);
+    say(near ? "passed" : "conditioned", NULL);
     return true;
 }
 
