@@ -16,10 +16,33 @@ static int64_t draw_size(campaign_case *k, int most) {
     return size > most ? 1 + size % most : size;
 }
 
-static void draw_cell(campaign_case *k) {
-    if (below(k, 2)) {
+static bool parses(const char *text) {
+    rcv_context *context = NULL;
+    rcv_cell *cell = NULL;
+    check_ok(rcv_context_new(NULL, &context));
+    bool good = rcv_cell_parse(context, text, strlen(text), "random.cell", &cell) == RCV_OK;
+    rcv_cell_free(cell);
+    rcv_context_free(context);
+    return good;
+}
+
+/* A wide cell may name one matrix with two shapes: then another one. */
+static char *draw_text(campaign_case *k) {
+    char *text = generate_wide_cell(&k->source);
+    while (!parses(text)) {
+        free(text);
+        text = generate_wide_cell(&k->source);
+    }
+    return text;
+}
+
+static void draw_cell(campaign_case *k, bool large) {
+    static const char *const dense[] = {"rnn_tanh", "lstm", "gru", "rnn_relu"};
+    if (large && below(k, 3)) { /* matrices that a GPU keeps on the chip */
+        snprintf(k->name, sizeof k->name, "%s", dense[below(k, 4)]);
+    } else if (!large && below(k, 2)) {
         snprintf(k->name, sizeof k->name, "random-%llu-%lld.cell", (unsigned long long)k->seed, (long long)k->number);
-        k->text = generate_wide_cell(&k->source);
+        k->text = draw_text(k);
     } else {
         snprintf(k->name, sizeof k->name, "%s", rcv_builtin_name((size_t)below(k, (int)rcv_builtin_count())));
     }
@@ -35,11 +58,11 @@ static void draw_shape(campaign_case *k) {
     k->c.batch = chance(k, 20) ? 1 : draw_size(k, 130);
 }
 
-/* As large as users' networks are: tiles in plenty, layers that a processor does not hold. */
-static void draw_large_shape(campaign_case *k) {
+/* As users' networks are on a GPU: tiles in plenty, and, the large ones, layers that a processor does not hold. */
+static void draw_full_shape(campaign_case *k, bool large) {
     rcv_net_options *net = &k->c.net;
-    net->input = chance(k, 50) ? 32 + below(k, 969) : 1000;
-    net->hidden = chance(k, 50) ? 64 + below(k, 637) : 650;
+    net->input = !large ? 8 + below(k, 57) : chance(k, 50) ? 32 + below(k, 969) : 1000;
+    net->hidden = !large ? 33 + below(k, 128) : chance(k, 50) ? 64 + below(k, 637) : 650;
     net->layers = 1 + below(k, 4);
     k->c.steps = chance(k, 50) ? 61 : 20 + below(k, 50);
     k->c.batch = chance(k, 50) ? 37 : 8 + below(k, 122);
@@ -116,16 +139,21 @@ void draw_case(campaign_case *k, const char *device, uint64_t seed, int64_t numb
     k->source.state = random_bits(&of_seed) + (uint64_t)number * 0x9e3779b97f4a7c15u;
     random_bits(&k->source);
     int percent = below(k, 100);
-    draw_cell(k);
-    bool large = is_gpu(k) && percent < 6;
-    if (large)
-        draw_large_shape(k);
+    bool large = is_gpu(k) && percent < 10, full = is_gpu(k) && percent < 22;
+    draw_cell(k, large);
+    if (full)
+        draw_full_shape(k, large);
     else
         draw_shape(k);
     draw_options(k);
     draw_dtype(k);
+    if (full && chance(k, 70)) { /* what most are used for */
+        k->training = true;
+        k->dtype = RCV_BFLOAT16;
+        k->c.lengths = chance(k, 70);
+    }
     if (is_gpu(k))
-        limit_work(k, percent < 2 ? 8.5e9 : percent < 6 ? 1e9 : percent < 25 ? 1e8 : 1e7);
+        limit_work(k, percent < 6 ? 8.5e9 : large ? 1.5e9 : full ? 4e8 : percent < 40 ? 5e7 : 1e7);
     else
         limit_work(k, percent < 2 ? 5e7 : percent < 15 ? 5e6 : 4e5);
 }

@@ -8,7 +8,7 @@
  * even. What a state's next value depends on by its form, it depends on in numbers too for almost all parameters. */
 char *generate_cell(random_source *source);
 
-/* The same with values that are spread from one number, and with matrices times learned vectors. */
+/* The same with values that are spread from one number, and with matrices times learned vectors. A few have no sizes that fit. */
 char *generate_wide_cell(random_source *source);
 
 /* generate_cell as a file; fails where it cannot be written. */
