@@ -8,9 +8,10 @@ static bool is_gpu(const campaign_case *k) { return strcmp(k->device, "cpu") != 
 /* Mostly small; often next to the width of a vector, a panel or a tile. */
 static int64_t draw_size(campaign_case *k, int most) {
     static const int widths[] = {4, 8, 16, 24, 32, 48, 64, 128, 256, 512};
-    int kind = below(k, 10);
+    int kind = below(k, 10),
+        beside = below(k, 3) - 1; /* a draw a statement: compilers take those of one in any order */
     int64_t size = kind < 4   ? 1 + below(k, 9)
-                   : kind < 7 ? widths[below(k, 10)] - 1 + below(k, 3)
+                   : kind < 7 ? widths[below(k, 10)] + beside
                    : kind < 9 ? 1 + below(k, 40)
                               : 1 + below(k, most);
     return size > most ? 1 + size % most : size;

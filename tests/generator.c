@@ -285,7 +285,8 @@ static void write_spread(generator *g, value *v) {
     char reference[24];
     begin_equation(g);
     reference_text(g, below(g, g->count + g->now), reference);
-    emit(g, "%s%s(", functions[below(g, 3)], below(g, 2) ? "sum" : "mean");
+    emit(g, "%s", functions[below(g, 3)]); /* a draw a statement: compilers take those of one call in any order */
+    emit(g, below(g, 2) ? "sum(" : "mean(");
     emit_vector(g);
     emit(g, " * %s))", reference);
     v->spread = true;
