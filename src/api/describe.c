@@ -1,7 +1,7 @@
 /* What `recurve cell` shows: gathered once as a JSON object, printed as it is or as text. */
 #include "cell/cell.h"
+#include "model/json.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,14 +267,6 @@ static void print_description(const json_t *object, rcvi_text *out) {
     print_stages(json_object_get(back, "stages"), out);
 }
 
-static rcv_status dump(description *d, const json_t *object, char **text) {
-    char *json = json_dumps(object, JSON_INDENT(2));
-    if (!json) return rcvi_no_memory(0);
-    *text = rcvi_copy_text(d->cell->context, json, strlen(json));
-    free(json);
-    return *text ? RCV_OK : RCV_NO_MEMORY;
-}
-
 rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) {
     if (!text) return rcvi_fail(RCV_INVALID, "the place for the text is NULL");
     *text = NULL;
@@ -289,7 +281,7 @@ rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) 
         if (d.failed) {
             status = rcvi_no_memory(0);
         } else if (flags & RCV_DESCRIBE_JSON) {
-            status = dump(&d, object, text);
+            status = rcvi_json_print(cell->context, object, JSON_INDENT(2), text);
         } else {
             rcvi_text out;
             rcvi_text_init(&out, cell->context);

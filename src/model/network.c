@@ -1,9 +1,8 @@
 /* A network's description in a file's metadata: the cell's text and a JSON object of options. */
+#include "model/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
 
-#include <jansson.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char FORMAT_KEY[] = "recurve.format", CELL_KEY[] = "recurve.cell", NETWORK_KEY[] = "recurve.network";
@@ -26,12 +25,9 @@ rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
     if (object && options->variational) good = json_object_set_new(object, "variational", json_true()) == 0;
     if (object && options->zoneout > 0)
         good = json_object_set_new(object, "zoneout", json_real(options->zoneout)) == 0 && good;
-    char *dumped = object && good ? json_dumps(object, JSON_COMPACT) : NULL;
+    rcv_status status = rcvi_json_print(rcvi_net_context(net), good ? object : NULL, JSON_COMPACT, text);
     json_decref(object);
-    if (!dumped) return rcvi_fail(RCV_NO_MEMORY, "no memory for the description of a network");
-    *text = rcvi_copy_text(rcvi_net_context(net), dumped, strlen(dumped));
-    free(dumped);
-    return *text ? RCV_OK : RCV_NO_MEMORY;
+    return status;
 }
 
 rcv_status rcvi_network_to_tensors(const rcv_net *net, rcv_tensors *tensors) {

@@ -6,9 +6,9 @@
  *   data   = the tensors' elements, little-endian and row-major, without overlap and without holes
  *
  * A file is distrusted whole: nothing of it is used before all of its header was checked. */
+#include "model/json.h"
 #include "model/tensors.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -301,11 +301,13 @@ static bool describe(const rcv_tensors *tensors, const int64_t *offsets, json_t 
 /* The header's text, padded with spaces so that the data begins at a multiple of 8. */
 static rcv_status write_header(const rcv_tensors *tensors, const int64_t *offsets, rcvi_text *text) {
     json_t *header = json_object();
-    char *dumped = header && describe(tensors, offsets, header) ? json_dumps(header, JSON_COMPACT) : NULL;
+    char *dumped = NULL;
+    bool whole = header && describe(tensors, offsets, header);
+    rcv_status status = rcvi_json_print(tensors->context, whole ? header : NULL, JSON_COMPACT, &dumped);
     json_decref(header);
-    if (!dumped) return rcvi_fail(RCV_NO_MEMORY, "no memory for the header of %zu tensors", tensors->count);
+    RCVI_TRY(status);
     rcvi_text_add(text, "%s", dumped);
-    free(dumped);
+    rcvi_free(tensors->context, dumped);
     while (!text->failed && text->length % LENGTH_BYTES != 0) rcvi_text_add(text, " ");
     if (text->failed) return rcvi_no_memory(text->length);
     if (text->length > HEADER_LIMIT)

@@ -1,4 +1,5 @@
 /* Settings as JSON: {"NAME": VALUE, ...}, a flag as true or false, a number as a number, the rest as strings. */
+#include "model/json.h"
 #include "model/tensors.h"
 #include "train/settings.h"
 
@@ -14,13 +15,13 @@ static const char PRESET[] = "preset";
 
 static void add_string(rcvi_text *text, const char *string) {
     json_t *value = json_string(string);
-    char *quoted = value ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    if (quoted) {
+    char *quoted;
+    if (rcvi_json_print(text->context, value, JSON_ENCODE_ANY, &quoted) == RCV_OK) {
         rcvi_text_add(text, "%s", quoted);
     } else {
         text->failed = true;
     }
-    free(quoted);
+    rcvi_free(text->context, quoted);
     json_decref(value);
 }
 
