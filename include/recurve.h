@@ -89,6 +89,8 @@ RCV_API const char *rcv_kernels_name(size_t index); /* NULL past the end */
 
 /* Frees a text that the library handed out. */
 RCV_API void rcv_text_free(rcv_context *context, char *text);
+/* Writes a whole file, or leaves what was there as it was: beside the path, synced, renamed. */
+RCV_API rcv_status rcv_file_save(rcv_context *context, const char *path, const void *bytes, size_t length);
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
@@ -611,6 +613,8 @@ RCV_API rcv_status rcv_settings_parse(rcv_settings *settings, const char *json, 
 RCV_API rcv_status rcv_settings_load(rcv_settings *settings, const char *path);
 /* All of them as such an object; reading it gives the same settings. */
 RCV_API rcv_status rcv_settings_print(const rcv_settings *settings, char **json);
+/* Do they agree with each other, as far as can be told without data? A trainer asks the same. */
+RCV_API rcv_status rcv_settings_check(const rcv_settings *settings);
 
 /* As text; NULL where there is no such setting. Good until it is set again. */
 RCV_API const char *rcv_settings_get(const rcv_settings *settings, const char *name);
@@ -718,10 +722,12 @@ typedef struct {
     double left;              /* seconds to the nearest limit, as far as it can be told; -1: unknown */
     double validation;        /* loss of the last validation; 0 before the first */
     double best;              /* of the best; 0 before the first */
+    int64_t written;          /* updates in the last checkpoint that this call of rcv_trainer_run wrote; -1: none */
 } rcv_progress;
 
 typedef struct {
     const char *output;                                         /* where checkpoints go; NULL: nowhere */
+    bool overwrite;                                             /* also over models of other runs */
     bool (*progress)(void *user, const rcv_progress *progress); /* false: checkpoint and stop. May be NULL. */
     void (*log)(void *user, const char *line);                  /* a JSON object a line. May be NULL. */
     void *user;
@@ -740,7 +746,10 @@ RCV_API rcv_status rcv_trainer_resume(rcv_trainer *trainer, const char *path);
 RCV_API void rcv_trainer_free(rcv_trainer *trainer);
 RCV_API rcv_learner *rcv_trainer_learner(rcv_trainer *trainer); /* the trainer's, as of the last update */
 RCV_API size_t rcv_trainer_bytes(const rcv_trainer *trainer);   /* of the device's memory; 0 before it has run */
-/* Until a limit of the settings: RCV_OK; until the callback stops it: RCV_STOPPED, the checkpoint written. A loss that is no
+/* The output, the checkpoints before it (OUTPUT.1, ...) and the best model (OUTPUT.best) replace files of the same run alone, with
+ * `overwrite` those of other runs too; what is no model is replaced at the output alone. Else, or where another process writes there
+ * (OUTPUT.lock is locked), it is RCV_IO, and nothing was changed.
+ * Until a limit of the settings: RCV_OK; until the callback stops it: RCV_STOPPED, the checkpoint written. A loss that is no
  * number ends it with RCV_INVALID; the sentence names the update and the last good checkpoint. */
 RCV_API rcv_status rcv_trainer_run(rcv_trainer *trainer, const rcv_trainer_options *options);
 /* What an update takes over many devices: stages are measured here, on every rank where the trainer has a world, and the step is simulated. */
@@ -770,6 +779,11 @@ RCV_API rcv_status rcv_trainer_save(rcv_trainer *trainer, const char *path);
 RCV_API const rcv_progress *rcv_trainer_progress(const rcv_trainer *trainer);
 /* The path beside `path` where the best model by validation is kept: MODEL.best.safetensors. Free with rcv_text_free. */
 RCV_API rcv_status rcv_trainer_best_path(rcv_context *context, const char *path, char **best);
+/* The same where that file is the best model of this run, as its last validation left it; else NULL. */
+RCV_API rcv_status rcv_trainer_best_model(const rcv_trainer *trainer, const char *output, char **path);
+/* Would rcv_trainer_run write to this output, of a run that begins (resume NULL) or goes on from this checkpoint? It changes nothing. */
+RCV_API rcv_status rcv_trainer_check_output(rcv_context *context, const rcv_settings *settings, const char *resume,
+                                            const char *output, bool overwrite);
 
 /* The settings and the vocabulary that a checkpoint holds; *vocabulary NULL where it has none. */
 RCV_API rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_settings **settings);

@@ -83,9 +83,21 @@ typedef struct {
 } rcvi_piece;
 rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_piece *pieces, size_t count);
 /* For those who write a large file themselves: PATH.tmp-PID-N for reading and writing, its name in `name`, which has room for 64 bytes
- * more than the path; -1 with errno set. */
+ * more than the path; -1 with errno set. It is to be renamed before it is closed: then it is locked as long as it has that name. Those that
+ * processes left at this path, which are no more, are removed. */
 int rcvi_create_beside(const char *path, char *name, size_t name_bytes);
 bool rcvi_sync_file(int file);
+/* `from` gets a second name, in the place of what had it; a copy where the file system does not link. */
+rcv_status rcvi_keep_file(rcv_context *context, const char *from, const char *to);
+
+/* PATH.lock, an empty file that is locked until rcvi_unlock removes it, or the process ends. Spellings of one path have one lock. RCV_IO: another
+ * has it; RCV_UNSUPPORTED: the file system has no locks, and there is none. */
+typedef struct {
+    int file;
+    char *name;
+} rcvi_lock;
+rcv_status rcvi_lock_beside(rcv_context *context, const char *path, rcvi_lock *lock);
+void rcvi_unlock(rcv_context *context, rcvi_lock *lock);          /* one that is not held is harmless */
 bool rcvi_make_folder_of(rcv_context *context, const char *path); /* and those above it; false where it is not there */
 char *rcvi_full_path(rcv_context *context, const char *path);     /* without links; as given where it leads nowhere */
 

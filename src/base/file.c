@@ -88,15 +88,6 @@ bool rcvi_sync_file(int file) {
     return result == 0 || errno == EINVAL || errno == ENOTSUP;
 }
 
-int rcvi_create_beside(const char *path, char *name, size_t name_bytes) {
-    for (int attempt = 0; attempt < 1000; attempt++) {
-        snprintf(name, name_bytes, "%s.tmp-%ld-%d", path, (long)getpid(), attempt);
-        int file = open_retrying(name, O_RDWR | O_CREAT | O_EXCL, 0666);
-        if (file >= 0 || errno != EEXIST) return file;
-    }
-    return -1;
-}
-
 bool rcvi_make_folder_of(rcv_context *context, const char *path) {
     char *folder = rcvi_copy_text(context, path, strlen(path));
     if (!folder) return false;
@@ -131,18 +122,10 @@ static void sync_directory_of(char *name) {
     close(directory);
 }
 
-/* Writes and closes the temporary file `name`; false with errno set. */
 static bool fill(int file, const rcvi_piece *pieces, size_t count) {
-    bool good = true;
-    for (size_t i = 0; i < count && good; i++) good = write_all(file, pieces[i].bytes, pieces[i].length);
-    good = good && rcvi_sync_file(file);
-    int reason = errno;
-    if (close(file) != 0 && good) {
-        good = false;
-        reason = errno;
-    }
-    errno = reason;
-    return good;
+    for (size_t i = 0; i < count; i++)
+        if (!write_all(file, pieces[i].bytes, pieces[i].length)) return false;
+    return rcvi_sync_file(file);
 }
 
 /* A device or a pipe cannot be replaced: it is written as it stands. */
@@ -166,13 +149,14 @@ static rcv_status replace(rcv_context *context, const char *path, mode_t mode, c
         status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     } else {
         bool good = fill(file, pieces, count);
-        if (good && mode != 0) (void)chmod(name, mode);
+        if (good && mode != 0) (void)fchmod(file, mode);
         if (!good || rename(name, path) != 0) {
             status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
             (void)unlink(name);
         } else {
             sync_directory_of(name);
         }
+        close(file); /* behind the rename: until then its lock says that it is in use */
     }
     rcvi_free(context, name);
     return status;
@@ -192,4 +176,11 @@ rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_pi
     rcv_status status = replace(context, target, info.st_mode & 0777, pieces, count);
     free(target);
     return status;
+}
+
+rcv_status rcv_file_save(rcv_context *context, const char *path, const void *bytes, size_t length) {
+    if (!context || !path || (!bytes && length > 0))
+        return rcvi_fail(RCV_INVALID, "rcv_file_save needs a context, a path and bytes");
+    const rcvi_piece piece = {bytes, length};
+    return rcvi_write_file(context, path, &piece, 1);
 }

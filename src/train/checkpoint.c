@@ -2,20 +2,19 @@
  *   recurve.settings   every setting, JSON
  *   recurve.training   where the run stands, JSON
  *   recurve.plans      plan strings, a line a window
+ *   recurve.run        whose file it is, JSON (outputs.c)
  *   first.*, second.*  of the optimiser, as it needs them
  *   average.*          of the parameters, once there is one
  *   state.NAME         carried states of the training columns */
 #include "train/trainer.h"
 
 #include "model/model.h"
+#include "train/json.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define SETTINGS_KEY "recurve.settings"
 #define TRAINING_KEY "recurve.training"
@@ -51,15 +50,16 @@ static const field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
-/* How the data is cut into batches: a place in it means the same only where this is the same. */
+/* How the data is cut into batches: a place in it means the same only where this is the same. NULL: there is no memory for it. */
 static json_t *batching_json(const rcv_trainer *t) {
     bool shuffles = t->learner->shape.kind != RCV_DATA_STREAM && rcvi_settings_flag(t->settings, "shuffle");
     json_t *array = json_array();
-    json_array_append_new(array, shuffles ? json_integer((json_int_t)t->recipe.seed) : json_null());
+    bool good = !json_array_append_new(array, shuffles ? json_integer((json_int_t)t->recipe.seed) : json_null());
     int64_t steps, batch, batches;
-    for (size_t i = 0; rcvi_batcher_shape(t->batcher, i, &steps, &batch, &batches); i++)
-        json_array_append_new(array, json_pack("[I, I, I]", (json_int_t)steps, (json_int_t)batch, (json_int_t)batches));
-    return array;
+    for (size_t i = 0; good && rcvi_batcher_shape(t->batcher, i, &steps, &batch, &batches); i++)
+        good = !json_array_append_new(
+            array, json_pack("[I, I, I]", (json_int_t)steps, (json_int_t)batch, (json_int_t)batches));
+    return rcvi_json_if(good, array);
 }
 
 /* Replicas and stages. */
@@ -67,24 +67,35 @@ static json_t *ranks_json(const rcv_trainer *t) {
     return json_pack("[i, i]", t->crew.world ? t->crew.replica_count : 1, t->crew.world ? t->crew.stage_count : 1);
 }
 
+static json_t *history_json(const rcv_trainer *t) {
+    json_t *array = json_array();
+    bool good = array != NULL;
+    for (size_t i = 0; i < t->history_count && good; i++)
+        good = !json_array_append_new(array, json_real(t->history[i]));
+    return rcvi_json_if(good, array);
+}
+
+static json_t *field_json(const field *f, const rcvi_standing *standing) {
+    const char *at = (const char *)standing + f->offset;
+    double real = 0;
+    int64_t whole = 0;
+    memcpy(f->kind == REAL ? (void *)&real : (void *)&whole, at, sizeof real);
+    return f->kind == WHOLE ? json_integer(whole) : isfinite(real) ? json_real(real) : json_null();
+}
+
+/* Whole, or NULL: there is no memory for it. */
 static json_t *standing_json(const rcv_trainer *t) {
-    json_t *object = json_object(), *history = json_array();
-    for (size_t i = 0; i < FIELDS; i++) {
-        const char *at = (const char *)&t->standing + fields[i].offset;
-        double real = 0;
-        int64_t whole = 0;
-        memcpy(fields[i].kind == REAL ? (void *)&real : (void *)&whole, at, sizeof real);
-        json_t *value = fields[i].kind == WHOLE ? json_integer(whole) : isfinite(real) ? json_real(real) : json_null();
-        json_object_set_new(object, fields[i].name, value);
-    }
-    for (size_t i = 0; i < t->history_count; i++) json_array_append_new(history, json_real(t->history[i]));
+    json_t *object = json_object();
+    bool good = object != NULL;
+    for (size_t i = 0; i < FIELDS && good; i++)
+        good = !json_object_set_new(object, fields[i].name, field_json(&fields[i], &t->standing));
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)t->standing.data_hash);
-    json_object_set_new(object, "data", json_string(hash));
-    json_object_set_new(object, "batching", batching_json(t));
-    json_object_set_new(object, "ranks", ranks_json(t));
-    json_object_set_new(object, "validations_losses", history);
-    return object;
+    good = good && !json_object_set_new(object, "data", json_string(hash));
+    good = good && !json_object_set_new(object, "batching", batching_json(t));
+    good = good && !json_object_set_new(object, "ranks", ranks_json(t));
+    good = good && !json_object_set_new(object, "validations_losses", history_json(t));
+    return rcvi_json_if(good, object);
 }
 
 static bool read_field(const json_t *object, const field *f, rcvi_standing *standing) {
@@ -136,6 +147,7 @@ static rcv_status read_standing(const rcv_trainer *t, const char *text, const ch
                         TRAINING_KEY);
     json_t *own = batching_json(t), *ranks = ranks_json(t);
     const json_t *then = json_object_get(object, "ranks");
+    if (!status && (!own || !ranks)) status = rcvi_no_memory(1); /* else other batches would be seen */
     r->same_batches = json_equal(json_object_get(object, "batching"), own);
     r->same_ranks = then ? json_equal(then, ranks) : !t->crew.world;
     json_decref(ranks);
@@ -219,10 +231,12 @@ static rcv_status add_metadata(const rcv_trainer *t, rcv_tensors *tensors) {
     rcv_text_free(t->context, settings);
     RCVI_TRY(status);
     json_t *object = standing_json(t);
-    char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(17));
-    status = text ? rcv_tensors_set_metadata(tensors, TRAINING_KEY, text) : rcvi_no_memory(1);
-    free(text);
+    char *text = NULL;
+    status = rcvi_json_print(t->context, object, JSON_COMPACT | JSON_REAL_PRECISION(17), &text);
+    if (!status) status = rcv_tensors_set_metadata(tensors, TRAINING_KEY, text);
+    rcvi_free(t->context, text);
     json_decref(object);
+    if (!status) status = rcvi_run_to_tensors(t, t->standing.step, tensors);
     return status ? status : add_plans(t, tensors);
 }
 
@@ -239,55 +253,14 @@ rcv_status rcvi_checkpoint_save(rcv_trainer *t, const char *path) {
     return status;
 }
 
-/* ---- names of files ---- */
-
-char *rcvi_sibling(rcv_context *context, const char *path, const char *word) {
-    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
-    size_t stem = dot && dot > (slash ? slash + 1 : path) ? (size_t)(dot - path) : strlen(path);
-    rcvi_text text;
-    char *out = NULL;
-    rcvi_text_init(&text, context);
-    rcvi_text_add_bytes(&text, path, stem);
-    rcvi_text_add(&text, ".%s%s", word, path + stem);
-    return rcvi_text_take(&text, &out) ? NULL : out;
-}
-
-rcv_status rcv_trainer_best_path(rcv_context *context, const char *path, char **best) {
-    if (best) *best = NULL;
-    if (!context || !path || !best)
-        return rcvi_fail(RCV_INVALID, "rcv_trainer_best_path needs a context, a path and a place for the other");
-    *best = rcvi_sibling(context, path, "best");
-    return *best ? RCV_OK : RCV_NO_MEMORY;
-}
-
-static char *numbered(rcv_context *context, const char *path, int64_t number) {
-    char word[32];
-    snprintf(word, sizeof word, "%lld", (long long)number);
-    return number ? rcvi_sibling(context, path, word) : rcvi_copy_text(context, path, strlen(path));
-}
-
-/* `from` gets a second name, in the place of what had it. A file that is not there is none to keep. */
-static rcv_status keep_as(rcv_context *context, const char *from, const char *to) {
-    if (access(from, F_OK)) return RCV_OK;
-    char *beside = rcvi_sibling(context, to, "new");
-    if (!beside) return RCV_NO_MEMORY;
-    unlink(beside);
-    rcv_status status = RCV_OK;
-    if (link(from, beside) || rename(beside, to))
-        status = rcvi_fail(RCV_IO, "cannot keep the checkpoint %s as %s: %s", from, to, strerror(errno));
-    unlink(beside); /* where both names were the same file already */
-    rcvi_free(context, beside);
-    return status;
-}
-
-rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_t keep) {
-    rcv_status status = RCV_OK;
-    for (int64_t n = keep - 1; n > 0 && !status; n--) {
-        char *from = numbered(context, path, n - 1), *to = numbered(context, path, n);
-        status = from && to ? keep_as(context, from, to) : RCV_NO_MEMORY;
-        rcvi_free(context, from);
-        rcvi_free(context, to);
-    }
+rcv_status rcvi_checkpoint_save_best(const rcv_trainer *t, const void *parameters, const char *path) {
+    rcv_tensors *tensors;
+    RCVI_TRY(rcv_tensors_new(t->context, &tensors));
+    rcv_status status = rcvi_learner_describe(t->learner, tensors);
+    if (!status) status = rcvi_run_to_tensors(t, t->standing.step, tensors);
+    if (!status) status = rcvi_array_to_tensors(t->learner, "", parameters, tensors);
+    if (!status) status = rcv_tensors_save(tensors, path);
+    rcv_tensors_free(tensors);
     return status;
 }
 
@@ -382,6 +355,7 @@ rcv_status rcv_trainer_resume(rcv_trainer *t, const char *path) {
     RCVI_TRY(rcv_tensors_load(t->context, path, &tensors));
     rcv_status status = read_run(t, tensors, path, &r);
     if (!status) status = take_over(t, &r);
+    if (!status) rcvi_run_from_tensors(t, tensors);
     if (!status) status = rcvi_trainer_note_good(t, path);
     rcv_tensors_free(tensors);
     drop_restored(t, &r);

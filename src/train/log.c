@@ -1,45 +1,47 @@
 /* Lines of a run's log: a JSON object each. */
+#include "train/json.h"
 #include "train/trainer.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
-/* Hands the object over, and gives it up. */
+/* Hands the line over, and releases the object. One for which there was no memory is missed. */
 static void say(const rcv_trainer *t, json_t *object) {
-    char *line = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
-    if (line) t->call->log(t->call->user, line);
-    free(line);
+    static const char missed[] = "{\"event\":\"warning\",\"message\":\"no memory for a line of the log\"}";
+    char *line;
+    rcv_status status = rcvi_json_print(t->context, object, JSON_COMPACT | JSON_REAL_PRECISION(12), &line);
+    t->call->log(t->call->user, status ? missed : line);
+    rcvi_free(t->context, line);
     json_decref(object);
 }
 
 /* Nats and what they mean, in tokens; of numbers the loss alone. */
-static void add_loss(const rcv_trainer *t, json_t *object, double loss) {
-    json_object_set_new(object, "loss", json_real(isfinite(loss) ? loss : 0));
+static bool add_loss(const rcv_trainer *t, json_t *object, double loss) {
+    if (json_object_set_new(object, "loss", json_real(isfinite(loss) ? loss : 0))) return false;
     bool bytes = t->learner->vocabulary && rcv_vocabulary_level(t->learner->vocabulary) == RCV_LEVEL_BYTE;
-    if (t->learner->shape.kind > RCV_DATA_LINES) return;
-    if (bytes)
-        json_object_set_new(object, "bits_per_byte", json_real(loss / log(2)));
-    else
-        json_object_set_new(object, "perplexity", json_real(loss < 700 ? exp(loss) : 1e300));
+    if (t->learner->shape.kind > RCV_DATA_LINES) return true;
+    return !(bytes ? json_object_set_new(object, "bits_per_byte", json_real(loss / log(2)))
+                   : json_object_set_new(object, "perplexity", json_real(loss < 700 ? exp(loss) : 1e300)));
 }
 
 /* One a bucket. */
 static json_t *shapes_of(const rcv_trainer *t) {
     json_t *shapes = json_array();
+    bool good = shapes != NULL;
     int64_t steps, batch, batches;
-    for (size_t i = 0; rcvi_batcher_shape(t->batcher, i, &steps, &batch, &batches); i++)
-        json_array_append_new(shapes, json_pack("{s:I, s:I, s:I}", "steps", (json_int_t)steps, "batch",
-                                                (json_int_t)batch, "batches", (json_int_t)batches));
-    return shapes;
+    for (size_t i = 0; good && rcvi_batcher_shape(t->batcher, i, &steps, &batch, &batches); i++)
+        good = !json_array_append_new(shapes, json_pack("{s:I, s:I, s:I}", "steps", (json_int_t)steps, "batch",
+                                                        (json_int_t)batch, "batches", (json_int_t)batches));
+    return rcvi_json_if(good, shapes);
 }
 
 static json_t *plans_of(const rcv_trainer *t) {
     json_t *plans = json_array();
-    for (size_t i = 0; i < t->train_windows + t->valid_windows; i++)
-        json_array_append_new(plans, json_string(rcv_plan_string(t->work->windows[t->windows[i]].plan)));
-    return plans;
+    bool good = plans != NULL;
+    for (size_t i = 0; i < t->train_windows + t->valid_windows && good; i++)
+        good = !json_array_append_new(plans, json_string(rcv_plan_string(t->work->windows[t->windows[i]].plan)));
+    return rcvi_json_if(good, plans);
 }
 
 /* Who does what; NULL where there is one rank. */
@@ -64,7 +66,10 @@ void rcvi_log_start(const rcv_trainer *t) {
     time_t now = time(NULL);
     struct tm utc;
     if (gmtime_r(&now, &utc)) strftime(date, sizeof date, "%Y-%m-%d %H:%M UTC", &utc);
-    if (rcv_settings_print(t->settings, &settings)) return;
+    if (rcv_settings_print(t->settings, &settings)) {
+        say(t, NULL);
+        return;
+    }
     say(t, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o*}", "event",
                      t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
                      t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
@@ -81,17 +86,15 @@ void rcvi_log_progress(const rcv_trainer *t) {
     json_t *object = json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "event", "progress", "step", (json_int_t)p->step,
                                "epoch", p->epochs, "rate", p->rate, "norm", p->norm, "tokens_per_second",
                                p->tokens_per_second, "seconds", p->seconds);
-    json_object_set_new(object, "update_loss", json_real(t->last));
-    add_loss(t, object, p->loss);
-    say(t, object);
+    bool good = !json_object_set_new(object, "update_loss", json_real(t->last));
+    say(t, rcvi_json_if(good && add_loss(t, object, p->loss), object));
 }
 
 void rcvi_log_validation(const rcv_trainer *t, double loss, bool best) {
     if (!t->call->log) return;
     json_t *object = json_pack("{s:s, s:I, s:f, s:b, s:f}", "event", "validation", "step", (json_int_t)t->progress.step,
                                "epoch", t->progress.epochs, "best", (int)best, "seconds", t->progress.seconds);
-    add_loss(t, object, loss);
-    say(t, object);
+    say(t, rcvi_json_if(add_loss(t, object, loss), object));
 }
 
 void rcvi_log_checkpoint(const rcv_trainer *t, const char *path) {
@@ -99,12 +102,20 @@ void rcvi_log_checkpoint(const rcv_trainer *t, const char *path) {
     say(t, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)t->standing.step, "path", path));
 }
 
+void rcvi_log_warning(const rcv_trainer *t, const char *message) {
+    rcvi_log(t->context, "checkpoint: %s", message);
+    if (!t->call->log) return;
+    say(t, json_pack("{s:s, s:I, s:s}", "event", "warning", "step", (json_int_t)t->standing.step, "message", message));
+}
+
 void rcvi_log_timeline(const rcv_trainer *t, int rank, const rcvi_span *spans, size_t count) {
     if (!t->call->log) return;
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++)
-        json_array_append_new(list, json_pack("[s, i, f, f]", rcvi_span_names[spans[i].kind], spans[i].unit,
-                                              spans[i].begin, spans[i].end));
+    bool good = list != NULL;
+    for (size_t i = 0; i < count && good; i++)
+        good = !json_array_append_new(list, json_pack("[s, i, f, f]", rcvi_span_names[spans[i].kind], spans[i].unit,
+                                                      spans[i].begin, spans[i].end));
+    list = rcvi_json_if(good, list);
     say(t,
         json_pack("{s:s, s:I, s:i, s:i, s:i, s:o}", "event", "timeline", "step", (json_int_t)t->standing.step, "rank",
                   rank, "replica", rank / t->crew.stage_count, "stage", rank % t->crew.stage_count, "spans", list));
@@ -116,11 +127,11 @@ void rcvi_log_end(const rcv_trainer *t, const char *reason) {
     json_t *object =
         json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "event", "end", "reason", reason, "step", (json_int_t)p->step,
                   "epoch", p->epochs, "seconds", p->seconds, "tokens_per_second", p->tokens_per_second);
+    bool good = object != NULL;
     if (t->crew.world &&
         t->updates > 0) { /* bytes that a rank sends in an update: the one that sends most, and all together */
-        json_object_set_new(object, "sent_most", json_real(t->sent[0]));
-        json_object_set_new(object, "sent_all", json_real(t->sent[1]));
+        good = !json_object_set_new(object, "sent_most", json_real(t->sent[0])) &&
+               !json_object_set_new(object, "sent_all", json_real(t->sent[1]));
     }
-    add_loss(t, object, p->loss);
-    say(t, object);
+    say(t, rcvi_json_if(good && add_loss(t, object, p->loss), object));
 }

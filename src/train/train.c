@@ -298,22 +298,36 @@ static rcv_status checkpoint(rcv_trainer *t) {
     if (!path) return RCV_OK;
     RCVI_TRY(fetch_outcomes(t)); /* what is not a number is not kept */
     t->standing.seconds = t->before + rcvi_now() - t->started;
-    if (rcvi_crew_leads(rcvi_trainer_crew(t))) RCVI_TRY(rcvi_checkpoint_rotate(t->context, path, t->recipe.keep));
+    /* Where the one before cannot be kept, the new one is still written, whole or not at all. */
+    rcv_status kept = rcvi_crew_leads(rcvi_trainer_crew(t)) ? rcvi_outputs_rotate(t) : RCV_OK;
+    if (kept == RCV_NO_MEMORY) return kept;
+    if (kept) rcvi_log_warning(t, rcv_message());
     RCVI_TRY(rcvi_checkpoint_save(t, path));
     RCVI_TRY(rcvi_trainer_note_good(t, path));
-    t->written_step = t->standing.step;
+    t->progress.written = t->standing.step;
     t->last_checkpoint = rcvi_now();
     rcvi_log_checkpoint(t, path);
     return RCV_OK;
 }
 
-static rcv_status save_best(rcv_trainer *t) {
+/* One that is another's is left as it is, and said. */
+static rcv_status write_best(const rcv_trainer *t, const void *parameters) {
+    char *path;
+    rcv_status status = rcvi_outputs_best(t, &path);
+    if (status == RCV_IO) {
+        rcvi_log_warning(t, rcv_message());
+        return RCV_OK;
+    }
+    if (!status) status = rcvi_checkpoint_save_best(t, parameters, path);
+    rcvi_free(t->context, path);
+    return status;
+}
+
+static rcv_status save_best(const rcv_trainer *t) {
     void *host = NULL;
     if (!t->call->output) return RCV_OK;
     RCVI_TRY(rcvi_ranks_collect(t, t->work->parameters, false, &host));
-    char *path = host ? rcvi_sibling(t->context, t->call->output, "best") : NULL;
-    rcv_status status = !host ? RCV_OK : path ? rcvi_learner_save_as(t->learner, host, path) : RCV_NO_MEMORY;
-    rcvi_free(t->context, path);
+    rcv_status status = host ? write_best(t, host) : RCV_OK;
     rcvi_free(t->context, host);
     return status;
 }
@@ -429,7 +443,7 @@ static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
     RCVI_TRY(count_bytes(t));
     t->work->ops->wait(t->work->learn);
     fill_progress(t);
-    rcv_status written = t->call->output && t->written_step != t->standing.step ? checkpoint(t) : RCV_OK;
+    rcv_status written = t->call->output && t->progress.written != t->standing.step ? checkpoint(t) : RCV_OK;
     rcvi_log_end(t, status ? "stopped" : verdicts[why]);
     return written ? written : status;
 }
@@ -440,10 +454,7 @@ static bool asks(void *user) {
     return !t->call->progress || t->call->progress(t->call->user, &t->progress);
 }
 
-rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
-    static const rcv_trainer_options none = {0};
-    if (!t) return rcvi_fail(RCV_INVALID, "rcv_trainer_run needs a trainer");
-    t->call = options ? options : &none;
+static rcv_status run(rcv_trainer *t) {
     RCVI_TRY(rcvi_trainer_prepare(t, asks, t));
     RCVI_TRY(rcvi_trainer_place(t));
     t->started = t->fetched = t->last_checkpoint = rcvi_now();
@@ -452,7 +463,6 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     t->step_before = t->standing.step;
     t->aside = 0;
     t->logged = 0;
-    t->written_step = -1;
     memset(t->wants, 0, sizeof t->wants);
     memset(t->told, 0, sizeof t->told);
     t->updates = 0;
@@ -462,6 +472,18 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     rcv_status status = loop(t, &why);
     t->standing.seconds = t->before + rcvi_now() - t->started;
     return conclude(t, status, why);
+}
+
+rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
+    static const rcv_trainer_options none = {0};
+    if (!t) return rcvi_fail(RCV_INVALID, "rcv_trainer_run needs a trainer");
+    t->call = options ? options : &none;
+    t->progress.written = -1;
+    rcv_status status = rcvi_outputs_claim(t);
+    if (t->crew.world) status = rcvi_comm_agree(t->crew.world, status);
+    if (!status) status = run(t);
+    rcvi_outputs_release(t);
+    return status;
 }
 
 rcv_status rcv_trainer_save(rcv_trainer *t, const char *path) {

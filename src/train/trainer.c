@@ -60,13 +60,30 @@ void rcvi_recipe_read(rcvi_recipe *r, const rcv_settings *s) {
     r->seed = (uint64_t)rcvi_settings_integer(s, "seed");
 }
 
-static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
-    if (rcv_data_get_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
-        return rcvi_fail(RCV_INVALID, "the settings and the data do not agree on what kind of data it is");
+/* Why the output layer's gradient must be stored, whatever the data, the device and the ranks are; NULL: it need not. */
+static const char *why_never_lean(const rcv_settings *s) {
+    if (!rcvi_settings_is(s, "optimiser", "sgd")) return "the optimiser must be sgd";
+    if (rcvi_settings_real(s, "weight-decay") != 0) return "weight-decay must be 0";
+    if (rcvi_settings_integer(s, "accumulate") != 1) return "accumulate must be 1";
+    if (rcvi_settings_flag(s, "tied")) return "the output layer must not be tied to the embedding";
+    if (rcvi_settings_choice(s, "kind") > RCV_DATA_LINES) return "the kind must be stream or lines";
+    return NULL;
+}
+
+rcv_status rcv_settings_check(const rcv_settings *s) {
+    if (!s) return rcvi_fail(RCV_INVALID, "rcv_settings_check needs settings");
     if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
         !rcvi_settings_integer(s, "steps"))
         return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
+    const char *why = why_never_lean(s);
+    if (why && rcvi_settings_is(s, "lean", "yes")) return rcvi_fail(RCV_INVALID, "lean cannot be yes here: %s", why);
     return RCV_OK;
+}
+
+static rcv_status check_settings(const rcv_settings *s, const rcv_data *train) {
+    if (rcv_data_get_kind(train) != (rcv_data_kind)rcvi_settings_choice(s, "kind"))
+        return rcvi_fail(RCV_INVALID, "the settings and the data do not agree on what kind of data it is");
+    return rcv_settings_check(s);
 }
 
 static bool is_sparse(const rcv_trainer *t) {
@@ -76,16 +93,9 @@ static bool is_sparse(const rcv_trainer *t) {
            rcvi_settings_integer(t->settings, "accumulate") == 1;
 }
 
-/* Why the output layer's gradient must be stored, whatever the device does; NULL: it need not. */
+/* The same of this run. */
 static const char *why_not_lean(const rcv_trainer *t) {
-    const rcvi_shape *shape = &t->learner->shape;
-    if (t->kind != RCVI_SGD || t->asgd) return "the optimiser must be sgd";
-    if (rcvi_settings_real(t->settings, "weight-decay") != 0) return "weight-decay must be 0";
-    if (rcvi_settings_integer(t->settings, "accumulate") != 1) return "accumulate must be 1";
-    if (shape->tied) return "the output layer must not be tied to the embedding";
-    if (t->crew.world) return "one rank must do it alone";
-    if (shape->kind != RCV_DATA_STREAM && shape->kind != RCV_DATA_LINES) return "the kind must be stream or lines";
-    return NULL;
+    return t->crew.world ? "one rank must do it alone" : why_never_lean(t->settings);
 }
 
 enum { LEAN_BYTES = 64 << 20 }; /* of an output layer: below these its gradient is not worth computing twice */
@@ -200,6 +210,8 @@ rcv_status rcv_trainer_join(rcv_context *context, const rcv_settings *settings, 
     t->context = context;
     t->train = train;
     t->valid = valid;
+    t->lock.file = -1;
+    rcvi_run_id_new(t->run);
     rcv_status status = rcv_settings_copy(settings, &t->settings);
     if (!status) status = fill_trainer(t, world);
     if (status) {

@@ -37,6 +37,7 @@ typedef struct {
     int64_t skipped;  /* updates whose gradient was no number */
 } rcvi_standing;
 
+enum { RCVI_RUN_ID = 33 };                 /* bytes of a run's name: 128 bits as digits */
 enum { RCVI_RING = 64, RCVI_RECENT = 50 }; /* outcomes on the device; losses that the progress line shows the mean of */
 
 /* What ranks must agree on behind every update, although one alone may see the need: to stop since a caller said so, to end or to write a
@@ -100,7 +101,9 @@ struct rcv_trainer {
     double last_checkpoint; /* when */
     char *good;             /* path of the last one, written or resumed from; NULL: none */
     int64_t good_step;
-    int64_t written_step; /* of the last one of this call; -1: none */
+    char run[RCVI_RUN_ID]; /* a random name, which its files have, and which it keeps when it goes on */
+    bool adopts;           /* models without such a name are its own: it went on from one */
+    rcvi_lock lock;        /* of the output, during a call */
 };
 
 /* The crew, or NULL. */
@@ -143,6 +146,7 @@ void rcvi_log_start(const rcv_trainer *trainer);
 void rcvi_log_progress(const rcv_trainer *trainer);
 void rcvi_log_validation(const rcv_trainer *trainer, double loss, bool best);
 void rcvi_log_checkpoint(const rcv_trainer *trainer, const char *path);
+void rcvi_log_warning(const rcv_trainer *trainer, const char *message); /* the context's log has it too */
 void rcvi_log_timeline(const rcv_trainer *trainer, int rank, const rcvi_span *spans, size_t count);
 void rcvi_log_end(const rcv_trainer *trainer, const char *reason);
 
@@ -176,11 +180,25 @@ int64_t rcvi_ranks_share(const rcv_trainer *trainer);
 
 /* The whole run in one file. */
 rcv_status rcvi_checkpoint_save(rcv_trainer *trainer, const char *path);
-/* Makes room for a new file at `path`: what is there becomes path with .1 before its ending, and so on, `keep` in all. The path
- * itself stays where it is until something is renamed over it. */
-rcv_status rcvi_checkpoint_rotate(rcv_context *context, const char *path, int64_t keep);
+/* The model alone, with these parameters of the host. */
+rcv_status rcvi_checkpoint_save_best(const rcv_trainer *trainer, const void *parameters, const char *path);
 /* MODEL.safetensors and best: MODEL.best.safetensors. Free with rcvi_free; NULL where there is no memory. */
 char *rcvi_sibling(rcv_context *context, const char *path, const char *word);
+
+/* ---- whose files they are (outputs.c) ---- */
+
+void rcvi_run_id_new(char id[RCVI_RUN_ID]);
+/* What says that a file is this run's, of this update; and the run's name from a file, which stays as it is where there is none. */
+rcv_status rcvi_run_to_tensors(const rcv_trainer *trainer, int64_t step, rcv_tensors *tensors);
+void rcvi_run_from_tensors(rcv_trainer *trainer, const rcv_tensors *tensors);
+/* Before a call writes to its output: may it? It is locked then, until it is released. Rank 0 asks for all. */
+rcv_status rcvi_outputs_claim(rcv_trainer *trainer);
+void rcvi_outputs_release(rcv_trainer *trainer);
+/* Makes room for a new file at the output: what is there becomes path with .1 before its ending, and so on, as many as the run keeps. The path
+ * itself stays where it is until something is renamed over it. A file that is not this run's is not replaced. */
+rcv_status rcvi_outputs_rotate(const rcv_trainer *trainer);
+/* The path of the best model, for rcvi_free, where it may be written. */
+rcv_status rcvi_outputs_best(const rcv_trainer *trainer, char **path);
 
 /* Mean loss over all batches of a batcher, from its start, with these parameters. `windows`: of its buckets, opened here and closed
  * behind it. */
