@@ -56,7 +56,7 @@ sent() { tc -n $here -s -j qdisc show dev wire | python3 -c 'import json, sys; p
 # ---- runs ----
 
 awk 'BEGIN { srand(7); for (i = 0; i < 40000; i++) { s = ""; for (k = 0; k < 8; k++) s = s " " int(rand() * rand() * 1000); print s } }' >"$room/text"
-options="--level byte --valid none --epochs 0 --checkpoint-seconds 0 --keep 1 --log-every 1 --threads 1 --seed 1 --wisdom $room/wisdom $model"
+options="--level byte --valid none --epochs 0 --checkpoint-seconds 0 --keep 1 --log-every 1 --threads 1 --seed 1 --wisdom $room/wisdom --overwrite $model"
 
 one() { # NAME
     "$room/pinned" "$recurve" train "$room/text" --output "$room/$1.safetensors" --batch $batch --steps "$steps" $options >"$room/said" 2>&1 ||

@@ -21,7 +21,7 @@ names=(equal words lines)
 models=("--level byte --hidden 256 --layers 4 --batch 32 --length 64 --optimiser sgd --learning-rate 0.5"
     "--level word --hidden 200 --layers 2 --batch 20 --length 20 --optimiser sgd --learning-rate 1"
     "--level word --kind lines --buckets none --hidden 128 --layers 4 --batch 32 --optimiser adam --embedding 64")
-options="--valid none --threads 1 --seed 1 --seconds $each --log-every 1 --checkpoint-seconds 0 --keep 1 --cache $room"
+options="--valid none --threads 1 --seed 1 --seconds $each --log-every 1 --checkpoint-seconds 0 --keep 1 --cache $room --overwrite"
 
 # train NAME LAUNCH OPTIONS
 train() {

@@ -25,7 +25,7 @@ train() {
     shift 2
     echo "== $name: recurve train $corpus $*"
     "$recurve" train "$data/$corpus" --cache "$room" --device "$on" --output "$room/$name.safetensors" \
-        --wisdom "$room/wisdom" "$@" 2>"$room/$name.txt" || { tail -n 3 "$room/$name.txt"; return 1; }
+        --wisdom "$room/wisdom" --overwrite "$@" 2>"$room/$name.txt" || { tail -n 3 "$room/$name.txt"; return 1; }
     grep -E '"event":"(end|test)"' "$room/$name.jsonl"
 }
 torch() { # NAME CORPUS OPTIONS...

@@ -24,7 +24,7 @@ awk 'BEGIN { srand(3); for (i = 0; i < 96; i++) { n = 1 + int(rand() * 6); s = "
     for (k = 0; k < n; k++) s = s (k ? ", " : "") "[" rand() - 0.5 ", " rand() - 0.5 "]"
     print "{\"x\": [" s "], \"y\": " (i % 3) "}" } }' >examples.jsonl
 
-usual="--hidden 12 --layers 3 --embedding 10 --batch 8 --length 12 --steps 6 --log-every 1 --dtype float64 --effort estimate --threads 1 --learning-rate 0.05 --checkpoint-seconds 0"
+usual="--hidden 12 --layers 3 --embedding 10 --batch 8 --length 12 --steps 6 --log-every 1 --dtype float64 --effort estimate --threads 1 --learning-rate 0.05 --checkpoint-seconds 0 --overwrite"
 
 # one NAME DATA OPTIONS: what all others are held against
 one() {
@@ -132,6 +132,8 @@ wrong "micro-batches" "do not divide into 3 micro-batches" mpirun -n 2 $train --
 wrong "chunks of time" "does not divide into 5 chunks" mpirun -n 2 $train --parallel pipeline --time-chunks 5
 wrong "a split" "split '2,2'" mpirun -n 2 $train --parallel pipeline --split 2,2
 wrong "shares of nothing" "nothing to share of sgd" mpirun -n 2 ${train/adam/sgd} --parallel data --share-optimiser
+there=${train/wrong.safetensors/one.safetensors}
+wrong "a model that is there" "one.safetensors is there already" mpirun -n 2 ${there/ --overwrite/} --parallel data
 wrong "started alone" "start them with mpirun" $train --parallel data
 wrong "started together" "2 processes were started together" mpirun -n 2 $train
 wrong "NCCL without a GPU" "NCCL carries what lies in a GPU's memory" mpirun -n 2 $train --parallel data --transport nccl

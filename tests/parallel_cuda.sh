@@ -21,13 +21,13 @@ usual="--layers 3 --length 12 --steps 6 --log-every 1 --device cuda --level word
 same() {
     local title=$1 tolerance=$2
     shift 2
-    "$RECURVE" train text.txt --output one.safetensors $usual "$@" >one.txt 2>&1 || { complain "$title: $(tail -1 one.txt)"; return; }
+    "$RECURVE" train text.txt --output one.safetensors --overwrite $usual "$@" >one.txt 2>&1 || { complain "$title: $(tail -1 one.txt)"; return; }
     local names="" count how
     for arrangement in "2 data" "4 data" "2 pipeline" "4 data:2,pipeline:2"; do
         set -- $arrangement "$@"
         count=$1 how=$2
         shift 2
-        timeout 300 mpirun -n "$count" "$RECURVE" train text.txt --output "$count-$how.safetensors" --parallel "$how" $usual "$@" >other.txt 2>&1 ||
+        timeout 300 mpirun -n "$count" "$RECURVE" train text.txt --output "$count-$how.safetensors" --overwrite --parallel "$how" $usual "$@" >other.txt 2>&1 ||
             complain "$title, $how: $(grep recurve: other.txt | tail -1)"
         names="$names $count-$how"
     done
@@ -39,7 +39,7 @@ same "lines in buckets" 1e-11 --hidden 32 --batch 8 --optimiser adam --dtype flo
 same "float32" 1e-5 --hidden 32 --batch 8 --optimiser sgd --dtype float32
 same "bfloat16, units of odd sizes" 3e-3 --optimiser sgd --dtype bfloat16 --hidden 30 --batch 12 --micro-batches 2
 
-"$RECURVE" train text.txt --output one.safetensors $usual --hidden 32 --batch 8 --optimiser adam --dtype float64 >one.txt 2>&1 || complain "$(tail -1 one.txt)"
+"$RECURVE" train text.txt --output one.safetensors --overwrite $usual --hidden 32 --batch 8 --optimiser adam --dtype float64 >one.txt 2>&1 || complain "$(tail -1 one.txt)"
 timeout 300 mpirun -n 1 "$RECURVE" train text.txt --output nccl.safetensors $usual --hidden 32 --batch 8 --optimiser adam --dtype float64 --parallel data --transport nccl >nccl.txt 2>&1 ||
     complain "NCCL: $(grep recurve: nccl.txt | tail -1)"
 grep -q "ranks by .*GPU memory by NCCL" nccl.txt || complain "NCCL: it does not say so: $(head -1 nccl.txt)"

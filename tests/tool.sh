@@ -110,7 +110,7 @@ grep -q '\^' err || complain "a wrong cell's place has no caret"
 good init model --cell lstm --input 3 --hidden 4 --layers 2 --bidirectional --seed 1
 [ -s model ] || complain "init writes nothing"
 cp model same
-leakless good init model --cell lstm --input=3 --hidden=4 --layers=2 --bidirectional --seed=1
+leakless good init model --cell lstm --input=3 --hidden=4 --layers=2 --bidirectional --seed=1 --overwrite
 cmp -s model same || complain "the same init differs"
 bad 1 "none" init new --cell none --input 3 --hidden 4
 leakless bad 1 "missing" init missing/new --cell lstm --input 3 --hidden 4
@@ -279,7 +279,7 @@ sys.stderr.buffer.write(said)
 sys.exit(process.wait() % 256)
 PYTHON
 for how in SIGINT:130 SIGTERM:143; do
-    rm -f new
+    rm -f new new.*
     python3 stop.py "${how%:*}" "$RECURVE" train text --output new --seconds 600 "${small[@]}" >out 2>err
     status=$?
     [ $status = "${how#*:}" ] || complain "${how%:*} gives $status"

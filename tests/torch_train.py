@@ -196,7 +196,7 @@ def run_recurve(recurve, case, text, output, steps):
     command = [
         recurve, "train", text, "--output", output, "--level", "word", "--dtype", "float64", "--hidden", str(HIDDEN),
         "--layers", str(LAYERS), "--batch", str(BATCH), "--length", str(LENGTH), "--steps", str(steps),
-        "--log-every", "1", "--threads", "1", "--effort", "estimate", "--seed", "11", *case.arguments(),
+        "--log-every", "1", "--threads", "1", "--effort", "estimate", "--seed", "11", "--overwrite", *case.arguments(),
     ]  # fmt: skip
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:

@@ -28,8 +28,8 @@ bad() {
 }
 # same A B: the models of two runs have the same bits
 same() {
-    good export "$1" a.only
-    good export "$2" b.only
+    good export "$1" a.only --overwrite
+    good export "$2" b.only --overwrite
     cmp -s a.only b.only
 }
 
@@ -69,7 +69,7 @@ in_time = 0
 for kill in range(kills + 1):
     resumes = os.path.exists(model)
     start = os.path.getsize(log) if resumes else 0
-    command = [recurve, "train", "--resume", model] if resumes else [recurve, "train", *begin, "--output", model]
+    command = [recurve, "train", "--resume", model] if resumes else [recurve, "train", *begin, "--output", model, "--overwrite"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE)
     if kill < kills:
         target = random.randrange(0, 40)
@@ -144,7 +144,7 @@ sys.stderr.buffer.write(process.stderr.read())
 sys.exit(process.wait() % 256)
 PYTHON
 for how in SIGINT:130 SIGTERM:143; do
-    rm -f asked*
+    rm -f asked* unasked*
     python3 stop.py "${how%:*}" asked.jsonl "$RECURVE" train "${stream[@]}" --output asked --steps 1000000 >out 2>err
     status=$?
     [ $status = "${how#*:}" ] || complain "${how%:*} gives $status"

@@ -1,5 +1,6 @@
 /* recurve bench: options, the experiments in their order, and what is written at the end. */
 #include "bench.h"
+#include "paths.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -374,6 +375,16 @@ static parsed parse(bench *bench, int argc, char **argv) {
     return command_parse(&command, argc, argv);
 }
 
+static bool files_are_clear(const bench *bench) {
+    paths paths = {0};
+    paths_add_problem(&paths, &bench->problem);
+    paths_add_cells(&paths, "--cells", bench->cells);
+    paths_add(&paths, PATH_WRITTEN, "--json", bench->json);
+    paths_add(&paths, PATH_WRITTEN, "--report", bench->report);
+    return paths_are_apart(&paths) && (bench->json == NULL || output_is_free(bench->json, OUTPUT_JSON)) &&
+           (bench->report == NULL || output_is_free(bench->report, OUTPUT_PAGE));
+}
+
 int verb_bench(int argc, char **argv) {
     bench *bench = need(1, sizeof *bench);
     bench->seconds = 10;
@@ -390,8 +401,7 @@ int verb_bench(int argc, char **argv) {
     }
     if (next == PARSED_GO && options_are_clear(bench)) {
         result = problem_check(&bench->problem);
-        if (result == EXIT_DONE && ((bench->json != NULL && !output_is_writable(bench->json)) ||
-                                    (bench->report != NULL && !output_is_writable(bench->report)))) {
+        if (result == EXIT_DONE && !files_are_clear(bench)) {
             result = EXIT_FAILED;
         }
         if (result == EXIT_DONE) {

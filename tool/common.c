@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* What was said last while nothing is to be said, or NULL. */
 static char *held;
@@ -90,39 +89,6 @@ char *read_text(const char *path, size_t *bytes) {
     }
     fclose(file);
     return text;
-}
-
-bool output_is_writable(const char *path) {
-    struct stat info;
-    if (path[0] == '\0') {
-        say("the output needs a path, not an empty text");
-        return false;
-    }
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
-        say("cannot write %s: it is %s", path, S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
-        return false;
-    }
-    const char *slash = strrchr(path, '/');
-    const size_t length = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    char *folder = malloc(length + 2);
-    if (folder == NULL) {
-        say("no memory for a path of %zu bytes", length);
-        return false;
-    }
-    memcpy(folder, length > 0 ? path : ".", length > 0 ? length : 1);
-    folder[length > 0 ? length : 1] = '\0';
-    bool good = false;
-    if (stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0) {
-        say("cannot write %s: the folder %s: %s", path, folder, strerror(errno));
-    } else if (!S_ISDIR(info.st_mode)) {
-        say("cannot write %s: %s is not a folder", path, folder);
-    } else if (slash != NULL && slash[1] == '\0') {
-        say("cannot write %s: it names a folder, not a file", path);
-    } else {
-        good = true;
-    }
-    free(folder);
-    return good;
 }
 
 char *command_line(int argc, char **argv) {

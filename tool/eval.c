@@ -1,5 +1,6 @@
 /* recurve eval: the loss of a trained model on data it has not seen. */
 #include "corpus.h"
+#include "paths.h"
 #include "tool.h"
 
 #include <math.h>
@@ -106,5 +107,11 @@ int verb_eval(int argc, char **argv) {
                              .groups = groups,
                              .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
-    return next == PARSED_GO ? evaluate(&arguments) : next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    if (next != PARSED_GO) {
+        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    }
+    paths paths = {0}; /* the tokens of the data are kept beside it */
+    paths_add(&paths, PATH_READ, "MODEL", arguments.model);
+    paths_add(&paths, PATH_READ, "DATA", arguments.path);
+    return paths_are_apart(&paths) ? evaluate(&arguments) : EXIT_FAILED;
 }

@@ -1,4 +1,5 @@
 /* recurve export: the model of a checkpoint, without the rest of the run, under the names of PyTorch. */
+#include "paths.h"
 #include "tool.h"
 
 static rcv_status export_model(const char *from, const char *to) {
@@ -18,6 +19,9 @@ static rcv_status export_model(const char *from, const char *to) {
 
 int verb_export(int argc, char **argv) {
     const char *model, *output;
+    bool overwrite = false;
+    option options[] = {{"overwrite", OPTION_FLAG, &overwrite, .help = "replace a file that is there"}};
+    const option_group groups[] = {{"Options", options, COUNT(options)}};
     const operand operands[] = {
         {"MODEL", "a model or checkpoint that recurve train wrote", &model},
         {"FILE", "the safetensors file to write", &output},
@@ -29,12 +33,17 @@ int verb_export(int argc, char **argv) {
                    "dict of a module with an Embedding, an LSTM (or what the cell is) and a Linear so named. The\n"
                    "vocabulary lies in the tensor `vocabulary`, a word a line.",
         .operands = operands,
-        .operand_count = COUNT(operands)};
+        .operand_count = COUNT(operands),
+        .groups = groups,
+        .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
-    if (!output_is_writable(output)) {
+    paths paths = {0};
+    paths_add(&paths, PATH_READ, "MODEL", model);
+    paths_add(&paths, PATH_WRITTEN, "FILE", output);
+    if (!paths_are_apart(&paths) || !model_is_free(output, overwrite)) {
         return EXIT_FAILED;
     }
     const rcv_status status = export_model(model, output);

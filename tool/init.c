@@ -1,3 +1,4 @@
+#include "paths.h"
 #include "tool.h"
 
 static rcv_status write_model(network *network, rcv_dtype dtype, uint64_t seed, const char *path) {
@@ -27,6 +28,7 @@ static rcv_status write_model(network *network, rcv_dtype dtype, uint64_t seed, 
 
 int verb_init(int argc, char **argv) {
     const char *path;
+    bool overwrite = false;
     uint64_t seed = 0;
     rcv_dtype dtype = RCV_FLOAT32;
     network network;
@@ -37,6 +39,7 @@ int verb_init(int argc, char **argv) {
         {"bidirectional", OPTION_FLAG, &network.net.bidirectional, .help = "read in both directions"},
         {"seed", OPTION_SEED, &seed, .value = "N", .help = "of the random parameters"},
         {"dtype", OPTION_DTYPE, &dtype, .value = "TYPE", .help = "float32 or float64"},
+        {"overwrite", OPTION_FLAG, &overwrite, .help = "replace a file that is there"},
     };
     const operand operands[] = {{"MODEL", "the model file to write", &path}};
     const option_group groups[] = {shape, {"Options", options, COUNT(options)}};
@@ -50,7 +53,10 @@ int verb_init(int argc, char **argv) {
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
-    if (!output_is_writable(path)) {
+    paths paths = {0};
+    paths_add_cell(&paths, "--cell", network.cell);
+    paths_add(&paths, PATH_WRITTEN, "MODEL", path);
+    if (!paths_are_apart(&paths) || !model_is_free(path, overwrite)) {
         return EXIT_FAILED;
     }
     const rcv_status status = write_model(&network, dtype, seed, path);

@@ -1,10 +1,7 @@
 #include "json.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 json_t *problem_json(const problem *problem) {
     const rcv_net_options *net = rcv_net_get_options(problem->net);
@@ -24,22 +21,30 @@ json_t *machine_json(const machine *machine) {
                      positive(machine->barrier));
 }
 
+/* ---- memory ---- */
+
+/* Did jansson ever get none? What was put together then may lack a part, although nobody said so. */
+static bool no_memory;
+
+static void *allocate(size_t bytes) {
+    void *memory = malloc(bytes);
+    no_memory = no_memory || (memory == NULL && bytes > 0);
+    return memory;
+}
+
+void watch_json_memory(void) { json_set_alloc_funcs(allocate, free); }
+
 bool save_json(const char *path, json_t *value) {
-    if (value == NULL) {
-        say("no memory for the results as JSON");
-        return false;
+    char *text = value != NULL ? json_dumps(value, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    bool good = text != NULL && !no_memory;
+    if (good) {
+        char *line = text_of("%s\n", text);
+        good = save_file(path, line, strlen(line));
+        free(line);
+    } else {
+        say("no memory for the numbers as JSON: %s is as it was", path);
     }
-    char *beside = text_of("%s.part", path);
-    FILE *file = fopen(beside, "w");
-    bool good = file != NULL && json_dumpf(value, file, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0;
-    good = file != NULL && fputc('\n', file) != EOF && good;
-    good = file != NULL && fclose(file) == 0 && good;
-    if (!good || rename(beside, path) != 0) {
-        say("cannot write %s: %s", path, strerror(errno));
-        unlink(beside);
-        good = false;
-    }
+    free(text);
     json_decref(value);
-    free(beside);
     return good;
 }

@@ -13,7 +13,9 @@ static inline json_t *text(const char *value) { return value != NULL ? json_stri
 
 json_t *problem_json(const problem *problem);
 json_t *machine_json(const machine *machine);
-/* Written beside the path and renamed, and released; says what went wrong. NULL: there was no memory for it. */
+/* From now on save_json knows whether there was memory for all of a value. */
+void watch_json_memory(void);
+/* Written whole or not at all, and released; says what went wrong. NULL: there was no memory for it. */
 bool save_json(const char *path, json_t *value);
 
 #endif

@@ -1,4 +1,5 @@
 /* recurve: one verb a file, listed here. */
+#include "json.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -100,6 +101,7 @@ static bool reader_is_gone(void) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
+    watch_json_memory();
     const int result = dispatch(argc, argv);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && result == EXIT_DONE && !reader_is_gone()) {

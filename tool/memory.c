@@ -1,6 +1,7 @@
 /* recurve memory: a network learns to tell the first of n random signs at their end (the memory problem of Martin, Cundy
  * 2018), on any device. The network's parameters are few: the optimizer works on the host. */
 #include "json.h"
+#include "paths.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -619,6 +620,13 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
     return command_parse(&command, argc, argv);
 }
 
+static bool files_are_clear(const arguments *arguments) {
+    paths paths = {0};
+    paths_add_problem(&paths, &arguments->problem);
+    paths_add(&paths, PATH_WRITTEN, "--json", arguments->json);
+    return paths_are_apart(&paths) && (arguments->json == NULL || output_is_free(arguments->json, OUTPUT_JSON));
+}
+
 int verb_memory(int argc, char **argv) {
     arguments *arguments = need(1, sizeof *arguments);
     arguments->learning_rate = 0.005;
@@ -629,7 +637,7 @@ int verb_memory(int argc, char **argv) {
     int result = next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     if (next == PARSED_GO) {
         result = problem_check(&arguments->problem);
-        if (result == EXIT_DONE && arguments->json != NULL && !output_is_writable(arguments->json)) {
+        if (result == EXIT_DONE && !files_are_clear(arguments)) {
             result = EXIT_FAILED;
         }
         if (result == EXIT_DONE) {

@@ -1,32 +1,28 @@
 /* What all pages share: a file written whole or not at all, their head, sections and cards. */
+#define _XOPEN_SOURCE 700 /* open_memstream */
+
 #include "report.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 bool page_open(page *page, const char *path) {
-    page->path = path;
-    page->beside = text_of("%s.part", path);
-    page->file = fopen(page->beside, "w");
+    *page = (struct page){.path = path};
+    page->file = open_memstream(&page->text, &page->length);
     if (page->file == NULL) {
-        say("cannot write %s: %s", page->beside, strerror(errno));
-        free(page->beside);
-        return false;
+        say("no memory for the page %s", path);
     }
-    return true;
+    return page->file != NULL;
 }
 
 bool page_close(page *page) {
     fprintf(page->file, "</main></body></html>\n");
     bool good = !ferror(page->file);
-    good = fclose(page->file) == 0 && good && rename(page->beside, page->path) == 0;
+    good = fclose(page->file) == 0 && good;
     if (!good) {
-        say("cannot write %s: %s", page->path, strerror(errno));
-        unlink(page->beside);
+        say("no memory for the page %s", page->path);
     }
-    free(page->beside);
+    good = good && save_file(page->path, page->text, page->length);
+    free(page->text);
     return good;
 }
 

@@ -1,4 +1,5 @@
 /* recurve plan: what the planner considered for a problem, and what it chose. */
+#include "paths.h"
 #include "plan_ranks.h"
 #include "problem.h"
 
@@ -150,6 +151,11 @@ int verb_plan(int argc, char **argv) {
     const int wrong = problem_check(&problem);
     if (wrong != EXIT_DONE) {
         return wrong;
+    }
+    paths paths = {0};
+    paths_add_problem(&paths, &problem);
+    if (!paths_are_apart(&paths)) {
+        return EXIT_FAILED;
     }
     stop_on_signals();
     rcv_status status = problem_open(&problem);

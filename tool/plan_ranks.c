@@ -1,6 +1,7 @@
 /* recurve plan --parallel: what training over many devices would take, and how it would be shared out. */
 #include "plan_ranks.h"
 #include "corpus.h"
+#include "paths.h"
 #include "problem.h"
 #include "ranks.h"
 #include "tool.h"
@@ -115,7 +116,13 @@ static int prepare(const arguments *arguments, job *job) {
     if (status != RCV_OK) {
         return fail(status);
     }
-    return corpus_find(&job->corpus, job->settings) ? EXIT_DONE : EXIT_FAILED;
+    paths paths = {0};
+    if (!corpus_find(&job->corpus, job->settings)) {
+        return EXIT_FAILED;
+    }
+    paths_add(&paths, PATH_READ, "--config", arguments->settings.config);
+    paths_add_corpus(&paths, &job->corpus, job->settings);
+    return paths_are_apart(&paths) ? EXIT_DONE : EXIT_FAILED;
 }
 
 static int work(const arguments *arguments, rcv_context *context) {

@@ -9,10 +9,11 @@
 enum { COLOURS = 8 }; /* classes c0 ... c7 of the page; cn is neutral */
 #define NEUTRAL (-1)
 
-/* A page is one file, nothing fetched, no script; it is written beside its path and renamed. */
-typedef struct {
+/* A page is one file, nothing fetched, no script; it is put together in memory, and written whole or not at all. */
+typedef struct page {
     const char *path;
-    char *beside;
+    char *text;
+    size_t length;
     FILE *file;
 } page;
 

@@ -1,6 +1,8 @@
 /* recurve report: a page of a training log, or of several that are compared. */
 #include "report_logs.h"
 
+#include "paths.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +91,12 @@ static char *page_path(const char *log) {
 static int work(const char *const *logs, size_t count, double loss, const char *output) {
     rcv_context *context = NULL;
     rcv_settings *settings = NULL;
-    if (!output_is_writable(output)) {
+    paths paths = {0};
+    for (size_t i = 0; i < count; i++) {
+        paths_add(&paths, PATH_READ, "LOG", logs[i]);
+    }
+    paths_add(&paths, PATH_WRITTEN, "the page", output);
+    if (!paths_are_apart(&paths) || !output_is_free(output, OUTPUT_PAGE)) {
         return EXIT_FAILED;
     }
     rcv_status status = rcv_context_new(NULL, &context);

@@ -1,3 +1,4 @@
+#include "paths.h"
 #include "tool.h"
 
 typedef struct {
@@ -69,7 +70,12 @@ int verb_run(int argc, char **argv) {
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
-    if (!output_is_writable(arguments.output)) {
+    paths paths = {0};
+    paths_add(&paths, PATH_READ, "MODEL", arguments.model);
+    paths_add(&paths, PATH_READ, "--input", arguments.input);
+    paths_add_cell(&paths, "--cell", arguments.options.cell);
+    paths_add(&paths, PATH_WRITTEN, "--output", arguments.output);
+    if (!paths_are_apart(&paths) || !output_is_free(arguments.output, OUTPUT_TENSORS)) {
         return EXIT_FAILED;
     }
     const rcv_status status = run(&arguments);

@@ -1,5 +1,6 @@
 /* recurve data stats: what a file holds, how long its sequences are, and which lengths to pad them to. */
 #include "json.h"
+#include "paths.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -275,7 +276,11 @@ int verb_data(int argc, char **argv) {
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
-    if (arguments.json != NULL && !output_is_writable(arguments.json)) {
+    paths paths = {0};
+    paths_add(&paths, PATH_READ, "FILE", arguments.path);
+    paths_add(&paths, PATH_FOLDER, "--cache", arguments.cache);
+    paths_add(&paths, PATH_WRITTEN, "--json", arguments.json);
+    if (!paths_are_apart(&paths) || (arguments.json != NULL && !output_is_free(arguments.json, OUTPUT_JSON))) {
         return EXIT_FAILED;
     }
     rcv_context *context = NULL;

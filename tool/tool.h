@@ -36,6 +36,13 @@ char *read_text(const char *path, size_t *bytes);
 char *command_line(int argc, char **argv);
 /* Can a file be made or replaced at this path? Says what is in the way. */
 bool output_is_writable(const char *path);
+/* Results replace results of their kind, empty files and nothing else. Says what is in the way. */
+typedef enum { OUTPUT_TENSORS, OUTPUT_PAGE, OUTPUT_JSON, OUTPUT_LOG } output_kind;
+bool output_is_free(const char *path, output_kind kind);
+/* A model is replaced where that is asked for. */
+bool model_is_free(const char *path, bool overwrite);
+/* Whole or not at all; says what went wrong. */
+bool save_file(const char *path, const char *bytes, size_t length);
 
 /* From now on the first SIGINT or SIGTERM asks to stop, the second kills. */
 void stop_on_signals(void);

@@ -1,10 +1,10 @@
 /* recurve train: opens the data, trains, shows how it goes, keeps the log; the library keeps the checkpoints. */
 #include "corpus.h"
+#include "paths.h"
 #include "ranks.h"
 #include "settings.h"
-#include "tool.h"
+#include "train_log.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,7 @@
 
 typedef struct {
     const char *data, *output, *resume;
+    bool overwrite;
     settings_arguments settings;
 } arguments;
 
@@ -23,8 +24,8 @@ typedef struct {
     ranks ranks; /* the one that leads shows how it goes, and keeps the log */
     corpus corpus;
     const char *output;
-    FILE *log;
-    bool terminal, is_text, is_bytes;
+    train_log log;
+    bool overwrite, resumes, terminal, is_text, is_bytes;
     double shown;      /* when the last line was shown */
     double validation; /* that it showed */
 } run;
@@ -92,60 +93,11 @@ static bool on_progress(void *user, const rcv_progress *progress) {
     return stop_signal() == 0;
 }
 
-/* ---- the log ---- */
-
 static void on_log(void *user, const char *line) {
-    const run *run = user;
-    if (run->log != NULL) {
-        fprintf(run->log, "%s\n", line);
-        fflush(run->log);
+    run *run = user;
+    if (run->ranks.leads) {
+        train_log_line(&run->log, line);
     }
-}
-
-/* The setting's, or the output's with .jsonl for its ending. */
-static char *log_path(const run *run) {
-    const char *given = rcv_settings_get(run->settings, "log");
-    if (given != NULL && given[0] != '\0') {
-        return text_of("%s", given);
-    }
-    const char *slash = strrchr(run->output, '/'), *dot = strrchr(run->output, '.');
-    const int stem =
-        dot != NULL && (slash == NULL || dot > slash + 1) ? (int)(dot - run->output) : (int)strlen(run->output);
-    return text_of("%.*s.jsonl", stem, run->output);
-}
-
-/* A run that was killed may have left a part of a line: it goes, so that the next one stands by itself. */
-static bool cut_partial_line(FILE *file) {
-    char block[4096];
-    long end = fseek(file, 0, SEEK_END) == 0 ? ftell(file) : -1, whole = 0;
-    for (long at = end; at > 0 && whole == 0;) {
-        const long length = at < (long)sizeof block ? at : (long)sizeof block;
-        at -= length;
-        if (fseek(file, at, SEEK_SET) != 0 || fread(block, 1, (size_t)length, file) != (size_t)length) {
-            return false;
-        }
-        for (long i = length; i > 0 && whole == 0; i--) {
-            whole = block[i - 1] == '\n' ? at + i : 0;
-        }
-    }
-    return end >= 0 && (whole == end || ftruncate(fileno(file), whole) == 0) && fseek(file, 0, SEEK_END) == 0;
-}
-
-static bool open_log(run *run, bool resumes) {
-    if (!run->ranks.leads) {
-        return true;
-    }
-    char *path = log_path(run);
-    bool good = output_is_writable(path);
-    if (good) {
-        run->log = fopen(path, resumes ? "a+" : "w");
-        good = run->log != NULL && (!resumes || cut_partial_line(run->log));
-        if (!good) {
-            say("cannot write the log %s: %s", path, strerror(errno));
-        }
-    }
-    free(path);
-    return good;
 }
 
 /* ---- the end ---- */
@@ -155,7 +107,7 @@ static bool goes_on(void *user) {
     return stop_signal() == 0;
 }
 
-/* The best model by validation, or the last, on the test data. */
+/* The run's best model by validation, or its last, on the test data. */
 static rcv_status test(run *run) {
     const rcv_evaluation_options options = {.go_on = goes_on};
     char *best = NULL, loss[96];
@@ -163,10 +115,12 @@ static rcv_status test(run *run) {
     rcv_evaluation result;
     rcv_status status = corpus_open_test(&run->corpus, run->context, run->settings);
     if (status == RCV_OK) {
-        status = rcv_trainer_best_path(run->context, run->output, &best);
+        status = rcv_trainer_best_model(run->trainer, run->output, &best);
     }
-    const char *path =
-        run->corpus.data[PART_VALID] != NULL && best != NULL && access(best, R_OK) == 0 ? best : run->output;
+    const char *path = best != NULL ? best : run->output;
+    if (status == RCV_OK && best == NULL && run->corpus.data[PART_VALID] != NULL) {
+        say("there is no best model of this run beside %s: the last one is tested", run->output);
+    }
     if (status == RCV_OK) {
         const char *device = rcv_settings_get(run->settings, "device");
         const bool wide = strcmp(rcv_settings_get(run->settings, "dtype"), "float64") == 0;
@@ -188,8 +142,6 @@ static rcv_status test(run *run) {
     return status;
 }
 
-/* ---- the end ---- */
-
 static int finish(run *run, rcv_status status) {
     const rcv_progress *progress = rcv_trainer_progress(run->trainer);
     if (run->ranks.leads && progress->step > 0) {
@@ -201,9 +153,13 @@ static int finish(run *run, rcv_status status) {
     if (!run->ranks.leads) {
         return stop_status();
     }
+    if (progress->written < 0) {
+        say("stopped before the first update%s: nothing was written", run->resumes ? " of this run" : "");
+        return stop_status();
+    }
     say("%swrote %s after %lld update%s; recurve train --resume %s goes on from it",
-        stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->step, progress->step == 1 ? "" : "s",
-        run->output);
+        stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->written,
+        progress->written == 1 ? "" : "s", run->output);
     if (status == RCV_OK && run->corpus.paths[PART_TEST] != NULL) {
         status = test(run);
         if (status != RCV_OK) {
@@ -218,16 +174,16 @@ static int finish(run *run, rcv_status status) {
 static rcv_status open_trainer(run *run, const char *resume) {
     rcv_vocabulary *vocabulary = NULL;
     rcv_status status = resume != NULL ? rcv_checkpoint_vocabulary(run->context, resume, &vocabulary) : RCV_OK;
+    const char *wisdom = rcv_settings_get(run->settings, "wisdom");
+    if (status == RCV_OK && wisdom != NULL && wisdom[0] != '\0' && access(wisdom, F_OK) == 0) {
+        status = rcv_wisdom_load(run->context, wisdom);
+    }
     if (status == RCV_OK) {
         status = corpus_open(&run->corpus, run->context, run->settings, vocabulary);
     }
     rcv_vocabulary_free(vocabulary);
     if (run->ranks.world != NULL) {
         status = rcv_world_agree(run->ranks.world, status);
-    }
-    const char *wisdom = rcv_settings_get(run->settings, "wisdom");
-    if (status == RCV_OK && wisdom != NULL && wisdom[0] != '\0' && access(wisdom, F_OK) == 0) {
-        status = rcv_wisdom_load(run->context, wisdom);
     }
     if (status == RCV_OK) {
         status = rcv_trainer_join(run->context, run->settings, run->corpus.data[PART_TRAIN],
@@ -244,10 +200,6 @@ static int train(run *run, const char *resume) {
     if (opened != RCV_OK) {
         return ranks_fail(&run->ranks, opened);
     }
-    const int logged = ranks_agree(&run->ranks, open_log(run, resume != NULL) ? EXIT_DONE : EXIT_FAILED);
-    if (logged != EXIT_DONE) {
-        return logged;
-    }
     hold_messages(!run->ranks.leads);
     if (run->ranks.world != NULL) {
         say("%d ranks by %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
@@ -255,7 +207,8 @@ static int train(run *run, const char *resume) {
     const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
     run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
     run->is_bytes = strcmp(rcv_settings_get(run->settings, "level"), "byte") == 0;
-    const rcv_trainer_options options = {.output = run->output, .progress = on_progress, .log = on_log, .user = run};
+    const rcv_trainer_options options = {
+        .output = run->output, .overwrite = run->overwrite, .progress = on_progress, .log = on_log, .user = run};
     stop_on_signals();
     rcv_status status = rcv_trainer_run(run->trainer, &options);
     if (run->ranks.leads && wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
@@ -265,11 +218,11 @@ static int train(run *run, const char *resume) {
     return finish(run, status);
 }
 
-/* Of what the library tells, the plans that were chosen. */
+/* Of what the library tells, the plans that were chosen, and what is wrong with files. */
 static void on_library_log(void *user, const char *line) {
     (void)user; /* of a rank that does not lead, messages are held */
     const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
-    if (chosen || strncmp(line, "the plan ", 9) == 0) {
+    if (chosen || strncmp(line, "the plan ", 9) == 0 || strncmp(line, "checkpoint: ", 12) == 0) {
         say("%s", line);
     }
 }
@@ -323,6 +276,38 @@ static parsed gather(const arguments *arguments, run *run) {
     return PARSED_WRONG;
 }
 
+/* No file of the run is another, and nothing is replaced that is not its own. Nothing was touched so far. */
+static bool files_are_clear(const arguments *arguments, run *run) {
+    paths paths = {0};
+    paths_add(&paths, PATH_RESUMED, "--resume", arguments->resume);
+    paths_add(&paths, PATH_READ, "--config", arguments->settings.config);
+    paths_add_corpus(&paths, &run->corpus, run->settings);
+    paths_add_model(&paths, run->output, strtoll(rcv_settings_get(run->settings, "keep"), NULL, 10));
+    paths_add(&paths, PATH_WRITTEN, rcv_settings_given(run->settings, "log") ? "--log" : "the log", run->log.path);
+    paths_add(&paths, PATH_WRITTEN, "--wisdom", rcv_settings_get(run->settings, "wisdom"));
+    if (!paths_are_apart(&paths)) {
+        return false;
+    }
+    if (rcv_trainer_check_output(run->context, run->settings, arguments->resume, run->output, run->overwrite) !=
+        RCV_OK) {
+        say("%s", rcv_message());
+        return false;
+    }
+    return train_log_is_free(&run->log, run->overwrite);
+}
+
+/* What can be wrong whatever the data is, before the data is read and its tokens are kept. */
+static rcv_status check_early(const run *run) {
+    rcv_cell *cell = NULL;
+    rcv_status status = rcv_settings_check(run->settings);
+    if (status == RCV_OK) {
+        status = rcv_cell_open(run->context, rcv_settings_get(run->settings, "cell"), &cell);
+    }
+    rcv_cell_free(cell);
+    return status == RCV_OK ? rcv_device_describe(run->context, rcv_settings_get(run->settings, "device"), NULL)
+                            : status;
+}
+
 /* What the command line asks for; EXIT_DONE: it can be done, else what the process ends with, after saying why. */
 static int prepare(const arguments *arguments, run *run, bool *over) {
     const parsed next = gather(arguments, run);
@@ -335,13 +320,19 @@ static int prepare(const arguments *arguments, run *run, bool *over) {
         return EXIT_USAGE;
     }
     run->output = run->output != NULL ? run->output : arguments->resume;
+    train_log_begin(&run->log, run->settings, run->output, run->resumes);
     const bool good =
-        (!run->ranks.leads || output_is_writable(run->output)) && corpus_find(&run->corpus, run->settings);
-    return good ? EXIT_DONE : EXIT_FAILED;
+        corpus_find(&run->corpus, run->settings) && (!run->ranks.leads || files_are_clear(arguments, run));
+    const rcv_status status = good ? check_early(run) : RCV_OK;
+    return status != RCV_OK ? fail(status) : good ? EXIT_DONE : EXIT_FAILED;
 }
 
 static int work(const arguments *arguments, rcv_context *context) {
-    run run = {.context = context, .terminal = isatty(STDERR_FILENO) == 1, .output = arguments->output};
+    run run = {.context = context,
+               .terminal = isatty(STDERR_FILENO) == 1,
+               .output = arguments->output,
+               .overwrite = arguments->overwrite,
+               .resumes = arguments->resume != NULL};
     bool over = false;
     int result = ranks_open(&run.ranks, context, &arguments->settings, "train");
     if (result == EXIT_DONE) {
@@ -353,8 +344,8 @@ static int work(const arguments *arguments, rcv_context *context) {
     rcv_trainer_free(run.trainer);
     corpus_close(&run.corpus);
     rcv_settings_free(run.settings);
-    if (run.log != NULL) {
-        fclose(run.log);
+    if (!train_log_end(&run.log) && result == EXIT_DONE) {
+        result = EXIT_FAILED;
     }
     ranks_close(&run.ranks);
     return result;
@@ -366,6 +357,8 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
          .help = "the model, and its checkpoints, to write"},
         {"resume", OPTION_TEXT, &arguments->resume, .value = "MODEL",
          .help = "go on from this checkpoint, bit for bit, to the output or to itself"},
+        {"overwrite", OPTION_FLAG, &arguments->overwrite,
+         .help = "replace a model of another run, its checkpoints and its log"},
     };
     const operand operands[] = {
         {"DATA", "a text, or a folder with train, valid and test; as --data", &arguments->data}};
@@ -377,7 +370,8 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
         .details = "MODEL is written at validations and at the end, whole or not at all; the one before\n"
                    "is kept as MODEL.1 (--keep). MODEL.best is the best by validation, MODEL.jsonl the log\n"
                    "(recurve report draws it). Ctrl-C ends training after the current update with a\n"
-                   "checkpoint; a second Ctrl-C ends at once.",
+                   "checkpoint; a second Ctrl-C ends at once. No file that is written may be another that is\n"
+                   "read or written; MODEL.lock keeps a second training from the same MODEL.",
         .operands = operands,
         .operand_count = COUNT(operands),
         .optional_count = 1,

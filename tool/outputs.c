@@ -1,0 +1,112 @@
+/* Files that verbs write: what they may replace, and how they are written, whole or not at all. */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool output_is_writable(const char *path) {
+    struct stat info;
+    if (path[0] == '\0') {
+        say("the output needs a path, not an empty text");
+        return false;
+    }
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+        say("cannot write %s: it is %s", path, S_ISDIR(info.st_mode) ? "a directory" : "not a regular file");
+        return false;
+    }
+    if (access(path, F_OK) == 0 && access(path, W_OK) != 0) {
+        say("cannot write %s: %s", path, strerror(errno));
+        return false;
+    }
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == NULL ? text_of(".") : text_of("%.*s", slash == path ? 1 : (int)(slash - path), path);
+    bool good = false;
+    if (stat(folder, &info) != 0 || access(folder, W_OK | X_OK) != 0) {
+        say("cannot write %s: the folder %s: %s", path, folder, strerror(errno));
+    } else if (!S_ISDIR(info.st_mode)) {
+        say("cannot write %s: %s is not a folder", path, folder);
+    } else if (slash != NULL && slash[1] == '\0') {
+        say("cannot write %s: it names a folder, not a file", path);
+    } else {
+        good = true;
+    }
+    free(folder);
+    return good;
+}
+
+/* ---- what is replaced ---- */
+
+enum { LOOK = 65536 }; /* bytes of a file that tell what it is */
+
+static bool begins(const char *bytes, size_t length, const char *with) {
+    return length >= strlen(with) && memcmp(bytes, with, strlen(with)) == 0;
+}
+
+static bool is_tensors(const char *bytes, size_t length) {
+    return length > 8 && bytes[8] == '{' && strstr(bytes + 8, "\"recurve.") == NULL;
+}
+
+static bool is_page(const char *bytes, size_t length) {
+    return begins(bytes, length, "<!DOCTYPE html>") && strstr(bytes, "<title>recurve ") != NULL;
+}
+
+static bool is_json(const char *bytes, size_t length) { return begins(bytes, length, "{\n"); }
+
+static bool is_log(const char *bytes, size_t length) { return begins(bytes, length, "{\"event\":"); }
+
+static const struct {
+    bool (*is_such)(const char *bytes, size_t length); /* behind the bytes is a zero */
+    const char *name;
+} kinds[] = {
+    [OUTPUT_TENSORS] = {is_tensors, "tensors that recurve run wrote"},
+    [OUTPUT_PAGE] = {is_page, "a page that recurve wrote"},
+    [OUTPUT_JSON] = {is_json, "numbers that recurve wrote"},
+    [OUTPUT_LOG] = {is_log, "a log that recurve train wrote"},
+};
+
+bool output_is_free(const char *path, output_kind kind) {
+    FILE *file = fopen(path, "rb");
+    if (file == NULL) {
+        if (errno != ENOENT) {
+            say("cannot tell what %s is, which would be replaced: %s", path, strerror(errno));
+        }
+        return errno == ENOENT;
+    }
+    char *bytes = need(LOOK + 1, 1);
+    const size_t length = fread(bytes, 1, LOOK, file);
+    const bool good = !ferror(file) && (length == 0 || kinds[kind].is_such(bytes, length));
+    fclose(file);
+    free(bytes);
+    if (!good) {
+        say("%s is there already, and is not %s: remove it, or choose another path", path, kinds[kind].name);
+    }
+    return good;
+}
+
+bool model_is_free(const char *path, bool overwrite) {
+    struct stat info;
+    if (overwrite || stat(path, &info) != 0 || info.st_size == 0) {
+        return true;
+    }
+    say("%s is there already: choose another path, or allow that it is replaced (--overwrite)", path);
+    return false;
+}
+
+/* ---- writing ---- */
+
+bool save_file(const char *path, const char *bytes, size_t length) {
+    rcv_context *context = NULL;
+    rcv_status status = rcv_context_new(NULL, &context);
+    if (status == RCV_OK) {
+        status = rcv_file_save(context, path, bytes, length);
+    }
+    if (status != RCV_OK) {
+        say("%s", rcv_message());
+    }
+    rcv_context_free(context);
+    return status == RCV_OK;
+}
