@@ -9,8 +9,10 @@ SEED    ?= 1
 PROBLEMS ?= 2000
 MINUTES ?= 30
 PLANS   ?= 0
+COUNT   ?= 100
+SAMPLE  ?= 0
 
-.PHONY: build help demo check check-cuda campaign campaign-cuda lint format install bench fuzz clean
+.PHONY: build help demo check check-cuda check-thread campaign campaign-cuda faults kills lint format install bench fuzz clean
 
 build: deps-build
 	@cmake -G Ninja -S . -B $(RELEASE) -DCMAKE_BUILD_TYPE=Release -DRCV_TESTS=OFF -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log \
@@ -24,6 +26,9 @@ help:
 	@echo "make check-cuda  the tests that need a GPU, and some of them under compute-sanitizer"
 	@echo "make campaign    random problems by every plan against naive: SEED=1 PROBLEMS=2000 MINUTES=30 PLANS=0 JOBS=2"
 	@echo "make campaign-cuda  the same on a GPU"
+	@echo "make check-thread  the tests with threads and ranks under the thread sanitizer"
+	@echo "make faults      fail every call that can fail in every verb, one at a time; SAMPLE=N: so many of them"
+	@echo "make kills       kill a training run at COUNT of its writes and compare what goes on (now $(COUNT))"
 	@echo "make lint        formatting, cppcheck, clang-tidy"
 	@echo "make format      format every C file"
 	@echo "make bench       run the benchmarks"
@@ -45,6 +50,15 @@ campaign: deps-check
 
 campaign-cuda: deps-check
 	@bash scripts/campaign.sh cuda --seed $(SEED) --problems $(PROBLEMS) --minutes $(MINUTES) --plans $(PLANS) --jobs $(JOBS)
+
+check-thread: deps-check
+	@bash scripts/check-thread.sh $(JOBS)
+
+faults: deps-check
+	@bash scripts/faults.sh $(JOBS) faults.py --sample $(SAMPLE)
+
+kills: deps-check
+	@bash scripts/faults.sh $(JOBS) kills.py --count $(COUNT)
 
 lint: deps-lint
 	@bash scripts/lint.sh $(JOBS)

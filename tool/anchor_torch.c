@@ -1,8 +1,8 @@
 /* PyTorch as a contestant: a child process that stays, so that its turns come between the others'. */
 #include "child.h"
 #include "contest.h"
+#include "json.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,7 +104,7 @@ static char *request(const problem *problem, const state *state, size_t place) {
                   (json_int_t)problem_threads(problem), "parameters", (json_int_t)state->data->parameter_count, "bias",
                   !net->no_bias, "bidirectional", (int)net->bidirectional, "training", problem->training, "in",
                   state->in, "out", state->out, "extra", extra);
-    char *text = json_dumps(asked, JSON_COMPACT);
+    char *text = json_text(asked, JSON_COMPACT);
     json_decref(asked);
     return text;
 }

@@ -27,7 +27,10 @@ void say(const char *format, ...) {
         char text[4096];
         vsnprintf(text, sizeof text, format, arguments);
         free(held);
-        held = text_of("%s", text);
+        held = malloc(strlen(text) + 1); /* not by need(), which would say that there is none */
+        if (held != NULL) {
+            strcpy(held, text);
+        }
     } else {
         fputs("recurve: ", stderr);
         vfprintf(stderr, format, arguments);

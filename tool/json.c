@@ -21,22 +21,9 @@ json_t *machine_json(const machine *machine) {
                      positive(machine->barrier));
 }
 
-/* ---- memory ---- */
-
-/* Did jansson ever get none? What was put together then may lack a part, although nobody said so. */
-static bool no_memory;
-
-static void *allocate(size_t bytes) {
-    void *memory = malloc(bytes);
-    no_memory = no_memory || (memory == NULL && bytes > 0);
-    return memory;
-}
-
-void watch_json_memory(void) { json_set_alloc_funcs(allocate, free); }
-
 bool save_json(const char *path, json_t *value) {
-    char *text = value != NULL ? json_dumps(value, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
-    bool good = text != NULL && !no_memory;
+    char *text = value != NULL ? json_text(value, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) : NULL;
+    bool good = text != NULL;
     if (good) {
         char *line = text_of("%s\n", text);
         good = save_file(path, line, strlen(line));

@@ -1,6 +1,7 @@
 /* Reading a training log. */
 #include "log.h"
 
+#include "json.h"
 #include "tool.h"
 
 #include <math.h>
@@ -21,10 +22,7 @@ char *log_value_text(const json_t *value) {
     if (json_is_real(value)) {
         return text_of("%.17g", json_real_value(value));
     }
-    char *dumped = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    char *text = text_of("%s", dumped != NULL ? dumped : "");
-    free(dumped);
-    return text;
+    return json_text(value, JSON_ENCODE_ANY | JSON_COMPACT);
 }
 
 const char *default_setting(const char *name) {
@@ -211,6 +209,19 @@ static bool is_blank(const char *text, size_t length) {
     return i == length;
 }
 
+/* jansson does not notice every allocation that fails while it reads; what it reads twice and equal is whole. */
+static json_t *read_line(const char *text, size_t length, json_error_t *error) {
+    json_t *line = json_loadb(text, length, 0, error),
+           *again = line != NULL ? json_loadb(text, length, 0, error) : NULL;
+    if (line != NULL && !json_equal(line, again)) {
+        json_decref(line);
+        line = NULL;
+        snprintf(error->text, sizeof error->text, "there is no memory to read it");
+    }
+    json_decref(again);
+    return line;
+}
+
 static bool read_lines(training_log *log, const char *path, const char *text, size_t bytes) {
     size_t number = 1;
     for (size_t at = 0; at < bytes; number++) {
@@ -220,7 +231,7 @@ static bool read_lines(training_log *log, const char *path, const char *text, si
         const bool last = next >= bytes || is_blank(text + next, bytes - next);
         if (!is_blank(text + at, length)) {
             json_error_t error;
-            json_t *line = json_loadb(text + at, length, 0, &error);
+            json_t *line = read_line(text + at, length, &error);
             const char *wrong = line == NULL ? error.text : take_line(log, line);
             const bool tolerated = line == NULL && last;
             if (wrong != NULL && !tolerated) {

@@ -101,7 +101,7 @@ static bool reader_is_gone(void) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN);
-    watch_json_memory();
+    reserve_json_memory();
     const int result = dispatch(argc, argv);
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && result == EXIT_DONE && !reader_is_gone()) {

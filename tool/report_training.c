@@ -207,7 +207,11 @@ static void put_buckets(FILE *out, const training_log *log) {
 /* A row where the value is not the default. A setting that this version does not know, or would refuse, is shown as it is. */
 static void put_setting(FILE *out, rcv_settings *settings, const char *name, const json_t *value) {
     char *text = log_value_text(value);
-    const bool known = rcv_settings_set(settings, name, text) == RCV_OK;
+    const rcv_status status = rcv_settings_set(settings, name, text);
+    if (status == RCV_NO_MEMORY) {
+        give_up(strlen(text));
+    }
+    const bool known = status == RCV_OK;
     const char *shown = known ? rcv_settings_get(settings, name) : text, *usual = default_setting(name);
     if (strcmp(shown, usual) != 0) {
         fprintf(out, "<tr><td>");

@@ -135,7 +135,7 @@ static rcv_status print_settings(rcv_context *context, const rcv_settings *setti
 parsed settings_from_arguments(const settings_arguments *arguments, const rcv_settings *base, rcv_context *context,
                                rcv_settings **settings) {
     *settings = NULL;
-    rcv_settings *made;
+    rcv_settings *made = NULL;
     rcv_status status = base != NULL ? rcv_settings_copy(base, &made) : rcv_settings_new(context, &made);
     if (status == RCV_OK) {
         status = collect(arguments, made);

@@ -34,11 +34,16 @@ double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+void give_up(size_t bytes) {
+    hold_messages(false);
+    say("no memory for %zu bytes", bytes);
+    exit(EXIT_FAILED);
+}
+
 void *need(size_t count, size_t size) {
     void *memory = calloc(count > 0 ? count : 1, size > 0 ? size : 1);
     if (memory == NULL) {
-        say("no memory for %zu times %zu bytes", count, size);
-        exit(EXIT_FAILED);
+        give_up(count * size);
     }
     return memory;
 }

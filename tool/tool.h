@@ -21,6 +21,8 @@ int verb_bench(int argc, char **argv);
 int verb_memory(int argc, char **argv);
 int verb_report(int argc, char **argv);
 
+/* What jansson allocates comes from a reserve where there is no memory. */
+void reserve_json_memory(void);
 /* "recurve: sentence" on standard error. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* From now on nothing is printed, and what was said last is kept: of several ranks one prints for all. */
@@ -49,6 +51,8 @@ void stop_on_signals(void);
 int stop_signal(void); /* the one that asked, or 0 */
 int stop_status(void); /* the exit status then, or EXIT_DONE */
 
+/* Says that there is no memory, and ends. */
+_Noreturn void give_up(size_t bytes);
 /* Zeroed memory, or a formatted text, for free(). Where there is none the tool says so and ends. */
 void *need(size_t count, size_t size);
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));

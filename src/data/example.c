@@ -6,7 +6,8 @@
  *           | number | [ number, ... ]                     of values                                                    */
 #include "data/example.h"
 
-#include <jansson.h>
+#include "base/json.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -144,7 +145,7 @@ static rcv_status parse_object(rcvi_example *e, const json_t *root) {
 
 static rcv_status parse_json(rcvi_example *e, const char *line, size_t length) {
     json_error_t error;
-    e->json = json_loadb(line, length, JSON_REJECT_DUPLICATES, &error);
+    e->json = rcvi_json_read(line, length, JSON_REJECT_DUPLICATES, &error);
     if (!e->json) return WRONG(e, "is no JSON object: %s", error.text);
     return parse_object(e, e->json);
 }

@@ -1,4 +1,5 @@
 /* A network's description in a file's metadata: the cell's text and a JSON object of options. */
+#include "base/json.h"
 #include "model/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
@@ -158,7 +159,7 @@ rcv_status rcvi_network_from_tensors(rcv_context *context, const rcv_tensors *te
         return rcvi_fail(RCV_FORMAT, "%s: %s is %s, this version reads %s", file, FORMAT_KEY, rcvi_shown(format, shown),
                          FORMAT);
     json_error_t error;
-    json_t *object = json_loads(network, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = rcvi_json_read(network, strlen(network), JSON_REJECT_DUPLICATES, &error);
     rcv_status status = RCV_OK;
     if (!json_is_object(object)) status = rcvi_fail(RCV_FORMAT, "%s: %s is not a JSON object", file, NETWORK_KEY);
     if (status == RCV_OK) status = check_keys(object, file);

@@ -6,6 +6,7 @@
  *   data   = the tensors' elements, little-endian and row-major, without overlap and without holes
  *
  * A file is distrusted whole: nothing of it is used before all of its header was checked. */
+#include "base/json.h"
 #include "model/json.h"
 #include "model/tensors.h"
 
@@ -195,7 +196,7 @@ static rcv_status parse_header(const source *from, const char *bytes, size_t len
     if (length == 0 || bytes[0] != '{') return rcvi_fail(RCV_FORMAT, "%s: the header is not a JSON object", from->file);
     json_error_t error;
     char shown[RCVI_SHOWN];
-    *header = json_loadb(bytes, length, JSON_REJECT_DUPLICATES, &error);
+    *header = rcvi_json_read(bytes, length, JSON_REJECT_DUPLICATES, &error);
     if (!*header)
         return rcvi_fail(RCV_FORMAT, "%s: the header is not valid JSON at byte %d: %s", from->file, error.position,
                          rcvi_shown(error.text, shown));

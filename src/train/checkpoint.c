@@ -8,6 +8,7 @@
  *   state.NAME         carried states of the training columns */
 #include "train/trainer.h"
 
+#include "base/json.h"
 #include "model/model.h"
 #include "train/json.h"
 
@@ -135,7 +136,7 @@ static bool is_sound(const rcvi_standing *s) {
 }
 
 static rcv_status read_standing(const rcv_trainer *t, const char *text, const char *file, restored *r) {
-    json_t *object = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *object = text ? rcvi_json_read(text, strlen(text), JSON_REJECT_DUPLICATES, NULL) : NULL;
     const json_t *history = json_object_get(object, "validations_losses");
     const char *hash = json_string_value(json_object_get(object, "data"));
     bool good = json_is_object(object) && json_is_array(history) && hash && strlen(hash) == 16;

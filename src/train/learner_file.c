@@ -1,10 +1,10 @@
 /* A learner as a file: the network as any model of ours has it (recurve.format, recurve.cell, recurve.network), its shape as JSON in
  * recurve.learner, the vocabulary as bytes, a word a line, and tensors embedding.weight, rnn.*, decoder.*. */
+#include "base/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
 #include "train/learner.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -158,7 +158,7 @@ rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, con
 static const char *const regularisers[] = {"dropout", "variational", "zoneout"};
 
 static bool same_network(const char *a, const char *b) {
-    json_t *x = a ? json_loads(a, 0, NULL) : NULL, *y = b ? json_loads(b, 0, NULL) : NULL;
+    json_t *x = a ? rcvi_json_read(a, strlen(a), 0, NULL) : NULL, *y = b ? rcvi_json_read(b, strlen(b), 0, NULL) : NULL;
     for (size_t i = 0; i < sizeof regularisers / sizeof *regularisers; i++) {
         json_object_del(x, regularisers[i]);
         json_object_del(y, regularisers[i]);
@@ -203,7 +203,7 @@ static rcv_status read_shape(const rcv_tensors *tensors, const char *file, rcvi_
     if (!text)
         return rcvi_fail(RCV_FORMAT, "%s: the metadata have no %s, so this is no model that was trained", file,
                          SHAPE_KEY);
-    json_t *object = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    json_t *object = rcvi_json_read(text, strlen(text), JSON_REJECT_DUPLICATES, NULL);
     const char *kind = NULL;
     json_int_t tokens = -1, features = -1, embedding = -1, outputs = -1;
     int tied = 0, fixed = 0, index = 0;

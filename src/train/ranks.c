@@ -206,6 +206,8 @@ static rcv_status hold_array(const rcv_trainer *t, bool shares, holding *h) {
 }
 
 int64_t rcvi_ranks_share(const rcv_trainer *t) {
+    const rcvi_crew *crew = rcvi_trainer_crew(t);
+    if (!crew || !crew->shares) return t->learner->to - t->learner->from;
     holding h = {0};
     int64_t elements = hold_array(t, true, &h) ? -1 : h.elements;
     drop_holding(t, &h);

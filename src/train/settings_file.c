@@ -1,4 +1,5 @@
 /* Settings as JSON: {"NAME": VALUE, ...}, a flag as true or false, a number as a number, the rest as strings. */
+#include "base/json.h"
 #include "model/json.h"
 #include "model/tensors.h"
 #include "train/settings.h"
@@ -62,10 +63,12 @@ static bool has_kind(const json_t *value, rcv_setting_kind kind) {
 /* A value that is none, as the file has it. */
 static rcv_status wrong_kind(const rcv_setting *setting, const json_t *value) {
     char shown[RCVI_SHOWN];
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-    const rcv_status status = rcvi_setting_wrong(setting, text ? rcvi_shown(text, shown) : "this");
-    free(text);
-    return status;
+    char text[4096];
+    const size_t length =
+        json_dumpb(value, text, sizeof text - 1, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+    const bool fits = length > 0 && length < sizeof text;
+    text[fits ? length : 0] = '\0';
+    return rcvi_setting_wrong(setting, fits ? rcvi_shown(text, shown) : "this");
 }
 
 static rcv_status set_from(rcv_settings *settings, const char *name, const json_t *value) {
@@ -110,7 +113,7 @@ rcv_status rcv_settings_parse(rcv_settings *settings, const char *json, size_t l
         return rcvi_fail(RCV_INVALID, "rcv_settings_parse needs settings, a text and its name");
     json_error_t error;
     char shown[RCVI_SHOWN];
-    json_t *object = json_loadb(json, length, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = rcvi_json_read(json, length, JSON_REJECT_DUPLICATES, &error);
     if (!object)
         return rcvi_fail(RCV_FORMAT, "%s:%d: not valid JSON: %s", file, error.line, rcvi_shown(error.text, shown));
     rcv_status status = RCV_OK;

@@ -262,7 +262,8 @@ rcv_status rcvi_trainer_note_good(rcv_trainer *t, const char *path) {
 size_t rcv_trainer_bytes(const rcv_trainer *t) {
     if (!t->work) return 0;
     size_t real = rcvi_real_bytes(t->learner), array = (size_t)(t->learner->to - t->learner->from) * real;
-    size_t moments = (size_t)rcvi_ranks_share(t) * real;
+    int64_t share = rcvi_ranks_share(t);
+    size_t moments = (size_t)(share > 0 ? share : 0) * real;
     return rcvi_work_bytes(t->work) + array +
            moments * (size_t)((t->first != NULL) + (t->second != NULL) + (t->average != NULL));
 }
