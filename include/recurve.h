@@ -91,6 +91,11 @@ RCV_API const char *rcv_kernels_name(size_t index); /* NULL past the end */
 RCV_API void rcv_text_free(rcv_context *context, char *text);
 /* Writes a whole file, or leaves what was there as it was: beside the path, synced, renamed. */
 RCV_API rcv_status rcv_file_save(rcv_context *context, const char *path, const void *bytes, size_t length);
+/* Text of a file made fit for a terminal: control characters of any encoding, characters that are not seen but turn the text around them, and
+ * bytes that are not UTF-8 become \xNN or \u{N}, but for the characters in `keep` ("\n\t"; NULL: none). Writes what fits, with a NUL
+ * behind it, into `room` bytes; returns the bytes of the whole without the NUL, as snprintf does. What rcv_message() and the log of
+ * a context say went through it. */
+RCV_API size_t rcv_escape(const char *bytes, size_t length, const char *keep, char *out, size_t room);
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 

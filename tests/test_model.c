@@ -181,7 +181,7 @@ static void bad_metadata(void **state) {
         rcv_status status;
         const char *fragment;
     } cases[] = {
-        {"recurve.format", "2", RCV_FORMAT, "this version reads 1"},
+        {"recurve.format", "3", RCV_FORMAT, "this version reads 1 and 2"},
         {"recurve.cell", "cell broken(x) {", RCV_SYNTAX, ""},
         {"recurve.network", "", RCV_FORMAT, "not a JSON object"},
         {"recurve.network", "[1]", RCV_FORMAT, "not a JSON object"},

@@ -64,7 +64,7 @@ rcv_status rcv_cell_open(rcv_context *context, const char *name, rcv_cell **out)
     }
     char *text = NULL;
     size_t length = 0;
-    rcv_status status = rcvi_read_file(context, name, RCVI_MAX_CELL_BYTES, &text, &length);
+    rcv_status status = rcvi_read_file(context, name, RCVI_LIMIT_CELL, &text, &length);
     if (!status) status = rcv_cell_parse(context, text, length, name, out);
     rcvi_free(context, text);
     return status;

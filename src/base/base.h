@@ -2,6 +2,7 @@
 #ifndef RCVI_BASE_H
 #define RCVI_BASE_H
 
+#include "base/limits.h"
 #include "recurve.h"
 
 #include <pthread.h>
@@ -74,8 +75,29 @@ bool rcvi_read_number(const char *text, double *number);
 bool rcvi_multiply(int64_t a, int64_t b, int64_t *product);
 bool rcvi_add(int64_t a, int64_t b, int64_t *sum);
 
+enum {
+    RCVI_PIECE = 1 << 18
+}; /* bytes of a file read, hashed or written at a time; the longest word of a text has fewer */
+/* Goes on from `hash` with one more piece. The same bytes cut otherwise give another hash: all pieces but the last are RCVI_PIECE long. */
+uint64_t rcvi_hash_piece(uint64_t hash, const void *bytes, size_t length);
+
+/* Bytes of the UTF-8 character that begins at `bytes`, and its code point; 0: none does. Overlong forms, surrogates and what lies
+ * past U+10FFFF are no characters. */
+size_t rcvi_utf8_character(const char *bytes, size_t left, uint32_t *code);
+
 /* A whole file in memory, at most `limit` bytes; a trailing NUL is added beyond `*length`. */
 rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, char **bytes, size_t *length);
+/* The same of a file that is open; `path` is used in messages. The caller closes it. */
+rcv_status rcvi_read_open_file(rcv_context *context, int file, const char *path, size_t limit, char **bytes,
+                               size_t *length);
+/* `bytes` bytes from offset `from` on. RCV_IO where there are fewer. */
+rcv_status rcvi_read_at(int file, const char *path, int64_t from, void *to, size_t bytes);
+/* Opens a cache that this program wrote earlier. `*file` is -1 where there is none. RCV_INVALID, with a sentence, where somebody else may
+ * have written it: trusted is a regular file that only its owner can write, and whose owner is this user, or the owner of a folder
+ * that nobody else can write. */
+rcv_status rcvi_open_trusted(rcv_context *context, const char *path, int *file);
+/* Opens a regular file to be read in pieces: neither a folder nor a device nor a pipe. */
+rcv_status rcvi_open_regular(const char *path, int *file, int64_t *bytes);
 /* Writes beside `path`, syncs, renames over it. The pieces are written one after another. */
 typedef struct {
     const void *bytes;

@@ -35,11 +35,10 @@ static rcv_status read_all(int file, const char *path, size_t limit, size_t expe
     }
 }
 
-rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, char **bytes, size_t *length) {
+rcv_status rcvi_read_open_file(rcv_context *context, int file, const char *path, size_t limit, char **bytes,
+                               size_t *length) {
     *bytes = NULL;
     *length = 0;
-    int file = open_retrying(path, O_RDONLY, 0);
-    if (file < 0) return rcvi_fail(RCV_IO, "cannot open %s: %s", path, strerror(errno));
     struct stat info;
     rcv_status status = RCV_OK;
     rcvi_text text;
@@ -53,7 +52,6 @@ rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, 
             rcvi_fail(RCV_FORMAT, "%s has %jd bytes, more than the %zu allowed", path, (intmax_t)info.st_size, limit);
     else
         status = read_all(file, path, limit, info.st_size > 0 ? (size_t)info.st_size + 1 : 0, &text);
-    close(file);
     size_t total = text.length;
     if (status == RCV_OK)
         status = rcvi_text_take(&text, bytes);
@@ -61,6 +59,30 @@ rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, 
         rcvi_text_drop(&text);
     if (status == RCV_OK) *length = total;
     return status;
+}
+
+rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, char **bytes, size_t *length) {
+    *bytes = NULL;
+    *length = 0;
+    int file = open_retrying(path, O_RDONLY, 0);
+    if (file < 0) return rcvi_fail(RCV_IO, "cannot open %s: %s", path, strerror(errno));
+    rcv_status status = rcvi_read_open_file(context, file, path, limit, bytes, length);
+    close(file);
+    return status;
+}
+
+rcv_status rcvi_read_at(int file, const char *path, int64_t from, void *to, size_t bytes) {
+    for (char *at = to; bytes > 0;) {
+        size_t part = bytes < ((size_t)1 << 30) ? bytes : (size_t)1 << 30;
+        ssize_t got = pread(file, at, part, from);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return rcvi_fail(RCV_IO, "cannot read %s: %s", path, strerror(errno));
+        if (got == 0) return rcvi_fail(RCV_IO, "%s became shorter while it was read", path);
+        at += got;
+        from += got;
+        bytes -= (size_t)got;
+    }
+    return RCV_OK;
 }
 
 static bool write_all(int file, const char *bytes, size_t length) {

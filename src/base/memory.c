@@ -151,10 +151,12 @@ char *rcvi_copy_text(rcv_context *context, const char *text, size_t length) {
 
 void rcvi_log(rcv_context *context, const char *format, ...) {
     if (!context->log) return;
-    char line[1024];
+    char line[1024], escaped[1024];
     va_list arguments;
     va_start(arguments, format);
     int length = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    if (length >= 0) context->log(context->log_user, line);
+    if (length < 0) return;
+    rcv_escape(line, strlen(line), "", escaped, sizeof escaped);
+    context->log(context->log_user, escaped);
 }

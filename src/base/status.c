@@ -44,7 +44,8 @@ rcv_status rcvi_fail(rcv_status status, const char *format, ...) {
     int length = vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
     if (length < 0) sentence[0] = '\0';
-    memcpy(message, sentence, strlen(sentence) + 1);
+    /* It may quote a file. A mistake in a cell is shown in lines. */
+    rcv_escape(sentence, strlen(sentence), status == RCV_SYNTAX ? "\n\t" : "", message, sizeof message);
     return status;
 }
 

@@ -5,13 +5,7 @@
 #include "base/pool.h"
 #include "cell/operation.h"
 
-enum {
-    RCVI_MAX_CELL_BYTES = 1 << 20,
-    RCVI_MAX_NAME = 64,
-    RCVI_MAX_NESTING = 200,
-    RCVI_MAX_LAG = 64,
-    RCVI_MAX_EQUATIONS = 1024
-};
+enum { RCVI_MAX_NAME = 64, RCVI_MAX_NESTING = 200, RCVI_MAX_LAG = 64, RCVI_MAX_EQUATIONS = 1024 };
 
 typedef struct {
     int line, column; /* from 1 */

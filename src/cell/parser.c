@@ -353,9 +353,9 @@ static rcv_status parse_cell(parser *p) {
 rcv_status rcvi_ast_parse(rcv_context *context, const char *text, size_t length, const char *file, rcvi_ast *ast) {
     *ast = (rcvi_ast){0};
     rcvi_pool_init(&ast->pool, context);
-    if (length > RCVI_MAX_CELL_BYTES) {
+    if (length > RCVI_LIMIT_CELL) {
         return rcvi_fail(RCV_SYNTAX, "%s:1:1: the text has %zu bytes and a cell at most %d", file, length,
-                         RCVI_MAX_CELL_BYTES);
+                         RCVI_LIMIT_CELL);
     }
     ast->file = rcvi_pool_text(&ast->pool, file, strlen(file));
     ast->text = rcvi_pool_text(&ast->pool, text, length);

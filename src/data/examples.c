@@ -4,8 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { LONGEST_LINE = 1 << 28 };
-
 typedef struct {
     rcvi_reading *reading;
     bool writes;
@@ -119,7 +117,7 @@ static rcv_status take_line(void *user, const char *line, size_t length, int64_t
 static rcv_status go_through(rcvi_reading *reading, progress *p) {
     p->reading = reading;
     p->example = (rcvi_example){.context = reading->context, .path = reading->source.path, .kind = reading->kind};
-    rcv_status status = rcvi_source_lines(&reading->source, LONGEST_LINE, take_line, p);
+    rcv_status status = rcvi_source_lines(&reading->source, RCVI_LIMIT_EXAMPLE, take_line, p);
     rcvi_example_free(&p->example);
     return status;
 }

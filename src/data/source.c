@@ -91,29 +91,10 @@ rcv_status rcvi_source_hash(rcvi_source *source, uint64_t *hash) {
 
 /* ---- UTF-8 ---- */
 
-/* Bytes of the character that begins here, or 0: overlong forms, surrogates and what lies past U+10FFFF are no characters. */
-static size_t character(const unsigned char *at, size_t left) {
-    static const struct {
-        unsigned char mask, lead;
-        uint32_t least;
-    } forms[] = {{0x80, 0x00, 0}, {0xe0, 0xc0, 0x80}, {0xf0, 0xe0, 0x800}, {0xf8, 0xf0, 0x10000}};
-    for (size_t more = 0; more < 4; more++) {
-        if ((at[0] & forms[more].mask) != forms[more].lead) continue;
-        if (more >= left) return 0;
-        uint32_t code = at[0] & (uint32_t)(unsigned char)~forms[more].mask;
-        for (size_t i = 1; i <= more; i++) {
-            if ((at[i] & 0xc0) != 0x80) return 0;
-            code = code << 6 | (at[i] & 0x3f);
-        }
-        bool is_one = code >= forms[more].least && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
-        return is_one ? more + 1 : 0;
-    }
-    return 0;
-}
-
 size_t rcvi_utf8_prefix(const char *bytes, size_t length) {
     size_t at = 0, step = 1;
-    while (at < length && (step = character((const unsigned char *)bytes + at, length - at)) > 0) at += step;
+    uint32_t code;
+    while (at < length && (step = rcvi_utf8_character(bytes + at, length - at, &code)) > 0) at += step;
     return at < length ? at : length;
 }
 

@@ -9,13 +9,8 @@
 
 #include "data/data.h"
 
-enum { RCVI_PIECE = 1 << 18 }; /* bytes read, hashed or written at a time; the longest word has fewer */
-
 #define RCVI_EOS "<eos>"
 #define RCVI_UNK "<unk>"
-
-/* Goes on from `hash` with one more piece. The same bytes cut otherwise give another hash: all pieces but the last are RCVI_PIECE long. */
-uint64_t rcvi_hash_piece(uint64_t hash, const void *bytes, size_t length);
 
 /* ---- words by number, numbers by word ---- */
 

@@ -88,7 +88,7 @@ rcv_status rcv_vocabulary_load(rcv_context *context, const char *path, rcv_vocab
     *vocabulary = NULL;
     char *text;
     size_t length;
-    RCVI_TRY(rcvi_read_file(context, path, (size_t)1 << 32, &text, &length));
+    RCVI_TRY(rcvi_read_file(context, path, RCVI_LIMIT_VOCABULARY, &text, &length));
     rcv_status status = rcv_vocabulary_parse(context, text, length, path, vocabulary);
     rcvi_free(context, text);
     return status;

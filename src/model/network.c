@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-static const char FORMAT_KEY[] = "recurve.format", CELL_KEY[] = "recurve.cell", NETWORK_KEY[] = "recurve.network";
-static const char FORMAT[] = "1";
+static const char FORMAT_KEY[] = RCVI_FORMAT_KEY, CELL_KEY[] = "recurve.cell", NETWORK_KEY[] = "recurve.network";
+static const char FORMAT[] = "2", FORMAT_WITHOUT_SUM[] = "1"; /* that are read; the first is written */
 
 rcv_status rcvi_network_to_json(const rcv_net *net, char **text) {
     const rcv_net_options *options = rcv_net_get_options(net);
@@ -155,9 +155,9 @@ rcv_status rcvi_network_from_tensors(rcv_context *context, const rcv_tensors *te
                          !format   ? FORMAT_KEY
                          : !source ? CELL_KEY
                                    : NETWORK_KEY);
-    if (strcmp(format, FORMAT) != 0)
-        return rcvi_fail(RCV_FORMAT, "%s: %s is %s, this version reads %s", file, FORMAT_KEY, rcvi_shown(format, shown),
-                         FORMAT);
+    if (strcmp(format, FORMAT) != 0 && strcmp(format, FORMAT_WITHOUT_SUM) != 0)
+        return rcvi_fail(RCV_FORMAT, "%s: %s is %s, this version reads %s and %s", file, FORMAT_KEY,
+                         rcvi_shown(format, shown), FORMAT_WITHOUT_SUM, FORMAT);
     json_error_t error;
     json_t *object = rcvi_json_read(network, strlen(network), JSON_REJECT_DUPLICATES, &error);
     rcv_status status = RCV_OK;

@@ -5,19 +5,27 @@
  *   header = a JSON object: name -> {"dtype", "shape", "data_offsets": [begin, end)}, and "__metadata__": name -> text
  *   data   = the tensors' elements, little-endian and row-major, without overlap and without holes
  *
- * A file is distrusted whole: nothing of it is used before all of its header was checked. */
+ * A file is distrusted whole: nothing of it is used before all of its header was checked. A file that was written here has the metadata
+ * recurve.checksum: 16 digits, the hash of all of the file with zeros in their place. Files of others have none; where it is there it
+ * must be right. */
 #include "base/json.h"
 #include "model/json.h"
 #include "model/tensors.h"
 
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "tensor files are little-endian, and this machine is not"
 #endif
 
-enum { LENGTH_BYTES = 8, HEADER_LIMIT = 100000000 };
+enum { LENGTH_BYTES = 8, CHECKSUM_DIGITS = 16 };
+
+#define CHECKSUM_KEY RCVI_CHECKSUM_KEY
 
 typedef struct {
     const char *name;
@@ -35,18 +43,77 @@ static const char *dtype_tag(rcv_dtype dtype) {
     return NULL;
 }
 
-/* What is being read: the file's name for messages and its data behind the header. */
+/* What is being read: the file's name for messages, and its bytes in memory or, where there are none, an open file. */
 typedef struct {
     const char *file;
-    const char *data;
-    int64_t data_bytes;
+    const char *bytes;
+    int descriptor;
+    int64_t length;                /* of the whole */
+    int64_t data_at, data_bytes;   /* behind the header */
+    char *header;                  /* its text, with a NUL behind it */
+    char sum[CHECKSUM_DIGITS + 1]; /* that it names; empty: none */
 } source;
 
-/* A tensor's place in the data. */
+/* A tensor's place in the data, and its number in the header. */
 typedef struct {
     const char *name;
     int64_t begin, end;
+    size_t index;
 } range;
+
+static rcv_status read_bytes(const source *from, int64_t at, void *to, size_t bytes) {
+    if (!from->bytes) return rcvi_read_at(from->descriptor, from->file, at, to, bytes);
+    if (bytes > 0) memcpy(to, from->bytes + at, bytes);
+    return RCV_OK;
+}
+
+/* ---- the checksum ---- */
+
+/* Goes on from `sum`, piece by piece. */
+static uint64_t hash_data(uint64_t sum, const char *data, size_t bytes) {
+    for (size_t done = 0, part; done < bytes; done += part) {
+        part = bytes - done < RCVI_PIECE ? bytes - done : RCVI_PIECE;
+        sum = rcvi_hash_piece(sum, data + done, part);
+    }
+    return sum;
+}
+
+/* Where the digits stand in the header. In a JSON text this can be nothing else: inside a string the quotes have backslashes. */
+static char *find_digits(char *header) {
+    char *key = strstr(header, "\"" CHECKSUM_KEY "\":\"");
+    return key ? key + strlen("\"" CHECKSUM_KEY "\":\"") : NULL;
+}
+
+/* One character off: the file is damaged there. */
+static bool is_almost_the_key(const char *key) {
+    size_t differences = 0;
+    if (strlen(key) != strlen(CHECKSUM_KEY)) return false;
+    for (size_t i = 0; key[i] != '\0'; i++) differences += key[i] != CHECKSUM_KEY[i];
+    return differences == 1;
+}
+
+static rcv_status damaged(const source *from) {
+    return rcvi_fail(RCV_FORMAT,
+                     "%s: its content does not fit its metadata %s: it is damaged, or another program changed it and "
+                     "kept that key; take another copy, or remove the key",
+                     from->file, CHECKSUM_KEY);
+}
+
+/* The sum of the header alone, its digits replaced by zeros. */
+static rcv_status hash_header(source *from, uint64_t *sum) {
+    char *digits = find_digits(from->header);
+    if (!digits || strncmp(digits, from->sum, CHECKSUM_DIGITS) != 0) return damaged(from);
+    memset(digits, '0', CHECKSUM_DIGITS);
+    *sum =
+        rcvi_hash_piece((uint64_t)(from->data_at - LENGTH_BYTES), from->header, (size_t)(from->data_at - LENGTH_BYTES));
+    return RCV_OK;
+}
+
+static void write_digits(uint64_t sum, char digits[CHECKSUM_DIGITS + 1]) {
+    snprintf(digits, CHECKSUM_DIGITS + 1, "%016" PRIx64, sum);
+}
+
+/* ---- reading ---- */
 
 static rcv_status read_dtype(const source *from, const char *name, const json_t *value, rcv_dtype *dtype) {
     const char *tag = json_string_value(value);
@@ -121,7 +188,21 @@ static rcv_status read_tensor(const source *from, const char *key, const json_t 
     return RCV_OK;
 }
 
-static rcv_status read_metadata(const source *from, json_t *object, rcv_tensors *tensors) {
+static rcv_status read_sum(source *from, const char *value) {
+    if (strlen(value) != CHECKSUM_DIGITS) return damaged(from);
+    strcpy(from->sum, value);
+    return RCV_OK;
+}
+
+/* Files of the second form have a sum. */
+static rcv_status check_has_sum(const source *from, const rcv_tensors *tensors) {
+    const char *format = rcv_tensors_metadata(tensors, RCVI_FORMAT_KEY);
+    if (from->sum[0] || !format || strcmp(format, "1") == 0) return RCV_OK;
+    return rcvi_fail(RCV_FORMAT, "%s: the metadata have %s but no %s, so the file is damaged", from->file,
+                     RCVI_FORMAT_KEY, CHECKSUM_KEY);
+}
+
+static rcv_status read_metadata(source *from, json_t *object, rcv_tensors *tensors) {
     if (!json_is_object(object)) return rcvi_fail(RCV_FORMAT, "%s: __metadata__ is not an object of texts", from->file);
     const char *key;
     json_t *value;
@@ -129,10 +210,13 @@ static rcv_status read_metadata(const source *from, json_t *object, rcv_tensors 
         char shown[RCVI_SHOWN];
         if (!json_is_string(value))
             return rcvi_fail(RCV_FORMAT, "%s: the metadata %s is not a text", from->file, rcvi_shown(key, shown));
-        rcv_status status = rcvi_metadata_append(tensors, key, json_string_value(value));
+        if (is_almost_the_key(key)) return damaged(from);
+        rcv_status status = strcmp(key, CHECKSUM_KEY) == 0
+                                ? read_sum(from, json_string_value(value))
+                                : rcvi_metadata_append(tensors, key, json_string_value(value));
         if (status != RCV_OK) return status;
     }
-    return RCV_OK;
+    return check_has_sum(from, tensors);
 }
 
 static int compare_ranges(const void *a, const void *b) {
@@ -162,36 +246,71 @@ static rcv_status check_cover(const source *from, range *places, size_t count) {
     return RCV_OK;
 }
 
-/* Reads the header's entries into `tensors`; `places` has room for all of them. */
-static rcv_status read_entries(const source *from, json_t *header, range *places, rcv_tensors *tensors) {
+/* The data of every tensor, in the order of the file, and the sum of it all. */
+static rcv_status read_data(source *from, const range *places, size_t count, void *const *data) {
+    uint64_t sum = 0;
+    bool has_sum = from->sum[0] != '\0';
+    if (has_sum) RCVI_TRY(hash_header(from, &sum));
+    for (size_t i = 0; i < count; i++) {
+        char *to = data[places[i].index];
+        size_t bytes = (size_t)(places[i].end - places[i].begin);
+        for (size_t done = 0, part; done < bytes; done += part) {
+            part = bytes - done < RCVI_PIECE ? bytes - done : RCVI_PIECE;
+            RCVI_TRY(read_bytes(from, from->data_at + places[i].begin + (int64_t)done, to + done, part));
+            if (has_sum) sum = rcvi_hash_piece(sum, to + done, part);
+        }
+    }
+    char digits[CHECKSUM_DIGITS + 1];
+    write_digits(sum, digits);
+    return !has_sum || strcmp(digits, from->sum) == 0 ? RCV_OK : damaged(from);
+}
+
+/* Memory for every tensor, in the order of the header. */
+static rcv_status append_tensors(const source *from, json_t *header, rcv_tensors *tensors, void **data) {
     const char *key;
     json_t *value;
-    size_t count = 0;
-    rcv_status status = RCV_OK;
-    json_object_foreach(header, key, value) {
-        rcv_tensor ignored = {0};
-        if (strcmp(key, "__metadata__") == 0)
-            status = read_metadata(from, value, tensors);
-        else
-            status = read_tensor(from, key, value, &ignored, &places[count++]);
-        if (status != RCV_OK) return status;
-    }
-    status = check_cover(from, places, count);
-    if (status != RCV_OK) return status;
     json_object_foreach(header, key, value) {
         rcv_tensor tensor = {0};
         range place = {0};
-        void *data = NULL;
         if (strcmp(key, "__metadata__") == 0) continue;
-        status = read_tensor(from, key, value, &tensor, &place);
-        if (status == RCV_OK) status = rcvi_tensors_append(tensors, &tensor, &data);
-        if (status != RCV_OK) return status;
-        if (tensor.bytes > 0) memcpy(data, from->data + place.begin, tensor.bytes);
+        RCVI_TRY(read_tensor(from, key, value, &tensor, &place));
+        RCVI_TRY(rcvi_tensors_append(tensors, &tensor, data++));
     }
     return RCV_OK;
 }
 
-static rcv_status parse_header(const source *from, const char *bytes, size_t length, json_t **header) {
+/* A file that says it has more than this machine holds would only be found out by the system's killer of processes. */
+static rcv_status check_memory(const source *from) {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+    if (pages <= 0 || page <= 0 || from->data_bytes / page < pages) return RCV_OK;
+    return rcvi_fail(RCV_NO_MEMORY, "%s has %lld bytes of tensors, more than the %lld bytes of this machine's memory",
+                     from->file, (long long)from->data_bytes, (long long)pages * page);
+}
+
+/* Reads the header's entries into `tensors`; `places` and `data` have room for all of them. */
+static rcv_status read_entries(source *from, json_t *header, range *places, void **data, rcv_tensors *tensors) {
+    const char *key;
+    json_t *value;
+    size_t count = 0;
+    json_object_foreach(header, key, value) {
+        rcv_tensor ignored = {0};
+        if (strcmp(key, "__metadata__") == 0) {
+            RCVI_TRY(read_metadata(from, value, tensors));
+        } else {
+            RCVI_TRY(read_tensor(from, key, value, &ignored, &places[count]));
+            places[count].index = count;
+            count++;
+        }
+    }
+    RCVI_TRY(check_cover(from, places, count));
+    RCVI_TRY(check_memory(from));
+    RCVI_TRY(append_tensors(from, header, tensors, data));
+    return read_data(from, places, count, data);
+}
+
+static rcv_status parse_header(const source *from, json_t **header) {
+    const char *bytes = from->header;
+    size_t length = (size_t)(from->data_at - LENGTH_BYTES);
     *header = NULL;
     if (length == 0 || bytes[0] != '{') return rcvi_fail(RCV_FORMAT, "%s: the header is not a JSON object", from->file);
     json_error_t error;
@@ -203,56 +322,72 @@ static rcv_status parse_header(const source *from, const char *bytes, size_t len
     return RCV_OK;
 }
 
-static rcv_status parse(rcv_tensors *tensors, const char *bytes, size_t length, const char *name) {
-    if (length < LENGTH_BYTES)
-        return rcvi_fail(RCV_FORMAT, "%s: %zu bytes are too few for a tensor file", name, length);
+/* How long the header is, from the file's first bytes and its size alone. */
+static rcv_status measure_header(source *from) {
+    if (from->length < LENGTH_BYTES)
+        return rcvi_fail(RCV_FORMAT, "%s: %lld bytes are too few for a tensor file", from->file,
+                         (long long)from->length);
+    uint8_t bytes[LENGTH_BYTES];
     uint64_t header_bytes = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) header_bytes = header_bytes << 8 | (uint8_t)bytes[i];
-    if (header_bytes > HEADER_LIMIT)
-        return rcvi_fail(RCV_FORMAT, "%s: a header of %llu bytes is announced, at most %d are allowed", name,
-                         (unsigned long long)header_bytes, HEADER_LIMIT);
-    if (header_bytes > length - LENGTH_BYTES)
-        return rcvi_fail(RCV_FORMAT, "%s: a header of %llu bytes is announced, only %zu bytes follow", name,
-                         (unsigned long long)header_bytes, length - LENGTH_BYTES);
-    size_t data_at = LENGTH_BYTES + (size_t)header_bytes;
-    source from = {name, bytes + data_at, (int64_t)(length - data_at)};
+    RCVI_TRY(read_bytes(from, 0, bytes, LENGTH_BYTES));
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--) header_bytes = header_bytes << 8 | bytes[i];
+    if (header_bytes > RCVI_LIMIT_TENSOR_HEADER)
+        return rcvi_fail(RCV_FORMAT, "%s: a header of %llu bytes is announced, at most %d are allowed", from->file,
+                         (unsigned long long)header_bytes, RCVI_LIMIT_TENSOR_HEADER);
+    if ((int64_t)header_bytes > from->length - LENGTH_BYTES)
+        return rcvi_fail(RCV_FORMAT, "%s: a header of %llu bytes is announced, only %lld bytes follow", from->file,
+                         (unsigned long long)header_bytes, (long long)(from->length - LENGTH_BYTES));
+    from->data_at = LENGTH_BYTES + (int64_t)header_bytes;
+    from->data_bytes = from->length - from->data_at;
+    return RCV_OK;
+}
+
+static rcv_status read_content(source *from, rcv_tensors *tensors) {
     json_t *header;
-    rcv_status status = parse_header(&from, bytes + LENGTH_BYTES, (size_t)header_bytes, &header);
-    if (status != RCV_OK) return status;
-    range *places = rcvi_new(tensors->context, json_object_size(header), sizeof *places);
-    status = places ? read_entries(&from, header, places, tensors) : RCV_NO_MEMORY;
+    RCVI_TRY(read_bytes(from, LENGTH_BYTES, from->header, (size_t)(from->data_at - LENGTH_BYTES)));
+    RCVI_TRY(parse_header(from, &header));
+    size_t entries = json_object_size(header);
+    range *places = rcvi_new(tensors->context, entries, sizeof *places);
+    void **data = rcvi_new(tensors->context, entries, sizeof *data);
+    rcv_status status = places && data ? read_entries(from, header, places, data, tensors) : RCV_NO_MEMORY;
+    rcvi_free(tensors->context, data);
     rcvi_free(tensors->context, places);
     json_decref(header);
     return status;
 }
 
+static rcv_status read_source(rcv_context *context, source *from, rcv_tensors **tensors) {
+    rcv_tensors *made;
+    RCVI_TRY(measure_header(from));
+    RCVI_TRY(rcv_tensors_new(context, &made));
+    from->header = rcvi_new(context, (size_t)(from->data_at - LENGTH_BYTES) + 1, 1);
+    rcv_status status = from->header ? read_content(from, made) : RCV_NO_MEMORY;
+    rcvi_free(context, from->header);
+    if (status == RCV_OK)
+        *tensors = made;
+    else
+        rcv_tensors_free(made);
+    return status;
+}
+
 rcv_status rcv_tensors_parse(rcv_context *context, const void *bytes, size_t length, const char *name,
                              rcv_tensors **tensors) {
-    rcv_tensors *made;
     if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs a place for the tensors, not NULL");
     *tensors = NULL;
+    if (!context) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs a context, not NULL");
     if (!bytes && length > 0) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs bytes, not NULL");
-    rcv_status status = rcv_tensors_new(context, &made);
-    if (status != RCV_OK) return status;
-    status = parse(made, bytes, length, name ? name : "tensors");
-    if (status != RCV_OK) {
-        rcv_tensors_free(made);
-        return status;
-    }
-    *tensors = made;
-    return RCV_OK;
+    source from = {.file = name ? name : "tensors", .bytes = bytes, .length = (int64_t)length};
+    return read_source(context, &from, tensors);
 }
 
 rcv_status rcv_tensors_load(rcv_context *context, const char *path, rcv_tensors **tensors) {
     if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a place for the tensors, not NULL");
     *tensors = NULL;
     if (!context || !path) return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a context and a path");
-    char *bytes;
-    size_t length;
-    rcv_status status = rcvi_read_file(context, path, PTRDIFF_MAX, &bytes, &length);
-    if (status != RCV_OK) return status;
-    status = rcv_tensors_parse(context, bytes, length, path, tensors);
-    rcvi_free(context, bytes);
+    source from = {.file = path};
+    RCVI_TRY(rcvi_open_regular(path, &from.descriptor, &from.length));
+    rcv_status status = read_source(context, &from, tensors);
+    close(from.descriptor);
     return status;
 }
 
@@ -286,13 +421,12 @@ static json_t *describe_tensor(const rcv_tensor *tensor, int64_t offset) {
 }
 
 static bool describe(const rcv_tensors *tensors, const int64_t *offsets, json_t *header) {
-    if (tensors->metadata_count > 0) {
-        json_t *metadata = json_object();
-        if (json_object_set_new(header, "__metadata__", metadata) != 0) return false;
-        for (size_t i = 0; i < tensors->metadata_count; i++)
-            if (json_object_set_new(metadata, tensors->metadata[i].key, json_string(tensors->metadata[i].value)) != 0)
-                return false;
-    }
+    json_t *metadata = json_object();
+    if (json_object_set_new(header, "__metadata__", metadata) != 0) return false;
+    for (size_t i = 0; i < tensors->metadata_count; i++)
+        if (json_object_set_new(metadata, tensors->metadata[i].key, json_string(tensors->metadata[i].value)) != 0)
+            return false;
+    if (json_object_set_new(metadata, CHECKSUM_KEY, json_string("0000000000000000")) != 0) return false;
     for (size_t i = 0; i < tensors->count; i++)
         if (json_object_set_new(header, tensors->items[i]->name, describe_tensor(tensors->items[i], offsets[i])) != 0)
             return false;
@@ -311,10 +445,19 @@ static rcv_status write_header(const rcv_tensors *tensors, const int64_t *offset
     rcvi_free(tensors->context, dumped);
     while (!text->failed && text->length % LENGTH_BYTES != 0) rcvi_text_add(text, " ");
     if (text->failed) return rcvi_no_memory(text->length);
-    if (text->length > HEADER_LIMIT)
+    if (text->length > RCVI_LIMIT_TENSOR_HEADER)
         return rcvi_fail(RCV_INVALID, "the header of %zu tensors has %zu bytes, at most %d are allowed", tensors->count,
-                         text->length, HEADER_LIMIT);
+                         text->length, RCVI_LIMIT_TENSOR_HEADER);
     return RCV_OK;
+}
+
+/* The sum of header and data goes where its zeros are. */
+static void put_sum(char *header, size_t length, const rcvi_piece *data, size_t count) {
+    char digits[CHECKSUM_DIGITS + 1];
+    uint64_t sum = rcvi_hash_piece(length, header, length);
+    for (size_t i = 0; i < count; i++) sum = hash_data(sum, data[i].bytes, data[i].length);
+    write_digits(sum, digits);
+    memcpy(find_digits(header), digits, CHECKSUM_DIGITS);
 }
 
 static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_piece *pieces, int64_t *offsets) {
@@ -325,6 +468,7 @@ static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_piece 
     rcv_status status = write_header(tensors, offsets, &text);
     if (status == RCV_OK) {
         for (int i = 0; i < LENGTH_BYTES; i++) length[i] = (uint8_t)((uint64_t)text.length >> 8 * i);
+        put_sum(text.bytes, text.length, pieces + 2, tensors->count);
         pieces[0] = (rcvi_piece){length, sizeof length};
         pieces[1] = (rcvi_piece){text.bytes, text.length};
         status = rcvi_write_file(tensors->context, path, pieces, tensors->count + 2);

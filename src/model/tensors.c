@@ -13,12 +13,8 @@ bool rcvi_shape_bytes(rcv_dtype dtype, int dims, const int64_t *shape, int64_t *
 }
 
 const char *rcvi_shown(const char *name, char out[RCVI_SHOWN]) {
-    size_t length = 0;
-    for (; length < RCVI_SHOWN - 4 && name[length] != '\0'; length++) {
-        unsigned char byte = (unsigned char)name[length];
-        out[length] = byte < 0x20 || byte == 0x7f ? '?' : (char)byte;
-    }
-    strcpy(out + length, name[length] == '\0' ? "" : "...");
+    size_t needed = rcv_escape(name, strlen(name), "", out, RCVI_SHOWN - 3);
+    if (needed >= RCVI_SHOWN - 3) strcat(out, "...");
     return out;
 }
 
@@ -158,6 +154,8 @@ rcv_status rcvi_metadata_append(rcv_tensors *tensors, const char *key, const cha
 rcv_status rcv_tensors_set_metadata(rcv_tensors *tensors, const char *key, const char *value) {
     if (!tensors || !key || !value)
         return rcvi_fail(RCV_INVALID, "rcv_tensors_set_metadata needs a collection, a key and a value");
+    if (strcmp(key, RCVI_CHECKSUM_KEY) == 0)
+        return rcvi_fail(RCV_INVALID, "the metadata %s are written with every file, and cannot be set", key);
     rcv_status status = check_text("a metadata key", key);
     if (status == RCV_OK) status = check_text("a metadata value", value);
     if (status != RCV_OK) return status;

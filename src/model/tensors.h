@@ -9,6 +9,10 @@ typedef struct {
     char *value;
 } rcvi_metadata;
 
+/* Of a file's metadata: the form of a model, and the sum of all that is in the file, which belongs to the file and not to its tensors. */
+#define RCVI_FORMAT_KEY "recurve.format"
+#define RCVI_CHECKSUM_KEY "recurve.checksum"
+
 struct rcv_tensors {
     rcv_context *context;
     rcv_tensor **items; /* each owns its name and data; the address of a tensor never changes */
@@ -24,7 +28,7 @@ rcv_status rcvi_metadata_append(rcv_tensors *tensors, const char *key, const cha
 /* Elements of a shape, and their bytes: false on overflow or a negative extent. */
 bool rcvi_shape_bytes(rcv_dtype dtype, int dims, const int64_t *shape, int64_t *elements, int64_t *bytes);
 
-/* A name from a file, fit for a message: control characters replaced, a long one cut. */
+/* A name from a file, fit for a message: escaped, a long one cut. */
 enum { RCVI_SHOWN = 96 };
 const char *rcvi_shown(const char *name, char out[RCVI_SHOWN]);
 /* "[3, 4]" */

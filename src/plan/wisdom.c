@@ -5,7 +5,7 @@
 
 #define SIGNATURE "recurve-wisdom 1\n"
 #define CHECKSUM "checksum "
-enum { LARGEST_FILE = 16 << 20, LONGEST_LINE = 4096, DIGITS = 16, FOOTER = sizeof CHECKSUM - 1 + DIGITS + 1 };
+enum { DIGITS = 16, FOOTER = sizeof CHECKSUM - 1 + DIGITS + 1 };
 
 typedef struct {
     char *key;
@@ -165,7 +165,7 @@ static rcv_status read_plan(const file *f, const char *plan, rcvi_rungs *rungs) 
 
 /* key " : " plan " : " seconds " " effort */
 static rcv_status read_line(file *f, char *line, entry *out) {
-    if (strlen(line) > LONGEST_LINE) return damaged(f, "is too long");
+    if (strlen(line) > RCVI_LIMIT_WISDOM_LINE) return damaged(f, "is too long");
     char *plan = cut(line), *number = plan ? cut(plan) : NULL, *effort = number ? strchr(number, ' ') : NULL;
     if (!effort || strncmp(line, "cell=", 5)) return damaged(f, "is not a key, a plan, seconds and an effort");
     *effort++ = '\0';
@@ -249,7 +249,7 @@ rcv_status rcv_wisdom_load(rcv_context *context, const char *path) {
     if (!context || !path) return rcvi_fail(RCV_INVALID, "loading wisdom needs a context and a path");
     char *text = NULL;
     size_t length = 0;
-    RCVI_TRY(rcvi_read_file(context, path, LARGEST_FILE, &text, &length));
+    RCVI_TRY(rcvi_read_file(context, path, RCVI_LIMIT_WISDOM, &text, &length));
     rcv_status status = rcvi_wisdom_read(context, text, length, path);
     rcvi_free(context, text);
     return status;

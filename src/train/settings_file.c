@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT = 1 << 20 }; /* bytes of a file */
-
 static const char PRESET[] = "preset";
 
 /* ---- printing ---- */
@@ -133,7 +131,7 @@ rcv_status rcv_settings_load(rcv_settings *settings, const char *path) {
     rcv_context *context = rcvi_settings_context(settings);
     char *bytes;
     size_t length;
-    RCVI_TRY(rcvi_read_file(context, path, LIMIT, &bytes, &length));
+    RCVI_TRY(rcvi_read_file(context, path, RCVI_LIMIT_SETTINGS, &bytes, &length));
     const rcv_status status = rcv_settings_parse(settings, bytes, length, path);
     rcvi_free(context, bytes);
     return status;

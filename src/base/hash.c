@@ -1,6 +1,6 @@
 /* A hash of many bytes: four lanes, so that a core can work on four words at once. Every step is one-to-one in the lane and in the
  * word, so that one changed word always changes the result. */
-#include "data/store.h"
+#include "base/base.h"
 
 #include <string.h>
 
