@@ -50,7 +50,7 @@ static char *words_of(const rcv_data *data) {
     int32_t *tokens = calloc((size_t)count, sizeof *tokens);
     char *text = calloc((size_t)count, 32), *end = text;
     assert_true(tokens && text);
-    rcvi_data_read(data, 0, count, tokens);
+    check_ok(rcvi_data_read(data, 0, count, tokens));
     for (int64_t i = 0; i < count; i++) {
         size_t length;
         const char *word = rcv_vocabulary_token(rcv_data_vocabulary(data), tokens[i], &length);
@@ -121,7 +121,7 @@ static void test_given_vocabulary(void **unused) {
     rcv_vocabulary_free(vocabulary); /* it was copied */
     check_words(data, "<unk> b <unk> <eos> b <eos>");
     int32_t tokens[2];
-    rcvi_data_read(data, 3, 2, tokens);
+    check_ok(rcvi_data_read(data, 3, 2, tokens));
     assert_int_equal(tokens[0], 2);
     assert_int_equal(tokens[1], 1);
     rcv_data *same = open_data(&f, &(rcv_data_options){.like = data});
@@ -196,7 +196,7 @@ static void test_utf8(void **unused) {
         data = open_data(&f, &(rcv_data_options){.level = RCV_LEVEL_BYTE});
         assert_int_equal(rcv_data_tokens(data), strlen(cases[i].text));
         int32_t first;
-        rcvi_data_read(data, 0, 1, &first);
+        check_ok(rcvi_data_read(data, 0, 1, &first));
         assert_int_equal(first, (unsigned char)cases[i].text[0]);
         rcv_data_free(data);
     }
@@ -234,7 +234,7 @@ static void test_long_text(void **unused) {
         for (int64_t i = 0; i < count; i += 500) {
             int32_t tokens[500];
             const int64_t part = count - i < 500 ? count - i : 500;
-            rcvi_data_read(data, i, part, tokens);
+            check_ok(rcvi_data_read(data, i, part, tokens));
             for (int64_t k = 0; k < part; k++) {
                 char word[16];
                 snprintf(word, sizeof word, expected[i + k] < 0 ? "<eos>" : "w%d", expected[i + k]);
@@ -483,7 +483,7 @@ static void test_damage(void **unused) {
         write_bytes(f.kept, bad, length);
         harmless += is_believed(&f, NULL, words);
     }
-    assert_in_range(harmless, 0, 6 * 63 / 5); /* between sections */
+    assert_int_equal(harmless, 0);
     for (size_t i = 0; i < length; i += 41) {
         write_bytes(f.kept, good, i);
         assert_false(is_believed(&f, NULL, words));
@@ -573,7 +573,7 @@ static long held_of_files(void) {
 }
 
 /* However long a text is, little of it is held. */
-static void test_pages_go_back(void **unused) {
+static void test_little_is_held(void **unused) {
     (void)unused;
     enum { BYTES = 160 << 20, PART = 1 << 20 };
     const long before = held_of_files();
@@ -587,11 +587,11 @@ static void test_pages_go_back(void **unused) {
     assert_non_null(tokens);
     long most = before;
     for (int64_t i = 0; i < BYTES; i += PART) {
-        rcvi_data_read(data, i, PART, tokens);
+        check_ok(rcvi_data_read(data, i, PART, tokens));
         const long held = held_of_files();
         most = held > most ? held : most;
     }
-    assert_in_range(most - before, 16 << 10, 64 << 10);
+    assert_in_range(most - before, 0, 4 << 10);
     free(tokens);
     rcv_data_free(data);
     close_fixture(&f);
@@ -647,7 +647,7 @@ int main(void) {
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_stale),
         cmocka_unit_test(test_places),
-        cmocka_unit_test(test_pages_go_back),
+        cmocka_unit_test(test_little_is_held),
         cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);

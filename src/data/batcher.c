@@ -61,6 +61,7 @@ static rcv_status make_arrays(rcvi_batcher *batcher) {
         make(context, is_text, steps + 1, 1, sizeof(int32_t), &batcher->tokens) &&
         make(context, data->kind != RCV_DATA_VALUES, each ? cells : rows, 1, sizeof(int32_t), &batcher->targets) &&
         make(context, !is_text, cells, data->totals.features, sizeof(float), &batcher->x) &&
+        make(context, !is_text, steps, data->totals.features, sizeof(float), &batcher->numbers) &&
         make(context, data->kind == RCV_DATA_VALUES, rows, data->totals.outputs, sizeof(float), &batcher->values) &&
         make(context, batcher->options.how == RCVI_SEQUENCES, rows, 1, sizeof(int64_t), &batcher->lengths);
     return good ? RCV_OK : RCV_NO_MEMORY;
@@ -91,7 +92,8 @@ rcv_status rcvi_batcher_new(const rcv_data *data, const rcvi_batcher_options *op
 void rcvi_batcher_free(rcvi_batcher *batcher) {
     if (!batcher) return;
     void *const blocks[] = {batcher->buckets, batcher->order, batcher->batch_order, batcher->inputs,  batcher->targets,
-                            batcher->tokens,  batcher->x,     batcher->values,      batcher->lengths, batcher};
+                            batcher->tokens,  batcher->x,     batcher->values,      batcher->lengths, batcher->numbers,
+                            batcher};
     rcv_context *context = batcher->context;
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) rcvi_free(context, blocks[i]);
 }
@@ -127,11 +129,12 @@ rcv_status rcvi_batcher_next(rcvi_batcher *batcher, rcvi_batch *batch) {
                           .values = batcher->values,
                           .lengths = batcher->lengths};
     if (batcher->options.how == RCVI_SEQUENCES) {
-        rcvi_sequences_order(batcher, position->epoch);
-        rcvi_sequences_fill(batcher, batch);
+        RCVI_TRY(rcvi_sequences_order(batcher, position->epoch));
+        RCVI_TRY(rcvi_sequences_fill(batcher, batch));
     } else {
-        rcvi_columns_fill(batcher, batch);
+        RCVI_TRY(rcvi_columns_fill(batcher, batch));
     }
+    RCVI_TRY(rcvi_data_check(batcher->data)); /* what was read until now was as it was */
     if (++position->batch == batcher->batches) *position = (rcvi_position){position->epoch + 1, 0};
     return RCV_OK;
 }

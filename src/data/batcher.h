@@ -29,6 +29,7 @@ struct rcvi_batcher {
     int32_t *inputs, *targets; /* NULL where a batch has none */
     int32_t *tokens;           /* [steps + 1] of one row */
     float *x, *values;
+    float *numbers; /* [steps, features] of one row */
     int64_t *lengths;
 };
 
@@ -37,9 +38,9 @@ int64_t rcvi_bucket_batch(int64_t batch, int64_t tokens, int64_t bound);
 int64_t rcvi_bucket_batches(int64_t sequences, int64_t batch);
 
 rcv_status rcvi_columns_set_up(rcvi_batcher *batcher);
-void rcvi_columns_fill(rcvi_batcher *batcher, rcvi_batch *batch);
+rcv_status rcvi_columns_fill(rcvi_batcher *batcher, rcvi_batch *batch);
 rcv_status rcvi_sequences_set_up(rcvi_batcher *batcher, const int64_t *bounds, size_t count);
-void rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch);
-void rcvi_sequences_fill(rcvi_batcher *batcher, rcvi_batch *batch);
+rcv_status rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch);
+rcv_status rcvi_sequences_fill(rcvi_batcher *batcher, rcvi_batch *batch);
 
 #endif

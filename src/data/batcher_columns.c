@@ -35,7 +35,7 @@ static int64_t targets_of(const rcvi_batcher *batcher, int64_t column, int64_t a
     return left > 0 ? left : 0;
 }
 
-void rcvi_columns_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
+rcv_status rcvi_columns_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
     const int64_t rows = batcher->options.batch, steps = batcher->options.steps;
     const int64_t at = batcher->position.batch * steps;
     batch->steps = steps;
@@ -43,11 +43,12 @@ void rcvi_columns_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
     batch->carries = at > 0;
     for (int64_t b = 0; b < rows; b++) {
         int64_t count = targets_of(batcher, b, at);
-        if (count > 0) rcvi_data_read(batcher->data, b * batcher->column + at, count + 1, batcher->tokens);
+        if (count > 0) RCVI_TRY(rcvi_data_read(batcher->data, b * batcher->column + at, count + 1, batcher->tokens));
         for (int64_t t = 0; t < steps; t++) {
             batcher->inputs[t * rows + b] = t < count ? batcher->tokens[t] : 0;
             batcher->targets[t * rows + b] = t < count ? batcher->tokens[t + 1] : -1;
         }
         batch->counted += count;
     }
+    return RCV_OK;
 }

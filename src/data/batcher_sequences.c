@@ -46,11 +46,16 @@ static void share_out(rcvi_batcher *batcher) {
     }
 }
 
+static void count_sequence(void *user, int64_t sequence, rcvi_span span) {
+    rcvi_batcher *batcher = user;
+    (void)sequence;
+    batcher->buckets[bucket_of(batcher, span.length)].own_count++;
+}
+
 /* Counts sequences, and from that places of sequences and batches. */
-static void size_buckets(rcvi_batcher *batcher) {
+static rcv_status size_buckets(rcvi_batcher *batcher) {
     int64_t own = 0;
-    for (int64_t i = 0; i < batcher->data->totals.sequences; i++)
-        batcher->buckets[bucket_of(batcher, rcvi_data_span(batcher->data, i).length)].own_count++;
+    RCVI_TRY(rcvi_data_each_span(batcher->data, count_sequence, batcher));
     for (size_t i = 0; i < batcher->bucket_count; i++) {
         batcher->buckets[i].own = own;
         own += batcher->buckets[i].own_count;
@@ -60,6 +65,7 @@ static void size_buckets(rcvi_batcher *batcher) {
         batcher->buckets[i].first_batch = batcher->batches;
         batcher->batches += batcher->buckets[i].batches;
     }
+    return RCV_OK;
 }
 
 rcv_status rcvi_sequences_set_up(rcvi_batcher *batcher, const int64_t *bounds, size_t count) {
@@ -80,7 +86,7 @@ rcv_status rcvi_sequences_set_up(rcvi_batcher *batcher, const int64_t *bounds, s
         batcher->buckets[i].bound = bounds[i];
         batcher->buckets[i].batch = rcvi_bucket_batch(options->batch, options->tokens, bounds[i]);
     }
-    size_buckets(batcher);
+    RCVI_TRY(size_buckets(batcher));
     batcher->order = rcvi_new(batcher->context, (size_t)totals->sequences, sizeof *batcher->order);
     batcher->batch_order = rcvi_new(batcher->context, (size_t)batcher->batches, sizeof *batcher->batch_order);
     return batcher->order && batcher->batch_order ? RCV_OK : RCV_NO_MEMORY;
@@ -97,16 +103,37 @@ static void shuffle(uint32_t *items, int64_t count, uint64_t key) {
     }
 }
 
-void rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
-    if (batcher->ordered == epoch || (batcher->ordered >= 0 && !batcher->options.shuffle)) return;
-    for (int64_t i = 0; i < batcher->data->totals.sequences; i++) {
-        rcvi_bucket *b = &batcher->buckets[bucket_of(batcher, rcvi_data_span(batcher->data, i).length)];
-        batcher->order[b->own++] = (uint32_t)i;
-    }
-    for (size_t i = 0; i < batcher->bucket_count; i++) batcher->buckets[i].own -= batcher->buckets[i].own_count;
+/* Where the file holds other lengths than it did, some do not fit. */
+typedef struct {
+    rcvi_batcher *batcher;
+    int64_t *placed; /* [bucket_count] */
+    bool full;
+} placing;
+
+static void place_sequence(void *user, int64_t sequence, rcvi_span span) {
+    placing *p = user;
+    const size_t bucket = bucket_of(p->batcher, span.length);
+    const rcvi_bucket *b = &p->batcher->buckets[bucket];
+    if (p->placed[bucket] < b->own_count)
+        p->batcher->order[b->own + p->placed[bucket]++] = (uint32_t)sequence;
+    else
+        p->full = true;
+}
+
+static rcv_status place_all(rcvi_batcher *batcher) {
+    placing p = {batcher, rcvi_new(batcher->context, batcher->bucket_count, sizeof *p.placed), false};
+    if (!p.placed) return RCV_NO_MEMORY;
+    rcv_status status = rcvi_data_each_span(batcher->data, place_sequence, &p);
+    rcvi_free(batcher->context, p.placed);
+    return !status && p.full ? rcvi_kept_changed(batcher->data->store) : status;
+}
+
+rcv_status rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
+    if (batcher->ordered == epoch || (batcher->ordered >= 0 && !batcher->options.shuffle)) return RCV_OK;
+    RCVI_TRY(place_all(batcher));
     for (int64_t i = 0; i < batcher->batches; i++) batcher->batch_order[i] = (uint32_t)i;
     batcher->ordered = epoch;
-    if (!batcher->options.shuffle) return;
+    if (!batcher->options.shuffle) return RCV_OK;
     for (size_t i = 0; i <= batcher->bucket_count; i++) {
         const uint64_t parts[] = {batcher->options.seed, (uint64_t)epoch, i};
         uint64_t key = rcvi_hash_piece(0, parts, sizeof parts);
@@ -115,63 +142,66 @@ void rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
         else
             shuffle(batcher->order + batcher->buckets[i].own, batcher->buckets[i].own_count, key);
     }
+    return RCV_OK;
 }
 
 /* ---- rows ---- */
 
 /* Inputs of row `row`, and of lines its targets: behind the length 0, and -1. */
-static void fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
+static rcv_status fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
     const bool lines = batcher->data->kind == RCV_DATA_LINES;
     int32_t *tokens = batcher->tokens, eos = lines ? (int32_t)batcher->data->vocabulary->eos : 0;
     int64_t length = span.length;
     if (lines && length > 0) {
         tokens[0] = tokens[length] = eos;
-        rcvi_data_read(batcher->data, span.start, length - 1, tokens + 1);
+        RCVI_TRY(rcvi_data_read(batcher->data, span.start, length - 1, tokens + 1));
     } else if (length > 0) {
-        rcvi_data_read(batcher->data, span.start, length, tokens);
+        RCVI_TRY(rcvi_data_read(batcher->data, span.start, length, tokens));
     }
     for (int64_t t = 0; t < batch->steps; t++) {
         batcher->inputs[t * batch->batch + row] = t < length ? tokens[t] : 0;
         if (lines) batcher->targets[t * batch->batch + row] = t < length ? tokens[t + 1] : -1;
     }
+    return RCV_OK;
 }
 
-static void fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
+static rcv_status fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
     const int64_t features = batcher->data->totals.features;
     const size_t bytes = (size_t)features * sizeof(float);
+    if (span.length > 0) RCVI_TRY(rcvi_data_numbers(batcher->data, span, batcher->numbers));
     for (int64_t t = 0; t < batch->steps; t++) {
         float *to = batcher->x + (t * batch->batch + row) * features;
         if (t < span.length)
-            memcpy(to, batcher->data->numbers + (span.start + t) * features, bytes);
+            memcpy(to, batcher->numbers + t * features, bytes);
         else
             memset(to, 0, bytes);
     }
-    rcvi_map_touch(batcher->data->store, span.length * (int64_t)bytes);
+    return RCV_OK;
 }
 
-static void fill_label(rcvi_batcher *batcher, int64_t row, int64_t sequence) {
+static rcv_status fill_label(rcvi_batcher *batcher, int64_t row, int64_t sequence) {
     const rcv_data *data = batcher->data;
     const int64_t outputs = data->totals.outputs;
-    if (data->kind == RCV_DATA_CLASSES) batcher->targets[row] = sequence < 0 ? -1 : data->labels[sequence];
-    for (int64_t i = 0; data->kind == RCV_DATA_VALUES && i < outputs; i++)
-        batcher->values[row * outputs + i] = sequence < 0 ? NAN : data->values[sequence * outputs + i];
-    if (data->kind >= RCV_DATA_CLASSES) rcvi_map_touch(data->store, outputs * (int64_t)sizeof(float));
+    const bool classes = data->kind == RCV_DATA_CLASSES, values = data->kind == RCV_DATA_VALUES;
+    if (sequence < 0 && classes) batcher->targets[row] = -1;
+    for (int64_t i = 0; sequence < 0 && values && i < outputs; i++) batcher->values[row * outputs + i] = NAN;
+    if (sequence < 0 || data->kind < RCV_DATA_CLASSES) return RCV_OK;
+    return rcvi_data_label(data, sequence, classes ? (void *)&batcher->targets[row] : &batcher->values[row * outputs]);
 }
 
 /* `sequence` of -1: an empty row. */
-static void fill_row(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, int64_t sequence) {
+static rcv_status fill_row(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, int64_t sequence) {
     rcvi_span span = {0};
-    if (sequence >= 0) span = rcvi_data_span(batcher->data, sequence);
-    if (batcher->inputs)
-        fill_tokens(batcher, batch, row, span);
-    else
-        fill_numbers(batcher, batch, row, span);
-    fill_label(batcher, row, sequence);
+    if (sequence >= 0) RCVI_TRY(rcvi_data_spans(batcher->data, sequence, 1, &span));
+    if (span.length > batch->steps) return rcvi_kept_changed(batcher->data->store);
+    RCVI_TRY(batcher->inputs ? fill_tokens(batcher, batch, row, span) : fill_numbers(batcher, batch, row, span));
+    RCVI_TRY(fill_label(batcher, row, sequence));
     batcher->lengths[row] = sequence < 0 ? 1 : span.length;
     batch->counted += sequence < 0 ? 0 : batcher->data->kind == RCV_DATA_LINES ? span.length : 1;
+    return RCV_OK;
 }
 
-void rcvi_sequences_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
+rcv_status rcvi_sequences_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
     int64_t number = batcher->batch_order[batcher->position.batch];
     while (number >= batcher->buckets[batch->bucket].first_batch + batcher->buckets[batch->bucket].batches)
         batch->bucket++;
@@ -180,5 +210,7 @@ void rcvi_sequences_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
     batch->steps = b->bound;
     batch->batch = b->batch;
     for (int64_t row = 0; row < b->batch; row++)
-        fill_row(batcher, batch, row, from + row < b->count ? (int64_t)batcher->order[b->first + from + row] : -1);
+        RCVI_TRY(
+            fill_row(batcher, batch, row, from + row < b->count ? (int64_t)batcher->order[b->first + from + row] : -1));
+    return RCV_OK;
 }

@@ -51,20 +51,6 @@ static rcv_status take_classes(const rcv_data_options *options, rcvi_reading *re
     return RCV_OK;
 }
 
-/* Words that were found when the file was written. */
-static rcv_status take_kept_names(rcvi_reading *reading, const char *sections[RCVI_SECTIONS]) {
-    const rcvi_totals *totals = &reading->totals;
-    if (!reading->vocabulary && totals->bytes[RCVI_WORDS] > 0)
-        RCVI_TRY(rcv_vocabulary_parse(reading->context, sections[RCVI_WORDS], (size_t)totals->bytes[RCVI_WORDS],
-                                      reading->source.path, &reading->vocabulary));
-    const char *name = sections[RCVI_CLASSES], *end = name + totals->bytes[RCVI_CLASSES];
-    for (size_t length; reading->classes.size < totals->outputs && name < end; name += length + 1) {
-        length = strlen(name);
-        RCVI_TRY(rcvi_words_count(&reading->classes, name, length, 0, NULL));
-    }
-    return RCV_OK;
-}
-
 static rcv_status check_totals(const rcvi_reading *reading, const rcv_data *like) {
     static const char *const things[] = {"tokens", "tokens", "examples", "examples"};
     const rcvi_totals *totals = &reading->totals;
@@ -84,26 +70,20 @@ static rcv_status check_totals(const rcvi_reading *reading, const rcv_data *like
 
 /* A stream of bytes is the text itself; everything else has its file. */
 static rcv_status open_parts(rcvi_reading *reading, rcv_data *data) {
-    const char *sections[RCVI_SECTIONS] = {NULL};
     bool text_has_tokens = reading->level == RCV_LEVEL_BYTE && reading->kind <= RCV_DATA_LINES;
-    if (reading->source.bytes == 0) return RCV_OK; /* there is nothing to map */
+    if (reading->source.bytes == 0) return RCV_OK; /* there is nothing to read */
     if (text_has_tokens)
-        RCVI_TRY(rcvi_map_new(reading->context, reading->source.file, reading->source.bytes, reading->source.path,
-                              &data->text));
-    if (text_has_tokens && reading->kind == RCV_DATA_STREAM) {
+        RCVI_TRY(rcvi_kept_new(reading->context, reading->source.file, reading->source.path, &reading->source.stamp,
+                               &data->text));
+    if (text_has_tokens && reading->kind == RCV_DATA_STREAM)
         reading->totals =
             (rcvi_totals){.tokens = reading->source.bytes, .sequences = 1, .longest = reading->source.bytes};
-    } else {
-        RCVI_TRY(rcvi_store_open(reading, &data->store, sections));
-        RCVI_TRY(take_kept_names(reading, sections));
-    }
-    data->token_map = text_has_tokens ? data->text : data->store;
-    data->tokens = text_has_tokens ? rcvi_map_at(data->text) : sections[RCVI_TOKENS];
+    else
+        RCVI_TRY(rcvi_store_open(reading, &data->store, data->offsets));
+    data->tokens = text_has_tokens ? data->text : data->store;
+    data->token_at = text_has_tokens ? 0 : data->offsets[RCVI_TOKENS];
     if (text_has_tokens) reading->totals.token_bytes = 1;
-    data->numbers = (const void *)sections[RCVI_NUMBERS];
-    data->labels = (const void *)sections[RCVI_LABELS];
-    data->values = (const void *)sections[RCVI_LABELS];
-    data->spans = reading->kind == RCV_DATA_STREAM ? NULL : (const void *)sections[RCVI_SPANS];
+    data->has_spans = reading->kind != RCV_DATA_STREAM;
     return RCV_OK;
 }
 
@@ -111,6 +91,7 @@ static rcv_status read_into(rcvi_reading *reading, const rcv_data_options *optio
     RCVI_TRY(take_vocabulary(options, reading));
     RCVI_TRY(take_classes(options, reading));
     RCVI_TRY(rcvi_source_hash(&reading->source, &reading->text_hash));
+    reading->text_bytes = reading->source.bytes;
     RCVI_TRY(open_parts(reading, data));
     if (reading->kind <= RCV_DATA_LINES && reading->vocabulary)
         reading->totals.outputs = reading->vocabulary->words.size;
@@ -128,6 +109,7 @@ static void hand_over(rcvi_reading *reading, rcv_data *data) {
     data->level = reading->level;
     data->kind = reading->kind;
     data->totals = reading->totals;
+    data->text_bytes = reading->text_bytes;
     data->vocabulary = reading->vocabulary;
     data->classes = reading->classes;
     if (data->totals.features > 0) {
@@ -169,8 +151,8 @@ void rcv_data_free(rcv_data *data) {
     if (!data) return;
     rcv_vocabulary_free(data->vocabulary);
     rcvi_words_free(&data->classes);
-    rcvi_map_free(data->text);
-    rcvi_map_free(data->store);
+    rcvi_kept_free(data->text);
+    rcvi_kept_free(data->store);
     rcvi_free(data->context, data);
 }
 
@@ -195,18 +177,75 @@ const char *rcv_data_class_name(const rcv_data *data, int64_t index, size_t *len
 
 /* ---- reading ---- */
 
-void rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens) {
-    const int64_t width = data->totals.token_bytes;
-    const char *at = (const char *)data->tokens + from * width;
-    if (width == 4) memcpy(tokens, at, (size_t)count * 4);
-    for (int64_t i = 0; width == 2 && i < count; i++) tokens[i] = ((const uint16_t *)(const void *)at)[i];
-    for (int64_t i = 0; width == 1 && i < count; i++) tokens[i] = ((const uint8_t *)at)[i];
-    rcvi_map_touch(data->token_map, count * width);
+/* Where numbers of `width` bytes lie at the end of an array, they become its elements. The largest, or -1 where there are none. */
+static int64_t widen(int32_t *tokens, int64_t count, int64_t width) {
+    const char *from = (const char *)tokens + count * (4 - width);
+    int64_t largest = -1;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t token = 0;
+        if (width == 1) {
+            token = (unsigned char)from[i];
+        } else if (width == 2) {
+            uint16_t half;
+            memcpy(&half, from + 2 * i, sizeof half);
+            token = half;
+        } else {
+            memcpy(&token, from + 4 * i, sizeof token);
+        }
+        tokens[i] = (int32_t)token;
+        largest = token > largest ? (int64_t)token : largest;
+    }
+    return largest;
 }
 
-rcvi_span rcvi_data_span(const rcv_data *data, int64_t sequence) {
-    if (!data->spans) return (rcvi_span){0, data->totals.tokens};
-    rcvi_span span = data->spans[sequence];
-    rcvi_map_touch(data->store, (int64_t)sizeof span);
-    return span;
+rcv_status rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens) {
+    const int64_t width = data->totals.token_bytes;
+    RCVI_TRY(rcvi_kept_read(data->tokens, data->token_at + from * width, (char *)tokens + count * (4 - width),
+                            (size_t)(count * width)));
+    return widen(tokens, count, width) < data->vocabulary->words.size ? RCV_OK : rcvi_kept_changed(data->tokens);
+}
+
+rcv_status rcvi_data_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans) {
+    const rcvi_totals *t = &data->totals;
+    /* A line of bytes lies in the text, the others among all tokens or steps. */
+    const bool in_text = data->kind == RCV_DATA_LINES && data->text;
+    RCVI_TRY(rcvi_kept_read(data->store, data->offsets[RCVI_SPANS] + first * (int64_t)sizeof *spans, spans,
+                            (size_t)count * sizeof *spans));
+    const int64_t end = in_text ? data->text_bytes + 1 : t->tokens;
+    for (int64_t i = 0; i < count; i++)
+        if (spans[i].length < 1 || spans[i].length > t->longest || spans[i].start < 0 || spans[i].start > end ||
+            spans[i].length > end - spans[i].start)
+            return rcvi_kept_changed(data->store);
+    return RCV_OK;
+}
+
+rcv_status rcvi_data_each_span(const rcv_data *data, rcvi_visit_span *visit, void *user) {
+    enum { PART = 256 };
+    rcvi_span spans[PART];
+    for (int64_t at = 0, count; at < data->totals.sequences; at += count) {
+        count = data->totals.sequences - at < PART ? data->totals.sequences - at : PART;
+        RCVI_TRY(rcvi_data_spans(data, at, count, spans));
+        for (int64_t i = 0; i < count; i++) visit(user, at + i, spans[i]);
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_data_numbers(const rcv_data *data, rcvi_span span, float *numbers) {
+    const int64_t step = data->totals.features * (int64_t)sizeof *numbers;
+    return rcvi_kept_read(data->store, data->offsets[RCVI_NUMBERS] + span.start * step, numbers,
+                          (size_t)(span.length * step));
+}
+
+rcv_status rcvi_data_label(const rcv_data *data, int64_t sequence, void *label) {
+    const bool classes = data->kind == RCV_DATA_CLASSES;
+    const int64_t bytes = (classes ? 1 : data->totals.outputs) * (int64_t)sizeof(float);
+    RCVI_TRY(rcvi_kept_read(data->store, data->offsets[RCVI_LABELS] + sequence * bytes, label, (size_t)bytes));
+    int32_t class = 0;
+    if (classes) memcpy(&class, label, sizeof class);
+    return class >= 0 && class < data->totals.outputs ? RCV_OK : rcvi_kept_changed(data->store);
+}
+
+rcv_status rcvi_data_check(const rcv_data *data) {
+    if (data->text) RCVI_TRY(rcvi_kept_check(data->text));
+    return data->store ? rcvi_kept_check(data->store) : RCV_OK;
 }

@@ -1,4 +1,4 @@
-/* What is learnt from: tokens of texts and numbers of examples, mapped from files, and the batches made of them. */
+/* What is learnt from: tokens of texts and numbers of examples, read from files, and the batches made of them. */
 #ifndef RCVI_DATA_H
 #define RCVI_DATA_H
 
@@ -8,8 +8,8 @@
 
 /* Words of a text are numbered by falling count, equal counts in the order of their bytes; <eos> counts as the lines do, and <unk> is
  * added at the end where the text has none. Tokens lie as uint8, uint16 or int32, whatever holds the vocabulary, and are read through one
- * call; of a text at byte level it is the text itself that is mapped. */
-void rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
+ * call; of a text at byte level it is the text itself that is read. RCV_IO where the file was cut short, or holds a number that is no token. */
+rcv_status rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and how it was read */
 
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);

@@ -2,32 +2,24 @@
 #include "data/store.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-static rcv_status inspect(rcvi_source *source) {
-    struct stat info;
-    if (fstat(source->file, &info) != 0) return rcvi_fail(RCV_IO, "cannot read %s: %s", source->path, strerror(errno));
-    if (S_ISDIR(info.st_mode)) return rcvi_fail(RCV_IO, "%s is a directory where a file is meant", source->path);
-    if (!S_ISREG(info.st_mode))
-        return rcvi_fail(RCV_IO, "%s is a pipe or a device where a file is meant, since it is read more than once",
-                         source->path);
-    source->bytes = info.st_size;
-    source->capacity = 2 * RCVI_PIECE;
-    source->buffer = rcvi_new(source->context, source->capacity, 1);
-    return source->buffer ? RCV_OK : RCV_NO_MEMORY;
-}
-
 rcv_status rcvi_source_open(rcv_context *context, const char *path, rcvi_source *source) {
-    *source = (rcvi_source){.context = context, .path = path};
-    do source->file = open(path, O_RDONLY | O_CLOEXEC);
-    while (source->file < 0 && errno == EINTR);
-    if (source->file < 0) return rcvi_fail(RCV_IO, "cannot open %s: %s", path, strerror(errno));
-    rcv_status status = inspect(source);
+    *source = (rcvi_source){.context = context, .path = path, .capacity = 2 * RCVI_PIECE};
+    rcv_status status = rcvi_open_regular(path, &source->file, &source->bytes);
+    if (status) {
+        *source = (rcvi_source){0};
+        return status;
+    }
+    source->buffer = rcvi_new(context, source->capacity, 1);
+    status = source->buffer ? rcvi_stamp_file(source->file, path, &source->stamp) : RCV_NO_MEMORY;
     if (status) rcvi_source_close(source);
     return status;
+}
+
+rcv_status rcvi_source_check(const rcvi_source *source) {
+    return rcvi_check_stamp(source->file, source->path, &source->stamp);
 }
 
 void rcvi_source_close(rcvi_source *source) {
@@ -85,8 +77,7 @@ static rcv_status hash_piece(void *user, const char *bytes, size_t length, int64
 rcv_status rcvi_source_hash(rcvi_source *source, uint64_t *hash) {
     *hash = 0;
     RCVI_TRY(rcvi_source_pieces(source, hash_piece, hash));
-    source->bytes = source->offset; /* what was hashed is what counts */
-    return RCV_OK;
+    return rcvi_source_check(source);
 }
 
 /* ---- UTF-8 ---- */

@@ -5,7 +5,7 @@
  * The header has the key (the text's hash and size, how it was read, the hash of the names it was read with), the totals, place and hash of
  * every section, and a hash of itself. A file that differs in anything is no file: it is written anew. Numbers are in this
  * machine's order of bytes; a file of another machine has another signature. */
-#include "data/store.h"
+#include "data/store_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,55 +15,28 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ALIGNMENT = 64 };
-
 static const uint64_t SIGNATURE = UINT64_C(0x3130766365526b74); /* counts up with the form of the file */
 
-typedef struct {
-    int64_t offset, bytes;
-    uint64_t hash;
-} section;
+static uint64_t header_hash(const rcvi_store_header *h) {
+    return rcvi_hash_piece(0, h, offsetof(rcvi_store_header, hash));
+}
 
-typedef struct {
-    uint64_t signature;
-    uint64_t text_hash, names_hash;
-    int64_t text_bytes, level, kind;
-    rcvi_totals totals;
-    section sections[RCVI_SECTIONS];
-    int64_t bytes; /* of the whole file */
-    uint64_t hash; /* of all above */
-} header;
-
-static uint64_t header_hash(const header *h) { return rcvi_hash_piece(0, h, offsetof(header, hash)); }
-
-static header key_of(const rcvi_reading *reading) {
-    return (header){.signature = SIGNATURE,
-                    .text_hash = reading->text_hash,
-                    .names_hash = reading->names_hash,
-                    .text_bytes = reading->source.bytes,
-                    .level = reading->level,
-                    .kind = reading->kind};
+static rcvi_store_header key_of(const rcvi_reading *reading) {
+    return (rcvi_store_header){.signature = SIGNATURE,
+                               .text_hash = reading->text_hash,
+                               .names_hash = reading->names_hash,
+                               .text_bytes = reading->source.bytes,
+                               .level = reading->level,
+                               .kind = reading->kind};
 }
 
 /* ---- finding ---- */
 
-static bool read_at(int file, int64_t from, void *to, size_t bytes) {
-    for (char *at = to; bytes > 0;) {
-        ssize_t got = pread(file, at, bytes, from);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        at += got;
-        from += got;
-        bytes -= (size_t)got;
-    }
-    return true;
-}
-
 /* Sections follow one another, aligned, up to the end of the file. */
-static bool is_laid_out(const header *h, int64_t file_bytes) {
+static bool is_laid_out(const rcvi_store_header *h, int64_t file_bytes) {
     int64_t at = sizeof *h;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
-        at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        at = (at + RCVI_STORE_ALIGNMENT - 1) / RCVI_STORE_ALIGNMENT * RCVI_STORE_ALIGNMENT;
         if (h->sections[i].offset != at || h->sections[i].bytes < 0 || h->sections[i].bytes > file_bytes - at)
             return false;
         at += h->sections[i].bytes;
@@ -71,28 +44,18 @@ static bool is_laid_out(const header *h, int64_t file_bytes) {
     return at == h->bytes && at == file_bytes;
 }
 
-static bool is_whole(int file, const section *s, char *buffer) {
-    uint64_t hash = 0;
-    for (int64_t done = 0; done < s->bytes;) {
-        size_t part = s->bytes - done < RCVI_PIECE ? (size_t)(s->bytes - done) : RCVI_PIECE;
-        if (!read_at(file, s->offset + done, buffer, part)) return false;
-        hash = rcvi_hash_piece(hash, buffer, part);
-        done += (int64_t)part;
-    }
-    return hash == s->hash;
-}
-
-/* Whether the file is what this reading would write. The buffer is the source's. */
-static bool is_good(const rcvi_reading *reading, int file, header *h) {
+/* Whether the file is what this reading would write. Of another text, or another way of reading, it is none; else a message says what is
+ * wrong with it. */
+static rcv_status look_at(rcvi_reading *reading, int file, const char *path, rcvi_store_header *h, bool *good) {
     struct stat info;
-    header key = key_of(reading);
-    if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || !read_at(file, 0, h, sizeof *h)) return false;
-    if (memcmp(h, &key, offsetof(header, totals)) != 0 || h->hash != header_hash(h)) return false;
-    if (!is_laid_out(h, info.st_size)) return false;
-    for (int i = 0; i < RCVI_SECTIONS; i++) {
-        if (!is_whole(file, &h->sections[i], reading->source.buffer)) return false;
-    }
-    return true;
+    rcvi_store_header key = key_of(reading);
+    *good = false;
+    if (fstat(file, &info) != 0 || info.st_size < (int64_t)sizeof *h || rcvi_read_at(file, path, 0, h, sizeof *h))
+        return RCV_OK;
+    if (memcmp(h, &key, offsetof(rcvi_store_header, totals)) != 0) return RCV_OK;
+    if (h->hash == header_hash(h) && is_laid_out(h, info.st_size)) RCVI_TRY(rcvi_store_check(reading, file, h, good));
+    if (!*good) rcvi_log(reading->context, "%s is not used: it is damaged; the text is read again", path);
+    return RCV_OK;
 }
 
 /* ---- writing ---- */
@@ -115,7 +78,8 @@ static rcv_status flush(rcvi_reading *reading, rcvi_writer *writer) {
 }
 
 static rcv_status changed(const rcvi_reading *reading) {
-    return rcvi_fail(RCV_IO, "%s changed while it was read", reading->source.path);
+    return rcvi_fail(RCV_IO, "%s changed while it was read; start again with a file that stays as it is",
+                     reading->source.path);
 }
 
 rcv_status rcvi_put(rcvi_reading *reading, int section, const void *bytes, size_t length) {
@@ -167,33 +131,34 @@ static int64_t names_bytes(const rcvi_reading *reading, int section) {
     return words && words->size ? (int64_t)words->starts[words->size] : 0; /* each has a byte behind it */
 }
 
-static rcv_status lay_out(rcvi_reading *reading, header *h) {
+static rcv_status lay_out(rcvi_reading *reading, rcvi_store_header *h) {
     int64_t *bytes = reading->totals.bytes, at = sizeof *h;
     bytes[RCVI_WORDS] = names_bytes(reading, RCVI_WORDS);
     bytes[RCVI_CLASSES] = names_bytes(reading, RCVI_CLASSES);
     h->totals = reading->totals;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
-        at = (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        at = (at + RCVI_STORE_ALIGNMENT - 1) / RCVI_STORE_ALIGNMENT * RCVI_STORE_ALIGNMENT;
         h->sections[i].offset = at;
         h->sections[i].bytes = bytes[i];
-        if (!rcvi_add(at, bytes[i], &at) || at > INT64_MAX - ALIGNMENT)
+        if (!rcvi_add(at, bytes[i], &at) || at > INT64_MAX - RCVI_STORE_ALIGNMENT)
             return rcvi_fail(RCV_UNSUPPORTED, "%s has more tokens than a file can hold", reading->source.path);
     }
     h->bytes = at;
     return RCV_OK;
 }
 
-static rcv_status fill_sections(rcvi_reading *reading, int file, header *h) {
+static rcv_status fill_sections(rcvi_reading *reading, int file, rcvi_store_header *h) {
     char *buffers = rcvi_new(reading->context, RCVI_SECTIONS, RCVI_PIECE);
     if (!buffers) return RCV_NO_MEMORY;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
-        const section *s = &h->sections[i];
+        const rcvi_section *s = &h->sections[i];
         reading->writers[i] = (rcvi_writer){
             .file = file, .at = s->offset, .end = s->offset + s->bytes, .buffer = buffers + i * RCVI_PIECE};
     }
     rcv_status status = put_names(reading, RCVI_WORDS, '\n');
     if (!status) status = put_names(reading, RCVI_CLASSES, '\0');
     if (!status) status = reading->reader->write(reading);
+    if (!status) status = rcvi_source_check(&reading->source);
     for (int i = 0; i < RCVI_SECTIONS && !status; i++) {
         rcvi_writer *writer = &reading->writers[i];
         if (writer->used > 0) status = flush(reading, writer);
@@ -205,7 +170,7 @@ static rcv_status fill_sections(rcvi_reading *reading, int file, header *h) {
 }
 
 /* The header comes last: a file that was left half written has none. */
-static rcv_status write_store(rcvi_reading *reading, int file, header *h) {
+static rcv_status write_store(rcvi_reading *reading, int file, rcvi_store_header *h) {
     *h = key_of(reading);
     RCVI_TRY(lay_out(reading, h));
     RCVI_TRY(fill_sections(reading, file, h));
@@ -256,24 +221,34 @@ static rcv_status path_at(const rcvi_reading *reading, int place, char **path) {
 }
 
 /* *file is -1 where there is no good one. */
-static rcv_status find_file(const rcvi_reading *reading, header *h, int *file) {
+static rcv_status find_file(rcvi_reading *reading, rcvi_store_header *h, int *file) {
     *file = -1;
     for (int place = 0; place < PLACES && *file < 0; place++) {
         char *path;
         RCVI_TRY(path_at(reading, place, &path));
         if (!path) continue;
-        *file = open(path, O_RDONLY | O_CLOEXEC);
-        rcvi_free(reading->context, path);
-        if (*file >= 0 && !is_good(reading, *file, h)) {
+        if (rcvi_open_trusted(reading->context, path, file)) rcvi_log(reading->context, "%s", rcv_message());
+        bool good = false;
+        rcv_status status = *file >= 0 ? look_at(reading, *file, path, h, &good) : RCV_OK;
+        if (*file >= 0 && !good) {
             close(*file);
             *file = -1;
         }
+        rcvi_free(reading->context, path);
+        RCVI_TRY(status);
     }
     return RCV_OK;
 }
 
+/* Nobody else may write what is believed later, whatever the user's mask says. */
+static void keep_to_owner(int file) {
+    struct stat info;
+    if (fstat(file, &info) == 0 && (info.st_mode & (S_IWGRP | S_IWOTH)))
+        (void)fchmod(file, info.st_mode & 0777 & ~(mode_t)(S_IWGRP | S_IWOTH));
+}
+
 /* Written beside the path, synced, renamed. `reading->cannot_write` where that was the trouble. */
-static rcv_status write_at(rcvi_reading *reading, const char *path, header *h, int *file) {
+static rcv_status write_at(rcvi_reading *reading, const char *path, rcvi_store_header *h, int *file) {
     size_t bytes = strlen(path) + 64;
     char *name = rcvi_new(reading->context, bytes, 1);
     if (!name) return RCV_NO_MEMORY;
@@ -281,6 +256,7 @@ static rcv_status write_at(rcvi_reading *reading, const char *path, header *h, i
     if (*file < 0 && errno == ENOENT && rcvi_make_folder_of(reading->context, path))
         *file = rcvi_create_beside(path, name, bytes);
     reading->cannot_write = *file < 0;
+    if (*file >= 0) keep_to_owner(*file);
     rcv_status status = *file < 0 ? RCV_IO : write_store(reading, *file, h);
     if (!status && (!rcvi_sync_file(*file) || rename(name, path) != 0)) {
         reading->cannot_write = true;
@@ -295,7 +271,7 @@ static rcv_status write_at(rcvi_reading *reading, const char *path, header *h, i
     return status;
 }
 
-static rcv_status write_unnamed(rcvi_reading *reading, header *h, int *file) {
+static rcv_status write_unnamed(rcvi_reading *reading, rcvi_store_header *h, int *file) {
     const char *folder = getenv("TMPDIR");
     rcvi_text name;
     char *path;
@@ -313,7 +289,7 @@ static rcv_status write_unnamed(rcvi_reading *reading, header *h, int *file) {
     return status ? status : write_store(reading, *file, h);
 }
 
-static rcv_status make_file(rcvi_reading *reading, header *h, int *file) {
+static rcv_status make_file(rcvi_reading *reading, rcvi_store_header *h, int *file) {
     RCVI_TRY(reading->reader->survey(reading));
     for (int place = 0; place < PLACES; place++) {
         char *path;
@@ -328,20 +304,20 @@ static rcv_status make_file(rcvi_reading *reading, header *h, int *file) {
 
 /* ---- both ---- */
 
-static rcv_status open_file(rcvi_reading *reading, header *h, int *file) {
+static rcv_status open_file(rcvi_reading *reading, rcvi_store_header *h, int *file) {
     RCVI_TRY(find_file(reading, h, file));
     return *file >= 0 ? RCV_OK : make_file(reading, h, file);
 }
 
-rcv_status rcvi_store_open(rcvi_reading *reading, rcvi_map **map, const char *sections[RCVI_SECTIONS]) {
-    header h;
+rcv_status rcvi_store_open(rcvi_reading *reading, rcvi_kept **kept, int64_t offsets[RCVI_SECTIONS]) {
+    rcvi_store_header h;
     int file = -1;
-    *map = NULL;
+    *kept = NULL;
     rcv_status status = open_file(reading, &h, &file);
-    if (!status) status = rcvi_map_new(reading->context, file, h.bytes, reading->source.path, map);
+    if (!status) status = rcvi_kept_new(reading->context, file, reading->source.path, NULL, kept);
     if (file >= 0) close(file);
     if (status) return status;
     reading->totals = h.totals;
-    for (int i = 0; i < RCVI_SECTIONS; i++) sections[i] = rcvi_map_at(*map) + h.sections[i].offset;
+    for (int i = 0; i < RCVI_SECTIONS; i++) offsets[i] = h.sections[i].offset;
     return RCV_OK;
 }

@@ -1,6 +1,6 @@
 /* What the files of this room share: words by number, a text read in pieces, and the one file that keeps what was read.
  *
- *   text -> survey (counts everything) -> write (sections of one file) -> mapped
+ *   text -> survey (counts everything) -> write (sections of one file) -> read in parts
  *
  * A kind of data is a reader: the survey goes through the text once and leaves totals, from which all sizes in the file follow; the
  * second pass writes. So memory holds words, classes and buffers, never a text. */
@@ -8,6 +8,8 @@
 #define RCVI_DATA_STORE_H
 
 #include "data/data.h"
+
+#include <sys/stat.h>
 
 #define RCVI_EOS "<eos>"
 #define RCVI_UNK "<unk>"
@@ -52,12 +54,21 @@ uint64_t rcvi_vocabulary_hash(const rcv_vocabulary *vocabulary);
 
 /* ---- a text ---- */
 
+/* How a file was: another size or time of change is another file. */
+typedef struct {
+    int64_t bytes, seconds, nanoseconds;
+} rcvi_stamp;
+
+rcv_status rcvi_stamp_file(int file, const char *path, rcvi_stamp *stamp);
+rcv_status rcvi_check_stamp(int file, const char *path, const rcvi_stamp *then); /* RCV_IO where it changed */
+
 typedef struct {
     rcv_context *context;
     const char *path;
     int file;
     int64_t bytes;
-    char *buffer; /* `filled` bytes of it are the text's from `offset` on */
+    rcvi_stamp stamp; /* when it was opened */
+    char *buffer;     /* `filled` bytes of it are the text's from `offset` on */
     size_t capacity, filled;
     int64_t offset;
 } rcvi_source;
@@ -65,6 +76,7 @@ typedef struct {
 rcv_status rcvi_source_open(rcv_context *context, const char *path, rcvi_source *source);
 void rcvi_source_close(rcvi_source *source);
 rcv_status rcvi_source_hash(rcvi_source *source, uint64_t *hash);
+rcv_status rcvi_source_check(const rcvi_source *source); /* RCV_IO where it is not as it was when it was opened */
 
 /* Called for every piece, word or line; `place` is its first byte's in the text. */
 typedef rcv_status rcvi_visit(void *user, const char *bytes, size_t length, int64_t place);
@@ -125,6 +137,7 @@ struct rcvi_reading {
     rcv_data_kind kind;
     const char *folder; /* of the options */
     const rcvi_reader *reader;
+    int64_t text_bytes;
     uint64_t text_hash, names_hash; /* of the text; of the vocabulary and the classes that were given */
     rcv_vocabulary *vocabulary;     /* given, or made by the survey */
     rcvi_words classes;             /* the same */
@@ -144,16 +157,18 @@ rcv_status rcvi_put(rcvi_reading *reading, int section, const void *bytes, size_
 rcv_status rcvi_put_token(rcvi_reading *reading, int64_t token);
 rcv_status rcvi_put_span(rcvi_reading *reading, int64_t start, int64_t length);
 
-/* A file in memory, read only. Pages that were touched go back to the system from time to time. */
-typedef struct rcvi_map rcvi_map;
+/* A file that stays open, to be read in parts from several threads. */
+typedef struct rcvi_kept rcvi_kept;
 
-rcv_status rcvi_map_new(rcv_context *context, int file, int64_t bytes, const char *path, rcvi_map **map);
-void rcvi_map_free(rcvi_map *map);
-const char *rcvi_map_at(const rcvi_map *map);
-void rcvi_map_touch(rcvi_map *map, int64_t bytes); /* so many were read in one place */
+/* `file` may be closed afterwards; `stamp` is how it was when it was opened, NULL: now. */
+rcv_status rcvi_kept_new(rcv_context *context, int file, const char *path, const rcvi_stamp *stamp, rcvi_kept **kept);
+void rcvi_kept_free(rcvi_kept *kept);
+rcv_status rcvi_kept_read(const rcvi_kept *kept, int64_t from, void *to, size_t bytes);
+rcv_status rcvi_kept_check(const rcvi_kept *kept);   /* RCV_IO where it is not as it was */
+rcv_status rcvi_kept_changed(const rcvi_kept *kept); /* the failure where what was read shows it */
 
-/* Finds the file of this reading, or makes it. `sections` are where each begins. */
-rcv_status rcvi_store_open(rcvi_reading *reading, rcvi_map **map, const char *sections[RCVI_SECTIONS]);
+/* Finds the file of this reading, or makes it. `offsets` are where each section begins. */
+rcv_status rcvi_store_open(rcvi_reading *reading, rcvi_kept **kept, int64_t offsets[RCVI_SECTIONS]);
 
 struct rcv_data {
     rcv_context *context;
@@ -163,14 +178,22 @@ struct rcv_data {
     rcvi_words classes;
     rcvi_totals totals;
     uint64_t hash;
-    rcvi_map *text, *store; /* either may be NULL */
-    rcvi_map *token_map;    /* the one of them with the tokens */
-    const void *tokens;
-    const float *numbers, *values;
-    const int32_t *labels;
-    const rcvi_span *spans; /* NULL for a stream */
+    rcvi_kept *text, *store;        /* either may be NULL */
+    const rcvi_kept *tokens;        /* the one of them with the tokens */
+    int64_t token_at;               /* where they begin */
+    int64_t offsets[RCVI_SECTIONS]; /* of the store */
+    int64_t text_bytes;
+    bool has_spans; /* a stream has none */
 };
 
-rcvi_span rcvi_data_span(const rcv_data *data, int64_t sequence);
+/* Spans of `count` sequences, numbers of one, and its label (int32 a class, or floats), each checked against the totals. */
+rcv_status rcvi_data_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans);
+rcv_status rcvi_data_numbers(const rcv_data *data, rcvi_span span, float *numbers);
+rcv_status rcvi_data_label(const rcv_data *data, int64_t sequence, void *label);
+/* Every span in order. */
+typedef void rcvi_visit_span(void *user, int64_t sequence, rcvi_span span);
+rcv_status rcvi_data_each_span(const rcv_data *data, rcvi_visit_span *visit, void *user);
+/* RCV_IO where a file that the data is read from is not as it was. */
+rcv_status rcvi_data_check(const rcv_data *data);
 
 #endif

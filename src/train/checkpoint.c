@@ -309,7 +309,8 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
         if (array_of(t, &r->standing, i))
             RCVI_TRY(rcvi_array_from_tensors(t->learner, prefixes[i], tensors, file, &r->arrays[i]));
     if (plans && r->same_ranks && !(r->plans = own_plans(t, plans))) return RCV_NO_MEMORY;
-    uint64_t hash = rcvi_data_identity(t->train);
+    uint64_t hash;
+    RCVI_TRY(rcvi_data_identity(t->train, &hash));
     if (!r->same_batches) r->standing.at.batch = 0; /* the epoch begins again */
     if (r->standing.data_hash != hash) {            /* other data: from its beginning */
         r->standing.data_hash = hash;

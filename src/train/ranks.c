@@ -35,7 +35,9 @@ static rcv_status describe(const rcv_trainer *t, char **text) {
     rcv_status status = t->learner->device->describe(t->context, t->learner->ordinal, t->learner->dtype, 1, &machine);
     if (!status) rcvi_text_add(&out, "set of kernels=%s\n", machine.kernels); /* replicas round as they do */
     rcvi_text_add(&out, "training data=%016llx\n", (unsigned long long)t->standing.data_hash);
-    rcvi_text_add(&out, "validation data=%016llx\n", t->valid ? (unsigned long long)rcvi_data_identity(t->valid) : 0);
+    uint64_t identity = 0;
+    if (!status && t->valid) status = rcvi_data_identity(t->valid, &identity);
+    rcvi_text_add(&out, "validation data=%016llx\n", (unsigned long long)identity);
     if (!status) return rcvi_text_take(&out, text);
     rcvi_text_drop(&out);
     return status;

@@ -161,7 +161,9 @@ static rcv_status describe_run(rcv_trainer *t) {
     if (t->valid) RCVI_TRY(make_batcher(t, t->valid, false, &t->validator));
     double scale = rcvi_settings_real(t->settings, "loss-scale");
     bool scaled = t->learner->dtype == RCV_FLOAT16;
-    t->standing = (rcvi_standing){.data_hash = rcvi_data_identity(t->train),
+    uint64_t identity;
+    RCVI_TRY(rcvi_data_identity(t->train, &identity));
+    t->standing = (rcvi_standing){.data_hash = identity,
                                   .factor = 1,
                                   .best = INFINITY,
                                   .scale = !scaled     ? 1

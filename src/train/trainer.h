@@ -129,7 +129,7 @@ rcv_status rcvi_choose_bounds(rcv_trainer *trainer, const rcv_data *data, bool k
 double rcvi_rate(const rcvi_recipe *recipe, int64_t step, int64_t epoch, int64_t length, double factor);
 
 /* The same for the same text, or examples, read with the same words. */
-uint64_t rcvi_data_identity(const rcv_data *data);
+rcv_status rcvi_data_identity(const rcv_data *data, uint64_t *identity);
 
 /* The batcher and the carried states to where the run stands. */
 rcv_status rcvi_trainer_place(rcv_trainer *trainer);

@@ -1,0 +1,214 @@
+/* What a kept file says is checked in full before any of it is used, in one pass with its sums. A file may be right in its sums and still
+ * be forged: then a token, a label or a span would lead out of an array. */
+#include "data/store_file.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct {
+    rcvi_reading *reading;
+    const rcvi_store_header *h;
+    int file;
+    rcv_vocabulary *vocabulary; /* of the file; NULL: it has none */
+    rcvi_words classes;         /* the same */
+    int64_t words, class_count; /* of the reading or the file */
+    int64_t at, steps, longest; /* of the spans so far */
+    bool no_memory;             /* then nothing is known of the file */
+} check;
+
+/* ---- totals ---- */
+
+static bool is_product(int64_t bytes, int64_t a, int64_t b, int64_t c) {
+    int64_t product;
+    return rcvi_multiply(a, b, &product) && rcvi_multiply(product, c, &product) && product == bytes;
+}
+
+static int64_t token_bytes(int64_t words) { return words <= 256 ? 1 : words <= 65536 ? 2 : 4; }
+
+static bool totals_fit(const check *c) {
+    const rcvi_totals *t = &c->h->totals;
+    const rcv_data_kind kind = c->reading->kind;
+    const bool in_text = c->reading->level == RCV_LEVEL_BYTE && kind <= RCV_DATA_LINES,
+               stream = kind == RCV_DATA_STREAM;
+    const bool examples = kind >= RCV_DATA_CLASSES, has_tokens = !in_text && t->features == 0;
+    int64_t labels = kind == RCV_DATA_CLASSES ? 1 : kind == RCV_DATA_VALUES ? t->outputs : 0;
+    for (int i = 0; i < RCVI_SECTIONS; i++)
+        if (t->bytes[i] != c->h->sections[i].bytes) return false;
+    if (t->tokens < 0 || t->sequences < 0 || t->longest < 0 || t->features < 0 || t->outputs < 0) return false;
+    if (t->longest > t->tokens || t->sequences > t->tokens) return false;
+    if (t->features > 0 && !examples) return false;
+    if (kind == RCV_DATA_CLASSES ? t->outputs != c->class_count : kind != RCV_DATA_VALUES && t->outputs != 0)
+        return false;
+    if (stream && (t->sequences != 1 || t->longest != t->tokens)) return false;
+    if (t->token_bytes != (has_tokens ? token_bytes(c->words) : 0)) return false;
+    return is_product(t->bytes[RCVI_TOKENS], t->tokens, t->token_bytes, 1) &&
+           is_product(t->bytes[RCVI_NUMBERS], t->tokens, t->features, (int64_t)sizeof(float)) &&
+           is_product(t->bytes[RCVI_LABELS], t->sequences, labels, (int64_t)sizeof(float)) &&
+           is_product(t->bytes[RCVI_SPANS], stream ? 0 : t->sequences, (int64_t)sizeof(rcvi_span), 1);
+}
+
+/* ---- sections ---- */
+
+static bool tokens_fit(check *c, const char *bytes, size_t length) {
+    const int64_t width = c->h->totals.token_bytes;
+    uint32_t largest = 0;
+    if (width == 1)
+        for (size_t i = 0; i < length; i++) largest = (uint8_t)bytes[i] > largest ? (uint8_t)bytes[i] : largest;
+    if (width == 2) {
+        const uint16_t *tokens = (const void *)bytes;
+        uint16_t most = 0;
+        for (size_t i = 0; i < length / 2; i++) most = tokens[i] > most ? tokens[i] : most;
+        largest = most;
+    }
+    if (width == 4) {
+        const uint32_t *tokens = (const void *)bytes;
+        for (size_t i = 0; i < length / 4; i++) largest = tokens[i] > largest ? tokens[i] : largest;
+    }
+    return largest < c->words;
+}
+
+static bool numbers_fit(check *c, const char *bytes, size_t length) {
+    const float *numbers = (const void *)bytes;
+    bool good = true;
+    (void)c;
+    for (size_t i = 0; i < length / sizeof *numbers; i++) good &= isfinite(numbers[i]) != 0;
+    return good;
+}
+
+static bool labels_fit(check *c, const char *bytes, size_t length) {
+    if (c->reading->kind == RCV_DATA_VALUES) return numbers_fit(c, bytes, length);
+    const uint32_t *labels = (const void *)bytes;
+    uint32_t largest = 0;
+    for (size_t i = 0; i < length / sizeof *labels; i++) largest = labels[i] > largest ? labels[i] : largest;
+    return largest < c->class_count;
+}
+
+/* Sequences follow one another without a gap; only lines of bytes, which lie in the text, leave out those that are empty. */
+static bool spans_fit(check *c, const char *bytes, size_t length) {
+    const rcvi_span *spans = (const void *)bytes;
+    const bool lines = c->reading->kind == RCV_DATA_LINES, in_text = lines && c->reading->level == RCV_LEVEL_BYTE;
+    const int64_t end = in_text ? c->h->text_bytes + 1 : c->h->totals.tokens, least = lines ? 2 : 1;
+    for (size_t i = 0; i < length / sizeof *spans; i++) {
+        const rcvi_span span = spans[i];
+        if (span.length < least || span.length > c->h->totals.longest || span.start < c->at ||
+            (span.start > c->at && !in_text) || span.start > end || span.length > end - span.start)
+            return false;
+        c->at = span.start + span.length;
+        c->steps += span.length;
+        if (span.length > c->longest) c->longest = span.length;
+    }
+    return true;
+}
+
+typedef bool fits(check *c, const char *bytes, size_t length);
+
+static bool section_fits(check *c, int number, fits *fit) {
+    const rcvi_section *s = &c->h->sections[number];
+    char *buffer = c->reading->source.buffer;
+    uint64_t hash = 0;
+    for (int64_t done = 0; done < s->bytes;) {
+        size_t part = s->bytes - done < RCVI_PIECE ? (size_t)(s->bytes - done) : RCVI_PIECE;
+        if (rcvi_read_at(c->file, c->reading->source.path, s->offset + done, buffer, part)) return false;
+        hash = rcvi_hash_piece(hash, buffer, part);
+        if (!fit(c, buffer, part)) return false;
+        done += (int64_t)part;
+    }
+    return hash == s->hash;
+}
+
+/* Between sections there are zeros. */
+static bool gaps_fit(const check *c) {
+    int64_t at = sizeof *c->h;
+    for (int i = 0; i < RCVI_SECTIONS; i++) {
+        char gap[RCVI_STORE_ALIGNMENT] = {0};
+        static const char zeros[RCVI_STORE_ALIGNMENT];
+        size_t bytes = (size_t)(c->h->sections[i].offset - at);
+        if (rcvi_read_at(c->file, c->reading->source.path, at, gap, bytes) || memcmp(gap, zeros, bytes) != 0)
+            return false;
+        at = c->h->sections[i].offset + c->h->sections[i].bytes;
+    }
+    return true;
+}
+
+/* ---- names ---- */
+
+/* A failure of the file, or, noted, one of memory. */
+static bool worked(check *c, rcv_status status) {
+    c->no_memory |= status == RCV_NO_MEMORY;
+    return status == RCV_OK;
+}
+
+static bool add_classes(check *c, const char *names, int64_t bytes) {
+    if (names[bytes - 1] != '\0') return false;
+    for (const char *name = names; name < names + bytes; name += strlen(name) + 1) {
+        int64_t before = c->classes.size;
+        if (!name[0] || !worked(c, rcvi_words_count(&c->classes, name, strlen(name), 0, NULL)) ||
+            c->classes.size == before)
+            return false;
+    }
+    return true;
+}
+
+static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
+    rcv_context *context = c->reading->context;
+    const rcvi_section *s = &c->h->sections[number];
+    if (s->bytes == 0 || !wanted || s->bytes > limit) return s->bytes == 0 && !wanted;
+    char *names = rcvi_new(context, (size_t)s->bytes, 1);
+    if (!names) return worked(c, RCV_NO_MEMORY);
+    bool good = !rcvi_read_at(c->file, c->reading->source.path, s->offset, names, (size_t)s->bytes);
+    uint64_t hash = 0;
+    for (int64_t done = 0; done < s->bytes; done += RCVI_PIECE)
+        hash =
+            rcvi_hash_piece(hash, names + done, s->bytes - done < RCVI_PIECE ? (size_t)(s->bytes - done) : RCVI_PIECE);
+    good = good && hash == s->hash;
+    if (good && number == RCVI_WORDS)
+        good =
+            worked(c, rcv_vocabulary_parse(context, names, (size_t)s->bytes, c->reading->source.path, &c->vocabulary));
+    else if (good)
+        good = add_classes(c, names, s->bytes);
+    rcvi_free(context, names);
+    return good;
+}
+
+/* The names that the tokens and labels are numbers of; a line of words ends in one of them. */
+static bool all_names_fit(check *c) {
+    const rcvi_reading *r = c->reading;
+    const bool words = r->level == RCV_LEVEL_WORD && !r->given_vocabulary && c->h->totals.features == 0;
+    const bool classes = r->kind == RCV_DATA_CLASSES && !r->given_classes && c->h->totals.sequences > 0;
+    if (!names_fit(c, RCVI_WORDS, words, RCVI_LIMIT_VOCABULARY) ||
+        !names_fit(c, RCVI_CLASSES, classes, RCVI_LIMIT_CLASSES))
+        return false;
+    const rcv_vocabulary *vocabulary = c->vocabulary ? c->vocabulary : r->vocabulary;
+    c->words = vocabulary ? vocabulary->words.size : 0;
+    c->class_count = classes ? c->classes.size : r->classes.size;
+    return c->h->totals.features > 0 || (vocabulary && vocabulary->eos >= 0);
+}
+
+/* ---- all ---- */
+
+static bool content_fits(check *c) {
+    const rcvi_totals *t = &c->h->totals;
+    if (!gaps_fit(c) || !all_names_fit(c) || !totals_fit(c)) return false;
+    if (!section_fits(c, RCVI_TOKENS, tokens_fit) || !section_fits(c, RCVI_NUMBERS, numbers_fit) ||
+        !section_fits(c, RCVI_LABELS, labels_fit) || !section_fits(c, RCVI_SPANS, spans_fit))
+        return false;
+    return c->reading->kind == RCV_DATA_STREAM || (c->steps == t->tokens && c->longest == t->longest);
+}
+
+rcv_status rcvi_store_check(rcvi_reading *reading, int file, const rcvi_store_header *h, bool *good) {
+    check c = {.reading = reading, .h = h, .file = file};
+    rcvi_words_init(&c.classes, reading->context);
+    *good = content_fits(&c);
+    if (*good && c.vocabulary) {
+        reading->vocabulary = c.vocabulary;
+        c.vocabulary = NULL;
+    }
+    if (*good && c.classes.size > 0) {
+        rcvi_words_free(&reading->classes);
+        reading->classes = c.classes;
+        rcvi_words_init(&c.classes, reading->context);
+    }
+    rcv_vocabulary_free(c.vocabulary);
+    rcvi_words_free(&c.classes);
+    return c.no_memory ? RCV_NO_MEMORY : RCV_OK;
+}
