@@ -546,8 +546,8 @@ typedef struct {
     size_t class_count;
     const rcv_data
         *like; /* NULL, or data whose vocabulary and classes are taken where none are given; features must agree */
-    const char
-        *cache; /* folder of the tokenised text; NULL: the text's own, or, where that cannot be written, the user's */
+    const char *
+        cache; /* folder of the tokenised text; NULL: the text's own, or, where that cannot be written, the user's; "": only the user's */
 } rcv_data_options;
 
 RCV_API rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_options *options,
@@ -583,8 +583,9 @@ typedef enum {
     RCV_SETTING_FLAG = 0, /* true or false */
     RCV_SETTING_INTEGER,  /* in minimum..maximum */
     RCV_SETTING_REAL,     /* the same; an infinite maximum: any finite number */
-    RCV_SETTING_TEXT,     /* UTF-8; may be empty */
-    RCV_SETTING_CHOICE    /* one of the choices */
+    RCV_SETTING_TEXT,     /* UTF-8 without control characters; may be empty */
+    RCV_SETTING_CHOICE,   /* one of the choices */
+    RCV_SETTING_OUTPUT    /* the path of what a run writes; may be empty. It is not taken from checkpoints */
 } rcv_setting_kind;
 
 typedef struct {
@@ -790,7 +791,8 @@ RCV_API rcv_status rcv_trainer_best_model(const rcv_trainer *trainer, const char
 RCV_API rcv_status rcv_trainer_check_output(rcv_context *context, const rcv_settings *settings, const char *resume,
                                             const char *output, bool overwrite);
 
-/* The settings and the vocabulary that a checkpoint holds; *vocabulary NULL where it has none. */
+/* The settings and the vocabulary that a checkpoint holds; *vocabulary NULL where it has none. Paths of what a run writes
+ * (RCV_SETTING_OUTPUT) have their defaults: a file from elsewhere does not choose them. */
 RCV_API rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_settings **settings);
 RCV_API rcv_status rcv_checkpoint_vocabulary(rcv_context *context, const char *path, rcv_vocabulary **vocabulary);
 

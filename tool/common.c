@@ -20,23 +20,29 @@ void hold_messages(bool hold) {
 
 const char *held_message(void) { return held; }
 
+char *safe_text(const char *bytes, size_t length, const char *keep) {
+    const size_t needed = rcv_escape(bytes, length, keep, NULL, 0) + 1;
+    char *text = need(needed, 1);
+    rcv_escape(bytes, length, keep, text, needed);
+    return text;
+}
+
 void say(const char *format, ...) {
+    char text[4096], safe[4 * sizeof text]; /* not by need(), which would say that there is no memory */
     va_list arguments;
     va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    rcv_escape(text, strlen(text), NULL, safe, sizeof safe);
     if (holding) {
-        char text[4096];
-        vsnprintf(text, sizeof text, format, arguments);
         free(held);
-        held = malloc(strlen(text) + 1); /* not by need(), which would say that there is none */
+        held = malloc(strlen(safe) + 1);
         if (held != NULL) {
-            strcpy(held, text);
+            strcpy(held, safe);
         }
     } else {
-        fputs("recurve: ", stderr);
-        vfprintf(stderr, format, arguments);
-        fputc('\n', stderr);
+        fprintf(stderr, "recurve: %s\n", safe);
     }
-    va_end(arguments);
 }
 
 int fail(rcv_status status) {
@@ -52,7 +58,6 @@ int fail(rcv_status status) {
 
 /* The file's size where it is a text that can be read, else -1. */
 static int64_t text_size(FILE *file, const char *path) {
-    const int64_t limit = (int64_t)2 << 30;
     struct stat info;
     if (fstat(fileno(file), &info) != 0) {
         say("cannot read %s: %s", path, strerror(errno));
@@ -62,7 +67,7 @@ static int64_t text_size(FILE *file, const char *path) {
         say("%s is not a regular file; copy the text into one", path);
     } else if (info.st_size == 0) {
         say("%s is empty; a text has at least one byte", path);
-    } else if (info.st_size > limit) {
+    } else if (info.st_size > LIMIT_TEXT) {
         say("%s has %lld bytes, more than the 2 GiB that fit; cut it into parts", path, (long long)info.st_size);
     } else {
         return info.st_size;

@@ -32,8 +32,14 @@ char *corpus_part(const char *folder, int part) {
     return NULL;
 }
 
+void corpus_note_names(corpus *corpus, const rcv_settings *settings, const rcv_settings *given, bool is_data_given) {
+    for (int part = 0; part < 3; part++) {
+        const bool has_own = part > 0 && rcv_settings_get(settings, settings_names[part])[0] != '\0';
+        corpus->is_named_by_file[part] = has_own ? !rcv_settings_given(given, settings_names[part]) : !is_data_given;
+    }
+}
+
 bool corpus_find(corpus *corpus, const rcv_settings *settings) {
-    *corpus = (struct corpus_files){0};
     const char *data = rcv_settings_get(settings, "data");
     if (data == NULL || data[0] == '\0') {
         say("there is nothing to learn from: give a text file, or a folder with train, valid and test, as DATA");
@@ -68,13 +74,15 @@ static int choice_of(const rcv_settings *settings, const char *name, const char 
     return 0;
 }
 
-static rcv_data_options options_of(const rcv_settings *settings) {
+static rcv_data_options options_of(const corpus *corpus, int part, const rcv_settings *settings) {
     static const char *const levels[] = {"word", "byte", NULL}, *const kinds[] = {"stream", "lines", "classes",
                                                                                   "values", NULL};
     const char *cache = rcv_settings_get(settings, "cache");
     return (rcv_data_options){.level = (rcv_level)choice_of(settings, "level", levels),
                               .kind = (rcv_data_kind)choice_of(settings, "kind", kinds),
-                              .cache = cache != NULL && cache[0] != '\0' ? cache : NULL};
+                              .cache = cache != NULL && cache[0] != '\0' ? cache
+                                       : corpus->is_named_by_file[part]  ? ""
+                                                                         : NULL};
 }
 
 /* What takes a while the first time is announced. */
@@ -88,7 +96,7 @@ static void announce(const char *path) {
 
 rcv_status corpus_open(corpus *corpus, rcv_context *context, const rcv_settings *settings,
                        const rcv_vocabulary *vocabulary) {
-    rcv_data_options options = options_of(settings);
+    rcv_data_options options = options_of(corpus, PART_TRAIN, settings);
     const char *file = rcv_settings_get(settings, "vocabulary");
     rcv_vocabulary *given = NULL;
     rcv_status status = RCV_OK;
@@ -104,7 +112,7 @@ rcv_status corpus_open(corpus *corpus, rcv_context *context, const rcv_settings 
         status = rcv_data_open(context, corpus->paths[PART_TRAIN], &options, &corpus->data[PART_TRAIN]);
     }
     rcv_vocabulary_free(given);
-    options.vocabulary = NULL;
+    options = options_of(corpus, PART_VALID, settings);
     options.like = corpus->data[PART_TRAIN];
     if (status == RCV_OK && corpus->paths[PART_VALID] != NULL) {
         status = rcv_data_open(context, corpus->paths[PART_VALID], &options, &corpus->data[PART_VALID]);
@@ -113,7 +121,7 @@ rcv_status corpus_open(corpus *corpus, rcv_context *context, const rcv_settings 
 }
 
 rcv_status corpus_open_test(corpus *corpus, rcv_context *context, const rcv_settings *settings) {
-    rcv_data_options options = options_of(settings);
+    rcv_data_options options = options_of(corpus, PART_TEST, settings);
     options.like = corpus->data[PART_TRAIN];
     return corpus->paths[PART_TEST] == NULL
                ? RCV_OK

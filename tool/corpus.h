@@ -5,12 +5,15 @@
 #include "recurve.h"
 
 typedef struct corpus_files {
-    char *paths[3];    /* train, valid, test; NULL: none */
-    rcv_data *data[3]; /* opened, or NULL */
+    char *paths[3];           /* train, valid, test; NULL: none */
+    rcv_data *data[3];        /* opened, or NULL */
+    bool is_named_by_file[3]; /* a checkpoint names the data: then nothing is written beside it */
 } corpus;
 
 enum { PART_TRAIN, PART_VALID, PART_TEST };
 
+/* Notes which files a checkpoint's settings name, and not those that were given. */
+void corpus_note_names(corpus *corpus, const rcv_settings *settings, const rcv_settings *given, bool is_data_given);
 /* Finds the files that the settings name: data is a file, or a folder with one for each part. False after saying what is wrong. */
 bool corpus_find(corpus *corpus, const rcv_settings *settings);
 /* Opens training and validation data. `vocabulary` NULL: of the settings, or made from the training text. */

@@ -9,19 +9,44 @@
 
 typedef struct {
     bool terminal;
+    char part[4]; /* of a character that is not complete yet; a model of bytes writes one at a time */
+    size_t part_length;
     int error; /* errno of a failed write */
 } sink;
 
-/* A terminal gets no control bytes but newline and tab: they could do anything to it. */
+/* Bytes at the end that may be the beginning of a character. */
+static size_t incomplete(const char *text, size_t length) {
+    for (size_t back = 1; back <= 3 && back <= length; back++) {
+        const unsigned char byte = (unsigned char)text[length - back];
+        if ((byte & 0xc0) != 0x80) {
+            const size_t whole = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1;
+            return whole > back ? back : 0;
+        }
+    }
+    return 0;
+}
+
+/* A terminal gets no control characters but newline and tab: they could do anything to it. `more` may still come. */
+static bool write_safely(sink *sink, const char *text, size_t length, bool more) {
+    char *all = need(sink->part_length + length + 1, 1);
+    memcpy(all, sink->part, sink->part_length);
+    memcpy(all + sink->part_length, text, length);
+    length += sink->part_length;
+    sink->part_length = more ? incomplete(all, length) : 0;
+    length -= sink->part_length;
+    memcpy(sink->part, all + length, sink->part_length);
+    char *safe = safe_text(all, length, "\n\t");
+    const bool good = fputs(safe, stdout) >= 0;
+    free(safe);
+    free(all);
+    return good;
+}
+
 static bool emit(void *user, const char *text, size_t length) {
     sink *sink = user;
     errno = 0;
-    bool good = true;
-    for (size_t i = 0; i < length && good; i++) {
-        const unsigned char byte = (unsigned char)text[i];
-        const bool control = (byte < 32 && byte != '\n' && byte != '\t') || byte == 127;
-        good = putchar(sink->terminal && control ? '?' : byte) != EOF;
-    }
+    const bool good =
+        sink->terminal ? write_safely(sink, text, length, true) : fwrite(text, 1, length, stdout) == length;
     if (!good || fflush(stdout) != 0) {
         sink->error = errno != 0 ? errno : EIO;
         return false;
@@ -36,6 +61,11 @@ static char *read_prompt(size_t *length) {
     *length = 0;
     for (size_t got; (got = fread(text + *length, 1, room - *length, stdin)) > 0;) {
         *length += got;
+        if (*length > LIMIT_PROMPT) {
+            say("the prompt on standard input has more than the %zu bytes allowed", LIMIT_PROMPT);
+            free(text);
+            return NULL;
+        }
         if (*length == room) {
             char *larger = need(2 * room, 1);
             memcpy(larger, text, room);
@@ -80,6 +110,9 @@ static int write_text(const char *model, const char *device, rcv_generation *opt
     }
     const rcv_status status = generate(model, device, options, &sink);
     free(read);
+    if (sink.terminal && sink.part_length > 0 && sink.error == 0) {
+        (void)write_safely(&sink, "", 0, false);
+    }
     if (status == RCV_OK || sink.error == EPIPE) {
         return EXIT_DONE;
     }

@@ -229,6 +229,10 @@ static bool read_lines(training_log *log, const char *path, const char *text, si
         const size_t length = end != NULL ? (size_t)(end - text) - at : bytes - at;
         const size_t next = at + length + 1;
         const bool last = next >= bytes || is_blank(text + next, bytes - next);
+        if (length > LIMIT_LINE) {
+            say("%s:%zu: the line has %zu bytes, more than the %zu allowed", path, number, length, LIMIT_LINE);
+            return false;
+        }
         if (!is_blank(text + at, length)) {
             json_error_t error;
             json_t *line = read_line(text + at, length, &error);

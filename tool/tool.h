@@ -32,6 +32,14 @@ const char *held_message(void); /* NULL: nothing was said */
  * what a signal makes of it that asked to stop. */
 int fail(rcv_status status);
 
+/* Text of a file made fit for a terminal, as rcv_escape has it; frees with free(). What say() prints went through it. */
+char *safe_text(const char *bytes, size_t length, const char *keep);
+
+/* What the tool itself takes in at most; the library's limits are in src/base/limits.h. */
+#define LIMIT_TEXT ((int64_t)2 << 30)   /* of a log that is drawn */
+#define LIMIT_LINE ((size_t)64 << 20)   /* of a line of it */
+#define LIMIT_PROMPT ((size_t)64 << 20) /* of a prompt from standard input */
+
 /* A whole text: a regular file, not empty, of at most 2 GiB. Frees with free(); NULL after saying what was wrong. */
 char *read_text(const char *path, size_t *bytes);
 /* "recurve VERB ...", quoted where a shell needs it. Frees with free(). */

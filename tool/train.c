@@ -222,7 +222,8 @@ static int train(run *run, const char *resume) {
 static void on_library_log(void *user, const char *line) {
     (void)user; /* of a rank that does not lead, messages are held */
     const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
-    if (chosen || strncmp(line, "the plan ", 9) == 0 || strncmp(line, "checkpoint: ", 12) == 0) {
+    const bool is_of_files = strncmp(line, "checkpoint: ", 12) == 0 || strstr(line, " is not used: ") != NULL;
+    if (chosen || strncmp(line, "the plan ", 9) == 0 || is_of_files) {
         say("%s", line);
     }
 }
@@ -266,6 +267,13 @@ static parsed gather(const arguments *arguments, run *run) {
     }
     const parsed next = settings_from_arguments(&arguments->settings, base, run->context, &run->settings);
     rcv_settings_free(base);
+    if (next == PARSED_GO && arguments->resume != NULL) {
+        const bool given = arguments->data != NULL || rcv_settings_given(arguments->settings.given, "data");
+        corpus_note_names(&run->corpus, run->settings, arguments->settings.given, given);
+        if (!given && run->ranks.leads) {
+            say("data as %s names it: %s", arguments->resume, rcv_settings_get(run->settings, "data"));
+        }
+    }
     if (next != PARSED_GO || arguments->data == NULL) {
         return next;
     }

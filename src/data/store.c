@@ -211,9 +211,9 @@ static rcv_status path_beside(const rcvi_reading *reading, char **path) {
 /* A path for the file, or NULL where there is none in that place. */
 static rcv_status path_at(const rcvi_reading *reading, int place, char **path) {
     *path = NULL;
-    if (place == BESIDE)
-        return reading->folder ? path_in_folder(reading, reading->folder, "", path) : path_beside(reading, path);
-    if (reading->folder) return RCV_OK;
+    const bool named = reading->folder && reading->folder[0] != '\0';
+    if (place == BESIDE) return named ? path_in_folder(reading, reading->folder, "", path) : path_beside(reading, path);
+    if (named) return RCV_OK;
     const char *caches = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (caches && caches[0] == '/') return path_in_folder(reading, caches, "/recurve", path);
     if (home && home[0] == '/') return path_in_folder(reading, home, "/.cache/recurve", path);
@@ -290,8 +290,9 @@ static rcv_status write_unnamed(rcvi_reading *reading, rcvi_store_header *h, int
 }
 
 static rcv_status make_file(rcvi_reading *reading, rcvi_store_header *h, int *file) {
+    const bool not_beside = reading->folder && reading->folder[0] == '\0';
     RCVI_TRY(reading->reader->survey(reading));
-    for (int place = 0; place < PLACES; place++) {
+    for (int place = not_beside ? USERS : BESIDE; place < PLACES; place++) {
         char *path;
         RCVI_TRY(path_at(reading, place, &path));
         if (!path) continue;

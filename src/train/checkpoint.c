@@ -384,6 +384,7 @@ rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_s
     rcv_status status =
         text ? rcv_settings_new(context, &made) : rcvi_fail(RCV_FORMAT, "%s holds no settings of a training run", path);
     if (!status && text) status = rcv_settings_parse(made, text, strlen(text), path);
+    if (!status) rcvi_settings_drop_outputs(made); /* a file from elsewhere does not choose what is written */
     rcv_tensors_free(tensors);
     if (status) {
         rcv_settings_free(made);

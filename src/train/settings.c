@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,7 +101,8 @@ rcv_status rcvi_setting_wrong(const rcv_setting *setting, const char *shown) {
     case RCV_SETTING_FLAG: snprintf(wanted, sizeof wanted, "true or false"); break;
     case RCV_SETTING_INTEGER:
     case RCV_SETTING_REAL: describe_range(setting, wanted); break;
-    case RCV_SETTING_TEXT: snprintf(wanted, sizeof wanted, "a text in UTF-8"); break;
+    case RCV_SETTING_TEXT:
+    case RCV_SETTING_OUTPUT: snprintf(wanted, sizeof wanted, "a text in UTF-8 without control characters"); break;
     case RCV_SETTING_CHOICE: describe_choices(setting->choices, wanted); break;
     }
     return rcvi_fail(RCV_INVALID, "%s wants %s, not %s", setting->name, wanted, shown);
@@ -131,11 +131,10 @@ static bool is_choice(const rcv_setting *setting, const char *text) {
     return setting->choices[i] != NULL;
 }
 
-/* JSON holds UTF-8 alone. */
-static bool is_utf8(const char *text) {
-    json_t *string = json_string(text);
-    json_decref(string);
-    return string != NULL;
+/* UTF-8, as JSON holds it, of which a terminal shows every character. */
+static bool is_plain_text(const char *text) {
+    const size_t length = strlen(text);
+    return rcv_escape(text, length, NULL, NULL, 0) == length;
 }
 
 /* 600 rather than 6e+02, and 0 rather than -0. */
@@ -167,7 +166,8 @@ static bool write_value(const rcv_setting *setting, const char *text, rcvi_text 
         if (!is_choice(setting, text)) return false;
         break;
     case RCV_SETTING_TEXT:
-        if (!is_utf8(text)) return false;
+    case RCV_SETTING_OUTPUT:
+        if (!is_plain_text(text)) return false;
         break;
     }
     rcvi_text_add(out, "%s", text);
@@ -202,6 +202,14 @@ rcv_status rcv_settings_set(rcv_settings *settings, const char *name, const char
     rcvi_free(settings->context, at->text);
     *at = (value){.text = taken, .given = true};
     return RCV_OK;
+}
+
+void rcvi_settings_drop_outputs(rcv_settings *settings) {
+    for (size_t i = 0; i < rcv_setting_count(); i++) {
+        if (rcv_setting_at(i)->kind != RCV_SETTING_OUTPUT) continue;
+        rcvi_free(settings->context, settings->values[i].text);
+        settings->values[i] = (value){0};
+    }
 }
 
 /* ---- asking ---- */
@@ -247,7 +255,7 @@ double rcvi_settings_real(const rcv_settings *settings, const char *name) {
 }
 
 const char *rcvi_settings_text(const rcv_settings *settings, const char *name) {
-    const char *text = text_of(settings, name, RCV_SETTING_TEXT);
+    const char *text = text_of(settings, name, RCV_SETTING_TEXT); /* those of an output are the tool's to ask for */
     return text && *text ? text : NULL;
 }
 

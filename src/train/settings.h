@@ -18,6 +18,9 @@ rcv_dtype rcvi_settings_dtype(const rcv_settings *settings);
 size_t rcvi_setting_find(const char *name);
 const char *rcvi_setting_nearest(const char *name); /* or NULL */
 
+/* Paths of what a run writes get their defaults. */
+void rcvi_settings_drop_outputs(rcv_settings *settings);
+
 rcv_context *rcvi_settings_context(const rcv_settings *settings);
 /* Exchanges all values: a change is made in a copy, and swapped in when it has succeeded. */
 void rcvi_settings_swap(rcv_settings *a, rcv_settings *b);

@@ -24,6 +24,11 @@ static void add_string(rcvi_text *text, const char *string) {
     json_decref(value);
 }
 
+/* Flags and numbers stand without quotes. */
+static bool setting_is_bare(rcv_setting_kind kind) {
+    return kind == RCV_SETTING_FLAG || kind == RCV_SETTING_INTEGER || kind == RCV_SETTING_REAL;
+}
+
 rcv_status rcv_settings_print(const rcv_settings *settings, char **json) {
     if (!json) return rcvi_fail(RCV_INVALID, "rcv_settings_print needs a place for the text");
     *json = NULL;
@@ -35,7 +40,7 @@ rcv_status rcv_settings_print(const rcv_settings *settings, char **json) {
         const bool first = i == 0, new_group = !first && strcmp(setting->group, rcv_setting_at(i - 1)->group) != 0;
         const char *value = rcv_settings_get(settings, setting->name);
         rcvi_text_add(&text, "%s\"%s\": ", first ? "{\n    " : new_group ? ",\n\n    " : ",\n    ", setting->name);
-        if (setting->kind == RCV_SETTING_TEXT || setting->kind == RCV_SETTING_CHOICE) {
+        if (!setting_is_bare(setting->kind)) {
             add_string(&text, value);
         } else {
             rcvi_text_add(&text, "%s", value);
@@ -53,6 +58,7 @@ static bool has_kind(const json_t *value, rcv_setting_kind kind) {
     case RCV_SETTING_INTEGER: return json_is_integer(value);
     case RCV_SETTING_REAL: return json_is_number(value);
     case RCV_SETTING_TEXT:
+    case RCV_SETTING_OUTPUT:
     case RCV_SETTING_CHOICE: return json_is_string(value);
     }
     return false;

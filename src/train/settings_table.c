@@ -22,6 +22,7 @@ static const char *const efforts[] = {"measure", "estimate", "exhaustive", NULL}
 #define REAL RCV_SETTING_REAL
 #define TEXT RCV_SETTING_TEXT
 #define CHOICE RCV_SETTING_CHOICE
+#define OUTPUT RCV_SETTING_OUTPUT
 
 #define SIZE (1 << 24) /* of what lies in memory */
 #define MANY 1e15      /* of what is only counted */
@@ -36,7 +37,7 @@ static const rcv_setting table[] = {
     {"level", "data", CHOICE, "byte", 0, 0, levels, "LEVEL", "tokens of a text: word or byte"},
     {"kind", "data", CHOICE, "stream", 0, 0, kinds, "KIND", "stream, lines, classes or values"},
     {"vocabulary", "data", TEXT, "", 0, 0, NULL, "FILE", "the words, one a line; else those of the text"},
-    {"cache", "data", TEXT, "", 0, 0, NULL, "FOLDER", "where tokenised texts are kept; else beside them"},
+    {"cache", "data", OUTPUT, "", 0, 0, NULL, "FOLDER", "where tokenised texts are kept; else beside them"},
     {"batch", "data", INTEGER, "16", 1, SIZE, NULL, "N", "sequences side by side"},
     {"length", "data", INTEGER, "64", 1, SIZE, NULL, "N", "steps of truncated back-propagation"},
     {"tokens", "data", INTEGER, "0", 0, SIZE, NULL, "N", "tokens of a batch of sequences, instead of --batch"},
@@ -94,7 +95,7 @@ static const rcv_setting table[] = {
     {"checkpoint-every", "run", INTEGER, "0", 0, MANY, NULL, "N", "updates from one to the next; 0: at validations"},
     {"checkpoint-seconds", "run", REAL, "600", 0, 1e9, NULL, "X", "and at least so often; 0: not by time"},
     {"keep", "run", INTEGER, "2", 1, SIZE, NULL, "N", "checkpoints that are kept"},
-    {"log", "run", TEXT, "", 0, 0, NULL, "FILE", "what happened, a JSON object a line"},
+    {"log", "run", OUTPUT, "", 0, 0, NULL, "FILE", "what happened, a JSON object a line"},
     {"log-every", "run", INTEGER, "0", 0, MANY, NULL, "N", "updates; 0: once a second"},
     {"seed", "run", INTEGER, "0", 0, 9e18, NULL, "N", "of first parameters, order and dropout"},
 
@@ -103,7 +104,7 @@ static const rcv_setting table[] = {
     {"threads", "machine", INTEGER, "0", 0, RCVI_MAX_THREADS, NULL, "N", "of the CPU; 0: one a core"},
     {"schedule", "machine", TEXT, "", 0, 0, NULL, "PLAN", "a plan string; else the planner chooses"},
     {"effort", "machine", CHOICE, "measure", 0, 0, efforts, "EFFORT", "of the planner: measure, estimate or exhaustive"},
-    {"wisdom", "machine", TEXT, "", 0, 0, NULL, "FILE", "what planners have learnt: read, and written at the end"},
+    {"wisdom", "machine", OUTPUT, "", 0, 0, NULL, "FILE", "what planners have learnt: read, and written at the end"},
     {"chunk", "machine", INTEGER, "0", 0, SIZE, NULL, "N", "rows of logits at once, or classes if lean; 0: as fits"},
     {"lean", "machine", CHOICE, "auto", 0, 0, leans, "WHEN", "no stored gradient of the output layer: auto, yes or no"},
 
