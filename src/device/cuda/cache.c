@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-enum { MAX_FILE_BYTES = 64 << 20, LINE_BYTES = 160 };
+enum { LINE_BYTES = 160 };
 
 /* Two hashes with unlike steps: what collides in one does not in the other. */
 static void hash_bytes(uint64_t hash[2], const void *bytes, size_t count) {
@@ -81,11 +82,15 @@ static size_t write_line(const rcvi_cache_entry *entry, const void *code, size_t
 void rcvi_cache_read(rcv_context *context, const rcvi_cache_entry *entry, void **code, size_t *bytes) {
     char *file, line[LINE_BYTES];
     size_t length;
-    struct stat info;
+    int opened = -1;
     *code = NULL;
     *bytes = 0;
-    if (!entry->path || stat(entry->path, &info) != 0) return;
-    if (rcvi_read_file(context, entry->path, MAX_FILE_BYTES, &file, &length) != RCV_OK) {
+    if (!entry->path) return;
+    rcv_status status = rcvi_open_trusted(context, entry->path, &opened);
+    if (status == RCV_OK && opened < 0) return;
+    if (status == RCV_OK) status = rcvi_read_open_file(context, opened, entry->path, RCVI_LIMIT_KERNEL, &file, &length);
+    if (opened >= 0) close(opened);
+    if (status != RCV_OK) {
         rcvi_log(context, "a kernel is compiled again: %s", rcv_message());
         return;
     }
@@ -125,4 +130,6 @@ void rcvi_cache_write(rcv_context *context, const rcvi_cache_entry *entry, const
     rcvi_piece pieces[] = {{line, write_line(entry, code, bytes, line)}, {code, bytes}};
     if (!make_folder(context, entry->folder) || rcvi_write_file(context, entry->path, pieces, 2) != RCV_OK)
         rcvi_log(context, "a compiled kernel is not kept: %s", rcv_message());
+    else
+        (void)chmod(entry->path, 0600); /* whatever the user's mask says: one that others can write is not believed */
 }
