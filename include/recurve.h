@@ -523,8 +523,9 @@ RCV_API const char *rcv_vocabulary_token(const rcv_vocabulary *vocabulary, int64
 RCV_API int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, size_t length); /* -1: absent */
 RCV_API rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text); /* one word a line */
 
-/* A file to learn from, tokenised once and mapped into memory. What was read of a text is kept in the file TEXT.recurve-tokens, or under
- * $XDG_CACHE_HOME/recurve (~/.cache/recurve), and used as long as the text and the names it was read with stay the same. */
+/* A file to learn from, tokenised once and read in parts. What was read of a text is kept in the file TEXT.recurve-tokens, or under
+ * $XDG_CACHE_HOME/recurve (~/.cache/recurve), and used as long as the text and the names it was read with stay the same, and nobody else can have written it. A text or a kept file that
+ * changes while it is read is RCV_IO where a batch of it is asked for. */
 typedef struct rcv_data rcv_data;
 
 /* Examples are lines: a JSON object {"x": [1, 2, ...], "y": ...}, {"x": [[1, 2], [3, 4], ...], "y": ...} (time steps of features) or

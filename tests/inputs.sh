@@ -15,13 +15,13 @@ complain() {
 }
 
 # good ARGUMENTS...: exit status 0
-good() { timeout 60 "$RECURVE" "$@" >out 2>err || complain "recurve $*"; }
+good() { timeout -k 5 60 "$RECURVE" "$@" >out 2>err || complain "recurve $*"; }
 
 # bad FRAGMENT ARGUMENTS...: exit status 1, one sentence with the fragment, no control character in it
 bad() {
     local fragment=$1
     shift
-    timeout 60 "$RECURVE" "$@" >out 2>err
+    timeout -k 5 60 "$RECURVE" "$@" >out 2>err
     [ $? = 1 ] || complain "recurve $* does not give 1"
     [ "$(wc -l <err)" = 1 ] && grep -qF -- "$fragment" err || complain "recurve $* does not say '$fragment'"
     LC_ALL=C grep -q '[^ -~]' err && complain "recurve $* says a control character"
@@ -43,7 +43,7 @@ bad "a pipe or a device" train /dev/zero --output other.safetensors
 bad "bytes allowed" train text --level word --vocabulary /dev/zero --output other.safetensors
 bad "not a regular file" report /dev/zero --output page.html
 bad "bytes allowed" generate model.safetensors --prompt - </dev/zero
-timeout 60 "$RECURVE" train text --config /dev/zero --output other.safetensors >out 2>err
+timeout -k 5 60 "$RECURVE" train text --config /dev/zero --output other.safetensors >out 2>err
 [ $? = 2 ] && grep -q "1048576 bytes allowed" err || complain "a file of settings without an end"
 mkfifo pipe # that nobody writes
 bad "a pipe or a device" eval pipe text
@@ -90,7 +90,7 @@ good train text --resume crafted.safetensors --steps 5 --output resumed.safetens
 [ -s own.jsonl ] && [ -e text.recurve-tokens ] || complain "the command line's paths are not taken"
 rm -f resumed*
 craft log $'a\e]0;b\a'
-timeout 60 "$RECURVE" train --resume crafted.safetensors --steps 5 --output resumed.safetensors >out 2>err
+timeout -k 5 60 "$RECURVE" train --resume crafted.safetensors --steps 5 --output resumed.safetensors >out 2>err
 [ $? = 2 ] && grep -qF 'without control characters' err && ! grep -q $'\e' err || complain "a path with controls"
 python3 - <<'END' || complain "flipping"
 raw = bytearray(open("model.safetensors", "rb").read())
@@ -99,7 +99,7 @@ open("flipped.safetensors", "wb").write(raw)
 END
 bad "it is damaged" eval flipped.safetensors text
 bad "it is damaged" generate flipped.safetensors
-timeout 60 "$RECURVE" train --resume flipped.safetensors --output resumed.safetensors >out 2>err
+timeout -k 5 60 "$RECURVE" train --resume flipped.safetensors --output resumed.safetensors >out 2>err
 [ $? != 0 ] && grep -q "it is damaged" err || complain "a run goes on from a damaged checkpoint"
 
 # ---- caches ----
@@ -138,10 +138,10 @@ done
 name=$(printf 'no\033[31m\302\233\233such')
 bad 'no\x1b[31m\u{9b}\x9bsuch' eval "$name" text
 printf 'cell a(x) {\n \033]0;title\007\n}\n' >bad.cell
-timeout 60 "$RECURVE" cell ./bad.cell >out 2>err && complain "a cell of controls"
+timeout -k 5 60 "$RECURVE" cell ./bad.cell >out 2>err && complain "a cell of controls"
 LC_ALL=C grep -q $'[\e\a]' err && complain "a message shows controls of a cell"
 printf '{"text": "a", "y": "\302\233\\u001b"}\n{"text": 1, "y": "b"}\n' >examples
-timeout 60 "$RECURVE" data stats examples --kind classes >out 2>err && complain "bad examples are read"
+timeout -k 5 60 "$RECURVE" data stats examples --kind classes >out 2>err && complain "bad examples are read"
 printf '{"event":"start"}\n\033]0;x\007{\n{}\n' >bad.jsonl
 bad 'bad.jsonl:2' report bad.jsonl --output page.html
 # A model that writes nothing but controls: to a terminal not one gets through, to a pipe all do.

@@ -59,15 +59,18 @@ static void write_image(const char *path, const image *from) {
     assert_int_equal(chmod(path, 0600), 0);
 }
 
+static bool lies_in(const rcvi_section *s, const image *file) {
+    const int64_t length = (int64_t)file->length;
+    return s->offset >= 0 && s->bytes >= 0 && s->offset <= length && s->bytes <= length - s->offset;
+}
+
 /* The sums that the content has now, where sections still lie in the file. */
 static void mend_sums(image *file) {
     rcvi_store_header h;
     memcpy(&h, file->bytes, sizeof h);
     for (int i = 0; i < RCVI_SECTIONS; i++) {
         rcvi_section *s = &h.sections[i];
-        if (s->offset < 0 || s->bytes < 0 || s->offset > (int64_t)file->length ||
-            s->bytes > (int64_t)file->length - s->offset)
-            continue;
+        if (!lies_in(s, file)) continue;
         s->hash = s->bytes ? rcvi_hash_piece(0, file->bytes + s->offset, (size_t)s->bytes) : 0;
     }
     h.hash = rcvi_hash_piece(0, &h, offsetof(rcvi_store_header, hash));
@@ -121,8 +124,11 @@ static void forge_content(image *file) {
     int section = (int)below(RCVI_SECTIONS);
     for (int i = 0; i < RCVI_SECTIONS && h.sections[section].bytes == 0; i++) section = (section + 1) % RCVI_SECTIONS;
     const rcvi_section *s = &h.sections[section];
-    if (s->bytes <= 0 || s->offset < 0 || s->offset + s->bytes > (int64_t)file->length) return;
-    const size_t width = section >= RCVI_SPANS && below(4) ? 8 : section >= RCVI_NUMBERS && below(4) ? 4 : 1;
+    if (s->bytes == 0 || !lies_in(s, file)) return;
+    const size_t width = s->bytes < 8                          ? 1
+                         : section >= RCVI_SPANS && below(4)   ? 8
+                         : section >= RCVI_NUMBERS && below(4) ? 4
+                                                               : 1;
     char *at = file->bytes + s->offset + (int64_t)width * (int64_t)below((uint64_t)s->bytes / width);
     int64_t number = 0;
     memcpy(&number, at, width);
@@ -132,7 +138,8 @@ static void forge_content(image *file) {
 
 /* The file cut or made longer, with and without its header knowing. */
 static void forge_length(image *file) {
-    const size_t length = below(2) ? sizeof(rcvi_store_header) + below(file->length - sizeof(rcvi_store_header))
+    if (file->length + 256 > LARGEST) return;
+    const size_t length = below(2) ? sizeof(rcvi_store_header) + below(file->length - sizeof(rcvi_store_header) + 1)
                                    : file->length + 1 + below(256);
     if (length > file->length) memset(file->bytes + file->length, (int)below(256), length - file->length);
     file->length = length;
