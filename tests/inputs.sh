@@ -63,7 +63,7 @@ assert sys.argv[1] in settings, settings
 settings[sys.argv[1]] = sys.argv[2]
 header["__metadata__"]["recurve.settings"] = json.dumps(settings)
 header["__metadata__"]["recurve.format"] = "1"  # of files that have no sum
-del header["__metadata__"]["recurve.checksum"]
+header["__metadata__"].pop("recurve.checksum", None)
 text = json.dumps(header).encode()
 text += b" " * (-len(text) % 8)
 open("crafted.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
