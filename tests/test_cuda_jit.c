@@ -241,6 +241,16 @@ static void test_cache(void **state) {
         check_same(&f, &want);
         assert_int_equal(f.compiled, ++built);
     }
+    /* Whole, but others can write it. */
+    struct stat info;
+    assert_true(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
+    static const mode_t modes[] = {0620, 0602, 0666};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        assert_int_equal(chmod(path, modes[i]), 0);
+        check_same(&f, &want);
+        assert_int_equal(f.compiled, ++built);
+        assert_true(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
+    }
     assert_int_equal(f.again, built - 1);
     assert_int_equal(f.not_kept, 0);
     assert_int_equal(entries(folder), 1);

@@ -1,7 +1,8 @@
 /* Compiled kernels on disk, each a file named by the hash of all that its code depends on. The folder is RECURVE_CACHE,
  * else XDG_CACHE_HOME/recurve, else HOME/.cache/recurve; an empty RECURVE_CACHE turns it off. A file that is short,
  * damaged or of another key counts as none, and so does one that another user may have written (rcvi_open_trusted): code of a
- * file runs on the GPU with all that this process has there, and a checksum tells damage, not intent. Nothing that goes wrong with the disk is an error: it is logged. */
+ * file runs on the GPU with all that this process has there, and a checksum tells damage, not intent. Nothing that goes wrong with the
+ * disk is an error: it is logged. */
 #ifndef RCVI_CUDA_CACHE_H
 #define RCVI_CUDA_CACHE_H
 
