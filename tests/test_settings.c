@@ -109,7 +109,7 @@ static void values(void **state) {
         {"shuffle", "false", "false"},
         {"optimiser", "adamw", "adamw"},
         {"data", "", ""},
-        {"data", "a \"b\"\n\\\xc3\xa4", "a \"b\"\n\\\xc3\xa4"},
+        {"data", "a \"b\"\\\xc3\xa4", "a \"b\"\\\xc3\xa4"},
         {"seed", "9000000000000000000", "9000000000000000000"},
     };
     fixture self;
@@ -185,7 +185,7 @@ static void round_trip(void **state) {
     fixture self;
     begin(&self);
     check_ok(rcv_settings_preset(self.settings, "zaremba-large"));
-    check_ok(rcv_settings_set(self.settings, "data", "a \"b\"\n\t\x01\\\xc3\xa4"));
+    check_ok(rcv_settings_set(self.settings, "data", "a \"b\"\\\xc3\xa4"));
     check_ok(rcv_settings_set(self.settings, "weight-decay", "1.2345678901234567e-17"));
     check_ok(rcv_settings_set(self.settings, "seed", "8999999999999999999"));
     check_ok(rcv_settings_set(self.settings, "clip", "1e+25"));
@@ -253,7 +253,10 @@ static void refused_files(void **state) {
         {"{\"hidden\": 5, \"clip\": 1e400}", "not valid JSON"},
         {"{\"hidden\": 5, \"tied\": 1}", "tied wants true or false, not 1"},
         {"{\"hidden\": 5, \"tied\": \"true\"}", "not \"true\""},
-        {"{\"hidden\": 5, \"data\": null}", "data wants a text in UTF-8, not null"},
+        {"{\"hidden\": 5, \"data\": null}", "data wants a text in UTF-8 without control characters, not null"},
+        {"{\"hidden\": 5, \"log\": \"a\\u001b\"}",
+         "log wants a text in UTF-8 without control characters, not 'a\\x1b'"},
+        {"{\"hidden\": 5, \"data\": \"a\\u009b\"}", "not 'a\\u{9b}'"},
         {"{\"hidden\": 5, \"level\": [\"word\"]}", "level wants word or byte, not [\"word\"]"},
         {"{\"hidden\": 5, \"preset\": 3}", "run.json: preset wants the name of a preset"},
         {"{\"hidden\": 5, \"preset\": \"zaremba-smal\"}", "run.json: there is no preset 'zaremba-smal'; did you mean"},
@@ -388,7 +391,7 @@ static size_t damage(random_source *source, char *text, size_t length) {
 static void damaged_files(void **state) {
     (void)state;
     static const char seed[] =
-        "{\"preset\": \"awd-lstm\", \"data\": \"a\\n\\u00e4\", \"hidden\": 650, \"tied\": true,\n"
+        "{\"preset\": \"awd-lstm\", \"data\": \"a\\\\\\u00e4\", \"hidden\": 650, \"tied\": true,\n"
         " \"clip\": 2.5e-1, \"level\": \"word\", \"seed\": 12345678901234, \"dropout\": 0.5}";
     fixture self;
     begin(&self);
