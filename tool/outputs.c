@@ -46,8 +46,9 @@ static bool begins(const char *bytes, size_t length, const char *with) {
     return length >= strlen(with) && memcmp(bytes, with, strlen(with)) == 0;
 }
 
+/* A model says in which form it is; a checksum all tensors have. */
 static bool is_tensors(const char *bytes, size_t length) {
-    return length > 8 && bytes[8] == '{' && strstr(bytes + 8, "\"recurve.") == NULL;
+    return length > 8 && bytes[8] == '{' && strstr(bytes + 8, "\"recurve.format\"") == NULL;
 }
 
 static bool is_page(const char *bytes, size_t length) {

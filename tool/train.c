@@ -173,6 +173,9 @@ static int finish(run *run, rcv_status status) {
 
 static rcv_status open_trainer(run *run, const char *resume) {
     rcv_vocabulary *vocabulary = NULL;
+    if (run->corpus.is_named_by_file[PART_TRAIN] && run->ranks.leads) {
+        say("data as %s names it: %s", resume, rcv_settings_get(run->settings, "data"));
+    }
     rcv_status status = resume != NULL ? rcv_checkpoint_vocabulary(run->context, resume, &vocabulary) : RCV_OK;
     const char *wisdom = rcv_settings_get(run->settings, "wisdom");
     if (status == RCV_OK && wisdom != NULL && wisdom[0] != '\0' && access(wisdom, F_OK) == 0) {
@@ -270,9 +273,6 @@ static parsed gather(const arguments *arguments, run *run) {
     if (next == PARSED_GO && arguments->resume != NULL) {
         const bool given = arguments->data != NULL || rcv_settings_given(arguments->settings.given, "data");
         corpus_note_names(&run->corpus, run->settings, arguments->settings.given, given);
-        if (!given && run->ranks.leads) {
-            say("data as %s names it: %s", arguments->resume, rcv_settings_get(run->settings, "data"));
-        }
     }
     if (next != PARSED_GO || arguments->data == NULL) {
         return next;
