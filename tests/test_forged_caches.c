@@ -1,6 +1,6 @@
 /* Kept tokens that are forged: every field of the header, words, classes, tokens, numbers, labels and spans changed, and the sums made right
- * again, so that what is tested is what the reader makes of the content. Each must be read as the text itself says; none may be
- * believed that says anything else. RECURVE_FORGED is how many (400 else), RECURVE_SEED the seed. */
+ * again, so that what is tested is what the reader makes of the content. A file that is not in order is refused, and
+ * the text is read as it is; one that is in order (another word, token or number where one may be) is read to its end without a failure. RECURVE_FORGED is how many (400 else), RECURVE_SEED the seed. */
 #define _XOPEN_SOURCE 700
 
 #include "test.h"
