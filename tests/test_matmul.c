@@ -426,6 +426,67 @@ static void openblas_agrees(void **state) {
     }
 }
 
+/* ---- scratch ------------------------------------------------------------------------------------------------------ */
+
+/* Does a product in scratch of so many bytes leave alone what lies behind? */
+static bool keeps_to(const rcvi_kernels *kernels, const rcvi_matmul *matmul, const void *zeros, void *c, char *area,
+                     int64_t bytes) {
+    enum { UNTOUCHED = 0x5a, BEHIND = 1 << 16 };
+    memset(area + bytes, UNTOUCHED, BEHIND);
+    if (kernels->begin) kernels->begin();
+    rcvi_matmul_share(kernels, matmul, zeros, zeros, c, 0, 1, area);
+    if (kernels->end) kernels->end();
+    int64_t same = 0;
+    while (same < BEHIND && area[bytes + same] == UNTOUCHED) same++;
+    return same == BEHIND;
+}
+
+/* A chunk of time at the end of a sequence, or a member's rows, is less than what scratch was made for; but it may be computed in another
+ * way, or in deeper blocks. */
+static void scratch_for_less(void **state) {
+    (void)state;
+    static const shape whole[] = {{100, 3, 1168}, {64, 1, 5000}, {60, 80, 530}, {40, 20, 2100}};
+    static const int64_t depths[] = {31, 257, 512, 1022, 5000}, rows[] = {1, 9, 300};
+    enum { AREA = 1 << 23, ELEMENTS = 1 << 21 };
+    void *memory, *zeros = calloc(ELEMENTS, sizeof(double)), *c = calloc(ELEMENTS, sizeof(double));
+    char *area = aligned(AREA, &memory);
+    assert_true(zeros && c);
+    size_t checked = 0;
+    for (size_t i = 0; i < rcvi_kernels_count() * 3 * 16; i++) {
+        const rcvi_kernels *kernels = rcvi_kernels_at(i / 48);
+        rcvi_kernel_type type = (rcvi_kernel_type)(i / 16 % 3);
+        bool narrow = type == RCVI_KERNEL_BFLOAT16 && i & 4;
+        const shape *w = &whole[i & 3];
+        for (size_t n = 0; n < 4 * 5 * 3; n++) {
+            bool ta = n & 1, tb = n & 2;
+            rcvi_matmul matmul = {.type = type,
+                                  .narrow_a = narrow,
+                                  .narrow_b = narrow && i & 8,
+                                  .transpose_a = ta,
+                                  .transpose_b = tb,
+                                  .m = w->m,
+                                  .n = w->n,
+                                  .k = w->k};
+            int64_t bytes = rcvi_matmul_scratch(kernels, &matmul, 1);
+            matmul.m = rows[n / 20] < w->m ? rows[n / 20] : w->m;
+            matmul.k = depths[n / 4 % 5] < w->k ? depths[n / 4 % 5] : w->k;
+            matmul.lda = ta ? matmul.m : matmul.k;
+            matmul.ldb = tb ? matmul.k : matmul.n;
+            matmul.ldc = matmul.n;
+            assert_true(bytes <= AREA / 2);
+            if (!keeps_to(kernels, &matmul, zeros, c, area, bytes))
+                fail_msg("%s, type %d, %d%d: %lld x %lld x %lld needs more scratch than %lld x %lld", kernels->name,
+                         (int)type, ta, tb, (long long)matmul.m, (long long)matmul.n, (long long)matmul.k,
+                         (long long)w->m, (long long)w->k);
+            checked++;
+        }
+    }
+    print_message("%zu products\n", checked);
+    free(memory);
+    free(zeros);
+    free(c);
+}
+
 /* ---- the public call --------------------------------------------------------------------------------------------- */
 
 static void public_products(void **state) {
@@ -576,9 +637,9 @@ int main(void) {
         cmocka_unit_test(products_are_right),      cmocka_unit_test(bits_do_not_depend_on_the_cut),
         cmocka_unit_test(sources_may_be_bfloat16), cmocka_unit_test(rounded_rows_are_kept),
         cmocka_unit_test(cuts_cover_c_once),       cmocka_unit_test(no_depth_means_zero),
-        cmocka_unit_test(openblas_agrees),         cmocka_unit_test(public_products),
-        cmocka_unit_test(public_product_strides),  cmocka_unit_test(public_errors),
-        cmocka_unit_test(forced_kernels),
+        cmocka_unit_test(openblas_agrees),         cmocka_unit_test(scratch_for_less),
+        cmocka_unit_test(public_products),         cmocka_unit_test(public_product_strides),
+        cmocka_unit_test(public_errors),           cmocka_unit_test(forced_kernels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

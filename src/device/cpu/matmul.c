@@ -357,10 +357,35 @@ static scratch_layout lay_out(const job *job, way way, bool packed) {
     return layout;
 }
 
+static int64_t lines(int64_t bytes) { return round_up(bytes, RCVI_MATMUL_ALIGN); }
+
+/* Of fewer rows another way may be chosen, and less depth may be cut into deeper blocks (1168 of bfloat16 into two of 608, 1022 into one of
+ * 1024): so each part is bounded over all of them. `job` has the deepest block. */
+static int64_t most_general(const job *job) {
+    const rcvi_matmul *matmul = job->matmul;
+    int64_t panel = job->products->panel, one = panel_size(job, job->depth), row = job->row_stride * job->operand;
+    int64_t packed = most(one, least(COLUMN_BYTES, divide_up(matmul->n, panel) * one));
+    int64_t block = ROWS * row, wide = matmul->narrow_b ? panel * job->depth * (int64_t)sizeof(float) : 0;
+    if (job->operand < job->size)
+        block = least(round_up(matmul->m, NARROWED_UNIT) * row, most(job->rows * row, KEPT_BYTES));
+    return lines(packed) + lines(block) + lines(wide);
+}
+
+static int64_t most_of_few_rows(const job *job) {
+    const rcvi_matmul *matmul = job->matmul;
+    int64_t panel = job->products->panel, unit = LINE_BYTES / job->operand;
+    if (matmul->type == RCVI_KERNEL_BFLOAT16) return 0;
+    if (!matmul->transpose_b) return matmul->transpose_a ? lines(PLAIN_ROWS * job->depth * job->size) : 0;
+    int64_t blocks = divide_up(matmul->k, DEPTH_BYTES / job->operand), depth = matmul->k + most(1, blocks) * unit;
+    return lines(panel_size(job, depth)) + lines(SWAPPED_COLUMNS * least(matmul->m, panel) * job->size);
+}
+
 int64_t rcvi_matmul_scratch(const rcvi_kernels *kernels, const rcvi_matmul *matmul, int members) {
     (void)members;
     job job = prepare(kernels, matmul);
-    return most(lay_out(&job, job.way, false).total, lay_out(&job, GENERAL, true).total);
+    job.depth = least(round_up(most(matmul->k, 1), LINE_BYTES / job.operand), DEPTH_BYTES / job.operand);
+    job.row_stride = odd_lines(job.depth, job.operand);
+    return most(most_general(&job), most_of_few_rows(&job));
 }
 
 /* Whether there is anything to multiply; a product over no k is zero. */

@@ -27,7 +27,7 @@ typedef struct {
 
 enum { RCVI_MATMUL_ALIGN = 128 }; /* bytes: of scratch and of packed memory */
 
-/* Bytes of scratch for each of `members` members; enough for packed shares too. */
+/* Bytes of scratch for each of `members` members; enough for packed shares too, and for products of fewer rows or less depth. */
 int64_t rcvi_matmul_scratch(const rcvi_kernels *kernels, const rcvi_matmul *matmul, int members);
 void rcvi_matmul_share(const rcvi_kernels *kernels, const rcvi_matmul *matmul, const void *a, const void *b, void *c,
                        int member, int members, void *scratch);
