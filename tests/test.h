@@ -42,6 +42,13 @@ typedef struct {
     size_t failed;
 } test_allocator;
 
+/* A block's size before it, and bytes behind it that must not change; under the address sanitizer its own are there. */
+#ifdef __SANITIZE_ADDRESS__
+enum { TEST_HEADER = 16, TEST_GUARD = 0, TEST_GUARD_BYTE = 0xa5 };
+#else
+enum { TEST_HEADER = 16, TEST_GUARD = 64, TEST_GUARD_BYTE = 0xa5 };
+#endif
+
 static inline void *test_allocate(void *user, size_t bytes) {
     test_allocator *self = user;
     self->calls++;
@@ -49,9 +56,12 @@ static inline void *test_allocate(void *user, size_t bytes) {
         self->failed++;
         return NULL;
     }
-    void *memory = malloc(bytes);
-    if (memory) self->live++;
-    return memory;
+    char *memory = bytes < SIZE_MAX - TEST_HEADER - TEST_GUARD ? malloc(TEST_HEADER + bytes + TEST_GUARD) : NULL;
+    if (!memory) return NULL;
+    self->live++;
+    memcpy(memory, &bytes, sizeof bytes);
+    memset(memory + TEST_HEADER + bytes, TEST_GUARD_BYTE, TEST_GUARD);
+    return memory + TEST_HEADER;
 }
 
 static inline void test_release(void *user, void *memory) {
@@ -59,7 +69,14 @@ static inline void test_release(void *user, void *memory) {
     assert_non_null(memory);
     assert_true(self->live > 0);
     self->live--;
-    free(memory);
+    size_t bytes = 0;
+    const unsigned char *block = memory;
+    memcpy(&bytes, block - TEST_HEADER, sizeof bytes);
+    for (size_t i = 0; i < TEST_GUARD; i++) {
+        if (block[bytes + i] != TEST_GUARD_BYTE)
+            fail_msg("something was written %zu bytes behind a block of %zu", i, bytes);
+    }
+    free((char *)memory - TEST_HEADER);
 }
 
 static inline void test_allocator_init(test_allocator *self) {

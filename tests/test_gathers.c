@@ -1,6 +1,7 @@
 /* On a GPU, gradients of parameters are summed over the whole sequence behind all loops, and large products of the whole
  * sequence are steps of their own. Such programs run here on the CPU, which is only told that it is one, and are held against the
  * naive schedule in double. */
+#include "cuda_programs.h"
 #include "generator.h"
 #include "plan/plan.h"
 #include "planned.h"
@@ -181,7 +182,38 @@ static void test_random_cells(void **state) {
     assert_true(run > 24 * (CELLS + WIDE));
 }
 
+/* Where maps hold sums over their columns, as a GPU's do and the CPU's do not, programs of such cells are good too: nothing that a product
+ * reads is one number that is repeated. */
+static void test_sums_in_maps(void **state) {
+    (void)state;
+    enum { CELLS = 40 };
+    static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_BFLOAT16};
+    size_t written = 0;
+    for (uint64_t seed = 0; seed < CELLS; seed++) {
+        random_source source = {seed};
+        char *text = generate_wide_cell(&source);
+        problem p;
+        config c = configs[seed % (sizeof configs / sizeof *configs)];
+        c.cell = "random.cell";
+        open_problem_of(&p, &c, text, 1);
+        for (size_t i = 0; i < 8 * (size_t)GPU_PLANS; i++) {
+            rcvi_program program;
+            rcv_plan_options options = options_of(&p, dtypes[i & 1], i & 2, gpu_plans[i / 8]);
+            gpu_alone = i & 4 ? 1 : 0;
+            if (!write_with(p.net, &options, &program)) continue;
+            rcvi_program_free(&program);
+            written++;
+        }
+        close_problem(&p);
+        free(text);
+    }
+    gpu_alone = 0;
+    print_message("%zu programs\n", written);
+    assert_true(written > 100 * CELLS);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells), cmocka_unit_test(test_random_cells)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells), cmocka_unit_test(test_random_cells),
+                                       cmocka_unit_test(test_sums_in_maps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
