@@ -179,7 +179,7 @@ static void shake_results(session *s) {
     problem own = *p;
     results moved;
     random_source source = {s->k->seed + (uint64_t)s->shakes++};
-    double by = rounding(s->k->dtype);
+    double by = 4 * rounding(s->k->dtype);
     own.x = shake(p->x, p->x_count, by, &source);
     own.dy = shake(p->dy, p->y_count, by, &source);
     own.parameters = shake(p->parameters, p->parameter_count, by, &source);

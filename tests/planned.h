@@ -76,10 +76,10 @@ void check_same_bits(const char *schedule, const results *a, const results *b);
 bool is_near(const problem *p, rcv_dtype dtype, const char *schedule, const results *got, const results *want,
              double *worst, char *sentence, size_t room);
 /* The same of a problem that may enlarge roundings: `shaken` are the naive schedule's results in double with every input, parameter
- * and state moved by up to a rounding of the type. Where that changes a tensor by more than the tolerance, so may a plan, which rounds at
- * every step: SHAKEN times as much. Gradients of states are made of one another, and count as exact as the largest of them: that of a
- * stabiliser is zero, but only where all terms cancel. NULL: as is_near. */
-enum { SHAKEN = 8 };
+ * and state moved by up to four roundings of the type: so many, because what lies near a kink must show on its other side in some draw. Where
+ * that changes a tensor by more than the tolerance, so may a plan, which rounds at every step: SHAKEN times as much. Gradients of x
+ * and of states count as exact as the largest of them: that of a stabiliser is zero, but only where all terms cancel. NULL: as is_near. */
+enum { SHAKEN = 2 };
 bool is_near_shaken(const problem *p, rcv_dtype dtype, const char *schedule, const results *got, const results *want,
                     const results *shaken, double *worst, char *sentence, size_t room);
 bool has_same_bits(const char *schedule, const results *a, const results *b, char *sentence, size_t room);
