@@ -23,11 +23,6 @@ grep -q '^campaign: 16 problems, [0-9]* plans, [0-9]* refused, 0 failures;.* cpu
 grep -q '^16 passed, 0 failed$' "$log" || fail "not all passed"
 cat "$log"
 
-# Cases in which the comparison was at fault: gradients whose terms cancel, kinks that bfloat16 falls on the other side of.
-for of in "2 17" "1 1040" "5 92" "5 392"; do
-    "$campaign" --seed "${of% *}" --case "${of#* }" >"$log" 2>&1 || { fail "seed and case $of"; cat "$log"; }
-done
-
 # A wrong number: the line repeats it, and without the fault the same plan passes.
 "$campaign" --seed 33 --problems 1 --break result=pack >"$log" 2>&1
 [ $? = 1 ] || fail "a wrong number is no failure"

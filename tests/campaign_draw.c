@@ -96,11 +96,11 @@ static void draw_options(campaign_case *k) {
     k->threads = 1 + below(k, 3);
     k->measured = chance(k, is_gpu(k) ? 25 : 4);
     if (!chance(k, 30)) return;
-    k->left_out = (omission){.dfinal = chance(k, 40),
-                             .dx = chance(k, 40),
-                             .dinitial = chance(k, 40),
-                             .dparameters = chance(k, 15),
-                             .final = chance(k, 40)};
+    k->left_out.dfinal = chance(k, 40);
+    k->left_out.dx = chance(k, 40);
+    k->left_out.dinitial = chance(k, 40);
+    k->left_out.dparameters = chance(k, 15);
+    k->left_out.final = chance(k, 40);
     k->left_out.dy = !k->left_out.dfinal && chance(k, 20);
     k->left_out.accumulate = !k->left_out.dparameters && chance(k, 40);
 }

@@ -276,12 +276,47 @@ static void test_kernel_sets(void **state) {
     assert_int_equal(unsetenv("RECURVE_KERNELS"), 0);
 }
 
+/* What the campaign's comparison lets pass that the strict one does not, tensor by tensor, and what it does not. */
+static void test_comparison(void **state) {
+    (void)state;
+    problem p;
+    open_problem(&p, &(config){"lstm", {.input = 3, .hidden = 4, .layers = 1}, 2, 2, false, false, true}, 1);
+    double y[] = {0.5, 0}, none[] = {0, 0}, moved[] = {0.5, 0.2}, off[] = {0.5, 0.3}, far[] = {0.5, 0.5},
+           little[] = {0.003, 0}, much[] = {0.3, 0};
+    const struct {
+        double *y, *dinitial, *shaken;
+        bool strictly, near;
+    } cases[] = {
+        {y, none, y, true, true},        /* equal */
+        {off, none, y, false, false},    /* y is off, and roundings do not move it */
+        {off, none, moved, false, true}, /* they do, to the other side of a kink, say */
+        {far, none, moved, false, false},
+        {y, little, y, false, true}, /* terms of a gradient that cancel, by bfloat16's roundings of them */
+        {y, much, y, false, false},
+        {off, little, y, false, false}, /* one tensor does not excuse another */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        results all[] = {
+            {.values = {y, none}}, {.values = {cases[i].y, cases[i].dinitial}}, {.values = {cases[i].shaken, none}}};
+        for (int k = 0; k < 3; k++) {
+            all[k].count = 2;
+            all[k].names[0] = "y";
+            all[k].names[1] = "an initial state's gradient";
+            all[k].counts[0] = all[k].counts[1] = 2;
+        }
+        char sentence[512];
+        double error = 0;
+        bool strictly = is_near(&p, RCV_BFLOAT16, "x", &all[1], &all[0], &error, sentence, sizeof sentence);
+        bool near = is_near_shaken(&p, RCV_BFLOAT16, "x", &all[1], &all[0], &all[2], &error, sentence, sizeof sentence);
+        if (strictly != cases[i].strictly || near != cases[i].near) fail_msg("case %zu: %d %d", i, strictly, near);
+    }
+    close_problem(&p);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates),
-                                       cmocka_unit_test(test_shared_product),
-                                       cmocka_unit_test(test_repeated_operands),
-                                       cmocka_unit_test(test_forward_wave),
-                                       cmocka_unit_test(test_offers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_candidates),        cmocka_unit_test(test_shared_product),
+                                       cmocka_unit_test(test_repeated_operands), cmocka_unit_test(test_comparison),
+                                       cmocka_unit_test(test_forward_wave),      cmocka_unit_test(test_offers),
                                        cmocka_unit_test(test_kernel_sets)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }
