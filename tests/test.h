@@ -72,9 +72,8 @@ static inline void test_release(void *user, void *memory) {
     size_t bytes = 0;
     const unsigned char *block = memory;
     memcpy(&bytes, block - TEST_HEADER, sizeof bytes);
-    for (size_t i = 0; i < TEST_GUARD; i++) {
-        if (block[bytes + i] != TEST_GUARD_BYTE)
-            fail_msg("something was written %zu bytes behind a block of %zu", i, bytes);
+    for (const unsigned char *behind = block + bytes; behind < block + bytes + TEST_GUARD; behind++) {
+        if (*behind != TEST_GUARD_BYTE) fail_msg("something was written behind a block of %zu bytes", bytes);
     }
     free((char *)memory - TEST_HEADER);
 }
