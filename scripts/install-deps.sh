@@ -28,6 +28,7 @@ build  | libjansson-dev  | jansson-devel   | jansson        | jansson     | has_
 build  | liblapacke-dev  | lapack-devel    | lapacke        | lapack      | has_library lapacke
 build  | libopenblas-dev | openblas-devel  | openblas       | openblas    | has_library openblas
 build? | libdnnl-dev     | onednn-devel    | onednn         | onednn      | has_header dnnl.h
+build? | g++             | gcc-c++         | gcc            | gcc         | has_tool c++
 build? | libopenmpi-dev  | openmpi-devel   | openmpi        | open-mpi    | has_tool mpicc
 check  | libcmocka-dev   | libcmocka-devel | cmocka         | cmocka      | has_library cmocka
 check  | python3         | python3         | python         | python      | has_tool /usr/bin/python3

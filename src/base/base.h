@@ -12,6 +12,14 @@
 rcv_status rcvi_fail(rcv_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 rcv_status rcvi_no_memory(size_t bytes);
 
+rcv_status rcvi_fail_null(const char *function, const char *argument);
+
+/* Refuses a NULL argument of a public function, by the name that recurve.h gives it. */
+#define RCVI_NEED(argument, name)                                                                                      \
+    do {                                                                                                               \
+        if (!(argument)) return rcvi_fail_null(__func__, name);                                                        \
+    } while (0)
+
 /* Hands a failure on. */
 #define RCVI_TRY(call)                                                                                                 \
     do {                                                                                                               \
@@ -27,11 +35,17 @@ struct rcv_context {
     void *log_user;
     int64_t threads; /* as given: 0 means one a core */
     char *kernels;   /* as given, or NULL */
-    /* What a later module keeps here between calls, and how it is freed with the context. All three under the lock. */
-    pthread_mutex_t lock;
+    /* What a later module keeps here between calls, and how it is freed with the context. Both under rcvi_lock_briefly. */
     void *wisdom;
     void (*free_wisdom)(rcv_context *context, void *wisdom);
 };
+
+/* A number that is another one in a child of fork(): what has threads notes it, and finds out that they are gone. */
+unsigned rcvi_process(void);
+bool rcvi_is_forked(void); /* since the library was first used */
+/* The library's one lock for data that threads share. fork() waits for it: a child never finds it locked, nor the data half changed. */
+void rcvi_lock_briefly(void);
+void rcvi_unlock_briefly(void);
 
 double rcvi_now(void);        /* seconds that never go back */
 int64_t rcvi_cores(void);     /* that the operating system runs threads on; at least 1 */
@@ -84,6 +98,15 @@ uint64_t rcvi_hash_piece(uint64_t hash, const void *bytes, size_t length);
 /* Bytes of the UTF-8 character that begins at `bytes`, and its code point; 0: none does. Overlong forms, surrogates and what lies
  * past U+10FFFF are no characters. */
 size_t rcvi_utf8_character(const char *bytes, size_t left, uint32_t *code);
+
+/* The caller's arrays of one call. RCV_INVALID, with both names, where one that is written overlaps another. */
+typedef struct {
+    const void *begin; /* NULL: absent */
+    size_t bytes;
+    const char *name;
+    bool written;
+} rcvi_range;
+rcv_status rcvi_check_overlap(const char *function, const rcvi_range *ranges, size_t count);
 
 /* A whole file in memory, at most `limit` bytes; a trailing NUL is added beyond `*length`. */
 rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, char **bytes, size_t *length);

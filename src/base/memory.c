@@ -72,7 +72,7 @@ static rcv_status keep_options(rcv_context *context, const rcv_context_options *
 }
 
 rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **context) {
-    if (!context) return rcvi_fail(RCV_INVALID, "rcv_context_new needs a place for the context, not NULL");
+    RCVI_NEED(context, "context");
     *context = NULL;
     if (options) RCVI_TRY(check_options(options));
     rcv_allocator allocator = {default_allocate, default_release, NULL};
@@ -81,8 +81,7 @@ rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **con
     if (!made) return rcvi_no_memory(sizeof *made);
     memset(made, 0, sizeof *made);
     made->allocator = allocator;
-    if ((options && keep_options(made, options) != RCV_OK) || pthread_mutex_init(&made->lock, NULL) != 0) {
-        rcvi_free(made, made->kernels);
+    if (options && keep_options(made, options) != RCV_OK) {
         allocator.release(allocator.user, made);
         return rcvi_fail(RCV_NO_MEMORY, "no memory for a context");
     }
@@ -93,7 +92,6 @@ rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **con
 void rcv_context_free(rcv_context *context) {
     if (!context) return;
     if (context->wisdom) context->free_wisdom(context, context->wisdom);
-    pthread_mutex_destroy(&context->lock);
     rcvi_free(context, context->kernels);
     rcv_allocator allocator = context->allocator;
     allocator.release(allocator.user, context);

@@ -49,6 +49,10 @@ rcv_status rcvi_fail(rcv_status status, const char *format, ...) {
     return status;
 }
 
+rcv_status rcvi_fail_null(const char *function, const char *argument) {
+    return rcvi_fail(RCV_INVALID, "%s needs %s, not NULL", function, argument);
+}
+
 rcv_status rcvi_no_memory(size_t bytes) { return rcvi_fail(RCV_NO_MEMORY, "no memory for %zu bytes", bytes); }
 
 const char *rcv_version(void) { return RCV_VERSION; }

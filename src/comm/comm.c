@@ -19,7 +19,7 @@ rcv_status rcvi_comm_fill(rcvi_comm *comm, rcvi_world *world, int rank, int size
 
 void rcvi_comm_empty(rcvi_comm *comm) {
     rcv_context *context = comm->world->context;
-    rcvi_nccl_close(comm->nccl, atomic_load(&comm->world->broken));
+    if (!rcvi_world_is_foreign(comm->world)) rcvi_nccl_close(comm->nccl, atomic_load(&comm->world->broken));
     rcvi_free(context, comm->ranks);
     rcvi_free(context, comm->words);
     rcvi_free(context, comm->word_starts);
@@ -56,18 +56,23 @@ static rcv_status choose(const char *asked, choice *chosen) {
     return RCV_OK;
 }
 
+bool rcvi_world_is_foreign(const rcvi_world *w) { return w->transport && w->process != rcvi_process(); }
+
 static void free_world(rcvi_world *w) {
     rcv_context *context = w->context;
-    rcvi_staged_close(w);
+    bool foreign = rcvi_world_is_foreign(w);
+    if (!foreign) rcvi_staged_close(w);
     rcvi_comm_empty(&w->all);
     rcvi_watch_free(w);
     for (rcvi_scratch *scratch; (scratch = w->scratch);) {
         w->scratch = scratch->next;
         rcvi_free(context, scratch);
     }
-    pthread_mutex_destroy(&w->lock);
-    pthread_cond_destroy(&w->wake);
-    pthread_cond_destroy(&w->ended);
+    if (!foreign) { /* nobody would come who waits for a condition */
+        pthread_mutex_destroy(&w->lock);
+        pthread_cond_destroy(&w->wake);
+        pthread_cond_destroy(&w->ended);
+    }
     rcvi_free(context, w);
 }
 
@@ -102,6 +107,7 @@ rcv_status rcvi_comm_open(rcv_context *context, const rcvi_comm_options *options
     rcvi_world *w = rcvi_new(context, 1, sizeof *w);
     if (!w) return RCV_NO_MEMORY;
     w->context = context;
+    w->process = rcvi_process();
     w->all.world = w;
     w->asked_end = &w->asked;
     pthread_mutex_init(&w->lock, NULL);
@@ -118,7 +124,7 @@ rcv_status rcvi_comm_open(rcv_context *context, const rcvi_comm_options *options
 void rcvi_comm_close(rcvi_comm *world) {
     if (!world) return;
     rcvi_world *w = world->world;
-    if (w->transport) rcvi_courier_close(w);
+    if (w->transport && !rcvi_world_is_foreign(w)) rcvi_courier_close(w);
     free_world(w);
 }
 

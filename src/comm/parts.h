@@ -49,6 +49,7 @@ typedef struct rcvi_berth {
 struct rcvi_world {
     rcvi_comm all;
     rcv_context *context;
+    unsigned process;                /* that opened it */
     const rcvi_transport *transport; /* NULL: this rank is alone, and there is no courier */
     rcvi_transport_facts facts;
     double timeout;
@@ -164,6 +165,9 @@ rcv_status rcvi_staged_round(rcvi_comm *comm, const rcvi_transfer_options *optio
 rcv_status rcvi_courier_open(rcvi_world *world); /* and with it the transport */
 void rcvi_courier_begin(rcvi_world *world);      /* once the watch is there */
 void rcvi_courier_close(rcvi_world *world);      /* also one that never began */
+/* A child of fork() has no courier, and the lock may stay locked: it is no rank, and nothing of the world may be touched but freed. */
+bool rcvi_world_is_foreign(const rcvi_world *world);
+
 /* Waits for `woken`, at most so long; under the lock. */
 void rcvi_world_wait(rcvi_world *world, pthread_cond_t *woken, double seconds);
 bool rcvi_counted(const rcvi_transfer_options *options);   /* what it waits for is there */

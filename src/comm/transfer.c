@@ -136,10 +136,16 @@ static void give(rcvi_world *w, rcvi_transfer *t) {
     pthread_mutex_unlock(&w->lock);
 }
 
+static rcv_status refuse_child(void) {
+    return rcvi_fail(RCV_UNSUPPORTED,
+                     "a child of fork() is no rank: only the process that opened the world can use it");
+}
+
 rcv_status rcvi_transfer_ask(rcvi_comm *comm, const rcvi_transfer_options *o, const rcvi_exchange *exchange,
                              rcvi_transfer **transfer) {
     rcvi_world *w = comm->world;
     *transfer = NULL;
+    if (rcvi_world_is_foreign(w)) return refuse_child();
     atomic_fetch_add(&w->progress, 1);
     if (atomic_load(&w->broken)) return rcvi_world_broken(w);
     rcvi_transfer *t = rcvi_new(w->context, 1, sizeof *t);
@@ -197,6 +203,7 @@ static rcv_status await(rcvi_transfer *t) {
 
 rcv_status rcvi_comm_finish(rcvi_transfer *t, rcvi_transfer_times *times) {
     if (!t) return RCV_OK;
+    if (rcvi_world_is_foreign(t->comm->world)) return refuse_child(); /* the transfer is the parent's */
     atomic_fetch_add(&t->comm->world->progress, 1);
     rcv_status status = t->exchange ? await(t) : finish_alone(t);
     atomic_fetch_add(&t->comm->world->progress, 1);

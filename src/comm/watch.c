@@ -81,6 +81,7 @@ void rcvi_comm_alive(rcvi_comm *comm) { atomic_fetch_add(&comm->world->progress,
 
 void rcvi_comm_fail(rcvi_comm *comm, const char *sentence) {
     rcvi_world *w = comm->world;
+    if (rcvi_world_is_foreign(w)) return;
     rcvi_world_break(w, true, false, "rank %d: %s", w->all.rank, sentence);
     double begun = rcvi_now();
     pthread_mutex_lock(&w->lock);

@@ -11,7 +11,8 @@ rcvi_comm *rcvi_world_comm(const rcv_world *world) { return world->comm; }
 rcv_status rcv_world_open(rcv_context *context, const rcv_world_options *options, rcv_world **out) {
     static const rcv_world_options none = {0};
     if (out) *out = NULL;
-    if (!context || !out) return rcvi_fail(RCV_INVALID, "rcv_world_open needs a context and a place for the world");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(out, "world");
     if (!options) options = &none;
     rcv_world *world = rcvi_new(context, 1, sizeof *world);
     if (!world) return RCV_NO_MEMORY;
@@ -42,7 +43,10 @@ int rcv_world_size(const rcv_world *world) { return rcvi_comm_size(world->comm);
 int rcv_world_here(const rcv_world *world) { return rcvi_comm_here(world->comm); }
 const char *rcv_world_name(const rcv_world *world) { return rcvi_comm_name(world->comm); }
 int64_t rcv_world_sent(const rcv_world *world) { return rcvi_comm_count(world->comm).bytes; }
-rcv_status rcv_world_agree(rcv_world *world, rcv_status status) { return rcvi_comm_agree(world->comm, status); }
+rcv_status rcv_world_agree(rcv_world *world, rcv_status status) {
+    RCVI_NEED(world, "world");
+    return rcvi_comm_agree(world->comm, status);
+}
 void rcv_world_fail(rcv_world *world, const char *sentence) { rcvi_comm_fail(world->comm, sentence); }
 bool rcv_world_speaks(const rcv_world *world) { return rcvi_comm_speaks(world->comm); }
 void rcv_world_alive(rcv_world *world) { rcvi_comm_alive(world->comm); }

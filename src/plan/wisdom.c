@@ -19,7 +19,7 @@ typedef struct {
 
 static const char *const efforts[] = {"measured", "exhaustive"}; /* by lesson.exhaustive */
 
-/* ---- the table; callers hold the context's lock ---- */
+/* ---- the table; callers hold the lock ---- */
 
 static void clear(rcv_context *context, wisdom *w) {
     for (size_t i = 0; i < w->count; i++) rcvi_free(context, w->entries[i].key);
@@ -63,11 +63,11 @@ static void learn(entry *known, const rcvi_lesson *lesson) {
 
 bool rcvi_wisdom_find(rcv_context *context, const char *key, bool exhaustive, rcvi_lesson *lesson) {
     bool found = false;
-    pthread_mutex_lock(&context->lock);
+    rcvi_lock_briefly();
     const wisdom *w = context->wisdom;
     size_t at = w ? place(w, key, &found) : 0;
     if (found) *lesson = w->entries[at].lesson;
-    pthread_mutex_unlock(&context->lock);
+    rcvi_unlock_briefly();
     return found && (lesson->exhaustive || !exhaustive);
 }
 
@@ -93,9 +93,9 @@ static rcv_status remember(rcv_context *context, const char *key, const rcvi_les
 }
 
 rcv_status rcvi_wisdom_remember(rcv_context *context, const char *key, const rcvi_lesson *lesson) {
-    pthread_mutex_lock(&context->lock);
+    rcvi_lock_briefly();
     rcv_status status = remember(context, key, lesson);
-    pthread_mutex_unlock(&context->lock);
+    rcvi_unlock_briefly();
     return status;
 }
 
@@ -228,10 +228,10 @@ static rcv_status merge(rcv_context *context, wisdom *known, wisdom *read) {
 
 static rcv_status take_over(rcv_context *context, wisdom *read) {
     if (read->count == 0) return RCV_OK;
-    pthread_mutex_lock(&context->lock);
+    rcvi_lock_briefly();
     wisdom *known = wisdom_of(context);
     rcv_status status = known ? merge(context, known, read) : RCV_NO_MEMORY;
-    pthread_mutex_unlock(&context->lock);
+    rcvi_unlock_briefly();
     return status;
 }
 
@@ -246,7 +246,8 @@ rcv_status rcvi_wisdom_read(rcv_context *context, char *text, size_t length, con
 }
 
 rcv_status rcv_wisdom_load(rcv_context *context, const char *path) {
-    if (!context || !path) return rcvi_fail(RCV_INVALID, "loading wisdom needs a context and a path");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
     char *text = NULL;
     size_t length = 0;
     RCVI_TRY(rcvi_read_file(context, path, RCVI_LIMIT_WISDOM, &text, &length));
@@ -266,15 +267,16 @@ static void print_entry(const entry *e, rcvi_text *out) {
 }
 
 rcv_status rcv_wisdom_save(const rcv_context *context, const char *path) {
-    if (!context || !path) return rcvi_fail(RCV_INVALID, "saving wisdom needs a context and a path");
-    rcv_context *owner = (rcv_context *)context; /* for its lock and its allocator */
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    rcv_context *owner = (rcv_context *)context; /* for its allocator */
     rcvi_text out;
     rcvi_text_init(&out, owner);
     rcvi_text_add(&out, SIGNATURE);
-    pthread_mutex_lock(&owner->lock);
+    rcvi_lock_briefly();
     const wisdom *w = context->wisdom;
     for (size_t i = 0; w && i < w->count; i++) print_entry(&w->entries[i], &out);
-    pthread_mutex_unlock(&owner->lock);
+    rcvi_unlock_briefly();
     if (!out.failed)
         rcvi_text_add(&out, CHECKSUM "%016llx\n", (unsigned long long)rcvi_hash_bytes(out.bytes, out.length));
     char *text = NULL;
@@ -287,10 +289,9 @@ rcv_status rcv_wisdom_save(const rcv_context *context, const char *path) {
 
 size_t rcv_wisdom_count(const rcv_context *context) {
     if (!context) return 0;
-    rcv_context *owner = (rcv_context *)context;
-    pthread_mutex_lock(&owner->lock);
+    rcvi_lock_briefly();
     const wisdom *w = context->wisdom;
     size_t count = w ? w->count : 0;
-    pthread_mutex_unlock(&owner->lock);
+    rcvi_unlock_briefly();
     return count;
 }

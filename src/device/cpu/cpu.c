@@ -118,6 +118,7 @@ typedef struct {
     size_t first, end;
     char *scratch;
     double begin;
+    rcv_status status; /* of the vendor's library */
 } run_call;
 
 static void record(run_call *run, const rcvi_call *call, double begin, bool looped) {
@@ -142,7 +143,8 @@ static void take(run_call *run, rcvi_call *call, bool looped) {
     switch (call->step->kind) {
     case RCVI_STEP_PACK: rcvi_take_pack(call); break;
     case RCVI_STEP_VENDOR:
-        if (call->member == 0) rcvi_vendor_run(run->worker->vendor, call->step->vendor.backward, run->binding);
+        if (call->member == 0)
+            run->status = rcvi_vendor_run(run->worker->vendor, call->step->vendor.backward, run->binding);
         break;
     case RCVI_STEP_COMMUNICATE:
         if (run->binding->signals)
@@ -302,14 +304,15 @@ static rcv_status run_steps(rcvi_worker *worker, size_t first, size_t end, const
     if (binding->events) run.begin = rcvi_now();
     bool blas = worker->engine->program->rungs.blas;
     int before = blas ? rcvi_blas_begin() : 0;
+    rcv_status status = RCV_OK;
     if (worker->team)
-        rcvi_team_call(worker->team, work, &run);
+        status = rcvi_team_call(worker->team, work, &run);
     else
         work(&run, 0);
     if (blas) rcvi_blas_end(before);
     if (binding->events && *binding->event_count > binding->event_capacity)
         *binding->event_count = binding->event_capacity;
-    return RCV_OK;
+    return status ? status : run.status;
 }
 
 const rcvi_device rcvi_device_cpu = {.name = "cpu",

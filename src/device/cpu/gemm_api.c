@@ -57,8 +57,9 @@ static rcv_status describe(const rcv_gemm_options *options, rcvi_matmul *matmul)
 
 rcv_status rcv_gemm_new(rcv_context *context, const rcv_gemm_options *options, rcv_gemm **gemm) {
     if (gemm) *gemm = NULL;
-    if (!context || !options || !gemm)
-        return rcvi_fail(RCV_INVALID, "rcv_gemm_new needs a context, options and a place for the product, not NULL");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(options, "options");
+    RCVI_NEED(gemm, "gemm");
     rcvi_matmul matmul;
     RCVI_TRY(describe(options, &matmul));
     int64_t threads = options->threads == 0 ? rcv_context_threads(context) : options->threads;
@@ -111,14 +112,49 @@ static void share(void *user, int member) {
     if (kernels->end) kernels->end();
 }
 
+typedef struct {
+    const char *name;
+    uintptr_t begin;
+    int64_t rows, columns, stride;
+} placed;
+
+/* Two matrices that lie side by side in the rows of a larger one do not overlap. */
+static bool do_overlap(const placed *a, const placed *b, int64_t size) {
+    int64_t a_bytes = ((a->rows - 1) * a->stride + a->columns) * size;
+    int64_t b_bytes = ((b->rows - 1) * b->stride + b->columns) * size;
+    if (a->begin >= b->begin + (uintptr_t)b_bytes || b->begin >= a->begin + (uintptr_t)a_bytes) return false;
+    if (a->stride != b->stride) return true;
+    int64_t row = a->stride * size, offset = (int64_t)(b->begin - a->begin) % row;
+    if (offset < 0) offset += row;
+    return offset < a->columns * size || offset + b->columns * size > row;
+}
+
+static rcv_status check_overlap(const rcv_gemm *gemm, const void *a, const void *b, const void *c) {
+    const rcvi_matmul *m = &gemm->matmul;
+    int64_t size = m->type == RCVI_KERNEL_DOUBLE ? sizeof(double) : sizeof(float);
+    const placed out = {"c", (uintptr_t)c, m->m, m->n, m->ldc};
+    const placed in[] = {
+        {"a", (uintptr_t)a, m->transpose_a ? m->k : m->m, m->transpose_a ? m->m : m->k, m->lda},
+        {"b", (uintptr_t)b, m->transpose_b ? m->n : m->k, m->transpose_b ? m->k : m->n, m->ldb},
+    };
+    for (int i = 0; i < 2; i++) {
+        if (in[i].begin && do_overlap(&in[i], &out, size))
+            return rcvi_fail(RCV_INVALID, "rcv_gemm_run: c overlaps %s; give what is written memory of its own",
+                             in[i].name);
+    }
+    return RCV_OK;
+}
+
 rcv_status rcv_gemm_run(rcv_gemm *gemm, const void *a, const void *b, void *c) {
-    if (!gemm || !a || !c) return rcvi_fail(RCV_INVALID, "rcv_gemm_run needs a product, a and c, not NULL");
-    if (!b && (!gemm->packed || gemm->stale))
-        return rcvi_fail(RCV_INVALID, "rcv_gemm_run needs b, which is not packed yet, not NULL");
+    RCVI_NEED(gemm, "gemm");
+    RCVI_NEED(a, "a");
+    RCVI_NEED(c, "c");
+    RCVI_NEED(b || (gemm->packed && !gemm->stale), "b");
+    RCVI_TRY(check_overlap(gemm, a, gemm->packed && !gemm->stale ? NULL : b, c));
     gemm->a = a;
     gemm->b = b;
     gemm->c = c;
-    rcvi_team_call(gemm->team, share, gemm);
+    RCVI_TRY(rcvi_team_call(gemm->team, share, gemm));
     gemm->stale = false;
     return RCV_OK;
 }

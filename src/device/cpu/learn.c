@@ -34,12 +34,11 @@ static void take_share(void *user, int member) {
     if (kernels->end) kernels->end();
 }
 
-void rcvi_learn_run(rcvi_learn *learn, double operations, rcvi_learn_work *work, const void *job) {
+rcv_status rcvi_learn_run(rcvi_learn *learn, double operations, rcvi_learn_work *work, const void *job) {
     call self = {learn, work, job, operations < SMALL ? 1 : rcvi_team_threads(learn->team)};
-    if (self.members == 1)
-        take_share(&self, 0);
-    else
-        rcvi_team_call(learn->team, take_share, &self);
+    if (self.members > 1) return rcvi_team_call(learn->team, take_share, &self);
+    take_share(&self, 0);
+    return RCV_OK;
 }
 
 void rcvi_learn_meet(const rcvi_learn_share *share) {
@@ -189,16 +188,14 @@ static rcv_status wait_for(rcvi_learn *learn) {
 static rcv_status gather(rcvi_learn *learn, int64_t rows, int64_t columns, const int32_t *ids, const void *table,
                          void *out) {
     rcvi_learn_rows job = {.rows = rows, .columns = columns, .ids = ids, .from = table, .out = out};
-    rcvi_learn_run(learn, (double)rows * (double)columns, learn->real->gather, &job);
-    return RCV_OK;
+    return rcvi_learn_run(learn, (double)rows * (double)columns, learn->real->gather, &job);
 }
 
 static rcv_status scatter(rcvi_learn *learn, int64_t rows, int64_t columns, const rcvi_groups *groups, bool by_id,
                           const void *from, void *out) {
     rcvi_learn_rows job = {
         .rows = rows, .columns = columns, .groups = groups, .by_id = by_id, .from = from, .out = out};
-    rcvi_learn_run(learn, (double)rows * (double)columns, learn->real->scatter, &job);
-    return RCV_OK;
+    return rcvi_learn_run(learn, (double)rows * (double)columns, learn->real->scatter, &job);
 }
 
 static rcv_status mask(rcvi_learn *learn, int64_t rows, int64_t columns, const rcvi_mask *mask,
@@ -210,8 +207,7 @@ static rcv_status mask(rcvi_learn *learn, int64_t rows, int64_t columns, const r
                            .seed = control->seed + mask->salt * UINT64_C(0x9e3779b97f4a7c15),
                            .from = from,
                            .out = out};
-    rcvi_learn_run(learn, HASH * (double)rows * (double)columns, learn->real->mask, &job);
-    return RCV_OK;
+    return rcvi_learn_run(learn, HASH * (double)rows * (double)columns, learn->real->mask, &job);
 }
 
 /* ---- the update ---- */
@@ -242,7 +238,7 @@ static rcv_status squares(rcvi_learn *learn, const rcvi_update *update, const rc
                           rcvi_outcome *outcome) {
     RCVI_TRY(check_update(update));
     rcvi_learn_update job = {update, control, outcome};
-    rcvi_learn_run(learn, elements_of(update), learn->real->norm, &job);
+    RCVI_TRY(rcvi_learn_run(learn, elements_of(update), learn->real->norm, &job));
     outcome->norm = sum_of_slots(learn, update);
     return RCV_OK;
 }
@@ -251,8 +247,7 @@ static rcv_status apply(rcvi_learn *learn, const rcvi_update *update, const rcvi
                         rcvi_outcome *outcome) {
     RCVI_TRY(check_update(update));
     rcvi_learn_update job = {update, control, outcome};
-    if (isfinite(outcome->norm)) rcvi_learn_run(learn, elements_of(update), learn->real->update, &job);
-    return RCV_OK;
+    return isfinite(outcome->norm) ? rcvi_learn_run(learn, elements_of(update), learn->real->update, &job) : RCV_OK;
 }
 
 static rcv_status update(rcvi_learn *learn, const rcvi_update *update, const rcvi_control *control,

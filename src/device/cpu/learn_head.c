@@ -169,7 +169,7 @@ rcv_status rcvi_learn_head(rcvi_learn *learn, const rcvi_head *head, const rcvi_
         return rcvi_fail(RCV_INVALID, "gradients of a head that was not opened for training");
     if (!head->targets && !head->values) return rcvi_fail(RCV_INVALID, "a head needs targets or values, not neither");
     head_job job = {.head = head, .weight = control->weight, .outcome = outcome};
-    rcvi_learn_run(learn, operations(learn, head->rows), run_head, &job);
+    RCVI_TRY(rcvi_learn_run(learn, operations(learn, head->rows), run_head, &job));
     double loss = head->adds_loss ? outcome->loss : 0;
     for (int64_t row = 0; row < head->rows; row++) loss += learn->losses[row];
     outcome->loss = loss;
@@ -196,6 +196,5 @@ static void run_logits(const rcvi_learn_share *share, const void *job) {
 rcv_status rcvi_learn_logits(rcvi_learn *learn, const rcvi_head *head, void *out) {
     RCVI_TRY(check_head(learn, head));
     head_job job = {.head = head, .out = out};
-    rcvi_learn_run(learn, operations(learn, head->rows), run_logits, &job);
-    return RCV_OK;
+    return rcvi_learn_run(learn, operations(learn, head->rows), run_logits, &job);
 }

@@ -208,8 +208,7 @@ static rcv_status call(rcvi_scan *scan, const rcv_scan_data *data, const rcv_sca
     scan->ascending = scan->options.reverse == (gradients != NULL);
     memcpy(scan->state, rcvi_scan_origin(scan), (size_t)(scan->columns * scan->carry));
     atomic_store_explicit(&scan->linked, 0, memory_order_relaxed);
-    rcvi_team_call(scan->team, take, scan);
-    return RCV_OK;
+    return rcvi_team_call(scan->team, take, scan);
 }
 
 static rcv_status forward(rcvi_scan *scan, const rcv_scan_data *data, void *stream) {

@@ -59,6 +59,7 @@ struct rcvi_team {
     void (*work)(void *user, int member); /* of the call announced; NULL: end */
     void *user;
     fenv_t environment; /* the caller's */
+    unsigned process;   /* whose threads they are */
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     member members[]; /* [threads]; the first is the caller */
@@ -204,6 +205,7 @@ rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
         rcvi_free(context, memory);
         return rcvi_fail(RCV_NO_MEMORY, "the system refused a lock for %d threads (%s)", threads, strerror(error));
     }
+    made->process = rcvi_process();
     rcv_status status = start(made);
     if (status) {
         rcvi_team_free(made);
@@ -213,27 +215,57 @@ rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
     return RCV_OK;
 }
 
-void rcvi_team_free(rcvi_team *team) {
-    if (!team) return;
+static void stop(rcvi_team *team) {
     if (team->started > 0) announce(team, NULL, NULL);
     for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread, NULL);
+    team->started = 0;
     pthread_cond_destroy(&team->wake);
     pthread_mutex_destroy(&team->mutex);
+}
+
+/* In a child of fork() there are no threads to be joined, and who slept on the condition will not come for it. */
+void rcvi_team_free(rcvi_team *team) {
+    if (!team) return;
+    if (team->process == rcvi_process()) stop(team);
     rcvi_free(team->context, team->memory);
+}
+
+/* Starts the team's threads anew in a child of fork(). Where that fails the team stays as it was, to be tried again. */
+static rcv_status revive(rcvi_team *team) {
+    team->started = 0;
+    atomic_store(&team->called.value, 0);
+    atomic_store(&team->sleepers.value, 0);
+    for (int i = 0; i < team->threads; i++) {
+        member *m = &team->members[i];
+        m->barriers = 0;
+        atomic_store(&m->done.value, 0);
+        for (int round = 0; round < ROUNDS; round++) atomic_store(&m->rounds[round].value, 0);
+    }
+    int error = pthread_mutex_init(&team->mutex, NULL);
+    if (!error) error = pthread_cond_init(&team->wake, NULL);
+    if (error) return rcvi_fail(RCV_NO_MEMORY, "the system refused a lock for threads (%s)", strerror(error));
+    rcv_status status = start(team);
+    if (status)
+        stop(team);
+    else
+        team->process = rcvi_process();
+    return status;
 }
 
 int rcvi_team_threads(const rcvi_team *team) { return team->threads; }
 
-void rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void *user) {
+rcv_status rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void *user) {
     if (team->threads == 1) {
         work(user, 0);
-        return;
+        return RCV_OK;
     }
+    if (team->process != rcvi_process()) RCVI_TRY(revive(team));
     fegetenv(&team->environment);
     team->core = core_now();
     unsigned count = announce(team, work, user);
     work(user, 0);
     for (int i = 1; i < team->threads; i++) rcvi_team_await(team, &team->members[i].done.value, count);
+    return RCV_OK;
 }
 
 void rcvi_team_barrier(rcvi_team *team, int index) {

@@ -16,8 +16,9 @@ int rcvi_team_threads(const rcvi_team *team);
 size_t rcvi_team_bytes(int threads); /* that a team allocates */
 
 /* Every member, the caller being member 0, runs work(user, member); returns when all are done. What the caller wrote
- * before is seen by all; what they wrote is seen by the caller after. */
-void rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void *user);
+ * before is seen by all; what they wrote is seen by the caller after. A child of fork() starts threads of its own with its first call:
+ * that alone may fail, and then nothing was run. */
+rcv_status rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member), void *user);
 
 /* Called by every member inside of a call: none goes on before all have come. What was written before is seen after. */
 void rcvi_team_barrier(rcvi_team *team, int member);

@@ -14,8 +14,8 @@ rcv_status rcvi_vendor_bytes(const rcvi_program *program, size_t *bytes);
 rcv_status rcvi_vendor_new(const rcvi_program *program, rcvi_vendor **vendor);
 void rcvi_vendor_free(rcvi_vendor *vendor);
 
-/* One pass. Where binding->same_parameters, weights are used as the last forward pass laid them out. Should the library
- * fail after all (it has no memory left), the outputs are NaN. */
-void rcvi_vendor_run(rcvi_vendor *vendor, bool backward, const rcvi_binding *binding);
+/* One pass. Where binding->same_parameters, weights are used as the last forward pass laid them out. Where the library fails (it has no
+ * memory left) the outputs are NaN. */
+rcv_status rcvi_vendor_run(rcvi_vendor *vendor, bool backward, const rcvi_binding *binding);
 
 #endif

@@ -19,8 +19,9 @@ rcv_status rcvi_vendor_new(const rcvi_program *program, rcvi_vendor **vendor) {
 
 void rcvi_vendor_free(rcvi_vendor *vendor) { (void)vendor; }
 
-void rcvi_vendor_run(rcvi_vendor *vendor, bool backward, const rcvi_binding *binding) {
+rcv_status rcvi_vendor_run(rcvi_vendor *vendor, bool backward, const rcvi_binding *binding) {
     (void)vendor;
     (void)backward;
     (void)binding;
+    return refuse();
 }

@@ -10,6 +10,7 @@
 #include "device/cpu/vendor_onednn.h"
 
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { ALIGNMENT = 64 };
@@ -147,11 +148,12 @@ static rcv_status add_reorder(rcvi_vendor *vendor, rcvi_onednn_desc from, rcvi_o
                    sizeof *vendor->reorders)) {
         return RCV_NO_MEMORY;
     }
-    dnnl_primitive_desc_t desc = NULL;
+    dnnl_primitive_desc_t *desc = &vendor->reorder_desc;
     dnnl_engine_t engine = vendor->kind.engine;
-    RCVI_TRY(judge(dnnl_reorder_primitive_desc_create(&desc, from, engine, to, engine, NULL), "reorder"));
-    dnnl_status_t status = dnnl_primitive_create(out, desc);
-    dnnl_primitive_desc_destroy(desc);
+    RCVI_TRY(judge(dnnl_reorder_primitive_desc_create(desc, from, engine, to, engine, NULL), "reorder"));
+    dnnl_status_t status = dnnl_primitive_create(out, *desc);
+    dnnl_primitive_desc_destroy(*desc);
+    *desc = NULL;
     RCVI_TRY(judge(status, "reorder"));
     vendor->reorders[vendor->reorder_count++] = *out;
     return RCV_OK;
@@ -160,10 +162,10 @@ static rcv_status add_reorder(rcvi_vendor *vendor, rcvi_onednn_desc from, rcvi_o
 /* A port with an outside, of which `inside` is what the primitive takes. */
 static rcv_status open_port(rcvi_vendor *vendor, const rcvi_onednn_block *b, int p, rcvi_onednn_desc inside,
                             rcvi_onednn_port *out) {
-    dnnl_memory_desc_t owned;
-    memset(&owned, 0, sizeof owned);
-    RCVI_TRY(describe(vendor, b, p, true, &owned));
-    rcvi_onednn_desc plain = rcvi_onednn_borrow(&owned);
+    dnnl_memory_desc_t *owned = &vendor->plain_desc;
+    memset(owned, 0, sizeof *owned);
+    RCVI_TRY(describe(vendor, b, p, true, owned));
+    rcvi_onednn_desc plain = rcvi_onednn_borrow(owned);
     rcv_status status = add_memory(vendor, plain, false, 0, &out->outside);
     out->inside = out->outside;
     if (!status && (is_kept(vendor, b, p) || !dnnl_memory_desc_equal(plain, inside))) {
@@ -173,7 +175,7 @@ static rcv_status open_port(rcvi_vendor *vendor, const rcvi_onednn_block *b, int
                                    : add_reorder(vendor, plain, inside, &out->reorder);
         }
     }
-    rcvi_onednn_forget(&owned);
+    rcvi_onednn_forget(owned);
     return status;
 }
 
@@ -343,6 +345,51 @@ static void find_threads(rcvi_vendor *vendor) {
     memcpy(&vendor->set_threads, &set, sizeof set);
 }
 
+/* OpenMP's threads are gone in a child of fork(), and it would wait for them. */
+static rcv_status check_threads(const rcvi_program *program) {
+    if (!rcvi_is_forked() || program->rungs.threads <= 1) return RCV_OK;
+    return rcvi_fail(RCV_UNSUPPORTED,
+                     "oneDNN has one thread in a child of fork(), not %lld: OpenMP's do not survive it",
+                     (long long)program->rungs.threads);
+}
+
+/* Some small allocations oneDNN (2.6) uses without a look at them: what a network needs, about 100 KB a layer, must be there before. */
+static rcv_status check_memory(const rcvi_vendor *vendor) {
+    size_t bytes = (size_t)(vendor->program->net->options.layers + 1) << 20;
+    void *there = malloc(bytes);
+    free(there);
+    return there ? RCV_OK : rcvi_no_memory(bytes);
+}
+
+typedef struct {
+    rcvi_vendor *vendor;
+    rcv_status status;
+} building;
+
+static void build_all(void *user) {
+    building *b = user;
+    b->status = build(b->vendor);
+}
+
+/* A primitive whose making was interrupted stays in oneDNN's cache as one that is being made. */
+static void clear_cache(void) {
+    int capacity = 0;
+    if (dnnl_get_primitive_cache_capacity(&capacity) == dnnl_success &&
+        dnnl_set_primitive_cache_capacity(0) == dnnl_success)
+        dnnl_set_primitive_cache_capacity(capacity);
+}
+
+rcv_status rcvi_onednn_call(rcvi_vendor *vendor, void (*work)(void *user), void *user) {
+    RCVI_TRY(check_threads(vendor->program));
+    int before = vendor->set_threads ? vendor->get_threads() : 0;
+    if (vendor->set_threads) vendor->set_threads((int)vendor->program->rungs.threads);
+    bool done = rcvi_onednn_guard(work, user);
+    if (vendor->set_threads) vendor->set_threads(before);
+    if (done) return RCV_OK;
+    clear_cache();
+    return rcvi_fail(RCV_NO_MEMORY, "oneDNN has no memory left");
+}
+
 /* Everything but the memory. Primitives are cut to the number of threads that there are when they are made. */
 static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
     const rcv_net *net = program->net;
@@ -364,9 +411,10 @@ static rcv_status prepare(const rcvi_program *program, rcvi_vendor **out) {
     vendor->backward_stale = true;
     find_buffers(vendor);
     find_threads(vendor);
-    int before = rcvi_onednn_enter(vendor);
-    rcv_status status = build(vendor);
-    rcvi_onednn_leave(vendor, before);
+    building made = {.vendor = vendor};
+    rcv_status status = check_memory(vendor);
+    if (!status) status = rcvi_onednn_call(vendor, build_all, &made);
+    if (!status) status = made.status;
     if (status) {
         rcvi_vendor_free(vendor);
         return status;
@@ -409,6 +457,8 @@ void rcvi_vendor_free(rcvi_vendor *vendor) {
     }
     for (size_t i = 0; i < vendor->memory_count; i++) dnnl_memory_destroy(vendor->memories[i].memory);
     for (size_t i = 0; i < vendor->reorder_count; i++) dnnl_primitive_destroy(vendor->reorders[i]);
+    if (vendor->reorder_desc) dnnl_primitive_desc_destroy(vendor->reorder_desc);
+    rcvi_onednn_forget(&vendor->plain_desc);
     if (vendor->attributes) dnnl_primitive_attr_destroy(vendor->attributes);
     if (vendor->stream) dnnl_stream_destroy(vendor->stream);
     if (vendor->kind.engine) dnnl_engine_destroy(vendor->kind.engine);

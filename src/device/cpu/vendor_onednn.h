@@ -4,6 +4,7 @@
 
 #include "device/cpu/vendor.h"
 #include "device/cpu/vendor_onednn_api.h"
+#include "device/cpu/vendor_onednn_guard.h"
 
 enum { RCVI_PORT_BACKWARD_WEIGHTS = RCVI_PORT_COUNT, RCVI_PORT_TOTAL = RCVI_PORT_BACKWARD_WEIGHTS + 2 };
 
@@ -48,13 +49,15 @@ struct rcvi_vendor {
     size_t memory_count, memory_capacity;
     dnnl_primitive_t *reorders;
     size_t reorder_count, reorder_capacity;
+    dnnl_primitive_desc_t reorder_desc;   /* of the reorder that is being made, */
+    dnnl_memory_desc_t plain_desc;        /* and of the port: here, so that an exception leaves none behind */
     int buffers[RCVI_ROLE_COUNT][2];      /* the program's buffer of a role and state, or RCVI_NONE */
     size_t bytes;                         /* of our memory; below, places in it */
     size_t scratch, staging, zeros, sink; /* shared scratchpad; weights in our gates' order; absent inputs; outputs */
     void *allocation;
-    unsigned char *base; /* our memory */
-    bool backward_stale; /* parameters changed since the backward pass laid them out */
-    bool failed;
+    unsigned char *base;   /* our memory */
+    bool backward_stale;   /* parameters changed since the backward pass laid them out */
+    dnnl_status_t failure; /* the first of a pass */
     int (*get_threads)(void);
     void (*set_threads)(int);
 };
@@ -64,16 +67,7 @@ static inline bool rcvi_onednn_in_place(const rcvi_vendor *vendor, const rcvi_on
     return block->layers * vendor->directions == 1 && vendor->kind.cell != RCVI_ONEDNN_GRU;
 }
 
-/* Calls into oneDNN stand between these two: the program's number of threads holds there. */
-static inline int rcvi_onednn_enter(const rcvi_vendor *vendor) {
-    if (!vendor->set_threads) return 0;
-    int before = vendor->get_threads();
-    vendor->set_threads((int)vendor->program->rungs.threads);
-    return before;
-}
-
-static inline void rcvi_onednn_leave(const rcvi_vendor *vendor, int before) {
-    if (vendor->set_threads) vendor->set_threads(before);
-}
+/* Calls into oneDNN stand inside of `work`: the program's number of threads holds there, and an exception that leaves it is a status. */
+rcv_status rcvi_onednn_call(rcvi_vendor *vendor, void (*work)(void *user), void *user);
 
 #endif

@@ -28,7 +28,9 @@ static float *state_of(const call *c, const rcvi_onednn_block *b, rcvi_role role
 
 static float *own(const rcvi_vendor *vendor, size_t place) { return (float *)(void *)(vendor->base + place); }
 
-static void expect(rcvi_vendor *vendor, dnnl_status_t status) { vendor->failed |= status != dnnl_success; }
+static void expect(rcvi_vendor *vendor, dnnl_status_t status) {
+    if (!vendor->failure) vendor->failure = status;
+}
 
 static void attach(rcvi_vendor *vendor, const rcvi_onednn_port *port, const float *outside) {
     expect(vendor, dnnl_memory_set_data_handle(port->outside, (void *)outside));
@@ -240,16 +242,26 @@ static void poison(const call *c, bool backward_pass) {
     }
 }
 
-void rcvi_vendor_run(rcvi_vendor *vendor, bool backward_pass, const rcvi_binding *binding) {
+static void run_forward(void *user) {
+    const call *c = user;
+    forward(c);
+    expect(c->vendor, dnnl_stream_wait(c->vendor->stream));
+}
+
+static void run_backward(void *user) {
+    const call *c = user;
+    backward(c);
+    expect(c->vendor, dnnl_stream_wait(c->vendor->stream));
+}
+
+rcv_status rcvi_vendor_run(rcvi_vendor *vendor, bool backward_pass, const rcvi_binding *binding) {
     call c = {vendor, binding};
-    int before = rcvi_onednn_enter(vendor);
-    vendor->failed = false;
-    if (backward_pass) {
-        backward(&c);
-    } else {
-        forward(&c);
-    }
-    expect(vendor, dnnl_stream_wait(vendor->stream));
-    rcvi_onednn_leave(vendor, before);
-    if (vendor->failed) poison(&c, backward_pass);
+    vendor->failure = dnnl_success;
+    rcv_status status = rcvi_onednn_call(vendor, backward_pass ? run_backward : run_forward, &c);
+    if (!status && vendor->failure == dnnl_out_of_memory)
+        status = rcvi_fail(RCV_NO_MEMORY, "oneDNN has no memory left for a pass");
+    else if (!status && vendor->failure)
+        status = rcvi_fail(RCV_UNSUPPORTED, "oneDNN failed in a pass with status %d", (int)vendor->failure);
+    if (status) poison(&c, backward_pass);
+    return status;
 }
