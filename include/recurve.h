@@ -4,11 +4,16 @@
  *   - Every call that can fail returns rcv_status. Outputs come last and are NULL (or untouched) on failure.
  *   - rcv_message() is one sentence about the last failure on the calling thread, as errno is the last error number.
  *   - The library never prints, exits or aborts on a caller's mistake.
+ *   - NULL for an argument that is not said to be optional is RCV_INVALID in every function that returns a status, and the sentence has the
+ *     argument's name. Functions that return a value need their object.
+ *   - An array that a call writes overlaps no other array of that call, unless it says so: that is RCV_INVALID, with both names.
  *   - `new`/`free` pairs; free(NULL) is harmless. An object may be freed before the objects it was made from only where
  *     it says so: free in the reverse order of creation.
  *   - Cells, networks and plans are immutable once made and may be shared between threads; a run, a tensor collection,
  *     settings, a model, a learner and a trainer belong to one thread at a time.
  *   - Data is time-major and row-major: x is [steps, batch, input].
+ *   - A child of fork() may go on with what its parent had, as long as no other thread of the parent was using it: threads are started anew.
+ *     Not so a GPU, the ranks of a world, and oneDNN with more than one thread: those calls fail with a sentence.
  */
 #ifndef RECURVE_H
 #define RECURVE_H
@@ -107,6 +112,7 @@ RCV_API size_t rcv_escape(const char *bytes, size_t length, const char *keep, ch
 RCV_API rcv_status rcv_device_describe(rcv_context *context, const char *device, char **text);
 RCV_API rcv_status rcv_memory_new(rcv_context *context, const char *device, size_t bytes, void **memory);
 RCV_API void rcv_memory_free(rcv_context *context, const char *device, void *memory);
+/* In the host's memory the two may overlap. */
 RCV_API rcv_status rcv_memory_write(const char *device, void *to, const void *from, size_t bytes); /* from the host */
 RCV_API rcv_status rcv_memory_read(const char *device, void *to, const void *from, size_t bytes);  /* to the host */
 
@@ -120,7 +126,7 @@ typedef enum {
     RCV_DESCRIBE_JSON = 2      /* machine-readable */
 } rcv_describe_flags;
 
-/* `file` is the name used in messages; the text is copied and need not end in NUL. */
+/* `file` is the name used in messages, NULL: "cell"; the text is copied and need not end in NUL. */
 RCV_API rcv_status rcv_cell_parse(rcv_context *context, const char *text, size_t length, const char *file,
                                   rcv_cell **cell);
 /* A built-in cell's name, or the path of a .cell file. A path has a '/' or ends in ".cell". */
@@ -297,7 +303,8 @@ RCV_API rcv_status rcv_run_set_stream(rcv_run *run, void *stream);
 RCV_API rcv_status rcv_run_wait(rcv_run *run); /* until what this run enqueued is done */
 
 /* Every pointer is to elements of the plan's dtype unless typed otherwise. An array over states has
- * rcv_net_state_count() entries, each NULL or a state tensor; the array itself may be NULL. */
+ * rcv_net_state_count() entries, each NULL or a state tensor; the array itself may be NULL. Inputs may overlap each other. y and final
+ * overlap nothing: who carries a state on keeps two tensors, and swaps them from call to call. */
 typedef struct {
     const void *parameters;
     const void *x;          /* [steps, batch, input] */
@@ -311,7 +318,8 @@ typedef struct {
     bool same_parameters; /* they have not changed since this run's last forward call: what was packed is used again */
 } rcv_forward;
 
-/* Gradients of a loss L, given dL/dy and dL/dfinal. Inputs of the forward call must still be in place. */
+/* Gradients of a loss L, given dL/dy and dL/dfinal. Inputs of the forward call must still be in place, its outputs need not. What is
+ * written here overlaps none of those inputs, nor dy, dfinal and each other; it may overlap y and final of the forward call. */
 typedef struct {
     const void *dy;            /* NULL: zeros */
     const void *const *dfinal; /* NULL: zeros */
@@ -376,8 +384,7 @@ typedef struct {
  * numbers would have kept. Whatever is infinite or NaN is so in every form. */
 typedef struct rcv_scan rcv_scan; /* one shape, with its threads or kernels and scratch, to be called many times */
 
-/* Pointers are to elements of the scan's dtype, in the device's memory, unless typed or said otherwise. Arrays that are
- * written overlap with no other. */
+/* Pointers are to elements of the scan's dtype, in the device's memory, unless typed or said otherwise. h and final overlap nothing. */
 typedef struct {
     const void *a, *b;      /* [steps, batch, channels]; may be anything past a sequence's length */
     const void *initial;    /* [batch, channels] the state before the first step; NULL: zeros */
@@ -387,7 +394,8 @@ typedef struct {
     void *final;            /* [batch, channels] the state behind the last step; NULL where not wanted */
 } rcv_scan_data;
 
-/* Gradients of a loss L, given dL/dh and dL/dfinal. da is of h as it was stored. */
+/* Gradients of a loss L, given dL/dh and dL/dfinal. da is of h as it was stored. What is written overlaps nothing but b and final of the
+ * forward call. */
 typedef struct {
     const void *dh;     /* NULL: zeros */
     const void *dfinal; /* NULL: zeros */
@@ -433,7 +441,8 @@ typedef struct {
 
 typedef struct rcv_gemm rcv_gemm; /* threads and scratch for one product, to be called many times */
 RCV_API rcv_status rcv_gemm_new(rcv_context *context, const rcv_gemm_options *options, rcv_gemm **gemm);
-/* With packed_b, b is read by the first call and by calls after rcv_gemm_repack alone. */
+/* With packed_b, b is read by the first call and by calls after rcv_gemm_repack alone, and may be NULL in others. c overlaps neither a nor b;
+ * they may lie side by side in the rows of one larger matrix. */
 RCV_API rcv_status rcv_gemm_run(rcv_gemm *gemm, const void *a, const void *b, void *c);
 RCV_API void rcv_gemm_repack(rcv_gemm *gemm);
 RCV_API void rcv_gemm_free(rcv_gemm *gemm);
@@ -455,7 +464,7 @@ typedef struct {
 
 RCV_API rcv_status rcv_tensors_new(rcv_context *context, rcv_tensors **tensors);
 RCV_API rcv_status rcv_tensors_load(rcv_context *context, const char *path, rcv_tensors **tensors);
-/* The content of a file in memory; copied. `name` is used in messages. */
+/* The content of a file in memory; copied. `name` is used in messages; NULL: "tensors". */
 RCV_API rcv_status rcv_tensors_parse(rcv_context *context, const void *bytes, size_t length, const char *name,
                                      rcv_tensors **tensors);
 /* Whole or not at all: written beside the path, synced and renamed over it. */
@@ -469,7 +478,7 @@ RCV_API rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tenso
 RCV_API const char *rcv_tensors_metadata(const rcv_tensors *tensors, const char *key); /* NULL if absent */
 RCV_API rcv_status rcv_tensors_set_metadata(rcv_tensors *tensors, const char *key, const char *value);
 /* The tensor's elements converted to dtype (float types to float types, integers to integers; exact or widened, except
- * float64 to float32), `count` of them into `out`. */
+ * float64 to float32), `count` of them into `out`, which does not overlap the tensor's data. */
 RCV_API rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t count, void *out);
 
 /* ---- models: a network and its parameters ------------------------------------------------------------------------ */
@@ -484,6 +493,7 @@ typedef struct {
 
 RCV_API rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed,
                                  rcv_model **model); /* keeps the net */
+/* options may be NULL: float32, and what the file says. */
 RCV_API rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_model_options *options,
                                   rcv_model **model);
 RCV_API rcv_status rcv_model_save(const rcv_model *model, const char *path);
@@ -551,6 +561,7 @@ typedef struct {
         cache; /* folder of the tokenised text; NULL: the text's own, or, where that cannot be written, the user's; "": only the user's */
 } rcv_data_options;
 
+/* options may be NULL: a stream of words. */
 RCV_API rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_options *options,
                                  rcv_data **data);
 RCV_API void rcv_data_free(rcv_data *data);
@@ -664,6 +675,7 @@ typedef struct {
     double accuracy; /* of classes: the part that was told right */
 } rcv_evaluation;
 
+/* options may be NULL: zeros. */
 RCV_API rcv_status rcv_learner_evaluate(rcv_learner *learner, const rcv_data *data,
                                         const rcv_evaluation_options *options, rcv_evaluation *result);
 
@@ -698,6 +710,7 @@ typedef struct {
 /* How many processes were started together, and which of them this is, as far as the environment says; 1 and 0 where it is alone. The
  * place may be NULL. */
 RCV_API int rcv_world_started(int *rank);
+/* options may be NULL: zeros. */
 RCV_API rcv_status rcv_world_open(rcv_context *context, const rcv_world_options *options, rcv_world **world);
 /* All ranks together, or, where one has failed, each by itself: then the process is to end, and may be ended by this call. */
 RCV_API void rcv_world_close(rcv_world *world);
@@ -758,6 +771,7 @@ RCV_API size_t rcv_trainer_bytes(const rcv_trainer *trainer);   /* of the device
  * (OUTPUT.lock is locked), it is RCV_IO, and nothing was changed.
  * Until a limit of the settings: RCV_OK; until the callback stops it: RCV_STOPPED, the checkpoint written. A loss that is no
  * number ends it with RCV_INVALID; the sentence names the update and the last good checkpoint. */
+/* options may be NULL: zeros. */
 RCV_API rcv_status rcv_trainer_run(rcv_trainer *trainer, const rcv_trainer_options *options);
 /* What an update takes over many devices: stages are measured here, on every rank where the trainer has a world, and the step is simulated. */
 typedef struct {

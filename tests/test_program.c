@@ -229,7 +229,7 @@ static void test_length(void **state) {
     check_ok(rcv_plan_explain(many.plan, &text)); /* the CPU has nothing to say */
     assert_string_equal(text, "");
     rcv_text_free(many.context, text);
-    check_fails(rcv_plan_explain(many.plan, NULL), RCV_INVALID, "a place for the text");
+    check_fails(rcv_plan_explain(many.plan, NULL), RCV_INVALID, "needs text");
     close_plan(&few);
     close_plan(&many);
 }

@@ -160,7 +160,7 @@ static void test_forecast(void **state) {
                                         {.devices = 2, .parallel = "data", .bandwidth = 1, .latency = -1}};
     static const char *const why[] = {"does not divide among 3", "4 layers cannot", "bandwidth above 0", "0 or more"};
     for (int i = 0; i < 4; i++) check_fails(rcv_trainer_forecast(t, &bad[i], &f), RCV_INVALID, why[i]);
-    check_fails(rcv_trainer_forecast(NULL, NULL, &f), RCV_INVALID, "needs a trainer");
+    check_fails(rcv_trainer_forecast(NULL, NULL, &f), RCV_INVALID, "needs trainer");
     watcher w = {0}; /* and the run goes on as if nothing had been foreseen */
     rcv_trainer *other =
         school_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam steps=3", "", train, NULL);

@@ -568,8 +568,8 @@ static void wrong_calls(void **state) {
     }
     check_ok(rcv_scan_set_stream(plain, NULL));
     check_fails(rcv_scan_set_stream(plain, h), RCV_UNSUPPORTED, "cpu has no streams");
-    check_fails(rcv_scan_set_stream(NULL, NULL), RCV_INVALID, "needs a scan");
-    check_fails(rcv_scan_wait(NULL), RCV_INVALID, "needs a scan");
+    check_fails(rcv_scan_set_stream(NULL, NULL), RCV_INVALID, "needs scan");
+    check_fails(rcv_scan_wait(NULL), RCV_INVALID, "needs scan");
     check_ok(rcv_scan_wait(plain));
     rcv_scan_free(plain);
     rcv_scan_free(full);

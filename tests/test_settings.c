@@ -169,8 +169,8 @@ static void refused_values(void **state) {
     }
     check_fails(rcv_settings_set(self.settings, NULL, "1"), RCV_INVALID, "needs");
     check_fails(rcv_settings_set(self.settings, "hidden", NULL), RCV_INVALID, "needs");
-    check_fails(rcv_settings_new(self.context, NULL), RCV_INVALID, "needs a place");
-    check_fails(rcv_settings_print(self.settings, NULL), RCV_INVALID, "needs a place");
+    check_fails(rcv_settings_new(self.context, NULL), RCV_INVALID, "needs settings");
+    check_fails(rcv_settings_print(self.settings, NULL), RCV_INVALID, "needs json");
     char *after = print(&self, self.settings);
     assert_string_equal(before, after);
     free(before);

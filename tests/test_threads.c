@@ -99,7 +99,7 @@ static void test_shared_plan(void **state) {
 static void *fail_elsewhere(void *user) {
     rcv_cell *cell = NULL;
     bool *seen = user;
-    *seen = rcv_cell_open(NULL, NULL, &cell) == RCV_INVALID && strstr(rcv_message(), "opening a cell") != NULL;
+    *seen = rcv_cell_open(NULL, NULL, &cell) == RCV_INVALID && strstr(rcv_message(), "rcv_cell_open needs") != NULL;
     return NULL;
 }
 
@@ -107,11 +107,11 @@ static void test_messages(void **state) {
     (void)state;
     pthread_t thread;
     bool seen = false;
-    check_fails(rcv_plan_new(NULL, NULL, &(rcv_plan *){NULL}), RCV_INVALID, "a plan needs");
+    check_fails(rcv_plan_new(NULL, NULL, &(rcv_plan *){NULL}), RCV_INVALID, "rcv_plan_new needs");
     assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, &seen), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(seen);
-    assert_non_null(strstr(rcv_message(), "a plan needs"));
+    assert_non_null(strstr(rcv_message(), "rcv_plan_new needs"));
 }
 
 int main(void) {

@@ -11,9 +11,10 @@ static rcv_status parse(rcv_cell *cell, const char *text, size_t length, const c
 }
 
 rcv_status rcv_cell_parse(rcv_context *context, const char *text, size_t length, const char *file, rcv_cell **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "the place for the cell is NULL");
+    RCVI_NEED(out, "cell");
     *out = NULL;
-    if (!context || !text) return rcvi_fail(RCV_INVALID, "parsing a cell needs a context and a text");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(text, "text");
     rcv_cell *cell = rcvi_new(context, 1, sizeof *cell);
     if (!cell) return RCV_NO_MEMORY;
     cell->context = context;
@@ -52,9 +53,10 @@ static rcv_status unknown_builtin(const char *name) {
 }
 
 rcv_status rcv_cell_open(rcv_context *context, const char *name, rcv_cell **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "the place for the cell is NULL");
+    RCVI_NEED(out, "cell");
     *out = NULL;
-    if (!context || !name) return rcvi_fail(RCV_INVALID, "opening a cell needs a context and a name");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(name, "name_or_path");
     if (!is_path(name)) {
         for (size_t i = 0; i < rcvi_builtin_total; i++) {
             const rcvi_builtin *builtin = &rcvi_builtins[i];
@@ -79,7 +81,8 @@ const char *rcv_cell_name(const rcv_cell *cell) { return cell->ast.name; }
 const char *rcv_cell_source(const rcv_cell *cell) { return cell->ast.text; }
 
 rcv_status rcv_cell_print(const rcv_cell *cell, char **text) {
-    if (!cell || !text) return rcvi_fail(RCV_INVALID, "printing a cell needs a cell and a place for the text");
+    RCVI_NEED(cell, "cell");
+    RCVI_NEED(text, "text");
     rcvi_text out;
     rcvi_text_init(&out, cell->context);
     rcvi_ast_print(&cell->ast, &out);

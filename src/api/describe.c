@@ -268,9 +268,9 @@ static void print_description(const json_t *object, rcvi_text *out) {
 }
 
 rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) {
-    if (!text) return rcvi_fail(RCV_INVALID, "the place for the text is NULL");
+    RCVI_NEED(text, "text");
     *text = NULL;
-    if (!cell) return rcvi_fail(RCV_INVALID, "there is no cell to describe");
+    RCVI_NEED(cell, "cell");
     description d = {.cell = cell};
     rcvi_pool_init(&d.pool, cell->context);
     rcvi_graph_init(&d.adjoint, &d.pool);

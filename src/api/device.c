@@ -7,7 +7,7 @@ rcv_status rcv_device_describe(rcv_context *context, const char *name, char **te
     const rcvi_device *device = NULL;
     int ordinal = 0;
     if (text) *text = NULL;
-    if (!context) return rcvi_fail(RCV_INVALID, "describing a device needs a context");
+    RCVI_NEED(context, "context");
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
     rcvi_text out;
     rcvi_text_init(&out, context);
@@ -20,7 +20,8 @@ rcv_status rcv_device_describe(rcv_context *context, const char *name, char **te
 rcv_status rcv_measure_device(rcv_context *context, const char *name, rcv_dtype dtype, double *operations) {
     const rcvi_device *device = NULL;
     int ordinal = 0;
-    if (!context || !operations) return rcvi_fail(RCV_INVALID, "measuring needs a context and a place for the result");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(operations, "operations");
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
     if (device->peak) return device->peak(context, ordinal, dtype, operations);
     return rcv_measure_peak(context, dtype, rcv_context_threads(context), operations);
@@ -29,7 +30,8 @@ rcv_status rcv_measure_device(rcv_context *context, const char *name, rcv_dtype 
 rcv_status rcv_memory_new(rcv_context *context, const char *name, size_t bytes, void **memory) {
     const rcvi_device *device = NULL;
     int ordinal = 0;
-    if (!context || !memory) return rcvi_fail(RCV_INVALID, "memory needs a context and a place for its address");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(memory, "memory");
     *memory = NULL;
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
     if (device->memory) return device->memory->allocate(ordinal, bytes, memory);
@@ -51,9 +53,10 @@ rcv_status rcv_memory_write(const char *name, void *to, const void *from, size_t
     const rcvi_device *device = NULL;
     int ordinal = 0;
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
-    if (bytes && (!to || !from)) return rcvi_fail(RCV_INVALID, "a copy needs two addresses");
+    RCVI_NEED(to || !bytes, "to");
+    RCVI_NEED(from || !bytes, "from");
     if (device->memory) return device->memory->write(ordinal, to, from, bytes);
-    if (bytes) memcpy(to, from, bytes);
+    if (bytes) memmove(to, from, bytes);
     return RCV_OK;
 }
 
@@ -61,8 +64,9 @@ rcv_status rcv_memory_read(const char *name, void *to, const void *from, size_t 
     const rcvi_device *device = NULL;
     int ordinal = 0;
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
-    if (bytes && (!to || !from)) return rcvi_fail(RCV_INVALID, "a copy needs two addresses");
+    RCVI_NEED(to || !bytes, "to");
+    RCVI_NEED(from || !bytes, "from");
     if (device->memory) return device->memory->read(ordinal, to, from, bytes);
-    if (bytes) memcpy(to, from, bytes);
+    if (bytes) memmove(to, from, bytes);
     return RCV_OK;
 }

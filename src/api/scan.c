@@ -33,8 +33,9 @@ static rcv_status check_options(const rcv_scan_options *options) {
 
 rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, rcv_scan **scan) {
     if (scan) *scan = NULL;
-    if (!context || !options || !scan)
-        return rcvi_fail(RCV_INVALID, "rcv_scan_new needs a context, options and a place for the scan, not NULL");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(options, "options");
+    RCVI_NEED(scan, "scan");
     const rcvi_device *device = NULL;
     int ordinal = 0;
     RCVI_TRY(check_options(options));
@@ -66,7 +67,7 @@ void rcv_scan_free(rcv_scan *scan) {
 const char *rcv_scan_form(const rcv_scan *scan) { return scan ? scan->device->scans->form(scan->scan) : NULL; }
 
 rcv_status rcv_scan_set_stream(rcv_scan *scan, void *stream) {
-    if (!scan) return rcvi_fail(RCV_INVALID, "a stream needs a scan");
+    RCVI_NEED(scan, "scan");
     if (stream && !scan->device->scans->wait)
         return rcvi_fail(RCV_UNSUPPORTED, "device %s has no streams", scan->device->name);
     scan->stream = stream;
@@ -74,7 +75,7 @@ rcv_status rcv_scan_set_stream(rcv_scan *scan, void *stream) {
 }
 
 rcv_status rcv_scan_wait(rcv_scan *scan) {
-    if (!scan) return rcvi_fail(RCV_INVALID, "waiting needs a scan");
+    RCVI_NEED(scan, "scan");
     return scan->device->scans->wait ? scan->device->scans->wait(scan->scan, scan->stream) : RCV_OK;
 }
 
@@ -94,20 +95,63 @@ static rcv_status check_data(const rcv_scan *scan, const rcv_scan_data *data) {
     return RCV_OK;
 }
 
+/* Bytes of an array over all steps, and of a state. */
+static size_t array_bytes(const rcv_scan *scan) {
+    const rcv_scan_options *o = &scan->options;
+    return (size_t)(o->steps * o->batch * o->channels) * rcv_dtype_bytes(o->dtype);
+}
+
+static size_t state_bytes(const rcv_scan *scan) {
+    const rcv_scan_options *o = &scan->options;
+    return (size_t)(o->batch * o->channels) * (o->dtype == RCV_FLOAT64 ? sizeof(double) : sizeof(float));
+}
+
+static rcv_status check_forward(const rcv_scan *scan, const rcv_scan_data *d) {
+    size_t array = array_bytes(scan), state = state_bytes(scan), batch = (size_t)scan->options.batch;
+    const rcvi_range ranges[] = {{d->h, array, "h", true},
+                                 {d->final, state, "final", true},
+                                 {d->a, array, "a", false},
+                                 {d->b, array, "b", false},
+                                 {d->initial, state, "initial", false},
+                                 {d->lengths, batch * sizeof *d->lengths, "lengths", false},
+                                 {d->resets, (size_t)scan->options.steps * batch, "resets", false}};
+    return rcvi_check_overlap("rcv_scan_forward", ranges, sizeof ranges / sizeof *ranges);
+}
+
+static rcv_status check_backward(const rcv_scan *scan, const rcv_scan_data *d, const rcv_scan_gradients *g) {
+    size_t array = array_bytes(scan), state = state_bytes(scan), batch = (size_t)scan->options.batch;
+    const rcvi_range ranges[] = {{g->da, array, "da", true},
+                                 {g->db, array, "db", true},
+                                 {g->dinitial, state, "dinitial", true},
+                                 {g->dh, array, "dh", false},
+                                 {g->dfinal, state, "dfinal", false},
+                                 {d->a, array, "a", false},
+                                 {d->h, array, "h", false},
+                                 {d->initial, state, "initial", false},
+                                 {d->lengths, batch * sizeof *d->lengths, "lengths", false},
+                                 {d->resets, (size_t)scan->options.steps * batch, "resets", false}};
+    return rcvi_check_overlap("rcv_scan_backward", ranges, sizeof ranges / sizeof *ranges);
+}
+
 rcv_status rcv_scan_forward(rcv_scan *scan, const rcv_scan_data *data) {
-    if (!scan || !data) return rcvi_fail(RCV_INVALID, "rcv_scan_forward needs a scan and data, not NULL");
-    if (!data->a || !data->b || !data->h)
-        return rcvi_fail(RCV_INVALID, "a forward scan needs a, b and a place for h, not NULL");
+    RCVI_NEED(scan, "scan");
+    RCVI_NEED(data, "data");
+    RCVI_NEED(data->a, "data->a");
+    RCVI_NEED(data->b, "data->b");
+    RCVI_NEED(data->h, "data->h");
     RCVI_TRY(check_data(scan, data));
+    RCVI_TRY(check_forward(scan, data));
     return scan->device->scans->forward(scan->scan, data, scan->stream);
 }
 
 rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients) {
-    if (!scan || !data || !gradients)
-        return rcvi_fail(RCV_INVALID, "rcv_scan_backward needs a scan, data and gradients, not NULL");
-    if (!data->a || !data->h)
-        return rcvi_fail(RCV_INVALID, "a backward scan needs a and h of the forward call, not NULL");
+    RCVI_NEED(scan, "scan");
+    RCVI_NEED(data, "data");
+    RCVI_NEED(gradients, "gradients");
+    RCVI_NEED(data->a, "data->a");
+    RCVI_NEED(data->h, "data->h");
     RCVI_TRY(check_data(scan, data));
+    RCVI_TRY(check_backward(scan, data, gradients));
     return scan->device->scans->backward(scan->scan, data, gradients, scan->stream);
 }
 
@@ -115,8 +159,8 @@ rcv_status rcv_measure_memory(rcv_context *context, const char *name, int64_t th
                               double *bandwidth) {
     const rcvi_device *device = NULL;
     int ordinal = 0;
-    if (!context || !bandwidth)
-        return rcvi_fail(RCV_INVALID, "rcv_measure_memory needs a context and a place for the result, not NULL");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(bandwidth, "bandwidth");
     if (reads != 1 && reads != 2) return rcvi_fail(RCV_INVALID, "memory is measured with 1 or 2 reads, not %d", reads);
     if (bytes < sizeof(float) || bytes > SIZE_MAX / 8)
         return rcvi_fail(RCV_INVALID, "arrays of %zu bytes cannot be measured", bytes);

@@ -174,8 +174,9 @@ double rcvi_buckets_cost(const rcvi_histogram *histogram, const rcvi_bucket_opti
 /* ---- for the public header ---- */
 
 rcv_status rcv_data_buckets(const rcv_data *data, size_t most, bool greedy, int64_t *bounds, size_t *count) {
-    if (!bounds || !count)
-        return rcvi_fail(RCV_INVALID, "rcv_data_buckets needs places for bounds and their count, not NULL");
+    RCVI_NEED(data, "data");
+    RCVI_NEED(bounds, "bounds");
+    RCVI_NEED(count, "count");
     const rcvi_bucket_options options = {.most = most};
     rcvi_histogram histogram;
     RCVI_TRY(rcvi_histogram_new(data, &histogram));
@@ -186,8 +187,10 @@ rcv_status rcv_data_buckets(const rcv_data *data, size_t most, bool greedy, int6
 }
 
 rcv_status rcv_data_padding(const rcv_data *data, const int64_t *bounds, size_t count, double *ratio) {
-    if (!bounds || count == 0 || !ratio)
-        return rcvi_fail(RCV_INVALID, "rcv_data_padding needs bounds and a place for the ratio, not NULL");
+    RCVI_NEED(data, "data");
+    RCVI_NEED(bounds, "bounds");
+    RCVI_NEED(ratio, "ratio");
+    if (count == 0) return rcvi_fail(RCV_INVALID, "rcv_data_padding needs at least one length in bounds");
     if (bounds[count - 1] < data->totals.longest)
         return rcvi_fail(RCV_INVALID,
                          "the longest sequence has %lld steps, and does not fit into the last bucket of %lld",

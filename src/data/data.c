@@ -124,8 +124,9 @@ rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_
         [RCV_LEVEL_BYTE] = {NULL, &rcvi_byte_line_reader, &rcvi_example_reader, &rcvi_example_reader},
     };
     static const rcv_data_options defaults = {0};
-    if (!context || !path || !data)
-        return rcvi_fail(RCV_INVALID, "rcv_data_open needs a context, a path and a place for the data, not NULL");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(data, "data");
     *data = NULL;
     if (!options) options = &defaults;
     RCVI_TRY(check_options(options));

@@ -32,6 +32,8 @@ void rcvi_histogram_free(rcv_context *context, rcvi_histogram *histogram) {
 }
 
 rcv_status rcv_data_lengths(const rcv_data *data, int64_t *counts) {
+    RCVI_NEED(data, "data");
+    RCVI_NEED(counts, "counts");
     RCVI_TRY(check_kind(data));
     for (int64_t i = 0; i <= data->totals.longest; i++) counts[i] = 0;
     return rcvi_data_each_span(data, count_length, counts);

@@ -35,8 +35,8 @@ static rcv_status add_bytes(rcvi_words *words) {
 }
 
 rcv_status rcv_vocabulary_bytes(rcv_context *context, rcv_vocabulary **vocabulary) {
-    if (!context || !vocabulary)
-        return rcvi_fail(RCV_INVALID, "rcv_vocabulary_bytes needs a context and a place for the vocabulary, not NULL");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(vocabulary, "vocabulary");
     RCVI_TRY(new_vocabulary(context, RCV_LEVEL_BYTE, vocabulary));
     return finish(add_bytes(&(*vocabulary)->words), vocabulary);
 }
@@ -76,15 +76,19 @@ static rcv_status parse_words(rcvi_words *words, const char *text, size_t length
 
 rcv_status rcv_vocabulary_parse(rcv_context *context, const char *text, size_t length, const char *name,
                                 rcv_vocabulary **vocabulary) {
-    if (!context || !vocabulary || (!text && length > 0) || !name)
-        return rcvi_fail(RCV_INVALID, "rcv_vocabulary_parse needs a context, a text, a name and a place, not NULL");
+    RCVI_NEED(vocabulary, "vocabulary");
+    *vocabulary = NULL;
+    RCVI_NEED(context, "context");
+    RCVI_NEED(text || length == 0, "text");
+    RCVI_NEED(name, "name");
     RCVI_TRY(new_vocabulary(context, RCV_LEVEL_WORD, vocabulary));
     return finish(parse_words(&(*vocabulary)->words, text, length, name), vocabulary);
 }
 
 rcv_status rcv_vocabulary_load(rcv_context *context, const char *path, rcv_vocabulary **vocabulary) {
-    if (!context || !path || !vocabulary)
-        return rcvi_fail(RCV_INVALID, "rcv_vocabulary_load needs a context, a path and a place, not NULL");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(vocabulary, "vocabulary");
     *vocabulary = NULL;
     char *text;
     size_t length;
@@ -144,8 +148,9 @@ int64_t rcv_vocabulary_find(const rcv_vocabulary *vocabulary, const char *word, 
 }
 
 rcv_status rcv_vocabulary_print(const rcv_vocabulary *vocabulary, char **text) {
-    if (!text) return rcvi_fail(RCV_INVALID, "rcv_vocabulary_print needs a place for the text, not NULL");
+    RCVI_NEED(text, "text");
     *text = NULL;
+    RCVI_NEED(vocabulary, "vocabulary");
     if (vocabulary->level == RCV_LEVEL_BYTE)
         return rcvi_fail(RCV_INVALID, "a vocabulary of bytes has no words to be printed one a line");
     rcvi_text out;

@@ -93,8 +93,9 @@ static bool is_float(rcv_dtype dtype) {
 }
 
 rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t count, void *out) {
-    if (!tensor || !tensor->name || (count > 0 && !out))
-        return rcvi_fail(RCV_INVALID, "rcv_tensor_convert needs a tensor with a name and a place for its elements");
+    RCVI_NEED(tensor, "tensor");
+    RCVI_NEED(out || count == 0, "out");
+    if (!tensor->name) return rcvi_fail(RCV_INVALID, "rcv_tensor_convert needs a tensor with a name");
     size_t from = rcv_dtype_bytes(tensor->dtype), to = rcv_dtype_bytes(dtype);
     char shown[RCVI_SHOWN];
     rcvi_shown(tensor->name, shown);
@@ -104,6 +105,9 @@ rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t 
         return rcvi_fail(RCV_INVALID, "tensor %s has %zu elements where %zu are wanted", shown, tensor->bytes / from,
                          count);
     if (count == 0) return RCV_OK;
+    if (!tensor->data) return rcvi_fail(RCV_INVALID, "tensor %s has no data", shown);
+    const rcvi_range ranges[] = {{out, count * to, "out", true}, {tensor->data, tensor->bytes, "tensor->data", false}};
+    RCVI_TRY(rcvi_check_overlap("rcv_tensor_convert", ranges, 2));
     if (tensor->dtype == dtype && dtype != RCV_BOOL) {
         memcpy(out, tensor->data, tensor->bytes);
         return RCV_OK;

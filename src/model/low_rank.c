@@ -153,9 +153,9 @@ static rcv_status new_like(const rcv_model *model, const rcv_net_options *option
 }
 
 rcv_status rcv_model_low_rank(const rcv_model *model, int64_t rank, rcv_model **approximation) {
-    if (!approximation) return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a place for the model, not NULL");
+    RCVI_NEED(approximation, "approximation");
     *approximation = NULL;
-    if (!model) return rcvi_fail(RCV_INVALID, "rcv_model_low_rank needs a model, not NULL");
+    RCVI_NEED(model, "model");
     if (rank <= 0) return rcvi_fail(RCV_INVALID, "the rank is %lld, it must be at least 1", (long long)rank);
     rcv_net_options options = *rcv_net_get_options(model->net);
     if (options.rank != 0)

@@ -40,9 +40,9 @@ void rcv_model_free(rcv_model *model) {
 }
 
 rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed, rcv_model **model) {
-    if (!model) return rcvi_fail(RCV_INVALID, "rcv_model_new needs a place for the model, not NULL");
+    RCVI_NEED(model, "model");
     *model = NULL;
-    if (!net) return rcvi_fail(RCV_INVALID, "rcv_model_new needs a network, not NULL");
+    RCVI_NEED(net, "net");
     rcv_model *made;
     rcv_status status = rcvi_model_shell(net, dtype, NULL, NULL, &made);
     if (!made) return status;
@@ -114,9 +114,10 @@ static rcv_status load(const loading *from, rcv_model **model) {
 }
 
 rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_model_options *options, rcv_model **model) {
-    if (!model) return rcvi_fail(RCV_INVALID, "rcv_model_load needs a place for the model, not NULL");
+    RCVI_NEED(model, "model");
     *model = NULL;
-    if (!context || !path) return rcvi_fail(RCV_INVALID, "rcv_model_load needs a context and a path");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
     loading from = {.context = context, .file = path};
     if (options) from.options = *options;
     rcv_tensors *tensors;
@@ -129,7 +130,8 @@ rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_mode
 }
 
 rcv_status rcv_model_save(const rcv_model *model, const char *path) {
-    if (!model || !path) return rcvi_fail(RCV_INVALID, "rcv_model_save needs a model and a path");
+    RCVI_NEED(model, "model");
+    RCVI_NEED(path, "path");
     rcv_tensors *tensors;
     rcv_status status = rcv_tensors_new(model->context, &tensors);
     if (status == RCV_OK) status = rcvi_network_to_tensors(model->net, tensors);

@@ -418,9 +418,10 @@ static rcv_status work_through(job *work) {
 }
 
 rcv_status rcv_model_run(const rcv_model *model, const rcv_tensors *in, bool gradients, rcv_tensors **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "rcv_model_run needs a place for the tensors, not NULL");
+    RCVI_NEED(out, "out");
     *out = NULL;
-    if (!model || !in) return rcvi_fail(RCV_INVALID, "rcv_model_run needs a model and tensors");
+    RCVI_NEED(model, "model");
+    RCVI_NEED(in, "in");
     job work = {.model = model, .context = model->context, .in = in, .gradients = gradients};
     rcv_tensors *made = NULL;
     rcv_status status = work_through(&work);

@@ -372,18 +372,19 @@ static rcv_status read_source(rcv_context *context, source *from, rcv_tensors **
 
 rcv_status rcv_tensors_parse(rcv_context *context, const void *bytes, size_t length, const char *name,
                              rcv_tensors **tensors) {
-    if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs a place for the tensors, not NULL");
+    RCVI_NEED(tensors, "tensors");
     *tensors = NULL;
-    if (!context) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs a context, not NULL");
-    if (!bytes && length > 0) return rcvi_fail(RCV_INVALID, "rcv_tensors_parse needs bytes, not NULL");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(bytes || length == 0, "bytes");
     source from = {.file = name ? name : "tensors", .bytes = bytes, .length = (int64_t)length};
     return read_source(context, &from, tensors);
 }
 
 rcv_status rcv_tensors_load(rcv_context *context, const char *path, rcv_tensors **tensors) {
-    if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a place for the tensors, not NULL");
+    RCVI_NEED(tensors, "tensors");
     *tensors = NULL;
-    if (!context || !path) return rcvi_fail(RCV_INVALID, "rcv_tensors_load needs a context and a path");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
     source from = {.file = path};
     RCVI_TRY(rcvi_open_regular(path, &from.descriptor, &from.length));
     rcv_status status = read_source(context, &from, tensors);
@@ -478,7 +479,8 @@ static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_piece 
 }
 
 rcv_status rcv_tensors_save(const rcv_tensors *tensors, const char *path) {
-    if (!tensors || !path) return rcvi_fail(RCV_INVALID, "rcv_tensors_save needs tensors and a path");
+    RCVI_NEED(tensors, "tensors");
+    RCVI_NEED(path, "path");
     rcv_context *context = tensors->context;
     rcvi_piece *pieces = rcvi_new(context, tensors->count + 2, sizeof *pieces);
     int64_t *offsets = rcvi_new(context, tensors->count, sizeof *offsets);

@@ -28,9 +28,9 @@ const char *rcvi_shape_text(int dims, const int64_t *shape, char out[RCVI_SHAPE_
 }
 
 rcv_status rcv_tensors_new(rcv_context *context, rcv_tensors **tensors) {
-    if (!tensors) return rcvi_fail(RCV_INVALID, "rcv_tensors_new needs a place for the tensors, not NULL");
+    RCVI_NEED(tensors, "tensors");
     *tensors = NULL;
-    if (!context) return rcvi_fail(RCV_INVALID, "rcv_tensors_new needs a context, not NULL");
+    RCVI_NEED(context, "context");
     rcv_tensors *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
@@ -99,8 +99,10 @@ static rcv_status check_text(const char *what, const char *text) {
 }
 
 rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor) {
-    if (!tensors || !tensor || !tensor->name || tensor->name[0] == '\0')
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_add needs a collection and a tensor with a name");
+    RCVI_NEED(tensors, "tensors");
+    RCVI_NEED(tensor, "tensor");
+    if (!tensor->name || tensor->name[0] == '\0')
+        return rcvi_fail(RCV_INVALID, "rcv_tensors_add needs a tensor with a name");
     char shown[RCVI_SHOWN], shape[RCVI_SHAPE_TEXT];
     rcvi_shown(tensor->name, shown);
     if (strcmp(tensor->name, "__metadata__") == 0)
@@ -152,8 +154,9 @@ rcv_status rcvi_metadata_append(rcv_tensors *tensors, const char *key, const cha
 }
 
 rcv_status rcv_tensors_set_metadata(rcv_tensors *tensors, const char *key, const char *value) {
-    if (!tensors || !key || !value)
-        return rcvi_fail(RCV_INVALID, "rcv_tensors_set_metadata needs a collection, a key and a value");
+    RCVI_NEED(tensors, "tensors");
+    RCVI_NEED(key, "key");
+    RCVI_NEED(value, "value");
     if (strcmp(key, RCVI_CHECKSUM_KEY) == 0)
         return rcvi_fail(RCV_INVALID, "the metadata %s are written with every file, and cannot be set", key);
     rcv_status status = check_text("a metadata key", key);

@@ -5,8 +5,8 @@
 #include <math.h>
 
 rcv_status rcv_net_initialize(const rcv_net *net, uint64_t seed, rcv_dtype dtype, void *parameters) {
-    if (!net || !parameters)
-        return rcvi_fail(RCV_INVALID, "initialisation needs a network and a place for its parameters");
+    RCVI_NEED(net, "net");
+    RCVI_NEED(parameters, "parameters");
     if (dtype != RCV_FLOAT32 && dtype != RCV_FLOAT64) {
         return rcvi_fail(RCV_INVALID, "parameters are float32 or float64, not %s", rcv_dtype_name(dtype));
     }

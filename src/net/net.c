@@ -221,9 +221,10 @@ static rcv_status build(rcv_net *net, const rcv_net_options *options) {
 }
 
 rcv_status rcv_net_new(const rcv_cell *cell, const rcv_net_options *options, rcv_net **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "the place for the network is NULL");
+    RCVI_NEED(out, "net");
     *out = NULL;
-    if (!cell || !options) return rcvi_fail(RCV_INVALID, "a network needs a cell and options");
+    RCVI_NEED(cell, "cell");
+    RCVI_NEED(options, "options");
     RCVI_TRY(check_options(options));
     rcv_net *net = rcvi_new(cell->context, 1, sizeof *net);
     if (!net) return RCV_NO_MEMORY;

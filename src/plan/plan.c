@@ -179,9 +179,10 @@ static void log_plan(const rcv_plan *plan, const rcv_plan_options *o) {
 }
 
 rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv_plan **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "the place for the plan is NULL");
+    RCVI_NEED(out, "plan");
     *out = NULL;
-    if (!net || !options) return rcvi_fail(RCV_INVALID, "a plan needs a network and options");
+    RCVI_NEED(net, "net");
+    RCVI_NEED(options, "options");
     RCVI_TRY(check_options(net, options));
     double begin = rcvi_now();
     rcvi_problem problem = {.net = net, .options = options};
@@ -218,7 +219,8 @@ const rcv_candidate *rcv_plan_candidate(const rcv_plan *plan, size_t index) {
 }
 
 rcv_status rcv_plan_print(const rcv_plan *plan, char **text) {
-    if (!plan || !text) return rcvi_fail(RCV_INVALID, "printing a plan needs a plan and a place for the text");
+    RCVI_NEED(plan, "plan");
+    RCVI_NEED(text, "text");
     rcvi_text out;
     rcvi_text_init(&out, plan->context);
     rcvi_program_print(&plan->program, &out);
@@ -226,7 +228,8 @@ rcv_status rcv_plan_print(const rcv_plan *plan, char **text) {
 }
 
 rcv_status rcv_plan_explain(const rcv_plan *plan, char **text) {
-    if (!plan || !text) return rcvi_fail(RCV_INVALID, "explaining a plan needs a plan and a place for the text");
+    RCVI_NEED(plan, "plan");
+    RCVI_NEED(text, "text");
     rcvi_text out;
     rcvi_text_init(&out, plan->context);
     rcvi_text_add(&out, "%s", "");

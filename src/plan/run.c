@@ -22,6 +22,7 @@ struct rcv_run {
     rcvi_worker *worker;
     rcv_event *events;
     size_t event_capacity, event_count;
+    rcvi_range *ranges;       /* [external_count] the caller's arrays, as the call that is being checked gives them */
     bool *restart_is_initial; /* [state_count] */
     bool borrows;             /* its arena is another run's */
     char *arena;
@@ -29,8 +30,8 @@ struct rcv_run {
 };
 
 static size_t header_bytes(const rcv_plan *plan) {
-    size_t bytes =
-        sizeof(rcv_run) + plan->program.buffer_count * sizeof(void *) + plan->net->state_count * sizeof(bool);
+    size_t bytes = sizeof(rcv_run) + plan->program.buffer_count * sizeof(void *) +
+                   plan->program.external_count * sizeof(rcvi_range) + plan->net->state_count * sizeof(bool);
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
@@ -71,13 +72,26 @@ static rcv_status place_arena(rcv_run *run, const rcv_run *lender) {
     return RCV_OK;
 }
 
+/* What is the same in every call. */
+static void describe_ranges(rcv_run *run) {
+    const rcvi_program *program = &run->plan->program;
+    for (size_t i = 0; i < program->external_count; i++) {
+        const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
+        run->ranges[i] = (rcvi_range){.bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element),
+                                      .name = buffer->name,
+                                      .written = rcvi_roles[buffer->role].written};
+    }
+}
+
 static rcv_status make(const rcv_plan *plan, const rcv_run *lender, rcv_run **out) {
     rcv_run *run = rcvi_new(plan->context, 1, block_bytes(plan, lender != NULL));
     if (!run) return RCV_NO_MEMORY;
     run->plan = plan;
     run->packer = run;
     run->borrows = lender != NULL;
-    run->restart_is_initial = (bool *)(run->buffers + plan->program.buffer_count);
+    run->ranges = (rcvi_range *)(void *)(run->buffers + plan->program.buffer_count);
+    run->restart_is_initial = (bool *)(run->ranges + plan->program.external_count);
+    describe_ranges(run);
     rcv_status status = place_arena(run, lender);
     if (!status) status = plan->device->open(plan->engine, &run->worker);
     if (status) {
@@ -89,9 +103,9 @@ static rcv_status make(const rcv_plan *plan, const rcv_run *lender, rcv_run **ou
 }
 
 rcv_status rcv_run_new(const rcv_plan *plan, rcv_run **out) {
-    if (!out) return rcvi_fail(RCV_INVALID, "the place for the run is NULL");
+    RCVI_NEED(out, "run");
     *out = NULL;
-    if (!plan) return rcvi_fail(RCV_INVALID, "a run needs a plan");
+    RCVI_NEED(plan, "plan");
     return make(plan, NULL, out);
 }
 
@@ -147,9 +161,9 @@ static void *const_state_entry(const void *const *array, size_t state) { return 
 
 static rcv_status check_forward(const rcv_plan *plan, const rcv_forward *d) {
     const rcv_plan_options *o = &plan->program.options;
-    if (!d->x || !d->y) return rcvi_fail(RCV_INVALID, "a forward call needs x and a place for y");
-    if (!d->parameters && plan->net->parameter_elements)
-        return rcvi_fail(RCV_INVALID, "a forward call needs parameters");
+    if (!d->x) return rcvi_fail_null("rcv_run_forward", "data->x");
+    if (!d->y) return rcvi_fail_null("rcv_run_forward", "data->y");
+    if (!d->parameters && plan->net->parameter_elements) return rcvi_fail_null("rcv_run_forward", "data->parameters");
     if (o->lengths != (d->lengths != NULL)) {
         return rcvi_fail(RCV_INVALID, o->lengths ? "the plan was made for lengths, but none are given"
                                                  : "lengths are given, but the plan was made without them");
@@ -175,25 +189,39 @@ static rcv_status check_lengths(const rcv_plan *plan, const int64_t *lengths) {
 /* What the device's memory holds can be read here where that is the host's. */
 static bool is_on_host(const rcv_run *run) { return !run->plan->device->memory; }
 
+/* The caller's array of a buffer; NULL: absent, or none of a forward call's. */
+static void *forward_array(const rcv_forward *d, const rcvi_buffer *buffer) {
+    size_t s = buffer->index;
+    switch (buffer->role) {
+    case RCVI_PARAMETERS: return writable(d->parameters);
+    case RCVI_X: return writable(d->x);
+    case RCVI_LENGTHS: return writable(d->lengths);
+    case RCVI_RESETS: return writable(d->resets);
+    case RCVI_Y: return d->y;
+    case RCVI_INITIAL: return const_state_entry(d->initial, s);
+    case RCVI_RESTART: {
+        void *restart = const_state_entry(d->restart, s);
+        return restart ? restart : const_state_entry(d->initial, s);
+    }
+    case RCVI_FINAL: return state_entry(d->final, s);
+    default: return NULL;
+    }
+}
+
+static bool is_gradient(rcvi_role role) { return role >= RCVI_DY; }
+
+static rcv_status check_forward_arrays(rcv_run *run, const rcv_forward *d) {
+    const rcvi_program *program = &run->plan->program;
+    for (size_t i = 0; i < program->external_count; i++)
+        run->ranges[i].begin = forward_array(d, &program->buffers[program->externals[i]]);
+    return rcvi_check_overlap("rcv_run_forward", run->ranges, program->external_count);
+}
+
 static void bind_forward(rcv_run *run, const rcv_forward *d) {
     const rcvi_program *program = &run->plan->program;
-    for (size_t b = 0; b < program->buffer_count; b++) {
-        size_t s = program->buffers[b].index;
-        void **bound = &run->buffers[b];
-        switch (program->buffers[b].role) {
-        case RCVI_PARAMETERS: *bound = writable(d->parameters); break;
-        case RCVI_X: *bound = writable(d->x); break;
-        case RCVI_LENGTHS: *bound = writable(d->lengths); break;
-        case RCVI_RESETS: *bound = writable(d->resets); break;
-        case RCVI_Y: *bound = d->y; break;
-        case RCVI_INITIAL: *bound = const_state_entry(d->initial, s); break;
-        case RCVI_RESTART:
-            *bound = const_state_entry(d->restart, s);
-            if (!*bound) *bound = const_state_entry(d->initial, s);
-            break;
-        case RCVI_FINAL: *bound = state_entry(d->final, s); break;
-        default: break;
-        }
+    for (size_t i = 0; i < program->external_count; i++) {
+        const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
+        if (!is_gradient(buffer->role)) run->buffers[program->externals[i]] = forward_array(d, buffer);
     }
     for (size_t s = 0; s < run->plan->net->state_count; s++)
         run->restart_is_initial[s] = !const_state_entry(d->restart, s);
@@ -218,9 +246,11 @@ static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parame
 }
 
 rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
-    if (!run || !data) return rcvi_fail(RCV_INVALID, "a forward call needs a run and data");
+    RCVI_NEED(run, "run");
+    RCVI_NEED(data, "data");
     rcv_status status = check_forward(run->plan, data);
     if (!status) status = check_lengths(run->plan, data->lengths);
+    if (!status) status = check_forward_arrays(run, data);
     if (status) return status;
     bind_forward(run, data);
     run->seed = run->seed_at && is_on_host(run) ? *run->seed_at : data->seed;
@@ -234,25 +264,43 @@ rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     return RCV_OK;
 }
 
+/* As forward_array. */
+static void *backward_array(const rcv_backward *d, const rcvi_buffer *buffer) {
+    size_t s = buffer->index;
+    switch (buffer->role) {
+    case RCVI_DY: return writable(d->dy);
+    case RCVI_DFINAL: return const_state_entry(d->dfinal, s);
+    case RCVI_DX: return d->dx;
+    case RCVI_DINITIAL: return state_entry(d->dinitial, s);
+    case RCVI_DRESTART: return state_entry(d->drestart, s);
+    case RCVI_DPARAMETERS: return d->dparameters;
+    default: return NULL;
+    }
+}
+
+/* Inputs of the forward call are read again; its outputs are not. */
+static rcv_status check_backward_arrays(rcv_run *run, const rcv_backward *d) {
+    const rcvi_program *program = &run->plan->program;
+    for (size_t i = 0; i < program->external_count; i++) {
+        int b = program->externals[i];
+        const rcvi_buffer *buffer = &program->buffers[b];
+        bool kept = !is_gradient(buffer->role) && !rcvi_roles[buffer->role].written;
+        run->ranges[i].begin = kept ? run->buffers[b] : backward_array(d, buffer);
+    }
+    return rcvi_check_overlap("rcv_run_backward", run->ranges, program->external_count);
+}
+
 static void bind_backward(rcv_run *run, const rcv_backward *d) {
     const rcvi_program *program = &run->plan->program;
-    for (size_t b = 0; b < program->buffer_count; b++) {
-        size_t s = program->buffers[b].index;
-        void **bound = &run->buffers[b];
-        switch (program->buffers[b].role) {
-        case RCVI_DY: *bound = writable(d->dy); break;
-        case RCVI_DFINAL: *bound = const_state_entry(d->dfinal, s); break;
-        case RCVI_DX: *bound = d->dx; break;
-        case RCVI_DINITIAL: *bound = state_entry(d->dinitial, s); break;
-        case RCVI_DRESTART: *bound = state_entry(d->drestart, s); break;
-        case RCVI_DPARAMETERS: *bound = d->dparameters; break;
-        default: break;
-        }
+    for (size_t i = 0; i < program->external_count; i++) {
+        const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
+        if (is_gradient(buffer->role)) run->buffers[program->externals[i]] = backward_array(d, buffer);
     }
 }
 
 rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
-    if (!run || !data) return rcvi_fail(RCV_INVALID, "a backward call needs a run and data");
+    RCVI_NEED(run, "run");
+    RCVI_NEED(data, "data");
     if (!run->plan->program.options.training)
         return rcvi_fail(RCV_INVALID, "the plan was made for inference; make it with training set");
     if (!run->forward_done)
@@ -263,6 +311,7 @@ rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
                              run->plan->net->states[s].name);
         }
     }
+    RCVI_TRY(check_backward_arrays(run, data));
     bind_backward(run, data);
     run->forward_done = false;
     const rcvi_program *program = &run->plan->program;
@@ -273,7 +322,7 @@ rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
 }
 
 rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
-    if (!run) return rcvi_fail(RCV_INVALID, "a stream needs a run");
+    RCVI_NEED(run, "run");
     if (stream && !run->plan->device->wait)
         return rcvi_fail(RCV_UNSUPPORTED, "device %s has no streams", run->plan->device->name);
     run->stream = stream;
@@ -282,7 +331,8 @@ rcv_status rcv_run_set_stream(rcv_run *run, void *stream) {
 
 void rcvi_run_set_seed_at(rcv_run *run, const uint64_t *seed) { run->seed_at = seed; }
 rcv_status rcv_run_set_signals(rcv_run *run, uint64_t *signals, const uint64_t *value) {
-    if (!run || (signals && !value)) return rcvi_fail(RCV_INVALID, "signals need a run and a value to become");
+    RCVI_NEED(run, "run");
+    RCVI_NEED(value || !signals, "value");
     if (signals && !run->plan->program.options.signals)
         return rcvi_fail(RCV_INVALID, "the plan was made without signals; make it with signals set");
     run->signals = signals;
@@ -309,12 +359,12 @@ rcv_status rcvi_run_announce(rcv_run *run, const int64_t *lengths) {
 }
 
 rcv_status rcv_run_wait(rcv_run *run) {
-    if (!run) return rcvi_fail(RCV_INVALID, "waiting needs a run");
+    RCVI_NEED(run, "run");
     return run->plan->device->wait ? run->plan->device->wait(run->worker) : RCV_OK;
 }
 
 rcv_status rcv_run_trace(rcv_run *run, rcv_event *events, size_t capacity) {
-    if (!run) return rcvi_fail(RCV_INVALID, "a trace needs a run");
+    RCVI_NEED(run, "run");
     run->events = capacity ? events : NULL;
     run->event_capacity = run->events ? capacity : 0;
     run->event_count = 0;

@@ -350,7 +350,8 @@ static void drop_restored(const rcv_trainer *t, restored *r) {
 }
 
 rcv_status rcv_trainer_resume(rcv_trainer *t, const char *path) {
-    if (!t || !path) return rcvi_fail(RCV_INVALID, "rcv_trainer_resume needs a trainer and a path");
+    RCVI_NEED(t, "trainer");
+    RCVI_NEED(path, "path");
     if (t->work) return rcvi_fail(RCV_INVALID, "a trainer resumes before it has run");
     rcv_tensors *tensors;
     restored r = {0};
@@ -375,8 +376,9 @@ rcv_status rcvi_trainer_place(rcv_trainer *t) {
 
 rcv_status rcv_checkpoint_settings(rcv_context *context, const char *path, rcv_settings **settings) {
     if (settings) *settings = NULL;
-    if (!context || !path || !settings)
-        return rcvi_fail(RCV_INVALID, "rcv_checkpoint_settings needs a context, a path and a place for the settings");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(settings, "settings");
     rcv_tensors *tensors;
     RCVI_TRY(rcv_tensors_load(context, path, &tensors));
     const char *text = rcv_tensors_metadata(tensors, SETTINGS_KEY);

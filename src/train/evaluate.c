@@ -99,8 +99,9 @@ static rcv_status evaluate(rcv_learner *l, const rcv_evaluation_options *o, rcvi
 
 rcv_status rcv_learner_evaluate(rcv_learner *l, const rcv_data *data, const rcv_evaluation_options *options,
                                 rcv_evaluation *result) {
-    if (!l || !data || !result)
-        return rcvi_fail(RCV_INVALID, "rcv_learner_evaluate needs a learner, data and a place for the result");
+    RCVI_NEED(l, "learner");
+    RCVI_NEED(data, "data");
+    RCVI_NEED(result, "result");
     *result = (rcv_evaluation){0};
     RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(rcvi_learner_fits(l, data));

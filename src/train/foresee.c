@@ -67,7 +67,8 @@ static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, r
 
 rcv_status rcv_trainer_forecast(rcv_trainer *t, const rcv_forecast_options *options, rcv_forecast *forecast) {
     static const rcv_forecast_options none = {0};
-    if (!t || !forecast) return rcvi_fail(RCV_INVALID, "rcv_trainer_forecast needs a trainer and a place for it");
+    RCVI_NEED(t, "trainer");
+    RCVI_NEED(forecast, "forecast");
     rcvi_arrangement a = {.micro = 1, .chunks = 1};
     *forecast = (rcv_forecast){0};
     RCVI_TRY(arrange(t, options ? options : &none, &a));

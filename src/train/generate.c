@@ -167,9 +167,10 @@ static rcv_status open_writer(rcv_learner *l, writer *w) {
 
 rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
                                 bool (*emit)(void *user, const char *text, size_t length), void *user) {
-    if (!l || !options || !emit || (!options->prompt && options->prompt_bytes))
-        return rcvi_fail(RCV_INVALID,
-                         "rcv_learner_generate needs a learner, a prompt and a function that takes the text");
+    RCVI_NEED(l, "learner");
+    RCVI_NEED(options, "options");
+    RCVI_NEED(emit, "emit");
+    RCVI_NEED(options->prompt || !options->prompt_bytes, "options->prompt");
     RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(check(l, options));
     writer w = {.options = options};

@@ -373,8 +373,10 @@ rcv_status rcvi_learner_begin(rcv_learner *l, const rcv_settings *s) {
 rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, const rcv_data *data,
                            rcv_learner **learner) {
     if (learner) *learner = NULL;
-    if (!context || !settings || !data || !learner)
-        return rcvi_fail(RCV_INVALID, "rcv_learner_new needs a context, settings, data and a place for the learner");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(data, "data");
+    RCVI_NEED(learner, "learner");
     RCVI_TRY(rcvi_learner_make(context, settings, data, learner));
     rcv_status status = rcvi_learner_begin(*learner, settings);
     if (status) {

@@ -84,7 +84,8 @@ rcv_status rcvi_learner_save_as(const rcv_learner *l, const void *parameters, co
 }
 
 rcv_status rcv_learner_save(const rcv_learner *l, const char *path) {
-    if (!l || !path) return rcvi_fail(RCV_INVALID, "rcv_learner_save needs a learner and a path");
+    RCVI_NEED(l, "learner");
+    RCVI_NEED(path, "path");
     RCVI_TRY(rcvi_learner_is_whole(l));
     size_t bytes = (size_t)l->elements * rcvi_real_bytes(l);
     void *host = rcvi_new(l->context, bytes, 1);
@@ -293,8 +294,9 @@ rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *te
 rcv_status rcv_learner_load(rcv_context *context, const char *path, const char *device, rcv_dtype dtype,
                             rcv_learner **learner) {
     if (learner) *learner = NULL;
-    if (!context || !path || !learner)
-        return rcvi_fail(RCV_INVALID, "rcv_learner_load needs a context, a path and a place for the learner");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(learner, "learner");
     rcv_tensors *tensors;
     RCVI_TRY(rcv_tensors_load(context, path, &tensors));
     rcv_status status = rcvi_learner_from_tensors(context, tensors, path, device, dtype, learner);
@@ -304,8 +306,9 @@ rcv_status rcv_learner_load(rcv_context *context, const char *path, const char *
 
 rcv_status rcv_checkpoint_vocabulary(rcv_context *context, const char *path, rcv_vocabulary **vocabulary) {
     if (vocabulary) *vocabulary = NULL;
-    if (!context || !path || !vocabulary)
-        return rcvi_fail(RCV_INVALID, "rcv_checkpoint_vocabulary needs a context, a path and a place for it");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(vocabulary, "vocabulary");
     rcv_tensors *tensors;
     RCVI_TRY(rcv_tensors_load(context, path, &tensors));
     rcv_status status = rcvi_vocabulary_from_tensors(context, tensors, path, vocabulary);

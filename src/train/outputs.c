@@ -140,8 +140,9 @@ char *rcvi_sibling(rcv_context *context, const char *path, const char *word) {
 
 rcv_status rcv_trainer_best_path(rcv_context *context, const char *path, char **best) {
     if (best) *best = NULL;
-    if (!context || !path || !best)
-        return rcvi_fail(RCV_INVALID, "rcv_trainer_best_path needs a context, a path and a place for the other");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(best, "best");
     *best = rcvi_sibling(context, path, "best");
     return *best ? RCV_OK : RCV_NO_MEMORY;
 }

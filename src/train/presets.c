@@ -92,7 +92,8 @@ static rcv_status unknown_preset(const char *preset) {
 }
 
 rcv_status rcv_settings_preset(rcv_settings *settings, const char *preset) {
-    if (!settings || !preset) return rcvi_fail(RCV_INVALID, "rcv_settings_preset needs settings and a name");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(preset, "preset");
     size_t i = 0;
     while (i < COUNT && strcmp(presets[i].name, preset) != 0) i++;
     if (i == COUNT) return unknown_preset(preset);

@@ -22,9 +22,9 @@ struct rcv_settings {
 /* ---- making ---- */
 
 rcv_status rcv_settings_new(rcv_context *context, rcv_settings **settings) {
-    if (!settings) return rcvi_fail(RCV_INVALID, "rcv_settings_new needs a place for the settings");
+    RCVI_NEED(settings, "settings");
     *settings = NULL;
-    if (!context) return rcvi_fail(RCV_INVALID, "rcv_settings_new needs a context");
+    RCVI_NEED(context, "context");
     rcv_settings *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
@@ -45,9 +45,9 @@ void rcv_settings_free(rcv_settings *settings) {
 }
 
 rcv_status rcv_settings_copy(const rcv_settings *settings, rcv_settings **copy) {
-    if (!copy) return rcvi_fail(RCV_INVALID, "rcv_settings_copy needs a place for the copy");
+    RCVI_NEED(copy, "copy");
     *copy = NULL;
-    if (!settings) return rcvi_fail(RCV_INVALID, "rcv_settings_copy needs settings");
+    RCVI_NEED(settings, "settings");
     rcv_settings *made = NULL;
     RCVI_TRY(rcv_settings_new(settings->context, &made));
     if (!made) return RCV_NO_MEMORY;
@@ -183,8 +183,9 @@ static rcv_status unknown_name(const char *name) {
 }
 
 rcv_status rcv_settings_set(rcv_settings *settings, const char *name, const char *text) {
-    if (!settings || !name || !text)
-        return rcvi_fail(RCV_INVALID, "rcv_settings_set needs settings, a name and a value");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(name, "name");
+    RCVI_NEED(text, "value");
     const size_t index = rcvi_setting_find(name);
     const rcv_setting *setting = rcv_setting_at(index);
     if (!setting) return unknown_name(name);

@@ -30,9 +30,9 @@ static bool setting_is_bare(rcv_setting_kind kind) {
 }
 
 rcv_status rcv_settings_print(const rcv_settings *settings, char **json) {
-    if (!json) return rcvi_fail(RCV_INVALID, "rcv_settings_print needs a place for the text");
+    RCVI_NEED(json, "json");
     *json = NULL;
-    if (!settings) return rcvi_fail(RCV_INVALID, "rcv_settings_print needs settings");
+    RCVI_NEED(settings, "settings");
     rcvi_text text;
     rcvi_text_init(&text, rcvi_settings_context(settings));
     for (size_t i = 0; i < rcv_setting_count(); i++) {
@@ -113,8 +113,9 @@ static rcv_status in_file(rcv_status status, const char *file) {
 }
 
 rcv_status rcv_settings_parse(rcv_settings *settings, const char *json, size_t length, const char *file) {
-    if (!settings || !json || !file)
-        return rcvi_fail(RCV_INVALID, "rcv_settings_parse needs settings, a text and its name");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(json, "json");
+    RCVI_NEED(file, "file");
     json_error_t error;
     char shown[RCVI_SHOWN];
     json_t *object = rcvi_json_read(json, length, JSON_REJECT_DUPLICATES, &error);
@@ -133,7 +134,8 @@ rcv_status rcv_settings_parse(rcv_settings *settings, const char *json, size_t l
 }
 
 rcv_status rcv_settings_load(rcv_settings *settings, const char *path) {
-    if (!settings || !path) return rcvi_fail(RCV_INVALID, "rcv_settings_load needs settings and a path");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(path, "path");
     rcv_context *context = rcvi_settings_context(settings);
     char *bytes;
     size_t length;

@@ -476,7 +476,7 @@ static rcv_status run(rcv_trainer *t) {
 
 rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     static const rcv_trainer_options none = {0};
-    if (!t) return rcvi_fail(RCV_INVALID, "rcv_trainer_run needs a trainer");
+    RCVI_NEED(t, "trainer");
     t->call = options ? options : &none;
     t->progress.written = -1;
     rcv_status status = rcvi_outputs_claim(t);
@@ -487,6 +487,7 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
 }
 
 rcv_status rcv_trainer_save(rcv_trainer *t, const char *path) {
-    if (!t || !path) return rcvi_fail(RCV_INVALID, "rcv_trainer_save needs a trainer and a path");
+    RCVI_NEED(t, "trainer");
+    RCVI_NEED(path, "path");
     return rcvi_checkpoint_save(t, path);
 }

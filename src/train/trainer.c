@@ -196,14 +196,21 @@ static rcv_status fill_trainer(rcv_trainer *t, rcv_world *world) {
 
 rcv_status rcv_trainer_new(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
                            const rcv_data *valid, rcv_trainer **out) {
+    if (out) *out = NULL;
+    RCVI_NEED(context, "context");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(train, "train");
+    RCVI_NEED(out, "trainer");
     return rcv_trainer_join(context, settings, train, valid, NULL, out);
 }
 
 rcv_status rcv_trainer_join(rcv_context *context, const rcv_settings *settings, const rcv_data *train,
                             const rcv_data *valid, rcv_world *world, rcv_trainer **out) {
     if (out) *out = NULL;
-    if (!context || !settings || !train || !out)
-        return rcvi_fail(RCV_INVALID, "a trainer needs a context, settings, data and a place for it");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(train, "train");
+    RCVI_NEED(out, "trainer");
     if (!world && rcvi_settings_text(settings, "parallel"))
         return rcvi_fail(RCV_INVALID, "parallel '%s' needs a world of ranks: start them with mpirun -n N",
                          rcvi_settings_text(settings, "parallel"));
