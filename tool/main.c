@@ -100,7 +100,8 @@ static bool reader_is_gone(void) {
 }
 
 int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_IGN);
+    signal(SIGPIPE, SIG_IGN); /* what cannot be written is seen where it is written: a reader that is gone, */
+    signal(SIGXFSZ, SIG_IGN); /* and a file that passes the limit of its size */
     reserve_json_memory();
     const int result = dispatch(argc, argv);
     errno = 0;

@@ -16,11 +16,13 @@ int stop_signal(void) { return asked; }
 
 int stop_status(void) { return asked != 0 ? 128 + asked : EXIT_DONE; }
 
-/* The handler is gone once it has run. A signal that our parent had us ignore stays ignored. */
+/* The handler is gone once it has run, but that of SIGHUP: when a terminal closes, both the system and the shell send one. A signal that our
+ * parent had us ignore stays ignored, such as SIGHUP under nohup. */
 void stop_on_signals(void) {
-    const int numbers[] = {SIGINT, SIGTERM};
+    const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < COUNT(numbers); i++) {
-        struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)SA_RESETHAND}, before;
+        struct sigaction action = {.sa_handler = ask_to_stop}, before;
+        action.sa_flags = numbers[i] == SIGHUP ? 0 : (int)SA_RESETHAND;
         sigemptyset(&action.sa_mask);
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
             sigaction(numbers[i], &action, NULL);

@@ -54,7 +54,7 @@ bool model_is_free(const char *path, bool overwrite);
 /* Whole or not at all; says what went wrong. */
 bool save_file(const char *path, const char *bytes, size_t length);
 
-/* From now on the first SIGINT or SIGTERM asks to stop, the second kills. */
+/* From now on the first SIGINT, SIGTERM or SIGHUP asks to stop; a second SIGINT or SIGTERM kills. */
 void stop_on_signals(void);
 int stop_signal(void); /* the one that asked, or 0 */
 int stop_status(void); /* the exit status then, or EXIT_DONE */
