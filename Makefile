@@ -32,7 +32,7 @@ help:
 	@echo "make lint        formatting, cppcheck, clang-tidy"
 	@echo "make format      format every C file"
 	@echo "make bench       run the benchmarks"
-	@echo "make fuzz        run the fuzz programs under the sanitizers"
+	@echo "make fuzz        mutate every format that is read, under the sanitizers (RUNS=100000 MINUTES= SEED=1 ONLY=\"cell log\")"
 	@echo "make install     install under PREFIX (now $(PREFIX)), below DESTDIR if set"
 	@echo "make clean       remove build/"
 
@@ -74,7 +74,7 @@ bench: build
 	@cmake --build $(RELEASE) -j $(JOBS) --target bench
 
 fuzz: deps-check
-	@bash scripts/check.sh $(JOBS) sanitize -R '^fuzz_'
+	@RUNS="$(RUNS)" MINUTES="$(MINUTES)" SEED="$(SEED)" ONLY="$(ONLY)" bash scripts/fuzz.sh $(JOBS)
 
 clean:
 	@rm -rf build
