@@ -38,6 +38,11 @@ for number in 2 3 4; do
     says "comm_ranks: all: ok, $number ranks" 1
 done
 
+# A child of fork() is no rank, and says so; its parent goes on.
+ranks 2 fork
+[ $status = 0 ] || complain "children of fork(): status $status"
+says "comm_ranks: fork: ok, 2 ranks" 1
+
 # Whoever ends badly is named, by one rank or by mpirun, and nobody is left waiting.
 # ends HOW N FRAGMENT TIMES
 ends() {

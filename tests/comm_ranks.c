@@ -3,6 +3,7 @@
 #include "comm_ranks.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -394,6 +395,38 @@ static void wait_for_the_slow(void) {
     expect(all == size);
 }
 
+/* ---- a child of fork() ---- */
+
+/* It is no rank: what it asks for fails at once, and what it frees is freed without a wait. 0: so it is. */
+static int use_as_child(void) {
+    double all = 1;
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
+    alarm(20);
+    if (rcvi_comm_do(world, &o) != RCV_UNSUPPORTED) return 1;
+    if (!strstr(rcv_message(), "a child of fork() is no rank")) return 2;
+    if (rcvi_comm_agree(world, RCV_OK) != RCV_UNSUPPORTED) return 3;
+    rcvi_comm_fail(world, "the child's disk is full");
+    rcvi_comm_close(world);
+    rcv_context_free(context);
+    return 0;
+}
+
+static void fork_children(void) {
+    double all = 1;
+    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
+    for (int i = 0; i < 3; i++) {
+        int status = 0;
+        pid_t child = fork();
+        if (child == 0) _exit(use_as_child());
+        expect(child > 0 && waitpid(child, &status, 0) == child);
+        if (status) fprintf(stderr, "comm_ranks: the child ended with %#x\n", status);
+        expect(status == 0);
+        all = 1;
+        expect_ok(rcvi_comm_do(world, &o)); /* the ranks are as they were */
+        expect(all == size);
+    }
+}
+
 /* ---- speed ---- */
 
 static void time_sums(int64_t count, bool narrow, int times) {
@@ -442,7 +475,7 @@ static void check_large(void) {
 
 int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "all";
-    bool all = !strcmp(what, "all") || !strcmp(what, "speed") || !strcmp(what, "large");
+    bool all = !strcmp(what, "all") || !strcmp(what, "speed") || !strcmp(what, "large") || !strcmp(what, "fork");
     rcvi_comm_options options = {.transport = all && getenv("OMPI_COMM_WORLD_SIZE") ? NULL : "mpi",
                                  .timeout = all ? 60 : 2};
     expect_ok(rcv_context_new(NULL, &context));
@@ -462,6 +495,8 @@ int main(int count, char **arguments) {
         check_large();
     } else if (!strcmp(what, "slow")) {
         wait_for_the_slow();
+    } else if (!strcmp(what, "fork")) {
+        fork_children();
     } else {
         end_badly(what);
     }
