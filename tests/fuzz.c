@@ -87,13 +87,15 @@ rcv_context *fuzz_context(void) {
 
 /* ---- files ---- */
 
+static void remove_folder(void);
+
 const char *fuzz_path(const char *name) {
     static char paths[4][384];
     static int next;
     if (!fuzz.folder[0]) {
         snprintf(fuzz.folder, sizeof fuzz.folder, "%s/recurve-fuzz-XXXXXX",
                  access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-        if (!mkdtemp(fuzz.folder)) exit(1);
+        if (!mkdtemp(fuzz.folder) || atexit(remove_folder)) exit(1);
     }
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", fuzz.folder, name);
