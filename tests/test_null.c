@@ -129,6 +129,11 @@ CALL(rcv_trainer_best_path, A(context, o->context), A(path, "x"), A(best, OUT(ch
 CALL(rcv_checkpoint_settings, A(context, o->context), A(path, "x"), A(settings, OUT(rcv_settings)))
 CALL(rcv_checkpoint_vocabulary, A(context, o->context), A(path, "x"), A(vocabulary, OUT(rcv_vocabulary)))
 
+CALL(rcv_file_save, A(context, o->context), A(path, "x"), A(bytes, "x"), 1)
+CALL(rcv_settings_check, A(settings, o->settings))
+CALL(rcv_trainer_best_model, A(trainer, o->trainer), A(output, "x"), A(path, OUT(char)))
+CALL(rcv_trainer_check_output, A(context, o->context), A(settings, o->settings), NULL, A(output, "x"), false)
+
 typedef struct {
     const char *function;
     rcv_status (*call)(objects *, const char *null);
@@ -214,6 +219,10 @@ static const entry table[] = {
     ENTRY(rcv_trainer_save, "trainer path", ""),
     ENTRY(rcv_trainer_best_path, "context path best", ""),
     ENTRY(rcv_checkpoint_settings, "context path settings", ""),
+    ENTRY(rcv_file_save, "context path bytes", ""),
+    ENTRY(rcv_settings_check, "settings", ""),
+    ENTRY(rcv_trainer_best_model, "trainer output path", ""),
+    ENTRY(rcv_trainer_check_output, "context settings output", "resume"),
     ENTRY(rcv_checkpoint_vocabulary, "context path vocabulary", ""),
 };
 enum { ENTRIES = sizeof table / sizeof *table };

@@ -201,8 +201,9 @@ rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_pi
 }
 
 rcv_status rcv_file_save(rcv_context *context, const char *path, const void *bytes, size_t length) {
-    if (!context || !path || (!bytes && length > 0))
-        return rcvi_fail(RCV_INVALID, "rcv_file_save needs a context, a path and bytes");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(path, "path");
+    RCVI_NEED(bytes || length == 0, "bytes");
     const rcvi_piece piece = {bytes, length};
     return rcvi_write_file(context, path, &piece, 1);
 }

@@ -215,8 +215,9 @@ static rcv_status check_outputs(rcv_context *context, const identity *run, const
 
 rcv_status rcv_trainer_check_output(rcv_context *context, const rcv_settings *settings, const char *resume,
                                     const char *output, bool overwrite) {
-    if (!context || !settings || !output)
-        return rcvi_fail(RCV_INVALID, "rcv_trainer_check_output needs a context, settings and a path");
+    RCVI_NEED(context, "context");
+    RCVI_NEED(settings, "settings");
+    RCVI_NEED(output, "output");
     identity run = {.step = -1};
     int file = resume ? open(resume, O_RDONLY | O_NONBLOCK | O_CLOEXEC) : -1;
     json_t *metadata = NULL;
@@ -289,8 +290,9 @@ rcv_status rcvi_outputs_best(const rcv_trainer *t, char **path) {
 
 rcv_status rcv_trainer_best_model(const rcv_trainer *t, const char *output, char **path) {
     if (path) *path = NULL;
-    if (!t || !output || !path)
-        return rcvi_fail(RCV_INVALID, "rcv_trainer_best_model needs a trainer, an output and a place for the path");
+    RCVI_NEED(t, "trainer");
+    RCVI_NEED(output, "output");
+    RCVI_NEED(path, "path");
     const identity run = identity_of(t);
     int64_t step;
     owner who = ABSENT;

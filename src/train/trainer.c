@@ -71,7 +71,7 @@ static const char *why_never_lean(const rcv_settings *s) {
 }
 
 rcv_status rcv_settings_check(const rcv_settings *s) {
-    if (!s) return rcvi_fail(RCV_INVALID, "rcv_settings_check needs settings");
+    RCVI_NEED(s, "settings");
     if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
         !rcvi_settings_integer(s, "steps"))
         return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
