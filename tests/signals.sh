@@ -15,6 +15,7 @@ complain() {
 good() { "$RECURVE" "$@" >out 2>err </dev/null || complain "recurve $* gave $?"; }
 # same A B: the models of two runs have the same bits
 same() {
+    rm -f a.only b.only
     good export "$1" a.only
     good export "$2" b.only
     cmp -s a.only b.only
