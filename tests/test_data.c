@@ -247,6 +247,8 @@ static void test_long_text(void **unused) {
     write_bytes(f.path, text, 2 << 20);
     rcv_data *data;
     check_fails(rcv_data_open(f.context, f.path, NULL, &data), RCV_FORMAT, "word of more than");
+    write_bytes(f.path, "the c\0t sat", 11);
+    check_fails(rcv_data_open(f.context, f.path, NULL, &data), RCV_FORMAT, "has a NUL at byte 5");
     free(text);
     free(expected);
     close_fixture(&f);
