@@ -149,7 +149,8 @@ static char *get(const arrays *a, const field *f) {
 
 static void set(arrays *a, const field *f, char *pointer) { memcpy((char *)a + f->place, &pointer, sizeof pointer); }
 
-/* `out` at the place of `other`: the very same, its last element on the other's first, and its first on the other's last. */
+/* `out` at the place of `other`: the very same, its last element on the other's first, and its first on the other's last. Each is refused
+ * again when it is repeated. */
 static void check_pair(rcv_run *run, rcv_status (*call)(rcv_run *, const arrays *), const arrays *a, const field *out,
                        const field *other, const char *function) {
     char *begin = get(a, other), first[160], second[160];
@@ -157,9 +158,9 @@ static void check_pair(rcv_run *run, rcv_status (*call)(rcv_run *, const arrays 
     char *const places[] = {begin, begin - own + sizeof(float), begin + theirs - 1};
     snprintf(first, sizeof first, "%s: %s overlaps %s; give", function, out->name, other->name);
     snprintf(second, sizeof second, "%s: %s overlaps %s; give", function, other->name, out->name);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 6; i++) {
         arrays moved = *a;
-        set(&moved, out, places[i]);
+        set(&moved, out, places[i / 2]);
         rcv_status status = call(run, &moved);
         bool named = strstr(rcv_message(), first) || (other->written && strstr(rcv_message(), second));
         if (status != RCV_INVALID || !named)
