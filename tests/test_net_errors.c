@@ -252,10 +252,10 @@ static rcv_status play(scene *s, const rcv_context_options *options, const char 
     TRY(rcv_run_new(s->plan, &s->run));
     const int64_t lengths[B] = {T, 1};
     const uint8_t resets[T * B] = {0, 0, 1, 0};
-    double x[T * B * 3] = {0}, y[T * B * 64] = {0};
+    double x[T * B * 3] = {0}, dx[T * B * 3], y[T * B * 64] = {0};
     rcv_forward forward = {.parameters = s->data, .x = x, .y = y, .lengths = lengths, .resets = resets};
     TRY(rcv_run_forward(s->run, &forward));
-    return rcv_run_backward(s->run, &(rcv_backward){.dy = y, .dx = x});
+    return rcv_run_backward(s->run, &(rcv_backward){.dy = y, .dx = dx});
 }
 
 static void clear(scene *s) {

@@ -1,6 +1,6 @@
 /* What `recurve cell` shows: gathered once as a JSON object, printed as it is or as text. */
+#include "base/json.h"
 #include "cell/cell.h"
-#include "model/json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

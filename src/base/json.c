@@ -1,6 +1,5 @@
 #include "base/json.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +36,24 @@ json_t *rcvi_json_read(const char *text, size_t length, size_t flags, json_error
     json_decref(second);
     if (same || (room && !first)) return first;
     json_decref(first);
-    if (error) *error = (json_error_t){.line = -1, .column = -1, .text = "there is no memory to read it"};
+    if (error) {
+        *error = (json_error_t){.line = -1, .column = -1, .text = "there is no memory to read it"};
+        error->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_out_of_memory; /* where json_error_code() finds it */
+    }
     return NULL;
+}
+
+static int add(const char *bytes, size_t length, void *user) {
+    rcvi_text *text = user;
+    rcvi_text_add_bytes(text, bytes, length);
+    return text->failed ? -1 : 0;
+}
+
+rcv_status rcvi_json_print(rcv_context *context, const json_t *value, size_t flags, char **out) {
+    rcvi_text text;
+    *out = NULL;
+    rcvi_text_init(&text, context);
+    if (value && json_dump_callback(value, add, &text, flags) == 0) return rcvi_text_take(&text, out);
+    rcvi_text_drop(&text);
+    return rcvi_fail(RCV_NO_MEMORY, "no memory for a JSON text");
 }

@@ -1,11 +1,23 @@
-/* Reading JSON where memory may fail: jansson does not notice every allocation that fails, and may lose characters of a long token. */
+/* JSON where memory may fail: what is read or written is whole, or there is an error. jansson does not notice every allocation that fails. */
 #ifndef RCVI_BASE_JSON_H
 #define RCVI_BASE_JSON_H
 
-#include <jansson.h>
-#include <stddef.h>
+#include "base/base.h"
 
-/* As json_loadb, with `error` set where it is not NULL. */
+#include <jansson.h>
+
+/* As json_loadb, which may lose characters of a long token. `error` is set where it is not NULL. */
 json_t *rcvi_json_read(const char *text, size_t length, size_t flags, json_error_t *error);
+
+/* As json_dumps, which leaves out a name of an object where there is no memory for it. Free with rcvi_free. NULL for a value is
+ * RCV_NO_MEMORY too. */
+rcv_status rcvi_json_print(rcv_context *context, const json_t *value, size_t flags, char **text);
+
+/* `value`, where all of it could be put together; else it is released, and NULL. */
+static inline json_t *rcvi_json_if(bool good, json_t *value) {
+    if (good) return value;
+    json_decref(value);
+    return NULL;
+}
 
 #endif

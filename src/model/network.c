@@ -1,6 +1,5 @@
 /* A network's description in a file's metadata: the cell's text and a JSON object of options. */
 #include "base/json.h"
-#include "model/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
 

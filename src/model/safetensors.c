@@ -9,7 +9,6 @@
  * recurve.checksum: 16 digits, the hash of all of the file with zeros in their place. Files of others have none; where it is there it
  * must be right. */
 #include "base/json.h"
-#include "model/json.h"
 #include "model/tensors.h"
 
 #include <inttypes.h>

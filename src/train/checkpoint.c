@@ -10,7 +10,6 @@
 
 #include "base/json.h"
 #include "model/model.h"
-#include "train/json.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,9 +1,10 @@
 /* Lines of a run's log: a JSON object each. */
-#include "train/json.h"
+#include "base/json.h"
 #include "train/trainer.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* Hands the line over, and releases the object. One for which there was no memory is missed. */
@@ -76,7 +77,7 @@ void rcvi_log_start(const rcv_trainer *t) {
                      (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
                      (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
                      "bytes", (json_int_t)rcv_trainer_bytes(t), "shapes", shapes_of(t), "plans", plans_of(t),
-                     "settings", json_loads(settings, 0, NULL), "ranks", ranks_of(t)));
+                     "settings", rcvi_json_read(settings, strlen(settings), 0, NULL), "ranks", ranks_of(t)));
     rcv_text_free(t->context, settings);
 }
 

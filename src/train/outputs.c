@@ -4,11 +4,11 @@
  *   {"id": "32 hexadecimal digits", "step": updates}
  * A run replaces files with its own name. Those of other runs it replaces where the caller said so, and what is no
  * model at the output alone, never beside it. */
+#include "base/json.h"
 #include "train/trainer.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ rcv_status rcvi_run_to_tensors(const rcv_trainer *t, int64_t step, rcv_tensors *
 
 /* False where the text names no run. */
 static bool read_run(const char *text, char id[RCVI_RUN_ID], int64_t *step) {
-    json_t *object = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *object = text ? rcvi_json_read(text, strlen(text), JSON_REJECT_DUPLICATES, NULL) : NULL;
     const char *name = json_string_value(json_object_get(object, "id"));
     const json_t *number = json_object_get(object, "step");
     bool good = name && strlen(name) == RCVI_RUN_ID - 1 && strspn(name, "0123456789abcdef") == RCVI_RUN_ID - 1 &&
@@ -83,7 +83,7 @@ static bool read_at(int file, void *bytes, size_t length, off_t at) {
 
 static rcv_status parse_header(const char *text, size_t length, json_t **header) {
     json_error_t error;
-    *header = json_loadb(text, length, 0, &error);
+    *header = rcvi_json_read(text, length, 0, &error);
     return !*header && json_error_code(&error) == json_error_out_of_memory ? rcvi_no_memory(length) : RCV_OK;
 }
 

@@ -1,6 +1,5 @@
 /* Settings as JSON: {"NAME": VALUE, ...}, a flag as true or false, a number as a number, the rest as strings. */
 #include "base/json.h"
-#include "model/json.h"
 #include "model/tensors.h"
 #include "train/settings.h"
 
