@@ -542,15 +542,17 @@ static void wrong_calls(void **state) {
     check_fails(rcv_scan_backward(plain, NULL, &gradients), RCV_INVALID, "not NULL");
     check_fails(rcv_scan_backward(plain, &data, NULL), RCV_INVALID, "not NULL");
     const void **inputs[] = {&data.a, &data.b};
+    static const char *const sentences[] = {"rcv_scan_forward needs data->a, not NULL",
+                                            "rcv_scan_forward needs data->b, not NULL"};
     for (int i = 0; i < 2; i++) {
         const void *kept = *inputs[i];
         *inputs[i] = NULL;
-        check_fails(rcv_scan_forward(plain, &data), RCV_INVALID, "needs a, b and a place for h");
+        check_fails(rcv_scan_forward(plain, &data), RCV_INVALID, sentences[i]);
         *inputs[i] = kept;
     }
     data.h = NULL;
-    check_fails(rcv_scan_forward(plain, &data), RCV_INVALID, "needs a, b and a place for h");
-    check_fails(rcv_scan_backward(plain, &data, &gradients), RCV_INVALID, "needs a and h");
+    check_fails(rcv_scan_forward(plain, &data), RCV_INVALID, "rcv_scan_forward needs data->h, not NULL");
+    check_fails(rcv_scan_backward(plain, &data, &gradients), RCV_INVALID, "rcv_scan_backward needs data->h, not NULL");
     data.h = h;
     check_fails(rcv_scan_forward(full, &data), RCV_INVALID, "made for lengths, but none");
     check_fails(rcv_scan_forward(plain, &ragged), RCV_INVALID, "lengths are given, but");

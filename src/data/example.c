@@ -159,7 +159,7 @@ rcv_status rcvi_example_parse(rcvi_example *e, const char *line, size_t length) 
         line++;
         length--;
     }
-    return line[0] == '{' ? parse_json(e, line, length) : parse_plain(e, line, length);
+    return length > 0 && line[0] == '{' ? parse_json(e, line, length) : parse_plain(e, line, length);
 }
 
 void rcvi_example_free(rcvi_example *e) {
