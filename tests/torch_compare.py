@@ -164,7 +164,7 @@ def compare_initial(comparison, cell, index, layers, bidirectional, bias, dtype)
     torch.manual_seed(seed)
     module = make_module(cell, index, layers, bidirectional, bias, dtype)
     path = comparison.path("init.safetensors")
-    arguments = ["init", path, "--cell", cell, "--seed", str(seed), "--layers", str(layers)]
+    arguments = ["init", path, "--overwrite", "--cell", cell, "--seed", str(seed), "--layers", str(layers)]
     arguments += ["--input", str(module.input_size), "--hidden", str(module.hidden_size)]
     arguments += ["--dtype", "float64" if dtype == torch.float64 else "float32"]
     arguments += ["--bidirectional"] * bidirectional + ["--no-bias"] * (not bias)
