@@ -9,8 +9,9 @@ rcv_status rcvi_cuda_check(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return RCV_OK;
     (void)cudaGetLastError(); /* an error that is reported here must not be found again by the next call */
     if (error == cudaErrorInitializationError && rcvi_is_forked())
-        return rcvi_fail(RCV_UNSUPPORTED, "%s failed: this process is a child of fork(), which CUDA does not survive; "
-                                          "use the GPU behind fork() alone, or start the child with exec",
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "%s failed: this process is a child of fork(), which CUDA does not survive; "
+                         "use the GPU behind fork() alone, or start the child with exec",
                          what);
     rcv_status status = error == cudaErrorMemoryAllocation ? RCV_NO_MEMORY : RCV_UNSUPPORTED;
     return rcvi_fail(status, "%s failed on the GPU: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
