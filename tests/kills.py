@@ -36,7 +36,9 @@ class Kills(Runner):
         make_inputs(self.base)
 
     def train(self, folder, fault=None, log=None):
-        arguments = ["--resume", MODEL] if os.path.exists(os.path.join(folder, MODEL)) else [*RUN, "--output", MODEL]
+        there = os.path.exists(os.path.join(folder, MODEL))
+        # What was killed before its first checkpoint may have left a log, which is not replaced unasked.
+        arguments = ["--resume", MODEL] if there else [*RUN, "--output", MODEL, "--overwrite"]
         return self.start(["train", *arguments, *STEPS], folder, fault, log)
 
     def fresh(self):
