@@ -84,8 +84,8 @@ def main():
         before, after = (statistics.median(times[side]) for side in ("before", "after"))
         rows[name] = {"plan": plan, "before_ms": times["before"], "after_ms": times["after"], "ratio": after / before}
         print(f"{name:24}{before:12.4f}{after:12.4f}{after / before:14.3f}  {plan}", flush=True)
-    if options.json:
-        Path(options.json).write_text(json.dumps({**about, "rounds": options.rounds, "rows": rows}, indent=1) + "\n")
+        if options.json:  # after each row, so that a run that is ended early leaves what it has
+            Path(options.json).write_text(json.dumps({**about, "rounds": options.rounds, "rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

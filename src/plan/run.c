@@ -226,11 +226,12 @@ static rcv_status check_forward_arrays(rcv_run *run, const rcv_forward *d) {
     return status;
 }
 
+/* The arrays that were checked. */
 static void bind_forward(rcv_run *run, const rcv_forward *d) {
     const rcvi_program *program = &run->plan->program;
     for (size_t i = 0; i < program->external_count; i++) {
         const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
-        if (!is_gradient(buffer->role)) run->buffers[program->externals[i]] = forward_array(d, buffer);
+        if (!is_gradient(buffer->role)) run->buffers[program->externals[i]] = writable(run->ranges[i].begin);
     }
     for (size_t s = 0; s < run->plan->net->state_count; s++)
         run->restart_is_initial[s] = !const_state_entry(d->restart, s);
