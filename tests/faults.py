@@ -89,7 +89,7 @@ class Runner:
     def __init__(self, folder):
         self.folder, self.serial = folder, 0
         self.base = os.path.join(folder, "base")
-        self.tool, self.library = os.environ["RECURVE"], os.environ["FAULTS"]
+        self.tool, self.injector = os.environ["RECURVE"], os.environ["FAULTS"]
         self.references, self.foreign = {}, 0
 
     def start(self, arguments, folder, fault=None, log=None):
@@ -97,7 +97,7 @@ class Runner:
         environment = dict(os.environ, RECURVE_CACHE=os.path.join(folder, "cache"), OPENBLAS_NUM_THREADS="1",
                            OMP_NUM_THREADS="1")
         if fault:
-            environment.update(LD_PRELOAD=self.library, RECURVE_FAULT=fault, RECURVE_FAULT_LOG=log)
+            environment.update(LD_PRELOAD=self.injector, RECURVE_FAULT=fault, RECURVE_FAULT_LOG=log)
         process = subprocess.Popen([self.tool, *arguments], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         try:
