@@ -41,21 +41,11 @@ static rcvi_matmul to_dweight(const rcvi_learn *learn, int64_t rows, bool accumu
 static int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-static int64_t scratch_of(const rcvi_learn *learn, int64_t rows) {
+int64_t rcvi_learn_head_scratch(const rcvi_learn *learn) {
+    int64_t rows = learn->shape.rows, most = 0;
     rcvi_matmul products[] = {to_logits(learn, rows), to_dy(learn, rows), to_dweight(learn, rows, false)};
-    int64_t most = 0;
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         most = larger(most, rcvi_matmul_scratch(learn->kernels, &products[i], (int)learn->shape.threads));
-    return most;
-}
-
-/* Products of fewer rows may take more: they are done in other ways, and cut into other blocks. Beyond so many rows, those are as they
- * are for all. */
-int64_t rcvi_learn_head_scratch(const rcvi_learn *learn) {
-    enum { SAME = 2048 };
-    int64_t most = scratch_of(learn, learn->shape.rows);
-    for (int64_t rows = 1; rows <= smaller(learn->shape.rows, SAME); rows++)
-        most = larger(most, scratch_of(learn, rows));
     return most;
 }
 
