@@ -1,6 +1,7 @@
 /* Random problems, each by every plan, in child processes, so that a crash or a hang costs one plan:
  *   campaign [--device cpu|cuda] [--seed N] [--first N] [--problems N] [--minutes M] [--jobs N] [--plans N] [--limit S]
- *   campaign --device cpu --seed 7 --case 123 [--plan PLAN]     one case again; with --plan in this process
+ *   campaign --device cpu --seed 7 --case 123 [--plan PLAN [--dtype TYPE]]     one case again; with --plan in this process, and in
+ *     another type if one is named: what is wrong in float32, too, is not the rounding of a smaller type
  * A failure is one line that ends in the command that repeats it; the last lines are totals. Status 0: no failure; 1: some; 2: bad options; 77: no such device.
  * --break KIND=PLAN makes plans whose string has PLAN in it fail: result (a wrong number), crash, hang.
  *
@@ -21,7 +22,7 @@
 enum { MOST_JOBS = 64, LINE = 4096, CPU_CASES = 8 /* of a child */, BAD_OPTIONS = 2, SKIPPED = 77 };
 
 typedef struct {
-    const char *device;
+    const char *device, *dtype; /* dtype: NULL: as drawn */
     uint64_t seed;
     int64_t first, problems, jobs, single; /* single: the one case, or -1 */
     double minutes, limit;
@@ -38,7 +39,8 @@ typedef struct {
     int index;         /* of the plan that runs, or -1 */
     bool in_case, failed_case, killed;
     double heard; /* when it last said something */
-    char description[LINE], plan[LINE], last[LINE], line[LINE];
+    char description[LINE], plan[LINE], last[LINE], before[LINE],
+        line[LINE]; /* before: the whole line before this one */
     size_t length;
 } job;
 
@@ -111,6 +113,7 @@ static bool start_job(campaign *c, job *j) {
     j->length = 0;
     j->heard = now();
     snprintf(j->last, sizeof j->last, "it said nothing");
+    j->before[0] = '\0';
     return true;
 }
 
@@ -197,6 +200,7 @@ static bool take_bytes(campaign *c, job *j) {
         j->line[j->length] = '\0';
         j->length = 0;
         take_line(c, j, j->line);
+        snprintf(j->before, sizeof j->before, "%s", j->line);
     }
     j->heard = now();
     return count > 0;
@@ -215,7 +219,7 @@ static bool end_job(campaign *c, job *j) {
         char sentence[2 * LINE];
         int before = j->from, index = j->index;
         if (j->killed)
-            snprintf(sentence, sizeof sentence, "it took longer than %g s", c->s->limit);
+            snprintf(sentence, sizeof sentence, "it said nothing for %g s after '%.60s'", c->s->limit, j->before);
         else if (WIFSIGNALED(status))
             snprintf(sentence, sizeof sentence, "it ended by signal %d: %s", WTERMSIG(status), j->last);
         else
@@ -281,12 +285,24 @@ static bool is_there(const char *device) {
     return !status;
 }
 
+static bool take_dtype(const char *name, rcv_dtype *out) {
+    static const rcv_dtype types[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strcmp(name, rcv_dtype_name(types[i]))) continue;
+        *out = types[i];
+        return true;
+    }
+    fprintf(stderr, "campaign: there is no type %s\n", name);
+    return false;
+}
+
 static int work_here(const settings *s) {
     int failed = 0;
     if (!is_there(s->device)) return SKIPPED;
     for (int64_t i = 0; i < s->problems; i++) {
         campaign_case k;
         draw_case(&k, s->device, s->seed, s->first + i);
+        if (s->dtype && !take_dtype(s->dtype, &k.dtype)) return BAD_OPTIONS;
         if (!s->child && k.text) printf("%s", k.text);
         campaign_options of_case = s->of_case;
         if (i > 0) of_case.from = 0;
@@ -328,6 +344,8 @@ static bool read_options(int argc, char **argv, settings *s) {
             s->of_case.plan = value;
         else if (!strcmp(name, "--break"))
             s->of_case.fault = value;
+        else if (!strcmp(name, "--dtype"))
+            s->dtype = value;
         else if (!whole)
             return false;
         else if (!strcmp(name, "--seed"))
@@ -355,7 +373,7 @@ static bool read_options(int argc, char **argv, settings *s) {
         s->first = s->single;
         s->problems = 1;
     }
-    return !s->of_case.plan || s->single >= 0;
+    return (!s->of_case.plan || s->single >= 0) && (!s->dtype || s->of_case.plan);
 }
 
 int main(int argc, char **argv) {
@@ -364,7 +382,7 @@ int main(int argc, char **argv) {
     if (!read_options(argc, argv, &s)) {
         fprintf(stderr,
                 "usage: %s [--device cpu|cuda] [--seed N] [--first N] [--problems N] [--minutes M] [--jobs N] "
-                "[--plans N] [--limit S] [--case N [--plan PLAN]]\n",
+                "[--plans N] [--limit S] [--case N [--plan PLAN [--dtype TYPE]]]\n",
                 argv[0]);
         return BAD_OPTIONS;
     }

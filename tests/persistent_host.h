@@ -1,8 +1,8 @@
 /* What a persistent kernel finds on a GPU, for the host: the kernel's text is compiled behind this. C++.
  *
  * Threads are fibers, all blocks' in one thread of the host, which go on until they have to wait for each other. Where nobody
- * can go on any more, the kernel hangs, and that is what its run says. Copies and products are done at once; so what is seen is who waits for
- * whom, and what is where, not what memory's order or wgmma's would allow. Blocks of a cluster reach each other's shared memory:
+ * can go on any more, the kernel hangs, and that is what its run says. Copies of a thread are done when it waits for them, others and products at
+ * once; so what is seen is who waits for whom, and what is where, not what memory's order or wgmma's would allow. Blocks of a cluster reach each other's shared memory:
  * addresses there have the block's number in it, counted from 1, above bit 24. */
 #include <math.h>
 #include <stdio.h>
@@ -84,10 +84,17 @@ struct HostBlock {
     unsigned fragments[HOST_THREADS][4];
     int ended; /* threads */
 };
+struct Copy { /* cp.async */
+    unsigned to;
+    unsigned long long from;
+    int bytes;
+    bool committed;
+};
 struct Fiber {
     ucontext_t context;
     int thread, block;
     bool done;
+    std::vector<Copy> copies; /* that nobody has waited for */
 };
 static std::vector<Fiber> fibers;
 static std::vector<HostBlock> host_blocks;
@@ -178,9 +185,26 @@ static void copy_chunks(unsigned to, unsigned long long from, int bytes, unsigne
     own_block().barriers[barrier].bytes -= bytes;
     end_phase(own_block().barriers[barrier]);
 }
+/* As late as a GPU may do them: when the thread waits for the group that they are committed to. */
 static void copy_piece(unsigned to, unsigned long long from, int bytes) {
-    memset(shared_at(to, 16), 0, 16);
-    memcpy(shared_at(to, 16), (const void *)from, (size_t)bytes);
+    shared_at(to, 16);
+    fibers[(size_t)current].copies.push_back({to, from, bytes, false});
+}
+static void commit_copies() {
+    for (Copy &copy : fibers[(size_t)current].copies) copy.committed = true;
+}
+static void wait_for_copies(int pending) {
+    std::vector<Copy> &copies = fibers[(size_t)current].copies, left;
+    if (pending) host_fail("it waits for some of its copies, which the host does not know");
+    for (const Copy &copy : copies) {
+        if (!copy.committed) {
+            left.push_back(copy);
+            continue;
+        }
+        memset(shared_at(copy.to, 16), 0, 16);
+        memcpy(shared_at(copy.to, 16), (const void *)copy.from, (size_t)copy.bytes);
+    }
+    copies = left;
 }
 template <typename T, int N> static void get_shared(unsigned at, T (&x)[N]) {
     memcpy(x, shared_at(at, sizeof x), sizeof x);

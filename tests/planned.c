@@ -306,6 +306,17 @@ static double scale_of_terms(const results *want, int tensor) {
     return largest;
 }
 
+/* How many elements are further off than allowed, and the first of them. */
+static int64_t count_off(const double *got, const double *want, int64_t count, double allowed, int64_t *first) {
+    int64_t off = 0;
+    for (int64_t k = count - 1; k >= 0; k--) {
+        if (fabs(got[k] - want[k]) <= allowed) continue;
+        off++;
+        *first = k;
+    }
+    return off;
+}
+
 bool is_near_shaken(const problem *p, rcv_dtype dtype, const char *schedule, const results *got, const results *want,
                     const results *shaken, double *worst, char *sentence, size_t room) {
     bool kinks = dtype != RCV_FLOAT64 && has_kinks(p), exact = dtype == RCV_FLOAT64 || dtype == RCV_FLOAT32;
@@ -320,10 +331,13 @@ bool is_near_shaken(const problem *p, rcv_dtype dtype, const char *schedule, con
         bool near = d.error <= allowed;
         if (near || !kinks) *worst = fmax(*worst, d.error / d.scale);
         if (near || (kinks && d.norm <= 0.6 * sqrt(tolerance(dtype)))) continue;
-        snprintf(sentence, room,
-                 "%s, %ld layers of %ld, %ld steps of %ld: %s of %s in %s is off by %g of %g, in norm by %g", p->c.cell,
-                 (long)p->c.net.layers, (long)p->c.net.hidden, (long)p->c.steps, (long)p->c.batch, got->names[i],
-                 schedule, rcv_dtype_name(dtype), d.error, d.scale, d.norm);
+        int64_t first = 0, off = count_off(got->values[i], want->values[i], want->counts[i], allowed, &first);
+        snprintf(
+            sentence, room,
+            "%s, %ld layers of %ld, %ld steps of %ld: %s of %s in %s is off by %g of %g, in norm by %g; %ld of %ld "
+            "elements, first %ld",
+            p->c.cell, (long)p->c.net.layers, (long)p->c.net.hidden, (long)p->c.steps, (long)p->c.batch, got->names[i],
+            schedule, rcv_dtype_name(dtype), d.error, d.scale, d.norm, (long)off, (long)want->counts[i], (long)first);
         return false;
     }
     return true;

@@ -187,6 +187,7 @@ template <class S, int LANE> struct Products : SumReader<S> {
                 hold(c, room + (unsigned)((c - first) * WEIGHT_BYTES));
             asm volatile("bar.sync %0, 128;" ::"n"(2 + LANE) : "memory");
         }
+        copies_commit(); /* where none are held, nobody has yet */
         copies_wait<0>();
 #if TILE_TF32
 #pragma unroll 1
