@@ -20,6 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 
 from fault_files import complete, make_inputs, normal
 
@@ -262,6 +263,17 @@ def faults_of(census, kinds):
                     yield kind, "%s@%s:1:%s:all" % (kind, place, error)
 
 
+def progress(done, count, name):
+    """A line every ten seconds, over itself on a terminal."""
+    now = time.monotonic()
+    if now >= progress.next:
+        progress.next = now + 10
+        print("%d of %d, %s" % (done, count, name), end="\r" if sys.stderr.isatty() else "\n", file=sys.stderr, flush=True)
+
+
+progress.next = 0
+
+
 def campaign(runner, options):
     rows, failures = [], []
     work = []
@@ -283,7 +295,8 @@ def campaign(runner, options):
     tally = collections.defaultdict(lambda: [0, 0, 0, 0])
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         results = pool.map(lambda case: runner.judge(case[0], case[2]), work)
-        for (name, kind, fault), (fired, complaint, status) in zip(work, results):
+        for done, ((name, kind, fault), (fired, complaint, status)) in enumerate(zip(work, results)):
+            progress(done, len(work), name)
             row = tally[name, kind]
             row[0] += 1
             row[1] += fired

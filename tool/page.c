@@ -1,28 +1,44 @@
-/* What all pages share: a file written whole or not at all, their head, sections and cards. */
-#define _XOPEN_SOURCE 700 /* open_memstream */
-
+/* What all pages share: a file written whole or not at all, their head, sections and cards.
+ *
+ * A page is collected in a temporary file and not in a stream of memory (open_memstream): that one does not tell of bytes that it lost for
+ * lack of memory. */
 #include "report.h"
 
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool page_open(page *page, const char *path) {
-    *page = (struct page){.path = path};
-    page->file = open_memstream(&page->text, &page->length);
+    *page = (struct page){.path = path, .file = tmpfile()};
     if (page->file == NULL) {
-        say("no memory for the page %s", path);
+        say("no temporary file for the page %s: %s", path, strerror(errno));
     }
     return page->file != NULL;
 }
 
-bool page_close(page *page) {
-    fprintf(page->file, "</main></body></html>\n");
-    bool good = !ferror(page->file);
-    good = fclose(page->file) == 0 && good;
-    if (!good) {
-        say("no memory for the page %s", page->path);
+/* What was written; NULL: not all of it is there. */
+static char *take_text(FILE *file, size_t *length) {
+    const long end = fflush(file) == 0 && !ferror(file) ? ftell(file) : -1;
+    char *text = end > 0 ? malloc((size_t)end) : NULL;
+    rewind(file);
+    if (text != NULL && fread(text, 1, (size_t)end, file) != (size_t)end) {
+        free(text);
+        text = NULL;
     }
-    good = good && save_file(page->path, page->text, page->length);
-    free(page->text);
+    *length = text != NULL ? (size_t)end : 0;
+    return text;
+}
+
+bool page_close(page *page) {
+    size_t length = 0;
+    fprintf(page->file, "</main></body></html>\n");
+    char *text = take_text(page->file, &length);
+    if (text == NULL) {
+        say("cannot collect the page %s: no memory, or no room for temporary files", page->path);
+    }
+    const bool good = text != NULL && save_file(page->path, text, length);
+    fclose(page->file);
+    free(text);
     return good;
 }
 

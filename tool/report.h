@@ -9,12 +9,10 @@
 enum { COLOURS = 8 }; /* classes c0 ... c7 of the page; cn is neutral */
 #define NEUTRAL (-1)
 
-/* A page is one file, nothing fetched, no script; it is put together in memory, and written whole or not at all. */
+/* A page is one file, nothing fetched, no script; it is collected in a temporary file, and written whole or not at all. */
 typedef struct page {
     const char *path;
-    char *text;
-    size_t length;
-    FILE *file;
+    FILE *file; /* temporary */
 } page;
 
 bool page_open(page *page, const char *path); /* says why not */
