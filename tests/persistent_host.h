@@ -5,6 +5,7 @@
  * once; so what is seen is who waits for whom, and what is where, not what memory's order or wgmma's would allow. Blocks of a cluster reach each other's shared memory:
  * addresses there have the block's number in it, counted from 1, above bit 24. */
 #include <math.h>
+#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -90,16 +91,26 @@ struct Copy { /* cp.async */
     int bytes;
     bool committed;
 };
+#ifdef __clang__ /* has not the builtin functions on every machine */
+typedef jmp_buf HostPlace;
+#define MARK_PLACE _setjmp
+#define JUMP_TO_PLACE _longjmp
+#else /* which sanitizers do not look at */
+typedef void *HostPlace[5];
+#define MARK_PLACE __builtin_setjmp
+#define JUMP_TO_PLACE __builtin_longjmp
+#endif
 struct Fiber {
-    ucontext_t context;
+    ucontext_t context; /* where it begins */
+    HostPlace place;    /* where it goes on */
     int thread, block;
-    bool done;
+    bool begun, done;
     std::vector<Copy> copies; /* that nobody has waited for */
 };
 static std::vector<Fiber> fibers;
 static std::vector<HostBlock> host_blocks;
 static std::vector<Meeting> host_clusters;
-static ucontext_t scheduler;
+static HostPlace scheduler;
 static int current;
 static long progress; /* grows when somebody's wait may have ended */
 
@@ -114,7 +125,18 @@ struct BlockNumber {
 static struct { ThreadNumber x; } threadIdx;
 static struct { BlockNumber x; } blockIdx;
 
-static void let_others() { swapcontext(&fibers[(size_t)current].context, &scheduler); }
+/* swapcontext would ask the system for its signals each time, which takes longer than all else here. */
+[[gnu::noinline]] static void jump_to(HostPlace &place) { JUMP_TO_PLACE(place, 1); }
+[[gnu::noinline]] static void let_others() {
+    if (!MARK_PLACE(fibers[(size_t)current].place)) jump_to(scheduler);
+}
+/* Until the fiber lets others. */
+[[gnu::noinline]] static void go_on(Fiber &f) {
+    if (MARK_PLACE(scheduler)) return;
+    if (f.begun) jump_to(f.place);
+    f.begun = true;
+    setcontext(&f.context);
+}
 
 static void meet(Meeting &m, int count, bool counts = true) {
     long generation = m.generation;

@@ -58,7 +58,7 @@ extern "C" int run_persistent(const void *words, int blocks) {
                 left++;
                 continue;
             }
-            swapcontext(&scheduler, &fibers[(size_t)current].context);
+            go_on(fibers[(size_t)current]);
             left += !fibers[(size_t)current].done;
         }
         idle = progress == before ? idle + 1 : 0;
