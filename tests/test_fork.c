@@ -223,17 +223,20 @@ static int use_tools_again(void *user) {
     tools *t = user;
     size_t product = SIDE * SIDE * sizeof(float), states = (size_t)LONG * CHANNELS * sizeof(float);
     float *product_before = malloc(product), *states_before = malloc(states);
-    if (!product_before || !states_before) return 1;
-    memcpy(product_before, t->product, product);
-    memcpy(states_before, t->states, states);
-    memset(t->product, 0xff, product);
-    memset(t->states, 0xff, states);
-    if (use_tools(t)) return 2;
-    if (memcmp(product_before, t->product, product) || memcmp(states_before, t->states, states)) return 3;
+    int verdict = !product_before || !states_before;
+    if (!verdict) {
+        memcpy(product_before, t->product, product);
+        memcpy(states_before, t->states, states);
+        memset(t->product, 0xff, product);
+        memset(t->states, 0xff, states);
+        verdict = use_tools(t)                                                                              ? 2
+                  : memcmp(product_before, t->product, product) || memcmp(states_before, t->states, states) ? 3
+                                                                                                            : 0;
+    }
     free(product_before);
     free(states_before);
     free_tools(t);
-    return 0;
+    return verdict;
 }
 
 static void test_tools(void **state) {

@@ -115,7 +115,7 @@ static rcv_status split(const char *bytes, size_t length, bool all, int64_t plac
             memchr(bytes + from, '\0', at - from); /* models keep words as a text, which would end there */
         if (zero)
             return rcvi_fail(RCV_FORMAT, "%s has a NUL at byte %lld; a text of any bytes is read at byte level", name,
-                             (long long)(place + (zero - bytes)));
+                             (long long)place + (zero - bytes));
         size_t good = bits & 0x80 ? rcvi_utf8_prefix(bytes + from, at - from) : at - from;
         const int64_t wrong = place + (int64_t)from + (int64_t)good;
         if (good < at - from)
