@@ -1,9 +1,9 @@
 /* What a persistent kernel finds on a GPU, for the host: the kernel's text is compiled behind this. C++.
  *
  * Threads are fibers, all blocks' in one thread of the host, which go on until they have to wait for each other. Where nobody
- * can go on any more, the kernel hangs, and that is what its run says. Copies of a thread are done when it waits for them, others and products at
- * once; so what is seen is who waits for whom, and what is where, not what memory's order or wgmma's would allow. Blocks of a cluster reach each other's shared memory:
- * addresses there have the block's number in it, counted from 1, above bit 24. */
+ * can go on any more, the kernel hangs, and that is what its run says. Copies are done when somebody waits for them, products at once; so
+ * what is seen is who waits for whom, and what is where, not what memory's order or wgmma's would allow. Blocks of a cluster reach each
+ * other's shared memory: addresses there have the block's number in it, counted from 1, above bit 24. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -76,8 +76,15 @@ struct Barrier { /* mbarrier */
     long bytes = 0;
     unsigned phase = 0;
 };
+struct Bulk { /* cp.async.bulk, which a barrier counts the bytes of */
+    unsigned to;
+    unsigned long long from;
+    int bytes;
+    unsigned barrier;
+};
 struct HostBlock {
     unsigned char *memory;
+    std::vector<Bulk> bulks; /* that nobody has waited for */
     Meeting meetings[16], warps[HOST_THREADS / 32];
     std::map<unsigned, Barrier> barriers;
     unsigned shuffled[HOST_THREADS];
@@ -196,16 +203,33 @@ static void arrive(unsigned at, int bytes) {
     b.pending--;
     end_phase(b);
 }
-static void wait_phase(unsigned at, unsigned parity) {
-    while ((own_block().barriers[at].phase & 1) == (parity & 1)) let_others();
-}
-static bool has_passed(unsigned at, unsigned parity) { return (own_block().barriers[at].phase & 1) != (parity & 1); }
 static void copy_chunks(unsigned to, unsigned long long from, int bytes, unsigned barrier) {
     if (bytes % 16 || from % 16) host_fail("a copy is not aligned");
     shared_at(to + (unsigned)bytes - 16, 16);
-    memcpy(shared_at(to, 16), (const void *)from, (size_t)bytes);
-    own_block().barriers[barrier].bytes -= bytes;
+    own_block().bulks.push_back({to, from, bytes, barrier});
+    progress++;
+}
+/* As late as a GPU may do them: when a thread looks at the barrier. */
+static void end_copies(unsigned barrier) {
+    std::vector<Bulk> left;
+    for (const Bulk &bulk : own_block().bulks) {
+        if (bulk.barrier != barrier) {
+            left.push_back(bulk);
+            continue;
+        }
+        memcpy(shared_at(bulk.to, 16), (const void *)bulk.from, (size_t)bulk.bytes);
+        own_block().barriers[barrier].bytes -= bulk.bytes;
+    }
+    if (left.size() == own_block().bulks.size()) return;
+    own_block().bulks = left;
     end_phase(own_block().barriers[barrier]);
+}
+static bool has_passed(unsigned at, unsigned parity) {
+    end_copies(at);
+    return (own_block().barriers[at].phase & 1) != (parity & 1);
+}
+static void wait_phase(unsigned at, unsigned parity) {
+    while (!has_passed(at, parity)) let_others();
 }
 /* As late as a GPU may do them: when the thread waits for the group that they are committed to. */
 static void copy_piece(unsigned to, unsigned long long from, int bytes) {

@@ -63,7 +63,10 @@ extern "C" int run_persistent(const void *words, int blocks) {
         }
         idle = progress == before ? idle + 1 : 0;
     }
-    for (HostBlock &b : host_blocks) free(b.memory);
+    for (HostBlock &b : host_blocks) {
+        if (!left && !b.bulks.empty()) host_fail("a block ends with copies that nobody has waited for");
+        free(b.memory);
+    }
     free(stacks);
     return left;
 }
