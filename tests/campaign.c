@@ -22,11 +22,12 @@
 enum { MOST_JOBS = 64, LINE = 4096, CPU_CASES = 8 /* of a child */, BAD_OPTIONS = 2, SKIPPED = 77 };
 
 typedef struct {
-    const char *device, *dtype; /* dtype: NULL: as drawn */
+    const char *device;
+    rcv_dtype dtype; /* where has_dtype; else as drawn */
     uint64_t seed;
     int64_t first, problems, jobs, single; /* single: the one case, or -1 */
     double minutes, limit;
-    bool child;
+    bool child, has_dtype;
     campaign_options of_case;
     const char *program;
 } settings;
@@ -39,8 +40,8 @@ typedef struct {
     int index;         /* of the plan that runs, or -1 */
     bool in_case, failed_case, killed;
     double heard; /* when it last said something */
-    char description[LINE], plan[LINE], last[LINE], before[LINE],
-        line[LINE]; /* before: the whole line before this one */
+    char description[LINE], plan[LINE], last[LINE], line[LINE];
+    char before[LINE]; /* the whole line before this one */
     size_t length;
 } job;
 
@@ -285,24 +286,13 @@ static bool is_there(const char *device) {
     return !status;
 }
 
-static bool take_dtype(const char *name, rcv_dtype *out) {
-    static const rcv_dtype types[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(name, rcv_dtype_name(types[i]))) continue;
-        *out = types[i];
-        return true;
-    }
-    fprintf(stderr, "campaign: there is no type %s\n", name);
-    return false;
-}
-
 static int work_here(const settings *s) {
     int failed = 0;
     if (!is_there(s->device)) return SKIPPED;
     for (int64_t i = 0; i < s->problems; i++) {
         campaign_case k;
         draw_case(&k, s->device, s->seed, s->first + i);
-        if (s->dtype && !take_dtype(s->dtype, &k.dtype)) return BAD_OPTIONS;
+        if (s->has_dtype) k.dtype = s->dtype;
         if (!s->child && k.text) printf("%s", k.text);
         campaign_options of_case = s->of_case;
         if (i > 0) of_case.from = 0;
@@ -326,6 +316,16 @@ static bool finds_device(const settings *s) {
 
 /* ---- options ---- */
 
+static bool read_dtype(const char *name, rcv_dtype *out) {
+    static const rcv_dtype types[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strcmp(name, rcv_dtype_name(types[i]))) continue;
+        *out = types[i];
+        return true;
+    }
+    return false;
+}
+
 static bool read_options(int argc, char **argv, settings *s) {
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i];
@@ -344,8 +344,8 @@ static bool read_options(int argc, char **argv, settings *s) {
             s->of_case.plan = value;
         else if (!strcmp(name, "--break"))
             s->of_case.fault = value;
-        else if (!strcmp(name, "--dtype"))
-            s->dtype = value;
+        else if (!strcmp(name, "--dtype") && read_dtype(value, &s->dtype))
+            s->has_dtype = true;
         else if (!whole)
             return false;
         else if (!strcmp(name, "--seed"))
@@ -373,7 +373,7 @@ static bool read_options(int argc, char **argv, settings *s) {
         s->first = s->single;
         s->problems = 1;
     }
-    return (!s->of_case.plan || s->single >= 0) && (!s->dtype || s->of_case.plan);
+    return (!s->of_case.plan || s->single >= 0) && (!s->has_dtype || s->of_case.plan);
 }
 
 int main(int argc, char **argv) {

@@ -52,7 +52,11 @@ command=$(repeating "$log" "it ended by signal 6")
 [ "$(plans "$log")" = "$all" ] || fail "a hang ends the case"
 [ -n "$(repeating "$log" "it said nothing for 3 s")" ] || fail "no line repeats a hang"
 
-for options in "--seed x" "--problems" "--plan naive" "--device gpu" "--jobs 0" "--frob 1"; do
+"$campaign" --seed 33 --case 0 --plan naive --dtype float64 >"$log" 2>&1 || fail "a case does not run in another type"
+grep -q '^case 0 .* float64,' "$log" || fail "the case has not the type that was asked for"
+
+for options in "--seed x" "--problems" "--plan naive" "--device gpu" "--jobs 0" "--frob 1" \
+    "--case 1 --dtype float32" "--case 1 --plan naive --dtype float3"; do
     # shellcheck disable=SC2086 # options are words
     "$campaign" $options >"$log" 2>&1
     [ $? = 2 ] && grep -q '^usage: ' "$log" || fail "these are no options: $options"

@@ -606,7 +606,8 @@ static void check_loop(emulation *s, const trial *t, rcvi_persistent *p, void *l
     dlclose(library);
 }
 
-static const char normal[] = RCV_SOURCE_DIR "/tests/normal.cell", crowded[] = RCV_SOURCE_DIR "/tests/crowded.cell";
+static const char normal[] = RCV_SOURCE_DIR "/tests/normal.cell",
+                  many_values[] = RCV_SOURCE_DIR "/tests/many_values.cell";
 static const char two[] = "combine+fuse+pack+persistent(parts=2)", three[] = "combine+fuse+pack+persistent",
                   one[] = "combine+fuse+pack+persistent(parts=1)",
                   together[] = "combine(steps=all)+fuse+pack+merge+persistent",
@@ -659,7 +660,7 @@ static const trial trials[] = {
     {"lstm_layernorm", three, RCV_BFLOAT16, {.input = 40, .hidden = 40, .layers = 1}, 3, 20, 3, 232448, true, false},
     {"lstm_layernorm", waves, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 2}, 4, 9, 132, 232448, true, true},
     {normal, three, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 9, 132, 232448, true, false},
-    {crowded, together, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 3, 9, 132, 232448, false, false},
+    {many_values, together, RCV_TFLOAT32, {.input = 24, .hidden = 24, .layers = 1}, 3, 9, 132, 232448, false, false},
     {"lstm", together, RCV_BFLOAT16, {.input = 19, .hidden = 45, .layers = 1}, 4, 9, 132, 232448, false, false},
     {"gru", together, RCV_BFLOAT16, {.input = 24, .hidden = 24, .layers = 1}, 4, 20, 4, 232448, true, false},
     {"lstm", clusters, RCV_BFLOAT16, {.input = 24, .hidden = 72, .layers = 1}, 5, 20, 132, 232448, false, false},

@@ -8,12 +8,12 @@ static const char *const forms[] = {"serial", "channels", "guessed", "chained", 
 static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16, RCV_FLOAT16};
 enum { FORMS = 6, TYPES = 4, COMPOSES = 3 /* and the form behind it */ };
 
-/* Of the cases of a loop, the sanitizers take some: a number without a divisor in common with what is counted through, so that all
- * forms, types and shapes come. The thread sanitizer takes a hundred times as long. */
+/* The sanitizers take every so many-th case of a loop, since the thread sanitizer takes a hundred times as long. The number has no divisor in
+ * common with the counts of forms, types, shapes and options, so that the cases are spread over all of these. */
 #if defined __SANITIZE_THREAD__
 enum { EVERY = 23 };
 #elif defined __SANITIZE_ADDRESS__
-enum { EVERY = 5 };
+enum { EVERY = 7 };
 #else
 enum { EVERY = 1 };
 #endif

@@ -34,7 +34,7 @@ bool page_close(page *page) {
     fprintf(page->file, "</main></body></html>\n");
     char *text = take_text(page->file, &length);
     if (text == NULL) {
-        say("cannot collect the page %s: no memory, or no room for temporary files", page->path);
+        say("cannot write the page %s: no memory, or no room for temporary files", page->path);
     }
     const bool good = text != NULL && save_file(page->path, text, length);
     fclose(page->file);
