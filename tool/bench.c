@@ -156,6 +156,7 @@ static rcv_status measure_all(bench *bench, results *results) {
     results->unit =
         problem_is_gpu(&bench->problem) ? (speed_unit){"TFLOP/s", 1e-12, 2} : (speed_unit){"GFLOP/s", 1e-9, 1};
     machine_describe(&results->machine, &bench->problem);
+    peak_begin(&results->peak, &bench->problem, bench->seconds);
     rcv_status status = bench_main(bench, results);
     if (status != RCV_OK) {
         return status;

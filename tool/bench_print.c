@@ -11,6 +11,8 @@ static void print_limit(const bench *bench, const results *results) {
     const char *dtype = rcv_dtype_name(bench->problem.dtype);
     if (results->peak_speed > 0 && results->machine.device != NULL) {
         printf("Limit:    %.1f %s of %s products of large matrices\n", speed, unit->name, dtype);
+    } else if (results->peak_speed > 0 && results->peak.count == 1) {
+        printf("Limit:    %.1f %s of %s multiply-adds, measured once\n", speed, unit->name, dtype);
     } else if (results->peak_speed > 0) {
         double low = results->peak_speed;
         for (size_t i = 0; i < results->peak.count; i++) {

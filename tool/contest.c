@@ -90,15 +90,19 @@ double median(double *values, size_t count) {
     return quantile(values, count, 0.5);
 }
 
+void peak_begin(peak *peak, const problem *problem, double seconds) {
+    peak->most = problem_is_gpu(problem) || seconds < 0.5 ? 1 : COUNT(peak->samples);
+}
+
 void peak_sample(peak *peak, const problem *problem) {
     double operations;
-    const bool gpu = problem_is_gpu(problem);
-    if (peak->refusal != NULL || peak->count == (gpu ? 1 : COUNT(peak->samples))) {
+    if (peak->refusal != NULL || peak->count >= peak->most) {
         return;
     }
     const double start = now();
     const rcv_status status =
-        gpu ? rcv_measure_device(problem->context, problem->device, problem->dtype, &operations)
+        problem_is_gpu(problem)
+            ? rcv_measure_device(problem->context, problem->device, problem->dtype, &operations)
             : rcv_measure_peak(problem->context, problem->dtype, problem_threads(problem), &operations);
     if (status == RCV_OK) {
         peak->samples[peak->count++] = operations;

@@ -86,11 +86,14 @@ void contest_free(contest *contest);
 /* The machine's limit, measured again and again while a contest goes on. */
 typedef struct {
     double samples[256], spent; /* operations a second; seconds that measuring took */
-    size_t count;
+    size_t count, most; /* of the samples */
     char *refusal;
 } peak;
 
-void peak_sample(peak *peak, const problem *problem); /* of a GPU once: its limit needs no repetition */
+/* For a benchmark of these seconds an experiment. One sample is enough for a GPU, whose limit needs no repetition, and for a
+ * benchmark that is shorter than repetitions would take. */
+void peak_begin(peak *peak, const problem *problem, double seconds);
+void peak_sample(peak *peak, const problem *problem); /* none where there are as many as there may be */
 double peak_best(const peak *peak);                   /* other work only ever makes it less; 0: not known */
 
 /* Warms up, compares results, then goes round until the seconds are used and at least `least` rounds are done, or a

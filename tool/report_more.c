@@ -163,7 +163,9 @@ static void put_facts(FILE *out, const bench *bench, const results *results) {
     char peak[128] = "not known", work[128];
     if (results->peak_speed > 0) {
         snprintf(peak, sizeof peak, "%.1f %s, %s", results->peak_speed * results->unit.scale, results->unit.name,
-                 gpu ? "by products of large matrices" : "the best of several measurements");
+                 gpu                        ? "by products of large matrices"
+                 : results->peak.count == 1 ? "measured once"
+                                            : "the best of several measurements");
     }
     snprintf(work, sizeof work, "%.3f GFLOP a call: 2 a matrix element, step and sequence%s",
              results->main.items[0].operations * 1e-9, bench->problem.training ? ", times 3" : "");
