@@ -740,7 +740,7 @@ typedef struct {
     double tokens_per_second; /* of this call, examples where there are no tokens */
     double seconds;           /* of training, all calls */
     double left;              /* seconds to the nearest limit, as far as it can be told; -1: unknown */
-    double validation;        /* loss of the last validation; 0 before the first */
+    double validation;        /* loss of the last validation; 0 before the first, infinite if it is not a number */
     double best;              /* of the best; 0 before the first */
     int64_t written;          /* updates in the last checkpoint that this call of rcv_trainer_run wrote; -1: none */
 } rcv_progress;

@@ -145,7 +145,8 @@ static void on_log(void *user, const char *line) {
         w->rate[w->updates++] = json_number_value(json_object_get(object, "rate"));
     } else if (!strcmp(event, "validation") && w->validations < WATCHED) {
         w->best[w->validations] = json_is_true(json_object_get(object, "best"));
-        w->validation[w->validations++] = json_number_value(json_object_get(object, "loss"));
+        const json_t *loss = json_object_get(object, "loss");
+        w->validation[w->validations++] = json_is_null(loss) ? NAN : json_number_value(loss);
     } else if (!strcmp(event, "end")) {
         snprintf(w->end, sizeof w->end, "%s", json_string_value(json_object_get(object, "reason")));
     }

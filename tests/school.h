@@ -42,7 +42,7 @@ typedef struct {
     int64_t stop_at;
     int64_t updates; /* noted */
     double loss[WATCHED], rate[WATCHED];
-    double validation[WATCHED];
+    double validation[WATCHED]; /* NaN: null */
     bool best[WATCHED];
     int64_t validations;
     char end[32];             /* the reason */

@@ -409,6 +409,29 @@ static void spoil(const school *s, const rcv_tensors *good, const char *path, co
     rcv_tensors_free(bad);
 }
 
+/* What a run cannot stand at, of a file that is right in all else. */
+static void refuse_standings(rcv_trainer *t, rcv_tensors *good, const char *path) {
+    static const char *const members[][2] = {
+        {"seconds", "-1"},  {"seconds", "null"}, {"scale", "0"},      {"scale", "null"},
+        {"factor", "-0.5"}, {"factor", "1.5"},   {"factor", "\"1\""}, {"step", "-1"},
+        {"step", "1.5"},    {"step", "null"},    {"skipped", "-1"},   {"seen", "9223372036854775807"},
+        {"data", "\"12\""}, {"data", "12"},      {"best", "[]"},      {"validations_losses", "[0.5, \"0.5\"]"}};
+    json_t *object = json_loads(rcv_tensors_metadata(good, "recurve.training"), 0, NULL);
+    assert_non_null(object);
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        json_t *spoilt = json_deep_copy(object);
+        assert_non_null(json_object_get(spoilt, members[i][0]));
+        json_object_set_new(spoilt, members[i][0], json_loads(members[i][1], JSON_DECODE_ANY, NULL));
+        char *text = json_dumps(spoilt, 0);
+        check_ok(rcv_tensors_set_metadata(good, "recurve.training", text));
+        check_ok(rcv_tensors_save(good, path));
+        check_fails(rcv_trainer_resume(t, path), RCV_FORMAT, "recurve.training");
+        free(text);
+        json_decref(spoilt);
+    }
+    json_decref(object);
+}
+
 static void test_spoiled_tensors(void **unused) {
     (void)unused;
     static const char *const wanted[] = {"embedding.weight", "decoder.weight",       "decoder.bias",
@@ -431,6 +454,7 @@ static void test_spoiled_tensors(void **unused) {
         check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, wanted[i]);
         check_unharmed(&t);
     }
+    refuse_standings(t.trainer, good, path);
     static const char *const standings[] = {"", "[]", "{\"step\": 1}", "{}", "{\"step\": -1"};
     for (size_t i = 0; i < sizeof standings / sizeof *standings; i++) {
         check_ok(rcv_tensors_set_metadata(good, "recurve.training", standings[i]));

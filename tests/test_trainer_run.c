@@ -354,6 +354,41 @@ static void test_no_number(void **unused) {
     }
 }
 
+/* Validations overflow where updates do not: they count as bad ones, and the run goes on, also from its checkpoint. */
+static void test_validation_without_number(void **unused) {
+    (void)unused;
+    const char *const line =
+        "kind=values batch=5 buckets=none cell=rnn_relu hidden=8 init=0.9 optimiser=sgd validate-every=1 "
+        "checkpoint-every=1 keep=1";
+    school s;
+    school_open(&s);
+    const rcv_data *data = school_data(&s, "train", RCV_DATA_VALUES, school_values, NULL);
+    const rcv_data *huge =
+        school_data(&s, "valid", RCV_DATA_VALUES,
+                    "{\"x\": [[3e38, 3e38], [3e38, -3e38], [-3e38, 3e38], [-3e38, -3e38]], \"y\": [3e38, -3e38]}\n"
+                    "{\"x\": [[3e38, -3e38], [3e38, -3e38], [3e38, -3e38], [3e38, -3e38]], \"y\": [1, 2]}\n",
+                    data);
+    rcv_trainer *t = school_trainer(&s, line, "steps=3", data, huge), *again;
+    watcher w = {0};
+    check_ok(school_run(t, path_in("model"), &w));
+    assert_int_equal(w.updates, 3);
+    assert_int_equal(w.validations, 3);
+    for (int i = 0; i < 3; i++) assert_true(isnan(w.validation[i]) && !w.best[i] && isfinite(w.loss[i]));
+    assert_true(isinf(rcv_trainer_progress(t)->validation) && rcv_trainer_progress(t)->best == 0);
+    assert_true(t->standing.bad == 3 && isinf(t->standing.best));
+    again = school_trainer(&s, line, "steps=5", data, huge);
+    check_ok(rcv_trainer_resume(again, path_in("model")));
+    assert_int_equal(again->history_count, 3);
+    for (int i = 0; i < 3; i++) assert_true(isinf(again->history[i]));
+    assert_true(again->standing.bad == 3 && isinf(again->standing.best));
+    check_ok(school_run(again, NULL, &w));
+    assert_int_equal(again->standing.step, 5);
+    rcv_trainer_free(again);
+    rcv_trainer_free(t);
+    assert_int_equal(school_remove("model"), 1);
+    school_close(&s);
+}
+
 static void test_memorising(void **unused) {
     (void)unused;
     school s;
@@ -537,6 +572,7 @@ int main(void) {
         cmocka_unit_test(test_validation_drops_nothing),
         cmocka_unit_test(test_stopping),
         cmocka_unit_test(test_no_number),
+        cmocka_unit_test(test_validation_without_number),
         cmocka_unit_test(test_memorising),
         cmocka_unit_test(test_validation_memory),
         cmocka_unit_test(test_bucket_memory),

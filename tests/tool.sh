@@ -231,6 +231,23 @@ leakless bad 1 "one" eval lm one
 grep -q '^recurve: .*not a number' err || complain "a loss that is no number is not named"
 [ ! -e new ] || complain "a loss that is no number is written"
 
+# a validation that overflows is reported, and the run goes on
+printf '{"x": [[%s, 1], [2, %s]], "y": [1, 0.5]}\n' 0.5 -1 1 2 >values
+printf '{"x": [[3e38, 3e38], [3e38, -3e38], [%s, -3e38], [3e38, %s]], "y": [1, 2]}\n' 3e38 -3e38 -3e38 3e38 >huge
+good train values --output over.safetensors --kind values --valid huge --test huge --cell rnn_relu --hidden 8 --init 0.9 --batch 2 --steps 3 \
+    --validate-every 1 --threads 1 --effort estimate --log-every 1
+[ "$(grep -c '^validation .*the loss is not a number' err)" -ge 1 ] || complain "a validation that overflows is not reported"
+grep -q '^recurve: test of .*: the loss is not a number' err || complain "a test that overflows is not reported"
+python3 - <<'PYTHON' || complain "the log of losses that are not numbers"
+import json
+lines = [json.loads(line) for line in open("over.jsonl")]
+losses = [line["loss"] for line in lines if line["event"] in ("validation", "test")]
+assert losses == [None] * 4, losses
+PYTHON
+good report over.jsonl --output over.html
+grep -q 'Validations' over.html && ! grep -qi '>-\{0,1\}nan\|>inf' over.html || complain "the page of losses that are not numbers"
+rm -f over.* values huge
+
 # ---- memory ----
 tiny=(--length 16 --hidden 16 --layers 1 --threads 1 --schedule combine+fuse)
 for cell in gilr_lstm lstm; do

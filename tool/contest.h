@@ -86,7 +86,7 @@ void contest_free(contest *contest);
 /* The machine's limit, measured again and again while a contest goes on. */
 typedef struct {
     double samples[256], spent; /* operations a second; seconds that measuring took */
-    size_t count, most; /* of the samples */
+    size_t count, most;         /* of the samples */
     char *refusal;
 } peak;
 

@@ -34,12 +34,15 @@ typedef struct {
 
 /* "perplexity 91.2", "bits/byte 1.52", or the loss alone. */
 static void describe_loss(const run *run, double loss, char *text, size_t room) {
-    if (!run->is_text) {
+    const double other = run->is_bytes ? loss / log(2) : exp(fmin(loss, 700));
+    const char *name = run->is_bytes ? "bits/byte" : "perplexity";
+    if (!isfinite(loss)) {
+        snprintf(text, room, "the loss is not a number");
+    } else if (!run->is_text || loss > 1e6) {
         snprintf(text, room, "loss %.5g", loss);
-    } else if (run->is_bytes) {
-        snprintf(text, room, "loss %.4f  bits/byte %.4f", loss, loss / log(2));
     } else {
-        snprintf(text, room, "loss %.4f  perplexity %.2f", loss, exp(fmin(loss, 700)));
+        snprintf(text, room, other < 1e9 ? "loss %.4f  %s %.*f" : "loss %.4f  %s %.*g", loss, name,
+                 run->is_bytes ? 4 : 2, other);
     }
 }
 
@@ -132,8 +135,11 @@ static rcv_status test(run *run) {
     if (status == RCV_OK) {
         describe_loss(run, result.loss, loss, sizeof loss);
         say("test of %s: %s", path, loss);
-        char *line = text_of("{\"event\":\"test\",\"loss\":%.9g,\"perplexity\":%.9g,\"counted\":%lld}", result.loss,
-                             exp(fmin(result.loss, 700)), (long long)result.counted);
+        char *numbers = isfinite(result.loss)
+                            ? text_of("\"loss\":%.9g,\"perplexity\":%.9g", result.loss, exp(fmin(result.loss, 700)))
+                            : text_of("\"loss\":null,\"perplexity\":null");
+        char *line = text_of("{\"event\":\"test\",%s,\"counted\":%lld}", numbers, (long long)result.counted);
+        free(numbers);
         on_log(run, line);
         free(line);
     }

@@ -5,6 +5,7 @@
 #include "base/base.h"
 
 #include <jansson.h>
+#include <math.h>
 
 /* As json_loadb, which may lose characters of a long token. `error` is set where it is not NULL. */
 json_t *rcvi_json_read(const char *text, size_t length, size_t flags, json_error_t *error);
@@ -12,6 +13,9 @@ json_t *rcvi_json_read(const char *text, size_t length, size_t flags, json_error
 /* As json_dumps, which leaves out a name of an object where there is no memory for it. Free with rcvi_free. NULL for a value is
  * RCV_NO_MEMORY too. */
 rcv_status rcvi_json_print(rcv_context *context, const json_t *value, size_t flags, char **text);
+
+/* null is a number that JSON cannot say: infinite, or none. */
+static inline json_t *rcvi_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* `value`, where all of it could be put together; else it is released, and NULL. */
 static inline json_t *rcvi_json_if(bool good, json_t *value) {

@@ -71,7 +71,7 @@ static json_t *history_json(const rcv_trainer *t) {
     json_t *array = json_array();
     bool good = array != NULL;
     for (size_t i = 0; i < t->history_count && good; i++)
-        good = !json_array_append_new(array, json_real(t->history[i]));
+        good = !json_array_append_new(array, rcvi_json_number(t->history[i]));
     return rcvi_json_if(good, array);
 }
 
@@ -80,7 +80,7 @@ static json_t *field_json(const field *f, const rcvi_standing *standing) {
     double real = 0;
     int64_t whole = 0;
     memcpy(f->kind == REAL ? (void *)&real : (void *)&whole, at, sizeof real);
-    return f->kind == WHOLE ? json_integer(whole) : isfinite(real) ? json_real(real) : json_null();
+    return f->kind == WHOLE ? json_integer(whole) : rcvi_json_number(real);
 }
 
 /* Whole, or NULL: there is no memory for it. */
@@ -98,6 +98,12 @@ static json_t *standing_json(const rcv_trainer *t) {
     return rcvi_json_if(good, object);
 }
 
+/* One that is infinite is null. */
+static bool read_real(const json_t *value, double *real) {
+    *real = json_is_null(value) ? INFINITY : json_number_value(value);
+    return json_is_null(value) || json_is_number(value);
+}
+
 static bool read_field(const json_t *object, const field *f, rcvi_standing *standing) {
     const json_t *value = json_object_get(object, f->name);
     char *at = (char *)standing + f->offset;
@@ -106,9 +112,10 @@ static bool read_field(const json_t *object, const field *f, rcvi_standing *stan
         memcpy(at, &whole, sizeof whole);
         return json_is_integer(value) && whole >= 0 && whole < INT64_MAX / 4;
     }
-    double real = json_is_null(value) ? INFINITY : json_number_value(value);
+    double real;
+    bool good = read_real(value, &real);
     memcpy(at, &real, sizeof real);
-    return json_is_null(value) || json_is_number(value);
+    return good;
 }
 
 /* What a file says of a run, before any of it is believed. */
@@ -122,16 +129,24 @@ typedef struct {
     void **held;
 } restored;
 
-static rcv_status read_history(const rcv_trainer *t, const json_t *history, restored *r) {
+static rcv_status says_nothing(const char *file) {
+    return rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
+                     TRAINING_KEY);
+}
+
+static rcv_status read_history(const rcv_trainer *t, const json_t *history, const char *file, restored *r) {
     r->history_count = json_array_size(history);
     r->history = rcvi_new(t->context, r->history_count + 1, sizeof *r->history);
     if (!r->history) return RCV_NO_MEMORY;
-    for (size_t i = 0; i < r->history_count; i++) r->history[i] = json_number_value(json_array_get(history, i));
+    for (size_t i = 0; i < r->history_count; i++) {
+        if (!read_real(json_array_get(history, i), &r->history[i])) return says_nothing(file);
+    }
     return RCV_OK;
 }
 
 static bool is_sound(const rcvi_standing *s) {
-    return s->factor >= 0 && s->factor <= 1 && s->scale > 0 && s->seconds >= 0;
+    return s->factor >= 0 && s->factor <= 1 && s->scale > 0 && isfinite(s->scale) && s->seconds >= 0 &&
+           isfinite(s->seconds);
 }
 
 static rcv_status read_standing(const rcv_trainer *t, const char *text, const char *file, restored *r) {
@@ -140,11 +155,7 @@ static rcv_status read_standing(const rcv_trainer *t, const char *text, const ch
     const char *hash = json_string_value(json_object_get(object, "data"));
     bool good = json_is_object(object) && json_is_array(history) && hash && strlen(hash) == 16;
     for (size_t i = 0; i < FIELDS && good; i++) good = read_field(object, &fields[i], &r->standing);
-    rcv_status status =
-        good && is_sound(&r->standing)
-            ? read_history(t, history, r)
-            : rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
-                        TRAINING_KEY);
+    rcv_status status = good && is_sound(&r->standing) ? read_history(t, history, file, r) : says_nothing(file);
     json_t *own = batching_json(t), *ranks = ranks_json(t);
     const json_t *then = json_object_get(object, "ranks");
     if (!status && (!own || !ranks)) status = rcvi_no_memory(1); /* else other batches would be seen */

@@ -19,11 +19,12 @@ static void say(const rcv_trainer *t, json_t *object) {
 
 /* Nats and what they mean, in tokens; of numbers the loss alone. */
 static bool add_loss(const rcv_trainer *t, json_t *object, double loss) {
-    if (json_object_set_new(object, "loss", json_real(isfinite(loss) ? loss : 0))) return false;
+    if (json_object_set_new(object, "loss", rcvi_json_number(loss))) return false;
     bool bytes = t->learner->vocabulary && rcv_vocabulary_level(t->learner->vocabulary) == RCV_LEVEL_BYTE;
     if (t->learner->shape.kind > RCV_DATA_LINES) return true;
-    return !(bytes ? json_object_set_new(object, "bits_per_byte", json_real(loss / log(2)))
-                   : json_object_set_new(object, "perplexity", json_real(loss < 700 ? exp(loss) : 1e300)));
+    double perplexity = loss < 700 || !isfinite(loss) ? exp(loss) : 1e300;
+    return !(bytes ? json_object_set_new(object, "bits_per_byte", rcvi_json_number(loss / log(2)))
+                   : json_object_set_new(object, "perplexity", rcvi_json_number(perplexity)));
 }
 
 /* One a bucket. */

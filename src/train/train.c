@@ -354,6 +354,8 @@ static rcv_status validate(rcv_trainer *t) {
     t->work->parameters = s->averaged > 1 ? t->average : t->learner->parameters;
     rcv_status status =
         rcvi_evaluate(t->work, t->validator, t->windows + t->train_windows, t->valid_windows, &loss, &counted);
+    if (!status && !isfinite(loss))
+        loss = INFINITY; /* worse than any; the run goes on while its own losses are numbers */
     bool best = !status && loss < s->best;
     if (best) status = save_best(t);
     t->work->parameters = t->learner->parameters;
