@@ -153,9 +153,9 @@ static uint64_t next(uint64_t *state) {
     return z ^ (z >> 31);
 }
 
-static size_t below(uint64_t *state, size_t bound) { return bound ? (size_t)(next(state) % bound) : 0; }
+size_t fuzz_below(uint64_t *random, size_t bound) { return bound ? (size_t)(next(random) % bound) : 0; }
 
-static void splice(fuzz_input *to, size_t at, size_t removed, const void *added, size_t count) {
+void fuzz_splice(fuzz_input *to, size_t at, size_t removed, const void *added, size_t count) {
     if (removed > to->length - at) removed = to->length - at;
     if (to->length - removed + count > FUZZ_LIMIT) return;
     memmove(to->bytes + at + count, to->bytes + at + removed, to->length - at - removed);
@@ -164,15 +164,15 @@ static void splice(fuzz_input *to, size_t at, size_t removed, const void *added,
 }
 
 static void flip_bits(fuzz_input *to, uint64_t *random) {
-    for (size_t n = 1 + below(random, 4); n > 0 && to->length > 0; n--)
-        to->bytes[below(random, to->length)] ^= (uint8_t)(1u << below(random, 8));
+    for (size_t n = 1 + fuzz_below(random, 4); n > 0 && to->length > 0; n--)
+        to->bytes[fuzz_below(random, to->length)] ^= (uint8_t)(1u << fuzz_below(random, 8));
 }
 
 static void set_byte(fuzz_input *to, uint64_t *random) {
     static const char often[] = "0123456789.,+-()[]{}:=\"\\ \n\t\r\x7f\xff";
     if (to->length > 0)
-        to->bytes[below(random, to->length)] =
-            below(random, 3) ? (uint8_t)often[below(random, sizeof often)] : (uint8_t)next(random);
+        to->bytes[fuzz_below(random, to->length)] =
+            fuzz_below(random, 3) ? (uint8_t)often[fuzz_below(random, sizeof often)] : (uint8_t)next(random);
 }
 
 /* An integer of 1, 2, 4 or 8 bytes, often at a multiple of its size. */
@@ -191,13 +191,13 @@ static void set_integer(fuzz_input *to, uint64_t *random) {
                                       UINT64_MAX,
                                       UINT64_C(1) << 32,
                                       UINT64_C(1) << 62};
-    size_t bytes = (size_t)1 << below(random, 4), value = below(random, sizeof values / sizeof *values + 2);
+    size_t bytes = (size_t)1 << fuzz_below(random, 4), value = fuzz_below(random, sizeof values / sizeof *values + 2);
     if (to->length < bytes) return;
-    size_t at = below(random, to->length - bytes + 1);
-    if (below(random, 4)) at -= at % bytes;
+    size_t at = fuzz_below(random, to->length - bytes + 1);
+    if (fuzz_below(random, 4)) at -= at % bytes;
     uint64_t old = 0, new;
     memcpy(&old, to->bytes + at, bytes);
-    new = value < sizeof values / sizeof *values ? values[value] : old + below(random, 17) - 8;
+    new = value < sizeof values / sizeof *values ? values[value] : old + fuzz_below(random, 17) - 8;
     memcpy(to->bytes + at, &new, bytes);
 }
 
@@ -210,14 +210,14 @@ static void edit_number(fuzz_input *to, uint64_t *random) {
                                           "null", "[]",    "\"4\"", "true",       "1e1",  "9223372036854775808",
                                           "inf",  "255",   "65536", "0x10",       "1000", "00000000000000000000001"};
     if (to->length == 0) return;
-    size_t at = below(random, to->length), looked = 0;
+    size_t at = fuzz_below(random, to->length), looked = 0;
     while (looked < to->length && !is_digit(to->bytes[at])) at = (at + 1) % to->length, looked++;
     if (looked == to->length) return;
     size_t length = 0;
     while (at > 0 && is_digit(to->bytes[at - 1])) at--;
     while (at + length < to->length && is_digit(to->bytes[at + length])) length++;
-    const char *number = numbers[below(random, sizeof numbers / sizeof *numbers)];
-    splice(to, at, length, number, strlen(number));
+    const char *number = numbers[fuzz_below(random, sizeof numbers / sizeof *numbers)];
+    fuzz_splice(to, at, length, number, strlen(number));
 }
 
 static void insert_piece(fuzz_input *to, uint64_t *random) {
@@ -225,42 +225,49 @@ static void insert_piece(fuzz_input *to, uint64_t *random) {
     size_t count = 0;
     while (pieces && pieces[count]) count++;
     if (count == 0) return;
-    const char *piece = pieces[below(random, count)];
-    size_t removed = below(random, 3) ? 0 : below(random, 12);
-    splice(to, below(random, to->length + 1), removed, piece, strlen(piece));
+    const char *piece = pieces[fuzz_below(random, count)];
+    size_t removed = fuzz_below(random, 3) ? 0 : fuzz_below(random, 12);
+    fuzz_splice(to, fuzz_below(random, to->length + 1), removed, piece, strlen(piece));
 }
 
 static void copy_range(fuzz_input *to, uint64_t *random) {
     uint8_t copy[256];
-    size_t from = below(random, to->length), count = 1 + below(random, sizeof copy);
+    size_t from = fuzz_below(random, to->length), count = 1 + fuzz_below(random, sizeof copy);
     if (count > to->length - from) count = to->length - from;
     memcpy(copy, to->bytes + from, count);
-    splice(to, below(random, to->length + 1), below(random, 2) ? 0 : count, copy, count);
+    fuzz_splice(to, fuzz_below(random, to->length + 1), fuzz_below(random, 2) ? 0 : count, copy, count);
 }
 
 static void remove_range(fuzz_input *to, uint64_t *random) {
-    splice(to, below(random, to->length), 1 + below(random, below(random, 4) ? 12 : 200), "", 0);
+    fuzz_splice(to, fuzz_below(random, to->length), 1 + fuzz_below(random, fuzz_below(random, 4) ? 12 : 200), "", 0);
 }
 
-static void truncate_input(fuzz_input *to, uint64_t *random) { to->length = below(random, to->length + 1); }
+static void truncate_input(fuzz_input *to, uint64_t *random) { to->length = fuzz_below(random, to->length + 1); }
 
 /* A range of another file to begin with. */
 static void cross(fuzz_input *to, uint64_t *random) {
-    const fuzz_input *other = &fuzz.seeds[below(random, fuzz.seed_count)];
-    size_t from = below(random, other->length), count = 1 + below(random, 512);
+    const fuzz_input *other = &fuzz.seeds[fuzz_below(random, fuzz.seed_count)];
+    size_t from = fuzz_below(random, other->length), count = 1 + fuzz_below(random, 512);
     if (count > other->length - from) count = other->length - from;
-    splice(to, below(random, to->length + 1), below(random, 2) ? 0 : count, other->bytes + from, count);
+    fuzz_splice(to, fuzz_below(random, to->length + 1), fuzz_below(random, 2) ? 0 : count, other->bytes + from, count);
 }
 
-static void mutate(fuzz_input *to, uint64_t *random) {
+static void change_bytes(fuzz_input *to, uint64_t *random) {
     static void (*const kinds[])(fuzz_input *, uint64_t *) = {flip_bits,    set_byte,     set_integer,    edit_number,
                                                               edit_number,  insert_piece, insert_piece,   copy_range,
                                                               remove_range, remove_range, truncate_input, cross};
-    for (size_t n = 1 + below(random, 4); n > 0; n--) {
-        size_t kind = below(random, sizeof kinds / sizeof *kinds);
-        if (kinds[kind] == truncate_input && below(random, 4)) continue;
+    for (size_t n = 1 + fuzz_below(random, 4); n > 0; n--) {
+        size_t kind = fuzz_below(random, sizeof kinds / sizeof *kinds);
+        if (kinds[kind] == truncate_input && fuzz_below(random, 4)) continue;
         kinds[kind](to, random);
     }
+}
+
+static void mutate(fuzz_input *to, uint64_t *random) {
+    void (*change)(fuzz_input *, uint64_t *) =
+        fuzz.target->edit && fuzz_below(random, 2) ? fuzz.target->edit : change_bytes;
+    change(to, random);
+    if (fuzz.target->repair && fuzz_below(random, 4)) fuzz.target->repair(to);
 }
 
 size_t fuzz_mutate(const fuzz_target *target, uint8_t *bytes, size_t length, size_t most, unsigned seed) {
@@ -269,9 +276,8 @@ size_t fuzz_mutate(const fuzz_target *target, uint8_t *bytes, size_t length, siz
     fuzz_initialize(target);
     input.length = length < FUZZ_LIMIT ? length : FUZZ_LIMIT;
     memcpy(input.bytes, bytes, input.length);
-    if (below(&random, 32) == 0) input = fuzz.seeds[below(&random, fuzz.seed_count)];
+    if (fuzz_below(&random, 32) == 0) input = fuzz.seeds[fuzz_below(&random, fuzz.seed_count)];
     mutate(&input, &random);
-    if (target->repair && below(&random, 4)) target->repair(&input);
     if (input.length > most) input.length = most;
     memcpy(bytes, input.bytes, input.length);
     return input.length;
@@ -350,9 +356,8 @@ static int run(uint64_t count, uint64_t seed) {
         fuzz_check(take(fuzz.input.bytes, fuzz.input.length));
     }
     for (fuzz.index = 0; fuzz.index < count; fuzz.index++) {
-        fuzz.input = fuzz.seeds[below(&random, fuzz.seed_count)];
+        fuzz.input = fuzz.seeds[fuzz_below(&random, fuzz.seed_count)];
         mutate(&fuzz.input, &random);
-        if (fuzz.target->repair && below(&random, 4)) fuzz.target->repair(&fuzz.input);
         double before = seconds();
         accepted += take(fuzz.input.bytes, fuzz.input.length);
         double took = seconds() - before;

@@ -61,6 +61,19 @@ static size_t text_of_cache(const uint8_t *bytes, size_t length) {
 #ifdef FORGED
 static rcvi_store_header keys[TEXTS];
 
+/* A number of one section, however small the section is. */
+static void edit(fuzz_input *input, uint64_t *random) {
+    static const uint32_t numbers[] = {0, 1, 2, 3, 255, 65535, INT32_MAX, INT32_MAX + 1u, UINT32_MAX};
+    rcvi_store_header h;
+    if (input->length < sizeof h) return;
+    memcpy(&h, input->bytes, sizeof h);
+    const rcvi_section *s = &h.sections[fuzz_below(random, RCVI_SECTIONS)];
+    uint32_t number = numbers[fuzz_below(random, sizeof numbers / sizeof *numbers)];
+    size_t width = (size_t)1 << fuzz_below(random, 3);
+    if (s->bytes >= (int64_t)width)
+        memcpy(input->bytes + s->offset + fuzz_below(random, (size_t)s->bytes / width) * width, &number, width);
+}
+
 /* The key of its text, the file's size, and hashes that fit. */
 static void repair(fuzz_input *input) {
     rcvi_store_header h;
@@ -143,6 +156,7 @@ static const fuzz_target target = {.name = "cache",
                                    .seed = seed,
                                    .pieces = pieces,
 #ifdef FORGED
+                                   .edit = edit,
                                    .repair = repair,
 #endif
                                    .read = read_cache};

@@ -4,7 +4,10 @@
 #define _GNU_SOURCE
 #include "fuzz.h"
 
+#include "train/trainer.h"
+
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -150,12 +153,21 @@ static bool read_tensor(const fuzz_input *input, size_t data, const char *name, 
     return true;
 }
 
+/* `length` with the spaces behind the JSON text: the data lie behind these. */
+static json_t *read_header(const fuzz_input *input, size_t *length) {
+    json_error_t error;
+    json_t *header = input->length < 8 ? NULL
+                                       : json_loadb((const char *)input->bytes + 8, input->length - 8,
+                                                    JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, &error);
+    *length = header ? (size_t)error.position : 0;
+    for (int i = 0; i < 7 && header && 8 + *length < input->length && input->bytes[8 + *length] == ' '; i++) ++*length;
+    return header;
+}
+
 /* The writer puts in the checksum, whatever it is. */
 static void repair(fuzz_input *input) {
-    json_error_t error;
-    if (input->length < 8) return;
-    json_t *header =
-        json_loadb((const char *)input->bytes + 8, input->length - 8, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, &error);
+    size_t length;
+    json_t *header = read_header(input, &length);
     rcv_tensors *tensors = NULL;
     const char *key;
     json_t *value;
@@ -163,8 +175,8 @@ static void repair(fuzz_input *input) {
         json_decref(header);
         return;
     }
-    size_t data = 8 + (size_t)error.position;
-    set_length(input, (uint64_t)error.position);
+    size_t data = 8 + length;
+    set_length(input, length);
     json_object_foreach(json_object_get(header, "__metadata__"), key, value) {
         if (json_is_string(value)) (void)rcv_tensors_set_metadata(tensors, key, json_string_value(value));
     }
@@ -176,6 +188,64 @@ static void repair(fuzz_input *input) {
     static fuzz_input written;
     if (rcv_tensors_save(tensors, path) == RCV_OK && fuzz_read(path, &written)) *input = written;
     rcv_tensors_free(tensors);
+    json_decref(header);
+}
+
+/* ---- edited: a member of the header, or of a text in its metadata that is JSON itself ---- */
+
+static json_t *any_value(const json_t *beside, uint64_t *random) {
+    static const char *const texts[] = {
+        "null", "true",  "-1",   "0",  "1",  "3",       "4611686018427387904", "9223372036854775807", "0.5",
+        "-0.5", "1e300", "\"\"", "[]", "{}", "\"nan\"", "\"0123456789abcdef\""};
+    size_t which = fuzz_below(random, sizeof texts / sizeof *texts + 4);
+    if (which < sizeof texts / sizeof *texts) return json_loads(texts[which], JSON_DECODE_ANY, NULL);
+    return json_deep_copy(beside);
+}
+
+static json_t *child_of(json_t *parent, size_t index, const char **key) {
+    *key = NULL;
+    if (!json_is_object(parent)) return json_array_get(parent, index);
+    void *at = json_object_iter(parent);
+    for (; index > 0; index--) at = json_object_iter_next(parent, at);
+    *key = json_object_iter_key(at);
+    return json_object_iter_value(at);
+}
+
+/* One member, at any depth, goes or becomes another. */
+static void edit_json(json_t *parent, uint64_t *random) {
+    const char *key, *other_key;
+    size_t count = json_is_object(parent) ? json_object_size(parent) : json_array_size(parent);
+    if (count == 0) return;
+    size_t index = fuzz_below(random, count);
+    const json_t *beside = child_of(parent, fuzz_below(random, count), &other_key);
+    json_t *child = child_of(parent, index, &key), *inner = NULL;
+    if (json_is_string(child) && (inner = json_loads(json_string_value(child), JSON_REJECT_DUPLICATES, NULL))) {
+        edit_json(inner, random); /* a text that is JSON */
+        char *text = json_dumps(inner, JSON_COMPACT);
+        if (text) json_string_set(child, text);
+        free(text);
+        json_decref(inner);
+    } else if ((json_is_object(child) || json_is_array(child)) && fuzz_below(random, 8)) {
+        edit_json(child, random);
+    } else if (fuzz_below(random, 3) == 0) {
+        (void)(key ? json_object_del(parent, key) : json_array_remove(parent, index));
+    } else {
+        json_t *value = any_value(beside, random);
+        (void)(key ? json_object_set_new(parent, key, value) : json_array_set_new(parent, index, value));
+    }
+}
+
+static void edit(fuzz_input *input, uint64_t *random) {
+    size_t length;
+    json_t *header = read_header(input, &length), *metadata = json_object_get(header, "__metadata__");
+    if (json_is_object(header)) {
+        edit_json(metadata && fuzz_below(random, 4) ? metadata : header, random);
+        char *text = json_dumps(header, JSON_COMPACT);
+        if (!text) exit(1);
+        fuzz_splice(input, 8, length, text, strlen(text));
+        set_length(input, strlen(text));
+        free(text);
+    }
     json_decref(header);
 }
 
@@ -201,18 +271,42 @@ static bool check_learner(const char *path) {
     return true;
 }
 
+static void check_standing(const rcvi_standing *s) {
+    const int64_t whole[] = {s->step, s->at.epoch,    s->at.batch, s->seen,    s->best_step,    s->bad,
+                             s->good, s->validations, s->averaged, s->skipped, s->bad_for_decay};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) fuzz_check(whole[i] >= 0 && whole[i] < INT64_MAX / 4);
+    fuzz_check(s->factor >= 0 && s->factor <= 1 && s->scale > 0 && isfinite(s->scale));
+    fuzz_check(s->seconds >= 0 && isfinite(s->seconds));
+}
+
+static rcv_trainer *new_trainer(void) {
+    rcv_trainer *trainer = NULL;
+    fuzz_check(rcv_trainer_new(fuzz_context(), world.settings, world.data, NULL, &trainer) == RCV_OK);
+    return trainer;
+}
+
 static bool check_resume(const char *path) {
-    rcv_progress before = *rcv_trainer_progress(world.trainer);
+    static unsigned taken;
+    const rcvi_standing before = world.trainer->standing;
     rcv_status status = rcv_trainer_resume(world.trainer, path);
-    if (!status) { /* the next input meets one that has not begun */
-        fuzz_check(rcv_trainer_progress(world.trainer)->step >= 0);
-        rcv_trainer_free(world.trainer);
-        fuzz_check(rcv_trainer_new(fuzz_context(), world.settings, world.data, NULL, &world.trainer) == RCV_OK);
-        return true;
+    const rcvi_standing *after = &world.trainer->standing;
+    if (status) {
+        fuzz_check_refusal(status, NULL);
+        fuzz_check(memcmp(&before, after, sizeof before) == 0);
+        return false;
     }
-    fuzz_check_refusal(status, NULL);
-    fuzz_check(memcmp(&before, rcv_trainer_progress(world.trainer), sizeof before) == 0);
-    return false;
+    check_standing(after);
+    rcv_trainer *again = new_trainer(); /* the next input meets one that has not begun */
+    if (taken++ % 8 == 0) {
+        const char *copy = fuzz_path("resumed");
+        fuzz_check(rcv_trainer_save(world.trainer, copy) == RCV_OK);
+        fuzz_check(rcv_trainer_resume(again, copy) == RCV_OK && again->standing.step == after->step);
+        rcv_trainer_free(again);
+        again = new_trainer();
+    }
+    rcv_trainer_free(world.trainer);
+    world.trainer = again;
+    return true;
 }
 
 static bool read_checkpoint(const uint8_t *bytes, size_t length) {
@@ -240,6 +334,7 @@ static const fuzz_target target = {.name = "checkpoint",
                                    .count = 3000,
                                    .seed = seed,
                                    .pieces = pieces,
+                                   .edit = edit,
                                    .repair = repair,
                                    .read = read_checkpoint,
                                    .end = end};

@@ -1,6 +1,7 @@
 /* Mutated tensor files: refused with a sentence, or read so that every byte is there, and a file that was saved from them reads the same. */
 #include "fuzz.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char *const pieces[] = {"{",
@@ -52,6 +53,39 @@ static bool seed(size_t index, fuzz_input *input) {
     return index < sizeof files / sizeof *files && make(files[index].header, files[index].data, input);
 }
 
+/* One more tensor, where others lie already or behind them. */
+static void add_tensor(fuzz_input *input, uint64_t *random) {
+    char text[96];
+    size_t begin = fuzz_below(random, 52), count = fuzz_below(random, 9);
+    int length = snprintf(text, sizeof text, "\"more\":{\"dtype\":\"U8\",\"shape\":[%zu],\"data_offsets\":[%zu,%zu]},",
+                          count, begin, begin + count);
+    if (input->length > 9) fuzz_splice(input, 9, 0, text, (size_t)length);
+}
+
+/* A tensor lies elsewhere; one of four is longer, too. */
+static void move_tensor(fuzz_input *input, uint64_t *random) {
+    static const char word[] = "\"data_offsets\":[";
+    size_t places[8], count = 0, letters = sizeof word - 1;
+    for (size_t at = 8; at + letters < input->length && count < 8; at++)
+        if (!memcmp(input->bytes + at, word, letters)) places[count++] = at + letters;
+    if (count == 0) return;
+    size_t at = places[fuzz_below(random, count)], rest = input->length - at;
+    char text[64] = "";
+    memcpy(text, input->bytes + at, rest < sizeof text ? rest : sizeof text - 1);
+    long long begin, end, shift = (long long)fuzz_below(random, 65) - 32, more = fuzz_below(random, 4) ? 0 : shift;
+    int old = 0;
+    if (sscanf(text, "%lld,%lld%n", &begin, &end, &old) != 2) return;
+    int length = snprintf(text, sizeof text, "%lld,%lld", begin + shift, end + shift + more);
+    fuzz_splice(input, at, (size_t)old, text, (size_t)length);
+}
+
+static void edit(fuzz_input *input, uint64_t *random) {
+    if (fuzz_below(random, 2))
+        add_tensor(input, random);
+    else
+        move_tensor(input, random);
+}
+
 /* The header ends where its last bracket closes. */
 static void repair(fuzz_input *input) {
     size_t end = 8, depth = 0;
@@ -98,19 +132,28 @@ static bool read_tensors(const uint8_t *bytes, size_t length) {
         fuzz_check(strncmp(rcv_message(), "mutated: ", 9) == 0);
         return false;
     }
+    uint64_t header = 0, total = 0;
+    memcpy(&header, bytes, sizeof header);
     uint64_t sum = 0;
     for (size_t i = 0; i < rcv_tensors_count(tensors); i++) {
         const rcv_tensor *tensor = rcv_tensors_at(tensors, i);
         const uint8_t *data = tensor->data;
         for (size_t k = 0; k < tensor->bytes; k++) sum += data[k];
+        total += tensor->bytes;
         fuzz_check(rcv_tensors_find(tensors, tensor->name) == tensor);
     }
     fuzz_check(sum <= 255 * length);
+    fuzz_check(sizeof header + header + total == length); /* each byte is one tensor's */
     if (taken++ % 64 == 0) check_again(tensors);
     rcv_tensors_free(tensors);
     return true;
 }
 
-static const fuzz_target target = {
-    .name = "safetensors", .count = 100000, .seed = seed, .pieces = pieces, .repair = repair, .read = read_tensors};
+static const fuzz_target target = {.name = "safetensors",
+                                   .count = 100000,
+                                   .seed = seed,
+                                   .pieces = pieces,
+                                   .edit = edit,
+                                   .repair = repair,
+                                   .read = read_tensors};
 FUZZ_PROGRAM(target)

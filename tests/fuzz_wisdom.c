@@ -72,23 +72,44 @@ static void repair(fuzz_input *input) {
     add_checksum(input);
 }
 
+/* Each line between the first and the last begins with a key that is known now. */
+static void check_found(rcv_context *context, const char *text, size_t known) {
+    size_t lines = 0;
+    for (const char *line = strchr(text, '\n') + 1, *end; strncmp(line, "checksum ", 9) != 0;
+         line = strchr(end, '\n') + 1) {
+        rcvi_lesson lesson;
+        char key[4096];
+        end = strstr(line, " : ");
+        fuzz_check(end && (size_t)(end - line) < sizeof key);
+        snprintf(key, sizeof key, "%.*s", (int)(end - line), line);
+        fuzz_check(rcvi_wisdom_find(context, key, false, &lesson) && lesson.seconds > 0);
+        lines++;
+    }
+    fuzz_check(lines == known);
+}
+
 static bool read_wisdom(const uint8_t *bytes, size_t length) {
     static unsigned taken;
     rcv_context *context = NULL; /* of its own: wisdom stays in it */
-    char *copy = malloc(length ? length : 1);
+    char *copy = malloc(length + 1);
     fuzz_check(copy != NULL && rcv_context_new(NULL, &context) == RCV_OK);
     memcpy(copy, bytes, length);
     rcv_status status = rcvi_wisdom_read(context, copy, length, "mutated");
-    free(copy);
+    memcpy(copy, bytes, length);
+    copy[length] = '\0';
     size_t known = rcv_wisdom_count(context);
     if (status) {
         fuzz_check_refusal(status, NULL);
         fuzz_check(status == RCV_FORMAT && known == 0 && strstr(rcv_message(), "mutated"));
-    } else if (taken++ % 64 == 0) {
-        const char *path = fuzz_path("saved");
-        fuzz_check(rcv_wisdom_save(context, path) == RCV_OK);
-        fuzz_check(rcv_wisdom_load(context, path) == RCV_OK && rcv_wisdom_count(context) == known);
+    } else {
+        check_found(context, copy, known);
+        if (taken++ % 64 == 0) {
+            const char *path = fuzz_path("saved");
+            fuzz_check(rcv_wisdom_save(context, path) == RCV_OK);
+            fuzz_check(rcv_wisdom_load(context, path) == RCV_OK && rcv_wisdom_count(context) == known);
+        }
     }
+    free(copy);
     rcv_context_free(context);
     return !status;
 }
