@@ -27,8 +27,8 @@ typedef struct {
     /* The file to begin with of this number; false past the last. Called first, in order. */
     bool (*seed)(size_t index, fuzz_input *input);
     const char *const *pieces; /* of the format, to be put in; ends in NULL */
-    /* Changes something that the format is made of, such as a member of a JSON text; half of the inputs get it in place of changed bytes. May
-     * be NULL. */
+    /* Changes an element of the format, such as a member of a JSON text. Half of the inputs get it in place of changed bytes. Any input may come;
+     * may be NULL. */
     void (*edit)(fuzz_input *input, uint64_t *random);
     /* Makes what was mutated fit again where one change needs another, such as a length or a checksum; may be NULL. */
     void (*repair)(fuzz_input *input);
@@ -49,8 +49,8 @@ const char *fuzz_file(const void *bytes, size_t length);
 const char *fuzz_path(const char *name);
 void fuzz_write(const char *path, const void *bytes, size_t length);
 bool fuzz_read(const char *path, fuzz_input *input);
-size_t fuzz_below(uint64_t *random, size_t bound); /* a random number; 0 of 0 */
-/* Puts bytes in the place of others; leaves the input as it is where there is no room. */
+size_t fuzz_below(uint64_t *random, size_t bound); /* a random number below the bound; 0 if that is 0 */
+/* Replaces `removed` bytes at `at` by others; the input stays as it is where there is no room. */
 void fuzz_splice(fuzz_input *to, size_t at, size_t removed, const void *added, size_t count);
 /* The status of a refused input: there is a sentence, and it is one of the reader's, not a lack of memory. */
 void fuzz_check_refusal(rcv_status status, const void *output);

@@ -61,7 +61,7 @@ static size_t text_of_cache(const uint8_t *bytes, size_t length) {
 #ifdef FORGED
 static rcvi_store_header keys[TEXTS];
 
-/* A number of one section, however small the section is. */
+/* Changes a number of one section; each section is as likely, however small it is. */
 static void edit(fuzz_input *input, uint64_t *random) {
     static const uint32_t numbers[] = {0, 1, 2, 3, 255, 65535, INT32_MAX, INT32_MAX + 1u, UINT32_MAX};
     rcvi_store_header h;
@@ -70,8 +70,9 @@ static void edit(fuzz_input *input, uint64_t *random) {
     const rcvi_section *s = &h.sections[fuzz_below(random, RCVI_SECTIONS)];
     uint32_t number = numbers[fuzz_below(random, sizeof numbers / sizeof *numbers)];
     size_t width = (size_t)1 << fuzz_below(random, 3);
-    if (s->bytes >= (int64_t)width)
-        memcpy(input->bytes + s->offset + fuzz_below(random, (size_t)s->bytes / width) * width, &number, width);
+    const int64_t length = (int64_t)input->length;
+    if (s->offset < 0 || s->offset > length || s->bytes < (int64_t)width || s->bytes > length - s->offset) return;
+    memcpy(input->bytes + s->offset + fuzz_below(random, (size_t)s->bytes / width) * width, &number, width);
 }
 
 /* The key of its text, the file's size, and hashes that fit. */

@@ -53,7 +53,7 @@ static bool seed(size_t index, fuzz_input *input) {
     return index < sizeof files / sizeof *files && make(files[index].header, files[index].data, input);
 }
 
-/* One more tensor, where others lie already or behind them. */
+/* Adds a tensor whose bytes are those of others, or behind them. */
 static void add_tensor(fuzz_input *input, uint64_t *random) {
     char text[96];
     size_t begin = fuzz_below(random, 52), count = fuzz_below(random, 9);
@@ -62,7 +62,7 @@ static void add_tensor(fuzz_input *input, uint64_t *random) {
     if (input->length > 9) fuzz_splice(input, 9, 0, text, (size_t)length);
 }
 
-/* A tensor lies elsewhere; one of four is longer, too. */
+/* Moves the offsets of a tensor; of one in four the length changes, too. */
 static void move_tensor(fuzz_input *input, uint64_t *random) {
     static const char word[] = "\"data_offsets\":[";
     size_t places[8], count = 0, letters = sizeof word - 1;
@@ -74,7 +74,8 @@ static void move_tensor(fuzz_input *input, uint64_t *random) {
     memcpy(text, input->bytes + at, rest < sizeof text ? rest : sizeof text - 1);
     long long begin, end, shift = (long long)fuzz_below(random, 65) - 32, more = fuzz_below(random, 4) ? 0 : shift;
     int old = 0;
-    if (sscanf(text, "%lld,%lld%n", &begin, &end, &old) != 2) return;
+    if (sscanf(text, "%lld,%lld%n", &begin, &end, &old) != 2 || begin > FUZZ_LIMIT || end > FUZZ_LIMIT) return;
+    if (begin < -FUZZ_LIMIT || end < -FUZZ_LIMIT) return;
     int length = snprintf(text, sizeof text, "%lld,%lld", begin + shift, end + shift + more);
     fuzz_splice(input, at, (size_t)old, text, (size_t)length);
 }

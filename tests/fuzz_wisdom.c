@@ -2,6 +2,7 @@
  * again. */
 #include "fuzz.h"
 
+#include "base/limits.h"
 #include "plan/wisdom.h"
 
 #include <inttypes.h>
@@ -78,7 +79,7 @@ static void check_found(rcv_context *context, const char *text, size_t known) {
     for (const char *line = strchr(text, '\n') + 1, *end; strncmp(line, "checksum ", 9) != 0;
          line = strchr(end, '\n') + 1) {
         rcvi_lesson lesson;
-        char key[4096];
+        char key[RCVI_LIMIT_WISDOM_LINE];
         end = strstr(line, " : ");
         fuzz_check(end && (size_t)(end - line) < sizeof key);
         snprintf(key, sizeof key, "%.*s", (int)(end - line), line);

@@ -90,10 +90,10 @@ typedef struct {
     char *refusal;
 } peak;
 
-/* For a benchmark of these seconds an experiment. One sample is enough for a GPU, whose limit needs no repetition, and for a
- * benchmark that is shorter than repetitions would take. */
+/* `seconds` are those of each experiment. One sample is enough for a GPU, whose limit needs no repetition, and for an experiment
+ * that takes less time than several samples would. */
 void peak_begin(peak *peak, const problem *problem, double seconds);
-void peak_sample(peak *peak, const problem *problem); /* none where there are as many as there may be */
+void peak_sample(peak *peak, const problem *problem); /* nothing where there are `most` */
 double peak_best(const peak *peak);                   /* other work only ever makes it less; 0: not known */
 
 /* Warms up, compares results, then goes round until the seconds are used and at least `least` rounds are done, or a

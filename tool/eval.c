@@ -33,7 +33,7 @@ static void print_result(const rcv_learner *learner, const rcv_evaluation *resul
     snprintf(name, sizeof name, "nats/%s", what);
     printf("%-12s%.6f\n", name, result->loss);
     snprintf(name, sizeof name, "bits/%s", what);
-    const double perplexity = isnan(result->loss) ? NAN : exp(fmin(result->loss, 700));
+    const double perplexity = perplexity_of(result->loss);
     printf("%-12s%.6f\n", name, result->loss / log(2));
     printf(perplexity < 1e9 ? "perplexity  %.6f\n" : "perplexity  %.6g\n", perplexity);
     if (kind == RCV_DATA_CLASSES) {

@@ -4,6 +4,8 @@
 
 #include "options.h"
 
+#include <math.h>
+
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* One function a verb; argv[0] is its name; the result is the exit status. */
@@ -42,6 +44,8 @@ char *safe_text(const char *bytes, size_t length, const char *keep);
 
 /* A whole text: a regular file, not empty, of at most 2 GiB. Frees with free(); NULL after saying what was wrong. */
 char *read_text(const char *path, size_t *bytes);
+/* Of a loss in nats; at most exp(700). A loss that is not finite comes back as it is. */
+static inline double perplexity_of(double loss) { return isfinite(loss) ? exp(fmin(loss, 700)) : loss; }
 /* "recurve VERB ...", quoted where a shell needs it. Frees with free(). */
 char *command_line(int argc, char **argv);
 /* Can a file be made or replaced at this path? Says what is in the way. */

@@ -34,7 +34,7 @@ typedef struct {
 
 /* "perplexity 91.2", "bits/byte 1.52", or the loss alone. */
 static void describe_loss(const run *run, double loss, char *text, size_t room) {
-    const double other = run->is_bytes ? loss / log(2) : exp(fmin(loss, 700));
+    const double other = run->is_bytes ? loss / log(2) : perplexity_of(loss);
     const char *name = run->is_bytes ? "bits/byte" : "perplexity";
     if (!isfinite(loss)) {
         snprintf(text, room, "the loss is not a number");
@@ -136,7 +136,7 @@ static rcv_status test(run *run) {
         describe_loss(run, result.loss, loss, sizeof loss);
         say("test of %s: %s", path, loss);
         char *numbers = isfinite(result.loss)
-                            ? text_of("\"loss\":%.9g,\"perplexity\":%.9g", result.loss, exp(fmin(result.loss, 700)))
+                            ? text_of("\"loss\":%.9g,\"perplexity\":%.9g", result.loss, perplexity_of(result.loss))
                             : text_of("\"loss\":null,\"perplexity\":null");
         char *line = text_of("{\"event\":\"test\",%s,\"counted\":%lld}", numbers, (long long)result.counted);
         free(numbers);

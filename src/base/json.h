@@ -14,7 +14,7 @@ json_t *rcvi_json_read(const char *text, size_t length, size_t flags, json_error
  * RCV_NO_MEMORY too. */
 rcv_status rcvi_json_print(rcv_context *context, const json_t *value, size_t flags, char **text);
 
-/* null is a number that JSON cannot say: infinite, or none. */
+/* A number; null if it is infinite or not a number, which JSON does not have. */
 static inline json_t *rcvi_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
 /* `value`, where all of it could be put together; else it is released, and NULL. */

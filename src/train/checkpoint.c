@@ -98,7 +98,7 @@ static json_t *standing_json(const rcv_trainer *t) {
     return rcvi_json_if(good, object);
 }
 
-/* One that is infinite is null. */
+/* null is infinite. */
 static bool read_real(const json_t *value, double *real) {
     *real = json_is_null(value) ? INFINITY : json_number_value(value);
     return json_is_null(value) || json_is_number(value);
@@ -129,7 +129,7 @@ typedef struct {
     void **held;
 } restored;
 
-static rcv_status says_nothing(const char *file) {
+static rcv_status no_position(const char *file) {
     return rcvi_fail(RCV_FORMAT, "%s: %s does not say where a run stands, so it cannot go on from there", file,
                      TRAINING_KEY);
 }
@@ -139,7 +139,7 @@ static rcv_status read_history(const rcv_trainer *t, const json_t *history, cons
     r->history = rcvi_new(t->context, r->history_count + 1, sizeof *r->history);
     if (!r->history) return RCV_NO_MEMORY;
     for (size_t i = 0; i < r->history_count; i++) {
-        if (!read_real(json_array_get(history, i), &r->history[i])) return says_nothing(file);
+        if (!read_real(json_array_get(history, i), &r->history[i])) return no_position(file);
     }
     return RCV_OK;
 }
@@ -155,7 +155,7 @@ static rcv_status read_standing(const rcv_trainer *t, const char *text, const ch
     const char *hash = json_string_value(json_object_get(object, "data"));
     bool good = json_is_object(object) && json_is_array(history) && hash && strlen(hash) == 16;
     for (size_t i = 0; i < FIELDS && good; i++) good = read_field(object, &fields[i], &r->standing);
-    rcv_status status = good && is_sound(&r->standing) ? read_history(t, history, file, r) : says_nothing(file);
+    rcv_status status = good && is_sound(&r->standing) ? read_history(t, history, file, r) : no_position(file);
     json_t *own = batching_json(t), *ranks = ranks_json(t);
     const json_t *then = json_object_get(object, "ranks");
     if (!status && (!own || !ranks)) status = rcvi_no_memory(1); /* else other batches would be seen */

@@ -355,7 +355,7 @@ static rcv_status validate(rcv_trainer *t) {
     rcv_status status =
         rcvi_evaluate(t->work, t->validator, t->windows + t->train_windows, t->valid_windows, &loss, &counted);
     if (!status && !isfinite(loss))
-        loss = INFINITY; /* worse than any; the run goes on while its own losses are numbers */
+        loss = INFINITY; /* worse than any; training goes on while its own losses are finite */
     bool best = !status && loss < s->best;
     if (best) status = save_best(t);
     t->work->parameters = t->learner->parameters;
