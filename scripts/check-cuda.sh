@@ -24,7 +24,7 @@ if ! cmake -G Ninja -S . -B $build -DRCV_TESTS=ON -DRCV_CUDA=ON -DCMAKE_BUILD_TY
     exit 1
 fi
 programs=()
-for source in tests/test_cuda*.c; do programs+=("$(basename "$source" .c)"); done
+for source in tests/gpu/test_*.c tests/unit/cuda/test_*.c; do programs+=("$(basename "$source" .c)"); done
 programs+=(tool) # for the script
 grep -q "RCV_MPI" $build/CMakeCache.txt && cmake --build $build --target help | grep -q "^recurve-mpi" && programs+=(recurve-mpi)
 printf '== build (%s)\n' $build

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Fails when an #include goes against the direction of docs/DESIGN.md.
+# Fails when an #include, or a call through the public header, goes against the direction of docs/DESIGN.md.
 #   scripts/check-includes.sh [ROOT]
-# A module includes itself, the modules that its line names, system headers and recurve.h. Folders outside src/ include
-# recurve.h, their own headers and system headers.
+# A module includes itself, the modules that its line names, system headers and recurve*.h. It calls public functions (rcv_NAME) only of itself and
+# of those modules. The folder of a device (src/device/NAME/) is included by files of that folder alone. Folders outside src/ include
+# recurve*.h, their own headers and system headers. C, C++ and CUDA files are checked.
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
 
-# module: what stands before it
+# module: the modules before it
 order='
 base:
 data:     base
@@ -19,9 +20,9 @@ comm:     base cell net program device
 plan:     base cell net program schedule device
 model:    base cell net program schedule device plan
 train:    base data cell net program schedule device comm plan model
-api:      base data cell net program schedule device comm plan model train
 '
 outside='tool bench examples'
+kinds=(--include='*.[ch]' --include='*.cpp' --include='*.cu' --include='*.cuh')
 
 status=0
 complain() {
@@ -29,9 +30,9 @@ complain() {
     status=1
 }
 
-# quoted FOLDER: "file:line:included name" for every #include "..." below the folder; <recurve.h> and <module/...> count too
+# quoted FOLDER: "file:line:included name" for every #include below the folder, whether its name is in quotes or in angle brackets
 quoted() {
-    grep -rnE --include='*.[ch]' '^[[:space:]]*#[[:space:]]*include' "$1" 2>/dev/null |
+    grep -rnE "${kinds[@]}" '^[[:space:]]*#[[:space:]]*include' "$1" 2>/dev/null |
         sed -nE 's/^([^:]*:[0-9]+):[[:space:]]*#[[:space:]]*include[[:space:]]*["<]([^">]*)[">].*$/\1:\2/p'
 }
 
@@ -50,6 +51,13 @@ for folder in src/*/; do
     while IFS=: read -r file line name; do
         case $name in
             */../* | ../*) complain "$file:$line" "includes \"$name\"; write it from src/, as \"base/base.h\"" ;;
+            device/*/*)
+                device=$(cut -d/ -f2 <<<"$name")
+                case $file in
+                    src/device/"$device"/* | src/comm/nccl.c) ;;
+                    *) complain "$file:$line" "includes \"$name\"; what is inside of a device is reached through device/device.h" ;;
+                esac
+                ;;
             */*)
                 target=${name%%/*}
                 case " $modules $outside tests " in *" $target "*) ;; *) continue ;; esac # a system header as <sys/stat.h>
@@ -62,9 +70,50 @@ for folder in src/*/; do
     done < <(quoted "$folder")
 done
 
-for file in src/*.[ch]; do
+for file in src/*.[ch] src/*.cpp src/*.cu src/*.cuh; do
     [ -e "$file" ] && complain "$file" "lies in no module; move it into a folder of src/"
 done
+
+# A public function is defined at the beginning of a line, and belongs to the module of its file. Comments and texts do not count as calls.
+calls=$(find src -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' 2>/dev/null | sort | xargs -r awk -v order="$order" '
+    BEGIN {
+        count = split(order, lines, "\n")
+        for (i = 1; i <= count; i++) {
+            n = split(lines[i], words, /[: ]+/)
+            for (j = 1; j <= n; j++) if (words[1] != "" && words[j] != "") before[words[1], words[j]] = 1
+        }
+    }
+    FNR == 1 { split(FILENAME, path, "/"); module = path[2]; comment = 0 }
+    {
+        line = $0
+        gsub(/"([^"\\]|\\.)*"/, "", line)
+        if (comment) { if (!sub(/^.*\*\//, "", line)) next; comment = 0 }
+        gsub(/\/\*([^*]|\*[^\/])*\*\//, "", line)
+        sub(/\/\/.*$/, "", line)
+        if (sub(/\/\*.*$/, "", line)) comment = 1
+        if (line ~ /^[a-z][a-z0-9_ ]*[ *]rcv_[a-z0-9_]+\(/ && line !~ /;[ \t]*$/ && line !~ /^(return|else|typedef) /) {
+            name = line; sub(/\(.*$/, "", name); sub(/^.*[ *]/, "", name)
+            owner[name] = module
+            sub(/^[^(]*\(/, "", line)
+        }
+        while (match(line, /(^|[^a-zA-Z0-9_])rcv_[a-z0-9_]+\(/)) {
+            name = substr(line, RSTART, RLENGTH - 1); sub(/^[^a-z]/, "", name)
+            used[++uses] = FILENAME ":" FNR ":" module ":" name
+            line = substr(line, RSTART + RLENGTH)
+        }
+    }
+    END {
+        for (i = 1; i <= uses; i++) {
+            split(used[i], at, ":")
+            of = owner[at[4]]
+            if (of != "" && !((at[3], of) in before))
+                print at[1] ":" at[2] ": " at[3] " calls " at[4] "() of " of ", which does not stand before it"
+        }
+    }')
+if [ -n "$calls" ]; then
+    echo "$calls"
+    status=1
+fi
 
 for folder in $outside; do
     while IFS=: read -r file line name; do

@@ -11,4 +11,4 @@ cmake -G Ninja -S . -B $build -DRCV_TESTS=ON -DRCV_BENCH=OFF -DRCV_CUDA=OFF -DRC
     >$build.log 2>&1 || { cat $build.log; exit 1; }
 cmake --build $build -j "$jobs" --target tool fault_inject || exit 1
 export RECURVE=$PWD/$build/recurve FAULTS=$PWD/$build/tests/libfault_inject.so SOURCE_DIR=$PWD
-exec python3 -B "tests/$program" --jobs "$jobs" "$@"
+exec python3 -B "tests/faults/$program" --jobs "$jobs" "$@"

@@ -22,7 +22,7 @@ mapfile -t sources < <(sed -n 's/^ *"file": "\(.*\)",\{0,1\}$/\1/p' build/lint/c
 
 echo "== cppcheck"
 cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -j "$jobs" \
-    --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=duplicateAssignExpression -I include -I src -I tool -I tests \
+    --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=duplicateAssignExpression -I include -I src -I tool -I tests/support -I tests/fuzz \
     --template='{file}:{line}: {severity}: {message} [{id}]' "${sources[@]}" || status=1
 
 echo "== clang-tidy" # not over the tests: it cannot follow an assertion that jumps out

@@ -2,7 +2,7 @@
 #ifndef TOOL_JSON_H
 #define TOOL_JSON_H
 
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Collectives by NCCL, on a stream of its own. Its communicators do not block: what is not ready yet is asked for again. */
 #include "comm/parts.h"
 
-#include "device/cuda/engine.h"
+#include "device/cuda/engine/engine.h"
 
 #include <nccl.h>
 #include <stdio.h>

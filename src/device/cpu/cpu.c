@@ -1,9 +1,9 @@
 /* The CPU: a team of threads takes a program's steps together. */
-#include "device/cpu/engine.h"
-#include "device/cpu/kernels_choice.h"
-#include "device/cpu/learn.h"
+#include "device/cpu/engine/engine.h"
+#include "device/cpu/kernels/choice.h"
+#include "device/cpu/learn/learn.h"
 #include "device/cpu/measure.h"
-#include "device/cpu/scan.h"
+#include "device/cpu/scan/scan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,8 +2,8 @@
  * what it costs them to meet. */
 #include "device/cpu/measure.h"
 
-#include "device/cpu/kernels_choice.h"
-#include "device/cpu/team.h"
+#include "device/cpu/engine/team.h"
+#include "device/cpu/kernels/choice.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #define RCVI_MEASURE_H
 
 #include "base/base.h"
-#include "device/cpu/kernels.h"
+#include "device/cpu/kernels/kernels.h"
 
 /* Only float32, float64 and bfloat16 are multiplied. */
 rcv_status rcvi_measured_type(rcv_dtype dtype, rcvi_kernel_type *type);

@@ -1,13 +1,13 @@
 /* The device: what GPUs there are, their memory, and runs on them. */
-#include "device/cuda/ferry.h"
-#include "device/cuda/jit.h"
-#include "device/cuda/kernels.h"
-#include "device/cuda/learn.h"
+#include "device/cuda/codegen/jit.h"
+#include "device/cuda/engine/staging.h"
+#include "device/cuda/engine/worker.h"
+#include "device/cuda/kernels/kernels.h"
+#include "device/cuda/learn/learn.h"
 #include "device/cuda/measure.h"
-#include "device/cuda/persistent.h"
-#include "device/cuda/recurrence.h"
-#include "device/cuda/scan.h"
-#include "device/cuda/worker.h"
+#include "device/cuda/persistent/persistent.h"
+#include "device/cuda/recurrence/recurrence.h"
+#include "device/cuda/recurrence/scan.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef RCVI_CUDA_H
 #define RCVI_CUDA_H
 
-#include "device/cuda/types.h"
+#include "device/cuda/kernels/types.h"
 #include "device/device.h"
 
 #include <cuda_runtime_api.h>

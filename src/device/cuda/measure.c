@@ -1,6 +1,6 @@
 #include "device/cuda/measure.h"
-#include "device/cuda/engine.h"
-#include "device/cuda/kernels.h"
+#include "device/cuda/engine/engine.h"
+#include "device/cuda/kernels/kernels.h"
 
 enum { SIZE = 8192, SIZE_DOUBLE = 4096, ROUNDS = 5, REPEATS = 4, CHOICES = 4 };
 

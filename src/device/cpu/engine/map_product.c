@@ -1,0 +1,188 @@
+/* Products of a map: left operands made ready, packed panels met one after another. */
+#include "device/cpu/engine/map.h"
+
+#include <string.h>
+
+/* How left operands are given to the kernels. */
+typedef enum {
+    AS_THEY_LIE,
+    ARRANGED, /* for many panels */
+    NARROWED, /* rounded to bfloat16 */
+    PACKED    /* as right ones: x^T for W x^T */
+} form;
+
+enum { MANY_ROWS = 12, MANY_PANELS = 4 };
+
+static form form_of(const rcvi_map_call *m, int64_t rows) {
+    int64_t columns = m->call->column_end - m->call->column;
+    if (rcvi_map_is_plain(m->map)) return PACKED;
+    if (m->call->engine->type == RCVI_KERNEL_BFLOAT16) return NARROWED;
+    return m->kernels->arrange && rows >= MANY_ROWS && columns >= MANY_PANELS * m->kernels->panel ? ARRANGED
+                                                                                                  : AS_THEY_LIE;
+}
+
+/* Rows in bfloat16, `wide` elements apart and filled up with zeros; where they end. */
+static char *narrow_operand(const rcvi_map_call *m, const rcvi_view *a, int64_t depth, int64_t row, int64_t rows,
+                            uint16_t *to, int64_t wide) {
+    const rcvi_engine *engine = m->call->engine;
+    const void *from = rcvi_call_locate(m->call, a);
+    bool ready = rcvi_view_is_narrow(engine, a);
+    for (int64_t r = row; r < row + rows; r++, to += wide) {
+        if (ready)
+            memcpy(to, (const uint16_t *)from + r * a->row, (size_t)depth * sizeof *to);
+        else
+            engine->kernels->narrow(depth, (const float *)from + r * a->row, to);
+        memset(to + depth, 0, (size_t)(wide - depth) * sizeof *to);
+    }
+    return (char *)to;
+}
+
+/* Rows of a left operand in this form, from `to` on; where they end. */
+static char *bring_operand(const rcvi_map_call *m, form form, const rcvi_view *a, int64_t depth, int64_t row,
+                           int64_t rows, char *to) {
+    int64_t wide = rcvi_narrow_row(depth, m->kernels->group), panel = m->kernels->panel;
+    int64_t panels = (rows + panel - 1) / panel;
+    if (form == NARROWED) return narrow_operand(m, a, depth, row, rows, (uint16_t *)(void *)to, wide);
+    const char *from = rcvi_map_at(m, rcvi_call_locate(m->call, a), a, row, 0);
+    if (form == ARRANGED) {
+        m->kernels->arrange(rows, depth, from, a->row, to);
+        return to + rows * wide * m->size;
+    }
+    m->kernels->pack(rows, depth, from, 1, a->row, 0, panels, to);
+    return to + panels * panel * depth * m->size;
+}
+
+void rcvi_map_find_operands(rcvi_map_call *m, int64_t row, int64_t rows) {
+    const rcvi_compiled *c = m->compiled;
+    form form = form_of(m, rows);
+    const char *places[RCVI_MAX_PRODUCTS * RCVI_MAX_TERMS];
+    char *to = m->operands;
+    for (int i = 0; i < c->operand_a_count; i++) places[i] = NULL;
+    for (int p = 0; p < m->map->product_count; p++) {
+        for (int t = 0; t < m->map->products[p].term_count; t++) {
+            int index = p * RCVI_MAX_TERMS + t, operand = c->operand_of[index];
+            const rcvi_view *a = &m->map->products[p].terms[t].a;
+            int64_t depth = m->map->products[p].terms[t].depth;
+            if (!places[operand] && form == AS_THEY_LIE)
+                places[operand] = rcvi_map_at(m, rcvi_call_locate(m->call, a), a, row, 0);
+            if (!places[operand]) {
+                places[operand] = to;
+                to = bring_operand(m, form, a, depth, row, rows, to);
+            }
+            m->left[index] = places[operand];
+            m->left_row[index] = form == ARRANGED   ? RCVI_ARRANGED
+                                 : form == NARROWED ? rcvi_narrow_row(depth, m->kernels->group)
+                                                    : a->row;
+        }
+    }
+}
+
+/* to[columns, rows] = from[rows, columns]^T. */
+static void turn(const rcvi_map_call *m, const char *from, int64_t from_row, int64_t rows, int64_t columns, char *to,
+                 int64_t to_row) {
+    if (m->size == 4) {
+        const float *x = (const void *)from;
+        float *y = (void *)to;
+        for (int64_t c = 0; c < columns; c++) {
+            for (int64_t r = 0; r < rows; r++) y[c * to_row + r] = x[r * from_row + c];
+        }
+    } else {
+        const double *x = (const void *)from;
+        double *y = (void *)to;
+        for (int64_t c = 0; c < columns; c++) {
+            for (int64_t r = 0; r < rows; r++) y[c * to_row + r] = x[r * from_row + c];
+        }
+    }
+}
+
+/* Product p over a block as the transpose of weights times packed operands, a panel of the weights' rows at a time so
+ * that what is turned fits its place. Sums start and run as in the other layout, so their bits are the same. */
+static void multiply_plain(const rcvi_map_call *m, int p, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                           char *to, int64_t to_row) {
+    const rcvi_product *product = &m->map->products[p];
+    int64_t panel = m->kernels->panel;
+    bool started = m->starts[p] != NULL;
+    if (started) rcvi_map_gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
+    for (int64_t c = 0; c < columns; c += panel) {
+        int64_t count = rcvi_smaller(panel, columns - c), first = column + c;
+        if (started) turn(m, to + c * m->size, to_row, rows, count, m->turned, rows);
+        for (int t = 0; t < product->term_count; t++) {
+            int index = p * RCVI_MAX_TERMS + t;
+            int64_t depth = product->terms[t].depth, weights_row = product->terms[t].b.row;
+            const char *weights = m->packed[index];
+            for (int64_t b = 0; b < rows; b += panel) {
+                int64_t width = rcvi_smaller(panel, rows - b);
+                const char *operand = m->left[index] + b * depth * m->size;
+                char *sums = m->turned + b * m->size;
+                const char *start = started || t > 0 ? sums : NULL;
+                if (product->terms[t].transposed)
+                    m->kernels->product_transposed(count, width, depth, weights + first * m->size, weights_row, operand,
+                                                   0, start, rows, sums, rows, NULL);
+                else
+                    m->kernels->product(count, width, depth, weights + first * weights_row * m->size, weights_row,
+                                        operand, 0, start, rows, sums, rows, NULL);
+            }
+        }
+        turn(m, m->turned, rows, count, rows, to + c * m->size, to_row);
+    }
+}
+
+/* Term t of product p with the panel that holds column c. */
+static rcvi_factors factors(const rcvi_map_call *m, int p, int t, int64_t c) {
+    int index = p * RCVI_MAX_TERMS + t;
+    int64_t depth = m->map->products[p].terms[t].depth, panel = m->kernels->panel;
+    int64_t bytes = panel * rcvi_round_up(depth, m->kernels->group) * rcvi_packed_bytes(m->call->engine);
+    return (rcvi_factors){depth, m->left[index], m->left_row[index], m->packed[index] + c / panel * bytes};
+}
+
+/* What will be read of the packed matrices after term t of product p at column c: the next term, the next panel of the
+ * block, the next product's first. */
+static const char *next_panel(const rcvi_map_call *m, int p, int t, int64_t c, int64_t column, int64_t end) {
+    int64_t panel = m->kernels->panel;
+    if (++t >= m->map->products[p].term_count) {
+        t = 0;
+        c = (c / panel + 1) * panel;
+        if (c >= end) {
+            p = (p + 1) % m->map->product_count;
+            c = p ? column : m->after;
+        }
+    }
+    return factors(m, p, t, c).panel;
+}
+
+/* All terms of product p at once, columns c .. c + width - 1 of one panel. */
+static void chain(const rcvi_map_call *m, int p, int64_t row, int64_t rows, int64_t c, int64_t width, char *to,
+                  int64_t to_row) {
+    const rcvi_product *product = &m->map->products[p];
+    rcvi_factors terms[RCVI_MAX_TERMS];
+    for (int t = 0; t < product->term_count; t++) terms[t] = factors(m, p, t, c);
+    const char *start = m->starts[p] ? rcvi_map_at(m, m->starts[p], &product->start, row, c) : NULL;
+    m->kernels->chain(rows, width, terms, product->term_count, c % m->kernels->panel, start, product->start.row, to,
+                      to_row);
+}
+
+void rcvi_map_multiply(const rcvi_map_call *m, int p, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                       char *to, int64_t to_row) {
+    if (rcvi_map_is_plain(m->map)) {
+        multiply_plain(m, p, row, rows, column, columns, to, to_row);
+        return;
+    }
+    const rcvi_product *product = &m->map->products[p];
+    int64_t panel = m->kernels->panel;
+    bool repeated = m->starts[p] && !product->start.column; /* one number for all columns: rows of it are made */
+    if (repeated) rcvi_map_gather(m, &product->start, m->starts[p], row, rows, column, columns, to, to_row);
+    for (int64_t c = column, width; c < column + columns; c += width, to += width * m->size) {
+        width = rcvi_smaller(panel - c % panel, column + columns - c);
+        if (m->kernels->chain && !repeated) {
+            chain(m, p, row, rows, c, width, to, to_row);
+            continue;
+        }
+        const char *start = repeated ? to : m->starts[p] ? rcvi_map_at(m, m->starts[p], &product->start, row, c) : NULL;
+        int64_t start_row = repeated ? to_row : product->start.row;
+        for (int t = 0; t < product->term_count; t++, start = to, start_row = to_row) {
+            rcvi_factors f = factors(m, p, t, c);
+            m->kernels->product(rows, width, f.depth, f.a, f.a_row, f.panel, c % panel, start, start_row, to, to_row,
+                                next_panel(m, p, t, c, column, column + columns));
+        }
+    }
+}

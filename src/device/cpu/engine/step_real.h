@@ -1,0 +1,270 @@
+/* The steps of a program in portable C, the member's rows and columns of each. Included once per float type, with REAL,
+ * MATH, GEMM and TAKE_STEP defined. */
+#include "base/random.h"
+#include "device/cpu/engine/engine.h"
+#include "device/cpu/gemm/gemm.h"
+#include "device/cpu/kernels/bfloat16.h"
+
+#include <math.h>
+#include <string.h>
+
+static REAL *real(const rcvi_call *c, const rcvi_view *view) { return rcvi_call_locate(c, view); }
+
+/* What may be an activation in bfloat16: where it begins, or NULL, and from there on an element. */
+typedef struct {
+    char *base;
+    bool narrow;
+} place;
+
+static place find(const rcvi_call *c, const rcvi_view *view) {
+    char *base = rcvi_call_locate(c, view);
+    return (place){base, base && rcvi_view_is_narrow(c->engine, view)};
+}
+static inline REAL load(place from, int64_t i) {
+    if (from.narrow) return (REAL)float_of_bits((uint32_t)((const uint16_t *)(void *)from.base)[i] << 16);
+    return ((const REAL *)(void *)from.base)[i];
+}
+static inline void store(place to, int64_t i, REAL value) {
+    if (to.narrow)
+        ((uint16_t *)(void *)to.base)[i] = round_bfloat16((float)value);
+    else
+        ((REAL *)(void *)to.base)[i] = value;
+}
+
+/* ---- maps ---- */
+
+enum { BLOCK = 128 };
+
+/* Defines a loop over a block for an operation of one or two operands. */
+#define ONE(name, expression)                                                                                          \
+    static void name(int64_t n, const REAL *a, const REAL *b, REAL *out) {                                             \
+        (void)b;                                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            REAL x = a[i];                                                                                             \
+            out[i] = expression;                                                                                       \
+        }                                                                                                              \
+    }
+#define TWO(name, expression)                                                                                          \
+    static void name(int64_t n, const REAL *a, const REAL *b, REAL *out) {                                             \
+        for (int64_t i = 0; i < n; i++) {                                                                              \
+            REAL x = a[i], y = b[i];                                                                                   \
+            out[i] = expression;                                                                                       \
+        }                                                                                                              \
+    }
+
+TWO(add, x + y)
+TWO(subtract, x - y)
+TWO(multiply, x *y)
+TWO(divide, x / y)
+TWO(minimum, x < y ? x : y)
+TWO(maximum, x > y ? x : y)
+ONE(negate, -x)
+ONE(sigmoid, 1 / (1 + MATH(exp)(-x)))
+ONE(tangent, MATH(tanh)(x))
+ONE(relu, x > 0 ? x : 0)
+ONE(exponential, MATH(exp)(x))
+ONE(logarithm, MATH(log)(x))
+ONE(softplus, x > 0 ? x + MATH(log1p)(MATH(exp)(-x)) : MATH(log1p)(MATH(exp)(x)))
+ONE(absolute, MATH(fabs)(x))
+ONE(root, MATH(sqrt)(x))
+ONE(unit_step, x > 0)
+ONE(sign, (REAL)((x > 0) - (x < 0)))
+
+static void (*const kernels[RCVI_OPERATION_COUNT])(int64_t, const REAL *, const REAL *, REAL *) = {
+    [RCVI_ADD] = add,         [RCVI_SUBTRACT] = subtract, [RCVI_MULTIPLY] = multiply, [RCVI_DIVIDE] = divide,
+    [RCVI_NEGATE] = negate,   [RCVI_SIGMOID] = sigmoid,   [RCVI_TANH] = tangent,      [RCVI_RELU] = relu,
+    [RCVI_EXP] = exponential, [RCVI_LOG] = logarithm,     [RCVI_SOFTPLUS] = softplus, [RCVI_ABS] = absolute,
+    [RCVI_SQRT] = root,       [RCVI_MIN] = minimum,       [RCVI_MAX] = maximum,       [RCVI_STEP] = unit_step,
+    [RCVI_SIGN] = sign,
+};
+
+/* An operand for a block of columns: where it lies, or gathered into `scratch` where it is a number or repeats a
+ * column. */
+static const REAL *operand(const rcvi_instruction *instruction, int a, const rcvi_map *map, REAL *const *rows,
+                           REAL registers[][BLOCK], int64_t column, int64_t n, REAL *scratch) {
+    REAL value = (REAL)instruction->number[a];
+    if (instruction->from[a] == RCVI_FROM_REGISTER) return registers[instruction->source[a]];
+    if (instruction->from[a] == RCVI_FROM_VIEW) {
+        if (map->operands[instruction->source[a]].column) return rows[instruction->source[a]] + column;
+        value = *rows[instruction->source[a]];
+    }
+    for (int64_t i = 0; i < n; i++) scratch[i] = value;
+    return scratch;
+}
+
+static void map_block(const rcvi_map *map, REAL *const *rows, int64_t column, int64_t n, REAL registers[][BLOCK]) {
+    REAL scratch[2][BLOCK];
+    for (int k = 0; k < map->instruction_count; k++) {
+        const rcvi_instruction *instruction = &map->instructions[k];
+        bool two = rcvi_operations[instruction->operation].arguments == 2;
+        const REAL *a = operand(instruction, 0, map, rows, registers, column, n, scratch[0]);
+        const REAL *b = two ? operand(instruction, 1, map, rows, registers, column, n, scratch[1]) : NULL;
+        bool last = k + 1 == map->instruction_count && instruction->out != RCVI_NONE; /* no register needed */
+        REAL *to = last ? rows[instruction->out] + column : registers[k];
+        kernels[instruction->operation](n, a, b, to);
+        if (!last && instruction->out != RCVI_NONE) memcpy(rows[instruction->out] + column, to, (size_t)n * sizeof *to);
+    }
+}
+
+static void take_map(const rcvi_call *c) {
+    REAL registers[RCVI_MAX_INSTRUCTIONS][BLOCK];
+    const rcvi_map *map = c->step->map;
+    REAL *rows[RCVI_MAX_OPERANDS];
+    int64_t row_count = c->row_end - c->row, columns = c->step->columns;
+    bool contiguous = true;
+    for (int i = 0; i < map->operand_count; i++) {
+        rows[i] = real(c, &map->operands[i]);
+        if (!rows[i]) return;
+        rows[i] += c->row * map->operands[i].row;
+        contiguous &= map->operands[i].row == columns && map->operands[i].column == 1;
+    }
+    if (contiguous) { /* one long row */
+        columns *= row_count;
+        row_count = 1;
+    }
+    for (int64_t r = 0; r < row_count; r++) {
+        for (int64_t column = 0; column < columns; column += BLOCK) {
+            int64_t left = columns - column;
+            map_block(map, rows, column, left < BLOCK ? left : BLOCK, registers);
+        }
+        for (int i = 0; i < map->operand_count; i++) rows[i] += map->operands[i].row;
+    }
+}
+
+/* ---- the others ---- */
+
+static void take_gemm(const rcvi_call *c, REAL *out) {
+    const rcvi_step *s = c->step;
+    const REAL *a = real(c, &s->a) + c->row * (s->gemm.transpose_a ? 1 : s->a.row), *b = real(c, &s->b);
+    const REAL *start = s->gemm.start ? real(c, s->gemm.start) : NULL;
+    for (int64_t r = c->row; start && r < c->row_end; r++)
+        memcpy(out + r * s->out.row, start, (size_t)s->columns * sizeof(REAL));
+    for (int64_t i = 0; i < s->gemm.batch; i++) {
+        GEMM(s->gemm.transpose_a, s->gemm.transpose_b, c->row_end - c->row, s->columns, c->depth,
+             a + i * s->gemm.step_a, s->a.row, b + i * s->gemm.step_b, s->b.row, s->accumulate || start,
+             out + i * s->gemm.step_out + c->row * s->out.row, s->out.row);
+    }
+}
+
+/* Sums over rows, for a block of columns at a time; each sum in the order of the rows. */
+static void reduce_rows(const rcvi_call *c, place a, REAL *out) {
+    const rcvi_step *s = c->step;
+    REAL sums[BLOCK];
+    for (int64_t column = c->column; column < c->column_end; column += BLOCK) {
+        int64_t n = c->column_end - column < BLOCK ? c->column_end - column : BLOCK;
+        for (int64_t i = 0; i < n; i++) sums[i] = 0;
+        for (int64_t r = 0; r < c->rows; r++) {
+            for (int64_t i = 0; i < n; i++) sums[i] += load(a, r * s->a.row + (column + i) * s->a.column);
+        }
+        for (int64_t i = 0; i < n; i++) {
+            REAL *to = out + (column + i) * s->out.column;
+            *to = s->accumulate ? *to + sums[i] : sums[i];
+        }
+    }
+}
+
+static void take_reduce(const rcvi_call *c, REAL *out) {
+    const rcvi_step *s = c->step;
+    place a = find(c, &s->a);
+    if (s->reduce.over_rows) {
+        reduce_rows(c, a, out);
+        return;
+    }
+    for (int64_t r = c->row; r < c->row_end; r++) {
+        REAL sum = 0, *to = out + r * s->out.row;
+        for (int64_t i = 0; i < s->columns; i++) sum += load(a, r * s->a.row + i * s->a.column);
+        *to = s->accumulate ? *to + sum : sum;
+    }
+}
+
+/* The member's columns of row r of `out`, from a row of a view that begins at `from` (zeros where it is absent). Rows
+ * may coincide. */
+static void copy_row(const rcvi_call *c, place out, int64_t r, place from, const rcvi_view *view) {
+    int64_t first = c->column, end = c->column_end, to = r * c->step->out.row, start = r * view->row;
+    if (from.base && view->column && from.narrow == out.narrow) {
+        size_t size = out.narrow ? sizeof(uint16_t) : sizeof(REAL);
+        memmove(out.base + (size_t)(to + first) * size, from.base + (size_t)(start + first) * size,
+                (size_t)(end - first) * size);
+        return;
+    }
+    for (int64_t i = first; i < end; i++) store(out, to + i, from.base ? load(from, start + i * view->column) : 0);
+}
+
+static void take_copy(const rcvi_call *c, place out) {
+    place a = find(c, &c->step->a);
+    for (int64_t r = c->row; r < c->row_end; r++) copy_row(c, out, r, a, &c->step->a);
+}
+
+static void take_fill(const rcvi_call *c, place out) {
+    for (int64_t r = c->row; r < c->row_end; r++) {
+        for (int64_t i = c->column; i < c->column_end; i++)
+            store(out, r * c->step->out.row + i, (REAL)c->step->fill.number);
+    }
+}
+
+static void take_select(const rcvi_call *c, place out) {
+    const rcvi_step *s = c->step;
+    place a = find(c, &s->a), b = find(c, &s->b);
+    const uint8_t *mask = rcvi_call_locate(c, &s->mask);
+    for (int64_t r = c->row; r < c->row_end; r++) {
+        bool first = mask[r * s->mask.row];
+        copy_row(c, out, r, first ? a : b, first ? &s->a : &s->b);
+    }
+}
+
+/* The mask is a function of (seed, salt, element), so that the backward pass makes the same one; of the first rows' elements
+ * where it repeats. Elements are counted in the whole of which the batch is a part. */
+static void take_dropout(const rcvi_call *c, place out) {
+    const rcvi_step *s = c->step;
+    place a = find(c, &s->a);
+    double keep = 1 - s->dropout.probability;
+    uint64_t seed = c->binding->seed + s->dropout.salt * UINT64_C(0x9e3779b97f4a7c15);
+    int64_t period = s->dropout.period, batch = c->engine->program->options.batch;
+    const rcvi_shard *shard = &c->binding->shard;
+    for (int64_t r = c->row; r < c->row_end; r++) {
+        int64_t first = (period ? shard->first + r % period : rcvi_shard_row(shard, batch, r)) * s->columns;
+        for (int64_t i = 0; i < s->columns; i++) {
+            bool kept = rcvi_hash_uniform(seed, (uint64_t)(first + i)) < keep;
+            REAL value = a.base ? (REAL)(load(a, r * s->a.row + i) / keep) : 1;
+            store(out, r * s->out.row + i, kept ? value : 0);
+        }
+    }
+}
+
+static void take_mask(const rcvi_call *c) {
+    const rcvi_step *s = c->step;
+    uint8_t *out = rcvi_call_locate(c, &s->out);
+    bool boundary = s->kind == RCVI_STEP_BOUNDARY;
+    const uint8_t *resets = boundary ? rcvi_call_locate(c, &s->a) : NULL;
+    const int64_t *lengths = rcvi_call_locate(c, boundary ? &s->b : &s->a);
+    for (int64_t t = 0; t < s->rows; t++) {
+        for (int64_t b = 0; b < s->columns; b++) {
+            bool live = !lengths || t < lengths[b];
+            out[t * s->columns + b] = live && (!boundary || resets[t * s->columns + b]);
+        }
+    }
+    if (boundary) memset(out + s->rows * s->columns, 0, (size_t)s->columns);
+}
+
+void TAKE_STEP(const rcvi_call *c) {
+    const rcvi_step *step = c->step;
+    if (step->kind == RCVI_STEP_MAP) {
+        take_map(c);
+        return;
+    }
+    if (step->kind == RCVI_STEP_LIVE || step->kind == RCVI_STEP_BOUNDARY) {
+        take_mask(c);
+        return;
+    }
+    place out = find(c, &step->out);
+    if (!out.base) return; /* an output the caller does not want */
+    switch (step->kind) {
+    case RCVI_STEP_GEMM: take_gemm(c, real(c, &step->out)); break;
+    case RCVI_STEP_REDUCE: take_reduce(c, real(c, &step->out)); break;
+    case RCVI_STEP_COPY: take_copy(c, out); break;
+    case RCVI_STEP_FILL: take_fill(c, out); break;
+    case RCVI_STEP_SELECT: take_select(c, out); break;
+    case RCVI_STEP_DROPOUT: take_dropout(c, out); break;
+    default: break;
+    }
+}

@@ -1,0 +1,5 @@
+#include "device/cpu/gemm/gemm.h"
+
+#define REAL double
+#define GEMM rcvi_gemm_f64
+#include "device/cpu/gemm/gemm_real.h"

@@ -1,5 +1,0 @@
-#include "device/cpu/gemm.h"
-
-#define REAL float
-#define GEMM rcvi_gemm_f32
-#include "device/cpu/gemm_real.h"

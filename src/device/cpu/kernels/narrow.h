@@ -1,0 +1,77 @@
+/* Transposing bfloat16, and rounding to it meanwhile. Included once a set, behind kernels/product.h for bfloat16 in pairs
+ * of k, whose units these are. */
+
+enum { NARROW_PAIRS = 16, NARROW_ROWS = 256 }; /* of a block, which stays in L1 */
+enum { NARROW_AHEAD = 16 };                    /* k that are brought near before they are needed */
+
+/* pairs[p, i] = elements 2 p and 2 p + 1 of row i, for `rows` rows; zero from `depth` on. */
+static void narrow_pairs(int64_t rows, int64_t depth, const float *from, int64_t from_row,
+                         unit_bfloat16 pairs[][NARROW_ROWS]) {
+    for (int64_t k = 0; k < 2 * NARROW_PAIRS; k += 2) {
+        unit_bfloat16 *to = pairs[k / 2];
+        for (int64_t ahead = k + NARROW_AHEAD; ahead < k + NARROW_AHEAD + 2 && ahead < depth; ahead++) {
+            for (int64_t i = 0; i < rows; i += 16) __builtin_prefetch(from + ahead * from_row + i);
+        }
+        const float *first = from + (k < depth ? k : 0) * from_row;
+        if (k + 1 < depth) {
+            for (int64_t i = 0; i < rows; i++) to[i] = round_pair(first[i], first[i + from_row]);
+        } else {
+            for (int64_t i = 0; i < rows; i++) to[i] = k < depth ? round_pair(first[i], 0) : 0;
+        }
+    }
+}
+
+/* The same of what is bfloat16 already. */
+static void join_pairs(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row,
+                       unit_bfloat16 pairs[][NARROW_ROWS]) {
+    for (int64_t k = 0; k < 2 * NARROW_PAIRS; k += 2) {
+        unit_bfloat16 *to = pairs[k / 2];
+        for (int64_t ahead = k + NARROW_AHEAD; ahead < k + NARROW_AHEAD + 2 && ahead < depth; ahead++) {
+            for (int64_t i = 0; i < rows; i += 32) __builtin_prefetch(from + ahead * from_row + i);
+        }
+        const uint16_t *first = from + (k < depth ? k : 0) * from_row;
+        if (k + 1 < depth) {
+            for (int64_t i = 0; i < rows; i++) to[i] = first[i] | (uint32_t)first[i + from_row] << 16;
+        } else {
+            for (int64_t i = 0; i < rows; i++) to[i] = k < depth ? first[i] : 0;
+        }
+    }
+}
+
+static void turn_pairs(int64_t rows, unit_bfloat16 pairs[][NARROW_ROWS], unit_bfloat16 *to, int64_t to_row) {
+    int64_t i = 0;
+    for (; i + UNITS <= rows; i += UNITS) {
+        for (int p = 0; p < NARROW_PAIRS; p += UNITS)
+            turn_bfloat16(&pairs[p][i], NARROW_ROWS, to + i * to_row + p, to_row);
+    }
+    for (; i < rows; i++) {
+        for (int p = 0; p < NARROW_PAIRS; p++) to[i * to_row + p] = pairs[p][i];
+    }
+}
+
+/* From bfloat16 where `ready`, else from float. */
+static inline __attribute__((always_inline)) void transpose(int64_t rows, int64_t depth, const void *from,
+                                                            const bool ready, int64_t from_row, uint16_t *to,
+                                                            int64_t to_row) {
+    unit_bfloat16 pairs[NARROW_PAIRS][NARROW_ROWS] __attribute__((aligned(64)));
+    for (int64_t row = 0; row < rows; row += NARROW_ROWS) {
+        int64_t count = rows - row < NARROW_ROWS ? rows - row : NARROW_ROWS;
+        for (int64_t k = 0; k < depth; k += 2 * NARROW_PAIRS) {
+            if (ready)
+                join_pairs(count, depth - k, (const uint16_t *)from + k * from_row + row, from_row, pairs);
+            else
+                narrow_pairs(count, depth - k, (const float *)from + k * from_row + row, from_row, pairs);
+            turn_pairs(count, pairs, (unit_bfloat16 *)(to + row * to_row + k), to_row / 2);
+        }
+    }
+}
+
+static void narrow_transposed(int64_t rows, int64_t depth, const float *from, int64_t from_row, uint16_t *to,
+                              int64_t to_row) {
+    transpose(rows, depth, from, false, from_row, to, to_row);
+}
+
+static void turn_narrow(int64_t rows, int64_t depth, const uint16_t *from, int64_t from_row, uint16_t *to,
+                        int64_t to_row) {
+    transpose(rows, depth, from, true, from_row, to, to_row);
+}

@@ -1,9 +1,0 @@
-#define REAL double
-#define MAP map_double
-#define EXP_SUM exp_sum_double
-#define TABLE rcvi_learn_double
-#include "device/cpu/learn_rows_real.h"
-
-#include "device/cpu/learn_update_real.h"
-
-#include "device/cpu/learn_table_real.h"

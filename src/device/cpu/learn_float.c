@@ -1,9 +1,0 @@
-#define REAL float
-#define MAP map_float
-#define EXP_SUM exp_sum_float
-#define TABLE rcvi_learn_float
-#include "device/cpu/learn_rows_real.h"
-
-#include "device/cpu/learn_update_real.h"
-
-#include "device/cpu/learn_table_real.h"

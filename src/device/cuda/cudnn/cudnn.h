@@ -1,0 +1,63 @@
+/* What building and running a network by cuDNN share. */
+#ifndef RCVI_CUDNN_H
+#define RCVI_CUDNN_H
+
+#include "device/cuda/cudnn/api.h"
+#include "device/cuda/cudnn/copy.h"
+#include "device/cuda/cudnn/vendor.h"
+
+/* The tensors of a pass. A port's tensor is the caller's array itself, or memory of our own where cuDNN's type is
+ * another or where something must be there although the caller need not give it. */
+typedef enum {
+    RCVI_CUDNN_X,
+    RCVI_CUDNN_Y,
+    RCVI_CUDNN_H0,
+    RCVI_CUDNN_C0,
+    RCVI_CUDNN_H1,
+    RCVI_CUDNN_C1,
+    RCVI_CUDNN_DX, /* the gradient of port p is RCVI_CUDNN_DX + p */
+    RCVI_CUDNN_DY,
+    RCVI_CUDNN_DH0,
+    RCVI_CUDNN_DC0,
+    RCVI_CUDNN_DH1,
+    RCVI_CUDNN_DC1,
+    RCVI_CUDNN_PORTS
+} rcvi_cudnn_port_index;
+
+typedef struct {
+    int buffer;            /* of the program; RCVI_NONE: the pass has no such tensor */
+    int64_t rows, columns; /* contiguous */
+    bool own;
+    size_t place; /* of our own memory: where `own`, and of dx and dy for a caller who has none */
+} rcvi_cudnn_port;
+
+typedef struct {
+    size_t place, bytes;
+} rcvi_cudnn_part;
+
+struct rcvi_cudnn {
+    const rcvi_cudnn_api *api;
+    const rcvi_program *program;
+    rcv_context *context;
+    int cell; /* RCVI_CUDNN_LSTM, ... */
+    int64_t gates;
+    rcvi_cuda_type type; /* of cuDNN's data: F32, BF16 or F16 */
+    bool training;
+    void *handle, *rnn, *dropout;
+    void *x, *y;                 /* data descriptors */
+    void *state, *matrix, *bias; /* tensor descriptors */
+    rcvi_cudnn_port ports[RCVI_CUDNN_PORTS];
+    rcvi_cudnn_part weights, dweights, work, reserve, pieces; /* bytes 0: none */
+    rcvi_weight_map map;
+    size_t bytes;        /* of the one allocation */
+    unsigned char *base; /* device memory */
+};
+
+/* RCV_OK, or a sentence with cuDNN's name for the failure. */
+rcv_status rcvi_cudnn_check(const rcvi_cudnn *vendor, int status, const char *what);
+
+static inline void *rcvi_cudnn_at(const rcvi_cudnn *vendor, rcvi_cudnn_part part) {
+    return part.bytes ? vendor->base + part.place : NULL;
+}
+
+#endif

@@ -1,0 +1,75 @@
+/* Graphs: a pass captured once for the caller's addresses and launched as a whole. */
+#include "device/cuda/engine/worker.h"
+
+#include <string.h>
+
+/* What a captured pass depends on: the pass, flags, the shard, and every address of the caller's. */
+static void make_key(rcvi_worker *w, size_t first, const rcvi_binding *binding) {
+    const rcvi_program *program = w->engine->program;
+    size_t at = 0;
+    uintptr_t flags = (first ? 1u : 0u) | (binding->overwrite ? 2u : 0u) | (binding->same_parameters ? 4u : 0u);
+    for (size_t s = 0; s < program->net->state_count; s++) {
+        flags = flags * 31 + 8;
+        flags += binding->restart_is_initial[s];
+    }
+    const int64_t shard[] = {binding->shard.time, binding->shard.first, binding->shard.total};
+    w->key[at++] = (void *)flags;
+    w->key[at++] = binding->signals;
+    for (size_t i = 0; i < sizeof shard / sizeof *shard; i++) w->key[at++] = (void *)(uintptr_t)shard[i];
+    for (size_t i = 0; i < program->external_count; i++) w->key[at++] = w->buffers[program->externals[i]];
+}
+
+static rcvi_cuda_graph *find(rcvi_worker *w) {
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
+        rcvi_cuda_graph *g = &w->graphs[i];
+        if (g->graph && !memcmp(g->key, w->key, w->key_count * sizeof *w->key)) return g;
+    }
+    return NULL;
+}
+
+/* A free one, or the one that was not used for the longest time. */
+static rcvi_cuda_graph *make_room(rcvi_worker *w) {
+    rcvi_cuda_graph *oldest = &w->graphs[0];
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
+        if (!w->graphs[i].graph) return &w->graphs[i];
+        if (w->graphs[i].used < oldest->used) oldest = &w->graphs[i];
+    }
+    cudaGraphExecDestroy(oldest->graph);
+    oldest->graph = NULL;
+    return oldest;
+}
+
+static rcv_status capture(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                          cudaGraphExec_t *out) {
+    cudaGraph_t graph = NULL;
+    RCVI_CUDA_TRY(cudaStreamBeginCapture(w->capturing, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    rcv_status status = rcvi_cuda_launch(w, first, end, binding, scratch, w->capturing);
+    cudaError_t ended = cudaStreamEndCapture(w->capturing, &graph);
+    if (!status) status = rcvi_cuda_check(ended, "capturing a graph");
+    if (!status) status = rcvi_cuda_check(cudaGraphInstantiate(out, graph, 0), "making a graph");
+    if (graph) cudaGraphDestroy(graph);
+    return status;
+}
+
+rcv_status rcvi_cuda_launch_graph(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                                  cudaStream_t stream) {
+    make_key(w, first, binding);
+    rcvi_cuda_graph *g = find(w);
+    if (!g) {
+        cudaGraphExec_t graph = NULL;
+        RCVI_TRY(capture(w, first, end, binding, scratch, &graph));
+        g = make_room(w);
+        g->graph = graph;
+        memcpy(g->key, w->key, w->key_count * sizeof *w->key);
+    }
+    g->used = ++w->calls;
+    w->begun_count = 0;
+    return rcvi_cuda_check(cudaGraphLaunch(g->graph, stream), "launching a graph");
+}
+
+void rcvi_cuda_drop_graphs(rcvi_worker *w) {
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
+        if (w->graphs[i].graph) cudaGraphExecDestroy(w->graphs[i].graph);
+        w->graphs[i].graph = NULL;
+    }
+}

@@ -1,0 +1,279 @@
+/* Goes through a program's steps on the host: what is due, on which stream, and what it waits for. */
+#include "device/cuda/engine/pass.h"
+#include "device/cuda/persistent/persistent.h"
+#include "device/cuda/recurrence/recurrence.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LOOP_TOUCHES = 256 };
+
+static const rcvi_touch everything = {.low = 0, .high = UINTPTR_MAX, .written = true};
+
+/* A copy between a buffer and what stands in for it. */
+static bool is_in_place(const rcvi_cuda_pass *p, const rcvi_step *step) {
+    const int *stand_ins = p->engine->stand_ins;
+    if (step->kind != RCVI_STEP_COPY || step->a.buffer == RCVI_NONE) return false;
+    bool stands = stand_ins[step->out.buffer] == step->a.buffer || stand_ins[step->a.buffer] == step->out.buffer;
+    return stands && p->worker->buffers[step->a.buffer] == p->worker->buffers[step->out.buffer];
+}
+
+static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
+    const rcvi_step *step = &p->engine->program->steps[index];
+    const rcvi_binding *binding = p->binding;
+    d->step = step;
+    d->ready = &p->engine->ready[index];
+    if (step->when == RCVI_WHEN_OVERWRITING && (!binding->overwrite || p->engine->covers)) return false;
+    if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
+    if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
+    if (is_in_place(p, step) || p->worker->idle[index]) return false;
+    if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
+    bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
+    d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
+    if (p->engine->is_short[index] && !p->engine->counts) d->rows = p->worker->rows.alive[rcvi_cuda_step_of(p, d)];
+    return d->rows > 0;
+}
+
+/* ---- lanes ---- */
+
+/* Groups of a level go to different lanes; what goes beside others, to any but the first; in a loop what stands for a chunk of time goes
+ * beside the steps of others. */
+static int lane_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
+    const rcvi_step *step = &p->engine->program->steps[p->engine->order[group->first]];
+    int streams = p->engine->streams;
+    if (streams < 2) return 0;
+    if (rcvi_cuda_goes_beside(p->engine, step)) return 1 + group->place % (streams - 1);
+    return (group->place + (step->time.span > 1 && p->inside ? streams / 2 : 0)) % streams;
+}
+
+/* The bytes that a step touches; a twin is touched with its buffer. Answers how many. */
+static size_t find_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, rcvi_touch *touches, size_t room) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = rcvi_step_accesses(d->step, accesses);
+    size_t found = 0;
+    for (int k = 0; k < count && found < room; k++) {
+        const rcvi_view *v = accesses[k].view;
+        char *base = p->worker->buffers[v->buffer];
+        if (!base) continue;
+        int64_t size = (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, v)), rows = accesses[k].rows;
+        if (accesses[k].spans && d->step->time.timed) rows = rows / d->step->time.span * d->span;
+        int64_t start = rcvi_view_start(v, p->inner, p->outer, d->time), length = (rows - 1) * v->row;
+        if (d->step->kind == RCVI_STEP_GEMM) {
+            int64_t move = v == &d->step->out ? d->step->gemm.step_out
+                           : v == &d->step->a ? d->step->gemm.step_a
+                                              : d->step->gemm.step_b;
+            length += (d->step->gemm.batch - 1) * move;
+        }
+        length += (accesses[k].columns - 1) * v->column + 1;
+        if (p->engine->padded[v->buffer]) length = rows * v->row;
+        if (p->engine->turned[v->buffer]) { /* rows lie scattered: all of it */
+            start = 0;
+            length = p->engine->program->buffers[v->buffer].count;
+        }
+        touches[found++] = (rcvi_touch){.low = (uintptr_t)(base + start * size),
+                                        .high = (uintptr_t)(base + (start + length) * size),
+                                        .written = accesses[k].written};
+    }
+    if (d->ready->operand && found < room) {
+        uintptr_t at = (uintptr_t)rcvi_cuda_slot(p, d);
+        touches[found++] =
+            (rcvi_touch){.low = at, .high = at + p->engine->split_a_bytes, .written = !rcvi_cuda_is_held(p, d)};
+    }
+    return found;
+}
+
+/* Of all members at once: they are one launch. */
+static size_t find_all_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, rcvi_touch *touches) {
+    size_t found = 0;
+    for (int m = 0; m < count; m++) found += find_touches(p, &members[m], touches + found, RCVI_MAX_TOUCHES - found);
+    return found;
+}
+
+/* Of a loop as one kernel, or a few: all of the buffers that its steps see. */
+static size_t find_loop_touches(const rcvi_cuda_pass *p, size_t loop, rcvi_touch *touches) {
+    const rcvi_program *program = p->engine->program;
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    size_t found = 0;
+    for (size_t i = loop + 1; i <= loop + (size_t)program->steps[loop].loop.body; i++) {
+        int count = program->steps[i].kind == RCVI_STEP_LOOP ? 0 : rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            const rcvi_buffer *buffer = &program->buffers[accesses[k].view->buffer];
+            uintptr_t low = (uintptr_t)p->worker->buffers[accesses[k].view->buffer];
+            size_t at = 0, bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element);
+            if (!low) continue;
+            while (at < found && touches[at].low != low) at++;
+            if (at == found && found == MOST_LOOP_TOUCHES) {
+                touches[0] = everything;
+                return 1;
+            }
+            if (at == found) touches[found++] = (rcvi_touch){.low = low};
+            if (low + bytes > touches[at].high) touches[at].high = low + bytes;
+            touches[at].written |= accesses[k].written;
+        }
+    }
+    return found;
+}
+
+static bool has_products(const rcvi_step *step) {
+    return step->kind == RCVI_STEP_GEMM || (step->kind == RCVI_STEP_MAP && step->map->product_count > 0);
+}
+
+static int find_members(const rcvi_cuda_pass *p, const rcvi_cuda_group *group, rcvi_cuda_due *members) {
+    int count = 0;
+    if (p->products && !has_products(&p->engine->program->steps[p->engine->order[group->first]])) return 0;
+    for (int i = 0; i < group->count; i++) count += is_due(p, p->engine->order[group->first + i], &members[count]);
+    return count;
+}
+
+static rcv_status launch_on(const rcvi_cuda_pass *p, const rcvi_cuda_group *group, int lane) {
+    rcvi_cuda_due members[RCVI_MOST_STEPS];
+    rcvi_touch touches[RCVI_MAX_TOUCHES];
+    int count = find_members(p, group, members);
+    size_t found = find_all_touches(p, members, count, touches);
+    RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, lane, touches, found));
+    return rcvi_cuda_launch_members(p, members, count, lane, p->worker->lanes.streams[lane]);
+}
+
+/* ---- beside loops ---- */
+
+static bool may_wait(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count) {
+    if (p->waiting_count == RCVI_MAX_WAITING) return false;
+    for (int m = 0; m < count; m++) {
+        if (!rcvi_cuda_goes_beside(p->engine, members[m].step)) return false;
+    }
+    return true;
+}
+
+/* Launches those that wait up to the last one that meets these touches. */
+static rcv_status release(rcvi_cuda_pass *p, const rcvi_touch *touches, size_t count) {
+    int last = 0;
+    for (int i = 0; i < p->waiting_count; i++) {
+        rcvi_cuda_due members[RCVI_MOST_STEPS];
+        rcvi_touch own[RCVI_MAX_TOUCHES];
+        size_t found = find_all_touches(p, members, find_members(p, p->waiting[i], members), own);
+        if (rcvi_touches_meet(own, found, touches, count)) last = i + 1;
+    }
+    for (int i = 0; i < last; i++) RCVI_TRY(launch_on(p, p->waiting[i], lane_of(p, p->waiting[i])));
+    p->waiting_count -= last;
+    memmove(p->waiting, p->waiting + last, (size_t)p->waiting_count * sizeof *p->waiting);
+    return RCV_OK;
+}
+
+/* Those that still wait, beside the launch that was the last on lane 0. */
+static rcv_status launch_beside(rcvi_cuda_pass *p, cudaEvent_t begun) {
+    int others = p->engine->streams - 1;
+    for (int i = 0; i < p->waiting_count; i++) {
+        int lane = 1 + i % others;
+        if (i < others) RCVI_TRY(rcvi_lanes_beside(&p->worker->lanes, lane, begun));
+        RCVI_TRY(launch_on(p, p->waiting[i], lane));
+    }
+    p->waiting_count = 0;
+    return RCV_OK;
+}
+
+static rcv_status launch_group(rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
+    rcvi_cuda_due members[RCVI_MOST_STEPS];
+    rcvi_touch touches[RCVI_MAX_TOUCHES];
+    int count = find_members(p, group, members);
+    if (count == 0) return RCV_OK;
+    if (p->engine->streams < 2) return rcvi_cuda_launch_members(p, members, count, 0, p->worker->lanes.streams[0]);
+    if (may_wait(p, members, count)) {
+        p->waiting[p->waiting_count++] = group;
+        return RCV_OK;
+    }
+    if (p->waiting_count) RCVI_TRY(release(p, touches, find_all_touches(p, members, count, touches)));
+    return launch_on(p, group, lane_of(p, group));
+}
+
+/* Buffers whose life begins with this loop, and of which steps in it leave rows out. */
+static rcv_status clear(rcvi_cuda_pass *p, size_t loop) {
+    const rcvi_engine *e = p->engine;
+    for (size_t b = 0; b < e->program->buffer_count; b++) {
+        const rcvi_buffer *buffer = &e->program->buffers[b];
+        if (!e->is_cleared[b] || buffer->first != (int)loop) continue;
+        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(e->program, buffer->element);
+        uintptr_t at = (uintptr_t)p->worker->buffers[b];
+        cudaStream_t stream = p->worker->lanes.streams[0];
+        const rcvi_touch touch = {.low = at, .high = at + bytes, .written = true};
+        RCVI_TRY(release(p, &touch, 1));
+        RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, 0, &touch, 1));
+        RCVI_CUDA_TRY(cudaMemsetAsync(p->worker->buffers[b], 0, bytes, stream), "clearing a buffer");
+        if (!rcvi_cuda_has_twin(e, (int)b)) continue;
+        RCVI_CUDA_TRY(
+            cudaMemsetAsync(p->scratch + e->twins[b], 0, (size_t)buffer->count * rcvi_cuda_bytes(e->narrow), stream),
+            "clearing a twin");
+    }
+    return RCV_OK;
+}
+
+/* A loop as one kernel, or a few. `around`: the iteration of the loop that it is in. */
+static rcv_status launch_loop(rcvi_cuda_pass *p, size_t loop, int64_t around) {
+    const rcvi_engine *e = p->engine;
+    rcvi_worker *w = p->worker;
+    rcvi_touch touches[MOST_LOOP_TOUCHES];
+    if (p->products && e->recurrences[loop]) return RCV_OK;
+    cudaStream_t stream = w->lanes.streams[0];
+    if (e->streams > 1) {
+        size_t found = find_loop_touches(p, loop, touches);
+        RCVI_TRY(e->persistent[loop] ? release(p, touches, found) : release(p, &everything, 1));
+        RCVI_TRY(rcvi_lanes_enter(&w->lanes, 0, touches, found));
+    }
+    if (!e->persistent[loop]) return rcvi_cuda_recurrences_launch(w, e->recurrences[loop], around, p->scratch, stream);
+    cudaEvent_t begun = w->begun[w->begun_count++ > 0];
+    RCVI_TRY(rcvi_persistent_launch(w, e->persistent[loop], p->scratch, begun, stream));
+    return e->streams > 1 && !p->inside ? launch_beside(p, begun) : RCV_OK;
+}
+
+static rcv_status launch_steps(rcvi_cuda_pass *p, size_t first, size_t end) {
+    const rcvi_engine *e = p->engine;
+    int64_t around = p->inner;
+    for (size_t i = first; i < end;) {
+        const rcvi_step *step = &e->program->steps[i];
+        if (step->kind != RCVI_STEP_LOOP) {
+            const rcvi_cuda_group *group = &e->groups[e->group_of[i]];
+            RCVI_TRY(launch_group(p, group));
+            i += (size_t)group->count;
+            continue;
+        }
+        size_t body_end = i + 1 + (size_t)step->loop.body;
+        if (e->sorts) RCVI_TRY(clear(p, i));
+        if (e->persistent[i] || e->recurrences[i]) {
+            RCVI_TRY(launch_loop(p, i, around));
+            i = body_end;
+            continue;
+        }
+        bool inside = p->inside;
+        RCVI_TRY(release(p, &everything, 1));
+        p->inside = true;
+        for (int64_t k = 0; k < step->loop.count; k++) {
+            p->outer = around;
+            p->inner = k;
+            RCVI_TRY(launch_steps(p, i + 1, body_end));
+        }
+        p->inside = inside;
+        p->inner = around;
+        p->outer = 0;
+        i = body_end;
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                            cudaStream_t stream) {
+    int held[RCVI_MAX_STREAMS] = {0};
+    const char *only = getenv("RECURVE_ONLY"); /* for measuring: what is computed then means nothing */
+    rcvi_cuda_pass p = {.worker = worker,
+                        .engine = worker->engine,
+                        .binding = binding,
+                        .scratch = scratch,
+                        .held = held,
+                        .products = only && !strcmp(only, "products")};
+    rcvi_program_find_idle(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
+    if (first == 0) RCVI_TRY(rcvi_cuda_round_inputs(&p, stream));
+    worker->begun_count = 0;
+    RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));
+    rcv_status status = launch_steps(&p, first, end);
+    if (!status) status = release(&p, &everything, 1);
+    rcv_status ended = rcvi_lanes_end(&worker->lanes);
+    return status ? status : ended;
+}

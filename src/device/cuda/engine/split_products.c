@@ -1,0 +1,103 @@
+/* Which products outside of loops are taken in parts (gemm/parts.h), and which of them share an operand that is split once.
+ *
+ * That is `a`, the gates' adjoints of a layer, which three products of its backward pass read. The parts of such an operand have a slot,
+ * one for every stream; a product whose operand is not in its slot puts it there. Slots are memory like any other for what runs on
+ * other streams. The parts of `b` are the product's own. */
+#include "device/cuda/engine/engine.h"
+
+#include "device/cuda/gemm/parts.h"
+
+/* Of the numbers that a float32 is multiplied as; 0: it is multiplied itself. */
+static int parts_of(const rcvi_program *program) {
+    const rcvi_rungs *g = &program->rungs;
+    if (!g->persistent || program->options.dtype != RCV_FLOAT32 || g->parts == 1) return 0;
+    return g->parts ? (int)g->parts : RCVI_USUAL_PARTS;
+}
+
+static bool is_plain(const rcvi_engine *e, const rcvi_view *view) {
+    return view->column == 1 && view->wrap == 0 && rcvi_cuda_type_of(e, view) == RCVI_F32 && !e->turned[view->buffer];
+}
+
+/* A large product of the whole sequence. */
+static bool is_taken(const rcvi_engine *e, size_t index) {
+    const rcvi_program *program = e->program;
+    const rcvi_step *step = &program->steps[index];
+    if (step->kind != RCVI_STEP_GEMM || step->gemm.batch != 1 || e->is_short[index]) return false;
+    if (step->time.timed && step->time.span != program->options.steps) return false;
+    if (!is_plain(e, &step->a) || !is_plain(e, &step->b) || !is_plain(e, &step->out)) return false;
+    rcvi_cuda_gemm_shape shape = rcvi_cuda_shape_gemm(e, step, step->time.timed ? step->time.span : 1);
+    double work = (double)shape.rows * (double)shape.columns * (double)shape.depth;
+    return work >= (double)program->machine.alone && rcvi_cuda_parts_pay(&shape);
+}
+
+static bool is_written(const rcvi_program *program, size_t first, size_t end, int buffer) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    for (size_t i = first; i < end; i++) {
+        int count = program->steps[i].kind == RCVI_STEP_LOOP ? 0 : rcvi_step_accesses(&program->steps[i], accesses);
+        for (int k = 0; k < count; k++) {
+            if (accesses[k].written && accesses[k].view->buffer == buffer) return true;
+        }
+    }
+    return false;
+}
+
+/* Do both steps, the first before the second, read the same matrix as `a`? Depth that is filled up would differ. */
+static bool share(const rcvi_program *program, size_t first, size_t second) {
+    const rcvi_step *x = &program->steps[first], *y = &program->steps[second];
+    bool same_pass = (first < program->forward_count) == (second < program->forward_count);
+    bool turned_x = x->gemm.transpose_a, turned_y = y->gemm.transpose_a;
+    if (!same_pass || (turned_x && x->gemm.transpose_b) || (turned_y && y->gemm.transpose_b)) return false;
+    int64_t rows_x = turned_x ? x->gemm.depth : x->rows, columns_x = turned_x ? x->rows : x->gemm.depth;
+    int64_t rows_y = turned_y ? y->gemm.depth : y->rows, columns_y = turned_y ? y->rows : y->gemm.depth;
+    return rows_x == rows_y && columns_x == columns_y && rcvi_view_equal(&x->a, &y->a) &&
+           !is_written(program, first + 1, second, x->a.buffer);
+}
+
+void rcvi_cuda_find_parts(rcvi_engine *e) {
+    const rcvi_program *program = e->program;
+    if (!parts_of(program)) return;
+    size_t behind = 0; /* the outermost loop */
+    for (size_t i = 0; i < program->step_count; i++) {
+        rcvi_cuda_ready *ready = &e->ready[i];
+        if (program->steps[i].kind == RCVI_STEP_LOOP && i >= behind)
+            behind = i + 1 + (size_t)program->steps[i].loop.body;
+        if (i < behind || !is_taken(e, i)) continue;
+        for (size_t j = 0; j < i && !ready->operand; j++) {
+            if (e->ready[j].operand && share(program, j, i)) ready->operand = e->ready[j].operand;
+        }
+        if (!ready->operand) ready->operand = ++e->operand_count;
+    }
+}
+
+/* Does a product read it along its rows, that is, in blocks? */
+static bool has_blocks(const rcvi_engine *e, int operand) {
+    for (size_t i = 0; i < e->program->step_count; i++) {
+        if (e->ready[i].operand == operand && e->program->steps[i].gemm.transpose_a) return true;
+    }
+    return false;
+}
+
+static void grow(size_t *bytes, size_t needed) {
+    if (needed > *bytes) *bytes = needed;
+}
+
+rcv_status rcvi_cuda_prepare_parts(rcvi_engine *e, size_t index) {
+    const rcvi_step *step = &e->program->steps[index];
+    rcvi_cuda_ready *ready = &e->ready[index];
+    rcvi_cuda_gemm_shape shape = rcvi_cuda_shape_gemm(e, step, step->time.timed ? step->time.span : 1);
+    bool blocks = has_blocks(e, ready->operand);
+    for (size_t i = 0; i < index; i++) {
+        const rcvi_step *other = &e->program->steps[i];
+        if (!e->ready[i].parts || has_blocks(e, e->ready[i].operand) != blocks) continue;
+        rcvi_cuda_gemm_shape theirs = rcvi_cuda_shape_gemm(e, other, other->time.timed ? other->time.span : 1);
+        if (!rcvi_cuda_same_shape(&shape, &theirs)) continue;
+        ready->parts = e->ready[i].parts;
+        return RCV_OK;
+    }
+    RCVI_TRY(rcvi_cuda_parts_new(e->context, e->blas, &shape, parts_of(e->program), blocks,
+                                 (int)e->program->rungs.choice, &ready->parts));
+    ready->owns_parts = true;
+    grow(&e->split_a_bytes, rcvi_cuda_parts_bytes_a(ready->parts));
+    grow(&e->split_b_bytes, rcvi_cuda_parts_bytes_b(ready->parts));
+    return RCV_OK;
+}

@@ -1,0 +1,318 @@
+/* What layers cost: as one stage of a pipeline, in a learner of their own, on a batch of the data. */
+#include "train/parallel/costs.h"
+
+#include "net/net.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM = 1, LEAST = 3, MOST = 100 };
+static const double enough = 0.2; /* seconds of timing */
+
+/* ---- one stage by itself ---- */
+
+typedef struct {
+    const rcv_trainer *trainer;
+    const rcvi_cost_problem *problem;
+    rcv_learner *learner;
+    rcvi_work *work;
+    size_t window;
+    rcvi_batch batch;
+    void *first, *second; /* moments */
+    double samples[RCVI_SECONDS][MOST];
+    int count;
+} trial;
+
+static void close_trial(trial *a) {
+    rcvi_work_free(a->work);
+    if (a->learner) {
+        rcvi_device_free(a->learner, a->first);
+        rcvi_device_free(a->learner, a->second);
+    }
+    rcv_learner_free(a->learner);
+}
+
+static rcv_status make_learner(trial *a) {
+    const rcv_trainer *t = a->trainer;
+    RCVI_TRY(rcvi_learner_make(t->context, t->settings, t->train, &a->learner));
+    RCVI_TRY(rcvi_learner_take_part(a->learner, a->problem->first, a->problem->count));
+    RCVI_TRY(rcvi_learner_begin(a->learner, t->settings));
+    int64_t elements = a->learner->to - a->learner->from;
+    size_t real = rcvi_real_bytes(a->learner);
+    if (t->kind != RCVI_SGD) RCVI_TRY(rcvi_device_new(a->learner, elements, real, &a->first));
+    bool two = t->kind == RCVI_ADAM || t->kind == RCVI_ADAMW;
+    return two ? rcvi_device_new(a->learner, elements, real, &a->second) : RCV_OK;
+}
+
+/* The first batch of the bucket. The batcher is put back where it was by whoever runs. */
+static rcv_status find_batch(trial *a) {
+    rcvi_batcher *batcher = a->trainer->batcher;
+    RCVI_TRY(rcvi_batcher_seek(batcher, (rcvi_position){0, 0}));
+    for (int64_t i = rcvi_batcher_count(batcher); i > 0; i--) {
+        RCVI_TRY(rcvi_batcher_next(batcher, &a->batch));
+        if (a->batch.bucket == a->problem->bucket) break;
+    }
+    return RCV_OK;
+}
+
+static rcv_status open_trial(trial *a) {
+    const rcvi_cost_problem *p = a->problem;
+    bool columns = a->trainer->learner->shape.kind == RCV_DATA_STREAM;
+    RCVI_TRY(make_learner(a));
+    RCVI_TRY(find_batch(a));
+    rcvi_work_options options = rcvi_trainer_work_options(a->trainer);
+    options.lean = false;
+    options.peers = p->peers;
+    const rcvi_window_options window = {.steps = p->steps,
+                                        .batch = p->batch,
+                                        .micro = p->micro,
+                                        .chunks = p->chunks,
+                                        .whole = a->batch.batch,
+                                        .training = true,
+                                        .lengths = !columns,
+                                        .carries = columns,
+                                        .signals = true,
+                                        .schedule = rcvi_settings_text(a->trainer->settings, "schedule")};
+    options.rows = rcvi_window_options_rows(&window);
+    options.units = p->micro * p->chunks;
+    RCVI_TRY(rcvi_work_new(a->learner, &options, &a->work));
+    return rcvi_work_window(a->work, &window, &a->window);
+}
+
+/* ---- timing ---- */
+
+/* What has passed since *at counts for one of the seconds, of which there are `times` in a step. */
+static rcv_status lap(trial *a, size_t which, int64_t times, double *at) {
+    RCVI_TRY(a->work->ops->wait(a->work->learn));
+    double now = rcvi_now();
+    if (a->count < MOST) a->samples[which][a->count] += (now - *at) / (double)times;
+    *at = rcvi_now();
+    return RCV_OK;
+}
+
+#define LAP(part, times) lap(a, offsetof(rcvi_seconds, part) / sizeof(double), times, at)
+
+static rcv_status update(trial *a) {
+    rcvi_work *w = a->work;
+    const rcv_learner *l = a->learner;
+    int64_t start = rcvi_work_gradient_start(w);
+    const rcvi_part part = {.count = rcvi_work_gradient_count(w),
+                            .parameters = rcvi_at(l, l->parameters, start),
+                            .gradient = w->gradient,
+                            .first = a->first ? rcvi_at(l, a->first, start) : NULL,
+                            .second = a->second ? rcvi_at(l, a->second, start) : NULL};
+    rcvi_update all = {.kind = a->trainer->kind, .parts = &part, .part_count = 1};
+    if (w->options.sparse && l->begins)
+        all.sparse = (rcvi_sparse_part){.groups = rcvi_feed_groups(w),
+                                        .rows = w->options.rows,
+                                        .columns = l->shape.embedding,
+                                        .table = l->parameters,
+                                        .gradient = w->x};
+    return w->ops->update(w->learn, &all, rcvi_feed_control(w), w->outcome);
+}
+
+/* All units of the batch, one after the other, as one stage alone would take them. */
+static rcv_status take_units(trial *a, double *at) {
+    rcvi_work *w = a->work;
+    const rcvi_window *v = &w->windows[a->window];
+    int64_t units = rcvi_window_units(v);
+    for (int64_t i = 0, forwards = 0, backwards = 0; i < 2 * units; i++) {
+        const rcvi_unit u = rcvi_unit_of(v, v->tasks[i].unit);
+        if (v->tasks[i].backward) {
+            RCVI_TRY(rcvi_unit_backward(w, v, &u, !backwards++));
+            RCVI_TRY(LAP(backward, units));
+            continue;
+        }
+        RCVI_TRY(rcvi_unit_forward(w, v, &u, 1, !forwards));
+        RCVI_TRY(LAP(forward, units));
+        if (a->learner->ends) RCVI_TRY(rcvi_unit_learn_head(w, v, &u, !forwards));
+        RCVI_TRY(LAP(head, units));
+        forwards++;
+    }
+    return RCV_OK;
+}
+
+/* The update is made with a rate of zero, so that nothing runs away. */
+static rcv_status step(trial *a) {
+    rcvi_work *w = a->work;
+    const rcvi_window *v = &w->windows[a->window];
+    const rcvi_control control = {.seed = 1,
+                                  .scale = 1,
+                                  .weight = 1e-3,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.999,
+                                  .epsilon = 1e-8,
+                                  .correction1 = 1,
+                                  .correction2 = 1};
+    double now = rcvi_now(), *at = &now;
+    for (int i = 0; i < RCVI_SECONDS && a->count < MOST; i++) a->samples[i][a->count] = 0;
+    RCVI_TRY(rcvi_feed_send(w, v, &a->batch, &control, 0));
+    RCVI_TRY(LAP(begin, 1));
+    RCVI_TRY(rcvi_unit_parameters(w, v));
+    RCVI_TRY(take_units(a, at));
+    RCVI_TRY(rcvi_unit_inputs(w, v, true));
+    RCVI_TRY(LAP(inputs, 1));
+    RCVI_TRY(update(a));
+    return LAP(update, 1);
+}
+
+static int by_size(const void *left, const void *right) {
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+double rcvi_quantile(double *samples, int count, double part) {
+    qsort(samples, (size_t)count, sizeof *samples, by_size);
+    return samples[(int)(part * count)];
+}
+
+static rcv_status time_steps(trial *a, rcvi_seconds *seconds) {
+    double out[RCVI_SECONDS];
+    for (int i = 0; i < WARM; i++) RCVI_TRY(step(a));
+    double began = rcvi_now();
+    for (a->count = 0; a->count < LEAST || (a->count < MOST && rcvi_now() - began < enough); a->count++)
+        RCVI_TRY(step(a));
+    for (int i = 0; i < RCVI_SECONDS; i++)
+        out[i] = rcvi_quantile(a->samples[i], a->count, 0.25); /* other work on the machine only ever adds */
+    memcpy(seconds, out, sizeof out);
+    return RCV_OK;
+}
+
+/* ---- when gradients are whole ---- */
+
+/* Where the device does not record when it did what: one layer after the other, from the last on, as they have parameters. */
+static void guess_ready(const rcv_net *part, double *ready) {
+    for (int64_t l = 0; l < part->options.layers; l++)
+        ready[l + 1] =
+            1 - (double)rcvi_layer_start(part, l) / (double)(part->parameter_elements ? part->parameter_elements : 1);
+    ready[0] = ready[1];
+}
+
+/* Of the first layer there are two, its lead and the rest: the first of them that comes is the lead's. */
+static void note_ready(const rcv_event *event, double at, double *ready) {
+    int place = event->layer + 1;
+    if (event->layer == 0 && ready[0] < 0) place = 0;
+    ready[place] = at;
+}
+
+static rcv_status find_ready(trial *a, double *ready) {
+    enum { EVENTS = 1 << 16 };
+    rcv_run *run = a->work->windows[a->window].runs[0];
+    rcv_event *events = rcvi_new(a->learner->context, EVENTS, sizeof *events);
+    if (!events) return RCV_NO_MEMORY;
+    rcv_status status = rcv_run_trace(run, events, EVENTS);
+    if (!status) status = step(a);
+    size_t count = rcv_run_trace_count(run);
+    double end = 0;
+    guess_ready(a->learner->part, ready);
+    if (count) ready[0] = -1;
+    for (size_t i = 0; i < count && i < EVENTS; i++)
+        if (events[i].backward && events[i].end > end) end = events[i].end;
+    for (size_t i = 0; i < count && i < EVENTS; i++)
+        if (!strcmp(events[i].what, "communicate") && end > 0) note_ready(&events[i], events[i].begin / end, ready);
+    rcv_run_trace(run, NULL, 0);
+    rcvi_free(a->learner->context, events);
+    return status;
+}
+
+static rcv_status copy_plan(const trial *a, char **plan) {
+    const char *string = rcv_plan_string(a->work->windows[a->window].plan);
+    *plan = rcvi_copy_text(a->trainer->context, string, strlen(string));
+    return *plan ? RCV_OK : RCV_NO_MEMORY;
+}
+
+/* One rank after the other, where none has failed before. */
+static rcv_status time_alone(trial *a, rcv_status before, rcvi_seconds *alone) {
+    rcvi_comm *together = a->problem->together;
+    RCVI_TRY(rcvi_comm_agree(together, before));
+    for (int i = 0; i < rcvi_comm_size(together); i++)
+        RCVI_TRY(rcvi_comm_agree(together, i == rcvi_comm_rank(together) ? time_steps(a, alone) : RCV_OK));
+    return RCV_OK;
+}
+
+rcv_status rcvi_costs_measure(const rcv_trainer *t, const rcvi_cost_problem *problem, rcvi_seconds *seconds,
+                              rcvi_seconds *alone, double *ready, char **plan) {
+    trial *a = rcvi_new(t->context, 1, sizeof *a);
+    if (!a) return RCV_NO_MEMORY;
+    a->trainer = t;
+    a->problem = problem;
+    rcv_status status = open_trial(a);
+    if (problem->together) status = rcvi_comm_agree(problem->together, status);
+    if (!status) status = time_steps(a, seconds);
+    if (alone) status = time_alone(a, status, alone);
+    if (!status && ready) status = find_ready(a, ready);
+    if (!status && plan) status = copy_plan(a, plan);
+    close_trial(a);
+    rcvi_free(t->context, a);
+    return status;
+}
+
+/* ---- layers ---- */
+
+size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher) {
+    size_t found = 0;
+    double most = -1;
+    int64_t steps, batch, batches;
+    for (size_t i = 0; rcvi_batcher_shape(batcher, i, &steps, &batch, &batches); i++) {
+        double work = (double)steps * (double)batch * (double)batches;
+        if (work >= most) found = i;
+        if (work > most) most = work;
+    }
+    return found;
+}
+
+/* The slowest rank's, for all. */
+static rcv_status agree(const rcv_trainer *t, double *seconds, int64_t count) {
+    return t->crew.world ? rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, seconds, count) : RCV_OK;
+}
+
+/* Without measuring: by multiplications a token. */
+static void guess_layers(const rcv_learner *l, double *layers, double *outputs) {
+    for (int64_t i = 0; i < l->net->options.layers; i++)
+        layers[i] = (double)(rcvi_layer_start(l->net, i + 1) - rcvi_layer_start(l->net, i));
+    *outputs = (double)(l->shape.outputs * l->width);
+}
+
+/* What disturbs one measurement may spare the next. */
+static rcv_status measure_twice(const rcv_trainer *t, const rcvi_cost_problem *problem, double *seconds,
+                                double *outputs) {
+    rcvi_seconds s[2];
+    for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_costs_measure(t, problem, &s[i], NULL, NULL, NULL));
+    *seconds = fmin(s[0].forward + s[0].backward, s[1].forward + s[1].backward);
+    *outputs = fmin(s[0].head, s[1].head);
+    return RCV_OK;
+}
+
+/* The first layer, whose input may have another size, one in the middle, which stands for all such, and the last. */
+static rcv_status measure_layers(const rcv_trainer *t, int replicas, double *layers, double *outputs) {
+    int64_t count = t->learner->net->options.layers, whole;
+    rcvi_cost_problem problem = {.count = 1,
+                                 .bucket = rcvi_heaviest_bucket(t->batcher),
+                                 .micro = 1,
+                                 .chunks = 1,
+                                 .peers = t->crew.world,
+                                 .together = t->crew.world};
+    rcvi_batcher_shape(t->batcher, problem.bucket, &problem.steps, &whole, NULL);
+    problem.batch = (whole + replicas - 1) / replicas;
+    for (int64_t l = 0; l < count; l++) {
+        if (l > 1 && l < count - 1) continue;
+        problem.first = l;
+        RCVI_TRY(measure_twice(t, &problem, &layers[l], outputs));
+    }
+    for (int64_t l = 2; l < count - 1; l++) layers[l] = layers[1];
+    RCVI_TRY(agree(t, layers, count));
+    return agree(t, outputs, 1);
+}
+
+rcv_status rcvi_costs_split(const rcv_trainer *t, int replicas, int stages, int *counts) {
+    int layers = (int)t->learner->net->options.layers;
+    double *seconds = rcvi_new(t->context, (size_t)layers, sizeof *seconds), outputs = 0;
+    rcv_status status = seconds ? RCV_OK : RCV_NO_MEMORY;
+    bool guesses = rcvi_settings_is(t->settings, "effort", "estimate");
+    if (!status && guesses) guess_layers(t->learner, seconds, &outputs);
+    if (!status && !guesses) status = measure_layers(t, replicas, seconds, &outputs);
+    if (!status) status = rcvi_flow_split(t->context, seconds, layers, 0, outputs, stages, counts);
+    rcvi_free(t->context, seconds);
+    return status;
+}

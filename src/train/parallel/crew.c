@@ -1,0 +1,75 @@
+/* Ranks arranged in replicas and stages. */
+#include "train/parallel/crew.h"
+
+#include "train/config/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* NAME or NAME:N at *text, which moves behind it; *count 0: not said. */
+static bool read_word(const char **text, const char *name, int *count) {
+    size_t length = strlen(name);
+    if (strncmp(*text, name, length) != 0) return false;
+    const char *at = *text + length;
+    *count = 0;
+    if (*at == ':') {
+        char *end;
+        long value = strtol(at + 1, &end, 10);
+        if (end == at + 1 || value < 1 || value > 1 << 20) return false;
+        *count = (int)value;
+        at = end;
+    }
+    if (*at && *at != ',') return false;
+    *text = *at ? at + 1 : at;
+    return true;
+}
+
+rcv_status rcvi_crew_arrange(const char *text, int ranks, int *replicas, int *stages) {
+    const char *at = text;
+    int data = 1, pipeline = 1;
+    bool known = *at != 0, has_data = false, has_pipeline = false;
+    while (known && *at) {
+        if (!has_data && read_word(&at, "data", &data))
+            has_data = true;
+        else if (!has_pipeline && read_word(&at, "pipeline", &pipeline))
+            has_pipeline = true;
+        else
+            known = false;
+    }
+    if (!known || text[strlen(text) - 1] == ',' || (has_data && has_pipeline && !data && !pipeline))
+        return rcvi_fail(RCV_INVALID, "parallel '%s' is none of: data, data:D, pipeline, pipeline:S, data:D,pipeline:S",
+                         text);
+    if (!data && pipeline) data = ranks / pipeline;
+    if (!pipeline && data) pipeline = ranks / data;
+    if (data < 1 || pipeline < 1 || (int64_t)data * pipeline != ranks)
+        return rcvi_fail(RCV_INVALID, "--parallel %s wants %lld ranks, and %d were started", text,
+                         (long long)(data ? data : 1) * pipeline, ranks);
+    *replicas = data;
+    *stages = pipeline;
+    return RCV_OK;
+}
+
+rcv_status rcvi_crew_open(rcvi_comm *world, const rcv_settings *s, rcvi_crew *crew) {
+    const char *text = rcvi_settings_text(s, "parallel");
+    int rank = rcvi_comm_rank(world);
+    *crew = (rcvi_crew){.world = world,
+                        .replica_count = 1,
+                        .stage_count = 1,
+                        .narrow = rcvi_settings_is(s, "wire", "bfloat16"),
+                        .shares = rcvi_settings_flag(s, "share-optimiser")};
+    rcv_status status =
+        rcvi_crew_arrange(text ? text : "data", rcvi_comm_size(world), &crew->replica_count, &crew->stage_count);
+    RCVI_TRY(rcvi_comm_agree(world, status));
+    crew->replica = rank / crew->stage_count;
+    crew->stage = rank % crew->stage_count;
+    if (crew->replica_count == 1) crew->shares = false;
+    crew->sums = crew->replica_count > 1 || rcvi_settings_is(s, "transport", "nccl");
+    RCVI_TRY(rcvi_comm_split(world, crew->stage, crew->replica, &crew->replicas));
+    return rcvi_comm_split(world, crew->replica, crew->stage, &crew->stages);
+}
+
+void rcvi_crew_close(rcvi_crew *crew) {
+    rcvi_comm_leave(crew->stages);
+    rcvi_comm_leave(crew->replicas);
+    *crew = (rcvi_crew){0};
+}

@@ -1,0 +1,356 @@
+/* What is exchanged in a batch, and in which order: see exchange.h. */
+#include "train/parallel/exchange.h"
+
+#include "train/parallel/pieces.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { FORWARD = 0, BACKWARD = 1 };
+
+/* Part of the gradient that is summed as one. */
+typedef struct {
+    rcvi_piece_of of;
+    int64_t *starts; /* [replicas + 1] of shares, within it */
+    rcvi_transfer *transfer;
+} piece;
+
+struct rcvi_exchange {
+    rcvi_work *work;
+    const rcvi_crew *crew;
+    rcvi_ferry *ferry; /* whose block the signals are, where the device's memory is not the host's */
+    uint64_t *signals; /* of layers, and behind them as `signal_of` says */
+    piece *pieces;
+    size_t piece_count;
+    /* [units] forwards, and as many backwards: what neighbours send, and what they are sent. */
+    rcvi_transfer **receipts[2], **sends[2];
+    rcvi_transfer *gather; /* of rows */
+    void *rows,
+        *merged; /* [rows of all replicas, embedding] of the device: rows of the gradient of the embedding, and these by row */
+    uint64_t number; /* of the batch */
+};
+
+/* ---- signals ---- */
+
+/* Behind those of layers and of the lead of the first, the first two as pieces have them. */
+typedef enum { OF_HEAD = RCVI_BY_HEAD, OF_INPUTS = RCVI_BY_INPUTS, OF_UPDATE, OF_UNITS } signal_kind;
+
+static int layers_of(const rcvi_exchange *x) { return (int)rcv_net_get_options(x->work->learner->part)->layers; }
+static int64_t units_of(const rcvi_exchange *x) { return x->work->options.units; }
+
+static int signal_of(const rcvi_exchange *x, signal_kind kind) { return layers_of(x) + 1 + (int)kind; }
+static int signal_of_unit(const rcvi_exchange *x, const rcvi_unit *u, int way) {
+    return signal_of(x, OF_UNITS) + (int)(way * units_of(x) + u->number);
+}
+
+static rcv_status make_signals(rcvi_exchange *x) {
+    const rcv_learner *l = x->work->learner;
+    size_t count = (size_t)(signal_of(x, OF_UNITS) + 2 * units_of(x));
+    if (!l->device->ferries) {
+        x->signals = rcvi_new(l->context, count, sizeof *x->signals);
+        return x->signals ? RCV_OK : RCV_NO_MEMORY;
+    }
+    RCVI_TRY(l->device->ferries->open(l->context, l->ordinal, count * sizeof *x->signals, &x->ferry));
+    x->signals = l->device->ferries->block(x->ferry);
+    memset(x->signals, 0, count * sizeof *x->signals);
+    return RCV_OK;
+}
+
+static rcv_status raise_signal(rcvi_exchange *x, int signal) {
+    rcvi_work *w = x->work;
+    return w->ops->signal(w->learn, &x->signals[signal], &rcvi_feed_control(w)->number);
+}
+
+/* ---- transfers ---- */
+
+/* What all transfers of arrays have in common. */
+static rcvi_transfer_options transfer_of(const rcvi_exchange *x, rcvi_transfer_kind kind, void *data, int64_t count) {
+    const rcv_learner *l = x->work->learner;
+    return (rcvi_transfer_options){.kind = kind,
+                                   .type = l->real == RCV_FLOAT64 ? RCVI_TRANSFER_DOUBLE : RCVI_TRANSFER_FLOAT,
+                                   .data = data,
+                                   .count = count,
+                                   .on_device = l->device->memory != NULL};
+}
+
+static void wait_for(const rcvi_exchange *x, int signal, rcvi_transfer_options *o) {
+    o->counter = (const _Atomic uint64_t *)&x->signals[signal];
+    o->ready = x->number;
+}
+
+/* What it took, and how long this rank waited for its end. */
+static rcv_status finish(const rcvi_exchange *x, rcvi_transfer **transfer) {
+    rcvi_work *w = x->work;
+    rcvi_transfer *given = *transfer;
+    rcvi_transfer_times times;
+    double begin = rcvi_trace_now(&w->trace);
+    *transfer = NULL;
+    RCVI_TRY(rcvi_comm_finish(given, &times));
+    if (!w->trace.on || !given) return RCV_OK;
+    rcvi_trace_add(w->learner->context, &w->trace, RCVI_SPAN_WAIT, -1, begin);
+    rcvi_trace_add_until(w->learner->context, &w->trace, RCVI_SPAN_EXCHANGE, -1, times.begun, times.ended);
+    return RCV_OK;
+}
+
+/* ---- pieces ---- */
+
+static rcv_status make_pieces(rcvi_exchange *x) {
+    const rcv_learner *l = x->work->learner;
+    int replicas = x->crew->replica_count;
+    rcvi_piece_of *list = rcvi_pieces_new(l, x->work->options.sparse, &x->piece_count);
+    x->pieces = rcvi_new(l->context, x->piece_count, sizeof *x->pieces);
+    bool good = list && x->pieces;
+    for (size_t i = 0; good && i < x->piece_count; i++) {
+        piece *p = &x->pieces[i];
+        p->of = list[i];
+        p->starts = rcvi_new(l->context, (size_t)replicas + 1, sizeof *p->starts);
+        good = p->starts != NULL;
+        for (int r = 0; good && r <= replicas; r++) p->starts[r] = rcvi_share_start(p->of.count, r, replicas);
+    }
+    rcvi_free(l->context, list);
+    return good ? RCV_OK : RCV_NO_MEMORY;
+}
+
+static rcv_status start_sums(rcvi_exchange *x) {
+    for (size_t i = 0; i < x->piece_count && x->crew->sums; i++) {
+        piece *p = &x->pieces[i];
+        rcvi_transfer_options o = transfer_of(x, x->crew->shares ? RCVI_SUM_SHARES : RCVI_SUM_ALL,
+                                              rcvi_gradient_at(x->work, p->of.first), p->of.count);
+        o.starts = x->crew->shares ? p->starts : NULL;
+        o.narrow = x->crew->narrow;
+        wait_for(x, p->of.end, &o);
+        RCVI_TRY(rcvi_comm_start(x->crew->replicas, &o, &p->transfer));
+    }
+    return RCV_OK;
+}
+
+/* ---- life ---- */
+
+static int64_t merged_elements(const rcvi_work *w) {
+    return w->options.rows * w->options.crew->replica_count * w->learner->shape.embedding;
+}
+
+static rcv_status fill(rcvi_exchange *x) {
+    rcvi_work *w = x->work;
+    const rcv_learner *l = w->learner;
+    RCVI_TRY(make_signals(x));
+    RCVI_TRY(make_pieces(x));
+    for (int way = 0; way < 2; way++) {
+        x->receipts[way] = rcvi_new(l->context, (size_t)units_of(x), sizeof *x->receipts[way]);
+        x->sends[way] = rcvi_new(l->context, (size_t)units_of(x), sizeof *x->sends[way]);
+        if (!x->receipts[way] || !x->sends[way]) return RCV_NO_MEMORY;
+    }
+    if (!rcvi_work_merges(w)) return RCV_OK;
+    RCVI_TRY(rcvi_device_new(l, merged_elements(w), rcvi_real_bytes(l), &x->rows));
+    return rcvi_device_new(l, merged_elements(w), rcvi_real_bytes(l), &x->merged);
+}
+
+rcv_status rcvi_exchange_new(rcvi_work *w, rcvi_exchange **exchange) {
+    rcvi_exchange *x = rcvi_new(w->learner->context, 1, sizeof *x);
+    *exchange = x;
+    if (!x) return RCV_NO_MEMORY;
+    x->work = w;
+    x->crew = w->options.crew;
+    return fill(x);
+}
+
+/* What is still under way ends first, one way or the other. */
+static void abandon(rcvi_exchange *x) {
+    for (size_t i = 0; x->pieces && i < x->piece_count; i++) finish(x, &x->pieces[i].transfer);
+    finish(x, &x->gather);
+    for (int way = 0; way < 2; way++) {
+        for (int64_t i = 0; i < units_of(x); i++) {
+            if (x->receipts[way]) finish(x, &x->receipts[way][i]);
+            if (x->sends[way]) finish(x, &x->sends[way][i]);
+        }
+    }
+}
+
+void rcvi_exchange_free(rcvi_exchange *x) {
+    if (!x) return;
+    const rcv_learner *l = x->work->learner;
+    abandon(x);
+    for (size_t i = 0; x->pieces && i < x->piece_count; i++) rcvi_free(l->context, x->pieces[i].starts);
+    rcvi_free(l->context, x->pieces);
+    for (int way = 0; way < 2; way++) {
+        rcvi_free(l->context, x->receipts[way]);
+        rcvi_free(l->context, x->sends[way]);
+    }
+    rcvi_device_free(l, x->rows);
+    rcvi_device_free(l, x->merged);
+    if (x->ferry)
+        l->device->ferries->close(x->ferry);
+    else
+        rcvi_free(l->context, x->signals);
+    rcvi_free(l->context, x);
+}
+
+size_t rcvi_exchange_bytes(const rcvi_exchange *x) {
+    return x->rows ? 2 * (size_t)merged_elements(x->work) * rcvi_real_bytes(x->work->learner) : 0;
+}
+
+/* ---- neighbours ---- */
+
+/* Below is the stage that hands on forwards, above the one that hands on backwards. */
+static bool has_neighbour(const rcvi_exchange *x, int way) {
+    return way == FORWARD ? x->crew->stage > 0 : x->crew->stage + 1 < x->crew->stage_count;
+}
+
+/* The unit's rows of what comes in: x from below, dy from above; or of what goes out: y to above, dx to below. */
+static rcvi_transfer_options rows_of(const rcvi_exchange *x, const rcvi_window *v, const rcvi_unit *u, int way,
+                                     bool out) {
+    const rcvi_work *w = x->work;
+    bool wide = way == FORWARD ? !out : out; /* features of the input */
+    int64_t columns = wide ? rcv_net_get_options(w->learner->part)->input : rcv_net_output(w->learner->part);
+    void *array = way == FORWARD ? (out ? w->y : w->x) : (out ? w->dx : w->dy);
+    rcvi_transfer_options o =
+        transfer_of(x, out ? RCVI_SEND : RCVI_RECEIVE, rcvi_element_at(w->learner, array, u->row * columns),
+                    v->steps * v->batch * columns);
+    o.peer = x->crew->stage + ((way == FORWARD) == out ? 1 : -1);
+    o.tag = way;
+    return o;
+}
+
+static rcv_status ask(rcvi_exchange *x, const rcvi_window *v, int64_t number, int way) {
+    const rcvi_unit u = rcvi_unit_of(v, number);
+    if (!has_neighbour(x, way)) return RCV_OK;
+    const rcvi_transfer_options o = rows_of(x, v, &u, way, false);
+    return rcvi_comm_start(x->crew->stages, &o, &x->receipts[way][number]);
+}
+
+rcv_status rcvi_exchange_begin(rcvi_exchange *x, const rcvi_window *v, uint64_t number, bool sums) {
+    int64_t units = rcvi_window_units(v);
+    x->number = number;
+    if (x->crew->stage_count > 1) RCVI_TRY(x->work->ops->wait(x->work->learn)); /* for who reads what is overwritten */
+    for (int64_t i = 0; i < (v->training ? 2 : 1) * units; i++) {
+        int64_t unit = v->training ? v->tasks[i].unit : i;
+        RCVI_TRY(ask(x, v, unit, v->training && v->tasks[i].backward ? BACKWARD : FORWARD));
+    }
+    return sums ? start_sums(x) : RCV_OK;
+}
+
+rcv_status rcvi_exchange_await(rcvi_exchange *x, const rcvi_unit *u, bool backward) {
+    return finish(x, &x->receipts[backward ? BACKWARD : FORWARD][u->number]);
+}
+
+rcv_status rcvi_exchange_pass(rcvi_exchange *x, const rcvi_window *v, const rcvi_unit *u, bool backward) {
+    int way = backward ? BACKWARD : FORWARD, signal = signal_of_unit(x, u, way);
+    if (!has_neighbour(x, backward ? FORWARD : BACKWARD)) return RCV_OK;
+    rcvi_transfer_options o = rows_of(x, v, u, way, true);
+    RCVI_TRY(raise_signal(x, signal));
+    wait_for(x, signal, &o);
+    return rcvi_comm_start(x->crew->stages, &o, &x->sends[way][u->number]);
+}
+
+/* ---- gradients ---- */
+
+rcv_status rcvi_exchange_watch(rcvi_exchange *x, const rcvi_unit *u, bool last) {
+    if (!x->crew->sums) return RCV_OK;
+    return rcv_run_set_signals(u->run, last ? x->signals : NULL, &rcvi_feed_control(x->work)->number);
+}
+
+rcv_status rcvi_exchange_head(rcvi_exchange *x) { return raise_signal(x, signal_of(x, OF_HEAD)); }
+
+void *rcvi_exchange_rows(const rcvi_exchange *x) {
+    const rcvi_work *w = x->work;
+    return rcvi_element_at(w->learner, x->rows, w->starts[x->crew->replica]);
+}
+
+void *rcvi_exchange_merged(const rcvi_exchange *x) { return x->merged; }
+
+rcv_status rcvi_exchange_inputs(rcvi_exchange *x) {
+    const rcvi_work *w = x->work;
+    RCVI_TRY(raise_signal(x, signal_of(x, OF_INPUTS)));
+    if (!rcvi_work_merges(w)) return RCV_OK;
+    int replicas = x->crew->replica_count;
+    rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, x->rows, w->starts[replicas]);
+    o.starts = w->starts;
+    o.narrow = x->crew->narrow;
+    wait_for(x, signal_of(x, OF_INPUTS), &o);
+    return rcvi_comm_start(x->crew->replicas, &o, &x->gather);
+}
+
+/* Rows that several replicas read become one. */
+static rcv_status merge_rows(rcvi_exchange *x) {
+    rcvi_work *w = x->work;
+    int64_t columns = w->learner->shape.embedding;
+    if (!x->gather) return RCV_OK;
+    RCVI_TRY(finish(x, &x->gather));
+    rcvi_groups groups = rcvi_feed_merged(w);
+    return w->ops->scatter(w->learn, w->starts[x->crew->replica_count] / columns, columns, &groups, false, x->rows,
+                           x->merged);
+}
+
+rcv_status rcvi_exchange_finish(rcvi_exchange *x) {
+    for (int way = 0; way < 2; way++) {
+        for (int64_t i = 0; i < units_of(x); i++) RCVI_TRY(finish(x, &x->sends[way][i]));
+    }
+    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(x, &x->pieces[i].transfer));
+    return merge_rows(x);
+}
+
+/* ---- the update ---- */
+
+/* The parts of an update, as many at a time as one takes; the rows go with the first. */
+static bool next_parts(const rcvi_update *all, int *done, rcvi_update *some) {
+    int left = all->part_count - *done;
+    if (*done && left <= 0) return false;
+    *some = *all;
+    some->parts = all->parts + *done;
+    some->part_count = left < RCVI_MAX_PARTS ? left : RCVI_MAX_PARTS;
+    if (*done) some->sparse = (rcvi_sparse_part){0};
+    *done += some->part_count > 0 ? some->part_count : 1;
+    return true;
+}
+
+/* Of the gradient's parts that are here, and that no other rank counts. */
+static rcv_status sum_squares(rcvi_exchange *x, const rcvi_update *update, rcvi_outcome *outcome) {
+    rcvi_work *w = x->work;
+    rcvi_update some;
+    double sum = 0;
+    for (int done = 0; next_parts(update, &done, &some);) {
+        RCVI_TRY(w->ops->squares(w->learn, &some, rcvi_feed_control(w), w->outcome));
+        RCVI_TRY(w->ops->fetch(w->learn, outcome, w->outcome, sizeof *outcome));
+        sum += outcome->norm;
+    }
+    outcome->norm = x->crew->shares || x->crew->replica == 0 ? sum : 0;
+    return RCV_OK;
+}
+
+static rcv_status gather_shares(rcvi_exchange *x) {
+    const rcv_learner *l = x->work->learner;
+    if (!x->crew->shares) return RCV_OK;
+    RCVI_TRY(raise_signal(x, signal_of(x, OF_UPDATE)));
+    for (size_t i = 0; i < x->piece_count; i++) {
+        piece *p = &x->pieces[i];
+        rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, rcvi_at(l, l->parameters, p->of.first), p->of.count);
+        o.starts = p->starts;
+        wait_for(x, signal_of(x, OF_UPDATE), &o);
+        RCVI_TRY(rcvi_comm_start(x->crew->replicas, &o, &p->transfer));
+    }
+    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(x, &x->pieces[i].transfer));
+    return RCV_OK;
+}
+
+rcv_status rcvi_exchange_update(rcvi_exchange *x, const rcvi_update *update) {
+    rcvi_work *w = x->work;
+    rcvi_outcome outcome;
+    rcvi_update some;
+    double begin = rcvi_trace_now(&w->trace);
+    if (!rcvi_crew_asks(x->crew)) {
+        RCVI_TRY(w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome));
+        return rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin);
+    }
+    RCVI_TRY(sum_squares(x, update, &outcome));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
+    begin = rcvi_trace_now(&w->trace);
+    RCVI_TRY(rcvi_comm_combine(x->crew->world, RCVI_SUM_ALL, &outcome.norm, 1));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_WAIT, -1, begin));
+    begin = rcvi_trace_now(&w->trace);
+    outcome.norm = sqrt(outcome.norm);
+    RCVI_TRY(w->ops->send(w->learn, w->outcome, &outcome, sizeof outcome));
+    for (int done = 0; next_parts(update, &done, &some);)
+        RCVI_TRY(w->ops->apply(w->learn, &some, rcvi_feed_control(w), w->outcome));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
+    return gather_shares(x);
+}

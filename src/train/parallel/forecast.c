@@ -1,0 +1,203 @@
+/* What a step over many devices would take: stages measured, links measured (links.c) or said, the rest simulated (flow.h). */
+#include "train/parallel/costs.h"
+
+#include "net/net.h"
+#include "train/parallel/pieces.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- stages ---- */
+
+/* All that is measured of a stage: seconds, and of the lead of its first layer and of each layer when its gradient is whole. */
+typedef struct {
+    double *seconds, *alone; /* as rcvi_seconds: while all ranks compute, and while no other one does */
+    double *ready;           /* [layers of it + 1] */
+} stage_cost;
+
+enum { OF_STAGE = 2 * RCVI_SECONDS + 1 };
+enum { BESIDE_LAYERS = 5 }; /* of a stage's buckets, at most */
+
+typedef struct {
+    const rcv_trainer *trainer;
+    const rcvi_arrangement *a;
+    size_t bucket;
+    int64_t steps, batch; /* of a replica */
+    char **plan;          /* where to put this stage's, or NULL */
+    double *numbers;      /* of all stages: OF_STAGE and a number a layer each */
+    int64_t count;
+    rcvi_flow_stage *stages;
+    rcvi_flow_bucket *buckets;
+} forecast;
+
+static int64_t first_layer(const rcvi_arrangement *a, int stage) {
+    int64_t first = 0;
+    for (int s = 0; s < stage; s++) first += a->counts[s];
+    return first;
+}
+
+static stage_cost cost_at(const forecast *f, int stage) {
+    double *at = f->numbers + stage * OF_STAGE + first_layer(f->a, stage);
+    return (stage_cost){at, at + RCVI_SECONDS, at + (ptrdiff_t)2 * RCVI_SECONDS};
+}
+
+static bool is_own(const forecast *f) {
+    const rcvi_crew *crew = rcvi_trainer_crew(f->trainer);
+    return crew && crew->stage_count == f->a->stages && crew->replica_count == f->a->replicas;
+}
+
+static bool shares_device(const forecast *f) { return is_own(f) && rcvi_comm_shares_device(f->trainer->crew.world); }
+
+static rcv_status measure_stage(const forecast *f, int stage) {
+    const rcvi_arrangement *a = f->a;
+    stage_cost cost = cost_at(f, stage);
+    rcvi_seconds seconds, alone;
+    const rcvi_cost_problem problem = {.first = first_layer(a, stage),
+                                       .count = a->counts[stage],
+                                       .bucket = f->bucket,
+                                       .steps = f->steps,
+                                       .batch = f->batch,
+                                       .micro = a->micro,
+                                       .chunks = a->chunks,
+                                       .peers = is_own(f) ? f->trainer->crew.replicas : NULL,
+                                       .together = is_own(f) ? f->trainer->crew.world : NULL};
+    RCVI_TRY(rcvi_costs_measure(f->trainer, &problem, &seconds, shares_device(f) ? &alone : NULL, cost.ready,
+                                is_own(f) ? f->plan : NULL));
+    memcpy(cost.seconds, &seconds, sizeof seconds);
+    memcpy(cost.alone, shares_device(f) ? &alone : &seconds, sizeof alone);
+    return RCV_OK;
+}
+
+/* Stages that look alike cost alike: neither the first nor the last, and as many layers. */
+static int alike(const forecast *f, int stage) {
+    const rcvi_arrangement *a = f->a;
+    for (int s = 1; s < stage && stage < a->stages - 1; s++)
+        if (a->counts[s] == a->counts[stage]) return s;
+    return stage;
+}
+
+static rcv_status measure_stages(forecast *f) {
+    const rcv_trainer *t = f->trainer;
+    if (is_own(f)) {
+        RCVI_TRY(rcvi_comm_agree(t->crew.world, measure_stage(f, t->crew.stage)));
+        return rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, f->numbers, f->count);
+    }
+    for (int s = 0; s < f->a->stages; s++) {
+        int like = alike(f, s);
+        stage_cost cost = cost_at(f, s), other = cost_at(f, like);
+        if (like == s)
+            RCVI_TRY(measure_stage(f, s));
+        else
+            memcpy(cost.seconds, other.seconds, (size_t)(OF_STAGE + f->a->counts[s]) * sizeof(double));
+    }
+    return RCV_OK;
+}
+
+/* ---- what is exchanged ---- */
+
+/* Bytes that replicas gather of rows of the embedding are at most those of all rows; a sum sends twice as many as a gather. */
+static double rows_bytes(const forecast *f, double real) {
+    const rcvi_shape *shape = &f->trainer->learner->shape;
+    double rows = (double)(f->steps * f->batch), most = (double)shape->tokens;
+    double read = most * (1 - exp(-rows / most)); /* as if tokens were drawn evenly: the most that may be expected */
+    return (double)f->a->replicas * read * (double)shape->embedding * real / 2;
+}
+
+/* The output layer's is there before the backward pass begins, the embedding's behind it. */
+static double ready_at(const rcvi_piece_of *piece, const double *ready, int layers) {
+    if (piece->end < layers) return ready[piece->end + 1];
+    if (piece->end == layers) return ready[0];
+    return piece->end == layers + 1 + RCVI_BY_HEAD ? 0 : 2;
+}
+
+/* The pieces of a stage's gradient, in the order in which they are summed. */
+static rcv_status fill_buckets(const forecast *f, const rcv_learner *part, const double *ready,
+                               rcvi_flow_bucket *buckets, rcvi_flow_stage *out) {
+    const rcv_settings *s = f->trainer->settings;
+    int layers = (int)part->part->options.layers;
+    double real = (double)rcvi_real_bytes(part), wire = rcvi_settings_is(s, "wire", "bfloat16") ? 2 : real;
+    bool sparse = rcvi_trainer_work_options(f->trainer).sparse;
+    size_t count = 0;
+    rcvi_piece_of *pieces = rcvi_pieces_new(part, sparse, &count);
+    if (!pieces) return RCV_NO_MEMORY;
+    out->buckets = buckets;
+    for (size_t i = 0; i < count; i++) {
+        double elements = (double)pieces[i].count;
+        buckets[out->bucket_count++] = (rcvi_flow_bucket){elements * wire, ready_at(&pieces[i], ready, layers)};
+        if (rcvi_settings_flag(s, "share-optimiser")) out->gathered += elements * real;
+    }
+    if (sparse && part->begins) buckets[out->bucket_count++] = (rcvi_flow_bucket){rows_bytes(f, wire), 2};
+    rcvi_free(part->context, pieces);
+    return RCV_OK;
+}
+
+static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) {
+    const rcvi_arrangement *a = f->a;
+    stage_cost cost = cost_at(f, stage);
+    rcvi_flow_stage *out = &f->stages[stage];
+    rcv_learner part;
+    RCVI_TRY(rcvi_learner_describe_part(f->trainer->learner, first_layer(a, stage), a->counts[stage], &part));
+    int64_t rows = f->steps / a->chunks * (f->batch / a->micro), handed = rows * rcv_net_output(part.part);
+    *out = (rcvi_flow_stage){.message = part.ends ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
+    rcv_status status = fill_buckets(f, &part, cost.ready, buckets, out);
+    rcvi_learner_drop_part(&part);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+/* `others`: the part of the time in which those who share a device compute. */
+static void set_seconds(const forecast *f, int stage, double others) {
+    stage_cost cost = cost_at(f, stage);
+    rcvi_flow_stage *out = &f->stages[stage];
+    double blend[RCVI_SECONDS] = {0};
+    rcvi_seconds seconds;
+    for (int i = 0; i < RCVI_SECONDS; i++) blend[i] = cost.alone[i] + others * (cost.seconds[i] - cost.alone[i]);
+    memcpy(&seconds, blend, sizeof seconds);
+    out->forward = seconds.forward + seconds.head;
+    out->backward = seconds.backward;
+    out->begin = seconds.begin;
+    out->inputs = seconds.inputs;
+    out->update = seconds.update;
+}
+
+static rcv_status simulate(forecast *f, rcvi_flow_result *result) {
+    enum { ROUNDS = 6 }; /* until what ranks cost and how busy they are fit each other */
+    const rcvi_arrangement *a = f->a;
+    for (int s = 0; s < a->stages; s++) RCVI_TRY(fill_stage(f, s, f->buckets + first_layer(a, s) + BESIDE_LAYERS * s));
+    const rcvi_flow flow = {.stages = a->stages,
+                            .replicas = a->replicas,
+                            .micro = (int)a->micro,
+                            .chunks = (int)a->chunks,
+                            .stage = f->stages,
+                            .latency = a->links.latency,
+                            .bandwidth = a->links.bandwidth,
+                            .message_latency = a->links.message_latency,
+                            .message_bandwidth = a->links.message_bandwidth,
+                            .outcome = a->stages > 1 ? 8 : 0};
+    double others = 1;
+    for (int round = 0; round < (shares_device(f) ? ROUNDS : 1); round++) {
+        for (int s = 0; s < a->stages; s++) set_seconds(f, s, others);
+        RCVI_TRY(rcvi_flow_simulate(f->trainer->context, &flow, NULL, result));
+        others = rcvi_flow_busy(result);
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_flow_result *result, char **plan) {
+    int64_t layers = t->learner->net->options.layers, whole;
+    forecast f = {.trainer = t, .a = a, .bucket = rcvi_heaviest_bucket(t->batcher), .plan = plan};
+    rcvi_batcher_shape(t->batcher, f.bucket, &f.steps, &whole, NULL);
+    f.batch = (whole + a->replicas - 1) / a->replicas;
+    f.count = a->stages * OF_STAGE + layers;
+    f.numbers = rcvi_new(t->context, (size_t)f.count, sizeof *f.numbers);
+    f.stages = rcvi_new(t->context, (size_t)a->stages, sizeof *f.stages);
+    f.buckets = rcvi_new(t->context, (size_t)(layers + BESIDE_LAYERS * a->stages), sizeof *f.buckets);
+    rcv_status status = f.numbers && f.stages && f.buckets ? RCV_OK : RCV_NO_MEMORY;
+    if (!status) status = measure_stages(&f);
+    if (!status) status = simulate(&f, result);
+    rcvi_free(t->context, f.numbers);
+    rcvi_free(t->context, f.stages);
+    rcvi_free(t->context, f.buckets);
+    return status;
+}

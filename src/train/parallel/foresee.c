@@ -1,0 +1,81 @@
+/* Forecasts for the public header: of arrangements that are here, and of machines that are not. */
+#include "train/parallel/costs.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void write_split(const int *counts, int stages, char *text, size_t room) {
+    size_t length = 0;
+    text[0] = '\0';
+    for (int s = 0; s < stages && length < room; s++)
+        length += (size_t)snprintf(text + length, room - length, "%s%d", s ? "," : "", counts[s]);
+}
+
+static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_flow_result *r, rcv_forecast *out) {
+    int64_t steps, batch;
+    rcvi_batcher_shape(t->batcher, rcvi_heaviest_bucket(t->batcher), &steps, &batch, NULL);
+    *out = (rcv_forecast){.replicas = a->replicas,
+                          .stages = a->stages,
+                          .micro_batches = a->micro,
+                          .time_chunks = a->chunks,
+                          .latency = a->links.latency,
+                          .bandwidth = a->links.bandwidth,
+                          .seconds = r->seconds,
+                          .tokens_per_second = r->seconds > 0 ? (double)(steps * batch) / r->seconds : 0,
+                          .busy = rcvi_flow_busy(r),
+                          .bubble = r->bubble,
+                          .exposed = r->exposed,
+                          .exchange = r->exchange,
+                          .sent = r->sent};
+    write_split(a->counts, a->stages, out->split, sizeof out->split);
+}
+
+static rcv_status foresee(const rcv_trainer *t, rcvi_arrangement *a, int *counts, rcv_forecast *out) {
+    int layers = (int)rcv_net_get_options(t->learner->net)->layers;
+    const char *split = rcvi_settings_text(t->settings, "split");
+    rcvi_flow_result result;
+    counts[0] = layers;
+    if (a->stages > 1)
+        RCVI_TRY(split ? rcvi_read_split(split, layers, a->stages, counts)
+                       : rcvi_costs_split(t, a->replicas, a->stages, counts));
+    RCVI_TRY(rcvi_units_find(t, a, &result, NULL));
+    fill(t, a, &result, out);
+    return RCV_OK;
+}
+
+/* Ranks that are here are measured where they are, all at once. */
+static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, rcvi_arrangement *a) {
+    int layers = (int)rcv_net_get_options(t->learner->net)->layers;
+    if (o->devices > 0) {
+        RCVI_TRY(rcvi_crew_arrange(o->parallel ? o->parallel : "data", o->devices, &a->replicas, &a->stages));
+        a->links.latency = o->latency;
+        a->links.bandwidth = o->bandwidth;
+    } else if (t->crew.world) {
+        a->replicas = t->crew.replica_count;
+        a->stages = t->crew.stage_count;
+        RCVI_TRY(rcvi_measure_links(t, &a->links));
+    } else {
+        a->replicas = a->stages = 1;
+        a->links.bandwidth = 1;
+    }
+    if (!(a->links.bandwidth > 0) || a->links.latency < 0)
+        return rcvi_fail(RCV_INVALID, "a link has a bandwidth above 0 and a latency of 0 or more, not %g and %g",
+                         a->links.bandwidth, a->links.latency);
+    RCVI_TRY(rcvi_check_stages(layers, a->stages));
+    return rcvi_units_check(t, a->replicas, a->stages);
+}
+
+rcv_status rcv_trainer_forecast(rcv_trainer *t, const rcv_forecast_options *options, rcv_forecast *forecast) {
+    static const rcv_forecast_options none = {0};
+    RCVI_NEED(t, "trainer");
+    RCVI_NEED(forecast, "forecast");
+    rcvi_arrangement a = {.micro = 1, .chunks = 1};
+    *forecast = (rcv_forecast){0};
+    RCVI_TRY(arrange(t, options ? options : &none, &a));
+    int *counts = rcvi_new(t->context, (size_t)a.stages, sizeof *counts);
+    if (!counts) return RCV_NO_MEMORY;
+    a.counts = counts;
+    rcv_status status = foresee(t, &a, counts, forecast);
+    rcvi_free(t->context, counts);
+    return status;
+}

@@ -1,0 +1,276 @@
+/* One unit of a batch: inputs, the layers that are here, the output layer, and back. */
+#include "train/step/work.h"
+
+#include "net/net.h"
+#include "plan/run.h"
+#include "train/parallel/exchange.h"
+
+#include <string.h>
+
+/* Masks of the trainer's own; those between layers have the layer's number. */
+enum { SALT_EMBEDDING = 1000001, SALT_INPUT, SALT_OUTPUT, SALT_WEIGHT };
+
+rcvi_unit rcvi_unit_of(const rcvi_window *v, int64_t number) {
+    int64_t m = number / v->chunks, k = number % v->chunks;
+    return (rcvi_unit){.number = number,
+                       .micro = m,
+                       .chunk = k,
+                       .row = number * v->pitch,
+                       .run = v->runs[m % v->held * v->chunks + k]};
+}
+
+/* Which part of the batch it is. */
+static rcvi_shard shard_of(const rcvi_window *v, const rcvi_unit *u) {
+    bool all = rcvi_window_units(v) == 1 && v->whole == v->batch;
+    if (all) return (rcvi_shard){0};
+    return (rcvi_shard){u->chunk * v->steps, v->first + u->micro * v->batch, v->whole};
+}
+
+static int64_t input_of(const rcvi_work *w) { return w->learner->part->options.input; }
+static int64_t output_of(const rcvi_work *w) { return rcv_net_output(w->learner->part); }
+
+/* Row `row` of an array of so many columns. */
+static void *row_at(const rcvi_work *w, const void *array, int64_t row, int64_t columns) {
+    return rcvi_element_at(w->learner, array, row * columns);
+}
+
+/* The unit's first row of what the output layer reads: at every step, or once a sequence. */
+static int64_t seen_row(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
+    return rcvi_tells_next(w->learner) ? u->row : u->micro * v->told;
+}
+
+/* ---- masks ---- */
+
+static rcvi_mask mask_of(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, double probability,
+                         uint64_t salt) {
+    return (rcvi_mask){.kind = w->options.drops.variational ? RCVI_MASK_OVER_TIME : RCVI_MASK_ELEMENTS,
+                       .probability = probability,
+                       .salt = salt,
+                       .period = v->batch,
+                       .shard = shard_of(v, u)};
+}
+
+static rcvi_mask word_mask(const rcvi_work *w, const rcvi_unit *u) {
+    return (rcvi_mask){.kind = RCVI_MASK_IDS,
+                       .probability = w->options.drops.embedding,
+                       .salt = SALT_EMBEDDING,
+                       .ids = rcvi_feed_ids(w) + u->row};
+}
+
+/* What is dropped between the layers below and the first one here, which is dropped here. */
+static double between(const rcvi_work *w, const rcvi_window *v) {
+    return v->training && !w->learner->begins ? w->learner->net->options.dropout : 0;
+}
+
+static rcv_status mask_rows(rcvi_work *w, const rcvi_window *v, int64_t columns, const rcvi_mask *mask,
+                            const void *from, void *to) {
+    return w->ops->mask(w->learn, v->steps * v->batch, columns, mask, rcvi_feed_control(w), from, to);
+}
+
+/* ---- forwards ---- */
+
+/* Where the unit's inputs lie. */
+static rcv_status make_inputs(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, const void **x) {
+    const rcv_learner *l = w->learner;
+    const rcvi_drops *drops = &w->options.drops;
+    int64_t columns = input_of(w);
+    void *here = row_at(w, w->x, u->row, columns);
+    const void *from = here;
+    *x = here;
+    if (between(w, v) > 0) {
+        rcvi_mask mask = mask_of(w, v, u, between(w, v), (uint64_t)l->part->first);
+        RCVI_TRY(mask_rows(w, v, columns, &mask, here, here));
+    }
+    if (!l->begins) return RCV_OK;
+    if (l->shape.tokens)
+        RCVI_TRY(
+            w->ops->gather(w->learn, v->steps * v->batch, columns, rcvi_feed_ids(w) + u->row, w->parameters, here));
+    else
+        from = *x = row_at(w, w->there + w->feed.x, u->row, columns);
+    if (v->training && drops->embedding > 0 && l->shape.tokens) {
+        rcvi_mask mask = word_mask(w, u);
+        RCVI_TRY(mask_rows(w, v, columns, &mask, here, here));
+    }
+    if (v->training && drops->input > 0) {
+        rcvi_mask mask = mask_of(w, v, u, drops->input, SALT_INPUT);
+        RCVI_TRY(mask_rows(w, v, columns, &mask, from, here));
+        *x = here;
+    }
+    return RCV_OK;
+}
+
+static bool is_recurrent(const rcv_parameter *p) { return !strncmp(p->name, "weight_hh", strlen("weight_hh")); }
+
+/* Every matrix on a state with its mask, from `values`, an array over the parameters of the layers that are here, and back to it. */
+static rcv_status mask_matrices(rcvi_work *w, void *values) {
+    const rcv_learner *l = w->learner;
+    int64_t start = l->at_part - l->at_net, end = start + rcv_net_parameter_elements(l->part);
+    for (size_t i = 0; i < rcv_net_parameter_count(l->net); i++) {
+        const rcv_parameter *p = rcv_net_parameter(l->net, i);
+        if (!is_recurrent(p) || p->offset < start || p->offset >= end) continue;
+        const rcvi_mask mask = {
+            .kind = RCVI_MASK_ELEMENTS, .probability = w->options.drops.weight, .salt = SALT_WEIGHT + (uint64_t)i};
+        void *at = rcvi_element_at(l, values, p->offset - start);
+        RCVI_TRY(w->ops->mask(w->learn, 1, p->count, &mask, rcvi_feed_update(w), at, at));
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_unit_mask_gradient(rcvi_work *w) {
+    return w->dropped ? mask_matrices(w, rcvi_gradient_at(w, w->learner->at_part)) : RCV_OK;
+}
+
+rcv_status rcvi_unit_parameters(rcvi_work *w, const rcvi_window *v) {
+    const rcv_learner *l = w->learner;
+    w->layers = rcvi_at(l, w->parameters, l->at_part);
+    if (!v->training || !w->dropped) return RCV_OK;
+    size_t bytes = (size_t)rcv_net_parameter_elements(l->part) * rcvi_real_bytes(l);
+    RCVI_TRY(w->ops->copy(w->learn, w->dropped, w->layers, bytes));
+    w->layers = w->dropped;
+    return mask_matrices(w, w->dropped);
+}
+
+/* May the gradients of the output layer come beside the backward pass? Where several units are on their way, each has its own at once; and
+ * replicas sum them during that pass. */
+static bool may_wait(const rcvi_work *w, const rcvi_window *v) {
+    const rcvi_crew *crew = w->options.crew;
+    return w->ops->head_rest && rcvi_window_units(v) == 1 && !(crew && crew->sums);
+}
+
+rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
+    const rcv_learner *l = w->learner;
+    bool values = l->shape.kind == RCV_DATA_VALUES;
+    int64_t row = seen_row(w, v, u);
+    const int32_t *targets = (const int32_t *)(const void *)(w->there + w->feed.targets);
+    return (rcvi_head){.rows = rcvi_tells_next(l) ? v->steps * v->batch : v->batch,
+                       .y = row_at(w, v->seen, row, l->width),
+                       .weight = rcvi_at(l, w->parameters, l->at_weight),
+                       .bias = rcvi_at(l, w->parameters, l->at_bias),
+                       .targets = values ? NULL : targets + row,
+                       .values = values ? row_at(w, w->there + w->feed.values, row, l->shape.outputs) : NULL,
+                       .rounded = v->training && w->ops->head_weight,
+                       .later = may_wait(w, v)};
+}
+
+/* What the output layer reads, where that is not y as it is. */
+static rcv_status see(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
+    const rcv_learner *l = w->learner;
+    int64_t row = seen_row(w, v, u), rows = v->steps * v->batch;
+    void *seen = row_at(w, v->seen, row, l->width);
+    const void *from = row_at(w, w->y, u->row, l->width);
+    if (!rcvi_tells_next(l)) {
+        const int32_t *last = (const int32_t *)(const void *)(w->there + w->feed.last);
+        rows = v->batch;
+        from = seen;
+        RCVI_TRY(w->ops->gather(w->learn, rows, l->width, last + row, w->y, seen));
+    }
+    if (!v->training || !(w->options.drops.output > 0)) return RCV_OK;
+    rcvi_mask mask = mask_of(w, v, u, w->options.drops.output, SALT_OUTPUT);
+    return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), from, seen);
+}
+
+/* A run that has been used in this batch knows its parameters, and, where all share what one has packed, so do the others. */
+rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, uint64_t seed, bool first) {
+    const rcvi_shard shard = shard_of(v, u);
+    size_t states = rcv_net_state_count(w->learner->part);
+    const void *x;
+    RCVI_TRY(make_inputs(w, v, u, &x));
+    const rcv_forward data = {.parameters = w->layers,
+                              .x = x,
+                              .lengths = v->lengths ? w->lengths + u->micro * v->batch : NULL,
+                              .initial = (const void *const *)rcvi_window_states(v, states, u->micro, u->chunk),
+                              .y = row_at(w, w->y, u->row, output_of(w)),
+                              .final = rcvi_window_states(v, states, u->micro, u->chunk + 1),
+                              .seed = seed,
+                              .same_parameters = v->packs_once ? !first : u->micro >= v->held};
+    rcvi_run_set_shard(u->run, &shard);
+    RCVI_TRY(rcv_run_forward(u->run, &data));
+    if (!w->learner->ends) return RCV_OK;
+    if (v->training && w->ops->head_weight && !u->number) {
+        const rcvi_head head = rcvi_unit_head(w, v, u);
+        RCVI_TRY(w->ops->head_weight(w->learn, &head, rcvi_run_beside(u->run, true)));
+    }
+    return see(w, v, u);
+}
+
+/* ---- backwards ---- */
+
+static rcvi_head head_with_gradients(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, bool fresh) {
+    const rcv_learner *l = w->learner;
+    rcvi_head head = rcvi_unit_head(w, v, u);
+    head.adds_loss = head.accumulate = !fresh;
+    head.dy = row_at(w, v->dseen, seen_row(w, v, u), l->width);
+    if (w->options.lean) return head;
+    head.dweight = rcvi_gradient_at(w, l->at_weight);
+    head.dbias = rcvi_gradient_at(w, l->at_bias);
+    return head;
+}
+
+rcv_status rcvi_unit_learn_head(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, bool fresh) {
+    const rcv_learner *l = w->learner;
+    const rcvi_head head = head_with_gradients(w, v, u, fresh);
+    RCVI_TRY(w->ops->head(w->learn, &head, rcvi_feed_control(w), w->outcome));
+    if (w->options.drops.output > 0) {
+        rcvi_mask mask = mask_of(w, v, u, w->options.drops.output, SALT_OUTPUT);
+        RCVI_TRY(w->ops->mask(w->learn, head.rows, l->width, &mask, rcvi_feed_control(w), head.dy, head.dy));
+    }
+    if (rcvi_tells_next(l)) return RCV_OK;
+    size_t bytes = (size_t)(v->steps * v->batch * l->width) * rcvi_real_bytes(l);
+    rcvi_groups groups = rcvi_feed_last(w, v, u->micro);
+    RCVI_TRY(w->ops->clear(w->learn, row_at(w, w->dy, u->row, l->width), bytes));
+    return w->ops->scatter(w->learn, v->batch, l->width, &groups, true, head.dy, w->dy);
+}
+
+/* Gradients of states go from a chunk to the one before. */
+static void **dstates_of(const rcvi_work *w, const rcvi_window *v, int64_t chunk) {
+    bool inside = v->dstates && chunk > 0 && chunk < v->chunks;
+    return inside ? v->dstates + (size_t)(chunk % 2) * rcv_net_state_count(w->learner->part) : NULL;
+}
+
+rcv_status rcvi_unit_backward(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u, bool fresh) {
+    const rcv_learner *l = w->learner;
+    int64_t columns = input_of(w);
+    void *dx = w->dx ? row_at(w, w->dx, u->row, columns) : NULL;
+    const rcv_backward data = {.dy = row_at(w, w->dy, u->row, output_of(w)),
+                               .dfinal = (const void *const *)dstates_of(w, v, u->chunk + 1),
+                               .dx = dx,
+                               .dinitial = dstates_of(w, v, u->chunk),
+                               .dparameters = rcvi_gradient_at(w, l->at_part),
+                               .accumulate = !fresh};
+    RCVI_TRY(rcv_run_backward(u->run, &data));
+    if (l->ends && may_wait(w, v)) {
+        const rcvi_head head = head_with_gradients(w, v, u, fresh);
+        RCVI_TRY(w->ops->head_rest(w->learn, &head, rcvi_run_beside(u->run, false)));
+    }
+    if (!(between(w, v) > 0)) return RCV_OK;
+    rcvi_mask mask = mask_of(w, v, u, between(w, v), (uint64_t)l->part->first);
+    return mask_rows(w, v, columns, &mask, dx, dx);
+}
+
+static rcv_status mask_inputs(rcvi_work *w, const rcvi_window *v) {
+    const rcvi_drops *drops = &w->options.drops;
+    int64_t columns = input_of(w);
+    for (int64_t i = 0; i < rcvi_window_units(v); i++) {
+        const rcvi_unit u = rcvi_unit_of(v, i);
+        void *dx = row_at(w, w->dx, u.row, columns);
+        rcvi_mask input = mask_of(w, v, &u, drops->input, SALT_INPUT), words = word_mask(w, &u);
+        if (drops->input > 0) RCVI_TRY(mask_rows(w, v, columns, &input, dx, dx));
+        if (drops->embedding > 0) RCVI_TRY(mask_rows(w, v, columns, &words, dx, dx));
+    }
+    return RCV_OK;
+}
+
+rcv_status rcvi_unit_inputs(rcvi_work *w, const rcvi_window *v, bool fresh) {
+    const rcv_learner *l = w->learner;
+    if (!w->dx || !l->begins) return RCV_OK;
+    int64_t rows = rcvi_window_rows(v), columns = input_of(w);
+    RCVI_TRY(mask_inputs(w, v));
+    rcvi_groups groups = rcvi_feed_groups(w);
+    if (w->options.sparse) {
+        void *to = rcvi_work_merges(w) ? rcvi_exchange_rows(w->exchange) : w->x;
+        return w->ops->scatter(w->learn, rows, columns, &groups, false, w->dx, to);
+    }
+    if (fresh && !l->shape.tied) /* where it is tied, the output layer has overwritten it */
+        RCVI_TRY(w->ops->clear(w->learn, w->gradient, (size_t)(l->shape.tokens * columns) * rcvi_real_bytes(l)));
+    return w->ops->scatter(w->learn, rows, columns, &groups, true, w->dx, w->gradient);
+}

@@ -1,0 +1,144 @@
+#!/usr/bin/env bash
+# recurve report: the page has the numbers of the log, is well-formed and fetches nothing; broken logs are refused by line.
+set -u
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+complain() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# A run of 3000 updates that was killed at 1500 and went on from its checkpoint at 1200.
+python3 - <<'PYTHON'
+import json, math
+
+def progress(step, before):
+    loss = 4 + 3 * math.exp(-step / 500) + (0.5 if before else 0)
+    return {"event": "progress", "step": step, "epoch": step / 1000, "loss": loss, "perplexity": math.exp(loss),
+            "rate": 1.0 if step < 2000 else 0.5, "norm": 3.25, "tokens_per_second": 410000 + step, "seconds": step / 100}
+
+def validation(step, loss):
+    return {"event": "validation", "step": step, "epoch": step / 1000, "loss": loss, "perplexity": math.exp(loss),
+            "best": True, "seconds": step / 100}
+
+start = {"event": "start", "version": "0.1.0", "date": "2026-11-17 01:02 UTC", "parameters": 4653200, "bytes": 123456789,
+         "shapes": [{"steps": 10, "batch": 64, "batches": 750}, {"steps": 40, "batch": 64, "batches": 250}],
+         "plans": ["combine(steps=8)+fuse+pack"], "device": "a <device> & more", "tokens": 929589,
+         "settings": {"hidden": 200, "layers": 1, "learning-rate": 1.0, "weight-decay": 1.2e-06, "optimiser": "sgd",
+                      "data": "<ptb>", "shuffle": True, "of-later": 7.5}}
+killed = [progress(s, s > 1200) for s in range(10, 1501, 10)] + [validation(1000, 4.80001), validation(1500, 4.1)]
+resumed = [progress(s, False) for s in range(1210, 3001, 10)] + [validation(2000, 4.7), validation(3000, 4.75)]
+in_order = lambda lines: sorted(lines, key=lambda line: line["step"])
+lines = [start] + in_order(killed) + [{"event": "checkpoint", "step": 1200, "path": "a.ckpt"}, {"event": "resume", "step": 1200}]
+lines += in_order(resumed)
+end = {"event": "end", "reason": "epochs", "step": 3000, "seconds": 77.5, "tokens_per_second": 398765}
+test = {"event": "test", "loss": 4.6868, "perplexity": math.exp(4.6868), "counted": 82429}
+with open("run.jsonl", "w") as file:
+    for line in lines + [{"event": "nobody knows"}, end, test]:
+        file.write(json.dumps(line) + "\n")
+PYTHON
+
+"$RECURVE" report run.jsonl >out 2>err || { cat err; exit 1; }
+[ -s run.html ] || { echo "no page run.html"; exit 1; }
+[ ! -e run.html.part ] || complain "a half-written page is left"
+
+export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
+cat >read.py <<'PYTHON'
+import re, sys
+from page import Page
+
+class Training(Page):
+    paths = {}
+    def start(self, tag, attributes):
+        if tag == "path":
+            points = [tuple(map(float, p.split())) for p in re.split("[ML]", attributes["d"])[1:]]
+            self.paths.setdefault(self.section, []).append(points)
+            if any(not (0 <= x <= 1000 and 0 <= y <= 380) for x, y in points):
+                self.wrong.append("a path leaves its plot in section %s" % self.section)
+
+page = Training(sys.argv[1]).read()
+text, wrong = page.text, page.wrong
+PYTHON
+
+cat read.py - >whole.py <<'PYTHON'
+import math
+wanted = {
+    "%.2f" % math.exp(4.7): "the best validation's perplexity", "%.2f" % math.exp(4.6868): "the test's perplexity",
+    "perplexity, best validation, after 2000 updates; loss 4.7000": "where it was", "398765": "tokens a second",
+    "4653200": "parameters", "4.8000": "the first validation", "4.7500": "the last validation", "78 s": "seconds",
+    "perplexity, training, after 3000 updates; loss %.4f" % (4 + 3 * math.exp(-6)): "the last loss",
+    "a <device> & more": "the device", "929589": "tokens", "1.2e-06": "weight decay", "200": "hidden", "<ptb>": "data",
+    "sgd": "optimiser", "of-later": "a setting not known", "combine(steps=8)+": "a plan", "epochs": "why it ended",
+    "resumed at 1200": "the mark", "resumed at update": "the resume", "75.0%": "a bucket's share",
+    "Lengths that sequences are padded to: %.4f time steps for one of the data." % (64 * (10 * 750 + 40 * 250) / 929589): "padding"}
+for word, meaning in wanted.items():
+    if word not in page.words:
+        wrong.append("the page does not show %s: %s" % (meaning, word))
+for word, meaning in {"layers": "a setting at its default", "shuffle": "another", "4.1000": "a validation that was undone"}.items():
+    if word in page.words:
+        wrong.append("the page shows %s: %s" % (meaning, word))
+counts = {name: [len(path) for path in paths] for name, paths in page.paths.items()}
+if counts != {"loss": [300, 3], "rate": [300], "speed": [300], "norm": [300]}:
+    wrong.append("the plots have so many points: %s" % counts)
+if text.count("<circle") != 3:
+    wrong.append("%d validations are marked, not 3" % text.count("<circle"))
+# The training line falls: what was undone lay higher.
+heights = [y for _, y in page.paths.get("loss", [[]])[0]]
+if heights != sorted(heights):
+    wrong.append("the training curve rises somewhere")
+left = [x for x, _ in page.paths.get("rate", [[]])[0]]
+if left != sorted(left) or left[0] > 80 or left[-1] < 980:
+    wrong.append("the learning rate does not go from left to right")
+page.report()
+PYTHON
+python3 whole.py run.html || failures=$((failures + 1))
+
+# A killed process leaves a line cut short: the page is made of the others. It has not ended.
+grep -v '"end"' run.jsonl >killed.jsonl
+printf '{"event": "progr' >>killed.jsonl
+"$RECURVE" report killed.jsonl --output killed.page >out 2>err || complain "a log cut short: $(cat err)"
+grep -q 'nothing yet' killed.page || complain "the page of a log without an end does not say so"
+[ ! -e killed.html ] || complain "--output is not where the page went"
+
+# 5000 lines are drawn as at most 1000 points; a loss that is no number leaves a gap.
+python3 - <<'PYTHON'
+import json
+with open("long.jsonl", "w") as file:
+    for step in range(1, 5001):
+        loss = None if 2000 < step <= 3000 else 2.5
+        file.write(json.dumps({"event": "progress", "step": step, "loss": loss, "rate": 0.001}) + "\n")
+PYTHON
+"$RECURVE" report long.jsonl >out 2>err || complain "a long log: $(cat err)"
+cat read.py - >long.py <<'PYTHON'
+if [len(p) for p in page.paths.get("loss", [])] != [800] or [len(p) for p in page.paths.get("rate", [])] != [1000]:
+    wrong.append("5000 points became %s" % {k: list(map(len, v)) for k, v in page.paths.items()})
+if "validations" in text.split("</style>")[1]:
+    wrong.append("there are validations")
+page.report()
+PYTHON
+python3 long.py long.html || failures=$((failures + 1))
+
+# refused SENTENCE FILE: exit status 1, this is said, and no page is written
+refused() {
+    local status=0
+    "$RECURVE" report "$2" --output refused.html >out 2>err || status=$?
+    [ $status = 1 ] || complain "$2: exit status $status"
+    grep -qF -- "$1" err || complain "$2: said '$(cat err)', not '$1'"
+    [ ! -e refused.html ] || complain "$2: a page was written"
+}
+sed '3s/}$/,}/' run.jsonl >broken.jsonl
+refused "broken.jsonl:3: not a line of a training log" broken.jsonl
+sed '5s/"step"/"stop"/' run.jsonl >stepless.jsonl
+refused "stepless.jsonl:5: not a line of a training log: the event has no step" stepless.jsonl
+{ cat run.jsonl && echo '[1]'; } >array.jsonl
+refused "array.jsonl:$(wc -l <array.jsonl): not a line of a training log: it is no object with an event" array.jsonl
+echo '{"event": "other"}' >other.jsonl
+refused "other.jsonl has no start, no progress and no validation" other.jsonl
+refused "none.jsonl" none.jsonl
+: >empty.jsonl
+refused "empty.jsonl is empty" empty.jsonl
+"$RECURVE" report >out 2>err
+[ $? = 2 ] || complain "no log: exit status not 2"
+[ $failures = 0 ]

@@ -1,0 +1,957 @@
+/* Time loops as persistent kernels, without a GPU: blocks wait for what the program says they read and for nothing that
+ * never comes, nothing is overwritten too early, and all of it has room on the chip.
+ *
+ * What is checked against is the program itself, gone through step by step. Checkers answer how many faults they have
+ * found, so that a test can spoil a loop and see that they find it. */
+#include "persistent_subject.h"
+
+enum { SEVERAL = -1, MOST_READINGS = 256 };
+
+/* ---- a loop gone through in the order of the program ---- */
+
+typedef struct {
+    int step;
+    int64_t iteration;
+} execution;
+
+/* Writers are executions: step n at iteration i is 1 + i * steps + n; 0 is all that was before the loop. */
+typedef struct {
+    rcvi_access access;
+    int writer; /* of what the program reads there; SEVERAL: of parts of it */
+} reading;
+
+/* What a slot of a channel holds: who wrote it, and which element of memory its first one is. */
+typedef struct {
+    int writer;
+    int64_t element;
+} content;
+
+/* A memory tells of the elements of every view's first row who wrote them last. That row is of a sequence of `length` steps, and the
+ * longest one of its tile. */
+typedef struct {
+    const rcvi_engine *e;
+    const rcvi_persistent *p;
+    int64_t length;
+    execution *due; /* in the order of the program */
+    int due_count;
+    size_t *place;      /* [buffers] in a memory; 0: the loop does not write it */
+    size_t elements;    /* of a memory */
+    reading *readings;  /* [1 + executions, MOST_READINGS] */
+    int *reading_count; /* [1 + executions] */
+    int *raisers;       /* [counters] who raises it */
+    size_t *first_slot; /* [channels] of their slots from `base` on */
+    content *slots;
+    int faults; /* steps not due as the program says; counters and slots with a second writer, or of no channel */
+} replay;
+
+static void *new_table(size_t count, size_t size) {
+    void *table = calloc(count + 1, size);
+    assert_non_null(table);
+    return table;
+}
+
+static const rcvi_step *part_of(const replay *r, int step, int n) {
+    return &r->e->program->steps[r->p->steps[step].parts[n]];
+}
+static int writer_of(const replay *r, execution x) { return 1 + (int)x.iteration * r->p->step_count + x.step; }
+/* Who has the same elements from step to step: a seat by columns, or by rows. */
+static int owner_of_step(const rcvi_persistent_step *s) { return s->seat * 2 + s->by_rows; }
+static int owner_of(const replay *r, int writer) {
+    return writer > 0 ? owner_of_step(&r->p->steps[(writer - 1) % r->p->step_count]) : RCVI_NONE;
+}
+static reading *readings_of(const replay *r, execution x) {
+    return r->readings + (size_t)writer_of(r, x) * MOST_READINGS;
+}
+
+static int64_t time_of(const replay *r, execution x) {
+    const rcvi_time *time = &part_of(r, x.step, 0)->time;
+    return time->base + x.iteration * time->inner;
+}
+
+static int64_t element_of(const replay *r, execution x, const rcvi_view *view) {
+    return rcvi_view_start(view, x.iteration, 0, time_of(r, x));
+}
+
+/* Does the sequence have the step of the caller's that is computed? */
+static bool goes_on(const replay *r, execution x) {
+    int64_t time = time_of(r, x);
+    return (part_of(r, x.step, 0)->direction ? r->e->program->options.steps - 1 - time : time) < r->length;
+}
+
+/* Is the part left out? */
+static bool is_left_out(const replay *r, execution x, int n) {
+    return r->e->is_short[r->p->steps[x.step].parts[n]] && !goes_on(r, x);
+}
+
+/* Does the execution neither wait nor multiply? */
+static bool rests(const replay *r, execution x) { return r->p->steps[x.step].leaves && !goes_on(r, x); }
+
+/* Who wrote what an access touches, or SEVERAL; `writer`, if not 0, then has. */
+static int touch(const replay *r, execution x, const rcvi_access *access, int *memory, int writer) {
+    if (!r->place[access->view->buffer]) return 0;
+    int *row = memory + r->place[access->view->buffer] + element_of(r, x, access->view), before = row[0];
+    for (int64_t c = 0; c < (access->view->column ? access->columns : 1); c++) {
+        int *element = &row[c * access->view->column];
+        if (*element != before) before = SEVERAL;
+        if (writer) *element = writer;
+    }
+    return before;
+}
+
+static void write_part(const replay *r, execution x, int n, int *memory) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int count = is_left_out(r, x, n) ? 0 : rcvi_step_accesses(part_of(r, x.step, n), accesses);
+    for (int a = 0; a < count; a++) {
+        if (accesses[a].written && accesses[a].view->buffer != RCVI_NONE)
+            touch(r, x, &accesses[a], memory, writer_of(r, x));
+    }
+}
+
+/* A selection takes its second operand where the sequence has ended. */
+static void read_part(replay *r, execution x, int n, int *memory) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    const rcvi_step *part = part_of(r, x.step, n);
+    int count = is_left_out(r, x, n) ? 0 : rcvi_step_accesses(part, accesses);
+    int *kept = &r->reading_count[writer_of(r, x)];
+    for (int a = 0; a < count; a++) {
+        bool selects = part->kind == RCVI_STEP_SELECT && accesses[a].view == &part->a;
+        if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE || (selects && !goes_on(r, x))) continue;
+        assert_true(*kept < MOST_READINGS);
+        readings_of(r, x)[(*kept)++] = (reading){accesses[a], touch(r, x, &accesses[a], memory, 0)};
+    }
+}
+
+static void find_places(replay *r) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    r->elements = 1;
+    for (int n = 0, part = 0; n < r->p->step_count; part = (part + 1) % r->p->steps[n].part_count, n += part == 0) {
+        int count = rcvi_step_accesses(part_of(r, n, part), accesses);
+        for (int a = 0; a < count; a++) {
+            int buffer = accesses[a].view->buffer;
+            if (!accesses[a].written || buffer == RCVI_NONE || r->place[buffer]) continue;
+            r->place[buffer] = r->elements;
+            r->elements += (size_t)r->e->program->buffers[buffer].count;
+        }
+    }
+}
+
+static void go_through(replay *r) {
+    int *memory = new_table(r->elements, sizeof *memory);
+    for (int64_t k = 0, time, span; k < r->p->iterations * r->p->step_count; k++) {
+        execution x = {(int)(k % r->p->step_count), k / r->p->step_count};
+        const rcvi_persistent_step *s = &r->p->steps[x.step];
+        bool due = x.iteration >= s->low && x.iteration < s->high;
+        if (due) r->due[r->due_count++] = x;
+        for (int n = 0; n < s->part_count; n++) {
+            r->faults += due != rcvi_step_is_due(r->e->program, part_of(r, x.step, n), x.iteration, 0, &time, &span);
+            if (due) read_part(r, x, n, memory);
+            if (due) write_part(r, x, n, memory);
+        }
+    }
+    free(memory);
+}
+
+/* ---- counters and slots ---- */
+
+static int64_t slot_at(const rcvi_channel_use *use, int64_t i) { return use->slot + i * use->step; }
+static bool is_fresh(const rcvi_channel_use *use, int64_t i) { return i >= use->low && i < use->high; }
+
+/* The counter of the first tile, or RCVI_NONE where the channel has none for this slot. */
+static int64_t counter_of(const rcvi_persistent *p, const rcvi_channel_use *use, int64_t i) {
+    if (use->channel == RCVI_NONE) return RCVI_NONE;
+    const rcvi_channel *channel = &p->channels[use->channel];
+    int64_t slot = slot_at(use, i), tiles = (int64_t)p->slices * p->tiles;
+    if (!channel->written || slot < channel->first || slot > channel->last) return RCVI_NONE;
+    int64_t counter = p->first_counter[channel->signal] + (slot - channel->first) * tiles;
+    return counter + tiles <= p->counters ? counter : RCVI_NONE;
+}
+
+static content *slot_of(const replay *r, const rcvi_channel_use *use, int64_t i) {
+    const rcvi_channel *channel = &r->p->channels[use->channel];
+    int64_t slot = slot_at(use, i);
+    if (slot < channel->base || slot > channel->top) return NULL;
+    return &r->slots[r->first_slot[use->channel] + (size_t)(slot - channel->base)];
+}
+
+static bool is_tagged(const rcvi_persistent *p, const rcvi_channel_use *use) {
+    return use->channel != RCVI_NONE && p->channels[use->channel].tagged;
+}
+
+/* The counters that an execution raises; answers how many. Values with tags count as if they had one. */
+static int find_raises(const replay *r, execution x, int64_t *counters) {
+    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    int count = 0;
+    for (int n = 0; n < s->raise_count; n++) {
+        if (s->is_raised[s->raises[n]]) counters[count++] = counter_of(r->p, &s->uses[s->raises[n]], x.iteration);
+    }
+    for (int n = 0; n < s->write_count; n++) {
+        const rcvi_channel_use *use = &s->uses[s->writes[n]];
+        if (!is_tagged(r->p, use)) continue;
+        int64_t counter = counter_of(r->p, use, x.iteration);
+        bool first = s->write_tagged[n];
+        for (int k = 0; k < count; k++) first &= counters[k] != counter;
+        if (first) counters[count++] = counter;
+    }
+    return count;
+}
+
+static int tag_of(const replay *r, execution x, int use) {
+    return (int)(time_of(r, x) + rcvi_persistent_tag_phase(r->p, &r->p->steps[x.step], use)) & 1;
+}
+
+/* A reader waits for the tag of the writer; the one before, or what was before the loop, has the other one. */
+static bool are_tags_good(const replay *r, execution x, int use, int writer) {
+    execution w = {(writer - 1) % r->p->step_count, (writer - 1) / r->p->step_count},
+              before = {w.step, w.iteration - 1};
+    const rcvi_persistent_step *s = &r->p->steps[w.step];
+    for (int n = 0; n < s->write_count; n++) {
+        if (s->uses[s->writes[n]].channel != r->p->steps[x.step].uses[use].channel) continue;
+        int tag = tag_of(r, w, s->writes[n]), old = w.iteration > s->low ? tag_of(r, before, s->writes[n]) : 0;
+        return tag == tag_of(r, x, use) && tag != old;
+    }
+    return false;
+}
+
+/* No counter is raised by two executions, no slot written by two. */
+static void find_raisers(replay *r, execution x) {
+    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    int64_t counters[RCVI_MAX_USES];
+    int count = find_raises(r, x, counters);
+    for (int n = 0; n < count; n++) {
+        r->faults += counters[n] == RCVI_NONE || r->raisers[counters[n]];
+        if (counters[n] != RCVI_NONE) r->raisers[counters[n]] = writer_of(r, x);
+    }
+    for (int w = 0; w < s->write_count; w++) {
+        const rcvi_channel_use *use = &s->uses[s->writes[w]];
+        if (use->channel == RCVI_NONE) continue;
+        content *slot = slot_of(r, use, x.iteration);
+        r->faults += !slot || slot->writer || r->p->channels[use->channel].seat != s->seat;
+        r->faults += is_tagged(r->p, use) != s->write_tagged[w];
+        if (slot) *slot = (content){writer_of(r, x), element_of(r, x, s->views[s->write_views[w]])};
+    }
+}
+
+static void open_replay(replay *r, const rcvi_engine *e, const rcvi_persistent *p, int64_t length) {
+    size_t executions = (size_t)(p->iterations * p->step_count), slots = 0;
+    *r = (replay){.e = e, .p = p, .length = length};
+    r->due = new_table(executions, sizeof *r->due);
+    r->place = new_table(e->program->buffer_count, sizeof *r->place);
+    r->readings = new_table((1 + executions) * MOST_READINGS, sizeof *r->readings);
+    r->reading_count = new_table(1 + executions, sizeof *r->reading_count);
+    r->raisers = new_table((size_t)p->counters, sizeof *r->raisers);
+    r->first_slot = new_table((size_t)p->channel_count, sizeof *r->first_slot);
+    for (int c = 0; c < p->channel_count; c++) {
+        r->first_slot[c] = slots;
+        if (p->channels[c].top >= p->channels[c].base) slots += (size_t)(p->channels[c].top - p->channels[c].base + 1);
+    }
+    r->slots = new_table(slots, sizeof *r->slots);
+    find_places(r);
+    go_through(r);
+    for (int k = 0; k < r->due_count; k++) find_raisers(r, r->due[k]);
+}
+
+static void close_replay(replay *r) {
+    void *tables[] = {r->due, r->place, r->readings, r->reading_count, r->raisers, r->first_slot, r->slots};
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]);
+}
+
+/* ---- what is read ---- */
+
+/* The number, of those that a step has, that it stores in an element of a buffer; RCVI_NONE: in no such one. */
+static int value_at(const replay *r, int writer, int buffer, int64_t element) {
+    execution x = {(writer - 1) % r->p->step_count, (writer - 1) / r->p->step_count};
+    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    const rcvi_map *map = s->shape.map;
+    for (int v = 0; v < map->operand_count; v++) {
+        if (s->views[v]->buffer != buffer || element_of(r, x, s->views[v]) != element) continue;
+        for (int q = 0; q < map->product_count; q++)
+            if (map->products[q].out == v) return q;
+        for (int k = 0; k < map->instruction_count; k++)
+            if (map->instructions[k].out == v) return map->product_count + k;
+        for (int i = 0; i < map->store_count; i++) {
+            if (map->stores[i].out == v)
+                return map->stores[i].source + (map->stores[i].product ? 0 : map->product_count);
+        }
+    }
+    return RCVI_NONE;
+}
+
+/* Does the slot hold what its writer stored in this element, or in another one the same number? */
+static bool holds(const replay *r, const content *slot, const rcvi_channel *channel, int buffer, int64_t element) {
+    if (buffer == channel->buffer) return slot->element == element;
+    int value = value_at(r, slot->writer, buffer, element);
+    return value != RCVI_NONE && value == value_at(r, slot->writer, channel->buffer, slot->element);
+}
+
+/* What `writer` wrote comes by this channel, behind a counter that it raises. What was there before the loop is not
+ * waited for, nobody writes its slot, and an operand is brought from where it lies: slots are steps of [batch, row],
+ * and a ring has two. */
+static bool is_linked(const replay *r, const rcvi_channel_use *use, int64_t i, int writer, int buffer,
+                      int64_t element) {
+    if (use->channel == RCVI_NONE) return false;
+    const rcvi_channel *channel = &r->p->channels[use->channel];
+    const content *slot = slot_of(r, use, i);
+    int64_t counter = counter_of(r->p, use, i), at = slot_at(use, i);
+    if (writer)
+        return is_fresh(use, i) && counter != RCVI_NONE && r->raisers[counter] == writer && slot &&
+               slot->writer == writer && holds(r, slot, channel, buffer, element);
+    int64_t from =
+        channel->view->wrap ? at % 2 * channel->view->slot : at * r->e->program->options.batch * channel->view->row;
+    if (is_fresh(use, i) || counter != RCVI_NONE) return false;
+    return !channel->operand || (slot && !slot->writer && channel->column + from == element);
+}
+
+/* Operands come by channels; of values, those that another seat writes. */
+static bool is_reading_linked(const replay *r, execution x, const reading *reading) {
+    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    const rcvi_view *view = reading->access.view;
+    int64_t element = element_of(r, x, view);
+    int n = 0, late = 0, writer = reading->writer;
+    if (reading->access.use == RCVI_USE_OPERAND) {
+        while (n < s->pass_count && !rcvi_view_equal(s->views[s->passes[n].a], view)) n++;
+        return n < s->pass_count && s->read_of[n] != RCVI_NONE && s->passes[n].depth == reading->access.columns &&
+               is_linked(r, &s->uses[s->read_of[n]], x.iteration, writer, view->buffer, element) &&
+               r->p->channels[s->uses[s->read_of[n]].channel].operand;
+    }
+    for (; n < s->view_count && !rcvi_view_equal(s->views[n], view); n++) late += s->is_late[n];
+    if (n < s->view_count && s->is_late[n] && s->uses[s->waits[late]].channel != RCVI_NONE) {
+        const rcvi_channel_use *use = &s->uses[s->waits[late]];
+        if (is_tagged(r->p, use) && (!s->is_tagged[n] || (writer && !are_tags_good(r, x, s->waits[late], writer))))
+            return false;
+        return is_linked(r, use, x.iteration, writer, view->buffer, element);
+    }
+    return writer == 0 || owner_of(r, writer) == owner_of_step(s);
+}
+
+/* Does some step store the buffer with tags alone? */
+static bool is_spare(const rcvi_persistent *p, int buffer) {
+    bool spare = false;
+    for (int n = 0; n < p->step_count; n++) {
+        const rcvi_persistent_step *s = &p->steps[n];
+        for (int v = 0; v < s->shape.map->operand_count; v++) spare |= s->is_spare[v] && s->views[v]->buffer == buffer;
+    }
+    return spare;
+}
+
+/* What lies only in words with tags is read nowhere else. */
+static int count_spare_faults(const replay *r) {
+    rcvi_access accesses[RCVI_MAX_ACCESSES];
+    int faults = 0;
+    for (size_t i = 0; i < r->e->program->step_count; i++) {
+        int count = rcvi_step_accesses(&r->e->program->steps[i], accesses), n = 0;
+        while (n < r->p->step_count && !rcvi_persistent_has_part(&r->p->steps[n], (int)i)) n++;
+        for (int a = 0; a < count; a++) {
+            if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE) continue;
+            if (!is_spare(r->p, accesses[a].view->buffer)) continue;
+            int v = 0, late = 0;
+            for (; n < r->p->step_count && v < r->p->steps[n].view_count; v++) {
+                if (rcvi_view_equal(r->p->steps[n].views[v], accesses[a].view)) break;
+                late += r->p->steps[n].is_late[v];
+            }
+            const rcvi_persistent_step *s = n < r->p->step_count ? &r->p->steps[n] : NULL;
+            const rcvi_channel_use *use = s && s->is_tagged[v] ? &s->uses[s->waits[late]] : NULL;
+            faults += !use || !is_tagged(r->p, use) || use->low != s->low || use->high != s->high;
+        }
+    }
+    return faults;
+}
+
+/* So every wait is for a counter that one step raises, of the seat whose blocks are waited for, and that step has
+ * written what is read. */
+static int count_link_faults(const replay *r) {
+    int faults = r->faults + count_spare_faults(r);
+    for (int k = 0; k < r->due_count; k++) {
+        const reading *readings = readings_of(r, r->due[k]);
+        for (int a = 0; a < r->reading_count[writer_of(r, r->due[k])]; a++)
+            faults += readings[a].writer == SEVERAL || !is_reading_linked(r, r->due[k], &readings[a]);
+    }
+    return faults;
+}
+
+/* ---- progress ---- */
+
+enum { FOLLOWED = 2, MEMORIES = FOLLOWED * FOLLOWED, MOST_BLOCKS = 64 };
+
+/* Two blocks of every seat, one ahead of the other as far as counters let it. A memory is of one block's rows and one
+ * block's columns: a step by columns has those of all rows, one by rows those of all columns. */
+typedef struct {
+    const replay *r;
+    int blocks, faults;
+    int next[MOST_BLOCKS]; /* [blocks] of what is due */
+    int *raised;           /* [counters] */
+    int *memory[MEMORIES];
+    int *words[MEMORIES]; /* [channels] who wrote the words with tags */
+} race;
+
+static bool has_memory(const race *t, execution x, int number, int m) {
+    return (t->r->p->steps[x.step].by_rows ? m / FOLLOWED : m % FOLLOWED) == number;
+}
+
+static void go_on(race *t, int block) {
+    do t->next[block]++;
+    while (t->next[block] < t->r->due_count && t->r->p->steps[t->r->due[t->next[block]].step].seat != block / FOLLOWED);
+}
+
+/* Have all counters come that its next step waits for? */
+static bool may_go(const race *t, int block) {
+    if (t->next[block] == t->r->due_count) return false;
+    execution x = t->r->due[t->next[block]];
+    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    for (int n = 0; n < s->pass_count + s->wait_count && !rests(t->r, x); n++) {
+        int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
+        if (use == RCVI_NONE || !is_fresh(&s->uses[use], x.iteration)) continue;
+        int64_t counter = counter_of(t->r->p, &s->uses[use], x.iteration);
+        if (counter == RCVI_NONE || t->raised[counter] < FOLLOWED) return false;
+    }
+    return true;
+}
+
+/* What is read where it lies must be there, and still be there, in all rows and columns; of what its owner wrote a block
+ * needs only its own part. */
+static void read_values(race *t, execution x, int number) {
+    const replay *r = t->r;
+    int owner = owner_of_step(&r->p->steps[x.step]);
+    for (int a = 0; a < r->reading_count[writer_of(r, x)]; a++) {
+        const reading *reading = &readings_of(r, x)[a];
+        if (reading->writer == writer_of(r, x)) continue; /* another part of it */
+        t->faults += reading->access.use == RCVI_USE_OPERAND && rests(r, x);
+        for (int m = 0; reading->access.use != RCVI_USE_OPERAND && m < MEMORIES; m++) {
+            int there = touch(r, x, &reading->access, t->memory[m], 0);
+            bool own = owner_of(r, reading->writer) == owner || owner_of(r, there) == owner;
+            t->faults += there != reading->writer && (has_memory(t, x, number, m) || !own);
+        }
+    }
+}
+
+/* Words with tags are those of the step that is waited for, not of one behind it. */
+static void read_words(race *t, execution x, int number) {
+    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    for (int n = 0; n < s->wait_count; n++) {
+        const rcvi_channel_use *use = &s->uses[s->waits[n]];
+        int64_t counter = counter_of(t->r->p, use, x.iteration);
+        if (!is_tagged(t->r->p, use) || !is_fresh(use, x.iteration)) continue;
+        for (int m = 0; m < MEMORIES && counter != RCVI_NONE; m++)
+            t->faults += has_memory(t, x, number, m) && t->words[m][use->channel] != t->r->raisers[counter];
+    }
+}
+
+static void write_words(race *t, execution x, int number) {
+    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    for (int n = 0; n < s->write_count; n++) {
+        const rcvi_channel_use *use = &s->uses[s->writes[n]];
+        for (int m = 0; m < MEMORIES && is_tagged(t->r->p, use); m++) {
+            if (has_memory(t, x, number, m)) t->words[m][use->channel] = writer_of(t->r, x);
+        }
+    }
+}
+
+static void take_step(race *t, int block) {
+    execution x = t->r->due[t->next[block]];
+    int64_t counters[RCVI_MAX_USES];
+    int count = find_raises(t->r, x, counters);
+    read_values(t, x, block % FOLLOWED);
+    read_words(t, x, block % FOLLOWED);
+    write_words(t, x, block % FOLLOWED);
+    for (int m = 0; m < MEMORIES; m++) {
+        for (int n = 0; n < t->r->p->steps[x.step].part_count && has_memory(t, x, block % FOLLOWED, m); n++)
+            write_part(t->r, x, n, t->memory[m]);
+    }
+    for (int n = 0; n < count; n++) {
+        if (counters[n] != RCVI_NONE) t->raised[counters[n]]++;
+    }
+    go_on(t, block);
+}
+
+/* All others take all steps they can, the last seat first; only then the slow one takes a step. */
+static bool take_round(race *t, int slow) {
+    bool moved = false;
+    for (int b = t->blocks - 1; b >= 0; b--) {
+        for (; b != slow && may_go(t, b); moved = true) take_step(t, b);
+    }
+    if (moved || !may_go(t, slow)) return moved;
+    take_step(t, slow);
+    return true;
+}
+
+/* Faults are blocks that never come to their end, and values that are not there yet, or no longer. */
+static int run_race(const replay *r, int slow) {
+    race t = {.r = r, .blocks = r->p->seat_count * FOLLOWED};
+    assert_true(t.blocks <= MOST_BLOCKS);
+    t.raised = new_table((size_t)r->p->counters, sizeof *t.raised);
+    for (int m = 0; m < MEMORIES; m++) {
+        t.memory[m] = new_table(r->elements, sizeof **t.memory);
+        t.words[m] = new_table((size_t)r->p->channel_count, sizeof **t.words);
+    }
+    for (int b = 0; b < t.blocks; b++) {
+        t.next[b] = -1;
+        go_on(&t, b);
+    }
+    while (take_round(&t, slow)) continue;
+    for (int b = 0; b < t.blocks; b++) t.faults += t.next[b] < r->due_count;
+    for (int m = 0; m < MEMORIES; m++) {
+        free(t.memory[m]);
+        free(t.words[m]);
+    }
+    free(t.raised);
+    return t.faults;
+}
+
+static int count_progress_faults(const replay *r) {
+    int faults = 0;
+    for (int slow = 0; slow < r->p->seat_count * FOLLOWED; slow++) faults += run_race(r, slow);
+    return faults;
+}
+
+/* ---- residency ---- */
+
+/* Chunks of so many columns: those of bfloat16 have 64 of them, of all parts. */
+static int64_t chunks_of(const rcvi_persistent *p, int64_t columns) {
+    int64_t each = (p->operand == RCVI_F32 ? 32 : 64) * p->fold;
+    return (columns + each - 1) / each * p->parts;
+}
+
+/* Where products are of one lane each, those of lane 0 come first, and no pass is of both. */
+static int count_apart_faults(const rcvi_persistent *p, const rcvi_seat *seat) {
+    const rcvi_persistent_step *s = &p->steps[seat->tiled];
+    int products = s->shape.map->product_count, faults = 0;
+    if (!s->apart) return seat->products != products;
+    for (int lane = 0; lane < RCVI_LANES; lane++) {
+        for (int g = 0; g < seat->group_count[lane]; g++) {
+            for (int i = 0; i < products; i++)
+                faults += (i >= s->apart) != lane && s->passes[seat->groups[lane][g].pass].b[i] != RCVI_NONE;
+        }
+    }
+    return faults + (seat->products < s->apart || seat->products < products - s->apart);
+}
+
+/* A seat takes steps in the order of the program; groups of both its lanes bring every chunk of every pass once, with
+ * all parts of a number. */
+static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
+    enum { MOST = RCVI_MAX_GROUPS * 4 };
+    const rcvi_persistent *p = r->p;
+    int faults = count_apart_faults(p, seat), brought[RCVI_MAX_PASSES][MOST] = {{0}},
+        all = seat->chunks[0] + seat->chunks[1];
+    for (int k = 1; k < seat->hosted_count; k++) faults += seat->hosted[k] <= seat->hosted[k - 1];
+    for (int lane = 0; lane < RCVI_LANES; lane++) {
+        int chunks = 0, groups = seat->group_count[lane], ring = seat->ring[lane];
+        for (int g = 0; g < groups; g++) {
+            const rcvi_group_of_chunks *group = &seat->groups[lane][g];
+            chunks += group->count;
+            faults += group->count < 1 || group->count > p->group;
+            faults += group->first % p->parts != 0 || group->count % p->parts != 0;
+            faults += group->first < 0 || group->first + group->count > MOST;
+            for (int c = group->first; c < group->first + group->count; c++) {
+                if (c >= 0 && c < MOST) brought[group->pass][c]++;
+            }
+        }
+        faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->kept[lane] < 0 ||
+                  seat->held[lane] + seat->kept[lane] > chunks;
+        faults += ring < 1 || (groups % ring != 0 && (ring != 2 * groups || p->tiles < 2));
+        int chunk = p->tile * p->fold * CHUNK_BYTES + (p->stream_chunks ? WEIGHT_ROWS * CHUNK_BYTES : 0);
+        faults += groups && (size_t)(ring * p->group * chunk) > p->lane_bytes;
+    }
+    for (int q = 0; q < p->steps[seat->tiled].pass_count; q++) {
+        int64_t count = chunks_of(p, p->steps[seat->tiled].passes[q].depth);
+        for (int64_t c = 0; c < count; c++, all--) faults += brought[q][c] != 1;
+    }
+    return faults + (all != 0);
+}
+
+/* Every operand has memory of its own, for all parts of all numbers of all slots. */
+static int count_memory_faults(const rcvi_persistent *p) {
+    size_t end = 0;
+    int faults = 0;
+    for (int c = 0; c < p->channel_count; c++) {
+        const rcvi_channel *channel = &p->channels[c];
+        if (!channel->operand || channel->base > channel->top) continue;
+        int64_t rows = (int64_t)p->slices * p->tiles * p->tile * p->fold;
+        int64_t bytes = rows * chunks_of(p, channel->columns) * CHUNK_BYTES;
+        faults += channel->chunks != chunks_of(p, channel->columns) || channel->place < end;
+        end = channel->place + (size_t)((channel->top - channel->base + 1) * bytes);
+    }
+    return faults + (end > p->streamed);
+}
+
+/* All has room: columns in blocks, blocks on the chip, rows in tiles, weights, copies and sums in shared memory. */
+static int count_room_faults(const replay *r) {
+    const rcvi_persistent *p = r->p;
+    int64_t batch = r->e->program->options.batch;
+    int faults = 0, block = 0, hosted = 0, parts = 0;
+    for (int s = 0; s < p->seat_count; s++) {
+        const rcvi_seat *seat = &p->seats[s];
+        faults +=
+            seat->units * seat->products * p->fold > WEIGHT_ROWS || seat->units < 1 || seat->units % p->vector != 0;
+        faults += (int64_t)seat->blocks * seat->units < seat->columns;
+        faults += (int64_t)(seat->blocks - 1) * seat->units >= seat->columns;
+        faults += seat->first_block != block || seat->class < 0 || seat->class >= p->class_count;
+        int kept = seat->kept[0] + seat->kept[1];
+        faults += kept > p->weight_chunks;
+        faults += seat->chunks[0] + seat->chunks[1] - seat->held[0] - seat->held[1] - kept > p->stream_chunks;
+        faults += count_seat_faults(r, seat);
+        block += seat->blocks * p->slices;
+        hosted += seat->hosted_count;
+    }
+    for (int n = 0; n < p->step_count; n++) {
+        parts += p->steps[n].part_count;
+        faults += rcvi_map_has_sums(p->steps[n].shape.map) && !p->steps[n].by_rows;
+    }
+    faults += parts != r->e->program->steps[p->loop].loop.body;
+    faults += p->blocks != block || p->blocks > PROCESSORS || hosted != p->step_count;
+    faults += (int64_t)p->slices * p->slice < batch || (int64_t)(p->slices - 1) * p->slice >= batch;
+    faults += p->tiles * p->tile < p->slice || p->tile % 8 != 0 || p->tile < 8;
+    faults += p->exact && p->tile != 8;
+    faults += count_memory_faults(p);
+    size_t least = RCVI_LANES * p->lane_bytes + (size_t)(p->weight_chunks * WEIGHT_ROWS * CHUNK_BYTES);
+    return faults +
+           (p->shared > SHARED || p->shared < least + (size_t)(p->tile * p->fold * WEIGHT_ROWS) * sizeof(float));
+}
+
+enum { LINKS, PROGRESS, ROOM, CHECKERS };
+
+/* Where rows leave, of tiles that end early, too. */
+static int count_faults(const rcvi_engine *e, const rcvi_persistent *p, int checker) {
+    static int (*const count[])(const replay *r) = {count_link_faults, count_progress_faults, count_room_faults};
+    int64_t steps = e->program->options.steps;
+    int faults = 0;
+    for (int64_t length = steps; length > 0; length = length > 2 ? length / 2 : length - 1) {
+        replay r;
+        if (length < steps && (checker != PROGRESS || !e->sorts)) break;
+        open_replay(&r, e, p, length);
+        faults += count[checker](&r);
+        close_replay(&r);
+    }
+    return faults;
+}
+
+/* ---- every loop ---- */
+
+enum {
+    TAKEN,
+    FOLDED,
+    TILED,
+    RINGED,
+    SHARING,
+    STREAMING,
+    WAITING,
+    STILL,
+    PARTED,
+    EXACT,
+    BY_ROWS,
+    PAIRED,
+    TAGGED,
+    SPARE,
+    KINDS
+};
+static int seen[KINDS]; /* loops */
+
+static void remember(const rcvi_persistent *p) {
+    bool kinds[KINDS] = {[TAKEN] = true,
+                         [FOLDED] = p->fold > 1,
+                         [TILED] = p->tiles > 1,
+                         [SHARING] = p->weight_chunks > 0,
+                         [STREAMING] = p->stream_chunks > 0,
+                         [PARTED] = p->parts > 1,
+                         [EXACT] = p->exact,
+                         [BY_ROWS] = p->by_rows,
+                         [PAIRED] = p->paired};
+    for (int s = 0; s < p->seat_count; s++) kinds[RINGED] |= p->seats[s].group_count[0] > p->seats[s].ring[0];
+    for (int n = 0; n < p->step_count; n++) kinds[WAITING] |= p->steps[n].wait_count > 0;
+    for (int c = 0; c < p->channel_count; c++) {
+        kinds[STILL] |= p->channels[c].still;
+        kinds[TAGGED] |= p->channels[c].tagged && !p->channels[c].still;
+        kinds[SPARE] |= is_spare(p, p->channels[c].buffer);
+    }
+    for (int k = 0; k < KINDS; k++) seen[k] += kinds[k];
+}
+
+static void check_faultless(const subject *s, const config *c, const rcvi_persistent *p) {
+    for (int k = 0; k < CHECKERS; k++) {
+        int faults = count_faults(&s->engine, p, k);
+        const rcv_plan_options *o = &s->program.options;
+        if (faults)
+            fail_msg("%s, hidden %d, layers %d, type %d, training %d, %s, step %d: %d faults found by checker %d",
+                     c->cell, (int)c->net.hidden, (int)c->net.layers, (int)o->dtype, o->training, o->schedule, p->loop,
+                     faults, k);
+    }
+}
+
+/* Every loop of the program becomes one kernel, without a fault; or, if they may be refused, is not passed on. */
+static void check_loops(const config *c, rcv_dtype dtype, bool training, const char *plan, bool refused,
+                        void (*remember)(const rcvi_persistent *p)) {
+    subject s;
+    size_t loop = 0;
+    open_subject(&s, c, dtype, training, plan);
+    for (assert_true(next_loop(&s, &loop)); next_loop(&s, &loop); loop++) {
+        rcvi_persistent *p;
+        rcv_status status = rcvi_persistent_new(&s.engine, loop, &p);
+        if (refused) check_fails(status, RCV_UNSUPPORTED, "cannot pass on a value that");
+        if (refused) continue;
+        if (status) fail_msg("%s, training %d, %s, step %zu: %s", c->cell, training, plan, loop, rcv_message());
+        check_faultless(&s, c, p);
+        remember(p);
+        rcvi_persistent_free(s.context, p);
+    }
+    close_subject(&s);
+}
+
+static void test_loops(void **state) {
+    (void)state;
+    static const char *const plans[] = {by_step, at_once, by_wave, by_two, forward_wave, exactly, mixed};
+    static const char *const cells[] = {"lstm",
+                                        "gru",
+                                        "gru_original",
+                                        "lstm_proj",
+                                        "lstm_peephole",
+                                        "lstm_cifg",
+                                        "rnn_tanh",
+                                        "rnn_relu",
+                                        RCV_SOURCE_DIR "/tests/support/cells/quotient.cell",
+                                        "lstm_layernorm",
+                                        RCV_SOURCE_DIR "/tests/support/cells/normal.cell"};
+    static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_BFLOAT16, RCV_TFLOAT32, RCV_FLOAT16};
+    const config shapes[] = {
+        deep,
+        {NULL, {.input = 19, .hidden = 45, .layers = 2}, 7, 20, false, false, true},
+        {NULL, {.input = 32, .hidden = 64, .layers = 1}, 5, 70, false, false, true},
+        {NULL, {.input = 24, .hidden = 24, .layers = 2, .bidirectional = true}, 6, 3, false, false, true},
+        {NULL, {.input = 40, .hidden = 40, .layers = 2, .no_bias = true}, 1, 1, false, false, true},
+        {NULL, {.input = 100, .hidden = 256, .layers = 3}, 5, 300, false, false, true},
+        {NULL, {.input = 512, .hidden = 512, .layers = 4}, 4, 64, false, false, true},
+    };
+    enum { PLANS = 7, CELLS = sizeof cells / sizeof *cells, DTYPES = 4, SHAPES = sizeof shapes / sizeof *shapes };
+    for (int i = 0; i < CELLS * SHAPES * PLANS * DTYPES * 2; i++) {
+        config c = shapes[i / (PLANS * DTYPES * 2) % SHAPES];
+        const char *plan = plans[i / (DTYPES * 2) % PLANS];
+        c.cell = cells[i / (SHAPES * PLANS * DTYPES * 2)];
+        rcv_dtype dtype = dtypes[i / 2 % DTYPES];
+        bool waves = plan == by_wave || plan == by_two || plan == forward_wave,
+             parts = plan == by_two || plan == exactly;
+        if (waves && (c.net.bidirectional || c.net.layers == 1 || c.steps == 1)) continue;
+        if ((plan == forward_wave || plan == mixed) && i % 2 == 0) continue; /* for training */
+        if (!parts || dtype == RCV_FLOAT32) check_loops(&c, dtype, i % 2, plan, false, remember);
+    }
+    print_message("%d loops are one kernel; %d with depth folded, %d with weights copied every time\n", seen[TAKEN],
+                  seen[FOLDED], seen[STREAMING]);
+    assert_true(seen[TAKEN] > 2000);
+    for (int k = 0; k < KINDS; k++) assert_true(seen[k] > 0);
+}
+
+/* ---- sequences that end, and begin anew ---- */
+
+enum { JOINED, LEAVING, ORDERED, WAITING_ALONE, RAGGED_KINDS };
+static int seen_ragged[RAGGED_KINDS]; /* steps */
+
+static void remember_ragged(const rcvi_persistent *p) {
+    for (int n = 0; n < p->step_count; n++) {
+        const rcvi_persistent_step *s = &p->steps[n];
+        bool kinds[RAGGED_KINDS] = {s->part_count > 1, s->leaves, s->orders, !s->pass_count && s->wait_count};
+        for (int k = 0; k < RAGGED_KINDS; k++) seen_ragged[k] += kinds[k];
+    }
+}
+
+static void test_ragged(void **state) {
+    (void)state;
+    static const char *const plans[] = {by_step, at_once, by_wave, forward_wave};
+    static const char *const cells[] = {"lstm",
+                                        "gru",
+                                        "gru_original",
+                                        "lstm_proj",
+                                        "lstm_peephole",
+                                        "lstm_cifg",
+                                        "rnn_tanh",
+                                        "slstm",
+                                        RCV_SOURCE_DIR "/tests/support/cells/quotient.cell",
+                                        "lstm_layernorm",
+                                        RCV_SOURCE_DIR "/tests/support/cells/normal.cell"};
+    const config shapes[] = {
+        {NULL, {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true},
+        {NULL, {.input = 24, .hidden = 24, .layers = 2, .bidirectional = true}, 6, 3, false, false, true},
+        {NULL, {.input = 19, .hidden = 45, .layers = 2}, 4, 300, false, false, true},
+    };
+    enum { PLANS = 4, CELLS = sizeof cells / sizeof *cells, SHAPES = sizeof shapes / sizeof *shapes };
+    for (int i = 0; i < CELLS * SHAPES * PLANS * 3 * 2; i++) {
+        config c = shapes[i / (PLANS * 3 * 2) % SHAPES];
+        const char *plan = plans[i / (3 * 2) % PLANS];
+        c.cell = cells[i / (SHAPES * PLANS * 3 * 2)];
+        c.lengths = i / 2 % 3 < 2;
+        c.resets = i / 2 % 3 > 0;
+        bool waves = plan == by_wave || plan == forward_wave;
+        if ((waves && c.net.bidirectional) || (plan == forward_wave && i % 2 == 0)) continue;
+        /* It returns what is behind its state, so nothing holds its products back, which give both; training keeps them. */
+        bool ahead = strstr(c.cell, "normal") && i % 2 == 0 && c.lengths != c.resets;
+        check_loops(&c, i % 5 ? RCV_BFLOAT16 : RCV_TFLOAT32, i % 2, plan, ahead, remember_ragged);
+    }
+    print_message("of their steps %d are joined, %d leave rows out, %d write in the caller's order, %d wait without "
+                  "products\n",
+                  seen_ragged[JOINED], seen_ragged[LEAVING], seen_ragged[ORDERED], seen_ragged[WAITING_ALONE]);
+    for (int k = 0; k < RAGGED_KINDS; k++) assert_true(seen_ragged[k] > 0);
+}
+
+/* Some of the steps that might leave rows out take all, as they do where a cell divides: then others must not rest, or the loop is
+ * refused. */
+static void test_mixed(void **state) {
+    (void)state;
+    static const char *const plans[] = {by_step, at_once, by_wave};
+    static const char *const cells[] = {"lstm", "gru", "gru_original", "lstm_proj", "slstm"};
+    random_source random = {7};
+    int taken = 0, refused = 0;
+    for (int i = 0; i < 5 * 3 * 2 * 6; i++) {
+        config c = {cells[i / 36], {.input = 24, .hidden = 24, .layers = 3}, 6, 9, true, i & 2, true};
+        subject s;
+        open_subject(&s, &c, RCV_BFLOAT16, i & 1, plans[i / 12 % 3]);
+        for (size_t n = 0; n < s.program.step_count; n++) s.engine.is_short[n] &= random_below(&random, 3) > 0;
+        for (size_t loop = 0; next_loop(&s, &loop); loop++) {
+            rcvi_persistent *p;
+            if (rcvi_persistent_new(&s.engine, loop, &p)) {
+                assert_non_null(strstr(rcv_message(), "may be overwritten before it is read"));
+                refused++;
+                continue;
+            }
+            check_faultless(&s, &c, p);
+            taken++;
+            rcvi_persistent_free(s.context, p);
+        }
+        close_subject(&s);
+    }
+    print_message("%d loops with some steps for all rows are one kernel, %d are refused\n", taken, refused);
+    assert_true(taken > 100 && refused > 0);
+}
+
+/* ---- spoilt loops ---- */
+
+/* Every way of spoiling a loop is seen by the checker that it answers. */
+static void check_seen(subject *s, size_t loop, int ways, int (*spoil)(rcvi_persistent *p, int way)) {
+    for (int way = 0; way < ways; way++) {
+        rcvi_persistent *p;
+        check_ok(rcvi_persistent_new(&s->engine, loop, &p));
+        int checker = spoil(p, way);
+        if (!count_faults(&s->engine, p, checker)) fail_msg("checker %d does not see spoilt loop %d", checker, way);
+        rcvi_persistent_free(s->context, p);
+    }
+}
+
+/* Spoils a loop in one of WAYS and answers which checker must see it. The loop goes backwards through the layers of a
+ * wavefront; the operand of its first step comes from before the loop at the first iteration, and a value from another
+ * layer. */
+enum { WAYS = 18 };
+static int spoil(rcvi_persistent *p, int way) {
+    rcvi_persistent_step *s = &p->steps[0];
+    rcvi_seat *seat = &p->seats[s->seat];
+    rcvi_channel_use *read = &s->uses[s->read_of[0]], *value = &s->uses[s->waits[0]], *write = &s->uses[s->writes[0]];
+    assert_true(read->low > s->low && read->low < read->high && value->low < value->high);
+    switch (way) {
+    case 0: read->slot++; return LINKS;
+    case 1: write->slot++; return LINKS;
+    case 2: read->low++; return LINKS; /* it does not wait the first time */
+    case 3: read->low--; return LINKS; /* it waits for what nobody writes */
+    case 4: read->low--; return PROGRESS;
+    case 5: value->high = value->low; return LINKS;
+    case 6: s->is_raised[s->writes[0]] = false; return LINKS;
+    case 7: s->is_raised[s->writes[0]] = false; return PROGRESS;
+    case 8: p->channels[read->channel].first++; return LINKS;
+    case 9: p->channels[read->channel].top--; return LINKS; /* nothing is brought */
+    case 10: s->low++; return LINKS;
+    case 11: seat->hosted_count--; return ROOM;
+    case 12: seat->groups[1][0].count--; return ROOM;
+    case 13: seat->ring[0]++; return ROOM;
+    case 14: seat->blocks--; return ROOM;
+    case 15: p->channels[read->channel].chunks--; return ROOM; /* of a part */
+    case 16: p->channels[read->channel].place += 128; return ROOM;
+    default: /* a number's parts in two groups */
+        assert_true(seat->group_count[0] > 1);
+        seat->groups[0][0].count--;
+        seat->groups[0][1].count++;
+        seat->groups[0][1].first--;
+        return ROOM;
+    }
+}
+
+static void test_spoilt(void **state) {
+    (void)state;
+    const config c = {"lstm", {.input = 40, .hidden = 200, .layers = 3}, 7, 20, false, false, true};
+    subject s;
+    size_t backward = 0;
+    open_subject(&s, &c, RCV_FLOAT32, true, by_wave);
+    for (size_t loop = 0; next_loop(&s, &loop); loop++) backward = loop;
+    check_seen(&s, backward, WAYS, spoil);
+    close_subject(&s);
+}
+
+/* The same of a loop whose rows leave and whose states are taken back: GRUs backwards, where a map without products waits for the
+ * layer above. */
+enum { RAGGED_WAYS = 6 };
+static int spoil_ragged(const rcvi_engine *e, rcvi_persistent *p, int way) {
+    rcvi_persistent_step *s = &p->steps[0], *tiled = &p->steps[1], *above = &p->steps[3];
+    rcvi_channel_use *value = &s->uses[s->waits[0]];
+    assert_true(!s->pass_count && s->leaves && tiled->pass_count && tiled->leaves && value->low < value->high);
+    switch (way) {
+    case 0: e->is_short[tiled->parts[0]] = false; return PROGRESS; /* it rests, but needs its products */
+    case 1:                                                        /* or a value of the layer above, which comes */
+        e->is_short[s->parts[s->part_count - 1]] = e->is_short[above->parts[0]] = above->leaves = false;
+        return PROGRESS;
+    case 2: value->high = value->low; return LINKS;
+    case 3: value->high = value->low; return PROGRESS;
+    case 4: s->is_raised[s->writes[0]] = false; return PROGRESS;
+    default: s->part_count--; return LINKS;
+    }
+}
+
+static void test_spoilt_ragged(void **state) {
+    (void)state;
+    const config c = {"gru", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, true, true, true};
+    for (int way = 0; way < RAGGED_WAYS; way++) {
+        subject s;
+        size_t backward = 0;
+        rcvi_persistent *p;
+        open_subject(&s, &c, RCV_BFLOAT16, true, by_wave);
+        for (size_t loop = 0; next_loop(&s, &loop); loop++) backward = loop;
+        check_ok(rcvi_persistent_new(&s.engine, backward, &p));
+        assert_int_equal(count_faults(&s.engine, p, PROGRESS), 0);
+        int checker = spoil_ragged(&s.engine, p, way);
+        if (!count_faults(&s.engine, p, checker)) fail_msg("checker %d does not see spoilt loop %d", checker, way);
+        rcvi_persistent_free(s.context, p);
+        close_subject(&s);
+    }
+}
+
+/* The same of a loop that sums over features: a step of two that only multiply, and one by rows behind it, which reads its
+ * values with tags. */
+enum { ROW_WAYS = 11 };
+static int spoil_rows(rcvi_persistent *p, int way) {
+    rcvi_persistent_step *s = &p->steps[0], *rows = &p->steps[1];
+    rcvi_channel_use *value = &rows->uses[rows->waits[0]], *write = &s->uses[s->writes[0]];
+    assert_true(s->apart && s->part_count == 2 && rows->by_rows && p->channels[value->channel].tagged);
+    switch (way) {
+    case 0: value->high = value->low; return LINKS;
+    case 1: value->slot++; return LINKS;
+    case 2: write->slot++; return LINKS;
+    case 3: rows->is_tagged[0] = false; return LINKS;                 /* nobody raises a counter */
+    case 4: p->channels[value->channel].tagged = false; return LINKS; /* the same */
+    case 5:
+        for (int n = 0; n < rows->wait_count; n++) p->channels[rows->uses[rows->waits[n]].channel].tagged = false;
+        return PROGRESS;
+    case 6: rows->is_spare[rows->write_views[0]] = true; return LINKS;
+    case 7: s->write_tagged[0] = false; return LINKS;
+    case 8: s->apart--; return ROOM;
+    case 9: s->part_count = 1; return ROOM;
+    default: rows->by_rows = false; return ROOM;
+    }
+}
+
+static void test_spoilt_rows(void **state) {
+    (void)state;
+    const config normal = {"lstm_layernorm", {.input = 40, .hidden = 40, .layers = 3}, 7, 20, false, false, true};
+    subject s;
+    size_t loop = 0;
+    open_subject(&s, &normal, RCV_BFLOAT16, false, by_wave);
+    assert_true(next_loop(&s, &loop));
+    check_seen(&s, loop, ROW_WAYS, spoil_rows);
+    close_subject(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops),         cmocka_unit_test(test_ragged),
+                                       cmocka_unit_test(test_mixed),         cmocka_unit_test(test_spoilt),
+                                       cmocka_unit_test(test_spoilt_ragged), cmocka_unit_test(test_spoilt_rows)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

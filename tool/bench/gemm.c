@@ -1,0 +1,143 @@
+/* The three products of a recurrent layer over batch sizes: ours in two types against OpenBLAS. */
+#include "bench/bench.h"
+
+#include <cblas.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* With a state of h features and g = 4 h gates, weights w [g, h], rows x [b, h] and gradients d [b, g]:
+ * NT: x w^T, the forward pass; NN: d w, the backward pass; TN: d^T x, the weights' gradient. */
+const char *const gemm_variants[GEMM_VARIANTS] = {"NT", "NN", "TN"};
+const char *const gemm_meanings[GEMM_VARIANTS] = {"x W^T, forward", "d W, backward", "d^T x, gradient of the weights"};
+const char *const gemm_contestants[GEMM_CONTESTANTS] = {"float32", "bfloat16", "OpenBLAS float32"};
+enum { OURS_FLOAT, OURS_BFLOAT, OPENBLAS };
+
+typedef struct {
+    rcv_gemm *gemm; /* NULL: OpenBLAS */
+    rcv_gemm_options options;
+    const float *a, *b;
+    float *c;
+} product;
+
+static double run_product(contestant *self, int64_t repeats) {
+    product *product = self->state;
+    const rcv_gemm_options *options = &product->options;
+    if (product->gemm == NULL) {
+        openblas_threads(options->threads);
+    }
+    const double start = now();
+    for (int64_t i = 0; i < repeats; i++) {
+        if (product->gemm == NULL) {
+            cblas_sgemm(CblasRowMajor, options->transpose_a ? CblasTrans : CblasNoTrans,
+                        options->transpose_b ? CblasTrans : CblasNoTrans, (int)options->m, (int)options->n,
+                        (int)options->k, 1, product->a, (int)(options->transpose_a ? options->m : options->k),
+                        product->b, (int)(options->transpose_b ? options->k : options->n), 0, product->c,
+                        (int)options->n);
+        } else if (rcv_gemm_run(product->gemm, product->a, product->b, product->c) != RCV_OK) {
+            contestant_refuse(self, "%s", rcv_message());
+            return -1;
+        }
+    }
+    const double seconds = now() - start;
+    if (product->gemm == NULL) {
+        openblas_threads(1);
+    }
+    return seconds;
+}
+
+static void close_product(contestant *self) {
+    product *product = self->state;
+    rcv_gemm_free(product->gemm);
+    free(product->c);
+    free(product);
+}
+
+static rcv_gemm_options shape_of(const problem *problem, int variant, int64_t batch) {
+    const int64_t h = problem->network.net.hidden, g = 4 * h;
+    rcv_gemm_options options = {.m = batch, .threads = problem_threads(problem), .packed_b = variant != 2};
+    options.n = variant == 0 ? g : h;
+    options.k = variant == 0 ? h : g;
+    if (variant == 2) {
+        options.m = g;
+        options.k = batch;
+    }
+    options.transpose_a = variant == 2;
+    options.transpose_b = variant == 0;
+    return options;
+}
+
+static void add_product(contest *contest, const problem *problem, int variant, int64_t batch, int who, const float *a,
+                        const float *b) {
+    contestant *added = contest_add(contest, gemm_contestants[who]);
+    product *product = need(1, sizeof *product);
+    product->options = shape_of(problem, variant, batch);
+    product->options.dtype = who == OURS_BFLOAT ? RCV_BFLOAT16 : RCV_FLOAT32;
+    product->a = a;
+    product->b = b;
+    product->c = need((size_t)(product->options.m * product->options.n), sizeof(float));
+    added->state = product;
+    added->run = run_product;
+    added->close = close_product;
+    added->lingers = who == OPENBLAS;
+    added->operations = 2. * (double)product->options.m * (double)product->options.n * (double)product->options.k;
+    if (who != OPENBLAS && rcv_gemm_new(problem->context, &product->options, &product->gemm) != RCV_OK) {
+        contestant_refuse(added, "%s", rcv_message());
+    }
+}
+
+static const float *result_of(const contest *contest, int who) {
+    return ((const product *)contest->items[who].state)->c;
+}
+
+static void measure_point(const bench *bench, gemm_curve *curve, int variant, int size, const float *w, const float *x,
+                          const float *d) {
+    const problem *problem = &bench->problem;
+    const float *const left[] = {x, d, d}, *const right[] = {w, w, x};
+    contest contest = {.count = 0};
+    for (int who = 0; who < GEMM_CONTESTANTS; who++) {
+        add_product(&contest, problem, variant, batch_sizes[size], who, left[variant], right[variant]);
+    }
+    char title[64];
+    snprintf(title, sizeof title, "gemm %s, batch size %lld", gemm_variants[variant], (long long)batch_sizes[size]);
+    contest_measure(&contest, problem, NULL, NULL, title, bench->seconds / (CPU_BATCH_SIZES * GEMM_VARIANTS), 5);
+    for (int who = 0; who < GEMM_CONTESTANTS; who++) {
+        const contestant *item = &contest.items[who];
+        curve->speed[variant][who][size] = item->median > 0 ? item->operations / item->median : 0;
+        if (item->refusal != NULL && curve->refusal == NULL) {
+            curve->refusal = text_of("%s: %s", item->name, item->refusal);
+        }
+    }
+    if (contest.items[OURS_FLOAT].median > 0) {
+        const rcv_gemm_options options = shape_of(problem, variant, batch_sizes[size]);
+        curve->difference =
+            fmax(curve->difference, relative_difference(RCV_FLOAT32, result_of(&contest, OURS_FLOAT),
+                                                        result_of(&contest, OPENBLAS), options.m * options.n));
+    }
+    contest_free(&contest);
+}
+
+void bench_gemm(const bench *bench, results *results) {
+    const int64_t hidden = bench->problem.network.net.hidden, most = batch_sizes[CPU_BATCH_SIZES - 1];
+    float *w = need((size_t)(4 * hidden * hidden), sizeof(float)), *x = need((size_t)(most * hidden), sizeof(float)),
+          *d = need((size_t)(most * 4 * hidden), sizeof(float));
+    fill_random(RCV_FLOAT32, w, 4 * hidden * hidden, 1, bench->seed + 1);
+    fill_random(RCV_FLOAT32, x, most * hidden, 1, bench->seed + 2);
+    fill_random(RCV_FLOAT32, d, most * 4 * hidden, 1, bench->seed + 3);
+    const rcv_dtype types[] = {RCV_FLOAT32, RCV_BFLOAT16};
+    for (size_t i = 0; i < COUNT(types); i++) {
+        if (rcv_measure_peak(bench->problem.context, types[i], problem_threads(&bench->problem),
+                             &results->gemm.peak[i]) != RCV_OK) {
+            results->gemm.peak[i] = 0;
+        }
+    }
+    for (int variant = 0; variant < GEMM_VARIANTS; variant++) {
+        for (int size = 0; size < CPU_BATCH_SIZES && stop_signal() == 0; size++) {
+            measure_point(bench, &results->gemm, variant, size, w, x, d);
+        }
+    }
+    results->gemm.done = true;
+    free(w);
+    free(x);
+    free(d);
+}

@@ -1,0 +1,230 @@
+/* Streaming: a few steps a call with the state carried on, and how steadily the calls take their time. */
+#include "bench/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CALLS = 4000, WARM_CALLS = 200 };
+
+typedef struct {
+    rcv_plan *plan;
+    rcv_run *run;
+    const data *data; /* x is read over and over */
+    void **states[2]; /* [state count]: before and after a call, changing roles */
+    size_t state_count;
+    void *y;
+    int64_t chunk, steps, stride, at; /* steps a call and in x; elements of a step of x; the next step */
+    int64_t calls;
+} stream;
+
+static rcv_status call(stream *stream) {
+    if (stream->at + stream->chunk > stream->steps) {
+        stream->at = 0;
+    }
+    const size_t size = rcv_dtype_bytes(stream->data->storage);
+    void **before = stream->states[stream->calls % 2], **after = stream->states[(stream->calls + 1) % 2];
+    const rcv_forward forward = {.parameters = stream->data->parameters,
+                                 .x = (const char *)stream->data->x + (size_t)(stream->at * stream->stride) * size,
+                                 .initial = (const void *const *)before,
+                                 .final = after,
+                                 .y = stream->y,
+                                 .same_parameters = stream->calls > 0};
+    stream->at += stream->chunk;
+    stream->calls++;
+    return rcv_run_forward(stream->run, &forward);
+}
+
+static double run(contestant *self, int64_t repeats) {
+    const double start = now();
+    for (int64_t i = 0; i < repeats; i++) {
+        if (call(self->state) != RCV_OK) {
+            contestant_refuse(self, "%s", rcv_message());
+            return -1;
+        }
+    }
+    return now() - start;
+}
+
+static void close_stream(contestant *self) {
+    stream *stream = self->state;
+    rcv_run_free(stream->run);
+    rcv_plan_free(stream->plan);
+    for (size_t i = 0; i < stream->state_count; i++) {
+        free(stream->states[0][i]);
+        free(stream->states[1][i]);
+    }
+    free(stream->states[0]);
+    free(stream->states[1]);
+    free(stream->y);
+    free(stream);
+}
+
+static contestant *add_stream(contest *contest, const problem *problem, const data *data, int64_t chunk) {
+    contestant *added = contest_add(contest, "stream");
+    stream *stream = need(1, sizeof *stream);
+    const size_t size = rcv_dtype_bytes(data->storage), batch = (size_t)problem->batch;
+    added->state = stream;
+    added->close = close_stream;
+    added->run = run;
+    stream->data = data;
+    stream->chunk = chunk;
+    stream->steps = problem->steps;
+    stream->stride = problem->batch * rcv_net_get_options(problem->net)->input;
+    stream->state_count = rcv_net_state_count(problem->net);
+    stream->y = need((size_t)(chunk * rcv_net_output(problem->net)) * batch, size);
+    for (int side = 0; side < 2; side++) {
+        stream->states[side] = need(stream->state_count, sizeof(void *));
+        for (size_t i = 0; i < stream->state_count; i++) {
+            stream->states[side][i] = need((size_t)rcv_net_state(problem->net, i)->total * batch, size);
+        }
+    }
+    rcv_plan_options options = problem_plan_options(problem, problem->schedule);
+    options.steps = chunk;
+    rcv_status status = rcv_plan_new(problem->net, &options, &stream->plan);
+    if (status == RCV_OK) {
+        status = rcv_run_new(stream->plan, &stream->run);
+    }
+    if (status != RCV_OK) {
+        contestant_refuse(added, "%s", rcv_message());
+    } else {
+        added->plan = text_of("%s", rcv_plan_string(stream->plan));
+    }
+    return added;
+}
+
+static int ascending(const void *left, const void *right) {
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+/* Calls one after the other, nothing between them. */
+static void measure_latency(contestant *contestant, streaming *streaming) {
+    double *latencies = need(CALLS, sizeof(double));
+    int64_t calls = 0;
+    for (int64_t i = -WARM_CALLS; i < CALLS && stop_signal() == 0; i++) {
+        const double start = now();
+        if (call(contestant->state) != RCV_OK) {
+            break;
+        }
+        if (i >= 0) {
+            latencies[calls++] = now() - start;
+        }
+        if (i % 1000 == 0) {
+            show_progress("streaming: call %lld of %d", (long long)i, CALLS);
+        }
+    }
+    if (calls > 0) {
+        qsort(latencies, (size_t)calls, sizeof(double), ascending);
+        streaming->calls = calls;
+        streaming->p50 = quantile(latencies, (size_t)calls, 0.5);
+        streaming->p99 = quantile(latencies, (size_t)calls, 0.99);
+        streaming->worst = latencies[calls - 1];
+    }
+    free(latencies);
+}
+
+/* The same plan with the input products of each step on their own; NULL where it is the same. Frees with free(). */
+static char *without_hoisting(const char *plan) {
+    const char *steps = plan != NULL ? strstr(plan, "combine(steps=") : NULL;
+    const char *end = steps != NULL ? strchr(steps, ')') : NULL;
+    return end == NULL ? NULL : text_of("%.*scombine%s", (int)(steps - plan), plan, end + 1);
+}
+
+static int64_t threads_of(const char *plan) {
+    const char *threads = strstr(plan, "threads(");
+    return threads != NULL ? strtoll(threads + strlen("threads("), NULL, 10) : 1;
+}
+
+/* Seconds of the products of all input matrices with `rows` rows on the plan's threads; 0: not known. */
+static double input_products(const problem *problem, int64_t rows, const char *plan) {
+    double total = 0;
+    for (size_t i = 0; i < rcv_net_parameter_count(problem->net); i++) {
+        const rcv_parameter *parameter = rcv_net_parameter(problem->net, i);
+        if (strncmp(parameter->name, "weight_ih", 9) != 0 || parameter->dims != 2) {
+            continue;
+        }
+        const rcv_gemm_options options = {.dtype = problem->dtype,
+                                          .transpose_b = true,
+                                          .m = rows,
+                                          .n = parameter->shape[0],
+                                          .k = parameter->shape[1],
+                                          .threads = threads_of(plan),
+                                          .packed_b = true};
+        const size_t size = rcv_dtype_bytes(problem_storage(problem));
+        void *a = need((size_t)(options.m * options.k), size), *b = need((size_t)(options.n * options.k), size),
+             *c = need((size_t)(options.m * options.n), size);
+        rcv_gemm *gemm = NULL;
+        double seconds[15];
+        size_t count = 0;
+        if (rcv_gemm_new(problem->context, &options, &gemm) == RCV_OK && rcv_gemm_run(gemm, a, b, c) == RCV_OK) {
+            const double once = now();
+            rcv_gemm_run(gemm, a, b, c);
+            const int repeats = 1 + (int)(1e-3 / (now() - once + 1e-7));
+            for (; count < COUNT(seconds); count++) {
+                const double start = now();
+                for (int j = 0; j < repeats; j++) {
+                    rcv_gemm_run(gemm, a, b, c);
+                }
+                seconds[count] = (now() - start) / repeats;
+            }
+        }
+        rcv_gemm_free(gemm);
+        free(a);
+        free(b);
+        free(c);
+        total += median(seconds, count);
+    }
+    return total;
+}
+
+static double step_seconds(const contestant *contestant, int64_t steps) {
+    return contestant != NULL && contestant->refusal == NULL ? contestant->median / (double)steps : 0;
+}
+
+void bench_streaming(const bench *bench, results *results) {
+    problem problem = bench->problem;
+    problem.training = 0;
+    streaming *streaming = &results->streaming;
+    streaming->done = true;
+    streaming->chunk = bench->chunk;
+    data data;
+    contest contest = {.turn = 0.02};
+    data_new(&data, &problem, problem.net, bench->seed);
+    if (fill_parameters(bench, problem.net, &data) == RCV_OK) {
+        contestant *stream = add_stream(&contest, &problem, &data, bench->chunk), *unhoisted = NULL;
+        const contestant *whole =
+            add_plan(&contest, "whole sequence", &problem, problem.net, &data, data.parameters, problem.schedule);
+        char *pinned = without_hoisting(whole->plan);
+        if (pinned != NULL) {
+            unhoisted =
+                add_plan(&contest, "input products a step", &problem, problem.net, &data, data.parameters, pinned);
+            streaming->unhoisted_plan = pinned;
+        }
+        if (stream->refusal != NULL) {
+            streaming->refusal = text_of("%s", stream->refusal);
+        } else if (stop_signal() != 0) {
+            streaming->refusal = text_of("not measured");
+        } else {
+            streaming->plan = text_of("%s", stream->plan);
+            streaming->whole_plan = text_of("%s", whole->plan != NULL ? whole->plan : "");
+            contest_measure(&contest, &problem, NULL, NULL, "streaming", bench->seconds / 2, 5);
+            measure_latency(stream, streaming);
+            if (streaming->calls == 0) {
+                streaming->refusal = text_of("not measured");
+            }
+            streaming->step = step_seconds(stream, bench->chunk);
+            streaming->whole_step = step_seconds(whole, problem.steps);
+            streaming->unhoisted_step = step_seconds(unhoisted, problem.steps);
+        }
+        if (streaming->refusal == NULL && stop_signal() == 0) {
+            streaming->input_alone =
+                input_products(&problem, problem.batch * bench->chunk, streaming->plan) / (double)bench->chunk;
+            streaming->input_hoisted =
+                input_products(&problem, problem.batch * problem.steps, streaming->whole_plan) / (double)problem.steps;
+        }
+    }
+    hide_progress();
+    contest_free(&contest);
+    data_free(&data);
+}

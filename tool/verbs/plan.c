@@ -1,0 +1,168 @@
+/* recurve plan: what the planner considered for a problem, and what it chose. */
+#include "paths.h"
+#include "problem.h"
+#include "verbs/plan_ranks.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The usable ones by time, those not timed behind them by estimate, the refused ones last. */
+static int by_time(const void *left, const void *right) {
+    const rcv_candidate *a = *(const rcv_candidate *const *)left, *b = *(const rcv_candidate *const *)right;
+    if ((a->status == RCV_OK) != (b->status == RCV_OK)) {
+        return a->status == RCV_OK ? -1 : 1;
+    }
+    if ((a->seconds > 0) != (b->seconds > 0)) {
+        return a->seconds > 0 ? -1 : 1;
+    }
+    const double x = a->seconds > 0 ? a->seconds : a->estimate, y = b->seconds > 0 ? b->seconds : b->estimate;
+    return (x > y) - (x < y);
+}
+
+static void print_time(double seconds) {
+    if (seconds > 0) {
+        printf("%11.3f", seconds * 1e3);
+    } else {
+        printf("%11s", "-");
+    }
+}
+
+static void print_candidates(const rcv_plan *plan) {
+    const size_t count = rcv_plan_candidate_count(plan);
+    const rcv_candidate **sorted = need(count, sizeof(const rcv_candidate *));
+    for (size_t i = 0; i < count; i++) {
+        sorted[i] = rcv_plan_candidate(plan, i);
+    }
+    qsort(sorted, count, sizeof *sorted, by_time);
+    printf("\n  %11s%11s%11s%15s  plan\n", "measured ms", "model ms", "memory", "bytes");
+    size_t refused = 0;
+    for (size_t i = 0; i < count; i++) {
+        char room[32];
+        if (sorted[i]->status != RCV_OK) {
+            refused++;
+            continue;
+        }
+        printf("%c ", sorted[i]->chosen ? '*' : ' ');
+        print_time(sorted[i]->seconds);
+        print_time(sorted[i]->estimate);
+        printf("%11s%15zu  %s\n", human_bytes((double)sorted[i]->bytes, room), sorted[i]->bytes, sorted[i]->schedule);
+    }
+    if (refused > 0) {
+        printf("\nNot used:\n");
+    }
+    for (size_t i = count - refused; i < count; i++) {
+        printf("  %s: %s\n", sorted[i]->schedule, sorted[i]->reason != NULL ? sorted[i]->reason : "no reason given");
+    }
+    free(sorted);
+}
+
+/* What the plans are for: the GPU, or threads and kernels. */
+static rcv_status print_machine(const problem *problem) {
+    char *text = NULL;
+    if (!problem_is_gpu(problem)) {
+        printf("%lld thread%s at most, kernels %s\n", (long long)problem_threads(problem),
+               problem_threads(problem) == 1 ? "" : "s", rcv_context_kernels(problem->context));
+        return RCV_OK;
+    }
+    const rcv_status status = rcv_device_describe(problem->context, problem->device, &text);
+    if (status == RCV_OK) {
+        printf("Device:  %s\n", text);
+        rcv_text_free(problem->context, text);
+    }
+    return status;
+}
+
+/* What the device says of the chosen plan, a line each. */
+static rcv_status print_explanation(const problem *problem, const rcv_plan *plan) {
+    char *text = NULL;
+    const rcv_status status = rcv_plan_explain(plan, &text);
+    for (const char *line = text; line != NULL && *line != '\0';) {
+        const char *end = strchr(line, '\n');
+        const size_t length = end != NULL ? (size_t)(end - line) : strlen(line);
+        printf("%-8s %.*s\n", line == text ? "Kernels:" : "", (int)length, line);
+        line = end != NULL ? end + 1 : line + length;
+    }
+    if (text != NULL) {
+        rcv_text_free(problem->context, text);
+    }
+    return status;
+}
+
+static rcv_status show(problem *problem, bool program) {
+    const rcv_plan_options options = problem_plan_options(problem, problem->schedule);
+    rcv_plan *plan = NULL;
+    rcv_status status = rcv_plan_new(problem->net, &options, &plan);
+    if (status != RCV_OK) {
+        return status;
+    }
+    char *title = problem_describe(problem), *text = NULL, room[32];
+    printf("%s\n", title);
+    free(title);
+    status = print_machine(problem);
+    print_candidates(plan);
+    printf("\nPlan:    %s%s\n", rcv_plan_string(plan), problem->schedule != NULL ? " (pinned)" : "");
+    printf("Memory:  %s (%zu bytes)\n", human_bytes((double)rcv_plan_bytes(plan), room), rcv_plan_bytes(plan));
+    printf("Planned: in %.3f s, %s\n", rcv_plan_seconds(plan),
+           problem->schedule != NULL    ? "nothing to choose"
+           : rcv_plan_from_wisdom(plan) ? "from wisdom"
+                                        : problem_effort(problem));
+    if (status == RCV_OK) {
+        status = print_explanation(problem, plan);
+    }
+    if (program && status == RCV_OK) {
+        status = rcv_plan_print(plan, &text);
+    }
+    if (text != NULL) {
+        printf("\n%s", text);
+        rcv_text_free(problem->context, text);
+    }
+    rcv_plan_free(plan);
+    return status == RCV_OK ? problem_save_wisdom(problem) : status;
+}
+
+int verb_plan(int argc, char **argv) {
+    if (plan_wants_ranks(argc, argv)) {
+        return plan_ranks(argc, argv);
+    }
+    problem problem;
+    option_group shape, planning;
+    problem_groups(&problem, &shape, &planning);
+    bool program = false;
+    option options[] = {{"print", OPTION_FLAG, &program, .help = "the chosen plan's program as well"}};
+    const option_group groups[] = {shape, planning, {"Options", options, COUNT(options)}};
+    const command command = {.verb = "plan",
+                             .summary = "Prints the ways to compute a network, fastest first, and the one chosen",
+                             .details =
+                                 "Each with its measured time, the time the planner's model expects, and the\n"
+                                 "memory of a run; those that do not apply with the reason. Among them are the\n"
+                                 "plans that recompute instead of keeping, which trade time for memory. Of a plan\n"
+                                 "with persistent kernels, on a GPU, a last line says where weights live.\n"
+                                 "Ctrl-C ends planning after the current trial, with no plan and wisdom as it was;\n"
+                                 "a second Ctrl-C ends it at once.\n"
+                                 "recurve plan --parallel HOW DATA [--machine N,GB,US] is about training over many\n"
+                                 "devices instead; recurve plan --parallel data --help says more.",
+                             .groups = groups,
+                             .group_count = COUNT(groups)};
+    const parsed next = command_parse(&command, argc, argv);
+    if (next != PARSED_GO) {
+        return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
+    }
+    const int wrong = problem_check(&problem);
+    if (wrong != EXIT_DONE) {
+        return wrong;
+    }
+    paths paths = {0};
+    paths_add_problem(&paths, &problem);
+    if (!paths_are_apart(&paths)) {
+        return EXIT_FAILED;
+    }
+    stop_on_signals();
+    rcv_status status = problem_open(&problem);
+    if (status == RCV_OK) {
+        status = show(&problem, program);
+    }
+    const int result = status == RCV_OK ? EXIT_DONE : fail(status);
+    problem_close(&problem);
+    return result;
+}
