@@ -43,7 +43,7 @@ static double rate_of(rcv_dtype dtype) {
 static double product_rate(const model *m, double operations) {
     const rcvi_rungs *g = &m->program->rungs;
     bool parts = g->persistent && g->parts != 1 && m->program->options.dtype == RCV_FLOAT32 && m->count == 1;
-    if (!parts || operations < 2 * (double)m->program->machine.alone) return m->rate;
+    if (!parts || operations < 2 * (double)m->program->machine.min_library_product) return m->rate;
     return rate_of(RCV_BFLOAT16) / (g->parts == 2 ? 3 : 6);
 }
 
@@ -177,7 +177,7 @@ static double walk(const model *m, int first, int end) {
             i += steps[i].loop.body;
             continue;
         }
-        if (rcvi_program_is_swept(m->program, (size_t)i)) {
+        if (rcvi_program_is_scan(m->program, (size_t)i)) {
             seconds += swept(m, i);
             i += steps[i].loop.body;
             continue;

@@ -68,7 +68,8 @@ static rcv_status place_arena(rcv_run *run, const rcv_run *lender) {
         run->arena = (char *)((arena + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     }
     for (size_t b = 0; b < plan->program.buffer_count; b++) {
-        if (plan->program.buffers[b].role == RCVI_ARENA) run->buffers[b] = run->arena + plan->program.buffers[b].place;
+        if (plan->program.buffers[b].role == RCVI_ARENA)
+            run->buffers[b] = run->arena + plan->program.buffers[b].arena_offset;
     }
     return RCV_OK;
 }
@@ -115,7 +116,7 @@ static bool can_borrow(const rcv_plan *plan, const rcv_run *lender) {
            lender->plan->ordinal == plan->ordinal && arena_bytes(plan) <= arena_bytes(lender->plan);
 }
 
-rcv_status rcvi_run_new_within(const rcv_plan *plan, const rcv_run *lender, rcv_run **out) {
+rcv_status rcvi_run_new_sharing_arena(const rcv_plan *plan, const rcv_run *lender, rcv_run **out) {
     *out = NULL;
     return make(plan, can_borrow(plan, lender) ? lender : NULL, out);
 }
@@ -130,7 +131,7 @@ bool rcvi_run_share_packed(rcv_run *run, rcv_run *packer) {
     return true;
 }
 
-rcv_status rcvi_run_renew(rcv_run *run) {
+rcv_status rcvi_run_reset(rcv_run *run) {
     const rcv_plan *plan = run->plan;
     run->forward_done = run->packer->parameters_seen = false;
     run->packer->backward_is_stale = true;
@@ -353,12 +354,12 @@ rcv_status rcv_run_set_signals(rcv_run *run, uint64_t *signals, const uint64_t *
 
 void rcvi_run_set_shard(rcv_run *run, const rcvi_shard *shard) { run->shard = *shard; }
 
-void *rcvi_run_beside(const rcv_run *run, bool last) {
+void *rcvi_run_loop_event(const rcv_run *run, bool last) {
     const rcvi_device *device = run->plan->device;
     return device->beside ? device->beside(run->worker, last) : NULL;
 }
 
-rcv_status rcvi_run_announce(rcv_run *run, const int64_t *lengths) {
+rcv_status rcvi_run_set_lengths(rcv_run *run, const int64_t *lengths) {
     const rcv_plan *plan = run->plan;
     if (!plan->device->announce || !lengths) return RCV_OK;
     RCVI_TRY(check_lengths(plan, lengths));

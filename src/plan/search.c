@@ -18,7 +18,7 @@ typedef struct {
     const rcvi_problem *problem;
     double begin;
     rcvi_pool pool; /* texts and the candidates; handed to the plan */
-    rcvi_contender *contenders;
+    rcvi_candidate *contenders;
     size_t count, capacity;
     bool failed;       /* no memory for a candidate */
     bool limited;      /* a candidate was refused for its memory */
@@ -43,10 +43,10 @@ static void offer(void *user, const rcvi_rungs *rungs) {
         s->failed = true;
         return;
     }
-    s->contenders[s->count++] = (rcvi_contender){.rungs = *rungs, .shown = {.schedule = kept}};
+    s->contenders[s->count++] = (rcvi_candidate){.rungs = *rungs, .shown = {.schedule = kept}};
 }
 
-static rcv_status judge(search *s, rcvi_contender *c) {
+static rcv_status judge(search *s, rcvi_candidate *c) {
     double begin = rcvi_now();
     bool is_timed = s->problem->options->effort != RCV_ESTIMATE;
     rcv_status status = (is_timed ? rcvi_plan_make : rcvi_plan_write)(s->problem, &c->rungs, &c->plan);
@@ -98,18 +98,18 @@ static rcv_status nothing_applies(const search *s) {
 /* ---- choice ---- */
 
 /* Of a vendor's library the model knows little: without a time it is the last resort. */
-static double seconds_of(const rcvi_contender *c, bool measured) {
+static double seconds_of(const rcvi_candidate *c, bool measured) {
     if (measured) return c->shown.seconds;
     return c->rungs.vendor ? unknown * c->shown.estimate : c->shown.estimate;
 }
 
 /* The first of those that are as good as the fastest, of those that race or that the model has judged; NULL where there
  * are none. */
-static rcvi_contender *fastest(search *s, bool measured) {
+static rcvi_candidate *fastest(search *s, bool measured) {
     double least = 0, as_good = s->problem->machine.gpu && measured ? tie_gpu : tie;
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < s->count; i++) {
-            rcvi_contender *c = &s->contenders[i];
+            rcvi_candidate *c = &s->contenders[i];
             double seconds = seconds_of(c, measured);
             if ((measured ? !c->racing : c->shown.status) || seconds <= 0) continue;
             if (round == 1 && seconds <= as_good * least) return c;
@@ -121,11 +121,11 @@ static rcvi_contender *fastest(search *s, bool measured) {
 
 /* On a GPU memory is short: of those that are nearly as fast as `c` and take far less, the one that takes least; else `c`. A vendor's
  * library takes more than it says. */
-static rcvi_contender *thriftiest(search *s, rcvi_contender *c) {
-    rcvi_contender *found = c;
+static rcvi_candidate *thriftiest(search *s, rcvi_candidate *c) {
+    rcvi_candidate *found = c;
     if (!c || !s->problem->machine.gpu) return c;
     for (size_t i = 0; i < s->count; i++) {
-        rcvi_contender *other = &s->contenders[i];
+        rcvi_candidate *other = &s->contenders[i];
         bool near = other->racing && !other->rungs.vendor && other->shown.seconds > 0 &&
                     other->shown.seconds <= dear_gain * c->shown.seconds;
         if (near && dear * (double)other->shown.bytes < (double)c->shown.bytes &&
@@ -142,14 +142,14 @@ static void rule_out(search *s) {
     bool plain = false;
     double best = 0;
     for (size_t i = 0; i < s->count; i++) {
-        const rcvi_contender *c = &s->contenders[i];
+        const rcvi_candidate *c = &s->contenders[i];
         if (!c->racing || c->rungs.vendor) continue;
         plain |= !c->rungs.recompute;
         if (best == 0 || c->shown.estimate < best) best = c->shown.estimate;
     }
     double worst = best * (s->problem->machine.gpu ? hopeless_gpu : best > long_run ? hopeless_long : hopeless);
     for (size_t i = 0; i < s->count; i++) {
-        rcvi_contender *c = &s->contenders[i];
+        rcvi_candidate *c = &s->contenders[i];
         bool slow = c->shown.estimate > worst && best > 0 && !c->rungs.vendor;
         if (slow || (plain && c->rungs.recompute)) c->racing = false;
     }
@@ -167,11 +167,11 @@ static size_t timed(const search *s) {
     return count;
 }
 
-static rcv_status choose(search *s, rcvi_contender **chosen) {
+static rcv_status choose(search *s, rcvi_candidate **chosen) {
     rcv_effort effort = s->problem->options->effort;
     if (effort == RCV_MEASURE) rule_out(s);
     if (effort == RCV_EXHAUSTIVE || (effort == RCV_MEASURE && racing(s) > 1))
-        RCVI_TRY(rcvi_race(s->problem, s->contenders, s->count, s->begin, &s->pool));
+        RCVI_TRY(rcvi_measure_candidates(s->problem, s->contenders, s->count, s->begin, &s->pool));
     s->raced = timed(s) > 1; /* one time alone says nothing */
     *chosen = s->raced ? thriftiest(s, fastest(s, true)) : NULL;
     if (!*chosen) *chosen = fastest(s, false);
@@ -180,7 +180,7 @@ static rcv_status choose(search *s, rcvi_contender **chosen) {
 
 /* ---- the plan ---- */
 
-static rcv_status hand_over(search *s, const rcvi_contender *chosen, rcv_plan *plan) {
+static rcv_status hand_over(search *s, const rcvi_candidate *chosen, rcv_plan *plan) {
     rcv_candidate *candidates = rcvi_pool_new(&s->pool, s->count, sizeof *candidates);
     if (!candidates) return RCV_NO_MEMORY;
     for (size_t i = 0; i < s->count; i++) {
@@ -195,7 +195,7 @@ static rcv_status hand_over(search *s, const rcvi_contender *chosen, rcv_plan *p
 }
 
 /* What was timed is remembered, unless a memory limit kept candidates away: the limit is not part of the key. */
-static rcv_status remember(const search *s, const rcvi_contender *chosen, const char *key) {
+static rcv_status remember(const search *s, const rcvi_candidate *chosen, const char *key) {
     if (!s->raced || chosen->shown.seconds <= 0 || s->limited) return RCV_OK;
     rcvi_lesson lesson = {.rungs = chosen->rungs,
                           .seconds = chosen->shown.seconds,
@@ -204,7 +204,7 @@ static rcv_status remember(const search *s, const rcvi_contender *chosen, const 
 }
 
 /* The contender's plan, ready to run; NULL where the device refuses what was only estimated, which is noted. */
-static rcv_status take(search *s, rcvi_contender *c, rcv_plan **plan) {
+static rcv_status take(search *s, rcvi_candidate *c, rcv_plan **plan) {
     bool estimated = s->problem->options->effort == RCV_ESTIMATE;
     rcv_status status = RCV_OK;
     if (c->plan && c->plan->program.options.steps == s->problem->options->steps) {
@@ -221,7 +221,7 @@ static rcv_status take(search *s, rcvi_contender *c, rcv_plan **plan) {
 }
 
 static rcv_status find(search *s, const char *key, rcv_plan **plan) {
-    rcvi_contender *chosen = NULL;
+    rcvi_candidate *chosen = NULL;
     RCVI_TRY(collect(s));
     while (!*plan) {
         RCVI_TRY(choose(s, &chosen));

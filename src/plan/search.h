@@ -17,11 +17,12 @@ rcv_status rcvi_plan_note_alone(rcv_plan *plan, double seconds);
  * the whole problem. Sets shown.seconds; leaves racing those to choose from. With none racing at the end there was no
  * time or memory for a trial. `begin` is when planning began; sentences go to the pool.
  * RCV_STOPPED where the caller had enough, also behind the last trial. */
-rcv_status rcvi_race(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, double begin,
-                     rcvi_pool *pool);
+rcv_status rcvi_measure_candidates(const rcvi_problem *problem, rcvi_candidate *contenders, size_t count, double begin,
+                                   rcvi_pool *pool);
 
 /* The same on a GPU. */
-rcv_status rcvi_race_gpu(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, rcvi_pool *pool);
+rcv_status rcvi_measure_candidates_gpu(const rcvi_problem *problem, rcvi_candidate *contenders, size_t count,
+                                       rcvi_pool *pool);
 /* For qsort over pointers to contenders: by estimate, a vendor's last, then as they were offered. */
 int rcvi_compare_estimates(const void *a, const void *b);
 

@@ -135,7 +135,7 @@ static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
 
 /* ---- trials ---- */
 
-rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_contender *c, rcv_status status) {
+rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_candidate *c, rcv_status status) {
     if (status == RCV_NO_MEMORY) return status;
     c->racing = false;
     c->shown.status = status;
@@ -143,7 +143,7 @@ rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_contender *c, rcv_status status) {
     return c->shown.reason ? RCV_OK : RCV_NO_MEMORY;
 }
 
-rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_contender *c, int64_t steps) {
+rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_candidate *c, int64_t steps) {
     rcv_plan_options options = *bench->problem.options;
     options.steps = steps;
     rcvi_problem part = bench->problem;
@@ -158,7 +158,7 @@ rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_contender *c, int64_t steps) 
     return RCV_OK;
 }
 
-bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_contender *c, double *fresh) {
+bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_candidate *c, double *fresh) {
     const rcv_plan_options *o = &c->plan->program.options;
     const rcv_net *net = bench->problem.net;
     double rows = (double)o->steps * (double)o->batch, own = (double)c->plan->run_bytes;
@@ -168,7 +168,7 @@ bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_contender *c, double *f
     return own + data < (double)bench->memory;
 }
 
-static rcv_status open_trial(rcvi_bench *bench, rcvi_contender *c) {
+static rcv_status open_trial(rcvi_bench *bench, rcvi_candidate *c) {
     rcv_status status = make_data(bench, c->plan->program.options.steps);
     if (status == RCV_NO_MEMORY && c->plan->device->memory) { /* the device has no room for a trial: it is not timed */
         rcvi_bench_end(bench);
@@ -183,7 +183,7 @@ static rcv_status open_trial(rcvi_bench *bench, rcvi_contender *c) {
     return RCV_OK;
 }
 
-void rcvi_trial_close(rcvi_bench *bench, rcvi_contender *c) {
+void rcvi_trial_close(rcvi_bench *bench, rcvi_candidate *c) {
     if (!c->run) return;
     bench->open_bytes -= c->plan->run_bytes;
     rcv_run_free(c->run);
@@ -197,11 +197,11 @@ rcv_status rcvi_ask_to_go_on(const rcv_plan_options *options, int64_t runs) {
                      runs == 1 ? "" : "s");
 }
 
-rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *c, double *seconds) {
+rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_candidate *c, double *seconds) {
     return rcvi_trial_repeat(bench, c, 1, seconds);
 }
 
-rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_contender *c, int count, double *seconds) {
+rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_candidate *c, int count, double *seconds) {
     const rcv_plan_options *o = bench->problem.options;
     *seconds = 0;
     RCVI_TRY(rcvi_ask_to_go_on(o, bench->runs));
@@ -244,12 +244,12 @@ static double quantile(const double *numbers, int count, double share) {
     return sorted[(int)(share * (count - 1))];
 }
 
-static void add_sample(rcvi_contender *c, double seconds) {
+static void add_sample(rcvi_candidate *c, double seconds) {
     if (c->sample_count < RCVI_MAX_SAMPLES) c->samples[c->sample_count++] = seconds;
     c->shown.seconds = quantile(c->samples, c->sample_count, lower) * c->shown.estimate / c->estimate;
 }
 
-rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *c, double enough) {
+rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *c, double enough) {
     double seconds = c->sample_count ? c->samples[c->sample_count - 1] : 0, runs[MOST_REPEATS] = {0};
     if (!c->warm || seconds <= 0) {
         /* The first run packs matrices, wakes threads and meets cold caches; it says how often to repeat. */

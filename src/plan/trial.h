@@ -17,7 +17,7 @@ typedef struct {
     double samples[RCVI_MAX_SAMPLES];
     int sample_count;
     bool racing; /* neither refused nor beaten */
-} rcvi_contender;
+} rcvi_candidate;
 
 /* Where trials are run. */
 typedef struct {
@@ -43,20 +43,20 @@ void rcvi_bench_end(rcvi_bench *bench); /* trials are closed by then */
 rcv_status rcvi_ask_to_go_on(const rcv_plan_options *options, int64_t runs);
 
 /* The trial with this many steps; sets its estimate. */
-rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_contender *contender, int64_t steps);
+rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_candidate *contender, int64_t steps);
 /* Bytes that the next run touches for the first time; false where it takes more memory than there is. */
-bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_contender *contender, double *fresh);
+bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_candidate *contender, double *fresh);
 /* One run, opened where it is not, after asking the caller; 0 seconds where its device refuses, which then is the
  * candidate's refusal. */
-rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_contender *contender, double *seconds);
+rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_candidate *contender, double *seconds);
 /* So many runs, one behind the other, that are waited for once: their seconds together. */
-rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_contender *contender, int count, double *seconds);
+rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_candidate *contender, int count, double *seconds);
 /* One more sample, and shown.seconds as the lower quartile of all. A first run that shows more than `enough` seconds
  * suffices. */
-rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_contender *contender, double enough);
-void rcvi_trial_close(rcvi_bench *bench, rcvi_contender *contender);
+rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *contender, double enough);
+void rcvi_trial_close(rcvi_bench *bench, rcvi_candidate *contender);
 
 /* Keeps a failure that belongs to a candidate with its sentence; one of memory is handed on. */
-rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_contender *contender, rcv_status status);
+rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_candidate *contender, rcv_status status);
 
 #endif

@@ -32,10 +32,10 @@ static bool has_other_columns(const rcvi_access *a, const rcvi_access *b) {
 static bool share_memory(const rcvi_program *program, int a, int b) {
     const rcvi_buffer *x = &program->buffers[a], *y = &program->buffers[b];
     if (x->role != RCVI_ARENA || y->role != RCVI_ARENA) return false;
-    return x->place < rcvi_buffer_end(program, y) && y->place < rcvi_buffer_end(program, x);
+    return x->arena_offset < rcvi_buffer_end(program, y) && y->arena_offset < rcvi_buffer_end(program, x);
 }
 
-bool rcvi_accesses_meet(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b) {
+bool rcvi_accesses_conflict(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b) {
     if (!a->written && !b->written) return false;
     if (a->view->buffer != b->view->buffer) return share_memory(program, a->view->buffer, b->view->buffer);
     if (has_other_columns(a, b)) return false;
@@ -51,7 +51,7 @@ bool rcvi_steps_conflict(const rcvi_program *program, const rcvi_step *x, const 
     int a_count = rcvi_step_accesses(x, a), b_count = rcvi_step_accesses(y, b);
     for (int i = 0; i < a_count; i++) {
         for (int k = 0; k < b_count; k++) {
-            if (rcvi_accesses_meet(program, &a[i], &b[k])) return true;
+            if (rcvi_accesses_conflict(program, &a[i], &b[k])) return true;
         }
     }
     return false;

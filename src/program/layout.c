@@ -73,7 +73,7 @@ static void widen_beside(rcvi_program *program) {
         const rcvi_step *step = &program->steps[i];
         if (i == forward - 1) last = -1;
         if (rcvi_program_is_persistent(program, (size_t)i)) last = i + step->loop.body;
-        if (last < 0 || step->kind == RCVI_STEP_LOOP || !rcvi_step_can_wait(program, step)) continue;
+        if (last < 0 || step->kind == RCVI_STEP_LOOP || !rcvi_step_is_deferrable(program, step)) continue;
         int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) widen(&program->buffers[accesses[k].view->buffer], i, last);
     }
@@ -98,7 +98,7 @@ static rcvi_buffer **by_birth(const rcvi_program *program, size_t *count) {
 }
 
 size_t rcvi_buffer_end(const rcvi_program *program, const rcvi_buffer *buffer) {
-    return buffer->place + (size_t)buffer->count * rcvi_element_bytes(program, buffer->element);
+    return buffer->arena_offset + (size_t)buffer->count * rcvi_element_bytes(program, buffer->element);
 }
 
 /* Leaves those of the living that still live at `step`, in their order. */
@@ -118,7 +118,7 @@ static rcv_status place_buffers(rcvi_program *program, rcvi_buffer *const *sorte
         rcvi_buffer *buffer = sorted[b];
         size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element), place = 0, at = 0;
         alive = bury(living, alive, buffer->first);
-        for (; at < alive && living[at]->place < place + bytes; at++) {
+        for (; at < alive && living[at]->arena_offset < place + bytes; at++) {
             size_t end = rcvi_buffer_end(program, living[at]);
             end = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
             if (end > place) place = end;
@@ -128,7 +128,7 @@ static rcv_status place_buffers(rcvi_program *program, rcvi_buffer *const *sorte
         }
         for (size_t i = alive++; i > at; i--) living[i] = living[i - 1];
         living[at] = buffer;
-        buffer->place = place;
+        buffer->arena_offset = place;
         if (place + bytes > program->arena_bytes) program->arena_bytes = place + bytes;
     }
     return RCV_OK;
@@ -163,7 +163,7 @@ rcv_status rcvi_program_check_arena(const rcvi_program *program) {
             status = rcvi_fail(RCV_INVALID, "buffer %s lies outside the arena", buffer->name);
         alive = bury(living, alive, buffer->first);
         for (size_t i = 0; !status && i < alive; i++) {
-            if (buffer->place >= rcvi_buffer_end(program, living[i]) || living[i]->place >= end) continue;
+            if (buffer->arena_offset >= rcvi_buffer_end(program, living[i]) || living[i]->arena_offset >= end) continue;
             status = rcvi_fail(RCV_INVALID, "buffers %s and %s live at once in the same place", buffer->name,
                                living[i]->name);
         }

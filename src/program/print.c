@@ -115,7 +115,7 @@ void rcvi_program_print(const rcvi_program *program, rcvi_text *out) {
         if (buffer->first > buffer->last) {
             rcvi_text_add(out, ", unused\n");
         } else if (buffer->role == RCVI_ARENA) {
-            rcvi_text_add(out, " at %zu, steps %d to %d\n", buffer->place, buffer->first, buffer->last);
+            rcvi_text_add(out, " at %zu, steps %d to %d\n", buffer->arena_offset, buffer->first, buffer->last);
         } else {
             rcvi_text_add(out, ", the caller's\n");
         }

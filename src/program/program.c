@@ -273,7 +273,7 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
     return count;
 }
 
-bool rcvi_step_can_wait(const rcvi_program *program, const rcvi_step *step) {
+bool rcvi_step_is_deferrable(const rcvi_program *program, const rcvi_step *step) {
     bool sums = step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_REDUCE;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED) return true;
     return sums && program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
@@ -290,7 +290,7 @@ bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop) {
     return products;
 }
 
-bool rcvi_program_is_swept(const rcvi_program *program, size_t loop) {
+bool rcvi_program_is_scan(const rcvi_program *program, size_t loop) {
     const rcvi_step *steps = program->steps;
     if (!program->rungs.scan || !program->machine.gpu || steps[loop].kind != RCVI_STEP_LOOP) return false;
     for (size_t i = loop + 1; i <= loop + (size_t)steps[loop].loop.body; i++) {

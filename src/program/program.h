@@ -49,24 +49,25 @@ typedef struct {
 
 enum { RCVI_USUAL_PARTS = 3 }; /* of a float32, where rungs name none */
 
-/* What a device says of itself to those who write programs for it. */
+/* A device's properties, as far as schedules and the planner need them. */
 typedef struct {
-    int64_t threads; /* that the plan may use */
-    int64_t cache;   /* bytes of a thread's own cache */
-    int64_t shared;  /* bytes of the cache behind it that threads share; 0: none, or unknown */
-    int64_t panel, grain,
-        group;             /* packed matrices of the plan's type: columns of a panel, of a cut; depth's multiple */
-    const char *vendor;    /* the library's name and version where there is one, else NULL */
-    const char *no_vendor; /* then: a sentence, or NULL where the build has none */
-    const char *kernels;   /* name of the set in use; on a GPU its architecture */
-    const char *processor; /* its name; NULL: the CPU's */
-    bool gpu;              /* launches instead of threads; what is multiplied lies in the plan's type */
-    int64_t sums;          /* columns of a map at most that may hold sums over them; 0: no map may */
-    int64_t
-        alone;   /* multiply-adds from which on a product outside of loops is better a step of its own, by a library, */
-                 /* than one of packed matrices; 0: none is */
-    bool rounds; /* such a product may end in activations, and start from them */
-    int ordinal; /* of the GPU */
+    int64_t threads;         /* that the plan may use */
+    int64_t cache;           /* bytes of cache private to a thread's core */
+    int64_t shared;          /* bytes of the last-level cache that threads share; 0: none, or unknown */
+    int64_t panel;           /* columns of a panel of a packed matrix of the plan's type */
+    int64_t grain;           /* threads split columns at multiples of this */
+    int64_t group;           /* the depth of packed matrices is padded to a multiple of this */
+    const char *vendor;      /* the vendor library's name and version, or NULL where there is none */
+    const char *no_vendor;   /* then: a sentence that says why, or NULL where the build has none */
+    const char *kernels;     /* name of the kernel set in use; on a GPU its architecture */
+    const char *processor;   /* its name; NULL: the CPU's */
+    bool gpu;                /* steps are launches, not shared by threads; operands of products have the plan's type */
+    int64_t max_sum_columns; /* a map with at most so many columns may hold sums over them; 0: no map may */
+    /* A product outside of loops of at least so many multiply-adds is better a gemm step, by the library, than part of a
+     * map of packed matrices; 0: none is. */
+    int64_t min_library_product;
+    bool library_rounds; /* such a gemm step may write activations, and start its sums from them */
+    int ordinal;         /* of the GPU */
 } rcvi_machine;
 
 /* Who owns a buffer's memory. Everything but the arena comes from the caller; those marked optional may be absent: then
@@ -102,11 +103,11 @@ typedef struct {
     size_t index;
     rcvi_element element;
     rcvi_rounding rounding;
-    int64_t count;   /* elements */
-    bool lasting;    /* made of the parameters, used from call to call */
-    bool distant;    /* read long after it is written: a cache keeps it only if it holds all such buffers */
-    int first, last; /* steps of its life; first > last: unused */
-    size_t place;    /* bytes from the start of the arena */
+    int64_t count;       /* elements */
+    bool lasting;        /* made of the parameters, used from call to call */
+    bool distant;        /* read long after it is written: a cache keeps it only if it holds all such buffers */
+    int first, last;     /* steps of its life; first > last: unused */
+    size_t arena_offset; /* bytes */
 } rcvi_buffer;
 
 /* A matrix inside a buffer: element (r, c) at offset + i * stride + o * outer + ((t + phase) mod wrap) * slot +
@@ -295,7 +296,7 @@ static inline bool rcvi_rungs_none(const rcvi_rungs *r) {
 static inline bool rcvi_dtype_is_narrow(rcv_dtype dtype) { return dtype == RCV_BFLOAT16 || dtype == RCV_FLOAT16; }
 
 static inline int rcvi_most_instructions(const rcvi_machine *machine) {
-    return machine->sums ? RCVI_MAX_LONG_INSTRUCTIONS : RCVI_MAX_INSTRUCTIONS;
+    return machine->max_sum_columns ? RCVI_MAX_LONG_INSTRUCTIONS : RCVI_MAX_INSTRUCTIONS;
 }
 
 /* Elements of a packed matrix of this many columns (rows of the weights that are multiplied with transposed). */
@@ -307,7 +308,7 @@ int64_t rcvi_program_row(const rcvi_program *program, int64_t columns);
 
 /* Outside of loops: is it of no use to what follows in the pass but for steps that read what it writes? Gradients of the parameters, and
  * what is made of the parameters. */
-bool rcvi_step_can_wait(const rcvi_program *program, const rcvi_step *step);
+bool rcvi_step_is_deferrable(const rcvi_program *program, const rcvi_step *step);
 
 /* ---- after writing ---- */
 
@@ -349,20 +350,20 @@ typedef struct rcvi_access {
 enum { RCVI_MAX_ACCESSES = RCVI_MAX_OPERANDS + RCVI_MAX_PRODUCTS * (2 * RCVI_MAX_TERMS + 1) + 4 };
 int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
 
-/* Of the steps first .. end - 1, a pass, those outside of loops whose results nobody wants: they write only what the caller left out,
- * whose buffer is NULL, or what only such steps read. What comes behind the pass wants all that it reads. `wanted`, [buffers], is
- * overwritten, `idle` is [steps]. */
-void rcvi_program_find_idle(const rcvi_program *program, void *const *buffers, size_t first, size_t end, bool *wanted,
-                            bool *idle);
+/* Dead-step elimination over one pass, the steps first .. end - 1. A step outside of loops is dead where every buffer that it writes is
+ * either absent (an optional output of the caller, NULL in `buffers`) or read by dead steps only. Reads of later passes keep a step
+ * alive. Scratch: `needed`, [buffers]. Output: `dead`, [steps]. */
+void rcvi_program_find_dead_steps(const rcvi_program *program, void *const *buffers, size_t first, size_t end,
+                                  bool *needed, bool *dead);
 
 /* Is this step a loop that the plan wants as one kernel: one with products, and no loop in it? */
 bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop);
 
 /* Is it one of maps alone, and no loop in it, where the plan scans on a GPU? Then it is a few kernels, if it is a recurrence. */
-bool rcvi_program_is_swept(const rcvi_program *program, size_t loop);
+bool rcvi_program_is_scan(const rcvi_program *program, size_t loop);
 
 /* May the two, in the same iteration, touch an element that one of them writes? */
-bool rcvi_accesses_meet(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b);
+bool rcvi_accesses_conflict(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b);
 bool rcvi_steps_conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y);
 
 /* Whether a step is taken at these iterations, and how many times the batch it then has as rows or depth. */

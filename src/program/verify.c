@@ -118,7 +118,8 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
     if (access->view->wrap < 0 || access->view->phase < 0)
         return wrong(index, name, buffer->name, "has no such slot of");
     if (access->rows < 1 || access->columns < 1) return wrong(index, name, buffer->name, "has an empty view of");
-    bool repeats = step->kind == RCVI_STEP_MAP && program->machine.sums > 0; /* one number a row, stored once */
+    bool repeats =
+        step->kind == RCVI_STEP_MAP && program->machine.max_sum_columns > 0; /* one number a row, stored once */
     bool multiplied = is_multiplied(step, access);
     bool unit =
         access->view->column == 1 || (access->view->column == 0 && !multiplied && (!access->written || repeats));
@@ -238,7 +239,8 @@ static rcv_status check_map(const rcvi_program *program, int index, const rcvi_s
     }
     for (int k = 0; k < count; k++) {
         const rcvi_instruction *instruction = &map->instructions[k];
-        bool sums = instruction->operation == RCVI_SUM && step->columns <= program->machine.sums && !map->product_count;
+        bool sums = instruction->operation == RCVI_SUM && step->columns <= program->machine.max_sum_columns &&
+                    !map->product_count;
         if (!rcvi_operations[instruction->operation].elementwise && !sums)
             return wrong(index, name, "element by element", "holds an operation that is not");
         if (instruction->out != RCVI_NONE && (instruction->out < 0 || instruction->out >= map->operand_count))

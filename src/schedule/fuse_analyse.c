@@ -313,7 +313,7 @@ static void delay_forms(analysis *w) {
 /* The size that all sums are over, where maps may sum over so many columns; else 0. */
 static int64_t find_joined(const analysis *w) {
     const rcvi_fusion *f = w->fusion;
-    int64_t size = 0, most = f->emitter.program->machine.sums;
+    int64_t size = 0, most = f->emitter.program->machine.max_sum_columns;
     if (!most || !f->rungs->fuse) return 0;
     for (int v = 0; v < w->count; v++) {
         const rcvi_value *value = &w->graph->values[v];

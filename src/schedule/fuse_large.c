@@ -46,14 +46,15 @@ bool rcvi_fusion_scans(const rcvi_fusion *f) { return f->rungs->scan && f->emitt
 
 /* Is the library asked for products of the whole sequence? */
 static bool is_asked(const rcvi_fusion *f) {
-    bool wanted = f->emitter.program->machine.alone > 0 && f->rungs->combine && f->rungs->fuse && f->rungs->pack;
+    bool wanted =
+        f->emitter.program->machine.min_library_product > 0 && f->rungs->combine && f->rungs->fuse && f->rungs->pack;
     return wanted && f->clock.chunk > 1 && f->clock.chunk == f->clock.steps;
 }
 
 bool rcvi_fusion_is_heavy(const rcvi_fusion *f, int v) {
     const rcvi_form *form = f->form_of[v] == RCVI_NONE ? NULL : &f->forms[f->form_of[v]];
     if (!form || !rcvi_fusion_scans(f) || !is_asked(f) || form->split || f->phase[v] == RCVI_INSIDE) return false;
-    return work_of(f, form) >= (double)f->emitter.program->machine.alone;
+    return work_of(f, form) >= (double)f->emitter.program->machine.min_library_product;
 }
 
 /* The whole sequence at once, and the sum goes nowhere but to its place, unrounded. */
@@ -67,7 +68,7 @@ static bool is_large(const rcvi_fusion *f, const rcvi_form *form) {
     for (size_t i = 0; i < f->store_count && !form->split; i++) {
         if (f->stores[i].value == v) return false;
     }
-    return work_of(f, form) >= (double)program->machine.alone;
+    return work_of(f, form) >= (double)program->machine.min_library_product;
 }
 
 /* The n-th matrix of a form that stands outside of loops, or RCVI_NONE. */

@@ -421,7 +421,7 @@ static rcv_status take_forward(model *m) {
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->x, m->x));
     RCVI_TRY(rcv_run_forward(m->run, &forward));
     const rcvi_head head = {.weight = m->weight};
-    if (m->beside) RCVI_TRY(calls->head_weight(learn, &head, rcvi_run_beside(m->run, true)));
+    if (m->beside) RCVI_TRY(calls->head_weight(learn, &head, rcvi_run_loop_event(m->run, true)));
     return calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->y, m->z);
 }
 
@@ -445,8 +445,8 @@ static rcv_status take_backward(model *m) {
     RCVI_TRY(calls->head(learn, &head, m->control, m->outcome));
     RCVI_TRY(calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->dz, m->dy));
     RCVI_TRY(rcv_run_backward(m->run, &backward));
-    m->looped |= rcvi_run_beside(m->run, false) != NULL;
-    if (m->beside) RCVI_TRY(calls->head_rest(learn, &head, rcvi_run_beside(m->run, false)));
+    m->looped |= rcvi_run_loop_event(m->run, false) != NULL;
+    if (m->beside) RCVI_TRY(calls->head_rest(learn, &head, rcvi_run_loop_event(m->run, false)));
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->dx, m->dx));
     return calls->scatter(learn, ROWS, INPUT, &groups, false, m->dx, m->rows);
 }
@@ -497,7 +497,7 @@ static void learn(const learn_subject *subject, const char *schedule, bool ragge
         bool done = false;
         send_update(&m, n);
         for (int b = 0; b < BATCH; b++) m.lengths[b] = 1 + (n * 5 + b * 3) % STEPS;
-        if (repeats && ragged) check_ok(rcvi_run_announce(m.run, m.lengths));
+        if (repeats && ragged) check_ok(rcvi_run_set_lengths(m.run, m.lengths));
         if (repeats) check_ok(m.world.calls->replay(m.world.learn, KEY, &done));
         if (!done) check_ok(take_step(&m));
         if (repeats && !done) check_ok(m.world.calls->recorded(m.world.learn, KEY));
@@ -660,14 +660,14 @@ static void test_sharing(void **state) {
         check_ok(rcv_plan_new(m.net, &options, &plan));
         check_ok(rcv_run_new(plan, &alone));
         check_ok(rcv_run_new(m.plan, &host));
-        check_ok(rcvi_run_new_within(plan, host, &guest));
+        check_ok(rcvi_run_new_sharing_arena(plan, host, &guest));
         assert_true(rcv_run_bytes(guest) < rcv_run_bytes(alone));
         uint64_t whole = pass_through(&m, m.run, STEPS, 0), part = pass_through(&m, alone, GUEST_STEPS, 0);
         assert_true(whole != part);
         for (int n = 0; n < 3; n++) {
-            check_ok(rcvi_run_renew(host));
+            check_ok(rcvi_run_reset(host));
             assert_true(pass_through(&m, host, STEPS, 0) == whole);
-            check_ok(rcvi_run_renew(guest));
+            check_ok(rcvi_run_reset(guest));
             assert_true(pass_through(&m, guest, GUEST_STEPS, 0) == part);
         }
         rcv_run_free(guest);

@@ -63,9 +63,9 @@ static inline bool write_with(const rcv_net *net, const rcv_plan_options *option
                             .group = 8,
                             .kernels = "fake_90",
                             .gpu = true,
-                            .sums = 1024,
-                            .alone = gpu_alone,
-                            .rounds = true};
+                            .max_sum_columns = 1024,
+                            .min_library_product = gpu_alone,
+                            .library_rounds = true};
     rcvi_rungs rungs;
     check_ok(rcvi_rungs_read(options->schedule, &rungs));
     const rcvi_schedule *schedule = rcvi_schedule_for(&rungs);

@@ -86,9 +86,9 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .kernels = f->architecture,
                               .processor = f->processor,
                               .gpu = true,
-                              .sums = 1024,
-                              .alone = LEAST_ALONE,
-                              .rounds = true,
+                              .max_sum_columns = 1024,
+                              .min_library_product = LEAST_ALONE,
+                              .library_rounds = true,
                               .ordinal = ordinal};
     if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
     return RCV_OK;

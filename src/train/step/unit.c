@@ -188,7 +188,7 @@ rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit
     if (!w->learner->ends) return RCV_OK;
     if (v->training && w->ops->head_weight && !u->number) {
         const rcvi_head head = rcvi_unit_head(w, v, u);
-        RCVI_TRY(w->ops->head_weight(w->learn, &head, rcvi_run_beside(u->run, true)));
+        RCVI_TRY(w->ops->head_weight(w->learn, &head, rcvi_run_loop_event(u->run, true)));
     }
     return see(w, v, u);
 }
@@ -240,7 +240,7 @@ rcv_status rcvi_unit_backward(rcvi_work *w, const rcvi_window *v, const rcvi_uni
     RCVI_TRY(rcv_run_backward(u->run, &data));
     if (l->ends && may_wait(w, v)) {
         const rcvi_head head = head_with_gradients(w, v, u, fresh);
-        RCVI_TRY(w->ops->head_rest(w->learn, &head, rcvi_run_beside(u->run, false)));
+        RCVI_TRY(w->ops->head_rest(w->learn, &head, rcvi_run_loop_event(u->run, false)));
     }
     if (!(between(w, v) > 0)) return RCV_OK;
     rcvi_mask mask = mask_of(w, v, u, between(w, v), (uint64_t)l->part->first);

@@ -116,7 +116,7 @@ static size_t count_runs(const rcvi_window *v) { return (size_t)(v->held * v->ch
 static rcv_status make_run(const rcvi_work *w, const rcvi_window *v, size_t index) {
     const rcvi_window *first = w->windows;
     bool lends = v != first && first->runs && index < count_runs(first);
-    RCVI_TRY(rcvi_run_new_within(v->plan, lends ? first->runs[index] : NULL, &v->runs[index]));
+    RCVI_TRY(rcvi_run_new_sharing_arena(v->plan, lends ? first->runs[index] : NULL, &v->runs[index]));
     if (v->training) rcvi_run_set_seed_at(v->runs[index], &rcvi_feed_control(w)->seed);
     void *stream = w->ops->stream(w->learn);
     return stream ? rcv_run_set_stream(v->runs[index], stream) : RCV_OK;

@@ -149,7 +149,7 @@ static rcv_status turn_to(rcvi_work *w, size_t window) {
     if (w->turn == window) return RCV_OK;
     w->turn = window;
     const rcvi_window *v = &w->windows[window];
-    for (int64_t i = 0; i < v->held * v->chunks; i++) RCVI_TRY(rcvi_run_renew(v->runs[i]));
+    for (int64_t i = 0; i < v->held * v->chunks; i++) RCVI_TRY(rcvi_run_reset(v->runs[i]));
     return RCV_OK;
 }
 
@@ -340,7 +340,7 @@ rcv_status rcvi_work_learn(rcvi_work *w, size_t window, const rcvi_batch *batch,
     RCVI_TRY(rcvi_feed_send(w, v, batch, &numbered, update_seed));
     if (!batch->carries) RCVI_TRY(rcvi_work_forget(w, window));
     if (w->exchange) RCVI_TRY(rcvi_exchange_begin(w->exchange, v, numbered.number, update != NULL));
-    if (repeats && v->lengths) RCVI_TRY(rcvi_run_announce(v->runs[0], w->lengths));
+    if (repeats && v->lengths) RCVI_TRY(rcvi_run_set_lengths(v->runs[0], w->lengths));
     if (repeats) RCVI_TRY(w->ops->replay(w->learn, key, &done));
     if (done) return RCV_OK;
     rcv_status status = enqueue(w, learning);

@@ -460,7 +460,7 @@ static size_t count_idle(const rcvi_program *program, bool backward, rcvi_role r
     assert_true(buffers && wanted && idle);
     for (size_t b = 0; b < program->buffer_count; b++)
         buffers[b] = role != RCVI_ARENA && program->buffers[b].role == role ? NULL : &there;
-    rcvi_program_find_idle(program, buffers, first, end, wanted, idle);
+    rcvi_program_find_dead_steps(program, buffers, first, end, wanted, idle);
     for (size_t i = 0; i < program->step_count; i++) {
         if (!idle[i]) continue;
         assert_true(i >= first && i < end && times_of(program, (int)i) == 1 && !is_loop(program, (int)i));

@@ -143,7 +143,7 @@ static void open_subject(subject *s, const rcvi_program *program) {
         const rcvi_buffer *buffer = &program->buffers[b];
         bool arena = buffer->role == RCVI_ARENA;
         if (!arena) at += (uintptr_t)buffer->count * 8 + 4096;
-        w->buffers[b] = (void *)(arena ? ((uintptr_t)1 << 40) + buffer->place : at);
+        w->buffers[b] = (void *)(arena ? ((uintptr_t)1 << 40) + buffer->arena_offset : at);
         if (!arena) at += (uintptr_t)buffer->count * 8;
     }
     memset(&fake, 0, sizeof fake);

@@ -156,7 +156,7 @@ static size_t write_texts(const problem *p, const rcv_plan_options *options, rcv
     check_ok(rcvi_cuda_find_layout(&e));
     for (size_t i = 0; i < program.step_count; i++) {
         rcvi_cuda_recurrences *list = NULL;
-        if (!rcvi_program_is_swept(&program, i)) continue;
+        if (!rcvi_program_is_scan(&program, i)) continue;
         check_ok(rcvi_cuda_recurrences_new(&e, i, &list));
         for (int n = 0; n < list->count && count < MOST_TEXTS; n++) {
             forms[list->all[n].cut.form]++;

@@ -60,7 +60,7 @@ static void where_they_lie(void **state) {
     check_ok(call(&self, seed, all));
     assert_memory_not_equal(self.y, want, sizeof want);
     rcvi_run_set_seed_at(self.run, &seed);
-    check_ok(rcvi_run_announce(self.run, some)); /* which calls on the CPU do not need */
+    check_ok(rcvi_run_set_lengths(self.run, some)); /* which calls on the CPU do not need */
     check_ok(call(&self, 12, some));
     assert_memory_equal(self.y, want, sizeof want);
     seed = 12;
@@ -94,9 +94,9 @@ static void in_the_memory_of_another(void **state) {
     rcv_run *alone, *guest, *larger;
     check_ok(rcv_plan_new(self.net, &options, &plan));
     check_ok(rcv_run_new(plan, &alone));
-    check_ok(rcvi_run_new_within(plan, self.run, &guest));
+    check_ok(rcvi_run_new_sharing_arena(plan, self.run, &guest));
     assert_true(rcv_run_bytes(guest) < rcv_run_bytes(alone) / 2);
-    check_ok(rcvi_run_new_within(self.plan, alone, &larger)); /* does not fit, so it has memory of its own */
+    check_ok(rcvi_run_new_sharing_arena(self.plan, alone, &larger)); /* does not fit, so it has memory of its own */
     assert_int_equal(rcv_run_bytes(larger), rcv_run_bytes(self.run));
     rcv_run_free(larger);
     float want[ROWS * INPUT] = {0}, got[ROWS * INPUT] = {0}, y[ROWS * HIDDEN];
@@ -104,16 +104,16 @@ static void in_the_memory_of_another(void **state) {
     check_ok(call(&self, 9, lengths));
     memcpy(y, self.y, sizeof y);
     for (int i = 0; i < 3; i++) { /* in turns */
-        check_ok(rcvi_run_renew(guest));
+        check_ok(rcvi_run_reset(guest));
         memset(got, 0, sizeof got);
         call_short(&self, guest, got);
         assert_memory_equal(got, want, sizeof want);
-        check_ok(rcvi_run_renew(self.run));
+        check_ok(rcvi_run_reset(self.run));
         check_ok(call(&self, 9, lengths));
         assert_memory_equal(self.y, y, sizeof y);
     }
     rcv_backward backward = {.dy = y};
-    check_ok(rcvi_run_renew(self.run)); /* what the forward call kept is not to be relied on */
+    check_ok(rcvi_run_reset(self.run)); /* what the forward call kept is not to be relied on */
     check_fails(rcv_run_backward(self.run, &backward), RCV_INVALID, "needs a forward call before it");
     rcv_run_free(guest);
     rcv_run_free(alone);

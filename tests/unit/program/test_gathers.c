@@ -56,7 +56,7 @@ static rcv_status make(const problem *p, const rcv_plan_options *options, machin
     check_ok(rcvi_rungs_read(options->schedule, &rungs));
     check_ok(rcvi_device_cpu.describe(p->context, 0, options->dtype, 1, &asked.machine));
     asked.machine.gpu = kind != AS_CPU;
-    asked.machine.alone = kind == AS_GPU_WITH_LIBRARY;
+    asked.machine.min_library_product = kind == AS_GPU_WITH_LIBRARY;
     return rcvi_plan_make(&asked, &rungs, plan);
 }
 

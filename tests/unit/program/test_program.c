@@ -102,7 +102,7 @@ static void computes_with_optional(fixture *f) {
 static void repeats_no_part(fixture *f) { find_step(f, RCVI_STEP_DROPOUT, false)->dropout.period = 4; }
 static void stores_nothing(fixture *f) { find_step(f, RCVI_STEP_MAP, true)->map->instructions[0].out = RCVI_NONE; }
 static void same_place(fixture *f) {
-    for (size_t b = 0; b < f->program.buffer_count; b++) f->program.buffers[b].place = 0;
+    for (size_t b = 0; b < f->program.buffer_count; b++) f->program.buffers[b].arena_offset = 0;
 }
 static void reads_unwritten(fixture *f) { /* the first step to write a buffer that a later one reads is gone */
     rcvi_step *step = find_step(f, RCVI_STEP_LIVE, false);
@@ -209,7 +209,7 @@ static void test_layout(void **state) {
     for (size_t b = 0; b < f.program.buffer_count; b++) {
         const rcvi_buffer *buffer = &f.program.buffers[b];
         if (buffer->role == RCVI_ARENA) sum += (size_t)buffer->count * rcvi_element_bytes(&f.program, buffer->element);
-        assert_true(buffer->place % 64 == 0);
+        assert_true(buffer->arena_offset % 64 == 0);
     }
     assert_true(f.program.arena_bytes > 0 && f.program.arena_bytes < sum); /* buffers share places */
     close_plan(&f);

@@ -449,7 +449,7 @@ static bool is_in_loop(const rcvi_program *program, const rcvi_step *step) {
 }
 
 bool rcvi_cuda_goes_beside(const rcvi_engine *e, const rcvi_step *step) {
-    return e->streams > 1 && rcvi_step_can_wait(e->program, step) && !is_in_loop(e->program, step);
+    return e->streams > 1 && rcvi_step_is_deferrable(e->program, step) && !is_in_loop(e->program, step);
 }
 
 bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
@@ -612,7 +612,7 @@ static rcv_status prepare_steps(rcvi_engine *e) {
             i += (size_t)step->loop.body;
             continue;
         }
-        if (rcvi_program_is_swept(e->program, i)) RCVI_TRY(try_recurrences(e, i));
+        if (rcvi_program_is_scan(e->program, i)) RCVI_TRY(try_recurrences(e, i));
         if (e->recurrences[i]) {
             i += (size_t)step->loop.body;
             continue;

@@ -268,7 +268,7 @@ rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const
                         .scratch = scratch,
                         .held = held,
                         .products = only && !strcmp(only, "products")};
-    rcvi_program_find_idle(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
+    rcvi_program_find_dead_steps(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
     if (first == 0) RCVI_TRY(rcvi_cuda_round_inputs(&p, stream));
     worker->begun_count = 0;
     RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));

@@ -27,7 +27,7 @@ static bool is_taken(const rcvi_engine *e, size_t index) {
     if (!is_plain(e, &step->a) || !is_plain(e, &step->b) || !is_plain(e, &step->out)) return false;
     rcvi_cuda_gemm_shape shape = rcvi_cuda_shape_gemm(e, step, step->time.timed ? step->time.span : 1);
     double work = (double)shape.rows * (double)shape.columns * (double)shape.depth;
-    return work >= (double)program->machine.alone && rcvi_cuda_parts_pay(&shape);
+    return work >= (double)program->machine.min_library_product && rcvi_cuda_parts_pay(&shape);
 }
 
 static bool is_written(const rcvi_program *program, size_t first, size_t end, int buffer) {

@@ -88,7 +88,7 @@ static bool may_meet(const rcvi_program *program, const rcvi_access *a, const rc
     bool other = x.wrap > 1 && (x.phase - y.phase) % x.wrap;
     x.phase = y.phase;
     if (other && rcvi_view_equal(&x, &y) && a->rows * x.row <= x.slot) return false;
-    return rcvi_accesses_meet(program, a, b);
+    return rcvi_accesses_conflict(program, a, b);
 }
 
 static bool conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y) {

@@ -47,7 +47,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                               .kernels = "fake_90",
                               .vendor = "somebody's",
                               .gpu = true,
-                              .sums = 1024};
+                              .max_sum_columns = 1024};
     return RCV_OK;
 }
 

@@ -19,7 +19,7 @@ enum { MOST_CALLS = 16, ROUNDS = 4, EXHAUSTIVE_ROUNDS = 8 };
 
 typedef struct {
     rcvi_bench bench;
-    rcvi_contender **by;
+    rcvi_candidate **by;
     size_t count;
     double best;     /* shown.seconds of the fastest */
     double deadline; /* 0: none */
@@ -27,13 +27,13 @@ typedef struct {
 
 static bool late(const race *r) { return r->deadline > 0 && r->best > 0 && rcvi_now() > r->deadline; }
 
-static void leave(race *r, rcvi_contender *c) {
+static void leave(race *r, rcvi_candidate *c) {
     c->racing = false;
     rcvi_trial_close(&r->bench, c);
 }
 
 /* One more sample of so many calls; shown.seconds is the least of all. */
-static rcv_status take_sample(race *r, rcvi_contender *c, int calls) {
+static rcv_status take_sample(race *r, rcvi_candidate *c, int calls) {
     double seconds = 0;
     RCVI_TRY(rcvi_trial_repeat(&r->bench, c, calls, &seconds));
     if (!c->run) return RCV_OK;
@@ -44,7 +44,7 @@ static rcv_status take_sample(race *r, rcvi_contender *c, int calls) {
     return RCV_OK;
 }
 
-static int calls_of(const rcvi_contender *c) {
+static int calls_of(const rcvi_candidate *c) {
     double calls = sample / c->shown.seconds;
     return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
 }
@@ -58,9 +58,9 @@ static bool differ_in_choice(const rcvi_rungs *a, const rcvi_rungs *b) {
 }
 
 /* Is this another choice of products for a plan that is well behind? */
-static bool is_pointless(const race *r, const rcvi_contender *c) {
+static bool is_pointless(const race *r, const rcvi_candidate *c) {
     for (size_t i = 0; c->rungs.choice && i < r->count; i++) {
-        const rcvi_contender *other = r->by[i];
+        const rcvi_candidate *other = r->by[i];
         bool behind = other->sample_count > 0 && other->shown.seconds > near * r->best;
         if (behind && differ_in_choice(&c->rungs, &other->rungs)) return true;
     }
@@ -69,14 +69,14 @@ static bool is_pointless(const race *r, const rcvi_contender *c) {
 
 /* The first calls load kernels and capture graphs; in inference one for parameters that are new and one for those that are
  * not. */
-static rcv_status warm_up(race *r, rcvi_contender *c) {
+static rcv_status warm_up(race *r, rcvi_candidate *c) {
     double seconds = 0;
     RCVI_TRY(rcvi_trial_repeat(&r->bench, c, 1, &seconds));
     bool warm = r->bench.problem.options->training && c->shown.estimate > slow;
     return !c->run || warm ? RCV_OK : rcvi_trial_repeat(&r->bench, c, 1, &seconds);
 }
 
-static rcv_status first_sample(race *r, rcvi_contender *c) {
+static rcv_status first_sample(race *r, rcvi_candidate *c) {
     double fresh = 0;
     RCVI_TRY(rcvi_trial_make(&r->bench, c, r->bench.problem.options->steps));
     if (!rcvi_trial_fits(&r->bench, c, &fresh)) {
@@ -103,7 +103,7 @@ static size_t count_close(const race *r, double limit) {
 static rcv_status take_rounds(race *r, int rounds, double limit) {
     for (int n = 0; n < rounds && count_close(r, limit) > 1; n++) {
         for (size_t i = 0; i < r->count; i++) {
-            rcvi_contender *c = r->by[i];
+            rcvi_candidate *c = r->by[i];
             if (!c->racing) continue;
             if (c->shown.seconds > limit * r->best) {
                 leave(r, c);
@@ -129,17 +129,17 @@ static void bring_back(race *r) {
 /* By estimate; behind the first those of which the model knows little: what comes after them has their times to beat. */
 static void sort(race *r) {
     size_t own = 0;
-    qsort(r->by, r->count, sizeof(rcvi_contender *), rcvi_compare_estimates);
+    qsort(r->by, r->count, sizeof(rcvi_candidate *), rcvi_compare_estimates);
     while (own < r->count && !r->by[own]->rungs.vendor) own++;
     for (size_t to = 1; own > 1 && own < r->count; own++, to++) {
-        rcvi_contender *vendor = r->by[own];
-        memmove(&r->by[to + 1], &r->by[to], (own - to) * sizeof(rcvi_contender *));
+        rcvi_candidate *vendor = r->by[own];
+        memmove(&r->by[to + 1], &r->by[to], (own - to) * sizeof(rcvi_candidate *));
         r->by[to] = vendor;
     }
 }
 
-static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bool exhaustive) {
-    r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_contender *));
+static rcv_status run_race(race *r, rcvi_candidate *contenders, size_t count, bool exhaustive) {
+    r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_candidate *));
     if (!r->by) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
         if (contenders[i].racing) r->by[r->count++] = &contenders[i];
@@ -164,7 +164,8 @@ static rcv_status run_race(race *r, rcvi_contender *contenders, size_t count, bo
     return RCV_OK;
 }
 
-rcv_status rcvi_race_gpu(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, rcvi_pool *pool) {
+rcv_status rcvi_measure_candidates_gpu(const rcvi_problem *problem, rcvi_candidate *contenders, size_t count,
+                                       rcvi_pool *pool) {
     race r = {0};
     rcvi_bench_begin(&r.bench, problem, pool);
     rcv_status status = run_race(&r, contenders, count, problem->options->effort == RCV_EXHAUSTIVE);

@@ -34,7 +34,7 @@ typedef struct {
     double scale;        /* seconds that a second of the model takes; 0: not known */
     double trial;        /* seconds that a trial may take before it is shortened */
     double best;         /* shown.seconds of the fastest so far; 0: none */
-    rcvi_contender **by; /* those that race, by estimate and then by time */
+    rcvi_candidate **by; /* those that race, by estimate and then by time */
     size_t count;
 } race;
 
@@ -54,7 +54,7 @@ static int64_t fewest_steps(const rcvi_problem *p, const rcvi_rungs *g) {
 }
 
 /* Gives the contender a trial of about this many seconds, or of the fewest steps. */
-static rcv_status shorten(race *r, rcvi_contender *c, double seconds) {
+static rcv_status shorten(race *r, rcvi_candidate *c, double seconds) {
     const rcvi_problem *p = &r->bench.problem;
     int64_t steps = p->options->steps, fewest = fewest_steps(p, &c->rungs), own = steps;
     double expected = expect(r, c->shown.estimate);
@@ -68,7 +68,7 @@ static rcv_status shorten(race *r, rcvi_contender *c, double seconds) {
 }
 
 /* Whether there is memory and time for the contender's trial, with the run that warms it up. */
-static bool affordable(const race *r, const rcvi_contender *c, double deadline) {
+static bool affordable(const race *r, const rcvi_candidate *c, double deadline) {
     double fresh = 0, seconds = expect(r, c->estimate) * (r->bench.problem.options->training ? 1 : 2);
     if (c->rungs.vendor) seconds *= vendor_doubt;
     return rcvi_trial_fits(&r->bench, c, &fresh) &&
@@ -91,14 +91,14 @@ static rcv_status leave_layers_out(race *r) {
 /* ---- order ---- */
 
 int rcvi_compare_estimates(const void *a, const void *b) {
-    const rcvi_contender *x = *(rcvi_contender *const *)a, *y = *(rcvi_contender *const *)b;
+    const rcvi_candidate *x = *(rcvi_candidate *const *)a, *y = *(rcvi_candidate *const *)b;
     if (x->rungs.vendor != y->rungs.vendor) return x->rungs.vendor ? 1 : -1; /* the model knows little of it */
     if (x->shown.estimate != y->shown.estimate) return x->shown.estimate < y->shown.estimate ? -1 : 1;
     return x < y ? -1 : 1;
 }
 
 static int compare_seconds(const void *a, const void *b) {
-    const rcvi_contender *x = *(rcvi_contender *const *)a, *y = *(rcvi_contender *const *)b;
+    const rcvi_candidate *x = *(rcvi_candidate *const *)a, *y = *(rcvi_candidate *const *)b;
     if (x->shown.seconds != y->shown.seconds) return x->shown.seconds < y->shown.seconds ? -1 : 1;
     return x < y ? -1 : 1;
 }
@@ -114,12 +114,12 @@ static bool same_family(const rcvi_rungs *a, const rcvi_rungs *b) {
 }
 
 /* Who goes first for the family of `c`: of those that are estimated near its best, the one with the shortest trial. */
-static const rcvi_contender *elder(const race *r, const rcvi_contender *c) {
+static const rcvi_candidate *elder(const race *r, const rcvi_candidate *c) {
     const rcvi_problem *p = &r->bench.problem;
-    const rcvi_contender *found = NULL;
+    const rcvi_candidate *found = NULL;
     double best = 0;
     for (size_t i = 0; i < r->count; i++) { /* by estimate: the first is the best */
-        const rcvi_contender *other = r->by[i];
+        const rcvi_candidate *other = r->by[i];
         if (!same_family(&c->rungs, &other->rungs)) continue;
         if (!found) best = other->shown.estimate;
         if (other->shown.estimate > near * best) break;
@@ -130,7 +130,7 @@ static const rcvi_contender *elder(const race *r, const rcvi_contender *c) {
 
 /* Elders first, then the others, each part by estimate; answers how many elders there are. */
 static rcv_status put_elders_first(race *r, size_t *elders) {
-    rcvi_contender **order = rcvi_new(r->bench.context, r->count, sizeof(rcvi_contender *));
+    rcvi_candidate **order = rcvi_new(r->bench.context, r->count, sizeof(rcvi_candidate *));
     if (!order) return RCV_NO_MEMORY;
     size_t placed = 0;
     for (int others = 0; others < 2; others++) {
@@ -139,7 +139,7 @@ static rcv_status put_elders_first(race *r, size_t *elders) {
         }
         if (!others) *elders = placed;
     }
-    memcpy(r->by, order, r->count * sizeof(rcvi_contender *));
+    memcpy(r->by, order, r->count * sizeof(rcvi_candidate *));
     rcvi_free(r->bench.context, order);
     return RCV_OK;
 }
@@ -147,7 +147,7 @@ static rcv_status put_elders_first(race *r, size_t *elders) {
 /* Whether a sibling that was timed is well behind the best. */
 static bool family_is_beaten(const race *r, size_t place) {
     for (size_t i = 0; i < place; i++) {
-        const rcvi_contender *other = r->by[i];
+        const rcvi_candidate *other = r->by[i];
         if (other->shown.seconds > family_beaten * r->best && same_family(&other->rungs, &r->by[place]->rungs))
             return true;
     }
@@ -175,7 +175,7 @@ static void give_back(race *r, double seconds) {
     if (r->deadline < latest) set_deadline(r, more < latest ? more : latest);
 }
 
-static rcv_status first_sample(race *r, rcvi_contender *c, bool is_elder) {
+static rcv_status first_sample(race *r, rcvi_candidate *c, bool is_elder) {
     RCVI_TRY(shorten(r, c, r->trial));
     double fresh = 0;
     /* One must be timed, however late; and a second, since one time alone says nothing, where it is short. */
@@ -201,7 +201,7 @@ static rcv_status first_sample(race *r, rcvi_contender *c, bool is_elder) {
 
 /* When the best by estimate was timed there was nothing to tell that the machine was at other work. */
 static rcv_status doubt_first(race *r) {
-    rcvi_contender *c = r->by[0];
+    rcvi_candidate *c = r->by[0];
     bool slow = c->sample_count == 1 && c->shown.seconds > beaten * r->best;
     if (!slow || late(r, c->samples[0])) return RCV_OK;
     RCVI_TRY(rcvi_trial_sample(&r->bench, c, 1e300));
@@ -213,7 +213,7 @@ static rcv_status doubt_first(race *r) {
 static void sift(race *r) {
     size_t left = 0;
     for (size_t i = 0; i < r->count; i++) {
-        rcvi_contender *c = r->by[i];
+        rcvi_candidate *c = r->by[i];
         c->racing = c->racing && c->sample_count > 0;
         if (c->racing) r->by[left++] = c;
     }
@@ -230,7 +230,7 @@ static rcv_status first_round(race *r, size_t elders) {
         if (i + 1 == elders) RCVI_TRY(doubt_first(r));
     }
     for (size_t i = elders; i < r->count; i++) {
-        rcvi_contender *c = r->by[i];
+        rcvi_candidate *c = r->by[i];
         if (c->racing && c->sample_count == 0 && rcvi_now() < half) RCVI_TRY(first_sample(r, c, false));
     }
     sift(r);
@@ -241,7 +241,7 @@ static rcv_status time_all(race *r) {
     r->bench.sample = 1e-3;
     for (int n = 0; n < EXHAUSTIVE_ROUNDS; n++) {
         for (size_t i = 0; i < r->count; i++) {
-            rcvi_contender *c = r->by[i];
+            rcvi_candidate *c = r->by[i];
             RCVI_TRY(n == 0 ? first_sample(r, c, false) : rcvi_trial_sample(&r->bench, c, 1e300));
             rcvi_log(r->bench.context, "planning: round %d of %d, %zu of %zu: %s takes %.3g s", n + 1,
                      EXHAUSTIVE_ROUNDS, i + 1, r->count, c->shown.schedule, c->shown.seconds);
@@ -263,7 +263,7 @@ static rcv_status round_of(race *r, int samples) {
 
 /* The faster half, but not fewer than three. */
 static void halve(race *r) {
-    qsort(r->by, r->count, sizeof(rcvi_contender *), compare_seconds);
+    qsort(r->by, r->count, sizeof(rcvi_candidate *), compare_seconds);
     size_t kept = r->count > 3 ? (r->count + 1) / 2 : r->count;
     for (size_t i = kept; i < r->count; i++) {
         r->by[i]->racing = false;
@@ -298,7 +298,7 @@ static void set_pace(race *r) {
 
 /* Where the problem is too long to be timed whole, a trial of few steps says how far off the model is. */
 static rcv_status calibrate(race *r) {
-    rcvi_contender *c = r->by[0];
+    rcvi_candidate *c = r->by[0];
     double seconds = 0, least = 0;
     if (c->shown.estimate < r->trial) return RCV_OK;
     RCVI_TRY(shorten(r, c, 0));
@@ -311,15 +311,15 @@ static rcv_status calibrate(race *r) {
     return RCV_OK;
 }
 
-static rcv_status begin_race(race *r, rcvi_contender *contenders, size_t count) {
+static rcv_status begin_race(race *r, rcvi_candidate *contenders, size_t count) {
     size_t elders = 0;
-    r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_contender *));
+    r->by = rcvi_new(r->bench.context, count, sizeof(rcvi_candidate *));
     if (!r->by) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count; i++) {
         if (contenders[i].racing) r->by[r->count++] = &contenders[i];
     }
     if (r->count == 0) return RCV_OK;
-    qsort(r->by, r->count, sizeof(rcvi_contender *), rcvi_compare_estimates);
+    qsort(r->by, r->count, sizeof(rcvi_candidate *), rcvi_compare_estimates);
     if (r->exhaustive) return time_all(r);
     set_pace(r);
     RCVI_TRY(leave_layers_out(r));
@@ -330,7 +330,7 @@ static rcv_status begin_race(race *r, rcvi_contender *contenders, size_t count) 
 }
 
 /* The plans of trials go with their network. */
-static void forget(rcvi_contender *contenders, size_t count, rcv_net *net) {
+static void forget(rcvi_candidate *contenders, size_t count, rcv_net *net) {
     for (size_t i = 0; i < count; i++) {
         if (!contenders[i].plan || contenders[i].plan->net != net) continue;
         rcv_plan_free(contenders[i].plan);
@@ -339,9 +339,9 @@ static void forget(rcvi_contender *contenders, size_t count, rcv_net *net) {
     rcv_net_free(net);
 }
 
-rcv_status rcvi_race(const rcvi_problem *problem, rcvi_contender *contenders, size_t count, double begin,
-                     rcvi_pool *pool) {
-    if (problem->machine.gpu) return rcvi_race_gpu(problem, contenders, count, pool);
+rcv_status rcvi_measure_candidates(const rcvi_problem *problem, rcvi_candidate *contenders, size_t count, double begin,
+                                   rcvi_pool *pool) {
+    if (problem->machine.gpu) return rcvi_measure_candidates_gpu(problem, contenders, count, pool);
     race r = {.begin = begin,
               .layers = problem->net->options.layers,
               .exhaustive = problem->options->effort == RCV_EXHAUSTIVE};
