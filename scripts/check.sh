@@ -4,6 +4,8 @@
 #   sanitize  under the address and undefined behaviour sanitizers, with every optional dependency that is there
 # So both kinds of machine are tested, whichever this one is, and the sanitizers see all code.
 #   scripts/check.sh [JOBS [plain|sanitize|all [CTEST OPTIONS...]]]
+# Long sweeps are whole in the first and a part of them in the second (tests/support/sample.h): part K of N, where K follows the commit, so that
+# successive commits check all of it. RECURVE_TEST_PART=K/N chooses another part, 0/1 everything.
 set -u
 cd "$(dirname "$0")/.."
 jobs=${1:-2}
@@ -11,6 +13,7 @@ which=${2:-all}
 shift $(($# < 2 ? $# : 2))
 case $which in plain | sanitize | all) ;; *) echo "check.sh: '$which' is none of plain, sanitize, all" >&2; exit 2 ;; esac
 status=0
+parts=4 # of a sweep
 
 # one NAME TITLE CMAKE-OPTIONS -- CTEST-OPTIONS: configures and builds build/NAME and runs its tests
 one() {
@@ -32,6 +35,9 @@ if [ "$which" != sanitize ]; then
         -DRCV_CUDA=OFF -DRCV_MPI=OFF -DRCV_ONEDNN=OFF -- "$@" || status=1
 fi
 if [ "$which" != plain ]; then
+    commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
+    export RECURVE_TEST_PART=${RECURVE_TEST_PART:-$((16#$commit % parts))/$parts}
+    printf '\n== long sweeps under the sanitizers: RECURVE_TEST_PART=%s\n' "$RECURVE_TEST_PART"
     one sanitize "address and undefined behaviour sanitizers" -DRCV_SANITIZE=ON -- "$@" || status=1
 fi
 

@@ -1,6 +1,7 @@
 /* src/base: messages, memory, text, names, arithmetic, files, random numbers. */
 #define _XOPEN_SOURCE 700
 
+#include "sample.h"
 #include "scratch.h"
 #include "test.h"
 
@@ -281,13 +282,46 @@ static void numbers(void **state) {
     test_context_end(&counting, context);
 }
 
+/* tests/support/sample.h: N parts are the whole, each block of N has one of each, and an inner axis is not tied to a part. */
+static void parts_of_sweeps(void **state) {
+    (void)state;
+    enum { CASES = 2520 };
+    for (size_t parts = 1; parts <= 9; parts++) {
+        size_t taken[CASES] = {0};
+        for (size_t part = 0; part < parts; part++) {
+            size_t in_block = 0;
+            for (size_t i = 0; i < CASES; i++) {
+                if (i % parts == 0) in_block = 0;
+                if (!sample_part_takes((sample_part){part, parts}, i)) continue;
+                taken[i]++;
+                in_block++;
+                assert_int_equal(in_block, 1);
+            }
+            for (size_t axis = 2; axis <= 8; axis++) { /* every value of an axis of this length occurs in every part */
+                bool seen[8] = {0};
+                for (size_t i = 0; i < CASES; i++)
+                    if (sample_part_takes((sample_part){part, parts}, i)) seen[i % axis] = true;
+                for (size_t value = 0; value < axis; value++) assert_true(seen[value]);
+            }
+        }
+        for (size_t i = 0; i < CASES; i++) assert_int_equal(taken[i], 1);
+    }
+    sample_part part = sample_parse("2/5");
+    assert_int_equal(part.part, 2);
+    assert_int_equal(part.parts, 5);
+    part = sample_parse(NULL);
+    assert_int_equal(part.part, 0);
+    assert_int_equal(part.parts, 1);
+}
+
 int main(void) {
     if (!scratch_begin()) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(messages),       cmocka_unit_test(contexts),          cmocka_unit_test(memory),
-        cmocka_unit_test(texts),          cmocka_unit_test(nearest),           cmocka_unit_test(arithmetic),
-        cmocka_unit_test(files),          cmocka_unit_test(links_and_devices), cmocka_unit_test(bad_files),
-        cmocka_unit_test(random_numbers), cmocka_unit_test(hashed_numbers),    cmocka_unit_test(numbers),
+        cmocka_unit_test(messages),        cmocka_unit_test(contexts),          cmocka_unit_test(memory),
+        cmocka_unit_test(texts),           cmocka_unit_test(nearest),           cmocka_unit_test(arithmetic),
+        cmocka_unit_test(files),           cmocka_unit_test(links_and_devices), cmocka_unit_test(bad_files),
+        cmocka_unit_test(random_numbers),  cmocka_unit_test(hashed_numbers),    cmocka_unit_test(numbers),
+        cmocka_unit_test(parts_of_sweeps),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return !scratch_end() || failed != 0;
