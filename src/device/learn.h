@@ -102,7 +102,7 @@ typedef struct {
     const void *gradient;
     void *first, *second; /* moments */
     void *average;
-} rcvi_part;
+} rcvi_update_part;
 
 /* Rows of a gradient that has no others: [groups.count, columns], row g of table row groups.ids[g]. */
 typedef struct {
@@ -123,7 +123,7 @@ typedef enum { RCVI_SGD, RCVI_MOMENTUM, RCVI_ADAM, RCVI_ADAMW } rcvi_update_kind
 
 typedef struct {
     rcvi_update_kind kind;
-    const rcvi_part *parts;
+    const rcvi_update_part *parts;
     int part_count;          /* at most RCVI_MAX_PARTS */
     rcvi_sparse_part sparse; /* plain sgd alone: without decay and average */
     /* The head whose weight and bias, which are in no part, the update changes by sgd where learning is lean; else NULL. It is that

@@ -271,7 +271,7 @@ static bool check_learner(const char *path) {
     return true;
 }
 
-static void check_standing(const rcvi_standing *s) {
+static void check_state(const rcvi_run_state *s) {
     const int64_t whole[] = {s->step, s->at.epoch,    s->at.batch, s->seen,    s->best_step,    s->bad,
                              s->good, s->validations, s->averaged, s->skipped, s->bad_for_decay};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) fuzz_check(whole[i] >= 0 && whole[i] < INT64_MAX / 4);
@@ -287,20 +287,20 @@ static rcv_trainer *new_trainer(void) {
 
 static bool check_resume(const char *path) {
     static unsigned taken;
-    const rcvi_standing before = world.trainer->standing;
+    const rcvi_run_state before = world.trainer->state;
     rcv_status status = rcv_trainer_resume(world.trainer, path);
-    const rcvi_standing *after = &world.trainer->standing;
+    const rcvi_run_state *after = &world.trainer->state;
     if (status) {
         fuzz_check_refusal(status, NULL);
         fuzz_check(memcmp(&before, after, sizeof before) == 0);
         return false;
     }
-    check_standing(after);
+    check_state(after);
     rcv_trainer *again = new_trainer(); /* the next input meets one that has not begun */
     if (taken++ % 8 == 0) {
         const char *copy = fuzz_path("resumed");
         fuzz_check(rcv_trainer_save(world.trainer, copy) == RCV_OK);
-        fuzz_check(rcv_trainer_resume(again, copy) == RCV_OK && again->standing.step == after->step);
+        fuzz_check(rcv_trainer_resume(again, copy) == RCV_OK && again->state.step == after->step);
         rcv_trainer_free(again);
         again = new_trainer();
     }

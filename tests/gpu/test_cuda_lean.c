@@ -1,9 +1,9 @@
 /* The output layer whose gradient is never stored, on a GPU: the same as where it is stored, in five types, clipped and not; what is
  * refused; what is left alone; calls that are repeated, with memory that is lent and without; how much memory it takes. */
 #include "base/random.h"
-#include "learn_world.h"
-#include "school.h"
+#include "learn_fixture.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <math.h>
 
@@ -64,7 +64,7 @@ static void free_numbers(numbers *n) {
 /* ---- one way of learning, or the other ---- */
 
 typedef struct {
-    world world;
+    learn_fixture fixture;
     const layer_shape *shape;
     rcvi_head head;
     void *others, *dothers, *outcome;
@@ -74,23 +74,23 @@ typedef struct {
 /* A learn has room for a few rows more. */
 static void open_layer(layer *l, const learn_subject *subject, numbers *n, const rcvi_control *control) {
     const layer_shape *s = &n->shape;
-    world *w = &l->world;
+    learn_fixture *w = &l->fixture;
     *l = (layer){.shape = s};
-    world_open(w, subject, s->rows + 3, s->features, s->classes, subject->lean ? s->chunk : 0, 1);
+    fixture_open(w, subject, s->rows + 3, s->features, s->classes, subject->lean ? s->chunk : 0, 1);
     l->head = (rcvi_head){.rows = s->rows,
-                          .y = world_put(w, n->y, s->rows * s->features),
-                          .weight = world_put(w, n->weight, s->classes * s->features),
-                          .bias = world_put(w, n->bias, s->classes),
-                          .targets = world_put_ids(w, n->targets, s->rows),
-                          .dy = world_poison(w, s->rows * s->features)};
+                          .y = fixture_put(w, n->y, s->rows * s->features),
+                          .weight = fixture_put(w, n->weight, s->classes * s->features),
+                          .bias = fixture_put(w, n->bias, s->classes),
+                          .targets = fixture_put_ids(w, n->targets, s->rows),
+                          .dy = fixture_poison(w, s->rows * s->features)};
     if (!subject->lean) {
-        l->head.dweight = world_poison(w, s->classes * s->features);
-        l->head.dbias = world_poison(w, s->classes);
+        l->head.dweight = fixture_poison(w, s->classes * s->features);
+        l->head.dbias = fixture_poison(w, s->classes);
     }
-    l->others = world_put(w, n->others, OTHERS);
-    l->dothers = world_put(w, n->dothers, OTHERS);
-    l->outcome = world_outcome(w, NAN, NAN);
-    l->control = world_control(w, control);
+    l->others = fixture_put(w, n->others, OTHERS);
+    l->dothers = fixture_put(w, n->dothers, OTHERS);
+    l->outcome = fixture_outcome(w, NAN, NAN);
+    l->control = fixture_control(w, control);
 }
 
 static void *as_parameters(const void *array) {
@@ -101,25 +101,26 @@ static void *as_parameters(const void *array) {
 
 /* What is lent is the owner's again. */
 static rcv_status reclaim(layer *l) {
-    const world *w = &l->world;
-    return w->spare ? w->calls->copy(w->learn, w->spare, w->poison, (size_t)w->subject->spare * world_real(w)) : RCV_OK;
+    const learn_fixture *w = &l->fixture;
+    return w->spare ? w->calls->copy(w->learn, w->spare, w->poison, (size_t)w->subject->spare * fixture_real(w))
+                    : RCV_OK;
 }
 
 static rcv_status take_update(layer *l) {
     const rcvi_head *h = &l->head;
-    const rcvi_learns *calls = l->world.calls;
-    const rcvi_part parts[] = {
+    const rcvi_learns *calls = l->fixture.calls;
+    const rcvi_update_part parts[] = {
         {.count = OTHERS, .parameters = l->others, .gradient = l->dothers},
         {.count = l->shape->classes * l->shape->features,
          .parameters = as_parameters(h->weight),
          .gradient = h->dweight},
         {.count = l->shape->classes, .parameters = as_parameters(h->bias), .gradient = h->dbias}};
-    bool lean = l->world.subject->lean;
+    bool lean = l->fixture.subject->lean;
     const rcvi_update update = {.kind = RCVI_SGD, .parts = parts, .part_count = lean ? 1 : 3, .head = lean ? h : NULL};
     RCVI_TRY(reclaim(l));
-    RCVI_TRY(calls->head(l->world.learn, h, l->control, l->outcome));
+    RCVI_TRY(calls->head(l->fixture.learn, h, l->control, l->outcome));
     RCVI_TRY(reclaim(l));
-    return calls->update(l->world.learn, &update, l->control, l->outcome);
+    return calls->update(l->fixture.learn, &update, l->control, l->outcome);
 }
 
 /* ---- both ---- */
@@ -135,18 +136,18 @@ typedef struct {
 /* Logits are the same, and so is the largest of a row. Sums of exponentials are joined over strips: each strip's are multiplied by an
  * exponential, which is off by 2^6 units at most, as those of the row are. A gradient that is off by that may be rounded to its other
  * neighbour. */
-static distance distance_of(const world *w, const layer_shape *s) {
-    precision p = world_precision(w);
+static distance distance_of(const learn_fixture *w, const layer_shape *s) {
+    precision p = fixture_precision(w);
     return (distance){.operand = 2 * p.operand + (256 + 2 * roundings(s->classes)) * p.unit, .tiny = 2 * p.tiny};
 }
 
 /* Of each class, the bound of dbias before it is divided by the scale, and of all elements of a row of dweight: the sum over rows of what
  * their gradients may be off, |y| being 1 at most. These sum to dbias + 2 weight for each row that has the class as its target, at most:
  * all are positive but the targets'. */
-static double *bounds_of(const numbers *n, const rcvi_control *c, const world *w, const distance *d,
+static double *bounds_of(const numbers *n, const rcvi_control *c, const learn_fixture *w, const distance *d,
                          const double *dbias) {
     double *bounds = host_new(n->shape.classes);
-    double sums = roundings(n->shape.rows) * world_precision(w).unit * 2;
+    double sums = roundings(n->shape.rows) * fixture_precision(w).unit * 2;
     for (int64_t i = 0; i < n->shape.classes; i++) bounds[i] = dbias[i];
     for (int64_t r = 0; r < n->shape.rows; r++)
         if (n->targets[r] >= 0) bounds[n->targets[r]] += 2 * c->weight;
@@ -169,10 +170,10 @@ static void check_norm(const numbers *n, const rcvi_control *c, const double *bo
 }
 
 /* p - rate factor g, of elements whose g may be off by bounds[i / each]. */
-static void check_parameters(const char *what, const world *w, const rcvi_control *c, const distance *d, int64_t count,
-                             const double *before, const double *g, const double *bounds, int64_t each,
+static void check_parameters(const char *what, const learn_fixture *w, const rcvi_control *c, const distance *d,
+                             int64_t count, const double *before, const double *g, const double *bounds, int64_t each,
                              const double *got, const double *want) {
-    double unit = world_precision(w).unit, moved = 0;
+    double unit = fixture_precision(w).unit, moved = 0;
     for (int64_t i = 0; i < count; i++) {
         double step = fabs(g[i]) / c->scale;
         if (c->clip_value > 0) step = fmin(step, c->clip_value);
@@ -186,12 +187,12 @@ static void check_parameters(const char *what, const world *w, const rcvi_contro
 
 static void check_outputs(layer *lean, layer *stored, const numbers *n, const rcvi_control *c, const distance *d) {
     const layer_shape *s = &n->shape;
-    world *w = &stored->world;
-    double *got = world_get(&lean->world, lean->head.dy, s->rows * s->features),
-           *want = world_get(w, stored->head.dy, s->rows * s->features);
-    double loss = world_get_outcome(&lean->world, lean->outcome).loss,
-           wanted = world_get_outcome(w, stored->outcome).loss;
-    double unit = world_precision(w).unit;
+    learn_fixture *w = &stored->fixture;
+    double *got = fixture_get(&lean->fixture, lean->head.dy, s->rows * s->features),
+           *want = fixture_get(w, stored->head.dy, s->rows * s->features);
+    double loss = fixture_get_outcome(&lean->fixture, lean->outcome).loss,
+           wanted = fixture_get_outcome(w, stored->outcome).loss;
+    double unit = fixture_precision(w).unit;
     /* logarithms of sums that differ by 2^6 units and by their order */
     double bound = (64 + roundings(s->classes)) * unit * (double)s->rows + 1e-12 * fabs(wanted);
     check_near("loss", 1, &loss, &wanted, &bound);
@@ -204,14 +205,15 @@ static void check_outputs(layer *lean, layer *stored, const numbers *n, const rc
 
 static void compare(layer *lean, layer *stored, const numbers *n, const rcvi_control *c) {
     const layer_shape *s = &n->shape;
-    world *a = &lean->world, *b = &stored->world;
+    learn_fixture *a = &lean->fixture, *b = &stored->fixture;
     int64_t weights = s->classes * s->features;
     distance d = distance_of(b, s);
     check_outputs(lean, stored, n, c, &d);
-    double *dweight = world_get(b, stored->head.dweight, weights),
-           *dbias = world_get(b, stored->head.dbias, s->classes);
+    double *dweight = fixture_get(b, stored->head.dweight, weights),
+           *dbias = fixture_get(b, stored->head.dbias, s->classes);
     double *bounds = bounds_of(n, c, b, &d, dbias), none[1] = {0};
-    check_norm(n, c, bounds, world_get_outcome(a, lean->outcome).norm, world_get_outcome(b, stored->outcome).norm, &d);
+    check_norm(n, c, bounds, fixture_get_outcome(a, lean->outcome).norm, fixture_get_outcome(b, stored->outcome).norm,
+               &d);
     const struct {
         const char *what;
         int64_t count, each;
@@ -221,8 +223,8 @@ static void compare(layer *lean, layer *stored, const numbers *n, const rcvi_con
                   {"bias", s->classes, 1, lean->head.bias, stored->head.bias, n->bias, dbias, bounds},
                   {"others", OTHERS, OTHERS, lean->others, stored->others, n->others, n->dothers, none}};
     for (int i = 0; i < 3; i++) {
-        double *got = world_get(a, arrays[i].got, arrays[i].count),
-               *want = world_get(b, arrays[i].want, arrays[i].count);
+        double *got = fixture_get(a, arrays[i].got, arrays[i].count),
+               *want = fixture_get(b, arrays[i].want, arrays[i].count);
         check_parameters(arrays[i].what, b, c, &d, arrays[i].count, arrays[i].before, arrays[i].g, arrays[i].bounds,
                          arrays[i].each, got, want);
         free(got), free(want);
@@ -260,8 +262,8 @@ static void test_as_stored(void **state) {
             check_ok(take_update(&lean));
             check_ok(take_update(&stored));
             compare(&lean, &stored, &n, control);
-            world_close(&lean.world);
-            world_close(&stored.world);
+            fixture_close(&lean.fixture);
+            fixture_close(&stored.fixture);
             end_subject(&is_lean);
         }
         free_numbers(&n);
@@ -281,22 +283,22 @@ static void test_forward_alone(void **state) {
         double *logits[2], losses[2];
         memset(both, 0, sizeof both);
         for (int k = 0; k < 2; k++) {
-            world *w = &both[k].world;
+            learn_fixture *w = &both[k].fixture;
             open_layer(&both[k], k ? &stores : &is_lean, &n, &controls[0]);
-            void *out = world_poison(w, s->rows * s->classes);
+            void *out = fixture_poison(w, s->rows * s->classes);
             both[k].head.dy = both[k].head.dweight = both[k].head.dbias = NULL;
             check_ok(w->calls->logits(w->learn, &both[k].head, out));
             check_ok(w->calls->head(w->learn, &both[k].head, both[k].control, both[k].outcome));
-            logits[k] = world_get(w, out, s->rows * s->classes);
-            losses[k] = world_get_outcome(w, both[k].outcome).loss;
+            logits[k] = fixture_get(w, out, s->rows * s->classes);
+            losses[k] = fixture_get_outcome(w, both[k].outcome).loss;
         }
         /* which are exact, but for the bias, that is one addition */
         for (int64_t e = 0; e < s->rows * s->classes; e++) assert_true(logits[0][e] == logits[1][e]);
-        double bound = (64 + roundings(s->classes)) * world_precision(&both[0].world).unit * (double)s->rows;
+        double bound = (64 + roundings(s->classes)) * fixture_precision(&both[0].fixture).unit * (double)s->rows;
         check_near("loss", 1, &losses[0], &losses[1], &bound);
         free(logits[0]), free(logits[1]);
-        world_close(&both[0].world);
-        world_close(&both[1].world);
+        fixture_close(&both[0].fixture);
+        fixture_close(&both[1].fixture);
         free_numbers(&n);
         end_subject(&is_lean);
     }
@@ -315,18 +317,18 @@ static void test_not_finite(void **state) {
         n.y[5 * s->features + 3] = bad[i % 2];
         layer l;
         open_layer(&l, &subject, &n, &controls[1 + i % 2]);
-        world *w = &l.world;
+        learn_fixture *w = &l.fixture;
         check_ok(take_update(&l));
-        assert_false(isfinite(world_get_outcome(w, l.outcome).norm));
+        assert_false(isfinite(fixture_get_outcome(w, l.outcome).norm));
         const void *arrays[] = {l.head.weight, l.head.bias, l.others};
         const double *before[] = {n.weight, n.bias, n.others};
         const int64_t counts[] = {s->classes * s->features, s->classes, OTHERS};
         for (int k = 0; k < 3; k++) {
-            double *got = world_get(w, arrays[k], counts[k]);
+            double *got = fixture_get(w, arrays[k], counts[k]);
             for (int64_t e = 0; e < counts[k]; e++) assert_true(got[e] == before[k][e]);
             free(got);
         }
-        world_close(w);
+        fixture_close(w);
         free_numbers(&n);
         end_subject(&subject);
     }
@@ -342,20 +344,20 @@ static void test_no_rows(void **state) {
         for (int64_t r = 0; r < s->rows; r++) n.targets[r] = -1;
         layer l;
         open_layer(&l, &subject, &n, &controls[0]);
-        world *w = &l.world;
+        learn_fixture *w = &l.fixture;
         if (i % 2) l.head.rows = 0;
         check_ok(take_update(&l));
-        rcvi_outcome outcome = world_get_outcome(w, l.outcome);
+        rcvi_outcome outcome = fixture_get_outcome(w, l.outcome);
         double norm = 0, bound;
         for (int k = 0; k < OTHERS; k++) norm += n.dothers[k] * n.dothers[k];
         norm = sqrt(norm) / controls[0].scale;
         bound = 1e-6 * norm;
         check_near("norm", 1, &outcome.norm, &norm, &bound);
         assert_true(outcome.loss == 0);
-        double *got = world_get(w, l.head.weight, s->classes * s->features);
+        double *got = fixture_get(w, l.head.weight, s->classes * s->features);
         for (int64_t e = 0; e < s->classes * s->features; e++) assert_true(got[e] == n.weight[e]);
         free(got);
-        world_close(w);
+        fixture_close(w);
         free_numbers(&n);
         end_subject(&subject);
     }
@@ -371,7 +373,7 @@ static void learn(const learn_subject *subject, bool repeats, uint64_t *hashes) 
     const layer_shape *s = &n.shape;
     layer l;
     open_layer(&l, subject, &n, &controls[1]);
-    world *w = &l.world;
+    learn_fixture *w = &l.fixture;
     for (int k = 0; k < UPDATES; k++) {
         rcvi_control control = controls[k % CONTROLS];
         bool done = false;
@@ -388,13 +390,13 @@ static void learn(const learn_subject *subject, bool repeats, uint64_t *hashes) 
         const int64_t counts[] = {s->classes * s->features, s->classes, s->rows * s->features, OTHERS};
         hashes[k] = 0;
         for (int a = 0; a < 4; a++) {
-            unsigned char *bits = world_get_bits(w, arrays[a], counts[a]);
-            for (size_t b = 0; b < (size_t)counts[a] * world_real(w); b++)
+            unsigned char *bits = fixture_get_bits(w, arrays[a], counts[a]);
+            for (size_t b = 0; b < (size_t)counts[a] * fixture_real(w); b++)
                 hashes[k] = (hashes[k] ^ bits[b]) * UINT64_C(0x100000001b3);
             free(bits);
         }
     }
-    world_close(w);
+    fixture_close(w);
     free_numbers(&n);
 }
 
@@ -479,21 +481,21 @@ static void test_training(void **state) {
     char *text = make_text();
     for (int i = 0; i < 2; i++) {
         const rcv_data_kind kind = i ? RCV_DATA_LINES : RCV_DATA_STREAM;
-        school s;
-        school_open(&s);
-        const rcv_data *train = school_data(&s, "train", kind, text, NULL),
-                       *valid = school_data(&s, "valid", kind, "w1 w2 w3 w4\nw5 w6 w7 w8 w9 w10\n", train);
+        train_fixture s;
+        train_fixture_open(&s);
+        const rcv_data *train = train_fixture_data(&s, "train", kind, text, NULL),
+                       *valid = train_fixture_data(&s, "valid", kind, "w1 w2 w3 w4\nw5 w6 w7 w8 w9 w10\n", train);
         char line[256];
         snprintf(line, sizeof line,
                  "%s device=cuda dtype=float64 hidden=24 optimiser=sgd learning-rate=2 clip=0.5 dropout-output=0.2 "
                  "eval-batch=1 steps=9 validate-every=4 chunk=64",
                  kinds[i]);
-        rcv_trainer *a = school_trainer(&s, line, "lean=yes", train, valid),
-                    *b = school_trainer(&s, line, "lean=no", train, valid);
+        rcv_trainer *a = train_fixture_trainer(&s, line, "lean=yes", train, valid),
+                    *b = train_fixture_trainer(&s, line, "lean=no", train, valid);
         double *start = parameters_of(a), moved = 0, off = 0;
         watcher x = {0}, y = {0};
-        check_ok(school_run(a, NULL, &x));
-        check_ok(school_run(b, NULL, &y));
+        check_ok(train_fixture_run(a, NULL, &x));
+        check_ok(train_fixture_run(b, NULL, &y));
         double *got = parameters_of(a), *want = parameters_of(b);
         for (int64_t k = 0; k < a->learner->elements; k++) {
             off = fmax(off, fabs(got[k] - want[k]));
@@ -507,7 +509,7 @@ static void test_training(void **state) {
         free(start), free(got), free(want);
         rcv_trainer_free(a);
         rcv_trainer_free(b);
-        school_close(&s);
+        train_fixture_close(&s);
     }
     free(text);
 }
@@ -520,8 +522,8 @@ static void test_refusals(void **state) {
     numbers n = draw((layer_shape){9, 22, 130, 64, 1}, 13);
     layer l;
     open_layer(&l, &subject, &n, &controls[0]);
-    const rcvi_learns *calls = l.world.calls;
-    rcvi_learn *learn = l.world.learn;
+    const rcvi_learns *calls = l.fixture.calls;
+    rcvi_learn *learn = l.fixture.learn;
     rcvi_head head = l.head;
     rcvi_update update = {.kind = RCVI_SGD, .head = &l.head};
     head.dweight = l.others;
@@ -540,11 +542,11 @@ static void test_refusals(void **state) {
     update.kind = RCVI_SGD;
     check_ok(calls->update(learn, &update, l.control, l.outcome));
     check_fails(calls->update(learn, &update, l.control, l.outcome), RCV_INVALID, "that of the call before");
-    world_close(&l.world);
+    fixture_close(&l.fixture);
     subject.lean = false;
     open_layer(&l, &subject, &n, &controls[0]);
-    check_fails(l.world.calls->update(l.world.learn, &update, l.control, l.outcome), RCV_INVALID, "opened as lean");
-    world_close(&l.world);
+    check_fails(l.fixture.calls->update(l.fixture.learn, &update, l.control, l.outcome), RCV_INVALID, "opened as lean");
+    fixture_close(&l.fixture);
     free_numbers(&n);
     end_subject(&subject);
 }

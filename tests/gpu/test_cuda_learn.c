@@ -1,7 +1,7 @@
 /* What stands around a network while it learns, on a GPU: the cases of every device in five types, many classes, arrays that begin
  * anywhere, what is sent through a small memory, and steps that are recorded and repeated. */
 #include "base/random.h"
-#include "learn_world.h"
+#include "learn_fixture.h"
 #include "plan/run.h"
 
 #include <math.h>
@@ -31,14 +31,14 @@ static void test_cases(void **state) {
 /* ---- many classes ---- */
 
 /* Sixteenths from -1 to 1: the same number in every type, so that logits are exact but for their sums. */
-static double *draw_sixteenths(world *world, int64_t count) {
+static double *draw_sixteenths(learn_fixture *fixture, int64_t count) {
     double *made = host_new(count);
-    for (int64_t i = 0; i < count; i++) made[i] = (random_below(&world->random, 33) - 16) / 16.0;
+    for (int64_t i = 0; i < count; i++) made[i] = (random_below(&fixture->random, 33) - 16) / 16.0;
     return made;
 }
 
 typedef struct {
-    world world;
+    learn_fixture fixture;
     int64_t rows, features, classes;
     double *y, *w, *b, *g; /* on the host; g: [rows, classes] */
     int32_t *targets;
@@ -49,30 +49,30 @@ typedef struct {
 
 static void open_large(large *l, const learn_subject *subject, int64_t rows, int64_t features, int64_t classes) {
     *l = (large){.rows = rows, .features = features, .classes = classes, .weight = 32};
-    world_open(&l->world, subject, rows, features, classes, 0, 1000);
-    l->y = draw_sixteenths(&l->world, rows * features);
-    l->w = draw_sixteenths(&l->world, classes * features);
-    l->b = draw_sixteenths(&l->world, classes);
+    fixture_open(&l->fixture, subject, rows, features, classes, 0, 1000);
+    l->y = draw_sixteenths(&l->fixture, rows * features);
+    l->w = draw_sixteenths(&l->fixture, classes * features);
+    l->b = draw_sixteenths(&l->fixture, classes);
     l->targets = malloc((size_t)rows * sizeof *l->targets);
     assert_non_null(l->targets);
-    for (int64_t r = 0; r < rows; r++) l->targets[r] = r % 7 == 3 ? -1 : random_below(&l->world.random, (int)classes);
+    for (int64_t r = 0; r < rows; r++) l->targets[r] = r % 7 == 3 ? -1 : random_below(&l->fixture.random, (int)classes);
     l->targets[0] = (int32_t)classes - 1; /* the last column, and the first */
     l->targets[1] = 0;
     l->head = (rcvi_head){.rows = rows,
-                          .y = world_put(&l->world, l->y, rows * features),
-                          .weight = world_put(&l->world, l->w, classes * features),
-                          .bias = world_put(&l->world, l->b, classes),
-                          .targets = world_put_ids(&l->world, l->targets, rows),
-                          .dy = world_poison(&l->world, rows * features),
-                          .dweight = world_poison(&l->world, classes * features),
-                          .dbias = world_poison(&l->world, classes)};
-    l->control = world_control(&l->world, &(rcvi_control){.weight = l->weight, .scale = 1});
-    l->outcome = world_outcome(&l->world, NAN, NAN);
+                          .y = fixture_put(&l->fixture, l->y, rows * features),
+                          .weight = fixture_put(&l->fixture, l->w, classes * features),
+                          .bias = fixture_put(&l->fixture, l->b, classes),
+                          .targets = fixture_put_ids(&l->fixture, l->targets, rows),
+                          .dy = fixture_poison(&l->fixture, rows * features),
+                          .dweight = fixture_poison(&l->fixture, classes * features),
+                          .dbias = fixture_poison(&l->fixture, classes)};
+    l->control = fixture_control(&l->fixture, &(rcvi_control){.weight = l->weight, .scale = 1});
+    l->outcome = fixture_outcome(&l->fixture, NAN, NAN);
 }
 
 static void close_large(large *l) {
     free(l->y), free(l->w), free(l->b), free(l->g), free(l->targets);
-    world_close(&l->world);
+    fixture_close(&l->fixture);
 }
 
 static void loop_large(large *l) {
@@ -94,7 +94,7 @@ static void loop_large(large *l) {
 /* One element of a gradient: a sum over n, `operand` of whose terms a rounded gradient may be off. */
 static void check_sum(const large *l, const char *what, double got, int64_t n, const double *g, int64_t step,
                       const double *other, int64_t other_step) {
-    precision p = world_precision(&l->world);
+    precision p = fixture_precision(&l->fixture);
     double want = 0, all = 0, sizes = 0;
     for (int64_t i = 0; i < n; i++) {
         double times = other ? other[i * other_step] : 1;
@@ -111,11 +111,12 @@ static void check_sum(const large *l, const char *what, double got, int64_t n, c
 
 static void check_large(large *l) {
     int64_t features = l->features, classes = l->classes;
-    double *dy = world_get(&l->world, l->head.dy, l->rows * features),
-           *dw = world_get(&l->world, l->head.dweight, classes * features),
-           *db = world_get(&l->world, l->head.dbias, classes);
-    double loss = world_get_outcome(&l->world, l->outcome).loss;
-    double bound = (32 * world_precision(&l->world).unit * (double)features + roundings(classes) * 0x1p-53) * l->loss;
+    double *dy = fixture_get(&l->fixture, l->head.dy, l->rows * features),
+           *dw = fixture_get(&l->fixture, l->head.dweight, classes * features),
+           *db = fixture_get(&l->fixture, l->head.dbias, classes);
+    double loss = fixture_get_outcome(&l->fixture, l->outcome).loss;
+    double bound =
+        (32 * fixture_precision(&l->fixture).unit * (double)features + roundings(classes) * 0x1p-53) * l->loss;
     check_near("loss", 1, &loss, &l->loss, &bound);
     for (int64_t i = 0; i < l->rows * features; i++)
         check_sum(l, "dy", dy[i], classes, l->g + i / features * classes, 1, l->w + i % features, features);
@@ -134,9 +135,10 @@ static void test_many_classes(void **state) {
         learn_subject subject = subject_of(dtypes[i / 3]);
         large l;
         open_large(&l, &subject, s[0], s[1], s[2]);
-        size_t bytes = l.world.calls->head_bytes(l.world.learn), all = (size_t)(s[0] * s[2]) * world_real(&l.world);
+        size_t bytes = l.fixture.calls->head_bytes(l.fixture.learn),
+               all = (size_t)(s[0] * s[2]) * fixture_real(&l.fixture);
         assert_true(i % 3 == 0 || bytes < all / 2);
-        check_ok(l.world.calls->head(l.world.learn, &l.head, l.control, l.outcome));
+        check_ok(l.fixture.calls->head(l.fixture.learn, &l.head, l.control, l.outcome));
         loop_large(&l);
         check_large(&l);
         close_large(&l);
@@ -164,27 +166,27 @@ static void test_memory_for_logits(void **state) {
 /* ---- arrays that begin anywhere ---- */
 
 /* An array of so many reals that begins `off` of them behind a multiple of 256 bytes. */
-static void *put_off(world *world, const double *values, int64_t count, int off) {
+static void *put_off(learn_fixture *fixture, const double *values, int64_t count, int off) {
     double *moved = host_new(count + off);
     memcpy(moved + off, values, (size_t)count * sizeof *moved);
-    char *made = world_put(world, moved, count + off);
+    char *made = fixture_put(fixture, moved, count + off);
     free(moved);
-    return made + (size_t)off * world_real(world);
+    return made + (size_t)off * fixture_real(fixture);
 }
 
 enum { ODD = 1003, ARRAYS = 5 };
 
 /* The parameters, moments and average behind one adamw; array k begins offs[k] elements off. */
 static void *update_off(const learn_subject *subject, const int offs[ARRAYS], double *norm) {
-    world world;
+    learn_fixture fixture;
     void *arrays[ARRAYS];
-    world_open(&world, subject, 1, 1, 1, 0, 7);
+    fixture_open(&fixture, subject, 1, 1, 1, 0, 7);
     for (int k = 0; k < ARRAYS; k++) {
-        double *values = host_draw(&world, ODD, k == 3 ? 0 : -1, 1);
-        arrays[k] = put_off(&world, values, ODD, offs[k]);
+        double *values = host_draw(&fixture, ODD, k == 3 ? 0 : -1, 1);
+        arrays[k] = put_off(&fixture, values, ODD, offs[k]);
         free(values);
     }
-    rcvi_part part = {ODD, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4]};
+    rcvi_update_part part = {ODD, arrays[0], arrays[1], arrays[2], arrays[3], arrays[4]};
     rcvi_control control = {.scale = 1,
                             .rate = 0.1,
                             .decay = 0.1,
@@ -194,16 +196,16 @@ static void *update_off(const learn_subject *subject, const int offs[ARRAYS], do
                             .correction1 = 0.5,
                             .correction2 = 0.25,
                             .average = 0.5};
-    void *outcome = world_outcome(&world, 0, 0);
+    void *outcome = fixture_outcome(&fixture, 0, 0);
     rcvi_update update = {.kind = RCVI_ADAMW, .parts = &part, .part_count = 1};
-    check_ok(world.calls->update(world.learn, &update, world_control(&world, &control), outcome));
-    *norm = world_get_outcome(&world, outcome).norm;
-    size_t bytes = ODD * world_real(&world);
+    check_ok(fixture.calls->update(fixture.learn, &update, fixture_control(&fixture, &control), outcome));
+    *norm = fixture_get_outcome(&fixture, outcome).norm;
+    size_t bytes = ODD * fixture_real(&fixture);
     char *all = malloc(ARRAYS * bytes);
     assert_non_null(all);
     for (int k = 0; k < ARRAYS; k++)
-        check_ok(world.calls->fetch(world.learn, all + (size_t)k * bytes, arrays[k], bytes));
-    world_close(&world);
+        check_ok(fixture.calls->fetch(fixture.learn, all + (size_t)k * bytes, arrays[k], bytes));
+    fixture_close(&fixture);
     return all;
 }
 
@@ -230,22 +232,22 @@ static void *rows_off(const learn_subject *subject, int64_t columns, int off) {
     enum { ROWS = 6 };
     static const int32_t ids[ROWS] = {2, -1, 0, 2, 1, 2}, count = 3, known[] = {2, 0, 1}, starts[] = {0, 3, 4, 5},
                          order[ROWS] = {0, 3, 5, 2, 4};
-    world world;
-    world_open(&world, subject, ROWS, 1, 1, 0, 9);
-    double *values = host_draw(&world, ROWS * columns, -1, 1);
-    void *table = put_off(&world, values, 3 * columns, off), *x = put_off(&world, values, ROWS * columns, off),
-         *out = put_off(&world, values, ROWS * columns, off);
-    void *there = world_put_ids(&world, ids, ROWS);
-    rcvi_groups groups = {world_put_ids(&world, &count, 1), world_put_ids(&world, known, 3),
-                          world_put_ids(&world, starts, 4), world_put_ids(&world, order, ROWS)};
+    learn_fixture fixture;
+    fixture_open(&fixture, subject, ROWS, 1, 1, 0, 9);
+    double *values = host_draw(&fixture, ROWS * columns, -1, 1);
+    void *table = put_off(&fixture, values, 3 * columns, off), *x = put_off(&fixture, values, ROWS * columns, off),
+         *out = put_off(&fixture, values, ROWS * columns, off);
+    void *there = fixture_put_ids(&fixture, ids, ROWS);
+    rcvi_groups groups = {fixture_put_ids(&fixture, &count, 1), fixture_put_ids(&fixture, known, 3),
+                          fixture_put_ids(&fixture, starts, 4), fixture_put_ids(&fixture, order, ROWS)};
     rcvi_mask mask = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.25, .salt = 3, .period = 4};
-    void *control = world_control(&world, &(rcvi_control){.seed = 77});
-    check_ok(world.calls->gather(world.learn, ROWS, columns, there, table, x));
-    check_ok(world.calls->mask(world.learn, ROWS, columns, &mask, control, x, x));
-    check_ok(world.calls->scatter(world.learn, ROWS, columns, &groups, true, x, out));
-    void *bits = world_get_bits(&world, out, ROWS * columns);
+    void *control = fixture_control(&fixture, &(rcvi_control){.seed = 77});
+    check_ok(fixture.calls->gather(fixture.learn, ROWS, columns, there, table, x));
+    check_ok(fixture.calls->mask(fixture.learn, ROWS, columns, &mask, control, x, x));
+    check_ok(fixture.calls->scatter(fixture.learn, ROWS, columns, &groups, true, x, out));
+    void *bits = fixture_get_bits(&fixture, out, ROWS * columns);
     free(values);
-    world_close(&world);
+    fixture_close(&fixture);
     return bits;
 }
 
@@ -273,23 +275,23 @@ static void test_sending(void **state) {
     (void)state;
     enum { BYTES = 20 << 20, PIECE = 3 << 20 };
     learn_subject subject = subject_of(RCV_FLOAT32);
-    world world;
-    world_open(&world, &subject, 1, 1, 1, 0, 11);
+    learn_fixture fixture;
+    fixture_open(&fixture, &subject, 1, 1, 1, 0, 11);
     unsigned char *piece = malloc(PIECE), *all = calloc(BYTES, 1), *got = malloc(BYTES);
     assert_true(piece && all && got);
-    char *there = world_put_bytes(&world, all, BYTES);
+    char *there = fixture_put_bytes(&fixture, all, BYTES);
     for (size_t at = 0; at < BYTES;) {
-        size_t bytes = 1 + (size_t)random_below(&world.random, random_below(&world.random, 20) ? 70000 : PIECE);
+        size_t bytes = 1 + (size_t)random_below(&fixture.random, random_below(&fixture.random, 20) ? 70000 : PIECE);
         if (bytes > BYTES - at) bytes = BYTES - at;
-        for (size_t i = 0; i < bytes; i++) all[at + i] = piece[i] = (unsigned char)random_below(&world.random, 256);
-        check_ok(world.calls->send(world.learn, there + at, piece, bytes));
+        for (size_t i = 0; i < bytes; i++) all[at + i] = piece[i] = (unsigned char)random_below(&fixture.random, 256);
+        check_ok(fixture.calls->send(fixture.learn, there + at, piece, bytes));
         memset(piece, 0xa5, bytes);
         at += bytes;
     }
-    check_ok(world.calls->fetch(world.learn, got, there, BYTES));
+    check_ok(fixture.calls->fetch(fixture.learn, got, there, BYTES));
     assert_memory_equal(got, all, BYTES);
     free(piece), free(all), free(got);
-    world_close(&world);
+    fixture_close(&fixture);
     end_subject(&subject);
 }
 
@@ -299,7 +301,7 @@ enum { STEPS = 7, BATCH = 6, ROWS = STEPS * BATCH, INPUT = 24, HIDDEN = 40, WORD
 
 /* A language model: a table, a network with masks in it and around it, an output layer. */
 typedef struct {
-    world world;
+    learn_fixture fixture;
     rcv_cell *cell;
     rcv_net *net;
     rcv_plan *plan;
@@ -315,9 +317,9 @@ typedef struct {
     int32_t *count, *known, *starts, *order;
 } model;
 
-static void *put_small(world *world, int64_t count) {
-    double *values = host_draw(world, count, -0.3, 0.3);
-    void *made = world_put(world, values, count);
+static void *put_small(learn_fixture *fixture, int64_t count) {
+    double *values = host_draw(fixture, count, -0.3, 0.3);
+    void *made = fixture_put(fixture, values, count);
     free(values);
     return made;
 }
@@ -340,36 +342,36 @@ static void open_net(model *m, const learn_subject *subject, const char *schedul
 
 static void open_model(model *m, const learn_subject *subject, const char *schedule, bool ragged, int64_t chunk) {
     static const int32_t nothing[ROWS + 1] = {0};
-    world *world = &m->world;
+    learn_fixture *fixture = &m->fixture;
     *m = (model){.ragged = ragged};
-    world_open(world, subject, ROWS, HIDDEN, WORDS, chunk, 21);
+    fixture_open(fixture, subject, ROWS, HIDDEN, WORDS, chunk, 21);
     open_net(m, subject, schedule);
-    m->table = put_small(world, WORDS * INPUT);
-    m->parameters = put_small(world, m->elements);
-    m->weight = put_small(world, WORDS * HIDDEN);
-    m->bias = put_small(world, WORDS);
+    m->table = put_small(fixture, WORDS * INPUT);
+    m->parameters = put_small(fixture, m->elements);
+    m->weight = put_small(fixture, WORDS * HIDDEN);
+    m->bias = put_small(fixture, WORDS);
     void **arrays[] = {&m->y, &m->z, &m->dz, &m->dy};
-    for (int i = 0; i < 4; i++) *arrays[i] = world_poison(world, ROWS * HIDDEN);
-    m->x = world_poison(world, ROWS * INPUT);
-    m->dx = world_poison(world, ROWS * INPUT);
-    m->rows = world_poison(world, ROWS * INPUT);
-    m->dparameters = world_poison(world, m->elements);
-    m->dweight = world_poison(world, WORDS * HIDDEN);
-    m->dbias = world_poison(world, WORDS);
+    for (int i = 0; i < 4; i++) *arrays[i] = fixture_poison(fixture, ROWS * HIDDEN);
+    m->x = fixture_poison(fixture, ROWS * INPUT);
+    m->dx = fixture_poison(fixture, ROWS * INPUT);
+    m->rows = fixture_poison(fixture, ROWS * INPUT);
+    m->dparameters = fixture_poison(fixture, m->elements);
+    m->dweight = fixture_poison(fixture, WORDS * HIDDEN);
+    m->dbias = fixture_poison(fixture, WORDS);
     int32_t **lists[] = {&m->count, &m->known, &m->starts, &m->order};
-    for (int i = 0; i < 4; i++) *lists[i] = world_put_ids(world, nothing, ROWS + 1);
-    m->ids = world_put_ids(world, nothing, ROWS);
-    m->targets = world_put_ids(world, nothing, ROWS);
-    m->control = world_control(world, &(rcvi_control){0});
-    m->outcome = world_outcome(world, 0, 0);
-    void *stream = world->calls->stream(world->learn);
+    for (int i = 0; i < 4; i++) *lists[i] = fixture_put_ids(fixture, nothing, ROWS + 1);
+    m->ids = fixture_put_ids(fixture, nothing, ROWS);
+    m->targets = fixture_put_ids(fixture, nothing, ROWS);
+    m->control = fixture_control(fixture, &(rcvi_control){0});
+    m->outcome = fixture_outcome(fixture, 0, 0);
+    void *stream = fixture->calls->stream(fixture->learn);
     if (stream) check_ok(rcv_run_set_stream(m->run, stream));
     rcvi_run_set_seed_at(m->run, m->control); /* which begins with it */
 }
 
 static void close_model(model *m) {
-    check_ok(m->world.calls->wait(m->world.learn));
-    world_close(&m->world); /* before the run, which must not need its stream any more */
+    check_ok(m->fixture.calls->wait(m->fixture.learn));
+    fixture_close(&m->fixture); /* before the run, which must not need its stream any more */
     rcv_run_free(m->run);
     rcv_plan_free(m->plan);
     rcv_net_free(m->net);
@@ -379,7 +381,7 @@ static void close_model(model *m) {
 /* What differs from update to update. */
 static void send_update(model *m, int n) {
     int32_t ids[ROWS], targets[ROWS], known[ROWS] = {0}, starts[ROWS + 1] = {0}, order[ROWS] = {0}, count = 0, used = 0;
-    world *world = &m->world;
+    learn_fixture *fixture = &m->fixture;
     random_source source = {500 + (uint64_t)n};
     for (int r = 0; r < ROWS; r++) {
         ids[r] = random_below(&source, 20);
@@ -407,12 +409,12 @@ static void send_update(model *m, int n) {
                 {m->order, order, sizeof order},
                 {m->control, &control, sizeof control}};
     for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
-        check_ok(world->calls->send(world->learn, sent[i].to, sent[i].from, sent[i].bytes));
+        check_ok(fixture->calls->send(fixture->learn, sent[i].to, sent[i].from, sent[i].bytes));
 }
 
 static rcv_status take_forward(model *m) {
-    rcvi_learn *learn = m->world.learn;
-    const rcvi_learns *calls = m->world.calls;
+    rcvi_learn *learn = m->fixture.learn;
+    const rcvi_learns *calls = m->fixture.calls;
     rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
     rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
     rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 12345};
@@ -426,8 +428,8 @@ static rcv_status take_forward(model *m) {
 }
 
 static rcv_status take_backward(model *m) {
-    rcvi_learn *learn = m->world.learn;
-    const rcvi_learns *calls = m->world.calls;
+    rcvi_learn *learn = m->fixture.learn;
+    const rcvi_learns *calls = m->fixture.calls;
     rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
     rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
     rcvi_head head = {.rows = ROWS,
@@ -452,9 +454,9 @@ static rcv_status take_backward(model *m) {
 }
 
 static rcv_status take_step(model *m) {
-    const rcvi_part parts[] = {{m->elements, m->parameters, m->dparameters, NULL, NULL, NULL},
-                               {WORDS * HIDDEN, m->weight, m->dweight, NULL, NULL, NULL},
-                               {WORDS, m->bias, m->dbias, NULL, NULL, NULL}};
+    const rcvi_update_part parts[] = {{m->elements, m->parameters, m->dparameters, NULL, NULL, NULL},
+                                      {WORDS * HIDDEN, m->weight, m->dweight, NULL, NULL, NULL},
+                                      {WORDS, m->bias, m->dbias, NULL, NULL, NULL}};
     rcvi_update update = {.kind = RCVI_SGD,
                           .parts = parts,
                           .part_count = 3,
@@ -465,21 +467,21 @@ static rcv_status take_step(model *m) {
                                      .gradient = m->rows}};
     RCVI_TRY(take_forward(m));
     RCVI_TRY(take_backward(m));
-    return m->world.calls->update(m->world.learn, &update, m->control, m->outcome);
+    return m->fixture.calls->update(m->fixture.learn, &update, m->control, m->outcome);
 }
 
 /* All that an update leaves. */
 static uint64_t hash_model(model *m, uint64_t hash) {
     const void *arrays[] = {m->table, m->parameters, m->weight, m->bias, m->y, m->dx};
     const int64_t counts[] = {WORDS * INPUT, m->elements, WORDS * HIDDEN, WORDS, ROWS * HIDDEN, ROWS * INPUT};
-    rcvi_outcome outcome = world_get_outcome(&m->world, m->outcome);
+    rcvi_outcome outcome = fixture_get_outcome(&m->fixture, m->outcome);
     assert_true(isfinite(outcome.loss) && isfinite(outcome.norm) && outcome.norm > 0.05);
     uint64_t words[2];
     memcpy(words, &outcome, sizeof words);
     hash = ((hash ^ words[0]) * UINT64_C(0x100000001b3) ^ words[1]) * UINT64_C(0x100000001b3);
     for (int i = 0; i < 6; i++) {
-        unsigned char *bits = world_get_bits(&m->world, arrays[i], counts[i]);
-        for (size_t k = 0; k < (size_t)counts[i] * world_real(&m->world); k++)
+        unsigned char *bits = fixture_get_bits(&m->fixture, arrays[i], counts[i]);
+        for (size_t k = 0; k < (size_t)counts[i] * fixture_real(&m->fixture); k++)
             hash = (hash ^ bits[k]) * UINT64_C(0x100000001b3);
         free(bits);
     }
@@ -498,9 +500,9 @@ static void learn(const learn_subject *subject, const char *schedule, bool ragge
         send_update(&m, n);
         for (int b = 0; b < BATCH; b++) m.lengths[b] = 1 + (n * 5 + b * 3) % STEPS;
         if (repeats && ragged) check_ok(rcvi_run_set_lengths(m.run, m.lengths));
-        if (repeats) check_ok(m.world.calls->replay(m.world.learn, KEY, &done));
+        if (repeats) check_ok(m.fixture.calls->replay(m.fixture.learn, KEY, &done));
         if (!done) check_ok(take_step(&m));
-        if (repeats && !done) check_ok(m.world.calls->recorded(m.world.learn, KEY));
+        if (repeats && !done) check_ok(m.fixture.calls->recorded(m.fixture.learn, KEY));
         repeated += done;
         hashes[n] = hash_model(&m, 0);
     }
@@ -557,26 +559,26 @@ static void test_many_keys(void **state) {
     (void)state;
     enum { KEYS = 100, COUNT = 5 };
     learn_subject subject = subject_of(RCV_FLOAT32);
-    world world;
-    world_open(&world, &subject, 1, 1, 1, 0, 31);
+    learn_fixture fixture;
+    fixture_open(&fixture, &subject, 1, 1, 1, 0, 31);
     double zeros[COUNT] = {0}, ones[COUNT] = {1, 1, 1, 1, 1};
-    void *table = world_put(&world, ones, COUNT), *out = world_put(&world, zeros, COUNT);
+    void *table = fixture_put(&fixture, ones, COUNT), *out = fixture_put(&fixture, zeros, COUNT);
     const int32_t one = 1, none = 0, starts[] = {0, 1};
-    rcvi_groups groups = {world_put_ids(&world, &one, 1), world_put_ids(&world, &none, 1),
-                          world_put_ids(&world, starts, 2), world_put_ids(&world, &none, 1)};
+    rcvi_groups groups = {fixture_put_ids(&fixture, &one, 1), fixture_put_ids(&fixture, &none, 1),
+                          fixture_put_ids(&fixture, starts, 2), fixture_put_ids(&fixture, &none, 1)};
     for (int k = 0; k < 3 * KEYS + 3; k++) { /* out += table, once a key and round, and key 7 three times more */
         uint64_t key = k < 3 * KEYS ? (uint64_t)(k % KEYS) : 7;
         bool done = false;
-        check_ok(world.calls->replay(world.learn, key, &done));
+        check_ok(fixture.calls->replay(fixture.learn, key, &done));
         assert_int_equal(done, k == 3 * KEYS + 2);
         if (done) continue;
-        check_ok(world.calls->scatter(world.learn, 1, COUNT, &groups, true, table, out));
-        check_ok(world.calls->recorded(world.learn, key));
+        check_ok(fixture.calls->scatter(fixture.learn, 1, COUNT, &groups, true, table, out));
+        check_ok(fixture.calls->recorded(fixture.learn, key));
     }
-    double *got = world_get(&world, out, COUNT);
+    double *got = fixture_get(&fixture, out, COUNT);
     for (int i = 0; i < COUNT; i++) assert_true(got[i] == 3 * KEYS + 3);
     free(got);
-    world_close(&world);
+    fixture_close(&fixture);
     end_subject(&subject);
 }
 
@@ -588,8 +590,8 @@ static void test_abandoning(void **state) {
     bool done = false;
     float number = 1;
     open_model(&m, &subject, schedules[0], false, 13);
-    const rcvi_learns *calls = m.world.calls;
-    rcvi_learn *learn = m.world.learn;
+    const rcvi_learns *calls = m.fixture.calls;
+    rcvi_learn *learn = m.fixture.learn;
     rcvi_run_set_seed_at(m.run, NULL);
     send_update(&m, 0);
     check_ok(calls->replay(learn, KEY, &done));
@@ -628,8 +630,8 @@ static uint64_t pass_through(model *m, rcv_run *run, int64_t steps, uint64_t has
     const void *arrays[] = {m->y, m->dparameters};
     const int64_t counts[] = {steps * BATCH * HIDDEN, m->elements};
     for (int i = 0; i < 2; i++) {
-        unsigned char *bits = world_get_bits(&m->world, arrays[i], counts[i]);
-        for (size_t k = 0; k < (size_t)counts[i] * world_real(&m->world); k++)
+        unsigned char *bits = fixture_get_bits(&m->fixture, arrays[i], counts[i]);
+        for (size_t k = 0; k < (size_t)counts[i] * fixture_real(&m->fixture); k++)
             hash = (hash ^ bits[k]) * UINT64_C(0x100000001b3);
         free(bits);
     }
@@ -646,9 +648,9 @@ static void test_sharing(void **state) {
         model m;
         open_model(&m, &subject, plans[i % 2], false, 13);
         rcvi_run_set_seed_at(m.run, NULL);
-        m.x = put_small(&m.world, ROWS * INPUT);
-        m.dz = put_small(&m.world, ROWS * HIDDEN);
-        check_ok(m.world.calls->wait(m.world.learn)); /* runs below are on another stream */
+        m.x = put_small(&m.fixture, ROWS * INPUT);
+        m.dz = put_small(&m.fixture, ROWS * HIDDEN);
+        check_ok(m.fixture.calls->wait(m.fixture.learn)); /* runs below are on another stream */
         rcv_plan_options options = {.steps = GUEST_STEPS,
                                     .batch = BATCH,
                                     .dtype = subject.dtype,

@@ -3,7 +3,7 @@
  * How far may a value be? An operand of a product is rounded by `operand` of itself, twice in a product, and a sum of n by `roundings`
  * units of the sum of magnitudes. So logits of a row are off by E at most; a softmax then by e^2E - 1 of itself, and by some units more for exp,
  * whose argument has the error of a difference; and what is made of it by products, by that and the roundings of those. */
-#include "learn_world.h"
+#include "learn_fixture.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ typedef struct {
 
 /* All arrays of a head on the host, as numbers. */
 typedef struct {
-    world world;
+    learn_fixture fixture;
     head_case shape;
     int64_t rows;
     double weight; /* of control */
@@ -37,8 +37,8 @@ static void draw_targets(subject_head *self) {
     self->targets = malloc((size_t)shape->rows * sizeof *self->targets);
     assert_non_null(self->targets);
     for (int64_t r = 0; r < shape->rows; r++) {
-        bool counts = r == 0 || random_below(&self->world.random, 4) > 0;
-        self->targets[r] = counts ? random_below(&self->world.random, (int)shape->classes) : -1;
+        bool counts = r == 0 || random_below(&self->fixture.random, 4) > 0;
+        self->targets[r] = counts ? random_below(&self->fixture.random, (int)shape->classes) : -1;
         for (int64_t c = 0; !counts && c < shape->classes; c++)
             self->values[r * shape->classes + c] = c == 0 || c == 2 ? NAN : 1;
     }
@@ -46,34 +46,35 @@ static void draw_targets(subject_head *self) {
 
 static void open_head(subject_head *self, const learn_subject *subject, const head_case *shape, uint64_t seed) {
     *self = (subject_head){.shape = *shape, .rows = shape->called ? shape->called : shape->rows};
-    world *world = &self->world;
-    world_open(world, subject, shape->rows, shape->features, shape->classes, shape->chunk, seed);
+    learn_fixture *fixture = &self->fixture;
+    fixture_open(fixture, subject, shape->rows, shape->features, shape->classes, shape->chunk, seed);
     int64_t weights = shape->classes * shape->features, values = shape->rows * shape->classes;
-    self->y = host_draw(world, shape->rows * shape->features, -1, 1);
+    self->y = host_draw(fixture, shape->rows * shape->features, -1, 1);
     double spread = 3 / sqrt((double)shape->features); /* logits of a few units, however many features there are */
-    self->w = host_draw(world, weights, -spread, spread);
-    self->b = host_draw(world, shape->classes, -1, 1);
-    self->values = host_draw(world, values, -1, 1);
-    self->before_dw = host_draw(world, weights, -1, 1);
-    self->before_db = host_draw(world, shape->classes, -1, 1);
+    self->w = host_draw(fixture, weights, -spread, spread);
+    self->b = host_draw(fixture, shape->classes, -1, 1);
+    self->values = host_draw(fixture, values, -1, 1);
+    self->before_dw = host_draw(fixture, weights, -1, 1);
+    self->before_db = host_draw(fixture, shape->classes, -1, 1);
     self->weight = 64.0 / (double)shape->rows;
     draw_targets(self);
     rcvi_head *head = &self->head;
     *head = (rcvi_head){.rows = self->rows, .accumulate = shape->accumulate, .adds_loss = shape->adds_loss};
-    head->y = world_put(world, self->y, shape->rows * shape->features);
-    head->weight = world_put(world, self->w, weights);
-    void *bias = world_put(world, self->b, shape->classes);
+    head->y = fixture_put(fixture, self->y, shape->rows * shape->features);
+    head->weight = fixture_put(fixture, self->w, weights);
+    void *bias = fixture_put(fixture, self->b, shape->classes);
     if (shape->bias) head->bias = bias;
     if (shape->squares)
-        head->values = world_put(world, self->values, values);
+        head->values = fixture_put(fixture, self->values, values);
     else
-        head->targets = world_put_ids(world, self->targets, shape->rows);
-    head->dy = world_poison(world, shape->rows * shape->features);
-    head->dweight = shape->accumulate ? world_put(world, self->before_dw, weights) : world_poison(world, weights);
-    head->dbias =
-        shape->accumulate ? world_put(world, self->before_db, shape->classes) : world_poison(world, shape->classes);
-    self->control = world_control(world, &(rcvi_control){.weight = self->weight, .scale = 64});
-    self->outcome = world_outcome(world, shape->adds_loss ? loss_before : NAN, 7);
+        head->targets = fixture_put_ids(fixture, self->targets, shape->rows);
+    head->dy = fixture_poison(fixture, shape->rows * shape->features);
+    head->dweight =
+        shape->accumulate ? fixture_put(fixture, self->before_dw, weights) : fixture_poison(fixture, weights);
+    head->dbias = shape->accumulate ? fixture_put(fixture, self->before_db, shape->classes)
+                                    : fixture_poison(fixture, shape->classes);
+    self->control = fixture_control(fixture, &(rcvi_control){.weight = self->weight, .scale = 64});
+    self->outcome = fixture_outcome(fixture, shape->adds_loss ? loss_before : NAN, 7);
 }
 
 static void close_head(subject_head *self) {
@@ -81,14 +82,14 @@ static void close_head(subject_head *self) {
                         self->x, self->ex, self->g, self->eg,     self->losses,    self->elosses};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) free(arrays[i]);
     free(self->targets);
-    world_close(&self->world);
+    fixture_close(&self->fixture);
 }
 
 /* ---- the loops ---- */
 
 static void loop_logits(subject_head *self) {
     int64_t features = self->shape.features, classes = self->shape.classes;
-    precision p = world_precision(&self->world);
+    precision p = fixture_precision(&self->fixture);
     self->x = host_new(self->rows * classes);
     self->ex = host_new(self->rows * classes);
     for (int64_t i = 0; i < self->rows * classes; i++) {
@@ -106,7 +107,7 @@ static void loop_logits(subject_head *self) {
 
 static double loop_softmax_row(subject_head *self, int64_t row, double *error) {
     int64_t n = self->shape.classes, first = row * n;
-    double unit = world_precision(&self->world).unit, most = -INFINITY, sum = 0, off = 0;
+    double unit = fixture_precision(&self->fixture).unit, most = -INFINITY, sum = 0, off = 0;
     for (int64_t i = first; i < first + n; i++) {
         most = fmax(most, self->x[i]);
         off = fmax(off, self->ex[i]);
@@ -126,7 +127,7 @@ static double loop_softmax_row(subject_head *self, int64_t row, double *error) {
 
 static double loop_squares_row(subject_head *self, int64_t row, double *error) {
     int64_t n = self->shape.classes, first = row * n;
-    double unit = world_precision(&self->world).unit, loss = 0;
+    double unit = fixture_precision(&self->fixture).unit, loss = 0;
     *error = 0;
     for (int64_t i = first; i < first + n; i++) {
         double off = self->x[i] - self->values[i], e = self->ex[i] + unit * (fabs(self->x[i]) + fabs(self->values[i]));
@@ -153,7 +154,7 @@ static void loop_rows(subject_head *self) {
 /* A sum of products of gradients and another operand, NULL standing for ones that no product meets, and how far it may be off. */
 static void loop_sum(const subject_head *self, int64_t n, const double *g, const double *eg, int64_t g_step,
                      const double *other, int64_t other_step, double *sum, double *bound) {
-    precision p = world_precision(&self->world);
+    precision p = fixture_precision(&self->fixture);
     double all = fabs(*sum), off = 0;
     for (int64_t i = 0; i < n; i++) {
         double value = g[i * g_step], times = other ? other[i * other_step] : 1;
@@ -168,7 +169,7 @@ static void loop_sum(const subject_head *self, int64_t n, const double *g, const
 
 static void check_array(subject_head *self, const char *what, const void *there, int64_t count, double *want,
                         double *bounds) {
-    double *got = world_get(&self->world, there, count);
+    double *got = fixture_get(&self->fixture, there, count);
     check_near(what, count, got, want, bounds);
     free(got), free(want), free(bounds);
 }
@@ -196,7 +197,7 @@ static void check_gradients(subject_head *self) {
 }
 
 static void check_loss(subject_head *self) {
-    rcvi_outcome outcome = world_get_outcome(&self->world, self->outcome);
+    rcvi_outcome outcome = fixture_get_outcome(&self->fixture, self->outcome);
     double want = self->shape.adds_loss ? loss_before : 0, bound = 0;
     for (int64_t r = 0; r < self->rows; r++) {
         want += self->losses[r];
@@ -210,24 +211,24 @@ static void check_loss(subject_head *self) {
 /* dy past the rows of the call stays as it was. */
 static void check_rest(subject_head *self) {
     int64_t first = self->rows * self->shape.features, all = self->shape.rows * self->shape.features;
-    double *got = world_get(&self->world, self->head.dy, all);
+    double *got = fixture_get(&self->fixture, self->head.dy, all);
     for (int64_t i = first; i < all; i++) assert_true(isnan(got[i]));
     free(got);
 }
 
 static void take_head(subject_head *self) {
-    const rcvi_learns *calls = self->world.calls;
+    const rcvi_learns *calls = self->fixture.calls;
     bool parted = self->shape.parted && calls->head_rest;
     self->head.rounded = self->head.later = parted;
-    if (parted) check_ok(calls->head_weight(self->world.learn, &self->head, NULL));
-    check_ok(calls->head(self->world.learn, &self->head, self->control, self->outcome));
-    if (parted) check_ok(calls->head_rest(self->world.learn, &self->head, NULL));
+    if (parted) check_ok(calls->head_weight(self->fixture.learn, &self->head, NULL));
+    check_ok(calls->head(self->fixture.learn, &self->head, self->control, self->outcome));
+    if (parted) check_ok(calls->head_rest(self->fixture.learn, &self->head, NULL));
 }
 
 static void check_head(const learn_subject *subject, const head_case *shape, uint64_t seed) {
     subject_head self;
     open_head(&self, subject, shape, seed);
-    const rcvi_learns *calls = self.world.calls;
+    const rcvi_learns *calls = self.fixture.calls;
     loop_rows(&self);
     take_head(&self);
     check_loss(&self);
@@ -236,13 +237,13 @@ static void check_head(const learn_subject *subject, const head_case *shape, uin
     /* Less of it: what is not wanted is not touched. */
     rcvi_head less = self.head;
     less.dweight = less.dbias = NULL;
-    self.outcome = world_outcome(&self.world, shape->adds_loss ? loss_before : NAN, 7);
-    check_ok(calls->head(self.world.learn, &less, self.control, self.outcome));
+    self.outcome = fixture_outcome(&self.fixture, shape->adds_loss ? loss_before : NAN, 7);
+    check_ok(calls->head(self.fixture.learn, &less, self.control, self.outcome));
     check_loss(&self);
     check_gradients(&self);
     less.dy = NULL;
-    self.outcome = world_outcome(&self.world, shape->adds_loss ? loss_before : NAN, 7);
-    check_ok(calls->head(self.world.learn, &less, self.control, self.outcome));
+    self.outcome = fixture_outcome(&self.fixture, shape->adds_loss ? loss_before : NAN, 7);
+    check_ok(calls->head(self.fixture.learn, &less, self.control, self.outcome));
     check_loss(&self);
     check_gradients(&self);
     close_head(&self);
@@ -281,8 +282,8 @@ void check_head_squares(const learn_subject *subject) { check_heads(subject, tru
 static double loss_of(subject_head *self) {
     rcvi_head head = self->head;
     head.dy = NULL;
-    check_ok(self->world.calls->head(self->world.learn, &head, self->control, self->outcome));
-    return world_get_outcome(&self->world, self->outcome).loss;
+    check_ok(self->fixture.calls->head(self->fixture.learn, &head, self->control, self->outcome));
+    return fixture_get_outcome(&self->fixture, self->outcome).loss;
 }
 
 /* Every `stride`-th derivative by central differences, for an array whose values are `host` and lie at `there`. */
@@ -290,12 +291,12 @@ static void check_differences(subject_head *self, const char *what, int64_t coun
                               void *there, const void *gradient) {
     const double step = 1e-5;
     const size_t bytes = (size_t)count * sizeof *host;
-    double *got = world_get(&self->world, gradient, count);
+    double *got = fixture_get(&self->fixture, gradient, count);
     for (int64_t i = 0; i < count; i += stride) {
         double before = host[i], losses[2];
         for (int side = 0; side < 2; side++) {
             host[i] = before + (side ? step : -step);
-            check_ok(self->world.calls->send(self->world.learn, there, host, bytes));
+            check_ok(self->fixture.calls->send(self->fixture.learn, there, host, bytes));
             losses[side] = loss_of(self);
         }
         host[i] = before;
@@ -303,7 +304,7 @@ static void check_differences(subject_head *self, const char *what, int64_t coun
         double bound = 1e-7 * self->weight * (double)self->rows; /* step^2, and the loss's roundings over the step */
         check_near(what, 1, &got[i], &want, &bound);
     }
-    check_ok(self->world.calls->send(self->world.learn, there, host, bytes));
+    check_ok(self->fixture.calls->send(self->fixture.learn, there, host, bytes));
     free(got);
 }
 
@@ -314,7 +315,7 @@ void check_head_differences(const learn_subject *subject) {
         subject_head self;
         open_head(&self, subject, &shape, 200);
         rcvi_head *head = &self.head;
-        check_ok(self.world.calls->head(self.world.learn, head, self.control, self.outcome));
+        check_ok(self.fixture.calls->head(self.fixture.learn, head, self.control, self.outcome));
         check_differences(&self, "dy", 13 * 6, 5, self.y, (void *)(uintptr_t)head->y, head->dy);
         check_differences(&self, "dweight", 11 * 6, 5, self.w, (void *)(uintptr_t)head->weight, head->dweight);
         check_differences(&self, "dbias", 11, 2, self.b, (void *)(uintptr_t)head->bias, head->dbias);
@@ -336,10 +337,10 @@ void check_head_nan(const learn_subject *subject) {
         double *y = host_new(9 * 5), *got;
         memcpy(y, self.y, 9 * 5 * sizeof *y);
         y[0] = poisons[i % 3]; /* the first row counts */
-        head->y = world_put(&self.world, y, 9 * 5);
-        check_ok(self.world.calls->head(self.world.learn, head, self.control, self.outcome));
-        assert_false(isfinite(world_get_outcome(&self.world, self.outcome).loss));
-        got = world_get(&self.world, head->dy, 9 * 5);
+        head->y = fixture_put(&self.fixture, y, 9 * 5);
+        check_ok(self.fixture.calls->head(self.fixture.learn, head, self.control, self.outcome));
+        assert_false(isfinite(fixture_get_outcome(&self.fixture, self.outcome).loss));
+        got = fixture_get(&self.fixture, head->dy, 9 * 5);
         for (int j = 0; j < 9 * 5; j++) assert_int_equal(isfinite(got[j]) != 0, j >= 5);
         free(got), free(y);
         close_head(&self);
@@ -356,9 +357,9 @@ void check_logits(const learn_subject *subject) {
         subject_head self;
         open_head(&self, subject, &shape, 400 + (uint64_t)i);
         loop_logits(&self);
-        void *out = world_poison(&self.world, self.rows * shape.classes);
-        check_ok(self.world.calls->logits(self.world.learn, &self.head, out));
-        double *got = world_get(&self.world, out, self.rows * shape.classes);
+        void *out = fixture_poison(&self.fixture, self.rows * shape.classes);
+        check_ok(self.fixture.calls->logits(self.fixture.learn, &self.head, out));
+        double *got = fixture_get(&self.fixture, out, self.rows * shape.classes);
         check_near("logits", self.rows * shape.classes, got, self.x, self.ex);
         free(got);
         close_head(&self);

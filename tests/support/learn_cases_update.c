@@ -2,7 +2,7 @@
  *
  * Every operation on an element may round by a unit of its operands; bounds count them, and what a division makes of them. The
  * norm, which may be a factor of the gradient, is a sum in double. */
-#include "learn_world.h"
+#include "learn_fixture.h"
 
 #include <math.h>
 
@@ -10,8 +10,8 @@ enum { PARTS = 3, UPDATES = 4 };
 enum { FEW = 2200, MANY = 40000 }; /* of the largest part: many are worth several threads */
 
 typedef struct {
-    world world;
-    rcvi_part parts[PARTS];
+    learn_fixture fixture;
+    rcvi_update_part parts[PARTS];
     rcvi_update update;
     rcvi_control control;
     void *outcome;
@@ -77,18 +77,18 @@ static void loop_element(rcvi_update_kind kind, const rcvi_control *c, double g,
 
 enum { P, FIRST, SECOND, AVERAGE, ARRAYS };
 
-static double *get_array(world *world, const void *from, int64_t count) {
-    return from ? world_get(world, from, count) : host_new(count);
+static double *get_array(learn_fixture *fixture, const void *from, int64_t count) {
+    return from ? fixture_get(fixture, from, count) : host_new(count);
 }
 
 static void get_part(subject_update *self, int i, double *arrays[ARRAYS]) {
-    const rcvi_part *part = &self->parts[i];
+    const rcvi_update_part *part = &self->parts[i];
     const void *from[ARRAYS] = {part->parameters, part->first, part->second, part->average};
-    for (int a = 0; a < ARRAYS; a++) arrays[a] = get_array(&self->world, from[a], part->count);
+    for (int a = 0; a < ARRAYS; a++) arrays[a] = get_array(&self->fixture, from[a], part->count);
 }
 
 static double square_sum(subject_update *self, const void *gradient, int64_t count) {
-    double *g = world_get(&self->world, gradient, count), sum = 0;
+    double *g = fixture_get(&self->fixture, gradient, count), sum = 0;
     for (int64_t i = 0; i < count; i++) sum += clipped(&self->control, g[i]) * clipped(&self->control, g[i]);
     free(g);
     return sum;
@@ -103,15 +103,15 @@ static double norm_of(subject_update *self) {
 
 static void check_part(subject_update *self, int i, double *before[ARRAYS], double norm) {
     static const char *const names[ARRAYS] = {"parameters", "first moments", "second moments", "averages"};
-    const rcvi_part *part = &self->parts[i];
-    double *after[ARRAYS], *off[ARRAYS], *g = world_get(&self->world, part->gradient, part->count);
+    const rcvi_update_part *part = &self->parts[i];
+    double *after[ARRAYS], *off[ARRAYS], *g = fixture_get(&self->fixture, part->gradient, part->count);
     get_part(self, i, after);
     for (int a = 0; a < ARRAYS; a++) off[a] = host_new(part->count);
     for (int64_t n = 0; n < part->count; n++) {
         element was = {before[P][n], before[FIRST][n], before[SECOND][n], before[AVERAGE][n]}, error = {0};
         loop_element(self->update.kind, &self->control,
                      clipped(&self->control, g[n]) * clip_factor(&self->control, norm),
-                     world_precision(&self->world).unit, &was, &error);
+                     fixture_precision(&self->fixture).unit, &was, &error);
         before[P][n] = was.p, before[FIRST][n] = was.first, before[SECOND][n] = was.second;
         off[P][n] = error.p, off[FIRST][n] = error.first, off[SECOND][n] = error.second;
         if (part->average) before[AVERAGE][n] = was.average, off[AVERAGE][n] = error.average;
@@ -124,16 +124,16 @@ static void check_part(subject_update *self, int i, double *before[ARRAYS], doub
 }
 
 static void check_norm(subject_update *self, double want, int64_t count) {
-    double got = world_get_outcome(&self->world, self->outcome).norm;
-    double bound = want * world_precision(&self->world).unit * roundings(count);
+    double got = fixture_get_outcome(&self->fixture, self->outcome).norm;
+    double bound = want * fixture_precision(&self->fixture).unit * roundings(count);
     check_near("norm", 1, &got, &want, &bound);
 }
 
 /* ---- all kinds with all controls ---- */
 
-static void *put_drawn(world *world, int64_t count, double from, double to) {
-    double *values = host_draw(world, count, from, to);
-    void *made = world_put(world, values, count);
+static void *put_drawn(learn_fixture *fixture, int64_t count, double from, double to) {
+    double *values = host_draw(fixture, count, from, to);
+    void *made = fixture_put(fixture, values, count);
     free(values);
     return made;
 }
@@ -142,31 +142,31 @@ static void open_update(subject_update *self, const learn_subject *subject, rcvi
                         int64_t largest) {
     const int64_t counts[PARTS] = {1, 1537, largest};
     memset(self, 0, sizeof *self);
-    world *world = &self->world;
-    world_open(world, subject, 4, 4, 4, 0, 500);
+    learn_fixture *fixture = &self->fixture;
+    fixture_open(fixture, subject, 4, 4, 4, 0, 500);
     for (int i = 0; i < PARTS; i++) {
-        rcvi_part *part = &self->parts[i];
-        *part = (rcvi_part){.count = counts[i],
-                            .parameters = put_drawn(world, counts[i], -1, 1),
-                            .gradient = put_drawn(world, counts[i], -1, 1)};
-        if (kind != RCVI_SGD) part->first = put_drawn(world, counts[i], -0.1, 0.1);
-        if (kind == RCVI_ADAM || kind == RCVI_ADAMW) part->second = put_drawn(world, counts[i], 0, 0.1);
-        if (average) part->average = put_drawn(world, counts[i], -1, 1);
+        rcvi_update_part *part = &self->parts[i];
+        *part = (rcvi_update_part){.count = counts[i],
+                                   .parameters = put_drawn(fixture, counts[i], -1, 1),
+                                   .gradient = put_drawn(fixture, counts[i], -1, 1)};
+        if (kind != RCVI_SGD) part->first = put_drawn(fixture, counts[i], -0.1, 0.1);
+        if (kind == RCVI_ADAM || kind == RCVI_ADAMW) part->second = put_drawn(fixture, counts[i], 0, 0.1);
+        if (average) part->average = put_drawn(fixture, counts[i], -1, 1);
     }
     self->update = (rcvi_update){.kind = kind, .parts = self->parts, .part_count = PARTS};
     self->control =
         (rcvi_control){.scale = 1, .rate = 0.05, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
-    self->outcome = world_outcome(world, 11, NAN);
+    self->outcome = fixture_outcome(fixture, 11, NAN);
 }
 
 /* With the norm taken to the host and back: for those who ask others what it is. */
 static void update_in_halves(subject_update *self, const rcvi_control *control) {
-    world *world = &self->world;
-    check_ok(world->calls->squares(world->learn, &self->update, control, self->outcome));
-    rcvi_outcome outcome = world_get_outcome(world, self->outcome);
+    learn_fixture *fixture = &self->fixture;
+    check_ok(fixture->calls->squares(fixture->learn, &self->update, control, self->outcome));
+    rcvi_outcome outcome = fixture_get_outcome(fixture, self->outcome);
     outcome.norm = sqrt(outcome.norm);
-    check_ok(world->calls->send(world->learn, self->outcome, &outcome, sizeof outcome));
-    check_ok(world->calls->apply(world->learn, &self->update, control, self->outcome));
+    check_ok(fixture->calls->send(fixture->learn, self->outcome, &outcome, sizeof outcome));
+    check_ok(fixture->calls->apply(fixture->learn, &self->update, control, self->outcome));
 }
 
 /* Whole, and every second time in halves. */
@@ -176,15 +176,15 @@ static void take_update(subject_update *self, int n) {
     control->correction2 = 1 - pow(control->beta2, n);
     double *before[PARTS][ARRAYS], want = norm_of(self);
     for (int i = 0; i < PARTS; i++) get_part(self, i, before[i]);
-    const rcvi_control *there = world_control(&self->world, control);
+    const rcvi_control *there = fixture_control(&self->fixture, control);
     if (n % 2)
-        check_ok(self->world.calls->update(self->world.learn, &self->update, there, self->outcome));
+        check_ok(self->fixture.calls->update(self->fixture.learn, &self->update, there, self->outcome));
     else
         update_in_halves(self, there);
     check_norm(self, want, MANY);
-    assert_true(world_get_outcome(&self->world, self->outcome).loss == 11); /* the head's */
+    assert_true(fixture_get_outcome(&self->fixture, self->outcome).loss == 11); /* the head's */
     for (int i = 0; i < PARTS; i++) check_part(self, i, before[i], want);
-    for (int i = 0; i < PARTS; i++) self->parts[i].gradient = put_drawn(&self->world, self->parts[i].count, -1.5, 1);
+    for (int i = 0; i < PARTS; i++) self->parts[i].gradient = put_drawn(&self->fixture, self->parts[i].count, -1.5, 1);
 }
 
 void check_updates(const learn_subject *subject) {
@@ -203,7 +203,7 @@ void check_updates(const learn_subject *subject) {
                 if (controls & CLIP && n == 3) self.control.clip = 1e6;                       /* larger than any norm */
                 take_update(&self, n);
             }
-            world_close(&self.world);
+            fixture_close(&self.fixture);
         }
     }
 }
@@ -216,53 +216,54 @@ void check_update_sparse(const learn_subject *subject) {
     for (int32_t groups = 0; groups <= 13; groups += 13) {
         subject_update self;
         open_update(&self, subject, RCVI_SGD, true, MANY);
-        world *world = &self.world;
+        learn_fixture *fixture = &self.fixture;
         int32_t ids[ROOM];
         for (int32_t i = 0; i < ROOM; i++) ids[i] = (i * 17 + 3) % TABLE_ROWS;
         self.control.clip = 1;
         self.control.clip_value = 0.5;
         self.control.decay = 0.1; /* of the parts, not of the table */
         self.control.average = 0.5;
-        double *table = host_draw(world, TABLE_ROWS * COLUMNS, -1, 1), *bounds = host_new(TABLE_ROWS * COLUMNS),
-               *gradient = host_draw(world, ROOM * COLUMNS, -1, 1);
+        double *table = host_draw(fixture, TABLE_ROWS * COLUMNS, -1, 1), *bounds = host_new(TABLE_ROWS * COLUMNS),
+               *gradient = host_draw(fixture, ROOM * COLUMNS, -1, 1);
         for (int64_t i = groups * COLUMNS; i < ROOM * COLUMNS; i++) gradient[i] = NAN; /* of no group */
         self.update.sparse = (rcvi_sparse_part){
-            .groups = {.count = world_put_ids(world, &groups, 1), .ids = world_put_ids(world, ids, ROOM)},
+            .groups = {.count = fixture_put_ids(fixture, &groups, 1), .ids = fixture_put_ids(fixture, ids, ROOM)},
             .rows = ROOM,
             .columns = COLUMNS,
-            .table = world_put(world, table, TABLE_ROWS * COLUMNS),
-            .gradient = world_put(world, gradient, ROOM * COLUMNS)};
+            .table = fixture_put(fixture, table, TABLE_ROWS * COLUMNS),
+            .gradient = fixture_put(fixture, gradient, ROOM * COLUMNS)};
         double rows = square_sum(&self, self.update.sparse.gradient, groups * COLUMNS), dense = norm_of(&self);
         double norm = sqrt(dense * dense + rows), *before[PARTS][ARRAYS];
         for (int i = 0; i < PARTS; i++) get_part(&self, i, before[i]);
-        check_ok(world->calls->update(world->learn, &self.update, world_control(world, &self.control), self.outcome));
+        check_ok(fixture->calls->update(fixture->learn, &self.update, fixture_control(fixture, &self.control),
+                                        self.outcome));
         check_norm(&self, norm, MANY);
         for (int i = 0; i < PARTS; i++) check_part(&self, i, before[i], norm);
         for (int64_t i = 0; i < groups * COLUMNS; i++) {
             double change = self.control.rate * clipped(&self.control, gradient[i]) * clip_factor(&self.control, norm);
             int64_t to = ids[i / COLUMNS] * COLUMNS + i % COLUMNS;
             table[to] -= change;
-            bounds[to] = 8 * world_precision(world).unit * (fabs(table[to]) + fabs(change)) +
+            bounds[to] = 8 * fixture_precision(fixture).unit * (fabs(table[to]) + fabs(change)) +
                          roundings(MANY) * 0x1p-53 * fabs(change);
         }
-        double *got = world_get(world, self.update.sparse.table, TABLE_ROWS * COLUMNS);
+        double *got = fixture_get(fixture, self.update.sparse.table, TABLE_ROWS * COLUMNS);
         check_near("the table", TABLE_ROWS * COLUMNS, got, table, bounds); /* other rows exactly */
         free(got), free(table), free(bounds), free(gradient);
-        world_close(world);
+        fixture_close(fixture);
     }
 }
 
 /* ---- what is no number ---- */
 
 static void check_untouched(subject_update *self, double poison) {
-    rcvi_part *part = &self->parts[1];
-    double *g = host_draw(&self->world, part->count, -1, 1), *before[PARTS][ARRAYS];
+    rcvi_update_part *part = &self->parts[1];
+    double *g = host_draw(&self->fixture, part->count, -1, 1), *before[PARTS][ARRAYS];
     g[part->count - 1] = poison;
-    part->gradient = world_put(&self->world, g, part->count);
+    part->gradient = fixture_put(&self->fixture, g, part->count);
     for (int i = 0; i < PARTS; i++) get_part(self, i, before[i]);
-    check_ok(self->world.calls->update(self->world.learn, &self->update, world_control(&self->world, &self->control),
-                                       self->outcome));
-    assert_false(isfinite(world_get_outcome(&self->world, self->outcome).norm));
+    check_ok(self->fixture.calls->update(self->fixture.learn, &self->update,
+                                         fixture_control(&self->fixture, &self->control), self->outcome));
+    assert_false(isfinite(fixture_get_outcome(&self->fixture, self->outcome).norm));
     for (int i = 0; i < PARTS; i++) {
         double *after[ARRAYS];
         get_part(self, i, after);
@@ -284,7 +285,7 @@ void check_update_not_finite(const learn_subject *subject) {
             self.control.average = 0.5;
             self.control.correction1 = self.control.correction2 = 0.1;
             check_untouched(&self, poisons[i % 3]);
-            world_close(&self.world);
+            fixture_close(&self.fixture);
         }
     }
 }

@@ -11,14 +11,14 @@ static rcv_status go_through(rcvi_work *w, rcvi_batcher *batcher, const size_t *
     for (int64_t i = 0; i < batches; i++) {
         rcvi_batch batch;
         RCVI_TRY(rcvi_batcher_next(batcher, &batch));
-        if (w->options.crew) rcvi_comm_alive(w->options.crew->world);
+        if (w->options.topology) rcvi_comm_alive(w->options.topology->world);
         RCVI_TRY(rcvi_work_loss(w, windows[batch.bucket], &batch, i == 0));
         count += batch.counted;
         if (after) RCVI_TRY(after(user, w, windows[batch.bucket], &batch));
     }
     rcvi_outcome outcome = {0};
     RCVI_TRY(w->ops->fetch(w->learn, &outcome, w->outcome, sizeof outcome));
-    if (w->options.crew) RCVI_TRY(rcvi_comm_combine(w->options.crew->world, RCVI_SUM_ALL, &outcome.loss, 1));
+    if (w->options.topology) RCVI_TRY(rcvi_comm_combine(w->options.topology->world, RCVI_SUM_ALL, &outcome.loss, 1));
     *counted = count;
     *loss = count > 0 ? outcome.loss / (double)count : 0;
     return RCV_OK;
@@ -51,7 +51,7 @@ static rcv_status count_right(examiner *e, rcvi_work *w, size_t window, const rc
     const rcv_learner *l = w->learner;
     int64_t classes = l->shape.outputs;
     const rcvi_head head = {.rows = batch->batch,
-                            .y = w->windows[window].seen,
+                            .y = w->windows[window].head_features,
                             .weight = rcvi_at(l, w->parameters, l->at_weight),
                             .bias = rcvi_at(l, w->parameters, l->at_bias)};
     RCVI_TRY(w->ops->logits(w->learn, &head, e->there));

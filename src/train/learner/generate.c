@@ -120,7 +120,7 @@ static rcv_status write_tokens(writer *w, bool (*emit)(void *user, const char *t
     rcvi_work *work = w->work;
     const rcv_learner *l = work->learner;
     const rcvi_head head = {.rows = 1,
-                            .y = work->windows[w->window].seen,
+                            .y = work->windows[w->window].head_features,
                             .weight = rcvi_at(l, work->parameters, l->at_weight),
                             .bias = rcvi_at(l, work->parameters, l->at_bias)};
     for (int64_t i = 0; i < w->options->count; i++) {

@@ -12,10 +12,10 @@
 
 /* ---- tensors ---- */
 
-static bool has_embedding(const rcv_learner *l) { return l->shape.tokens > 0; }
+static bool reads_tokens(const rcv_learner *l) { return l->shape.tokens > 0; }
 
 size_t rcvi_learner_tensor_count(const rcv_learner *l) {
-    return rcv_net_parameter_count(l->net) + has_embedding(l) + !l->shape.tied + 1;
+    return rcv_net_parameter_count(l->net) + reads_tokens(l) + !l->shape.tied + 1;
 }
 
 static void place_net(const rcv_learner *l, size_t index, rcvi_tensor_place *place) {
@@ -26,7 +26,7 @@ static void place_net(const rcv_learner *l, size_t index, rcvi_tensor_place *pla
 }
 
 void rcvi_learner_tensor_at(const rcv_learner *l, size_t index, rcvi_tensor_place *place) {
-    size_t inner = rcv_net_parameter_count(l->net), first = has_embedding(l);
+    size_t inner = rcv_net_parameter_count(l->net), first = reads_tokens(l);
     if (index < first)
         *place =
             (rcvi_tensor_place){.name = "embedding.weight", .dims = 2, .shape = {l->shape.tokens, l->shape.embedding}};
@@ -51,7 +51,7 @@ static bool add_part(int64_t at, int64_t elements, int64_t *end) {
 
 static void take_whole(rcv_learner *l) {
     l->part = l->net;
-    l->begins = l->ends = true;
+    l->has_embedding = l->has_head = true;
     l->at_part = l->at_net;
     l->from = 0;
     l->to = l->elements;
@@ -77,11 +77,11 @@ rcv_status rcvi_learner_take_part(rcv_learner *l, int64_t first, int64_t count) 
         return rcvi_fail(RCV_UNSUPPORTED, "an output layer that is tied to the embedding must be on the same device: "
                                           "layers cannot be shared out");
     RCVI_TRY(rcvi_net_slice(l->net, first, count, &l->part));
-    l->begins = first == 0;
-    l->ends = first + count == layers;
+    l->has_embedding = first == 0;
+    l->has_head = first + count == layers;
     l->at_part = l->at_net + rcvi_layer_start(l->net, first);
-    l->from = l->begins ? 0 : l->at_part;
-    l->to = l->ends ? l->elements : l->at_net + rcvi_layer_start(l->net, first + count);
+    l->from = l->has_embedding ? 0 : l->at_part;
+    l->to = l->has_head ? l->elements : l->at_net + rcvi_layer_start(l->net, first + count);
     return RCV_OK;
 }
 
@@ -148,13 +148,13 @@ rcv_status rcvi_device_read(const rcv_learner *l, void *to, const void *from, si
 
 static rcv_status check_shape(const rcvi_learner_options *o) {
     const rcvi_shape *s = &o->shape;
-    bool tells_next = s->kind == RCV_DATA_STREAM || s->kind == RCV_DATA_LINES;
+    bool predicts_next = s->kind == RCV_DATA_STREAM || s->kind == RCV_DATA_LINES;
     if (s->outputs < 1)
         return rcvi_fail(RCV_INVALID, "a model tells at least one class or value, not %lld", (long long)s->outputs);
-    if (tells_next && o->net.bidirectional)
+    if (predicts_next && o->net.bidirectional)
         return rcvi_fail(RCV_INVALID,
                          "a language model reads from left to right, so its network cannot be bidirectional");
-    if (s->tied && !(tells_next && s->tokens > 0))
+    if (s->tied && !(predicts_next && s->tokens > 0))
         return rcvi_fail(RCV_INVALID, "an output layer can be tied to the embedding of a language model only");
     if (s->tied && s->fixed)
         return rcvi_fail(RCV_INVALID, "an embedding that is fixed cannot be tied to the output layer, which learns");
@@ -244,7 +244,7 @@ static rcv_status make_values(const rcv_learner *l, double init, uint64_t seed, 
         rcvi_tensor_place place;
         rcvi_learner_tensor_at(l, i, &place);
         bool inner = place.offset >= l->at_net && place.offset < l->at_net + rcv_net_parameter_elements(l->net);
-        bool table = has_embedding(l) && i == 0;
+        bool table = reads_tokens(l) && i == 0;
         double bound = init > 0 ? init : table && !l->shape.tied ? 1 : 1 / sqrt((double)l->width);
         if (init > 0 || !inner) fill(&twister, l, bound, values, place.offset, place.count);
     }

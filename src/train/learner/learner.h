@@ -12,7 +12,7 @@
 enum { RCVI_PART_ELEMENTS = 64 };
 
 typedef struct {
-    rcv_data_kind kind;       /* what is told: the next token (stream, lines), a class, values */
+    rcv_data_kind kind;       /* what is predicted: the next token (stream, lines), a class, values */
     int64_t tokens, features; /* one of them is 0: tokens go through the embedding, features are numbers */
     int64_t embedding;        /* into the network */
     int64_t outputs;          /* classes or values */
@@ -30,10 +30,11 @@ struct rcv_learner {
     rcv_cell *cell;
     rcv_net *net;               /* the whole */
     rcv_net *part;              /* what of it is here: the whole, or a slice */
-    bool begins, ends;          /* the embedding is here; the output layer is */
+    bool has_embedding;         /* the first layer is here, with the embedding where inputs are tokens */
+    bool has_head;              /* the last layer is here, with the output layer */
     rcv_vocabulary *vocabulary; /* NULL where inputs are numbers */
     char *classes;              /* names, a line each; NULL */
-    char **class_names;         /* [outputs] the same, apart; NULL */
+    char **class_names;         /* [outputs] the same names, split; NULL */
     int64_t width;              /* features out of the network */
     int64_t elements;           /* with what lies between */
     int64_t at_net, at_weight, at_bias;
@@ -55,7 +56,7 @@ size_t rcvi_learner_tensor_count(const rcv_learner *learner);
 void rcvi_learner_tensor_at(const rcv_learner *learner, size_t index, rcvi_tensor_place *place);
 
 /* The next token at every step; else something of the whole sequence, at its last. */
-static inline bool rcvi_tells_next(const rcv_learner *l) {
+static inline bool rcvi_predicts_next(const rcv_learner *l) {
     return l->shape.kind == RCV_DATA_STREAM || l->shape.kind == RCV_DATA_LINES;
 }
 static inline size_t rcvi_real_bytes(const rcv_learner *l) { return l->real == RCV_FLOAT64 ? 8 : 4; }

@@ -97,13 +97,13 @@ static rcv_status update(trial *a) {
     rcvi_work *w = a->work;
     const rcv_learner *l = a->learner;
     int64_t start = rcvi_work_gradient_start(w);
-    const rcvi_part part = {.count = rcvi_work_gradient_count(w),
-                            .parameters = rcvi_at(l, l->parameters, start),
-                            .gradient = w->gradient,
-                            .first = a->first ? rcvi_at(l, a->first, start) : NULL,
-                            .second = a->second ? rcvi_at(l, a->second, start) : NULL};
+    const rcvi_update_part part = {.count = rcvi_work_gradient_count(w),
+                                   .parameters = rcvi_at(l, l->parameters, start),
+                                   .gradient = w->gradient,
+                                   .first = a->first ? rcvi_at(l, a->first, start) : NULL,
+                                   .second = a->second ? rcvi_at(l, a->second, start) : NULL};
     rcvi_update all = {.kind = a->trainer->kind, .parts = &part, .part_count = 1};
-    if (w->options.sparse && l->begins)
+    if (w->options.sparse && l->has_embedding)
         all.sparse = (rcvi_sparse_part){.groups = rcvi_feed_groups(w),
                                         .rows = w->options.rows,
                                         .columns = l->shape.embedding,
@@ -126,7 +126,7 @@ static rcv_status take_units(trial *a, double *at) {
         }
         RCVI_TRY(rcvi_unit_forward(w, v, &u, 1, !forwards));
         RCVI_TRY(LAP(forward, units));
-        if (a->learner->ends) RCVI_TRY(rcvi_unit_learn_head(w, v, &u, !forwards));
+        if (a->learner->has_head) RCVI_TRY(rcvi_unit_learn_head(w, v, &u, !forwards));
         RCVI_TRY(LAP(head, units));
         forwards++;
     }
@@ -264,7 +264,7 @@ size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher) {
 
 /* The slowest rank's, for all. */
 static rcv_status agree(const rcv_trainer *t, double *seconds, int64_t count) {
-    return t->crew.world ? rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, seconds, count) : RCV_OK;
+    return t->topology.world ? rcvi_comm_combine(t->topology.world, RCVI_MAX_ALL, seconds, count) : RCV_OK;
 }
 
 /* Without measuring: by multiplications a token. */
@@ -291,8 +291,8 @@ static rcv_status measure_layers(const rcv_trainer *t, int replicas, double *lay
                                  .bucket = rcvi_heaviest_bucket(t->batcher),
                                  .micro = 1,
                                  .chunks = 1,
-                                 .peers = t->crew.world,
-                                 .together = t->crew.world};
+                                 .peers = t->topology.world,
+                                 .together = t->topology.world};
     rcvi_batcher_shape(t->batcher, problem.bucket, &problem.steps, &whole, NULL);
     problem.batch = (whole + replicas - 1) / replicas;
     for (int64_t l = 0; l < count; l++) {
@@ -312,7 +312,7 @@ rcv_status rcvi_costs_split(const rcv_trainer *t, int replicas, int stages, int 
     bool guesses = rcvi_settings_is(t->settings, "effort", "estimate");
     if (!status && guesses) guess_layers(t->learner, seconds, &outputs);
     if (!status && !guesses) status = measure_layers(t, replicas, seconds, &outputs);
-    if (!status) status = rcvi_flow_split(t->context, seconds, layers, 0, outputs, stages, counts);
+    if (!status) status = rcvi_pipeline_split(t->context, seconds, layers, 0, outputs, stages, counts);
     rcvi_free(t->context, seconds);
     return status;
 }

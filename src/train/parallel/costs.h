@@ -42,16 +42,16 @@ typedef struct {
     rcvi_links links;
 } rcvi_arrangement;
 
-/* Where the trainer has a crew whose arrangement this is, every rank measures its own stage, and all have the slowest's; else all is
+/* Where the trainer has a topology whose arrangement this is, every rank measures its own stage, and all have the slowest's; else all is
  * measured here. `plan`, NULL: not wanted: of this rank's stage, for rcvi_free. */
-rcv_status rcvi_forecast(const rcv_trainer *trainer, const rcvi_arrangement *arrangement, rcvi_flow_result *result,
+rcv_status rcvi_forecast(const rcv_trainer *trainer, const rcvi_arrangement *arrangement, rcvi_pipeline_result *result,
                          char **plan);
-/* Layers of each of the stages, by what they cost: as all ranks of a crew agree, where there is one. */
+/* Layers of each of the stages, by what they cost: as all ranks of a topology agree, where there is one. */
 rcv_status rcvi_costs_split(const rcv_trainer *trainer, int replicas, int stages, int *counts);
 /* The units of the arrangement with the shortest step, as far as settings do not say them. */
-rcv_status rcvi_units_find(const rcv_trainer *trainer, rcvi_arrangement *arrangement, rcvi_flow_result *result,
+rcv_status rcvi_units_find(const rcv_trainer *trainer, rcvi_arrangement *arrangement, rcvi_pipeline_result *result,
                            char **plan);
-/* Of the ranks of the trainer's crew; collective. */
+/* Of the ranks of the trainer's topology; collective. */
 rcv_status rcvi_measure_links(const rcv_trainer *trainer, rcvi_links *links);
 /* The sample below which this part of them lies; they are put in order. */
 double rcvi_quantile(double *samples, int count, double part);

@@ -1,7 +1,7 @@
 /* What is exchanged in a batch, and in which order: see exchange.h. */
 #include "train/parallel/exchange.h"
 
-#include "train/parallel/pieces.h"
+#include "train/parallel/gradient_segments.h"
 
 #include <math.h>
 #include <string.h>
@@ -10,18 +10,18 @@ enum { FORWARD = 0, BACKWARD = 1 };
 
 /* Part of the gradient that is summed as one. */
 typedef struct {
-    rcvi_piece_of of;
+    rcvi_gradient_segment of;
     int64_t *starts; /* [replicas + 1] of shares, within it */
     rcvi_transfer *transfer;
-} piece;
+} segment;
 
 struct rcvi_exchange {
     rcvi_work *work;
-    const rcvi_crew *crew;
+    const rcvi_topology *topology;
     rcvi_ferry *ferry; /* whose block the signals are, where the device's memory is not the host's */
     uint64_t *signals; /* of layers, and behind them as `signal_of` says */
-    piece *pieces;
-    size_t piece_count;
+    segment *segments;
+    size_t segment_count;
     /* [units] forwards, and as many backwards: what neighbours send, and what they are sent. */
     rcvi_transfer **receipts[2], **sends[2];
     rcvi_transfer *gather; /* of rows */
@@ -32,8 +32,8 @@ struct rcvi_exchange {
 
 /* ---- signals ---- */
 
-/* Behind those of layers and of the lead of the first, the first two as pieces have them. */
-typedef enum { OF_HEAD = RCVI_BY_HEAD, OF_INPUTS = RCVI_BY_INPUTS, OF_UPDATE, OF_UNITS } signal_kind;
+/* Behind those of layers and of the lead of the first, the first two as segments have them. */
+typedef enum { OF_HEAD = RCVI_AFTER_HEAD, OF_INPUTS = RCVI_AFTER_INPUTS, OF_UPDATE, OF_UNITS } signal_kind;
 
 static int layers_of(const rcvi_exchange *x) { return (int)rcv_net_get_options(x->work->learner->part)->layers; }
 static int64_t units_of(const rcvi_exchange *x) { return x->work->options.units; }
@@ -87,21 +87,21 @@ static rcv_status finish(const rcvi_exchange *x, rcvi_transfer **transfer) {
     *transfer = NULL;
     RCVI_TRY(rcvi_comm_finish(given, &times));
     if (!w->trace.on || !given) return RCV_OK;
-    rcvi_trace_add(w->learner->context, &w->trace, RCVI_SPAN_WAIT, -1, begin);
-    rcvi_trace_add_until(w->learner->context, &w->trace, RCVI_SPAN_EXCHANGE, -1, times.begun, times.ended);
+    rcvi_trace_add(w->learner->context, &w->trace, RCVI_TRACE_WAIT, -1, begin);
+    rcvi_trace_add_until(w->learner->context, &w->trace, RCVI_TRACE_EXCHANGE, -1, times.begun, times.ended);
     return RCV_OK;
 }
 
-/* ---- pieces ---- */
+/* ---- segments ---- */
 
-static rcv_status make_pieces(rcvi_exchange *x) {
+static rcv_status make_segments(rcvi_exchange *x) {
     const rcv_learner *l = x->work->learner;
-    int replicas = x->crew->replica_count;
-    rcvi_piece_of *list = rcvi_pieces_new(l, x->work->options.sparse, &x->piece_count);
-    x->pieces = rcvi_new(l->context, x->piece_count, sizeof *x->pieces);
-    bool good = list && x->pieces;
-    for (size_t i = 0; good && i < x->piece_count; i++) {
-        piece *p = &x->pieces[i];
+    int replicas = x->topology->replica_count;
+    rcvi_gradient_segment *list = rcvi_gradient_segments_new(l, x->work->options.sparse, &x->segment_count);
+    x->segments = rcvi_new(l->context, x->segment_count, sizeof *x->segments);
+    bool good = list && x->segments;
+    for (size_t i = 0; good && i < x->segment_count; i++) {
+        segment *p = &x->segments[i];
         p->of = list[i];
         p->starts = rcvi_new(l->context, (size_t)replicas + 1, sizeof *p->starts);
         good = p->starts != NULL;
@@ -112,14 +112,14 @@ static rcv_status make_pieces(rcvi_exchange *x) {
 }
 
 static rcv_status start_sums(rcvi_exchange *x) {
-    for (size_t i = 0; i < x->piece_count && x->crew->sums; i++) {
-        piece *p = &x->pieces[i];
-        rcvi_transfer_options o = transfer_of(x, x->crew->shares ? RCVI_SUM_SHARES : RCVI_SUM_ALL,
+    for (size_t i = 0; i < x->segment_count && x->topology->reduces_gradients; i++) {
+        segment *p = &x->segments[i];
+        rcvi_transfer_options o = transfer_of(x, x->topology->shares_optimiser ? RCVI_SUM_SHARES : RCVI_SUM_ALL,
                                               rcvi_gradient_at(x->work, p->of.first), p->of.count);
-        o.starts = x->crew->shares ? p->starts : NULL;
-        o.narrow = x->crew->narrow;
+        o.starts = x->topology->shares_optimiser ? p->starts : NULL;
+        o.narrow = x->topology->bfloat16_gradients;
         wait_for(x, p->of.end, &o);
-        RCVI_TRY(rcvi_comm_start(x->crew->replicas, &o, &p->transfer));
+        RCVI_TRY(rcvi_comm_start(x->topology->replicas, &o, &p->transfer));
     }
     return RCV_OK;
 }
@@ -127,14 +127,14 @@ static rcv_status start_sums(rcvi_exchange *x) {
 /* ---- life ---- */
 
 static int64_t merged_elements(const rcvi_work *w) {
-    return w->options.rows * w->options.crew->replica_count * w->learner->shape.embedding;
+    return w->options.rows * w->options.topology->replica_count * w->learner->shape.embedding;
 }
 
 static rcv_status fill(rcvi_exchange *x) {
     rcvi_work *w = x->work;
     const rcv_learner *l = w->learner;
     RCVI_TRY(make_signals(x));
-    RCVI_TRY(make_pieces(x));
+    RCVI_TRY(make_segments(x));
     for (int way = 0; way < 2; way++) {
         x->receipts[way] = rcvi_new(l->context, (size_t)units_of(x), sizeof *x->receipts[way]);
         x->sends[way] = rcvi_new(l->context, (size_t)units_of(x), sizeof *x->sends[way]);
@@ -150,13 +150,13 @@ rcv_status rcvi_exchange_new(rcvi_work *w, rcvi_exchange **exchange) {
     *exchange = x;
     if (!x) return RCV_NO_MEMORY;
     x->work = w;
-    x->crew = w->options.crew;
+    x->topology = w->options.topology;
     return fill(x);
 }
 
 /* What is still under way ends first, one way or the other. */
 static void abandon(rcvi_exchange *x) {
-    for (size_t i = 0; x->pieces && i < x->piece_count; i++) finish(x, &x->pieces[i].transfer);
+    for (size_t i = 0; x->segments && i < x->segment_count; i++) finish(x, &x->segments[i].transfer);
     finish(x, &x->gather);
     for (int way = 0; way < 2; way++) {
         for (int64_t i = 0; i < units_of(x); i++) {
@@ -170,8 +170,8 @@ void rcvi_exchange_free(rcvi_exchange *x) {
     if (!x) return;
     const rcv_learner *l = x->work->learner;
     abandon(x);
-    for (size_t i = 0; x->pieces && i < x->piece_count; i++) rcvi_free(l->context, x->pieces[i].starts);
-    rcvi_free(l->context, x->pieces);
+    for (size_t i = 0; x->segments && i < x->segment_count; i++) rcvi_free(l->context, x->segments[i].starts);
+    rcvi_free(l->context, x->segments);
     for (int way = 0; way < 2; way++) {
         rcvi_free(l->context, x->receipts[way]);
         rcvi_free(l->context, x->sends[way]);
@@ -193,7 +193,7 @@ size_t rcvi_exchange_bytes(const rcvi_exchange *x) {
 
 /* Below is the stage that hands on forwards, above the one that hands on backwards. */
 static bool has_neighbour(const rcvi_exchange *x, int way) {
-    return way == FORWARD ? x->crew->stage > 0 : x->crew->stage + 1 < x->crew->stage_count;
+    return way == FORWARD ? x->topology->stage > 0 : x->topology->stage + 1 < x->topology->stage_count;
 }
 
 /* The unit's rows of what comes in: x from below, dy from above; or of what goes out: y to above, dx to below. */
@@ -206,7 +206,7 @@ static rcvi_transfer_options rows_of(const rcvi_exchange *x, const rcvi_window *
     rcvi_transfer_options o =
         transfer_of(x, out ? RCVI_SEND : RCVI_RECEIVE, rcvi_element_at(w->learner, array, u->row * columns),
                     v->steps * v->batch * columns);
-    o.peer = x->crew->stage + ((way == FORWARD) == out ? 1 : -1);
+    o.peer = x->topology->stage + ((way == FORWARD) == out ? 1 : -1);
     o.tag = way;
     return o;
 }
@@ -215,13 +215,14 @@ static rcv_status ask(rcvi_exchange *x, const rcvi_window *v, int64_t number, in
     const rcvi_unit u = rcvi_unit_of(v, number);
     if (!has_neighbour(x, way)) return RCV_OK;
     const rcvi_transfer_options o = rows_of(x, v, &u, way, false);
-    return rcvi_comm_start(x->crew->stages, &o, &x->receipts[way][number]);
+    return rcvi_comm_start(x->topology->stages, &o, &x->receipts[way][number]);
 }
 
 rcv_status rcvi_exchange_begin(rcvi_exchange *x, const rcvi_window *v, uint64_t number, bool sums) {
     int64_t units = rcvi_window_units(v);
     x->number = number;
-    if (x->crew->stage_count > 1) RCVI_TRY(x->work->ops->wait(x->work->learn)); /* for who reads what is overwritten */
+    if (x->topology->stage_count > 1)
+        RCVI_TRY(x->work->ops->wait(x->work->learn)); /* for who reads what is overwritten */
     for (int64_t i = 0; i < (v->training ? 2 : 1) * units; i++) {
         int64_t unit = v->training ? v->tasks[i].unit : i;
         RCVI_TRY(ask(x, v, unit, v->training && v->tasks[i].backward ? BACKWARD : FORWARD));
@@ -239,13 +240,13 @@ rcv_status rcvi_exchange_pass(rcvi_exchange *x, const rcvi_window *v, const rcvi
     rcvi_transfer_options o = rows_of(x, v, u, way, true);
     RCVI_TRY(raise_signal(x, signal));
     wait_for(x, signal, &o);
-    return rcvi_comm_start(x->crew->stages, &o, &x->sends[way][u->number]);
+    return rcvi_comm_start(x->topology->stages, &o, &x->sends[way][u->number]);
 }
 
 /* ---- gradients ---- */
 
 rcv_status rcvi_exchange_watch(rcvi_exchange *x, const rcvi_unit *u, bool last) {
-    if (!x->crew->sums) return RCV_OK;
+    if (!x->topology->reduces_gradients) return RCV_OK;
     return rcv_run_set_signals(u->run, last ? x->signals : NULL, &rcvi_feed_control(x->work)->number);
 }
 
@@ -253,7 +254,7 @@ rcv_status rcvi_exchange_head(rcvi_exchange *x) { return raise_signal(x, signal_
 
 void *rcvi_exchange_rows(const rcvi_exchange *x) {
     const rcvi_work *w = x->work;
-    return rcvi_element_at(w->learner, x->rows, w->starts[x->crew->replica]);
+    return rcvi_element_at(w->learner, x->rows, w->starts[x->topology->replica]);
 }
 
 void *rcvi_exchange_merged(const rcvi_exchange *x) { return x->merged; }
@@ -262,12 +263,12 @@ rcv_status rcvi_exchange_inputs(rcvi_exchange *x) {
     const rcvi_work *w = x->work;
     RCVI_TRY(raise_signal(x, signal_of(x, OF_INPUTS)));
     if (!rcvi_work_merges(w)) return RCV_OK;
-    int replicas = x->crew->replica_count;
+    int replicas = x->topology->replica_count;
     rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, x->rows, w->starts[replicas]);
     o.starts = w->starts;
-    o.narrow = x->crew->narrow;
+    o.narrow = x->topology->bfloat16_gradients;
     wait_for(x, signal_of(x, OF_INPUTS), &o);
-    return rcvi_comm_start(x->crew->replicas, &o, &x->gather);
+    return rcvi_comm_start(x->topology->replicas, &o, &x->gather);
 }
 
 /* Rows that several replicas read become one. */
@@ -277,7 +278,7 @@ static rcv_status merge_rows(rcvi_exchange *x) {
     if (!x->gather) return RCV_OK;
     RCVI_TRY(finish(x, &x->gather));
     rcvi_groups groups = rcvi_feed_merged(w);
-    return w->ops->scatter(w->learn, w->starts[x->crew->replica_count] / columns, columns, &groups, false, x->rows,
+    return w->ops->scatter(w->learn, w->starts[x->topology->replica_count] / columns, columns, &groups, false, x->rows,
                            x->merged);
 }
 
@@ -285,7 +286,7 @@ rcv_status rcvi_exchange_finish(rcvi_exchange *x) {
     for (int way = 0; way < 2; way++) {
         for (int64_t i = 0; i < units_of(x); i++) RCVI_TRY(finish(x, &x->sends[way][i]));
     }
-    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(x, &x->pieces[i].transfer));
+    for (size_t i = 0; i < x->segment_count; i++) RCVI_TRY(finish(x, &x->segments[i].transfer));
     return merge_rows(x);
 }
 
@@ -313,22 +314,22 @@ static rcv_status sum_squares(rcvi_exchange *x, const rcvi_update *update, rcvi_
         RCVI_TRY(w->ops->fetch(w->learn, outcome, w->outcome, sizeof *outcome));
         sum += outcome->norm;
     }
-    outcome->norm = x->crew->shares || x->crew->replica == 0 ? sum : 0;
+    outcome->norm = x->topology->shares_optimiser || x->topology->replica == 0 ? sum : 0;
     return RCV_OK;
 }
 
 static rcv_status gather_shares(rcvi_exchange *x) {
     const rcv_learner *l = x->work->learner;
-    if (!x->crew->shares) return RCV_OK;
+    if (!x->topology->shares_optimiser) return RCV_OK;
     RCVI_TRY(raise_signal(x, signal_of(x, OF_UPDATE)));
-    for (size_t i = 0; i < x->piece_count; i++) {
-        piece *p = &x->pieces[i];
+    for (size_t i = 0; i < x->segment_count; i++) {
+        segment *p = &x->segments[i];
         rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, rcvi_at(l, l->parameters, p->of.first), p->of.count);
         o.starts = p->starts;
         wait_for(x, signal_of(x, OF_UPDATE), &o);
-        RCVI_TRY(rcvi_comm_start(x->crew->replicas, &o, &p->transfer));
+        RCVI_TRY(rcvi_comm_start(x->topology->replicas, &o, &p->transfer));
     }
-    for (size_t i = 0; i < x->piece_count; i++) RCVI_TRY(finish(x, &x->pieces[i].transfer));
+    for (size_t i = 0; i < x->segment_count; i++) RCVI_TRY(finish(x, &x->segments[i].transfer));
     return RCV_OK;
 }
 
@@ -337,20 +338,20 @@ rcv_status rcvi_exchange_update(rcvi_exchange *x, const rcvi_update *update) {
     rcvi_outcome outcome;
     rcvi_update some;
     double begin = rcvi_trace_now(&w->trace);
-    if (!rcvi_crew_asks(x->crew)) {
+    if (!rcvi_topology_sums_norm(x->topology)) {
         RCVI_TRY(w->ops->update(w->learn, update, rcvi_feed_control(w), w->outcome));
-        return rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin);
+        return rcvi_work_trace(w, RCVI_TRACE_OTHER, -1, begin);
     }
     RCVI_TRY(sum_squares(x, update, &outcome));
-    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_OTHER, -1, begin));
     begin = rcvi_trace_now(&w->trace);
-    RCVI_TRY(rcvi_comm_combine(x->crew->world, RCVI_SUM_ALL, &outcome.norm, 1));
-    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_WAIT, -1, begin));
+    RCVI_TRY(rcvi_comm_combine(x->topology->world, RCVI_SUM_ALL, &outcome.norm, 1));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_WAIT, -1, begin));
     begin = rcvi_trace_now(&w->trace);
     outcome.norm = sqrt(outcome.norm);
     RCVI_TRY(w->ops->send(w->learn, w->outcome, &outcome, sizeof outcome));
     for (int done = 0; next_parts(update, &done, &some);)
         RCVI_TRY(w->ops->apply(w->learn, &some, rcvi_feed_control(w), w->outcome));
-    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_OTHER, -1, begin));
     return gather_shares(x);
 }

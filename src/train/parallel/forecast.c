@@ -1,8 +1,8 @@
-/* What a step over many devices would take: stages measured, links measured (links.c) or said, the rest simulated (flow.h). */
+/* What a step over many devices would take: stages measured, links measured (links.c) or said, the rest simulated (pipeline.h). */
 #include "train/parallel/costs.h"
 
 #include "net/net.h"
-#include "train/parallel/pieces.h"
+#include "train/parallel/gradient_segments.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,7 +16,7 @@ typedef struct {
 } stage_cost;
 
 enum { OF_STAGE = 2 * RCVI_SECONDS + 1 };
-enum { BESIDE_LAYERS = 5 }; /* of a stage's buckets, at most */
+enum { BESIDE_LAYERS = 5 }; /* segments of a stage's gradient beside those of its layers, at most */
 
 typedef struct {
     const rcv_trainer *trainer;
@@ -26,8 +26,8 @@ typedef struct {
     char **plan;          /* where to put this stage's, or NULL */
     double *numbers;      /* of all stages: OF_STAGE and a number a layer each */
     int64_t count;
-    rcvi_flow_stage *stages;
-    rcvi_flow_bucket *buckets;
+    rcvi_pipeline_stage *stages;
+    rcvi_pipeline_segment *segments;
 } forecast;
 
 static int64_t first_layer(const rcvi_arrangement *a, int stage) {
@@ -42,11 +42,13 @@ static stage_cost cost_at(const forecast *f, int stage) {
 }
 
 static bool is_own(const forecast *f) {
-    const rcvi_crew *crew = rcvi_trainer_crew(f->trainer);
-    return crew && crew->stage_count == f->a->stages && crew->replica_count == f->a->replicas;
+    const rcvi_topology *topology = rcvi_trainer_topology(f->trainer);
+    return topology && topology->stage_count == f->a->stages && topology->replica_count == f->a->replicas;
 }
 
-static bool shares_device(const forecast *f) { return is_own(f) && rcvi_comm_shares_device(f->trainer->crew.world); }
+static bool shares_device(const forecast *f) {
+    return is_own(f) && rcvi_comm_shares_device(f->trainer->topology.world);
+}
 
 static rcv_status measure_stage(const forecast *f, int stage) {
     const rcvi_arrangement *a = f->a;
@@ -59,8 +61,8 @@ static rcv_status measure_stage(const forecast *f, int stage) {
                                        .batch = f->batch,
                                        .micro = a->micro,
                                        .chunks = a->chunks,
-                                       .peers = is_own(f) ? f->trainer->crew.replicas : NULL,
-                                       .together = is_own(f) ? f->trainer->crew.world : NULL};
+                                       .peers = is_own(f) ? f->trainer->topology.replicas : NULL,
+                                       .together = is_own(f) ? f->trainer->topology.world : NULL};
     RCVI_TRY(rcvi_costs_measure(f->trainer, &problem, &seconds, shares_device(f) ? &alone : NULL, cost.ready,
                                 is_own(f) ? f->plan : NULL));
     memcpy(cost.seconds, &seconds, sizeof seconds);
@@ -79,8 +81,8 @@ static int alike(const forecast *f, int stage) {
 static rcv_status measure_stages(forecast *f) {
     const rcv_trainer *t = f->trainer;
     if (is_own(f)) {
-        RCVI_TRY(rcvi_comm_agree(t->crew.world, measure_stage(f, t->crew.stage)));
-        return rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, f->numbers, f->count);
+        RCVI_TRY(rcvi_comm_agree(t->topology.world, measure_stage(f, t->topology.stage)));
+        return rcvi_comm_combine(t->topology.world, RCVI_MAX_ALL, f->numbers, f->count);
     }
     for (int s = 0; s < f->a->stages; s++) {
         int like = alike(f, s);
@@ -104,42 +106,43 @@ static double rows_bytes(const forecast *f, double real) {
 }
 
 /* The output layer's is there before the backward pass begins, the embedding's behind it. */
-static double ready_at(const rcvi_piece_of *piece, const double *ready, int layers) {
-    if (piece->end < layers) return ready[piece->end + 1];
-    if (piece->end == layers) return ready[0];
-    return piece->end == layers + 1 + RCVI_BY_HEAD ? 0 : 2;
+static double ready_at(const rcvi_gradient_segment *segment, const double *ready, int layers) {
+    if (segment->end < layers) return ready[segment->end + 1];
+    if (segment->end == layers) return ready[0];
+    return segment->end == layers + 1 + RCVI_AFTER_HEAD ? 0 : 2;
 }
 
-/* The pieces of a stage's gradient, in the order in which they are summed. */
-static rcv_status fill_buckets(const forecast *f, const rcv_learner *part, const double *ready,
-                               rcvi_flow_bucket *buckets, rcvi_flow_stage *out) {
+/* The segments of a stage's gradient, in the order in which they are summed. */
+static rcv_status fill_segments(const forecast *f, const rcv_learner *part, const double *ready,
+                                rcvi_pipeline_segment *segments, rcvi_pipeline_stage *out) {
     const rcv_settings *s = f->trainer->settings;
     int layers = (int)part->part->options.layers;
     double real = (double)rcvi_real_bytes(part), wire = rcvi_settings_is(s, "wire", "bfloat16") ? 2 : real;
     bool sparse = rcvi_trainer_work_options(f->trainer).sparse;
     size_t count = 0;
-    rcvi_piece_of *pieces = rcvi_pieces_new(part, sparse, &count);
-    if (!pieces) return RCV_NO_MEMORY;
-    out->buckets = buckets;
+    rcvi_gradient_segment *gradient = rcvi_gradient_segments_new(part, sparse, &count);
+    if (!gradient) return RCV_NO_MEMORY;
+    out->segments = segments;
     for (size_t i = 0; i < count; i++) {
-        double elements = (double)pieces[i].count;
-        buckets[out->bucket_count++] = (rcvi_flow_bucket){elements * wire, ready_at(&pieces[i], ready, layers)};
+        double elements = (double)gradient[i].count;
+        segments[out->segment_count++] =
+            (rcvi_pipeline_segment){elements * wire, ready_at(&gradient[i], ready, layers)};
         if (rcvi_settings_flag(s, "share-optimiser")) out->gathered += elements * real;
     }
-    if (sparse && part->begins) buckets[out->bucket_count++] = (rcvi_flow_bucket){rows_bytes(f, wire), 2};
-    rcvi_free(part->context, pieces);
+    if (sparse && part->has_embedding) segments[out->segment_count++] = (rcvi_pipeline_segment){rows_bytes(f, wire), 2};
+    rcvi_free(part->context, gradient);
     return RCV_OK;
 }
 
-static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) {
+static rcv_status fill_stage(forecast *f, int stage, rcvi_pipeline_segment *segments) {
     const rcvi_arrangement *a = f->a;
     stage_cost cost = cost_at(f, stage);
-    rcvi_flow_stage *out = &f->stages[stage];
+    rcvi_pipeline_stage *out = &f->stages[stage];
     rcv_learner part;
     RCVI_TRY(rcvi_learner_describe_part(f->trainer->learner, first_layer(a, stage), a->counts[stage], &part));
     int64_t rows = f->steps / a->chunks * (f->batch / a->micro), handed = rows * rcv_net_output(part.part);
-    *out = (rcvi_flow_stage){.message = part.ends ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
-    rcv_status status = fill_buckets(f, &part, cost.ready, buckets, out);
+    *out = (rcvi_pipeline_stage){.message = part.has_head ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
+    rcv_status status = fill_segments(f, &part, cost.ready, segments, out);
     rcvi_learner_drop_part(&part);
     return status;
 }
@@ -149,7 +152,7 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_flow_bucket *buckets) 
 /* `others`: the part of the time in which those who share a device compute. */
 static void set_seconds(const forecast *f, int stage, double others) {
     stage_cost cost = cost_at(f, stage);
-    rcvi_flow_stage *out = &f->stages[stage];
+    rcvi_pipeline_stage *out = &f->stages[stage];
     double blend[RCVI_SECONDS] = {0};
     rcvi_seconds seconds;
     for (int i = 0; i < RCVI_SECONDS; i++) blend[i] = cost.alone[i] + others * (cost.seconds[i] - cost.alone[i]);
@@ -161,30 +164,30 @@ static void set_seconds(const forecast *f, int stage, double others) {
     out->update = seconds.update;
 }
 
-static rcv_status simulate(forecast *f, rcvi_flow_result *result) {
+static rcv_status simulate(forecast *f, rcvi_pipeline_result *result) {
     enum { ROUNDS = 6 }; /* until what ranks cost and how busy they are fit each other */
     const rcvi_arrangement *a = f->a;
-    for (int s = 0; s < a->stages; s++) RCVI_TRY(fill_stage(f, s, f->buckets + first_layer(a, s) + BESIDE_LAYERS * s));
-    const rcvi_flow flow = {.stages = a->stages,
-                            .replicas = a->replicas,
-                            .micro = (int)a->micro,
-                            .chunks = (int)a->chunks,
-                            .stage = f->stages,
-                            .latency = a->links.latency,
-                            .bandwidth = a->links.bandwidth,
-                            .message_latency = a->links.message_latency,
-                            .message_bandwidth = a->links.message_bandwidth,
-                            .outcome = a->stages > 1 ? 8 : 0};
+    for (int s = 0; s < a->stages; s++) RCVI_TRY(fill_stage(f, s, f->segments + first_layer(a, s) + BESIDE_LAYERS * s));
+    const rcvi_pipeline pipeline = {.stages = a->stages,
+                                    .replicas = a->replicas,
+                                    .micro = (int)a->micro,
+                                    .chunks = (int)a->chunks,
+                                    .stage = f->stages,
+                                    .latency = a->links.latency,
+                                    .bandwidth = a->links.bandwidth,
+                                    .message_latency = a->links.message_latency,
+                                    .message_bandwidth = a->links.message_bandwidth,
+                                    .outcome = a->stages > 1 ? 8 : 0};
     double others = 1;
     for (int round = 0; round < (shares_device(f) ? ROUNDS : 1); round++) {
         for (int s = 0; s < a->stages; s++) set_seconds(f, s, others);
-        RCVI_TRY(rcvi_flow_simulate(f->trainer->context, &flow, NULL, result));
-        others = rcvi_flow_busy(result);
+        RCVI_TRY(rcvi_pipeline_simulate(f->trainer->context, &pipeline, NULL, result));
+        others = rcvi_pipeline_busy(result);
     }
     return RCV_OK;
 }
 
-rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_flow_result *result, char **plan) {
+rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_pipeline_result *result, char **plan) {
     int64_t layers = t->learner->net->options.layers, whole;
     forecast f = {.trainer = t, .a = a, .bucket = rcvi_heaviest_bucket(t->batcher), .plan = plan};
     rcvi_batcher_shape(t->batcher, f.bucket, &f.steps, &whole, NULL);
@@ -192,12 +195,12 @@ rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_f
     f.count = a->stages * OF_STAGE + layers;
     f.numbers = rcvi_new(t->context, (size_t)f.count, sizeof *f.numbers);
     f.stages = rcvi_new(t->context, (size_t)a->stages, sizeof *f.stages);
-    f.buckets = rcvi_new(t->context, (size_t)(layers + BESIDE_LAYERS * a->stages), sizeof *f.buckets);
-    rcv_status status = f.numbers && f.stages && f.buckets ? RCV_OK : RCV_NO_MEMORY;
+    f.segments = rcvi_new(t->context, (size_t)(layers + BESIDE_LAYERS * a->stages), sizeof *f.segments);
+    rcv_status status = f.numbers && f.stages && f.segments ? RCV_OK : RCV_NO_MEMORY;
     if (!status) status = measure_stages(&f);
     if (!status) status = simulate(&f, result);
     rcvi_free(t->context, f.numbers);
     rcvi_free(t->context, f.stages);
-    rcvi_free(t->context, f.buckets);
+    rcvi_free(t->context, f.segments);
     return status;
 }

@@ -3,7 +3,7 @@
 
 #include "net/net.h"
 #include "train/parallel/costs.h"
-#include "train/parallel/pieces.h"
+#include "train/parallel/gradient_segments.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static rcv_status describe(const rcv_trainer *t, char **text) {
     rcvi_machine machine;
     rcv_status status = t->learner->device->describe(t->context, t->learner->ordinal, t->learner->dtype, 1, &machine);
     if (!status) rcvi_text_add(&out, "set of kernels=%s\n", machine.kernels); /* replicas round as they do */
-    rcvi_text_add(&out, "training data=%016llx\n", (unsigned long long)t->standing.data_hash);
+    rcvi_text_add(&out, "training data=%016llx\n", (unsigned long long)t->state.data_hash);
     uint64_t identity = 0;
     if (!status && t->valid) status = rcvi_data_identity(t->valid, &identity);
     rcvi_text_add(&out, "validation data=%016llx\n", (unsigned long long)identity);
@@ -61,7 +61,7 @@ static rcv_status compare(int rank, const char *own, const char *other) {
 }
 
 rcv_status rcvi_ranks_agree(const rcv_trainer *t) {
-    rcvi_comm *world = t->crew.world;
+    rcvi_comm *world = t->topology.world;
     char *own = NULL;
     if (!world) return RCV_OK;
     RCVI_TRY(rcvi_comm_agree(world, describe(t, &own)));
@@ -71,7 +71,7 @@ rcv_status rcvi_ranks_agree(const rcv_trainer *t) {
     char *leader = status ? NULL : rcvi_new(t->context, (size_t)bytes, 1);
     if (!status) status = rcvi_comm_agree(world, leader ? RCV_OK : RCV_NO_MEMORY);
     if (!status && leader) {
-        if (rcvi_crew_leads(&t->crew)) memcpy(leader, own, (size_t)bytes);
+        if (rcvi_topology_is_leader(&t->topology)) memcpy(leader, own, (size_t)bytes);
         status = rcvi_comm_pass(world, RCVI_BROADCAST, 0, leader, (size_t)bytes);
         if (!status) status = rcvi_comm_agree(world, compare(rcvi_comm_rank(world), own, leader));
     }
@@ -82,8 +82,8 @@ rcv_status rcvi_ranks_agree(const rcv_trainer *t) {
 
 int64_t rcvi_ranks_threads(const rcv_trainer *t) {
     int64_t asked = rcvi_settings_integer(t->settings, "threads");
-    if (asked || !t->crew.world || rcvi_comm_here(t->crew.world) == 1) return asked;
-    return rcvi_comm_cores(t->crew.world, rcv_context_threads(t->context));
+    if (asked || !t->topology.world || rcvi_comm_here(t->topology.world) == 1) return asked;
+    return rcvi_comm_cores(t->topology.world, rcv_context_threads(t->context));
 }
 
 /* ---- layers ---- */
@@ -120,7 +120,7 @@ static rcv_status keep_split(rcv_trainer *t, const int *counts, int stages) {
 }
 
 static rcv_status choose_split(rcv_trainer *t, int stages, int *counts) {
-    RCVI_TRY(rcvi_costs_split(t, t->crew.replica_count, stages, counts));
+    RCVI_TRY(rcvi_costs_split(t, t->topology.replica_count, stages, counts));
     return keep_split(t, counts, stages);
 }
 
@@ -131,7 +131,8 @@ rcv_status rcvi_check_stages(int layers, int stages) {
 }
 
 rcv_status rcvi_ranks_counts(const rcv_trainer *t, int *counts) {
-    int layers = (int)rcv_net_get_options(t->learner->net)->layers, stages = t->crew.world ? t->crew.stage_count : 1;
+    int layers = (int)rcv_net_get_options(t->learner->net)->layers,
+        stages = t->topology.world ? t->topology.stage_count : 1;
     const char *split = rcvi_settings_text(t->settings, "split");
     counts[0] = layers;
     return stages > 1 && split ? rcvi_read_split(split, layers, stages, counts) : RCV_OK;
@@ -139,8 +140,8 @@ rcv_status rcvi_ranks_counts(const rcv_trainer *t, int *counts) {
 
 rcv_status rcvi_ranks_split(rcv_trainer *t, int64_t *first, int64_t *count) {
     const rcv_learner *l = t->learner;
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
-    int layers = (int)rcv_net_get_options(l->net)->layers, stages = crew ? crew->stage_count : 1;
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
+    int layers = (int)rcv_net_get_options(l->net)->layers, stages = topology ? topology->stage_count : 1;
     *first = 0;
     *count = layers;
     if (stages == 1) return RCV_OK;
@@ -150,8 +151,8 @@ rcv_status rcvi_ranks_split(rcv_trainer *t, int64_t *first, int64_t *count) {
     rcv_status status = !counts ? RCV_NO_MEMORY
                         : asked ? rcvi_read_split(asked, layers, stages, counts)
                                 : choose_split(t, stages, counts);
-    for (int s = 0; !status && s < crew->stage; s++) *first += counts[s];
-    if (!status) *count = counts[crew->stage];
+    for (int s = 0; !status && s < topology->stage; s++) *first += counts[s];
+    if (!status) *count = counts[topology->stage];
     rcvi_free(l->context, counts);
     return status;
 }
@@ -189,27 +190,27 @@ static void add_segment(holding *h, int64_t first, int64_t count) {
 /* Where the elements of an array of parameters, or of shares of moments, are in the whole. */
 static rcv_status hold_array(const rcv_trainer *t, bool shares, holding *h) {
     const rcv_learner *l = t->learner;
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
     size_t count = 0;
-    if (!crew || !crew->shares || !shares) {
+    if (!topology || !topology->shares_optimiser || !shares) {
         RCVI_TRY(make_holding(t, 1, h));
         add_segment(h, l->from, l->to - l->from);
         return RCV_OK;
     }
-    rcvi_piece_of *pieces = rcvi_pieces_new(l, false, &count);
-    rcv_status status = pieces ? make_holding(t, (int64_t)count, h) : RCV_NO_MEMORY;
+    rcvi_gradient_segment *gradient = rcvi_gradient_segments_new(l, false, &count);
+    rcv_status status = gradient ? make_holding(t, (int64_t)count, h) : RCV_NO_MEMORY;
     for (size_t i = 0; i < count && !status; i++) {
-        int64_t start = rcvi_share_start(pieces[i].count, crew->replica, crew->replica_count);
-        int64_t end = rcvi_share_start(pieces[i].count, crew->replica + 1, crew->replica_count);
-        add_segment(h, pieces[i].first + start, end - start);
+        int64_t start = rcvi_share_start(gradient[i].count, topology->replica, topology->replica_count);
+        int64_t end = rcvi_share_start(gradient[i].count, topology->replica + 1, topology->replica_count);
+        add_segment(h, gradient[i].first + start, end - start);
     }
-    rcvi_free(t->context, pieces);
+    rcvi_free(t->context, gradient);
     return status;
 }
 
 int64_t rcvi_ranks_share(const rcv_trainer *t) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
-    if (!crew || !crew->shares) return t->learner->to - t->learner->from;
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
+    if (!topology || !topology->shares_optimiser) return t->learner->to - t->learner->from;
     holding h = {0};
     int64_t elements = hold_array(t, true, &h) ? -1 : h.elements;
     drop_holding(t, &h);
@@ -218,22 +219,23 @@ int64_t rcvi_ranks_share(const rcv_trainer *t) {
 
 static rcv_status send_holding(const rcv_trainer *t, holding *h) {
     int64_t sizes[2] = {h->count, h->elements};
-    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, sizes, sizeof sizes));
-    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, h->segments, (size_t)h->count * sizeof *h->segments));
-    return rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, h->data, (size_t)h->elements * rcvi_real_bytes(t->learner));
+    RCVI_TRY(rcvi_comm_pass(t->topology.world, RCVI_SEND, 0, sizes, sizeof sizes));
+    RCVI_TRY(rcvi_comm_pass(t->topology.world, RCVI_SEND, 0, h->segments, (size_t)h->count * sizeof *h->segments));
+    return rcvi_comm_pass(t->topology.world, RCVI_SEND, 0, h->data, (size_t)h->elements * rcvi_real_bytes(t->learner));
 }
 
 static rcv_status receive_holding(const rcv_trainer *t, int rank, holding *h) {
     int64_t sizes[2];
     size_t real = rcvi_real_bytes(t->learner);
-    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, sizes, sizeof sizes));
+    RCVI_TRY(rcvi_comm_pass(t->topology.world, RCVI_RECEIVE, rank, sizes, sizeof sizes));
     RCVI_TRY(make_holding(t, sizes[0], h));
     h->count = sizes[0];
     h->elements = sizes[1];
     h->data = rcvi_new(t->context, (size_t)h->elements, real);
     if (!h->data) return RCV_NO_MEMORY;
-    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, h->segments, (size_t)h->count * sizeof *h->segments));
-    return rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, h->data, (size_t)h->elements * real);
+    RCVI_TRY(
+        rcvi_comm_pass(t->topology.world, RCVI_RECEIVE, rank, h->segments, (size_t)h->count * sizeof *h->segments));
+    return rcvi_comm_pass(t->topology.world, RCVI_RECEIVE, rank, h->data, (size_t)h->elements * real);
 }
 
 /* To or from the whole, in the host's memory. */
@@ -248,8 +250,8 @@ static void move_segments(const rcv_learner *l, const holding *h, void *whole, b
 
 /* Rank 0 puts together what it has itself and what the first `senders` ranks have. */
 static rcv_status assemble(const rcv_trainer *t, holding *h, int senders, int64_t elements, void **host) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
-    int rank = crew ? rcvi_comm_rank(crew->world) : 0;
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
+    int rank = topology ? rcvi_comm_rank(topology->world) : 0;
     if (rank > 0) return rank < senders ? send_holding(t, h) : RCV_OK;
     *host = rcvi_new(t->context, (size_t)elements, rcvi_real_bytes(t->learner));
     rcv_status status = *host ? RCV_OK : RCV_NO_MEMORY;
@@ -266,11 +268,11 @@ static rcv_status assemble(const rcv_trainer *t, holding *h, int senders, int64_
     return status;
 }
 
-static int world_size(const rcv_trainer *t) { return t->crew.world ? rcvi_comm_size(t->crew.world) : 1; }
+static int world_size(const rcv_trainer *t) { return t->topology.world ? rcvi_comm_size(t->topology.world) : 1; }
 
 rcv_status rcvi_ranks_collect(const rcv_trainer *t, const void *array, bool shares, void **host) {
     const rcv_learner *l = t->learner;
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
     size_t real = rcvi_real_bytes(l);
     holding h = {0};
     *host = NULL;
@@ -278,7 +280,7 @@ rcv_status rcvi_ranks_collect(const rcv_trainer *t, const void *array, bool shar
     if (!status) h.data = rcvi_new(t->context, (size_t)h.elements, real);
     if (!status && !h.data) status = RCV_NO_MEMORY;
     if (!status) status = rcvi_device_read(l, h.data, array, (size_t)h.elements * real);
-    int senders = !crew ? 1 : shares && crew->shares ? world_size(t) : crew->stage_count;
+    int senders = !topology ? 1 : shares && topology->shares_optimiser ? world_size(t) : topology->stage_count;
     if (!status) status = assemble(t, &h, senders, l->elements, host);
     drop_holding(t, &h);
     return status;
@@ -303,24 +305,24 @@ rcv_status rcvi_ranks_take(const rcv_trainer *t, const void *host, bool shares, 
 
 static rcv_status receive_text(const rcv_trainer *t, int rank, rcvi_text *all) {
     int64_t bytes;
-    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, &bytes, sizeof bytes));
+    RCVI_TRY(rcvi_comm_pass(t->topology.world, RCVI_RECEIVE, rank, &bytes, sizeof bytes));
     char *text = rcvi_new(t->context, (size_t)bytes, 1);
     if (!text) return RCV_NO_MEMORY;
-    rcv_status status = rcvi_comm_pass(t->crew.world, RCVI_RECEIVE, rank, text, (size_t)bytes);
+    rcv_status status = rcvi_comm_pass(t->topology.world, RCVI_RECEIVE, rank, text, (size_t)bytes);
     if (!status) rcvi_text_add_bytes(all, text, (size_t)bytes);
     rcvi_free(t->context, text);
     return status;
 }
 
 rcv_status rcvi_ranks_collect_text(const rcv_trainer *t, const char *text, char **all) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
-    int rank = crew ? rcvi_comm_rank(crew->world) : 0, senders = crew ? crew->stage_count : 1;
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
+    int rank = topology ? rcvi_comm_rank(topology->world) : 0, senders = topology ? topology->stage_count : 1;
     int64_t bytes = (int64_t)strlen(text);
     *all = NULL;
     if (rank >= senders) return RCV_OK;
     if (rank > 0) {
-        RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, &bytes, sizeof bytes));
-        return rcvi_comm_pass(t->crew.world, RCVI_SEND, 0, (void *)(uintptr_t)text, (size_t)bytes);
+        RCVI_TRY(rcvi_comm_pass(t->topology.world, RCVI_SEND, 0, &bytes, sizeof bytes));
+        return rcvi_comm_pass(t->topology.world, RCVI_SEND, 0, (void *)(uintptr_t)text, (size_t)bytes);
     }
     rcvi_text out;
     rcvi_text_init(&out, t->context);

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* Stages that a batch flows through; one rank alone, or replicas, take it whole. */
-static int stages_of(const rcv_trainer *t) { return t->crew.world ? t->crew.stage_count : 1; }
+static int stages_of(const rcv_trainer *t) { return t->topology.world ? t->topology.stage_count : 1; }
 
 static int64_t wanted(const rcv_trainer *t, int stages, const char *name) {
     return stages > 1 ? rcvi_settings_integer(t->settings, name) : 1;
@@ -63,13 +63,13 @@ int64_t rcvi_units_chunks(const rcv_trainer *t, int64_t steps) { return chunks_o
 typedef struct {
     rcvi_arrangement a;
     int64_t steps, batch;
-    rcvi_flow_result best;
+    rcvi_pipeline_result best;
     int64_t micro, chunks; /* of the best */
     char *plan;            /* the same */
 } chooser;
 
 static rcv_status consider(const rcv_trainer *t, chooser *c, int64_t micro, int64_t chunks, bool *better) {
-    rcvi_flow_result result;
+    rcvi_pipeline_result result;
     char *plan = NULL;
     *better = false;
     if ((micro == c->micro && chunks == c->chunks) || c->batch % micro || c->steps % chunks) return RCV_OK;
@@ -112,7 +112,7 @@ static rcv_status search(const rcv_trainer *t, chooser *c) {
     return free_micro ? climb(t, c, true) : RCV_OK;
 }
 
-rcv_status rcvi_units_find(const rcv_trainer *t, rcvi_arrangement *a, rcvi_flow_result *result, char **plan) {
+rcv_status rcvi_units_find(const rcv_trainer *t, rcvi_arrangement *a, rcvi_pipeline_result *result, char **plan) {
     int64_t whole;
     chooser c = {.a = *a, .best = {.seconds = INFINITY}};
     rcvi_batcher_shape(t->batcher, rcvi_heaviest_bucket(t->batcher), &c.steps, &whole, NULL);
@@ -144,10 +144,10 @@ static rcv_status keep_units(rcv_trainer *t, const rcvi_arrangement *a) {
 rcv_status rcvi_units_choose(rcv_trainer *t) {
     int64_t layers = rcv_net_get_options(t->learner->net)->layers;
     char *plan = NULL;
-    if (!t->crew.world || rcvi_settings_is(t->settings, "effort", "estimate")) return RCV_OK;
+    if (!t->topology.world || rcvi_settings_is(t->settings, "effort", "estimate")) return RCV_OK;
     int *counts = rcvi_new(t->context, (size_t)layers, sizeof *counts);
-    rcv_status status = rcvi_comm_agree(t->crew.world, counts ? rcvi_ranks_counts(t, counts) : RCV_NO_MEMORY);
-    rcvi_arrangement a = {.replicas = t->crew.replica_count, .stages = t->crew.stage_count, .counts = counts};
+    rcv_status status = rcvi_comm_agree(t->topology.world, counts ? rcvi_ranks_counts(t, counts) : RCV_NO_MEMORY);
+    rcvi_arrangement a = {.replicas = t->topology.replica_count, .stages = t->topology.stage_count, .counts = counts};
     if (!status) status = rcvi_measure_links(t, &a.links);
     if (!status) status = rcvi_units_find(t, &a, &t->forecast, &plan);
     if (!status) status = keep_units(t, &a);

@@ -99,14 +99,14 @@ static rcv_status choose_together(const rcv_trainer *t, const rcv_data *data, co
                                   size_t *count) {
     int64_t chosen[RCV_MOST_BUCKETS + 1] = {0};
     rcv_status status = RCV_OK;
-    if (rcvi_crew_leads(rcvi_trainer_crew(t))) status = choose_automatically(t, data, text, bounds, count);
-    if (!t->crew.world) return status;
-    RCVI_TRY(rcvi_comm_agree(t->crew.world, status));
-    if (rcvi_crew_leads(&t->crew)) {
+    if (rcvi_topology_is_leader(rcvi_trainer_topology(t))) status = choose_automatically(t, data, text, bounds, count);
+    if (!t->topology.world) return status;
+    RCVI_TRY(rcvi_comm_agree(t->topology.world, status));
+    if (rcvi_topology_is_leader(&t->topology)) {
         chosen[0] = (int64_t)*count;
         memcpy(chosen + 1, bounds, *count * sizeof *bounds);
     }
-    RCVI_TRY(rcvi_comm_pass(t->crew.world, RCVI_BROADCAST, 0, chosen, sizeof chosen));
+    RCVI_TRY(rcvi_comm_pass(t->topology.world, RCVI_BROADCAST, 0, chosen, sizeof chosen));
     *count = (size_t)chosen[0];
     memcpy(bounds, chosen + 1, *count * sizeof *bounds);
     return RCV_OK;

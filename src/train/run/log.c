@@ -48,18 +48,19 @@ static json_t *plans_of(const rcv_trainer *t) {
 
 /* Who does what; NULL where there is one rank. */
 static json_t *ranks_of(const rcv_trainer *t) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
-    if (!crew) return NULL;
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
+    if (!topology) return NULL;
     const rcvi_window *v = &t->work->windows[t->windows[0]];
     const char *split = rcv_settings_get(t->settings, "split");
     json_t *expected = t->forecast.seconds > 0 ? json_pack("{s:f, s:f, s:f, s:f, s:f}", "seconds", t->forecast.seconds,
                                                            "bubble", t->forecast.bubble, "exposed", t->forecast.exposed,
                                                            "exchange", t->forecast.exchange, "sent", t->forecast.sent)
                                                : NULL;
-    return json_pack("{s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:s, s:o*}", "replicas", crew->replica_count, "stages",
-                     crew->stage_count, "micro_batches", (json_int_t)v->micro, "time_chunks", (json_int_t)v->chunks,
-                     "split", split, "bfloat16", (int)crew->narrow, "shares", (int)crew->shares, "transport",
-                     rcvi_comm_name(crew->world), "expected", expected);
+    return json_pack("{s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:s, s:o*}", "replicas", topology->replica_count, "stages",
+                     topology->stage_count, "micro_batches", (json_int_t)v->micro, "time_chunks", (json_int_t)v->chunks,
+                     "split", split, "bfloat16", (int)topology->bfloat16_gradients, "shares",
+                     (int)topology->shares_optimiser, "transport", rcvi_comm_name(topology->world), "expected",
+                     expected);
 }
 
 void rcvi_log_start(const rcv_trainer *t) {
@@ -73,8 +74,8 @@ void rcvi_log_start(const rcv_trainer *t) {
         return;
     }
     say(t, json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o*}", "event",
-                     t->standing.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
-                     t->learner->device_name, "step", (json_int_t)t->standing.step, "parameters",
+                     t->state.step ? "resume" : "start", "version", rcv_version(), "date", date, "device",
+                     t->learner->device_name, "step", (json_int_t)t->state.step, "parameters",
                      (json_int_t)rcv_learner_parameter_elements(t->learner), "tokens",
                      (json_int_t)rcv_data_tokens(t->train), "batches", (json_int_t)rcvi_batcher_count(t->batcher),
                      "bytes", (json_int_t)rcv_trainer_bytes(t), "shapes", shapes_of(t), "plans", plans_of(t),
@@ -101,26 +102,26 @@ void rcvi_log_validation(const rcv_trainer *t, double loss, bool best) {
 
 void rcvi_log_checkpoint(const rcv_trainer *t, const char *path) {
     if (!t->call->log) return;
-    say(t, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)t->standing.step, "path", path));
+    say(t, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)t->state.step, "path", path));
 }
 
 void rcvi_log_warning(const rcv_trainer *t, const char *message) {
     rcvi_log(t->context, "checkpoint: %s", message);
     if (!t->call->log) return;
-    say(t, json_pack("{s:s, s:I, s:s}", "event", "warning", "step", (json_int_t)t->standing.step, "message", message));
+    say(t, json_pack("{s:s, s:I, s:s}", "event", "warning", "step", (json_int_t)t->state.step, "message", message));
 }
 
-void rcvi_log_timeline(const rcv_trainer *t, int rank, const rcvi_span *spans, size_t count) {
+void rcvi_log_timeline(const rcv_trainer *t, int rank, const rcvi_trace_span *spans, size_t count) {
     if (!t->call->log) return;
     json_t *list = json_array();
     bool good = list != NULL;
     for (size_t i = 0; i < count && good; i++)
-        good = !json_array_append_new(list, json_pack("[s, i, f, f]", rcvi_span_names[spans[i].kind], spans[i].unit,
+        good = !json_array_append_new(list, json_pack("[s, i, f, f]", rcvi_trace_names[spans[i].kind], spans[i].unit,
                                                       spans[i].begin, spans[i].end));
     list = rcvi_json_if(good, list);
-    say(t,
-        json_pack("{s:s, s:I, s:i, s:i, s:i, s:o}", "event", "timeline", "step", (json_int_t)t->standing.step, "rank",
-                  rank, "replica", rank / t->crew.stage_count, "stage", rank % t->crew.stage_count, "spans", list));
+    say(t, json_pack("{s:s, s:I, s:i, s:i, s:i, s:o}", "event", "timeline", "step", (json_int_t)t->state.step, "rank",
+                     rank, "replica", rank / t->topology.stage_count, "stage", rank % t->topology.stage_count, "spans",
+                     list));
 }
 
 void rcvi_log_end(const rcv_trainer *t, const char *reason) {
@@ -130,7 +131,7 @@ void rcvi_log_end(const rcv_trainer *t, const char *reason) {
         json_pack("{s:s, s:s, s:I, s:f, s:f, s:f}", "event", "end", "reason", reason, "step", (json_int_t)p->step,
                   "epoch", p->epochs, "seconds", p->seconds, "tokens_per_second", p->tokens_per_second);
     bool good = object != NULL;
-    if (t->crew.world &&
+    if (t->topology.world &&
         t->updates > 0) { /* bytes that a rank sends in an update: the one that sends most, and all together */
         good = !json_object_set_new(object, "sent_most", json_real(t->sent[0])) &&
                !json_object_set_new(object, "sent_all", json_real(t->sent[1]));

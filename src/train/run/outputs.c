@@ -72,7 +72,7 @@ typedef struct {
 } identity;
 
 static identity identity_of(const rcv_trainer *t) {
-    identity run = {.step = t->standing.step, .adopts = t->adopts};
+    identity run = {.step = t->state.step, .adopts = t->adopts};
     memcpy(run.id, t->run, sizeof run.id);
     return run;
 }
@@ -234,14 +234,14 @@ rcv_status rcv_trainer_check_output(rcv_context *context, const rcv_settings *se
 
 rcv_status rcvi_outputs_claim(rcv_trainer *t) {
     t->lock = (rcvi_lock){.file = -1};
-    if (!t->call->output || !rcvi_crew_leads(rcvi_trainer_crew(t))) return RCV_OK;
+    if (!t->call->output || !rcvi_topology_is_leader(rcvi_trainer_topology(t))) return RCV_OK;
     const identity run = identity_of(t);
     rcv_status status = rcvi_lock_beside(t->context, t->call->output, &t->lock);
     if (status == RCV_UNSUPPORTED) {
         rcvi_log(t->context, "checkpoint: %s", rcv_message());
         status = RCV_OK;
     }
-    if (!status) status = check_outputs(t->context, &run, t->call->output, t->recipe.keep, t->call->overwrite);
+    if (!status) status = check_outputs(t->context, &run, t->call->output, t->options.keep, t->call->overwrite);
     if (status) rcvi_outputs_release(t);
     return status;
 }
@@ -262,7 +262,7 @@ static rcv_status keep_as(const rcv_trainer *t, const char *from, const char *to
 rcv_status rcvi_outputs_rotate(const rcv_trainer *t) {
     rcv_status status = RCV_OK;
     int64_t last = 0; /* the first that is not there takes what comes before it */
-    for (bool there = true; there && last + 1 < t->recipe.keep; last++) {
+    for (bool there = true; there && last + 1 < t->options.keep; last++) {
         char *name = numbered(t->context, t->call->output, last + 1);
         if (!name) return RCV_NO_MEMORY;
         there = access(name, F_OK) == 0;
@@ -298,7 +298,7 @@ rcv_status rcv_trainer_best_model(const rcv_trainer *t, const char *output, char
     owner who = ABSENT;
     char *best = rcvi_sibling(t->context, output, "best");
     rcv_status status = best ? find_owner(t->context, best, &run, &who, &step) : RCV_NO_MEMORY;
-    if (!status && t->standing.validations > 0 && who == OF_RUN && step == t->standing.best_step)
+    if (!status && t->state.validations > 0 && who == OF_RUN && step == t->state.best_step)
         *path = best;
     else
         rcvi_free(t->context, best);

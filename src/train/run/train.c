@@ -2,7 +2,7 @@
 #include "train/run/trainer.h"
 
 #include "train/parallel/exchange.h"
-#include "train/parallel/pieces.h"
+#include "train/parallel/gradient_segments.h"
 
 #include <math.h>
 #include <string.h>
@@ -15,8 +15,8 @@ static const double fetch_seconds =
 
 /* Updates that there will be; 0: not known. An update's batches may reach over the end of an epoch. */
 static int64_t length_of_run(const rcv_trainer *t) {
-    int64_t steps = t->recipe.steps, each = t->recipe.accumulate, batches;
-    if (!rcvi_multiply(t->recipe.epochs, rcvi_batcher_count(t->batcher), &batches)) batches = 0;
+    int64_t steps = t->options.steps, each = t->options.accumulate, batches;
+    if (!rcvi_multiply(t->options.epochs, rcvi_batcher_count(t->batcher), &batches)) batches = 0;
     int64_t by_epochs = batches / each + (batches % each != 0);
     return steps && (!by_epochs || steps < by_epochs) ? steps : by_epochs;
 }
@@ -24,7 +24,7 @@ static int64_t length_of_run(const rcv_trainer *t) {
 /* Different for every batch of a run. */
 static uint64_t seed_of(const rcv_trainer *t, rcvi_position at) {
     uint64_t number = (uint64_t)(at.epoch * rcvi_batcher_count(t->batcher) + at.batch + 1);
-    return t->recipe.seed + UINT64_C(0xD1B54A32D192ED03) * number;
+    return t->options.seed + UINT64_C(0xD1B54A32D192ED03) * number;
 }
 
 /* Sequences of a batch of tokens: rows beyond them count nowhere. */
@@ -35,58 +35,58 @@ static int64_t sequences_of(const rcvi_batch *batch) {
 }
 
 static rcvi_control control_of(const rcv_trainer *t, const rcvi_batch *batch, rcvi_position at, double rate) {
-    double updates = (double)t->standing.step + 1;
-    bool by_sequence = t->recipe.by_sequence && t->learner->shape.kind <= RCV_DATA_LINES;
+    double updates = (double)t->state.step + 1;
+    bool by_sequence = t->options.by_sequence && t->learner->shape.kind <= RCV_DATA_LINES;
     double rows = (double)(by_sequence ? sequences_of(batch) : batch->counted);
     rcvi_control c = {.seed = seed_of(t, at),
-                      .scale = t->standing.scale,
-                      .weight = rows > 0 ? t->standing.scale / rows / (double)t->recipe.accumulate : 0,
-                      .clip = t->recipe.clip,
-                      .clip_value = t->recipe.clip_value,
+                      .scale = t->state.scale,
+                      .weight = rows > 0 ? t->state.scale / rows / (double)t->options.accumulate : 0,
+                      .clip = t->options.clip,
+                      .clip_value = t->options.clip_value,
                       .rate = rate,
-                      .decay = t->recipe.weight_decay,
-                      .momentum = t->recipe.momentum,
-                      .beta1 = t->recipe.beta1,
-                      .beta2 = t->recipe.beta2,
-                      .epsilon = t->recipe.epsilon,
-                      .average = t->standing.averaged ? 1 / (double)t->standing.averaged : 0};
+                      .decay = t->options.weight_decay,
+                      .momentum = t->options.momentum,
+                      .beta1 = t->options.beta1,
+                      .beta2 = t->options.beta2,
+                      .epsilon = t->options.epsilon,
+                      .average = t->state.averaged ? 1 / (double)t->state.averaged : 0};
     c.correction1 = 1 - pow(c.beta1, updates);
     c.correction2 = 1 - pow(c.beta2, updates);
     return c;
 }
 
 /* Elements first .. first + count - 1 of the parameters; `at` is where their moments begin. */
-static rcvi_part part_of(const rcv_trainer *t, int64_t first, int64_t count, int64_t at) {
+static rcvi_update_part part_of(const rcv_trainer *t, int64_t first, int64_t count, int64_t at) {
     const rcv_learner *l = t->learner;
-    return (rcvi_part){.count = count,
-                       .parameters = rcvi_at(l, l->parameters, first),
-                       .gradient = rcvi_gradient_at(t->work, first),
-                       .first = t->first ? rcvi_element_at(l, t->first, at) : NULL,
-                       .second = t->second ? rcvi_element_at(l, t->second, at) : NULL,
-                       .average = t->average ? rcvi_element_at(l, t->average, at) : NULL};
+    return (rcvi_update_part){.count = count,
+                              .parameters = rcvi_at(l, l->parameters, first),
+                              .gradient = rcvi_gradient_at(t->work, first),
+                              .first = t->first ? rcvi_element_at(l, t->first, at) : NULL,
+                              .second = t->second ? rcvi_element_at(l, t->second, at) : NULL,
+                              .average = t->average ? rcvi_element_at(l, t->average, at) : NULL};
 }
 
 /* This replica's shares. */
 static rcv_status make_share_parts(rcv_trainer *t) {
     size_t count;
     int64_t at = 0;
-    rcvi_piece_of *pieces = rcvi_pieces_new(t->learner, false, &count);
+    rcvi_gradient_segment *segments = rcvi_gradient_segments_new(t->learner, false, &count);
     t->parts = rcvi_new(t->context, count, sizeof *t->parts);
-    for (size_t i = 0; pieces && t->parts && i < count; i++) {
-        int64_t start = rcvi_share_start(pieces[i].count, t->crew.replica, t->crew.replica_count);
-        int64_t end = rcvi_share_start(pieces[i].count, t->crew.replica + 1, t->crew.replica_count);
-        t->parts[t->part_count++] = part_of(t, pieces[i].first + start, end - start, at);
+    for (size_t i = 0; segments && t->parts && i < count; i++) {
+        int64_t start = rcvi_share_start(segments[i].count, t->topology.replica, t->topology.replica_count);
+        int64_t end = rcvi_share_start(segments[i].count, t->topology.replica + 1, t->topology.replica_count);
+        t->parts[t->part_count++] = part_of(t, segments[i].first + start, end - start, at);
         at += end - start;
     }
-    rcv_status status = pieces && t->parts ? RCV_OK : RCV_NO_MEMORY;
-    rcvi_free(t->context, pieces);
+    rcv_status status = segments && t->parts ? RCV_OK : RCV_NO_MEMORY;
+    rcvi_free(t->context, segments);
     return status;
 }
 
-/* One piece: all parameters that are here, but for an embedding whose gradient has rows only, or that is fixed, and for a lean output layer. */
+/* One segment: all parameters that are here, but for an embedding whose gradient has rows only, or that is fixed, and for a lean output layer. */
 static rcv_status make_parts(rcv_trainer *t) {
     if (t->parts) return RCV_OK;
-    if (t->crew.shares) return make_share_parts(t);
+    if (t->topology.shares_optimiser) return make_share_parts(t);
     int64_t start = rcvi_work_gradient_start(t->work);
     t->parts = rcvi_new(t->context, 1, sizeof *t->parts);
     if (!t->parts) return RCV_NO_MEMORY;
@@ -99,9 +99,9 @@ static rcvi_update update_of(const rcv_trainer *t) {
     const rcvi_work *w = t->work;
     rcvi_update update = {.kind = t->kind, .parts = t->parts, .part_count = t->part_count};
     bool merges = rcvi_work_merges(w);
-    if (w->options.sparse && l->begins)
+    if (w->options.sparse && l->has_embedding)
         update.sparse = (rcvi_sparse_part){.groups = merges ? rcvi_feed_merged(w) : rcvi_feed_groups(w),
-                                           .rows = w->options.rows * (merges ? t->crew.replica_count : 1),
+                                           .rows = w->options.rows * (merges ? t->topology.replica_count : 1),
                                            .columns = l->shape.embedding,
                                            .table = l->parameters,
                                            .gradient = merges ? rcvi_exchange_merged(w->exchange) : w->x};
@@ -111,31 +111,31 @@ static rcvi_update update_of(const rcv_trainer *t) {
 /* ---- what ranks tell each other ---- */
 
 /* What this rank wants travels beside the update: all know of it when that is done. */
-static rcv_status begin_pulse(rcv_trainer *t) {
-    memcpy(t->told, t->wants, sizeof t->told);
-    if (!t->crew.world) return RCV_OK;
-    bool leads = rcvi_crew_leads(&t->crew);
-    double now = rcvi_now(), seconds = t->recipe.checkpoint_seconds;
-    t->told[RCVI_TELL_END] = leads && t->recipe.seconds > 0 && now - t->started >= t->recipe.seconds;
-    t->told[RCVI_TELL_SAVE] = leads && seconds > 0 && now - t->last_checkpoint >= seconds;
-    t->told[RCVI_TELL_FETCH] = leads && now - t->fetched >= fetch_seconds;
+static rcv_status begin_flags(rcv_trainer *t) {
+    memcpy(t->flags, t->requests, sizeof t->flags);
+    if (!t->topology.world) return RCV_OK;
+    bool leads = rcvi_topology_is_leader(&t->topology);
+    double now = rcvi_now(), seconds = t->options.checkpoint_seconds;
+    t->flags[RCVI_FLAG_END] = leads && t->options.seconds > 0 && now - t->started >= t->options.seconds;
+    t->flags[RCVI_FLAG_SAVE] = leads && seconds > 0 && now - t->last_checkpoint >= seconds;
+    t->flags[RCVI_FLAG_FETCH] = leads && now - t->fetched >= fetch_seconds;
     const rcvi_transfer_options o = {
-        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = t->told, .count = RCVI_PULSE};
-    return rcvi_comm_start(t->crew.world, &o, &t->pulse);
+        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = t->flags, .count = RCVI_FLAGS};
+    return rcvi_comm_start(t->topology.world, &o, &t->flags_sum);
 }
 
-static rcv_status end_pulse(rcv_trainer *t) {
-    rcvi_transfer *pulse = t->pulse;
-    t->pulse = NULL;
-    return rcvi_comm_finish(pulse, NULL);
+static rcv_status end_flags(rcv_trainer *t) {
+    rcvi_transfer *sum = t->flags_sum;
+    t->flags_sum = NULL;
+    return rcvi_comm_finish(sum, NULL);
 }
 
 /* Losses are of the parts of the batch that ranks have; the norm is that of all. */
 static rcv_status sum_losses(const rcv_trainer *t, rcvi_outcome *outcomes, int count) {
-    double losses[RCVI_RING];
-    if (!t->crew.world) return RCV_OK;
+    double losses[RCVI_PENDING_OUTCOMES];
+    if (!t->topology.world) return RCV_OK;
     for (int i = 0; i < count; i++) losses[i] = outcomes[i].loss;
-    RCVI_TRY(rcvi_comm_combine(t->crew.world, RCVI_SUM_ALL, losses, count));
+    RCVI_TRY(rcvi_comm_combine(t->topology.world, RCVI_SUM_ALL, losses, count));
     for (int i = 0; i < count; i++) outcomes[i].loss = losses[i];
     return RCV_OK;
 }
@@ -155,10 +155,10 @@ static rcv_status not_finite(const rcv_trainer *t, const rcvi_outcome *outcome, 
                      what, (long long)step);
 }
 
-static void note_loss(rcv_trainer *t, double loss) { t->recent[t->recent_count++ % RCVI_RECENT] = loss; }
+static void note_loss(rcv_trainer *t, double loss) { t->recent[t->recent_count++ % RCVI_RECENT_LOSSES] = loss; }
 
 static double recent_loss(const rcv_trainer *t) {
-    int64_t count = t->recent_count < RCVI_RECENT ? t->recent_count : RCVI_RECENT;
+    int64_t count = t->recent_count < RCVI_RECENT_LOSSES ? t->recent_count : RCVI_RECENT_LOSSES;
     double sum = 0;
     for (int64_t i = 0; i < count; i++) sum += t->recent[i];
     return count ? sum / (double)count : 0;
@@ -166,9 +166,9 @@ static double recent_loss(const rcv_trainer *t) {
 
 /* Outcomes that wait on the device. The first that is no number ends the run. */
 static rcv_status fetch_outcomes(rcv_trainer *t) {
-    rcvi_outcome outcomes[RCVI_RING];
+    rcvi_outcome outcomes[RCVI_PENDING_OUTCOMES];
     if (!t->waiting) return RCV_OK;
-    RCVI_TRY(t->work->ops->fetch(t->work->learn, outcomes, t->ring, (size_t)t->waiting * sizeof *outcomes));
+    RCVI_TRY(t->work->ops->fetch(t->work->learn, outcomes, t->outcomes, (size_t)t->waiting * sizeof *outcomes));
     RCVI_TRY(rcvi_work_wait(t->work));
     RCVI_TRY(sum_losses(t, outcomes, t->waiting));
     int count = t->waiting;
@@ -188,7 +188,7 @@ static rcv_status fetch_outcomes(rcv_trainer *t) {
 
 /* float16: an update whose gradient overflowed was not made; the next one's loss is scaled less. */
 static void adapt_scale(rcv_trainer *t, double norm) {
-    rcvi_standing *s = &t->standing;
+    rcvi_run_state *s = &t->state;
     if (isfinite(norm)) {
         if (++s->good < GOOD_UPDATES) return;
         s->scale *= 2;
@@ -202,9 +202,9 @@ static void adapt_scale(rcv_trainer *t, double norm) {
 
 static rcv_status note_outcome(rcv_trainer *t, int64_t counted, double rate) {
     const rcvi_work *w = t->work;
-    rcvi_standing *s = &t->standing;
+    rcvi_run_state *s = &t->state;
     t->expected[t->waiting] = (rcvi_expected){counted, rate, s->step + 1};
-    RCVI_TRY(w->ops->copy(w->learn, &t->ring[t->waiting++], w->outcome, sizeof *w->outcome));
+    RCVI_TRY(w->ops->copy(w->learn, &t->outcomes[t->waiting++], w->outcome, sizeof *w->outcome));
     s->step++;
     s->seen += counted;
     if (s->averaged) s->averaged++;
@@ -213,23 +213,23 @@ static rcv_status note_outcome(rcv_trainer *t, int64_t counted, double rate) {
         RCVI_TRY(w->ops->fetch(w->learn, &outcome, w->outcome, sizeof outcome));
         adapt_scale(t, outcome.norm);
     }
-    bool alone = !t->crew.world, lazy = t->recipe.log_every != 1 && t->waiting < RCVI_RING;
+    bool alone = !t->topology.world, lazy = t->options.log_every != 1 && t->waiting < RCVI_PENDING_OUTCOMES;
     if (alone && !w->ops->stream(w->learn)) lazy = false; /* else fetching means waiting */
-    bool time = alone ? rcvi_now() - t->fetched >= fetch_seconds : t->told[RCVI_TELL_FETCH] > 0;
+    bool time = alone ? rcvi_now() - t->fetched >= fetch_seconds : t->flags[RCVI_FLAG_FETCH] > 0;
     return lazy && !time ? RCV_OK : fetch_outcomes(t);
 }
 
 /* ---- one update ---- */
 
 static rcv_status take_update(rcv_trainer *t, bool *ends) {
-    rcvi_standing *s = &t->standing;
-    int64_t batches = t->recipe.accumulate, counted = 0;
+    rcvi_run_state *s = &t->state;
+    int64_t batches = t->options.accumulate, counted = 0;
     RCVI_TRY(make_parts(t));
     RCVI_TRY(rcvi_timeline_begin(t));
-    if (t->crew.world) t->sent_before = rcvi_comm_count(t->crew.world).bytes;
-    RCVI_TRY(begin_pulse(t));
+    if (t->topology.world) t->sent_before = rcvi_comm_count(t->topology.world).bytes;
+    RCVI_TRY(begin_flags(t));
     const rcvi_update update = update_of(t);
-    double rate = rcvi_rate(&t->recipe, s->step, s->at.epoch, length_of_run(t), s->factor);
+    double rate = rcvi_rate(&t->options, s->step, s->at.epoch, length_of_run(t), s->factor);
     uint64_t update_seed = seed_of(t, s->at);
     *ends = false;
     for (int64_t i = 0; i < batches; i++) {
@@ -242,8 +242,8 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
         *ends |= batch.ends;
         s->at = rcvi_batcher_tell(t->batcher);
     }
-    RCVI_TRY(end_pulse(t));
-    if (t->crew.world) t->exchanged += (double)(rcvi_comm_count(t->crew.world).bytes - t->sent_before);
+    RCVI_TRY(end_flags(t));
+    if (t->topology.world) t->exchanged += (double)(rcvi_comm_count(t->topology.world).bytes - t->sent_before);
     RCVI_TRY(rcvi_timeline_end(t));
     t->updates++;
     return note_outcome(t, counted, rate);
@@ -252,8 +252,8 @@ static rcv_status take_update(rcv_trainer *t, bool *ends) {
 /* ---- progress ---- */
 
 static double seconds_left(const rcv_trainer *t, double passed) {
-    const rcvi_standing *s = &t->standing;
-    double limit = t->recipe.seconds, left = INFINITY;
+    const rcvi_run_state *s = &t->state;
+    double limit = t->options.seconds, left = INFINITY;
     int64_t length = length_of_run(t), done = s->step - t->step_before;
     if (limit > 0) left = fmax(limit - passed, 0);
     if (length && done > 0)
@@ -262,7 +262,7 @@ static double seconds_left(const rcv_trainer *t, double passed) {
 }
 
 static void fill_progress(rcv_trainer *t) {
-    const rcvi_standing *s = &t->standing;
+    const rcvi_run_state *s = &t->state;
     double passed = rcvi_now() - t->started;
     rcv_progress *p = &t->progress;
     p->step = s->step;
@@ -282,11 +282,11 @@ static void fill_progress(rcv_trainer *t) {
 static bool report(rcv_trainer *t) {
     fill_progress(t);
     double now = rcvi_now();
-    int64_t each = t->recipe.log_every, since = t->standing.step - t->logged_step;
+    int64_t each = t->options.log_every, since = t->state.step - t->logged_step;
     if (t->call->log && (each ? since >= each : now - t->logged >= 1)) {
         rcvi_log_progress(t);
         t->logged = now;
-        t->logged_step = t->standing.step;
+        t->logged_step = t->state.step;
     }
     return !t->call->progress || t->call->progress(t->call->user, &t->progress);
 }
@@ -297,14 +297,14 @@ static rcv_status checkpoint(rcv_trainer *t) {
     const char *path = t->call->output;
     if (!path) return RCV_OK;
     RCVI_TRY(fetch_outcomes(t)); /* what is not a number is not kept */
-    t->standing.seconds = t->before + rcvi_now() - t->started;
+    t->state.seconds = t->before + rcvi_now() - t->started;
     /* Where the one before cannot be kept, the new one is still written, whole or not at all. */
-    rcv_status kept = rcvi_crew_leads(rcvi_trainer_crew(t)) ? rcvi_outputs_rotate(t) : RCV_OK;
+    rcv_status kept = rcvi_topology_is_leader(rcvi_trainer_topology(t)) ? rcvi_outputs_rotate(t) : RCV_OK;
     if (kept == RCV_NO_MEMORY) return kept;
     if (kept) rcvi_log_warning(t, rcv_message());
     RCVI_TRY(rcvi_checkpoint_save(t, path));
     RCVI_TRY(rcvi_trainer_note_good(t, path));
-    t->progress.written = t->standing.step;
+    t->progress.written = t->state.step;
     t->last_checkpoint = rcvi_now();
     rcvi_log_checkpoint(t, path);
     return RCV_OK;
@@ -334,11 +334,11 @@ static rcv_status save_best(const rcv_trainer *t) {
 
 /* Averaging begins when the loss is worse than all but the last `nonmono` ones were. */
 static rcv_status trigger_average(rcv_trainer *t, double loss) {
-    size_t wait = (size_t)t->recipe.nonmono;
-    if (t->asgd && !t->standing.averaged && t->history_count > wait) {
+    size_t wait = (size_t)t->options.nonmono;
+    if (t->asgd && !t->state.averaged && t->history_count > wait) {
         double least = INFINITY;
         for (size_t i = 0; i + wait < t->history_count; i++) least = fmin(least, t->history[i]);
-        if (loss > least) t->standing.averaged = 1;
+        if (loss > least) t->state.averaged = 1;
     }
     if (!rcvi_grow(t->context, &t->history, &t->history_capacity, t->history_count + 1, sizeof *t->history))
         return rcvi_no_memory(sizeof *t->history);
@@ -347,7 +347,7 @@ static rcv_status trigger_average(rcv_trainer *t, double loss) {
 }
 
 static rcv_status validate(rcv_trainer *t) {
-    rcvi_standing *s = &t->standing;
+    rcvi_run_state *s = &t->state;
     double loss, began = rcvi_now();
     int64_t counted;
     RCVI_TRY(fetch_outcomes(t));
@@ -367,8 +367,8 @@ static rcv_status validate(rcv_trainer *t) {
         s->best = loss;
         s->best_step = s->step;
     }
-    if (s->bad_for_decay >= t->recipe.decay_patience) {
-        s->factor *= t->recipe.decay_factor; /* of plateaus alone */
+    if (s->bad_for_decay >= t->options.decay_patience) {
+        s->factor *= t->options.decay_factor; /* of plateaus alone */
         s->bad_for_decay = 0;
     }
     t->progress.validation = loss;
@@ -384,26 +384,26 @@ typedef enum { GO_ON, END_EPOCHS, END_STEPS, END_SECONDS, END_PATIENCE } verdict
 static const char *const verdicts[] = {"", "epochs", "steps", "seconds", "patience"};
 
 static verdict judge(const rcv_trainer *t) {
-    int64_t epochs = t->recipe.epochs, steps = t->recipe.steps;
-    int64_t patience = t->recipe.patience;
-    double seconds = t->recipe.seconds;
+    int64_t epochs = t->options.epochs, steps = t->options.steps;
+    int64_t patience = t->options.patience;
+    double seconds = t->options.seconds;
     if (!epochs && !steps && !(seconds > 0)) return END_STEPS;
-    if (epochs && t->standing.at.epoch >= epochs) return END_EPOCHS;
-    if (steps && t->standing.step >= steps) return END_STEPS;
-    bool late = t->crew.world ? t->told[RCVI_TELL_END] > 0 : rcvi_now() - t->started >= seconds;
+    if (epochs && t->state.at.epoch >= epochs) return END_EPOCHS;
+    if (steps && t->state.step >= steps) return END_STEPS;
+    bool late = t->topology.world ? t->flags[RCVI_FLAG_END] > 0 : rcvi_now() - t->started >= seconds;
     if (seconds > 0 && late) return END_SECONDS;
-    return patience && t->standing.bad >= patience ? END_PATIENCE : GO_ON;
+    return patience && t->state.bad >= patience ? END_PATIENCE : GO_ON;
 }
 
 /* What is due behind an update. */
 static rcv_status look_around(rcv_trainer *t, bool ends) {
-    int64_t step = t->standing.step, each = t->recipe.validate_every;
-    int64_t keep = t->recipe.checkpoint_every;
-    double seconds = t->recipe.checkpoint_seconds;
+    int64_t step = t->state.step, each = t->options.validate_every;
+    int64_t keep = t->options.checkpoint_every;
+    double seconds = t->options.checkpoint_seconds;
     bool validates = t->valid && (each ? step % each == 0 : ends);
     if (validates) RCVI_TRY(validate(t));
     bool due = keep ? step % keep == 0 : validates || (!t->valid && ends);
-    bool late = t->crew.world ? t->told[RCVI_TELL_SAVE] > 0 : rcvi_now() - t->last_checkpoint >= seconds;
+    bool late = t->topology.world ? t->flags[RCVI_FLAG_SAVE] > 0 : rcvi_now() - t->last_checkpoint >= seconds;
     if (seconds > 0 && late) due = true;
     if (!due) return RCV_OK;
     double began = rcvi_now();
@@ -415,8 +415,8 @@ static rcv_status look_around(rcv_trainer *t, bool ends) {
 /* A rank's caller who wants to stop stops all of them, behind the next update. */
 static bool goes_on(rcv_trainer *t) {
     bool more = t->waiting || report(t);
-    t->wants[RCVI_TELL_STOP] = !more;
-    return t->crew.world ? !(t->told[RCVI_TELL_STOP] > 0) : more;
+    t->requests[RCVI_FLAG_STOP] = !more;
+    return t->topology.world ? !(t->flags[RCVI_FLAG_STOP] > 0) : more;
 }
 
 static rcv_status loop(rcv_trainer *t, verdict *why) {
@@ -426,7 +426,7 @@ static rcv_status loop(rcv_trainer *t, verdict *why) {
         RCVI_TRY(look_around(t, ends));
         if (!goes_on(t)) {
             RCVI_TRY(fetch_outcomes(t));
-            return rcvi_fail(RCV_STOPPED, "training was stopped after %lld updates", (long long)t->standing.step);
+            return rcvi_fail(RCV_STOPPED, "training was stopped after %lld updates", (long long)t->state.step);
         }
     }
     return fetch_outcomes(t);
@@ -434,10 +434,10 @@ static rcv_status loop(rcv_trainer *t, verdict *why) {
 
 /* What an update of this call made ranks send. */
 static rcv_status count_bytes(rcv_trainer *t) {
-    if (!t->crew.world || !t->updates) return RCV_OK;
+    if (!t->topology.world || !t->updates) return RCV_OK;
     t->sent[0] = t->sent[1] = t->exchanged / (double)t->updates;
-    RCVI_TRY(rcvi_comm_combine(t->crew.world, RCVI_MAX_ALL, &t->sent[0], 1));
-    return rcvi_comm_combine(t->crew.world, RCVI_SUM_ALL, &t->sent[1], 1);
+    RCVI_TRY(rcvi_comm_combine(t->topology.world, RCVI_MAX_ALL, &t->sent[0], 1));
+    return rcvi_comm_combine(t->topology.world, RCVI_SUM_ALL, &t->sent[1], 1);
 }
 
 static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
@@ -445,14 +445,14 @@ static rcv_status conclude(rcv_trainer *t, rcv_status status, verdict why) {
     RCVI_TRY(count_bytes(t));
     t->work->ops->wait(t->work->learn);
     fill_progress(t);
-    rcv_status written = t->call->output && t->progress.written != t->standing.step ? checkpoint(t) : RCV_OK;
+    rcv_status written = t->call->output && t->progress.written != t->state.step ? checkpoint(t) : RCV_OK;
     rcvi_log_end(t, status ? "stopped" : verdicts[why]);
     return written ? written : status;
 }
 
 static bool asks(void *user) {
     rcv_trainer *t = user;
-    if (t->crew.world) rcvi_comm_alive(t->crew.world);
+    if (t->topology.world) rcvi_comm_alive(t->topology.world);
     return !t->call->progress || t->call->progress(t->call->user, &t->progress);
 }
 
@@ -460,19 +460,19 @@ static rcv_status run(rcv_trainer *t) {
     RCVI_TRY(rcvi_trainer_prepare(t, asks, t));
     RCVI_TRY(rcvi_trainer_place(t));
     t->started = t->fetched = t->last_checkpoint = rcvi_now();
-    t->before = t->standing.seconds;
-    t->seen_before = t->standing.seen;
-    t->step_before = t->standing.step;
+    t->before = t->state.seconds;
+    t->seen_before = t->state.seen;
+    t->step_before = t->state.step;
     t->aside = 0;
     t->logged = 0;
-    memset(t->wants, 0, sizeof t->wants);
-    memset(t->told, 0, sizeof t->told);
+    memset(t->requests, 0, sizeof t->requests);
+    memset(t->flags, 0, sizeof t->flags);
     t->updates = 0;
     t->exchanged = 0;
     rcvi_log_start(t);
     verdict why = GO_ON;
     rcv_status status = loop(t, &why);
-    t->standing.seconds = t->before + rcvi_now() - t->started;
+    t->state.seconds = t->before + rcvi_now() - t->started;
     return conclude(t, status, why);
 }
 
@@ -482,7 +482,7 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     t->call = options ? options : &none;
     t->progress.written = -1;
     rcv_status status = rcvi_outputs_claim(t);
-    if (t->crew.world) status = rcvi_comm_agree(t->crew.world, status);
+    if (t->topology.world) status = rcvi_comm_agree(t->topology.world, status);
     if (!status) status = run(t);
     rcvi_outputs_release(t);
     return status;

@@ -29,7 +29,7 @@ static rcv_status make_batcher(rcv_trainer *t, const rcv_data *data, bool traini
 
 /* ---- life ---- */
 
-void rcvi_recipe_read(rcvi_recipe *r, const rcv_settings *s) {
+void rcvi_train_options_read(rcvi_train_options *r, const rcv_settings *s) {
     r->accumulate = rcvi_settings_integer(s, "accumulate");
     r->log_every = rcvi_settings_integer(s, "log-every");
     r->epochs = rcvi_settings_integer(s, "epochs");
@@ -95,7 +95,7 @@ static bool is_sparse(const rcv_trainer *t) {
 
 /* The same of this run. */
 static const char *why_not_lean(const rcv_trainer *t) {
-    return t->crew.world ? "one rank must do it alone" : why_never_lean(t->settings);
+    return t->topology.world ? "one rank must do it alone" : why_never_lean(t->settings);
 }
 
 enum { LEAN_BYTES = 64 << 20 }; /* of an output layer: below these its gradient is not worth computing twice */
@@ -108,13 +108,13 @@ static rcv_status check_lean(const rcv_trainer *t) {
 
 /* What replicas share must divide among them. */
 static rcv_status check_shares(const rcv_trainer *t) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
-    if (!crew) return RCV_OK;
-    if (crew->shares && (t->kind == RCVI_SGD || t->asgd))
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
+    if (!topology) return RCV_OK;
+    if (topology->shares_optimiser && (t->kind == RCVI_SGD || t->asgd))
         return rcvi_fail(RCV_INVALID,
                          "share-optimiser is for momentum, adam and adamw: there is nothing to share of %s",
                          rcv_settings_get(t->settings, "optimiser"));
-    return rcvi_units_check(t, crew->replica_count, crew->stage_count);
+    return rcvi_units_check(t, topology->replica_count, topology->stage_count);
 }
 
 static bool wants_lean(const rcv_trainer *t) {
@@ -135,9 +135,9 @@ static rcv_status make_moments(rcv_trainer *t) {
     if (t->kind != RCVI_SGD) RCVI_TRY(rcvi_device_new(l, elements, real, &t->first));
     if (t->kind == RCVI_ADAM || t->kind == RCVI_ADAMW) RCVI_TRY(rcvi_device_new(l, elements, real, &t->second));
     if (t->asgd) RCVI_TRY(rcvi_device_new(l, elements, real, &t->average));
-    void *ring;
-    RCVI_TRY(rcvi_device_new(l, RCVI_RING, sizeof *t->ring, &ring));
-    t->ring = ring;
+    void *outcomes;
+    RCVI_TRY(rcvi_device_new(l, RCVI_PENDING_OUTCOMES, sizeof *t->outcomes, &outcomes));
+    t->outcomes = outcomes;
     return RCV_OK;
 }
 
@@ -149,7 +149,7 @@ static bool is_limited(const rcv_settings *s) {
 /* All but what lies in the device's memory. */
 static rcv_status describe_run(rcv_trainer *t) {
     if (!is_limited(t->settings)) RCVI_TRY(rcv_settings_set(t->settings, "epochs", "1"));
-    rcvi_recipe_read(&t->recipe, t->settings);
+    rcvi_train_options_read(&t->options, t->settings);
     RCVI_TRY(rcvi_learner_make(t->context, t->settings, t->train, &t->learner));
     if (t->valid) RCVI_TRY(rcvi_learner_fits(t->learner, t->valid));
     int optimiser = rcvi_settings_choice(t->settings, "optimiser");
@@ -163,12 +163,12 @@ static rcv_status describe_run(rcv_trainer *t) {
     bool scaled = t->learner->dtype == RCV_FLOAT16;
     uint64_t identity;
     RCVI_TRY(rcvi_data_identity(t->train, &identity));
-    t->standing = (rcvi_standing){.data_hash = identity,
-                                  .factor = 1,
-                                  .best = INFINITY,
-                                  .scale = !scaled     ? 1
-                                           : scale > 0 ? scale
-                                                       : 65536};
+    t->state = (rcvi_run_state){.data_hash = identity,
+                                .factor = 1,
+                                .best = INFINITY,
+                                .scale = !scaled     ? 1
+                                         : scale > 0 ? scale
+                                                     : 65536};
     return RCV_OK;
 }
 
@@ -180,16 +180,16 @@ static rcv_status fill_run(rcv_trainer *t, int64_t first, int64_t count) {
 
 /* Every rank fails where one does, before any waits for what will not come. */
 static rcv_status agree(const rcv_trainer *t, rcv_status status) {
-    return t->crew.world ? rcvi_comm_agree(t->crew.world, status) : status;
+    return t->topology.world ? rcvi_comm_agree(t->topology.world, status) : status;
 }
 
 static rcv_status fill_trainer(rcv_trainer *t, rcv_world *world) {
     int64_t first, count;
-    if (world) RCVI_TRY(rcvi_crew_open(rcvi_world_comm(world), t->settings, &t->crew));
+    if (world) RCVI_TRY(rcvi_topology_open(rcvi_world_comm(world), t->settings, &t->topology));
     RCVI_TRY(agree(t, check_settings(t->settings, t->train)));
     RCVI_TRY(agree(t, describe_run(t)));
     RCVI_TRY(rcvi_ranks_agree(t));
-    if (world) RCVI_TRY(agree(t, rcvi_comm_set_device(t->crew.world, t->learner->device, t->learner->ordinal)));
+    if (world) RCVI_TRY(agree(t, rcvi_comm_set_device(t->topology.world, t->learner->device, t->learner->ordinal)));
     RCVI_TRY(agree(t, rcvi_ranks_split(t, &first, &count)));
     return agree(t, fill_run(t, first, count));
 }
@@ -235,13 +235,13 @@ void rcv_trainer_free(rcv_trainer *t) {
     if (!t) return;
     rcvi_work_free(t->work);
     if (t->learner) {
-        rcvi_trainer_drop_states(t);
+        rcvi_trainer_drop_pending_states(t);
         rcvi_device_free(t->learner, t->first);
         rcvi_device_free(t->learner, t->second);
         rcvi_device_free(t->learner, t->average);
-        rcvi_device_free(t->learner, t->ring);
+        rcvi_device_free(t->learner, t->outcomes);
     }
-    rcvi_comm_finish(t->pulse, NULL);
+    rcvi_comm_finish(t->flags_sum, NULL);
     rcvi_free(t->context, t->parts);
     rcvi_free(t->context, t->windows);
     rcvi_free(t->context, t->plans);
@@ -251,7 +251,7 @@ void rcv_trainer_free(rcv_trainer *t) {
     rcvi_batcher_free(t->batcher);
     rcvi_batcher_free(t->validator);
     rcv_learner_free(t->learner);
-    rcvi_crew_close(&t->crew);
+    rcvi_topology_close(&t->topology);
     rcv_settings_free(t->settings);
     rcvi_free(t->context, t);
 }
@@ -264,7 +264,7 @@ rcv_status rcvi_trainer_note_good(rcv_trainer *t, const char *path) {
     if (!copy) return RCV_NO_MEMORY;
     rcvi_free(t->context, t->good);
     t->good = copy;
-    t->good_step = t->standing.step;
+    t->good_step = t->state.step;
     return RCV_OK;
 }
 
@@ -292,14 +292,14 @@ static rcv_status find_pinned(const rcv_trainer *t, size_t index, char **plan) {
 /* Of a batch the part that is this replica's; where that does not come out even, the last ones have empty rows. */
 static rcvi_window_options window_options(const rcv_trainer *t, const rcvi_batcher *batcher, size_t bucket,
                                           bool training) {
-    const rcvi_crew *crew = rcvi_trainer_crew(t);
+    const rcvi_topology *topology = rcvi_trainer_topology(t);
     bool columns = t->learner->shape.kind == RCV_DATA_STREAM;
-    int64_t steps, whole, replicas = crew ? crew->replica_count : 1;
+    int64_t steps, whole, replicas = topology ? topology->replica_count : 1;
     rcvi_batcher_shape(batcher, bucket, &steps, &whole, NULL);
     int64_t batch = (whole + replicas - 1) / replicas;
     return (rcvi_window_options){.steps = steps,
                                  .batch = batch,
-                                 .first = crew ? crew->replica * batch : 0,
+                                 .first = topology ? topology->replica * batch : 0,
                                  .whole = whole,
                                  .micro = training ? rcvi_units_micro(t, batch) : 1,
                                  .chunks = training ? rcvi_units_chunks(t, steps) : 1,
@@ -393,8 +393,8 @@ rcv_status rcvi_trainer_prepare(rcv_trainer *t, bool (*go_on)(void *user), void 
     if (t->work) return RCV_OK;
     rcvi_work_options o = rcvi_trainer_work_options(t);
     RCVI_TRY(rcvi_units_choose(t));
-    o.crew = rcvi_trainer_crew(t);
-    o.peers = t->crew.replicas;
+    o.topology = rcvi_trainer_topology(t);
+    o.peers = t->topology.replicas;
     o.go_on = go_on;
     o.user = user;
     t->train_windows = count_shapes(t, t->batcher, true, &o);

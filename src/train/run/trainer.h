@@ -14,9 +14,9 @@ typedef struct {
     int decay;        /* its place among the choices */
     bool by_sequence; /* the loss is summed over time, and the mean over sequences */
     uint64_t seed;
-} rcvi_recipe;
+} rcvi_train_options;
 
-void rcvi_recipe_read(rcvi_recipe *recipe, const rcv_settings *settings);
+void rcvi_train_options_read(rcvi_train_options *options, const rcv_settings *settings);
 
 /* Everything a run needs to go on as if it had never stopped, beside its arrays. */
 typedef struct {
@@ -35,14 +35,17 @@ typedef struct {
     double scale;     /* of the loss, float16 */
     int64_t good;     /* updates since it changed */
     int64_t skipped;  /* updates whose gradient was no number */
-} rcvi_standing;
+} rcvi_run_state;
 
-enum { RCVI_RUN_ID = 33 };                 /* bytes of a run's name: 128 bits as digits */
-enum { RCVI_RING = 64, RCVI_RECENT = 50 }; /* outcomes on the device; losses that the progress line shows the mean of */
+enum { RCVI_RUN_ID = 33 }; /* bytes of a run's name: 128 bits as digits */
+enum {
+    RCVI_PENDING_OUTCOMES = 64,
+    RCVI_RECENT_LOSSES = 50
+}; /* outcomes on the device; losses that the progress line shows the mean of */
 
 /* What ranks must agree on behind every update, although one alone may see the need: to stop since a caller said so, to end or to write a
  * checkpoint since it is time, to fetch outcomes. */
-typedef enum { RCVI_TELL_STOP, RCVI_TELL_END, RCVI_TELL_SAVE, RCVI_TELL_FETCH, RCVI_PULSE } rcvi_tell;
+typedef enum { RCVI_FLAG_STOP, RCVI_FLAG_END, RCVI_FLAG_SAVE, RCVI_FLAG_FETCH, RCVI_FLAGS } rcvi_control_flag;
 
 typedef struct {
     int64_t counted;
@@ -53,34 +56,34 @@ typedef struct {
 struct rcv_trainer {
     rcv_context *context;
     rcv_settings *settings;
-    rcvi_recipe recipe;
+    rcvi_train_options options;
     rcv_learner *learner;
-    rcvi_crew crew; /* of a run of several ranks: its world is NULL where there is one alone */
+    rcvi_topology topology; /* of a run of several ranks: its world is NULL where there is one alone */
     const rcv_data *train, *valid;
     rcvi_batcher *batcher, *validator;
     rcvi_work *work;
     size_t *windows; /* [buckets] of the batcher, then of the validator */
     size_t train_windows, valid_windows;
     void **
-        held; /* [states] of the host, of all layers and the whole batch, from a checkpoint, until there is a window; or NULL */
-    char *plans;               /* pinned by a checkpoint: a line a window; NULL: chosen */
-    char *agreed;              /* of units in training, by all ranks with these layers; NULL: not yet */
-    rcvi_flow_result forecast; /* of an update, where it was forecast; else all 0 */
+        pending_states; /* [states] of the host, of all layers and the whole batch, from a checkpoint, until there is a window; or NULL */
+    char *plans;                   /* pinned by a checkpoint: a line a window; NULL: chosen */
+    char *agreed;                  /* of units in training, by all ranks with these layers; NULL: not yet */
+    rcvi_pipeline_result forecast; /* of an update, where it was forecast; else all 0 */
     /* The optimiser. */
     rcvi_update_kind kind;
     bool asgd;
-    rcvi_part *parts; /* of an update */
+    rcvi_update_part *parts; /* of an update */
     int part_count;
     /* Moments of the elements that are here, or of this replica's shares; the average; NULL where not used. */
     void *first, *second, *average;
     double *history; /* losses of validations, for the non-monotone trigger */
     size_t history_count, history_capacity;
-    rcvi_standing standing;
+    rcvi_run_state state;
     /* Outcomes. */
-    rcvi_outcome *ring; /* the device's, [RCVI_RING] */
-    rcvi_expected expected[RCVI_RING];
-    int waiting; /* in the ring */
-    double recent[RCVI_RECENT];
+    rcvi_outcome *outcomes; /* the device's, [RCVI_PENDING_OUTCOMES] */
+    rcvi_expected expected[RCVI_PENDING_OUTCOMES];
+    int waiting; /* in the outcomes */
+    double recent[RCVI_RECENT_LOSSES];
     int64_t recent_count;
     double last;                      /* loss of the last update */
     double norm, started, fetched;    /* the last norm; when this call began, and outcomes were last fetched */
@@ -91,9 +94,9 @@ struct rcv_trainer {
     int64_t logged_step;
     const rcv_trainer_options *call;
     rcv_progress progress;
-    double told[RCVI_PULSE];  /* what some rank wants, as all know */
-    double wants[RCVI_PULSE]; /* what this one does: they learn of it with the next update */
-    rcvi_transfer *pulse;
+    double flags[RCVI_FLAGS];    /* largest request of any rank, as all know */
+    double requests[RCVI_FLAGS]; /* this rank's requests: all-reduced with the next update */
+    rcvi_transfer *flags_sum;
     int64_t updates;        /* of this call */
     int64_t sent_before;    /* bytes, when an update began */
     double exchanged;       /* bytes that this rank has sent for updates */
@@ -106,8 +109,10 @@ struct rcv_trainer {
     rcvi_lock lock;        /* of the output, during a call */
 };
 
-/* The crew, or NULL. */
-static inline const rcvi_crew *rcvi_trainer_crew(const rcv_trainer *t) { return t->crew.world ? &t->crew : NULL; }
+/* The topology, or NULL. */
+static inline const rcvi_topology *rcvi_trainer_topology(const rcv_trainer *t) {
+    return t->topology.world ? &t->topology : NULL;
+}
 
 /* Into how many micro-batches a replica's part of a batch is cut, and a window of so many steps into chunks of time. */
 rcv_status rcvi_units_check(const rcv_trainer *trainer, int replicas, int stages);
@@ -126,14 +131,14 @@ rcv_status rcvi_trainer_prepare(rcv_trainer *trainer, bool (*go_on)(void *user),
 rcv_status rcvi_choose_bounds(rcv_trainer *trainer, const rcv_data *data, bool keep, int64_t *bounds, size_t *count);
 
 /* The learning rate of update `step` (from 0), at `epoch` whole epochs; `length` updates are all there will be, 0: unknown. */
-double rcvi_rate(const rcvi_recipe *recipe, int64_t step, int64_t epoch, int64_t length, double factor);
+double rcvi_rate(const rcvi_train_options *options, int64_t step, int64_t epoch, int64_t length, double factor);
 
 /* The same for the same text, or examples, read with the same words. */
 rcv_status rcvi_data_identity(const rcv_data *data, uint64_t *identity);
 
 /* The batcher and the carried states to where the run stands. */
 rcv_status rcvi_trainer_place(rcv_trainer *trainer);
-void rcvi_trainer_drop_states(rcv_trainer *trainer); /* those that are held */
+void rcvi_trainer_drop_pending_states(rcv_trainer *trainer);
 /* An update of several ranks that is traced, for the log: from all ranks, counted from when all had come. */
 rcv_status rcvi_timeline_begin(rcv_trainer *trainer);
 rcv_status rcvi_timeline_end(rcv_trainer *trainer);
@@ -147,7 +152,7 @@ void rcvi_log_progress(const rcv_trainer *trainer);
 void rcvi_log_validation(const rcv_trainer *trainer, double loss, bool best);
 void rcvi_log_checkpoint(const rcv_trainer *trainer, const char *path);
 void rcvi_log_warning(const rcv_trainer *trainer, const char *message); /* the context's log has it too */
-void rcvi_log_timeline(const rcv_trainer *trainer, int rank, const rcvi_span *spans, size_t count);
+void rcvi_log_timeline(const rcv_trainer *trainer, int rank, const rcvi_trace_span *spans, size_t count);
 void rcvi_log_end(const rcv_trainer *trainer, const char *reason);
 
 /* ---- several ranks ---- */

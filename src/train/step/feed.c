@@ -17,28 +17,30 @@ static size_t reserve(size_t *bytes, size_t count, size_t size) {
 static size_t group_words(size_t rows) { return 4 + rows + rows + 1 + rows; }
 
 bool rcvi_work_merges(const rcvi_work *w) {
-    const rcvi_crew *crew = w->options.crew;
-    return w->options.training && w->options.sparse && w->learner->begins && crew && crew->sums;
+    const rcvi_topology *topology = w->options.topology;
+    return w->options.training && w->options.sparse && w->learner->has_embedding && topology &&
+           topology->reduces_gradients;
 }
 
 static size_t merged_rows(const rcvi_work *w) {
-    return rcvi_work_merges(w) ? (size_t)w->options.rows * (size_t)w->options.crew->replica_count : 0;
+    return rcvi_work_merges(w) ? (size_t)w->options.rows * (size_t)w->options.topology->replica_count : 0;
 }
 
 void rcvi_feed_lay_out(const rcvi_work *w, rcvi_feed *feed) {
     const rcv_learner *l = w->learner;
     size_t rows = (size_t)w->options.rows, bytes = 2 * sizeof(rcvi_control);
-    size_t told = rows; /* there is at most one example a row */
-    bool tokens = l->shape.tokens > 0 && l->begins, grouped = tokens && w->options.training;
+    size_t targets = rows; /* there is at most one example a row */
+    bool tokens = l->shape.tokens > 0 && l->has_embedding, grouped = tokens && w->options.training;
     feed->ids = reserve(&bytes, tokens ? rows : 0, sizeof(int32_t));
-    feed->targets = reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? 0 : told, sizeof(int32_t));
+    feed->targets = reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? 0 : targets, sizeof(int32_t));
     feed->groups = reserve(&bytes, grouped ? group_words(rows) : 0, sizeof(int32_t));
     feed->merged = reserve(&bytes, rcvi_work_merges(w) ? group_words(merged_rows(w)) : 0, sizeof(int32_t));
-    feed->last = reserve(&bytes, rcvi_tells_next(l) ? 0 : told, sizeof(int32_t));
-    feed->last_groups = reserve(&bytes, rcvi_tells_next(l) ? 0 : group_words(told), sizeof(int32_t));
-    feed->x = reserve(&bytes, l->shape.tokens || !l->begins ? 0 : rows * (size_t)l->shape.features, rcvi_real_bytes(l));
+    feed->last = reserve(&bytes, rcvi_predicts_next(l) ? 0 : targets, sizeof(int32_t));
+    feed->last_groups = reserve(&bytes, rcvi_predicts_next(l) ? 0 : group_words(targets), sizeof(int32_t));
+    feed->x = reserve(&bytes, l->shape.tokens || !l->has_embedding ? 0 : rows * (size_t)l->shape.features,
+                      rcvi_real_bytes(l));
     feed->values =
-        reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? told * (size_t)l->shape.outputs : 0, rcvi_real_bytes(l));
+        reserve(&bytes, l->shape.kind == RCV_DATA_VALUES ? targets * (size_t)l->shape.outputs : 0, rcvi_real_bytes(l));
     feed->bytes = reserve(&bytes, 0, 1);
 }
 
@@ -53,7 +55,7 @@ rcvi_groups rcvi_feed_merged(const rcvi_work *w) { return groups_at(w, w->feed.m
 /* A micro-batch has ids of its own; all the rest is the same for all. */
 rcvi_groups rcvi_feed_last(const rcvi_work *w, const rcvi_window *v, int64_t micro) {
     rcvi_groups groups = groups_at(w, w->feed.last_groups, (size_t)w->options.rows);
-    groups.ids += micro * v->told;
+    groups.ids += micro * v->target_pitch;
     return groups;
 }
 
@@ -101,7 +103,7 @@ typedef struct {
 /* Stretch `index` of those of a window: steps of a unit after each other, unit after unit. `first`: of the rank whose they are. Of what a
  * sequence has once, and not at every step, there is a stretch a micro-batch. */
 static stretch stretch_at(const rcvi_window *v, const rcvi_batch *batch, int64_t first, bool once, int64_t index) {
-    int64_t steps = once ? 1 : v->steps, chunks = once ? 1 : v->chunks, pitch = once ? v->told : v->pitch;
+    int64_t steps = once ? 1 : v->steps, chunks = once ? 1 : v->chunks, pitch = once ? v->target_pitch : v->pitch;
     int64_t unit = index / steps, time = unit % chunks * steps + index % steps;
     int64_t sequence = first + unit / chunks * v->batch, there = batch->batch - sequence;
     there = there < 0 ? 0 : there > v->batch ? v->batch : there;
@@ -116,7 +118,7 @@ static int64_t count_stretches(const rcvi_window *v, bool once) {
 /* Those beyond the batch are `empty`; what lies between units is -1. */
 static void put_numbers(const rcvi_window *v, const rcvi_batch *batch, int64_t first, bool once, const int32_t *from,
                         int32_t empty, int32_t *to) {
-    int64_t rows = once ? v->micro * v->told : rcvi_window_rows(v);
+    int64_t rows = once ? v->micro * v->target_pitch : rcvi_window_rows(v);
     if (rows > count_stretches(v, once) * v->batch) memset(to, 0xff, (size_t)rows * sizeof *to);
     for (int64_t i = 0; i < count_stretches(v, once); i++) {
         const stretch s = stretch_at(v, batch, first, once, i);
@@ -151,7 +153,8 @@ static void put_last(const rcvi_work *w, const rcvi_window *v) {
     int32_t *ids = words + 4, *starts = ids + room, *order = starts + room + 1;
     for (int64_t i = 0; i < v->micro * v->batch; i++) {
         int64_t length = v->lengths ? w->lengths[i] : v->steps, m = i / v->batch, b = i % v->batch;
-        last[m * v->told + b] = ids[m * v->told + b] = (int32_t)(m * v->pitch + (length - 1) * v->batch + b);
+        last[m * v->target_pitch + b] = ids[m * v->target_pitch + b] =
+            (int32_t)(m * v->pitch + (length - 1) * v->batch + b);
     }
     for (int64_t b = 0; b < v->batch; b++) starts[b] = order[b] = (int32_t)b;
     starts[v->batch] = (int32_t)v->batch;
@@ -164,7 +167,7 @@ static void put_last(const rcvi_work *w, const rcvi_window *v) {
 static void put_merged(rcvi_work *w, const rcvi_window *v, const rcvi_batch *batch) {
     int64_t rows = rcvi_window_rows(v), total = 0, here = v->micro * v->batch, room = (int64_t)merged_rows(w);
     int32_t *own = w->merged + room; /* rows of one replica at a time */
-    for (int r = 0; r < w->options.crew->replica_count; r++) {
+    for (int r = 0; r < w->options.topology->replica_count; r++) {
         int64_t before = total;
         put_numbers(v, batch, r * here, false, batch->inputs, 0, own);
         for (int64_t i = 0; i < rows; i++) {
@@ -181,7 +184,7 @@ static void put_merged(rcvi_work *w, const rcvi_window *v, const rcvi_batch *bat
 static void put_inputs(rcvi_work *w, const rcvi_window *v, const rcvi_batch *batch) {
     const rcv_learner *l = w->learner;
     int32_t *ids = (int32_t *)(void *)(w->here + w->feed.ids);
-    if (!l->begins) return;
+    if (!l->has_embedding) return;
     if (batch->x) put_features(w, v, batch, false, batch->x, l->shape.features, 0, w->here + w->feed.x);
     if (!batch->inputs) return;
     put_numbers(v, batch, v->first, false, batch->inputs, 0, ids);
@@ -193,7 +196,7 @@ static void put_inputs(rcvi_work *w, const rcvi_window *v, const rcvi_batch *bat
 rcv_status rcvi_feed_send(rcvi_work *w, const rcvi_window *v, const rcvi_batch *batch, const rcvi_control *control,
                           uint64_t update_seed) {
     const rcv_learner *l = w->learner;
-    bool once = !rcvi_tells_next(l);
+    bool once = !rcvi_predicts_next(l);
     rcvi_control controls[2] = {*control, *control};
     controls[1].seed = update_seed;
     memcpy(w->here, controls, sizeof controls);

@@ -16,7 +16,7 @@ rcvi_unit rcvi_unit_of(const rcvi_window *v, int64_t number) {
                        .micro = m,
                        .chunk = k,
                        .row = number * v->pitch,
-                       .run = v->runs[m % v->held * v->chunks + k]};
+                       .run = v->runs[m % v->in_flight * v->chunks + k]};
 }
 
 /* Which part of the batch it is. */
@@ -35,8 +35,8 @@ static void *row_at(const rcvi_work *w, const void *array, int64_t row, int64_t 
 }
 
 /* The unit's first row of what the output layer reads: at every step, or once a sequence. */
-static int64_t seen_row(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
-    return rcvi_tells_next(w->learner) ? u->row : u->micro * v->told;
+static int64_t head_row(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
+    return rcvi_predicts_next(w->learner) ? u->row : u->micro * v->target_pitch;
 }
 
 /* ---- masks ---- */
@@ -59,7 +59,7 @@ static rcvi_mask word_mask(const rcvi_work *w, const rcvi_unit *u) {
 
 /* What is dropped between the layers below and the first one here, which is dropped here. */
 static double between(const rcvi_work *w, const rcvi_window *v) {
-    return v->training && !w->learner->begins ? w->learner->net->options.dropout : 0;
+    return v->training && !w->learner->has_embedding ? w->learner->net->options.dropout : 0;
 }
 
 static rcv_status mask_rows(rcvi_work *w, const rcvi_window *v, int64_t columns, const rcvi_mask *mask,
@@ -81,7 +81,7 @@ static rcv_status make_inputs(rcvi_work *w, const rcvi_window *v, const rcvi_uni
         rcvi_mask mask = mask_of(w, v, u, between(w, v), (uint64_t)l->part->first);
         RCVI_TRY(mask_rows(w, v, columns, &mask, here, here));
     }
-    if (!l->begins) return RCV_OK;
+    if (!l->has_embedding) return RCV_OK;
     if (l->shape.tokens)
         RCVI_TRY(
             w->ops->gather(w->learn, v->steps * v->batch, columns, rcvi_feed_ids(w) + u->row, w->parameters, here));
@@ -133,17 +133,17 @@ rcv_status rcvi_unit_parameters(rcvi_work *w, const rcvi_window *v) {
 /* May the gradients of the output layer come beside the backward pass? Where several units are on their way, each has its own at once; and
  * replicas sum them during that pass. */
 static bool may_wait(const rcvi_work *w, const rcvi_window *v) {
-    const rcvi_crew *crew = w->options.crew;
-    return w->ops->head_rest && rcvi_window_units(v) == 1 && !(crew && crew->sums);
+    const rcvi_topology *topology = w->options.topology;
+    return w->ops->head_rest && rcvi_window_units(v) == 1 && !(topology && topology->reduces_gradients);
 }
 
 rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
     const rcv_learner *l = w->learner;
     bool values = l->shape.kind == RCV_DATA_VALUES;
-    int64_t row = seen_row(w, v, u);
+    int64_t row = head_row(w, v, u);
     const int32_t *targets = (const int32_t *)(const void *)(w->there + w->feed.targets);
-    return (rcvi_head){.rows = rcvi_tells_next(l) ? v->steps * v->batch : v->batch,
-                       .y = row_at(w, v->seen, row, l->width),
+    return (rcvi_head){.rows = rcvi_predicts_next(l) ? v->steps * v->batch : v->batch,
+                       .y = row_at(w, v->head_features, row, l->width),
                        .weight = rcvi_at(l, w->parameters, l->at_weight),
                        .bias = rcvi_at(l, w->parameters, l->at_bias),
                        .targets = values ? NULL : targets + row,
@@ -153,20 +153,20 @@ rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_un
 }
 
 /* What the output layer reads, where that is not y as it is. */
-static rcv_status see(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
+static rcv_status make_head_features(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
     const rcv_learner *l = w->learner;
-    int64_t row = seen_row(w, v, u), rows = v->steps * v->batch;
-    void *seen = row_at(w, v->seen, row, l->width);
+    int64_t row = head_row(w, v, u), rows = v->steps * v->batch;
+    void *features = row_at(w, v->head_features, row, l->width);
     const void *from = row_at(w, w->y, u->row, l->width);
-    if (!rcvi_tells_next(l)) {
+    if (!rcvi_predicts_next(l)) {
         const int32_t *last = (const int32_t *)(const void *)(w->there + w->feed.last);
         rows = v->batch;
-        from = seen;
-        RCVI_TRY(w->ops->gather(w->learn, rows, l->width, last + row, w->y, seen));
+        from = features;
+        RCVI_TRY(w->ops->gather(w->learn, rows, l->width, last + row, w->y, features));
     }
     if (!v->training || !(w->options.drops.output > 0)) return RCV_OK;
     rcvi_mask mask = mask_of(w, v, u, w->options.drops.output, SALT_OUTPUT);
-    return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), from, seen);
+    return w->ops->mask(w->learn, rows, l->width, &mask, rcvi_feed_control(w), from, features);
 }
 
 /* A run that has been used in this batch knows its parameters, and, where all share what one has packed, so do the others. */
@@ -182,15 +182,15 @@ rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit
                               .y = row_at(w, w->y, u->row, output_of(w)),
                               .final = rcvi_window_states(v, states, u->micro, u->chunk + 1),
                               .seed = seed,
-                              .same_parameters = v->packs_once ? !first : u->micro >= v->held};
+                              .same_parameters = v->packs_once ? !first : u->micro >= v->in_flight};
     rcvi_run_set_shard(u->run, &shard);
     RCVI_TRY(rcv_run_forward(u->run, &data));
-    if (!w->learner->ends) return RCV_OK;
+    if (!w->learner->has_head) return RCV_OK;
     if (v->training && w->ops->head_weight && !u->number) {
         const rcvi_head head = rcvi_unit_head(w, v, u);
         RCVI_TRY(w->ops->head_weight(w->learn, &head, rcvi_run_loop_event(u->run, true)));
     }
-    return see(w, v, u);
+    return make_head_features(w, v, u);
 }
 
 /* ---- backwards ---- */
@@ -199,7 +199,7 @@ static rcvi_head head_with_gradients(const rcvi_work *w, const rcvi_window *v, c
     const rcv_learner *l = w->learner;
     rcvi_head head = rcvi_unit_head(w, v, u);
     head.adds_loss = head.accumulate = !fresh;
-    head.dy = row_at(w, v->dseen, seen_row(w, v, u), l->width);
+    head.dy = row_at(w, v->dhead_features, head_row(w, v, u), l->width);
     if (w->options.lean) return head;
     head.dweight = rcvi_gradient_at(w, l->at_weight);
     head.dbias = rcvi_gradient_at(w, l->at_bias);
@@ -214,7 +214,7 @@ rcv_status rcvi_unit_learn_head(rcvi_work *w, const rcvi_window *v, const rcvi_u
         rcvi_mask mask = mask_of(w, v, u, w->options.drops.output, SALT_OUTPUT);
         RCVI_TRY(w->ops->mask(w->learn, head.rows, l->width, &mask, rcvi_feed_control(w), head.dy, head.dy));
     }
-    if (rcvi_tells_next(l)) return RCV_OK;
+    if (rcvi_predicts_next(l)) return RCV_OK;
     size_t bytes = (size_t)(v->steps * v->batch * l->width) * rcvi_real_bytes(l);
     rcvi_groups groups = rcvi_feed_last(w, v, u->micro);
     RCVI_TRY(w->ops->clear(w->learn, row_at(w, w->dy, u->row, l->width), bytes));
@@ -238,7 +238,7 @@ rcv_status rcvi_unit_backward(rcvi_work *w, const rcvi_window *v, const rcvi_uni
                                .dparameters = rcvi_gradient_at(w, l->at_part),
                                .accumulate = !fresh};
     RCVI_TRY(rcv_run_backward(u->run, &data));
-    if (l->ends && may_wait(w, v)) {
+    if (l->has_head && may_wait(w, v)) {
         const rcvi_head head = head_with_gradients(w, v, u, fresh);
         RCVI_TRY(w->ops->head_rest(w->learn, &head, rcvi_run_loop_event(u->run, false)));
     }
@@ -262,7 +262,7 @@ static rcv_status mask_inputs(rcvi_work *w, const rcvi_window *v) {
 
 rcv_status rcvi_unit_inputs(rcvi_work *w, const rcvi_window *v, bool fresh) {
     const rcv_learner *l = w->learner;
-    if (!w->dx || !l->begins) return RCV_OK;
+    if (!w->dx || !l->has_embedding) return RCV_OK;
     int64_t rows = rcvi_window_rows(v), columns = input_of(w);
     RCVI_TRY(mask_inputs(w, v));
     rcvi_groups groups = rcvi_feed_groups(w);

@@ -8,13 +8,13 @@
 
 static rcv_plan_options plan_options(const rcvi_work *w, const rcvi_window_options *o) {
     const rcv_learner *l = w->learner;
-    const rcvi_crew *crew = w->options.crew;
+    const rcvi_topology *topology = w->options.topology;
     return (rcv_plan_options){.steps = o->steps / (o->chunks ? o->chunks : 1),
                               .batch = o->batch / (o->micro ? o->micro : 1),
                               .dtype = l->dtype,
                               .training = o->training,
                               .lengths = o->lengths,
-                              .signals = o->signals || (o->training && crew && crew->sums),
+                              .signals = o->signals || (o->training && topology && topology->reduces_gradients),
                               .schedule = o->schedule,
                               .effort = w->options.effort,
                               .threads = w->options.threads,
@@ -110,7 +110,7 @@ rcv_status rcvi_window_plan(const rcvi_work *w, const rcvi_window_options *o, rc
 
 /* ---- runs ---- */
 
-static size_t count_runs(const rcvi_window *v) { return (size_t)(v->held * v->chunks); }
+static size_t count_runs(const rcvi_window *v) { return (size_t)(v->in_flight * v->chunks); }
 
 /* In the memory of the first window's run with the same number, where it has one. */
 static rcv_status make_run(const rcvi_work *w, const rcvi_window *v, size_t index) {
@@ -123,9 +123,9 @@ static rcv_status make_run(const rcvi_work *w, const rcvi_window *v, size_t inde
 }
 
 rcv_status rcvi_window_open(const rcvi_work *w, rcvi_window *v) {
-    bool apart = !rcvi_tells_next(w->learner) || (v->training && w->options.drops.output > 0);
-    v->seen = apart ? w->apart : w->y;
-    v->dseen = rcvi_tells_next(w->learner) ? w->dy : w->dapart;
+    bool separate = !rcvi_predicts_next(w->learner) || (v->training && w->options.drops.output > 0);
+    v->head_features = separate ? w->head_features : w->y;
+    v->dhead_features = rcvi_predicts_next(w->learner) ? w->dy : w->dhead_features;
     v->runs = rcvi_new(w->learner->context, count_runs(v), sizeof *v->runs);
     if (!v->runs) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count_runs(v); i++) RCVI_TRY(make_run(w, v, i));
@@ -175,20 +175,21 @@ enum { GRADIENT_SETS = 2 };
 int64_t rcvi_window_options_rows(const rcvi_window_options *o) {
     int64_t micro = o->micro ? o->micro : 1, chunks = o->chunks ? o->chunks : 1;
     int64_t rows = rcvi_pitch(o->steps / chunks * (o->batch / micro), micro * chunks),
-            told = rcvi_pitch(o->batch / micro, micro);
-    return micro * chunks * rows > micro * told ? micro * chunks * rows : micro * told;
+            targets = rcvi_pitch(o->batch / micro, micro);
+    return micro * chunks * rows > micro * targets ? micro * chunks * rows : micro * targets;
 }
 
 /* The order in which this rank takes its units, and how many micro-batches are on their way meanwhile. */
 static rcv_status plan_tasks(const rcvi_work *w, rcvi_window *v) {
-    const rcvi_crew *crew = w->options.crew;
-    const rcvi_flow flow = {.stages = crew ? crew->stage_count : 1, .micro = (int)v->micro, .chunks = (int)v->chunks};
-    int stage = crew ? crew->stage : 0;
-    v->held = v->training ? rcvi_flow_held(&flow, stage) : v->micro;
+    const rcvi_topology *topology = w->options.topology;
+    const rcvi_pipeline pipeline = {
+        .stages = topology ? topology->stage_count : 1, .micro = (int)v->micro, .chunks = (int)v->chunks};
+    int stage = topology ? topology->stage : 0;
+    v->in_flight = v->training ? rcvi_pipeline_in_flight(&pipeline, stage) : v->micro;
     if (!v->training) return RCV_OK;
     v->tasks = rcvi_new(w->learner->context, 2 * (size_t)rcvi_window_units(v), sizeof *v->tasks);
     if (!v->tasks) return RCV_NO_MEMORY;
-    rcvi_flow_order(&flow, stage, v->tasks);
+    rcvi_pipeline_order(&pipeline, stage, v->tasks);
     return RCV_OK;
 }
 
@@ -204,7 +205,7 @@ rcv_status rcvi_window_new(rcvi_work *w, const rcvi_window_options *o, rcvi_wind
                        .lengths = o->lengths,
                        .carries = o->carries};
     v->pitch = rcvi_pitch(v->steps * v->batch, micro * chunks);
-    v->told = rcvi_tells_next(w->learner) ? v->pitch : rcvi_pitch(v->batch, micro);
+    v->target_pitch = rcvi_predicts_next(w->learner) ? v->pitch : rcvi_pitch(v->batch, micro);
     RCVI_TRY(plan_tasks(w, v));
     RCVI_TRY(rcvi_window_plan(w, o, &v->plan));
     if (v->carries) RCVI_TRY(make_states(w, v, state_sets(v), &v->states));

@@ -10,7 +10,7 @@
 
 int64_t rcvi_work_gradient_start(const rcvi_work *w) {
     const rcv_learner *l = w->learner;
-    return l->begins && (w->options.sparse || l->shape.fixed) ? l->at_net : l->from;
+    return l->has_embedding && (w->options.sparse || l->shape.fixed) ? l->at_net : l->from;
 }
 
 int64_t rcvi_work_gradient_count(const rcvi_work *w) {
@@ -26,7 +26,7 @@ static rcv_status make_gradients(rcvi_work *w) {
                                        : RCV_OK;
 }
 
-static bool wants_dx(const rcv_learner *l) { return !l->begins || (l->shape.tokens && !l->shape.fixed); }
+static bool wants_dx(const rcv_learner *l) { return !l->has_embedding || (l->shape.tokens && !l->shape.fixed); }
 
 static int64_t input_of(const rcvi_work *w) { return rcv_net_get_options(w->learner->part)->input; }
 static int64_t output_of(const rcvi_work *w) { return rcv_net_output(w->learner->part); }
@@ -39,20 +39,20 @@ static rcv_status make_arrays(rcvi_work *w) {
     if (!rcvi_multiply(rows, input_of(w), &inputs) || !rcvi_multiply(rows, output_of(w), &outputs))
         return rcvi_fail(RCV_INVALID, "a batch of %lld rows is more than memory can address; use fewer",
                          (long long)rows);
-    bool training = w->options.training, apart = !rcvi_tells_next(l) || (training && w->options.drops.output > 0);
+    bool training = w->options.training, separate = !rcvi_predicts_next(l) || (training && w->options.drops.output > 0);
     RCVI_TRY(rcvi_device_new(l, inputs, real, &w->x));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->y));
-    if (apart && l->ends) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->apart));
+    if (separate && l->has_head) RCVI_TRY(rcvi_device_new(l, outputs, real, &w->head_features));
     if (!training) return RCV_OK;
     if (wants_dx(l)) RCVI_TRY(rcvi_device_new(l, inputs, real, &w->dx));
     RCVI_TRY(rcvi_device_new(l, outputs, real, &w->dy));
-    return rcvi_tells_next(l) || !l->ends ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dapart);
+    return rcvi_predicts_next(l) || !l->has_head ? RCV_OK : rcvi_device_new(l, outputs, real, &w->dhead_features);
 }
 
 /* Of the host, for what feeds are made of. */
 static rcv_status make_tables(rcvi_work *w) {
     const rcv_learner *l = w->learner;
-    size_t replicas = rcvi_work_merges(w) ? (size_t)w->options.crew->replica_count : 0;
+    size_t replicas = rcvi_work_merges(w) ? (size_t)w->options.topology->replica_count : 0;
     w->here = rcvi_new(l->context, w->feed.bytes, 1);
     w->slots = rcvi_new(l->context, (size_t)l->shape.tokens, sizeof *w->slots);
     w->merged = rcvi_new(l->context, (replicas + 1) * (size_t)w->options.rows, sizeof *w->merged);
@@ -70,10 +70,10 @@ static rcv_status fill_work(rcvi_work *w) {
     const rcvi_learn_shape shape = {.dtype = l->dtype,
                                     .threads = w->options.threads,
                                     .rows = w->options.rows,
-                                    .features = l->ends ? l->width : 1,
-                                    .classes = l->ends ? l->shape.outputs : 1,
+                                    .features = l->has_head ? l->width : 1,
+                                    .classes = l->has_head ? l->shape.outputs : 1,
                                     .chunk = w->options.chunk,
-                                    .training = w->options.training && l->ends,
+                                    .training = w->options.training && l->has_head,
                                     .lean = w->options.lean,
                                     .spare = w->options.lean ? w->gradient : NULL,
                                     .spare_bytes = (size_t)rcvi_work_gradient_count(w) * rcvi_real_bytes(l)};
@@ -86,7 +86,7 @@ static rcv_status fill_work(rcvi_work *w) {
     RCVI_TRY(rcvi_device_new(l, 1, sizeof(rcvi_outcome), &memory));
     w->outcome = memory;
     RCVI_TRY(make_arrays(w));
-    return w->options.crew ? rcvi_exchange_new(w, &w->exchange) : RCV_OK;
+    return w->options.topology ? rcvi_exchange_new(w, &w->exchange) : RCV_OK;
 }
 
 rcv_status rcvi_work_new(rcv_learner *learner, const rcvi_work_options *options, rcvi_work **out) {
@@ -113,7 +113,7 @@ void rcvi_work_free(rcvi_work *w) {
     rcvi_exchange_free(w->exchange);
     while (w->window_count) rcvi_window_free(w, &w->windows[--w->window_count]); /* who borrows goes first */
     rcvi_free(l->context, w->windows);
-    void *const arrays[] = {w->x, w->y, w->dx, w->dy, w->apart, w->dapart};
+    void *const arrays[] = {w->x, w->y, w->dx, w->dy, w->head_features, w->dhead_features};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) rcvi_device_free(l, arrays[i]);
     rcvi_device_free(l, w->dropped);
     rcvi_device_free(l, w->gradient);
@@ -149,7 +149,7 @@ static rcv_status turn_to(rcvi_work *w, size_t window) {
     if (w->turn == window) return RCV_OK;
     w->turn = window;
     const rcvi_window *v = &w->windows[window];
-    for (int64_t i = 0; i < v->held * v->chunks; i++) RCVI_TRY(rcvi_run_reset(v->runs[i]));
+    for (int64_t i = 0; i < v->in_flight * v->chunks; i++) RCVI_TRY(rcvi_run_reset(v->runs[i]));
     return RCV_OK;
 }
 
@@ -182,14 +182,14 @@ rcv_status rcvi_work_wait(rcvi_work *w) {
     RCVI_TRY(w->ops->wait(w->learn));
     for (size_t i = 0; i < w->window_count; i++) {
         const rcvi_window *v = &w->windows[i];
-        for (int64_t r = 0; v->runs && r < v->held * v->chunks; r++) RCVI_TRY(rcv_run_wait(v->runs[r]));
+        for (int64_t r = 0; v->runs && r < v->in_flight * v->chunks; r++) RCVI_TRY(rcv_run_wait(v->runs[r]));
     }
     return RCV_OK;
 }
 
 static size_t window_bytes(const rcvi_work *w, const rcvi_window *v) {
     size_t bytes = 0;
-    for (int64_t r = 0; v->runs && r < v->held * v->chunks; r++) bytes += rcv_run_bytes(v->runs[r]);
+    for (int64_t r = 0; v->runs && r < v->in_flight * v->chunks; r++) bytes += rcv_run_bytes(v->runs[r]);
     int64_t sets = (v->states ? v->micro * (v->chunks + 1) : 0) + (v->dstates ? 2 : 0);
     for (size_t s = 0; s < rcv_net_state_count(w->learner->part); s++)
         bytes += (size_t)sets * rcvi_window_state_bytes(w, v, s);
@@ -203,14 +203,15 @@ size_t rcvi_work_bytes(const rcvi_work *w) {
     if (w->dropped) bytes += (size_t)rcv_net_parameter_elements(l->part) * real;
     size_t rows = (size_t)w->options.rows, inputs = rows * (size_t)input_of(w), outputs = rows * (size_t)output_of(w);
     bytes += ((w->x ? inputs : 0) + (w->dx ? inputs : 0)) * real;
-    bytes +=
-        ((w->y ? outputs : 0) + (w->dy ? outputs : 0) + (w->apart ? outputs : 0) + (w->dapart ? outputs : 0)) * real;
+    bytes += ((w->y ? outputs : 0) + (w->dy ? outputs : 0) + (w->head_features ? outputs : 0) +
+              (w->dhead_features ? outputs : 0)) *
+             real;
     if (w->exchange) bytes += rcvi_exchange_bytes(w->exchange);
     for (size_t i = 0; i < w->window_count; i++) bytes += window_bytes(w, &w->windows[i]);
     return bytes;
 }
 
-rcv_status rcvi_work_trace(rcvi_work *w, rcvi_span_kind kind, int64_t unit, double begin) {
+rcv_status rcvi_work_trace(rcvi_work *w, rcvi_trace_kind kind, int64_t unit, double begin) {
     if (!w->trace.on) return RCV_OK;
     RCVI_TRY(w->ops->wait(w->learn));
     rcvi_trace_add(w->learner->context, &w->trace, kind, unit, begin);
@@ -238,7 +239,7 @@ static rcv_status forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit *u
     if (w->exchange) RCVI_TRY(rcvi_exchange_await(w->exchange, u, false));
     double begin = rcvi_trace_now(&w->trace);
     RCVI_TRY(rcvi_unit_forward(w, v, u, seed, first));
-    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_FORWARD, u->number, begin));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_FORWARD, u->number, begin));
     return w->exchange ? rcvi_exchange_pass(w->exchange, v, u, false) : RCV_OK;
 }
 
@@ -255,7 +256,7 @@ rcv_status rcvi_work_loss(rcvi_work *w, size_t window, const rcvi_batch *batch, 
         RCVI_TRY(forward(w, v, &u, 0, i == 0));
         rcvi_head head = rcvi_unit_head(w, v, &u);
         head.adds_loss = !first || i > 0;
-        if (w->learner->ends) RCVI_TRY(w->ops->head(w->learn, &head, rcvi_feed_control(w), w->outcome));
+        if (w->learner->has_head) RCVI_TRY(w->ops->head(w->learn, &head, rcvi_feed_control(w), w->outcome));
     }
     RCVI_TRY(carry(w, v));
     return w->exchange ? rcvi_exchange_finish(w->exchange) : RCV_OK;
@@ -284,10 +285,10 @@ static rcv_status take_forward(rcvi_work *w, learning *a, const rcvi_unit *u) {
     bool fresh = a->first && !a->forwards;
     a->forwards++;
     RCVI_TRY(forward(w, a->window, u, a->seed, a->forwards == 1));
-    if (!w->learner->ends) return RCV_OK;
+    if (!w->learner->has_head) return RCV_OK;
     double begin = rcvi_trace_now(&w->trace);
     RCVI_TRY(rcvi_unit_learn_head(w, a->window, u, fresh));
-    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_FORWARD, u->number, begin));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_FORWARD, u->number, begin));
     bool last = a->update && a->forwards == rcvi_window_units(a->window);
     return w->exchange && last ? rcvi_exchange_head(w->exchange) : RCV_OK;
 }
@@ -300,7 +301,7 @@ static rcv_status take_backward(rcvi_work *w, learning *a, const rcvi_unit *u) {
     if (w->exchange) RCVI_TRY(rcvi_exchange_watch(w->exchange, u, last));
     double begin = rcvi_trace_now(&w->trace);
     RCVI_TRY(rcvi_unit_backward(w, a->window, u, fresh));
-    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_BACKWARD, u->number, begin));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_BACKWARD, u->number, begin));
     return w->exchange ? rcvi_exchange_pass(w->exchange, a->window, u, true) : RCV_OK;
 }
 
@@ -314,7 +315,7 @@ static rcv_status enqueue(rcvi_work *w, learning a) {
     double begin = rcvi_trace_now(&w->trace);
     RCVI_TRY(rcvi_unit_inputs(w, v, a.first));
     RCVI_TRY(carry(w, v));
-    RCVI_TRY(rcvi_work_trace(w, RCVI_SPAN_OTHER, -1, begin));
+    RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_OTHER, -1, begin));
     if (w->exchange && a.update) RCVI_TRY(rcvi_exchange_inputs(w->exchange));
     if (w->exchange) RCVI_TRY(rcvi_exchange_finish(w->exchange));
     if (!a.update) return RCV_OK;

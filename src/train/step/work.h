@@ -6,8 +6,8 @@
 #define RCVI_WORK_H
 
 #include "train/learner/learner.h"
-#include "train/parallel/crew.h"
-#include "train/parallel/flow.h"
+#include "train/parallel/pipeline.h"
+#include "train/parallel/topology.h"
 #include "train/parallel/trace.h"
 
 /* Probabilities with which something is left out in training. */
@@ -23,11 +23,11 @@ typedef struct {
     bool lean;   /* the output layer's is never stored: for plain updates of one batch, where the device does it */
     int64_t threads, chunk;
     rcv_effort effort;
-    int64_t rows;              /* most of any window */
-    int64_t units;             /* the same */
-    const rcvi_crew *crew;     /* NULL: alone */
-    rcvi_comm *peers;          /* ranks that have the same plans for the same shapes; NULL: nobody else */
-    bool (*go_on)(void *user); /* as rcv_plan_options has it; NULL: on */
+    int64_t rows;                  /* most of any window */
+    int64_t units;                 /* the same */
+    const rcvi_topology *topology; /* NULL: alone */
+    rcvi_comm *peers;              /* ranks that have the same plans for the same shapes; NULL: nobody else */
+    bool (*go_on)(void *user);     /* as rcv_plan_options has it; NULL: on */
     void *user;
 } rcvi_work_options;
 
@@ -37,18 +37,21 @@ typedef struct {
     int64_t steps, batch;  /* of a unit */
     int64_t micro, chunks; /* micro-batches, and chunks of each */
     int64_t first, whole;  /* the first sequence that is here, of how many that the batch has */
-    int64_t pitch, told;   /* rows from unit to unit; and of what is told: at every step, or once a sequence */
-    int64_t held;          /* micro-batches that are on their way at once */
+    int64_t pitch;         /* rows from unit to unit */
+    int64_t
+        target_pitch; /* rows of targets from unit to unit, or, where a sequence has one target, from micro-batch to micro-batch */
+    int64_t in_flight; /* micro-batches between their first forward and their last backward unit at once */
     bool training, lengths;
     bool carries; /* states from batch to batch; else they begin with zeros */
     rcv_plan *plan;
-    rcv_run **runs;     /* [held * chunks]; NULL while it is closed */
-    bool packs_once;    /* all of them use what the first has packed */
-    void *seen, *dseen; /* what the output layer reads: y, or y under a mask, or y of the last steps; its gradient */
-    void **states;      /* [micro, chunks + 1, states] where they are carried: before chunk k, and behind the last */
-    void **dstates;     /* [2, states] of training in chunks: gradients on their way from a chunk to the one before */
-    rcvi_task *tasks;   /* [2 * units] in order; of training */
-    bool fixed;         /* its calls cannot be recorded and repeated */
+    rcv_run **runs;  /* [in_flight * chunks]; NULL while it is closed */
+    bool packs_once; /* all of them use what the first has packed */
+    /* Features that the output layer reads: y, or y under a mask, or y of the last steps; and their gradient. */
+    void *head_features, *dhead_features;
+    void **states;  /* [micro, chunks + 1, states] where they are carried: before chunk k, and behind the last */
+    void **dstates; /* [2, states] of training in chunks: gradients on their way from a chunk to the one before */
+    rcvi_pipeline_task *tasks; /* [2 * units] in order; of training */
+    bool fixed;                /* its calls cannot be recorded and repeated */
 } rcvi_window;
 
 /* What a window is made for; the schedule NULL: the planner chooses. */
@@ -64,8 +67,8 @@ typedef struct {
 static inline int64_t rcvi_window_units(const rcvi_window *v) { return v->micro * v->chunks; }
 /* With what lies between units. */
 static inline int64_t rcvi_window_rows(const rcvi_window *v) { return rcvi_window_units(v) * v->pitch; }
-/* Rows from one to the next of several pieces: so many that every piece of 4 bytes an element lies at a multiple of 16 bytes. */
-static inline int64_t rcvi_pitch(int64_t rows, int64_t pieces) { return pieces > 1 ? (rows + 3) / 4 * 4 : rows; }
+/* Rows from one to the next of several blocks: so many that every block of 4 bytes an element lies at a multiple of 16 bytes. */
+static inline int64_t rcvi_pitch(int64_t rows, int64_t blocks) { return blocks > 1 ? (rows + 3) / 4 * 4 : rows; }
 /* Of a window's arrays. */
 int64_t rcvi_window_options_rows(const rcvi_window_options *options);
 /* Of state s before chunk k of micro-batch m. */
@@ -101,8 +104,9 @@ typedef struct {
     /* [rows, input], [rows, output] of the layers that are here. Behind the backward pass nobody reads x: where the embedding's gradient is
      * sparse, its rows lie there. */
     void *x, *y;
-    void *dx, *dy;          /* the same; dx NULL: not wanted */
-    void *apart, *dapart;   /* of what the output layer reads, where that is not y as it is; else NULL */
+    void *dx, *dy; /* the same; dx NULL: not wanted */
+    void *head_features,
+        *dhead_features;    /* what the output layer reads and its gradient, where that is not y itself; else NULL */
     rcvi_outcome *outcome;  /* the device's */
     const void *parameters; /* in use: the learner's, or an average of them */
     rcvi_window *windows;
@@ -141,11 +145,11 @@ rcv_status rcvi_work_loss(rcvi_work *work, size_t window, const rcvi_batch *batc
  * dropped by `update_seed`, so that all batches of an update drop the same ones. */
 rcv_status rcvi_work_learn(rcvi_work *work, size_t window, const rcvi_batch *batch, const rcvi_control *control,
                            uint64_t update_seed, bool first, const rcvi_update *update);
-/* Runs the tokens [batch] one step further. The network's output lies in the window's `seen`. */
+/* Runs the tokens [batch] one step further. The network's output lies in the window's `head_features`. */
 rcv_status rcvi_work_step(rcvi_work *work, size_t window, const int32_t *tokens);
 
 /* A span of the trace that ends here, when what was enqueued is done. */
-rcv_status rcvi_work_trace(rcvi_work *work, rcvi_span_kind kind, int64_t unit, double begin);
+rcv_status rcvi_work_trace(rcvi_work *work, rcvi_trace_kind kind, int64_t unit, double begin);
 
 /* ---- what is shared by work.c, feed.c, window.c, unit.c and exchange.c ---- */
 

@@ -1,7 +1,7 @@
 /* NULL for a required argument: RCV_INVALID, and the sentence has the argument's name as recurve.h gives it. The table has every
  * function of recurve.h that returns a status, and every pointer of each as required or optional, which the header itself is asked. */
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <ctype.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@ typedef struct {
     rcv_tensors *tensors;
     rcv_model *model;
     rcv_vocabulary *vocabulary;
-    const rcv_data *data; /* the school's */
+    const rcv_data *data; /* the fixture's */
     rcv_settings *settings;
     rcv_trainer *trainer;
     rcv_learner *learner; /* the trainer's */
@@ -245,10 +245,10 @@ static bool has_word(const char *list, const char *sought) {
     return false;
 }
 
-static void open_objects(objects *o, school *s) {
-    school_open(s);
+static void open_objects(objects *o, train_fixture *s) {
+    train_fixture_open(s);
     *o = (objects){.context = s->context};
-    o->data = school_data(s, "lines", RCV_DATA_LINES, school_verse, NULL);
+    o->data = train_fixture_data(s, "lines", RCV_DATA_LINES, train_fixture_verse, NULL);
     check_ok(rcv_cell_open(o->context, "gru", &o->cell));
     check_ok(rcv_net_new(o->cell, &net_options, &o->net));
     check_ok(rcv_plan_new(o->net, &plan_options, &o->plan));
@@ -258,13 +258,13 @@ static void open_objects(objects *o, school *s) {
     check_ok(rcv_tensors_new(o->context, &o->tensors));
     check_ok(rcv_model_new(o->net, RCV_FLOAT32, 1, &o->model));
     check_ok(rcv_vocabulary_parse(o->context, "a\nb\n", 4, "words", &o->vocabulary));
-    o->settings = school_settings(s, "hidden=2 kind=lines");
+    o->settings = train_fixture_settings(s, "hidden=2 kind=lines");
     check_ok(rcv_trainer_new(o->context, o->settings, o->data, NULL, &o->trainer));
     o->learner = rcv_trainer_learner(o->trainer);
     check_ok(rcv_world_open(o->context, &(rcv_world_options){.transport = "self"}, &o->world));
 }
 
-static void close_objects(objects *o, school *s) {
+static void close_objects(objects *o, train_fixture *s) {
     rcv_world_close(o->world);
     rcv_trainer_free(o->trainer);
     rcv_settings_free(o->settings);
@@ -277,12 +277,12 @@ static void close_objects(objects *o, school *s) {
     rcv_plan_free(o->plan);
     rcv_net_free(o->net);
     rcv_cell_free(o->cell);
-    school_close(s);
+    train_fixture_close(s);
 }
 
 static void test_null(void **state) {
     (void)state;
-    school s;
+    train_fixture s;
     objects o;
     int checked = 0;
     open_objects(&o, &s);

@@ -1,8 +1,8 @@
 /* A run in files: going on from one bit for bit, files that are refused, files that are kept. */
 #define _XOPEN_SOURCE 700
 
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -67,17 +67,19 @@ static const resume_case resumes[] = {
 enum { RESUMES = sizeof resumes / sizeof *resumes };
 static const char *const kind_words[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
 
-static rcv_trainer *make_trainer(const school *s, const resume_case *c, const rcv_data *data) {
+static rcv_trainer *make_trainer(const train_fixture *s, const resume_case *c, const rcv_data *data) {
     char line[320];
     snprintf(line, sizeof line, "%s steps=%d seed=4 checkpoint-every=1000 %s", kind_words[c->kind], TOTAL, c->settings);
-    return school_trainer(s, line, "", data, data);
+    return train_fixture_trainer(s, line, "", data, data);
 }
 
 static const char *text_of(rcv_data_kind kind) {
-    return kind == RCV_DATA_CLASSES ? school_examples : kind == RCV_DATA_VALUES ? school_values : school_verse;
+    return kind == RCV_DATA_CLASSES  ? train_fixture_examples
+           : kind == RCV_DATA_VALUES ? train_fixture_values
+                                     : train_fixture_verse;
 }
 
-static void check_standing(const rcvi_standing *a, const rcvi_standing *b) {
+static void check_state(const rcvi_run_state *a, const rcvi_run_state *b) {
     assert_int_equal(a->step, b->step);
     assert_true(a->at.epoch == b->at.epoch && a->at.batch == b->at.batch);
     assert_int_equal(a->seen, b->seen);
@@ -87,27 +89,28 @@ static void check_standing(const rcvi_standing *a, const rcvi_standing *b) {
 }
 
 /* k updates, a file, the others by a trainer that was not there before. */
-static void check_resume(const school *s, const resume_case *c, const rcv_data *data, const rcv_trainer *whole,
+static void check_resume(const train_fixture *s, const resume_case *c, const rcv_data *data, const rcv_trainer *whole,
                          const watcher *seen, int64_t k) {
     char path[512];
     rcv_trainer *part = make_trainer(s, c, data);
     watcher w = {.stop_at = k};
-    check_fails(school_run(part, model_path("model", path), &w), RCV_STOPPED, "updates");
-    assert_int_equal(part->standing.step, k);
+    check_fails(train_fixture_run(part, model_path("model", path), &w), RCV_STOPPED, "updates");
+    assert_int_equal(part->state.step, k);
     rcv_trainer_free(part);
     rcv_trainer *rest = make_trainer(s, c, data);
     memset(rest->learner->parameters, 0, (size_t)rest->learner->elements * rcvi_real_bytes(rest->learner));
     check_ok(rcv_trainer_resume(rest, path));
     w.stop_at = 0;
-    check_ok(school_run(rest, path, &w));
-    if (!school_same(whole, rest)) fail_msg("%s: from update %lld on it is another run", c->settings, (long long)k);
-    check_standing(&whole->standing, &rest->standing);
+    check_ok(train_fixture_run(rest, path, &w));
+    if (!train_fixture_same(whole, rest))
+        fail_msg("%s: from update %lld on it is another run", c->settings, (long long)k);
+    check_state(&whole->state, &rest->state);
     assert_int_equal(w.updates, seen->updates);
     assert_int_equal(w.validations, seen->validations);
     for (int64_t i = 0; i < w.updates; i++) assert_true(w.loss[i] == seen->loss[i] && w.rate[i] == seen->rate[i]);
     for (int64_t i = 0; i < w.validations; i++) assert_true(w.validation[i] == seen->validation[i]);
     rcv_trainer_free(rest);
-    school_remove("model");
+    train_fixture_remove("model");
 }
 
 static void test_resuming(void **unused) {
@@ -115,32 +118,32 @@ static void test_resuming(void **unused) {
     const int64_t at[] = {1, 2, 5, 8, 11, 16};
     int64_t averaged = 0;
     for (size_t i = 0; i < RESUMES; i++) {
-        school s;
-        school_open(&s);
-        const rcv_data *data = school_data(&s, "train", resumes[i].kind, text_of(resumes[i].kind), NULL);
+        train_fixture s;
+        train_fixture_open(&s);
+        const rcv_data *data = train_fixture_data(&s, "train", resumes[i].kind, text_of(resumes[i].kind), NULL);
         rcv_trainer *whole = make_trainer(&s, &resumes[i], data);
         watcher w = {0};
         if (strstr(resumes[i].settings, "measure")) { /* the plan of one is the plan of all */
             char path[512];
             check_ok(rcv_trainer_save(whole, model_path("model", path)));
             w.stop_at = 1;
-            check_fails(school_run(whole, path, &w), RCV_STOPPED, "1 updates");
+            check_fails(train_fixture_run(whole, path, &w), RCV_STOPPED, "1 updates");
             w.stop_at = 0;
-            check_ok(school_run(whole, NULL, &w));
+            check_ok(train_fixture_run(whole, NULL, &w));
             rcv_trainer *rest = make_trainer(&s, &resumes[i], data);
             watcher other = {0};
             check_ok(rcv_trainer_resume(rest, path));
-            check_ok(school_run(rest, NULL, &other));
-            assert_true(school_same(whole, rest));
+            check_ok(train_fixture_run(rest, NULL, &other));
+            assert_true(train_fixture_same(whole, rest));
             rcv_trainer_free(rest);
-            school_remove("model");
+            train_fixture_remove("model");
         } else {
-            check_ok(school_run(whole, NULL, &w));
-            averaged += whole->standing.averaged;
+            check_ok(train_fixture_run(whole, NULL, &w));
+            averaged += whole->state.averaged;
             for (size_t k = 0; k < sizeof at / sizeof *at; k++) check_resume(&s, &resumes[i], data, whole, &w, at[k]);
         }
         rcv_trainer_free(whole);
-        school_close(&s);
+        train_fixture_close(&s);
     }
     assert_true(averaged > 4); /* the average was there to be kept */
 }
@@ -148,13 +151,13 @@ static void test_resuming(void **unused) {
 /* A run that was stopped in memory, saved without a file of its own, and gone on with twice. */
 static void test_saving(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *a = make_trainer(&s, &resumes[1], data), *b = make_trainer(&s, &resumes[1], data);
     watcher w = {.stop_at = 6};
-    check_fails(school_run(a, NULL, &w), RCV_STOPPED, "6 updates");
+    check_fails(train_fixture_run(a, NULL, &w), RCV_STOPPED, "6 updates");
     check_ok(rcv_trainer_save(a, model_path("model", path)));
     check_ok(rcv_trainer_resume(b, path));
     check_ok(rcv_trainer_resume(b, path));
@@ -163,31 +166,31 @@ static void test_saving(void **unused) {
     rcv_trainer *c = make_trainer(&s, &resumes[1], data);
     check_ok(rcv_trainer_resume(c, second));
     w.stop_at = 0;
-    check_ok(school_run(a, NULL, &w));
-    check_ok(school_run(b, NULL, &w));
-    check_ok(school_run(c, NULL, &w));
-    assert_true(school_same(a, b));
-    assert_true(school_same(a, c));
+    check_ok(train_fixture_run(a, NULL, &w));
+    check_ok(train_fixture_run(b, NULL, &w));
+    check_ok(train_fixture_run(c, NULL, &w));
+    assert_true(train_fixture_same(a, b));
+    assert_true(train_fixture_same(a, c));
     check_fails(rcv_trainer_resume(a, path), RCV_INVALID, "before it has run");
     check_fails(rcv_trainer_save(a, "/nonexistent/folder/model"), RCV_IO, "/nonexistent");
     rcv_trainer_free(a);
     rcv_trainer_free(b);
     rcv_trainer_free(c);
-    school_remove("model");
-    school_remove("second");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_remove("second");
+    train_fixture_close(&s);
 }
 
 /* The same text with the checkpoint's vocabulary, as the tool reads it, is the same data. */
 static void test_given_vocabulary(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *a = make_trainer(&s, &resumes[1], data);
     watcher w = {.stop_at = 6};
-    check_fails(school_run(a, model_path("model", path), &w), RCV_STOPPED, "6 updates");
+    check_fails(train_fixture_run(a, model_path("model", path), &w), RCV_STOPPED, "6 updates");
     rcv_vocabulary *vocabulary;
     rcv_data *again;
     check_ok(rcv_checkpoint_vocabulary(s.context, path, &vocabulary));
@@ -196,49 +199,50 @@ static void test_given_vocabulary(void **unused) {
     rcv_vocabulary_free(vocabulary);
     rcv_trainer *b = make_trainer(&s, &resumes[1], again);
     check_ok(rcv_trainer_resume(b, path));
-    assert_true(b->standing.at.epoch == a->standing.at.epoch && b->standing.at.batch == a->standing.at.batch);
-    assert_true(b->standing.at.batch > 0);
+    assert_true(b->state.at.epoch == a->state.at.epoch && b->state.at.batch == a->state.at.batch);
+    assert_true(b->state.at.batch > 0);
     w.stop_at = 0;
-    check_ok(school_run(a, NULL, &w));
-    check_ok(school_run(b, NULL, &w));
-    assert_true(school_same(a, b));
+    check_ok(train_fixture_run(a, NULL, &w));
+    check_ok(train_fixture_run(b, NULL, &w));
+    assert_true(train_fixture_same(a, b));
     rcv_trainer_free(b);
     rcv_data_free(again);
     rcv_trainer_free(a);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 static void test_other_data(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     const rcv_data *other =
-        school_data(&s, "other", RCV_DATA_STREAM, "a cat sat on a dog\na dog sat on a cat\nthe mat\n", data);
+        train_fixture_data(&s, "other", RCV_DATA_STREAM, "a cat sat on a dog\na dog sat on a cat\nthe mat\n", data);
     const char *const line = "batch=2 length=3 optimiser=adam steps=12";
-    rcv_trainer *a = school_trainer(&s, line, "", data, NULL), *b = school_trainer(&s, line, "", other, NULL),
-                *c = school_trainer(&s, line, "length=4", data, NULL),
-                *d = school_trainer(&s, line, "batch=3", data, NULL);
+    rcv_trainer *a = train_fixture_trainer(&s, line, "", data, NULL),
+                *b = train_fixture_trainer(&s, line, "", other, NULL),
+                *c = train_fixture_trainer(&s, line, "length=4", data, NULL),
+                *d = train_fixture_trainer(&s, line, "batch=3", data, NULL);
     watcher w = {.stop_at = 10};
-    check_fails(school_run(a, model_path("model", path), &w), RCV_STOPPED, "10 updates");
-    assert_true(a->standing.at.epoch == 1 && a->standing.at.batch > 0);
+    check_fails(train_fixture_run(a, model_path("model", path), &w), RCV_STOPPED, "10 updates");
+    assert_true(a->state.at.epoch == 1 && a->state.at.batch > 0);
     check_ok(rcv_trainer_resume(b, path));
-    assert_true(b->standing.at.epoch == 0 && b->standing.at.batch == 0 && b->standing.step == 10);
+    assert_true(b->state.at.epoch == 0 && b->state.at.batch == 0 && b->state.step == 10);
     check_ok(rcv_trainer_resume(c, path)); /* other batches of the same data */
     check_ok(rcv_trainer_resume(d, path));
-    assert_true(c->standing.at.epoch == 1 && c->standing.at.batch == 0);
-    assert_true(d->standing.at.epoch == 1 && d->standing.at.batch == 0);
+    assert_true(c->state.at.epoch == 1 && c->state.at.batch == 0);
+    assert_true(d->state.at.epoch == 1 && d->state.at.batch == 0);
     w.stop_at = 0;
-    check_ok(school_run(b, NULL, &w));
-    check_ok(school_run(c, NULL, &w));
-    check_ok(school_run(d, NULL, &w));
-    assert_true(b->standing.step == 12 && b->standing.at.epoch == 1 && b->standing.at.batch == 0);
+    check_ok(train_fixture_run(b, NULL, &w));
+    check_ok(train_fixture_run(c, NULL, &w));
+    check_ok(train_fixture_run(d, NULL, &w));
+    assert_true(b->state.step == 12 && b->state.at.epoch == 1 && b->state.at.batch == 0);
     rcv_trainer *const all[] = {a, b, c, d};
     for (size_t i = 0; i < 4; i++) rcv_trainer_free(all[i]);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* ---- refusals ---- */
@@ -248,15 +252,14 @@ typedef struct {
     rcv_trainer *trainer, *before;
 } subject;
 
-static subject make_subject(const school *s, const char *line, const rcv_data *data) {
-    return (subject){school_trainer(s, line, "", data, NULL), school_trainer(s, line, "", data, NULL)};
+static subject make_subject(const train_fixture *s, const char *line, const rcv_data *data) {
+    return (subject){train_fixture_trainer(s, line, "", data, NULL), train_fixture_trainer(s, line, "", data, NULL)};
 }
 
 static void check_unharmed(const subject *s) {
-    assert_true(school_same(s->trainer, s->before));
-    assert_true(s->trainer->standing.step == 0 && s->trainer->standing.at.batch == 0 &&
-                s->trainer->standing.scale == 1);
-    assert_true(!s->trainer->held && !s->trainer->plans && s->trainer->history_count == 0);
+    assert_true(train_fixture_same(s->trainer, s->before));
+    assert_true(s->trainer->state.step == 0 && s->trainer->state.at.batch == 0 && s->trainer->state.scale == 1);
+    assert_true(!s->trainer->pending_states && !s->trainer->plans && s->trainer->history_count == 0);
 }
 
 static void free_subject(subject *s) {
@@ -266,10 +269,10 @@ static void free_subject(subject *s) {
 
 static const char small[] = "cell=gru hidden=2 batch=2 length=5 optimiser=adam steps=3 seed=9 keep=1";
 
-static void write_small(const school *s, const rcv_data *data, const char *path) {
-    rcv_trainer *t = school_trainer(s, small, "seed=1", data, NULL);
+static void write_small(const train_fixture *s, const rcv_data *data, const char *path) {
+    rcv_trainer *t = train_fixture_trainer(s, small, "seed=1", data, NULL);
     watcher w = {0};
-    check_ok(school_run(t, path, &w));
+    check_ok(train_fixture_run(t, path, &w));
     rcv_trainer_free(t);
 }
 
@@ -289,10 +292,10 @@ static void test_other_models(void **unused) {
         {"dropout=0.3", NULL},
         {"zoneout=0.3 variational=true", NULL},
     };
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     write_small(&s, data, model_path("model", path));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char line[256];
@@ -308,11 +311,11 @@ static void test_other_models(void **unused) {
         free_subject(&t);
     }
     /* As many words, but others. */
-    char *words = strdup(school_verse);
+    char *words = strdup(train_fixture_verse);
     assert_non_null(words);
     memcpy(strstr(words, "saw the dog"), "was the dog", 11);
     memcpy(strstr(words, "saw a mat"), "was a mat", 9);
-    const rcv_data *other = school_data(&s, "other", RCV_DATA_STREAM, words, NULL);
+    const rcv_data *other = train_fixture_data(&s, "other", RCV_DATA_STREAM, words, NULL);
     subject t = make_subject(&s, small, other);
     assert_int_equal(rcv_data_outputs(data), rcv_data_outputs(other));
     check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "vocabulary");
@@ -322,21 +325,21 @@ static void test_other_models(void **unused) {
     check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "no training run");
     write_bytes(path, "this is text, and not a model", 29);
     check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, path);
-    assert_int_equal(school_remove("model"), 1);
+    assert_int_equal(train_fixture_remove("model"), 1);
     check_fails(rcv_trainer_resume(t.trainer, path), RCV_IO, path);
     check_unharmed(&t);
     free_subject(&t);
     free(words);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 static void test_truncated_files(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
     size_t length;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     write_small(&s, data, model_path("model", path));
     char *bytes = read_bytes(path, &length);
     subject t = make_subject(&s, small, data);
@@ -353,18 +356,18 @@ static void test_truncated_files(void **unused) {
     check_ok(rcv_trainer_resume(t.trainer, path));
     free(bytes);
     free_subject(&t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* A bit of the file, wherever it is, is missed. What a file may say whose sum is right is in test_forged_checkpoints.c. */
 static void test_flipped_bits(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
     size_t length;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     write_small(&s, data, model_path("model", path));
     char *bytes = read_bytes(path, &length);
     assert_true(length > 2000);
@@ -389,12 +392,12 @@ static void test_flipped_bits(void **unused) {
     check_fails(rcv_tensors_set_metadata(tensors, "recurve.checksum", "0"), RCV_INVALID, "cannot be set");
     rcv_tensors_free(tensors);
     free(bytes);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* Writes the file again without one tensor, or with one of another shape. */
-static void spoil(const school *s, const rcv_tensors *good, const char *path, const char *name,
+static void spoil(const train_fixture *s, const rcv_tensors *good, const char *path, const char *name,
                   const rcv_tensor *replacement) {
     static const char *const keys[] = {"recurve.format",   "recurve.cell",     "recurve.network", "recurve.learner",
                                        "recurve.settings", "recurve.training", "recurve.plans"};
@@ -410,7 +413,7 @@ static void spoil(const school *s, const rcv_tensors *good, const char *path, co
 }
 
 /* What a run cannot stand at, of a file that is right in all else. */
-static void refuse_standings(rcv_trainer *t, rcv_tensors *good, const char *path) {
+static void refuse_states(rcv_trainer *t, rcv_tensors *good, const char *path) {
     static const char *const members[][2] = {
         {"seconds", "-1"},  {"seconds", "null"}, {"scale", "0"},      {"scale", "null"},
         {"factor", "-0.5"}, {"factor", "1.5"},   {"factor", "\"1\""}, {"step", "-1"},
@@ -437,10 +440,10 @@ static void test_spoiled_tensors(void **unused) {
     static const char *const wanted[] = {"embedding.weight", "decoder.weight",       "decoder.bias",
                                          "rnn.weight_hh_l0", "first.rnn.bias_ih_l0", "second.decoder.bias",
                                          "state.h"};
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     write_small(&s, data, model_path("model", path));
     rcv_tensors *good;
     check_ok(rcv_tensors_load(s.context, path, &good));
@@ -454,10 +457,10 @@ static void test_spoiled_tensors(void **unused) {
         check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, wanted[i]);
         check_unharmed(&t);
     }
-    refuse_standings(t.trainer, good, path);
-    static const char *const standings[] = {"", "[]", "{\"step\": 1}", "{}", "{\"step\": -1"};
-    for (size_t i = 0; i < sizeof standings / sizeof *standings; i++) {
-        check_ok(rcv_tensors_set_metadata(good, "recurve.training", standings[i]));
+    refuse_states(t.trainer, good, path);
+    static const char *const states[] = {"", "[]", "{\"step\": 1}", "{}", "{\"step\": -1"};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        check_ok(rcv_tensors_set_metadata(good, "recurve.training", states[i]));
         check_ok(rcv_tensors_save(good, path));
         check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "recurve.training");
     }
@@ -476,13 +479,13 @@ static void test_spoiled_tensors(void **unused) {
     }
     rcv_tensors_free(good);
     free_subject(&t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* ---- files that are kept ---- */
 
-static int64_t step_of(const school *s, const char *name) {
+static int64_t step_of(const train_fixture *s, const char *name) {
     rcv_tensors *tensors;
     check_ok(rcv_tensors_load(s->context, path_in(name), &tensors));
     json_t *object = json_loads(rcv_tensors_metadata(tensors, "recurve.training"), 0, NULL);
@@ -494,38 +497,39 @@ static int64_t step_of(const school *s, const char *name) {
 
 static void test_rotation(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&s, small, "steps=20 checkpoint-every=3 keep=3", data, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, small, "steps=20 checkpoint-every=3 keep=3", data, NULL);
     watcher w = {0};
-    check_ok(school_run(t, model_path("model.safetensors", path), &w));
+    check_ok(train_fixture_run(t, model_path("model.safetensors", path), &w));
     assert_int_equal(step_of(&s, "model.safetensors"), 20);
     assert_int_equal(step_of(&s, "model.1.safetensors"), 18);
     assert_int_equal(step_of(&s, "model.2.safetensors"), 15);
-    assert_int_equal(school_remove("model"), 3);
+    assert_int_equal(train_fixture_remove("model"), 3);
     rcv_trainer_free(t);
-    t = school_trainer(&s, small, "steps=4 checkpoint-every=1 keep=1", data, NULL);
-    check_ok(school_run(t, model_path("model", path), &w));
+    t = train_fixture_trainer(&s, small, "steps=4 checkpoint-every=1 keep=1", data, NULL);
+    check_ok(train_fixture_run(t, model_path("model", path), &w));
     assert_int_equal(step_of(&s, "model"), 4);
-    assert_int_equal(school_remove("model"), 1);
+    assert_int_equal(train_fixture_remove("model"), 1);
     rcv_trainer_free(t);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 static void test_best(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512], *best;
-    school_open(&s);
-    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     const rcv_data *valid =
-        school_data(&s, "valid", RCV_DATA_STREAM, "the cat ran on a mat\na log saw the cat\n", train);
-    rcv_trainer *t = school_trainer(&s, "dtype=float64 batch=2 length=5 optimiser=adam learning-rate=0.1 hidden=16",
-                                    "steps=40 validate-every=2 eval-batch=1", train, valid);
+        train_fixture_data(&s, "valid", RCV_DATA_STREAM, "the cat ran on a mat\na log saw the cat\n", train);
+    rcv_trainer *t =
+        train_fixture_trainer(&s, "dtype=float64 batch=2 length=5 optimiser=adam learning-rate=0.1 hidden=16",
+                              "steps=40 validate-every=2 eval-batch=1", train, valid);
     watcher w = {0};
-    check_ok(school_run(t, model_path("model.safetensors", path), &w));
+    check_ok(train_fixture_run(t, model_path("model.safetensors", path), &w));
     double least = INFINITY;
     for (int64_t i = 0; i < w.validations; i++) least = fmin(least, w.validation[i]);
     assert_true(least < w.validation[w.validations - 1]); /* it had begun to learn by heart */
@@ -540,21 +544,21 @@ static void test_best(void **unused) {
     rcv_learner_free(learner);
     rcv_text_free(s.context, best);
     rcv_trainer_free(t);
-    assert_int_equal(school_remove("model"), 3); /* and the one before */
-    school_close(&s);
+    assert_int_equal(train_fixture_remove("model"), 3); /* and the one before */
+    train_fixture_close(&s);
 }
 
 /* A disk that takes no more: files may not grow beyond a thousand bytes. */
 static void test_full_disk(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
     size_t before_length, after_length;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&s, small, "steps=20 checkpoint-every=2 keep=2", data, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, small, "steps=20 checkpoint-every=2 keep=2", data, NULL);
     watcher w = {.stop_at = 4};
-    check_fails(school_run(t, model_path("model", path), &w), RCV_STOPPED, "4 updates");
+    check_fails(train_fixture_run(t, model_path("model", path), &w), RCV_STOPPED, "4 updates");
     char *before = read_bytes(path, &before_length);
     struct rlimit limit, less;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -563,7 +567,7 @@ static void test_full_disk(void **unused) {
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &less), 0);
     w.stop_at = 0;
-    const rcv_status status = school_run(t, path, &w);
+    const rcv_status status = train_fixture_run(t, path, &w);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     signal(SIGXFSZ, SIG_DFL);
     check_fails(status, RCV_IO, path);
@@ -571,13 +575,13 @@ static void test_full_disk(void **unused) {
     assert_int_equal(before_length, after_length);
     assert_memory_equal(before, after, before_length);
     assert_int_equal(step_of(&s, "model"), 4);
-    check_ok(school_run(t, path, &w)); /* there is room again: it goes on */
+    check_ok(train_fixture_run(t, path, &w)); /* there is room again: it goes on */
     assert_int_equal(step_of(&s, "model"), 20);
     free(before);
     free(after);
     rcv_trainer_free(t);
-    assert_int_equal(school_remove("model"), 2); /* nothing half written is left */
-    school_close(&s);
+    assert_int_equal(train_fixture_remove("model"), 2); /* nothing half written is left */
+    train_fixture_close(&s);
 }
 
 int main(void) {

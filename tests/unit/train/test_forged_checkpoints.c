@@ -1,8 +1,8 @@
 /* Checkpoints that are damaged or forged. Of one with a checksum no changed bit is missed. Of one without, as older versions wrote them,
  * names, numbers, texts and tensors are changed: it is refused with a sentence, and the run that was to take it over is as it
  * was, or it is taken and the run goes on. RECURVE_FORGED is how many of each (150 else), RECURVE_SEED the seed. */
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <unistd.h>
 
@@ -62,14 +62,14 @@ static void test_damaged(void **unused) {
     (void)unused;
     const long count = count_of();
     static image good, damaged;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&s, small, "", data, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, small, "", data, NULL);
     watcher w = {0};
     snprintf(path, sizeof path, "%s", path_in("model"));
-    check_ok(school_run(t, path, &w));
+    check_ok(train_fixture_run(t, path, &w));
     read_image(path, &good);
     for (long n = 0; n < count; n++) {
         rcv_tensors *tensors;
@@ -82,8 +82,8 @@ static void test_damaged(void **unused) {
     }
     printf("%ld damaged checkpoints: all refused\n", count);
     rcv_trainer_free(t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* ---- forgery ---- */
@@ -168,14 +168,14 @@ static void test_forged(void **unused) {
     const long count = count_of();
     static image good, forged;
     long taken = 0, refused = 0;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *first = school_trainer(&s, small, "seed=1", data, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *first = train_fixture_trainer(&s, small, "seed=1", data, NULL);
     watcher w = {0};
     snprintf(path, sizeof path, "%s", path_in("model"));
-    check_ok(school_run(first, path, &w));
+    check_ok(train_fixture_run(first, path, &w));
     rcv_trainer_free(first);
     read_image(path, &good);
     make_old(&good);
@@ -183,7 +183,8 @@ static void test_forged(void **unused) {
         forged = good;
         if (n >= 0) forge(&forged);
         write_image(path, &forged);
-        rcv_trainer *t = school_trainer(&s, small, "", data, NULL), *same = school_trainer(&s, small, "", data, NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, small, "", data, NULL),
+                    *same = train_fixture_trainer(&s, small, "", data, NULL);
         rcv_learner *learner;
         rcv_settings *settings;
         rcv_vocabulary *vocabulary;
@@ -201,9 +202,9 @@ static void test_forged(void **unused) {
         refused += status != RCV_OK;
         if (status) {
             check_sentence(status, n);
-            assert_true(school_same(t, same)); /* nothing of it was taken over */
-        } else if (t->standing.step < 1000) {
-            t->recipe.steps = t->standing.step + 1;
+            assert_true(train_fixture_same(t, same)); /* nothing of it was taken over */
+        } else if (t->state.step < 1000) {
+            t->options.steps = t->state.step + 1;
             status = rcv_trainer_run(t, NULL); /* NaN may end it, with a sentence */
             if (status) check_sentence(status, n);
         }
@@ -213,8 +214,8 @@ static void test_forged(void **unused) {
     }
     printf("%ld forged checkpoints: %ld refused, %ld taken\n", count, refused, taken - 1);
     assert_true(refused > count / 3 && taken > count / 20);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 int main(void) {

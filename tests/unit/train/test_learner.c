@@ -1,6 +1,6 @@
 /* Learners: text as it is drawn and written, evaluation, files. */
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -28,24 +28,26 @@ static void generate(rcv_learner *l, rcv_generation o, collector *c) {
 }
 
 /* A learner that has learnt the verse by heart, of words or of bytes. */
-static rcv_trainer *learnt(school *s, const char *more) {
-    school_open(s);
-    const rcv_data *data = school_data(s, "train", RCV_DATA_STREAM, "the cat sat\non a big mat\nand saw it\n", NULL);
-    rcv_trainer *t = school_trainer(s, "batch=1 length=11 learning-rate=0.03 hidden=20 steps=150", more, data, NULL);
+static rcv_trainer *learnt(train_fixture *s, const char *more) {
+    train_fixture_open(s);
+    const rcv_data *data =
+        train_fixture_data(s, "train", RCV_DATA_STREAM, "the cat sat\non a big mat\nand saw it\n", NULL);
+    rcv_trainer *t =
+        train_fixture_trainer(s, "batch=1 length=11 learning-rate=0.03 hidden=20 steps=150", more, data, NULL);
     check_ok(rcv_trainer_run(t, NULL));
     return t;
 }
 
-static void end(school *s, rcv_trainer *t) {
+static void end(train_fixture *s, rcv_trainer *t) {
     rcv_trainer_free(t);
-    school_close(s);
+    train_fixture_close(s);
 }
 
 static void test_words(void **unused) {
     (void)unused;
     static const char *const types[] = {"dtype=float32", "dtype=float64"};
     for (size_t i = 0; i < 2; i++) {
-        school s;
+        train_fixture s;
         collector c, d;
         rcv_trainer *t = learnt(&s, types[i]);
         rcv_learner *l = t->learner;
@@ -65,11 +67,11 @@ static void test_words(void **unused) {
 
 static void test_choices(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     collector likeliest, c, d;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&s, "batch=2 length=5 init=0.8", "", data, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=2 length=5 init=0.8", "", data, NULL);
     rcv_learner *l = t->learner;
     generate(l, (rcv_generation){.prompt = "the", .count = 60}, &likeliest);
     generate(l, (rcv_generation){.prompt = "the", .count = 60, .seed = 7}, &c);
@@ -107,10 +109,10 @@ static void test_frequencies(void **unused) {
         {1, 0, 0.5, 0.3, 0},       {0.5, 0, 25. / 38, 9. / 38, 0}, {1, 0, 0.625, 0.375, 2},
         {1, 0.7, 0.625, 0.375, 0}, {1, 0.9, 0.5, 0.3, 0},
     };
-    school s;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, "p p p q q r\n", NULL);
-    rcv_trainer *t = school_trainer(&s, "batch=1 length=3", "", data, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, "p p p q q r\n", NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=1 length=3", "", data, NULL);
     rcv_learner *l = t->learner;
     float *values = l->parameters;
     for (int64_t i = l->at_weight; i < l->elements; i++) values[i] = i < l->at_bias ? 0 : -1000;
@@ -154,13 +156,13 @@ static void test_refusals(void **unused) {
                                     {.count = 1, .top_p = 1.5},
                                     {.count = 1, .top_p = NAN},
                                     {.count = 1, .prompt_bytes = 3}};
-    school s;
+    train_fixture s;
     collector c = {0};
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    const rcv_data *classes = school_data(&s, "classes", RCV_DATA_CLASSES, school_examples, NULL);
-    rcv_trainer *t = school_trainer(&s, "batch=2 length=5", "", data, NULL);
-    rcv_trainer *other = school_trainer(&s, "kind=classes batch=2", "", classes, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    const rcv_data *classes = train_fixture_data(&s, "classes", RCV_DATA_CLASSES, train_fixture_examples, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=2 length=5", "", data, NULL);
+    rcv_trainer *other = train_fixture_trainer(&s, "kind=classes batch=2", "", classes, NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         check_fails(rcv_learner_generate(t->learner, &wrong[i], collect, &c), RCV_INVALID, "");
     check_fails(rcv_learner_generate(other->learner, &(rcv_generation){.count = 1}, collect, &c), RCV_INVALID,
@@ -177,15 +179,15 @@ static void test_refusals(void **unused) {
 /* However the text is cut into windows, and lines into batches. */
 static void test_evaluation(void **unused) {
     (void)unused;
-    school s;
-    school_open(&s);
+    train_fixture s;
+    train_fixture_open(&s);
     char text[4000] = "";
-    for (int i = 0; i < 6; i++) strcat(text, school_verse);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, text, NULL); /* more than one window */
-    const rcv_data *lines = school_data(&s, "lines", RCV_DATA_LINES, text, data);
-    const rcv_data *few = school_data(&s, "few", RCV_DATA_STREAM, "the\n", data);
-    rcv_trainer *t = school_trainer(&s, "batch=2 length=5 dtype=float64", "", data, NULL);
-    rcv_trainer *u = school_trainer(&s, "batch=2 length=5 dtype=float64 kind=lines", "", lines, NULL);
+    for (int i = 0; i < 6; i++) strcat(text, train_fixture_verse);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, text, NULL); /* more than one window */
+    const rcv_data *lines = train_fixture_data(&s, "lines", RCV_DATA_LINES, text, data);
+    const rcv_data *few = train_fixture_data(&s, "few", RCV_DATA_STREAM, "the\n", data);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=2 length=5 dtype=float64", "", data, NULL);
+    rcv_trainer *u = train_fixture_trainer(&s, "batch=2 length=5 dtype=float64 kind=lines", "", lines, NULL);
     rcv_evaluation one, many;
     check_ok(rcv_learner_evaluate(t->learner, data, NULL, &one));
     assert_int_equal(one.counted, rcv_data_tokens(data) - 1);
@@ -212,10 +214,11 @@ static bool never(void *user) {
 
 static void test_classes(void **unused) {
     (void)unused;
-    school s;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_CLASSES, school_examples, NULL);
-    rcv_trainer *t = school_trainer(&s, "kind=classes batch=3 learning-rate=0.05 hidden=8 steps=150", "", data, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_CLASSES, train_fixture_examples, NULL);
+    rcv_trainer *t =
+        train_fixture_trainer(&s, "kind=classes batch=3 learning-rate=0.05 hidden=8 steps=150", "", data, NULL);
     rcv_evaluation before, after;
     check_ok(rcv_learner_evaluate(t->learner, data, &(rcv_evaluation_options){.batch = 4}, &before));
     check_ok(rcv_trainer_run(t, NULL));
@@ -232,12 +235,13 @@ static void test_classes(void **unused) {
 static void test_files(void **unused) {
     (void)unused;
     static const char *const kinds[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
-    const char *const texts[] = {school_verse, school_verse, school_examples, school_values};
+    const char *const texts[] = {train_fixture_verse, train_fixture_verse, train_fixture_examples,
+                                 train_fixture_values};
     for (rcv_data_kind kind = RCV_DATA_STREAM; kind <= RCV_DATA_VALUES; kind++) {
-        school s;
-        school_open(&s);
-        const rcv_data *data = school_data(&s, "train", kind, texts[kind], NULL);
-        rcv_trainer *t = school_trainer(&s, kinds[kind], "batch=2 length=5 layers=2 steps=2", data, NULL);
+        train_fixture s;
+        train_fixture_open(&s);
+        const rcv_data *data = train_fixture_data(&s, "train", kind, texts[kind], NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, kinds[kind], "batch=2 length=5 layers=2 steps=2", data, NULL);
         check_ok(rcv_trainer_run(t, NULL));
         rcv_learner *l = t->learner, *loaded;
         check_ok(rcv_learner_save(l, path_in("model")));

@@ -2,8 +2,8 @@
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE /* syscall */
 
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ static void check_text(const char *name, const char *text) {
     free(bytes);
 }
 
-static json_t *metadata_of(const school *s, const char *name, const char *key) {
+static json_t *metadata_of(const train_fixture *s, const char *name, const char *key) {
     rcv_tensors *tensors;
     check_ok(rcv_tensors_load(s->context, path_in(name), &tensors));
     const char *text = rcv_tensors_metadata(tensors, key);
@@ -76,7 +76,7 @@ static json_t *metadata_of(const school *s, const char *name, const char *key) {
     return object;
 }
 
-static int64_t step_of(const school *s, const char *name) {
+static int64_t step_of(const train_fixture *s, const char *name) {
     json_t *object = metadata_of(s, name, "recurve.run");
     const int64_t step = json_integer_value(json_object_get(object, "step"));
     json_decref(object);
@@ -120,11 +120,11 @@ static rcv_status run(rcv_trainer *t, const char *output, bool overwrite, observ
     return rcv_trainer_run(t, &options);
 }
 
-static rcv_trainer *new_trainer(const school *s, const rcv_data *data, const char *more) {
-    return school_trainer(s, small, more, data, strstr(more, "validate") ? data : NULL);
+static rcv_trainer *new_trainer(const train_fixture *s, const rcv_data *data, const char *more) {
+    return train_fixture_trainer(s, small, more, data, strstr(more, "validate") ? data : NULL);
 }
 
-static rcv_trainer *resumed(const school *s, const rcv_data *data, const char *more, const char *path) {
+static rcv_trainer *resumed(const train_fixture *s, const rcv_data *data, const char *more, const char *path) {
     rcv_trainer *t = new_trainer(s, data, more);
     check_ok(rcv_trainer_resume(t, path));
     return t;
@@ -134,12 +134,12 @@ static rcv_trainer *resumed(const school *s, const rcv_data *data, const char *m
 
 static void test_other_runs(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512], other[512];
     observer o = {0};
     size_t length;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *first = new_trainer(&s, data, "steps=4 keep=3 checkpoint-every=1");
     check_ok(run(first, in("model", path), false, &o));
     char *before = get("model", &length);
@@ -147,7 +147,7 @@ static void test_other_runs(void **unused) {
     rcv_trainer *second = new_trainer(&s, data, "steps=1 keep=3");
     check_fails(run(second, path, false, &o), RCV_IO, "is there already");
     assert_int_equal(rcv_trainer_progress(second)->written, -1);
-    assert_int_equal(second->standing.step, 0);
+    assert_int_equal(second->state.step, 0);
     size_t after_length;
     char *after = get("model", &after_length);
     assert_int_equal(after_length, length);
@@ -173,19 +173,19 @@ static void test_other_runs(void **unused) {
     assert_int_equal(o.warnings, 0);
     rcv_trainer_free(first);
     rcv_trainer_free(second);
-    school_remove("model");
-    school_remove("notes");
-    school_remove("other");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_remove("notes");
+    train_fixture_remove("other");
+    train_fixture_close(&s);
 }
 
 static void test_going_back(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512], before[512];
     observer o = {.stop_at = 6};
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = new_trainer(&s, data, "steps=8 keep=2 checkpoint-every=3");
     check_fails(run(t, in("model", path), false, &o), RCV_STOPPED, "6 updates");
     assert_int_equal(step_of(&s, "model.1"), 3);
@@ -203,18 +203,18 @@ static void test_going_back(void **unused) {
     rcv_trainer_free(back);
     rcv_trainer_free(rest);
     rcv_trainer_free(t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* Checkpoints were written before runs had names: who goes on from one has the others, too. */
 static void test_without_name(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
     observer o = {.stop_at = 6};
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = new_trainer(&s, data, "steps=8 keep=2 checkpoint-every=3");
     check_fails(run(t, in("model", path), false, &o), RCV_STOPPED, "6 updates");
     static const char *const names[] = {"model", "model.1"};
@@ -232,8 +232,8 @@ static void test_without_name(void **unused) {
     assert_int_equal(step_of(&s, "model"), 8);
     rcv_trainer_free(rest);
     rcv_trainer_free(t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 static void put_mine(void *user, const rcv_progress *progress) {
@@ -243,10 +243,10 @@ static void put_mine(void *user, const rcv_progress *progress) {
 /* A file that comes while a run goes on is left alone; the newest checkpoint is written all the same. */
 static void test_file_between(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     observer o = {.at = put_mine, .user = (void *)"model.1.x"};
     put("model.1.new.x", "mine too"); /* rotation had a name like this for itself */
     rcv_trainer *t = new_trainer(&s, data, "steps=5 keep=2 checkpoint-every=3");
@@ -257,18 +257,18 @@ static void test_file_between(void **unused) {
     assert_int_equal(o.warnings, 1);
     assert_non_null(strstr(o.warning, "model.1.x is no model"));
     rcv_trainer_free(t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* Behind a symbolic link the file is replaced, and the one before it is kept, not the link. */
 static void test_linked_output(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512], target[512];
     observer o = {.stop_at = 2};
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = new_trainer(&s, data, "steps=4 keep=2");
     check_fails(run(t, in("model-target", target), false, &o), RCV_STOPPED, "2 updates");
     assert_int_equal(symlink("model-target", in("model", path)), 0);
@@ -277,17 +277,17 @@ static void test_linked_output(void **unused) {
     assert_int_equal(step_of(&s, "model-target"), 4);
     assert_int_equal(step_of(&s, "model.1"), 2);
     rcv_trainer_free(t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 static void test_no_links(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
     observer o = {0};
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = new_trainer(&s, data, "steps=9 keep=3 checkpoint-every=3");
     no_links = true;
     links_refused = 0;
@@ -299,19 +299,19 @@ static void test_no_links(void **unused) {
     assert_int_equal(step_of(&s, "model.1"), 6);
     assert_int_equal(step_of(&s, "model.2"), 3);
     rcv_trainer_free(t);
-    assert_int_equal(school_remove("model"), 3);
-    school_close(&s);
+    assert_int_equal(train_fixture_remove("model"), 3);
+    train_fixture_close(&s);
 }
 
 /* ---- the best ---- */
 
 static void test_best_of_run(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512], other[512], *best = NULL;
     observer o = {.stop_at = 4};
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = new_trainer(&s, data, "steps=8 validate-every=2 keep=1");
     check_ok(rcv_trainer_best_model(t, in("model", path), &best));
     assert_null(best);
@@ -319,20 +319,20 @@ static void test_best_of_run(void **unused) {
     check_ok(rcv_trainer_best_model(t, path, &best));
     assert_string_equal(best, path_in("model.best"));
     rcv_text_free(s.context, best);
-    assert_int_equal(step_of(&s, "model.best"), t->standing.best_step);
+    assert_int_equal(step_of(&s, "model.best"), t->state.best_step);
 
     rcv_trainer *rest = resumed(&s, data, "steps=8 validate-every=1000 keep=1", path);
     check_ok(rcv_trainer_best_model(rest, path, &best));
     assert_non_null(best); /* kept when it goes on */
     rcv_text_free(s.context, best);
-    rest->standing.best_step--; /* as where it went on from before that validation */
+    rest->state.best_step--; /* as where it went on from before that validation */
     check_ok(rcv_trainer_best_model(rest, path, &best));
     assert_null(best);
 
     rcv_trainer *stranger = new_trainer(&s, data, "steps=4 validate-every=2 keep=1");
     o.stop_at = 0;
     check_ok(run(stranger, in("other", other), false, &o));
-    assert_int_equal(stranger->standing.best_step, t->standing.best_step);
+    assert_int_equal(stranger->state.best_step, t->state.best_step);
     in("model.best", path);
     assert_int_equal(rename(path, in("other.best", other)), 0);
     check_ok(rcv_trainer_best_model(stranger, in("other", other), &best));
@@ -340,9 +340,9 @@ static void test_best_of_run(void **unused) {
     rcv_trainer_free(stranger);
     rcv_trainer_free(rest);
     rcv_trainer_free(t);
-    school_remove("model");
-    school_remove("other");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_remove("other");
+    train_fixture_close(&s);
 }
 
 /* ---- two at once ---- */
@@ -364,17 +364,17 @@ static void try_too(void *user, const rcv_progress *progress) {
 
 static void test_two_at_once(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512], link[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *one = new_trainer(&s, data, "steps=3 keep=1"), *two = new_trainer(&s, data, "steps=3 keep=1");
     rival r = {two, in("model", path), 0};
     observer o = {.at = try_too, .user = &r};
     check_ok(run(one, path, false, &o));
     assert_int_equal(r.refused, 1);
     assert_int_equal(symlink("model", in("other", link)), 0); /* by another name */
-    one->standing.step = 0;
+    one->state.step = 0;
     r.path = link;
     check_ok(run(one, path, true, &o));
     assert_int_equal(r.refused, 2);
@@ -385,29 +385,29 @@ static void test_two_at_once(void **unused) {
     check_text("model.lock", "mine");
     rcv_trainer_free(one);
     rcv_trainer_free(two);
-    school_remove("model");
-    school_remove("other");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_remove("other");
+    train_fixture_close(&s);
 }
 
 /* ---- failing memory ---- */
 
-static const char *const standing_keys[] = {
+static const char *const state_keys[] = {
     "step",      "at.epoch", "at.batch",      "seen",        "seconds",           "factor", "best",
     "best_step", "bad",      "bad_for_decay", "validations", "averaged",          "scale",  "good",
     "skipped",   "data",     "batching",      "ranks",       "validations_losses"};
 
 /* All that a checkpoint says, said. */
-static void check_whole(const school *s, const rcv_data *data, const char *name, const rcv_trainer *like) {
+static void check_whole(const train_fixture *s, const rcv_data *data, const char *name, const rcv_trainer *like) {
     json_t *object = metadata_of(s, name, "recurve.training");
-    for (size_t i = 0; i < sizeof standing_keys / sizeof *standing_keys; i++)
-        if (!json_object_get(object, standing_keys[i])) fail_msg("the checkpoint lacks %s", standing_keys[i]);
+    for (size_t i = 0; i < sizeof state_keys / sizeof *state_keys; i++)
+        if (!json_object_get(object, state_keys[i])) fail_msg("the checkpoint lacks %s", state_keys[i]);
     assert_int_equal(json_array_size(json_object_get(object, "validations_losses")), like->history_count);
     assert_true(json_array_size(json_object_get(object, "batching")) > 1);
     json_decref(object);
     rcv_trainer *t = resumed(s, data, "steps=4 validate-every=1 keep=1", path_in(name));
-    assert_true(school_same(like, t));
-    assert_int_equal(t->standing.at.batch, like->standing.at.batch);
+    assert_true(train_fixture_same(like, t));
+    assert_int_equal(t->state.at.batch, like->state.at.batch);
     assert_string_equal(t->run, like->run);
     rcv_trainer_free(t);
 }
@@ -415,11 +415,11 @@ static void check_whole(const school *s, const rcv_data *data, const char *name,
 /* Every allocation of jansson fails once while a checkpoint is written over another. */
 static void test_no_json_memory(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
     observer o = {.stop_at = 2};
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = new_trainer(&s, data, "steps=4 validate-every=1 keep=1");
     check_fails(run(t, in("model", path), false, &o), RCV_STOPPED, "2 updates");
     size_t length, now;
@@ -460,17 +460,17 @@ static void test_no_json_memory(void **unused) {
     json_set_alloc_funcs(malloc, free);
     free(before);
     rcv_trainer_free(t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* The same in a whole run with its log, its best model and what it reads of files that are there: it fails, or every line is whole. */
 static void test_no_json_memory_in_runs(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *base = new_trainer(&s, data, "steps=2 validate-every=1 keep=2");
     check_ok(run(base, in("model", path), false, &(observer){0}));
     json_set_alloc_funcs(allocate, free);
@@ -478,7 +478,7 @@ static void test_no_json_memory_in_runs(void **unused) {
     for (long next = 1; next < 4000; next += 37) {
         observer o = {0};
         rcv_trainer *t = resumed(&s, data, "steps=3 validate-every=1 keep=2", path);
-        t->standing.step = 2;
+        t->state.step = 2;
         allocations = 0;
         fail_at = next;
         const rcv_status status = run(t, path, true, &o);
@@ -498,8 +498,8 @@ static void test_no_json_memory_in_runs(void **unused) {
     json_set_alloc_funcs(malloc, free);
     assert_true(good > 0 && bad > 0 && warned > 0);
     rcv_trainer_free(base);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 int main(void) {

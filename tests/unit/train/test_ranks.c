@@ -1,10 +1,10 @@
-/* What ranks share out, without any: arrangements, splits of layers, pieces of the gradient and shares of them, and what is foreseen of machines
+/* What ranks share out, without any: arrangements, splits of layers, segments of the gradient and shares of them, and what is forecast for machines
  * that are not here. What several ranks do together, parallel.sh says. */
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include "train/parallel/costs.h"
-#include "train/parallel/pieces.h"
+#include "train/parallel/gradient_segments.h"
 
 #include <math.h>
 
@@ -26,7 +26,7 @@ static void test_arrangements(void **state) {
                 {"data", 1, 1, 1}};
     int replicas, stages;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        check_ok(rcvi_crew_arrange(good[i].text, good[i].ranks, &replicas, &stages));
+        check_ok(rcvi_topology_parse(good[i].text, good[i].ranks, &replicas, &stages));
         assert_int_equal(replicas, good[i].replicas);
         assert_int_equal(stages, good[i].stages);
     }
@@ -34,10 +34,10 @@ static void test_arrangements(void **state) {
                                       "data:x", "data,",       "data,pipeline", "data:2,data:2",
                                       ",data",  "pipeline:-1", "data:2x",       "data pipeline"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check_fails(rcvi_crew_arrange(bad[i], 4, &replicas, &stages), RCV_INVALID, "is none of");
-    check_fails(rcvi_crew_arrange("data:3", 4, &replicas, &stages), RCV_INVALID, "wants 3 ranks, and 4 were started");
-    check_fails(rcvi_crew_arrange("data:2,pipeline:3", 4, &replicas, &stages), RCV_INVALID, "wants 6 ranks");
-    check_fails(rcvi_crew_arrange("data,pipeline:3", 4, &replicas, &stages), RCV_INVALID, "4 were started");
+        check_fails(rcvi_topology_parse(bad[i], 4, &replicas, &stages), RCV_INVALID, "is none of");
+    check_fails(rcvi_topology_parse("data:3", 4, &replicas, &stages), RCV_INVALID, "wants 3 ranks, and 4 were started");
+    check_fails(rcvi_topology_parse("data:2,pipeline:3", 4, &replicas, &stages), RCV_INVALID, "wants 6 ranks");
+    check_fails(rcvi_topology_parse("data,pipeline:3", 4, &replicas, &stages), RCV_INVALID, "4 were started");
 }
 
 static void test_splits(void **state) {
@@ -54,7 +54,7 @@ static void test_splits(void **state) {
     check_fails(rcvi_check_stages(3, 4), RCV_INVALID, "3 layers cannot be shared out among 4 stages");
 }
 
-/* ---- pieces ---- */
+/* ---- segments ---- */
 
 /* Shares follow one another from 0 to the end, at multiples of 16, as even as these let them be. */
 static void test_shares(void **state) {
@@ -71,21 +71,21 @@ static void test_shares(void **state) {
     }
 }
 
-/* Every element of a tensor that learns lies in one piece of one stage; the rows of a sparse embedding, and one that is fixed, in none. */
-static void check_pieces(rcv_learner *l, const int *counts, int stages, bool sparse) {
+/* Every element of a tensor that learns lies in one segment of one stage; the rows of a sparse embedding, and one that is fixed, in none. */
+static void check_segments(rcv_learner *l, const int *counts, int stages, bool sparse) {
     int *seen = calloc((size_t)l->elements, sizeof *seen);
     assert_non_null(seen);
     for (int s = 0, first = 0; s < stages; first += counts[s++]) {
         rcv_learner part;
         size_t count;
         check_ok(rcvi_learner_describe_part(l, first, counts[s], &part));
-        rcvi_piece_of *pieces = rcvi_pieces_new(&part, sparse, &count);
-        assert_non_null(pieces);
+        rcvi_gradient_segment *segments = rcvi_gradient_segments_new(&part, sparse, &count);
+        assert_non_null(segments);
         for (size_t i = 0; i < count; i++) {
-            assert_true(pieces[i].first >= part.from && pieces[i].first + pieces[i].count <= part.to);
-            for (int64_t e = 0; e < pieces[i].count; e++) seen[pieces[i].first + e]++;
+            assert_true(segments[i].first >= part.from && segments[i].first + segments[i].count <= part.to);
+            for (int64_t e = 0; e < segments[i].count; e++) seen[segments[i].first + e]++;
         }
-        rcvi_free(l->context, pieces);
+        rcvi_free(l->context, segments);
         rcvi_learner_drop_part(&part);
     }
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
@@ -98,30 +98,30 @@ static void check_pieces(rcv_learner *l, const int *counts, int stages, bool spa
     free(seen);
 }
 
-static void test_pieces(void **state) {
+static void test_segments(void **state) {
     (void)state;
-    school s;
-    school_open(&s);
-    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     static const char *const lines[] = {"", "tied=true embedding=5", "embedding-kind=fixed",
                                         "no-bias=true embedding=9"};
     static const int splits[][3] = {{3, 0, 0}, {1, 2, 0}, {2, 1, 0}, {1, 1, 1}};
     for (int i = 0; i < 4; i++) {
-        rcv_trainer *t = school_trainer(&s, "hidden=5 layers=3 batch=2 length=3", lines[i], train, NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, "hidden=5 layers=3 batch=2 length=3", lines[i], train, NULL);
         for (int k = 0; k < (i == 1 ? 1 : 4); k++) {
             int stages = splits[k][1] ? splits[k][2] ? 3 : 2 : 1;
-            check_pieces(t->learner, splits[k], stages, false);
-            if (!t->learner->shape.tied) check_pieces(t->learner, splits[k], stages, true);
+            check_segments(t->learner, splits[k], stages, false);
+            if (!t->learner->shape.tied) check_segments(t->learner, splits[k], stages, true);
         }
         rcv_trainer_free(t);
     }
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
-/* ---- what is foreseen ---- */
+/* ---- forecasts ---- */
 
-static void foresee(rcv_trainer *t, int devices, const char *parallel, double bandwidth, double latency,
-                    rcv_forecast *forecast) {
+static void check_forecast(rcv_trainer *t, int devices, const char *parallel, double bandwidth, double latency,
+                           rcv_forecast *forecast) {
     const rcv_forecast_options o = {
         .devices = devices, .parallel = parallel, .bandwidth = bandwidth, .latency = latency};
     check_ok(rcv_trainer_forecast(t, &o, forecast));
@@ -132,27 +132,27 @@ static void foresee(rcv_trainer *t, int devices, const char *parallel, double ba
 /* Bytes are counted: a sum sends 2 (R - 1) / R of the gradient; stages what layers hand on, there and back. */
 static void test_forecast(void **state) {
     (void)state;
-    school s;
+    train_fixture s;
     rcv_forecast f, slow;
-    school_open(&s);
-    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam", "", train, NULL);
+    train_fixture_open(&s);
+    const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam", "", train, NULL);
     double gradient = (double)rcv_learner_parameter_elements(t->learner) * sizeof(float);
-    foresee(t, 4, "data", 1e30, 0, &f);
+    check_forecast(t, 4, "data", 1e30, 0, &f);
     assert_int_equal(f.replicas, 4);
     assert_true(fabs(f.sent - 1.5 * gradient) < 1e-6 * gradient);
     assert_true(f.exposed < 1e-9 && f.bubble < 1e-9);
-    foresee(t, 4, "data", 1e30, 1, &slow); /* a second a message */
+    check_forecast(t, 4, "data", 1e30, 1, &slow); /* a second a message */
     assert_true(slow.exposed > 6 && slow.seconds > slow.exposed);
-    foresee(t, 2, "pipeline", 1e30, 0, &f);
+    check_forecast(t, 2, "pipeline", 1e30, 0, &f);
     assert_string_equal(f.split, "2,2");
     assert_true(fabs(f.sent - (4 * 4 * 8 * sizeof(float) + 16)) < 1e-6); /* and the norm */
     assert_true(f.bubble > 0);
-    foresee(t, 8, "data:2,pipeline:4", 1e9, 1e-6, &f);
+    check_forecast(t, 8, "data:2,pipeline:4", 1e9, 1e-6, &f);
     assert_int_equal(f.replicas, 2);
     assert_int_equal(f.stages, 4);
     assert_string_equal(f.split, "1,1,1,1");
-    foresee(t, 0, NULL, 0, 0, &f); /* this one */
+    check_forecast(t, 0, NULL, 0, 0, &f); /* this one */
     assert_int_equal(f.replicas * f.stages, 1);
     const rcv_forecast_options bad[] = {{.devices = 3, .parallel = "data", .bandwidth = 1},
                                         {.devices = 5, .parallel = "pipeline", .bandwidth = 1},
@@ -161,25 +161,25 @@ static void test_forecast(void **state) {
     static const char *const why[] = {"does not divide among 3", "4 layers cannot", "bandwidth above 0", "0 or more"};
     for (int i = 0; i < 4; i++) check_fails(rcv_trainer_forecast(t, &bad[i], &f), RCV_INVALID, why[i]);
     check_fails(rcv_trainer_forecast(NULL, NULL, &f), RCV_INVALID, "needs trainer");
-    watcher w = {0}; /* and the run goes on as if nothing had been foreseen */
+    watcher w = {0}; /* and the run goes on as if nothing had been forecast */
     rcv_trainer *other =
-        school_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam steps=3", "", train, NULL);
+        train_fixture_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam steps=3", "", train, NULL);
     rcv_trainer *same =
-        school_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam steps=3", "", train, NULL);
-    foresee(same, 2, "pipeline", 1e30, 0, &f);
-    check_ok(school_run(other, NULL, &w));
+        train_fixture_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam steps=3", "", train, NULL);
+    check_forecast(same, 2, "pipeline", 1e30, 0, &f);
+    check_ok(train_fixture_run(other, NULL, &w));
     w = (watcher){0};
-    check_ok(school_run(same, NULL, &w));
-    assert_true(school_same(other, same));
+    check_ok(train_fixture_run(same, NULL, &w));
+    assert_true(train_fixture_same(other, same));
     rcv_trainer_free(same);
     rcv_trainer_free(other);
     rcv_trainer_free(t);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_arrangements), cmocka_unit_test(test_splits),
-                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_pieces),
+                                       cmocka_unit_test(test_shares), cmocka_unit_test(test_segments),
                                        cmocka_unit_test(test_forecast)};
     return cmocka_run_group_tests(tests, scratch_set_up, scratch_tear_down);
 }

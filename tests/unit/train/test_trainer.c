@@ -1,6 +1,6 @@
 /* One update against difference quotients, and updates that must be the same however they were made. */
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <math.h>
 
@@ -40,18 +40,18 @@ typedef struct {
     size_t count;
 } subject;
 
-static void open_subject(school *w, rcv_data_kind kind, subject *s) {
+static void open_subject(train_fixture *w, rcv_data_kind kind, subject *s) {
     char both[128];
     snprintf(both, sizeof both, "%s%s", columns[0], columns[1]);
     const char *text = kind == RCV_DATA_STREAM    ? both
-                       : kind == RCV_DATA_LINES   ? school_verse
-                       : kind == RCV_DATA_CLASSES ? school_examples
-                                                  : school_values;
-    s->train = s->parts[0] = school_data(w, "train", kind, text, NULL);
+                       : kind == RCV_DATA_LINES   ? train_fixture_verse
+                       : kind == RCV_DATA_CLASSES ? train_fixture_examples
+                                                  : train_fixture_values;
+    s->train = s->parts[0] = train_fixture_data(w, "train", kind, text, NULL);
     s->count = 1;
     if (kind != RCV_DATA_STREAM) return;
-    s->parts[0] = school_data(w, "first", kind, columns[0], s->train);
-    s->parts[1] = school_data(w, "second", kind, columns[1], s->train);
+    s->parts[0] = train_fixture_data(w, "first", kind, columns[0], s->train);
+    s->parts[1] = train_fixture_data(w, "second", kind, columns[1], s->train);
     s->count = 2;
 }
 
@@ -66,7 +66,7 @@ static double loss_of(rcv_trainer *t, const subject *s) {
         counted += (double)result.counted;
     }
     const int64_t sequences = s->count == 2 ? 2 : rcv_data_sequences(s->train);
-    return t->recipe.by_sequence ? sum / (double)sequences : sum / counted;
+    return t->options.by_sequence ? sum / (double)sequences : sum / counted;
 }
 
 static double quotient(rcv_trainer *t, const subject *s, double *at) {
@@ -90,23 +90,23 @@ static bool is_parameter(const rcv_learner *l, int64_t element) {
 }
 
 static void check_gradient(const gradient_case *c) {
-    school w;
+    train_fixture w;
     subject s;
-    school_open(&w);
+    train_fixture_open(&w);
     open_subject(&w, c->kind, &s);
     char line[256];
     static const char *const kinds[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
     snprintf(line, sizeof line, "%s %s", plain, kinds[c->kind]);
-    rcv_trainer *t = school_trainer(&w, line, c->settings, s.train, NULL);
-    double *before = school_parameters(t);
+    rcv_trainer *t = train_fixture_trainer(&w, line, c->settings, s.train, NULL);
+    double *before = train_fixture_parameters(t);
     const double loss = loss_of(t, &s);
     watcher watcher = {0};
-    check_ok(school_run(t, NULL, &watcher));
+    check_ok(train_fixture_run(t, NULL, &watcher));
     assert_int_equal(watcher.updates, 1);
-    if (!t->recipe.by_sequence && fabs(t->last - loss) > 1e-12 * loss)
+    if (!t->options.by_sequence && fabs(t->last - loss) > 1e-12 * loss)
         fail_msg("%s: training says the loss is %.15g, evaluation %.15g", c->name, t->last, loss);
-    double *after = school_parameters(t), *values = t->learner->parameters;
-    school_set_parameters(t, before);
+    double *after = train_fixture_parameters(t), *values = t->learner->parameters;
+    train_fixture_set_parameters(t, before);
     int64_t moved = 0;
     for (int64_t i = 0; i < t->learner->elements; i++) {
         const double gradient = before[i] - after[i];
@@ -123,7 +123,7 @@ static void check_gradient(const gradient_case *c) {
     free(before);
     free(after);
     rcv_trainer_free(t);
-    school_close(&w);
+    train_fixture_close(&w);
 }
 
 static void test_gradients(void **unused) {
@@ -137,50 +137,51 @@ static void test_float32(void **unused) {
     static const char *const kinds[] = {"kind=stream batch=2 length=3", "kind=lines", "kind=classes", "kind=values"};
     const char *const line = "optimiser=adam learning-rate=0.01 steps=6 layers=2 dropout=0.3 dropout-input=0.2 seed=3";
     for (rcv_data_kind kind = RCV_DATA_STREAM; kind <= RCV_DATA_VALUES; kind++) {
-        school w;
+        train_fixture w;
         subject s;
-        school_open(&w);
+        train_fixture_open(&w);
         open_subject(&w, kind, &s);
         char first[256];
         snprintf(first, sizeof first, "%s %s", line, kinds[kind]);
-        rcv_trainer *a = school_trainer(&w, first, "dtype=float64", s.train, NULL);
-        rcv_trainer *b = school_trainer(&w, first, "dtype=float32", s.train, NULL);
-        double *start = school_parameters(b);
-        school_set_parameters(a, start);
+        rcv_trainer *a = train_fixture_trainer(&w, first, "dtype=float64", s.train, NULL);
+        rcv_trainer *b = train_fixture_trainer(&w, first, "dtype=float32", s.train, NULL);
+        double *start = train_fixture_parameters(b);
+        train_fixture_set_parameters(a, start);
         free(start);
         watcher x = {0}, y = {0};
-        check_ok(school_run(a, NULL, &x));
-        check_ok(school_run(b, NULL, &y));
+        check_ok(train_fixture_run(a, NULL, &x));
+        check_ok(train_fixture_run(b, NULL, &y));
         assert_int_equal(x.updates, 6);
         for (int i = 0; i < 6; i++) assert_true(fabs(x.loss[i] - y.loss[i]) < 2e-5 * x.loss[i]);
-        assert_true(school_difference(a, b) < 2e-4);
+        assert_true(train_fixture_difference(a, b) < 2e-4);
         rcv_trainer_free(a);
         rcv_trainer_free(b);
-        school_close(&w);
+        train_fixture_close(&w);
     }
 }
 
 /* ---- the loss that dropout leaves is the one that is differentiated ---- */
 
-static double dropped_loss(const school *w, const char *settings, const rcv_data *data, const double *parameters) {
-    rcv_trainer *t = school_trainer(w, plain, settings, data, NULL);
+static double dropped_loss(const train_fixture *w, const char *settings, const rcv_data *data,
+                           const double *parameters) {
+    rcv_trainer *t = train_fixture_trainer(w, plain, settings, data, NULL);
     watcher watcher = {0};
-    school_set_parameters(t, parameters);
-    check_ok(school_run(t, NULL, &watcher));
+    train_fixture_set_parameters(t, parameters);
+    check_ok(train_fixture_run(t, NULL, &watcher));
     const double loss = t->last;
     rcv_trainer_free(t);
     return loss;
 }
 
 static void check_dropout(const char *settings) {
-    school w;
-    school_open(&w);
-    const rcv_data *data = school_data(&w, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&w, plain, settings, data, NULL);
-    double *before = school_parameters(t);
+    train_fixture w;
+    train_fixture_open(&w);
+    const rcv_data *data = train_fixture_data(&w, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&w, plain, settings, data, NULL);
+    double *before = train_fixture_parameters(t);
     watcher watcher = {0};
-    check_ok(school_run(t, NULL, &watcher));
-    double *after = school_parameters(t);
+    check_ok(train_fixture_run(t, NULL, &watcher));
+    double *after = train_fixture_parameters(t);
     int64_t moved = 0;
     for (int64_t i = 0; i < t->learner->elements; i += i < t->learner->at_net ? 2 : 5) {
         const double value = before[i], step = 1e-5;
@@ -199,7 +200,7 @@ static void check_dropout(const char *settings) {
     free(before);
     free(after);
     rcv_trainer_free(t);
-    school_close(&w);
+    train_fixture_close(&w);
 }
 
 static void test_dropout_gradients(void **unused) {
@@ -250,36 +251,36 @@ static const pair pairs[] = {
      "batch=6", "batch=2 accumulate=3", RCV_DATA_CLASSES, NULL, 1e-12},
     {"two batches of lines or one", "kind=lines shuffle=false steps=3 optimiser=sgd buckets=none", "batch=4",
      "batch=2 accumulate=2", RCV_DATA_LINES, sorted, 1e-12},
-    {"logits in pieces", "kind=stream batch=3 length=5 steps=9 optimiser=adam", "chunk=4", "chunk=1000",
+    {"logits in chunks", "kind=stream batch=3 length=5 steps=9 optimiser=adam", "chunk=4", "chunk=1000",
      RCV_DATA_STREAM, sorted, 1e-12},
 };
 enum { PAIRS = sizeof pairs / sizeof *pairs };
 
 static void check_pair(const pair *p) {
-    school w;
-    school_open(&w);
+    train_fixture w;
+    train_fixture_open(&w);
     char line[256];
     snprintf(line, sizeof line, "dtype=float64 seed=5 %s", p->settings);
-    const rcv_data *data = school_data(&w, "train", p->kind, p->text ? p->text : school_examples, NULL);
-    rcv_trainer *a = school_trainer(&w, line, p->first, data, NULL),
-                *b = school_trainer(&w, line, p->second, data, NULL);
-    double *start = school_parameters(a);
+    const rcv_data *data = train_fixture_data(&w, "train", p->kind, p->text ? p->text : train_fixture_examples, NULL);
+    rcv_trainer *a = train_fixture_trainer(&w, line, p->first, data, NULL),
+                *b = train_fixture_trainer(&w, line, p->second, data, NULL);
+    double *start = train_fixture_parameters(a);
     watcher x = {0}, y = {0};
-    check_ok(school_run(a, NULL, &x));
-    check_ok(school_run(b, NULL, &y));
-    const double difference = school_difference(a, b);
+    check_ok(train_fixture_run(a, NULL, &x));
+    check_ok(train_fixture_run(b, NULL, &y));
+    const double difference = train_fixture_difference(a, b);
     if (difference > p->most) fail_msg("%s: parameters differ by %g", p->name, difference);
     assert_int_equal(x.updates, y.updates);
     for (int64_t i = 0; i < x.updates; i++)
         if (fabs(x.loss[i] - y.loss[i]) > 1e-11) fail_msg("%s: losses %g and %g", p->name, x.loss[i], y.loss[i]);
-    double *end = school_parameters(a), moved = 0;
+    double *end = train_fixture_parameters(a), moved = 0;
     for (int64_t i = 0; i < a->learner->elements; i++) moved = fmax(moved, fabs(end[i] - start[i]));
     assert_true(moved > 1e-3);
     free(start);
     free(end);
     rcv_trainer_free(a);
     rcv_trainer_free(b);
-    school_close(&w);
+    train_fixture_close(&w);
 }
 
 static void test_pairs(void **unused) {
@@ -293,19 +294,19 @@ static void test_weight_decay(void **unused) {
     (void)unused;
     static const char *const kinds[] = {"optimiser=sgd", "optimiser=momentum", "optimiser=adamw"};
     for (size_t k = 0; k < 3; k++) {
-        school w;
-        school_open(&w);
-        const rcv_data *data = school_data(&w, "train", RCV_DATA_STREAM, school_verse, NULL);
+        train_fixture w;
+        train_fixture_open(&w);
+        const rcv_data *data = train_fixture_data(&w, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
         char line[256];
         snprintf(line, sizeof line, "%s %s", "dtype=float64 batch=2 length=5 steps=1 learning-rate=0.1 clip=0",
                  kinds[k]);
-        rcv_trainer *a = school_trainer(&w, line, "", data, NULL),
-                    *b = school_trainer(&w, line, "weight-decay=0.3", data, NULL);
-        double *start = school_parameters(a);
+        rcv_trainer *a = train_fixture_trainer(&w, line, "", data, NULL),
+                    *b = train_fixture_trainer(&w, line, "weight-decay=0.3", data, NULL);
+        double *start = train_fixture_parameters(a);
         watcher x = {0}, y = {0};
-        check_ok(school_run(a, NULL, &x));
-        check_ok(school_run(b, NULL, &y));
-        double *without = school_parameters(a), *with = school_parameters(b);
+        check_ok(train_fixture_run(a, NULL, &x));
+        check_ok(train_fixture_run(b, NULL, &y));
+        double *without = train_fixture_parameters(a), *with = train_fixture_parameters(b);
         for (int64_t i = 0; i < a->learner->elements; i++)
             if (fabs(without[i] - with[i] - 0.1 * 0.3 * start[i]) > 1e-14)
                 fail_msg("%s: parameter %lld decays from %g by %g", kinds[k], (long long)i, start[i],
@@ -315,7 +316,7 @@ static void test_weight_decay(void **unused) {
         free(with);
         rcv_trainer_free(a);
         rcv_trainer_free(b);
-        school_close(&w);
+        train_fixture_close(&w);
     }
 }
 

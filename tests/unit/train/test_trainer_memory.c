@@ -1,6 +1,6 @@
 /* Every allocation of a run fails once: nothing is left behind, and the status says so. */
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 static bool ignore(void *user, const char *text, size_t length) {
     (void)user, (void)text, (void)length;
@@ -8,7 +8,7 @@ static bool ignore(void *user, const char *text, size_t length) {
 }
 
 typedef struct {
-    school *school;
+    train_fixture *fixture;
     const rcv_settings *settings;
     const rcv_data *data;
     const char *path;
@@ -19,12 +19,12 @@ static rcv_status do_all(const case_of_need *c, rcv_trainer **trainers, rcv_lear
     rcv_evaluation result;
     const rcv_trainer_options options = {.output = c->path, .overwrite = true};
     const rcv_generation generation = {.prompt = "the cat", .prompt_bytes = 7, .count = 3};
-    RCVI_TRY(rcv_trainer_new(c->school->context, c->settings, c->data, c->data, &trainers[0]));
+    RCVI_TRY(rcv_trainer_new(c->fixture->context, c->settings, c->data, c->data, &trainers[0]));
     RCVI_TRY(rcv_trainer_run(trainers[0], &options));
-    RCVI_TRY(rcv_trainer_new(c->school->context, c->settings, c->data, c->data, &trainers[1]));
+    RCVI_TRY(rcv_trainer_new(c->fixture->context, c->settings, c->data, c->data, &trainers[1]));
     RCVI_TRY(rcv_trainer_resume(trainers[1], c->path));
     RCVI_TRY(rcv_trainer_run(trainers[1], &options));
-    RCVI_TRY(rcv_learner_load(c->school->context, c->path, NULL, RCV_FLOAT32, learner));
+    RCVI_TRY(rcv_learner_load(c->fixture->context, c->path, NULL, RCV_FLOAT32, learner));
     RCVI_TRY(rcv_learner_evaluate(*learner, c->data, NULL, &result));
     return rcv_learner_kind(*learner) <= RCV_DATA_LINES ? rcv_learner_generate(*learner, &generation, ignore, NULL)
                                                         : RCV_OK;
@@ -32,12 +32,12 @@ static rcv_status do_all(const case_of_need *c, rcv_trainer **trainers, rcv_lear
 
 /* `each`: every so-many-th allocation. */
 static void check_need(const char *line, rcv_data_kind kind, const char *words, size_t each) {
-    school s;
+    train_fixture s;
     char path[512];
-    school_open(&s);
-    rcv_settings *settings = school_settings(&s, line);
+    train_fixture_open(&s);
+    rcv_settings *settings = train_fixture_settings(&s, line);
     snprintf(path, sizeof path, "%s", path_in("model"));
-    const case_of_need c = {&s, settings, school_data(&s, "train", kind, words, NULL), path};
+    const case_of_need c = {&s, settings, train_fixture_data(&s, "train", kind, words, NULL), path};
     rcv_status status = RCV_NO_MEMORY;
     size_t tried = 0, next = 1;
     while (status != RCV_OK) {
@@ -60,8 +60,8 @@ static void check_need(const char *line, rcv_data_kind kind, const char *words, 
     }
     assert_true(tried > 100);
     rcv_settings_free(settings);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 static void test_no_memory(void **unused) {
@@ -73,7 +73,7 @@ static void test_no_memory(void **unused) {
         "weight-drop=0.2",
         RCV_DATA_LINES, "the cat\na dog sat\n", 3);
     check_need("kind=classes cell=gru hidden=2 batch=2 steps=2 optimiser=sgd schedule=naive buckets=none",
-               RCV_DATA_CLASSES, school_examples, 3);
+               RCV_DATA_CLASSES, train_fixture_examples, 3);
 }
 
 int main(void) {

@@ -1,17 +1,17 @@
 /* A run as it goes: rates, validations, what begins and ends by them, dropout, limits, refusals. */
-#include "school.h"
 #include "scratch.h"
+#include "train_fixture.h"
 
 #include <math.h>
 
 /* ---- rates ---- */
 
-static rcvi_recipe recipe_of(const school *s, const char *line) {
-    rcv_settings *settings = school_settings(s, line);
-    rcvi_recipe recipe;
-    rcvi_recipe_read(&recipe, settings);
+static rcvi_train_options options_of(const train_fixture *s, const char *line) {
+    rcv_settings *settings = train_fixture_settings(s, line);
+    rcvi_train_options options;
+    rcvi_train_options_read(&options, settings);
     rcv_settings_free(settings);
-    return recipe;
+    return options;
 }
 
 static void check_rate(double rate, double expected) {
@@ -21,14 +21,14 @@ static void check_rate(double rate, double expected) {
 static void test_rates(void **unused) {
     (void)unused;
     const double pi = 3.14159265358979323846;
-    school s;
-    school_open(&s);
-    const rcvi_recipe none = recipe_of(&s, "learning-rate=2 decay=none"),
-                      epoch = recipe_of(&s, "learning-rate=2 decay=epoch decay-after=4 decay-factor=0.8"),
-                      plateau = recipe_of(&s, "learning-rate=2 decay=plateau"),
-                      step = recipe_of(&s, "learning-rate=2 decay=step decay-every=10 decay-factor=0.25"),
-                      cosine = recipe_of(&s, "learning-rate=2 decay=cosine final-rate=0.5 warmup=20"),
-                      warm = recipe_of(&s, "learning-rate=2 decay=none warmup=4");
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcvi_train_options none = options_of(&s, "learning-rate=2 decay=none"),
+                             epoch = options_of(&s, "learning-rate=2 decay=epoch decay-after=4 decay-factor=0.8"),
+                             plateau = options_of(&s, "learning-rate=2 decay=plateau"),
+                             step = options_of(&s, "learning-rate=2 decay=step decay-every=10 decay-factor=0.25"),
+                             cosine = options_of(&s, "learning-rate=2 decay=cosine final-rate=0.5 warmup=20"),
+                             warm = options_of(&s, "learning-rate=2 decay=none warmup=4");
     for (int64_t n = 0; n < 200; n++) {
         check_rate(rcvi_rate(&none, n, n / 10, 100, 0.5), 2);
         /* 4 epochs as they are, the fifth with 0.8, the sixth with 0.64. */
@@ -40,19 +40,19 @@ static void test_rates(void **unused) {
         check_rate(rcvi_rate(&cosine, n, 0, 100, 1),
                    n < 20 ? 2 * ((double)n + 1) / 20 : 0.5 + 1.5 * (1 + cos(pi * part)) / 2);
     }
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 /* Zaremba's run: 3 updates an epoch. */
 static void test_epoch_decay(void **unused) {
     (void)unused;
-    school s;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&s, "batch=3 length=5 optimiser=sgd learning-rate=1 epochs=5",
-                                    "decay=epoch decay-after=2 decay-factor=0.5", data, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "batch=3 length=5 optimiser=sgd learning-rate=1 epochs=5",
+                                           "decay=epoch decay-after=2 decay-factor=0.5", data, NULL);
     watcher w = {0};
-    check_ok(school_run(t, NULL, &w));
+    check_ok(train_fixture_run(t, NULL, &w));
     const int64_t each = rcvi_batcher_count(t->batcher);
     const double expected[] = {1, 1, 0.5, 0.25, 0.125};
     assert_true(each > 1);
@@ -62,7 +62,7 @@ static void test_epoch_decay(void **unused) {
     const rcv_progress *p = rcv_trainer_progress(t);
     assert_true(p->step == 5 * each && p->steps == p->step && p->epoch == 5 && p->epochs == 5);
     rcv_trainer_free(t);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 /* A cosine ends where the run does, also where an update's batches reach over the end of an epoch. */
@@ -71,13 +71,13 @@ static void test_cosine_ends_with_the_run(void **unused) {
     static const char *const limits[] = {"epochs=3", "epochs=3 accumulate=2", "epochs=3 accumulate=4", "steps=7",
                                          "steps=7 epochs=3"};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        school s;
-        school_open(&s);
-        const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-        rcv_trainer *t =
-            school_trainer(&s, "batch=3 length=3 optimiser=sgd learning-rate=1 decay=cosine", limits[i], data, NULL);
+        train_fixture s;
+        train_fixture_open(&s);
+        const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, "batch=3 length=3 optimiser=sgd learning-rate=1 decay=cosine",
+                                               limits[i], data, NULL);
         watcher w = {0};
-        check_ok(school_run(t, NULL, &w));
+        check_ok(train_fixture_run(t, NULL, &w));
         const int64_t n = w.updates;
         assert_true(n > 3);
         for (int64_t k = 0; k < n; k++) {
@@ -88,7 +88,7 @@ static void test_cosine_ends_with_the_run(void **unused) {
         }
         assert_int_equal(rcv_trainer_progress(t)->steps, n);
         rcv_trainer_free(t);
-        school_close(&s);
+        train_fixture_close(&s);
     }
 }
 
@@ -98,11 +98,11 @@ static const char much_a[] = "a a a a a a a a a a a a a a a a a a a a a b\n", al
 static const char worse[] =
     "batch=1 length=4 optimiser=sgd learning-rate=0.2 validate-every=2 eval-batch=1 dtype=float64 ";
 
-static rcv_trainer *worsening(school *s, const char *more) {
-    school_open(s);
-    const rcv_data *train = school_data(s, "train", RCV_DATA_STREAM, much_a, NULL);
-    const rcv_data *valid = school_data(s, "valid", RCV_DATA_STREAM, all_b, train);
-    return school_trainer(s, worse, more, train, valid);
+static rcv_trainer *worsening(train_fixture *s, const char *more) {
+    train_fixture_open(s);
+    const rcv_data *train = train_fixture_data(s, "train", RCV_DATA_STREAM, much_a, NULL);
+    const rcv_data *valid = train_fixture_data(s, "valid", RCV_DATA_STREAM, all_b, train);
+    return train_fixture_trainer(s, worse, more, train, valid);
 }
 
 static void check_worsening(const watcher *w) {
@@ -114,10 +114,10 @@ static void check_worsening(const watcher *w) {
 
 static void test_patience(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     rcv_trainer *t = worsening(&s, "patience=3 steps=100");
     watcher w = {0};
-    check_ok(school_run(t, NULL, &w));
+    check_ok(train_fixture_run(t, NULL, &w));
     check_worsening(&w);
     assert_int_equal(w.validations, 4);
     assert_int_equal(w.updates, 8);
@@ -125,21 +125,21 @@ static void test_patience(void **unused) {
     const rcv_progress *p = rcv_trainer_progress(t);
     assert_true(fabs(p->best - w.validation[0]) < 1e-11 && fabs(p->validation - w.validation[3]) < 1e-11);
     rcv_trainer_free(t);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 static void test_plateau(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     rcv_trainer *t = worsening(&s, "steps=16 decay=plateau decay-patience=2 decay-factor=0.5");
     watcher w = {0};
-    check_ok(school_run(t, NULL, &w));
+    check_ok(train_fixture_run(t, NULL, &w));
     check_worsening(&w);
     assert_int_equal(w.validations, 8);
     /* Bad are validations 2, 3 (of update 6), 4, 5 (of update 10), 6, 7 (of update 14). */
     for (int64_t i = 0; i < 16; i++) check_rate(w.rate[i], 0.2 * pow(0.5, i < 6 ? 0 : i < 10 ? 1 : i < 14 ? 2 : 3));
     rcv_trainer_free(t);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 /* ---- averages ---- */
@@ -166,8 +166,8 @@ static double loss_with(rcv_learner *l, void *parameters, const rcv_data *data) 
 static void follow_average(void *user) {
     averager *a = user;
     const rcv_learner *l = a->trainer->learner;
-    if (a->trainer->standing.step <= 8) {
-        assert_int_equal(a->trainer->standing.averaged, a->trainer->standing.step == 8);
+    if (a->trainer->state.step <= 8) {
+        assert_int_equal(a->trainer->state.averaged, a->trainer->state.step == 8);
         return;
     }
     a->count++;
@@ -175,8 +175,8 @@ static void follow_average(void *user) {
         a->sum[i] += ((const double *)l->parameters)[i];
         assert_true(fabs(((const double *)a->trainer->average)[i] - a->sum[i] / (double)a->count) < 1e-14);
     }
-    assert_int_equal(a->trainer->standing.averaged, a->count + 1);
-    if (a->trainer->standing.step % 2) return;
+    assert_int_equal(a->trainer->state.averaged, a->count + 1);
+    if (a->trainer->state.step % 2) return;
     const double plain = loss_with(a->trainer->learner, l->parameters, a->valid);
     a->of_average = loss_with(a->trainer->learner, a->trainer->average, a->valid);
     assert_true(plain > a->of_average + 1e-6);
@@ -185,12 +185,12 @@ static void follow_average(void *user) {
 
 static void test_averages(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     rcv_trainer *t = worsening(&s, "optimiser=asgd nonmono=2 steps=18 checkpoint-every=18");
     averager a = {.trainer = t, .sum = calloc((size_t)t->learner->elements, sizeof(double)), .valid = s.data[1]};
     watcher w = {.each = follow_average, .user = &a};
     assert_non_null(a.sum);
-    check_ok(school_run(t, path_in("model"), &w));
+    check_ok(train_fixture_run(t, path_in("model"), &w));
     assert_int_equal(a.count, 10);
     /* A file of the run is, to who loads it, the average. */
     rcv_learner *loaded;
@@ -201,24 +201,24 @@ static void test_averages(void **unused) {
     rcv_learner_free(loaded);
     free(a.sum);
     rcv_trainer_free(t);
-    assert_true(school_remove("model") > 0);
-    school_close(&s);
+    assert_true(train_fixture_remove("model") > 0);
+    train_fixture_close(&s);
 }
 
 static void test_no_average_before_its_time(void **unused) {
     (void)unused;
-    school s;
+    train_fixture s;
     rcv_trainer *t = worsening(&s, "optimiser=asgd nonmono=4 steps=9");
     watcher w = {0};
-    check_ok(school_run(t, path_in("model"), &w));
-    assert_int_equal(t->standing.averaged, 0);
+    check_ok(train_fixture_run(t, path_in("model"), &w));
+    assert_int_equal(t->state.averaged, 0);
     rcv_learner *loaded;
     check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT64, &loaded));
     assert_memory_equal(loaded->parameters, t->learner->parameters, (size_t)loaded->elements * sizeof(double));
     rcv_learner_free(loaded);
     rcv_trainer_free(t);
-    school_remove("model");
-    school_close(&s);
+    train_fixture_remove("model");
+    train_fixture_close(&s);
 }
 
 /* ---- dropout ---- */
@@ -235,28 +235,28 @@ enum { DROPS = sizeof drops / sizeof *drops };
 static const char dropping[] = "batch=2 length=5 steps=6 optimiser=momentum learning-rate=0.1 init=0.3 layers=2";
 
 /* From the same parameters with another seed. */
-static rcv_trainer *run_with(const school *s, const char *more, const char *seed, const double *start,
+static rcv_trainer *run_with(const train_fixture *s, const char *more, const char *seed, const double *start,
                              const rcv_data *data, watcher *w) {
     char line[256];
     snprintf(line, sizeof line, "%s %s", more, seed);
-    rcv_trainer *t = school_trainer(s, dropping, line, data, NULL);
-    if (start) school_set_parameters(t, start);
-    check_ok(school_run(t, NULL, w));
+    rcv_trainer *t = train_fixture_trainer(s, dropping, line, data, NULL);
+    if (start) train_fixture_set_parameters(t, start);
+    check_ok(train_fixture_run(t, NULL, w));
     return t;
 }
 
 static void test_dropout(void **unused) {
     (void)unused;
     for (size_t i = 0; i < 2 * DROPS; i++) {
-        school s;
+        train_fixture s;
         char line[128];
-        school_open(&s);
+        train_fixture_open(&s);
         snprintf(line, sizeof line, "%s %s", drops[i / 2], i % 2 ? "dtype=float64" : "dtype=float32");
-        const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-        rcv_trainer *fresh = school_trainer(&s, dropping, line, data, NULL);
-        rcv_trainer *plain = school_trainer(&s, dropping, i % 2 ? "dtype=float64" : "dtype=float32", data, NULL);
-        double *start = school_parameters(fresh);
-        assert_true(school_same(fresh, plain) || i / 2 == 0); /* dropout is no part of the model */
+        const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+        rcv_trainer *fresh = train_fixture_trainer(&s, dropping, line, data, NULL);
+        rcv_trainer *plain = train_fixture_trainer(&s, dropping, i % 2 ? "dtype=float64" : "dtype=float32", data, NULL);
+        double *start = train_fixture_parameters(fresh);
+        assert_true(train_fixture_same(fresh, plain) || i / 2 == 0); /* dropout is no part of the model */
         rcv_evaluation with, without;
         check_ok(rcv_learner_evaluate(fresh->learner, data, NULL, &with));
         check_ok(rcv_learner_evaluate(plain->learner, data, NULL, &without));
@@ -266,15 +266,15 @@ static void test_dropout(void **unused) {
         rcv_trainer *one = run_with(&s, line, "seed=0", start, data, &w[0]);
         rcv_trainer *same = run_with(&s, line, "seed=0", start, data, &w[1]);
         rcv_trainer *other = run_with(&s, line, "seed=1", start, data, &w[2]);
-        check_ok(school_run(plain, NULL, &w[3]));
-        assert_true(school_same(one, same));
-        assert_false(school_same(one, other));
-        assert_false(school_same(one, plain));
+        check_ok(train_fixture_run(plain, NULL, &w[3]));
+        assert_true(train_fixture_same(one, same));
+        assert_false(train_fixture_same(one, other));
+        assert_false(train_fixture_same(one, plain));
         assert_true(w[0].loss[0] != w[3].loss[0] && w[0].loss[0] != w[2].loss[0]);
         rcv_trainer *const all[] = {fresh, plain, one, same, other};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) rcv_trainer_free(all[k]);
         free(start);
-        school_close(&s);
+        train_fixture_close(&s);
     }
 }
 
@@ -282,25 +282,26 @@ static void test_dropout(void **unused) {
 static void test_validation_drops_nothing(void **unused) {
     (void)unused;
     static const char *const kinds[] = {"kind=stream", "kind=lines", "kind=classes", "kind=values"};
-    const char *const texts[] = {school_verse, school_verse, school_examples, school_values};
+    const char *const texts[] = {train_fixture_verse, train_fixture_verse, train_fixture_examples,
+                                 train_fixture_values};
     for (rcv_data_kind kind = RCV_DATA_STREAM; kind <= RCV_DATA_VALUES; kind++) {
-        school s;
-        school_open(&s);
-        const rcv_data *data = school_data(&s, "train", kind, texts[kind], NULL);
-        rcv_trainer *t = school_trainer(&s, kinds[kind],
-                                        "dropout=0.4 dropout-input=0.3 dropout-output=0.3 dropout-embedding=0.2 "
-                                        "weight-drop=0.3 layers=2 batch=2 length=5 eval-batch=1 steps=4 "
-                                        "validate-every=4 dtype=float64",
-                                        data, data);
+        train_fixture s;
+        train_fixture_open(&s);
+        const rcv_data *data = train_fixture_data(&s, "train", kind, texts[kind], NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, kinds[kind],
+                                               "dropout=0.4 dropout-input=0.3 dropout-output=0.3 dropout-embedding=0.2 "
+                                               "weight-drop=0.3 layers=2 batch=2 length=5 eval-batch=1 steps=4 "
+                                               "validate-every=4 dtype=float64",
+                                               data, data);
         watcher w = {0};
         rcv_evaluation result;
-        check_ok(school_run(t, NULL, &w));
+        check_ok(train_fixture_run(t, NULL, &w));
         check_ok(rcv_learner_evaluate(t->learner, data, NULL, &result));
         assert_int_equal(w.validations, 1);
         if (fabs(w.validation[0] - result.loss) > 1e-11 * result.loss)
             fail_msg("%s: validation says %.15g, evaluation %.15g", kinds[kind], w.validation[0], result.loss);
         rcv_trainer_free(t);
-        school_close(&s);
+        train_fixture_close(&s);
     }
 }
 
@@ -308,26 +309,26 @@ static void test_validation_drops_nothing(void **unused) {
 
 static void test_stopping(void **unused) {
     (void)unused;
-    school s;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *stopped = school_trainer(&s, dropping, "steps=100", data, NULL);
-    rcv_trainer *plain = school_trainer(&s, dropping, "steps=3", data, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *stopped = train_fixture_trainer(&s, dropping, "steps=100", data, NULL);
+    rcv_trainer *plain = train_fixture_trainer(&s, dropping, "steps=3", data, NULL);
     watcher a = {.stop_at = 3}, b = {0};
-    check_fails(school_run(stopped, NULL, &a), RCV_STOPPED, "3 updates");
-    check_ok(school_run(plain, NULL, &b));
-    assert_true(school_same(stopped, plain));
+    check_fails(train_fixture_run(stopped, NULL, &a), RCV_STOPPED, "3 updates");
+    check_ok(train_fixture_run(plain, NULL, &b));
+    assert_true(train_fixture_same(stopped, plain));
     assert_string_equal(a.end, "stopped");
     assert_string_equal(b.end, "steps");
     a.stop_at = 5; /* goes on where it was */
-    check_fails(school_run(stopped, NULL, &a), RCV_STOPPED, "5 updates");
+    check_fails(train_fixture_run(stopped, NULL, &a), RCV_STOPPED, "5 updates");
     rcv_trainer_free(plain);
-    plain = school_trainer(&s, dropping, "steps=5", data, NULL);
-    check_ok(school_run(plain, NULL, &b));
-    assert_true(school_same(stopped, plain));
+    plain = train_fixture_trainer(&s, dropping, "steps=5", data, NULL);
+    check_ok(train_fixture_run(plain, NULL, &b));
+    assert_true(train_fixture_same(stopped, plain));
     rcv_trainer_free(stopped);
     rcv_trainer_free(plain);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 static void test_no_number(void **unused) {
@@ -335,12 +336,12 @@ static void test_no_number(void **unused) {
     const char *const line =
         "kind=values batch=5 buckets=none cell=rnn_relu hidden=8 optimiser=sgd learning-rate=1e6 clip=0";
     for (int saves = 0; saves < 2; saves++) {
-        school s;
-        school_open(&s);
-        const rcv_data *data = school_data(&s, "train", RCV_DATA_VALUES, school_values, NULL);
-        rcv_trainer *t = school_trainer(&s, line, "steps=100 checkpoint-every=1", data, NULL);
+        train_fixture s;
+        train_fixture_open(&s);
+        const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_VALUES, train_fixture_values, NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, line, "steps=100 checkpoint-every=1", data, NULL);
         watcher w = {0};
-        const rcv_status status = school_run(t, saves ? path_in("model") : NULL, &w);
+        const rcv_status status = train_fixture_run(t, saves ? path_in("model") : NULL, &w);
         char update[64], good[64];
         snprintf(update, sizeof update, "of update %lld is not a number", (long long)w.updates + 1);
         snprintf(good, sizeof good, saves ? "model, of update %lld" : "no checkpoint was written",
@@ -349,8 +350,8 @@ static void test_no_number(void **unused) {
         assert_true(strstr(rcv_message(), good) != NULL);
         assert_true(w.updates > 0 && w.updates < 50);
         rcv_trainer_free(t);
-        assert_int_equal(school_remove("model") > 0, saves);
-        school_close(&s);
+        assert_int_equal(train_fixture_remove("model") > 0, saves);
+        train_fixture_close(&s);
     }
 }
 
@@ -360,42 +361,42 @@ static void test_validation_without_number(void **unused) {
     const char *const line =
         "kind=values batch=5 buckets=none cell=rnn_relu hidden=8 init=0.9 optimiser=sgd validate-every=1 "
         "checkpoint-every=1 keep=1";
-    school s;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_VALUES, school_values, NULL);
-    const rcv_data *huge =
-        school_data(&s, "valid", RCV_DATA_VALUES,
-                    "{\"x\": [[3e38, 3e38], [3e38, -3e38], [-3e38, 3e38], [-3e38, -3e38]], \"y\": [3e38, -3e38]}\n"
-                    "{\"x\": [[3e38, -3e38], [3e38, -3e38], [3e38, -3e38], [3e38, -3e38]], \"y\": [1, 2]}\n",
-                    data);
-    rcv_trainer *t = school_trainer(&s, line, "steps=3", data, huge), *again;
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_VALUES, train_fixture_values, NULL);
+    const rcv_data *huge = train_fixture_data(
+        &s, "valid", RCV_DATA_VALUES,
+        "{\"x\": [[3e38, 3e38], [3e38, -3e38], [-3e38, 3e38], [-3e38, -3e38]], \"y\": [3e38, -3e38]}\n"
+        "{\"x\": [[3e38, -3e38], [3e38, -3e38], [3e38, -3e38], [3e38, -3e38]], \"y\": [1, 2]}\n",
+        data);
+    rcv_trainer *t = train_fixture_trainer(&s, line, "steps=3", data, huge), *again;
     watcher w = {0};
-    check_ok(school_run(t, path_in("model"), &w));
+    check_ok(train_fixture_run(t, path_in("model"), &w));
     assert_int_equal(w.updates, 3);
     assert_int_equal(w.validations, 3);
     for (int i = 0; i < 3; i++) assert_true(isnan(w.validation[i]) && !w.best[i] && isfinite(w.loss[i]));
     assert_true(isinf(rcv_trainer_progress(t)->validation) && rcv_trainer_progress(t)->best == 0);
-    assert_true(t->standing.bad == 3 && isinf(t->standing.best));
-    again = school_trainer(&s, line, "steps=5", data, huge);
+    assert_true(t->state.bad == 3 && isinf(t->state.best));
+    again = train_fixture_trainer(&s, line, "steps=5", data, huge);
     check_ok(rcv_trainer_resume(again, path_in("model")));
     assert_int_equal(again->history_count, 3);
     for (int i = 0; i < 3; i++) assert_true(isinf(again->history[i]));
-    assert_true(again->standing.bad == 3 && isinf(again->standing.best));
-    check_ok(school_run(again, NULL, &w));
-    assert_int_equal(again->standing.step, 5);
+    assert_true(again->state.bad == 3 && isinf(again->state.best));
+    check_ok(train_fixture_run(again, NULL, &w));
+    assert_int_equal(again->state.step, 5);
     rcv_trainer_free(again);
     rcv_trainer_free(t);
-    assert_int_equal(school_remove("model"), 1);
-    school_close(&s);
+    assert_int_equal(train_fixture_remove("model"), 1);
+    train_fixture_close(&s);
 }
 
 static void test_memorising(void **unused) {
     (void)unused;
-    school s;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_LINES, school_verse, NULL);
-    rcv_trainer *t =
-        school_trainer(&s, "kind=lines hidden=24 steps=200 batch=4 learning-rate=0.02", "optimiser=adam", data, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_LINES, train_fixture_verse, NULL);
+    rcv_trainer *t = train_fixture_trainer(&s, "kind=lines hidden=24 steps=200 batch=4 learning-rate=0.02",
+                                           "optimiser=adam", data, NULL);
     rcv_evaluation before, after;
     check_ok(rcv_learner_evaluate(t->learner, data, NULL, &before));
     check_ok(rcv_trainer_run(t, NULL));
@@ -404,7 +405,7 @@ static void test_memorising(void **unused) {
     /* Which line comes is a matter of log 8 nats, over its 6.6 tokens or so. */
     assert_true(after.loss < 0.4);
     rcv_trainer_free(t);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 /* ---- refusals ---- */
@@ -415,14 +416,15 @@ static void test_memorising(void **unused) {
 static void test_validation_memory(void **unused) {
     (void)unused;
     static const char line[] = "kind=stream batch=2 length=5 eval-batch=1 optimiser=sgd steps=6 validate-every=2";
-    school s;
-    school_open(&s);
-    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL),
-                   *valid = school_data(&s, "valid", RCV_DATA_STREAM, "the cat sat on a log\n", train);
-    rcv_trainer *a = school_trainer(&s, line, "", train, valid), *b = school_trainer(&s, line, "", train, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL),
+                   *valid = train_fixture_data(&s, "valid", RCV_DATA_STREAM, "the cat sat on a log\n", train);
+    rcv_trainer *a = train_fixture_trainer(&s, line, "", train, valid),
+                *b = train_fixture_trainer(&s, line, "", train, NULL);
     watcher x = {0}, y = {0};
-    check_ok(school_run(a, NULL, &x));
-    check_ok(school_run(b, NULL, &y));
+    check_ok(train_fixture_run(a, NULL, &x));
+    check_ok(train_fixture_run(b, NULL, &y));
     assert_int_equal(x.validations, 3);
     for (int i = 0; i < 3; i++) assert_true(x.validation[i] > 0.1);
     const rcvi_window *v = &a->work->windows[a->windows[a->train_windows]];
@@ -433,27 +435,27 @@ static void test_validation_memory(void **unused) {
     assert_int_equal(rcv_trainer_bytes(a), rcv_trainer_bytes(b) + states);
     rcv_trainer_free(a);
     rcv_trainer_free(b);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 /* Windows of buckets take turns in the memory of the longest one's. */
 static void test_bucket_memory(void **unused) {
     (void)unused;
-    school s;
-    school_open(&s);
-    const rcv_data *train = school_data(&s, "train", RCV_DATA_LINES, school_verse, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_LINES, train_fixture_verse, NULL);
     const char *line = "kind=lines batch=4 hidden=24 layers=2 steps=8";
-    rcv_trainer *one = school_trainer(&s, line, "buckets=none", train, NULL);
-    rcv_trainer *three = school_trainer(&s, line, "buckets=auto:3", train, NULL);
+    rcv_trainer *one = train_fixture_trainer(&s, line, "buckets=none", train, NULL);
+    rcv_trainer *three = train_fixture_trainer(&s, line, "buckets=auto:3", train, NULL);
     watcher x = {0}, y = {0};
-    check_ok(school_run(one, NULL, &x));
-    check_ok(school_run(three, NULL, &y));
+    check_ok(train_fixture_run(one, NULL, &x));
+    check_ok(train_fixture_run(three, NULL, &y));
     assert_int_equal(three->train_windows, 3);
     const size_t run = rcv_run_bytes(one->work->windows[0].runs[0]);
     assert_true(rcv_trainer_bytes(three) < rcv_trainer_bytes(one) + run);
     rcv_trainer_free(one);
     rcv_trainer_free(three);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 /* Many lines of two steps and one of thirty: the plan of the short ones serves both, also where another is chosen for the long one. */
@@ -465,15 +467,15 @@ static void test_bucket_plans(void **unused) {
     for (int i = 0; i < STEPS - 1; i++) end = strcpy(end, i < STEPS - 2 ? "b " : "b\n") + 2;
     int different = 0;
     for (int i = 0; i < 6; i++) {
-        school s;
-        school_open(&s);
-        const rcv_data *train = school_data(&s, "train", RCV_DATA_LINES, text, NULL);
+        train_fixture s;
+        train_fixture_open(&s);
+        const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_LINES, text, NULL);
         char line[80];
         snprintf(line, sizeof line, "kind=lines buckets=2 steps=2 batch=%d hidden=%d", 1 + 3 * (i % 3),
                  i < 3 ? 24 : 96);
-        rcv_trainer *t = school_trainer(&s, line, "", train, NULL);
+        rcv_trainer *t = train_fixture_trainer(&s, line, "", train, NULL);
         watcher w = {0};
-        check_ok(school_run(t, NULL, &w));
+        check_ok(train_fixture_run(t, NULL, &w));
         assert_int_equal(t->train_windows, 2);
         rcv_plan_options o = {.batch = 1 + 3 * (i % 3),
                               .dtype = t->learner->dtype,
@@ -494,7 +496,7 @@ static void test_bucket_plans(void **unused) {
         }
         for (int k = 0; k < 2; k++) rcv_plan_free(plans[k]);
         rcv_trainer_free(t);
-        school_close(&s);
+        train_fixture_close(&s);
     }
     assert_true(different > 0); /* else nothing was compared */
 }
@@ -502,15 +504,16 @@ static void test_bucket_plans(void **unused) {
 /* A CPU stores the gradient of the output layer, and says so. */
 static void test_lean(void **unused) {
     (void)unused;
-    school s;
-    school_open(&s);
-    const rcv_data *train = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
-    rcv_trainer *t = school_trainer(&s, "kind=stream batch=2 length=5 optimiser=sgd steps=1", "lean=yes", train, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
+    rcv_trainer *t =
+        train_fixture_trainer(&s, "kind=stream batch=2 length=5 optimiser=sgd steps=1", "lean=yes", train, NULL);
     watcher w = {0};
-    check_fails(school_run(t, NULL, &w), RCV_UNSUPPORTED, "lean learning is for GPUs");
+    check_fails(train_fixture_run(t, NULL, &w), RCV_UNSUPPORTED, "lean learning is for GPUs");
     assert_int_equal(w.updates, 0);
     rcv_trainer_free(t);
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 static void test_refusals(void **unused) {
@@ -533,13 +536,13 @@ static void test_refusals(void **unused) {
         {"lean=yes optimiser=sgd weight-decay=0.1", "weight-decay must be 0"},
         {"lean=yes optimiser=sgd tied=true", "must not be tied"},
     };
-    school s;
-    school_open(&s);
-    const rcv_data *data = school_data(&s, "train", RCV_DATA_STREAM, school_verse, NULL);
+    train_fixture s;
+    train_fixture_open(&s);
+    const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char line[128];
         snprintf(line, sizeof line, "batch=2 length=5 %s", wrong[i].settings);
-        rcv_settings *settings = school_settings(&s, line);
+        rcv_settings *settings = train_fixture_settings(&s, line);
         rcv_trainer *t = (rcv_trainer *)settings;
         const rcv_status status = rcv_trainer_new(s.context, settings, data, NULL, &t);
         if (status == RCV_OK) fail_msg("%s is taken", wrong[i].settings);
@@ -547,16 +550,16 @@ static void test_refusals(void **unused) {
         assert_null(t);
         rcv_settings_free(settings);
     }
-    const rcv_data *lines = school_data(&s, "lines", RCV_DATA_LINES, school_verse, NULL);
+    const rcv_data *lines = train_fixture_data(&s, "lines", RCV_DATA_LINES, train_fixture_verse, NULL);
     static const char *const buckets[] = {"buckets=3,2", "buckets=auto:0", "buckets=autox", "buckets=x", "buckets=3;4"};
     for (size_t i = 0; i < sizeof buckets / sizeof *buckets; i++) {
-        rcv_settings *settings = school_settings(&s, buckets[i]);
+        rcv_settings *settings = train_fixture_settings(&s, buckets[i]);
         rcv_trainer *t = NULL;
         check_ok(rcv_settings_set(settings, "kind", "lines"));
         check_fails(rcv_trainer_new(s.context, settings, lines, NULL, &t), RCV_INVALID, "buckets");
         rcv_settings_free(settings);
     }
-    school_close(&s);
+    train_fixture_close(&s);
 }
 
 int main(void) {

@@ -160,7 +160,7 @@ static const REAL *read_block(reading reading, int64_t n, const REAL *gradient, 
 static REAL *behind(void *array, int64_t count) { return array ? (REAL *)array + count : NULL; }
 
 /* The member's elements, a block at a time, so that the average meets them while they are near. */
-static void update_part(const rcvi_learn_share *share, const rcvi_part *part, update_block *kind,
+static void update_part(const rcvi_learn_share *share, const rcvi_update_part *part, update_block *kind,
                         const numbers *numbers) {
     REAL room[BLOCK];
     int64_t i, end, count;
@@ -179,9 +179,9 @@ static void update_sparse(const rcvi_learn_share *share, const rcvi_sparse_part 
     int64_t group, end, columns = part->columns;
     numbers.decay = numbers.average = 0;
     for (rcvi_learn_cut(share, *part->groups.count, 1, &group, &end); group < end; group++) {
-        rcvi_part row = {.count = columns,
-                         .parameters = (REAL *)part->table + part->groups.ids[group] * columns,
-                         .gradient = (const REAL *)part->gradient + group * columns};
+        rcvi_update_part row = {.count = columns,
+                                .parameters = (REAL *)part->table + part->groups.ids[group] * columns,
+                                .gradient = (const REAL *)part->gradient + group * columns};
         update_part(&alone, &row, sgd, &numbers);
     }
 }

@@ -68,7 +68,7 @@ cudaError_t rcvi_cuda_update(cudaStream_t stream, rcvi_cuda_type real, int proce
                              double *sums);
 /* Before an update that has a head: squares of its gradient, as the norm takes them. They are stored to `sums` or, with `adds`, added,
  * and the update adds those of its parts. Of a part the gradient alone is read. */
-cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_part *parts, int count,
+cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_update_part *parts, int count,
                                   bool adds, const rcvi_control *control, double *sums);
 /* Behind it: parameters [rows, columns] by sgd, whose gradient has `row` elements from row to row. */
 cudaError_t rcvi_cuda_change_rows(cudaStream_t stream, rcvi_cuda_type real, int64_t rows, int64_t columns,

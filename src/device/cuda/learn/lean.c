@@ -278,8 +278,8 @@ static rcv_status add_to_dy(rcvi_learn *l, const rcvi_head *head, const strip *s
 /* dweight is 0 in what fills it up, which so takes part in no sum. */
 static rcv_status add_squares(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s,
                               bool adds) {
-    const rcvi_part parts[] = {{.count = s->count * l->deep, .gradient = place(l, l->dweight)},
-                               {.count = head->bias ? s->count : 0, .gradient = place(l, l->dbias)}};
+    const rcvi_update_part parts[] = {{.count = s->count * l->deep, .gradient = place(l, l->dweight)},
+                                      {.count = head->bias ? s->count : 0, .gradient = place(l, l->dbias)}};
     return rcvi_cuda_check(rcvi_cuda_add_squares(l->stream, l->real, parts, 2, adds, control, place(l, l->norm)),
                            "the norm");
 }

@@ -13,7 +13,7 @@ enum { THREADS = 256, BLOCKS_OF_ONE = 8 /* of a processor */ };
 
 /* A part, and where its whole accesses begin. */
 struct piece {
-    rcvi_part part;
+    rcvi_update_part part;
     int64_t head, wholes; /* single elements before them; accesses */
 };
 
@@ -68,7 +68,7 @@ __device__ inline void change(const numbers<REAL> &n, REAL g, REAL &p, REAL &fir
 
 /* V elements from `i` on. */
 template <typename REAL, int KIND, int V>
-__device__ inline void change_some(const rcvi_part &part, int64_t i, const preparing<REAL> &prepare,
+__device__ inline void change_some(const rcvi_update_part &part, int64_t i, const preparing<REAL> &prepare,
                                    const numbers<REAL> &n) {
     REAL g[V], p[V], first[V] = {}, second[V] = {}, average[V] = {};
     const bool averages = part.average && n.average != 0;
@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(THREADS)
 /* ---- the host's side ---- */
 
 /* Where the arrays begin at different distances from a multiple of 16 bytes, all elements are single. */
-static piece cut(const rcvi_part &part, int bytes) {
+static piece cut(const rcvi_update_part &part, int bytes) {
     const void *arrays[] = {part.parameters, part.gradient, part.first, part.second, part.average};
     const int64_t v = 16 / bytes;
     piece made = {part, part.count, 0};
@@ -239,7 +239,7 @@ static cudaError_t start_squares(cudaStream_t stream, rcvi_cuda_type real, const
     return start(norm_sums<float>, grid, block, stream, all, control, adds, sums);
 }
 
-static pieces cut_all(const rcvi_part *parts, int count, int bytes) {
+static pieces cut_all(const rcvi_update_part *parts, int count, int bytes) {
     static_assert(sizeof(pieces) <= 4000, "what a kernel may be given");
     pieces all = {};
     for (int i = 0; i < count; i++) {
@@ -248,7 +248,7 @@ static pieces cut_all(const rcvi_part *parts, int count, int bytes) {
     return all;
 }
 
-extern "C" cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_part *parts,
+extern "C" cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_update_part *parts,
                                              int count, bool adds, const rcvi_control *control, double *sums) {
     if (count > RCVI_MAX_PARTS) return cudaErrorInvalidValue;
     return start_squares(stream, real, cut_all(parts, count, number_bytes(real)), control, adds, sums);

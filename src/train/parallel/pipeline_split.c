@@ -1,7 +1,7 @@
 /* Layers shared out to stages, by dynamic programming from the last stage down: first the least time of the slowest stage, then, of
  * stages that take no longer than that, the least sum of squares. (Both at once would not do: a part that is best by itself need not be
  * part of the best whole, where another stage is the slowest anyway.) */
-#include "train/parallel/flow.h"
+#include "train/parallel/pipeline.h"
 
 #include <math.h>
 
@@ -61,8 +61,8 @@ static rcv_status check(const split *p) {
     return RCV_OK;
 }
 
-rcv_status rcvi_flow_split(rcv_context *context, const double *layer, int layers, double first, double last, int stages,
-                           int *counts) {
+rcv_status rcvi_pipeline_split(rcv_context *context, const double *layer, int layers, double first, double last,
+                               int stages, int *counts) {
     split p = {.layer = layer, .layers = layers, .first = first, .last = last, .stages = stages};
     RCVI_TRY(check(&p));
     const size_t places = ((size_t)stages + 1) * ((size_t)layers + 1);

@@ -2,7 +2,7 @@
  * against all there are. */
 #include "base/random.h"
 #include "test.h"
-#include "train/parallel/flow.h"
+#include "train/parallel/pipeline.h"
 
 #include <math.h>
 
@@ -16,7 +16,7 @@ enum { STAGES = 6, MICRO = 6, CHUNKS = 5, UNITS = MICRO * CHUNKS, EVENTS = STAGE
             fail_msg("%s is %.17g, not %.17g", #value, value_, expected_);                                             \
     } while (0)
 
-#define for_each_flow(stages_, micro_, chunks_)                                                                        \
+#define for_each_pipeline(stages_, micro_, chunks_)                                                                    \
     for (int stages_ = 1; stages_ <= STAGES; stages_++)                                                                \
         for (int micro_ = 1; micro_ <= MICRO; micro_++)                                                                \
             for (int chunks_ = 1; chunks_ <= CHUNKS; chunks_++)
@@ -24,10 +24,10 @@ enum { STAGES = 6, MICRO = 6, CHUNKS = 5, UNITS = MICRO * CHUNKS, EVENTS = STAGE
 typedef struct {
     test_allocator allocator;
     rcv_context *context;
-    rcvi_flow flow;
-    rcvi_flow_stage stage[STAGES];
-    rcvi_flow_result result;
-    rcvi_flow_event events[EVENTS + 1];
+    rcvi_pipeline pipeline;
+    rcvi_pipeline_stage stage[STAGES];
+    rcvi_pipeline_result result;
+    rcvi_pipeline_event events[EVENTS + 1];
     size_t count;
 } fixture;
 
@@ -35,86 +35,87 @@ typedef struct {
 static void open_fixture(fixture *f, int stages, double forward, double backward) {
     memset(f, 0, sizeof *f);
     f->context = test_context(&f->allocator);
-    f->flow =
-        (rcvi_flow){.stages = stages, .replicas = 1, .micro = 1, .chunks = 1, .stage = f->stage, .bandwidth = INFINITY};
-    for (int s = 0; s < stages; s++) f->stage[s] = (rcvi_flow_stage){.forward = forward, .backward = backward};
+    f->pipeline = (rcvi_pipeline){
+        .stages = stages, .replicas = 1, .micro = 1, .chunks = 1, .stage = f->stage, .bandwidth = INFINITY};
+    for (int s = 0; s < stages; s++) f->stage[s] = (rcvi_pipeline_stage){.forward = forward, .backward = backward};
 }
 
 static void close_fixture(fixture *f) { test_context_end(&f->allocator, f->context); }
 
 /* With and without events the same, and exactly as many as were announced; what stages do adds up. */
 static void simulate(fixture *f) {
-    rcvi_flow_result without;
-    f->count = rcvi_flow_event_count(&f->flow);
+    rcvi_pipeline_result without;
+    f->count = rcvi_pipeline_event_count(&f->pipeline);
     assert_in_range(f->count, 1, EVENTS);
     memset(f->events, 0xff, sizeof f->events);
-    check_ok(rcvi_flow_simulate(f->context, &f->flow, NULL, &without));
-    check_ok(rcvi_flow_simulate(f->context, &f->flow, f->events, &f->result));
+    check_ok(rcvi_pipeline_simulate(f->context, &f->pipeline, NULL, &without));
+    check_ok(rcvi_pipeline_simulate(f->context, &f->pipeline, f->events, &f->result));
     assert_memory_equal(&without, &f->result, sizeof without);
     double busy = 0, end = 0;
     for (size_t i = 0; i < f->count; i++) {
-        const rcvi_flow_event *e = &f->events[i];
-        assert_in_range(e->stage, i ? f->events[i - 1].stage : 0, f->flow.stages - 1);
+        const rcvi_pipeline_event *e = &f->events[i];
+        assert_in_range(e->stage, i ? f->events[i - 1].stage : 0, f->pipeline.stages - 1);
         assert_true(e->begin >= 0 && e->end >= e->begin);
-        bool exchange = e->kind == RCVI_FLOW_SUM || e->kind == RCVI_FLOW_OUTCOME || e->kind == RCVI_FLOW_GATHER;
+        bool exchange =
+            e->kind == RCVI_PIPELINE_SUM || e->kind == RCVI_PIPELINE_OUTCOME || e->kind == RCVI_PIPELINE_GATHER;
         if (!exchange) busy += e->end - e->begin;
         end = fmax(end, e->end);
     }
     assert_int_equal(f->events[f->count].stage, -1);
     assert_true(f->result.seconds == end);
-    check_near(busy + f->flow.stages * (f->result.bubble * end + f->result.exposed), f->flow.stages * end);
+    check_near(busy + f->pipeline.stages * (f->result.bubble * end + f->result.exposed), f->pipeline.stages * end);
 }
 
 /* ---- orders ---- */
 
 typedef struct {
-    rcvi_flow flow;
+    rcvi_pipeline pipeline;
     int units;
-    rcvi_task tasks[STAGES][2 * UNITS];
+    rcvi_pipeline_task tasks[STAGES][2 * UNITS];
     int done[STAGES];
     bool forward[STAGES][UNITS], backward[STAGES][UNITS];
 } tokens;
 
 static void open_tokens(tokens *t, int stages, int micro, int chunks) {
     memset(t, 0, sizeof *t);
-    t->flow = (rcvi_flow){.stages = stages, .replicas = 1, .micro = micro, .chunks = chunks};
+    t->pipeline = (rcvi_pipeline){.stages = stages, .replicas = 1, .micro = micro, .chunks = chunks};
     t->units = micro * chunks;
-    for (int s = 0; s < stages; s++) rcvi_flow_order(&t->flow, s, t->tasks[s]);
+    for (int s = 0; s < stages; s++) rcvi_pipeline_order(&t->pipeline, s, t->tasks[s]);
 }
 
-/* As flow.h says what a unit waits for. */
-static bool may_go(const tokens *t, int s, rcvi_task task) {
-    int chunks = t->flow.chunks, u = task.unit, k = u % chunks, last = u - k + chunks - 1;
+/* As pipeline.h says what a unit waits for. */
+static bool may_go(const tokens *t, int s, rcvi_pipeline_task task) {
+    int chunks = t->pipeline.chunks, u = task.unit, k = u % chunks, last = u - k + chunks - 1;
     if (!task.backward) return (k == 0 || t->forward[s][u - 1]) && (s == 0 || t->forward[s - 1][u]);
     if (u != last && !t->backward[s][u + 1]) return false;
-    return s == t->flow.stages - 1 ? t->forward[s][last] : t->backward[s + 1][u];
+    return s == t->pipeline.stages - 1 ? t->forward[s][last] : t->backward[s + 1][u];
 }
 
 static int held_by(const tokens *t, int s) {
     int held = 0;
-    for (int m = 0; m < t->flow.micro; m++) {
-        int first = m * t->flow.chunks; /* first forwards, last backwards */
+    for (int m = 0; m < t->pipeline.micro; m++) {
+        int first = m * t->pipeline.chunks; /* first forwards, last backwards */
         held += t->forward[s][first] && !t->backward[s][first];
     }
     return held;
 }
 
 static bool go(tokens *t, int s) {
-    rcvi_task task = t->tasks[s][t->done[s]];
+    rcvi_pipeline_task task = t->tasks[s][t->done[s]];
     assert_in_range(task.unit, 0, t->units - 1);
     if (!may_go(t, s, task)) return false;
     bool *done = task.backward ? &t->backward[s][task.unit] : &t->forward[s][task.unit];
     assert_false(*done);
     *done = true;
     t->done[s]++;
-    assert_in_range(held_by(t, s), 0, rcvi_flow_held(&t->flow, s));
+    assert_in_range(held_by(t, s), 0, rcvi_pipeline_in_flight(&t->pipeline, s));
     return true;
 }
 
 static void test_orders(void **unused) {
     (void)unused;
     static tokens t;
-    for_each_flow(stages, micro, chunks) {
+    for_each_pipeline(stages, micro, chunks) {
         open_tokens(&t, stages, micro, chunks);
         for (bool moved = true; moved;) {
             moved = false;
@@ -124,14 +125,14 @@ static void test_orders(void **unused) {
         }
         for (int s = 0; s < stages; s++) {
             assert_int_equal(t.done[s], 2 * t.units);
-            assert_int_equal(rcvi_flow_held(&t.flow, s), stages - s < micro ? stages - s : micro);
+            assert_int_equal(rcvi_pipeline_in_flight(&t.pipeline, s), stages - s < micro ? stages - s : micro);
         }
     }
 }
 
 /* What a stage hands on is taken in the order in which it comes: all stages have the same. */
-static void check_sequence(const tokens *t, const rcvi_task *tasks, bool backward) {
-    int chunks = t->flow.chunks, found = 0;
+static void check_sequence(const tokens *t, const rcvi_pipeline_task *tasks, bool backward) {
+    int chunks = t->pipeline.chunks, found = 0;
     for (int i = 0; i < 2 * t->units; i++) {
         if (tasks[i].backward != backward) continue;
         int k = found % chunks, first = found - k;
@@ -144,7 +145,7 @@ static void check_sequence(const tokens *t, const rcvi_task *tasks, bool backwar
 static void test_sequences(void **unused) {
     (void)unused;
     static tokens t;
-    for_each_flow(stages, micro, chunks) {
+    for_each_pipeline(stages, micro, chunks) {
         open_tokens(&t, stages, micro, chunks);
         for (int s = 0; s < stages; s++) {
             check_sequence(&t, t.tasks[s], false);
@@ -163,10 +164,10 @@ static void test_closed_forms(void **unused) {
     static const double costs[][2] = {{1, 2}, {1, 1}, {0.7, 0.3}, {0.1, 1.3}};
     static fixture f;
     for (int c = 0; c < 4; c++) {
-        for_each_flow(stages, micro, chunks) {
+        for_each_pipeline(stages, micro, chunks) {
             open_fixture(&f, stages, costs[c][0], costs[c][1]);
-            f.flow.micro = micro;
-            f.flow.chunks = chunks;
+            f.pipeline.micro = micro;
+            f.pipeline.chunks = chunks;
             simulate(&f);
             const int units = micro * chunks;
             check_near(f.result.seconds, (units + stages - 1) * (costs[c][0] + costs[c][1]));
@@ -182,14 +183,14 @@ static void test_wavefront(void **unused) {
     (void)unused;
     static fixture f;
     open_fixture(&f, 4, 1, 2);
-    f.flow.chunks = 5;
+    f.pipeline.chunks = 5;
     simulate(&f);
     int found = 0;
     for (size_t i = 0; i < f.count; i++) {
-        const rcvi_flow_event *e = &f.events[i];
-        if (e->kind == RCVI_FLOW_FORWARD) check_near(e->begin, e->stage + e->unit);
-        if (e->kind == RCVI_FLOW_BACKWARD) check_near(e->begin, 4 - 1 + 5 + 2 * (4 - 1 - e->stage + 4 - e->unit));
-        found += e->kind == RCVI_FLOW_FORWARD || e->kind == RCVI_FLOW_BACKWARD;
+        const rcvi_pipeline_event *e = &f.events[i];
+        if (e->kind == RCVI_PIPELINE_FORWARD) check_near(e->begin, e->stage + e->unit);
+        if (e->kind == RCVI_PIPELINE_BACKWARD) check_near(e->begin, 4 - 1 + 5 + 2 * (4 - 1 - e->stage + 4 - e->unit));
+        found += e->kind == RCVI_PIPELINE_FORWARD || e->kind == RCVI_PIPELINE_BACKWARD;
     }
     assert_int_equal(found, 2 * 4 * 5);
     close_fixture(&f);
@@ -198,20 +199,20 @@ static void test_wavefront(void **unused) {
 static void test_one_stage(void **unused) {
     (void)unused;
     static fixture f;
-    const rcvi_flow_bucket bucket = {.bytes = 100, .at = 0.5};
+    const rcvi_pipeline_segment segment = {.bytes = 100, .at = 0.5};
     open_fixture(&f, 1, 0, 0);
-    f.flow.micro = 2;
-    f.flow.chunks = 3;
-    f.flow.bandwidth = 0; /* a rank alone has no link, and exchanges nothing */
-    f.flow.outcome = 8;
-    f.stage[0] = (rcvi_flow_stage){.forward = 0.2,
-                                   .backward = 0.3,
-                                   .begin = 1,
-                                   .inputs = 4,
-                                   .update = 16,
-                                   .gathered = 10,
-                                   .buckets = &bucket,
-                                   .bucket_count = 1};
+    f.pipeline.micro = 2;
+    f.pipeline.chunks = 3;
+    f.pipeline.bandwidth = 0; /* a rank alone has no link, and exchanges nothing */
+    f.pipeline.outcome = 8;
+    f.stage[0] = (rcvi_pipeline_stage){.forward = 0.2,
+                                       .backward = 0.3,
+                                       .begin = 1,
+                                       .inputs = 4,
+                                       .update = 16,
+                                       .gathered = 10,
+                                       .segments = &segment,
+                                       .segment_count = 1};
     simulate(&f);
     check_near(f.result.seconds, 1 + 6 * 0.5 + 4 + 16);
     assert_true(f.result.bubble == 0 && f.result.exposed == 0 && f.result.exchange == 0 && f.result.sent == 0);
@@ -232,7 +233,7 @@ static void test_around_units(void **unused) {
     simulate(&f);
     check_near(f.result.seconds, 7);
     check_near(f.result.bubble, (14 - (0.5 + 2 + 0.25 + 1) - (2 + 2 + 3)) / 14);
-    f.flow.outcome = 1; /* now it must */
+    f.pipeline.outcome = 1; /* now it must */
     simulate(&f);
     check_near(f.result.seconds, 5.25 + 3);
     assert_true(f.result.exposed == 0);
@@ -246,8 +247,8 @@ static void test_latency(void **unused) {
     static fixture f;
     for (int stages = 1; stages <= STAGES; stages++) {
         open_fixture(&f, stages, 1, 2);
-        f.flow.chunks = 4;
-        f.flow.latency = 0.25;
+        f.pipeline.chunks = 4;
+        f.pipeline.latency = 0.25;
         simulate(&f);
         check_near(f.result.seconds, (4 + stages - 1) * 3 + 2 * (stages - 1) * 0.25);
         close_fixture(&f);
@@ -261,9 +262,9 @@ static void test_slow_link(void **unused) {
     static fixture f;
     static const double begins[2][6] = {{0, 1, 2, 12, 14, 16}, {3.5, 5.5, 7.5, 8.5, 9.5, 10.5}};
     open_fixture(&f, 2, 1, 1);
-    f.flow.chunks = 3;
-    f.flow.latency = 0.5;
-    f.flow.bandwidth = 3;
+    f.pipeline.chunks = 3;
+    f.pipeline.latency = 0.5;
+    f.pipeline.bandwidth = 3;
     f.stage[0].message = 6;
     f.stage[1].message = 1e9; /* of the last it means nothing */
     simulate(&f);
@@ -281,8 +282,8 @@ static void test_message_of_each_link(void **unused) {
     (void)unused;
     static fixture f;
     open_fixture(&f, 3, 1, 2);
-    f.flow.latency = 0.125;
-    f.flow.bandwidth = 4;
+    f.pipeline.latency = 0.125;
+    f.pipeline.bandwidth = 4;
     f.stage[0].message = 2;
     f.stage[1].message = 3;
     simulate(&f);
@@ -296,25 +297,25 @@ static void test_message_of_its_own_way(void **unused) {
     (void)unused;
     static fixture f;
     open_fixture(&f, 3, 1, 2);
-    f.flow.latency = 100;
-    f.flow.bandwidth = 1e-3;
-    f.flow.message_latency = 0.125;
-    f.flow.message_bandwidth = 4;
+    f.pipeline.latency = 100;
+    f.pipeline.bandwidth = 1e-3;
+    f.pipeline.message_latency = 0.125;
+    f.pipeline.message_bandwidth = 4;
     f.stage[0].message = 2;
     f.stage[1].message = 3;
     simulate(&f);
     check_near(f.result.seconds, 9 + 2 * (2 + 3) / 4.0 + 4 * 0.125);
-    f.flow.outcome = 1;
+    f.pipeline.outcome = 1;
     simulate(&f);
     check_near(f.result.seconds, 9 + 2 * (2 + 3) / 4.0 + 4 * 0.125 + 2 * 2 * 100 + 2e3);
     close_fixture(&f);
 }
 
 /* Everything begins exactly when the later of its stage and its message is there. */
-static void check_begins(const fixture *f, const rcvi_flow_event *own, const rcvi_flow_event *from, bool backward,
-                         double bytes) {
-    const int tasks = 2 * f->flow.micro * f->flow.chunks;
-    const rcvi_flow_kind kind = backward ? RCVI_FLOW_BACKWARD : RCVI_FLOW_FORWARD;
+static void check_begins(const fixture *f, const rcvi_pipeline_event *own, const rcvi_pipeline_event *from,
+                         bool backward, double bytes) {
+    const int tasks = 2 * f->pipeline.micro * f->pipeline.chunks;
+    const rcvi_pipeline_event_kind kind = backward ? RCVI_PIPELINE_BACKWARD : RCVI_PIPELINE_FORWARD;
     double link = 0;
     for (int i = 1, at = 1; i <= tasks; i++) {
         if (own[i].kind != kind) continue;
@@ -322,8 +323,8 @@ static void check_begins(const fixture *f, const rcvi_flow_event *own, const rcv
         if (from) {
             while (from[at].kind != kind) at++;
             assert_int_equal(from[at].unit, own[i].unit);
-            link = fmax(link, from[at++].end) + bytes / f->flow.bandwidth;
-            there = link + f->flow.latency;
+            link = fmax(link, from[at++].end) + bytes / f->pipeline.bandwidth;
+            there = link + f->pipeline.latency;
         }
         check_near(own[i].begin, fmax(own[i - 1].end, there));
     }
@@ -336,19 +337,19 @@ static void test_begins(void **unused) {
         uint64_t drawn = 0;
 #define DRAW (rcvi_hash_uniform(seed, drawn++))
         open_fixture(&f, 1 + (int)(STAGES * DRAW), 0, 0);
-        f.flow.micro = 1 + (int)(MICRO * DRAW);
-        f.flow.chunks = 1 + (int)(CHUNKS * DRAW);
-        f.flow.latency = DRAW;
-        f.flow.bandwidth = 3 * DRAW;
-        for (int s = 0; s < f.flow.stages; s++)
-            f.stage[s] = (rcvi_flow_stage){.forward = DRAW, .backward = DRAW, .begin = DRAW, .message = 2 * DRAW};
+        f.pipeline.micro = 1 + (int)(MICRO * DRAW);
+        f.pipeline.chunks = 1 + (int)(CHUNKS * DRAW);
+        f.pipeline.latency = DRAW;
+        f.pipeline.bandwidth = 3 * DRAW;
+        for (int s = 0; s < f.pipeline.stages; s++)
+            f.stage[s] = (rcvi_pipeline_stage){.forward = DRAW, .backward = DRAW, .begin = DRAW, .message = 2 * DRAW};
 #undef DRAW
         simulate(&f);
-        const int each = (int)f.count / f.flow.stages;
-        for (int s = 0; s < f.flow.stages; s++) {
-            const rcvi_flow_event *own = f.events + s * each;
-            const rcvi_flow_event *below = s > 0 ? own - each : NULL,
-                                  *above = s < f.flow.stages - 1 ? own + each : NULL;
+        const int each = (int)f.count / f.pipeline.stages;
+        for (int s = 0; s < f.pipeline.stages; s++) {
+            const rcvi_pipeline_event *own = f.events + s * each;
+            const rcvi_pipeline_event *below = s > 0 ? own - each : NULL,
+                                      *above = s < f.pipeline.stages - 1 ? own + each : NULL;
             check_begins(&f, own, below, false, below ? f.stage[s - 1].message : 0);
             check_begins(&f, own, above, true, f.stage[s].message);
         }
@@ -358,58 +359,59 @@ static void test_begins(void **unused) {
 
 /* ---- exchanges ---- */
 
-/* Two replicas sum a bucket in its bytes / bandwidth. */
+/* Two replicas sum a segment in its bytes / bandwidth. */
 static void test_exposed_sum(void **unused) {
     (void)unused;
     static fixture f;
-    rcvi_flow_bucket bucket = {.bytes = 8, .at = 0.5};
+    rcvi_pipeline_segment segment = {.bytes = 8, .at = 0.5};
     open_fixture(&f, 1, 1, 1);
-    f.flow.replicas = 2;
-    f.flow.bandwidth = 10;
-    f.stage[0].buckets = &bucket;
-    f.stage[0].bucket_count = 1;
+    f.pipeline.replicas = 2;
+    f.pipeline.bandwidth = 10;
+    f.stage[0].segments = &segment;
+    f.stage[0].segment_count = 1;
     f.stage[0].update = 0.25;
     simulate(&f);
     check_near(f.result.exposed, 0.3);
     check_near(f.result.seconds, 2 + 0.3 + 0.25);
     check_near(f.result.exchange, 0.8);
     check_near(f.result.sent, 8);
-    bucket.bytes = 4;
+    segment.bytes = 4;
     simulate(&f);
     assert_true(f.result.exposed == 0);
     check_near(f.result.exchange, 0.4);
-    f.flow.latency = 0.1; /* twice: 0.1 s longer than what is left */
+    f.pipeline.latency = 0.1; /* twice: 0.1 s longer than what is left */
     simulate(&f);
     check_near(f.result.exposed, 0.1);
-    bucket.at = 1;
+    segment.at = 1;
     simulate(&f);
     check_near(f.result.exposed, 0.6);
     f.stage[0].inputs = 0.5; /* beside it, but for 0.1 s */
     simulate(&f);
     check_near(f.result.exposed, 0.1);
-    bucket.at = 1.5; /* behind it */
+    segment.at = 1.5; /* behind it */
     simulate(&f);
     check_near(f.result.exposed, 0.6);
     close_fixture(&f);
 }
 
 /* One at a time, in their order, behind the last backward unit's begin, whatever the number of units is. */
-static void test_buckets(void **unused) {
+static void test_segments(void **unused) {
     (void)unused;
     static fixture f;
-    static const rcvi_flow_bucket buckets[] = {{.bytes = 2, .at = 0}, {.bytes = 6, .at = 0.25}, {.bytes = 2, .at = 2}};
+    static const rcvi_pipeline_segment segments[] = {
+        {.bytes = 2, .at = 0}, {.bytes = 6, .at = 0.25}, {.bytes = 2, .at = 2}};
     static const double begins[] = {7, 8, 12}, ends[] = {8, 11, 13};
     open_fixture(&f, 1, 1, 2);
-    f.flow.replicas = 4;
-    f.flow.micro = 3;
-    f.flow.bandwidth = 3;
-    f.stage[0].buckets = buckets;
-    f.stage[0].bucket_count = 3;
+    f.pipeline.replicas = 4;
+    f.pipeline.micro = 3;
+    f.pipeline.bandwidth = 3;
+    f.stage[0].segments = segments;
+    f.stage[0].segment_count = 3;
     f.stage[0].inputs = 3;
     simulate(&f); /* backwards from 7 to 9, inputs until 12 */
     for (int i = 0; i < 3; i++) {
-        const rcvi_flow_event *e = &f.events[6 + 2 + i];
-        assert_int_equal(e->kind, RCVI_FLOW_SUM);
+        const rcvi_pipeline_event *e = &f.events[6 + 2 + i];
+        assert_int_equal(e->kind, RCVI_PIPELINE_SUM);
         assert_int_equal(e->unit, i);
         check_near(e->begin, begins[i]);
         check_near(e->end, ends[i]);
@@ -424,17 +426,17 @@ static void test_buckets(void **unused) {
 static void test_sum_beside_stages(void **unused) {
     (void)unused;
     static fixture f;
-    const rcvi_flow_bucket bucket = {.bytes = 1.5, .at = 1};
+    const rcvi_pipeline_segment segment = {.bytes = 1.5, .at = 1};
     open_fixture(&f, 2, 1, 2);
-    f.flow.replicas = 2;
-    f.flow.bandwidth = 1;
-    f.stage[1].buckets = &bucket;
-    f.stage[1].bucket_count = 1;
+    f.pipeline.replicas = 2;
+    f.pipeline.bandwidth = 1;
+    f.stage[1].segments = &segment;
+    f.stage[1].segment_count = 1;
     simulate(&f);
     check_near(f.result.seconds, 6);
     assert_true(f.result.exposed == 0);
     check_near(f.result.bubble, 0.5);
-    f.flow.bandwidth = 0.5; /* until 4 + 3 */
+    f.pipeline.bandwidth = 0.5; /* until 4 + 3 */
     simulate(&f);
     check_near(f.result.seconds, 7);
     check_near(f.result.exposed, 1);
@@ -445,13 +447,13 @@ static void test_sum_beside_stages(void **unused) {
 static void test_shares(void **unused) {
     (void)unused;
     static fixture f;
-    const rcvi_flow_bucket bucket = {.bytes = 8, .at = 1};
+    const rcvi_pipeline_segment segment = {.bytes = 8, .at = 1};
     open_fixture(&f, 1, 1, 1);
-    f.flow.replicas = 4;
-    f.flow.latency = 0.125;
-    f.flow.bandwidth = 4;
-    f.stage[0].buckets = &bucket;
-    f.stage[0].bucket_count = 1;
+    f.pipeline.replicas = 4;
+    f.pipeline.latency = 0.125;
+    f.pipeline.bandwidth = 4;
+    f.stage[0].segments = &segment;
+    f.stage[0].segment_count = 1;
     f.stage[0].update = 0.5;
     simulate(&f);
     check_near(f.result.seconds, 2 + (6 * 0.125 + 1.5 * 8 / 4) + 0.5);
@@ -463,8 +465,8 @@ static void test_shares(void **unused) {
     check_near(f.result.exposed, sum + gather);
     check_near(f.result.exchange, sum + gather);
     check_near(f.result.sent, 0.75 * 14);
-    const rcvi_flow_event *last = &f.events[f.count - 1];
-    assert_int_equal(last->kind, RCVI_FLOW_GATHER);
+    const rcvi_pipeline_event *last = &f.events[f.count - 1];
+    assert_int_equal(last->kind, RCVI_PIPELINE_GATHER);
     check_near(last->begin, 2 + sum + 0.5);
     close_fixture(&f);
 }
@@ -476,10 +478,10 @@ static void test_outcome(void **unused) {
     for (int stages = 1; stages <= 3; stages++) {
         for (int replicas = 1; replicas <= 3; replicas++) {
             open_fixture(&f, stages, 1, 2);
-            f.flow.replicas = replicas;
-            f.flow.latency = 0.5;
-            f.flow.bandwidth = 4;
-            f.flow.outcome = 8;
+            f.pipeline.replicas = replicas;
+            f.pipeline.latency = 0.5;
+            f.pipeline.bandwidth = 4;
+            f.pipeline.outcome = 8;
             f.stage[stages - 1].update = 0.25;
             simulate(&f);
             const int ranks = stages * replicas;
@@ -491,7 +493,7 @@ static void test_outcome(void **unused) {
             check_near(f.result.sent, ranks > 1 ? 16 : 0);
             int found = 0;
             for (size_t i = 0; i < f.count; i++) {
-                if (f.events[i].kind != RCVI_FLOW_OUTCOME) continue;
+                if (f.events[i].kind != RCVI_PIPELINE_OUTCOME) continue;
                 check_near(f.events[i].begin, computed);
                 found++;
             }
@@ -505,13 +507,13 @@ static void test_outcome(void **unused) {
 static void test_outcome_behind_sums(void **unused) {
     (void)unused;
     static fixture f;
-    const rcvi_flow_bucket bucket = {.bytes = 5, .at = 1};
+    const rcvi_pipeline_segment segment = {.bytes = 5, .at = 1};
     open_fixture(&f, 2, 1, 1);
-    f.flow.replicas = 2;
-    f.flow.bandwidth = 1;
-    f.flow.outcome = 0.5;
-    f.stage[1].buckets = &bucket;
-    f.stage[1].bucket_count = 1; /* from 3 to 8, where the other stage has computed at 4 */
+    f.pipeline.replicas = 2;
+    f.pipeline.bandwidth = 1;
+    f.pipeline.outcome = 0.5;
+    f.stage[1].segments = &segment;
+    f.stage[1].segment_count = 1; /* from 3 to 8, where the other stage has computed at 4 */
     f.stage[0].update = 2;
     simulate(&f);
     check_near(f.result.seconds, 8 + 1 + 2);
@@ -574,7 +576,7 @@ static void test_split(void **unused) {
         p.first = seed % 4 == 1 ? 2 * rcvi_hash_uniform(seed, 90) : 0;
         p.last = seed % 4 >= 2 ? 2 * rcvi_hash_uniform(seed, 91) : 0;
         try_all(&p, 0, p.layers, scratch);
-        check_ok(rcvi_flow_split(f.context, layer, p.layers, p.first, p.last, p.stages, counts));
+        check_ok(rcvi_pipeline_split(f.context, layer, p.layers, p.first, p.last, p.stages, counts));
         int sum = 0;
         for (int s = 0; s < p.stages; sum += counts[s++]) assert_in_range(counts[s], 1, p.layers);
         assert_int_equal(sum, p.layers);
@@ -604,8 +606,8 @@ static void test_split_ties(void **unused) {
     open_fixture(&f, 1, 1, 1);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int counts[4] = {0};
-        check_ok(rcvi_flow_split(f.context, cases[i].layer, cases[i].layers, cases[i].first, cases[i].last,
-                                 cases[i].stages, counts));
+        check_ok(rcvi_pipeline_split(f.context, cases[i].layer, cases[i].layers, cases[i].first, cases[i].last,
+                                     cases[i].stages, counts));
         assert_memory_equal(counts, cases[i].counts, sizeof counts);
     }
     close_fixture(&f);
@@ -619,22 +621,22 @@ static void test_wrong(void **unused) {
     int counts[3];
     double layer[] = {1, 2, 3};
     open_fixture(&f, 2, 1, 1);
-    f.flow.bandwidth = 0;
-    check_fails(rcvi_flow_simulate(f.context, &f.flow, NULL, &f.result), RCV_INVALID, "0 bytes a second");
-    f.flow.bandwidth = 1;
+    f.pipeline.bandwidth = 0;
+    check_fails(rcvi_pipeline_simulate(f.context, &f.pipeline, NULL, &f.result), RCV_INVALID, "0 bytes a second");
+    f.pipeline.bandwidth = 1;
     f.stage[1].inputs = -1;
-    check_fails(rcvi_flow_simulate(f.context, &f.flow, NULL, &f.result), RCV_INVALID, "stage 1 has a cost");
+    check_fails(rcvi_pipeline_simulate(f.context, &f.pipeline, NULL, &f.result), RCV_INVALID, "stage 1 has a cost");
     f.stage[1].inputs = NAN;
-    check_fails(rcvi_flow_simulate(f.context, &f.flow, NULL, &f.result), RCV_INVALID, "stage 1 has a cost");
+    check_fails(rcvi_pipeline_simulate(f.context, &f.pipeline, NULL, &f.result), RCV_INVALID, "stage 1 has a cost");
     f.stage[1].inputs = 0;
-    f.flow.micro = 0;
-    check_fails(rcvi_flow_simulate(f.context, &f.flow, NULL, &f.result), RCV_INVALID, "0 micro-batches");
-    f.flow.micro = f.flow.chunks = 1 << 16;
-    check_fails(rcvi_flow_simulate(f.context, &f.flow, NULL, &f.result), RCV_INVALID, "65536 chunks");
-    check_fails(rcvi_flow_split(f.context, layer, 3, 0, 0, 4, counts), RCV_INVALID, "3 layers");
-    check_fails(rcvi_flow_split(f.context, layer, 3, 0, -1, 2, counts), RCV_INVALID, "no number of seconds");
+    f.pipeline.micro = 0;
+    check_fails(rcvi_pipeline_simulate(f.context, &f.pipeline, NULL, &f.result), RCV_INVALID, "0 micro-batches");
+    f.pipeline.micro = f.pipeline.chunks = 1 << 16;
+    check_fails(rcvi_pipeline_simulate(f.context, &f.pipeline, NULL, &f.result), RCV_INVALID, "65536 chunks");
+    check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, 0, 4, counts), RCV_INVALID, "3 layers");
+    check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, -1, 2, counts), RCV_INVALID, "no number of seconds");
     layer[1] = INFINITY;
-    check_fails(rcvi_flow_split(f.context, layer, 3, 0, 0, 2, counts), RCV_INVALID, "no number of seconds");
+    check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, 0, 2, counts), RCV_INVALID, "no number of seconds");
     close_fixture(&f);
 }
 
@@ -649,8 +651,8 @@ static void test_no_memory(void **unused) {
         for (rcv_status status = RCV_NO_MEMORY; status != RCV_OK;) {
             const size_t live = f.allocator.live, failed = f.allocator.failed;
             f.allocator.fail_at = ++tried;
-            status = which ? rcvi_flow_split(f.context, layer, 3, 0, 0, 2, counts)
-                           : rcvi_flow_simulate(f.context, &f.flow, NULL, &f.result);
+            status = which ? rcvi_pipeline_split(f.context, layer, 3, 0, 0, 2, counts)
+                           : rcvi_pipeline_simulate(f.context, &f.pipeline, NULL, &f.result);
             f.allocator.fail_at = 0;
             assert_int_equal(status, f.allocator.failed > failed ? RCV_NO_MEMORY : RCV_OK);
             assert_int_equal(f.allocator.live, live);
@@ -674,7 +676,7 @@ int main(void) {
         cmocka_unit_test(test_message_of_each_link),
         cmocka_unit_test(test_begins),
         cmocka_unit_test(test_exposed_sum),
-        cmocka_unit_test(test_buckets),
+        cmocka_unit_test(test_segments),
         cmocka_unit_test(test_sum_beside_stages),
         cmocka_unit_test(test_shares),
         cmocka_unit_test(test_outcome),

@@ -1,6 +1,6 @@
 #define _XOPEN_SOURCE 700
 
-#include "school.h"
+#include "train_fixture.h"
 
 #include "scratch.h"
 
@@ -9,27 +9,27 @@
 #include <math.h>
 #include <unistd.h>
 
-const char *const school_verse =
+const char *const train_fixture_verse =
     "the cat sat on the mat\na dog sat on a log\nthe cat saw the dog\na log lay on the mat\n"
     "the dog ran\na cat ran on the log\non the mat lay a dog\nthe log saw a mat\n";
-const char *const school_examples = "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": \"a\"}\n"
-                                    "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": \"b\"}\n"
-                                    "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": \"c\"}\n"
-                                    "{\"x\": [[-1, -1]], \"y\": \"a\"}\n"
-                                    "{\"x\": [[0.5, 1], [0.25, 0.125]], \"y\": \"c\"}\n"
-                                    "{\"x\": [[0.25, -0.5], [1, 1], [-2, 0.5]], \"y\": \"b\"}\n";
-const char *const school_values = "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": [0.5, 1]}\n"
-                                  "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": [-1, 0.25]}\n"
-                                  "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": [2, -0.5]}\n"
-                                  "{\"x\": [[-1, -1]], \"y\": [0, 0.75]}\n"
-                                  "{\"x\": [[0.25, -0.5], [1, 1], [-2, 0.5]], \"y\": [1, 1]}\n";
+const char *const train_fixture_examples = "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": \"a\"}\n"
+                                           "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": \"b\"}\n"
+                                           "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": \"c\"}\n"
+                                           "{\"x\": [[-1, -1]], \"y\": \"a\"}\n"
+                                           "{\"x\": [[0.5, 1], [0.25, 0.125]], \"y\": \"c\"}\n"
+                                           "{\"x\": [[0.25, -0.5], [1, 1], [-2, 0.5]], \"y\": \"b\"}\n";
+const char *const train_fixture_values = "{\"x\": [[0.5, -1], [0.25, 2], [1, 0]], \"y\": [0.5, 1]}\n"
+                                         "{\"x\": [[-0.5, 1], [0.75, -2]], \"y\": [-1, 0.25]}\n"
+                                         "{\"x\": [[1.5, 0.5], [-1, 1], [0.5, 0.5], [2, -1]], \"y\": [2, -0.5]}\n"
+                                         "{\"x\": [[-1, -1]], \"y\": [0, 0.75]}\n"
+                                         "{\"x\": [[0.25, -0.5], [1, 1], [-2, 0.5]], \"y\": [1, 1]}\n";
 
-void school_open(school *w) {
-    *w = (school){0};
+void train_fixture_open(train_fixture *w) {
+    *w = (train_fixture){0};
     w->context = test_context(&w->allocator);
 }
 
-int school_remove(const char *prefix) {
+int train_fixture_remove(const char *prefix) {
     DIR *folder = opendir(scratch());
     assert_non_null(folder);
     int count = 0;
@@ -40,14 +40,15 @@ int school_remove(const char *prefix) {
     return count;
 }
 
-void school_close(school *w) {
+void train_fixture_close(train_fixture *w) {
     while (w->count) rcv_data_free(w->data[--w->count]);
-    school_remove("text-");
+    train_fixture_remove("text-");
     test_context_end(&w->allocator, w->context);
     assert_int_equal(entries(scratch()), 0);
 }
 
-const rcv_data *school_data(school *w, const char *name, rcv_data_kind kind, const char *text, const rcv_data *like) {
+const rcv_data *train_fixture_data(train_fixture *w, const char *name, rcv_data_kind kind, const char *text,
+                                   const rcv_data *like) {
     char file[64];
     assert_true(w->count < sizeof w->data / sizeof *w->data);
     snprintf(file, sizeof file, "text-%s", name);
@@ -72,7 +73,7 @@ static void set_line(rcv_settings *settings, const char *line) {
     free(copy);
 }
 
-rcv_settings *school_settings(const school *w, const char *line) {
+rcv_settings *train_fixture_settings(const train_fixture *w, const char *line) {
     rcv_settings *settings = NULL;
     check_ok(rcv_settings_new(w->context, &settings));
     set_line(settings, "level=word effort=estimate threads=1 checkpoint-seconds=0 log-every=1 hidden=3");
@@ -80,9 +81,9 @@ rcv_settings *school_settings(const school *w, const char *line) {
     return settings;
 }
 
-rcv_trainer *school_trainer(const school *w, const char *first, const char *second, const rcv_data *train,
-                            const rcv_data *valid) {
-    rcv_settings *settings = school_settings(w, first);
+rcv_trainer *train_fixture_trainer(const train_fixture *w, const char *first, const char *second, const rcv_data *train,
+                                   const rcv_data *valid) {
+    rcv_settings *settings = train_fixture_settings(w, first);
     rcv_trainer *trainer = NULL;
     set_line(settings, second);
     check_ok(rcv_trainer_new(w->context, settings, train, valid, &trainer));
@@ -90,7 +91,7 @@ rcv_trainer *school_trainer(const school *w, const char *first, const char *seco
     return trainer;
 }
 
-double *school_parameters(const rcv_trainer *t) {
+double *train_fixture_parameters(const rcv_trainer *t) {
     const rcv_learner *l = t->learner;
     double *values = calloc((size_t)l->elements, sizeof *values);
     assert_non_null(values);
@@ -100,7 +101,7 @@ double *school_parameters(const rcv_trainer *t) {
     return values;
 }
 
-void school_set_parameters(rcv_trainer *t, const double *values) {
+void train_fixture_set_parameters(rcv_trainer *t, const double *values) {
     rcv_learner *l = t->learner;
     for (int64_t i = 0; i < l->elements; i++) {
         if (l->real == RCV_FLOAT64)
@@ -110,8 +111,8 @@ void school_set_parameters(rcv_trainer *t, const double *values) {
     }
 }
 
-double school_difference(const rcv_trainer *a, const rcv_trainer *b) {
-    double *x = school_parameters(a), *y = school_parameters(b), most = 0;
+double train_fixture_difference(const rcv_trainer *a, const rcv_trainer *b) {
+    double *x = train_fixture_parameters(a), *y = train_fixture_parameters(b), most = 0;
     assert_int_equal(a->learner->elements, b->learner->elements);
     for (int64_t i = 0; i < a->learner->elements; i++) {
         assert_true(isfinite(x[i]) && isfinite(y[i]));
@@ -127,7 +128,7 @@ static bool same_array(const rcv_trainer *a, const void *x, const void *y) {
     return !memcmp(x, y, (size_t)a->learner->elements * rcvi_real_bytes(a->learner));
 }
 
-bool school_same(const rcv_trainer *a, const rcv_trainer *b) {
+bool train_fixture_same(const rcv_trainer *a, const rcv_trainer *b) {
     return a->learner->elements == b->learner->elements &&
            same_array(a, a->learner->parameters, b->learner->parameters) && same_array(a, a->first, b->first) &&
            same_array(a, a->second, b->second) && same_array(a, a->average, b->average);
@@ -159,7 +160,7 @@ static bool on_progress(void *user, const rcv_progress *progress) {
     return !w->stop_at || progress->step < w->stop_at;
 }
 
-rcv_status school_run(rcv_trainer *trainer, const char *output, watcher *watcher) {
+rcv_status train_fixture_run(rcv_trainer *trainer, const char *output, watcher *watcher) {
     const rcv_trainer_options options = {.output = output, .progress = on_progress, .log = on_log, .user = watcher};
     watcher->trainer = trainer;
     return rcv_trainer_run(trainer, &options);

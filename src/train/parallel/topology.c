@@ -1,5 +1,5 @@
 /* Ranks arranged in replicas and stages. */
-#include "train/parallel/crew.h"
+#include "train/parallel/topology.h"
 
 #include "train/config/settings.h"
 
@@ -24,7 +24,7 @@ static bool read_word(const char **text, const char *name, int *count) {
     return true;
 }
 
-rcv_status rcvi_crew_arrange(const char *text, int ranks, int *replicas, int *stages) {
+rcv_status rcvi_topology_parse(const char *text, int ranks, int *replicas, int *stages) {
     const char *at = text;
     int data = 1, pipeline = 1;
     bool known = *at != 0, has_data = false, has_pipeline = false;
@@ -49,27 +49,27 @@ rcv_status rcvi_crew_arrange(const char *text, int ranks, int *replicas, int *st
     return RCV_OK;
 }
 
-rcv_status rcvi_crew_open(rcvi_comm *world, const rcv_settings *s, rcvi_crew *crew) {
+rcv_status rcvi_topology_open(rcvi_comm *world, const rcv_settings *s, rcvi_topology *topology) {
     const char *text = rcvi_settings_text(s, "parallel");
     int rank = rcvi_comm_rank(world);
-    *crew = (rcvi_crew){.world = world,
-                        .replica_count = 1,
-                        .stage_count = 1,
-                        .narrow = rcvi_settings_is(s, "wire", "bfloat16"),
-                        .shares = rcvi_settings_flag(s, "share-optimiser")};
-    rcv_status status =
-        rcvi_crew_arrange(text ? text : "data", rcvi_comm_size(world), &crew->replica_count, &crew->stage_count);
+    *topology = (rcvi_topology){.world = world,
+                                .replica_count = 1,
+                                .stage_count = 1,
+                                .bfloat16_gradients = rcvi_settings_is(s, "wire", "bfloat16"),
+                                .shares_optimiser = rcvi_settings_flag(s, "share-optimiser")};
+    rcv_status status = rcvi_topology_parse(text ? text : "data", rcvi_comm_size(world), &topology->replica_count,
+                                            &topology->stage_count);
     RCVI_TRY(rcvi_comm_agree(world, status));
-    crew->replica = rank / crew->stage_count;
-    crew->stage = rank % crew->stage_count;
-    if (crew->replica_count == 1) crew->shares = false;
-    crew->sums = crew->replica_count > 1 || rcvi_settings_is(s, "transport", "nccl");
-    RCVI_TRY(rcvi_comm_split(world, crew->stage, crew->replica, &crew->replicas));
-    return rcvi_comm_split(world, crew->replica, crew->stage, &crew->stages);
+    topology->replica = rank / topology->stage_count;
+    topology->stage = rank % topology->stage_count;
+    if (topology->replica_count == 1) topology->shares_optimiser = false;
+    topology->reduces_gradients = topology->replica_count > 1 || rcvi_settings_is(s, "transport", "nccl");
+    RCVI_TRY(rcvi_comm_split(world, topology->stage, topology->replica, &topology->replicas));
+    return rcvi_comm_split(world, topology->replica, topology->stage, &topology->stages);
 }
 
-void rcvi_crew_close(rcvi_crew *crew) {
-    rcvi_comm_leave(crew->stages);
-    rcvi_comm_leave(crew->replicas);
-    *crew = (rcvi_crew){0};
+void rcvi_topology_close(rcvi_topology *topology) {
+    rcvi_comm_leave(topology->stages);
+    rcvi_comm_leave(topology->replicas);
+    *topology = (rcvi_topology){0};
 }

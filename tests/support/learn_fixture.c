@@ -1,10 +1,10 @@
-#include "learn_world.h"
+#include "learn_fixture.h"
 
 #include <math.h>
 
 /* ---- precision ---- */
 
-precision world_precision(const world *self) {
+precision fixture_precision(const learn_fixture *self) {
     switch (self->subject->dtype) {
     case RCV_FLOAT64: return (precision){0x1p-53, 0, 0};
     case RCV_FLOAT32: return (precision){0x1p-24, 0, 0};
@@ -16,13 +16,13 @@ precision world_precision(const world *self) {
 
 double roundings(int64_t n) { return 4 * sqrt((double)n) + 4; }
 
-/* ---- the world ---- */
+/* ---- opening and closing ---- */
 
-static void *allocate(world *self, size_t bytes);
+static void *allocate(learn_fixture *self, size_t bytes);
 
-void world_open(world *self, const learn_subject *subject, int64_t rows, int64_t features, int64_t classes,
-                int64_t chunk, uint64_t seed) {
-    *self = (world){.subject = subject, .calls = subject->device->learns, .random = {seed}};
+void fixture_open(learn_fixture *self, const learn_subject *subject, int64_t rows, int64_t features, int64_t classes,
+                  int64_t chunk, uint64_t seed) {
+    *self = (learn_fixture){.subject = subject, .calls = subject->device->learns, .random = {seed}};
     rcvi_learn_shape shape = {.dtype = subject->dtype,
                               .threads = subject->threads,
                               .rows = rows,
@@ -31,16 +31,16 @@ void world_open(world *self, const learn_subject *subject, int64_t rows, int64_t
                               .chunk = chunk,
                               .training = true,
                               .lean = subject->lean};
-    shape.spare_bytes = (size_t)subject->spare * world_real(self);
+    shape.spare_bytes = (size_t)subject->spare * fixture_real(self);
     if (subject->spare) shape.spare = self->spare = allocate(self, shape.spare_bytes);
     check_ok(self->calls->open(subject->context, subject->ordinal, &shape, &self->learn));
-    if (subject->spare) self->poison = world_poison(self, subject->spare);
+    if (subject->spare) self->poison = fixture_poison(self, subject->spare);
     assert_true(self->calls->bytes(self->learn) >= self->calls->head_bytes(self->learn));
     if (chunk > 0 && !subject->lean) /* chunks are as large as was asked for, at most */
         assert_true(self->calls->head_bytes(self->learn) <= (size_t)(chunk * classes) * sizeof(double));
 }
 
-void world_close(world *self) {
+void fixture_close(learn_fixture *self) {
     const rcvi_memory *memory = self->subject->device->memory;
     check_ok(self->calls->wait(self->learn));
     self->calls->close(self->learn);
@@ -52,10 +52,10 @@ void world_close(world *self) {
     }
 }
 
-static void *allocate(world *self, size_t bytes) {
+static void *allocate(learn_fixture *self, size_t bytes) {
     const rcvi_memory *memory = self->subject->device->memory;
     void *made = NULL;
-    assert_true(self->block_count < WORLD_BLOCKS);
+    assert_true(self->block_count < FIXTURE_BLOCKS);
     if (memory)
         check_ok(memory->allocate(self->subject->ordinal, bytes, &made));
     else
@@ -65,7 +65,9 @@ static void *allocate(world *self, size_t bytes) {
     return made;
 }
 
-size_t world_real(const world *self) { return self->subject->dtype == RCV_FLOAT64 ? sizeof(double) : sizeof(float); }
+size_t fixture_real(const learn_fixture *self) {
+    return self->subject->dtype == RCV_FLOAT64 ? sizeof(double) : sizeof(float);
+}
 
 /* ---- arrays ---- */
 
@@ -75,63 +77,63 @@ double *host_new(int64_t count) {
     return made;
 }
 
-double *host_draw(world *self, int64_t count, double from, double to) {
+double *host_draw(learn_fixture *self, int64_t count, double from, double to) {
     double *made = host_new(count);
     for (int64_t i = 0; i < count; i++) made[i] = random_between(&self->random, from, to);
     return made;
 }
 
-void *world_put_bytes(world *self, const void *from, size_t bytes) {
+void *fixture_put_bytes(learn_fixture *self, const void *from, size_t bytes) {
     void *made = allocate(self, bytes);
     check_ok(self->calls->send(self->learn, made, from, bytes));
     return made;
 }
 
-void *world_put(world *self, double *values, int64_t count) {
-    if (self->subject->dtype == RCV_FLOAT64) return world_put_bytes(self, values, (size_t)count * sizeof *values);
+void *fixture_put(learn_fixture *self, double *values, int64_t count) {
+    if (self->subject->dtype == RCV_FLOAT64) return fixture_put_bytes(self, values, (size_t)count * sizeof *values);
     float *narrow = malloc((size_t)count * sizeof *narrow);
     assert_non_null(narrow);
     for (int64_t i = 0; i < count; i++) values[i] = (double)(narrow[i] = (float)values[i]);
-    void *made = world_put_bytes(self, narrow, (size_t)count * sizeof *narrow);
+    void *made = fixture_put_bytes(self, narrow, (size_t)count * sizeof *narrow);
     free(narrow); /* send promises that it may be used again at once */
     return made;
 }
 
-void *world_put_ids(world *self, const int32_t *ids, int64_t count) {
-    return world_put_bytes(self, ids, (size_t)count * sizeof *ids);
+void *fixture_put_ids(learn_fixture *self, const int32_t *ids, int64_t count) {
+    return fixture_put_bytes(self, ids, (size_t)count * sizeof *ids);
 }
 
-void *world_poison(world *self, int64_t count) {
+void *fixture_poison(learn_fixture *self, int64_t count) {
     double *values = host_new(count);
     for (int64_t i = 0; i < count; i++) values[i] = NAN;
-    void *made = world_put(self, values, count);
+    void *made = fixture_put(self, values, count);
     free(values);
     return made;
 }
 
-void *world_control(world *self, const rcvi_control *control) {
-    return world_put_bytes(self, control, sizeof *control);
+void *fixture_control(learn_fixture *self, const rcvi_control *control) {
+    return fixture_put_bytes(self, control, sizeof *control);
 }
 
-void *world_outcome(world *self, double loss, double norm) {
-    return world_put_bytes(self, &(rcvi_outcome){loss, norm}, sizeof(rcvi_outcome));
+void *fixture_outcome(learn_fixture *self, double loss, double norm) {
+    return fixture_put_bytes(self, &(rcvi_outcome){loss, norm}, sizeof(rcvi_outcome));
 }
 
-rcvi_outcome world_get_outcome(world *self, const void *from) {
+rcvi_outcome fixture_get_outcome(learn_fixture *self, const void *from) {
     rcvi_outcome outcome;
     check_ok(self->calls->fetch(self->learn, &outcome, from, sizeof outcome));
     return outcome;
 }
 
-void *world_get_bits(world *self, const void *from, int64_t count) {
-    void *made = malloc((size_t)count * world_real(self));
+void *fixture_get_bits(learn_fixture *self, const void *from, int64_t count) {
+    void *made = malloc((size_t)count * fixture_real(self));
     assert_non_null(made);
-    check_ok(self->calls->fetch(self->learn, made, from, (size_t)count * world_real(self)));
+    check_ok(self->calls->fetch(self->learn, made, from, (size_t)count * fixture_real(self)));
     return made;
 }
 
-double *world_get(world *self, const void *from, int64_t count) {
-    void *bits = world_get_bits(self, from, count);
+double *fixture_get(learn_fixture *self, const void *from, int64_t count) {
+    void *bits = fixture_get_bits(self, from, count);
     if (self->subject->dtype == RCV_FLOAT64) return bits;
     double *made = host_new(count);
     for (int64_t i = 0; i < count; i++) made[i] = (double)((const float *)bits)[i];

@@ -11,7 +11,7 @@ static void write_split(const int *counts, int stages, char *text, size_t room) 
         length += (size_t)snprintf(text + length, room - length, "%s%d", s ? "," : "", counts[s]);
 }
 
-static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_flow_result *r, rcv_forecast *out) {
+static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_pipeline_result *r, rcv_forecast *out) {
     int64_t steps, batch;
     rcvi_batcher_shape(t->batcher, rcvi_heaviest_bucket(t->batcher), &steps, &batch, NULL);
     *out = (rcv_forecast){.replicas = a->replicas,
@@ -22,7 +22,7 @@ static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_flo
                           .bandwidth = a->links.bandwidth,
                           .seconds = r->seconds,
                           .tokens_per_second = r->seconds > 0 ? (double)(steps * batch) / r->seconds : 0,
-                          .busy = rcvi_flow_busy(r),
+                          .busy = rcvi_pipeline_busy(r),
                           .bubble = r->bubble,
                           .exposed = r->exposed,
                           .exchange = r->exchange,
@@ -30,10 +30,10 @@ static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_flo
     write_split(a->counts, a->stages, out->split, sizeof out->split);
 }
 
-static rcv_status foresee(const rcv_trainer *t, rcvi_arrangement *a, int *counts, rcv_forecast *out) {
+static rcv_status forecast_arrangement(const rcv_trainer *t, rcvi_arrangement *a, int *counts, rcv_forecast *out) {
     int layers = (int)rcv_net_get_options(t->learner->net)->layers;
     const char *split = rcvi_settings_text(t->settings, "split");
-    rcvi_flow_result result;
+    rcvi_pipeline_result result;
     counts[0] = layers;
     if (a->stages > 1)
         RCVI_TRY(split ? rcvi_read_split(split, layers, a->stages, counts)
@@ -47,12 +47,12 @@ static rcv_status foresee(const rcv_trainer *t, rcvi_arrangement *a, int *counts
 static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, rcvi_arrangement *a) {
     int layers = (int)rcv_net_get_options(t->learner->net)->layers;
     if (o->devices > 0) {
-        RCVI_TRY(rcvi_crew_arrange(o->parallel ? o->parallel : "data", o->devices, &a->replicas, &a->stages));
+        RCVI_TRY(rcvi_topology_parse(o->parallel ? o->parallel : "data", o->devices, &a->replicas, &a->stages));
         a->links.latency = o->latency;
         a->links.bandwidth = o->bandwidth;
-    } else if (t->crew.world) {
-        a->replicas = t->crew.replica_count;
-        a->stages = t->crew.stage_count;
+    } else if (t->topology.world) {
+        a->replicas = t->topology.replica_count;
+        a->stages = t->topology.stage_count;
         RCVI_TRY(rcvi_measure_links(t, &a->links));
     } else {
         a->replicas = a->stages = 1;
@@ -75,7 +75,7 @@ rcv_status rcv_trainer_forecast(rcv_trainer *t, const rcv_forecast_options *opti
     int *counts = rcvi_new(t->context, (size_t)a.stages, sizeof *counts);
     if (!counts) return RCV_NO_MEMORY;
     a.counts = counts;
-    rcv_status status = foresee(t, &a, counts, forecast);
+    rcv_status status = forecast_arrangement(t, &a, counts, forecast);
     rcvi_free(t->context, counts);
     return status;
 }
