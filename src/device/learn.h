@@ -124,14 +124,14 @@ typedef enum { RCVI_SGD, RCVI_MOMENTUM, RCVI_ADAM, RCVI_ADAMW } rcvi_update_kind
 typedef struct {
     rcvi_update_kind kind;
     const rcvi_update_part *parts;
-    int part_count;          /* at most RCVI_MAX_PARTS */
+    int part_count;          /* at most RCVI_MAX_UPDATE_PARTS */
     rcvi_sparse_part sparse; /* plain sgd alone: without decay and average */
     /* The head whose weight and bias, which are in no part, the update changes by sgd where learning is lean; else NULL. It is that
      * of the call of `head`, with dy, that was the last before the update; what it points to has not changed since. */
     const rcvi_head *head;
 } rcvi_update;
 
-enum { RCVI_MAX_PARTS = 8 };
+enum { RCVI_MAX_UPDATE_PARTS = 8 };
 
 typedef struct rcvi_learns {
     rcv_status (*open)(rcv_context *context, int ordinal, const rcvi_learn_shape *shape, rcvi_learn **learn);

@@ -49,7 +49,7 @@ static problem make_problem(int kind, const int64_t *size, unsigned variant, int
                            .transpose_a = variant & 1,
                            .transpose_b = variant >> 1 & 1,
                            .accumulate = variant >> 2 & 1,
-                           .turned = variant >> 3 & 1,
+                           .transpose_out = variant >> 3 & 1,
                            .starts = variant >> 4 & 1,
                            .a = kinds[kind].operand,
                            .b = kinds[kind].operand,
@@ -59,11 +59,11 @@ static problem make_problem(int kind, const int64_t *size, unsigned variant, int
     rcvi_cuda_gemm_shape *s = &p.shape;
     p.height_a = s->transpose_a ? s->depth : s->rows;
     p.height_b = s->transpose_b ? s->columns : s->depth;
-    p.height_out = s->turned ? s->columns : s->rows;
+    p.height_out = s->transpose_out ? s->columns : s->rows;
     p.a = make(s->a, p.height_a, s->transpose_a ? s->rows : s->depth, batch, gap, true);
     p.b = make(s->b, p.height_b, s->transpose_b ? s->depth : s->columns, batch, gap, true);
     int gap_out = gap == ROUNDED_OPERANDS ? 0 : gap;
-    p.out = make(s->out, p.height_out, s->turned ? s->rows : s->columns, batch, gap_out, s->accumulate);
+    p.out = make(s->out, p.height_out, s->transpose_out ? s->rows : s->columns, batch, gap_out, s->accumulate);
     p.start = tensor_new(RCVI_F32, 1, s->columns, s->columns, 1, 0, &source);
     s->row_a = p.a.row;
     s->row_b = p.b.row;
@@ -101,7 +101,7 @@ static void accept_product(problem *p, double relative, const char *label) {
                *b = along_depth(&p->b, i * p->height_b, s->columns, s->depth, !s->transpose_b);
         for (int64_t n = 0; n < s->rows * s->columns; n++) {
             int64_t r = n / s->columns, c = n % s->columns;
-            int64_t out_row = i * p->height_out + (s->turned ? c : r), out_column = s->turned ? r : c;
+            int64_t out_row = i * p->height_out + (s->transpose_out ? c : r), out_column = s->transpose_out ? r : c;
             double sum = s->accumulate ? tensor_get(&p->out, out_row, out_column) : 0;
             if (s->starts) sum = tensor_get(&p->start, 0, c);
             double size = fabs(sum);
@@ -145,7 +145,7 @@ static void check_one(int kind, const int64_t *size, unsigned variant, int gap, 
     snprintf(label, sizeof label, "%s%s to %s, [%d, %d, %d]%s%s%s%s, gap %d, %d times", number_names[p.shape.a],
              p.shape.tensor ? " (tensor)" : "", number_names[p.shape.out], (int)size[0], (int)size[1], (int)size[2],
              variant & 1 ? " a^T" : "", variant & 2 ? " b^T" : "", variant & 4 ? " added" : "",
-             variant & 8 ? " turned" : "", gap, (int)batch);
+             variant & 8 ? " transposed" : "", gap, (int)batch);
     rcvi_cuda_gemm *gemm = NULL;
     check_ok(rcvi_cuda_gemm_new(blas, &p.shape, 0, &gemm));
     check_product(gemm, &p, kinds[kind].error, label);

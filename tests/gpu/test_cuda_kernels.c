@@ -1,4 +1,4 @@
-/* The GPU's kernels against plain C: every type, odd shapes and strides, absent operands, twins, and nothing touched but
+/* The GPU's kernels against plain C: every type, odd shapes and strides, absent operands, rounded copies, and nothing touched but
  * the outputs. */
 #include "cuda_tensor.h"
 
@@ -32,31 +32,34 @@ static tensor make_operand(rcvi_cuda_type type, shape s) {
     return tensor_new(type, s.rows, s.columns, PICK(1, 5), 0, PICK(0, 3), &source);
 }
 
-/* Where a result goes: to `out` and its twin, of the same strides. */
+/* Where a result goes: to `out` and its rounded copy, of the same strides. */
 typedef struct {
-    tensor out, twin;
-    bool has_twin;
+    tensor out, rounded;
+    bool has_rounded;
 } target;
 
 static target make_target(rcvi_cuda_type type, shape s, bool random) {
-    target made = {.out = make(type, s, random), .has_twin = random_below(&source, 3) == 0};
-    if (made.has_twin) made.twin = tensor_new(pick_type(), s.rows, s.columns, made.out.row, 1, made.out.first, NULL);
+    target made = {.out = make(type, s, random), .has_rounded = random_below(&source, 3) == 0};
+    if (made.has_rounded)
+        made.rounded = tensor_new(pick_type(), s.rows, s.columns, made.out.row, 1, made.out.first, NULL);
     return made;
 }
 
-static rcvi_matrix target_matrix(const target *t) { return tensor_matrix(&t->out, t->has_twin ? &t->twin : NULL); }
+static rcvi_matrix target_matrix(const target *t) {
+    return tensor_matrix(&t->out, t->has_rounded ? &t->rounded : NULL);
+}
 
 static void target_set(target *t, int64_t r, int64_t c, double x) {
     tensor_set(&t->out, r, c, x);
-    if (t->has_twin) tensor_set(&t->twin, r, c, x);
+    if (t->has_rounded) tensor_set(&t->rounded, r, c, x);
 }
 
 static void target_check(target *t, const char *label) {
     check_cuda(cudaStreamSynchronize(stream));
     tensor_check(&t->out, label);
-    if (t->has_twin) tensor_check(&t->twin, label);
+    if (t->has_rounded) tensor_check(&t->rounded, label);
     tensor_free(&t->out);
-    if (t->has_twin) tensor_free(&t->twin);
+    if (t->has_rounded) tensor_free(&t->rounded);
 }
 
 /* The same with zeros behind every row, as far as the next one, in half of all cases. */
@@ -72,7 +75,8 @@ static rcvi_matrix widen(target *t) {
 
 /* What is computed in. */
 static double real(const target *out, rcvi_cuda_type operand, double x) {
-    bool is_double = out->out.type == RCVI_F64 || (out->has_twin && out->twin.type == RCVI_F64) || operand == RCVI_F64;
+    bool is_double =
+        out->out.type == RCVI_F64 || (out->has_rounded && out->rounded.type == RCVI_F64) || operand == RCVI_F64;
     return is_double ? x : (double)(float)x;
 }
 
@@ -113,7 +117,7 @@ static void test_copy_absent(void **state) {
 
         target same = make_target((rcvi_cuda_type)(i % 4), s, true);
         rcvi_matrix view = target_matrix(&same), operand = view;
-        operand.twin = NULL;
+        operand.rounded = NULL;
         check_cuda(rcvi_cuda_copy(stream, s.rows, s.columns, view, operand));
         check_cuda(rcvi_cuda_copy(stream, s.rows, s.columns, tensor_matrix(NULL, NULL), operand));
         check_cuda(rcvi_cuda_copy(stream, 0, s.columns, view, operand));
@@ -182,7 +186,7 @@ static void test_bring(void **state) {
     }
 }
 
-/* Several matrices at once, of any types: copied or turned over, and widened. */
+/* Several matrices at once, of any types: copied or transposed, and widened. */
 static void test_move(void **state) {
     (void)state;
     for (int i = 0; i < 40; i++) {
@@ -212,7 +216,7 @@ static void test_move(void **state) {
         check_cuda(rcvi_cuda_move(stream, moves, count));
         check_cuda(cudaStreamSynchronize(stream));
         for (int k = 0; k < count; k++) {
-            tensor_check(&out[k], moves[k].transposed ? "turned over" : "moved");
+            tensor_check(&out[k], moves[k].transposed ? "transposed" : "moved");
             tensor_free(&out[k]);
             tensor_free(&a[k]);
         }
@@ -222,10 +226,10 @@ static void test_move(void **state) {
 /* Where row r of a matrix lies whose rows come in another order: `of` NULL: at r. */
 static int64_t place(const int64_t *of, int64_t batch, int64_t r) { return of ? r / batch * batch + of[r % batch] : r; }
 
-/* Rows that go by twos, by ones, and by fours on one side only; with a twin; in another order on either side. All in one launch. */
+/* Rows that go by twos, by ones, and by fours on one side only; with a rounded copy; in another order on either side. All in one launch. */
 static void test_move_odd(void **state) {
     (void)state;
-    enum { BATCH = 13, ORDERED_A = 1, ORDERED_OUT = 2, TWIN = 4 };
+    enum { BATCH = 13, ORDERED_A = 1, ORDERED_OUT = 2, ROUNDED = 4 };
     static const int64_t of[BATCH] = {5, 3, 12, 0, 7, 1, 9, 11, 2, 4, 10, 6, 8};
     static const struct {
         int64_t rows, columns, wide;
@@ -235,14 +239,14 @@ static void test_move_odd(void **state) {
     } cases[] = {
         {650, 650, 656, RCVI_F32, RCVI_BF16, false, 0},
         {650, 650, 656, RCVI_F32, RCVI_BF16, true, 0},
-        {130, 650, 650, RCVI_F32, RCVI_F32, false, TWIN},
+        {130, 650, 650, RCVI_F32, RCVI_F32, false, ROUNDED},
         {90, 651, 656, RCVI_F32, RCVI_BF16, false, 0},
-        {651, 90, 96, RCVI_F32, RCVI_F16, true, TWIN},
+        {651, 90, 96, RCVI_F32, RCVI_F16, true, ROUNDED},
         {70, 66, 66, RCVI_F32, RCVI_BF16, true, 0},
         {129, 64, 64, RCVI_BF16, RCVI_F32, true, 0},
         {65, 258, 264, RCVI_F16, RCVI_F16, false, 0},
         {3 * BATCH, 70, 70, RCVI_F32, RCVI_F32, false, ORDERED_A},
-        {2 * BATCH, 64, 64, RCVI_F32, RCVI_F32, false, ORDERED_OUT | TWIN},
+        {2 * BATCH, 64, 64, RCVI_F32, RCVI_F32, false, ORDERED_OUT | ROUNDED},
         {6 * BATCH, 3 * BATCH, 40, RCVI_F32, RCVI_BF16, true, ORDERED_A | ORDERED_OUT},
         {66, 30, 30, RCVI_F64, RCVI_F32, false, 0},
     };
@@ -250,33 +254,33 @@ static void test_move_odd(void **state) {
     for (int last = 0; last < 2; last++) { /* with the last one all is computed in double */
         int count = CASES - 1 + last;
         rcvi_move moves[CASES];
-        tensor a[CASES], out[CASES], twin[CASES];
+        tensor a[CASES], out[CASES], rounded[CASES];
         int64_t *order = NULL;
         check_cuda(cudaMalloc((void **)&order, sizeof of));
         send_bytes(order, of, sizeof of);
         for (int k = 0; k < count; k++) {
             int64_t rows = cases[k].rows, columns = cases[k].columns, wide = cases[k].wide;
-            bool turned = cases[k].transposed, twins = cases[k].how & TWIN;
+            bool transposed = cases[k].transposed, has_rounded = cases[k].how & ROUNDED;
             const int64_t *from = cases[k].how & ORDERED_A ? of : NULL, *to = cases[k].how & ORDERED_OUT ? of : NULL;
-            int64_t length = turned ? rows : columns;
-            a[k] = tensor_new(cases[k].from, turned ? columns : rows, length, length, 1, 0, &source);
+            int64_t length = transposed ? rows : columns;
+            a[k] = tensor_new(cases[k].from, transposed ? columns : rows, length, length, 1, 0, &source);
             out[k] = tensor_new(cases[k].to, rows, wide, wide, 1, 0, NULL);
-            twin[k] = tensor_new(RCVI_BF16, rows, wide, wide, 1, 0, NULL);
+            rounded[k] = tensor_new(RCVI_BF16, rows, wide, wide, 1, 0, NULL);
             moves[k] = (rcvi_move){rows,
                                    columns,
                                    wide,
-                                   turned,
-                                   tensor_matrix(&out[k], twins ? &twin[k] : NULL),
+                                   transposed,
+                                   tensor_matrix(&out[k], has_rounded ? &rounded[k] : NULL),
                                    tensor_matrix(&a[k], NULL)};
             moves[k].a.order = (rcvi_order){from ? order : NULL, BATCH};
             moves[k].out.order = (rcvi_order){to ? order : NULL, BATCH};
             for (int64_t r = 0; r < rows; r++) {
                 for (int64_t c = 0; c < wide; c++) {
                     double x = c >= columns ? 0
-                               : turned     ? tensor_get(&a[k], place(from, BATCH, c), r)
+                               : transposed ? tensor_get(&a[k], place(from, BATCH, c), r)
                                             : tensor_get(&a[k], place(from, BATCH, r), c);
                     tensor_set(&out[k], place(to, BATCH, r), c, x);
-                    if (twins) tensor_set(&twin[k], place(to, BATCH, r), c, x);
+                    if (has_rounded) tensor_set(&rounded[k], place(to, BATCH, r), c, x);
                 }
             }
         }
@@ -284,9 +288,9 @@ static void test_move_odd(void **state) {
         check_cuda(cudaStreamSynchronize(stream));
         for (int k = 0; k < count; k++) {
             tensor_check(&out[k], "moved by other widths");
-            tensor_check(&twin[k], "a twin that is moved");
+            tensor_check(&rounded[k], "a rounded copy that is moved");
             tensor_free(&out[k]);
-            tensor_free(&twin[k]);
+            tensor_free(&rounded[k]);
             tensor_free(&a[k]);
         }
         moves[0].a.order = (rcvi_order){order, BATCH};
@@ -318,7 +322,7 @@ static void test_select(void **state) {
         tensor a = make_operand(pick_type(), s), b = make_operand(pick_type(), s);
         /* each of the operands: given, absent, or where the result goes */
         rcvi_matrix view = widen(&out), in_place = view;
-        in_place.twin = NULL;
+        in_place.rounded = NULL;
         int first = i / 4 % 3, second = i / 12 % 3;
         rcvi_matrix from_a = first == 1 ? tensor_matrix(NULL, NULL) : first ? in_place : tensor_matrix(&a, NULL);
         rcvi_matrix from_b = second == 1 ? tensor_matrix(NULL, NULL) : second ? in_place : tensor_matrix(&b, NULL);
@@ -424,8 +428,8 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     int64_t count = over_rows ? s.columns : s.rows, need = 2 * rcvi_cuda_reduce_rows_scratch(s.rows, s.columns);
     tensor out = over_rows ? tensor_new(to, 1, count, count, 1, PICK(0, 1), accumulate ? &source : NULL)
                            : tensor_new(to, count, 1, PICK(1, 3), 1, PICK(0, 1), accumulate ? &source : NULL);
-    tensor twin = tensor_new(RCVI_BF16, out.rows, out.columns, out.row, 1, out.first, NULL), again = out, other = out,
-           second = out;
+    tensor rounded = tensor_new(RCVI_BF16, out.rows, out.columns, out.row, 1, out.first, NULL), again = out,
+           other = out, second = out;
     size_t unit = type == RCVI_F64 ? 8 : 4;
     char *scratch = NULL, zone[64], found[64];
     int64_t half = s.rows / 2, *counted = send(&half, sizeof half);
@@ -442,7 +446,7 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     other.host = malloc(out.bytes);
     memcpy(other.host, out.host, out.bytes);
     for (int turn = 0; turn < 2; turn++) {
-        rcvi_matrix to_view = turn ? tensor_matrix(&again, NULL) : tensor_matrix(&out, &twin);
+        rcvi_matrix to_view = turn ? tensor_matrix(&again, NULL) : tensor_matrix(&out, &rounded);
         rcvi_matrix from = tensor_matrix(absent ? NULL : turn ? &shifted : &a, NULL);
         rcvi_sum sums[] = {
             {to_view, from},
@@ -455,7 +459,7 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
             check_cuda(rcvi_cuda_reduce_columns(stream, s.rows, counted, s.columns, accumulate, sums[1].out, from));
     }
     check_cuda(cudaStreamSynchronize(stream));
-    void *got = tensor_read(&out), *got_twin = tensor_read(&twin);
+    void *got = tensor_read(&out), *got_rounded = tensor_read(&rounded);
     for (int64_t i = 0; i < count; i++) {
         int64_t r = over_rows ? 0 : i, c = over_rows ? i : 0;
         double sum = 0, size = 0, old = accumulate ? tensor_get(&out, r, c) : 0;
@@ -466,13 +470,13 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
         }
         double error = (size + fabs(old)) * (type == RCVI_F64 && to == RCVI_F64 ? 0x1p-47 : 0x1p-18);
         tensor_accept(&out, got, r, c, old + sum, error, over_rows ? "sum over rows" : "sum over columns");
-        tensor_accept(&twin, got_twin, r, c, old + sum, error, "twin of a sum");
+        tensor_accept(&rounded, got_rounded, r, c, old + sum, error, "rounded copy of a sum");
         if (over_rows || i < half) tensor_set(&other, r, c, tensor_get(&out, r, c));
     }
     again.host = second.host = out.host;
     tensor_check(&out, "sum");
     if (over_rows) tensor_check(&second, "sum for a second place");
-    tensor_check(&twin, "twin of a sum");
+    tensor_check(&rounded, "rounded copy of a sum");
     tensor_check(&again, "sum of what is aligned otherwise");
     tensor_check(&other, over_rows ? "sum of a second matrix" : "sum of the rows that are counted");
     check_cuda(cudaMemcpy(found, scratch + (size_t)need * unit, sizeof found, cudaMemcpyDeviceToHost));
@@ -483,11 +487,11 @@ static void reduce_one(shape s, bool over_rows, bool accumulate, rcvi_cuda_type 
     check_cuda(cudaFree(counted));
     tensor_free(&other);
     free(got);
-    free(got_twin);
+    free(got_rounded);
     tensor_free(&a);
     tensor_free(&shifted);
     tensor_free(&out);
-    tensor_free(&twin);
+    tensor_free(&rounded);
 }
 
 static void test_reduce(void **state) {

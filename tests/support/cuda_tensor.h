@@ -116,14 +116,14 @@ static inline tensor tensor_new(rcvi_cuda_type type, int64_t rows, int64_t colum
 
 static inline void *tensor_at(const tensor *t) { return (char *)t->device + (size_t)t->first * number_size(t->type); }
 
-static inline rcvi_matrix tensor_matrix(const tensor *t, const tensor *twin) {
+static inline rcvi_matrix tensor_matrix(const tensor *t, const tensor *rounded) {
     if (!t) return (rcvi_matrix){.at = NULL, .column = 1};
     return (rcvi_matrix){.at = tensor_at(t),
                          .row = t->row,
                          .column = t->column,
                          .type = t->type,
-                         .twin = twin ? tensor_at(twin) : NULL,
-                         .twin_type = twin ? twin->type : RCVI_F32,
+                         .rounded = rounded ? tensor_at(rounded) : NULL,
+                         .rounded_type = rounded ? rounded->type : RCVI_F32,
                          .order = {NULL, 1}};
 }
 

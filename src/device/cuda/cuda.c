@@ -204,7 +204,7 @@ static void close_worker(rcvi_worker *w) {
         rcvi_cudnn_free(atomic_exchange(w->engine->vendor, w->vendor));
     }
     rcvi_cuda_rows_close(w->context, &w->rows);
-    rcvi_lanes_close(w->context, &w->lanes);
+    rcvi_streams_close(w->context, &w->streams);
     if (w->capturing) cudaStreamDestroy(w->capturing);
     if (w->done) cudaEventDestroy(w->done);
     for (int i = 0; i < 2; i++) {
@@ -238,7 +238,7 @@ static rcv_status fill_worker(rcvi_worker *w) {
     for (int i = 0; i < 2; i++)
         RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->begun[i], cudaEventDisableTiming), "making an event");
     RCVI_TRY(rcvi_cuda_first_stream(&w->capturing));
-    RCVI_TRY(rcvi_lanes_open(w->context, e->streams, &w->lanes));
+    RCVI_TRY(rcvi_streams_open(w->context, e->streams, &w->streams));
     if (program->rungs.persistent) {
         RCVI_CUDA_TRY(cudaHostAlloc((void **)&w->fault, sizeof *w->fault, cudaHostAllocMapped), "allocating memory");
         *w->fault = 0;

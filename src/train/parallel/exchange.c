@@ -298,7 +298,7 @@ static bool next_parts(const rcvi_update *all, int *done, rcvi_update *some) {
     if (*done && left <= 0) return false;
     *some = *all;
     some->parts = all->parts + *done;
-    some->part_count = left < RCVI_MAX_PARTS ? left : RCVI_MAX_PARTS;
+    some->part_count = left < RCVI_MAX_UPDATE_PARTS ? left : RCVI_MAX_UPDATE_PARTS;
     if (*done) some->sparse = (rcvi_sparse_part){0};
     *done += some->part_count > 0 ? some->part_count : 1;
     return true;

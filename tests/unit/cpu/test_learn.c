@@ -124,7 +124,7 @@ static void calls_are_checked(void **state) {
     head.dy = NULL;
     head.targets = NULL;
     check_fails(calls->head(learn, &head, &control, &outcome), RCV_INVALID, "targets or values");
-    rcvi_update update = {.part_count = RCVI_MAX_PARTS + 1};
+    rcvi_update update = {.part_count = RCVI_MAX_UPDATE_PARTS + 1};
     check_fails(calls->update(learn, &update, &control, &outcome), RCV_INVALID, "at most 8 parts, not 9");
     update = (rcvi_update){.kind = RCVI_SGD, .head = &head};
     check_fails(calls->update(learn, &update, &control, &outcome), RCV_INVALID, "opened as lean");

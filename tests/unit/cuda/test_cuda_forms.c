@@ -211,7 +211,7 @@ static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
             }
         }
         found.unread += written && p->unread[b];
-        found.untwinned += written && s->engine.twins[b] != SIZE_MAX && p->untwinned[b];
+        found.untwinned += written && s->engine.rounded[b] != SIZE_MAX && p->untwinned[b];
         found.passing += written && still && p->passing[b];
     }
     return found;

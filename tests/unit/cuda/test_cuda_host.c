@@ -426,7 +426,7 @@ static void fill_buffer(emulation *s, size_t b, double scale) {
         put(type_of(s, b), s->memory[b], k, divides ? 0.5f + fabsf(number) : number);
         float x = get(type_of(s, b), s->memory[b], k);
         s->oracle.buffers[b][k] = (double)x;
-        if (s->on.engine.twins[b] != SIZE_MAX) put(s->on.engine.narrow, s->scratch + s->on.engine.twins[b], k, x);
+        if (s->on.engine.rounded[b] != SIZE_MAX) put(s->on.engine.narrow, s->scratch + s->on.engine.rounded[b], k, x);
     }
 }
 
@@ -441,8 +441,8 @@ static void fill(emulation *s, rcvi_persistent *p) {
     const rcv_plan_options *o = &s->on.program.options;
     size_t at = 0;
     for (size_t b = 0; b < s->on.program.buffer_count; b++) {
-        if (s->on.engine.twins[b] != SIZE_MAX)
-            s->on.engine.twins[b] = take(&at, (size_t)s->on.program.buffers[b].count * 4);
+        if (s->on.engine.rounded[b] != SIZE_MAX)
+            s->on.engine.rounded[b] = take(&at, (size_t)s->on.program.buffers[b].count * 4);
     }
     s->on.engine.alive = take(&at, (size_t)o->steps * sizeof(int64_t));
     s->on.engine.rows_order = take(&at, (size_t)o->batch * sizeof(int64_t));

@@ -73,7 +73,7 @@ static void mark_written(const rcvi_map *map, bool *written) {
     for (int i = 0; i < map->store_count; i++) written[map->stores[i].out] = true;
 }
 
-/* The map in one of several types; with 16-bit operands of products all that is written has a twin. */
+/* The map in one of several types; with 16-bit operands of products all that is written has a rounded copy. */
 static void gather_map(gathering *g, const rcvi_map *map) {
     static const struct {
         rcvi_cuda_type real, narrow;
@@ -86,17 +86,17 @@ static void gather_map(gathering *g, const rcvi_map *map) {
     };
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
         unsigned char types[RCVI_MAX_VIEWS];
-        bool twins[RCVI_MAX_OPERANDS] = {false};
+        bool rounded[RCVI_MAX_OPERANDS] = {false};
         const rcvi_view *views[RCVI_MAX_VIEWS];
         int count = rcvi_map_views(map, views), view = map->operand_count;
         for (int v = 0; v < count; v++) types[v] = (unsigned char)kinds[k].real;
         for (int p = 0; p < map->product_count; p++, view++) {
             for (int t = 0; t < 2 * map->products[p].term_count; t++) types[++view] = (unsigned char)kinds[k].narrow;
         }
-        if (kinds[k].narrow != kinds[k].real) mark_written(map, twins);
+        if (kinds[k].narrow != kinds[k].real) mark_written(map, rounded);
         rcvi_map_shape shape = {.map = map,
                                 .types = types,
-                                .has_twin = twins,
+                                .has_rounded = rounded,
                                 .real = kinds[k].real,
                                 .narrow = kinds[k].narrow,
                                 .tensor = kinds[k].tensor,

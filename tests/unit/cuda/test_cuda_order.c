@@ -19,7 +19,7 @@ static void make_ready(rcvi_engine *e, const rcvi_step *step, rcvi_cuda_ready *r
     memcpy(ready->passes, passes, (size_t)ready->pass_count * sizeof *passes);
     rcvi_map_shape shape = {.map = step->map,
                             .types = types,
-                            .has_twin = none,
+                            .has_rounded = none,
                             .real = RCVI_F32,
                             .narrow = RCVI_F32,
                             .vector = 1,

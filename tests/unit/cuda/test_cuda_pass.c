@@ -6,7 +6,7 @@
 #include "device/cuda/persistent/persistent.h"
 #include "device/cuda/recurrence/recurrence.h"
 
-static rcv_status take_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *members, int count, int lane,
+static rcv_status take_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *members, int count, int stream_index,
                                cudaStream_t stream);
 static rcv_status take_loop(const rcvi_worker *worker, const rcvi_persistent *loop, cudaEvent_t begun,
                             cudaStream_t stream);
@@ -33,9 +33,9 @@ typedef struct {
 
 typedef struct {
     part parts[RCVI_MOST_STEPS];
-    int part_count, lane;
+    int part_count, stream;
     bool is_loop;
-    int64_t turn;
+    int64_t number; /* of the launch on its stream, from 1 */
     history before;
 } record;
 
@@ -46,22 +46,22 @@ static struct {
     size_t touch_count;
 } seen;
 
-static record *add_record(int lane, cudaStream_t stream) {
+static record *add_record(int stream_index, cudaStream_t stream) {
     assert_true(seen.count < MOST_LAUNCHES && seen.touch_count + 4 * RCVI_MAX_TOUCHES < 64 * MOST_LAUNCHES);
     history *now = history_of(stream);
     record *made = &seen.records[seen.count++];
-    *made = (record){.lane = lane, .before = *now};
-    made->turn = ++now->seen[lane];
+    *made = (record){.stream = stream_index, .before = *now};
+    made->number = ++now->seen[stream_index];
     return made;
 }
 
-static rcv_status take_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *members, int count, int lane,
+static rcv_status take_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *members, int count, int stream_index,
                                cudaStream_t stream) {
-    record *made = add_record(lane, stream);
+    record *made = add_record(stream_index, stream);
     for (int m = 0; m < count; m++) {
         bool product = members[m].step->kind == RCVI_STEP_GEMM;
         if (product && rcvi_cuda_goes_beside(pass->engine, members[m].step))
-            assert_true(lane > 0); /* it has room there */
+            assert_true(stream_index > 0); /* it has room there */
         size_t found = find_touches(pass, &members[m], seen.touches + seen.touch_count, RCVI_MAX_TOUCHES);
         made->parts[made->part_count++] = (part){.step = (int)(members[m].step - pass->engine->program->steps),
                                                  .is_inside = pass->inside,
@@ -93,7 +93,7 @@ static rcv_status take_loop(const rcvi_worker *worker, const rcvi_persistent *lo
     return RCV_OK;
 }
 
-static bool is_over(const record *a, const record *b) { return b->before.seen[a->lane] >= a->turn; }
+static bool is_over(const record *a, const record *b) { return b->before.seen[a->stream] >= a->number; }
 
 /* Of two launches, which must be over before the other begins: -1 the first, 1 the second, 0 neither. */
 static int order_between(const record *a, const record *b) {
@@ -101,7 +101,7 @@ static int order_between(const record *a, const record *b) {
     for (int i = 0; i < a->part_count; i++) {
         for (int k = 0; k < b->part_count; k++) {
             const part *x = &a->parts[i], *y = &b->parts[k];
-            if (!rcvi_touches_meet(seen.touches + x->first, x->count, seen.touches + y->first, y->count)) continue;
+            if (!rcvi_touches_conflict(seen.touches + x->first, x->count, seen.touches + y->first, y->count)) continue;
             int found = x->step == y->step || (x->is_inside && y->is_inside) || x->step < y->step ? -1 : 1;
             assert_true(order == 0 || order == found);
             order = found;
@@ -149,11 +149,11 @@ static void open_subject(subject *s, const rcvi_program *program) {
     memset(&fake, 0, sizeof fake);
     s->stream = fake_handle();
     for (int i = 0; i < 2; i++) w->begun[i] = fake_handle();
-    check_ok(rcvi_lanes_open(e->context, e->streams, &w->lanes));
+    check_ok(rcvi_streams_open(e->context, e->streams, &w->streams));
 }
 
 static void close_subject(subject *s) {
-    rcvi_lanes_close(s->engine.context, &s->worker.lanes);
+    rcvi_streams_close(s->engine.context, &s->worker.streams);
     rcvi_free(s->engine.context, s->engine.groups);
     rcvi_pool_free(&s->engine.pool);
 }
@@ -187,7 +187,7 @@ static void check_pass(subject *s, bool backward, bool overwrite, bool same, bes
     check_ok(rcvi_cuda_launch(&s->worker, first, end, &binding, (char *)((uintptr_t)1 << 44), s->stream));
     for (int i = 0; i < seen.count; i++) {
         const record *a = &seen.records[i];
-        assert_true(history_of(s->stream)->seen[a->lane] >= a->turn);
+        assert_true(history_of(s->stream)->seen[a->stream] >= a->number);
         for (int k = i + 1; k < seen.count; k++) {
             const record *c = &seen.records[k];
             int order = order_between(a, c);

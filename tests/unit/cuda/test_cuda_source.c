@@ -144,14 +144,14 @@ typedef struct {
     rcvi_instruction instructions[RCVI_MAX_INSTRUCTIONS];
     rcvi_map_store stores[4];
     unsigned char types[RCVI_MAX_VIEWS];
-    bool twins[RCVI_MAX_OPERANDS], written[RCVI_MAX_OPERANDS];
+    bool rounded[RCVI_MAX_OPERANDS], written[RCVI_MAX_OPERANDS];
     /* By the view's number of a buffer: every member has its own. */
     struct {
         rcvi_cuda_type type;
         int64_t count;
         bool wild;
-        char *at[MAX_MEMBERS], *twin[MAX_MEMBERS]; /* 64-byte aligned */
-        char *first[MAX_MEMBERS];                  /* a copy from before */
+        char *at[MAX_MEMBERS], *rounded[MAX_MEMBERS]; /* 64-byte aligned */
+        char *first[MAX_MEMBERS];                     /* a copy from before */
     } memory[MAX_MEMORY];
     int memory_count;
     double registers[RCVI_MAX_INSTRUCTIONS], sums[RCVI_MAX_PRODUCTS];
@@ -190,7 +190,7 @@ static int new_output(problem *p) {
     if (p->c.real == RCVI_F64) type = RCVI_F64;
     int v = new_operand(p, type, 0, false);
     p->written[v] = true;
-    p->twins[v] = p->c.narrow != p->c.real && draw(p, 2);
+    p->rounded[v] = p->c.narrow != p->c.real && draw(p, 2);
     return v;
 }
 
@@ -286,7 +286,7 @@ static void fill_memory(problem *p) {
                 put(p->memory[m].type, at, e, draw_value(p, p->memory[m].type, p->memory[m].wild));
             p->memory[m].first[i] = aligned(bytes);
             memcpy(p->memory[m].first[i], at, bytes);
-            p->memory[m].twin[i] = aligned((size_t)p->memory[m].count * 2);
+            p->memory[m].rounded[i] = aligned((size_t)p->memory[m].count * 2);
         }
     }
 }
@@ -311,7 +311,7 @@ static void close_problem(problem *p) {
     for (int m = 0; m < p->memory_count; m++) {
         for (int i = 0; i < p->c.members; i++) {
             free(p->memory[m].at[i]);
-            free(p->memory[m].twin[i]);
+            free(p->memory[m].rounded[i]);
             free(p->memory[m].first[i]);
         }
     }
@@ -367,10 +367,10 @@ static void check_store(const problem *p, int view, double want, int member, int
     double got = get(type, p->memory[v->buffer].at[member], row * v->row + column);
     if (!is_near(type, p->c.real, got, want))
         fail_msg("view %d at %d, %d is %g, not %g", view, (int)row, (int)column, got, want);
-    if (!p->twins[view]) return;
-    got = get(p->c.narrow, p->memory[v->buffer].twin[member], row * v->row + column);
+    if (!p->rounded[view]) return;
+    got = get(p->c.narrow, p->memory[v->buffer].rounded[member], row * v->row + column);
     if (!is_near(p->c.narrow, p->c.real, got, want))
-        fail_msg("the twin of view %d at %d, %d is %g, not %g", view, (int)row, (int)column, got, want);
+        fail_msg("the rounded copy of view %d at %d, %d is %g, not %g", view, (int)row, (int)column, got, want);
 }
 
 /* Everything but the elements that are stored is as before. */
@@ -383,8 +383,8 @@ static void check_untouched(const problem *p, int view, int member, bool absent)
         size_t at = (size_t)e * size;
         if (!inside)
             assert_memory_equal(p->memory[v->buffer].at[member] + at, p->memory[v->buffer].first[member] + at, size);
-        for (size_t b = 0; b < 2 && !(inside && p->twins[view]); b++)
-            assert_int_equal((unsigned char)p->memory[v->buffer].twin[member][2 * e + (int64_t)b], POISON);
+        for (size_t b = 0; b < 2 && !(inside && p->rounded[view]); b++)
+            assert_int_equal((unsigned char)p->memory[v->buffer].rounded[member][2 * e + (int64_t)b], POISON);
     }
 }
 
@@ -467,8 +467,8 @@ static int write_words(const problem *p, const rcvi_map_shape *shape, int absent
             words[count++] = none ? 0 : (uint64_t)(uintptr_t)p->memory[views[v]->buffer].at[m];
         }
         for (int v = 0; v < p->map.operand_count; v++) {
-            if (p->twins[v])
-                words[count++] = v == absent ? 0 : (uint64_t)(uintptr_t)p->memory[views[v]->buffer].twin[m];
+            if (p->rounded[v])
+                words[count++] = v == absent ? 0 : (uint64_t)(uintptr_t)p->memory[views[v]->buffer].rounded[m];
         }
     }
     return count;
@@ -478,7 +478,7 @@ static void run_problem(rcv_context *context, problem *p) {
     int absent = p->instructions[0].out;
     rcvi_map_shape shape = {.map = &p->map,
                             .types = p->types,
-                            .has_twin = p->twins,
+                            .has_rounded = p->rounded,
                             .real = p->c.real,
                             .narrow = p->c.narrow,
                             .vector = p->c.vector,
@@ -539,7 +539,7 @@ static double sweep_error(rcv_context *context, rcvi_operation operation, float 
     rcvi_map map = {.operands = views, .operand_count = 2, .instructions = &instruction, .instruction_count = 1};
     rcvi_map_shape shape = {.map = &map,
                             .types = (unsigned char[]){RCVI_F32, RCVI_F32},
-                            .has_twin = (bool[]){false, false},
+                            .has_rounded = (bool[]){false, false},
                             .vector = 4,
                             .members = 1};
     float *x = (float *)(void *)aligned(SWEEP * 4), *y = (float *)(void *)aligned(SWEEP * 4);
@@ -640,13 +640,13 @@ static void test_refusals(void **state) {
     (void)state;
     products p;
     unsigned char types[RCVI_MAX_VIEWS] = {0};
-    bool twins[1] = {false};
+    bool rounded[1] = {false};
     char *text;
     test_allocator allocator;
     rcv_context *context = test_context(&allocator);
     rcvi_map_shape shape = {.map = &p.map,
                             .types = types,
-                            .has_twin = twins,
+                            .has_rounded = rounded,
                             .vector = 1,
                             .members = 1,
                             .tile_rows = 32,

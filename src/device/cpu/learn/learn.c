@@ -96,7 +96,8 @@ static rcv_status allocate(rcvi_learn *learn) {
     int64_t logits = lines(shape->chunk * shape->classes * learn->size);
     int64_t losses = lines(shape->rows * (int64_t)sizeof(double)), packed = lines(rcvi_learn_head_packed(learn));
     int64_t turned = lines(rcvi_learn_head_turned(learn));
-    int64_t squares = (RCVI_MAX_PARTS + 1) * RCVI_LEARN_SLOTS * (int64_t)sizeof(double), scratch = 0, bytes = LINE;
+    int64_t squares = (RCVI_MAX_UPDATE_PARTS + 1) * RCVI_LEARN_SLOTS * (int64_t)sizeof(double), scratch = 0,
+            bytes = LINE;
     const int64_t *parts[] = {&logits, &losses, &packed, &turned, &squares, &scratch};
     bool fits = rcvi_multiply(learn->scratch_bytes, shape->threads, &scratch);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) fits = fits && rcvi_add(bytes, *parts[i], &bytes);
@@ -227,8 +228,9 @@ static double sum_of_slots(const rcvi_learn *learn, const rcvi_update *update) {
 }
 
 static rcv_status check_update(const rcvi_update *update) {
-    if (update->part_count < 0 || update->part_count > RCVI_MAX_PARTS)
-        return rcvi_fail(RCV_INVALID, "an update has at most %d parts, not %d", RCVI_MAX_PARTS, update->part_count);
+    if (update->part_count < 0 || update->part_count > RCVI_MAX_UPDATE_PARTS)
+        return rcvi_fail(RCV_INVALID, "an update has at most %d parts, not %d", RCVI_MAX_UPDATE_PARTS,
+                         update->part_count);
     if (update->head)
         return rcvi_fail(RCV_INVALID, "an update changes a head itself only where learning was opened as lean");
     return RCV_OK;

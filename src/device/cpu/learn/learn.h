@@ -28,7 +28,7 @@ struct rcvi_learn {
     char *logits;          /* [chunk, classes]; their gradients, in the end */
     char *packed, *turned; /* the weight, as the products to logits and to dy read it */
     double *losses;        /* [rows] */
-    double *squares;       /* [RCVI_MAX_PARTS + 1, RCVI_LEARN_SLOTS] */
+    double *squares;       /* [RCVI_MAX_UPDATE_PARTS + 1, RCVI_LEARN_SLOTS] */
 };
 
 typedef struct {

@@ -55,8 +55,8 @@ template <typename T> INLINE void load(unsigned long long address, long long ele
 
 /* Of a view that lies feature after feature. */
 template <typename T>
-INLINE void load_turned(unsigned long long address, long long row, long long column, long long stride,
-                        REAL (&out)[VECTOR]) {
+INLINE void load_transposed(unsigned long long address, long long row, long long column, long long stride,
+                            REAL (&out)[VECTOR]) {
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) out[i] = (REAL)widen(((const T *)address)[(column + i) * stride + row]);
 }
@@ -150,8 +150,8 @@ struct Words {
     unsigned long long w[WORDS];
 };
 
-/* A member's words: its rows, addresses of its views, addresses of its twins. */
-#define MEMBER_WORD(MEMBER) (1 + VIEWS + PASSES + (MEMBER) * (1 + VIEWS + TWINS))
+/* A member's words: its rows, addresses of its views, addresses of its rounded copies. */
+#define MEMBER_WORD(MEMBER) (1 + VIEWS + PASSES + (MEMBER) * (1 + VIEWS + ROUNDED_COPIES))
 #define COLUMNS_OF(C) ((long long)(C).w[0])
 #define STRIDE_OF(C, VIEW) ((long long)(C).w[1 + (VIEW)])
 #if COUNTED
@@ -160,7 +160,7 @@ struct Words {
 #define ROWS_OF(C, MEMBER) ((long long)(C).w[MEMBER_WORD(MEMBER)])
 #endif
 #define ADDRESS_OF(C, MEMBER, VIEW) ((C).w[MEMBER_WORD(MEMBER) + 1 + (VIEW)])
-#define TWIN_OF(C, MEMBER, TWIN) ((C).w[MEMBER_WORD(MEMBER) + 1 + VIEWS + (TWIN)])
+#define ROUNDED_OF(C, MEMBER, COPY) ((C).w[MEMBER_WORD(MEMBER) + 1 + VIEWS + (COPY)])
 
 #endif
 

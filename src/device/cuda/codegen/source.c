@@ -94,9 +94,9 @@ int rcvi_map_passes(const rcvi_map *map, rcvi_pass *passes) {
     return count;
 }
 
-static int count_twins(const rcvi_map_shape *shape, int before) {
+static int count_rounded(const rcvi_map_shape *shape, int before) {
     int count = 0;
-    for (int v = 0; v < before; v++) count += shape->has_twin[v];
+    for (int v = 0; v < before; v++) count += shape->has_rounded[v];
     return count;
 }
 
@@ -104,8 +104,8 @@ int rcvi_map_words(const rcvi_map_shape *shape) {
     const rcvi_view *views[RCVI_MAX_VIEWS];
     rcvi_pass passes[RCVI_MAX_PASSES];
     int view_count = rcvi_map_views(shape->map, views), pass_count = rcvi_map_passes(shape->map, passes);
-    int twins = count_twins(shape, shape->map->operand_count);
-    return 1 + view_count + (pass_count > 0 ? pass_count : 0) + shape->members * (1 + view_count + twins);
+    int rounded = count_rounded(shape, shape->map->operand_count);
+    return 1 + view_count + (pass_count > 0 ? pass_count : 0) + shape->members * (1 + view_count + rounded);
 }
 
 size_t rcvi_tile_shared(const rcvi_map_shape *shape) {
@@ -156,7 +156,7 @@ static void add_macros(writer *w) {
     add_macro(w, "MEMBERS", s->members);
     add_macro(w, "COUNTED", s->counted);
     add_macro(w, "VIEWS", rcvi_map_views(w->map, views));
-    add_macro(w, "TWINS", count_twins(s, w->map->operand_count));
+    add_macro(w, "ROUNDED_COPIES", count_rounded(s, w->map->operand_count));
     add_macro(w, "PASSES", w->pass_count);
     add_macro(w, "PRODUCTS", w->map->product_count);
     add_macro(w, "ROW_THREADS", s->row_threads);
@@ -192,8 +192,8 @@ static void add_tables(writer *w) {
 static bool is_by_rows(const writer *w) { return w->links && w->links->across; }
 static const char *width(const writer *w) { return is_by_rows(w) ? "SPAN" : "VECTOR"; }
 
-static bool is_turned(const writer *w, int view) {
-    return view < w->map->operand_count && w->shape->turned && w->shape->turned[view];
+static bool is_transposed(const writer *w, int view) {
+    return view < w->map->operand_count && w->shape->transposed && w->shape->transposed[view];
 }
 
 /* The first view with the stride of this one: the compiler then sees that they are the same number. */
@@ -201,7 +201,7 @@ static int stride_view(const writer *w, const rcvi_view *view, int index) {
     const rcvi_view *views[RCVI_MAX_VIEWS];
     rcvi_map_views(w->map, views);
     for (int v = 0; v < w->map->operand_count && v < index; v++) {
-        if (views[v]->row == view->row && !is_turned(w, v)) return v;
+        if (views[v]->row == view->row && !is_transposed(w, v)) return v;
     }
     return index;
 }
@@ -219,10 +219,10 @@ static void add_element(writer *w, const rcvi_view *view, int index) {
 
 /* Declares NAME and loads a view into it. */
 static void add_load(writer *w, const rcvi_view *view, int index, const char *name, int number) {
-    if (is_turned(w, index)) {
+    if (is_transposed(w, index)) {
         rcvi_text_add(
             &w->text,
-            "    REAL %s%d[VECTOR];\n    load_turned<%s>(ADDRESS_OF(c, member, %d), row, column, STRIDE_OF(c, %d), "
+            "    REAL %s%d[VECTOR];\n    load_transposed<%s>(ADDRESS_OF(c, member, %d), row, column, STRIDE_OF(c, %d), "
             "%s%d);\n",
             name, number, rcvi_source_types[w->shape->types[index]], index, index, name, number);
         return;
@@ -247,12 +247,12 @@ static void add_store(writer *w, int view, const char *name, int number) {
                   rcvi_source_types[w->shape->types[view]], view);
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
-    if (!w->shape->has_twin[view]) return;
+    if (!w->shape->has_rounded[view]) return;
     if (w->links)
-        rcvi_text_add(&w->text, "    %s%s<%s>(twin%d, ", when, how, rcvi_source_types[w->shape->narrow], view);
+        rcvi_text_add(&w->text, "    %s%s<%s>(rounded%d, ", when, how, rcvi_source_types[w->shape->narrow], view);
     else
-        rcvi_text_add(&w->text, "    %s%s<%s>(TWIN_OF(c, member, %d), ", when, how, rcvi_source_types[w->shape->narrow],
-                      count_twins(w->shape, view));
+        rcvi_text_add(&w->text, "    %s%s<%s>(ROUNDED_OF(c, member, %d), ", when, how,
+                      rcvi_source_types[w->shape->narrow], count_rounded(w->shape, view));
     add_element(w, &w->map->operands[view], view);
     rcvi_text_add(&w->text, ", %s%s%d);\n", is_by_rows(w) ? "column, " : "", name, number);
 }
@@ -287,9 +287,9 @@ static void add_address(writer *w, int view, const char *name, int number) {
     (void)name, (void)number;
     if (view == RCVI_NONE || w->stored[view]) return;
     rcvi_text_add(&w->text, "    const unsigned long long at%d = c.place(%d);\n", view, view);
-    if (w->shape->has_twin[view])
-        rcvi_text_add(&w->text, "    const unsigned long long twin%d = TWIN_OF(c, 0, %d);\n", view,
-                      count_twins(w->shape, view));
+    if (w->shape->has_rounded[view])
+        rcvi_text_add(&w->text, "    const unsigned long long rounded%d = ROUNDED_OF(c, 0, %d);\n", view,
+                      count_rounded(w->shape, view));
 }
 
 static void add_all_stores(writer *w, void (*add)(writer *w, int view, const char *name, int number)) {

@@ -7,10 +7,10 @@
  *   words[1 .. V]             elements from row to row of view 0 .. V-1
  *   words[1+V .. V+D]         depth of pass 0 .. D-1 (products only)
  *   then, for each member:    rows (or, counted, the address of that number), then the addresses of views 0 .. V-1, then
- *                             those of twins 0 .. W-1
+ *                             those of rounded copies 0 .. W-1
  *
  * Views are the map's operands, then for every product its start and, for every term, a and b; a product without a
- * start has words for it all the same, which are not read. A twin is the second, 16-bit place of a view that is
+ * start has words for it all the same, which are not read. A rounded copy is the second, 16-bit place of a view that is
  * written, with its strides: what products read of it. An address of 0 is a view that the caller left out: nothing is
  * stored there.
  *
@@ -33,10 +33,11 @@ enum {
 typedef struct {
     const rcvi_map *map;
     const unsigned char *types; /* [views] rcvi_cuda_type */
-    const bool *has_twin;       /* [operands] written to a second place, of type `narrow` */
-    const bool *turned;    /* [operands] read feature after feature: the stride is from column to column; may be NULL */
+    const bool *has_rounded;    /* [operands] written to a second place, of type `narrow` */
+    const bool
+        *transposed;       /* [operands] read feature after feature: the stride is from column to column; may be NULL */
     rcvi_cuda_type real;   /* what is computed in: RCVI_F32 or RCVI_F64 */
-    rcvi_cuda_type narrow; /* of twins, and of operands of products: BF16, F16, or as real */
+    rcvi_cuda_type narrow; /* of rounded copies, and of operands of products: BF16, F16, or as real */
     bool tensor;           /* products of F32 operands on the tensor cores (tf32) */
     int vector;            /* elements of a row that a thread takes at once: 4, 2 or 1; columns, and strides and
                                    addresses of views with columns (in elements), are multiples of it */

@@ -28,13 +28,13 @@ rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *vie
     }
 }
 
-/* ---- twins and scratch ---- */
+/* ---- rounded copies and scratch ---- */
 
-/* Steps that multiply read twins of what is not narrow. */
-static void find_twins(rcvi_engine *e) {
+/* Steps that multiply read rounded copies of what is not narrow. */
+static void find_rounded(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
-    for (size_t b = 0; b < program->buffer_count; b++) e->twins[b] = SIZE_MAX;
+    for (size_t b = 0; b < program->buffer_count; b++) e->rounded[b] = SIZE_MAX;
     for (size_t i = 0; i < program->step_count && e->narrow != e->real; i++) {
         const rcvi_step *step = &program->steps[i];
         if (step->kind != RCVI_STEP_GEMM && step->kind != RCVI_STEP_MAP) continue;
@@ -42,39 +42,41 @@ static void find_twins(rcvi_engine *e) {
         for (int k = 0; k < count; k++) {
             bool operand = accesses[k].use == RCVI_USE_OPERAND && accesses[k].read;
             int buffer = accesses[k].view->buffer;
-            if (operand && program->buffers[buffer].element == RCVI_REAL) e->twins[buffer] = 0;
+            if (operand && program->buffers[buffer].element == RCVI_REAL) e->rounded[buffer] = 0;
         }
     }
 }
 
 /* ---- layout ---- */
 
-/* Whether the access is one that can be made to a turned buffer: a product that overwrites, or a map that reads. */
-static bool can_turn(const rcvi_step *step, const rcvi_access *access, int64_t row) {
+/* Whether the access is one that can be made to a transposed buffer: a product that overwrites, or a map that reads. */
+static bool can_be_transposed(const rcvi_step *step, const rcvi_access *access, int64_t row) {
     bool product =
         step->kind == RCVI_STEP_GEMM && access->view == &step->out && !step->accumulate && step->gemm.batch == 1;
     bool map = step->kind == RCVI_STEP_MAP && access->use == RCVI_USE_VALUE && !access->written;
     return (product || map) && access->view->row == row && access->view->column == 1;
 }
 
-static void find_turned(rcvi_engine *e) {
+static void find_transposed(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     if (!program->rungs.transpose) return;
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_view *out = &program->steps[i].out;
-        if (program->steps[i].kind != RCVI_STEP_GEMM || out->row <= 0 || rcvi_cuda_has_twin(e, out->buffer)) continue;
+        if (program->steps[i].kind != RCVI_STEP_GEMM || out->row <= 0 || rcvi_cuda_has_rounded(e, out->buffer))
+            continue;
         const rcvi_buffer *buffer = &program->buffers[out->buffer];
         bool fits = buffer->role == RCVI_ARENA && buffer->count % out->row == 0;
-        if (fits) e->turned[out->buffer] = buffer->count / out->row;
+        if (fits) e->transposed[out->buffer] = buffer->count / out->row;
     }
     for (size_t i = 0; i < program->step_count; i++) {
         int count = rcvi_step_accesses(&program->steps[i], accesses);
         for (int k = 0; k < count; k++) {
             int b = accesses[k].view->buffer;
             const rcvi_buffer *buffer = &program->buffers[b];
-            int64_t rows = e->turned[b];
-            if (rows && !can_turn(&program->steps[i], &accesses[k], buffer->count / rows)) e->turned[b] = 0;
+            int64_t rows = e->transposed[b];
+            if (rows && !can_be_transposed(&program->steps[i], &accesses[k], buffer->count / rows))
+                e->transposed[b] = 0;
         }
     }
 }
@@ -96,7 +98,7 @@ static void find_padded(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     for (size_t b = 0; b < program->buffer_count; b++)
-        e->padded[b] = program->buffers[b].role == RCVI_ARENA && !rcvi_cuda_has_twin(e, (int)b) && !e->turned[b];
+        e->padded[b] = program->buffers[b].role == RCVI_ARENA && !rcvi_cuda_has_rounded(e, (int)b) && !e->transposed[b];
     for (size_t i = 0; i < program->step_count; i++) {
         int count = rcvi_step_accesses(&program->steps[i], accesses);
         for (int k = 0; k < count; k++) {
@@ -139,7 +141,7 @@ static void find_stand_ins(rcvi_engine *e) {
         if ((!from && !to) || !is_whole(program, step, &step->a) || !is_whole(program, step, &step->out)) continue;
         int own = from ? step->out.buffer : step->a.buffer, theirs = from ? step->a.buffer : step->out.buffer;
         const rcvi_buffer *buffer = &program->buffers[own];
-        if (buffer->role != RCVI_ARENA || buffer->element != RCVI_REAL || rcvi_cuda_has_twin(e, own)) continue;
+        if (buffer->role != RCVI_ARENA || buffer->element != RCVI_REAL || rcvi_cuda_has_rounded(e, own)) continue;
         if (is_only_writer(program, step, from ? own : theirs)) e->stand_ins[own] = theirs;
     }
 }
@@ -196,8 +198,8 @@ static void lay_out_scratch(rcvi_engine *e) {
     e->rows_order = take(&at, (size_t)program->options.batch * sizeof(int64_t));
     e->alive = take(&at, e->has_alive ? (size_t)program->options.steps * sizeof(int64_t) : 0);
     for (size_t b = 0; b < program->buffer_count; b++) {
-        if (e->twins[b] != SIZE_MAX)
-            e->twins[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
+        if (e->rounded[b] != SIZE_MAX)
+            e->rounded[b] = take(&at, (size_t)program->buffers[b].count * rcvi_cuda_bytes(e->narrow));
     }
     e->workspace = take(&at, round_up(e->workspace_bytes) + (size_t)(e->streams - 1) * round_up(e->beside_bytes));
     e->sums = take(&at, (size_t)e->streams * round_up(e->sums_bytes));
@@ -217,7 +219,7 @@ static int vector_of(const rcvi_engine *e, const rcvi_step *step) {
         bool good = step->columns % vector == 0;
         for (int i = 0; good && i < step->map->operand_count; i++) {
             const rcvi_view *v = &step->map->operands[i];
-            good = v->column == 0 || e->turned[v->buffer] || rcvi_cuda_is_multiple(v, vector);
+            good = v->column == 0 || e->transposed[v->buffer] || rcvi_cuda_is_multiple(v, vector);
         }
         for (int p = 0; good && p < step->map->product_count; p++) {
             const rcvi_view *v = &step->map->products[p].start;
@@ -313,8 +315,8 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
     ready->views = rcvi_pool_new(&e->pool, (size_t)ready->view_count, sizeof *ready->views);
     ready->passes = rcvi_pool_new(&e->pool, (size_t)ready->pass_count, sizeof *ready->passes);
     unsigned char *types = rcvi_pool_new(&e->pool, (size_t)ready->view_count, 1);
-    bool *has_twin = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *has_twin);
-    bool *turned = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *turned);
+    bool *has_rounded = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *has_rounded);
+    bool *transposed = rcvi_pool_new(&e->pool, (size_t)map->operand_count, sizeof *transposed);
     if (e->pool.failed) return RCV_NO_MEMORY;
     memcpy(ready->views, views, (size_t)ready->view_count * sizeof *views);
     memcpy(ready->passes, passes, (size_t)ready->pass_count * sizeof *passes);
@@ -330,19 +332,19 @@ rcv_status rcvi_cuda_shape_map(rcvi_engine *e, const rcvi_step *step, const rcvi
         ptrdiff_t operand = accesses[k].view - map->operands;
         bool own = accesses[k].view >= map->operands && operand < map->operand_count;
         if (!own || !accesses[k].written) continue;
-        has_twin[operand] = rcvi_cuda_has_twin(e, accesses[k].view->buffer);
+        has_rounded[operand] = rcvi_cuda_has_rounded(e, accesses[k].view->buffer);
         /* What is only written, and not everywhere of one type, has both places, of which one may be absent: so the
          * kernel of a layer that hands activations on is that of the last one, too. */
         if (accesses[k].read || e->narrow == e->real || !differs[operand]) continue;
-        has_twin[operand] = true;
+        has_rounded[operand] = true;
         types[operand] = (unsigned char)e->real;
     }
-    for (int v = 0; v < map->operand_count; v++) turned[v] = e->turned[map->operands[v].buffer] > 0;
+    for (int v = 0; v < map->operand_count; v++) transposed[v] = e->transposed[map->operands[v].buffer] > 0;
     int tile_rows = step->rows <= 16 ? 16 : step->rows <= 32 ? 32 : 64;
     *shape = (rcvi_map_shape){.map = map,
                               .types = types,
-                              .has_twin = has_twin,
-                              .turned = turned,
+                              .has_rounded = has_rounded,
+                              .transposed = transposed,
                               .real = e->real,
                               .narrow = e->narrow,
                               .tensor = e->tensor,
@@ -455,9 +457,10 @@ bool rcvi_cuda_goes_beside(const rcvi_engine *e, const rcvi_step *step) {
 bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
     return a->rows == b->rows && a->columns == b->columns && a->depth == b->depth && a->transpose_a == b->transpose_a &&
            a->transpose_b == b->transpose_b && a->accumulate == b->accumulate && a->starts == b->starts &&
-           a->turned == b->turned && a->a == b->a && a->b == b->b && a->out == b->out && a->row_a == b->row_a &&
-           a->row_b == b->row_b && a->row_out == b->row_out && a->batch == b->batch && a->step_a == b->step_a &&
-           a->step_b == b->step_b && a->step_out == b->step_out && a->whole_b == b->whole_b && a->padded == b->padded;
+           a->transpose_out == b->transpose_out && a->a == b->a && a->b == b->b && a->out == b->out &&
+           a->row_a == b->row_a && a->row_b == b->row_b && a->row_out == b->row_out && a->batch == b->batch &&
+           a->step_a == b->step_a && a->step_b == b->step_b && a->step_out == b->step_out && a->whole_b == b->whole_b &&
+           a->padded == b->padded;
 }
 
 /* Whether all of the right operand's rows, as stored, lie in its buffer with what is between them. */
@@ -488,8 +491,9 @@ rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *e, const rcvi_step 
                                   .row_b = step->b.row,
                                   .whole_b = has_whole_b(e->program, step),
                                   .padded = e->padded[step->a.buffer] && e->padded[step->b.buffer],
-                                  .turned = e->turned[step->out.buffer] > 0,
-                                  .row_out = e->turned[step->out.buffer] ? e->turned[step->out.buffer] : step->out.row,
+                                  .transpose_out = e->transposed[step->out.buffer] > 0,
+                                  .row_out =
+                                      e->transposed[step->out.buffer] ? e->transposed[step->out.buffer] : step->out.row,
                                   .batch = step->gemm.batch,
                                   .step_a = step->gemm.step_a,
                                   .step_b = step->gemm.step_b,
@@ -659,15 +663,15 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     e->tensor = dtype == RCV_TFLOAT32;
     e->streams = program->rungs.streams > 1 ? (int)program->rungs.streams : 1;
     e->ready = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->ready);
-    e->twins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->twins);
-    e->turned = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->turned);
+    e->rounded = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->rounded);
+    e->transposed = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->transposed);
     e->padded = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->padded);
     e->stand_ins = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *e->stand_ins);
     e->persistent = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->persistent);
     e->recurrences = rcvi_pool_new(&e->pool, program->step_count, sizeof *e->recurrences);
     if (e->pool.failed) return RCV_NO_MEMORY;
-    find_twins(e);
-    find_turned(e);
+    find_rounded(e);
+    find_transposed(e);
     RCVI_TRY(rcvi_cuda_find_short(e));
     find_padded(e);
     find_stand_ins(e);
@@ -695,9 +699,9 @@ static bool is_multiplied(const rcvi_engine *e, int buffer) {
 }
 
 /* An input that only persistent loops multiply with is rounded on its way there. */
-static void drop_twins(rcvi_engine *e) {
+static void drop_rounded(rcvi_engine *e) {
     for (size_t b = 0; b < e->program->buffer_count; b++) {
-        if (e->program->buffers[b].role == RCVI_X && !is_multiplied(e, (int)b)) e->twins[b] = SIZE_MAX;
+        if (e->program->buffers[b].role == RCVI_X && !is_multiplied(e, (int)b)) e->rounded[b] = SIZE_MAX;
     }
 }
 
@@ -705,7 +709,7 @@ static rcv_status build(rcvi_engine *e) {
     RCVI_TRY(rcvi_cuda_find_layout(e));
     RCVI_TRY(ask_device(e));
     RCVI_TRY(prepare_steps(e));
-    drop_twins(e);
+    drop_rounded(e);
     RCVI_TRY(rcvi_cuda_order(e));
     find_sums_bytes(e);
     lay_out_scratch(e);

@@ -1,14 +1,14 @@
 /* A program made ready for a GPU: kernels compiled, algorithms chosen, steps put in order.
  *
  * Types. What is computed in is `real` (float, or double); what products read is `narrow` (16 bits in plans of such a type,
- * else the same). A buffer of reals that products read in a plan of a 16-bit type has a twin: its rounded copy, at the
- * same element offsets, in the run's scratch. Whoever writes the buffer writes the twin; twins of what is the caller's are
+ * else the same). A buffer of reals that products read in a plan of a 16-bit type has a rounded copy at the same element
+ * offsets in the run's scratch. Whoever writes the buffer writes the rounded copy; rounded copies of what is the caller's are
  * made at the beginning of the forward pass.
  *
  * In place. A buffer that is a copy of the caller's dy as it is, or that is only copied to the caller's dx, is the caller's memory
  * where the call has it, and the copy is left out: a stand-in.
  *
- * Layout. Where the plan transposes, what products of their own leave and maps alone read is stored turned.
+ * Layout. Where the plan transposes, what products of their own leave and maps alone read is stored transposed.
  *
  * Order. The steps between two loops, or of a loop's body, are a segment. A step's level in it is one more than the
  * highest of the steps before it that it must wait for, so steps of a level may be taken in any order, or at once. Steps
@@ -77,10 +77,10 @@ struct rcvi_engine {
     size_t group_count;
     int64_t launches; /* of both passes, about */
     /* Scratch: bytes from its start. */
-    size_t *twins; /* [buffers] or SIZE_MAX */
-    int64_t
-        *turned;  /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
-    bool *padded; /* [buffers] whoever writes rows writes zeros behind them, up to the next row: see find_padded */
+    size_t *rounded; /* [buffers] or SIZE_MAX */
+    int64_t *
+        transposed; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
+    bool *padded;   /* [buffers] whoever writes rows writes zeros behind them, up to the next row: see find_padded */
     int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
     bool covers;    /* gradients of parameters: each is one step's, outside of loops, and none is left out */
     size_t lengths, rows_order, alive, seed, workspace, sums;
@@ -111,7 +111,7 @@ rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **engin
 rcv_status rcvi_cuda_engine_load(rcvi_engine *engine); /* compiles its kernels, and takes them to the GPU */
 void rcvi_cuda_engine_free(rcvi_engine *engine);
 
-/* Types, twins, what is stored turned, rows that are left out: all that follows from the program alone. */
+/* Types, rounded copies, what is stored transposed, rows that are left out: all that follows from the program alone. */
 rcv_status rcvi_cuda_find_layout(rcvi_engine *engine);
 
 /* The library's product of a step, at so many time steps. */
@@ -136,10 +136,10 @@ static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, const rcvi_st
     return engine->counts && engine->is_short[step - engine->program->steps];
 }
 
-static inline bool rcvi_cuda_has_twin(const rcvi_engine *engine, int buffer) {
-    return engine->twins[buffer] != SIZE_MAX;
+static inline bool rcvi_cuda_has_rounded(const rcvi_engine *engine, int buffer) {
+    return engine->rounded[buffer] != SIZE_MAX;
 }
-/* What a view's elements are where they are not read as a twin. */
+/* What a view's elements are where they are not read as a rounded copy. */
 rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *view);
 
 /* Elements at multiples of `each`, whatever the iteration. */
@@ -148,10 +148,10 @@ static inline bool rcvi_cuda_is_multiple(const rcvi_view *v, int64_t each) {
            v->slot % each == 0;
 }
 
-/* Does the view hold activations where the kernel has a real and its twin? Then the twin is the view. */
+/* Does the view hold activations where the kernel has a real and its rounded copy? Then the rounded copy is the view. */
 static inline bool rcvi_cuda_is_narrowed(const rcvi_engine *engine, const rcvi_map_shape *shape, int v,
                                          const rcvi_view *view) {
-    return v < shape->map->operand_count && shape->has_twin[v] &&
+    return v < shape->map->operand_count && shape->has_rounded[v] &&
            (rcvi_cuda_type)shape->types[v] != rcvi_cuda_type_of(engine, view);
 }
 

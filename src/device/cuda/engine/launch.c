@@ -13,21 +13,22 @@ static const int64_t *counted_of(const rcvi_cuda_pass *p, const rcvi_cuda_due *d
 
 static void *address(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
     if (view->buffer == RCVI_NONE || !p->worker->buffers[view->buffer]) return NULL;
-    int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time), turned = p->engine->turned[view->buffer];
-    if (turned && view->row) start = start % view->row * turned + start / view->row;
+    int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time),
+            transposed = p->engine->transposed[view->buffer];
+    if (transposed && view->row) start = start % view->row * transposed + start / view->row;
     return (char *)p->worker->buffers[view->buffer] +
            start * (int64_t)rcvi_cuda_bytes(rcvi_cuda_type_of(p->engine, view));
 }
 
-static void *twin(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
-    if (!rcvi_cuda_has_twin(p->engine, view->buffer)) return NULL;
+static void *rounded(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
+    if (!rcvi_cuda_has_rounded(p->engine, view->buffer)) return NULL;
     int64_t start = rcvi_view_start(view, p->inner, p->outer, d->time);
-    return p->scratch + p->engine->twins[view->buffer] + start * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
+    return p->scratch + p->engine->rounded[view->buffer] + start * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
 }
 
-/* What products read: the twin, where there is one. */
+/* What products read: the rounded copy, where there is one. */
 static void *operand(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi_view *view) {
-    return rcvi_cuda_has_twin(p->engine, view->buffer) ? twin(p, d, view) : address(p, d, view);
+    return rcvi_cuda_has_rounded(p->engine, view->buffer) ? rounded(p, d, view) : address(p, d, view);
 }
 
 /* Of the caller's rows, where the run sorts. */
@@ -41,9 +42,9 @@ static rcvi_matrix matrix(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const
     if (view->buffer == RCVI_NONE) return m;
     m.at = address(p, d, view);
     m.type = rcvi_cuda_type_of(p->engine, view);
-    m.twin_type = p->engine->narrow;
+    m.rounded_type = p->engine->narrow;
     if (p->engine->sorts && rcvi_cuda_is_by_row(&p->engine->program->buffers[view->buffer])) m.order = order_of(p);
-    if (written && m.at) m.twin = twin(p, d, view);
+    if (written && m.at) m.rounded = rounded(p, d, view);
     if (written && p->engine->padded[view->buffer]) m.wide = view->row;
     return m;
 }
@@ -63,8 +64,8 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
     words[at++] = (uint64_t)members[0].step->columns;
     for (int v = 0; v < ready->view_count; v++) {
         const rcvi_view *view = ready->views[v];
-        int64_t turned = view->buffer == RCVI_NONE ? 0 : p->engine->turned[view->buffer];
-        words[at++] = (uint64_t)(turned ? turned : view->row);
+        int64_t transposed = view->buffer == RCVI_NONE ? 0 : p->engine->transposed[view->buffer];
+        words[at++] = (uint64_t)(transposed ? transposed : view->row);
     }
     for (int q = 0; q < ready->pass_count; q++) {
         int64_t group = p->engine->program->machine.group, depth = ready->passes[q].depth;
@@ -87,15 +88,15 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
             char *where = is_left[v] ? operand(p, d, view) : address(p, d, view);
             rcvi_cuda_type type = (rcvi_cuda_type)kernel->shape.types[v];
             if (rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view)) where = NULL;
-            bool moves = where && view->row && row; /* turned views are read by maps without tiles, from row 0 */
+            bool moves = where && view->row && row; /* transposed views are read by maps without tiles, from row 0 */
             words[at++] =
                 (uint64_t)(uintptr_t)(moves ? where + row * view->row * (int64_t)rcvi_cuda_bytes(type) : where);
         }
         for (int v = 0; v < map->operand_count; v++) {
-            if (!kernel->shape.has_twin[v]) continue;
+            if (!kernel->shape.has_rounded[v]) continue;
             const rcvi_view *view = d->ready->views[v];
             char *where =
-                rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view) ? address(p, d, view) : twin(p, d, view);
+                rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view) ? address(p, d, view) : rounded(p, d, view);
             if (where) where += row * view->row * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
             words[at++] = (uint64_t)(uintptr_t)where;
         }
@@ -135,38 +136,38 @@ static bool adds(const rcvi_cuda_pass *p, const rcvi_step *step) {
 }
 
 static rcv_status launch_parts(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const void *start, bool stores,
-                               void *out, int lane, cudaStream_t stream) {
+                               void *out, int stream_index, cudaStream_t stream) {
     const rcvi_engine *e = p->engine;
     const rcvi_cuda_parts *parts = d->ready->parts;
-    char *a = rcvi_cuda_slot(p, d), *b = rcvi_cuda_of_lane(p, e->split_b, e->split_b_bytes, lane);
+    char *a = rcvi_cuda_slot(p, d), *b = rcvi_cuda_of_stream(p, e->split_b, e->split_b_bytes, stream_index);
     if (!rcvi_cuda_is_held(p, d)) RCVI_TRY(rcvi_cuda_parts_split_a(parts, address(p, d, &d->step->a), a, stream));
     p->held[rcvi_cuda_slot_of(p, d)] = d->ready->operand;
     RCVI_TRY(rcvi_cuda_parts_split_b(parts, address(p, d, &d->step->b), b, stream));
-    return rcvi_cuda_parts_run(parts, a, b, start, stores, out, rcvi_cuda_workspace(p, lane), stream);
+    return rcvi_cuda_parts_run(parts, a, b, start, stores, out, rcvi_cuda_workspace(p, stream_index), stream);
 }
 
-static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int lane, cudaStream_t stream) {
+static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int stream_index, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     void *out = address(p, d, &s->out);
     if (!out) return RCV_OK; /* a gradient the caller does not want */
     bool last = s->time.timed && d->span < s->time.span;
-    char *workspace = rcvi_cuda_workspace(p, lane);
+    char *workspace = rcvi_cuda_workspace(p, stream_index);
     const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
     if (s->gemm.start && d->ready->adds_start)
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, matrix(p, d, &s->out, false),
                                      matrix(p, d, s->gemm.start, false)),
                       "starting a product");
     bool stores = s->accumulate && !adds(p, s);
-    if (d->ready->parts) return launch_parts(p, d, start, stores, out, lane, stream);
+    if (d->ready->parts) return launch_parts(p, d, start, stores, out, stream_index, stream);
     const rcvi_cuda_gemm *gemm = last ? d->ready->last_gemm : d->ready->gemm;
     const void *a = operand(p, d, &s->a), *b = operand(p, d, &s->b);
     RCVI_TRY(stores ? rcvi_cuda_gemm_store(gemm, a, b, out, workspace, stream)
                     : rcvi_cuda_gemm_run(gemm, a, b, start, out, workspace, stream));
-    if (!rcvi_cuda_has_twin(p->engine, s->out.buffer)) return RCV_OK;
+    if (!rcvi_cuda_has_rounded(p->engine, s->out.buffer)) return RCV_OK;
     for (int64_t b = 0; b < s->gemm.batch; b++) {
         rcvi_matrix from = matrix(p, d, &s->out, false), to = from;
         from.at = (char *)from.at + b * s->gemm.step_out * (int64_t)rcvi_cuda_bytes(from.type);
-        to.at = (char *)twin(p, d, &s->out) + b * s->gemm.step_out * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
+        to.at = (char *)rounded(p, d, &s->out) + b * s->gemm.step_out * (int64_t)rcvi_cuda_bytes(p->engine->narrow);
         to.type = p->engine->narrow;
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, d->rows, s->columns, to, from), "rounding a product");
     }
@@ -183,7 +184,7 @@ static rcv_status launch_columns(const rcvi_cuda_pass *p, const rcvi_cuda_due *d
 }
 
 /* Sums over rows, of as many rows and columns each. */
-static rcv_status launch_sums(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int lane,
+static rcv_status launch_sums(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int stream_index,
                               cudaStream_t stream) {
     const rcvi_step *s = members[0].step;
     rcvi_sum sums[RCVI_MAX_SUMS];
@@ -192,7 +193,7 @@ static rcv_status launch_sums(const rcvi_cuda_pass *p, const rcvi_cuda_due *memb
         rcvi_matrix out = matrix(p, &members[i], &members[i].step->out, true);
         if (out.at) sums[found++] = (rcvi_sum){out, matrix(p, &members[i], &members[i].step->a, false)};
     }
-    char *scratch = rcvi_cuda_of_lane(p, p->engine->sums, p->engine->sums_bytes, lane);
+    char *scratch = rcvi_cuda_of_stream(p, p->engine->sums, p->engine->sums_bytes, stream_index);
     return rcvi_cuda_check(rcvi_cuda_reduce_rows(stream, members[0].rows, s->columns, adds(p, s), sums, found, scratch),
                            "a sum");
 }
@@ -262,11 +263,11 @@ static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
     return rcvi_cuda_check(error, rcvi_step_names[s->kind]);
 }
 
-static rcv_status launch_one(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int lane, cudaStream_t stream) {
+static rcv_status launch_one(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int stream_index, cudaStream_t stream) {
     switch (d->step->kind) {
-    case RCVI_STEP_GEMM: return launch_gemm(p, d, lane, stream);
+    case RCVI_STEP_GEMM: return launch_gemm(p, d, stream_index, stream);
     case RCVI_STEP_REDUCE:
-        return d->step->reduce.over_rows ? launch_sums(p, d, 1, lane, stream) : launch_columns(p, d, stream);
+        return d->step->reduce.over_rows ? launch_sums(p, d, 1, stream_index, stream) : launch_columns(p, d, stream);
     case RCVI_STEP_PACK: return launch_moves(p, d, 1, stream);
     case RCVI_STEP_VENDOR: {
         rcvi_binding binding = *p->binding;
@@ -277,12 +278,12 @@ static rcv_status launch_one(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, in
     }
 }
 
-rcv_status rcvi_cuda_launch_members(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int lane,
+rcv_status rcvi_cuda_launch_members(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int stream_index,
                                     cudaStream_t stream) {
     int kind = members[0].step->kind;
     if (kind == RCVI_STEP_MAP) return launch_map(p, members, count, stream);
-    if (count == 1) return launch_one(p, &members[0], lane, stream);
-    if (kind == RCVI_STEP_REDUCE) return launch_sums(p, members, count, lane, stream);
+    if (count == 1) return launch_one(p, &members[0], stream_index, stream);
+    if (kind == RCVI_STEP_REDUCE) return launch_sums(p, members, count, stream_index, stream);
     return launch_moves(p, members, count, stream);
 }
 
@@ -291,11 +292,11 @@ rcv_status rcvi_cuda_round_inputs(const rcvi_cuda_pass *p, cudaStream_t stream) 
     for (size_t b = 0; b < program->buffer_count; b++) {
         const rcvi_buffer *buffer = &program->buffers[b];
         bool given = buffer->role == RCVI_X || buffer->role == RCVI_PARAMETERS;
-        if (!given || !rcvi_cuda_has_twin(p->engine, (int)b)) continue;
+        if (!given || !rcvi_cuda_has_rounded(p->engine, (int)b)) continue;
         if (buffer->role == RCVI_PARAMETERS && p->binding->same_parameters) continue;
         rcvi_matrix from = {.at = p->worker->buffers[b], .row = buffer->count, .column = 1, .type = p->engine->real};
         rcvi_matrix to = from;
-        to.at = p->scratch + p->engine->twins[b];
+        to.at = p->scratch + p->engine->rounded[b];
         to.type = p->engine->narrow;
         RCVI_CUDA_TRY(rcvi_cuda_copy(stream, 1, buffer->count, to, from), "rounding the input");
     }

@@ -34,11 +34,11 @@ static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
     return d->rows > 0;
 }
 
-/* ---- lanes ---- */
+/* ---- streams ---- */
 
-/* Groups of a level go to different lanes; what goes beside others, to any but the first; in a loop what stands for a chunk of time goes
+/* Groups of a level go to different streams; what goes beside others, to any but the first; in a loop what stands for a chunk of time goes
  * beside the steps of others. */
-static int lane_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
+static int stream_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
     const rcvi_step *step = &p->engine->program->steps[p->engine->order[group->first]];
     int streams = p->engine->streams;
     if (streams < 2) return 0;
@@ -46,7 +46,7 @@ static int lane_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
     return (group->place + (step->time.span > 1 && p->inside ? streams / 2 : 0)) % streams;
 }
 
-/* The bytes that a step touches; a twin is touched with its buffer. Answers how many. */
+/* The bytes that a step touches; a rounded copy is touched with its buffer. Answers how many. */
 static size_t find_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, rcvi_touch *touches, size_t room) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(d->step, accesses);
@@ -66,7 +66,7 @@ static size_t find_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, rcvi
         }
         length += (accesses[k].columns - 1) * v->column + 1;
         if (p->engine->padded[v->buffer]) length = rows * v->row;
-        if (p->engine->turned[v->buffer]) { /* rows lie scattered: all of it */
+        if (p->engine->transposed[v->buffer]) { /* rows lie scattered: all of it */
             start = 0;
             length = p->engine->program->buffers[v->buffer].count;
         }
@@ -125,13 +125,13 @@ static int find_members(const rcvi_cuda_pass *p, const rcvi_cuda_group *group, r
     return count;
 }
 
-static rcv_status launch_on(const rcvi_cuda_pass *p, const rcvi_cuda_group *group, int lane) {
+static rcv_status launch_on(const rcvi_cuda_pass *p, const rcvi_cuda_group *group, int stream) {
     rcvi_cuda_due members[RCVI_MOST_STEPS];
     rcvi_touch touches[RCVI_MAX_TOUCHES];
     int count = find_members(p, group, members);
     size_t found = find_all_touches(p, members, count, touches);
-    RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, lane, touches, found));
-    return rcvi_cuda_launch_members(p, members, count, lane, p->worker->lanes.streams[lane]);
+    RCVI_TRY(rcvi_streams_enter(&p->worker->streams, stream, touches, found));
+    return rcvi_cuda_launch_members(p, members, count, stream, p->worker->streams.handles[stream]);
 }
 
 /* ---- beside loops ---- */
@@ -151,21 +151,21 @@ static rcv_status release(rcvi_cuda_pass *p, const rcvi_touch *touches, size_t c
         rcvi_cuda_due members[RCVI_MOST_STEPS];
         rcvi_touch own[RCVI_MAX_TOUCHES];
         size_t found = find_all_touches(p, members, find_members(p, p->waiting[i], members), own);
-        if (rcvi_touches_meet(own, found, touches, count)) last = i + 1;
+        if (rcvi_touches_conflict(own, found, touches, count)) last = i + 1;
     }
-    for (int i = 0; i < last; i++) RCVI_TRY(launch_on(p, p->waiting[i], lane_of(p, p->waiting[i])));
+    for (int i = 0; i < last; i++) RCVI_TRY(launch_on(p, p->waiting[i], stream_of(p, p->waiting[i])));
     p->waiting_count -= last;
     memmove(p->waiting, p->waiting + last, (size_t)p->waiting_count * sizeof *p->waiting);
     return RCV_OK;
 }
 
-/* Those that still wait, beside the launch that was the last on lane 0. */
+/* Those that still wait, beside the launch that was the last on stream 0. */
 static rcv_status launch_beside(rcvi_cuda_pass *p, cudaEvent_t begun) {
     int others = p->engine->streams - 1;
     for (int i = 0; i < p->waiting_count; i++) {
-        int lane = 1 + i % others;
-        if (i < others) RCVI_TRY(rcvi_lanes_beside(&p->worker->lanes, lane, begun));
-        RCVI_TRY(launch_on(p, p->waiting[i], lane));
+        int stream = 1 + i % others;
+        if (i < others) RCVI_TRY(rcvi_streams_beside(&p->worker->streams, stream, begun));
+        RCVI_TRY(launch_on(p, p->waiting[i], stream));
     }
     p->waiting_count = 0;
     return RCV_OK;
@@ -176,13 +176,13 @@ static rcv_status launch_group(rcvi_cuda_pass *p, const rcvi_cuda_group *group) 
     rcvi_touch touches[RCVI_MAX_TOUCHES];
     int count = find_members(p, group, members);
     if (count == 0) return RCV_OK;
-    if (p->engine->streams < 2) return rcvi_cuda_launch_members(p, members, count, 0, p->worker->lanes.streams[0]);
+    if (p->engine->streams < 2) return rcvi_cuda_launch_members(p, members, count, 0, p->worker->streams.handles[0]);
     if (may_wait(p, members, count)) {
         p->waiting[p->waiting_count++] = group;
         return RCV_OK;
     }
     if (p->waiting_count) RCVI_TRY(release(p, touches, find_all_touches(p, members, count, touches)));
-    return launch_on(p, group, lane_of(p, group));
+    return launch_on(p, group, stream_of(p, group));
 }
 
 /* Buffers whose life begins with this loop, and of which steps in it leave rows out. */
@@ -193,15 +193,15 @@ static rcv_status clear(rcvi_cuda_pass *p, size_t loop) {
         if (!e->is_cleared[b] || buffer->first != (int)loop) continue;
         size_t bytes = (size_t)buffer->count * rcvi_element_bytes(e->program, buffer->element);
         uintptr_t at = (uintptr_t)p->worker->buffers[b];
-        cudaStream_t stream = p->worker->lanes.streams[0];
+        cudaStream_t stream = p->worker->streams.handles[0];
         const rcvi_touch touch = {.low = at, .high = at + bytes, .written = true};
         RCVI_TRY(release(p, &touch, 1));
-        RCVI_TRY(rcvi_lanes_enter(&p->worker->lanes, 0, &touch, 1));
+        RCVI_TRY(rcvi_streams_enter(&p->worker->streams, 0, &touch, 1));
         RCVI_CUDA_TRY(cudaMemsetAsync(p->worker->buffers[b], 0, bytes, stream), "clearing a buffer");
-        if (!rcvi_cuda_has_twin(e, (int)b)) continue;
+        if (!rcvi_cuda_has_rounded(e, (int)b)) continue;
         RCVI_CUDA_TRY(
-            cudaMemsetAsync(p->scratch + e->twins[b], 0, (size_t)buffer->count * rcvi_cuda_bytes(e->narrow), stream),
-            "clearing a twin");
+            cudaMemsetAsync(p->scratch + e->rounded[b], 0, (size_t)buffer->count * rcvi_cuda_bytes(e->narrow), stream),
+            "clearing a rounded copy");
     }
     return RCV_OK;
 }
@@ -212,11 +212,11 @@ static rcv_status launch_loop(rcvi_cuda_pass *p, size_t loop, int64_t around) {
     rcvi_worker *w = p->worker;
     rcvi_touch touches[MOST_LOOP_TOUCHES];
     if (p->products && e->recurrences[loop]) return RCV_OK;
-    cudaStream_t stream = w->lanes.streams[0];
+    cudaStream_t stream = w->streams.handles[0];
     if (e->streams > 1) {
         size_t found = find_loop_touches(p, loop, touches);
         RCVI_TRY(e->persistent[loop] ? release(p, touches, found) : release(p, &everything, 1));
-        RCVI_TRY(rcvi_lanes_enter(&w->lanes, 0, touches, found));
+        RCVI_TRY(rcvi_streams_enter(&w->streams, 0, touches, found));
     }
     if (!e->persistent[loop]) return rcvi_cuda_recurrences_launch(w, e->recurrences[loop], around, p->scratch, stream);
     cudaEvent_t begun = w->begun[w->begun_count++ > 0];
@@ -271,9 +271,9 @@ rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const
     rcvi_program_find_dead_steps(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
     if (first == 0) RCVI_TRY(rcvi_cuda_round_inputs(&p, stream));
     worker->begun_count = 0;
-    RCVI_TRY(rcvi_lanes_begin(&worker->lanes, stream));
+    RCVI_TRY(rcvi_streams_begin(&worker->streams, stream));
     rcv_status status = launch_steps(&p, first, end);
     if (!status) status = release(&p, &everything, 1);
-    rcv_status ended = rcvi_lanes_end(&worker->lanes);
+    rcv_status ended = rcvi_streams_end(&worker->streams);
     return status ? status : ended;
 }

@@ -39,16 +39,16 @@ static inline int64_t rcvi_cuda_step_of(const rcvi_cuda_pass *p, const rcvi_cuda
     return d->step->direction ? p->engine->program->options.steps - 1 - d->time : d->time;
 }
 
-/* A lane's workspace. */
-static inline char *rcvi_cuda_workspace(const rcvi_cuda_pass *p, int lane) {
+/* A stream's workspace. */
+static inline char *rcvi_cuda_workspace(const rcvi_cuda_pass *p, int stream_index) {
     const rcvi_engine *e = p->engine;
     size_t first = (e->workspace_bytes + 255) / 256 * 256, each = (e->beside_bytes + 255) / 256 * 256;
-    return p->scratch + e->workspace + (lane > 0 ? first + (size_t)(lane - 1) * each : 0);
+    return p->scratch + e->workspace + (stream_index > 0 ? first + (size_t)(stream_index - 1) * each : 0);
 }
 
-/* A lane's own of what every lane has. */
-static inline char *rcvi_cuda_of_lane(const rcvi_cuda_pass *p, size_t place, size_t bytes, int lane) {
-    return p->scratch + place + (size_t)lane * ((bytes + 255) / 256 * 256);
+/* A stream's own of what every stream has. */
+static inline char *rcvi_cuda_of_stream(const rcvi_cuda_pass *p, size_t place, size_t bytes, int stream_index) {
+    return p->scratch + place + (size_t)stream_index * ((bytes + 255) / 256 * 256);
 }
 
 /* Where the parts of a product's `a` lie, and whether they are there. */
@@ -56,16 +56,16 @@ static inline int rcvi_cuda_slot_of(const rcvi_cuda_pass *p, const rcvi_cuda_due
     return (d->ready->operand - 1) % p->engine->streams;
 }
 static inline char *rcvi_cuda_slot(const rcvi_cuda_pass *p, const rcvi_cuda_due *d) {
-    return rcvi_cuda_of_lane(p, p->engine->split_a, p->engine->split_a_bytes, rcvi_cuda_slot_of(p, d));
+    return rcvi_cuda_of_stream(p, p->engine->split_a, p->engine->split_a_bytes, rcvi_cuda_slot_of(p, d));
 }
 static inline bool rcvi_cuda_is_held(const rcvi_cuda_pass *p, const rcvi_cuda_due *d) {
     return p->held[rcvi_cuda_slot_of(p, d)] == d->ready->operand;
 }
 
-/* Steps of a group, as one launch; a lane has a workspace of its own. */
-rcv_status rcvi_cuda_launch_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *members, int count, int lane,
-                                    cudaStream_t stream);
-/* Twins of what is the caller's. */
+/* Steps of a group, as one launch; a stream has a workspace of its own. */
+rcv_status rcvi_cuda_launch_members(const rcvi_cuda_pass *pass, const rcvi_cuda_due *members, int count,
+                                    int stream_index, cudaStream_t stream);
+/* Rounded copies of what is the caller's. */
 rcv_status rcvi_cuda_round_inputs(const rcvi_cuda_pass *pass, cudaStream_t stream);
 
 #endif

@@ -15,7 +15,8 @@ static int parts_of(const rcvi_program *program) {
 }
 
 static bool is_plain(const rcvi_engine *e, const rcvi_view *view) {
-    return view->column == 1 && view->wrap == 0 && rcvi_cuda_type_of(e, view) == RCVI_F32 && !e->turned[view->buffer];
+    return view->column == 1 && view->wrap == 0 && rcvi_cuda_type_of(e, view) == RCVI_F32 &&
+           !e->transposed[view->buffer];
 }
 
 /* A large product of the whole sequence. */
@@ -45,10 +46,10 @@ static bool is_written(const rcvi_program *program, size_t first, size_t end, in
 static bool share(const rcvi_program *program, size_t first, size_t second) {
     const rcvi_step *x = &program->steps[first], *y = &program->steps[second];
     bool same_pass = (first < program->forward_count) == (second < program->forward_count);
-    bool turned_x = x->gemm.transpose_a, turned_y = y->gemm.transpose_a;
-    if (!same_pass || (turned_x && x->gemm.transpose_b) || (turned_y && y->gemm.transpose_b)) return false;
-    int64_t rows_x = turned_x ? x->gemm.depth : x->rows, columns_x = turned_x ? x->rows : x->gemm.depth;
-    int64_t rows_y = turned_y ? y->gemm.depth : y->rows, columns_y = turned_y ? y->rows : y->gemm.depth;
+    bool transposed_x = x->gemm.transpose_a, transposed_y = y->gemm.transpose_a;
+    if (!same_pass || (transposed_x && x->gemm.transpose_b) || (transposed_y && y->gemm.transpose_b)) return false;
+    int64_t rows_x = transposed_x ? x->gemm.depth : x->rows, columns_x = transposed_x ? x->rows : x->gemm.depth;
+    int64_t rows_y = transposed_y ? y->gemm.depth : y->rows, columns_y = transposed_y ? y->rows : y->gemm.depth;
     return rows_x == rows_y && columns_x == columns_y && rcvi_view_equal(&x->a, &y->a) &&
            !is_written(program, first + 1, second, x->a.buffer);
 }

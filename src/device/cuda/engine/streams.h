@@ -1,43 +1,50 @@
-/* Streams side by side. Every launch says which bytes it reads and writes; it waits for launches on other streams that it
- * meets there, and for nothing else. A lane is a stream; its turns count the launches on it. Lane 0 is where a pass begins
- * and ends, the others join it at both. */
-#ifndef RCVI_CUDA_LANES_H
-#define RCVI_CUDA_LANES_H
+/* The CUDA streams of a run, and which launch waits for which.
+ *
+ * Every launch names the byte ranges that it reads and writes (its touches). It waits for those earlier launches on other streams that
+ * touch the same bytes where one of the two writes, and for nothing else. Launches of a stream are numbered from 1 in every pass.
+ * Stream 0 is the caller's: a pass begins and ends there. The other streams wait for it at the beginning, and it waits for them at the
+ * end. With one stream nothing is tracked. */
+#ifndef RCVI_CUDA_STREAMS_H
+#define RCVI_CUDA_STREAMS_H
 
 #include "device/cuda/engine/engine.h"
 
 enum { RCVI_MAX_TOUCHES = 1024 };
 
 typedef struct {
-    uintptr_t low, high; /* first byte, and the one behind the last */
-    int64_t turn;
-    int lane;
+    uintptr_t low, high; /* first byte, and the one after the last */
+    int64_t launch;      /* number of the launch on its stream */
+    int stream;
     bool written;
 } rcvi_touch;
 
+/* Streams and events live as long as the run; the rest is reset by rcvi_streams_begin. */
 typedef struct {
     int count;
-    cudaStream_t own[RCVI_MAX_STREAMS];     /* [1 ..]: ours */
-    cudaEvent_t events[RCVI_MAX_STREAMS];   /* a mark on every lane */
-    cudaStream_t streams[RCVI_MAX_STREAMS]; /* of this pass */
-    int64_t turns[RCVI_MAX_STREAMS];
-    int64_t known[RCVI_MAX_STREAMS][RCVI_MAX_STREAMS]; /* turns of another lane that a lane has waited for */
-    rcvi_touch *touches;                               /* [RCVI_MAX_TOUCHES] that a launch may still have to wait for */
+    cudaStream_t own[RCVI_MAX_STREAMS];     /* [1 .. count - 1] created and destroyed here */
+    cudaEvent_t events[RCVI_MAX_STREAMS];   /* recorded on a stream for others to wait for */
+    cudaStream_t handles[RCVI_MAX_STREAMS]; /* of this pass: the caller's stream, then our own */
+    int64_t launches[RCVI_MAX_STREAMS];     /* number of the last launch */
+    int64_t known[RCVI_MAX_STREAMS]
+                 [RCVI_MAX_STREAMS]; /* [s][o]: the last launch of stream o that stream s waited for */
+    rcvi_touch *touches;             /* [RCVI_MAX_TOUCHES] that a launch may still have to wait for */
     size_t touch_count;
-    size_t crowd; /* touches from which on those that are past are looked for */
-} rcvi_lanes;
+    size_t sweep_at; /* number of touches from which on those that no launch has to wait for are removed */
+} rcvi_streams;
 
-rcv_status rcvi_lanes_open(rcv_context *context, int count, rcvi_lanes *lanes);
-void rcvi_lanes_close(rcv_context *context, rcvi_lanes *lanes);
+rcv_status rcvi_streams_open(rcv_context *context, int count, rcvi_streams *streams);
+void rcvi_streams_close(rcv_context *context, rcvi_streams *streams);
 
-rcv_status rcvi_lanes_begin(rcvi_lanes *lanes, cudaStream_t stream);
-/* Before a launch on this lane that touches these bytes. */
-rcv_status rcvi_lanes_enter(rcvi_lanes *lanes, int lane, const rcvi_touch *touches, size_t count);
-/* Before the first launch on this lane that is to go beside the last one on lane 0. The event lies there before that one, and behind all
- * that it waited for. */
-rcv_status rcvi_lanes_beside(rcvi_lanes *lanes, int lane, cudaEvent_t event);
-/* Do they meet in bytes that one of them writes? */
-bool rcvi_touches_meet(const rcvi_touch *a, size_t a_count, const rcvi_touch *b, size_t b_count);
-rcv_status rcvi_lanes_end(rcvi_lanes *lanes);
+/* Before the first launch of a pass. */
+rcv_status rcvi_streams_begin(rcvi_streams *streams, cudaStream_t caller);
+/* Before a launch on this stream that touches these bytes. */
+rcv_status rcvi_streams_enter(rcvi_streams *streams, int stream, const rcvi_touch *touches, size_t count);
+/* Before the first launch on this stream that is to run beside the last launch on stream 0. The event was recorded on stream 0 before
+ * that launch, and after all waits for it. */
+rcv_status rcvi_streams_beside(rcvi_streams *streams, int stream, cudaEvent_t event);
+/* Whether some byte is touched by both, and written by one of them. */
+bool rcvi_touches_conflict(const rcvi_touch *a, size_t a_count, const rcvi_touch *b, size_t b_count);
+/* After the last launch of a pass. */
+rcv_status rcvi_streams_end(rcvi_streams *streams);
 
 #endif

@@ -17,7 +17,7 @@ typedef struct {
 struct rcvi_worker {
     const rcvi_engine *engine;
     rcv_context *context;
-    rcvi_lanes lanes;
+    rcvi_streams streams;
     rcvi_cudnn *vendor;
     rcvi_cuda_rows rows;    /* of the last forward call, where the engine sorts */
     cudaStream_t capturing; /* on which graphs are captured */

@@ -1,7 +1,7 @@
 /* Shapes as cuBLASLt's descriptors, and its algorithms.
  *
  * The library's matrices are column-major: ours, read by it, are transposed. So it computes out^T = op(b)^T op(a)^T, our b
- * on its left; where `out` is stored turned, that is out = op(a) op(b) again, each operand transposed once more.
+ * on its left; where `out` is stored transposed, that is out = op(a) op(b) again, each operand transposed once more.
  *
  * An algorithm may need operands that begin at multiples of 16 bytes. What a shape's strides promise is asked for, and a
  * second algorithm is kept that needs nothing, for operands that begin elsewhere.
@@ -174,8 +174,8 @@ static stored stored_b(const rcvi_cuda_gemm_shape *s) {
                     s->step_b};
 }
 static stored stored_out(const rcvi_cuda_gemm_shape *s) {
-    return (stored){s->out, s->turned ? s->columns : s->rows, s->turned ? s->rows : s->columns, s->row_out,
-                    s->step_out};
+    return (stored){s->out, s->transpose_out ? s->columns : s->rows, s->transpose_out ? s->rows : s->columns,
+                    s->row_out, s->step_out};
 }
 
 static rcv_status lay_out(const rcvi_cuda_gemm_shape *s, stored m, cublasLtMatrixLayout_t *layout) {
@@ -218,9 +218,10 @@ static rcv_status describe(rcvi_cuda_gemm *gemm) {
     cublasComputeType_t compute = s->a == RCVI_F64                ? CUBLAS_COMPUTE_64F
                                   : s->a == RCVI_F32 && s->tensor ? CUBLAS_COMPUTE_32F_FAST_TF32
                                                                   : CUBLAS_COMPUTE_32F;
-    bool turn_left = s->turned ? !s->transpose_a : s->transpose_b;
-    bool turn_right = s->turned ? !s->transpose_b : s->transpose_a;
-    cublasOperation_t left = turn_left ? CUBLAS_OP_T : CUBLAS_OP_N, right = turn_right ? CUBLAS_OP_T : CUBLAS_OP_N;
+    bool transpose_left = s->transpose_out ? !s->transpose_a : s->transpose_b;
+    bool transpose_right = s->transpose_out ? !s->transpose_b : s->transpose_a;
+    cublasOperation_t left = transpose_left ? CUBLAS_OP_T : CUBLAS_OP_N,
+                      right = transpose_right ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasStatus_t status = library.call.MatmulDescCreate(&gemm->product, compute, scale);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSA, &left, sizeof left);
@@ -228,8 +229,8 @@ static rcv_status describe(rcvi_cuda_gemm *gemm) {
         status = library.call.MatmulDescSetAttribute(gemm->product, CUBLASLT_MATMUL_DESC_TRANSB, &right, sizeof right);
     if (status == CUBLAS_STATUS_SUCCESS && s->starts) status = describe_start(gemm->product, s->out);
     if (status != CUBLAS_STATUS_SUCCESS) return fail(s, status, "has no descriptor");
-    RCVI_TRY(lay_out(s, s->turned ? stored_a(s) : stored_b(s), &gemm->left));
-    RCVI_TRY(lay_out(s, s->turned ? stored_b(s) : stored_a(s), &gemm->right));
+    RCVI_TRY(lay_out(s, s->transpose_out ? stored_a(s) : stored_b(s), &gemm->left));
+    RCVI_TRY(lay_out(s, s->transpose_out ? stored_b(s) : stored_a(s), &gemm->right));
     return lay_out(s, stored_out(s), &gemm->out);
 }
 
@@ -304,7 +305,7 @@ static rcv_status propose(const rcvi_cuda_gemm *gemm, const uint32_t alignment[3
 
 static rcv_status choose(rcvi_cuda_gemm *gemm, int choice) {
     const rcvi_cuda_gemm_shape *s = &gemm->shape;
-    stored left = s->turned ? stored_a(s) : stored_b(s), right = s->turned ? stored_b(s) : stored_a(s);
+    stored left = s->transpose_out ? stored_a(s) : stored_b(s), right = s->transpose_out ? stored_b(s) : stored_a(s);
     uint32_t strict[] = {promised_alignment(left, s->batch), promised_alignment(right, s->batch),
                          promised_alignment(stored_out(s), s->batch)};
     uint32_t loose[] = {(uint32_t)rcvi_cuda_bytes(left.type), (uint32_t)rcvi_cuda_bytes(right.type),
@@ -347,7 +348,7 @@ static bool has_odd_columns(const rcvi_cuda_gemm_shape *s) {
 
 /* Bytes of the output of a product whose output should be put aside; 0: it should not. */
 static size_t aside_bytes(const rcvi_cuda_gemm_shape *s) {
-    if (!is_large(s) || s->turned || s->starts || s->depth < LEAST_DEPTH || s->out != RCVI_F32) return 0;
+    if (!is_large(s) || s->transpose_out || s->starts || s->depth < LEAST_DEPTH || s->out != RCVI_F32) return 0;
     if (is_aligned_throughout(stored_out(s)) && !has_odd_columns(s)) return 0;
     return ((size_t)(s->rows * whole_row(s)) * rcvi_cuda_bytes(s->out) + 255) / 256 * 256;
 }
@@ -402,7 +403,7 @@ static rcv_status cut(rcvi_cuda_blas *blas, rcvi_cuda_gemm *gemm) {
     gemm->rest_adds = !rows && !columns;
     gemm->rest_a = columns ? 0 : s->transpose_a == rows ? most : most * s->row_a;
     gemm->rest_b = rows ? 0 : s->transpose_b == columns ? most * s->row_b : most;
-    gemm->rest_out = gemm->rest_adds ? 0 : rows == s->turned ? most : most * s->row_out;
+    gemm->rest_out = gemm->rest_adds ? 0 : rows == s->transpose_out ? most : most * s->row_out;
     gemm->rest_start = columns ? most : 0;
     rest.rows = rows ? s->rows - most : s->rows;
     rest.columns = columns ? s->columns - most : s->columns;
@@ -424,7 +425,7 @@ static rcv_status make(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, 
     made->empty = shape->rows <= 0 || shape->columns <= 0 || shape->depth <= 0;
     rcv_status status =
         made->empty && choice > 0 ? fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "has no further algorithm") : RCV_OK;
-    bool starts = !made->empty && !shape->accumulate && !shape->turned && shape->a != RCVI_F64;
+    bool starts = !made->empty && !shape->accumulate && !shape->transpose_out && shape->a != RCVI_F64;
     if (shape->starts && !starts) status = fail(shape, CUBLAS_STATUS_NOT_SUPPORTED, "does not start from a row");
     if (!made->empty) deepen(&made->shape);
     if (!made->empty) put_aside(made);
@@ -492,7 +493,7 @@ static rcv_status multiply(const rcvi_cuda_gemm *gemm, const void *a, const void
     bool is_double = s->a == RCVI_F64;
     const void *one = is_double ? (const void *)&double_one : &float_one;
     const void *zero = is_double ? (const void *)&double_zero : &float_zero;
-    const void *left = s->turned ? a : b, *right = s->turned ? b : a;
+    const void *left = s->transpose_out ? a : b, *right = s->transpose_out ? b : a;
     const uint32_t *needed = gemm->strict.alignment;
     bool strict = is_aligned(left, needed[0]) && is_aligned(right, needed[1]) && is_aligned(out, needed[2]);
     const method *method = strict ? &gemm->strict : &gemm->loose;

@@ -8,12 +8,12 @@ typedef struct {
     int64_t rows, columns, depth;
     bool transpose_a, transpose_b; /* a is [depth, rows]; b is [columns, depth] */
     bool accumulate;
-    bool starts;              /* from a row that is given for every column: not with accumulate, turned or in double */
-    bool turned;              /* out is stored [columns, rows]: Y^T = W X^T */
-    rcvi_cuda_type a, b, out; /* a and b alike; out F32 (F64 in double), or as they are */
-    bool tensor;              /* F32 operands as tf32 */
-    bool whole_b;             /* the last of b's rows, as stored, is row_b elements of memory too */
-    bool padded;              /* all rows of a and b are, and zeros behind what is multiplied */
+    bool starts;        /* from a row that is given for every column: not with accumulate, transposed or in double */
+    bool transpose_out; /* out is stored [columns, rows]: Y^T = W X^T */
+    rcvi_cuda_type a, b, out;                /* a and b alike; out F32 (F64 in double), or as they are */
+    bool tensor;                             /* F32 operands as tf32 */
+    bool whole_b;                            /* the last of b's rows, as stored, is row_b elements of memory too */
+    bool padded;                             /* all rows of a and b are, and zeros behind what is multiplied */
     int64_t row_a, row_b, row_out;           /* elements from row to row, as stored */
     int64_t batch, step_a, step_b, step_out; /* `batch` products, so many elements apart */
 } rcvi_cuda_gemm_shape;

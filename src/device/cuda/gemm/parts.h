@@ -23,7 +23,7 @@ typedef struct {
     int count;
 } rcvi_parts_layout;
 
-/* Of a shape in F32, with one product: not `turned`. `blocks`: the parts of `a` are blocks of rows. */
+/* Of a shape in F32, with one product: not `transpose_out`. `blocks`: the parts of `a` are blocks of rows. */
 void rcvi_cuda_parts_lay_out(const rcvi_cuda_gemm_shape *shape, int parts, bool blocks, rcvi_parts_layout *layout);
 
 /* Whether that is faster than multiply-adds: operands are read and written once more, and `out` a few times. */

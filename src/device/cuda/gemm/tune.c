@@ -52,7 +52,7 @@ static rcv_status set_up(bench *b) {
     const rcvi_cuda_gemm_shape *s = &b->shape;
     int64_t a_rows = s->transpose_a ? s->depth : s->rows, a_columns = s->transpose_a ? s->rows : s->depth;
     int64_t b_rows = s->transpose_b ? s->columns : s->depth, b_columns = s->transpose_b ? s->depth : s->columns;
-    int64_t out_rows = s->turned ? s->columns : s->rows, out_columns = s->turned ? s->rows : s->columns;
+    int64_t out_rows = s->transpose_out ? s->columns : s->rows, out_columns = s->transpose_out ? s->rows : s->columns;
     RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking), "a stream for trials");
     RCVI_CUDA_TRY(cudaEventCreate(&b->start), "an event for trials");
     RCVI_CUDA_TRY(cudaEventCreate(&b->stop), "an event for trials");

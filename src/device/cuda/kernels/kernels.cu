@@ -102,23 +102,23 @@ static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns
 
 /* Is all that is written 16 bits wide? */
 static bool is_narrow(const rcvi_matrix &m) {
-    return (!m.at || number_bytes(m.type) == 2) && (!m.twin || number_bytes(m.twin_type) == 2);
+    return (!m.at || number_bytes(m.type) == 2) && (!m.rounded || number_bytes(m.rounded_type) == 2);
 }
 
 /* Whether the rows follow one another without a gap. */
 static bool is_one_row(const rcvi_matrix &m, int64_t columns) {
-    return !m.order.of && ((!m.at && !m.twin) || (m.row == columns && m.column == 1));
+    return !m.order.of && ((!m.at && !m.rounded) || (m.row == columns && m.column == 1));
 }
 
 /* Makes every element of `out` by the operation on `a` and `b`, which are absent where it has none. */
 template <typename OPERATION>
 static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a,
                         rcvi_matrix b, bool by_row, const OPERATION &operation) {
-    if (rows <= 0 || columns <= 0 || (!out.at && !out.twin)) return cudaSuccess;
+    if (rows <= 0 || columns <= 0 || (!out.at && !out.rounded)) return cudaSuccess;
     if (!are_numbers(out) || !are_numbers(a) || !are_numbers(b)) return cudaErrorInvalidValue;
     if (columns == 1) out.column = 1; /* the one column, whatever its step */
     if (!out.column) return cudaErrorInvalidValue;
-    a.twin = b.twin = NULL;
+    a.rounded = b.rounded = NULL;
     if (out.wide < columns) out.wide = columns;
     if (!by_row && out.wide == columns && is_one_row(out, columns) && is_one_row(a, columns) &&
         is_one_row(b, columns)) {
@@ -158,7 +158,7 @@ __global__ void copy_pieces(int64_t count, const uint4 *from, uint4 *to) {
 /* Bytes that a copy moves as they are, in whole pieces; 0: it does not. */
 static int64_t bytes_as_they_are(int64_t rows, int64_t columns, const rcvi_matrix &out, const rcvi_matrix &a) {
     bool plain =
-        out.at && a.at && !out.twin && out.type == a.type && is_one_row(out, columns) && is_one_row(a, columns);
+        out.at && a.at && !out.rounded && out.type == a.type && is_one_row(out, columns) && is_one_row(a, columns);
     int64_t bytes = plain && rows > 0 && columns > 0 ? rows * columns * number_bytes(out.type) : 0;
     return ((uintptr_t)out.at | (uintptr_t)a.at | (uintptr_t)bytes) % sizeof(uint4) ? 0 : bytes;
 }
@@ -213,7 +213,8 @@ extern "C" cudaError_t rcvi_cuda_bring(cudaStream_t stream, int64_t rows, int64_
 extern "C" cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
                                       double number) {
     bool zeros = number == 0 && !signbit(number);
-    if (zeros && out.at && !out.twin && is_one_row(out, columns) && are_numbers(out)) /* what the hardware does best */
+    if (zeros && out.at && !out.rounded && is_one_row(out, columns) &&
+        are_numbers(out)) /* what the hardware does best */
         return cudaMemsetAsync(out.at, 0, (size_t)(rows * columns) * (size_t)number_bytes(out.type), stream);
     return make(stream, rows, columns, out, absent, absent, false, filling{number});
 }

@@ -111,7 +111,7 @@ template <typename REAL, int V>
 __device__ inline void store(const rcvi_matrix &m, int64_t row, int64_t column, const REAL (&x)[V]) {
     int64_t index = ordered(m.order, row) * m.row + column * m.column;
     if (m.at) store_any(m.at, m.type, index, x);
-    if (m.twin) store_any(m.twin, m.twin_type, index, x);
+    if (m.rounded) store_any(m.rounded, m.rounded_type, index, x);
 }
 
 /* ---- masks: rcvi_hash_uniform(seed + salt * 0x9e3779b97f4a7c15, index) ---- */
@@ -147,11 +147,11 @@ inline int number_bytes(rcvi_cuda_type type) {
 }
 
 inline bool are_numbers(const rcvi_matrix &m) {
-    return (!m.at || number_bytes(m.type)) && (!m.twin || number_bytes(m.twin_type));
+    return (!m.at || number_bytes(m.type)) && (!m.rounded || number_bytes(m.rounded_type));
 }
 
 inline bool has_double(const rcvi_matrix &m) {
-    return (m.at && m.type == RCVI_F64) || (m.twin && m.twin_type == RCVI_F64);
+    return (m.at && m.type == RCVI_F64) || (m.rounded && m.rounded_type == RCVI_F64);
 }
 
 /* Whether V elements can be had in one access at `at`, in every row. */
@@ -161,9 +161,9 @@ inline bool is_aligned(const void *at, rcvi_cuda_type type, int64_t rows, int64_
 }
 
 inline bool takes(const rcvi_matrix &m, int64_t rows, int v) {
-    if (!m.column) return !m.twin; /* one element, read alone */
+    if (!m.column) return !m.rounded; /* one element, read alone */
     return (!m.at || is_aligned(m.at, m.type, rows, m.row, v)) &&
-           (!m.twin || is_aligned(m.twin, m.twin_type, rows, m.row, v));
+           (!m.rounded || is_aligned(m.rounded, m.rounded_type, rows, m.row, v));
 }
 
 template <typename T> struct same { using type = T; };

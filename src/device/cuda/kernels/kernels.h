@@ -26,9 +26,9 @@ typedef struct {
     void *at;            /* NULL: absent: reads as zeros, is not written */
     int64_t row, column; /* elements; column is 0 or 1 */
     rcvi_cuda_type type;
-    void *twin;               /* a second place that is written, or NULL */
-    rcvi_cuda_type twin_type; /* of it */
-    rcvi_order order;         /* of its rows */
+    void *rounded;               /* a second place that is written, or NULL */
+    rcvi_cuda_type rounded_type; /* of it */
+    rcvi_order order;            /* of its rows */
     /* Of an output of copy, select or dropout: elements of a row that are written, zeros behind its columns; 0: these alone. */
     int64_t wide;
 } rcvi_matrix;

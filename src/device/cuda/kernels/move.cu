@@ -1,4 +1,4 @@
-/* Matrices copied, converted, widened or turned over, several by one launch.
+/* Matrices copied, converted, widened or transposed, several by one launch.
  *
  * A block takes a tile of one of them. Types are asked for once a tile, not once an element, so that all loads of a tile are
  * under way before the first of them is waited for: rows of 650 floats, which go by twos, took four times what memory needs
@@ -12,10 +12,10 @@ enum { SIDE = 64, THREADS = 256 };
 /* out[rows, wide] from a[rows, columns], or from a[columns, rows]^T. */
 struct job {
     const void *a;
-    void *out, *twin;
+    void *out, *rounded;
     int64_t row_a, row_out, rows, columns, wide;
     unsigned first, across; /* its first tile in the launch; tiles of a row of tiles */
-    unsigned char type_a, type_out, type_twin;
+    unsigned char type_a, type_out, type_rounded;
     unsigned char by_a, by_out; /* elements in an access: 1, 2 or 4 */
     bool transposed, repeated;  /* repeated: a has one element a row */
     bool ordered_a : 1, ordered_out : 1;
@@ -93,7 +93,7 @@ __device__ inline void store_typed(void *to, int type, int64_t row, const tile &
 template <typename REAL, int V>
 __device__ inline void store_share(const job &m, const tile &t, const share<REAL, V> &some) {
     if (m.out) store_typed(m.out, m.type_out, m.row_out, t, some);
-    if (m.twin) store_typed(m.twin, m.type_twin, m.row_out, t, some);
+    if (m.rounded) store_typed(m.rounded, m.type_rounded, m.row_out, t, some);
 }
 
 template <typename REAL, int V> __device__ inline void move_straight(const job &m, const tile &from, const tile &to) {
@@ -102,40 +102,41 @@ template <typename REAL, int V> __device__ inline void move_straight(const job &
     store_share(m, to, some);
 }
 
-/* A turned tile goes through shared memory, so that reads and writes both go along rows. */
-template <typename REAL, int V> __device__ inline void bring(const job &m, const tile &from, REAL (*turned)[SIDE + 1]) {
+/* A transposed tile goes through shared memory, so that reads and writes both go along rows. */
+template <typename REAL, int V>
+__device__ inline void bring(const job &m, const tile &from, REAL (*transposed)[SIDE + 1]) {
     share<REAL, V> some;
     load_share(m, from, some);
 #pragma unroll
     for (int i = 0; i < some.TIMES; i++) {
 #pragma unroll
-        for (int k = 0; k < V; k++) turned[some.y() + i * some.DOWN][some.x() + k] = some.at[i][k];
+        for (int k = 0; k < V; k++) transposed[some.y() + i * some.DOWN][some.x() + k] = some.at[i][k];
     }
 }
 
 template <typename REAL, int V>
-__device__ inline void take(const job &m, const tile &to, const REAL (*turned)[SIDE + 1]) {
+__device__ inline void take(const job &m, const tile &to, const REAL (*transposed)[SIDE + 1]) {
     share<REAL, V> some;
 #pragma unroll
     for (int i = 0; i < some.TIMES; i++) {
 #pragma unroll
-        for (int k = 0; k < V; k++) some.at[i][k] = turned[some.x() + k][some.y() + i * some.DOWN];
+        for (int k = 0; k < V; k++) some.at[i][k] = transposed[some.x() + k][some.y() + i * some.DOWN];
     }
     store_share(m, to, some);
 }
 
 template <typename REAL>
-__device__ inline void move_turned(const job &m, const tile &from, const tile &to, REAL (*turned)[SIDE + 1]) {
+__device__ inline void move_transposed(const job &m, const tile &from, const tile &to, REAL (*transposed)[SIDE + 1]) {
     switch (m.by_a) {
-    case 4: bring<REAL, 4>(m, from, turned); break;
-    case 2: bring<REAL, 2>(m, from, turned); break;
-    default: bring<REAL, 1>(m, from, turned); break;
+    case 4: bring<REAL, 4>(m, from, transposed); break;
+    case 2: bring<REAL, 2>(m, from, transposed); break;
+    default: bring<REAL, 1>(m, from, transposed); break;
     }
     __syncthreads();
     switch (m.by_out) {
-    case 4: take<REAL, 4>(m, to, turned); break;
-    case 2: take<REAL, 2>(m, to, turned); break;
-    default: take<REAL, 1>(m, to, turned); break;
+    case 4: take<REAL, 4>(m, to, transposed); break;
+    case 2: take<REAL, 2>(m, to, transposed); break;
+    default: take<REAL, 1>(m, to, transposed); break;
     }
 }
 
@@ -153,7 +154,7 @@ __device__ inline void move_ordered(const job &m, const rcvi_order &order, const
             load_any(m.a, (rcvi_cuda_type)m.type_a, row * m.row_a + (m.repeated ? 0 : from.column + from_x), one);
         }
         if (m.out) store_any(m.out, (rcvi_cuda_type)m.type_out, to_row * m.row_out + to.column + x, one);
-        if (m.twin) store_any(m.twin, (rcvi_cuda_type)m.type_twin, to_row * m.row_out + to.column + x, one);
+        if (m.rounded) store_any(m.rounded, (rcvi_cuda_type)m.type_rounded, to_row * m.row_out + to.column + x, one);
     }
 }
 
@@ -172,7 +173,7 @@ __device__ inline int find_job(const moves &all, unsigned number) {
 
 template <typename REAL>
 __global__ void __launch_bounds__(THREADS, sizeof(REAL) == 8 ? 3 : 4) move_each(const __grid_constant__ moves all) {
-    __shared__ REAL turned[SIDE][SIDE + 1];
+    __shared__ REAL transposed[SIDE][SIDE + 1];
     const job &m = all.at[find_job(all, blockIdx.x)];
     const unsigned number = blockIdx.x - m.first;
     const int64_t row = (int64_t)(number / m.across) * SIDE, column = (int64_t)(number % m.across) * SIDE;
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(THREADS, sizeof(REAL) == 8 ? 3 : 4) move_each(
     if (m.ordered_a || m.ordered_out)
         move_ordered<REAL>(m, all.order, from, to);
     else if (m.transposed)
-        move_turned<REAL>(m, from, to, turned);
+        move_transposed<REAL>(m, from, to, transposed);
     else if (by == 4)
         move_straight<REAL, 4>(m, from, to);
     else if (by == 2)
@@ -206,7 +207,7 @@ static job make_job(const rcvi_move &m, int64_t first) {
     job made = {};
     made.a = m.a.at;
     made.out = m.out.at;
-    made.twin = m.out.twin;
+    made.rounded = m.out.rounded;
     made.row_a = m.a.row;
     made.row_out = m.out.row;
     made.rows = m.rows;
@@ -216,7 +217,7 @@ static job make_job(const rcvi_move &m, int64_t first) {
     made.across = (unsigned)divide_up(m.wide, SIDE);
     made.type_a = (unsigned char)m.a.type;
     made.type_out = (unsigned char)m.out.type;
-    made.type_twin = (unsigned char)m.out.twin_type;
+    made.type_rounded = (unsigned char)m.out.rounded_type;
     made.by_a = (unsigned char)elements_by(m.a, m.transposed ? m.columns : m.rows, m.transposed ? m.rows : m.columns);
     made.by_out = (unsigned char)elements_by(m.out, m.rows, m.wide);
     made.transposed = m.transposed;
@@ -241,7 +242,7 @@ extern "C" cudaError_t rcvi_cuda_move(cudaStream_t stream, const rcvi_move *give
     if (count > RCVI_MAX_MOVES) return cudaErrorInvalidValue;
     for (int i = 0; i < count; i++) {
         rcvi_move m = given[i];
-        m.a.twin = NULL;
+        m.a.rounded = NULL;
         if (m.wide == 1) m.out.column = 1; /* the one column, whatever its step */
         if (!are_numbers(m.out) || !are_numbers(m.a) || !m.out.column) return cudaErrorInvalidValue;
         if (!join_order(&all.order, m.a.order) || !join_order(&all.order, m.out.order)) return cudaErrorInvalidValue;

@@ -94,7 +94,7 @@ static cudaError_t start_columns(cudaStream_t stream, int64_t rows, const int64_
 
 extern "C" cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t rows, const int64_t *counted,
                                                 int64_t columns, bool accumulate, rcvi_matrix out, rcvi_matrix a) {
-    if (rows <= 0 || (!out.at && !out.twin)) return cudaSuccess;
+    if (rows <= 0 || (!out.at && !out.rounded)) return cudaSuccess;
     if (!are_numbers(out) || !are_numbers(a)) return cudaErrorInvalidValue;
     if (!a.at) columns = 0;
     switch (a.at ? a.type : RCVI_F32) {
@@ -250,7 +250,7 @@ extern "C" cudaError_t rcvi_cuda_reduce_rows(cudaStream_t stream, int64_t rows, 
     for (int i = 0; i < count; i++) type = given[i].a.at ? given[i].a.type : type;
     for (int i = 0; i < count; i++) {
         rcvi_sum sum = given[i];
-        if (!sum.out.at && !sum.out.twin) continue;
+        if (!sum.out.at && !sum.out.rounded) continue;
         if (columns == 1) sum.out.column = 1;
         if (!are_numbers(sum.out) || !are_numbers(sum.a) || !sum.out.column) return cudaErrorInvalidValue;
         if (sum.a.at && sum.a.type != type) return cudaErrorInvalidValue;

@@ -5,7 +5,7 @@
  * The text of a map stands before this one and defines
  *   REAL                     what sums are in: float, or double with TILE_F64
  *   one of TILE_BF16, TILE_F16, TILE_TF32 (tensor cores), TILE_F32, TILE_F64 (FMA): operands of the products
- *   PRODUCTS, PASSES, VIEWS, TWINS, MEMBERS, WORDS, struct Words (see source.h)
+ *   PRODUCTS, PASSES, VIEWS, ROUNDED_COPIES, MEMBERS, WORDS, struct Words (see source.h)
  *   TILE_ROWS, TILE_UNITS    of a block: rows, and columns of every product
  *   STAGES                   of the pipeline, 4 or more
  *   ALIGNED                  1: rows and depths of left operands are whole pieces of 16 bytes, 0: they may be anything
@@ -211,7 +211,7 @@ struct Block {
     int high, wide; /* rows and columns of the tile that are there */
 
     TILE_FUNCTION Block(const Words &c)
-        : words(c), member(1 + VIEWS + PASSES + (int)blockIdx.z * (1 + VIEWS + TWINS)),
+        : words(c), member(1 + VIEWS + PASSES + (int)blockIdx.z * (1 + VIEWS + ROUNDED_COPIES)),
           row((long long)blockIdx.y * TILE_ROWS), column((int)blockIdx.x * TILE_UNITS) {
         long long below = ROWS_OF(c, (int)blockIdx.z) - row;
         high = below <= 0 ? 0 : below < TILE_ROWS ? (int)below : TILE_ROWS;

@@ -224,9 +224,9 @@ static rcv_status update_on(rcvi_learn *l, rcvi_cuda_half half, const rcvi_updat
 
 static rcv_status make_update(rcvi_learn *l, rcvi_cuda_half half, const rcvi_update *update,
                               const rcvi_control *control, rcvi_outcome *outcome) {
-    if (update->part_count > RCVI_MAX_PARTS)
+    if (update->part_count > RCVI_MAX_UPDATE_PARTS)
         return rcvi_fail(RCV_INVALID, "%d parts are more than an update takes (%d)", update->part_count,
-                         RCVI_MAX_PARTS);
+                         RCVI_MAX_UPDATE_PARTS);
     if (update->sparse.gradient && update->kind != RCVI_SGD)
         return rcvi_fail(RCV_INVALID, "rows alone are updated by sgd and nothing else");
     if (update->head) RCVI_TRY(rcvi_cuda_lean_check(l, update));

@@ -18,7 +18,7 @@ struct piece {
 };
 
 struct pieces {
-    piece at[RCVI_MAX_PARTS];
+    piece at[RCVI_MAX_UPDATE_PARTS];
     int count;
     rcvi_sparse_part sparse;
 };
@@ -250,7 +250,7 @@ static pieces cut_all(const rcvi_update_part *parts, int count, int bytes) {
 
 extern "C" cudaError_t rcvi_cuda_add_squares(cudaStream_t stream, rcvi_cuda_type real, const rcvi_update_part *parts,
                                              int count, bool adds, const rcvi_control *control, double *sums) {
-    if (count > RCVI_MAX_PARTS) return cudaErrorInvalidValue;
+    if (count > RCVI_MAX_UPDATE_PARTS) return cudaErrorInvalidValue;
     return start_squares(stream, real, cut_all(parts, count, number_bytes(real)), control, adds, sums);
 }
 

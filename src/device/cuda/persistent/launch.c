@@ -25,8 +25,8 @@ static char *memory_of(const filler *f, const rcvi_view *view) {
 }
 
 static char *twin_of(const filler *f, const rcvi_view *view) {
-    if (view->buffer == RCVI_NONE || !rcvi_cuda_has_twin(f->engine, view->buffer)) return NULL;
-    return f->scratch + f->engine->twins[view->buffer];
+    if (view->buffer == RCVI_NONE || !rcvi_cuda_has_rounded(f->engine, view->buffer)) return NULL;
+    return f->scratch + f->engine->rounded[view->buffer];
 }
 
 enum { STATES = 2 }; /* that a ring holds */
@@ -50,7 +50,7 @@ static void put_views(const filler *f, const rcvi_persistent_step *s, uint64_t *
         char *twin = there && !f->p->untwinned[view->buffer] ? twin_of(f, view) : NULL;
         put_place(at, narrowed ? NULL : memory, view, rcvi_cuda_bytes((rcvi_cuda_type)s->shape.types[v]));
         at[1] = find_first(f, s, v);
-        if (v >= s->shape.map->operand_count || !s->shape.has_twin[v]) continue;
+        if (v >= s->shape.map->operand_count || !s->shape.has_rounded[v]) continue;
         put_place(twins, narrowed ? memory : twin, view, rcvi_cuda_bytes(e->narrow));
         twins[1] = at[1];
         twins += RCVI_PLACE_WORDS;

@@ -61,7 +61,7 @@ static rcv_status open_step(rcvi_engine *e, const rcvi_persistent *p, hosted_ste
     s->passes = ready.passes;
     s->pass_count = ready.pass_count;
     for (int v = 0; v < step->map->operand_count; v++) {
-        s->twin_count += s->shape.has_twin[v];
+        s->twin_count += s->shape.has_rounded[v];
         s->orders |= s->is_ordered[v];
         s->has_rows |= s->is_short[v] || s->is_ordered[v];
     }

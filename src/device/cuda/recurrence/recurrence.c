@@ -167,7 +167,7 @@ static bool find_sum(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
         }
         const rcvi_view *view = &r->map.operands[v];
         bool dense = view->row == r->columns && view->column == 1 && !view->wrap;
-        if (c->sum != RCVI_NONE || stores != 1 || !dense || c->types[v] != e->real || c->has_twin[v]) return false;
+        if (c->sum != RCVI_NONE || stores != 1 || !dense || c->types[v] != e->real || c->has_rounded[v]) return false;
         c->sum = i;
     }
     return true;
@@ -256,7 +256,7 @@ static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recur
     size_t operands = (size_t)r->map.operand_count, instructions = (size_t)r->map.instruction_count;
     c->r = r;
     c->types = rcvi_pool_new(&e->pool, operands, sizeof *c->types);
-    c->has_twin = rcvi_pool_new(&e->pool, operands, sizeof *c->has_twin);
+    c->has_rounded = rcvi_pool_new(&e->pool, operands, sizeof *c->has_rounded);
     c->readings = rcvi_pool_new(&e->pool, operands, sizeof *c->readings);
     c->read_again = rcvi_pool_new(&e->pool, operands, sizeof *c->read_again);
     c->early = rcvi_pool_new(&e->pool, instructions, sizeof *c->early);
@@ -265,10 +265,10 @@ static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recur
     if (e->pool.failed) return RCV_NO_MEMORY;
     for (int v = 0; v < r->map.operand_count; v++) {
         const rcvi_view *view = &r->map.operands[v];
-        if (e->turned[view->buffer])
+        if (e->transposed[view->buffer])
             return rcvi_fail(RCV_UNSUPPORTED, "a recurrence reads no buffer that is stored feature after feature");
         c->types[v] = rcvi_cuda_type_of(e, view);
-        c->has_twin[v] = rcvi_cuda_has_twin(e, view->buffer);
+        c->has_rounded[v] = rcvi_cuda_has_rounded(e, view->buffer);
     }
     RCVI_TRY(cut_scan(e, c));
     if (c->cut.form == RCVI_SCAN_CHANNELS) cut_newton(e, c);
@@ -363,8 +363,8 @@ static void fill_words(const launch *l, uint64_t *words) {
         char *at = l->worker->buffers[view->buffer];
         words[v] = at ? (uint64_t)(uintptr_t)(at + start * (int64_t)rcvi_cuda_bytes(l->c->types[v])) : 0;
         words[views + v] = 0;
-        if (at && l->c->has_twin[v])
-            words[views + v] = (uint64_t)(uintptr_t)(l->scratch + e->twins[view->buffer] +
+        if (at && l->c->has_rounded[v])
+            words[views + v] = (uint64_t)(uintptr_t)(l->scratch + e->rounded[view->buffer] +
                                                      start * (int64_t)rcvi_cuda_bytes(e->narrow));
     }
     words[2 * views] = (uint64_t)(r->time.base + l->first * r->time.inner + l->outer * r->time.outer);

@@ -12,9 +12,9 @@ template <typename T> INLINE Single<T> get_single(unsigned long long address, lo
 template <typename T> INLINE REAL value(const Group<T> &group, int i) { return (REAL)widen(group.at[i]); }
 template <typename T> INLINE REAL value(const Single<T> &single, int) { return (REAL)widen(single.at); }
 
-/* VIEWS addresses, and of what is written those of twins; the time of the first position; how many there are. */
+/* VIEWS addresses, and of what is written those of rounded copies; the time of the first position; how many there are. */
 struct RecurrenceArgs {
-    unsigned long long at[VIEWS], twin[VIEWS];
+    unsigned long long at[VIEWS], rounded[VIEWS];
     long long time, steps;
     REAL *sums;
 };

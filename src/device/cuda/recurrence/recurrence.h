@@ -25,7 +25,7 @@ typedef struct {
     const rcvi_recurrence *r;
     rcvi_scan_cut cut;      /* form: what is scanned; a loop: RCVI_SCAN_CHANNELS, of vector, steps and threads alone */
     rcvi_cuda_type *types;  /* [operands] */
-    bool *has_twin;         /* [operands] */
+    bool *has_rounded;      /* [operands] */
     rcvi_reading *readings; /* [operands] */
     bool *early, *late;     /* [instructions] before the state is known, and when it is */
     bool *again;            /* [instructions] both */

@@ -148,8 +148,8 @@ static void add_store(writer *w, const rcvi_map_store *store) {
     add_element(w, v);
     add_slot(w, v, w->r->time.inner);
     rcvi_text_add(&w->text, ";\n            store<%s>(args.at[%d], element, o%d);\n", type_of(w, v), v, store->source);
-    if (w->c->has_twin[v])
-        rcvi_text_add(&w->text, "            store<%s>(args.twin[%d], element, o%d);\n",
+    if (w->c->has_rounded[v])
+        rcvi_text_add(&w->text, "            store<%s>(args.rounded[%d], element, o%d);\n",
                       rcvi_source_types[w->e->narrow], v, store->source);
     rcvi_text_add(&w->text, "        }\n");
 }

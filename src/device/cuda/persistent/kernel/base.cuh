@@ -63,7 +63,7 @@ struct Frame {
     INLINE unsigned long long place(int p) const { return places[p]; }
 };
 #define ADDRESS_OF(C, MEMBER, VIEW) (C).place(VIEW)
-#define TWIN_OF(C, MEMBER, TWIN) (C).place(VIEWS + (TWIN))
+#define ROUNDED_OF(C, MEMBER, COPY) (C).place(VIEWS + (COPY))
 
 /* ---- operands for other blocks ---- */
 

@@ -9,32 +9,32 @@
 enum { MOST_LAUNCHES = 4000, MOST_TOUCHES = 500 };
 
 typedef struct {
-    int lane;
-    int64_t turn; /* among the launches of its stream, from 1 */
+    int stream;
+    int64_t number; /* among the launches of its stream, from 1 */
     rcvi_touch *touches;
     size_t count;
 } launch;
 
 typedef struct {
-    rcvi_lanes lanes;
+    rcvi_streams streams;
     void *stream; /* the caller's */
     launch launches[MOST_LAUNCHES];
     size_t count, begin; /* of all passes; where the last one begins */
     random_source random;
-    size_t beside; /* pairs of launches on two lanes of which neither waits for the other, */
+    size_t beside; /* pairs of launches on two streams of which neither waits for the other, */
     size_t apart;  /* of so many that touch nothing in common */
 } track;
 
-static void open_track(track *t, rcv_context *context, int lanes, uint64_t seed) {
+static void open_track(track *t, rcv_context *context, int streams, uint64_t seed) {
     memset(&fake, 0, sizeof fake);
     t->count = t->begin = t->beside = t->apart = 0;
     t->random = (random_source){seed};
     t->stream = fake_handle();
-    check_ok(rcvi_lanes_open(context, lanes, &t->lanes));
+    check_ok(rcvi_streams_open(context, streams, &t->streams));
 }
 
 static void close_track(track *t, rcv_context *context) {
-    rcvi_lanes_close(context, &t->lanes);
+    rcvi_streams_close(context, &t->streams);
     assert_int_equal(fake.open, 1);
     for (size_t i = 0; i < t->count; i++) free(t->launches[i].touches);
 }
@@ -50,34 +50,35 @@ static bool meet_in_memory(const launch *a, const launch *b) {
 }
 
 /* Launches and checks that all is over that this one must wait for. */
-static void check_launch(track *t, int lane, const rcvi_touch *touches, size_t count) {
+static void check_launch(track *t, int stream, const rcvi_touch *touches, size_t count) {
     assert_true(t->count < MOST_LAUNCHES);
     launch *own = &t->launches[t->count];
-    *own = (launch){.lane = lane, .touches = malloc((count + 1) * sizeof *touches), .count = count};
+    *own = (launch){.stream = stream, .touches = malloc((count + 1) * sizeof *touches), .count = count};
     if (count) memcpy(own->touches, touches, count * sizeof *touches);
-    check_ok(rcvi_lanes_enter(&t->lanes, lane, touches, count));
-    history *now = history_of(lane ? t->lanes.streams[lane] : t->stream);
+    check_ok(rcvi_streams_enter(&t->streams, stream, touches, count));
+    history *now = history_of(stream ? t->streams.handles[stream] : t->stream);
     for (size_t i = 0; i < t->count; i++) {
         const launch *old = &t->launches[i];
-        bool meets = i < t->begin || meet_in_memory(old, own), over = now->seen[old->lane] >= old->turn;
-        if (meets && !over) fail_msg("launch %zu on lane %d does not wait for %zu on %d", t->count, lane, i, old->lane);
-        t->apart += !meets && old->lane != lane;
-        t->beside += !meets && old->lane != lane && !over;
+        bool meets = i < t->begin || meet_in_memory(old, own), over = now->seen[old->stream] >= old->number;
+        if (meets && !over)
+            fail_msg("launch %zu on stream %d does not wait for %zu on %d", t->count, stream, i, old->stream);
+        t->apart += !meets && old->stream != stream;
+        t->beside += !meets && old->stream != stream && !over;
     }
-    own->turn = ++now->seen[lane];
+    own->number = ++now->seen[stream];
     t->count++;
 }
 
-/* All that came before, on whichever lane, is over where a pass begins and where it has ended. */
+/* All that came before, on whichever stream, is over where a pass begins and where it has ended. */
 static void begin_pass(track *t) {
     t->begin = t->count;
     check_launch(t, 0, NULL, 0);
     t->begin = t->count;
-    check_ok(rcvi_lanes_begin(&t->lanes, t->stream));
+    check_ok(rcvi_streams_begin(&t->streams, t->stream));
 }
 
 static void end_pass(track *t) {
-    check_ok(rcvi_lanes_end(&t->lanes));
+    check_ok(rcvi_streams_end(&t->streams));
     t->begin = t->count;
     check_launch(t, 0, NULL, 0);
 }
@@ -92,12 +93,12 @@ static void launch_random(track *t, int touches, int bytes, int longest, int wri
                                .high = low + 1 + (uintptr_t)random_below(&t->random, longest),
                                .written = random_below(&t->random, writing) == 0};
     }
-    check_launch(t, random_below(&t->random, t->lanes.count), some, (size_t)count);
+    check_launch(t, random_below(&t->random, t->streams.count), some, (size_t)count);
 }
 
 /* ---- tests ---- */
 
-/* Passes of any launches on two to six lanes: those that meet are in order, and many others are side by side. */
+/* Passes of any launches on two to six streams: those that meet are in order, and many others are side by side. */
 static void test_random(void **state) {
     (void)state;
     enum { SEQUENCES = 4000 };
@@ -123,7 +124,7 @@ static void test_random(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* More than can be remembered, in few or many touches a launch: lanes meet, and go on. */
+/* More than can be remembered, in few or many touches a launch: streams meet, and go on. */
 static void test_many(void **state) {
     (void)state;
     static track t;
@@ -134,7 +135,7 @@ static void test_many(void **state) {
         int touches = n % 3 == 0 ? 4 : n % 3 == 1 ? 40 : MOST_TOUCHES;
         begin_pass(&t);
         for (int i = 0; i < 6000 / touches; i++) launch_random(&t, touches, 1 << 22, 16, 2);
-        assert_true(t.lanes.touch_count <= RCVI_MAX_TOUCHES);
+        assert_true(t.streams.touch_count <= RCVI_MAX_TOUCHES);
         end_pass(&t);
         assert_true(t.beside > 0);
         close_track(&t, context);
@@ -143,31 +144,31 @@ static void test_many(void **state) {
 }
 
 /* Who reads what all read, and writes what is its own, waits for nobody, until too much is to be remembered: then all meet
- * once. One lane needs no events. */
+ * once. One stream needs no events. */
 static void test_apart(void **state) {
     (void)state;
     static track t;
     test_allocator allocator;
     rcv_context *context = test_context(&allocator);
-    for (int lanes = 1; lanes <= 6; lanes++) {
-        open_track(&t, context, lanes, 1);
-        if (lanes == 1) assert_int_equal(fake.created, 1);
+    for (int streams = 1; streams <= 6; streams++) {
+        open_track(&t, context, streams, 1);
+        if (streams == 1) assert_int_equal(fake.created, 1);
         begin_pass(&t);
-        assert_int_equal(fake.waits, lanes - 1);
+        assert_int_equal(fake.waits, streams - 1);
         for (int i = 0; i < RCVI_MAX_TOUCHES; i++) {
             uintptr_t own = 8192 + 16 * (uintptr_t)i;
             rcvi_touch touches[] = {{.low = 4096, .high = 8192}, {.low = own, .high = own + 16, .written = true}};
-            check_launch(&t, i % lanes, touches, 2);
-            if (i < RCVI_MAX_TOUCHES / 2) assert_true(fake.waits == lanes - 1 && t.beside == t.apart);
+            check_launch(&t, i % streams, touches, 2);
+            if (i < RCVI_MAX_TOUCHES / 2) assert_true(fake.waits == streams - 1 && t.beside == t.apart);
         }
-        assert_int_equal(fake.waits, 3 * (lanes - 1));
+        assert_int_equal(fake.waits, 3 * (streams - 1));
         end_pass(&t);
         close_track(&t, context);
     }
     test_context_end(&allocator, context);
 }
 
-/* What goes beside a launch on lane 0 waits for all that this one has waited for, and not for it, unless the two meet. */
+/* What goes beside a launch on stream 0 waits for all that this one has waited for, and not for it, unless the two meet. */
 static void test_beside(void **state) {
     (void)state;
     static track t;
@@ -181,17 +182,17 @@ static void test_beside(void **state) {
         for (int i = 0; i < 12; i++) launch_random(&t, 3, 256, 16, 3);
         rcvi_touch wide = {.low = 4096, .high = 4096 + 64, .written = true};
         rcvi_touch narrow = {.low = 4096 + 56 + (uintptr_t)n % 16, .high = 4096 + 256, .written = n % 2};
-        check_ok(rcvi_lanes_enter(&t.lanes, 0, &wide, 1));
+        check_ok(rcvi_streams_enter(&t.streams, 0, &wide, 1));
         *history_of(event) = *history_of(t.stream);
         launch *loop = &t.launches[t.count++];
-        *loop = (launch){.lane = 0, .touches = malloc(sizeof wide), .count = 1};
+        *loop = (launch){.stream = 0, .touches = malloc(sizeof wide), .count = 1};
         loop->touches[0] = wide;
-        loop->turn = ++history_of(t.stream)->seen[0];
-        int lane = 1 + n % (t.lanes.count - 1);
+        loop->number = ++history_of(t.stream)->seen[0];
+        int stream = 1 + n % (t.streams.count - 1);
         bool meets = meet_in_memory(loop, &(launch){.touches = &narrow, .count = 1});
-        check_ok(rcvi_lanes_beside(&t.lanes, lane, event));
-        check_launch(&t, lane, &narrow, 1);
-        assert_int_equal(history_of(t.lanes.streams[lane])->seen[0] >= loop->turn, meets);
+        check_ok(rcvi_streams_beside(&t.streams, stream, event));
+        check_launch(&t, stream, &narrow, 1);
+        assert_int_equal(history_of(t.streams.handles[stream])->seen[0] >= loop->number, meets);
         both[meets]++;
         for (int i = 0; i < 12; i++) launch_random(&t, 3, 256, 16, 3);
         end_pass(&t);
@@ -208,18 +209,18 @@ static void test_failing(void **state) {
     test_allocator allocator;
     rcv_context *context = test_context(&allocator);
     for (int n = 1, failed = 1; failed; n++) {
-        rcvi_lanes lanes;
+        rcvi_streams streams;
         rcvi_touch touch = {.low = 4096, .high = 4100, .written = true};
         memset(&fake, 0, sizeof fake);
         fake.fail_at = n;
         void *stream = fake_handle();
-        rcv_status status = rcvi_lanes_open(context, 3, &lanes);
-        if (!status) status = rcvi_lanes_begin(&lanes, stream);
-        for (int i = 0; i < 3 && !status; i++) status = rcvi_lanes_enter(&lanes, i, &touch, 1);
-        if (!status) status = rcvi_lanes_end(&lanes);
+        rcv_status status = rcvi_streams_open(context, 3, &streams);
+        if (!status) status = rcvi_streams_begin(&streams, stream);
+        for (int i = 0; i < 3 && !status; i++) status = rcvi_streams_enter(&streams, i, &touch, 1);
+        if (!status) status = rcvi_streams_end(&streams);
         failed = fake.fail_at == 0;
         assert_int_equal(status, failed ? RCV_NO_MEMORY : RCV_OK);
-        rcvi_lanes_close(context, &lanes);
+        rcvi_streams_close(context, &streams);
         assert_int_equal(fake.open, 1);
         assert_true(failed || n > 16);
     }
