@@ -272,10 +272,19 @@ static bool check_learner(const char *path) {
 }
 
 static void check_state(const rcvi_run_state *s) {
-    const int64_t whole[] = {s->step, s->at.epoch,    s->at.batch, s->seen,    s->best_step,    s->bad,
-                             s->good, s->validations, s->averaged, s->skipped, s->bad_for_decay};
+    const int64_t whole[] = {s->step,
+                             s->position.epoch,
+                             s->position.batch,
+                             s->tokens,
+                             s->best_step,
+                             s->bad_validations,
+                             s->clean_updates,
+                             s->validations,
+                             s->averaged_updates,
+                             s->skipped_updates,
+                             s->bad_since_decay};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) fuzz_check(whole[i] >= 0 && whole[i] < INT64_MAX / 4);
-    fuzz_check(s->factor >= 0 && s->factor <= 1 && s->scale > 0 && isfinite(s->scale));
+    fuzz_check(s->plateau_factor >= 0 && s->plateau_factor <= 1 && s->loss_scale > 0 && isfinite(s->loss_scale));
     fuzz_check(s->seconds >= 0 && isfinite(s->seconds));
 }
 

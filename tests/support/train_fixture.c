@@ -130,8 +130,10 @@ static bool same_array(const rcv_trainer *a, const void *x, const void *y) {
 
 bool train_fixture_same(const rcv_trainer *a, const rcv_trainer *b) {
     return a->learner->elements == b->learner->elements &&
-           same_array(a, a->learner->parameters, b->learner->parameters) && same_array(a, a->first, b->first) &&
-           same_array(a, a->second, b->second) && same_array(a, a->average, b->average);
+           same_array(a, a->learner->parameters, b->learner->parameters) &&
+           same_array(a, a->optimiser.first, b->optimiser.first) &&
+           same_array(a, a->optimiser.second, b->optimiser.second) &&
+           same_array(a, a->optimiser.average, b->optimiser.average);
 }
 
 /* ---- watching ---- */

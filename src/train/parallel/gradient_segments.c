@@ -1,8 +1,9 @@
+/* Segments of the gradient that are reduced one by one: see gradient_segments.h. */
 #include "train/parallel/gradient_segments.h"
 
 #include "net/net.h"
 
-enum { SHARE = 16 /* elements, of which shares are multiples */ };
+enum { SHARE = 16 }; /* shares begin at multiples of so many elements */
 
 rcvi_gradient_segment *rcvi_gradient_segments_new(const rcv_learner *l, bool sparse, size_t *count) {
     int layers = (int)l->part->options.layers;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NAME or NAME:N at *text, which moves behind it; *count 0: not said. */
+/* Reads NAME or NAME:N at *text and moves *text past it; *count is 0 where N is left out. */
 static bool read_word(const char **text, const char *name, int *count) {
     size_t length = strlen(name);
     if (strncmp(*text, name, length) != 0) return false;
@@ -72,4 +72,10 @@ void rcvi_topology_close(rcvi_topology *topology) {
     rcvi_comm_leave(topology->stages);
     rcvi_comm_leave(topology->replicas);
     *topology = (rcvi_topology){0};
+}
+
+int64_t rcvi_topology_threads(const rcvi_topology *topology, rcv_context *context, const rcv_settings *s) {
+    int64_t asked = rcvi_settings_integer(s, "threads");
+    if (asked || !topology || rcvi_comm_here(topology->world) == 1) return asked;
+    return rcvi_comm_cores(topology->world, rcv_context_threads(context));
 }

@@ -1,12 +1,12 @@
-/* Which data a run is in: a place in it means nothing in other data. A text of words is the same whether its vocabulary was made from it
- * or came from the checkpoint, which its own hash does not tell; so its tokens are what counts. */
-#include "train/run/trainer.h"
+/* A hash of data: a position in it has no meaning in other data. The hash of a file of words also covers where its vocabulary came
+ * from (the text or a checkpoint), so for words the tokens themselves are hashed. */
+#include "train/run/identity.h"
 
 static uint64_t mix(uint64_t hash, uint64_t value) { return (hash ^ value) * UINT64_C(0x100000001B3); }
 
 rcv_status rcvi_data_identity(const rcv_data *data, uint64_t *identity) {
-    enum { PIECE = 4096 };
-    int32_t tokens[PIECE];
+    enum { BLOCK = 4096 };
+    int32_t tokens[BLOCK];
     const rcv_vocabulary *words = rcv_data_vocabulary(data);
     if (!words || rcv_vocabulary_level(words) != RCV_LEVEL_WORD) {
         *identity = rcvi_data_hash(data);
@@ -17,7 +17,7 @@ rcv_status rcvi_data_identity(const rcv_data *data, uint64_t *identity) {
     uint64_t hash = UINT64_C(0xCBF29CE484222325);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) hash = mix(hash, (uint64_t)counts[i]);
     for (int64_t at = 0, count = 0; at < rcv_data_tokens(data); at += count) {
-        count = rcv_data_tokens(data) - at < PIECE ? rcv_data_tokens(data) - at : PIECE;
+        count = rcv_data_tokens(data) - at < BLOCK ? rcv_data_tokens(data) - at : BLOCK;
         RCVI_TRY(rcvi_data_read(data, at, count, tokens));
         for (int64_t i = 0; i < count; i++) hash = mix(hash, (uint64_t)tokens[i]);
     }

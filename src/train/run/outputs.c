@@ -1,10 +1,8 @@
-/* Files of a run: whose they are, and which may be replaced.
- *
- * A run has a random name, kept when it goes on. Its checkpoints and its best model have it as metadata, recurve.run:
- *   {"id": "32 hexadecimal digits", "step": updates}
- * A run replaces files with its own name. Those of other runs it replaces where the caller said so, and what is no
- * model at the output alone, never beside it. */
+/* Files of a run: to which run they belong, and which may be replaced. See outputs.h. */
+#include "train/run/outputs.h"
+
 #include "base/json.h"
+#include "train/config/settings.h"
 #include "train/run/trainer.h"
 
 #include <errno.h>
@@ -18,9 +16,9 @@
 #define RUN_KEY "recurve.run"
 #define FORMAT_KEY "recurve.format"
 
-/* ---- the name ---- */
+/* ---- the id ---- */
 
-void rcvi_run_id_new(char id[RCVI_RUN_ID]) {
+static void draw_id(char id[RCVI_RUN_ID]) {
     uint64_t bits[2] = {0};
     int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
     bool good = file >= 0 && read(file, bits, sizeof bits) == (ssize_t)sizeof bits;
@@ -34,14 +32,14 @@ void rcvi_run_id_new(char id[RCVI_RUN_ID]) {
     snprintf(id, RCVI_RUN_ID, "%016llx%016llx", (unsigned long long)bits[0], (unsigned long long)bits[1]);
 }
 
-rcv_status rcvi_run_to_tensors(const rcv_trainer *t, int64_t step, rcv_tensors *tensors) {
+rcv_status rcvi_run_id_to_tensors(const rcvi_outputs *o, int64_t step, rcv_tensors *tensors) {
     char text[96];
-    snprintf(text, sizeof text, "{\"id\": \"%s\", \"step\": %lld}", t->run, (long long)step);
+    snprintf(text, sizeof text, "{\"id\": \"%s\", \"step\": %lld}", o->run_id, (long long)step);
     return rcv_tensors_set_metadata(tensors, RUN_KEY, text);
 }
 
-/* Reads what rcvi_run_to_tensors writes; false where the text names no run. It takes no memory: a run that found none would not know its
- * own files. */
+/* Reads what rcvi_run_id_to_tensors writes; false where the text names no run. It allocates nothing: without memory a run would not
+ * recognise its own files. */
 static bool read_run(const char *text, char id[RCVI_RUN_ID], int64_t *step) {
     char name[RCVI_RUN_ID];
     long long number;
@@ -55,25 +53,44 @@ static bool read_run(const char *text, char id[RCVI_RUN_ID], int64_t *step) {
     return true;
 }
 
-void rcvi_run_from_tensors(rcv_trainer *t, const rcv_tensors *tensors) {
+void rcvi_run_id_from_tensors(rcvi_outputs *o, const rcv_tensors *tensors) {
     int64_t step;
-    t->adopts = !read_run(rcv_tensors_metadata(tensors, RUN_KEY), t->run, &step);
+    o->adopts_unnamed = !read_run(rcv_tensors_metadata(tensors, RUN_KEY), o->run_id, &step);
 }
 
-/* ---- whose a file is ---- */
+void rcvi_outputs_init(rcvi_outputs *o, rcv_context *context) {
+    *o = (rcvi_outputs){.context = context, .lock = {.file = -1}};
+    draw_id(o->run_id);
+}
 
-typedef enum { ABSENT, OF_RUN, OF_OTHER, NO_MODEL } owner;
+void rcvi_outputs_free(rcvi_outputs *o) {
+    rcvi_free(o->context, o->last_good);
+    o->last_good = NULL;
+}
+
+rcv_status rcvi_outputs_set_last_good(rcvi_outputs *o, const char *path, int64_t step) {
+    char *copy = rcvi_copy_text(o->context, path, strlen(path));
+    if (!copy) return RCV_NO_MEMORY;
+    rcvi_free(o->context, o->last_good);
+    o->last_good = copy;
+    o->last_good_step = step;
+    return RCV_OK;
+}
+
+/* ---- to which run a file belongs ---- */
+
+typedef enum { ABSENT, OF_RUN, OF_OTHER, NOT_A_MODEL } owner;
 
 /* A run, at an update. */
 typedef struct {
     char id[RCVI_RUN_ID];
     int64_t step;
-    bool adopts; /* models without a name are its own: it went on from one, which was written before runs had names */
+    bool adopts_unnamed; /* models without an id belong to it: it was resumed from one, written before runs had ids */
 } identity;
 
-static identity identity_of(const rcv_trainer *t) {
-    identity run = {.step = t->state.step, .adopts = t->adopts};
-    memcpy(run.id, t->run, sizeof run.id);
+static identity identity_of(const rcvi_outputs *o, int64_t step) {
+    identity run = {.step = step, .adopts_unnamed = o->adopts_unnamed};
+    memcpy(run.id, o->run_id, sizeof run.id);
     return run;
 }
 
@@ -87,7 +104,7 @@ static rcv_status parse_header(const char *text, size_t length, json_t **header)
     return !*header && json_error_code(&error) == json_error_out_of_memory ? rcvi_no_memory(length) : RCV_OK;
 }
 
-/* The header's metadata, without the data behind it; NULL: there are none. */
+/* The metadata of a file's header; NULL: there are none. The data after the header is not read. */
 static rcv_status read_metadata(rcv_context *context, int file, json_t **metadata) {
     enum { LIMIT = 100000000 };
     unsigned char length[8];
@@ -108,24 +125,24 @@ static rcv_status read_metadata(rcv_context *context, int file, json_t **metadat
     return status;
 }
 
-/* Where anything about the file is in doubt, it is no model, and so not replaced. `step` is of the run that it names, else -1. */
+/* A file about which anything is in doubt is not a model, and so is not replaced. `step` is that of the run that it names, else -1. */
 static rcv_status find_owner(rcv_context *context, const char *path, const identity *run, owner *who, int64_t *step) {
     char found[RCVI_RUN_ID];
     json_t *metadata = NULL;
     int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    *who = file < 0 && errno == ENOENT ? ABSENT : NO_MODEL;
+    *who = file < 0 && errno == ENOENT ? ABSENT : NOT_A_MODEL;
     *step = -1;
     if (file < 0) return RCV_OK;
     rcv_status status = read_metadata(context, file, &metadata);
     close(file);
     if (json_object_get(metadata, FORMAT_KEY)) *who = OF_OTHER;
     bool named = read_run(json_string_value(json_object_get(metadata, RUN_KEY)), found, step);
-    if (*who == OF_OTHER && (named ? !strcmp(found, run->id) : run->adopts)) *who = OF_RUN;
+    if (*who == OF_OTHER && (named ? !strcmp(found, run->id) : run->adopts_unnamed)) *who = OF_RUN;
     json_decref(metadata);
     return status;
 }
 
-/* ---- names ---- */
+/* ---- paths ---- */
 
 char *rcvi_sibling(rcv_context *context, const char *path, const char *word) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
@@ -153,8 +170,9 @@ static char *numbered(rcv_context *context, const char *path, int64_t number) {
     return number ? rcvi_sibling(context, path, word) : rcvi_copy_text(context, path, strlen(path));
 }
 
-/* ---- may a run write here? ---- */
+/* ---- may a run write to a path? ---- */
 
+/* The output path itself, without leave to overwrite. */
 static rcv_status check_main(rcv_context *context, const identity *run, const char *path) {
     int64_t step;
     owner who;
@@ -172,7 +190,7 @@ static rcv_status check_main(rcv_context *context, const identity *run, const ch
             RCV_IO,
             "%s is there already: resume from it, choose another path, or allow that it is replaced (--overwrite)",
             path);
-    case NO_MODEL: break;
+    case NOT_A_MODEL: break;
     }
     return rcvi_fail(RCV_IO,
                      "%s is there already and is no model: choose another path, or allow that it is replaced "
@@ -180,7 +198,7 @@ static rcv_status check_main(rcv_context *context, const identity *run, const ch
                      path);
 }
 
-/* What a run writes beside its output, without having been told that name. */
+/* A path that the run derives from its output path. */
 static rcv_status check_beside(rcv_context *context, const identity *run, const char *path, bool overwrite) {
     int64_t step;
     owner who;
@@ -206,7 +224,7 @@ static rcv_status check_outputs(rcv_context *context, const identity *run, const
     RCVI_TRY(check_path(context, run, rcvi_sibling(context, path, "best"), overwrite));
     for (int64_t n = 1; n < keep; n++) {
         char *name = numbered(context, path, n);
-        bool last = name && access(name, F_OK) != 0; /* there is none behind a gap */
+        bool last = name && access(name, F_OK) != 0; /* the numbering has no gaps */
         RCVI_TRY(check_path(context, run, name, overwrite));
         if (last) break;
     }
@@ -225,65 +243,65 @@ rcv_status rcv_trainer_check_output(rcv_context *context, const rcv_settings *se
     if (file >= 0) close(file);
     RCVI_TRY(status);
     bool named = read_run(json_string_value(json_object_get(metadata, RUN_KEY)), run.id, &run.step);
-    run.adopts = metadata && !named;
+    run.adopts_unnamed = metadata && !named;
     json_decref(metadata);
     return check_outputs(context, &run, output, rcvi_settings_integer(settings, "keep"), overwrite);
 }
 
-/* ---- a call's ---- */
+/* ---- of a call ---- */
 
-rcv_status rcvi_outputs_claim(rcv_trainer *t) {
-    t->lock = (rcvi_lock){.file = -1};
-    if (!t->call->output || !rcvi_topology_is_leader(rcvi_trainer_topology(t))) return RCV_OK;
-    const identity run = identity_of(t);
-    rcv_status status = rcvi_lock_beside(t->context, t->call->output, &t->lock);
+rcv_status rcvi_outputs_claim(rcvi_outputs *o, int64_t step) {
+    o->lock = (rcvi_lock){.file = -1};
+    if (!o->path) return RCV_OK;
+    const identity run = identity_of(o, step);
+    rcv_status status = rcvi_lock_beside(o->context, o->path, &o->lock);
     if (status == RCV_UNSUPPORTED) {
-        rcvi_log(t->context, "checkpoint: %s", rcv_message());
+        rcvi_log(o->context, "checkpoint: %s", rcv_message());
         status = RCV_OK;
     }
-    if (!status) status = check_outputs(t->context, &run, t->call->output, t->options.keep, t->call->overwrite);
-    if (status) rcvi_outputs_release(t);
+    if (!status) status = check_outputs(o->context, &run, o->path, o->keep, o->overwrite);
+    if (status) rcvi_outputs_release(o);
     return status;
 }
 
-void rcvi_outputs_release(rcv_trainer *t) { rcvi_unlock(t->context, &t->lock); }
+void rcvi_outputs_release(rcvi_outputs *o) { rcvi_unlock(o->context, &o->lock); }
 
-/* A file that is not there is none to keep. */
-static rcv_status keep_as(const rcv_trainer *t, const char *from, const char *to) {
-    const identity run = identity_of(t);
+/* Gives the file at `from` the second name `to`. Without a model there, nothing happens. */
+static rcv_status keep_as(const rcvi_outputs *o, const identity *run, const char *from, const char *to) {
     int64_t step;
     owner who;
-    RCVI_TRY(find_owner(t->context, from, &run, &who, &step));
-    if (who == ABSENT || who == NO_MODEL) return RCV_OK;
-    RCVI_TRY(check_beside(t->context, &run, to, t->call->overwrite));
-    return rcvi_keep_file(t->context, from, to);
+    RCVI_TRY(find_owner(o->context, from, run, &who, &step));
+    if (who == ABSENT || who == NOT_A_MODEL) return RCV_OK;
+    RCVI_TRY(check_beside(o->context, run, to, o->overwrite));
+    return rcvi_keep_file(o->context, from, to);
 }
 
-rcv_status rcvi_outputs_rotate(const rcv_trainer *t) {
+rcv_status rcvi_outputs_rotate(const rcvi_outputs *o, int64_t step) {
+    const identity run = identity_of(o, step);
     rcv_status status = RCV_OK;
-    int64_t last = 0; /* the first that is not there takes what comes before it */
-    for (bool there = true; there && last + 1 < t->options.keep; last++) {
-        char *name = numbered(t->context, t->call->output, last + 1);
+    int64_t last = 0; /* the first number without a file: files before it move up by one */
+    for (bool there = true; there && last + 1 < o->keep; last++) {
+        char *name = numbered(o->context, o->path, last + 1);
         if (!name) return RCV_NO_MEMORY;
         there = access(name, F_OK) == 0;
-        rcvi_free(t->context, name);
+        rcvi_free(o->context, name);
     }
     for (int64_t n = last; n > 0 && !status; n--) {
-        char *from = numbered(t->context, t->call->output, n - 1), *to = numbered(t->context, t->call->output, n);
-        status = from && to ? keep_as(t, from, to) : RCV_NO_MEMORY;
-        rcvi_free(t->context, from);
-        rcvi_free(t->context, to);
+        char *from = numbered(o->context, o->path, n - 1), *to = numbered(o->context, o->path, n);
+        status = from && to ? keep_as(o, &run, from, to) : RCV_NO_MEMORY;
+        rcvi_free(o->context, from);
+        rcvi_free(o->context, to);
     }
     return status;
 }
 
-rcv_status rcvi_outputs_best(const rcv_trainer *t, char **path) {
-    const identity run = identity_of(t);
-    *path = rcvi_sibling(t->context, t->call->output, "best");
+rcv_status rcvi_outputs_best(const rcvi_outputs *o, int64_t step, char **path) {
+    const identity run = identity_of(o, step);
+    *path = rcvi_sibling(o->context, o->path, "best");
     if (!*path) return RCV_NO_MEMORY;
-    rcv_status status = check_beside(t->context, &run, *path, t->call->overwrite);
+    rcv_status status = check_beside(o->context, &run, *path, o->overwrite);
     if (!status) return RCV_OK;
-    rcvi_free(t->context, *path);
+    rcvi_free(o->context, *path);
     *path = NULL;
     return status;
 }
@@ -293,7 +311,7 @@ rcv_status rcv_trainer_best_model(const rcv_trainer *t, const char *output, char
     RCVI_NEED(t, "trainer");
     RCVI_NEED(output, "output");
     RCVI_NEED(path, "path");
-    const identity run = identity_of(t);
+    const identity run = identity_of(&t->outputs, t->state.step);
     int64_t step;
     owner who = ABSENT;
     char *best = rcvi_sibling(t->context, output, "best");

@@ -3,7 +3,7 @@
 
 #include "net/net.h"
 #include "plan/run.h"
-#include "train/parallel/exchange.h"
+#include "train/step/exchange.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "train/step/work.h"
 
 #include "plan/run.h"
-#include "train/parallel/exchange.h"
+#include "train/step/exchange.h"
 
 #include <string.h>
 

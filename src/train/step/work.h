@@ -8,7 +8,7 @@
 #include "train/learner/learner.h"
 #include "train/parallel/pipeline.h"
 #include "train/parallel/topology.h"
-#include "train/parallel/trace.h"
+#include "train/step/trace.h"
 
 /* Probabilities with which something is left out in training. */
 typedef struct {

@@ -81,11 +81,12 @@ static const char *text_of(rcv_data_kind kind) {
 
 static void check_state(const rcvi_run_state *a, const rcvi_run_state *b) {
     assert_int_equal(a->step, b->step);
-    assert_true(a->at.epoch == b->at.epoch && a->at.batch == b->at.batch);
-    assert_int_equal(a->seen, b->seen);
-    assert_true(a->factor == b->factor && a->best == b->best && a->best_step == b->best_step);
-    assert_true(a->bad == b->bad && a->bad_for_decay == b->bad_for_decay && a->validations == b->validations);
-    assert_int_equal(a->averaged, b->averaged);
+    assert_true(a->position.epoch == b->position.epoch && a->position.batch == b->position.batch);
+    assert_int_equal(a->tokens, b->tokens);
+    assert_true(a->plateau_factor == b->plateau_factor && a->best_loss == b->best_loss && a->best_step == b->best_step);
+    assert_true(a->bad_validations == b->bad_validations && a->bad_since_decay == b->bad_since_decay &&
+                a->validations == b->validations);
+    assert_int_equal(a->averaged_updates, b->averaged_updates);
 }
 
 /* k updates, a file, the others by a trainer that was not there before. */
@@ -139,7 +140,7 @@ static void test_resuming(void **unused) {
             train_fixture_remove("model");
         } else {
             check_ok(train_fixture_run(whole, NULL, &w));
-            averaged += whole->state.averaged;
+            averaged += whole->state.averaged_updates;
             for (size_t k = 0; k < sizeof at / sizeof *at; k++) check_resume(&s, &resumes[i], data, whole, &w, at[k]);
         }
         rcv_trainer_free(whole);
@@ -199,8 +200,9 @@ static void test_given_vocabulary(void **unused) {
     rcv_vocabulary_free(vocabulary);
     rcv_trainer *b = make_trainer(&s, &resumes[1], again);
     check_ok(rcv_trainer_resume(b, path));
-    assert_true(b->state.at.epoch == a->state.at.epoch && b->state.at.batch == a->state.at.batch);
-    assert_true(b->state.at.batch > 0);
+    assert_true(b->state.position.epoch == a->state.position.epoch &&
+                b->state.position.batch == a->state.position.batch);
+    assert_true(b->state.position.batch > 0);
     w.stop_at = 0;
     check_ok(train_fixture_run(a, NULL, &w));
     check_ok(train_fixture_run(b, NULL, &w));
@@ -227,18 +229,18 @@ static void test_other_data(void **unused) {
                 *d = train_fixture_trainer(&s, line, "batch=3", data, NULL);
     watcher w = {.stop_at = 10};
     check_fails(train_fixture_run(a, model_path("model", path), &w), RCV_STOPPED, "10 updates");
-    assert_true(a->state.at.epoch == 1 && a->state.at.batch > 0);
+    assert_true(a->state.position.epoch == 1 && a->state.position.batch > 0);
     check_ok(rcv_trainer_resume(b, path));
-    assert_true(b->state.at.epoch == 0 && b->state.at.batch == 0 && b->state.step == 10);
+    assert_true(b->state.position.epoch == 0 && b->state.position.batch == 0 && b->state.step == 10);
     check_ok(rcv_trainer_resume(c, path)); /* other batches of the same data */
     check_ok(rcv_trainer_resume(d, path));
-    assert_true(c->state.at.epoch == 1 && c->state.at.batch == 0);
-    assert_true(d->state.at.epoch == 1 && d->state.at.batch == 0);
+    assert_true(c->state.position.epoch == 1 && c->state.position.batch == 0);
+    assert_true(d->state.position.epoch == 1 && d->state.position.batch == 0);
     w.stop_at = 0;
     check_ok(train_fixture_run(b, NULL, &w));
     check_ok(train_fixture_run(c, NULL, &w));
     check_ok(train_fixture_run(d, NULL, &w));
-    assert_true(b->state.step == 12 && b->state.at.epoch == 1 && b->state.at.batch == 0);
+    assert_true(b->state.step == 12 && b->state.position.epoch == 1 && b->state.position.batch == 0);
     rcv_trainer *const all[] = {a, b, c, d};
     for (size_t i = 0; i < 4; i++) rcv_trainer_free(all[i]);
     train_fixture_remove("model");
@@ -258,8 +260,9 @@ static subject make_subject(const train_fixture *s, const char *line, const rcv_
 
 static void check_unharmed(const subject *s) {
     assert_true(train_fixture_same(s->trainer, s->before));
-    assert_true(s->trainer->state.step == 0 && s->trainer->state.at.batch == 0 && s->trainer->state.scale == 1);
-    assert_true(!s->trainer->pending_states && !s->trainer->plans && s->trainer->history_count == 0);
+    assert_true(s->trainer->state.step == 0 && s->trainer->state.position.batch == 0 &&
+                s->trainer->state.loss_scale == 1);
+    assert_true(!s->trainer->state.carried && !s->trainer->state.plans && s->trainer->state.loss_count == 0);
 }
 
 static void free_subject(subject *s) {

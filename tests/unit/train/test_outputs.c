@@ -191,7 +191,7 @@ static void test_going_back(void **unused) {
     assert_int_equal(step_of(&s, "model.1"), 3);
     o.stop_at = 0;
     rcv_trainer *rest = resumed(&s, data, "steps=8 keep=2", path);
-    assert_string_equal(rest->run, t->run);
+    assert_string_equal(rest->outputs.run_id, t->outputs.run_id);
     check_ok(run(rest, path, false, &o)); /* its own files, although it is another process */
     assert_int_equal(step_of(&s, "model"), 8);
     assert_int_equal(step_of(&s, "model.1"), 6);
@@ -402,13 +402,13 @@ static void check_whole(const train_fixture *s, const rcv_data *data, const char
     json_t *object = metadata_of(s, name, "recurve.training");
     for (size_t i = 0; i < sizeof state_keys / sizeof *state_keys; i++)
         if (!json_object_get(object, state_keys[i])) fail_msg("the checkpoint lacks %s", state_keys[i]);
-    assert_int_equal(json_array_size(json_object_get(object, "validations_losses")), like->history_count);
+    assert_int_equal(json_array_size(json_object_get(object, "validations_losses")), like->state.loss_count);
     assert_true(json_array_size(json_object_get(object, "batching")) > 1);
     json_decref(object);
     rcv_trainer *t = resumed(s, data, "steps=4 validate-every=1 keep=1", path_in(name));
     assert_true(train_fixture_same(like, t));
-    assert_int_equal(t->state.at.batch, like->state.at.batch);
-    assert_string_equal(t->run, like->run);
+    assert_int_equal(t->state.position.batch, like->state.position.batch);
+    assert_string_equal(t->outputs.run_id, like->outputs.run_id);
     rcv_trainer_free(t);
 }
 

@@ -3,7 +3,7 @@
 #include "scratch.h"
 #include "train_fixture.h"
 
-#include "train/parallel/costs.h"
+#include "train/forecast/costs.h"
 #include "train/parallel/gradient_segments.h"
 
 #include <math.h>

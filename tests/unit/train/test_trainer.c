@@ -103,8 +103,8 @@ static void check_gradient(const gradient_case *c) {
     watcher watcher = {0};
     check_ok(train_fixture_run(t, NULL, &watcher));
     assert_int_equal(watcher.updates, 1);
-    if (!t->options.by_sequence && fabs(t->last - loss) > 1e-12 * loss)
-        fail_msg("%s: training says the loss is %.15g, evaluation %.15g", c->name, t->last, loss);
+    if (!t->options.by_sequence && fabs(t->progress.last_loss - loss) > 1e-12 * loss)
+        fail_msg("%s: training says the loss is %.15g, evaluation %.15g", c->name, t->progress.last_loss, loss);
     double *after = train_fixture_parameters(t), *values = t->learner->parameters;
     train_fixture_set_parameters(t, before);
     int64_t moved = 0;
@@ -168,7 +168,7 @@ static double dropped_loss(const train_fixture *w, const char *settings, const r
     watcher watcher = {0};
     train_fixture_set_parameters(t, parameters);
     check_ok(train_fixture_run(t, NULL, &watcher));
-    const double loss = t->last;
+    const double loss = t->progress.last_loss;
     rcv_trainer_free(t);
     return loss;
 }

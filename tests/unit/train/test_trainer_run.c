@@ -2,6 +2,8 @@
 #include "scratch.h"
 #include "train_fixture.h"
 
+#include "train/run/rate.h"
+
 #include <math.h>
 
 /* ---- rates ---- */
@@ -167,20 +169,20 @@ static void follow_average(void *user) {
     averager *a = user;
     const rcv_learner *l = a->trainer->learner;
     if (a->trainer->state.step <= 8) {
-        assert_int_equal(a->trainer->state.averaged, a->trainer->state.step == 8);
+        assert_int_equal(a->trainer->state.averaged_updates, a->trainer->state.step == 8);
         return;
     }
     a->count++;
     for (int64_t i = 0; i < l->elements; i++) {
         a->sum[i] += ((const double *)l->parameters)[i];
-        assert_true(fabs(((const double *)a->trainer->average)[i] - a->sum[i] / (double)a->count) < 1e-14);
+        assert_true(fabs(((const double *)a->trainer->optimiser.average)[i] - a->sum[i] / (double)a->count) < 1e-14);
     }
-    assert_int_equal(a->trainer->state.averaged, a->count + 1);
+    assert_int_equal(a->trainer->state.averaged_updates, a->count + 1);
     if (a->trainer->state.step % 2) return;
     const double plain = loss_with(a->trainer->learner, l->parameters, a->valid);
-    a->of_average = loss_with(a->trainer->learner, a->trainer->average, a->valid);
+    a->of_average = loss_with(a->trainer->learner, a->trainer->optimiser.average, a->valid);
     assert_true(plain > a->of_average + 1e-6);
-    assert_true(fabs(a->trainer->progress.validation - a->of_average) < 1e-12);
+    assert_true(fabs(a->trainer->progress.report.validation - a->of_average) < 1e-12);
 }
 
 static void test_averages(void **unused) {
@@ -211,7 +213,7 @@ static void test_no_average_before_its_time(void **unused) {
     rcv_trainer *t = worsening(&s, "optimiser=asgd nonmono=4 steps=9");
     watcher w = {0};
     check_ok(train_fixture_run(t, path_in("model"), &w));
-    assert_int_equal(t->state.averaged, 0);
+    assert_int_equal(t->state.averaged_updates, 0);
     rcv_learner *loaded;
     check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT64, &loaded));
     assert_memory_equal(loaded->parameters, t->learner->parameters, (size_t)loaded->elements * sizeof(double));
@@ -376,12 +378,12 @@ static void test_validation_without_number(void **unused) {
     assert_int_equal(w.validations, 3);
     for (int i = 0; i < 3; i++) assert_true(isnan(w.validation[i]) && !w.best[i] && isfinite(w.loss[i]));
     assert_true(isinf(rcv_trainer_progress(t)->validation) && rcv_trainer_progress(t)->best == 0);
-    assert_true(t->state.bad == 3 && isinf(t->state.best));
+    assert_true(t->state.bad_validations == 3 && isinf(t->state.best_loss));
     again = train_fixture_trainer(&s, line, "steps=5", data, huge);
     check_ok(rcv_trainer_resume(again, path_in("model")));
-    assert_int_equal(again->history_count, 3);
-    for (int i = 0; i < 3; i++) assert_true(isinf(again->history[i]));
-    assert_true(again->state.bad == 3 && isinf(again->state.best));
+    assert_int_equal(again->state.loss_count, 3);
+    for (int i = 0; i < 3; i++) assert_true(isinf(again->state.validation_losses[i]));
+    assert_true(again->state.bad_validations == 3 && isinf(again->state.best_loss));
     check_ok(train_fixture_run(again, NULL, &w));
     assert_int_equal(again->state.step, 5);
     rcv_trainer_free(again);
@@ -427,7 +429,7 @@ static void test_validation_memory(void **unused) {
     check_ok(train_fixture_run(b, NULL, &y));
     assert_int_equal(x.validations, 3);
     for (int i = 0; i < 3; i++) assert_true(x.validation[i] > 0.1);
-    const rcvi_window *v = &a->work->windows[a->windows[a->train_windows]];
+    const rcvi_window *v = &a->work->windows[a->windows.numbers[a->windows.train_count]];
     assert_true(v->plan && !v->runs);
     size_t states = 0;
     for (size_t i = 0; i < rcv_net_state_count(a->learner->net); i++)
@@ -450,7 +452,7 @@ static void test_bucket_memory(void **unused) {
     watcher x = {0}, y = {0};
     check_ok(train_fixture_run(one, NULL, &x));
     check_ok(train_fixture_run(three, NULL, &y));
-    assert_int_equal(three->train_windows, 3);
+    assert_int_equal(three->windows.train_count, 3);
     const size_t run = rcv_run_bytes(one->work->windows[0].runs[0]);
     assert_true(rcv_trainer_bytes(three) < rcv_trainer_bytes(one) + run);
     rcv_trainer_free(one);
@@ -476,7 +478,7 @@ static void test_bucket_plans(void **unused) {
         rcv_trainer *t = train_fixture_trainer(&s, line, "", train, NULL);
         watcher w = {0};
         check_ok(train_fixture_run(t, NULL, &w));
-        assert_int_equal(t->train_windows, 2);
+        assert_int_equal(t->windows.train_count, 2);
         rcv_plan_options o = {.batch = 1 + 3 * (i % 3),
                               .dtype = t->learner->dtype,
                               .training = true,
@@ -490,7 +492,7 @@ static void test_bucket_plans(void **unused) {
         }
         different += strcmp(rcv_plan_string(plans[0]), rcv_plan_string(plans[1])) != 0;
         for (int k = 0; k < 2; k++) {
-            const rcvi_window *v = &t->work->windows[t->windows[k]];
+            const rcvi_window *v = &t->work->windows[t->windows.numbers[k]];
             assert_int_equal(v->steps, k ? STEPS : 2);
             assert_string_equal(rcv_plan_string(v->plan), rcv_plan_string(plans[0]));
         }

@@ -1,5 +1,5 @@
 /* The loss of data that is read once. */
-#include "train/run/trainer.h"
+#include "train/inference/evaluate.h"
 
 /* What is done behind every batch; NULL: nothing. */
 typedef rcv_status after(void *user, rcvi_work *work, size_t window, const rcvi_batch *batch);

@@ -1,5 +1,5 @@
-/* Forecasts for the public header: of arrangements that are here, and of machines that are not. */
-#include "train/parallel/costs.h"
+/* rcv_trainer_forecast: of the ranks that are here, or of machines that are not. */
+#include "train/run/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +11,10 @@ static void write_split(const int *counts, int stages, char *text, size_t room) 
         length += (size_t)snprintf(text + length, room - length, "%s%d", s ? "," : "", counts[s]);
 }
 
-static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_pipeline_result *r, rcv_forecast *out) {
+static void fill_forecast(const rcvi_batcher *batcher, const rcvi_arrangement *a, const rcvi_pipeline_result *r,
+                          rcv_forecast *out) {
     int64_t steps, batch;
-    rcvi_batcher_shape(t->batcher, rcvi_heaviest_bucket(t->batcher), &steps, &batch, NULL);
+    rcvi_batcher_shape(batcher, rcvi_heaviest_bucket(batcher), &steps, &batch, NULL);
     *out = (rcv_forecast){.replicas = a->replicas,
                           .stages = a->stages,
                           .micro_batches = a->micro,
@@ -33,17 +34,18 @@ static void fill(const rcv_trainer *t, const rcvi_arrangement *a, const rcvi_pip
 static rcv_status forecast_arrangement(const rcv_trainer *t, rcvi_arrangement *a, int *counts, rcv_forecast *out) {
     int layers = (int)rcv_net_get_options(t->learner->net)->layers;
     const char *split = rcvi_settings_text(t->settings, "split");
+    const rcvi_workload workload = rcvi_trainer_workload(t);
     rcvi_pipeline_result result;
     counts[0] = layers;
     if (a->stages > 1)
         RCVI_TRY(split ? rcvi_read_split(split, layers, a->stages, counts)
-                       : rcvi_costs_split(t, a->replicas, a->stages, counts));
-    RCVI_TRY(rcvi_units_find(t, a, &result, NULL));
-    fill(t, a, &result, out);
+                       : rcvi_costs_split(&workload, a->replicas, a->stages, counts));
+    RCVI_TRY(rcvi_units_find(&workload, a, &result, NULL));
+    fill_forecast(t->batcher, a, &result, out);
     return RCV_OK;
 }
 
-/* Ranks that are here are measured where they are, all at once. */
+/* The arrangement that the options describe, with given links; or that of this run, with measured ones. */
 static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, rcvi_arrangement *a) {
     int layers = (int)rcv_net_get_options(t->learner->net)->layers;
     if (o->devices > 0) {
@@ -53,7 +55,7 @@ static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, r
     } else if (t->topology.world) {
         a->replicas = t->topology.replica_count;
         a->stages = t->topology.stage_count;
-        RCVI_TRY(rcvi_measure_links(t, &a->links));
+        RCVI_TRY(rcvi_measure_links(t->learner, &t->topology, &a->links));
     } else {
         a->replicas = a->stages = 1;
         a->links.bandwidth = 1;
@@ -62,7 +64,7 @@ static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, r
         return rcvi_fail(RCV_INVALID, "a link has a bandwidth above 0 and a latency of 0 or more, not %g and %g",
                          a->links.bandwidth, a->links.latency);
     RCVI_TRY(rcvi_check_stages(layers, a->stages));
-    return rcvi_units_check(t, a->replicas, a->stages);
+    return rcvi_units_check(t->settings, a->replicas, a->stages);
 }
 
 rcv_status rcv_trainer_forecast(rcv_trainer *t, const rcv_forecast_options *options, rcv_forecast *forecast) {

@@ -1,5 +1,5 @@
-/* What layers cost: as one stage of a pipeline, in a learner of their own, on a batch of the data. */
-#include "train/parallel/costs.h"
+/* Seconds of one stage of a pipeline: its layers as a learner of their own, on a batch of the data. */
+#include "train/forecast/costs.h"
 
 #include "net/net.h"
 
@@ -10,44 +10,38 @@
 enum { WARM = 1, LEAST = 3, MOST = 100 };
 static const double enough = 0.2; /* seconds of timing */
 
-/* ---- one stage by itself ---- */
+/* ---- a stage as a learner of its own ---- */
 
 typedef struct {
-    const rcv_trainer *trainer;
+    const rcvi_workload *workload;
     const rcvi_cost_problem *problem;
     rcv_learner *learner;
     rcvi_work *work;
     size_t window;
     rcvi_batch batch;
-    void *first, *second; /* moments */
+    rcvi_optimiser optimiser;
     double samples[RCVI_SECONDS][MOST];
     int count;
 } trial;
 
 static void close_trial(trial *a) {
     rcvi_work_free(a->work);
-    if (a->learner) {
-        rcvi_device_free(a->learner, a->first);
-        rcvi_device_free(a->learner, a->second);
-    }
+    if (a->learner) rcvi_optimiser_free(&a->optimiser, a->learner);
     rcv_learner_free(a->learner);
 }
 
 static rcv_status make_learner(trial *a) {
-    const rcv_trainer *t = a->trainer;
-    RCVI_TRY(rcvi_learner_make(t->context, t->settings, t->train, &a->learner));
+    const rcvi_workload *w = a->workload;
+    RCVI_TRY(rcvi_learner_make(w->context, w->settings, w->data, &a->learner));
     RCVI_TRY(rcvi_learner_take_part(a->learner, a->problem->first, a->problem->count));
-    RCVI_TRY(rcvi_learner_begin(a->learner, t->settings));
-    int64_t elements = a->learner->to - a->learner->from;
-    size_t real = rcvi_real_bytes(a->learner);
-    if (t->kind != RCVI_SGD) RCVI_TRY(rcvi_device_new(a->learner, elements, real, &a->first));
-    bool two = t->kind == RCVI_ADAM || t->kind == RCVI_ADAMW;
-    return two ? rcvi_device_new(a->learner, elements, real, &a->second) : RCV_OK;
+    RCVI_TRY(rcvi_learner_begin(a->learner, w->settings));
+    a->optimiser = (rcvi_optimiser){.kind = w->optimiser.kind};
+    return rcvi_optimiser_allocate(&a->optimiser, a->learner, a->learner->to - a->learner->from);
 }
 
-/* The first batch of the bucket. The batcher is put back where it was by whoever runs. */
+/* The first batch of the bucket. The trainer seeks its position again before it runs. */
 static rcv_status find_batch(trial *a) {
-    rcvi_batcher *batcher = a->trainer->batcher;
+    rcvi_batcher *batcher = a->workload->batcher;
     RCVI_TRY(rcvi_batcher_seek(batcher, (rcvi_position){0, 0}));
     for (int64_t i = rcvi_batcher_count(batcher); i > 0; i--) {
         RCVI_TRY(rcvi_batcher_next(batcher, &a->batch));
@@ -58,10 +52,10 @@ static rcv_status find_batch(trial *a) {
 
 static rcv_status open_trial(trial *a) {
     const rcvi_cost_problem *p = a->problem;
-    bool columns = a->trainer->learner->shape.kind == RCV_DATA_STREAM;
+    bool columns = a->workload->learner->shape.kind == RCV_DATA_STREAM;
     RCVI_TRY(make_learner(a));
     RCVI_TRY(find_batch(a));
-    rcvi_work_options options = rcvi_trainer_work_options(a->trainer);
+    rcvi_work_options options = a->workload->work;
     options.lean = false;
     options.peers = p->peers;
     const rcvi_window_options window = {.steps = p->steps,
@@ -73,7 +67,7 @@ static rcv_status open_trial(trial *a) {
                                         .lengths = !columns,
                                         .carries = columns,
                                         .signals = true,
-                                        .schedule = rcvi_settings_text(a->trainer->settings, "schedule")};
+                                        .schedule = rcvi_settings_text(a->workload->settings, "schedule")};
     options.rows = rcvi_window_options_rows(&window);
     options.units = p->micro * p->chunks;
     RCVI_TRY(rcvi_work_new(a->learner, &options, &a->work));
@@ -82,7 +76,7 @@ static rcv_status open_trial(trial *a) {
 
 /* ---- timing ---- */
 
-/* What has passed since *at counts for one of the seconds, of which there are `times` in a step. */
+/* Adds the time since *at to one of the seconds, which an update has `times` of, and sets *at to now. */
 static rcv_status lap(trial *a, size_t which, int64_t times, double *at) {
     RCVI_TRY(a->work->ops->wait(a->work->learn));
     double now = rcvi_now();
@@ -91,29 +85,17 @@ static rcv_status lap(trial *a, size_t which, int64_t times, double *at) {
     return RCV_OK;
 }
 
-#define LAP(part, times) lap(a, offsetof(rcvi_seconds, part) / sizeof(double), times, at)
+#define LAP(part, times) lap(a, offsetof(rcvi_stage_seconds, part) / sizeof(double), times, at)
 
 static rcv_status update(trial *a) {
     rcvi_work *w = a->work;
-    const rcv_learner *l = a->learner;
-    int64_t start = rcvi_work_gradient_start(w);
-    const rcvi_update_part part = {.count = rcvi_work_gradient_count(w),
-                                   .parameters = rcvi_at(l, l->parameters, start),
-                                   .gradient = w->gradient,
-                                   .first = a->first ? rcvi_at(l, a->first, start) : NULL,
-                                   .second = a->second ? rcvi_at(l, a->second, start) : NULL};
-    rcvi_update all = {.kind = a->trainer->kind, .parts = &part, .part_count = 1};
-    if (w->options.sparse && l->has_embedding)
-        all.sparse = (rcvi_sparse_part){.groups = rcvi_feed_groups(w),
-                                        .rows = w->options.rows,
-                                        .columns = l->shape.embedding,
-                                        .table = l->parameters,
-                                        .gradient = w->x};
+    rcvi_update all;
+    RCVI_TRY(rcvi_optimiser_update(&a->optimiser, w, &all));
     return w->ops->update(w->learn, &all, rcvi_feed_control(w), w->outcome);
 }
 
-/* All units of the batch, one after the other, as one stage alone would take them. */
-static rcv_status take_units(trial *a, double *at) {
+/* All units of the batch in the order of a pipeline of one stage. */
+static rcv_status run_units(trial *a, double *at) {
     rcvi_work *w = a->work;
     const rcvi_window *v = &w->windows[a->window];
     int64_t units = rcvi_window_units(v);
@@ -133,7 +115,7 @@ static rcv_status take_units(trial *a, double *at) {
     return RCV_OK;
 }
 
-/* The update is made with a rate of zero, so that nothing runs away. */
+/* A whole update, with a learning rate of 0 so that parameters stay finite. */
 static rcv_status step(trial *a) {
     rcvi_work *w = a->work;
     const rcvi_window *v = &w->windows[a->window];
@@ -150,7 +132,7 @@ static rcv_status step(trial *a) {
     RCVI_TRY(rcvi_feed_send(w, v, &a->batch, &control, 0));
     RCVI_TRY(LAP(begin, 1));
     RCVI_TRY(rcvi_unit_parameters(w, v));
-    RCVI_TRY(take_units(a, at));
+    RCVI_TRY(run_units(a, at));
     RCVI_TRY(rcvi_unit_inputs(w, v, true));
     RCVI_TRY(LAP(inputs, 1));
     RCVI_TRY(update(a));
@@ -162,12 +144,12 @@ static int by_size(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-double rcvi_quantile(double *samples, int count, double part) {
+double rcvi_quantile(double *samples, int count, double fraction) {
     qsort(samples, (size_t)count, sizeof *samples, by_size);
-    return samples[(int)(part * count)];
+    return samples[(int)(fraction * count)];
 }
 
-static rcv_status time_steps(trial *a, rcvi_seconds *seconds) {
+static rcv_status time_steps(trial *a, rcvi_stage_seconds *seconds) {
     double out[RCVI_SECONDS];
     for (int i = 0; i < WARM; i++) RCVI_TRY(step(a));
     double began = rcvi_now();
@@ -179,9 +161,9 @@ static rcv_status time_steps(trial *a, rcvi_seconds *seconds) {
     return RCV_OK;
 }
 
-/* ---- when gradients are whole ---- */
+/* ---- when gradients are complete ---- */
 
-/* Where the device does not record when it did what: one layer after the other, from the last on, as they have parameters. */
+/* For devices without a trace: layers complete from the last to the first, each after a time proportional to its parameters. */
 static void guess_ready(const rcv_net *part, double *ready) {
     for (int64_t l = 0; l < part->options.layers; l++)
         ready[l + 1] =
@@ -189,7 +171,7 @@ static void guess_ready(const rcv_net *part, double *ready) {
     ready[0] = ready[1];
 }
 
-/* Of the first layer there are two, its lead and the rest: the first of them that comes is the lead's. */
+/* The first layer has two events: first that of its lead, then that of the rest. */
 static void note_ready(const rcv_event *event, double at, double *ready) {
     int place = event->layer + 1;
     if (event->layer == 0 && ready[0] < 0) place = 0;
@@ -218,12 +200,12 @@ static rcv_status find_ready(trial *a, double *ready) {
 
 static rcv_status copy_plan(const trial *a, char **plan) {
     const char *string = rcv_plan_string(a->work->windows[a->window].plan);
-    *plan = rcvi_copy_text(a->trainer->context, string, strlen(string));
+    *plan = rcvi_copy_text(a->workload->context, string, strlen(string));
     return *plan ? RCV_OK : RCV_NO_MEMORY;
 }
 
-/* One rank after the other, where none has failed before. */
-static rcv_status time_alone(trial *a, rcv_status before, rcvi_seconds *alone) {
+/* One rank after the other, while the others wait; fails on all ranks where one has failed before. */
+static rcv_status time_alone(trial *a, rcv_status before, rcvi_stage_seconds *alone) {
     rcvi_comm *together = a->problem->together;
     RCVI_TRY(rcvi_comm_agree(together, before));
     for (int i = 0; i < rcvi_comm_size(together); i++)
@@ -231,11 +213,11 @@ static rcv_status time_alone(trial *a, rcv_status before, rcvi_seconds *alone) {
     return RCV_OK;
 }
 
-rcv_status rcvi_costs_measure(const rcv_trainer *t, const rcvi_cost_problem *problem, rcvi_seconds *seconds,
-                              rcvi_seconds *alone, double *ready, char **plan) {
-    trial *a = rcvi_new(t->context, 1, sizeof *a);
+rcv_status rcvi_costs_measure(const rcvi_workload *w, const rcvi_cost_problem *problem, rcvi_stage_seconds *seconds,
+                              rcvi_stage_seconds *alone, double *ready, char **plan) {
+    trial *a = rcvi_new(w->context, 1, sizeof *a);
     if (!a) return RCV_NO_MEMORY;
-    a->trainer = t;
+    a->workload = w;
     a->problem = problem;
     rcv_status status = open_trial(a);
     if (problem->together) status = rcvi_comm_agree(problem->together, status);
@@ -244,11 +226,9 @@ rcv_status rcvi_costs_measure(const rcv_trainer *t, const rcvi_cost_problem *pro
     if (!status && ready) status = find_ready(a, ready);
     if (!status && plan) status = copy_plan(a, plan);
     close_trial(a);
-    rcvi_free(t->context, a);
+    rcvi_free(w->context, a);
     return status;
 }
-
-/* ---- layers ---- */
 
 size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher) {
     size_t found = 0;
@@ -260,59 +240,4 @@ size_t rcvi_heaviest_bucket(const rcvi_batcher *batcher) {
         if (work > most) most = work;
     }
     return found;
-}
-
-/* The slowest rank's, for all. */
-static rcv_status agree(const rcv_trainer *t, double *seconds, int64_t count) {
-    return t->topology.world ? rcvi_comm_combine(t->topology.world, RCVI_MAX_ALL, seconds, count) : RCV_OK;
-}
-
-/* Without measuring: by multiplications a token. */
-static void guess_layers(const rcv_learner *l, double *layers, double *outputs) {
-    for (int64_t i = 0; i < l->net->options.layers; i++)
-        layers[i] = (double)(rcvi_layer_start(l->net, i + 1) - rcvi_layer_start(l->net, i));
-    *outputs = (double)(l->shape.outputs * l->width);
-}
-
-/* What disturbs one measurement may spare the next. */
-static rcv_status measure_twice(const rcv_trainer *t, const rcvi_cost_problem *problem, double *seconds,
-                                double *outputs) {
-    rcvi_seconds s[2];
-    for (int i = 0; i < 2; i++) RCVI_TRY(rcvi_costs_measure(t, problem, &s[i], NULL, NULL, NULL));
-    *seconds = fmin(s[0].forward + s[0].backward, s[1].forward + s[1].backward);
-    *outputs = fmin(s[0].head, s[1].head);
-    return RCV_OK;
-}
-
-/* The first layer, whose input may have another size, one in the middle, which stands for all such, and the last. */
-static rcv_status measure_layers(const rcv_trainer *t, int replicas, double *layers, double *outputs) {
-    int64_t count = t->learner->net->options.layers, whole;
-    rcvi_cost_problem problem = {.count = 1,
-                                 .bucket = rcvi_heaviest_bucket(t->batcher),
-                                 .micro = 1,
-                                 .chunks = 1,
-                                 .peers = t->topology.world,
-                                 .together = t->topology.world};
-    rcvi_batcher_shape(t->batcher, problem.bucket, &problem.steps, &whole, NULL);
-    problem.batch = (whole + replicas - 1) / replicas;
-    for (int64_t l = 0; l < count; l++) {
-        if (l > 1 && l < count - 1) continue;
-        problem.first = l;
-        RCVI_TRY(measure_twice(t, &problem, &layers[l], outputs));
-    }
-    for (int64_t l = 2; l < count - 1; l++) layers[l] = layers[1];
-    RCVI_TRY(agree(t, layers, count));
-    return agree(t, outputs, 1);
-}
-
-rcv_status rcvi_costs_split(const rcv_trainer *t, int replicas, int stages, int *counts) {
-    int layers = (int)t->learner->net->options.layers;
-    double *seconds = rcvi_new(t->context, (size_t)layers, sizeof *seconds), outputs = 0;
-    rcv_status status = seconds ? RCV_OK : RCV_NO_MEMORY;
-    bool guesses = rcvi_settings_is(t->settings, "effort", "estimate");
-    if (!status && guesses) guess_layers(t->learner, seconds, &outputs);
-    if (!status && !guesses) status = measure_layers(t, replicas, seconds, &outputs);
-    if (!status) status = rcvi_pipeline_split(t->context, seconds, layers, 0, outputs, stages, counts);
-    rcvi_free(t->context, seconds);
-    return status;
 }

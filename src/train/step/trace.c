@@ -1,4 +1,4 @@
-#include "train/parallel/trace.h"
+#include "train/step/trace.h"
 
 const char *const rcvi_trace_names[] = {"forward", "backward", "other", "wait", "exchange"};
 

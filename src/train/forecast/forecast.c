@@ -1,5 +1,5 @@
-/* What a step over many devices would take: stages measured, links measured (links.c) or said, the rest simulated (pipeline.h). */
-#include "train/parallel/costs.h"
+/* What an update over many devices takes: stages measured, links measured (links.c) or given, the rest simulated (pipeline.h). */
+#include "train/forecast/costs.h"
 
 #include "net/net.h"
 #include "train/parallel/gradient_segments.h"
@@ -11,7 +11,7 @@
 
 /* All that is measured of a stage: seconds, and of the lead of its first layer and of each layer when its gradient is whole. */
 typedef struct {
-    double *seconds, *alone; /* as rcvi_seconds: while all ranks compute, and while no other one does */
+    double *seconds, *alone; /* as rcvi_stage_seconds: while all ranks compute, and while no other one does */
     double *ready;           /* [layers of it + 1] */
 } stage_cost;
 
@@ -19,7 +19,7 @@ enum { OF_STAGE = 2 * RCVI_SECONDS + 1 };
 enum { BESIDE_LAYERS = 5 }; /* segments of a stage's gradient beside those of its layers, at most */
 
 typedef struct {
-    const rcv_trainer *trainer;
+    const rcvi_workload *workload;
     const rcvi_arrangement *a;
     size_t bucket;
     int64_t steps, batch; /* of a replica */
@@ -42,18 +42,18 @@ static stage_cost cost_at(const forecast *f, int stage) {
 }
 
 static bool is_own(const forecast *f) {
-    const rcvi_topology *topology = rcvi_trainer_topology(f->trainer);
+    const rcvi_topology *topology = f->workload->topology;
     return topology && topology->stage_count == f->a->stages && topology->replica_count == f->a->replicas;
 }
 
 static bool shares_device(const forecast *f) {
-    return is_own(f) && rcvi_comm_shares_device(f->trainer->topology.world);
+    return is_own(f) && rcvi_comm_shares_device(f->workload->topology->world);
 }
 
 static rcv_status measure_stage(const forecast *f, int stage) {
     const rcvi_arrangement *a = f->a;
     stage_cost cost = cost_at(f, stage);
-    rcvi_seconds seconds, alone;
+    rcvi_stage_seconds seconds, alone;
     const rcvi_cost_problem problem = {.first = first_layer(a, stage),
                                        .count = a->counts[stage],
                                        .bucket = f->bucket,
@@ -61,9 +61,9 @@ static rcv_status measure_stage(const forecast *f, int stage) {
                                        .batch = f->batch,
                                        .micro = a->micro,
                                        .chunks = a->chunks,
-                                       .peers = is_own(f) ? f->trainer->topology.replicas : NULL,
-                                       .together = is_own(f) ? f->trainer->topology.world : NULL};
-    RCVI_TRY(rcvi_costs_measure(f->trainer, &problem, &seconds, shares_device(f) ? &alone : NULL, cost.ready,
+                                       .peers = is_own(f) ? f->workload->topology->replicas : NULL,
+                                       .together = is_own(f) ? f->workload->topology->world : NULL};
+    RCVI_TRY(rcvi_costs_measure(f->workload, &problem, &seconds, shares_device(f) ? &alone : NULL, cost.ready,
                                 is_own(f) ? f->plan : NULL));
     memcpy(cost.seconds, &seconds, sizeof seconds);
     memcpy(cost.alone, shares_device(f) ? &alone : &seconds, sizeof alone);
@@ -79,10 +79,10 @@ static int alike(const forecast *f, int stage) {
 }
 
 static rcv_status measure_stages(forecast *f) {
-    const rcv_trainer *t = f->trainer;
+    const rcvi_workload *w = f->workload;
     if (is_own(f)) {
-        RCVI_TRY(rcvi_comm_agree(t->topology.world, measure_stage(f, t->topology.stage)));
-        return rcvi_comm_combine(t->topology.world, RCVI_MAX_ALL, f->numbers, f->count);
+        RCVI_TRY(rcvi_comm_agree(w->topology->world, measure_stage(f, w->topology->stage)));
+        return rcvi_comm_combine(w->topology->world, RCVI_MAX_ALL, f->numbers, f->count);
     }
     for (int s = 0; s < f->a->stages; s++) {
         int like = alike(f, s);
@@ -99,7 +99,7 @@ static rcv_status measure_stages(forecast *f) {
 
 /* Bytes that replicas gather of rows of the embedding are at most those of all rows; a sum sends twice as many as a gather. */
 static double rows_bytes(const forecast *f, double real) {
-    const rcvi_shape *shape = &f->trainer->learner->shape;
+    const rcvi_shape *shape = &f->workload->learner->shape;
     double rows = (double)(f->steps * f->batch), most = (double)shape->tokens;
     double read = most * (1 - exp(-rows / most)); /* as if tokens were drawn evenly: the most that may be expected */
     return (double)f->a->replicas * read * (double)shape->embedding * real / 2;
@@ -107,18 +107,18 @@ static double rows_bytes(const forecast *f, double real) {
 
 /* The output layer's is there before the backward pass begins, the embedding's behind it. */
 static double ready_at(const rcvi_gradient_segment *segment, const double *ready, int layers) {
-    if (segment->end < layers) return ready[segment->end + 1];
-    if (segment->end == layers) return ready[0];
-    return segment->end == layers + 1 + RCVI_AFTER_HEAD ? 0 : 2;
+    if (segment->event < layers) return ready[segment->event + 1];
+    if (segment->event == layers) return ready[0];
+    return segment->event == layers + 1 + RCVI_AFTER_HEAD ? 0 : 2;
 }
 
 /* The segments of a stage's gradient, in the order in which they are summed. */
 static rcv_status fill_segments(const forecast *f, const rcv_learner *part, const double *ready,
                                 rcvi_pipeline_segment *segments, rcvi_pipeline_stage *out) {
-    const rcv_settings *s = f->trainer->settings;
+    const rcv_settings *s = f->workload->settings;
     int layers = (int)part->part->options.layers;
     double real = (double)rcvi_real_bytes(part), wire = rcvi_settings_is(s, "wire", "bfloat16") ? 2 : real;
-    bool sparse = rcvi_trainer_work_options(f->trainer).sparse;
+    bool sparse = f->workload->work.sparse;
     size_t count = 0;
     rcvi_gradient_segment *gradient = rcvi_gradient_segments_new(part, sparse, &count);
     if (!gradient) return RCV_NO_MEMORY;
@@ -139,7 +139,7 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_pipeline_segment *segm
     stage_cost cost = cost_at(f, stage);
     rcvi_pipeline_stage *out = &f->stages[stage];
     rcv_learner part;
-    RCVI_TRY(rcvi_learner_describe_part(f->trainer->learner, first_layer(a, stage), a->counts[stage], &part));
+    RCVI_TRY(rcvi_learner_describe_part(f->workload->learner, first_layer(a, stage), a->counts[stage], &part));
     int64_t rows = f->steps / a->chunks * (f->batch / a->micro), handed = rows * rcv_net_output(part.part);
     *out = (rcvi_pipeline_stage){.message = part.has_head ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
     rcv_status status = fill_segments(f, &part, cost.ready, segments, out);
@@ -154,7 +154,7 @@ static void set_seconds(const forecast *f, int stage, double others) {
     stage_cost cost = cost_at(f, stage);
     rcvi_pipeline_stage *out = &f->stages[stage];
     double blend[RCVI_SECONDS] = {0};
-    rcvi_seconds seconds;
+    rcvi_stage_seconds seconds;
     for (int i = 0; i < RCVI_SECONDS; i++) blend[i] = cost.alone[i] + others * (cost.seconds[i] - cost.alone[i]);
     memcpy(&seconds, blend, sizeof seconds);
     out->forward = seconds.forward + seconds.head;
@@ -181,26 +181,26 @@ static rcv_status simulate(forecast *f, rcvi_pipeline_result *result) {
     double others = 1;
     for (int round = 0; round < (shares_device(f) ? ROUNDS : 1); round++) {
         for (int s = 0; s < a->stages; s++) set_seconds(f, s, others);
-        RCVI_TRY(rcvi_pipeline_simulate(f->trainer->context, &pipeline, NULL, result));
+        RCVI_TRY(rcvi_pipeline_simulate(f->workload->context, &pipeline, NULL, result));
         others = rcvi_pipeline_busy(result);
     }
     return RCV_OK;
 }
 
-rcv_status rcvi_forecast(const rcv_trainer *t, const rcvi_arrangement *a, rcvi_pipeline_result *result, char **plan) {
-    int64_t layers = t->learner->net->options.layers, whole;
-    forecast f = {.trainer = t, .a = a, .bucket = rcvi_heaviest_bucket(t->batcher), .plan = plan};
-    rcvi_batcher_shape(t->batcher, f.bucket, &f.steps, &whole, NULL);
+rcv_status rcvi_forecast(const rcvi_workload *w, const rcvi_arrangement *a, rcvi_pipeline_result *result, char **plan) {
+    int64_t layers = w->learner->net->options.layers, whole;
+    forecast f = {.workload = w, .a = a, .bucket = rcvi_heaviest_bucket(w->batcher), .plan = plan};
+    rcvi_batcher_shape(w->batcher, f.bucket, &f.steps, &whole, NULL);
     f.batch = (whole + a->replicas - 1) / a->replicas;
     f.count = a->stages * OF_STAGE + layers;
-    f.numbers = rcvi_new(t->context, (size_t)f.count, sizeof *f.numbers);
-    f.stages = rcvi_new(t->context, (size_t)a->stages, sizeof *f.stages);
-    f.segments = rcvi_new(t->context, (size_t)(layers + BESIDE_LAYERS * a->stages), sizeof *f.segments);
+    f.numbers = rcvi_new(w->context, (size_t)f.count, sizeof *f.numbers);
+    f.stages = rcvi_new(w->context, (size_t)a->stages, sizeof *f.stages);
+    f.segments = rcvi_new(w->context, (size_t)(layers + BESIDE_LAYERS * a->stages), sizeof *f.segments);
     rcv_status status = f.numbers && f.stages && f.segments ? RCV_OK : RCV_NO_MEMORY;
     if (!status) status = measure_stages(&f);
     if (!status) status = simulate(&f, result);
-    rcvi_free(t->context, f.numbers);
-    rcvi_free(t->context, f.stages);
-    rcvi_free(t->context, f.segments);
+    rcvi_free(w->context, f.numbers);
+    rcvi_free(w->context, f.stages);
+    rcvi_free(w->context, f.segments);
     return status;
 }

@@ -1,5 +1,5 @@
 /* What is exchanged in a batch, and in which order: see exchange.h. */
-#include "train/parallel/exchange.h"
+#include "train/step/exchange.h"
 
 #include "train/parallel/gradient_segments.h"
 
@@ -118,7 +118,7 @@ static rcv_status start_sums(rcvi_exchange *x) {
                                               rcvi_gradient_at(x->work, p->of.first), p->of.count);
         o.starts = x->topology->shares_optimiser ? p->starts : NULL;
         o.narrow = x->topology->bfloat16_gradients;
-        wait_for(x, p->of.end, &o);
+        wait_for(x, p->of.event, &o);
         RCVI_TRY(rcvi_comm_start(x->topology->replicas, &o, &p->transfer));
     }
     return RCV_OK;

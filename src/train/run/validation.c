@@ -1,0 +1,58 @@
+/* Validation of a run: see validation.h. */
+#include "train/run/validation.h"
+
+#include "train/inference/evaluate.h"
+#include "train/run/checkpoint.h"
+#include "train/run/report.h"
+#include "train/run/trainer.h"
+#include "train/step/collect.h"
+
+#include <math.h>
+
+/* A file of another run at the path is left as it is, with a warning. */
+static rcv_status write_best(const rcv_trainer *t, const void *parameters) {
+    char *path;
+    rcv_status status = rcvi_outputs_best(&t->outputs, t->state.step, &path);
+    if (status == RCV_IO) {
+        rcvi_log_warning(&t->log, t->state.step, rcv_message());
+        return RCV_OK;
+    }
+    if (!status) status = rcvi_checkpoint_save_model(t, parameters, path);
+    rcvi_free(t->context, path);
+    return status;
+}
+
+static rcv_status save_best(const rcv_trainer *t) {
+    void *host = NULL;
+    if (!t->outputs.path) return RCV_OK;
+    RCVI_TRY(rcvi_collect_array(t->learner, rcvi_trainer_topology(t), t->work->parameters, RCVI_OF_PARAMETERS, &host));
+    rcv_status status = host ? write_best(t, host) : RCV_OK;
+    rcvi_free(t->context, host);
+    return status;
+}
+
+static rcv_status evaluate(rcv_trainer *t, double *loss) {
+    const size_t *windows = t->windows.numbers + t->windows.train_count;
+    int64_t tokens;
+    RCVI_TRY(rcvi_evaluate(t->work, t->validator, windows, t->windows.valid_count, loss, &tokens));
+    if (!isfinite(*loss)) *loss = INFINITY; /* worse than any; training goes on while its own losses are finite */
+    return RCV_OK;
+}
+
+rcv_status rcvi_validate(rcv_trainer *t) {
+    rcvi_run_state *s = &t->state;
+    double loss = INFINITY, began = rcvi_now();
+    RCVI_TRY(rcvi_trainer_fetch_outcomes(t));
+    t->work->parameters = s->averaged_updates > 1 ? t->optimiser.average : t->learner->parameters;
+    rcv_status status = evaluate(t, &loss);
+    bool is_best = !status && loss < s->best_loss;
+    if (is_best) status = save_best(t);
+    t->work->parameters = t->learner->parameters;
+    RCVI_TRY(status);
+    rcvi_run_state_count_validation(s, &t->options, loss, is_best);
+    t->progress.report.validation = loss;
+    t->progress.untrained += rcvi_now() - began;
+    rcvi_trainer_update_progress(t);
+    rcvi_log_validation(&t->log, &t->progress, loss, is_best);
+    return rcvi_run_state_add_loss(s, t->context, t->optimiser.averages, t->options.nonmono, loss);
+}
