@@ -2,7 +2,7 @@
 # Fails when an #include, or a call through the public header, goes against the direction of docs/DESIGN.md.
 #   scripts/check-includes.sh [ROOT]
 # A module includes itself, the modules that its line names, system headers and recurve*.h. It calls public functions (rcv_NAME) only of itself and
-# of those modules. The folder of a device (src/device/NAME/) is included by files of that folder alone. Folders outside src/ include
+# of those modules. Folders within a module may have an order of their own (`inner`). The folder of a device (src/device/NAME/) is included by files of that folder alone. Folders outside src/ include
 # recurve*.h, their own headers and system headers. C, C++ and CUDA files are checked.
 set -u
 cd "${1:-$(dirname "$0")/..}" || exit 2
@@ -21,6 +21,16 @@ plan:     base cell net program schedule device
 model:    base cell net program schedule device plan
 train:    base data cell net program schedule device comm plan model
 '
+# MODULE/FOLDER: the folders of the same module before it. A module with such lines has its files in these folders alone.
+inner='
+train/config:
+train/learner:   config
+train/parallel:  config learner
+train/step:      config learner parallel
+train/inference: config learner parallel step
+train/forecast:  config learner parallel step
+train/run:       config learner parallel step inference forecast
+'
 outside='tool bench examples'
 kinds=(--include='*.[ch]' --include='*.cpp' --include='*.cu' --include='*.cuh')
 
@@ -38,6 +48,8 @@ quoted() {
 
 # allowed_of MODULE: its line of the table, empty when it has none
 allowed_of() { sed -nE "s/^$1:(.*)$/\1/p" <<<"$order"; }
+inner_of() { sed -nE "s#^$1:(.*)\$#\1#p" <<<"$inner"; }
+has_inner() { grep -q "^$1/" <<<"$inner"; }
 modules=$(sed -nE 's/^([a-z]+):.*$/\1/p' <<<"$order" | tr '\n' ' ')
 
 for folder in src/*/; do
@@ -65,9 +77,24 @@ for folder in src/*/; do
                     *" $target "*) ;;
                     *) complain "$file:$line" "$module includes \"$name\", but only$allowed stand before it" ;;
                 esac
+                if [ "$target" = "$module" ] && has_inner "$module"; then
+                    folder_from=$(cut -d/ -f3 <<<"$file") folder_to=$(cut -d/ -f2 <<<"$name")
+                    case " $folder_from $(inner_of "$module/$folder_from") " in
+                        *" $folder_to "*) ;;
+                        *) complain "$file:$line" "$module/$folder_from includes \"$name\", which does not stand before it" ;;
+                    esac
+                fi
                 ;;
         esac
     done < <(quoted "$folder")
+done
+
+for path in src/*/*; do
+    [ -e "$path" ] || continue
+    module=$(cut -d/ -f2 <<<"$path")
+    if has_inner "$module" && ! grep -q "^${path#src/}:" <<<"$inner"; then
+        complain "$path" "is not in the table \`inner\` of scripts/check-includes.sh; add it with what it may include"
+    fi
 done
 
 for file in src/*.[ch] src/*.cpp src/*.cu src/*.cuh; do
