@@ -1,14 +1,14 @@
-/* Ranks that work together: groups of them, what they exchange beside their work, and how they end together.
+/* Ranks that train one model: communicators, asynchronous transfers, and how all ranks end together after a failure.
  *
- * A rank has one courier, a thread through which everything goes that it exchanges: it starts transfers, in the order in which they
- * were asked for, as soon as what they wait for is there, and looks after those under way while the rank computes. It sleeps where there is
- * nothing to do, and never spins while the rank computes: a core that polls is a core that does not compute. All ranks of a group start the
- * same transfers of all ranks in the same order; sends and receives of two ranks match in the order of their starts.
+ * Every rank has one progress thread, which makes all calls of the transport. It starts transfers in the order in which they were submitted, as soon as
+ * the counters that they wait for are reached, and advances those in flight while the rank computes. It sleeps when there is
+ * nothing to do, and does not spin while the rank computes, since a core that spins does not compute. All ranks of a communicator start the
+ * same collectives in the same order. Sends and receives of two ranks match in the order in which they were started.
  *
- * Sums have one order for all ranks: every rank ends with the same bits, and the same transfer gives the same bits every time.
+ * Every reduction has one order of summation for all ranks: all ranks end with the same bits, and the same transfer gives the same bits every time.
  *
- * Who cannot go on says so (rcvi_comm_fail); transfers of all other ranks then end with RCV_PEER, the sentence naming the rank. Who is
- * killed, or does not move for longer than the timeout, is named the same way by whoever notices. */
+ * A rank that cannot continue calls rcvi_comm_fail; the transfers of all other ranks then end with RCV_PEER, and the message names the failed rank.
+ * A rank that is stopped, or makes no progress for longer than the timeout, is named the same way by the rank that notices. */
 #ifndef RCVI_COMM_H
 #define RCVI_COMM_H
 
@@ -16,54 +16,54 @@
 
 #include <stdatomic.h>
 
-typedef struct rcvi_comm rcvi_comm;         /* a group of ranks, as one of them sees it */
-typedef struct rcvi_transfer rcvi_transfer; /* something under way */
+typedef struct rcvi_comm rcvi_comm;         /* a communicator, as one of its ranks sees it */
+typedef struct rcvi_transfer rcvi_transfer; /* a transfer that was started and not waited for yet */
 
 typedef struct {
-    const char *
-        transport; /* "self", "mpi", "nccl" (mpi, and NCCL for what lies in a GPU's memory); NULL: the best that is there */
-    double timeout; /* seconds that a rank may stand still before all end; 0: for ever */
+    /* "self", "mpi", "nccl" (MPI, and NCCL for collectives on a GPU's memory); NULL: the best that is available */
+    const char *transport;
+    double timeout; /* seconds without progress of a rank after which all ranks end; 0: no limit */
 } rcvi_comm_options;
 
-/* The world: all ranks that were started together. RCV_UNSUPPORTED where a transport is not there, RCV_INVALID where this process
- * was not started by it. One a process. */
+/* Opens the world, the communicator of all ranks that were started together. RCV_UNSUPPORTED where the transport is not available, RCV_INVALID
+ * where this process was not started by its launcher. At most once a process. */
 rcv_status rcvi_comm_open(rcv_context *context, const rcvi_comm_options *options, rcvi_comm **world);
-/* A world in which all is well is left by all ranks together. One that broke is left by everybody alone, who then ends; where a rank does
- * not answer any longer it ends all of them, and does not return to the rank that speaks: say why before. */
+/* Collective, unless the world is broken: then every rank leaves alone. Where a rank does not answer any longer, the rank that reports the
+ * failure aborts all ranks here and does not return: it prints the reason before. */
 void rcvi_comm_close(rcvi_comm *world);
-/* What starts programs here says that this process is one of so many; 1 where nothing does, and then *rank is 0. */
-int rcvi_comm_started(int *rank);
+/* The number of ranks that a launcher started together with this process, which is *rank of them; 1 and rank 0 without a launcher. */
+int rcvi_comm_launched_size(int *rank);
 
-/* Ranks with the same colour, by key; collective. Closed before the group it is made of, collectively. */
-rcv_status rcvi_comm_split(rcvi_comm *comm, int colour, int key, rcvi_comm **part);
-void rcvi_comm_leave(rcvi_comm *part);
+/* A communicator of the ranks with the same colour (at least 0), ordered by key; collective. It is freed before its parent, collectively. */
+rcv_status rcvi_comm_split(rcvi_comm *parent, int colour, int key, rcvi_comm **comm);
+void rcvi_comm_free(rcvi_comm *comm);
 
 int rcvi_comm_rank(const rcvi_comm *comm);
 int rcvi_comm_size(const rcvi_comm *comm);
-int rcvi_comm_here(const rcvi_comm *world); /* ranks on this machine */
-/* Of so many cores of this machine, those that this rank has: where the launcher has bound ranks to cores its own, else all are shared out. */
+int rcvi_comm_local_size(const rcvi_comm *world); /* ranks on this machine */
+/* This rank's part of `cores` cores of this machine: the cores that the launcher bound it to, else an equal part of all. */
 int64_t rcvi_comm_cores(const rcvi_comm *world, int64_t cores);
-const char *
-rcvi_comm_name(const rcvi_comm *comm); /* for people: "mpi (Open MPI 4.1.4)", with how a GPU's memory travels */
+/* The transport's name for users: "mpi (Open MPI 4.1.4)", and how it transfers a GPU's memory. */
+const char *rcvi_comm_name(const rcvi_comm *comm);
 
-/* From here on `on_device` means this device's memory: directly where the transport can, else through memory of the host. Collective.
- * RCV_UNSUPPORTED where NCCL was asked for by its name and cannot be. */
+/* Selects the device whose memory `on_device` means. It is transferred directly where the transport can, else through staging buffers in the host's
+ * memory. Collective. RCV_UNSUPPORTED where the transport is "nccl" and NCCL cannot be used. */
 rcv_status rcvi_comm_set_device(rcvi_comm *world, const rcvi_device *device, int ordinal);
-bool rcvi_comm_shares_device(const rcvi_comm *world); /* is there a GPU that several ranks compute on? */
+bool rcvi_comm_shares_device(const rcvi_comm *world); /* do several ranks compute on one GPU? */
 
-/* Of a world as users have it. */
+/* The communicator of a world of the public header. */
 rcvi_comm *rcvi_world_comm(const rcv_world *world);
 
 /* ---- transfers ---- */
 
 typedef enum {
-    RCVI_SUM_ALL,    /* data[count] of all ranks summed, to all of them */
-    RCVI_MAX_ALL,    /* the largest, the same */
-    RCVI_SUM_SHARES, /* summed, but every rank is left with its own share, data[starts[rank]] .. data[starts[rank + 1] - 1]; the rest is spoilt */
-    RCVI_GATHER_ALL, /* the shares of all ranks, to all of them, in place */
-    RCVI_BROADCAST,  /* data[count] of rank `peer`, to all */
+    RCVI_ALL_REDUCE_SUM, /* data[count] of all ranks summed, to all ranks */
+    RCVI_ALL_REDUCE_MAX, /* the maximum; NaN is larger than every number */
+    RCVI_REDUCE_SCATTER, /* summed; rank r ends with its share, data[starts[r]] .. data[starts[r + 1] - 1]; the rest of data is undefined */
+    RCVI_ALL_GATHER, /* the shares of all ranks, to all ranks, in place */
+    RCVI_BROADCAST,  /* data[count] of rank `peer`, to all ranks */
     RCVI_SEND,       /* data[count] to rank `peer` */
-    RCVI_RECEIVE     /* from it */
+    RCVI_RECEIVE     /* data[count] from rank `peer` */
 } rcvi_transfer_kind;
 
 typedef enum { RCVI_TRANSFER_BYTES, RCVI_TRANSFER_FLOAT, RCVI_TRANSFER_DOUBLE } rcvi_transfer_type;
@@ -71,50 +71,49 @@ typedef enum { RCVI_TRANSFER_BYTES, RCVI_TRANSFER_FLOAT, RCVI_TRANSFER_DOUBLE } 
 typedef struct {
     rcvi_transfer_kind kind;
     rcvi_transfer_type type;
-    void *data; /* the comm's until the transfer is finished */
+    void *data; /* [count]; the caller does not touch it until the transfer is complete */
     int64_t count;
-    const int64_t
-        *starts; /* [size + 1], rising, the last one is count: shares; they stay until the transfer is finished */
+    /* [size + 1], rising from 0 to count: the shares of a reduce-scatter or all-gather; valid until the transfer is complete */
+    const int64_t *starts;
     int peer;
-    int tag; /* of sends and receives, 0 to 1023: these match by it, and order holds among equals */
-    bool
-        narrow; /* floats travel as bfloat16, and sums are rounded to it at every rank that they pass; all end with the same bits */
-    bool on_device; /* data lies in the memory of the device, else in the host's */
-    const _Atomic uint64_t
-        *counter; /* NULL, or: it starts when this one, which somebody else raises, has reached `ready` */
+    int tag; /* of sends and receives, 0 to 1023: they match by it, and those with the same tag in order */
+    /* Floats are sent as bfloat16, and partial sums are rounded to it at every rank; all ranks end with the same bits. */
+    bool as_bfloat16;
+    bool on_device; /* data lies in the device's memory, else in the host's */
+    /* NULL, or a counter that the transfer waits for: it starts when the counter, which another thread or the device raises, reaches `ready`. */
+    const _Atomic uint64_t *counter;
     uint64_t ready;
 } rcvi_transfer_options;
 
 typedef struct {
-    double asked, begun, ended; /* rcvi_now() */
+    double queued, started, completed; /* rcvi_now() */
 } rcvi_transfer_times;
 
-rcv_status rcvi_comm_start(rcvi_comm *comm, const rcvi_transfer_options *options, rcvi_transfer **transfer);
-/* Waits for its end, after which it is gone; NULL is harmless. `times` may be NULL. */
-rcv_status rcvi_comm_finish(rcvi_transfer *transfer, rcvi_transfer_times *times);
-rcv_status rcvi_comm_do(rcvi_comm *comm, const rcvi_transfer_options *options); /* both */
+rcv_status rcvi_transfer_start(rcvi_comm *comm, const rcvi_transfer_options *options, rcvi_transfer **transfer);
+/* Waits until the transfer is complete, and frees it. NULL is harmless; `times` may be NULL. */
+rcv_status rcvi_transfer_wait(rcvi_transfer *transfer, rcvi_transfer_times *times);
+rcv_status rcvi_transfer_run(rcvi_comm *comm, const rcvi_transfer_options *options); /* starts and waits */
 
-/* The two that everybody needs: a sum or a maximum of doubles of the host, for all; and bytes of the host, to or from one rank or, with
- * RCVI_BROADCAST, from it to all. */
-rcv_status rcvi_comm_combine(rcvi_comm *comm, rcvi_transfer_kind kind, double *numbers, int64_t count);
-rcv_status rcvi_comm_pass(rcvi_comm *comm, rcvi_transfer_kind kind, int peer, void *data, size_t bytes);
+/* Blocking transfers of the host's memory: an all-reduce of doubles; and bytes by RCVI_SEND, RCVI_RECEIVE or RCVI_BROADCAST. */
+rcv_status rcvi_comm_all_reduce(rcvi_comm *comm, rcvi_transfer_kind kind, double *numbers, int64_t count);
+rcv_status rcvi_comm_transfer_bytes(rcvi_comm *comm, rcvi_transfer_kind kind, int peer, void *data, size_t bytes);
 
-/* What this rank has sent through all groups of the world since it was opened: payload, without what a transport adds. */
+/* What this rank has sent through all communicators since the world was opened: payload, without what a transport adds. */
 typedef struct {
     int64_t transfers, bytes;
-} rcvi_comm_tally;
-rcvi_comm_tally rcvi_comm_count(const rcvi_comm *world);
+} rcvi_comm_statistics;
+rcvi_comm_statistics rcvi_comm_get_statistics(const rcvi_comm *world);
 
-/* ---- ending together ---- */
+/* ---- failure ---- */
 
-/* Of all ranks of a group: RCV_OK where all come with RCV_OK. Else the lowest that does not returns with its own status and sentence,
- * all others with RCV_PEER. */
+/* Collective. RCV_OK when all ranks pass RCV_OK. Else the lowest rank that does not returns its own status and message, all
+ * others RCV_PEER. */
 rcv_status rcvi_comm_agree(rcvi_comm *comm, rcv_status status);
-/* This rank cannot go on: all others learn so, with the sentence. No transfer follows. */
-void rcvi_comm_fail(rcvi_comm *comm, const char *sentence);
-/* Of a world that broke: is it this rank that prints why, the one that failed or, where one stands still, the one that noticed? */
-bool rcvi_comm_speaks(const rcvi_comm *world);
-/* The rank moves, whatever it does: every transfer that it starts or finishes says so too. */
-void rcvi_comm_alive(rcvi_comm *comm);
+/* This rank cannot continue: breaks the world, and sends the reason to all other ranks. No transfer follows. */
+void rcvi_comm_fail(rcvi_comm *comm, const char *reason);
+/* In a broken world: does this rank print the reason? It is the rank that failed or, where a rank made no progress, the rank that noticed. */
+bool rcvi_comm_reports_failure(const rcvi_comm *world);
+/* This rank makes progress, for the heartbeat. Starting and waiting for a transfer count as progress too. */
+void rcvi_comm_report_progress(rcvi_comm *comm);
 
 #endif

@@ -1,5 +1,5 @@
-/* Elements: sums, maxima, and floats as bfloat16. */
-#include "comm/parts.h"
+/* Operations on elements: sums, maxima, and floats as bfloat16. */
+#include "comm/internal.h"
 
 #include <string.h>
 
@@ -16,22 +16,22 @@ static void add_doubles(double *restrict sum, const double *restrict more, int64
     for (int64_t i = 0; i < count; i++) sum[i] += more[i];
 }
 
-/* What is not a number is larger than all that are. */
-static void raise_floats(float *restrict most, const float *restrict more, int64_t count) {
+/* NaN is larger than every number. */
+static void max_floats(float *restrict most, const float *restrict more, int64_t count) {
     for (int64_t i = 0; i < count; i++) most[i] = more[i] > most[i] || more[i] != more[i] ? more[i] : most[i];
 }
 
-static void raise_doubles(double *restrict most, const double *restrict more, int64_t count) {
+static void max_doubles(double *restrict most, const double *restrict more, int64_t count) {
     for (int64_t i = 0; i < count; i++) most[i] = more[i] > most[i] || more[i] != more[i] ? more[i] : most[i];
 }
 
-void rcvi_transfer_combine(rcvi_transfer_kind kind, rcvi_transfer_type type, void *sum, const void *more,
-                           int64_t count) {
+void rcvi_transfer_reduce(rcvi_transfer_kind kind, rcvi_transfer_type type, void *sum, const void *more,
+                          int64_t count) {
     bool wide = type == RCVI_TRANSFER_DOUBLE;
-    if (kind == RCVI_MAX_ALL && wide) raise_doubles(sum, more, count);
-    if (kind == RCVI_MAX_ALL && !wide) raise_floats(sum, more, count);
-    if (kind != RCVI_MAX_ALL && wide) add_doubles(sum, more, count);
-    if (kind != RCVI_MAX_ALL && !wide) add_floats(sum, more, count);
+    if (kind == RCVI_ALL_REDUCE_MAX && wide) max_doubles(sum, more, count);
+    if (kind == RCVI_ALL_REDUCE_MAX && !wide) max_floats(sum, more, count);
+    if (kind != RCVI_ALL_REDUCE_MAX && wide) add_doubles(sum, more, count);
+    if (kind != RCVI_ALL_REDUCE_MAX && !wide) add_floats(sum, more, count);
 }
 
 /* ---- bfloat16 ---- */
@@ -50,14 +50,14 @@ static inline float widen(uint16_t half) {
     return number;
 }
 
-void rcvi_narrow(uint16_t *restrict to, const float *restrict from, int64_t count) {
+void rcvi_to_bfloat16(uint16_t *restrict to, const float *restrict from, int64_t count) {
     for (int64_t i = 0; i < count; i++) to[i] = narrow(from[i]);
 }
 
-void rcvi_widen(float *restrict to, const uint16_t *restrict from, int64_t count) {
+void rcvi_from_bfloat16(float *restrict to, const uint16_t *restrict from, int64_t count) {
     for (int64_t i = 0; i < count; i++) to[i] = widen(from[i]);
 }
 
-void rcvi_round(float *numbers, int64_t count) {
+void rcvi_round_to_bfloat16(float *numbers, int64_t count) {
     for (int64_t i = 0; i < count; i++) numbers[i] = widen(narrow(numbers[i]));
 }

@@ -1,8 +1,8 @@
-/* What carries messages between ranks, as a table: a module fills it that is opened at run time, is compiled by itself and sees nothing
- * of the library but this header.
+/* A transport: a table of functions that carry messages between ranks. A module that is opened at run time exports it. The module is compiled
+ * separately, and includes nothing of the library except this header.
  *
- * All calls are made by one thread, `open` first. What returns bool is false when it failed, with the reason in `why`, which has
- * room for RCVI_TRANSPORT_WHY bytes. */
+ * One thread makes all calls, `open` first. A function that returns bool returns false on failure, and writes the reason to
+ * `why`, [RCVI_TRANSPORT_REASON] bytes. */
 #ifndef RCVI_TRANSPORT_H
 #define RCVI_TRANSPORT_H
 
@@ -12,46 +12,46 @@
 
 enum {
     RCVI_TRANSPORT_ABI = 1, /* raised when the table changes */
-    RCVI_TRANSPORT_WHY = 256,
-    RCVI_TRANSPORT_MOST = 1 << 30, /* bytes of a message */
-    RCVI_TRANSPORT_TAGS = 32768    /* tags are below */
+    RCVI_TRANSPORT_REASON = 256,
+    RCVI_TRANSPORT_MAX_BYTES = 1 << 30, /* of a message */
+    RCVI_TRANSPORT_TAGS = 32768         /* tags are 0 to RCVI_TRANSPORT_TAGS - 1 */
 };
 
 typedef struct {
     int rank, size;
-    int here;           /* ranks on this machine */
-    bool takes_devices; /* messages may lie in a GPU's memory */
-    char name[64];      /* for people, with the version */
+    int local_size;             /* ranks on this machine */
+    bool accepts_device_memory; /* messages may lie in a GPU's memory */
+    char name[64];              /* for users, with the version */
 } rcvi_transport_facts;
 
-typedef struct rcvi_transport_group rcvi_transport_group; /* NULL is the world */
+typedef struct rcvi_transport_comm rcvi_transport_comm; /* a communicator of the transport; NULL is the world */
 
 typedef struct {
     uint64_t handle;
-    bool active; /* under way: from the call that made it to the test that found it done, or its cancellation */
+    bool active; /* in flight: from the call that started it until a test finds it complete, or it is cancelled */
 } rcvi_request;
 
 typedef struct {
     int abi;
     bool (*open)(rcvi_transport_facts *facts, char *why);
-    void (*close)(void); /* all ranks together, with nothing under way */
-    void (*abort)(void); /* of all ranks, those too that do not answer; does not return */
+    void (*close)(void); /* by all ranks together, with nothing in flight */
+    void (*abort)(void); /* ends all ranks, also those that do not answer; does not return */
     /* Collective. */
-    bool (*split)(rcvi_transport_group *of, int colour, int key, rcvi_transport_group **part, char *why);
-    void (*release)(rcvi_transport_group *part);
-    /* Messages of two ranks with equal tags of a group arrive in the order in which they were sent. */
-    bool (*send)(rcvi_transport_group *group, int to, int tag, const void *bytes, size_t count, rcvi_request *request,
+    bool (*split)(rcvi_transport_comm *parent, int colour, int key, rcvi_transport_comm **comm, char *why);
+    void (*release)(rcvi_transport_comm *comm);
+    /* Non-blocking. Messages between two ranks with the same tag and communicator arrive in the order in which they were sent. */
+    bool (*send)(rcvi_transport_comm *comm, int to, int tag, const void *bytes, size_t count, rcvi_request *request,
                  char *why);
-    bool (*receive)(rcvi_transport_group *group, int from, int tag, void *bytes, size_t count, rcvi_request *request,
+    bool (*receive)(rcvi_transport_comm *comm, int from, int tag, void *bytes, size_t count, rcvi_request *request,
                     char *why);
     bool (*test)(rcvi_request *request, bool *done, char *why);
     void (*cancel)(rcvi_request *request);
-    /* Notices go beside all messages, to and from anybody of the world. */
-    bool (*notify)(int to, const void *bytes, size_t count, rcvi_request *request, char *why);
-    bool (*hear)(void *bytes, size_t room, size_t *count, char *why); /* *count is 0 where there is none */
+    /* Notices: small messages between any two ranks of the world, on a communicator of their own. */
+    bool (*send_notice)(int to, const void *bytes, size_t count, rcvi_request *request, char *why);
+    bool (*receive_notice)(void *bytes, size_t room, size_t *count, char *why); /* *count is 0: none has arrived */
 } rcvi_transport;
 
-/* What a module exports, by the name RCVI_TRANSPORT_SYMBOL. */
+/* The symbol that a module exports, and its name. */
 extern const rcvi_transport rcvi_transport_mpi;
 #define RCVI_TRANSPORT_SYMBOL "rcvi_transport_mpi"
 

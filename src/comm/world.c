@@ -1,4 +1,4 @@
-/* The world for the public header. */
+/* rcv_world of the public header. */
 #include "comm/comm.h"
 
 struct rcv_world {
@@ -35,18 +35,18 @@ void rcv_world_close(rcv_world *world) {
 
 int rcv_world_started(int *rank) {
     int ignored;
-    return rcvi_comm_started(rank ? rank : &ignored);
+    return rcvi_comm_launched_size(rank ? rank : &ignored);
 }
 
 int rcv_world_rank(const rcv_world *world) { return rcvi_comm_rank(world->comm); }
 int rcv_world_size(const rcv_world *world) { return rcvi_comm_size(world->comm); }
-int rcv_world_here(const rcv_world *world) { return rcvi_comm_here(world->comm); }
+int rcv_world_here(const rcv_world *world) { return rcvi_comm_local_size(world->comm); }
 const char *rcv_world_name(const rcv_world *world) { return rcvi_comm_name(world->comm); }
-int64_t rcv_world_sent(const rcv_world *world) { return rcvi_comm_count(world->comm).bytes; }
+int64_t rcv_world_sent(const rcv_world *world) { return rcvi_comm_get_statistics(world->comm).bytes; }
 rcv_status rcv_world_agree(rcv_world *world, rcv_status status) {
     RCVI_NEED(world, "world");
     return rcvi_comm_agree(world->comm, status);
 }
 void rcv_world_fail(rcv_world *world, const char *sentence) { rcvi_comm_fail(world->comm, sentence); }
-bool rcv_world_speaks(const rcv_world *world) { return rcvi_comm_speaks(world->comm); }
-void rcv_world_alive(rcv_world *world) { rcvi_comm_alive(world->comm); }
+bool rcv_world_speaks(const rcv_world *world) { return rcvi_comm_reports_failure(world->comm); }
+void rcv_world_alive(rcv_world *world) { rcvi_comm_report_progress(world->comm); }

@@ -133,7 +133,7 @@ typedef struct {
 
 enum { RCVI_MAX_UPDATE_PARTS = 8 };
 
-typedef struct rcvi_learns {
+typedef struct rcvi_learn_table {
     rcv_status (*open)(rcv_context *context, int ordinal, const rcvi_learn_shape *shape, rcvi_learn **learn);
     void (*close)(rcvi_learn *learn);
     size_t (*bytes)(const rcvi_learn *learn);      /* that it holds in the device's memory */
@@ -186,6 +186,6 @@ typedef struct rcvi_learns {
     rcv_status (*replay)(rcvi_learn *learn, uint64_t key, bool *done);
     rcv_status (*recorded)(rcvi_learn *learn, uint64_t key);
     void (*abandon)(rcvi_learn *learn, uint64_t key);
-} rcvi_learns;
+} rcvi_learn_table;
 
 #endif

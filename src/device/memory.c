@@ -11,7 +11,7 @@ rcv_status rcv_device_describe(rcv_context *context, const char *name, char **te
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
     rcvi_text out;
     rcvi_text_init(&out, context);
-    rcv_status status = device->tell(context, ordinal, &out);
+    rcv_status status = device->print_info(context, ordinal, &out);
     if (!status && text) return rcvi_text_take(&out, text);
     rcvi_text_drop(&out);
     return status;
@@ -23,7 +23,7 @@ rcv_status rcv_measure_device(rcv_context *context, const char *name, rcv_dtype 
     RCVI_NEED(context, "context");
     RCVI_NEED(operations, "operations");
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
-    if (device->peak) return device->peak(context, ordinal, dtype, operations);
+    if (device->measure_peak) return device->measure_peak(context, ordinal, dtype, operations);
     return rcv_measure_peak(context, dtype, rcv_context_threads(context), operations);
 }
 

@@ -40,7 +40,7 @@ rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, r
     int ordinal = 0;
     RCVI_TRY(check_options(options));
     RCVI_TRY(rcvi_device_find(options->device, &device, &ordinal));
-    if (!device->scans)
+    if (!device->scan)
         return rcvi_fail(RCV_UNSUPPORTED, "device %s has no linear recurrences by themselves", device->name);
     rcv_scan *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
@@ -48,7 +48,7 @@ rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, r
     made->device = device;
     made->options = *options;
     if (made->options.batch == 0) made->options.batch = 1;
-    rcv_status status = device->scans->prepare(context, ordinal, &made->options, &made->scan);
+    rcv_status status = device->scan->prepare(context, ordinal, &made->options, &made->scan);
     made->options.form = made->options.device = NULL; /* the caller's */
     if (status) {
         rcv_scan_free(made);
@@ -60,15 +60,15 @@ rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, r
 
 void rcv_scan_free(rcv_scan *scan) {
     if (!scan) return;
-    if (scan->scan) scan->device->scans->release(scan->scan);
+    if (scan->scan) scan->device->scan->release(scan->scan);
     rcvi_free(scan->context, scan);
 }
 
-const char *rcv_scan_form(const rcv_scan *scan) { return scan ? scan->device->scans->form(scan->scan) : NULL; }
+const char *rcv_scan_form(const rcv_scan *scan) { return scan ? scan->device->scan->form(scan->scan) : NULL; }
 
 rcv_status rcv_scan_set_stream(rcv_scan *scan, void *stream) {
     RCVI_NEED(scan, "scan");
-    if (stream && !scan->device->scans->wait)
+    if (stream && !scan->device->scan->wait)
         return rcvi_fail(RCV_UNSUPPORTED, "device %s has no streams", scan->device->name);
     scan->stream = stream;
     return RCV_OK;
@@ -76,7 +76,7 @@ rcv_status rcv_scan_set_stream(rcv_scan *scan, void *stream) {
 
 rcv_status rcv_scan_wait(rcv_scan *scan) {
     RCVI_NEED(scan, "scan");
-    return scan->device->scans->wait ? scan->device->scans->wait(scan->scan, scan->stream) : RCV_OK;
+    return scan->device->scan->wait ? scan->device->scan->wait(scan->scan, scan->stream) : RCV_OK;
 }
 
 static rcv_status check_data(const rcv_scan *scan, const rcv_scan_data *data) {
@@ -141,7 +141,7 @@ rcv_status rcv_scan_forward(rcv_scan *scan, const rcv_scan_data *data) {
     RCVI_NEED(data->h, "data->h");
     RCVI_TRY(check_data(scan, data));
     RCVI_TRY(check_forward(scan, data));
-    return scan->device->scans->forward(scan->scan, data, scan->stream);
+    return scan->device->scan->forward(scan->scan, data, scan->stream);
 }
 
 rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, const rcv_scan_gradients *gradients) {
@@ -152,7 +152,7 @@ rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, const rc
     RCVI_NEED(data->h, "data->h");
     RCVI_TRY(check_data(scan, data));
     RCVI_TRY(check_backward(scan, data, gradients));
-    return scan->device->scans->backward(scan->scan, data, gradients, scan->stream);
+    return scan->device->scan->backward(scan->scan, data, gradients, scan->stream);
 }
 
 rcv_status rcv_measure_memory(rcv_context *context, const char *name, int64_t threads, int reads, size_t bytes,
@@ -165,7 +165,8 @@ rcv_status rcv_measure_memory(rcv_context *context, const char *name, int64_t th
     if (bytes < sizeof(float) || bytes > SIZE_MAX / 8)
         return rcvi_fail(RCV_INVALID, "arrays of %zu bytes cannot be measured", bytes);
     RCVI_TRY(rcvi_device_find(name, &device, &ordinal));
-    if (!device->bandwidth) return rcvi_fail(RCV_UNSUPPORTED, "device %s does not measure its memory", device->name);
+    if (!device->measure_bandwidth)
+        return rcvi_fail(RCV_UNSUPPORTED, "device %s does not measure its memory", device->name);
     if (threads == 0) threads = rcv_context_threads(context);
-    return device->bandwidth(context, ordinal, threads, reads, bytes, bandwidth);
+    return device->measure_bandwidth(context, ordinal, threads, reads, bytes, bandwidth);
 }

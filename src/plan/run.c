@@ -39,7 +39,7 @@ static size_t header_bytes(const rcv_plan *plan) {
 static size_t round_up(size_t bytes) { return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 static size_t arena_bytes(const rcv_plan *plan) {
-    return round_up(plan->program.arena_bytes) + plan->device->scratch(plan->engine);
+    return round_up(plan->program.arena_bytes) + plan->device->scratch_bytes(plan->engine);
 }
 
 static void *scratch_of(const rcv_run *run) { return run->arena + round_up(run->plan->program.arena_bytes); }
@@ -51,7 +51,7 @@ static size_t block_bytes(const rcv_plan *plan, bool borrows) {
 
 size_t rcvi_run_bytes(const rcv_plan *plan) {
     return block_bytes(plan, false) + (plan->device->memory ? arena_bytes(plan) : 0) +
-           plan->device->outside(plan->engine);
+           plan->device->extra_bytes(plan->engine);
 }
 
 /* `lender` NULL: in memory of its own. */
@@ -135,7 +135,8 @@ rcv_status rcvi_run_reset(rcv_run *run) {
     const rcv_plan *plan = run->plan;
     run->forward_done = run->packer->parameters_seen = false;
     run->packer->backward_is_stale = true;
-    return plan->device->renew ? plan->device->renew(run->worker, scratch_of(run), run->stream) : RCV_OK;
+    return plan->device->reset_scratch ? plan->device->reset_scratch(run->worker, scratch_of(run), run->stream)
+                                       : RCV_OK;
 }
 
 void rcv_run_free(rcv_run *run) {
@@ -148,7 +149,7 @@ void rcv_run_free(rcv_run *run) {
 
 size_t rcv_run_bytes(const rcv_run *run) {
     const rcv_plan *plan = run->plan;
-    return run->borrows ? block_bytes(plan, true) + plan->device->outside(plan->engine) : plan->run_bytes;
+    return run->borrows ? block_bytes(plan, true) + plan->device->extra_bytes(plan->engine) : plan->run_bytes;
 }
 
 /* Programs never write through the pointers of inputs: the verifier saw to it. */
@@ -356,18 +357,18 @@ void rcvi_run_set_shard(rcv_run *run, const rcvi_shard *shard) { run->shard = *s
 
 void *rcvi_run_loop_event(const rcv_run *run, bool last) {
     const rcvi_device *device = run->plan->device;
-    return device->beside ? device->beside(run->worker, last) : NULL;
+    return device->loop_event ? device->loop_event(run->worker, last) : NULL;
 }
 
 rcv_status rcvi_run_set_lengths(rcv_run *run, const int64_t *lengths) {
     const rcv_plan *plan = run->plan;
-    if (!plan->device->announce || !lengths) return RCV_OK;
+    if (!plan->device->send_lengths || !lengths) return RCV_OK;
     RCVI_TRY(check_lengths(plan, lengths));
     for (size_t b = 0; b < plan->program.buffer_count; b++) {
         if (plan->program.buffers[b].role == RCVI_LENGTHS) run->buffers[b] = writable(lengths);
     }
     const rcvi_binding binding = {.buffers = run->buffers, .stream = run->stream};
-    return plan->device->announce(run->worker, &binding, scratch_of(run));
+    return plan->device->send_lengths(run->worker, &binding, scratch_of(run));
 }
 
 rcv_status rcv_run_wait(rcv_run *run) {

@@ -108,7 +108,7 @@ static rcv_status reclaim(layer *l) {
 
 static rcv_status take_update(layer *l) {
     const rcvi_head *h = &l->head;
-    const rcvi_learns *calls = l->fixture.calls;
+    const rcvi_learn_table *calls = l->fixture.calls;
     const rcvi_update_part parts[] = {
         {.count = OTHERS, .parameters = l->others, .gradient = l->dothers},
         {.count = l->shape->classes * l->shape->features,
@@ -426,7 +426,7 @@ static void test_repeating(void **state) {
 static void test_memory(void **state) {
     (void)state;
     const int64_t rows = 700, classes = 33278, features = 650;
-    const rcvi_learns *calls = rcvi_device_cuda.learns;
+    const rcvi_learn_table *calls = rcvi_device_cuda.learn;
     for (int i = 0; i < DTYPES; i++) {
         learn_subject subject = subject_of(dtypes[i], true);
         rcvi_learn_shape shape = {
@@ -522,7 +522,7 @@ static void test_refusals(void **state) {
     numbers n = draw((layer_shape){9, 22, 130, 64, 1}, 13);
     layer l;
     open_layer(&l, &subject, &n, &controls[0]);
-    const rcvi_learns *calls = l.fixture.calls;
+    const rcvi_learn_table *calls = l.fixture.calls;
     rcvi_learn *learn = l.fixture.learn;
     rcvi_head head = l.head;
     rcvi_update update = {.kind = RCVI_SGD, .head = &l.head};

@@ -155,10 +155,10 @@ static void test_memory_for_logits(void **state) {
         rcvi_learn_shape shape = {
             .dtype = dtypes[i], .rows = rows, .features = 650, .classes = classes, .training = true};
         rcvi_learn *learn = NULL;
-        check_ok(rcvi_device_cuda.learns->open(subject.context, 0, &shape, &learn));
+        check_ok(rcvi_device_cuda.learn->open(subject.context, 0, &shape, &learn));
         size_t all = 2 * (size_t)(rows * classes) * (dtypes[i] == RCV_FLOAT64 ? sizeof(double) : sizeof(float));
-        assert_true(rcvi_device_cuda.learns->head_bytes(learn) < all / 4);
-        rcvi_device_cuda.learns->close(learn);
+        assert_true(rcvi_device_cuda.learn->head_bytes(learn) < all / 4);
+        rcvi_device_cuda.learn->close(learn);
         end_subject(&subject);
     }
 }
@@ -414,7 +414,7 @@ static void send_update(model *m, int n) {
 
 static rcv_status take_forward(model *m) {
     rcvi_learn *learn = m->fixture.learn;
-    const rcvi_learns *calls = m->fixture.calls;
+    const rcvi_learn_table *calls = m->fixture.calls;
     rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
     rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
     rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 12345};
@@ -429,7 +429,7 @@ static rcv_status take_forward(model *m) {
 
 static rcv_status take_backward(model *m) {
     rcvi_learn *learn = m->fixture.learn;
-    const rcvi_learns *calls = m->fixture.calls;
+    const rcvi_learn_table *calls = m->fixture.calls;
     rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
     rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
     rcvi_head head = {.rows = ROWS,
@@ -590,7 +590,7 @@ static void test_abandoning(void **state) {
     bool done = false;
     float number = 1;
     open_model(&m, &subject, schedules[0], false, 13);
-    const rcvi_learns *calls = m.fixture.calls;
+    const rcvi_learn_table *calls = m.fixture.calls;
     rcvi_learn *learn = m.fixture.learn;
     rcvi_run_set_seed_at(m.run, NULL);
     send_update(&m, 0);

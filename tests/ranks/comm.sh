@@ -55,12 +55,12 @@ ends() {
 for number in 2 4; do
     last=$((number - 1))
     ends fail $number "comm_ranks: rank $last says: its disk is full" 1
-    ends stop $number "comm_ranks: rank $last has not moved for 2 seconds (--timeout)" 1
-    ends hang $number "comm_ranks: rank $last has not moved for 2 seconds (--timeout): others wait for it" 1
-    ends stuck $number "comm_ranks: rank $last has not moved for 2 seconds (--timeout): others wait for it" 1
-    ends stuck-first $number "comm_ranks: rank 0 has not moved for 2 seconds (--timeout): others wait for it" 1
-    ends stop-first $number "comm_ranks: rank 0 has not moved for 2 seconds (--timeout)" 1
-    ends hang-first $number "comm_ranks: rank 0 has not moved for 2 seconds (--timeout): others wait for it" 1
+    ends stop $number "comm_ranks: rank $last has made no progress for 2 seconds (--timeout)" 1
+    ends hang $number "comm_ranks: rank $last has made no progress for 2 seconds (--timeout): others wait for it" 1
+    ends stuck $number "comm_ranks: rank $last has made no progress for 2 seconds (--timeout): others wait for it" 1
+    ends stuck-first $number "comm_ranks: rank 0 has made no progress for 2 seconds (--timeout): others wait for it" 1
+    ends stop-first $number "comm_ranks: rank 0 has made no progress for 2 seconds (--timeout)" 1
+    ends hang-first $number "comm_ranks: rank 0 has made no progress for 2 seconds (--timeout): others wait for it" 1
     ranks $number kill
     [ $status != 0 ] && [ $seconds -le 20 ] || complain "kill with $number ranks: status $status, $seconds seconds"
     grep -qE "rank $last|\[$last\]" "$folder/said" || complain "nobody names rank $last"
@@ -74,6 +74,6 @@ ranks 3 slow # but it says that it moves
 says "comm_ranks: this process was not started by mpirun, which the transport mpi needs" 1
 RECURVE_MPI=/nowhere/module ranks 2 all
 [ $status = 2 ] || complain "without its module the status is $status"
-says "comm_ranks: MPI is not there: /nowhere/module" 2
+says "comm_ranks: MPI is not available: /nowhere/module" 2
 
 [ $failures = 0 ] || exit 1

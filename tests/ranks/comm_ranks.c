@@ -18,8 +18,8 @@ void give_up(const char *what, int line) {
 
 /* ---- what waits for a counter ---- */
 
-static void nap(double seconds) {
-    for (double begun = rcvi_now(); rcvi_now() - begun < seconds;) rcvi_nap(1000000);
+static void sleep_for(double seconds) {
+    for (double begun = rcvi_now(); rcvi_now() - begun < seconds;) rcvi_sleep(1000000);
 }
 
 /* More at once than there are tags, each begun only when its turn has come, the free one too, which waits for no counter; a send that is
@@ -31,38 +31,38 @@ static void check_counters(void) {
     rcvi_transfer *transfers[MANY];
     rcvi_transfer_times times, last = {0};
     for (int i = 0; i < MANY; i++) {
-        rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+        rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
                                    .type = RCVI_TRANSFER_FLOAT,
                                    .data = data[i],
                                    .count = COUNT,
                                    .counter = i == FREE ? NULL : &counter,
                                    .ready = (uint64_t)i + 1};
-        expect_ok(rcvi_comm_start(world, &o, &transfers[i]));
+        expect_ok(rcvi_transfer_start(world, &o, &transfers[i]));
     }
     int token = rank, right = (rank + 1) % size, left = (rank + size - 1) % size, got = -1;
     rcvi_transfer_options receive = {.kind = RCVI_RECEIVE, .data = &got, .count = 4, .peer = left};
     rcvi_transfer_options send = {.kind = RCVI_SEND, .data = &token, .count = 4, .peer = right};
     rcvi_transfer *sent;
-    expect_ok(rcvi_comm_start(world, &send, &sent));
-    expect_ok(rcvi_comm_do(world, &receive));
-    expect_ok(rcvi_comm_finish(sent, NULL));
+    expect_ok(rcvi_transfer_start(world, &send, &sent));
+    expect_ok(rcvi_transfer_run(world, &receive));
+    expect_ok(rcvi_transfer_wait(sent, NULL));
     expect(got == left);
     double raised = 0;
     for (int j = 0; j < COUNT; j++) data[FREE][j] = (float)(rank + FREE + j);
     for (int i = 0; i < MANY; i++) {
         for (int j = 0; i != FREE && j < COUNT; j++)
             data[i][j] = (float)(rank + i + j); /* not before: nobody reads it yet */
-        if (i == rank) nap(0.02);
+        if (i == rank) sleep_for(0.02);
         raised = rcvi_now();
         atomic_fetch_add_explicit(&counter, 1, memory_order_release);
     }
     for (int i = 0; i < MANY; i++) {
-        expect_ok(rcvi_comm_finish(transfers[i], &times));
+        expect_ok(rcvi_transfer_wait(transfers[i], &times));
         for (int j = 0; j < COUNT; j++) expect(data[i][j] == (float)(size * (size - 1) / 2 + size * (i + j)));
-        expect(times.asked <= times.begun && times.begun <= times.ended && last.begun <= times.begun);
+        expect(times.queued <= times.started && times.started <= times.completed && last.started <= times.started);
         last = times;
     }
-    expect(last.begun >= raised);
+    expect(last.started >= raised);
 }
 
 static double seconds_of(clockid_t clock) {
@@ -77,7 +77,7 @@ static void check_idleness(void) {
     _Atomic uint64_t counter = 0;
     rcvi_transfer *waits, *receives;
     int left = (rank + size - 1) % size, right = (rank + 1) % size;
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
                                .type = RCVI_TRANSFER_FLOAT,
                                .data = data,
                                .count = 1000,
@@ -85,17 +85,17 @@ static void check_idleness(void) {
                                .ready = 1};
     rcvi_transfer_options receive = {.kind = RCVI_RECEIVE, .data = &left, .count = 4, .peer = left};
     rcvi_transfer_options send = {.kind = RCVI_SEND, .data = &rank, .count = 4, .peer = right};
-    expect_ok(rcvi_comm_start(world, &o, &waits));
-    expect_ok(rcvi_comm_start(world, &receive, &receives));
+    expect_ok(rcvi_transfer_start(world, &o, &waits));
+    expect_ok(rcvi_transfer_start(world, &receive, &receives));
     double own = seconds_of(CLOCK_THREAD_CPUTIME_ID), all = seconds_of(CLOCK_PROCESS_CPUTIME_ID), begun = rcvi_now();
-    while (rcvi_now() - begun < 0.5) rcvi_comm_alive(world);
+    while (rcvi_now() - begun < 0.5) rcvi_comm_report_progress(world);
     double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - all - (seconds_of(CLOCK_THREAD_CPUTIME_ID) - own);
     if (getenv("COMM_RANKS_TELL")) printf("a courier takes %.1f%% of a core\n", 100 * others / (rcvi_now() - begun));
     expect(others < 0.3 * (rcvi_now() - begun));
-    expect_ok(rcvi_comm_do(world, &send));
+    expect_ok(rcvi_transfer_run(world, &send));
     atomic_fetch_add(&counter, 1);
-    expect_ok(rcvi_comm_finish(receives, NULL));
-    expect_ok(rcvi_comm_finish(waits, NULL));
+    expect_ok(rcvi_transfer_wait(receives, NULL));
+    expect_ok(rcvi_transfer_wait(waits, NULL));
 }
 
 /* A sum waits for a message that goes from rank 0 to rank 1, but not for ever: rank 1 receives some time after it asked for the sum, or
@@ -105,20 +105,21 @@ static void check_precedence(bool behind) {
     static float sum[MANY], handed[MANY];
     rcvi_transfer *summed = NULL, *passed = NULL;
     rcvi_transfer_times of_sum, of_message;
-    rcvi_transfer_options s = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = sum, .count = MANY};
+    rcvi_transfer_options s = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_FLOAT, .data = sum, .count = MANY};
     rcvi_transfer_options m = {
         .kind = rank ? RCVI_RECEIVE : RCVI_SEND, .type = RCVI_TRANSFER_FLOAT, .data = handed, .count = MANY};
     m.peer = rank ? 0 : 1;
     for (int i = 0; i < MANY; i++) sum[i] = 1, handed[i] = (float)(rank ? -1 : i);
-    if (rank == 0) expect_ok(rcvi_comm_start(world, &m, &passed));
-    if (rank == 0) rcvi_nap(5000000); /* it is on its way */
-    expect_ok(rcvi_comm_start(world, &s, &summed));
-    if (rank == 1 && !behind) rcvi_nap(20000000);
-    if (rank == 1 && !behind) expect_ok(rcvi_comm_start(world, &m, &passed));
-    expect_ok(rcvi_comm_finish(summed, &of_sum));
-    if (rank == 1 && behind) expect_ok(rcvi_comm_start(world, &m, &passed));
-    if (rank < 2) expect_ok(rcvi_comm_finish(passed, &of_message));
-    if (rank == 0 && !behind && of_message.ended - of_message.begun < 0.09) expect(of_sum.ended > of_message.ended);
+    if (rank == 0) expect_ok(rcvi_transfer_start(world, &m, &passed));
+    if (rank == 0) rcvi_sleep(5000000); /* it is on its way */
+    expect_ok(rcvi_transfer_start(world, &s, &summed));
+    if (rank == 1 && !behind) rcvi_sleep(20000000);
+    if (rank == 1 && !behind) expect_ok(rcvi_transfer_start(world, &m, &passed));
+    expect_ok(rcvi_transfer_wait(summed, &of_sum));
+    if (rank == 1 && behind) expect_ok(rcvi_transfer_start(world, &m, &passed));
+    if (rank < 2) expect_ok(rcvi_transfer_wait(passed, &of_message));
+    if (rank == 0 && !behind && of_message.completed - of_message.started < 0.09)
+        expect(of_sum.completed > of_message.completed);
     for (int i = 0; i < MANY; i++) expect(sum[i] == (float)size && (rank != 1 || handed[i] == (float)i));
 }
 
@@ -129,8 +130,8 @@ static void check_group(rcvi_comm *comm, const int *members, int count) {
     expect(members[rcvi_comm_rank(comm)] == rank);
     double sum = rank, wanted = 0;
     for (int i = 0; i < count; i++) wanted += members[i];
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &sum, .count = 1};
-    expect_ok(rcvi_comm_do(comm, &o));
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_DOUBLE, .data = &sum, .count = 1};
+    expect_ok(rcvi_transfer_run(comm, &o));
     expect(sum == wanted);
 }
 
@@ -147,22 +148,25 @@ static void check_two_by_two(void) {
     rcvi_transfer *a[MANY], *b[MANY];
     for (int i = 0; i < MANY; i++) {
         for (int j = 0; j < COUNT; j++) sums[i][j] = (float)(rank + i), handed[i][j] = (float)(100 * rank + i);
-        rcvi_transfer_options sum = {
-            .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = sums[i], .count = COUNT, .narrow = i % 2};
+        rcvi_transfer_options sum = {.kind = RCVI_ALL_REDUCE_SUM,
+                                     .type = RCVI_TRANSFER_FLOAT,
+                                     .data = sums[i],
+                                     .count = COUNT,
+                                     .as_bfloat16 = i % 2};
         rcvi_transfer_options hand = {.kind = (i + rank) % 2 ? RCVI_RECEIVE : RCVI_SEND,
                                       .type = RCVI_TRANSFER_FLOAT,
                                       .data = handed[i],
                                       .count = COUNT,
                                       .peer = 1 - rank % 2};
         rcvi_transfer_options most = hand; /* of the group of the pipe, between its sends */
-        most.kind = RCVI_MAX_ALL;
-        if (rank % 3) expect_ok(rcvi_comm_start(data, &sum, &a[i])); /* not the same order in all ranks */
-        expect_ok(rcvi_comm_start(pipe, i == 5 ? &most : &hand, &b[i]));
-        if (rank % 3 == 0) expect_ok(rcvi_comm_start(data, &sum, &a[i]));
+        most.kind = RCVI_ALL_REDUCE_MAX;
+        if (rank % 3) expect_ok(rcvi_transfer_start(data, &sum, &a[i])); /* not the same order in all ranks */
+        expect_ok(rcvi_transfer_start(pipe, i == 5 ? &most : &hand, &b[i]));
+        if (rank % 3 == 0) expect_ok(rcvi_transfer_start(data, &sum, &a[i]));
     }
     for (int i = MANY - 1; i >= 0; i--) {
-        expect_ok(rcvi_comm_finish(a[i], NULL));
-        expect_ok(rcvi_comm_finish(b[i], NULL));
+        expect_ok(rcvi_transfer_wait(a[i], NULL));
+        expect_ok(rcvi_transfer_wait(b[i], NULL));
         int other = rank ^ 1, from = i == 5 ? rank | 1 : (i + rank) % 2 ? other : rank;
         for (int j = 0; j < COUNT; j++) {
             expect(sums[i][j] == (float)(rank % 2 * 2 + 2 + 2 * i));
@@ -170,8 +174,8 @@ static void check_two_by_two(void) {
         }
     }
     expect_same(data, sums, sizeof sums);
-    rcvi_comm_leave(data);
-    rcvi_comm_leave(pipe);
+    rcvi_comm_free(data);
+    rcvi_comm_free(pipe);
 }
 
 static void check_groups(void) {
@@ -184,32 +188,36 @@ static void check_groups(void) {
     check_group(turned, members, size);
     expect_ok(rcvi_comm_split(turned, rank > 0, 0, &part)); /* of a part, by its order */
     if (rank > 0) check_group(part, members, size - 1);
-    rcvi_comm_leave(part);
-    rcvi_comm_leave(turned);
-    rcvi_comm_leave(alone);
+    rcvi_comm_free(part);
+    rcvi_comm_free(turned);
+    rcvi_comm_free(alone);
 }
 
 /* ---- what is counted ---- */
 
-static int64_t bytes_of(rcvi_transfer_kind kind, bool narrow, int64_t count) {
+static int64_t bytes_of(rcvi_transfer_kind kind, bool as_bfloat16, int64_t count) {
     static float data[1 << 20];
-    int64_t starts[65] = {0}, before = rcvi_comm_count(world).bytes;
+    int64_t starts[65] = {0}, before = rcvi_comm_get_statistics(world).bytes;
     for (int i = 0; i <= size; i++) starts[i] = count / size * i;
-    rcvi_transfer_options o = {
-        .kind = kind, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = count, .starts = starts, .narrow = narrow};
-    expect_ok(rcvi_comm_do(world, &o));
-    return rcvi_comm_count(world).bytes - before;
+    rcvi_transfer_options o = {.kind = kind,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = data,
+                               .count = count,
+                               .starts = starts,
+                               .as_bfloat16 = as_bfloat16};
+    expect_ok(rcvi_transfer_run(world, &o));
+    return rcvi_comm_get_statistics(world).bytes - before;
 }
 
 static void check_bytes(void) {
     int64_t n = (int64_t)size * 3 * 5 * 7 * 1000, share = 4 * n / size;
-    int64_t before = rcvi_comm_count(world).transfers;
-    expect(bytes_of(RCVI_SUM_ALL, false, n) == 2 * (size - 1) * share);
-    expect(bytes_of(RCVI_SUM_ALL, true, n) == (size - 1) * share);
-    expect(bytes_of(RCVI_SUM_SHARES, false, n) == (size - 1) * share);
-    expect(bytes_of(RCVI_GATHER_ALL, false, n) == (size - 1) * share);
-    expect(bytes_of(RCVI_GATHER_ALL, true, n) == (size - 1) * share / 2);
-    expect(rcvi_comm_count(world).transfers == before + 5);
+    int64_t before = rcvi_comm_get_statistics(world).transfers;
+    expect(bytes_of(RCVI_ALL_REDUCE_SUM, false, n) == 2 * (size - 1) * share);
+    expect(bytes_of(RCVI_ALL_REDUCE_SUM, true, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_REDUCE_SCATTER, false, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_ALL_GATHER, false, n) == (size - 1) * share);
+    expect(bytes_of(RCVI_ALL_GATHER, true, n) == (size - 1) * share / 2);
+    expect(rcvi_comm_get_statistics(world).transfers == before + 5);
 }
 
 /* ---- agreement ---- */
@@ -230,70 +238,71 @@ static void check_agreement(void) {
 
 /* ---- a device that is not there: its memory is the host's, and what is copied is copied late ---- */
 
-struct rcvi_ferry {
-    char *block;
+struct rcvi_staging {
+    char *memory;
     void *to;
     const void *from;
     size_t bytes;
     int tests;
 };
 
-static rcv_status open_ferry(rcv_context *owner, int ordinal, size_t bytes, rcvi_ferry **ferry) {
-    *ferry = rcvi_new(owner, 1, sizeof **ferry);
-    expect(*ferry && ordinal == 3);
-    (*ferry)->block = room((int64_t)bytes);
+static rcv_status open_staging(rcv_context *owner, int ordinal, size_t bytes, rcvi_staging **staging) {
+    *staging = rcvi_new(owner, 1, sizeof **staging);
+    expect(*staging && ordinal == 3);
+    (*staging)->memory = room((int64_t)bytes);
     return RCV_OK;
 }
 
-static void close_ferry(rcvi_ferry *f) {
-    free(f->block);
-    rcvi_free(context, f);
+static void close_staging(rcvi_staging *s) {
+    free(s->memory);
+    rcvi_free(context, s);
 }
 
-static void *block(const rcvi_ferry *f) { return f->block; }
+static void *host_memory(const rcvi_staging *s) { return s->memory; }
 
-static rcv_status copy(rcvi_ferry *f, void *to, const void *from, size_t bytes) {
-    expect(f->bytes == 0); /* one at a time */
-    f->to = to;
-    f->from = from;
-    f->bytes = bytes;
-    f->tests = 2;
+static rcv_status copy(rcvi_staging *s, void *to, const void *from, size_t bytes) {
+    expect(s->bytes == 0); /* one at a time */
+    s->to = to;
+    s->from = from;
+    s->bytes = bytes;
+    s->tests = 2;
     return RCV_OK;
 }
 
-static rcv_status fetch(rcvi_ferry *f, size_t at, const void *from, size_t bytes) {
-    return copy(f, f->block + at, from, bytes);
+static rcv_status copy_to_host(rcvi_staging *s, size_t offset, const void *from, size_t bytes) {
+    return copy(s, s->memory + offset, from, bytes);
 }
 
-static rcv_status deliver(rcvi_ferry *f, void *to, size_t at, size_t bytes) {
-    return copy(f, to, f->block + at, bytes);
+static rcv_status copy_to_device(rcvi_staging *s, void *to, size_t offset, size_t bytes) {
+    return copy(s, to, s->memory + offset, bytes);
 }
 
-static rcv_status test_ferry(rcvi_ferry *f, bool *done) {
-    *done = --f->tests < 0;
-    if (*done) memcpy(f->to, f->from, f->bytes);
-    if (*done) f->bytes = 0;
+static rcv_status test_staging(rcvi_staging *s, bool *done) {
+    *done = --s->tests < 0;
+    if (*done) memcpy(s->to, s->from, s->bytes);
+    if (*done) s->bytes = 0;
     return RCV_OK;
 }
 
-static rcv_status attend(int ordinal) {
+static rcv_status set_current(int ordinal) {
     expect(ordinal == 3);
     return RCV_OK;
 }
 
-static bool has_turns;
+static bool time_sliced;
 
-static rcv_status place(int ordinal, char text[RCVI_PLACE]) {
+static rcv_status identify(int ordinal, char id[RCVI_DEVICE_ID]) {
     expect(ordinal == 3);
-    snprintf(text, RCVI_PLACE, "host %d", rank / 2);
+    snprintf(id, RCVI_DEVICE_ID, "host %d", rank / 2);
     return RCV_OK;
 }
 
-static bool takes_turns(int ordinal) { return ordinal == 3 && has_turns; }
+static bool is_time_sliced(int ordinal) { return ordinal == 3 && time_sliced; }
 
-static const rcvi_ferries ferries = {open_ferry, close_ferry, block, fetch,      deliver,
-                                     test_ferry, attend,      place, takes_turns};
-static const rcvi_device device = {.name = "late", .ferries = &ferries};
+static const rcvi_staging_table staging_table = {open_staging, close_staging,  host_memory,
+                                                 copy_to_host, copy_to_device, test_staging,
+                                                 set_current,  identify,       is_time_sliced};
+static const rcvi_device device = {.name = "late", .staging = &staging_table};
 
 static void expect_way(const char *way) {
     expect_ok(rcvi_comm_set_device(world, &device, 3));
@@ -303,9 +312,9 @@ static void expect_way(const char *way) {
 
 static void check_device(void) {
     expect(!rcvi_comm_shares_device(world));
-    has_turns = true;
-    expect_way("; GPU memory through the host: ranks share a GPU, and take turns at it, since CUDA's MPS does not run");
-    has_turns = false;
+    time_sliced = true;
+    expect_way("; GPU memory through the host: ranks share a GPU in time slices, since CUDA's MPS does not run");
+    time_sliced = false;
     expect_way("; GPU memory through the host: ranks share a GPU, by CUDA's MPS");
     expect(rcvi_comm_shares_device(world));
     check_kinds(true);
@@ -315,7 +324,7 @@ static void check_device(void) {
 
 static void check_all(void) {
     expect(strstr(rcvi_comm_name(world), "mpi (") == rcvi_comm_name(world));
-    expect(rcvi_comm_here(world) == size);
+    expect(rcvi_comm_local_size(world) == size);
     check_kinds(false);
     check_order();
     check_counters();
@@ -332,37 +341,37 @@ static void check_all(void) {
 /* One rank ends in its way while all others wait for it; they learn who it was. */
 static void wait_for(const char *fragment) {
     static float data[100000];
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 100000};
-    rcv_status status = rcvi_comm_do(world, &o);
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 100000};
+    rcv_status status = rcvi_transfer_run(world, &o);
     expect(status == RCV_PEER);
     expect(strstr(rcv_message(), fragment));
-    expect(rcvi_comm_do(world, &o) == RCV_PEER);
+    expect(rcvi_transfer_run(world, &o) == RCV_PEER);
     expect(rcvi_comm_agree(world, RCV_OK) == RCV_PEER);
-    if (rcvi_comm_speaks(world)) fprintf(stderr, "comm_ranks: %s\n", rcv_message());
+    if (rcvi_comm_reports_failure(world)) fprintf(stderr, "comm_ranks: %s\n", rcv_message());
 }
 
 /* What it waits for is its own, and never comes: as where a GPU hangs. */
 static void wait_for_itself(void) {
     static float data[100000];
     _Atomic uint64_t counter = 0;
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
                                .type = RCVI_TRANSFER_FLOAT,
                                .data = data,
                                .count = 100000,
                                .counter = &counter,
                                .ready = 1};
-    expect(rcvi_comm_do(world, &o) == RCV_PEER);
+    expect(rcvi_transfer_run(world, &o) == RCV_PEER);
 }
 
 static void end_here(const char *how) {
     if (!strcmp(how, "fail")) {
         rcvi_comm_fail(world, "its disk is full");
-        expect(rcvi_comm_speaks(world));
+        expect(rcvi_comm_reports_failure(world));
         fprintf(stderr, "comm_ranks: rank %d says: its disk is full\n", rank);
     }
     if (!strcmp(how, "kill")) kill(getpid(), SIGKILL);
     if (!strncmp(how, "stop", 4)) kill(getpid(), SIGSTOP);
-    if (!strncmp(how, "hang", 4)) nap(60); /* its courier lives */
+    if (!strncmp(how, "hang", 4)) sleep_for(60); /* its courier lives */
     if (!strncmp(how, "stuck", 5)) wait_for_itself();
 }
 
@@ -370,9 +379,9 @@ static void end_badly(const char *how) {
     char fragment[64];
     int ending = strstr(how, "-first") ? 0 : size - 1;
     bool says = !strcmp(how, "fail");
-    snprintf(fragment, sizeof fragment, says ? "rank %d: its disk is full" : "rank %d has not moved for 2 seconds",
-             ending);
-    nap(0.2);
+    snprintf(fragment, sizeof fragment,
+             says ? "rank %d: its disk is full" : "rank %d has made no progress for 2 seconds", ending);
+    sleep_for(0.2);
     if (rank == ending) {
         end_here(how);
     } else {
@@ -386,12 +395,12 @@ static void end_badly(const char *how) {
 /* Longer than the timeout, but it says that it moves. */
 static void wait_for_the_slow(void) {
     double all = 1;
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
     for (int i = 0; rank == size - 1 && i < 40; i++) {
-        nap(0.1);
-        rcvi_comm_alive(world);
+        sleep_for(0.1);
+        rcvi_comm_report_progress(world);
     }
-    expect_ok(rcvi_comm_do(world, &o));
+    expect_ok(rcvi_transfer_run(world, &o));
     expect(all == size);
 }
 
@@ -400,10 +409,10 @@ static void wait_for_the_slow(void) {
 /* It is no rank: what it asks for fails at once, and what it frees is freed without a wait. 0: so it is. */
 static int use_as_child(void) {
     double all = 1;
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
     alarm(20);
-    if (rcvi_comm_do(world, &o) != RCV_UNSUPPORTED) return 1;
-    if (!strstr(rcv_message(), "a child of fork() is no rank")) return 2;
+    if (rcvi_transfer_run(world, &o) != RCV_UNSUPPORTED) return 1;
+    if (!strstr(rcv_message(), "a child of fork() is not a rank")) return 2;
     if (rcvi_comm_agree(world, RCV_OK) != RCV_UNSUPPORTED) return 3;
     rcvi_comm_fail(world, "the child's disk is full");
     rcvi_comm_close(world);
@@ -413,7 +422,7 @@ static int use_as_child(void) {
 
 static void fork_children(void) {
     double all = 1;
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
     for (int i = 0; i < 3; i++) {
         int status = 0;
         pid_t child = fork();
@@ -422,28 +431,32 @@ static void fork_children(void) {
         if (status) fprintf(stderr, "comm_ranks: the child ended with %#x\n", status);
         expect(status == 0);
         all = 1;
-        expect_ok(rcvi_comm_do(world, &o)); /* the ranks are as they were */
+        expect_ok(rcvi_transfer_run(world, &o)); /* the ranks are as they were */
         expect(all == size);
     }
 }
 
 /* ---- speed ---- */
 
-static void time_sums(int64_t count, bool narrow, int times) {
+static void time_sums(int64_t count, bool as_bfloat16, int times) {
     float *data = room(count * 4);
     memset(data, 0, (size_t)count * 4);
-    rcvi_transfer_options o = {
-        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = count, .narrow = narrow};
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = data,
+                               .count = count,
+                               .as_bfloat16 = as_bfloat16};
     double best = 1e9, first = rcvi_now();
     for (int i = 0; i < times; i++) {
         double begun = rcvi_now();
-        expect_ok(rcvi_comm_do(world, &o));
+        expect_ok(rcvi_transfer_run(world, &o));
         double took = rcvi_now() - begun;
         if (took < best) best = took;
     }
     if (rank == 0)
         printf("%9lld floats%s: %.1f us at best, %.1f us on average, %.2f GB/s\n", (long long)count,
-               narrow ? ", narrow" : "", best * 1e6, (rcvi_now() - first) / times * 1e6, (double)count * 4e-9 / best);
+               as_bfloat16 ? ", as bfloat16" : "", best * 1e6, (rcvi_now() - first) / times * 1e6,
+               (double)count * 4e-9 / best);
     free(data);
 }
 
@@ -461,13 +474,13 @@ static void check_large(void) {
     unsigned char *data = room(count);
     rcvi_transfer_options o = {.kind = RCVI_BROADCAST, .data = data, .count = count};
     memset(data, rank ? 0 : 9, (size_t)count);
-    expect_ok(rcvi_comm_do(world, &o));
+    expect_ok(rcvi_transfer_run(world, &o));
     for (int64_t i = 0; i < count; i++) expect(data[i] == 9);
     if (rank < 2) {
         o.kind = rank ? RCVI_SEND : RCVI_RECEIVE;
         o.peer = !rank;
         memset(data, rank ? 7 : 0, (size_t)count);
-        expect_ok(rcvi_comm_do(world, &o));
+        expect_ok(rcvi_transfer_run(world, &o));
         for (int64_t i = 0; i < count; i++) expect(data[i] == 7);
     }
     free(data);
@@ -486,7 +499,7 @@ int main(int count, char **arguments) {
     rank = rcvi_comm_rank(world);
     size = rcvi_comm_size(world);
     int started;
-    expect(rcvi_comm_started(&started) == size && started == rank);
+    expect(rcvi_comm_launched_size(&started) == size && started == rank);
     if (!strcmp(what, "all")) {
         check_all();
     } else if (!strcmp(what, "speed")) {

@@ -2,7 +2,7 @@
 #ifndef RECURVE_COMM_RANKS_H
 #define RECURVE_COMM_RANKS_H
 
-#include "comm/parts.h"
+#include "comm/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>

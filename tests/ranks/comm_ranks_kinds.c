@@ -46,8 +46,8 @@ void expect_same(rcvi_comm *comm, const void *data, size_t bytes) {
     int64_t starts[65] = {0};
     for (int i = 0; i <= of; i++) starts[i] = i * 8;
     hashes[rcvi_comm_rank(comm)] = hash(data, bytes);
-    rcvi_transfer_options gather = {.kind = RCVI_GATHER_ALL, .data = hashes, .count = starts[of], .starts = starts};
-    expect_ok(rcvi_comm_do(comm, &gather));
+    rcvi_transfer_options gather = {.kind = RCVI_ALL_GATHER, .data = hashes, .count = starts[of], .starts = starts};
+    expect_ok(rcvi_transfer_run(comm, &gather));
     for (int i = 1; i < of; i++) expect(hashes[i] == hashes[0]);
 }
 
@@ -63,8 +63,8 @@ static void cut(int64_t *starts, int64_t count) {
     starts[size] = count;
 }
 
-static double tolerance(rcvi_transfer_type type, bool narrow) {
-    return narrow ? 0.004 * size * size : type == RCVI_TRANSFER_FLOAT ? 1e-6 * size : 1e-14 * size;
+static double tolerance(rcvi_transfer_type type, bool as_bfloat16) {
+    return as_bfloat16 ? 0.004 * size * size : type == RCVI_TRANSFER_FLOAT ? 1e-6 * size : 1e-14 * size;
 }
 
 static void expect_sums(const void *data, const rcvi_transfer_options *o, int64_t first, int64_t end) {
@@ -75,74 +75,75 @@ static void expect_sums(const void *data, const rcvi_transfer_options *o, int64_
             sum += x;
             most = fmax(most, o->type == RCVI_TRANSFER_FLOAT ? (float)x : x);
         }
-        double wanted = o->kind == RCVI_MAX_ALL ? most : sum;
+        double wanted = o->kind == RCVI_ALL_REDUCE_MAX ? most : sum;
         double error = fabs(value(data, o->type, i) - wanted);
-        expect(error <= (o->kind == RCVI_MAX_ALL && !o->narrow ? 0 : tolerance(o->type, o->narrow)));
-        if (o->narrow) expect(narrowed(((const float *)data)[i]) == ((const float *)data)[i]);
+        expect(error <= (o->kind == RCVI_ALL_REDUCE_MAX && !o->as_bfloat16 ? 0 : tolerance(o->type, o->as_bfloat16)));
+        if (o->as_bfloat16) expect(narrowed(((const float *)data)[i]) == ((const float *)data)[i]);
     }
 }
 
-static void check_sums(rcvi_transfer_kind kind, rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+static void check_sums(rcvi_transfer_kind kind, rcvi_transfer_type type, bool as_bfloat16, bool on_device,
+                       int64_t count) {
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
     void *data = room((int64_t)bytes), *again = room((int64_t)bytes);
     fill(data, type, count, rank);
     memcpy(again, data, bytes);
     rcvi_transfer_options o = {
-        .kind = kind, .type = type, .data = data, .count = count, .narrow = narrow, .on_device = on_device};
-    expect_ok(rcvi_comm_do(world, &o));
+        .kind = kind, .type = type, .data = data, .count = count, .as_bfloat16 = as_bfloat16, .on_device = on_device};
+    expect_ok(rcvi_transfer_run(world, &o));
     expect_sums(data, &o, 0, count);
     expect_same(world, data, bytes);
     o.data = again;
-    expect_ok(rcvi_comm_do(world, &o));
+    expect_ok(rcvi_transfer_run(world, &o));
     expect(!memcmp(data, again, bytes));
     free(data);
     free(again);
 }
 
 /* A sum of shares and a gather of them is a sum to all, bit by bit where that one went the same way. */
-static void check_shares(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+static void check_shares(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     size_t element = rcvi_transfer_bytes(type), bytes = (size_t)count * element;
     int64_t starts[65] = {0};
     void *data = room((int64_t)bytes);
     fill(data, type, count, rank);
     cut(starts, count);
-    rcvi_transfer_options o = {.kind = RCVI_SUM_SHARES,
+    rcvi_transfer_options o = {.kind = RCVI_REDUCE_SCATTER,
                                .type = type,
                                .data = data,
                                .count = count,
                                .starts = starts,
-                               .narrow = narrow,
+                               .as_bfloat16 = as_bfloat16,
                                .on_device = on_device};
-    expect_ok(rcvi_comm_do(world, &o));
+    expect_ok(rcvi_transfer_run(world, &o));
     expect_sums(data, &o, starts[rank], starts[rank + 1]);
     memset(data, 0x55, (size_t)starts[rank] * element); /* the rest is not read */
     memset((char *)data + (size_t)starts[rank + 1] * element, 0x55, (size_t)(count - starts[rank + 1]) * element);
-    o.kind = RCVI_GATHER_ALL;
-    expect_ok(rcvi_comm_do(world, &o));
+    o.kind = RCVI_ALL_GATHER;
+    expect_ok(rcvi_transfer_run(world, &o));
     expect_sums(data, &o, 0, count);
     expect_same(world, data, bytes);
     free(data);
 }
 
 /* Shares that nobody rounded before. */
-static void check_gather(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+static void check_gather(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
     int64_t starts[65] = {0};
     void *data = room((int64_t)bytes);
     fill(data, type, count, rank);
     cut(starts, count);
-    rcvi_transfer_options o = {.kind = RCVI_GATHER_ALL,
+    rcvi_transfer_options o = {.kind = RCVI_ALL_GATHER,
                                .type = type,
                                .data = data,
                                .count = count,
                                .starts = starts,
-                               .narrow = narrow,
+                               .as_bfloat16 = as_bfloat16,
                                .on_device = on_device};
-    expect_ok(rcvi_comm_do(world, &o));
+    expect_ok(rcvi_transfer_run(world, &o));
     for (int of = 0; of < size; of++) {
         for (int64_t i = starts[of]; i < starts[of + 1]; i++) {
             float x = (float)number(of, i);
-            double wanted = narrow ? narrowed(x) : type == RCVI_TRANSFER_FLOAT ? x : number(of, i);
+            double wanted = as_bfloat16 ? narrowed(x) : type == RCVI_TRANSFER_FLOAT ? x : number(of, i);
             expect(value(data, type, i) == wanted);
         }
     }
@@ -150,28 +151,28 @@ static void check_gather(rcvi_transfer_type type, bool narrow, bool on_device, i
 }
 
 /* What one rank has, everybody has: as it is, or rounded to the nearest, ties to even. */
-static void check_copies(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+static void check_copies(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
     void *data = room((int64_t)bytes), *wanted = room((int64_t)bytes);
     for (int root = 0; root < size; root++) {
         fill(data, type, count, rank);
         fill(wanted, type, count, root);
-        if (narrow && count > 1) {
+        if (as_bfloat16 && count > 1) {
             uint32_t tie = 0x3f808000, odd = 0x3f818000; /* 1 + 2^-8, 1 + 3 * 2^-8 */
             for (int i = 0; i < 2; i++) {
                 if (rank == root) memcpy((float *)data + i, i ? &odd : &tie, 4);
                 memcpy((float *)wanted + i, i ? &odd : &tie, 4);
             }
         }
-        for (int64_t i = 0; narrow && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
+        for (int64_t i = 0; as_bfloat16 && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
         rcvi_transfer_options o = {.kind = RCVI_BROADCAST,
                                    .type = type,
                                    .data = data,
                                    .count = count,
                                    .peer = root,
-                                   .narrow = narrow,
+                                   .as_bfloat16 = as_bfloat16,
                                    .on_device = on_device};
-        expect_ok(rcvi_comm_do(world, &o));
+        expect_ok(rcvi_transfer_run(world, &o));
         expect(!memcmp(data, wanted, bytes));
     }
     free(data);
@@ -179,14 +180,14 @@ static void check_copies(rcvi_transfer_type type, bool narrow, bool on_device, i
 }
 
 /* Around, both ways at once, with tags that are asked for in another order. */
-static void check_pairs(rcvi_transfer_type type, bool narrow, bool on_device, int64_t count) {
+static void check_pairs(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     enum { MANY = 6 };
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
     void *out = room((int64_t)bytes), *in[2][MANY], *wanted = room((int64_t)bytes);
     rcvi_transfer *sends[2][MANY], *receives[2][MANY];
     fill(out, type, count, rank);
-    rcvi_transfer_options o = {.type = type, .count = count, .narrow = narrow, .on_device = on_device};
+    rcvi_transfer_options o = {.type = type, .count = count, .as_bfloat16 = as_bfloat16, .on_device = on_device};
     for (int way = 0; way < 2; way++) {
         for (int i = 0; i < MANY; i++) {
             o.kind = RCVI_RECEIVE;
@@ -194,7 +195,7 @@ static void check_pairs(rcvi_transfer_type type, bool narrow, bool on_device, in
             o.tag = way + 2 * (i / 2); /* two of each */
             o.data = in[way][i] = room((int64_t)bytes);
             memset(o.data, 0, bytes);
-            expect_ok(rcvi_comm_start(world, &o, &receives[way][i]));
+            expect_ok(rcvi_transfer_start(world, &o, &receives[way][i]));
         }
     }
     for (int i = MANY - 1; i >= 0; i--) {
@@ -203,15 +204,15 @@ static void check_pairs(rcvi_transfer_type type, bool narrow, bool on_device, in
             o.peer = way ? left : right;
             o.tag = way + 2 * (i / 2);
             o.data = out;
-            expect_ok(rcvi_comm_start(world, &o, &sends[way][i]));
+            expect_ok(rcvi_transfer_start(world, &o, &sends[way][i]));
         }
     }
     for (int way = 0; way < 2; way++) {
         fill(wanted, type, count, way ? right : left);
-        for (int64_t i = 0; narrow && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
+        for (int64_t i = 0; as_bfloat16 && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
         for (int i = 0; i < MANY; i++) {
-            expect_ok(rcvi_comm_finish(receives[way][i], NULL));
-            expect_ok(rcvi_comm_finish(sends[way][i], NULL));
+            expect_ok(rcvi_transfer_wait(receives[way][i], NULL));
+            expect_ok(rcvi_transfer_wait(sends[way][i], NULL));
             expect(!memcmp(in[way][i], wanted, bytes));
             free(in[way][i]);
         }
@@ -224,11 +225,11 @@ static void check_pairs(rcvi_transfer_type type, bool narrow, bool on_device, in
 
 void check_kinds(bool on_device) {
     for (int i = 0; i < COUNTS; i++) {
-        for (int way = 0; way < 3; way++) { /* float, double, narrow */
+        for (int way = 0; way < 3; way++) { /* float, double, float as bfloat16 */
             rcvi_transfer_type type = way == 1 ? RCVI_TRANSFER_DOUBLE : RCVI_TRANSFER_FLOAT;
             if (on_device && i % 3) continue;
-            check_sums(RCVI_SUM_ALL, type, way == 2, on_device, counts[i]);
-            check_sums(RCVI_MAX_ALL, type, way == 2, on_device, counts[i]);
+            check_sums(RCVI_ALL_REDUCE_SUM, type, way == 2, on_device, counts[i]);
+            check_sums(RCVI_ALL_REDUCE_MAX, type, way == 2, on_device, counts[i]);
             check_shares(type, way == 2, on_device, counts[i]);
             check_gather(type, way == 2, on_device, counts[i]);
             check_copies(type, way == 2, on_device, counts[i]);
@@ -254,11 +255,11 @@ void check_order(void) {
                                    .count = count,
                                    .peer = !rank,
                                    .tag = 1023,
-                                   .narrow = i % 4 == 1};
-        expect_ok(rcvi_comm_start(world, &o, &transfers[i]));
+                                   .as_bfloat16 = i % 4 == 1};
+        expect_ok(rcvi_transfer_start(world, &o, &transfers[i]));
     }
     for (int i = 0; i < MANY; i++) {
-        expect_ok(rcvi_comm_finish(transfers[i], NULL));
+        expect_ok(rcvi_transfer_wait(transfers[i], NULL));
         for (int64_t j = 0; j < (i % 2 ? COUNT : 5); j++) expect(data[i][j] == (float)((i * 3 + j) % 128));
     }
 }

@@ -136,8 +136,8 @@ there=${train/wrong.safetensors/one.safetensors}
 wrong "a model that is there" "one.safetensors is there already" mpirun -n 2 ${there/ --overwrite/} --parallel data
 wrong "started alone" "start them with mpirun" $train --parallel data
 wrong "started together" "2 processes were started together" mpirun -n 2 $train
-wrong "NCCL without a GPU" "NCCL carries what lies in a GPU's memory" mpirun -n 2 $train --parallel data --transport nccl
-wrong "no MPI" "MPI is not there" env RECURVE_MPI=/nowhere/librecurve-mpi.so mpirun -n 2 $train --parallel data
+wrong "NCCL without a GPU" "the transport nccl needs a GPU" mpirun -n 2 $train --parallel data --transport nccl
+wrong "no MPI" "MPI is not available" env RECURVE_MPI=/nowhere/librecurve-mpi.so mpirun -n 2 $train --parallel data
 wrong "other settings" "rank 1 differs from rank 0: its hidden is '13', not '12'" \
     mpirun -n 1 $train --parallel data : -n 1 ${train/--hidden 12/--hidden 13} --parallel data
 wrong "other kernels" "rank 1 differs from rank 0: its set of kernels is 'portable'" \
@@ -188,7 +188,7 @@ begin still --parallel data --timeout 2
 kill -STOP $second
 ended still 60
 [ "$result" != 0 ] || complain "still: the run ended well"
-[ "$(grep -c 'recurve: .*rank 1 has not moved for 2 seconds' still.txt)" = 1 ] || complain "still: $(tail -3 still.txt)"
+[ "$(grep -c 'recurve: .*rank 1 has made no progress for 2 seconds' still.txt)" = 1 ] || complain "still: $(tail -3 still.txt)"
 kill -9 $second 2>/dev/null
 
 begin asked --parallel data

@@ -217,7 +217,7 @@ static void check_rest(subject_head *self) {
 }
 
 static void take_head(subject_head *self) {
-    const rcvi_learns *calls = self->fixture.calls;
+    const rcvi_learn_table *calls = self->fixture.calls;
     bool parted = self->shape.parted && calls->head_rest;
     self->head.rounded = self->head.later = parted;
     if (parted) check_ok(calls->head_weight(self->fixture.learn, &self->head, NULL));
@@ -228,7 +228,7 @@ static void take_head(subject_head *self) {
 static void check_head(const learn_subject *subject, const head_case *shape, uint64_t seed) {
     subject_head self;
     open_head(&self, subject, shape, seed);
-    const rcvi_learns *calls = self.fixture.calls;
+    const rcvi_learn_table *calls = self.fixture.calls;
     loop_rows(&self);
     take_head(&self);
     check_loss(&self);

@@ -22,7 +22,7 @@ static void *allocate(learn_fixture *self, size_t bytes);
 
 void fixture_open(learn_fixture *self, const learn_subject *subject, int64_t rows, int64_t features, int64_t classes,
                   int64_t chunk, uint64_t seed) {
-    *self = (learn_fixture){.subject = subject, .calls = subject->device->learns, .random = {seed}};
+    *self = (learn_fixture){.subject = subject, .calls = subject->device->learn, .random = {seed}};
     rcvi_learn_shape shape = {.dtype = subject->dtype,
                               .threads = subject->threads,
                               .rows = rows,

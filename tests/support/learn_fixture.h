@@ -9,7 +9,7 @@ enum { FIXTURE_BLOCKS = 256 };
 
 typedef struct {
     const learn_subject *subject;
-    const rcvi_learns *calls;
+    const rcvi_learn_table *calls;
     rcvi_learn *learn;
     random_source random;
     void *blocks[FIXTURE_BLOCKS]; /* of the device's memory, until fixture_close */

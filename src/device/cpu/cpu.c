@@ -62,7 +62,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
     return RCV_OK;
 }
 
-static rcv_status tell(rcv_context *context, int ordinal, rcvi_text *text) {
+static rcv_status print_info(rcv_context *context, int ordinal, rcvi_text *text) {
     (void)ordinal;
     const rcvi_kernels *kernels = rcvi_context_kernels(context);
     if (!kernels) return RCV_INVALID;
@@ -317,14 +317,14 @@ static rcv_status run_steps(rcvi_worker *worker, size_t first, size_t end, const
 
 const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .describe = describe,
-                                     .tell = tell,
+                                     .print_info = print_info,
                                      .prepare = prepare,
                                      .release = rcvi_engine_free,
-                                     .scratch = scratch,
-                                     .outside = outside,
+                                     .scratch_bytes = scratch,
+                                     .extra_bytes = outside,
                                      .open = open_worker,
                                      .close = close_worker,
                                      .run = run_steps,
-                                     .scans = &rcvi_cpu_scans,
-                                     .learns = &rcvi_cpu_learns,
-                                     .bandwidth = rcvi_measured_bandwidth};
+                                     .scan = &rcvi_cpu_scan,
+                                     .learn = &rcvi_cpu_learn,
+                                     .measure_bandwidth = rcvi_measured_bandwidth};

@@ -5,6 +5,7 @@
 #include "device/cuda/kernels/kernels.h"
 #include "device/cuda/learn/learn.h"
 #include "device/cuda/measure.h"
+#include "device/cuda/nccl/nccl.h"
 #include "device/cuda/persistent/persistent.h"
 #include "device/cuda/recurrence/recurrence.h"
 #include "device/cuda/recurrence/scan.h"
@@ -94,7 +95,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
     return RCV_OK;
 }
 
-static rcv_status tell(rcv_context *context, int ordinal, rcvi_text *text) {
+static rcv_status print_info(rcv_context *context, int ordinal, rcvi_text *text) {
     (void)context;
     const facts *f = NULL;
     RCVI_TRY(find_facts(ordinal, &f));
@@ -438,16 +439,16 @@ static rcv_status run(rcvi_worker *w, size_t first, size_t end, const rcvi_bindi
     return status;
 }
 
-static rcv_status renew_on(rcvi_worker *w, char *scratch, cudaStream_t stream) {
+static rcv_status reset_scratch_on(rcvi_worker *w, char *scratch, cudaStream_t stream) {
     if (!w->called) return RCV_OK; /* the first call does */
     RCVI_TRY(follow(w, stream));
     return clear_kept(w, scratch, stream);
 }
 
-static rcv_status renew(rcvi_worker *w, void *scratch, void *stream) {
+static rcv_status reset_scratch(rcvi_worker *w, void *scratch, void *stream) {
     int before = 0;
     RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
-    rcv_status status = renew_on(w, scratch, stream);
+    rcv_status status = reset_scratch_on(w, scratch, stream);
     rcvi_cuda_leave(before);
     return status;
 }
@@ -479,23 +480,24 @@ static rcv_status wait(rcvi_worker *w) {
 
 const rcvi_device rcvi_device_cuda = {.name = "cuda",
                                       .describe = describe,
-                                      .tell = tell,
+                                      .print_info = print_info,
                                       .prepare = prepare,
                                       .load = rcvi_cuda_engine_load,
                                       .release = rcvi_cuda_engine_free,
                                       .explain = explain,
-                                      .scratch = scratch,
-                                      .outside = outside,
+                                      .scratch_bytes = scratch,
+                                      .extra_bytes = outside,
                                       .open = open_worker,
                                       .close = close_worker,
                                       .run = run,
-                                      .renew = renew,
-                                      .announce = announce,
-                                      .beside = beside,
+                                      .reset_scratch = reset_scratch,
+                                      .send_lengths = announce,
+                                      .loop_event = beside,
                                       .wait = wait,
-                                      .peak = rcvi_cuda_peak,
-                                      .scans = &rcvi_cuda_scans,
-                                      .learns = &rcvi_cuda_learns,
-                                      .ferries = &rcvi_cuda_ferries,
-                                      .bandwidth = rcvi_cuda_bandwidth,
+                                      .measure_peak = rcvi_cuda_peak,
+                                      .scan = &rcvi_cuda_scan,
+                                      .learn = &rcvi_cuda_learn,
+                                      .staging = &rcvi_cuda_staging,
+                                      .collectives = &rcvi_cuda_collectives,
+                                      .measure_bandwidth = rcvi_cuda_bandwidth,
                                       .memory = &memory};

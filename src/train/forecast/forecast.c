@@ -82,7 +82,7 @@ static rcv_status measure_stages(forecast *f) {
     const rcvi_workload *w = f->workload;
     if (is_own(f)) {
         RCVI_TRY(rcvi_comm_agree(w->topology->world, measure_stage(f, w->topology->stage)));
-        return rcvi_comm_combine(w->topology->world, RCVI_MAX_ALL, f->numbers, f->count);
+        return rcvi_comm_all_reduce(w->topology->world, RCVI_ALL_REDUCE_MAX, f->numbers, f->count);
     }
     for (int s = 0; s < f->a->stages; s++) {
         int like = alike(f, s);

@@ -35,7 +35,7 @@ rcv_status rcvi_check_stages(int layers, int stages) {
 
 /* The seconds of the slowest rank, on all ranks. */
 static rcv_status take_slowest(const rcvi_workload *w, double *seconds, int64_t count) {
-    return w->topology ? rcvi_comm_combine(w->topology->world, RCVI_MAX_ALL, seconds, count) : RCV_OK;
+    return w->topology ? rcvi_comm_all_reduce(w->topology->world, RCVI_ALL_REDUCE_MAX, seconds, count) : RCV_OK;
 }
 
 /* Without measuring: in proportion to multiplications per token. */

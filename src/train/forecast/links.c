@@ -18,17 +18,20 @@ typedef struct {
 static rcv_status exchange_once(const probe *p, exchange_kind kind, int64_t count) {
     const rcvi_topology *topology = p->topology;
     rcvi_transfer *sent = NULL;
-    rcvi_transfer_options o = {
-        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = p->data, .count = count, .on_device = p->on_device};
-    if (kind == SUM) return rcvi_comm_do(topology->replicas, &o);
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = p->data,
+                               .count = count,
+                               .on_device = p->on_device};
+    if (kind == SUM) return rcvi_transfer_run(topology->replicas, &o);
     o.kind = RCVI_SEND;
     o.peer = topology->stage + 1;
-    if (o.peer < topology->stage_count) RCVI_TRY(rcvi_comm_start(topology->stages, &o, &sent));
+    if (o.peer < topology->stage_count) RCVI_TRY(rcvi_transfer_start(topology->stages, &o, &sent));
     o.kind = RCVI_RECEIVE;
     o.peer = topology->stage - 1;
     o.data = p->data + MANY;
-    rcv_status status = o.peer < 0 ? RCV_OK : rcvi_comm_do(topology->stages, &o);
-    rcv_status ended = rcvi_comm_finish(sent, NULL);
+    rcv_status status = o.peer < 0 ? RCV_OK : rcvi_transfer_run(topology->stages, &o);
+    rcv_status ended = rcvi_transfer_wait(sent, NULL);
     return status ? status : ended;
 }
 
@@ -42,7 +45,7 @@ static rcv_status time_exchange(const probe *p, exchange_kind kind, int64_t coun
         double began = rcvi_now();
         RCVI_TRY(exchange_once(p, kind, count));
         samples[done] = rcvi_now() - began;
-        RCVI_TRY(rcvi_comm_combine(world, RCVI_MAX_ALL, &samples[done], 1));
+        RCVI_TRY(rcvi_comm_all_reduce(world, RCVI_ALL_REDUCE_MAX, &samples[done], 1));
         all += samples[done++];
     } while (done <= TIMES && all < long_enough);
     *seconds = done > 1 ? rcvi_quantile(samples + 1, done - 1, 0.5) : samples[0];

@@ -11,14 +11,15 @@ static rcv_status go_through(rcvi_work *w, rcvi_batcher *batcher, const size_t *
     for (int64_t i = 0; i < batches; i++) {
         rcvi_batch batch;
         RCVI_TRY(rcvi_batcher_next(batcher, &batch));
-        if (w->options.topology) rcvi_comm_alive(w->options.topology->world);
+        if (w->options.topology) rcvi_comm_report_progress(w->options.topology->world);
         RCVI_TRY(rcvi_work_loss(w, windows[batch.bucket], &batch, i == 0));
         count += batch.counted;
         if (after) RCVI_TRY(after(user, w, windows[batch.bucket], &batch));
     }
     rcvi_outcome outcome = {0};
     RCVI_TRY(w->ops->fetch(w->learn, &outcome, w->outcome, sizeof outcome));
-    if (w->options.topology) RCVI_TRY(rcvi_comm_combine(w->options.topology->world, RCVI_SUM_ALL, &outcome.loss, 1));
+    if (w->options.topology)
+        RCVI_TRY(rcvi_comm_all_reduce(w->options.topology->world, RCVI_ALL_REDUCE_SUM, &outcome.loss, 1));
     *counted = count;
     *loss = count > 0 ? outcome.loss / (double)count : 0;
     return RCV_OK;

@@ -165,7 +165,7 @@ static rcv_status fill_shell(rcv_learner *l, const rcvi_learner_options *o) {
     rcv_net_options net = o->net;
     net.input = l->shape.embedding;
     RCVI_TRY(rcvi_device_find(o->device, &l->device, &l->ordinal));
-    if (!l->device->learns)
+    if (!l->device->learn)
         return rcvi_fail(RCV_UNSUPPORTED, "device %s runs networks but does not train them", l->device->name);
     const char *name = o->device ? o->device : "cpu";
     l->device_name = rcvi_copy_text(l->context, name, strlen(name));

@@ -69,13 +69,13 @@ rcv_status rcvi_topology_open(rcvi_comm *world, const rcv_settings *s, rcvi_topo
 }
 
 void rcvi_topology_close(rcvi_topology *topology) {
-    rcvi_comm_leave(topology->stages);
-    rcvi_comm_leave(topology->replicas);
+    rcvi_comm_free(topology->stages);
+    rcvi_comm_free(topology->replicas);
     *topology = (rcvi_topology){0};
 }
 
 int64_t rcvi_topology_threads(const rcvi_topology *topology, rcv_context *context, const rcv_settings *s) {
     int64_t asked = rcvi_settings_integer(s, "threads");
-    if (asked || !topology || rcvi_comm_here(topology->world) == 1) return asked;
+    if (asked || !topology || rcvi_comm_local_size(topology->world) == 1) return asked;
     return rcvi_comm_cores(topology->world, rcv_context_threads(context));
 }

@@ -62,12 +62,12 @@ rcv_status rcvi_check_agreement(const rcv_trainer *t) {
     RCVI_TRY(rcvi_comm_agree(world, describe(t, &own)));
     if (!own) return RCV_NO_MEMORY;
     int64_t bytes = (int64_t)strlen(own) + 1;
-    rcv_status status = rcvi_comm_pass(world, RCVI_BROADCAST, 0, &bytes, sizeof bytes);
+    rcv_status status = rcvi_comm_transfer_bytes(world, RCVI_BROADCAST, 0, &bytes, sizeof bytes);
     char *leader = status ? NULL : rcvi_new(t->context, (size_t)bytes, 1);
     if (!status) status = rcvi_comm_agree(world, leader ? RCV_OK : RCV_NO_MEMORY);
     if (!status && leader) {
         if (rcvi_topology_is_leader(&t->topology)) memcpy(leader, own, (size_t)bytes);
-        status = rcvi_comm_pass(world, RCVI_BROADCAST, 0, leader, (size_t)bytes);
+        status = rcvi_comm_transfer_bytes(world, RCVI_BROADCAST, 0, leader, (size_t)bytes);
         if (!status) status = rcvi_comm_agree(world, compare(rcvi_comm_rank(world), own, leader));
     }
     rcvi_free(t->context, leader);

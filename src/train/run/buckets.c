@@ -116,7 +116,7 @@ static rcv_status choose_together(const problem *p, const char *text, int64_t *l
         chosen[0] = (int64_t)*count;
         memcpy(chosen + 1, lengths, *count * sizeof *lengths);
     }
-    RCVI_TRY(rcvi_comm_pass(p->topology->world, RCVI_BROADCAST, 0, chosen, sizeof chosen));
+    RCVI_TRY(rcvi_comm_transfer_bytes(p->topology->world, RCVI_BROADCAST, 0, chosen, sizeof chosen));
     *count = (size_t)chosen[0];
     memcpy(lengths, chosen + 1, *count * sizeof *lengths);
     return RCV_OK;

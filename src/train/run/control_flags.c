@@ -12,12 +12,12 @@ rcv_status rcvi_control_flags_begin(rcvi_control_flags *f, const rcvi_topology *
     memcpy(f->agreed, f->requests, sizeof f->agreed);
     if (!topology) return RCV_OK;
     const rcvi_transfer_options o = {
-        .kind = RCVI_MAX_ALL, .type = RCVI_TRANSFER_DOUBLE, .data = f->agreed, .count = RCVI_FLAGS};
-    return rcvi_comm_start(topology->world, &o, &f->transfer);
+        .kind = RCVI_ALL_REDUCE_MAX, .type = RCVI_TRANSFER_DOUBLE, .data = f->agreed, .count = RCVI_FLAGS};
+    return rcvi_transfer_start(topology->world, &o, &f->transfer);
 }
 
 rcv_status rcvi_control_flags_end(rcvi_control_flags *f) {
     rcvi_transfer *transfer = f->transfer;
     f->transfer = NULL;
-    return rcvi_comm_finish(transfer, NULL);
+    return rcvi_transfer_wait(transfer, NULL);
 }

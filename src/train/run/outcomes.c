@@ -23,7 +23,7 @@ static rcv_status sum_losses(const rcvi_topology *topology, rcvi_outcome *outcom
     double losses[RCVI_PENDING_OUTCOMES];
     if (!topology) return RCV_OK;
     for (int i = 0; i < count; i++) losses[i] = outcomes[i].loss;
-    RCVI_TRY(rcvi_comm_combine(topology->world, RCVI_SUM_ALL, losses, count));
+    RCVI_TRY(rcvi_comm_all_reduce(topology->world, RCVI_ALL_REDUCE_SUM, losses, count));
     for (int i = 0; i < count; i++) outcomes[i].loss = losses[i];
     return RCV_OK;
 }

@@ -58,16 +58,16 @@ void rcvi_progress_update(rcvi_progress *p, const rcvi_run_state *s, int64_t len
 /* ---- bytes ---- */
 
 void rcvi_progress_begin_update(rcvi_progress *p, const rcvi_topology *topology) {
-    if (topology) p->sent_before = rcvi_comm_count(topology->world).bytes;
+    if (topology) p->sent_before = rcvi_comm_get_statistics(topology->world).bytes;
 }
 
 void rcvi_progress_end_update(rcvi_progress *p, const rcvi_topology *topology) {
-    if (topology) p->sent_sum += (double)(rcvi_comm_count(topology->world).bytes - p->sent_before);
+    if (topology) p->sent_sum += (double)(rcvi_comm_get_statistics(topology->world).bytes - p->sent_before);
 }
 
 rcv_status rcvi_progress_count_bytes(rcvi_progress *p, const rcvi_topology *topology) {
     if (!topology || !p->updates) return RCV_OK;
     p->sent_most = p->sent_all = p->sent_sum / (double)p->updates;
-    RCVI_TRY(rcvi_comm_combine(topology->world, RCVI_MAX_ALL, &p->sent_most, 1));
-    return rcvi_comm_combine(topology->world, RCVI_SUM_ALL, &p->sent_all, 1);
+    RCVI_TRY(rcvi_comm_all_reduce(topology->world, RCVI_ALL_REDUCE_MAX, &p->sent_most, 1));
+    return rcvi_comm_all_reduce(topology->world, RCVI_ALL_REDUCE_SUM, &p->sent_all, 1);
 }

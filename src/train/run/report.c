@@ -69,6 +69,6 @@ bool rcvi_trainer_report(rcv_trainer *t) {
 
 bool rcvi_trainer_asks_to_go_on(void *user) {
     rcv_trainer *t = user;
-    if (t->topology.world) rcvi_comm_alive(t->topology.world);
+    if (t->topology.world) rcvi_comm_report_progress(t->topology.world);
     return call_progress(t);
 }

@@ -18,17 +18,18 @@ rcv_status rcvi_timeline_begin(rcvi_work *w, int64_t update) {
 
 static rcv_status send_spans(rcvi_comm *world, const rcvi_trace *trace) {
     int64_t count = (int64_t)trace->count;
-    RCVI_TRY(rcvi_comm_pass(world, RCVI_SEND, 0, &count, sizeof count));
-    return rcvi_comm_pass(world, RCVI_SEND, 0, trace->spans, trace->count * sizeof *trace->spans);
+    RCVI_TRY(rcvi_comm_transfer_bytes(world, RCVI_SEND, 0, &count, sizeof count));
+    return rcvi_comm_transfer_bytes(world, RCVI_SEND, 0, trace->spans, trace->count * sizeof *trace->spans);
 }
 
 static rcv_status receive_spans(rcv_context *context, const rcvi_topology *topology, int rank, const rcvi_run_log *log,
                                 int64_t step) {
     int64_t count;
-    RCVI_TRY(rcvi_comm_pass(topology->world, RCVI_RECEIVE, rank, &count, sizeof count));
+    RCVI_TRY(rcvi_comm_transfer_bytes(topology->world, RCVI_RECEIVE, rank, &count, sizeof count));
     rcvi_trace_span *spans = rcvi_new(context, (size_t)count, sizeof *spans);
     if (!spans) return RCV_NO_MEMORY;
-    rcv_status status = rcvi_comm_pass(topology->world, RCVI_RECEIVE, rank, spans, (size_t)count * sizeof *spans);
+    rcv_status status =
+        rcvi_comm_transfer_bytes(topology->world, RCVI_RECEIVE, rank, spans, (size_t)count * sizeof *spans);
     if (!status) rcvi_log_timeline(log, step, topology, rank, spans, (size_t)count);
     rcvi_free(context, spans);
     return status;

@@ -73,20 +73,20 @@ int64_t rcvi_share_elements(const rcv_learner *l, const rcvi_topology *topology)
 
 static rcv_status send_part(const rcv_learner *l, rcvi_comm *world, local_part *p) {
     int64_t sizes[2] = {p->count, p->elements};
-    RCVI_TRY(rcvi_comm_pass(world, RCVI_SEND, 0, sizes, sizeof sizes));
-    RCVI_TRY(rcvi_comm_pass(world, RCVI_SEND, 0, p->ranges, (size_t)p->count * sizeof *p->ranges));
-    return rcvi_comm_pass(world, RCVI_SEND, 0, p->data, (size_t)p->elements * rcvi_real_bytes(l));
+    RCVI_TRY(rcvi_comm_transfer_bytes(world, RCVI_SEND, 0, sizes, sizeof sizes));
+    RCVI_TRY(rcvi_comm_transfer_bytes(world, RCVI_SEND, 0, p->ranges, (size_t)p->count * sizeof *p->ranges));
+    return rcvi_comm_transfer_bytes(world, RCVI_SEND, 0, p->data, (size_t)p->elements * rcvi_real_bytes(l));
 }
 
 static rcv_status receive_part(const rcv_learner *l, rcvi_comm *world, int rank, local_part *p) {
     int64_t sizes[2];
-    RCVI_TRY(rcvi_comm_pass(world, RCVI_RECEIVE, rank, sizes, sizeof sizes));
+    RCVI_TRY(rcvi_comm_transfer_bytes(world, RCVI_RECEIVE, rank, sizes, sizeof sizes));
     RCVI_TRY(make_ranges(l->context, sizes[0], p));
     p->count = sizes[0];
     p->elements = sizes[1];
     RCVI_TRY(allocate_data(l, p));
-    RCVI_TRY(rcvi_comm_pass(world, RCVI_RECEIVE, rank, p->ranges, (size_t)p->count * sizeof *p->ranges));
-    return rcvi_comm_pass(world, RCVI_RECEIVE, rank, p->data, (size_t)p->elements * rcvi_real_bytes(l));
+    RCVI_TRY(rcvi_comm_transfer_bytes(world, RCVI_RECEIVE, rank, p->ranges, (size_t)p->count * sizeof *p->ranges));
+    return rcvi_comm_transfer_bytes(world, RCVI_RECEIVE, rank, p->data, (size_t)p->elements * rcvi_real_bytes(l));
 }
 
 typedef enum { TO_WHOLE, FROM_WHOLE } direction;
@@ -156,10 +156,10 @@ rcv_status rcvi_distribute_array(const rcv_learner *l, const rcvi_topology *topo
 
 static rcv_status receive_text(rcv_context *context, rcvi_comm *world, int rank, rcvi_text *all) {
     int64_t bytes;
-    RCVI_TRY(rcvi_comm_pass(world, RCVI_RECEIVE, rank, &bytes, sizeof bytes));
+    RCVI_TRY(rcvi_comm_transfer_bytes(world, RCVI_RECEIVE, rank, &bytes, sizeof bytes));
     char *text = rcvi_new(context, (size_t)bytes, 1);
     if (!text) return RCV_NO_MEMORY;
-    rcv_status status = rcvi_comm_pass(world, RCVI_RECEIVE, rank, text, (size_t)bytes);
+    rcv_status status = rcvi_comm_transfer_bytes(world, RCVI_RECEIVE, rank, text, (size_t)bytes);
     if (!status) rcvi_text_add_bytes(all, text, (size_t)bytes);
     rcvi_free(context, text);
     return status;
@@ -171,8 +171,8 @@ rcv_status rcvi_collect_text(rcv_context *context, const rcvi_topology *topology
     *all = NULL;
     if (rank >= senders) return RCV_OK;
     if (rank > 0) {
-        RCVI_TRY(rcvi_comm_pass(topology->world, RCVI_SEND, 0, &bytes, sizeof bytes));
-        return rcvi_comm_pass(topology->world, RCVI_SEND, 0, (void *)(uintptr_t)text, (size_t)bytes);
+        RCVI_TRY(rcvi_comm_transfer_bytes(topology->world, RCVI_SEND, 0, &bytes, sizeof bytes));
+        return rcvi_comm_transfer_bytes(topology->world, RCVI_SEND, 0, (void *)(uintptr_t)text, (size_t)bytes);
     }
     rcvi_text out;
     rcvi_text_init(&out, context);

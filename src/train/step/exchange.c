@@ -18,8 +18,8 @@ typedef struct {
 struct rcvi_exchange {
     rcvi_work *work;
     const rcvi_topology *topology;
-    rcvi_ferry *ferry; /* whose block the signals are, where the device's memory is not the host's */
-    uint64_t *signals; /* of layers, and behind them as `signal_of` says */
+    rcvi_staging *staging; /* whose block the signals are, where the device's memory is not the host's */
+    uint64_t *signals;     /* of layers, and behind them as `signal_of` says */
     segment *segments;
     size_t segment_count;
     /* [units] forwards, and as many backwards: what neighbours send, and what they are sent. */
@@ -46,12 +46,12 @@ static int signal_of_unit(const rcvi_exchange *x, const rcvi_unit *u, int way) {
 static rcv_status make_signals(rcvi_exchange *x) {
     const rcv_learner *l = x->work->learner;
     size_t count = (size_t)(signal_of(x, OF_UNITS) + 2 * units_of(x));
-    if (!l->device->ferries) {
+    if (!l->device->staging) {
         x->signals = rcvi_new(l->context, count, sizeof *x->signals);
         return x->signals ? RCV_OK : RCV_NO_MEMORY;
     }
-    RCVI_TRY(l->device->ferries->open(l->context, l->ordinal, count * sizeof *x->signals, &x->ferry));
-    x->signals = l->device->ferries->block(x->ferry);
+    RCVI_TRY(l->device->staging->open(l->context, l->ordinal, count * sizeof *x->signals, &x->staging));
+    x->signals = l->device->staging->host_memory(x->staging);
     memset(x->signals, 0, count * sizeof *x->signals);
     return RCV_OK;
 }
@@ -85,10 +85,10 @@ static rcv_status finish(const rcvi_exchange *x, rcvi_transfer **transfer) {
     rcvi_transfer_times times;
     double begin = rcvi_trace_now(&w->trace);
     *transfer = NULL;
-    RCVI_TRY(rcvi_comm_finish(given, &times));
+    RCVI_TRY(rcvi_transfer_wait(given, &times));
     if (!w->trace.on || !given) return RCV_OK;
     rcvi_trace_add(w->learner->context, &w->trace, RCVI_TRACE_WAIT, -1, begin);
-    rcvi_trace_add_until(w->learner->context, &w->trace, RCVI_TRACE_EXCHANGE, -1, times.begun, times.ended);
+    rcvi_trace_add_until(w->learner->context, &w->trace, RCVI_TRACE_EXCHANGE, -1, times.started, times.completed);
     return RCV_OK;
 }
 
@@ -114,12 +114,13 @@ static rcv_status make_segments(rcvi_exchange *x) {
 static rcv_status start_sums(rcvi_exchange *x) {
     for (size_t i = 0; i < x->segment_count && x->topology->reduces_gradients; i++) {
         segment *p = &x->segments[i];
-        rcvi_transfer_options o = transfer_of(x, x->topology->shares_optimiser ? RCVI_SUM_SHARES : RCVI_SUM_ALL,
-                                              rcvi_gradient_at(x->work, p->of.first), p->of.count);
+        rcvi_transfer_options o =
+            transfer_of(x, x->topology->shares_optimiser ? RCVI_REDUCE_SCATTER : RCVI_ALL_REDUCE_SUM,
+                        rcvi_gradient_at(x->work, p->of.first), p->of.count);
         o.starts = x->topology->shares_optimiser ? p->starts : NULL;
-        o.narrow = x->topology->bfloat16_gradients;
+        o.as_bfloat16 = x->topology->bfloat16_gradients;
         wait_for(x, p->of.event, &o);
-        RCVI_TRY(rcvi_comm_start(x->topology->replicas, &o, &p->transfer));
+        RCVI_TRY(rcvi_transfer_start(x->topology->replicas, &o, &p->transfer));
     }
     return RCV_OK;
 }
@@ -178,8 +179,8 @@ void rcvi_exchange_free(rcvi_exchange *x) {
     }
     rcvi_device_free(l, x->rows);
     rcvi_device_free(l, x->merged);
-    if (x->ferry)
-        l->device->ferries->close(x->ferry);
+    if (x->staging)
+        l->device->staging->close(x->staging);
     else
         rcvi_free(l->context, x->signals);
     rcvi_free(l->context, x);
@@ -215,7 +216,7 @@ static rcv_status ask(rcvi_exchange *x, const rcvi_window *v, int64_t number, in
     const rcvi_unit u = rcvi_unit_of(v, number);
     if (!has_neighbour(x, way)) return RCV_OK;
     const rcvi_transfer_options o = rows_of(x, v, &u, way, false);
-    return rcvi_comm_start(x->topology->stages, &o, &x->receipts[way][number]);
+    return rcvi_transfer_start(x->topology->stages, &o, &x->receipts[way][number]);
 }
 
 rcv_status rcvi_exchange_begin(rcvi_exchange *x, const rcvi_window *v, uint64_t number, bool sums) {
@@ -240,7 +241,7 @@ rcv_status rcvi_exchange_pass(rcvi_exchange *x, const rcvi_window *v, const rcvi
     rcvi_transfer_options o = rows_of(x, v, u, way, true);
     RCVI_TRY(raise_signal(x, signal));
     wait_for(x, signal, &o);
-    return rcvi_comm_start(x->topology->stages, &o, &x->sends[way][u->number]);
+    return rcvi_transfer_start(x->topology->stages, &o, &x->sends[way][u->number]);
 }
 
 /* ---- gradients ---- */
@@ -264,11 +265,11 @@ rcv_status rcvi_exchange_inputs(rcvi_exchange *x) {
     RCVI_TRY(raise_signal(x, signal_of(x, OF_INPUTS)));
     if (!rcvi_work_merges(w)) return RCV_OK;
     int replicas = x->topology->replica_count;
-    rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, x->rows, w->starts[replicas]);
+    rcvi_transfer_options o = transfer_of(x, RCVI_ALL_GATHER, x->rows, w->starts[replicas]);
     o.starts = w->starts;
-    o.narrow = x->topology->bfloat16_gradients;
+    o.as_bfloat16 = x->topology->bfloat16_gradients;
     wait_for(x, signal_of(x, OF_INPUTS), &o);
-    return rcvi_comm_start(x->topology->replicas, &o, &x->gather);
+    return rcvi_transfer_start(x->topology->replicas, &o, &x->gather);
 }
 
 /* Rows that several replicas read become one. */
@@ -324,10 +325,10 @@ static rcv_status gather_shares(rcvi_exchange *x) {
     RCVI_TRY(raise_signal(x, signal_of(x, OF_UPDATE)));
     for (size_t i = 0; i < x->segment_count; i++) {
         segment *p = &x->segments[i];
-        rcvi_transfer_options o = transfer_of(x, RCVI_GATHER_ALL, rcvi_at(l, l->parameters, p->of.first), p->of.count);
+        rcvi_transfer_options o = transfer_of(x, RCVI_ALL_GATHER, rcvi_at(l, l->parameters, p->of.first), p->of.count);
         o.starts = p->starts;
         wait_for(x, signal_of(x, OF_UPDATE), &o);
-        RCVI_TRY(rcvi_comm_start(x->topology->replicas, &o, &p->transfer));
+        RCVI_TRY(rcvi_transfer_start(x->topology->replicas, &o, &p->transfer));
     }
     for (size_t i = 0; i < x->segment_count; i++) RCVI_TRY(finish(x, &x->segments[i].transfer));
     return RCV_OK;
@@ -345,7 +346,7 @@ rcv_status rcvi_exchange_update(rcvi_exchange *x, const rcvi_update *update) {
     RCVI_TRY(sum_squares(x, update, &outcome));
     RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_OTHER, -1, begin));
     begin = rcvi_trace_now(&w->trace);
-    RCVI_TRY(rcvi_comm_combine(x->topology->world, RCVI_SUM_ALL, &outcome.norm, 1));
+    RCVI_TRY(rcvi_comm_all_reduce(x->topology->world, RCVI_ALL_REDUCE_SUM, &outcome.norm, 1));
     RCVI_TRY(rcvi_work_trace(w, RCVI_TRACE_WAIT, -1, begin));
     begin = rcvi_trace_now(&w->trace);
     outcome.norm = sqrt(outcome.norm);

@@ -52,10 +52,10 @@ static rcv_status list_candidates(const rcvi_work *w, const rcv_plan *plan, char
         RCVI_TRY(rcvi_text_take(&text, list));
         bytes = (int64_t)strlen(*list) + 1;
     }
-    RCVI_TRY(rcvi_comm_pass(peers, RCVI_BROADCAST, 0, &bytes, sizeof bytes));
+    RCVI_TRY(rcvi_comm_transfer_bytes(peers, RCVI_BROADCAST, 0, &bytes, sizeof bytes));
     if (!*list) *list = rcvi_new(w->learner->context, (size_t)bytes, 1);
     if (!*list) return RCV_NO_MEMORY;
-    return rcvi_comm_pass(peers, RCVI_BROADCAST, 0, *list, (size_t)bytes);
+    return rcvi_comm_transfer_bytes(peers, RCVI_BROADCAST, 0, *list, (size_t)bytes);
 }
 
 /* Of all candidates the one whose slowest rank is the fastest; where none was timed by all, the first rank's. `list` is cut to it. */
@@ -74,7 +74,7 @@ static rcv_status choose_of(const rcvi_work *w, const rcv_plan *plan, char *list
         seconds[i] = seconds_of(plan, at, timed);
         at = end + 1;
     }
-    if (!status) status = rcvi_comm_combine(w->options.peers, RCVI_MAX_ALL, seconds, (int64_t)count);
+    if (!status) status = rcvi_comm_all_reduce(w->options.peers, RCVI_ALL_REDUCE_MAX, seconds, (int64_t)count);
     for (size_t i = 1; i < count && !status; i++)
         if (seconds[i] < seconds[best]) best = i;
     if (!status) *chosen = names[best];

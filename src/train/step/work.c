@@ -94,7 +94,7 @@ rcv_status rcvi_work_new(rcv_learner *learner, const rcvi_work_options *options,
     rcvi_work *w = rcvi_new(learner->context, 1, sizeof *w);
     if (!w) return RCV_NO_MEMORY;
     w->learner = learner;
-    w->ops = learner->device->learns;
+    w->ops = learner->device->learn;
     w->options = *options;
     w->parameters = learner->parameters;
     rcv_status status = fill_work(w);

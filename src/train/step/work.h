@@ -85,7 +85,7 @@ typedef struct rcvi_exchange rcvi_exchange; /* exchange.h */
 
 typedef struct {
     rcv_learner *learner;
-    const rcvi_learns *ops;
+    const rcvi_learn_table *ops;
     rcvi_learn *learn;
     rcvi_work_options options;
     rcvi_feed feed;

@@ -41,9 +41,9 @@ static void the_world_is_this_rank(void **state) {
         begin(&f, named ? "self" : NULL);
         assert_int_equal(rcvi_comm_rank(f.world), 0);
         assert_int_equal(rcvi_comm_size(f.world), 1);
-        assert_int_equal(rcvi_comm_here(f.world), 1);
+        assert_int_equal(rcvi_comm_local_size(f.world), 1);
         assert_string_equal(rcvi_comm_name(f.world), "self");
-        assert_int_equal(rcvi_comm_started(&rank), 1);
+        assert_int_equal(rcvi_comm_launched_size(&rank), 1);
         assert_int_equal(rank, 0);
         end(&f);
     }
@@ -56,8 +56,8 @@ static void nothing_changes(void **state) {
     (void)state;
     fixture f;
     begin(&f, NULL);
-    static const rcvi_transfer_kind kinds[] = {RCVI_SUM_ALL, RCVI_MAX_ALL, RCVI_SUM_SHARES, RCVI_GATHER_ALL,
-                                               RCVI_BROADCAST};
+    static const rcvi_transfer_kind kinds[] = {RCVI_ALL_REDUCE_SUM, RCVI_ALL_REDUCE_MAX, RCVI_REDUCE_SCATTER,
+                                               RCVI_ALL_GATHER, RCVI_BROADCAST};
     double data[3] = {1, -2.5, 3}, before[3];
     int64_t starts[2] = {0, 3};
     memcpy(before, data, sizeof data);
@@ -66,14 +66,14 @@ static void nothing_changes(void **state) {
             .kind = kinds[i], .type = RCVI_TRANSFER_DOUBLE, .data = data, .count = 3, .starts = starts};
         rcvi_transfer *transfer = NULL;
         rcvi_transfer_times times = {0};
-        check_ok(rcvi_comm_start(f.world, &o, &transfer));
+        check_ok(rcvi_transfer_start(f.world, &o, &transfer));
         assert_non_null(transfer);
-        check_ok(rcvi_comm_finish(transfer, &times));
-        assert_true(times.asked > 0 && times.asked <= times.begun && times.begun <= times.ended);
+        check_ok(rcvi_transfer_wait(transfer, &times));
+        assert_true(times.queued > 0 && times.queued <= times.started && times.started <= times.completed);
         assert_memory_equal(data, before, sizeof data);
     }
-    check_ok(rcvi_comm_finish(NULL, NULL));
-    assert_int_equal(rcvi_comm_count(f.world).bytes, 0);
+    check_ok(rcvi_transfer_wait(NULL, NULL));
+    assert_int_equal(rcvi_comm_get_statistics(f.world).bytes, 0);
     end(&f);
 }
 
@@ -106,14 +106,14 @@ static void narrow_rounds_to_even(void **state) {
     for (int way = 0; way < 3; way++) { /* the host's memory, that of a device that shares it, that of one of its own */
         uint32_t data[ROUNDINGS];
         for (int i = 0; i < ROUNDINGS; i++) data[i] = roundings[i].from;
-        rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+        rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
                                    .type = RCVI_TRANSFER_FLOAT,
                                    .data = data,
                                    .count = ROUNDINGS,
-                                   .narrow = true,
+                                   .as_bfloat16 = true,
                                    .on_device = way > 0};
         if (way > 0) check_ok(rcvi_comm_set_device(f.world, way == 1 ? &near : &far, 2));
-        check_ok(rcvi_comm_do(f.world, &o));
+        check_ok(rcvi_transfer_run(f.world, &o));
         for (int i = 0; i < ROUNDINGS; i++) assert_int_equal(data[i], roundings[i].to);
     }
     end(&f);
@@ -132,22 +132,22 @@ static void a_counter_is_waited_for(void **state) {
     begin(&f, NULL);
     _Atomic uint64_t counter = 5;
     float x = 1.001f, rounded = 1;
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL,
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
                                .type = RCVI_TRANSFER_FLOAT,
                                .data = &x,
                                .count = 1,
-                               .narrow = true,
+                               .as_bfloat16 = true,
                                .counter = &counter,
                                .ready = 7};
     rcvi_transfer *transfer = NULL;
     rcvi_transfer_times times;
-    check_ok(rcvi_comm_start(f.world, &o, &transfer));
+    check_ok(rcvi_transfer_start(f.world, &o, &transfer));
     assert_true(x == 1.001f);
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, raise_late, &counter), 0);
-    check_ok(rcvi_comm_finish(transfer, &times));
+    check_ok(rcvi_transfer_wait(transfer, &times));
     assert_true(x == rounded);
-    assert_true(times.begun - times.asked > 0.02);
+    assert_true(times.started - times.queued > 0.02);
     pthread_join(thread, NULL);
     end(&f);
 }
@@ -159,28 +159,28 @@ static void mistakes_are_refused(void **state) {
     float data[4] = {0};
     int64_t falling[2] = {1, 4}, starts[2] = {0, 4};
     const rcvi_transfer_options good = {
-        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 4, .starts = starts};
+        .kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 4, .starts = starts};
 #define refused(fragment, ...)                                                                                         \
     do {                                                                                                               \
         rcvi_transfer_options o = good;                                                                                \
         rcvi_transfer *transfer = (rcvi_transfer *)data;                                                               \
         __VA_ARGS__;                                                                                                   \
-        check_fails(rcvi_comm_start(f.world, &o, &transfer), RCV_INVALID, fragment);                                   \
+        check_fails(rcvi_transfer_start(f.world, &o, &transfer), RCV_INVALID, fragment);                               \
         assert_null(transfer);                                                                                         \
     } while (0)
     refused("no transfer of kind 7", o.kind = (rcvi_transfer_kind)7);
     refused("and type 3", o.type = (rcvi_transfer_type)3);
-    refused("a sum of -1 elements", o.count = -1);
+    refused("an all-reduce of -1 elements", o.count = -1);
     refused("elements", o.count = INT64_MAX);
     refused("needs data", o.data = NULL);
     refused("not of bytes", o.type = RCVI_TRANSFER_BYTES);
-    refused("only floats travel as bfloat16", o.type = RCVI_TRANSFER_DOUBLE; o.narrow = true);
-    refused("a broadcast with rank 1, in a group of 1", o.kind = RCVI_BROADCAST; o.peer = 1);
+    refused("only floats can be sent as bfloat16", o.type = RCVI_TRANSFER_DOUBLE; o.as_bfloat16 = true);
+    refused("a broadcast with rank 1, in a communicator of 1", o.kind = RCVI_BROADCAST; o.peer = 1);
     refused("a send with rank -1", o.kind = RCVI_SEND; o.peer = -1);
-    refused("nothing with itself", o.kind = RCVI_RECEIVE);
-    refused("needs to know where shares begin", o.kind = RCVI_GATHER_ALL; o.starts = NULL);
-    refused("shares do not rise from 0 to 4", o.kind = RCVI_SUM_SHARES; o.starts = falling);
-    refused("shares do not rise from 0 to 3", o.kind = RCVI_SUM_SHARES; o.count = 3);
+    refused("rank 0 cannot send to itself", o.kind = RCVI_RECEIVE);
+    refused("an all-gather needs the starts of its shares", o.kind = RCVI_ALL_GATHER; o.starts = NULL);
+    refused("the starts of 1 shares do not rise from 0 to 4", o.kind = RCVI_REDUCE_SCATTER; o.starts = falling);
+    refused("the starts of 1 shares do not rise from 0 to 3", o.kind = RCVI_REDUCE_SCATTER; o.count = 3);
     rcvi_comm *part = NULL;
     check_fails(rcvi_comm_split(f.world, -1, 0, &part), RCV_INVALID, "colour");
     end(&f);
@@ -192,14 +192,14 @@ static void a_part_is_this_rank_again(void **state) {
     begin(&f, NULL);
     rcvi_comm *part = NULL;
     float x = 3;
-    rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = &x, .count = 1};
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_FLOAT, .data = &x, .count = 1};
     check_ok(rcvi_comm_split(f.world, 4, -1, &part));
     assert_int_equal(rcvi_comm_size(part), 1);
     assert_int_equal(rcvi_comm_rank(part), 0);
-    check_ok(rcvi_comm_do(part, &o));
+    check_ok(rcvi_transfer_run(part, &o));
     assert_true(x == 3);
-    rcvi_comm_leave(part);
-    rcvi_comm_leave(NULL);
+    rcvi_comm_free(part);
+    rcvi_comm_free(NULL);
     end(&f);
 }
 
@@ -212,7 +212,7 @@ static void agreement_keeps_the_sentence(void **state) {
     check_ok(rcvi_comm_agree(f.world, RCV_OK));
     check_fails(rcvi_comm_agree(f.world, rcvi_fail(RCV_IO, "no disk")), RCV_IO, "no disk");
     check_ok(rcvi_comm_agree(f.world, RCV_OK));
-    assert_false(rcvi_comm_speaks(f.world));
+    assert_false(rcvi_comm_reports_failure(f.world));
     end(&f);
 }
 
@@ -222,16 +222,20 @@ static void nothing_follows_a_failure(void **state) {
     begin(&f, NULL);
     float x = 1;
     _Atomic uint64_t counter = 0;
-    rcvi_transfer_options o = {
-        .kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = &x, .count = 1, .counter = &counter, .ready = 1};
+    rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
+                               .type = RCVI_TRANSFER_FLOAT,
+                               .data = &x,
+                               .count = 1,
+                               .counter = &counter,
+                               .ready = 1};
     rcvi_transfer *early = NULL, *late = NULL;
-    check_ok(rcvi_comm_start(f.world, &o, &early));
-    rcvi_comm_alive(f.world);
+    check_ok(rcvi_transfer_start(f.world, &o, &early));
+    rcvi_comm_report_progress(f.world);
     rcvi_comm_fail(f.world, "the disk is full");
     rcvi_comm_fail(f.world, "and so on"); /* the first one counts */
-    assert_true(rcvi_comm_speaks(f.world));
-    check_fails(rcvi_comm_finish(early, NULL), RCV_PEER, "rank 0: the disk is full");
-    check_fails(rcvi_comm_start(f.world, &o, &late), RCV_PEER, "rank 0: the disk is full");
+    assert_true(rcvi_comm_reports_failure(f.world));
+    check_fails(rcvi_transfer_wait(early, NULL), RCV_PEER, "rank 0: the disk is full");
+    check_fails(rcvi_transfer_start(f.world, &o, &late), RCV_PEER, "rank 0: the disk is full");
     assert_null(late);
     check_fails(rcvi_comm_agree(f.world, RCV_OK), RCV_PEER, "the disk is full");
     check_fails(rcvi_comm_agree(f.world, rcvi_fail(RCV_IO, "mine")), RCV_IO, "mine");
@@ -247,16 +251,16 @@ static void memory_may_run_out(void **state) {
         rcvi_comm *world = NULL, *part = NULL;
         rcvi_comm_options options = {.transport = "self"};
         float x = 1;
-        rcvi_transfer_options o = {.kind = RCVI_SUM_ALL, .type = RCVI_TRANSFER_FLOAT, .data = &x, .count = 1};
+        rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_FLOAT, .data = &x, .count = 1};
         counter.fail_at = at;
         rcv_status status = rcvi_comm_open(context, &options, &world);
         assert_int_equal(status == RCV_OK, world != NULL);
         if (!status) status = rcvi_comm_split(world, 0, 0, &part);
-        if (!status) status = rcvi_comm_do(part, &o);
+        if (!status) status = rcvi_transfer_run(part, &o);
         assert_int_equal(status, counter.failed ? RCV_NO_MEMORY : RCV_OK);
         failed += counter.failed;
         counter.fail_at = 0;
-        rcvi_comm_leave(part);
+        rcvi_comm_free(part);
         rcvi_comm_close(world);
         test_context_end(&counter, context);
     }
@@ -283,25 +287,25 @@ static void a_transport_may_not_be_there(void **state) {
     check_refused("mpi", RCV_INVALID, "this process was not started by mpirun");
     check_refused("nccl", RCV_INVALID, "this process was not started by mpirun");
     setenv("PMI_SIZE", "3", 1);
-    assert_int_equal(rcvi_comm_started(&rank), 1); /* without a rank it is somebody else's */
+    assert_int_equal(rcvi_comm_launched_size(&rank), 1); /* without a rank it is somebody else's */
     setenv("PMI_RANK", "3", 1);
-    assert_int_equal(rcvi_comm_started(&rank), 1);
+    assert_int_equal(rcvi_comm_launched_size(&rank), 1);
     setenv("PMI_RANK", "2x", 1);
-    assert_int_equal(rcvi_comm_started(&rank), 1);
+    assert_int_equal(rcvi_comm_launched_size(&rank), 1);
     setenv("PMI_RANK", "2", 1);
-    assert_int_equal(rcvi_comm_started(&rank), 3);
+    assert_int_equal(rcvi_comm_launched_size(&rank), 3);
     assert_int_equal(rank, 2);
     check_refused("self", RCV_INVALID, "is for one rank, but 3 were started");
     setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so", 1);
-    check_refused(NULL, RCV_UNSUPPORTED, "MPI is not there: /nowhere/librecurve-mpi.so");
-    check_refused("mpi", RCV_UNSUPPORTED, "MPI is not there: /nowhere/librecurve-mpi.so");
+    check_refused(NULL, RCV_UNSUPPORTED, "MPI is not available: /nowhere/librecurve-mpi.so");
+    check_refused("mpi", RCV_UNSUPPORTED, "MPI is not available: /nowhere/librecurve-mpi.so");
     setenv("RECURVE_MPI", "libm.so.6", 1);
-    check_refused("mpi", RCV_UNSUPPORTED, "MPI is not there");
+    check_refused("mpi", RCV_UNSUPPORTED, "MPI is not available");
     forget_launchers();
     setenv("PMI_SIZE", "1", 1); /* one rank that a launcher has started is one of its world all the same */
     setenv("PMI_RANK", "0", 1);
     setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so", 1);
-    check_refused(NULL, RCV_UNSUPPORTED, "MPI is not there: /nowhere/librecurve-mpi.so");
+    check_refused(NULL, RCV_UNSUPPORTED, "MPI is not available: /nowhere/librecurve-mpi.so");
     forget_launchers();
     setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so",
            1); /* nobody needs a transport where nobody launched anything */

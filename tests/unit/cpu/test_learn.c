@@ -55,7 +55,7 @@ static void memory_may_run_out(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    const rcvi_learns *calls = rcvi_device_cpu.learns;
+    const rcvi_learn_table *calls = rcvi_device_cpu.learn;
     size_t live = counter.live, failures = 0;
     rcvi_learn *learn = NULL;
     for (size_t n = 1;; n++, failures++) {
@@ -78,7 +78,7 @@ static void memory_may_run_out(void **state) {
 
 static void refuse(rcv_context *context, rcvi_learn_shape shape, rcv_status status, const char *fragment) {
     rcvi_learn *learn = NULL;
-    check_fails(rcvi_device_cpu.learns->open(context, 0, &shape, &learn), status, fragment);
+    check_fails(rcvi_device_cpu.learn->open(context, 0, &shape, &learn), status, fragment);
     assert_null(learn);
 }
 
@@ -106,7 +106,7 @@ static void calls_are_checked(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    const rcvi_learns *calls = rcvi_device_cpu.learns;
+    const rcvi_learn_table *calls = rcvi_device_cpu.learn;
     rcvi_learn *learn = NULL;
     rcvi_learn_shape shape = good;
     shape.training = false;

@@ -393,7 +393,7 @@ static void run_step(rcvi_step *step, size_t buffer_count, void *const *buffers,
     check_ok(rcvi_device_cpu.describe(context, 0, RCV_FLOAT64, program.rungs.threads, &program.machine));
     check_ok(rcvi_device_cpu.prepare(&program, &engine));
     check_ok(rcvi_device_cpu.open(engine, &worker));
-    void *scratch = aligned_alloc(128, rcvi_device_cpu.scratch(engine) + 128);
+    void *scratch = aligned_alloc(128, rcvi_device_cpu.scratch_bytes(engine) + 128);
     assert_non_null(scratch);
     check_ok(rcvi_device_cpu.run(worker, 0, 1, &(rcvi_binding){.buffers = buffers}, scratch));
     free(scratch);

@@ -92,6 +92,6 @@ int64_t rcvi_learn_head_scratch(const rcvi_learn *learn);
 int64_t rcvi_learn_head_packed(const rcvi_learn *learn);
 int64_t rcvi_learn_head_turned(const rcvi_learn *learn);
 
-extern const struct rcvi_learns rcvi_cpu_learns;
+extern const struct rcvi_learn_table rcvi_cpu_learn;
 
 #endif

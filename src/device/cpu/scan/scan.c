@@ -222,5 +222,5 @@ static rcv_status backward(rcvi_scan *scan, const rcv_scan_data *data, const rcv
     return call(scan, data, gradients);
 }
 
-const rcvi_scans rcvi_cpu_scans = {
+const rcvi_scan_table rcvi_cpu_scan = {
     .prepare = prepare, .release = release, .form = form_of, .forward = forward, .backward = backward};

@@ -105,6 +105,6 @@ rcvi_scan_strip rcvi_scan_strip_at(const rcvi_scan *scan, int64_t column, int64_
 /* What is carried before anything was: the initial state, or dL/dfinal. */
 const char *rcvi_scan_origin(const rcvi_scan *scan);
 
-extern const rcvi_scans rcvi_cpu_scans;
+extern const rcvi_scan_table rcvi_cpu_scan;
 
 #endif

@@ -1,4 +1,4 @@
-/* Copies on a stream of their own, through memory that the GPU reads and writes by itself. */
+/* Asynchronous copies through pinned host memory, on a stream of their own: rcvi_staging_table of device/device.h. */
 #include "device/cuda/engine/staging.h"
 #include "device/cuda/engine/engine.h"
 
@@ -6,95 +6,95 @@
 #include <stdio.h>
 #include <unistd.h>
 
-struct rcvi_ferry {
+struct rcvi_staging {
     rcv_context *context;
     int ordinal;
-    void *block; /* pinned */
+    void *memory; /* pinned, of the host */
     cudaStream_t stream;
     cudaEvent_t done;
 };
 
-static void release(rcvi_ferry *f) {
-    if (f->stream) cudaStreamSynchronize(f->stream);
-    if (f->done) cudaEventDestroy(f->done);
-    if (f->stream) cudaStreamDestroy(f->stream);
-    if (f->block) cudaFreeHost(f->block);
+static void free_resources(rcvi_staging *s) {
+    if (s->stream) cudaStreamSynchronize(s->stream);
+    if (s->done) cudaEventDestroy(s->done);
+    if (s->stream) cudaStreamDestroy(s->stream);
+    if (s->memory) cudaFreeHost(s->memory);
 }
 
-static rcv_status fill(rcvi_ferry *f, size_t bytes) {
-    RCVI_CUDA_TRY(cudaHostAlloc(&f->block, bytes ? bytes : 1, cudaHostAllocPortable), "allocating the host's memory");
-    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&f->stream, cudaStreamNonBlocking), "making a stream");
-    return rcvi_cuda_check(cudaEventCreateWithFlags(&f->done, cudaEventDisableTiming), "making an event");
+static rcv_status allocate_resources(rcvi_staging *s, size_t bytes) {
+    RCVI_CUDA_TRY(cudaHostAlloc(&s->memory, bytes ? bytes : 1, cudaHostAllocPortable), "allocating the host's memory");
+    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream");
+    return rcvi_cuda_check(cudaEventCreateWithFlags(&s->done, cudaEventDisableTiming), "making an event");
 }
 
-static void close_ferry(rcvi_ferry *f) {
-    if (!f) return;
+static void close_staging(rcvi_staging *s) {
+    if (!s) return;
     int before = 0;
-    bool entered = !rcvi_cuda_enter(f->ordinal, &before);
-    release(f);
+    bool entered = !rcvi_cuda_enter(s->ordinal, &before);
+    free_resources(s);
     if (entered) rcvi_cuda_leave(before);
-    rcvi_free(f->context, f);
+    rcvi_free(s->context, s);
 }
 
-static rcv_status open_ferry(rcv_context *context, int ordinal, size_t bytes, rcvi_ferry **ferry) {
+static rcv_status open_staging(rcv_context *context, int ordinal, size_t bytes, rcvi_staging **staging) {
     int before = 0;
-    *ferry = NULL;
+    *staging = NULL;
     RCVI_TRY(rcvi_cuda_enter(ordinal, &before));
-    rcvi_ferry *f = rcvi_new(context, 1, sizeof *f);
+    rcvi_staging *s = rcvi_new(context, 1, sizeof *s);
     rcv_status status = RCV_NO_MEMORY;
-    if (f) {
-        f->context = context;
-        f->ordinal = ordinal;
-        status = fill(f, bytes);
+    if (s) {
+        s->context = context;
+        s->ordinal = ordinal;
+        status = allocate_resources(s, bytes);
     }
     rcvi_cuda_leave(before);
     if (status) {
-        close_ferry(f);
+        close_staging(s);
         return status;
     }
-    *ferry = f;
+    *staging = s;
     return RCV_OK;
 }
 
-static void *block(const rcvi_ferry *f) { return f->block; }
+static void *host_memory(const rcvi_staging *s) { return s->memory; }
 
-static rcv_status copy(rcvi_ferry *f, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+static rcv_status copy(rcvi_staging *s, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
     int before = 0;
-    RCVI_TRY(rcvi_cuda_enter(f->ordinal, &before));
-    rcv_status status = rcvi_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, f->stream), "copying memory");
-    if (!status) status = rcvi_cuda_check(cudaEventRecord(f->done, f->stream), "recording an event");
+    RCVI_TRY(rcvi_cuda_enter(s->ordinal, &before));
+    rcv_status status = rcvi_cuda_check(cudaMemcpyAsync(to, from, bytes, kind, s->stream), "copying memory");
+    if (!status) status = rcvi_cuda_check(cudaEventRecord(s->done, s->stream), "recording an event");
     rcvi_cuda_leave(before);
     return status;
 }
 
-static rcv_status fetch(rcvi_ferry *f, size_t at, const void *from, size_t bytes) {
-    return copy(f, (char *)f->block + at, from, bytes, cudaMemcpyDeviceToHost);
+static rcv_status copy_to_host(rcvi_staging *s, size_t offset, const void *from, size_t bytes) {
+    return copy(s, (char *)s->memory + offset, from, bytes, cudaMemcpyDeviceToHost);
 }
 
-static rcv_status deliver(rcvi_ferry *f, void *to, size_t at, size_t bytes) {
-    return copy(f, to, (const char *)f->block + at, bytes, cudaMemcpyHostToDevice);
+static rcv_status copy_to_device(rcvi_staging *s, void *to, size_t offset, size_t bytes) {
+    return copy(s, to, (const char *)s->memory + offset, bytes, cudaMemcpyHostToDevice);
 }
 
-static rcv_status test(rcvi_ferry *f, bool *done) {
-    cudaError_t error = cudaEventQuery(f->done);
+static rcv_status test(rcvi_staging *s, bool *done) {
+    cudaError_t error = cudaEventQuery(s->done);
     *done = error == cudaSuccess;
     if (error != cudaErrorNotReady) return rcvi_cuda_check(error, "copying memory");
     (void)cudaGetLastError(); /* not an error */
     return RCV_OK;
 }
 
-static rcv_status attend(int ordinal) { return rcvi_cuda_check(cudaSetDevice(ordinal), "choosing the GPU"); }
+static rcv_status set_current(int ordinal) { return rcvi_cuda_check(cudaSetDevice(ordinal), "choosing the GPU"); }
 
-static rcv_status place(int ordinal, char text[RCVI_PLACE]) {
+static rcv_status identify(int ordinal, char id[RCVI_DEVICE_ID]) {
     char host[64] = "", bus[32] = "";
     gethostname(host, sizeof host - 1);
     RCVI_CUDA_TRY(cudaDeviceGetPCIBusId(bus, sizeof bus, ordinal), "asking where the GPU is");
-    snprintf(text, RCVI_PLACE, "%s %s", host, bus);
+    snprintf(id, RCVI_DEVICE_ID, "%s %s", host, bus);
     return RCV_OK;
 }
 
-/* Only the driver tells: a process without CUDA's Multi-Process Service has the GPU to itself, for a slice of time. */
-static bool takes_turns(int ordinal) {
+/* Without CUDA's Multi-Process Service (MPS) processes use the GPU in time slices. Only the driver API says whether MPS runs. */
+static bool is_time_sliced(int ordinal) {
     void *found = NULL;
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     CUdevice device;
@@ -107,12 +107,12 @@ static bool takes_turns(int ordinal) {
     return !enabled;
 }
 
-const rcvi_ferries rcvi_cuda_ferries = {.open = open_ferry,
-                                        .close = close_ferry,
-                                        .block = block,
-                                        .fetch = fetch,
-                                        .deliver = deliver,
-                                        .test = test,
-                                        .attend = attend,
-                                        .place = place,
-                                        .takes_turns = takes_turns};
+const rcvi_staging_table rcvi_cuda_staging = {.open = open_staging,
+                                              .close = close_staging,
+                                              .host_memory = host_memory,
+                                              .copy_to_host = copy_to_host,
+                                              .copy_to_device = copy_to_device,
+                                              .test = test,
+                                              .set_current = set_current,
+                                              .identify = identify,
+                                              .is_time_sliced = is_time_sliced};

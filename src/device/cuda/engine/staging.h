@@ -1,7 +1,7 @@
-/* Copies beside what is enqueued: device/device.h says what. */
-#ifndef RCVI_CUDA_FERRY_H
-#define RCVI_CUDA_FERRY_H
+/* Asynchronous copies between a GPU's memory and pinned host memory: rcvi_staging_table of device/device.h. */
+#ifndef RCVI_CUDA_STAGING_H
+#define RCVI_CUDA_STAGING_H
 
-extern const struct rcvi_ferries rcvi_cuda_ferries;
+extern const struct rcvi_staging_table rcvi_cuda_staging;
 
 #endif

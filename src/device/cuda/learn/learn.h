@@ -2,6 +2,6 @@
 #ifndef RCVI_CUDA_LEARN_H
 #define RCVI_CUDA_LEARN_H
 
-extern const struct rcvi_learns rcvi_cuda_learns;
+extern const struct rcvi_learn_table rcvi_cuda_learn;
 
 #endif

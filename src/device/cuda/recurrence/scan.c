@@ -329,5 +329,5 @@ static rcv_status wait(rcvi_scan *s, void *stream) {
     return status;
 }
 
-const rcvi_scans rcvi_cuda_scans = {
+const rcvi_scan_table rcvi_cuda_scan = {
     .prepare = prepare, .release = release, .form = form_of, .forward = forward, .backward = backward, .wait = wait};

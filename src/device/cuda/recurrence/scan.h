@@ -4,7 +4,7 @@
 
 #include "device/cuda/cuda.h"
 
-extern const rcvi_scans rcvi_cuda_scans;
+extern const rcvi_scan_table rcvi_cuda_scan;
 
 /* How a scan is cut: scan.cuh. */
 typedef enum {

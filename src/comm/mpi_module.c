@@ -1,6 +1,6 @@
-/* The module that carries messages by MPI: where it lies, and whether this process was started for it. */
+/* Finds and opens the module with the MPI transport; and finds out whether an MPI launcher started this process. */
 #define _GNU_SOURCE /* dladdr */
-#include "comm/parts.h"
+#include "comm/internal.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 enum { PATH_ROOM = 4096 };
 
-/* What programs that start ranks leave in the environment. */
+/* Environment variables that launchers set: the number of ranks, and this one. */
 static const struct {
     const char *size, *rank;
 } launchers[] = {
@@ -25,7 +25,7 @@ static const struct {
     {"SLURM_NTASKS", "PMIX_RANK"},                    /* srun --mpi=pmix */
 };
 
-static bool read_count(const char *name, int *count) {
+static bool read_number(const char *name, int *count) {
     const char *text = getenv(name);
     char *end = NULL;
     long number = text ? strtol(text, &end, 10) : -1;
@@ -34,22 +34,22 @@ static bool read_count(const char *name, int *count) {
     return true;
 }
 
-bool rcvi_comm_launched(int *rank, int *size) {
+bool rcvi_find_launcher(int *rank, int *size) {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
-        if (read_count(launchers[i].size, size) && read_count(launchers[i].rank, rank) && *rank < *size) return true;
+        if (read_number(launchers[i].size, size) && read_number(launchers[i].rank, rank) && *rank < *size) return true;
     }
     *rank = 0;
     *size = 1;
     return false;
 }
 
-int rcvi_comm_started(int *rank) {
+int rcvi_comm_launched_size(int *rank) {
     int size;
-    rcvi_comm_launched(rank, &size);
+    rcvi_find_launcher(rank, &size);
     return size;
 }
 
-/* The folder of the object that holds this code, with a slash behind; false where nobody knows. */
+/* Writes the folder of the library or program that holds this code, with a slash at its end; false where the loader does not know it. */
 static bool find_folder(char *folder, size_t room) {
     static const char here = 0;
     Dl_info info;
@@ -62,38 +62,38 @@ static bool find_folder(char *folder, size_t room) {
     return true;
 }
 
-/* Keeps the loader's first reason: it is that of the place where the module should be. */
-static void *try(const char *path, char *reason, size_t room) {
-    void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI opens modules of its own that look for its names */
+/* Keeps the loader's first reason: the one for the folder where the module should be. */
+static void *try_open(const char *path, char *reason, size_t room) {
+    void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI opens modules of its own that need its symbols */
     const char *why = module ? NULL : dlerror();
     if (why && !*reason) snprintf(reason, room, "%s", why);
     return module;
 }
 
 static void *open_module(char *reason, size_t room) {
-    static const char *const beside[] = {"", "../", "../lib/"};
+    static const char *const folders[] = {"", "../", "../lib/"};
     char folder[PATH_ROOM], path[PATH_ROOM + sizeof MODULE + 8];
-    const char *asked = getenv("RECURVE_MPI");
-    if (asked) return try(asked, reason, room);
+    const char *given = getenv("RECURVE_MPI");
+    if (given) return try_open(given, reason, room);
     void *module = NULL;
     bool known = find_folder(folder, sizeof folder);
-    for (size_t i = 0; known && !module && i < sizeof beside / sizeof *beside; i++) {
-        snprintf(path, sizeof path, "%s%s" MODULE, folder, beside[i]);
-        module = try(path, reason, room);
+    for (size_t i = 0; known && !module && i < sizeof folders / sizeof *folders; i++) {
+        snprintf(path, sizeof path, "%s%s" MODULE, folder, folders[i]);
+        module = try_open(path, reason, room);
     }
-    return module ? module : try(MODULE, reason, room);
+    return module ? module : try_open(MODULE, reason, room);
 }
 
 rcv_status rcvi_transport_open(const rcvi_transport **transport) {
     char reason[1024] = "";
     void *module = open_module(reason, sizeof reason); /* it stays open */
     *transport = NULL;
-    if (!module) return rcvi_fail(RCV_UNSUPPORTED, "MPI is not there: %s", reason);
+    if (!module) return rcvi_fail(RCV_UNSUPPORTED, "MPI is not available: %s", reason);
     const rcvi_transport *found = dlsym(module, RCVI_TRANSPORT_SYMBOL);
-    if (!found) return rcvi_fail(RCV_UNSUPPORTED, "MPI is not there: %s is no module of Recurve", MODULE);
+    if (!found) return rcvi_fail(RCV_UNSUPPORTED, "MPI is not available: %s is not a module of Recurve", MODULE);
     if (found->abi != RCVI_TRANSPORT_ABI)
-        return rcvi_fail(RCV_UNSUPPORTED, "MPI is not there: %s is of another version of Recurve (%d, not %d)", MODULE,
-                         found->abi, RCVI_TRANSPORT_ABI);
+        return rcvi_fail(RCV_UNSUPPORTED, "MPI is not available: %s is of another version of Recurve (%d, not %d)",
+                         MODULE, found->abi, RCVI_TRANSPORT_ABI);
     *transport = found;
     return RCV_OK;
 }
