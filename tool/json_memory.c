@@ -3,8 +3,11 @@
  * the reserve is used up, it ends. */
 #include "json.h"
 
+#include "tool.h"
+
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 

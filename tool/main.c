@@ -25,7 +25,6 @@ static const verb verbs[] = {
     {"generate", "write text with a trained language model", verb_generate},
     {"eval", "measure a trained model", verb_eval},
     {"export", "write a trained model by itself, with PyTorch's names", verb_export},
-    {"memory", "learn to tell the first of many symbols at their end", verb_memory},
     {"plan", "the ways to compute a network, their times and bytes", verb_plan},
     {"bench", "measure a network against other libraries and this machine's limit", verb_bench},
     {"data", "what a file to learn from holds", verb_data},

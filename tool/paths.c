@@ -51,10 +51,10 @@ void paths_add_problem(paths *paths, const problem *problem) {
     paths_add(paths, PATH_WRITTEN, "--wisdom", problem->wisdom);
 }
 
-void paths_add_corpus(paths *paths, const corpus *corpus, const rcv_settings *settings) {
-    paths_add(paths, PATH_READ, "the data", corpus->paths[PART_TRAIN]);
-    paths_add(paths, PATH_READ, "the validation data", corpus->paths[PART_VALID]);
-    paths_add(paths, PATH_READ, "the test data", corpus->paths[PART_TEST]);
+void paths_add_data_files(paths *paths, const data_files *files, const rcv_settings *settings) {
+    paths_add(paths, PATH_READ, "the data", files->paths[PART_TRAIN]);
+    paths_add(paths, PATH_READ, "the validation data", files->paths[PART_VALID]);
+    paths_add(paths, PATH_READ, "the test data", files->paths[PART_TEST]);
     paths_add(paths, PATH_READ, "--vocabulary", rcv_settings_get(settings, "vocabulary"));
     paths_add_cell(paths, "--cell", rcv_settings_get(settings, "cell"));
     paths_add(paths, PATH_FOLDER, "--cache", rcv_settings_get(settings, "cache"));

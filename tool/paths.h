@@ -2,7 +2,7 @@
 #ifndef TOOL_PATHS_H
 #define TOOL_PATHS_H
 
-#include "corpus.h"
+#include "data_files.h"
 #include "problem.h"
 
 typedef enum {
@@ -31,7 +31,7 @@ void paths_add_cell(paths *paths, const char *label, const char *cell);
 /* The same of a list, CELL,CELL,... */
 void paths_add_cells(paths *paths, const char *label, const char *cells);
 /* What a training reads, and where its tokens are kept. */
-void paths_add_corpus(paths *paths, const corpus *corpus, const rcv_settings *settings);
+void paths_add_data_files(paths *paths, const data_files *files, const rcv_settings *settings);
 /* The cell and the wisdom of a problem. */
 void paths_add_problem(paths *paths, const problem *problem);
 /* The output of a training with its numbered checkpoints, its best model and its lock. */

@@ -2,7 +2,7 @@
 #ifndef TOOL_RANKS_H
 #define TOOL_RANKS_H
 
-#include "settings.h"
+#include "settings_options.h"
 
 typedef struct ranks_of_verb {
     rcv_world *world; /* NULL: alone */

@@ -20,7 +20,6 @@ int verb_eval(int argc, char **argv);
 int verb_export(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
-int verb_memory(int argc, char **argv);
 int verb_report(int argc, char **argv);
 
 /* What jansson allocates comes from a reserve where there is no memory. */

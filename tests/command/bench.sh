@@ -282,7 +282,7 @@ PYTHON
 }
 
 # what was measured so far is printed and written
-stopped 'contest: round 2' SIGTERM $shape --seconds 600
+stopped 'comparison: round 2' SIGTERM $shape --seconds 600
 grep -q 'stopped' err || complain "a stopped bench does not say so"
 [ -s numbers ] || complain "a stopped bench writes no numbers"
 check 'ran["recurve"]["median"] > 0'

@@ -102,7 +102,6 @@ refused "--json own.cell,--cell" bench --cell own.cell --json own.cell
 refused "--report x,--json x" bench --json x --report x
 refused "--json x,--wisdom" bench --json x --wisdom ./x
 refused "--wisdom own.cell,--cell" plan --cell own.cell --wisdom own.cell
-refused "--json x,--wisdom x" memory --json x --wisdom x
 refused "--json text,FILE" data stats text --json text
 refused "--json x,--cache x" data stats text --json x --cache x
 refused ".recurve-tokens" eval text.recurve-tokens text

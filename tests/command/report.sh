@@ -46,7 +46,7 @@ for section, shapes in json.loads(sys.argv[2]).items():
         page.wrong.append("section %s has %s shapes, fewer than %d" % (section, page.shapes.get(section), shapes))
 page.report()
 PYTHON
-python3 read.py page.html '{"contestants": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0,
+python3 read.py page.html '{"comparison": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0,
     "streaming": 0, "planner": 0, "facts": 0}' || failures=$((failures + 1))
 python3 read.py scan.html '{"scan": 60, "facts": 0}' || failures=$((failures + 1)) # 4 plots
 python3 read.py lengths.html '{"lengths": 30, "facts": 0}' || failures=$((failures + 1)) # 4 plots: 2 or 3 lines of 3 points

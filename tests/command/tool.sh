@@ -248,41 +248,6 @@ good report over.jsonl --output over.html
 grep -q 'Validations' over.html && ! grep -qi '>-\{0,1\}nan\|>inf' over.html || complain "the page of losses that are not numbers"
 rm -f over.* values huge
 
-# ---- memory ----
-tiny=(--length 16 --hidden 16 --layers 1 --threads 1 --schedule combine+fuse)
-for cell in gilr_lstm lstm; do
-    leakless good memory --cell $cell "${tiny[@]}" --seed 1 --json memory.json
-    has '^Learnt: +yes$'
-    has '^Iterations: +[0-9]+$'
-    grep -qE '^iteration [0-9]+  loss [0-9.]+ nats  8 of 8 right  [0-9.]+ ms  [0-9.]+ s$' err || complain "no progress line"
-    python 'import json
-j = json.load(open("memory.json"))
-assert j["learnt"] and j["iterations"] == len(j["losses"]) == len(j["right"]) and j["right"][-5:] == [8] * 5
-assert j["losses"][-1] < j["losses"][0] and j["bytes"] > 0 and j["iteration_seconds"] > 0' ||
-        complain "memory --json says otherwise"
-    cp memory.json first
-    good memory --cell $cell "${tiny[@]}" --seed 1 --json memory.json
-    python 'import json
-assert json.load(open("first"))["losses"] == json.load(open("memory.json"))["losses"]' || complain "the same seed learns otherwise"
-done
-for initial in chrono usual; do
-    leakless good memory --length 2 --hidden 8 --layers 1 --threads 1 --initial $initial --learning-rate 0.03
-    has '^Learnt: +yes$'
-done
-bad 2 "--initial wants" memory --initial other
-good memory --cell gru --length 2 --hidden 8 --layers 1 --batch 3 --dtype float64 --learning-rate 0.03
-has '^Learnt: +yes$'
-"$RECURVE" memory "${tiny[@]}" --iterations 2 --json memory.json >out 2>err
-[ $? = 1 ] || complain "not learnt is no failure"
-grep -q '^recurve: not learnt within 2 iterations' err || complain "not learnt is not said"
-has '^Learnt: +no$'
-"$RECURVE" memory "${tiny[@]}" --cell rnn_relu --learning-rate 1e6 --clip 0 --iterations 500 >out 2>err
-[ $? = 1 ] || complain "memory: a loss that is no number is no failure"
-bad 1 "missing" memory "${tiny[@]}" --json missing/new
-bad 2 "--length wants" memory --length 1
-bad 2 "cpu or a GPU" memory --device tpu
-leakless bad 1 "nosuchcell" memory --cell nosuchcell
-
 # ---- stopping ----
 cat >stop.py <<'PYTHON'
 import signal, subprocess, sys, time
@@ -305,9 +270,6 @@ for how in SIGINT:130 SIGTERM:143; do
     [ "$(wc -c <out)" = 20 ] || complain "the model after ${how%:*} writes nothing"
     good train text --output new --resume new --steps 1
 done
-python3 stop.py SIGINT "$RECURVE" memory "${tiny[@]}" --learning-rate 1e-9 --iterations 0 >out 2>err
-[ $? = 130 ] || complain "SIGINT does not end memory with 130"
-grep -qE '^recurve: stopped after [0-9]+ iterations?, before' err || complain "memory does not say that it was stopped"
 leftovers=$(find . -name '*tmp*' -o -name '.*' -type f)
 [ -z "$leftovers" ] || complain "files are left: $leftovers"
 

@@ -81,8 +81,6 @@ VERBS = {
                           "--length", "4", "--threads", "1", "--effort", "estimate", loose=True, less=True),
     "bench": Verb("bench", *PLAN, "--anchors", "--no-torch", "--seconds", "0.01", "--effort", "estimate", "--json",
                   "bench.json", "--report", "page.html", loose=True, less=True),
-    "memory": Verb("memory", "--length", "2", "--layers", "1", "--learning-rate", "0.1", *SMALL, "--json", "memory.json",
-                   loose=True, less=True),
 }
 
 

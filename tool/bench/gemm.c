@@ -1,16 +1,11 @@
 /* The three products of a recurrent layer over batch sizes: ours in two types against OpenBLAS. */
-#include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <cblas.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* With a state of h features and g = 4 h gates, weights w [g, h], rows x [b, h] and gradients d [b, g]:
- * NT: x w^T, the forward pass; NN: d w, the backward pass; TN: d^T x, the weights' gradient. */
-const char *const gemm_variants[GEMM_VARIANTS] = {"NT", "NN", "TN"};
-const char *const gemm_meanings[GEMM_VARIANTS] = {"x W^T, forward", "d W, backward", "d^T x, gradient of the weights"};
-const char *const gemm_contestants[GEMM_CONTESTANTS] = {"float32", "bfloat16", "OpenBLAS float32"};
 enum { OURS_FLOAT, OURS_BFLOAT, OPENBLAS };
 
 typedef struct {
@@ -20,7 +15,7 @@ typedef struct {
     float *c;
 } product;
 
-static double run_product(contestant *self, int64_t repeats) {
+static double run_product(implementation *self, int64_t repeats) {
     product *product = self->state;
     const rcv_gemm_options *options = &product->options;
     if (product->gemm == NULL) {
@@ -35,7 +30,7 @@ static double run_product(contestant *self, int64_t repeats) {
                         product->b, (int)(options->transpose_b ? options->k : options->n), 0, product->c,
                         (int)options->n);
         } else if (rcv_gemm_run(product->gemm, product->a, product->b, product->c) != RCV_OK) {
-            contestant_refuse(self, "%s", rcv_message());
+            implementation_refuse(self, "%s", rcv_message());
             return -1;
         }
     }
@@ -46,7 +41,7 @@ static double run_product(contestant *self, int64_t repeats) {
     return seconds;
 }
 
-static void close_product(contestant *self) {
+static void close_product(implementation *self) {
     product *product = self->state;
     rcv_gemm_free(product->gemm);
     free(product->c);
@@ -67,9 +62,9 @@ static rcv_gemm_options shape_of(const problem *problem, int variant, int64_t ba
     return options;
 }
 
-static void add_product(contest *contest, const problem *problem, int variant, int64_t batch, int who, const float *a,
-                        const float *b) {
-    contestant *added = contest_add(contest, gemm_contestants[who]);
+static void add_product(comparison *comparison, const problem *problem, int variant, int64_t batch, int who,
+                        const float *a, const float *b) {
+    implementation *added = comparison_add(comparison, gemm_implementations[who]);
     product *product = need(1, sizeof *product);
     product->options = shape_of(problem, variant, batch);
     product->options.dtype = who == OURS_BFLOAT ? RCV_BFLOAT16 : RCV_FLOAT32;
@@ -79,42 +74,43 @@ static void add_product(contest *contest, const problem *problem, int variant, i
     added->state = product;
     added->run = run_product;
     added->close = close_product;
-    added->lingers = who == OPENBLAS;
-    added->operations = 2. * (double)product->options.m * (double)product->options.n * (double)product->options.k;
+    added->keeps_threads_busy = who == OPENBLAS;
+    added->measured.operations =
+        2. * (double)product->options.m * (double)product->options.n * (double)product->options.k;
     if (who != OPENBLAS && rcv_gemm_new(problem->context, &product->options, &product->gemm) != RCV_OK) {
-        contestant_refuse(added, "%s", rcv_message());
+        implementation_refuse(added, "%s", rcv_message());
     }
 }
 
-static const float *result_of(const contest *contest, int who) {
-    return ((const product *)contest->items[who].state)->c;
+static const float *result_of(const comparison *comparison, int who) {
+    return ((const product *)comparison->items[who].state)->c;
 }
 
 static void measure_point(const bench *bench, gemm_curve *curve, int variant, int size, const float *w, const float *x,
                           const float *d) {
     const problem *problem = &bench->problem;
     const float *const left[] = {x, d, d}, *const right[] = {w, w, x};
-    contest contest = {.count = 0};
-    for (int who = 0; who < GEMM_CONTESTANTS; who++) {
-        add_product(&contest, problem, variant, batch_sizes[size], who, left[variant], right[variant]);
+    comparison comparison = {.count = 0};
+    for (int who = 0; who < GEMM_IMPLEMENTATIONS; who++) {
+        add_product(&comparison, problem, variant, batch_sizes[size], who, left[variant], right[variant]);
     }
     char title[64];
     snprintf(title, sizeof title, "gemm %s, batch size %lld", gemm_variants[variant], (long long)batch_sizes[size]);
-    contest_measure(&contest, problem, NULL, NULL, title, bench->seconds / (CPU_BATCH_SIZES * GEMM_VARIANTS), 5);
-    for (int who = 0; who < GEMM_CONTESTANTS; who++) {
-        const contestant *item = &contest.items[who];
+    comparison_measure(&comparison, problem, NULL, NULL, title, bench->seconds / (CPU_BATCH_SIZES * GEMM_VARIANTS), 5);
+    for (int who = 0; who < GEMM_IMPLEMENTATIONS; who++) {
+        const measurement *item = &comparison.items[who].measured;
         curve->speed[variant][who][size] = item->median > 0 ? item->operations / item->median : 0;
         if (item->refusal != NULL && curve->refusal == NULL) {
             curve->refusal = text_of("%s: %s", item->name, item->refusal);
         }
     }
-    if (contest.items[OURS_FLOAT].median > 0) {
+    if (comparison.items[OURS_FLOAT].measured.median > 0) {
         const rcv_gemm_options options = shape_of(problem, variant, batch_sizes[size]);
         curve->difference =
-            fmax(curve->difference, relative_difference(RCV_FLOAT32, result_of(&contest, OURS_FLOAT),
-                                                        result_of(&contest, OPENBLAS), options.m * options.n));
+            fmax(curve->difference, relative_difference(RCV_FLOAT32, result_of(&comparison, OURS_FLOAT),
+                                                        result_of(&comparison, OPENBLAS), options.m * options.n));
     }
-    contest_free(&contest);
+    comparison_free(&comparison);
 }
 
 void bench_gemm(const bench *bench, results *results) {

@@ -1,17 +1,15 @@
-/* The ladder: every rung alone, then one upon the other; and the speed over batch sizes. */
-#include "bench/bench.h"
+/* The ladder: the speed-up of each rung alone, and of rungs added one after the other. Then: the speed over batch sizes. */
+#include "bench/experiments.h"
 
 #include <stdio.h>
 #include <string.h>
-
-const int64_t batch_sizes[BATCH_SIZES] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512};
 
 typedef struct {
     const char *name, *schedule;
     bool cumulative, threads;
 } rung;
 
-/* A number stands for the threads; rungs with threads are left out where there is one. */
+/* %lld is the number of threads. Rungs with `threads` are left out where there is one thread. */
 static const rung cpu_rungs[] = {
     {"naive", "naive", false, false},
     {"kernels", "kernels", false, false},
@@ -31,7 +29,7 @@ static const rung cpu_rungs[] = {
     {"+ wavefront", "combine+fuse+pack+wavefront+threads(%lld)", true, false},
 };
 
-/* Without merge a wavefront's layers need streams to run side by side; with it they are one launch. */
+/* The layers of a wavefront run at the same time on several streams, or, with merge, in one launch. */
 static const rung gpu_rungs[] = {
     {"naive", "naive", false, false},
     {"combine gates", "combine", false, false},
@@ -51,79 +49,97 @@ static const rung gpu_rungs[] = {
     {"+ persistent", "combine+fuse+pack+wavefront+merge+persistent+graph", true, false},
 };
 
-static void add_rung(const bench *bench, results *results, data *data, const rung *rung) {
+static void add_rung(const bench *bench, results *results, comparison *comparison, call_tensors *tensors,
+                     const rung *rung) {
     const long long threads = (long long)problem_threads(&bench->problem);
     char schedule[128];
     if (rung->threads && threads == 1) {
         return;
     }
     snprintf(schedule, sizeof schedule, rung->schedule, threads);
-    if (!rung->cumulative && results->ladder.count > 0) {
+    if (!rung->cumulative && comparison->count > 0) {
         results->ladder_alone++;
     }
     if (strstr(schedule, "+threads(1)") != NULL) {
         *strstr(schedule, "+threads(1)") = '\0';
     }
-    add_plan(&results->ladder, rung->name, &bench->problem, bench->problem.net, data, data->parameters, schedule);
+    comparison_add_plan(comparison, rung->name, &bench->problem, bench->problem.net, tensors, tensors->parameters,
+                        schedule);
+}
+
+/* Records the wavefront of the ladder, where the planner's choice has none. */
+static void record_wavefront(const bench *bench, results *results, comparison *comparison) {
+    const char *chosen = results->chosen.plan;
+    if (bench->report == NULL || chosen == NULL || strstr(chosen, "wavefront") != NULL) {
+        return;
+    }
+    for (size_t i = 0; i < comparison->count && stop_signal() == 0; i++) {
+        if (strcmp(comparison->items[i].measured.name, "+ wavefront") == 0) {
+            record_timeline(&results->wavefront, &comparison->items[i]);
+        }
+    }
 }
 
 void bench_ladder(const bench *bench, results *results) {
-    data data;
-    data_new(&data, &bench->problem, bench->problem.net, bench->seed);
-    if (fill_parameters(bench, bench->problem.net, &data) == RCV_OK) {
-        const bool gpu = problem_is_gpu(&bench->problem);
+    const problem *problem = &bench->problem;
+    comparison comparison = {.count = 0};
+    call_tensors tensors;
+    call_tensors_new(&tensors, problem, problem->net, bench->seed);
+    if (initialize_parameters(bench, problem->net, &tensors) == RCV_OK) {
+        const bool gpu = problem_is_gpu(problem);
         for (size_t i = 0; i < (gpu ? COUNT(gpu_rungs) : COUNT(cpu_rungs)) && stop_signal() == 0; i++) {
             show_progress("ladder: preparing rung %zu", i + 1);
-            add_rung(bench, results, &data, gpu ? &gpu_rungs[i] : &cpu_rungs[i]);
+            add_rung(bench, results, &comparison, &tensors, gpu ? &gpu_rungs[i] : &cpu_rungs[i]);
         }
-        const contestant *chosen = &results->main.items[0];
-        add_plan(&results->ladder, "the planner's choice", &bench->problem, bench->problem.net, &data, data.parameters,
-                 chosen->plan);
-        contest_measure(&results->ladder, &bench->problem, &data, NULL, "ladder", bench->seconds, 3);
-        for (size_t i = 0; i < results->ladder.count && bench->report != NULL && stop_signal() == 0; i++) {
-            if (strcmp(results->ladder.items[i].name, "+ wavefront") == 0 && results->chosen.plan != NULL &&
-                strstr(results->chosen.plan, "wavefront") == NULL) {
-                record_timeline(&results->wavefront, &results->ladder.items[i]);
-            }
-        }
-        contest_close(&results->ladder);
+        comparison_add_plan(&comparison, "the planner's choice", problem, problem->net, &tensors, tensors.parameters,
+                            results->main.items[0].plan);
+        comparison_measure(&comparison, problem, &tensors, NULL, "ladder", bench->seconds, 3);
+        record_wavefront(bench, results, &comparison);
     }
-    data_free(&data);
+    comparison_end(&comparison, &results->ladder);
+    call_tensors_free(&tensors);
+}
+
+static void add_batch_point(results *results, int64_t batch, const measurements *measured) {
+    const measurement *ours = &measured->items[0];
+    const measurement *vendor = measured->count > 1 ? family_best(measured, 1) : NULL;
+    if (ours->median > 0) {
+        results->batches[results->batch_count++] = (batch_point){
+            .batch = batch,
+            .plan = text_of("%s", ours->plan),
+            .seconds = ours->median,
+            .speed = ours->operations / ours->median,
+            .vendor_speed = vendor != NULL && vendor->median > 0 ? vendor->operations / vendor->median : 0,
+            .peak = peak_best(&results->peak)};
+    }
 }
 
 static void measure_batch(const bench *bench, results *results, int64_t batch) {
     problem problem = bench->problem;
     problem.batch = batch;
-    contest contest = {.count = 0};
-    data data;
-    data_new(&data, &problem, problem.net, bench->seed);
-    if (fill_parameters(bench, problem.net, &data) == RCV_OK) {
+    comparison comparison = {.count = 0};
+    measurements measured = {.count = 0};
+    call_tensors tensors;
+    call_tensors_new(&tensors, &problem, problem.net, bench->seed);
+    if (initialize_parameters(bench, problem.net, &tensors) == RCV_OK) {
         show_progress("batch sizes: planning for %lld", (long long)batch);
-        const contestant *ours =
-            add_plan(&contest, "recurve", &problem, problem.net, &data, data.parameters, problem.schedule);
+        comparison_add_plan(&comparison, "recurve", &problem, problem.net, &tensors, tensors.parameters,
+                            problem.schedule);
         if (bench->anchors) {
-            add_vendors(&contest, &problem, &data);
+            comparison_add_vendors(&comparison, &problem, &tensors);
         }
         char title[64];
         snprintf(title, sizeof title, "batch size %lld", (long long)batch);
-        contest_measure(&contest, &problem, &data, NULL, title, bench->seconds / CPU_BATCH_SIZES, 3);
+        comparison_measure(&comparison, &problem, &tensors, NULL, title, bench->seconds / CPU_BATCH_SIZES, 3);
         peak_sample(&results->peak, &problem);
-        const contestant *vendor = contest.count > 1 ? contest_speaker(&contest, 1) : NULL;
-        if (ours->median > 0) {
-            results->batches[results->batch_count++] = (batch_point){
-                .batch = batch,
-                .plan = text_of("%s", ours->plan),
-                .seconds = ours->median,
-                .speed = ours->operations / ours->median,
-                .vendor_speed = vendor != NULL && vendor->median > 0 ? vendor->operations / vendor->median : 0,
-                .peak = peak_best(&results->peak)};
-        }
+        comparison_end(&comparison, &measured);
+        add_batch_point(results, batch, &measured);
     }
-    contest_free(&contest);
-    data_free(&data);
+    measurements_free(&measured);
+    call_tensors_free(&tensors);
 }
 
-/* Until a call takes longer than the whole time there is. */
+/* Ends at the batch size whose call takes more than about half of the experiment's seconds. */
 void bench_batches(const bench *bench, results *results) {
     const size_t sizes = problem_is_gpu(&bench->problem) ? BATCH_SIZES : CPU_BATCH_SIZES;
     for (size_t i = 0; i < sizes && stop_signal() == 0; i++) {

@@ -1,5 +1,5 @@
 /* Cells over the number of steps, forward and training step, each in turns with the LSTM of the same size. */
-#include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,6 @@
 static const char *const usual_cells[] = {"sru",     "qrnn_fo", "gilr_lstm", "mingru",
                                           "minlstm", "indrnn",  "sru2",      "gru_diagonal"};
 static const int64_t usual_steps[] = {1024, 4096, 16384, 65536, 262144, 1048576};
-const char *const length_passes[PASSES] = {"forward", "training step"};
 
 enum { PLANNED_STEPS = 16384 }; /* planning may run the whole problem: longer ones take the plan of so many steps */
 static const double MEMORY_SHARE = 0.75; /* of the machine's, for a shape where no limit is given */
@@ -73,7 +72,7 @@ static bool read_cells(const char *list, char **cells, size_t *count) {
     }
 }
 
-bool lengths_are_clear(const bench *bench) {
+bool lengths_are_valid(const bench *bench) {
     int64_t steps[MAXIMUM_LENGTHS];
     char *cells[MAXIMUM_CELLS];
     size_t count;
@@ -196,13 +195,14 @@ static void refuse(length_pass *pass, const char *sentence) {
     }
 }
 
-/* One more contestant, or a refusal. */
-static contestant *open_plan(contest *contest, const runner *runner, const problem *problem, data *data,
-                             const char *plan, length_pass *pass) {
-    contestant *added = add_plan(contest, runner->name, problem, runner->net, data, runner->parameters, plan);
-    if (added->refusal != NULL) {
-        refuse(pass, added->refusal);
-        contest_drop(contest);
+/* One more implementation, or a refusal. */
+static implementation *open_plan(comparison *comparison, const runner *runner, const problem *problem,
+                                 call_tensors *tensors, const char *plan, length_pass *pass) {
+    implementation *added =
+        comparison_add_plan(comparison, runner->name, problem, runner->net, tensors, runner->parameters, plan);
+    if (added->measured.refusal != NULL) {
+        refuse(pass, added->measured.refusal);
+        comparison_remove_last(comparison);
         return NULL;
     }
     return added;
@@ -219,9 +219,10 @@ static const char *choose_aloud(runner *runner, const problem *problem, length_p
 }
 
 /* A plan that was chosen for fewer steps may need more memory than there is: then the planner's model chooses for these. */
-static contestant *enter_cell(contest *contest, runner *runner, problem *problem, data *data, length_pass *pass) {
+static implementation *enter_cell(comparison *comparison, runner *runner, problem *problem, call_tensors *tensors,
+                                  length_pass *pass) {
     const char *plan = choose_aloud(runner, problem, pass);
-    contestant *added = plan != NULL ? open_plan(contest, runner, problem, data, plan, pass) : NULL;
+    implementation *added = plan != NULL ? open_plan(comparison, runner, problem, tensors, plan, pass) : NULL;
     if (added == NULL && plan != NULL && pass->planned > 0 && pass->planned < problem->steps && stop_signal() == 0) {
         const int effort = problem->effort;
         free(pass->refusal);
@@ -229,29 +230,29 @@ static contestant *enter_cell(contest *contest, runner *runner, problem *problem
         pass->planned = problem->steps;
         pass->estimated = true;
         problem->effort = (int)RCV_ESTIMATE;
-        added = open_plan(contest, runner, problem, data, NULL, pass);
+        added = open_plan(comparison, runner, problem, tensors, NULL, pass);
         problem->effort = effort;
     }
     return added;
 }
 
 /* The LSTM beside a cell whose run takes so many bytes: its best plan, chosen as if it were alone, or none. */
-static contestant *enter_lstm(contest *contest, runner *runner, problem *problem, data *data, double taken,
-                              length_pass *pass) {
+static implementation *enter_lstm(comparison *comparison, runner *runner, problem *problem, call_tensors *tensors,
+                                  double taken, length_pass *pass) {
     const char *plan = choose_aloud(runner, problem, pass);
     if (plan != NULL && problem->memory > 0) {
         problem->memory = fmax(problem->memory * 1048576 - taken, 1) / 1048576; /* 0 would be any */
     }
-    return plan != NULL ? open_plan(contest, runner, problem, data, plan, pass) : NULL;
+    return plan != NULL ? open_plan(comparison, runner, problem, tensors, plan, pass) : NULL;
 }
 
-static void take_times(const contest *contest, const contestant *item, length_pass *pass) {
+static void take_times(const comparison *comparison, const measurement *item, length_pass *pass) {
     free(pass->plan);
     pass->plan = text_of("%s", item->plan);
     pass->bytes = item->bytes;
     pass->seconds = item->median;
     pass->minimum = item->minimum;
-    pass->rounds = contest->rounds;
+    pass->rounds = comparison->rounds;
     if (item->refusal != NULL) {
         refuse(pass, item->refusal);
     }
@@ -305,7 +306,7 @@ typedef struct {
     runner *cell, *lstm;
     size_t row, at, pass; /* points[row][at].passes[pass] */
     problem problem;
-    data *data;
+    call_tensors *tensors;
 } pairing;
 
 static void measure_pair(pairing *pairing) {
@@ -314,28 +315,28 @@ static void measure_pair(pairing *pairing) {
     const size_t at = pairing->at, pass = pairing->pass;
     length_pass *found = &lengths->points[pairing->row][at].passes[pass], *reference = &lengths->lstm[at].passes[pass];
     const double lstm_seconds = expected(lengths->lstm, at, pass, true); /* other work only ever adds */
-    contest contest = {.count = 0};
-    const contestant *cell = enter_cell(&contest, pairing->cell, problem, pairing->data, found), *lstm = NULL;
+    comparison comparison = {.count = 0};
+    const implementation *cell = enter_cell(&comparison, pairing->cell, problem, pairing->tensors, found), *lstm = NULL;
     if (cell != NULL && lstm_seconds <= pairing->bench->longest && stop_signal() == 0) {
-        lstm = enter_lstm(&contest, pairing->lstm, problem, pairing->data, cell->bytes, reference);
+        lstm = enter_lstm(&comparison, pairing->lstm, problem, pairing->tensors, cell->measured.bytes, reference);
     }
     if (cell != NULL && stop_signal() == 0) {
         const double seconds = pairing->bench->seconds / (double)(lengths->count * lengths->cell_count * PASSES);
         const double round =
             expected(lengths->points[pairing->row], at, pass, true) + (lstm != NULL ? lstm_seconds : 0);
         char title[128];
-        snprintf(title, sizeof title, "%.60s, %lld steps, %s", cell->name, (long long)problem->steps,
+        snprintf(title, sizeof title, "%.60s, %lld steps, %s", cell->measured.name, (long long)problem->steps,
                  length_passes[pass]);
-        contest_measure(&contest, problem, NULL, NULL, title, seconds, least_rounds(round));
-        take_times(&contest, cell, found);
+        comparison_measure(&comparison, problem, NULL, NULL, title, seconds, least_rounds(round));
+        take_times(&comparison, &cell->measured, found);
         if (lstm != NULL) {
             const double least = reference->minimum;
-            take_times(&contest, lstm, reference);
-            reference->minimum = least > 0 ? fmin(least, lstm->minimum) : lstm->minimum;
-            found->lstm = lstm->median;
+            take_times(&comparison, &lstm->measured, reference);
+            reference->minimum = least > 0 ? fmin(least, lstm->measured.minimum) : lstm->measured.minimum;
+            found->lstm = lstm->measured.median;
         }
     }
-    contest_free(&contest);
+    comparison_free(&comparison);
 }
 
 /* Whose output is the largest: all others' fits into its data. */
@@ -364,14 +365,14 @@ static void bench_length(const bench *bench, lengths *lengths, runner *cells, ru
         return;
     }
     problem.memory = limit > 0 ? (limit - bytes) / 1048576 : 0;
-    data data;
+    call_tensors tensors;
     show_progress("%lld steps, %s: data", (long long)problem.steps, length_passes[pass]);
-    data_new(&data, &problem, net, bench->seed);
+    call_tensors_new(&tensors, &problem, net, bench->seed);
     for (size_t row = 0; row < lengths->cell_count && stop_signal() == 0; row++) {
-        pairing pairing = {bench, lengths, &cells[row], lstm, row, at, pass, problem, &data};
+        pairing pairing = {bench, lengths, &cells[row], lstm, row, at, pass, problem, &tensors};
         measure_pair(&pairing);
     }
-    data_free(&data);
+    call_tensors_free(&tensors);
 }
 
 /* The LSTM's time of a length: the median over its turns with the cells, or in proportion to the steps. */
@@ -454,42 +455,4 @@ rcv_status bench_lengths(const bench *bench, results *results) {
     runner_free(&lstm);
     lengths->done = status == RCV_OK;
     return status;
-}
-
-double length_rate(const length_point *point, size_t pass) {
-    const double seconds = point->passes[pass].seconds;
-    return seconds > 0 ? (double)point->steps / seconds : 0;
-}
-
-double length_speedup(const length_pass *pass) {
-    return pass->seconds > 0 && pass->lstm > 0 ? pass->lstm / pass->seconds : 0;
-}
-
-const char *length_origin(const length_point *point, size_t pass, char room[64]) {
-    const length_pass *found = &point->passes[pass];
-    const char *how = found->estimated ? ", by the model alone" : "";
-    if (found->planned == 0) {
-        return "pinned";
-    }
-    if (found->planned == point->steps) {
-        return found->estimated ? "chosen by the model alone" : "";
-    }
-    snprintf(room, 64, "chosen for %lld steps%s", (long long)found->planned, how);
-    return room;
-}
-
-static void free_row(length_point *points) {
-    for (size_t i = 0; i < (size_t)MAXIMUM_LENGTHS * PASSES; i++) {
-        free(points[i / PASSES].passes[i % PASSES].plan);
-        free(points[i / PASSES].passes[i % PASSES].refusal);
-    }
-}
-
-void lengths_free(lengths *lengths) {
-    for (size_t row = 0; row < MAXIMUM_CELLS; row++) {
-        free(lengths->cells[row]);
-        free_row(lengths->points[row]);
-    }
-    free_row(lengths->lstm);
-    free(lengths->left_out);
 }

@@ -1,5 +1,5 @@
 /* What --lengths measured, as text. */
-#include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* The machine that was measured, in words. */
 #include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,19 +76,11 @@ void machine_describe(machine *machine, const problem *problem) {
     }
 }
 
-void machine_free(machine *machine) {
-    char *const texts[] = {machine->device, machine->cpu,     machine->system, machine->kernels,
-                           machine->date,   machine->version, machine->commit};
-    for (size_t i = 0; i < COUNT(texts); i++) {
-        free(texts[i]);
-    }
-}
-
 /* ---- an OpenBLAS that does not know its CPU ---- */
 
 char *openblas_get_corename(void);
 
-void help_openblas(char **argv) {
+void bench_set_openblas_core(char **argv) {
     static const char *const slow[] = {"Prescott", "Core2",  "Penryn",  "Dunnington", "Nehalem",
                                        "Atom",     "Katmai", "Generic", "generic",    "GENERIC"};
     char flags[4096];

@@ -1,5 +1,5 @@
 /* The planner: how long it takes to choose with each effort, and how good its choices are. */
-#include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,10 +32,10 @@ static void choose(const problem *asked, int effort, choice *choice) {
     problem_close(&own);
 }
 
-/* Its time, from the contestant that has its plan; efforts that chose the same share one. */
-static void take_time(choice *choice, const contest *contest) {
-    for (size_t i = 0; i < contest->count && choice->plan != NULL; i++) {
-        const contestant *item = &contest->items[i];
+/* Its time, from the implementation that has its plan; efforts that chose the same share one. */
+static void take_time(choice *choice, const comparison *comparison) {
+    for (size_t i = 0; i < comparison->count && choice->plan != NULL; i++) {
+        const measurement *item = &comparison->items[i].measured;
         if (strcmp(item->plan, choice->plan) == 0) {
             choice->seconds = item->median;
             choice->refusal = item->refusal != NULL ? text_of("%s", item->refusal) : NULL;
@@ -44,34 +44,35 @@ static void take_time(choice *choice, const contest *contest) {
 }
 
 /* All that was chosen in turns, the most thorough choice first. */
-static rcv_status compete(const bench *bench, results *results) {
+static rcv_status compare_choices(const bench *bench, results *results) {
     const problem *problem = &bench->problem;
-    contest contest = {.count = 0};
-    data data;
-    data_new(&data, problem, problem->net, bench->seed);
-    const rcv_status status = fill_parameters(bench, problem->net, &data);
+    comparison comparison = {.count = 0};
+    call_tensors tensors;
+    call_tensors_new(&tensors, problem, problem->net, bench->seed);
+    const rcv_status status = initialize_parameters(bench, problem->net, &tensors);
     for (size_t i = EFFORTS; i-- > 0 && status == RCV_OK;) {
         const choice *choice = &results->choices[i];
         bool known = choice->plan == NULL;
-        for (size_t j = 0; j < contest.count && !known; j++) {
-            known = strcmp(contest.items[j].plan, choice->plan) == 0;
+        for (size_t j = 0; j < comparison.count && !known; j++) {
+            known = strcmp(comparison.items[j].measured.plan, choice->plan) == 0;
         }
         if (!known) {
-            add_plan(&contest, choice->effort, problem, problem->net, &data, data.parameters, choice->plan);
+            comparison_add_plan(&comparison, choice->effort, problem, problem->net, &tensors, tensors.parameters,
+                                choice->plan);
         }
     }
-    if (status == RCV_OK && contest.count > 0) {
-        contest_measure(&contest, problem, &data, NULL, "choices", bench->seconds, 5);
+    if (status == RCV_OK && comparison.count > 0) {
+        comparison_measure(&comparison, problem, &tensors, NULL, "choices", bench->seconds, 5);
     }
     for (size_t i = 0; i < EFFORTS; i++) {
-        take_time(&results->choices[i], &contest);
+        take_time(&results->choices[i], &comparison);
     }
     const double best = results->choices[EFFORTS - 1].seconds;
     for (size_t i = 0; i < EFFORTS && best > 0; i++) {
         results->choices[i].ratio = results->choices[i].seconds / best;
     }
-    contest_free(&contest);
-    data_free(&data);
+    comparison_free(&comparison);
+    call_tensors_free(&tensors);
     return status;
 }
 
@@ -81,7 +82,7 @@ rcv_status bench_planner(const bench *bench, results *results) {
         choose(&bench->problem, (int)efforts[i], &results->choices[i]);
         results->choice_count = i + 1;
     }
-    const rcv_status status = stop_signal() == 0 ? compete(bench, results) : RCV_OK;
+    const rcv_status status = stop_signal() == 0 ? compare_choices(bench, results) : RCV_OK;
     hide_progress();
     return status;
 }

@@ -1,13 +1,10 @@
 /* Linear recurrences by themselves: bandwidth against that of a copy, and speed against one step after the other. */
-#include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-const int64_t scan_steps[SCAN_STEPS] = {64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216};
-const int64_t scan_channels[SCAN_CHANNELS] = {1, 8, 32, 64, 128, 512, 4096, 16384};
 
 static const double LONGEST_SERIAL = 1;  /* seconds that a call of the form `serial` may take to be timed */
 static const double SHORT_SERIAL = 0.02; /* one that takes less takes turns with the others */
@@ -86,7 +83,7 @@ typedef struct {
     bool backward;
 } scan_call;
 
-static double run_calls(contestant *self, int64_t repeats) {
+static double run_calls(implementation *self, int64_t repeats) {
     const scan_call *call = self->state;
     const scan_arrays *arrays = call->arrays;
     const rcv_scan_data data = {.a = arrays->a, .b = arrays->b, .h = arrays->h};
@@ -101,17 +98,17 @@ static double run_calls(contestant *self, int64_t repeats) {
         status = rcv_scan_wait(call->scan);
     }
     if (status != RCV_OK) {
-        contestant_refuse(self, "%s", rcv_message());
+        implementation_refuse(self, "%s", rcv_message());
         return -1;
     }
     return now() - start;
 }
 
-static void add_call(contest *contest, const problem *problem, scan_call *call, const char *name) {
-    contestant *added = contest_add(contest, name);
+static void add_call(comparison *comparison, const problem *problem, scan_call *call, const char *name) {
+    implementation *added = comparison_add(comparison, name);
     added->state = call;
     added->run = run_calls;
-    added->enqueues = problem_is_gpu(problem);
+    added->is_asynchronous = problem_is_gpu(problem);
 }
 
 static rcv_status scan_open(const problem *problem, const scan_point *point, const char *form, rcv_scan **scan) {
@@ -143,15 +140,15 @@ static double expected_serial(const scans *scans, const scan_point *point, bool 
     return seconds;
 }
 
-/* Seconds of a call of a contestant that may take long: the second one, since the first also warms up; one that takes too long
+/* Seconds of a call of a implementation that may take long: the second one, since the first also warms up; one that takes too long
  * has no second. */
-static double probe(contestant *serial) {
+static double probe(implementation *serial) {
     const double first = serial->run(serial, 1);
     return first < 0 || first > 4 * LONGEST_SERIAL || stop_signal() != 0 ? first : serial->run(serial, 1);
 }
 
 /* The middle of a few calls one by one, since they are long; of one where it is very long. */
-static double time_long(contestant *serial, double expected) {
+static double time_long(implementation *serial, double expected) {
     double samples[3];
     const size_t count = expected > 0.1 * LONGEST_SERIAL ? 1 : COUNT(samples);
     for (size_t i = 0; i < count; i++) {
@@ -166,7 +163,7 @@ static double time_long(contestant *serial, double expected) {
 enum { OURS_FORWARD, OURS_BACKWARD, SERIAL_FORWARD, SERIAL_BACKWARD, CALLS };
 
 /* The form `serial`, where it is long: by itself. Is it short enough to take turns with the others? */
-static bool takes_turns(scans *scans, const scan_point *point, contestant *serial, scan_pass *pass, bool backward) {
+static bool takes_turns(scans *scans, const scan_point *point, implementation *serial, scan_pass *pass, bool backward) {
     const double start = now();
     double expected = expected_serial(scans, point, backward);
     expected = expected > 0 ? expected : probe(serial);
@@ -183,20 +180,20 @@ static void measure_point(const bench *bench, scans *scans, scan_point *point, c
     const problem *problem = &bench->problem;
     scan_pass *const passes[] = {&point->forward, &point->backward};
     scan_call calls[CALLS];
-    contest contest = {.count = 0};
+    comparison comparison = {.count = 0};
     for (int i = 0; i < (serial != NULL ? CALLS : SERIAL_FORWARD); i++) {
         calls[i] = (scan_call){i < SERIAL_FORWARD ? ours : serial, arrays, i % 2 != 0};
-        add_call(&contest, problem, &calls[i], names[i]);
-        contestant *added = &contest.items[contest.count - 1];
+        add_call(&comparison, problem, &calls[i], names[i]);
+        implementation *added = &comparison.items[comparison.count - 1];
         if (i >= SERIAL_FORWARD && !takes_turns(scans, point, added, passes[i % 2], i % 2 != 0)) {
-            contestant_refuse(added, "too long to take turns");
+            implementation_refuse(added, "too long to take turns");
         }
     }
     char title[96];
     snprintf(title, sizeof title, "scan [%lld, %lld]", (long long)point->steps, (long long)width_of(point));
-    contest_measure(&contest, problem, NULL, NULL, title, seconds, 5);
-    for (size_t i = 0; i < contest.count; i++) {
-        const contestant *item = &contest.items[i];
+    comparison_measure(&comparison, problem, NULL, NULL, title, seconds, 5);
+    for (size_t i = 0; i < comparison.count; i++) {
+        const measurement *item = &comparison.items[i].measured;
         scan_pass *pass = passes[i % 2];
         if (i < SERIAL_FORWARD) {
             pass->seconds = item->median;
@@ -208,7 +205,7 @@ static void measure_point(const bench *bench, scans *scans, scan_point *point, c
             pass->serial = item->median;
         }
     }
-    contest_free(&contest);
+    comparison_free(&comparison);
 }
 
 /* A copy with as many reads as the forward pass on the CPU, whose caches count: of arrays as large as these. */
@@ -347,26 +344,6 @@ static void list_targets(const problem *problem, scans *scans) {
                                             .measured = 100 * scan_share(point, true)});
         }
     }
-}
-
-/* ---- what follows from the times ---- */
-
-double scan_bandwidth(const scan_point *point, bool backward) {
-    const double seconds = backward ? point->backward.seconds : point->forward.seconds;
-    return seconds > 0 ? (backward ? BACKWARD_ARRAYS : FORWARD_ARRAYS) * point->bytes / seconds : 0;
-}
-
-double scan_share(const scan_point *point, bool backward) {
-    return point->copy > 0 ? scan_bandwidth(point, backward) / point->copy : 0;
-}
-
-double scan_speedup(const scan_pass *pass) {
-    return pass->serial > 0 && pass->seconds > 0 ? pass->serial / pass->seconds : 0;
-}
-
-bool target_is_met(const scan_target *target) {
-    return target->measured > 0 &&
-           (target->at_most ? target->measured <= target->target : target->measured >= target->target);
 }
 
 static bool is_named(const scan_point *point) {

@@ -1,5 +1,5 @@
 /* What --scan measured, as text. */
-#include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <math.h>
 #include <stdio.h>

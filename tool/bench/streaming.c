@@ -1,5 +1,5 @@
 /* Streaming: a few steps a call with the state carried on, and how steadily the calls take their time. */
-#include "bench/bench.h"
+#include "bench/experiments.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@ enum { CALLS = 4000, WARM_CALLS = 200 };
 typedef struct {
     rcv_plan *plan;
     rcv_run *run;
-    const data *data; /* x is read over and over */
-    void **states[2]; /* [state count]: before and after a call, changing roles */
+    const call_tensors *tensors; /* x is read over and over */
+    void **states[2];            /* [state count]: before and after a call, changing roles */
     size_t state_count;
     void *y;
     int64_t chunk, steps, stride, at; /* steps a call and in x; elements of a step of x; the next step */
@@ -22,10 +22,10 @@ static rcv_status call(stream *stream) {
     if (stream->at + stream->chunk > stream->steps) {
         stream->at = 0;
     }
-    const size_t size = rcv_dtype_bytes(stream->data->storage);
+    const size_t size = rcv_dtype_bytes(stream->tensors->storage);
     void **before = stream->states[stream->calls % 2], **after = stream->states[(stream->calls + 1) % 2];
-    const rcv_forward forward = {.parameters = stream->data->parameters,
-                                 .x = (const char *)stream->data->x + (size_t)(stream->at * stream->stride) * size,
+    const rcv_forward forward = {.parameters = stream->tensors->parameters,
+                                 .x = (const char *)stream->tensors->x + (size_t)(stream->at * stream->stride) * size,
                                  .initial = (const void *const *)before,
                                  .final = after,
                                  .y = stream->y,
@@ -35,18 +35,18 @@ static rcv_status call(stream *stream) {
     return rcv_run_forward(stream->run, &forward);
 }
 
-static double run(contestant *self, int64_t repeats) {
+static double run(implementation *self, int64_t repeats) {
     const double start = now();
     for (int64_t i = 0; i < repeats; i++) {
         if (call(self->state) != RCV_OK) {
-            contestant_refuse(self, "%s", rcv_message());
+            implementation_refuse(self, "%s", rcv_message());
             return -1;
         }
     }
     return now() - start;
 }
 
-static void close_stream(contestant *self) {
+static void close_stream(implementation *self) {
     stream *stream = self->state;
     rcv_run_free(stream->run);
     rcv_plan_free(stream->plan);
@@ -60,14 +60,15 @@ static void close_stream(contestant *self) {
     free(stream);
 }
 
-static contestant *add_stream(contest *contest, const problem *problem, const data *data, int64_t chunk) {
-    contestant *added = contest_add(contest, "stream");
+static implementation *add_stream(comparison *comparison, const problem *problem, const call_tensors *tensors,
+                                  int64_t chunk) {
+    implementation *added = comparison_add(comparison, "stream");
     stream *stream = need(1, sizeof *stream);
-    const size_t size = rcv_dtype_bytes(data->storage), batch = (size_t)problem->batch;
+    const size_t size = rcv_dtype_bytes(tensors->storage), batch = (size_t)problem->batch;
     added->state = stream;
     added->close = close_stream;
     added->run = run;
-    stream->data = data;
+    stream->tensors = tensors;
     stream->chunk = chunk;
     stream->steps = problem->steps;
     stream->stride = problem->batch * rcv_net_get_options(problem->net)->input;
@@ -86,9 +87,9 @@ static contestant *add_stream(contest *contest, const problem *problem, const da
         status = rcv_run_new(stream->plan, &stream->run);
     }
     if (status != RCV_OK) {
-        contestant_refuse(added, "%s", rcv_message());
+        implementation_refuse(added, "%s", rcv_message());
     } else {
-        added->plan = text_of("%s", rcv_plan_string(stream->plan));
+        added->measured.plan = text_of("%s", rcv_plan_string(stream->plan));
     }
     return added;
 }
@@ -99,12 +100,12 @@ static int ascending(const void *left, const void *right) {
 }
 
 /* Calls one after the other, nothing between them. */
-static void measure_latency(contestant *contestant, streaming *streaming) {
+static void measure_latency(implementation *implementation, streaming *streaming) {
     double *latencies = need(CALLS, sizeof(double));
     int64_t calls = 0;
     for (int64_t i = -WARM_CALLS; i < CALLS && stop_signal() == 0; i++) {
         const double start = now();
-        if (call(contestant->state) != RCV_OK) {
+        if (call(implementation->state) != RCV_OK) {
             break;
         }
         if (i >= 0) {
@@ -178,8 +179,10 @@ static double input_products(const problem *problem, int64_t rows, const char *p
     return total;
 }
 
-static double step_seconds(const contestant *contestant, int64_t steps) {
-    return contestant != NULL && contestant->refusal == NULL ? contestant->median / (double)steps : 0;
+static double step_seconds(const implementation *implementation, int64_t steps) {
+    return implementation != NULL && implementation->measured.refusal == NULL
+               ? implementation->measured.median / (double)steps
+               : 0;
 }
 
 void bench_streaming(const bench *bench, results *results) {
@@ -188,27 +191,27 @@ void bench_streaming(const bench *bench, results *results) {
     streaming *streaming = &results->streaming;
     streaming->done = true;
     streaming->chunk = bench->chunk;
-    data data;
-    contest contest = {.turn = 0.02};
-    data_new(&data, &problem, problem.net, bench->seed);
-    if (fill_parameters(bench, problem.net, &data) == RCV_OK) {
-        contestant *stream = add_stream(&contest, &problem, &data, bench->chunk), *unhoisted = NULL;
-        const contestant *whole =
-            add_plan(&contest, "whole sequence", &problem, problem.net, &data, data.parameters, problem.schedule);
-        char *pinned = without_hoisting(whole->plan);
+    call_tensors tensors;
+    comparison comparison = {.turn = 0.02};
+    call_tensors_new(&tensors, &problem, problem.net, bench->seed);
+    if (initialize_parameters(bench, problem.net, &tensors) == RCV_OK) {
+        implementation *stream = add_stream(&comparison, &problem, &tensors, bench->chunk), *unhoisted = NULL;
+        const implementation *whole = comparison_add_plan(&comparison, "whole sequence", &problem, problem.net,
+                                                          &tensors, tensors.parameters, problem.schedule);
+        char *pinned = without_hoisting(whole->measured.plan);
         if (pinned != NULL) {
-            unhoisted =
-                add_plan(&contest, "input products a step", &problem, problem.net, &data, data.parameters, pinned);
+            unhoisted = comparison_add_plan(&comparison, "input products a step", &problem, problem.net, &tensors,
+                                            tensors.parameters, pinned);
             streaming->unhoisted_plan = pinned;
         }
-        if (stream->refusal != NULL) {
-            streaming->refusal = text_of("%s", stream->refusal);
+        if (stream->measured.refusal != NULL) {
+            streaming->refusal = text_of("%s", stream->measured.refusal);
         } else if (stop_signal() != 0) {
             streaming->refusal = text_of("not measured");
         } else {
-            streaming->plan = text_of("%s", stream->plan);
-            streaming->whole_plan = text_of("%s", whole->plan != NULL ? whole->plan : "");
-            contest_measure(&contest, &problem, NULL, NULL, "streaming", bench->seconds / 2, 5);
+            streaming->plan = text_of("%s", stream->measured.plan);
+            streaming->whole_plan = text_of("%s", whole->measured.plan != NULL ? whole->measured.plan : "");
+            comparison_measure(&comparison, &problem, NULL, NULL, "streaming", bench->seconds / 2, 5);
             measure_latency(stream, streaming);
             if (streaming->calls == 0) {
                 streaming->refusal = text_of("not measured");
@@ -225,6 +228,6 @@ void bench_streaming(const bench *bench, results *results) {
         }
     }
     hide_progress();
-    contest_free(&contest);
-    data_free(&data);
+    comparison_free(&comparison);
+    call_tensors_free(&tensors);
 }

@@ -1,5 +1,5 @@
 /* Bars and curves. */
-#include "report/report.h"
+#include "report/drawing.h"
 
 #include <math.h>
 #include <string.h>
@@ -227,7 +227,8 @@ static void draw_curve_axes(FILE *out, const curve_frame *frame, const curve_sty
 static void draw_line(FILE *out, const curve_frame *frame, const curve *curve, const char *name, size_t from,
                       size_t to) {
     bool drawing = false;
-    fprintf(out, "<path class=\"l%s%s\" d=\"", name, to > curve->guessed && curve->guessed > 0 ? " guess" : "");
+    fprintf(out, "<path class=\"l%s%s\" d=\"", name,
+            to > curve->extrapolated && curve->extrapolated > 0 ? " guess" : "");
     for (size_t i = from; i < to; i++) {
         if (curve->values[i] > 0) {
             fprintf(out, "%s%.1f %.1f", drawing ? "L" : "M", curve_x(frame, i), curve_y(frame, curve->values[i]));
@@ -238,7 +239,7 @@ static void draw_line(FILE *out, const curve_frame *frame, const curve *curve, c
 }
 
 static void draw_curve(FILE *out, const curve_frame *frame, const curve *curve, const curve_style *style) {
-    const size_t known = curve->guessed > 0 ? curve->guessed : frame->sizes;
+    const size_t known = curve->extrapolated > 0 ? curve->extrapolated : frame->sizes;
     char name[32] = "n";
     if (curve->colour != NEUTRAL) {
         snprintf(name, sizeof name, "%d", curve->colour % COLOURS);

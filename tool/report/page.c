@@ -2,7 +2,7 @@
  *
  * A page is collected in a temporary file and not in a stream of memory (open_memstream): that one does not tell of bytes that it lost for
  * lack of memory. */
-#include "report/report.h"
+#include "report/drawing.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* How the page looks, by day and by night. The colours of Okabe and Ito can be told apart by colour-blind readers; at
  * night they are lightened. */
-#include "report/report.h"
+#include "report/drawing.h"
 
 const char report_style[] =
     ":root{--paper:#fff;--ink:#1c2126;--soft:#5b6670;--line:#d9dee3;--lane:#f1f3f5;--card:#f6f8fa;--limit:#b3261e;"

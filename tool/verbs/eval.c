@@ -1,5 +1,5 @@
 /* recurve eval: the loss of a trained model on data it has not seen. */
-#include "corpus.h"
+#include "data_files.h"
 #include "paths.h"
 #include "tool.h"
 
@@ -46,7 +46,7 @@ static void print_result(const rcv_learner *learner, const rcv_evaluation *resul
 static rcv_status open_data(rcv_context *context, const rcv_learner *learner, const char *path, rcv_data **data) {
     const rcv_vocabulary *vocabulary = rcv_learner_vocabulary(learner);
     struct stat info;
-    char *part = stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? corpus_part(path, PART_TEST) : NULL;
+    char *part = stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? data_files_part(path, PART_TEST) : NULL;
     size_t class_count = 0;
     const char *const *classes = rcv_learner_classes(learner, &class_count);
     const rcv_data_options options = {

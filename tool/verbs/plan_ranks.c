@@ -1,6 +1,6 @@
 /* recurve plan --parallel: what training over many devices would take, and how it would be shared out. */
 #include "verbs/plan_ranks.h"
-#include "corpus.h"
+#include "data_files.h"
 #include "paths.h"
 #include "problem.h"
 #include "ranks.h"
@@ -20,7 +20,7 @@ typedef struct {
     ranks ranks;
     rcv_settings *settings;
     rcv_trainer *trainer;
-    corpus corpus;
+    data_files files;
     rcv_forecast_options machine;
     char *parallel;
 } job;
@@ -73,14 +73,14 @@ static void print_forecast(const job *job, const rcv_forecast *f) {
 /* ---- the work ---- */
 
 static rcv_status open_trainer(job *job) {
-    rcv_status status = corpus_open(&job->corpus, job->context, job->settings, NULL);
+    rcv_status status = data_files_open(&job->files, job->context, job->settings, NULL);
     if (job->ranks.world != NULL) {
         status = rcv_world_agree(job->ranks.world, status);
     }
     if (status != RCV_OK) {
         return status;
     }
-    return rcv_trainer_join(job->context, job->settings, job->corpus.data[PART_TRAIN], NULL, job->ranks.world,
+    return rcv_trainer_join(job->context, job->settings, job->files.data[PART_TRAIN], NULL, job->ranks.world,
                             &job->trainer);
 }
 
@@ -117,11 +117,11 @@ static int prepare(const arguments *arguments, job *job) {
         return fail(status);
     }
     paths paths = {0};
-    if (!corpus_find(&job->corpus, job->settings)) {
+    if (!data_files_find(&job->files, job->settings)) {
         return EXIT_FAILED;
     }
     paths_add(&paths, PATH_READ, "--config", arguments->settings.config);
-    paths_add_corpus(&paths, &job->corpus, job->settings);
+    paths_add_data_files(&paths, &job->files, job->settings);
     return paths_are_apart(&paths) ? EXIT_DONE : EXIT_FAILED;
 }
 
@@ -138,7 +138,7 @@ static int work(const arguments *arguments, rcv_context *context) {
         result = foresee(&job);
     }
     rcv_trainer_free(job.trainer);
-    corpus_close(&job.corpus);
+    data_files_close(&job.files);
     rcv_settings_free(job.settings);
     free(job.parallel);
     ranks_close(&job.ranks);

@@ -1,8 +1,8 @@
 /* recurve train: opens the data, trains, shows how it goes, keeps the log; the library keeps the checkpoints. */
-#include "corpus.h"
+#include "data_files.h"
 #include "paths.h"
 #include "ranks.h"
-#include "settings.h"
+#include "settings_options.h"
 #include "verbs/train_log.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ typedef struct {
     rcv_settings *settings;
     rcv_trainer *trainer;
     ranks ranks; /* the one that leads shows how it goes, and keeps the log */
-    corpus corpus;
+    data_files files;
     const char *output;
     train_log log;
     bool overwrite, resumes, terminal, is_text, is_bytes;
@@ -116,12 +116,12 @@ static rcv_status test(run *run) {
     char *best = NULL, loss[96];
     rcv_learner *learner = NULL;
     rcv_evaluation result;
-    rcv_status status = corpus_open_test(&run->corpus, run->context, run->settings);
+    rcv_status status = data_files_open_test(&run->files, run->context, run->settings);
     if (status == RCV_OK) {
         status = rcv_trainer_best_model(run->trainer, run->output, &best);
     }
     const char *path = best != NULL ? best : run->output;
-    if (status == RCV_OK && best == NULL && run->corpus.data[PART_VALID] != NULL) {
+    if (status == RCV_OK && best == NULL && run->files.data[PART_VALID] != NULL) {
         say("there is no best model of this run beside %s: the last one is tested", run->output);
     }
     if (status == RCV_OK) {
@@ -130,7 +130,7 @@ static rcv_status test(run *run) {
         status = rcv_learner_load(run->context, path, device, wide ? RCV_FLOAT64 : RCV_FLOAT32, &learner);
     }
     if (status == RCV_OK) {
-        status = rcv_learner_evaluate(learner, run->corpus.data[PART_TEST], &options, &result);
+        status = rcv_learner_evaluate(learner, run->files.data[PART_TEST], &options, &result);
     }
     if (status == RCV_OK) {
         describe_loss(run, result.loss, loss, sizeof loss);
@@ -166,7 +166,7 @@ static int finish(run *run, rcv_status status) {
     say("%swrote %s after %lld update%s; recurve train --resume %s goes on from it",
         stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->written,
         progress->written == 1 ? "" : "s", run->output);
-    if (status == RCV_OK && run->corpus.paths[PART_TEST] != NULL) {
+    if (status == RCV_OK && run->files.paths[PART_TEST] != NULL) {
         status = test(run);
         if (status != RCV_OK) {
             return fail(status);
@@ -179,7 +179,7 @@ static int finish(run *run, rcv_status status) {
 
 static rcv_status open_trainer(run *run, const char *resume) {
     rcv_vocabulary *vocabulary = NULL;
-    if (run->corpus.is_named_by_file[PART_TRAIN] && run->ranks.leads) {
+    if (run->files.is_named_by_file[PART_TRAIN] && run->ranks.leads) {
         say("data as %s names it: %s", resume, rcv_settings_get(run->settings, "data"));
     }
     rcv_status status = resume != NULL ? rcv_checkpoint_vocabulary(run->context, resume, &vocabulary) : RCV_OK;
@@ -188,15 +188,15 @@ static rcv_status open_trainer(run *run, const char *resume) {
         status = rcv_wisdom_load(run->context, wisdom);
     }
     if (status == RCV_OK) {
-        status = corpus_open(&run->corpus, run->context, run->settings, vocabulary);
+        status = data_files_open(&run->files, run->context, run->settings, vocabulary);
     }
     rcv_vocabulary_free(vocabulary);
     if (run->ranks.world != NULL) {
         status = rcv_world_agree(run->ranks.world, status);
     }
     if (status == RCV_OK) {
-        status = rcv_trainer_join(run->context, run->settings, run->corpus.data[PART_TRAIN],
-                                  run->corpus.data[PART_VALID], run->ranks.world, &run->trainer);
+        status = rcv_trainer_join(run->context, run->settings, run->files.data[PART_TRAIN], run->files.data[PART_VALID],
+                                  run->ranks.world, &run->trainer);
     }
     if (status == RCV_OK && resume != NULL) {
         status = rcv_trainer_resume(run->trainer, resume);
@@ -278,7 +278,7 @@ static parsed gather(const arguments *arguments, run *run) {
     rcv_settings_free(base);
     if (next == PARSED_GO && arguments->resume != NULL) {
         const bool given = arguments->data != NULL || rcv_settings_given(arguments->settings.given, "data");
-        corpus_note_names(&run->corpus, run->settings, arguments->settings.given, given);
+        data_files_note_names(&run->files, run->settings, arguments->settings.given, given);
     }
     if (next != PARSED_GO || arguments->data == NULL) {
         return next;
@@ -295,7 +295,7 @@ static bool files_are_clear(const arguments *arguments, run *run) {
     paths paths = {0};
     paths_add(&paths, PATH_RESUMED, "--resume", arguments->resume);
     paths_add(&paths, PATH_READ, "--config", arguments->settings.config);
-    paths_add_corpus(&paths, &run->corpus, run->settings);
+    paths_add_data_files(&paths, &run->files, run->settings);
     paths_add_model(&paths, run->output, strtoll(rcv_settings_get(run->settings, "keep"), NULL, 10));
     paths_add(&paths, PATH_WRITTEN, rcv_settings_given(run->settings, "log") ? "--log" : "the log", run->log.path);
     paths_add(&paths, PATH_WRITTEN, "--wisdom", rcv_settings_get(run->settings, "wisdom"));
@@ -336,7 +336,7 @@ static int prepare(const arguments *arguments, run *run, bool *over) {
     run->output = run->output != NULL ? run->output : arguments->resume;
     train_log_begin(&run->log, run->settings, run->output, run->resumes);
     const bool good =
-        corpus_find(&run->corpus, run->settings) && (!run->ranks.leads || files_are_clear(arguments, run));
+        data_files_find(&run->files, run->settings) && (!run->ranks.leads || files_are_clear(arguments, run));
     const rcv_status status = good ? check_early(run) : RCV_OK;
     return status != RCV_OK ? fail(status) : good ? EXIT_DONE : EXIT_FAILED;
 }
@@ -356,7 +356,7 @@ static int work(const arguments *arguments, rcv_context *context) {
         }
     }
     rcv_trainer_free(run.trainer);
-    corpus_close(&run.corpus);
+    data_files_close(&run.files);
     rcv_settings_free(run.settings);
     if (!train_log_end(&run.log) && result == EXIT_DONE) {
         result = EXIT_FAILED;

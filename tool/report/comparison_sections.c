@@ -1,0 +1,271 @@
+/* Runs compared: speed against the number of ranks, and what each arrangement sends, waits for and reaches. */
+#include "report/line_plot.h"
+#include "report/training_sections.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const char *const series_names[ARRANGEMENTS] = {"one rank", "data", "pipeline", "data and pipeline"};
+static const int series_colours[ARRANGEMENTS] = {NEUTRAL, 0, 1, 2};
+
+/* Runs that can be compared. */
+typedef struct {
+    const run **runs;
+    size_t count;
+    const run *one; /* the fastest of one rank; NULL: there is none */
+    double loss;    /* that runs are timed to; NaN: none has one */
+} model;
+
+static model model_new(const run *runs, size_t count, size_t first, double loss) {
+    model model = {.runs = need(count, sizeof *model.runs), .loss = loss};
+    for (size_t i = first; i < count; i++) {
+        const run *run = &runs[i];
+        if (run->model != first) {
+            continue;
+        }
+        model.runs[model.count++] = run;
+        if (run_arrangement(run) == ONE_RANK && isfinite(run->speed) &&
+            (model.one == NULL || run->speed > model.one->speed)) {
+            model.one = run;
+        }
+        if (isnan(loss) && isfinite(run->loss) && !(model.loss >= run->loss)) {
+            model.loss = run->loss;
+        }
+    }
+    return model;
+}
+
+/* ---- scaling ---- */
+
+static int by_x(const void *left, const void *right) {
+    const plot_point *a = left, *b = right;
+    return (a->x > b->x) - (a->x < b->x);
+}
+
+/* Of several points at one number of ranks the highest stays. */
+static void add_point(plot_point *points, size_t *count, plot_point point) {
+    size_t i = 0;
+    while (i < *count && points[i].x != point.x) {
+        i++;
+    }
+    if (i == *count) {
+        points[(*count)++] = point;
+    } else {
+        points[i].y = fmax(points[i].y, point.y);
+    }
+}
+
+/* The fastest run at every number of ranks, from one rank on; no points where no run is arranged so. For free(). */
+static plot_point *series_of(const model *model, arrangement arrangement, size_t *count) {
+    plot_point *points = need(model->count + 1, sizeof *points);
+    *count = 0;
+    for (size_t i = 0; i < model->count; i++) {
+        const run *run = model->runs[i];
+        if (run_arrangement(run) == arrangement && isfinite(run->speed)) {
+            add_point(points, count, (plot_point){run_ranks(run), run->speed});
+        }
+    }
+    if (*count > 0 && model->one != NULL) {
+        add_point(points, count, (plot_point){1, model->one->speed});
+    }
+    qsort(points, *count, sizeof *points, by_x);
+    return points;
+}
+
+static double most_ranks(const model *model) {
+    double most = 1;
+    for (size_t i = 0; i < model->count; i++) {
+        most = fmax(most, run_ranks(model->runs[i]));
+    }
+    return most;
+}
+
+/* From the last line to the first. */
+static void put_lines_legend(FILE *out, const plot_line *lines, size_t count) {
+    const char *labels[ARRANGEMENTS];
+    int colours[ARRANGEMENTS];
+    for (size_t i = 0; i < count; i++) {
+        labels[count - 1 - i] = lines[i].label;
+        colours[count - 1 - i] = lines[i].colour;
+    }
+    put_legend(out, labels, colours, count);
+}
+
+static void draw_scaling(FILE *out, const model *model) {
+    const double most = most_ranks(model), speed = model->one != NULL ? model->one->speed : NAN;
+    const plot_point ideal[] = {{1, speed}, {most, speed * most}};
+    plot_line lines[ARRANGEMENTS + 1] = {{"ideal", ideal, COUNT(ideal), NEUTRAL, .dashed = true}};
+    plot_point *points[ARRANGEMENTS];
+    const size_t first = model->one != NULL;
+    size_t count = first;
+    for (int i = ARRANGEMENTS - 1; i >= 0; i--) { /* one rank on top: it is the first point of all */
+        size_t size;
+        points[i] = series_of(model, (arrangement)i, &size);
+        if (size > 0) {
+            lines[count++] = (plot_line){series_names[i], points[i], size, series_colours[i], .marks = true};
+        }
+    }
+    const plot_style style = {.title = "Speed against the number of ranks",
+                              .unit = "tokens a second",
+                              .axis = "ranks",
+                              .from_zero = true,
+                              .whole = true};
+    put_lines_legend(out, lines + first, count - first);
+    draw_plot(out, lines, count, &style);
+    for (size_t i = 0; i < ARRANGEMENTS; i++) {
+        free(points[i]);
+    }
+}
+
+static void put_scaling(FILE *out, const model *model, const char *id, const char *difference) {
+    put_section(out, id, "Scaling",
+                "Tokens a second against the number of ranks. Where several runs have as many ranks, the line goes "
+                "through the fastest.");
+    if (difference != NULL) {
+        fprintf(out, "<p>These runs are compared apart, since they differ from the first in ");
+        put_text(out, difference);
+        fprintf(out, ".</p>\n");
+    }
+    fprintf(out, "<p class=\"soft\">%s</p>\n",
+            model->count == 1    ? "There is one run of this kind."
+            : model->one != NULL ? "Dashed is the ideal: the speed of one rank times their number."
+                                 : "No run of one rank is among them, so there is no ideal and no speed-up.");
+    if (model->count > 1) {
+        draw_scaling(out, model);
+    }
+    fprintf(out, "</section>\n");
+}
+
+/* ---- data against pipeline ---- */
+
+static void put_bytes(FILE *out, double bytes) {
+    char room[32];
+    fprintf(out, "<td>%s</td>", isfinite(bytes) ? human_bytes(bytes, room) : "");
+}
+
+static void put_seconds_to(FILE *out, double seconds) {
+    char room[32];
+    fprintf(out, "<td>%s</td>", isfinite(seconds) ? short_number(seconds, room) : "not reached");
+}
+
+static void put_run(FILE *out, const model *model, const run *run, bool best) {
+    const training_log *log = &run->log;
+    fprintf(out, "<tr%s><td>", best ? " class=\"best\"" : "");
+    put_text(out, run->name);
+    fprintf(out, "</td><td>%.0f</td><td>%.0f x %.0f</td><td>%.0f x %.0f</td><td>", run_ranks(run), run->replicas,
+            run->stages, run->micro_batches, run->time_chunks);
+    put_text(out, run->split);
+    fprintf(out, "</td>");
+    put_number(out, run->speed, "%.0f");
+    put_number(out, model->one != NULL ? run->speed / model->one->speed : NAN, "%.2fx");
+    put_bytes(out, log_number(log->end, "sent_most"));
+    put_bytes(out, log_number(log->end, "sent_all"));
+    put_number(out, trace_balance(&log->trace), "%.2f");
+    put_number(out, 100 * trace_idle(&log->trace), "%.1f%%");
+    put_seconds_to(out, run_seconds_to(run, model->loss));
+    fprintf(out, "</tr>\n");
+}
+
+/* NULL: none reaches the loss. */
+static const run *first_to_reach(const model *model) {
+    const run *best = NULL;
+    for (size_t i = 0; i < model->count; i++) {
+        const double seconds = run_seconds_to(model->runs[i], model->loss);
+        if (isfinite(seconds) && (best == NULL || seconds < run_seconds_to(best, model->loss))) {
+            best = model->runs[i];
+        }
+    }
+    return best;
+}
+
+/* What makes a speed-up more than one of ranks. */
+static void put_unlike(FILE *out, const model *model) {
+    static const char *const names[] = {"device", "threads"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        bool shared = true;
+        for (size_t j = 0; j < model->count; j++) {
+            shared = shared && run_shares(model->runs[j], model->one, names[i]);
+        }
+        fprintf(out, shared ? "" : " Not all runs have its %s.", names[i]);
+    }
+}
+
+static void put_table(FILE *out, const model *model) {
+    const run *best = first_to_reach(model);
+    fprintf(out, "<div class=\"table\"><table><thead><tr><th>log</th><th>ranks</th><th>replicas x stages</th>"
+                 "<th>micro-batches x chunks</th><th>layers of stages</th><th>tokens a second</th><th>speed-up</th>"
+                 "<th>sent by the busiest</th><th>sent by all</th><th>balance</th><th>idle</th>");
+    fprintf(out, isfinite(model->loss) ? "<th>seconds to loss %.6g</th>" : "<th>seconds to a loss</th>", model->loss);
+    fprintf(out, "</tr></thead><tbody>\n");
+    for (size_t i = 0; i < model->count; i++) {
+        if (model->runs[i] != NULL) {
+            put_run(out, model, model->runs[i], model->runs[i] == best);
+        }
+    }
+    fprintf(out, "</tbody></table></div>\n");
+    if (model->one != NULL) {
+        fprintf(out, "<p class=\"soft\">Speed-up: against ");
+        put_text(out, model->one->name);
+        fprintf(out, ", the fastest run of one rank.");
+        put_unlike(out, model);
+        fprintf(out, "</p>\n");
+    }
+}
+
+static void draw_losses(FILE *out, const model *model) {
+    plot_line *lines = need(model->count, sizeof *lines);
+    plot_point **points = need(model->count, sizeof *points);
+    const char **labels = need(model->count, sizeof *labels);
+    int *colours = need(model->count, sizeof *colours);
+    for (size_t i = 0; i < model->count; i++) {
+        const log_series *progress = &model->runs[i]->log.progress;
+        points[i] = need(progress->count + 1, sizeof **points);
+        for (size_t j = 0; j < progress->count; j++) {
+            points[i][j] = (plot_point){progress->points[j].seconds, progress->points[j].loss};
+        }
+        labels[i] = model->runs[i]->name;
+        colours[i] = (int)(i % COLOURS);
+        lines[i] = (plot_line){labels[i], points[i], progress->count, colours[i], .marks = progress->count == 1};
+    }
+    const plot_style style = {.title = "Loss against time", .unit = "mean loss", .axis = "seconds of training"};
+    fprintf(out, "<h3>Loss against time</h3>\n");
+    put_legend(out, labels, colours, model->count);
+    draw_plot(out, lines, model->count, &style);
+    for (size_t i = 0; i < model->count; i++) {
+        free(points[i]);
+    }
+    free(points);
+    free(lines);
+    free(labels);
+    free(colours);
+}
+
+static void put_arrangements(FILE *out, const model *model, const char *id) {
+    put_section(out, id, "Data against pipeline",
+                "Bytes are those of an update. Balance is the largest compute time of a rank over the mean, and idle "
+                "the share of all ranks' time in which they do not compute, both of the update that was traced. The "
+                "time is that of training until the logged mean loss is as low; the first to be there in bold.");
+    put_table(out, model);
+    draw_losses(out, model);
+    fprintf(out, "</section>\n");
+}
+
+void put_runs(FILE *out, const run *runs, size_t count, double loss) {
+    size_t number = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (runs[i].model != i) {
+            continue;
+        }
+        char scaling[64] = "scaling", arrangements[64] = "arrangements";
+        if (++number > 1) {
+            snprintf(scaling, sizeof scaling, "scaling-%zu", number);
+            snprintf(arrangements, sizeof arrangements, "arrangements-%zu", number);
+        }
+        model model = model_new(runs, count, i, loss);
+        char *difference = i > 0 ? run_difference(&runs[i], &runs[0]) : NULL;
+        put_scaling(out, &model, scaling, difference);
+        put_arrangements(out, &model, arrangements);
+        free(difference);
+        free(model.runs);
+    }
+}
