@@ -18,6 +18,18 @@ rcv_status rcvi_cuda_check(cudaError_t error, const char *what);
 
 size_t rcvi_cuda_bytes(rcvi_cuda_type type);
 
+/* properties.c: fails with a sentence where there is no such GPU, or where it is too old. */
+rcv_status rcvi_cuda_check_device(int ordinal);
+/* As rcvi_device has them. */
+rcv_status rcvi_cuda_describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads,
+                              rcvi_machine *machine);
+rcv_status rcvi_cuda_print_info(rcv_context *context, int ordinal, rcvi_text *text);
+extern const rcvi_memory rcvi_cuda_memory; /* memory.c */
+
+/* Makes the device the current one; `before` is for rcvi_cuda_leave. */
+rcv_status rcvi_cuda_enter(int ordinal, int *before);
+void rcvi_cuda_leave(int before);
+
 /* Launches a kernel whose blocks wait for each other: all are on the GPU at once. */
 rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
                                      void **arguments, cudaStream_t stream, const char *what);

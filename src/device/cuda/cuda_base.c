@@ -42,6 +42,13 @@ rcv_status rcvi_cuda_first_stream(cudaStream_t *stream) {
     return rcvi_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, first), "making a stream");
 }
 
+rcv_status rcvi_cuda_enter(int ordinal, int *before) {
+    RCVI_CUDA_TRY(cudaGetDevice(before), "asking for the current device");
+    return *before == ordinal ? RCV_OK : rcvi_cuda_check(cudaSetDevice(ordinal), "choosing the device");
+}
+
+void rcvi_cuda_leave(int before) { cudaSetDevice(before); }
+
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
                        size_t room) {
     void *library = NULL;

@@ -128,8 +128,8 @@ static void open_subject(subject *s, const rcvi_program *program) {
     rcvi_worker *w = &s->worker;
     *w = (rcvi_worker){.engine = e, .context = e->context};
     w->buffers = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *w->buffers);
-    w->wanted = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *w->wanted);
-    w->idle = rcvi_pool_new(&e->pool, program->step_count, sizeof *w->idle);
+    w->needed = rcvi_pool_new(&e->pool, program->buffer_count, sizeof *w->needed);
+    w->dead = rcvi_pool_new(&e->pool, program->step_count, sizeof *w->dead);
     assert_false(e->pool.failed);
     for (size_t i = 0; i < program->step_count; i++) {
         e->ready[i].kernel = (int)i; /* no two maps are one launch */

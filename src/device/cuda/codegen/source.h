@@ -110,5 +110,7 @@ void rcvi_source_add_operation(rcvi_text *text, const rcvi_instruction *instruct
 int rcvi_tile_threads(const rcvi_map_shape *shape);
 size_t rcvi_tile_shared(const rcvi_map_shape *shape); /* bytes */
 int rcvi_map_words(const rcvi_map_shape *shape);      /* of the arguments */
+/* Rounded copies of the views before this one. */
+int rcvi_map_count_rounded(const rcvi_map_shape *shape, int before);
 
 #endif

@@ -1,18 +1,18 @@
-/* A program made ready for a GPU: kernels compiled, algorithms chosen, steps put in order.
+/* A program made ready for a GPU: kernels compiled, algorithms chosen, steps put in order. An engine is made once for a plan and
+ * shared by all of its runs; it does not change after rcvi_cuda_engine_load.
  *
- * Types. What is computed in is `real` (float, or double); what products read is `narrow` (16 bits in plans of such a type,
- * else the same). A buffer of reals that products read in a plan of a 16-bit type has a rounded copy at the same element
- * offsets in the run's scratch. Whoever writes the buffer writes the rounded copy; rounded copies of what is the caller's are
- * made at the beginning of the forward pass.
+ * Types. Arithmetic is in `real` (float, or double). Products read `narrow`: 16 bits in plans of such a type, else real. A buffer of
+ * reals that a product reads in a plan of a 16-bit type has a rounded copy at the same element offsets in the run's scratch. Every step
+ * that writes the buffer writes the rounded copy too; those of the caller's arrays are made at the beginning of the forward pass.
  *
- * In place. A buffer that is a copy of the caller's dy as it is, or that is only copied to the caller's dx, is the caller's memory
- * where the call has it, and the copy is left out: a stand-in.
+ * In place. A buffer that is a plain copy of the caller's dy, or that is only copied to the caller's dx, is the caller's array itself
+ * where the call has one, and the copy is left out (`stand_ins`).
  *
- * Layout. Where the plan transposes, what products of their own leave and maps alone read is stored transposed.
+ * Layout. Where the plan transposes, a buffer that cuBLASLt writes and only maps read is stored transposed.
  *
- * Order. The steps between two loops, or of a loop's body, are a segment. A step's level in it is one more than the
- * highest of the steps before it that it must wait for, so steps of a level may be taken in any order, or at once. Steps
- * are taken by level; where the plan merges, those of a level with the same kernel and strides are one launch, a group. */
+ * Order. The steps between two loops, or of a loop's body, are a segment. A step's level is one more than the highest level of the
+ * earlier steps of its segment that it depends on; so steps of a level may run in any order, or at the same time. Steps are launched
+ * by level. Where the plan merges, steps of a level with the same kernel and strides are one launch, a group; they are its members. */
 #ifndef RCVI_CUDA_ENGINE_H
 #define RCVI_CUDA_ENGINE_H
 
@@ -25,48 +25,48 @@
 
 enum { RCVI_MAX_MEMBERS = 24, RCVI_MAX_STREAMS = 16, RCVI_MAX_WORDS = 500 };
 
+/* The kernel of a map. */
 typedef struct {
     cudaLibrary_t code;
     cudaKernel_t kernel;
-    rcvi_map_shape shape; /* its tables in the engine's pool */
+    rcvi_map_shape shape; /* its tables are in the engine's pool */
     char *source;
-    size_t shared;
+    size_t shared; /* bytes of dynamic shared memory */
 } rcvi_cuda_kernel;
 
-/* What a step needs beside itself. */
+/* What is prepared for a step. */
 typedef struct {
-    int kernel;     /* of a map, in the engine's list */
-    int view_count; /* of a map */
+    int kernel;     /* of a map: index in the engine's list */
+    int view_count; /* of a map, as are views and passes */
     const rcvi_view **views;
     rcvi_pass *passes;
     int pass_count;
-    rcvi_cuda_gemm *gemm, *last_gemm; /* of the whole span; of the last chunk, where that is shorter */
-    bool owns_gemm, owns_last;
-    bool adds_start;        /* the library does not: the row is copied to all rows before, and the product added */
-    int operand;            /* of a product in parts: number of its `a`, from 1 on; 0: it is not in parts */
-    rcvi_cuda_parts *parts; /* then in the place of gemm */
+    rcvi_cuda_gemm *gemm, *last_gemm; /* for a whole span of time; for the last span, where it is shorter */
+    bool owns_gemm, owns_last;        /* else they belong to an earlier step of the same shape */
+    bool adds_start; /* the library cannot start from the row: it is copied to all rows, and the product is added */
+    int operand;     /* split-bf16 emulation: number of the left operand, from 1 on; 0: the product is not split */
+    rcvi_cuda_parts *parts; /* of such a product, instead of gemm */
     bool owns_parts;
 } rcvi_cuda_ready;
 
+/* Steps of one launch. */
 typedef struct {
-    int first, count; /* steps in the engine's order */
+    int first, count; /* in the engine's order */
     int place;        /* among the groups of its level */
 } rcvi_cuda_group;
 
-/* A time loop that is one kernel: persistent.h. */
-typedef struct rcvi_persistent rcvi_persistent;
-/* One of maps alone: recurrence.h. */
-typedef struct rcvi_cuda_recurrences rcvi_cuda_recurrences;
+typedef struct rcvi_persistent rcvi_persistent;             /* a time loop that is one kernel: persistent.h */
+typedef struct rcvi_cuda_recurrences rcvi_cuda_recurrences; /* a loop of maps alone: recurrence.h */
 
 struct rcvi_engine {
     const rcvi_program *program;
     rcv_context *context;
     rcvi_pool pool;
     int ordinal;
-    int major, minor, processors; /* of the device */
-    int shared;                   /* bytes of its shared memory that a block may have */
+    int major, minor, processors; /* of the device: compute capability, multiprocessors */
+    int shared;                   /* bytes of shared memory that a block may have */
     rcvi_cuda_type real, narrow;
-    bool tensor;            /* tf32 */
+    bool tensor;            /* products of float32 operands as tf32 */
     rcvi_cuda_ready *ready; /* [steps] */
     rcvi_cuda_kernel *kernels;
     size_t kernel_count, kernel_capacity;
@@ -75,63 +75,85 @@ struct rcvi_engine {
     rcvi_cuda_group *groups;
     int *group_of; /* [steps] the group that begins at this place of the order, or RCVI_NONE */
     size_t group_count;
-    int64_t launches; /* of both passes, about */
-    /* Scratch: bytes from its start. */
-    size_t *rounded; /* [buffers] or SIZE_MAX */
+    int64_t launches; /* of both passes, an estimate */
+
+    /* Layout of buffers: layout.c. */
+    size_t *rounded; /* [buffers] offset of the rounded copy in the scratch, or SIZE_MAX */
     int64_t *
         transposed; /* [buffers] rows of a buffer that is stored feature after feature (Y^T = W X^T); 0: row after row */
-    bool *padded;   /* [buffers] whoever writes rows writes zeros behind them, up to the next row: see find_padded */
-    int *stand_ins; /* [buffers] the caller's, of which it is a mere copy: may be taken in its place; or RCVI_NONE */
-    bool covers;    /* gradients of parameters: each is one step's, outside of loops, and none is left out */
+    bool *padded;   /* [buffers] every step that writes rows writes zeros after them, up to the next row */
+    int *stand_ins; /* [buffers] the caller's buffer that may be used in its place, or RCVI_NONE */
+    bool covers;    /* every gradient of a parameter is written by exactly one step, outside of loops */
+
+    /* Scratch of a run: offsets in bytes, and sizes. scratch.c. */
     size_t lengths, rows_order, alive, seed, workspace, sums;
-    size_t workspace_bytes, sums_bytes;                    /* of one stream; of the first */
-    size_t beside_bytes;                                   /* workspace of every other one */
-    size_t split_a, split_b, split_a_bytes, split_b_bytes; /* parts of operands: a slot and a place for every stream */
-    int operand_count;
-    size_t scratch;
+    size_t workspace_bytes, sums_bytes;                    /* workspace of the first stream; sums of every stream */
+    size_t beside_bytes;                                   /* workspace of every other stream */
+    size_t split_a, split_b, split_a_bytes, split_b_bytes; /* split operands: a slot of each for every stream */
+    int operand_count;                                     /* of split left operands */
+    size_t exchange, counters, exchange_bytes,
+        counters_bytes; /* of persistent kernels: operands passed between blocks, counters */
+    size_t scans, scans_bytes, scan_sums,
+        scan_sums_bytes; /* of scans: states passed between tiles, and sums of tiles */
+    size_t scratch;      /* all of it */
     int streams;
-    bool sorts;       /* sequences by their lengths: see ragged.c */
-    bool counts;      /* kernels of short steps read how many rows there are: alive, [steps], in the scratch */
+
+    /* Sequences of different lengths: ragged.c. */
+    bool sorts;       /* runs sort sequences by length */
+    bool counts;      /* kernels of short steps read the number of rows from `alive`, [steps] in the scratch */
     bool has_alive;   /* it is there, for these or for persistent kernels */
-    bool *is_short;   /* [steps] takes the rows that go on alone */
-    bool *is_cleared; /* [buffers] before the loop with which its life begins */
-    rcvi_persistent **persistent;        /* [steps] of loops that are one kernel; NULL: launched step by step */
-    rcvi_cuda_recurrences **recurrences; /* [steps] of loops of maps, likewise, where the plan scans */
-    const char *not_scanned;             /* why the first of those is launched step by step, or NULL */
-    const char *not_persistent;          /* why the first of those that are not, or NULL */
-    const char *not_clustered; /* the same of those whose blocks do not meet in clusters, where the plan asks for it */
-    size_t exchange, counters; /* where their blocks pass operands to each other, and count */
-    size_t exchange_bytes, counters_bytes;
-    size_t scans, scans_bytes, scan_sums, scan_sums_bytes; /* where tiles of scans pass states on, and leave sums */
-    _Atomic(rcvi_cudnn *) *vendor; /* one that no run has, or NULL; itself NULL where the program needs none */
+    bool *is_short;   /* [steps] computes only the rows whose sequences have not ended */
+    bool *is_cleared; /* [buffers] cleared before the loop with which its lifetime begins */
+
+    /* Loops that are one kernel, or a few. */
+    rcvi_persistent **persistent;        /* [steps] of loops that are one kernel, else NULL */
+    rcvi_cuda_recurrences **recurrences; /* [steps] of loops of maps, where the plan scans, else NULL */
+    const char *not_scanned;             /* why the first loop of maps that is launched step by step is, or NULL */
+    const char *not_persistent;          /* the same for loops with products */
+    const char *not_clustered; /* why the first persistent loop has no clusters where the plan wants them, or NULL */
+
+    _Atomic(rcvi_cudnn *)
+        *vendor; /* one that no run uses now, or NULL; the pointer itself is NULL without a vendor step */
     size_t vendor_bytes;
 };
 
 rcv_status rcvi_cuda_engine_new(const rcvi_program *program, rcvi_engine **engine);
-rcv_status rcvi_cuda_engine_load(rcvi_engine *engine); /* compiles its kernels, and takes them to the GPU */
+/* Compiles the kernels, and loads them into the GPU. */
+rcv_status rcvi_cuda_engine_load(rcvi_engine *engine);
 void rcvi_cuda_engine_free(rcvi_engine *engine);
 
-/* Types, rounded copies, what is stored transposed, rows that are left out: all that follows from the program alone. */
+/* ---- steps of making one, in this order ---- */
+
+/* layout.c: types, rounded copies, transposed buffers, rows that are left out: all that follows from the program alone. */
 rcv_status rcvi_cuda_find_layout(rcvi_engine *engine);
+/* layout.c: after loops are prepared, drops the rounded copies of inputs that only persistent kernels multiply. */
+void rcvi_cuda_drop_rounded(rcvi_engine *engine);
 
-/* The library's product of a step, at so many time steps. */
-rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *engine, const rcvi_step *step, int64_t span);
-bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b);
-/* Gives numbers to the operands of products that are taken in parts. The layout is found. */
-void rcvi_cuda_find_parts(rcvi_engine *engine);
-/* Whether it is taken on another stream than the first, if it is launched by itself: see pass.c. */
-bool rcvi_cuda_goes_beside(const rcvi_engine *engine, const rcvi_step *step);
-/* One of these products. */
-rcv_status rcvi_cuda_prepare_parts(rcvi_engine *engine, size_t index);
-
-/* Levels and groups. Kernels are known. */
-rcv_status rcvi_cuda_order(rcvi_engine *engine);
-
-/* What of a map goes into its kernel, and its views and passes. It may share the kernel with others of these steps. */
+/* map_kernels.c: the shape of a map's kernel, its views and passes. The kernel may be shared with others of these steps. */
 rcv_status rcvi_cuda_shape_map(rcvi_engine *engine, const rcvi_step *step, const rcvi_step *steps, size_t step_count,
                                rcvi_cuda_ready *ready, rcvi_map_shape *shape);
+rcv_status rcvi_cuda_prepare_map(rcvi_engine *engine, const rcvi_step *step, rcvi_cuda_ready *ready);
 
-/* Does the step's kernel read how many rows there are? */
+/* products.c: the library's product of a step over `span` time steps. */
+rcvi_cuda_gemm_shape rcvi_cuda_shape_gemm(const rcvi_engine *engine, const rcvi_step *step, int64_t span);
+bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b);
+rcv_status rcvi_cuda_prepare_gemm(rcvi_engine *engine, size_t index);
+/* Whether the step, launched alone, goes to another stream than the first: see pass.c. */
+bool rcvi_cuda_goes_beside(const rcvi_engine *engine, const rcvi_step *step);
+
+/* split_products.c: numbers the left operands of products by split-bf16 emulation; after the layout. */
+void rcvi_cuda_find_parts(rcvi_engine *engine);
+rcv_status rcvi_cuda_prepare_parts(rcvi_engine *engine, size_t index);
+
+/* order.c: levels and groups; kernels are known. */
+rcv_status rcvi_cuda_order(rcvi_engine *engine);
+
+/* scratch.c: offsets of the scratch; all sizes are known. */
+void rcvi_cuda_lay_out_scratch(rcvi_engine *engine);
+
+/* ---- small questions ---- */
+
+/* Whether the step's kernel reads the number of rows from memory. */
 static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, const rcvi_step *step) {
     return engine->counts && engine->is_short[step - engine->program->steps];
 }
@@ -139,24 +161,25 @@ static inline bool rcvi_cuda_is_counted(const rcvi_engine *engine, const rcvi_st
 static inline bool rcvi_cuda_has_rounded(const rcvi_engine *engine, int buffer) {
     return engine->rounded[buffer] != SIZE_MAX;
 }
-/* What a view's elements are where they are not read as a rounded copy. */
+
+/* The element type of a view's buffer; that of its rounded copy is `narrow`. */
 rcvi_cuda_type rcvi_cuda_type_of(const rcvi_engine *engine, const rcvi_view *view);
 
-/* Elements at multiples of `each`, whatever the iteration. */
+/* Whether every row begins at a multiple of `each` elements, in every iteration. */
 static inline bool rcvi_cuda_is_multiple(const rcvi_view *v, int64_t each) {
     return v->row % each == 0 && v->offset % each == 0 && v->stride % each == 0 && v->outer % each == 0 &&
            v->slot % each == 0;
 }
 
-/* Does the view hold activations where the kernel has a real and its rounded copy? Then the rounded copy is the view. */
+/* Whether the view's buffer holds activations where the kernel writes a real and its rounded copy: then the buffer takes the place of
+ * the rounded copy, and the real is absent. */
 static inline bool rcvi_cuda_is_narrowed(const rcvi_engine *engine, const rcvi_map_shape *shape, int v,
                                          const rcvi_view *view) {
     return v < shape->map->operand_count && shape->has_rounded[v] &&
            (rcvi_cuda_type)shape->types[v] != rcvi_cuda_type_of(engine, view);
 }
 
-/* Makes the engine's device the current one; gives back the one before for rcvi_cuda_leave. */
-rcv_status rcvi_cuda_enter(int ordinal, int *before);
-void rcvi_cuda_leave(int before);
+/* Bytes, rounded up to the alignment of parts of the scratch. */
+static inline size_t rcvi_cuda_align(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
 #endif

@@ -1,8 +1,7 @@
 /* Segments, levels and groups: in what order steps are launched, and which of them at once. */
 #include "device/cuda/engine/engine.h"
+#include "device/cuda/engine/tuning.h"
 #include "device/cuda/kernels/kernels.h"
-
-enum { MOST_MOVED = 1 << 18 };
 
 typedef struct {
     rcvi_engine *engine;
@@ -14,7 +13,7 @@ static bool is_plain(const rcvi_program *program, int step) { return program->st
 
 /* Whether the step is a small copy, or small zeros, or makes a matrix of the parameters: any of these may share a launch. */
 static bool is_move(const rcvi_step *step) {
-    bool small = step->rows * step->columns <= MOST_MOVED || step->when == RCVI_WHEN_PARAMETERS_CHANGED;
+    bool small = step->rows * step->columns <= RCVI_TUNED_SHARED_MOVE || step->when == RCVI_WHEN_PARAMETERS_CHANGED;
     bool zeros = step->kind == RCVI_STEP_FILL && step->fill.number == 0;
     return step->kind == RCVI_STEP_PACK || ((step->kind == RCVI_STEP_COPY || zeros) && small);
 }

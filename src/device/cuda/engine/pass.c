@@ -26,7 +26,7 @@ static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
     if (step->when == RCVI_WHEN_OVERWRITING && (!binding->overwrite || p->engine->covers)) return false;
     if (step->when == RCVI_WHEN_RESTART_IS_INITIAL && !binding->restart_is_initial[step->state]) return false;
     if (step->when == RCVI_WHEN_PARAMETERS_CHANGED && binding->same_parameters) return false;
-    if (is_in_place(p, step) || p->worker->idle[index]) return false;
+    if (is_in_place(p, step) || p->worker->dead[index]) return false;
     if (!rcvi_step_is_due(p->engine->program, step, p->inner, p->outer, &d->time, &d->span)) return false;
     bool over_depth = step->kind == RCVI_STEP_GEMM && step->gemm.transpose_a;
     d->rows = over_depth || !step->time.timed ? step->rows : step->rows / step->time.span * d->span;
@@ -268,7 +268,7 @@ rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const
                         .scratch = scratch,
                         .held = held,
                         .products = only && !strcmp(only, "products")};
-    rcvi_program_find_dead_steps(worker->engine->program, worker->buffers, first, end, worker->wanted, worker->idle);
+    rcvi_program_find_dead_steps(worker->engine->program, worker->buffers, first, end, worker->needed, worker->dead);
     if (first == 0) RCVI_TRY(rcvi_cuda_round_inputs(&p, stream));
     worker->begun_count = 0;
     RCVI_TRY(rcvi_streams_begin(&worker->streams, stream));

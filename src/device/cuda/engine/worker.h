@@ -1,4 +1,6 @@
-/* A run on a GPU: streams, captured graphs, and the launching of a program's steps. */
+/* A run on a GPU: its streams and captured graphs, and the launching of a program's steps.
+ *
+ * A worker belongs to one run; its engine outlives it. Its memory of the GPU is the run's scratch, which the caller owns. */
 #ifndef RCVI_CUDA_WORKER_H
 #define RCVI_CUDA_WORKER_H
 
@@ -11,7 +13,7 @@ enum { RCVI_MAX_GRAPHS = 8 };
 typedef struct {
     cudaGraphExec_t graph; /* NULL: none */
     void **key;            /* [key_count] */
-    int64_t used;          /* when, in calls */
+    int64_t used;          /* number of the last call that used it */
 } rcvi_cuda_graph;
 
 struct rcvi_worker {
@@ -20,29 +22,43 @@ struct rcvi_worker {
     rcvi_streams streams;
     rcvi_cudnn *vendor;
     rcvi_cuda_rows rows;    /* of the last forward call, where the engine sorts */
-    cudaStream_t capturing; /* on which graphs are captured */
-    cudaEvent_t done;       /* behind the last call */
+    cudaStream_t capturing; /* the stream on which graphs are captured */
+    cudaEvent_t done;       /* recorded after the last call */
+    cudaStream_t last;      /* stream of the last call */
     cudaEvent_t
-        begun[2];    /* before the first time loop of the last pass that is one kernel, and before the last of others */
-    int begun_count; /* how many such loops it had; 0 where it was a graph of its own */
-    cudaStream_t last; /* of it */
-    bool called;
-    bool announced;  /* lengths were sent by themselves: recorded calls have them from there */
-    bool recorded;   /* a call was recorded by the caller, who may repeat it at any time: `done` does not tell of it */
-    unsigned *fault; /* the host's: not 0 where a persistent kernel has waited in vain; NULL: the engine has none */
-    void **buffers;  /* [buffers] of the call: the caller's, but lengths in device memory */
-    bool *wanted, *idle; /* [buffers], [steps]: of the pass that is launched, what nobody wants */
-    void **key;          /* [key_count] of the call */
+        begun[2]; /* recorded in the last pass before the first persistent loop, and before the latest of the others */
+    int begun_count;   /* persistent loops of that pass; 0 where it was a graph of its own */
+    bool called;       /* there was a call */
+    bool lengths_sent; /* lengths are sent before every call: captured calls read them there */
+    bool captured;     /* the caller has captured a call and may launch it at any time: `done` does not cover that */
+    unsigned *fault;   /* pinned memory: not 0 after a persistent kernel gave up waiting; NULL: there is none */
+    void **buffers;    /* [buffers] of the call: the caller's arrays, but lengths in device memory */
+    bool *needed;      /* [buffers] scratch of dead-step elimination */
+    bool *dead;        /* [steps] dead steps of the pass that is launched */
+    void **key;        /* [key_count] of the call's graph */
     size_t key_count;
     rcvi_cuda_graph graphs[RCVI_MAX_GRAPHS];
-    int64_t calls;
+    int64_t calls; /* of graphs */
 };
 
-/* Launches steps first .. end - 1 from this stream and back to it; `scratch` as laid out by the engine. worker->buffers are
- * bound. */
+/* worker.c */
+rcv_status rcvi_cuda_worker_open(const rcvi_engine *engine, rcvi_worker **worker);
+void rcvi_cuda_worker_close(rcvi_worker *worker);
+/* Waits for all calls; where the caller has captured one, for the whole device. */
+cudaError_t rcvi_cuda_finish(const rcvi_worker *worker);
+
+/* run.c: as rcvi_device has them. */
+rcv_status rcvi_cuda_run(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, void *scratch);
+rcv_status rcvi_cuda_reset_scratch(rcvi_worker *worker, void *scratch, void *stream);
+rcv_status rcvi_cuda_send_lengths(rcvi_worker *worker, const rcvi_binding *binding, void *scratch);
+void *rcvi_cuda_loop_event(const rcvi_worker *worker, bool last);
+rcv_status rcvi_cuda_wait(rcvi_worker *worker);
+
+/* pass.c: launches steps first .. end - 1; they begin and end on this stream. `scratch` is laid out by the engine, and
+ * worker->buffers are bound. */
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                             cudaStream_t stream);
-/* The same as one graph, captured where the worker has none for these addresses. */
+/* graph.c: the same as one graph, captured where the worker has none for these addresses. */
 rcv_status rcvi_cuda_launch_graph(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding,
                                   char *scratch, cudaStream_t stream);
 void rcvi_cuda_drop_graphs(rcvi_worker *worker);

@@ -1,7 +1,7 @@
+/* Split-bf16 emulation of float32 products: layout of the parts, the library's products, and runs. */
 #include "device/cuda/gemm/parts.h"
+#include "device/cuda/gemm/tuning.h"
 #include "device/cuda/kernels/kernels.h"
-
-static const double least_length = 100; /* harmonic mean of the lengths, a third of it: bytes for a multiply-add */
 
 static int64_t round_up(int64_t count) { return (count + RCVI_SPLIT_PIECE - 1) / RCVI_SPLIT_PIECE * RCVI_SPLIT_PIECE; }
 
@@ -49,7 +49,7 @@ void rcvi_cuda_parts_lay_out(const rcvi_cuda_gemm_shape *s, int parts, bool bloc
 
 bool rcvi_cuda_parts_pay(const rcvi_cuda_gemm_shape *s) {
     return s->rows > 0 && s->columns > 0 && s->depth > 0 &&
-           1 / (double)s->rows + 1 / (double)s->columns + 1 / (double)s->depth <= 1 / least_length;
+           1 / (double)s->rows + 1 / (double)s->columns + 1 / (double)s->depth <= 1 / RCVI_TUNED_SPLIT_LENGTH;
 }
 
 /* ---- the library's products ---- */

@@ -1,11 +1,11 @@
 /* Which of cuBLASLt's algorithms is fastest for a shape: each is repeated in a graph, as plans run it, and the median of
  * several such rounds counts. */
 #include "device/cuda/gemm/gemm.h"
+#include "device/cuda/gemm/tuning.h"
 
 #include <math.h>
 
-enum { ROUNDS = 5, MOST_REPEATS = 16, SAMPLE_WORDS = 2048 };
-static const double round_seconds = 300e-6; /* that a round should take */
+enum { SAMPLE_WORDS = 2048 };
 
 /* What the trials work on. */
 typedef struct {
@@ -103,9 +103,9 @@ static rcv_status record(const bench *b, const rcvi_cuda_gemm *gemm, int repeats
 
 /* Median seconds of a round. */
 static rcv_status time_rounds(const bench *b, cudaGraphExec_t graph, double *median) {
-    double times[ROUNDS];
+    double times[RCVI_TUNED_ROUNDS];
     RCVI_CUDA_TRY(cudaGraphLaunch(graph, b->stream), "a trial of a product");
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < RCVI_TUNED_ROUNDS; i++) {
         double seconds = 0;
         RCVI_CUDA_TRY(cudaEventRecord(b->start, b->stream), "a trial of a product");
         RCVI_CUDA_TRY(cudaGraphLaunch(graph, b->stream), "a trial of a product");
@@ -114,7 +114,7 @@ static rcv_status time_rounds(const bench *b, cudaGraphExec_t graph, double *med
         for (; k > 0 && times[k - 1] > seconds; k--) times[k] = times[k - 1];
         times[k] = seconds;
     }
-    *median = times[ROUNDS / 2];
+    *median = times[RCVI_TUNED_ROUNDS / 2];
     return RCV_OK;
 }
 
@@ -125,7 +125,9 @@ static rcv_status time_one(const bench *b, const rcvi_cuda_gemm *gemm, double *s
     RCVI_CUDA_TRY(cudaEventRecord(b->start, b->stream), "a trial of a product");
     RCVI_TRY(run_once(b, gemm));
     RCVI_TRY(stop_clock(b, &once));
-    int repeats = once > 0 && round_seconds / once < MOST_REPEATS ? (int)(round_seconds / once) : MOST_REPEATS;
+    int repeats = once > 0 && RCVI_TUNED_ROUND_SECONDS / once < RCVI_TUNED_REPEATS
+                      ? (int)(RCVI_TUNED_ROUND_SECONDS / once)
+                      : RCVI_TUNED_REPEATS;
     if (repeats < 1) repeats = 1;
     cudaGraphExec_t graph = NULL;
     RCVI_TRY(record(b, gemm, repeats, &graph));

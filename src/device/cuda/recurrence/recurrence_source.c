@@ -1,7 +1,7 @@
 /* Recurrences as text: `struct Cell` of scan.cuh or of loop.cuh, written from a recurrence's map. */
 #include "device/cuda/recurrence/recurrence.h"
 
-extern const char rcvi_map_element_text[], rcvi_recurrence_text[], rcvi_scan_text[], rcvi_loop_text[];
+extern const char rcvi_map_element_text[], rcvi_recurrence_text[], rcvi_loop_text[];
 
 typedef struct {
     const rcvi_engine *e;
@@ -404,6 +404,9 @@ rcv_status rcvi_recurrence_source(rcv_context *context, const rcvi_engine *e, rc
         add_scan_cell(&w);
     else
         add_loop_cell(&w);
-    rcvi_text_add(&w.text, "%s", is_scan(&w) ? rcvi_scan_text : rcvi_loop_text);
+    if (is_scan(&w))
+        rcvi_scan_add_kernels(&w.text);
+    else
+        rcvi_text_add(&w.text, "%s", rcvi_loop_text);
     return rcvi_text_take(&w.text, &c->source);
 }

@@ -62,6 +62,9 @@ typedef struct {
 } rcvi_scan_shape;
 rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, char **text);
 
+/* The kernels of scan.cuh, after `struct Cell`: macros FORM_... say which of them the text keeps. */
+void rcvi_scan_add_kernels(rcvi_text *text);
+
 /* One pass in waves over arrays of floats, [steps, channels]: those that are loaded early, and one late; NULL where there is none.
  * `arguments`: as the text's Cell::Args. */
 typedef struct {

@@ -2,7 +2,9 @@
 #include "device/cuda/codegen/source.h"
 #include "device/cuda/recurrence/scan.h"
 
-extern const char rcvi_map_element_text[], rcvi_scan_text[], rcvi_scan_linear_text[], rcvi_scan_waves_text[];
+extern const char rcvi_map_element_text[], rcvi_scan_linear_text[], rcvi_scan_waves_text[];
+extern const char rcvi_scan_text[], rcvi_scan_serial_text[], rcvi_scan_chained_text[], rcvi_scan_three_text[],
+    rcvi_scan_newton_text[], rcvi_scan_sum_text[];
 
 enum {
     THREADS = 256,
@@ -132,6 +134,12 @@ static const char *const form_names[] = {[RCVI_SCAN_SERIAL] = "FORM_SERIAL",
                                          [RCVI_SCAN_THREE] = "FORM_THREE",
                                          [RCVI_SCAN_WAVES] = "FORM_WAVES"};
 
+void rcvi_scan_add_kernels(rcvi_text *text) {
+    static const char *const texts[] = {rcvi_scan_text,       rcvi_scan_serial_text, rcvi_scan_chained_text,
+                                        rcvi_scan_three_text, rcvi_scan_newton_text, rcvi_scan_sum_text};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) rcvi_text_add(text, "%s", texts[i]);
+}
+
 rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, char **text) {
     const rcvi_scan_cut *cut = &shape->cut;
     const rcvi_scan_pieces pieces = rcvi_scan_find_pieces(cut, shape->backward);
@@ -156,7 +164,8 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
                   "#define SLOTS %d\n#define LOOK %d\n#define HELPERS %d\n",
                   pieces.early, pieces.late, pieces.warps, RCVI_WAVES_AHEAD, RCVI_WAVES_SLOTS, RCVI_WAVES_LOOK,
                   RCVI_WAVES_HELPERS);
-    rcvi_text_add(&out, "%s%s%s%s", rcvi_map_element_text, rcvi_scan_linear_text, rcvi_scan_text,
-                  cut->form == RCVI_SCAN_WAVES ? rcvi_scan_waves_text : "");
+    rcvi_text_add(&out, "%s%s", rcvi_map_element_text, rcvi_scan_linear_text);
+    rcvi_scan_add_kernels(&out);
+    if (cut->form == RCVI_SCAN_WAVES) rcvi_text_add(&out, "%s", rcvi_scan_waves_text);
     return rcvi_text_take(&out, text);
 }

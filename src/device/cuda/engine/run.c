@@ -1,0 +1,222 @@
+/* Calls of a run: buffers bound to the caller's arrays, seeds and lengths sent, launches, waiting. */
+#include "device/cuda/engine/worker.h"
+#include "device/cuda/kernels/kernels.h"
+
+enum { CALLER_ALIGNMENT = 16 }; /* bytes */
+
+/* ---- the caller's arrays ---- */
+
+/* Whether the caller's array for this buffer overlaps another array of the call. */
+static bool is_shared(const rcvi_worker *w, int buffer) {
+    const rcvi_program *program = w->engine->program;
+    const rcvi_buffer *buffers = program->buffers;
+    uintptr_t low = (uintptr_t)w->buffers[buffer];
+    uintptr_t high = low + (uintptr_t)buffers[buffer].count * rcvi_element_bytes(program, buffers[buffer].element);
+    for (size_t i = 0; i < program->external_count; i++) {
+        int other = program->externals[i];
+        uintptr_t at = (uintptr_t)w->buffers[other];
+        uintptr_t end = at + (uintptr_t)buffers[other].count * rcvi_element_bytes(program, buffers[other].element);
+        if (other != buffer && at && at < high && low < end) return true;
+    }
+    return false;
+}
+
+/* Uses the caller's dy and dx in place of their copies. */
+static void bind_stand_ins(rcvi_worker *w) {
+    const rcvi_engine *e = w->engine;
+    for (size_t b = 0; b < e->program->buffer_count; b++) {
+        int theirs = e->stand_ins[b];
+        if (theirs != RCVI_NONE && w->buffers[theirs] && !is_shared(w, theirs)) w->buffers[b] = w->buffers[theirs];
+    }
+}
+
+static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding, char *scratch) {
+    const rcvi_program *program = w->engine->program;
+    for (size_t b = 0; b < program->buffer_count; b++) {
+        const rcvi_buffer *buffer = &program->buffers[b];
+        bool vectors = buffer->role != RCVI_ARENA && buffer->element == RCVI_REAL;
+        w->buffers[b] = binding->buffers[b];
+        if (buffer->role == RCVI_LENGTHS) w->buffers[b] = scratch + w->engine->lengths;
+        if (vectors && (uintptr_t)w->buffers[b] % CALLER_ALIGNMENT)
+            return rcvi_fail(RCV_INVALID, "%s does not lie at a multiple of %d bytes, as data on a GPU must",
+                             buffer->name, CALLER_ALIGNMENT);
+    }
+    bind_stand_ins(w);
+    return RCV_OK;
+}
+
+/* ---- seeds and lengths ---- */
+
+static rcv_status send_numbers(const int64_t *from, int64_t count, char *to, cudaStream_t stream) {
+    return rcvi_cuda_check(rcvi_cuda_put(stream, from, count, (int64_t *)(void *)to), "sending the lengths");
+}
+
+/* Numbers of 8 bytes, from device memory to device memory. */
+static cudaError_t copy_numbers(const void *from, int64_t count, char *to, cudaStream_t stream) {
+    return cudaMemcpyAsync(to, from, (size_t)count * sizeof(int64_t), cudaMemcpyDeviceToDevice, stream);
+}
+
+/* The seed is in the scratch, where captured kernels read it at every launch; so are the lengths. */
+static rcv_status send_seed(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
+    int64_t seed = (int64_t)binding->seed;
+    if (!rcvi_net_is_random(w->engine->program->net)) return RCV_OK;
+    return rcvi_cuda_check(binding->seed_at
+                               ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
+                               : rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
+                           "sending the seed");
+}
+
+static rcv_status send_lengths(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
+    const rcvi_program *program = w->engine->program;
+    for (size_t i = 0; i < program->external_count; i++) {
+        int b = program->externals[i];
+        const int64_t *lengths = binding->buffers[b];
+        if (program->buffers[b].role != RCVI_LENGTHS) continue;
+        if (w->engine->sorts) {
+            rcvi_cuda_rows_sort(&w->rows, lengths);
+            lengths = w->rows.lengths;
+            RCVI_TRY(send_numbers(w->rows.order, program->options.batch, scratch + w->engine->rows_order, stream));
+            if (w->engine->has_alive)
+                RCVI_TRY(send_numbers(w->rows.alive, program->options.steps, scratch + w->engine->alive, stream));
+        }
+        RCVI_TRY(send_numbers(lengths, program->options.batch, scratch + w->engine->lengths, stream));
+    }
+    return RCV_OK;
+}
+
+/* ---- calls that the caller captures ---- */
+
+/* Whether the caller captures the stream. The stream NULL cannot be captured. */
+static rcv_status is_captured(cudaStream_t stream, bool *captured) {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    *captured = false;
+    if (!stream) return RCV_OK;
+    RCVI_CUDA_TRY(cudaStreamIsCapturing(stream, &status), "asking whether a stream is captured");
+    *captured =
+        status != cudaStreamCaptureStatusNone; /* also where the capture is invalid: the next launch reports it */
+    return RCV_OK;
+}
+
+/* Fails where a call cannot be captured: what the host decides in a call would be repeated unchanged, and what only a run's first call
+ * does must have been done. */
+static rcv_status check_capture(const rcvi_worker *w, const rcvi_binding *binding, cudaStream_t stream) {
+    const rcvi_program *program = w->engine->program;
+    if (!w->called || w->last != stream)
+        return rcvi_fail(RCV_INVALID,
+                         "a run's first call on a stream cannot be captured: call it once on the same stream before");
+    if (rcvi_net_is_random(program->net) && !binding->seed_at)
+        return rcvi_fail(
+            RCV_UNSUPPORTED,
+            "a captured call with dropout or zoneout would repeat its mask: give its seed in the GPU's memory");
+    if (program->options.lengths && !w->lengths_sent)
+        return rcvi_fail(RCV_UNSUPPORTED, "a captured call would repeat its lengths: send them before every call");
+    if (w->engine->sorts && !w->engine->counts)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "a call whose launches depend on the lengths cannot be captured: plan with graph");
+    return RCV_OK;
+}
+
+/* Launches into the caller's capture, without a graph of our own. */
+static rcv_status run_captured(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
+                               cudaStream_t stream) {
+    RCVI_TRY(check_capture(w, binding, stream));
+    if (first == 0) RCVI_TRY(send_seed(w, binding, scratch, stream));
+    w->captured = true;
+    return rcvi_cuda_launch(w, first, end, binding, scratch, stream);
+}
+
+/* ---- calls ---- */
+
+/* Reports a fault that a persistent kernel of an earlier call has set. */
+static rcv_status check_fault(rcvi_worker *w) {
+    if (!w->fault || !*(volatile unsigned *)w->fault) return RCV_OK;
+    *w->fault = 0;
+    return rcvi_fail(RCV_UNSUPPORTED, "a block of a persistent kernel waited too long for another one: the results are "
+                                      "not valid; plan without persistent where the GPU is shared");
+}
+
+/* Makes the stream wait for the call before, where that was on another stream. */
+static rcv_status wait_for_last_call(const rcvi_worker *w, cudaStream_t stream) {
+    if (!w->called || w->last == stream) return RCV_OK;
+    if (w->captured) return rcvi_cuda_check(rcvi_cuda_finish(w), "waiting for calls before");
+    return rcvi_cuda_check(cudaStreamWaitEvent(stream, w->done, 0), "waiting for the call before");
+}
+
+/* Clears the memory whose contents pass from call to call. */
+static rcv_status clear_exchange(const rcvi_worker *w, char *scratch, cudaStream_t stream) {
+    const rcvi_engine *e = w->engine;
+    if (e->exchange_bytes) /* its padding stays zero */
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + e->exchange, 0, e->exchange_bytes, stream),
+                      "clearing what blocks pass to each other");
+    if (e->scans_bytes) /* its marks grow from call to call */
+        RCVI_CUDA_TRY(cudaMemsetAsync(scratch + e->scans, 0, e->scans_bytes, stream),
+                      "clearing what tiles of scans pass to each other");
+    return RCV_OK;
+}
+
+static rcv_status run_on(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch) {
+    cudaStream_t stream = binding->stream;
+    bool captured = false;
+    RCVI_TRY(check_fault(w));
+    RCVI_TRY(bind(w, binding, scratch));
+    RCVI_TRY(is_captured(stream, &captured));
+    if (captured) return run_captured(w, first, end, binding, scratch, stream);
+    RCVI_TRY(wait_for_last_call(w, stream));
+    if (first == 0) RCVI_TRY(send_seed(w, binding, scratch, stream));
+    if (first == 0) RCVI_TRY(send_lengths(w, binding, scratch, stream));
+    if (!w->called) RCVI_TRY(clear_exchange(w, scratch, stream));
+    bool graph = w->engine->program->rungs.graph;
+    RCVI_TRY(graph ? rcvi_cuda_launch_graph(w, first, end, binding, scratch, stream)
+                   : rcvi_cuda_launch(w, first, end, binding, scratch, stream));
+    RCVI_CUDA_TRY(cudaEventRecord(w->done, stream), "recording the end of a call");
+    w->called = true;
+    w->last = stream;
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_run(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, void *scratch) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
+    rcv_status status = run_on(w, first, end, binding, scratch);
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+static rcv_status reset_scratch_on(rcvi_worker *w, char *scratch, cudaStream_t stream) {
+    if (!w->called) return RCV_OK; /* the first call clears it */
+    RCVI_TRY(wait_for_last_call(w, stream));
+    return clear_exchange(w, scratch, stream);
+}
+
+rcv_status rcvi_cuda_reset_scratch(rcvi_worker *w, void *scratch, void *stream) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
+    rcv_status status = reset_scratch_on(w, scratch, stream);
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+static rcv_status send_lengths_on(rcvi_worker *w, const rcvi_binding *binding, char *scratch) {
+    RCVI_TRY(wait_for_last_call(w, binding->stream));
+    RCVI_TRY(send_lengths(w, binding, scratch, binding->stream));
+    w->lengths_sent = true;
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_send_lengths(rcvi_worker *w, const rcvi_binding *binding, void *scratch) {
+    int before = 0;
+    RCVI_TRY(rcvi_cuda_enter(w->engine->ordinal, &before));
+    rcv_status status = send_lengths_on(w, binding, scratch);
+    rcvi_cuda_leave(before);
+    return status;
+}
+
+void *rcvi_cuda_loop_event(const rcvi_worker *w, bool last) {
+    return w->begun_count ? w->begun[last && w->begun_count > 1] : NULL;
+}
+
+rcv_status rcvi_cuda_wait(rcvi_worker *w) {
+    if (!w->called) return RCV_OK;
+    RCVI_CUDA_TRY(rcvi_cuda_finish(w), "running a pass");
+    return check_fault(w);
+}

@@ -1,0 +1,83 @@
+/* A run's worker: created and destroyed. */
+#include "device/cuda/engine/worker.h"
+
+cudaError_t rcvi_cuda_finish(const rcvi_worker *w) {
+    return w->captured ? cudaDeviceSynchronize() : cudaEventSynchronize(w->done);
+}
+
+void rcvi_cuda_worker_close(rcvi_worker *w) {
+    int before = 0;
+    if (!w) return;
+    bool entered = !rcvi_cuda_enter(w->engine->ordinal, &before);
+    if (w->called) rcvi_cuda_finish(w);
+    rcvi_cuda_drop_graphs(w);
+    if (w->vendor) {
+        rcvi_cudnn_release(w->vendor);
+        rcvi_cudnn_free(atomic_exchange(w->engine->vendor, w->vendor));
+    }
+    rcvi_cuda_rows_close(w->context, &w->rows);
+    rcvi_streams_close(w->context, &w->streams);
+    if (w->capturing) cudaStreamDestroy(w->capturing);
+    if (w->done) cudaEventDestroy(w->done);
+    for (int i = 0; i < 2; i++) {
+        if (w->begun[i]) cudaEventDestroy(w->begun[i]);
+    }
+    if (w->fault) cudaFreeHost(w->fault);
+    if (entered) rcvi_cuda_leave(before);
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) rcvi_free(w->context, w->graphs[i].key);
+    rcvi_free(w->context, w->buffers);
+    rcvi_free(w->context, w->key);
+    rcvi_free(w->context, w->needed);
+    rcvi_free(w->context, w->dead);
+    rcvi_free(w->context, w);
+}
+
+static rcv_status create(rcvi_worker *w) {
+    const rcvi_engine *e = w->engine;
+    const rcvi_program *program = e->program;
+    w->key_count = program->external_count + 2 + sizeof(rcvi_shard) / sizeof(void *);
+    w->buffers = rcvi_new(w->context, program->buffer_count, sizeof *w->buffers);
+    w->key = rcvi_new(w->context, w->key_count, sizeof *w->key);
+    w->needed = rcvi_new(w->context, program->buffer_count, sizeof *w->needed);
+    w->dead = rcvi_new(w->context, program->step_count, sizeof *w->dead);
+    bool failed = !w->buffers || !w->key || !w->needed || !w->dead;
+    for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
+        w->graphs[i].key = rcvi_new(w->context, w->key_count, sizeof *w->key);
+        failed |= !w->graphs[i].key;
+    }
+    if (failed) return RCV_NO_MEMORY;
+    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->done, cudaEventDisableTiming), "creating an event");
+    for (int i = 0; i < 2; i++)
+        RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->begun[i], cudaEventDisableTiming), "creating an event");
+    RCVI_TRY(rcvi_cuda_first_stream(&w->capturing));
+    RCVI_TRY(rcvi_streams_open(w->context, e->streams, &w->streams));
+    if (program->rungs.persistent) {
+        RCVI_CUDA_TRY(cudaHostAlloc((void **)&w->fault, sizeof *w->fault, cudaHostAllocMapped), "allocating memory");
+        *w->fault = 0;
+    }
+    if (e->sorts) RCVI_TRY(rcvi_cuda_rows_open(w->context, program, &w->rows));
+    if (!e->vendor) return RCV_OK;
+    w->vendor = atomic_exchange(e->vendor, NULL);
+    if (!w->vendor) RCVI_TRY(rcvi_cudnn_new(program, &w->vendor));
+    return rcvi_cudnn_allocate(w->vendor);
+}
+
+rcv_status rcvi_cuda_worker_open(const rcvi_engine *engine, rcvi_worker **out) {
+    rcvi_worker *w = rcvi_new(engine->context, 1, sizeof *w);
+    int before = 0;
+    *out = NULL;
+    if (!w) return RCV_NO_MEMORY;
+    w->engine = engine;
+    w->context = engine->context;
+    rcv_status status = rcvi_cuda_enter(engine->ordinal, &before);
+    if (!status) {
+        status = create(w);
+        rcvi_cuda_leave(before);
+    }
+    if (status) {
+        rcvi_cuda_worker_close(w);
+        return status;
+    }
+    *out = w;
+    return RCV_OK;
+}

@@ -1,0 +1,53 @@
+/* cuBLASLt opened when first needed, and handles of it. */
+#include "device/cuda/gemm/cublaslt.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SYMBOL(name) "cublasLt" #name,
+
+struct rcvi_cublaslt rcvi_cublaslt = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void open_library(void) {
+    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};
+    static const char *const symbols[] = {RCVI_CUBLASLT_FUNCTIONS(SYMBOL)};
+    void *places[sizeof symbols / sizeof *symbols] = {NULL};
+    _Static_assert(sizeof places == sizeof rcvi_cublaslt.call, "the table is function pointers and nothing else");
+    rcvi_cublaslt.found = rcvi_library_open(names, symbols, places, sizeof places / sizeof *places,
+                                            rcvi_cublaslt.reason, sizeof rcvi_cublaslt.reason);
+    if (!rcvi_cublaslt.found) return;
+    memcpy(&rcvi_cublaslt.call, places, sizeof places);
+    size_t version = rcvi_cublaslt.call.GetVersion();
+    snprintf(rcvi_cublaslt.name, sizeof rcvi_cublaslt.name, "cuBLASLt %zu.%zu.%zu", version / 10000,
+             version / 100 % 100, version % 100);
+}
+
+const char *rcvi_cuda_blas_name(void) {
+    pthread_once(&rcvi_cublaslt.once, open_library);
+    if (rcvi_cublaslt.found) return rcvi_cublaslt.name;
+    rcvi_fail(RCV_UNSUPPORTED, "products on the GPU need cuBLASLt of CUDA 12 or 13: %s", rcvi_cublaslt.reason);
+    return NULL;
+}
+
+rcv_status rcvi_cuda_blas_new(rcv_context *context, rcvi_cuda_blas **blas) {
+    *blas = NULL;
+    if (!rcvi_cuda_blas_name()) return RCV_UNSUPPORTED;
+    rcvi_cuda_blas *made = rcvi_new(context, 1, sizeof *made);
+    if (!made) return RCV_NO_MEMORY;
+    made->context = context;
+    cublasStatus_t status = rcvi_cublaslt.call.Create(&made->handle);
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        rcvi_free(context, made);
+        return rcvi_fail(status == CUBLAS_STATUS_ALLOC_FAILED ? RCV_NO_MEMORY : RCV_UNSUPPORTED,
+                         "%s does not start on this GPU: %s", rcvi_cublaslt.name,
+                         rcvi_cublaslt.call.GetStatusName(status));
+    }
+    *blas = made;
+    return RCV_OK;
+}
+
+void rcvi_cuda_blas_free(rcvi_cuda_blas *blas) {
+    if (!blas) return;
+    rcvi_cublaslt.call.Destroy(blas->handle);
+    rcvi_free(blas->context, blas);
+}

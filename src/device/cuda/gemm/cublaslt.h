@@ -1,0 +1,46 @@
+/* cuBLASLt, opened at run time: the functions that are used. */
+#ifndef RCVI_CUDA_CUBLASLT_H
+#define RCVI_CUDA_CUBLASLT_H
+
+#include "device/cuda/gemm/gemm.h"
+
+#include <cublasLt.h>
+#include <pthread.h>
+
+#define RCVI_CUBLASLT_FUNCTIONS(F)                                                                                     \
+    F(GetVersion)                                                                                                      \
+    F(GetStatusName)                                                                                                   \
+    F(Create)                                                                                                          \
+    F(Destroy)                                                                                                         \
+    F(MatmulDescCreate)                                                                                                \
+    F(MatmulDescDestroy)                                                                                               \
+    F(MatmulDescSetAttribute)                                                                                          \
+    F(MatrixLayoutCreate)                                                                                              \
+    F(MatrixLayoutDestroy)                                                                                             \
+    F(MatrixLayoutSetAttribute)                                                                                        \
+    F(MatmulPreferenceCreate)                                                                                          \
+    F(MatmulPreferenceDestroy)                                                                                         \
+    F(MatmulPreferenceSetAttribute)                                                                                    \
+    F(MatmulAlgoGetHeuristic)                                                                                          \
+    F(MatmulAlgoConfigGetAttribute)                                                                                    \
+    F(Matmul)
+
+#define RCVI_CUBLASLT_FIELD(name) __typeof__ (&cublasLt##name)(name);
+
+/* Written once, by the first rcvi_cuda_blas_name. */
+extern struct rcvi_cublaslt {
+    pthread_once_t once;
+    pthread_mutex_t lock; /* of a descriptor while it holds the address of the row that a run's sums start from */
+    bool found;
+    struct {
+        RCVI_CUBLASLT_FUNCTIONS(RCVI_CUBLASLT_FIELD)
+    } call;
+    char name[64], reason[256]; /* with version; why it was not found */
+} rcvi_cublaslt;
+
+struct rcvi_cuda_blas {
+    rcv_context *context;
+    cublasLtHandle_t handle;
+};
+
+#endif

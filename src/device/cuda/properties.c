@@ -1,0 +1,108 @@
+/* What GPUs there are: compute capability, memory, versions of driver and libraries. */
+#include "device/cuda/codegen/jit.h"
+#include "device/cuda/cudnn/vendor.h"
+#include "device/cuda/engine/tuning.h"
+#include "device/cuda/gemm/gemm.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_DEVICES = 16, NAME_BYTES = 320, LEAST_MAJOR = 8 };
+
+/* Of one device: read at the first use, and constant from then on. */
+typedef struct {
+    bool known;
+    char processor[NAME_BYTES], architecture[16];
+    struct cudaDeviceProp device;
+    int driver, runtime;
+} properties;
+
+static properties devices[MOST_DEVICES];
+static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static rcv_status count_devices(int *count) {
+    cudaError_t error = cudaGetDeviceCount(count);
+    if (error == cudaErrorInsufficientDriver)
+        return rcvi_fail(RCV_UNSUPPORTED,
+                         "the NVIDIA driver is too old for CUDA %d.%d, or there is none: install a newer one",
+                         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    if (error == cudaErrorNoDevice || (!error && *count == 0))
+        return rcvi_fail(RCV_UNSUPPORTED, "there is no NVIDIA GPU on this machine: use the device cpu");
+    return rcvi_cuda_check(error, "looking for GPUs");
+}
+
+static rcv_status read_properties(int ordinal, properties *p) {
+    RCVI_CUDA_TRY(cudaGetDeviceProperties(&p->device, ordinal), "reading the device's properties");
+    RCVI_CUDA_TRY(cudaDriverGetVersion(&p->driver), "reading the driver's version");
+    RCVI_CUDA_TRY(cudaRuntimeGetVersion(&p->runtime), "reading the runtime's version");
+    char name[sizeof p->device.name];
+    memcpy(name, p->device.name, sizeof name);
+    snprintf(p->processor, sizeof p->processor, "%.200s driver %d.%d runtime %d.%d", name, p->driver / 1000,
+             p->driver % 1000 / 10, p->runtime / 1000, p->runtime % 1000 / 10);
+    snprintf(p->architecture, sizeof p->architecture, "sm_%d%d", p->device.major, p->device.minor);
+    p->known = true;
+    return RCV_OK;
+}
+
+static rcv_status find_properties(int ordinal, const properties **out) {
+    int count = 0;
+    *out = &devices[0];
+    RCVI_TRY(count_devices(&count));
+    if (ordinal >= count || ordinal >= MOST_DEVICES)
+        return rcvi_fail(RCV_INVALID, "there is no device cuda:%d: this machine has %d GPU%s", ordinal, count,
+                         count == 1 ? "" : "s");
+    properties *p = &devices[ordinal];
+    *out = p;
+    pthread_mutex_lock(&devices_lock);
+    rcv_status status = p->known ? RCV_OK : read_properties(ordinal, p);
+    pthread_mutex_unlock(&devices_lock);
+    if (!status && p->device.major < LEAST_MAJOR)
+        return rcvi_fail(RCV_UNSUPPORTED, "%s has compute capability %d.%d; %d.0 is the least that can be used",
+                         p->device.name, p->device.major, p->device.minor, LEAST_MAJOR);
+    return status;
+}
+
+rcv_status rcvi_cuda_check_device(int ordinal) {
+    const properties *p = NULL;
+    return find_properties(ordinal, &p);
+}
+
+rcv_status rcvi_cuda_describe(rcv_context *context, int ordinal, rcv_dtype dtype, int64_t threads,
+                              rcvi_machine *machine) {
+    (void)context;
+    (void)dtype;
+    (void)threads;
+    const properties *p = NULL;
+    RCVI_TRY(find_properties(ordinal, &p));
+    *machine = (rcvi_machine){.threads = 1,
+                              .cache = p->device.l2CacheSize,
+                              .panel = 1,
+                              .grain = 1,
+                              .group = 8,
+                              .vendor = rcvi_cudnn_name(),
+                              .kernels = p->architecture,
+                              .processor = p->processor,
+                              .gpu = true,
+                              .max_sum_columns = 1024,
+                              .min_library_product = RCVI_TUNED_LIBRARY_PRODUCT,
+                              .library_rounds = true,
+                              .ordinal = ordinal};
+    if (!machine->vendor) machine->no_vendor = rcvi_cudnn_absence();
+    return RCV_OK;
+}
+
+rcv_status rcvi_cuda_print_info(rcv_context *context, int ordinal, rcvi_text *text) {
+    (void)context;
+    const properties *p = NULL;
+    RCVI_TRY(find_properties(ordinal, &p));
+    rcvi_text_add(text,
+                  "%s, compute capability %d.%d, %d multiprocessors, %.1f GiB, driver for CUDA %d.%d, runtime %d.%d",
+                  p->device.name, p->device.major, p->device.minor, p->device.multiProcessorCount,
+                  (double)p->device.totalGlobalMem / (1 << 30), p->driver / 1000, p->driver % 1000 / 10,
+                  p->runtime / 1000, p->runtime % 1000 / 10);
+    const char *libraries[] = {rcvi_cuda_blas_name(), rcvi_jit_name(), rcvi_cudnn_name()};
+    const char *missing[] = {"no cuBLASLt", "no NVRTC", "no cuDNN 9"};
+    for (int i = 0; i < 3; i++) rcvi_text_add(text, ", %s", libraries[i] ? libraries[i] : missing[i]);
+    return RCV_OK;
+}
