@@ -192,7 +192,7 @@ double rcvi_estimate(const rcvi_program *program) {
     m.element = (double)rcvi_element_bytes(program, RCVI_REAL);
     m.packed_bytes = (double)rcvi_element_bytes(program, RCVI_PACKED);
     m.bfloat16 = program->options.dtype == RCV_BFLOAT16;
-    m.plain = rcvi_rungs_none(g);
+    m.plain = rcvi_rungs_are_naive(g);
     if (g->wavefront) m.passes = (double)(program->net->options.layers * program->net->directions);
     double seconds = walk(&m, 0, (int)program->forward_count) + step_seconds;
     if (g->forward_wave) m.passes = 1;

@@ -103,14 +103,16 @@ static int compare_seconds(const void *a, const void *b) {
     return x < y ? -1 : 1;
 }
 
+/* A candidate's rungs without the sizes of its chunks of time: equal for candidates of one family. */
+static rcvi_rungs without_chunks(rcvi_rungs rungs) {
+    rungs.steps = rungs.forward = 0;
+    rungs.recompute = rungs.recompute > 0;
+    return rungs;
+}
+
 static bool same_family(const rcvi_rungs *a, const rcvi_rungs *b) {
-    return a->kernels == b->kernels && a->combine == b->combine && a->fuse == b->fuse && a->pack == b->pack &&
-           a->transpose == b->transpose && a->wavefront == b->wavefront && a->scan == b->scan &&
-           a->newton == b->newton && a->forward_wave == b->forward_wave && a->blas == b->blas &&
-           a->vendor == b->vendor && a->algorithm == b->algorithm && a->merge == b->merge &&
-           a->persistent == b->persistent && a->parts == b->parts && a->cluster == b->cluster &&
-           a->streams == b->streams && a->choice == b->choice && a->graph == b->graph && a->threads == b->threads &&
-           a->split_rows == b->split_rows && !a->recompute == !b->recompute;
+    const rcvi_rungs x = without_chunks(*a), y = without_chunks(*b);
+    return rcvi_rungs_equal(&x, &y);
 }
 
 /* Who goes first for the family of `c`: of those that are estimated near its best, the one with the shortest trial. */

@@ -49,12 +49,11 @@ static int calls_of(const rcvi_candidate *c) {
     return calls < 1 ? 1 : calls > MOST_CALLS ? MOST_CALLS : (int)calls;
 }
 
-static bool differ_in_choice(const rcvi_rungs *a, const rcvi_rungs *b) {
-    return a->combine == b->combine && a->steps == b->steps && a->forward == b->forward && a->fuse == b->fuse &&
-           a->pack == b->pack && a->wavefront == b->wavefront && a->scan == b->scan && a->newton == b->newton &&
-           a->forward_wave == b->forward_wave && a->recompute == b->recompute && a->vendor == b->vendor &&
-           a->merge == b->merge && a->persistent == b->persistent && a->parts == b->parts && a->cluster == b->cluster &&
-           a->streams == b->streams && a->graph == b->graph && a->choice != b->choice;
+/* Do two candidates differ in the algorithm of their products, and in nothing else? */
+static bool differ_in_choice(rcvi_rungs a, rcvi_rungs b) {
+    bool same = a.choice == b.choice;
+    a.choice = b.choice = 0;
+    return !same && rcvi_rungs_equal(&a, &b);
 }
 
 /* Is this another choice of products for a plan that is well behind? */
@@ -62,7 +61,7 @@ static bool is_pointless(const race *r, const rcvi_candidate *c) {
     for (size_t i = 0; c->rungs.choice && i < r->count; i++) {
         const rcvi_candidate *other = r->by[i];
         bool behind = other->sample_count > 0 && other->shown.seconds > near * r->best;
-        if (behind && differ_in_choice(&c->rungs, &other->rungs)) return true;
+        if (behind && differ_in_choice(c->rungs, other->rungs)) return true;
     }
     return false;
 }

@@ -9,6 +9,7 @@
 #define RCVI_PROGRAM_H
 
 #include "net/net.h"
+#include "program/rungs.h"
 
 /* The plan's float type (float for the 16-bit types and tfloat32); uint8; int64; what matrices are packed in (16 bits for a
  * 16-bit type); values that a plan of a 16-bit type holds in it (else the same as RCVI_REAL). */
@@ -18,36 +19,6 @@ typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED, RCVI_ACTIVATION } 
  * An operand is rounded by every product anyway: where all that is read of a buffer is operands of products and terms of
  * gradients, rounding it does not show in any other bits. */
 typedef enum { RCVI_EXACT, RCVI_ROUNDED_AS_OPERAND, RCVI_ROUNDED } rcvi_rounding;
-
-/* What the ladder offers: each rung on its own, or any of them together. All off is naive. */
-typedef struct {
-    bool kernels;      /* naive, but by the kernels of the CPU; implied by every other rung but threads */
-    bool combine;      /* the gates' products as one */
-    int64_t steps;     /* with combine: input products of this many time steps as one; 1; 0 means all steps */
-    int64_t forward;   /* the same in the forward pass of training; 0: as steps */
-    bool fuse;         /* pointwise parts as one map, behind packed products without a buffer in between */
-    bool pack;         /* Y = X W^T, the weights packed once, as the kernels like them */
-    bool transpose;    /* Y^T = W X^T, the weights as they lie in memory, what they are multiplied with packed */
-    bool wavefront;    /* layers side by side, each a step (or chunk) behind the one below */
-    bool forward_wave; /* with wavefront: in the forward pass of training alone; backwards layer after layer */
-    bool scan;         /* recurrences of a cell one after the other, each over all steps of a chunk */
-    bool newton;       /* with scan, on a GPU: those that are not affine by Newton iterations */
-    bool blas;         /* large products by OpenBLAS */
-    int64_t recompute; /* in training, keep the states of every so-many-th step only; 0: keep all */
-    bool vendor;       /* the whole network by a library */
-    int64_t algorithm; /* of the library: 0 is its usual one */
-    bool merge;        /* on a GPU: like steps that do not wait for each other as one launch */
-    int64_t streams;   /* on a GPU: steps that do not wait for each other on so many streams; 0: one */
-    int64_t choice;    /* on a GPU: which of the algorithms that the library proposes for a product, from 0 */
-    bool persistent;   /* on a GPU: a time loop is one kernel that keeps its weights on the chip */
-    int64_t parts; /* with persistent: numbers of bfloat16 that a float32 is multiplied as; 1: itself; 0: the usual */
-    bool cluster; /* with persistent: blocks that have a layer's weights pass what they compute through shared memory */
-    bool graph;   /* on a GPU: a pass is captured once and launched as a whole */
-    int64_t threads; /* at least 1 */
-    bool split_rows; /* threads share out sequences of the batch, else features */
-} rcvi_rungs;
-
-enum { RCVI_USUAL_PARTS = 3 }; /* of a float32, where rungs name none */
 
 /* A device's properties, as far as schedules and the planner need them. */
 typedef struct {
@@ -284,12 +255,6 @@ static inline bool rcvi_view_equal(const rcvi_view *a, const rcvi_view *b) {
     return a->buffer == b->buffer && a->offset == b->offset && a->stride == b->stride && a->outer == b->outer &&
            a->row == b->row && a->column == b->column && a->slot == b->slot && a->wrap == b->wrap &&
            a->phase == b->phase;
-}
-
-/* naive: no rung at all, but threads. */
-static inline bool rcvi_rungs_none(const rcvi_rungs *r) {
-    return !(r->kernels || r->combine || r->fuse || r->pack || r->transpose || r->wavefront || r->scan || r->blas ||
-             r->recompute || r->vendor);
 }
 
 /* Products of 16-bit operands, sums in float. */

@@ -360,7 +360,7 @@ static void write(rcvi_program *program) {
 static rcv_status applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                           const rcvi_machine *machine) {
     (void)net;
-    RCVI_TRY(rcvi_rungs_fit(rungs, machine));
+    RCVI_TRY(rcvi_rungs_check_device(rungs, machine->gpu));
     if (options->dtype == RCV_BFLOAT16 && !machine->gpu)
         return rcvi_fail(RCV_UNSUPPORTED, "naive has no bfloat16: products in it need packed weights (add pack)");
     return RCV_OK;

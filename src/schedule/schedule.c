@@ -9,5 +9,5 @@ const size_t rcvi_schedule_count = sizeof rcvi_schedules / sizeof *rcvi_schedule
 
 const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs) {
     if (rungs->vendor) return &rcvi_schedule_vendor;
-    return rcvi_rungs_none(rungs) ? &rcvi_schedule_naive : &rcvi_schedule_stepwise;
+    return rcvi_rungs_are_naive(rungs) ? &rcvi_schedule_naive : &rcvi_schedule_stepwise;
 }

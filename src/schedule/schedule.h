@@ -27,15 +27,4 @@ extern const rcvi_schedule rcvi_schedule_vendor;
 /* The schedule that writes programs with these rungs. */
 const rcvi_schedule *rcvi_schedule_for(const rcvi_rungs *rungs);
 
-/* Plan strings: rungs joined by '+', in any order when read, in one order when printed.
- *   plan  = "naive" { "+" rung } | rung { "+" rung }
- *   rung  = "kernels" | "combine" [ "(steps=" ( number | "all" ) [ ",forward=" number ] ")" ] | "fuse" | "pack" | "transpose"
- *         | "wavefront" [ "(forward)" ] | "scan" | "blas" | "recompute(every=" number ")" | "vendor" [ "(algorithm=" number ")" ] | "merge" | "streams(" number ")" | "gemm(choice=" number ")" | "graph"
- *         | "threads(" number [ ",split=" ( "rows" | "columns" ) ] ")"
- * One thread is not printed. Without a split, threads share out features. */
-/* RCV_UNSUPPORTED where a rung means nothing on this machine. */
-rcv_status rcvi_rungs_fit(const rcvi_rungs *rungs, const rcvi_machine *machine);
-rcv_status rcvi_rungs_read(const char *text, rcvi_rungs *rungs); /* RCV_INVALID with a sentence */
-void rcvi_rungs_print(const rcvi_rungs *rungs, rcvi_text *out);
-
 #endif

@@ -20,15 +20,8 @@ static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *
 
 rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                                  const rcvi_machine *machine) {
-    RCVI_TRY(rcvi_rungs_fit(rungs, machine));
-    if (rungs->pack && rungs->transpose) return refuse("pack and transpose are two layouts: choose one");
-    if (rungs->merge && !rungs->fuse) return refuse("merge joins maps: add fuse");
-    if (rungs->persistent && !(rungs->combine && rungs->fuse && rungs->pack))
-        return refuse("a persistent kernel keeps packed weights and fused maps: add combine, fuse and pack");
-    if (rungs->scan && rungs->wavefront)
-        return refuse(
-            "scan takes a layer through all steps of a chunk in parts, a wavefront all layers at once: choose one");
-    if (rungs->cluster && !rungs->persistent) return refuse("clusters are of a persistent kernel: add persistent");
+    RCVI_TRY(rcvi_rungs_check_device(rungs, machine->gpu));
+    RCVI_TRY(rcvi_rungs_check_combination(rungs));
     if (options->dtype == RCV_BFLOAT16 && !rungs->pack && !machine->gpu)
         return refuse("products in bfloat16 need packed weights: add pack");
     if (options->dtype == RCV_BFLOAT16 && rungs->blas) return refuse("OpenBLAS has no products in bfloat16 here");

@@ -44,28 +44,13 @@ static rcv_status cell_applies(const rcv_cell *cell, const rcvi_machine *machine
 }
 
 static rcv_status rungs_apply(const rcvi_rungs *rungs, const rcvi_machine *machine) {
-    const struct {
-        const char *name;
-        bool on;
-    } others[] = {{"combine", rungs->combine},
-                  {"fuse", rungs->fuse},
-                  {"pack", rungs->pack},
-                  {"transpose", rungs->transpose},
-                  {"wavefront", rungs->wavefront},
-                  {"blas", rungs->blas},
-                  {"recompute", rungs->recompute != 0},
-                  {"merge", rungs->merge},
-                  {"persistent", rungs->persistent},
-                  {"cluster", rungs->cluster},
-                  {"streams", rungs->streams != 0},
-                  {"graph", rungs->graph && !machine->gpu},
-                  {"threads", rungs->threads > 1 && machine->gpu},
-                  {"split=rows", rungs->split_rows}};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-        if (others[i].on) {
-            return rcvi_fail(RCV_UNSUPPORTED, "vendor is a whole plan: of the other rungs it takes %s, but not %s",
-                             machine->gpu ? "graph" : "threads", others[i].name);
-        }
+    rcvi_rungs allowed = {.vendor = true, .algorithm = rungs->algorithm, .steps = 1, .threads = 1};
+    char other[RCVI_RUNG_NAME];
+    allowed.graph = machine->gpu;
+    if (!machine->gpu) allowed.threads = rungs->threads;
+    if (rcvi_rungs_exceed(rungs, &allowed, other)) {
+        return rcvi_fail(RCV_UNSUPPORTED, "vendor is a whole plan: of the other rungs it takes %s, but not %s",
+                         machine->gpu ? "graph" : "threads", other);
     }
     if (rungs->algorithm && !machine->gpu) return refuse("oneDNN has no algorithms to choose from: write vendor");
     return RCV_OK;

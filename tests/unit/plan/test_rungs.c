@@ -120,6 +120,7 @@ static void test_round_trip(void **state) {
                         in.fuse == out.fuse && in.pack == out.pack && in.wavefront == out.wavefront &&
                         in.forward_wave == out.forward_wave && in.blas == out.blas && in.recompute == out.recompute &&
                         in.vendor == out.vendor && in.threads == out.threads && in.split_rows == out.split_rows);
+            assert_true(rcvi_rungs_equal(&in, &out));
         }
     }
 }
@@ -195,6 +196,122 @@ static void test_refusals(void **state) {
     }
 }
 
+/* A plan string of every rung, in the order in which rungs are printed. */
+static const char *const every_rung[] = {"naive",      "kernels", "combine", "fuse",      "pack",   "transpose",
+                                         "wavefront",  "scan",    "blas",    "recompute", "vendor", "merge",
+                                         "persistent", "cluster", "streams", "gemm",      "graph",  "threads"};
+enum { EVERY_RUNG = sizeof every_rung / sizeof *every_rung };
+
+/* The message about an unknown rung lists all rungs. */
+static void test_list(void **state) {
+    (void)state;
+    rcvi_rungs rungs;
+    check_fails(rcvi_rungs_read("quantum", &rungs), RCV_INVALID, "there is no rung 'quantum'");
+    const char *list = strstr(rcv_message(), "there are ");
+    assert_non_null(list);
+    for (size_t i = 0; i < EVERY_RUNG; i++) {
+        const char *found = strstr(list, every_rung[i]);
+        if (!found) fail_msg("'%s' is not in '%s'", every_rung[i], list);
+        list = found;
+    }
+}
+
+/* One change of every member is a difference, and each is printed and read. */
+static void test_equality(void **state) {
+    fixture *self = *state;
+    static const char *const plans[] = {"naive",
+                                        "kernels",
+                                        "combine",
+                                        "combine(steps=2)",
+                                        "combine(steps=all)",
+                                        "combine(steps=2,forward=3)",
+                                        "fuse",
+                                        "pack",
+                                        "transpose",
+                                        "wavefront",
+                                        "wavefront(forward)",
+                                        "scan",
+                                        "scan(newton)",
+                                        "blas",
+                                        "recompute(every=2)",
+                                        "recompute(every=3)",
+                                        "vendor",
+                                        "vendor(algorithm=1)",
+                                        "naive+merge",
+                                        "naive+streams(2)",
+                                        "naive+streams(3)",
+                                        "naive+gemm(choice=1)",
+                                        "naive+persistent",
+                                        "naive+persistent(parts=1)",
+                                        "naive+cluster",
+                                        "naive+graph",
+                                        "naive+threads(2)",
+                                        "naive+threads(2,split=rows)"};
+    enum { PLANS = sizeof plans / sizeof *plans };
+    rcvi_rungs rungs[PLANS];
+    for (size_t i = 0; i < PLANS; i++) {
+        check_ok(rcvi_rungs_read(plans[i], &rungs[i]));
+        check_string(self, plans[i], plans[i]);
+        assert_true(rcvi_rungs_are_naive(&rungs[i]) == !strncmp(plans[i], "naive", 5));
+        for (size_t k = 0; k <= i; k++) assert_true(rcvi_rungs_equal(&rungs[i], &rungs[k]) == (i == k));
+    }
+}
+
+/* Which device has a rung. */
+static void test_devices(void **state) {
+    (void)state;
+    static const struct {
+        const char *plan, *cpu, *gpu; /* fragments of refusals; NULL: it is for the device */
+    } rungs[] = {{"kernels", NULL, "kernels is for the CPU"},
+                 {"blas", NULL, "blas is for the CPU; this plan is for a GPU"},
+                 {"threads(2)", NULL, "threads is for the CPU"},
+                 {"merge", "merge is for a GPU; this plan is for the CPU", NULL},
+                 {"persistent", "persistent is for a GPU", NULL},
+                 {"cluster", "cluster is for a GPU", NULL},
+                 {"streams(2)", "streams is for a GPU", NULL},
+                 {"streams(1)", NULL, NULL},
+                 {"gemm(choice=1)", "gemm is for a GPU", NULL},
+                 {"graph", "graph is for a GPU", NULL},
+                 {"scan", NULL, NULL},
+                 {"scan(newton)", "newton of scan is for a GPU", NULL},
+                 {"combine(steps=2)+fuse+pack+transpose+wavefront(forward)+recompute(every=2)+vendor", NULL, NULL}};
+    for (size_t i = 0; i < sizeof rungs / sizeof *rungs; i++) {
+        for (int gpu = 0; gpu < 2; gpu++) {
+            rcvi_rungs read;
+            const char *refusal = gpu ? rungs[i].gpu : rungs[i].cpu;
+            check_ok(rcvi_rungs_read(rungs[i].plan, &read));
+            if (refusal)
+                check_fails(rcvi_rungs_check_device(&read, gpu), RCV_UNSUPPORTED, refusal);
+            else
+                check_ok(rcvi_rungs_check_device(&read, gpu));
+        }
+    }
+}
+
+/* Every rung but those that the library takes is refused beside vendor, by its name. */
+static void test_vendor_alone(void **state) {
+    (void)state;
+    static const char *const others[] = {
+        "combine", "fuse",       "pack",    "transpose",  "wavefront",     "scan", "blas", "recompute(every=2)",
+        "merge",   "persistent", "cluster", "streams(2)", "gemm(choice=1)"};
+    for (int gpu = 0; gpu < 2; gpu++) {
+        const rcvi_machine machine = {.gpu = gpu, .vendor = "a library", .threads = 2};
+        const rcv_plan_options options = {.steps = 3, .batch = 2, .dtype = RCV_FLOAT64};
+        const char *own = gpu ? "graph" : "threads(2)", *not_own = gpu ? "threads(2)" : "graph";
+        for (size_t i = 0; i < sizeof others / sizeof *others + 2; i++) {
+            bool is_own = i == sizeof others / sizeof *others;
+            const char *other = is_own ? own : i < sizeof others / sizeof *others ? others[i] : not_own;
+            char plan[64], name[32];
+            rcvi_rungs rungs;
+            snprintf(plan, sizeof plan, "vendor+%s", other);
+            snprintf(name, sizeof name, "but not %.*s", (int)strcspn(other, "("), other);
+            check_ok(rcvi_rungs_read(plan, &rungs));
+            check_fails(rcvi_schedule_vendor.applies(NULL, &options, &rungs, &machine), RCV_UNSUPPORTED,
+                        is_own ? "not in float64" : name);
+        }
+    }
+}
+
 /* A megabyte of anything is refused in a sentence of ordinary length. */
 static void test_long(void **state) {
     (void)state;
@@ -231,6 +348,8 @@ static void test_no_memory(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_strings),    cmocka_unit_test(test_one_thread),
                                        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_long),       cmocka_unit_test(test_no_memory)};
+                                       cmocka_unit_test(test_long),       cmocka_unit_test(test_no_memory),
+                                       cmocka_unit_test(test_list),       cmocka_unit_test(test_equality),
+                                       cmocka_unit_test(test_devices),    cmocka_unit_test(test_vendor_alone)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

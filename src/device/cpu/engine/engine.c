@@ -49,7 +49,7 @@ rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kern
                             .kernels = kernels,
                             .type = type_of(program->options.dtype),
                             .members = (int)program->rungs.threads};
-    engine->is_reference = rcvi_rungs_none(&program->rungs);
+    engine->is_reference = rcvi_rungs_are_naive(&program->rungs);
     engine->streams = distant_is_far(program);
     rcvi_pool_init(&engine->pool, context);
     engine->ready = rcvi_pool_new(&engine->pool, program->step_count, sizeof *engine->ready);
