@@ -1,4 +1,4 @@
-/* What comm.sh starts with several ranks: every rank checks what it is left with.
+/* The program that comm.sh starts with several ranks. Every rank checks its results; the exit status is 0 when all checks held.
  *   comm_ranks all|speed|large|slow|fail|kill|stop|hang|stuck|stop-first|hang-first|stuck-first */
 #include "comm_ranks.h"
 
@@ -11,19 +11,19 @@ rcv_context *context;
 rcvi_comm *world;
 int rank, size;
 
-void give_up(const char *what, int line) {
+void fail_check(const char *what, int line) {
     fprintf(stderr, "comm_ranks: rank %d of %d, line %d: %s (%s)\n", rank, size, line, what, rcv_message());
     _exit(3);
 }
 
-/* ---- what waits for a counter ---- */
+/* ---- transfers that wait for a counter ---- */
 
 static void sleep_for(double seconds) {
     for (double begun = rcvi_now(); rcvi_now() - begun < seconds;) rcvi_sleep(1000000);
 }
 
-/* More at once than there are tags, each begun only when its turn has come, the free one too, which waits for no counter; a send that is
- * asked for later overtakes them. */
+/* More collectives than there are tags. Each starts only after its counter is reached and those before it have started, also the one
+ * without a counter. A send that is started later does not wait for them. */
 static void check_counters(void) {
     enum { MANY = 40, COUNT = 1000, FREE = 7 };
     static float data[MANY][COUNT];
@@ -51,7 +51,7 @@ static void check_counters(void) {
     for (int j = 0; j < COUNT; j++) data[FREE][j] = (float)(rank + FREE + j);
     for (int i = 0; i < MANY; i++) {
         for (int j = 0; i != FREE && j < COUNT; j++)
-            data[i][j] = (float)(rank + i + j); /* not before: nobody reads it yet */
+            data[i][j] = (float)(rank + i + j); /* not earlier: the transfer has not read it yet */
         if (i == rank) sleep_for(0.02);
         raised = rcvi_now();
         atomic_fetch_add_explicit(&counter, 1, memory_order_release);
@@ -71,7 +71,7 @@ static double seconds_of(clockid_t clock) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* While the rank computes, a courier that waits for a counter or a message leaves the cores to it. */
+/* While the rank computes, a progress thread that waits for a counter or a message leaves the core to it. */
 static void check_idleness(void) {
     static float data[1000];
     _Atomic uint64_t counter = 0;
@@ -90,7 +90,8 @@ static void check_idleness(void) {
     double own = seconds_of(CLOCK_THREAD_CPUTIME_ID), all = seconds_of(CLOCK_PROCESS_CPUTIME_ID), begun = rcvi_now();
     while (rcvi_now() - begun < 0.5) rcvi_comm_report_progress(world);
     double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - all - (seconds_of(CLOCK_THREAD_CPUTIME_ID) - own);
-    if (getenv("COMM_RANKS_TELL")) printf("a courier takes %.1f%% of a core\n", 100 * others / (rcvi_now() - begun));
+    if (getenv("COMM_RANKS_VERBOSE"))
+        printf("the progress thread takes %.1f%% of a core\n", 100 * others / (rcvi_now() - begun));
     expect(others < 0.3 * (rcvi_now() - begun));
     expect_ok(rcvi_transfer_run(world, &send));
     atomic_fetch_add(&counter, 1);
@@ -98,9 +99,9 @@ static void check_idleness(void) {
     expect_ok(rcvi_transfer_wait(waits, NULL));
 }
 
-/* A sum waits for a message that goes from rank 0 to rank 1, but not for ever: rank 1 receives some time after it asked for the sum, or
- * behind it. */
-static void check_precedence(bool behind) {
+/* An all-reduce pauses while rank 0 sends a message to rank 1, but not for ever: rank 1 posts its receive some time after it started the
+ * all-reduce, or (`after`) when the all-reduce is complete. */
+static void check_send_priority(bool after) {
     enum { MANY = 1 << 20 };
     static float sum[MANY], handed[MANY];
     rcvi_transfer *summed = NULL, *passed = NULL;
@@ -111,19 +112,19 @@ static void check_precedence(bool behind) {
     m.peer = rank ? 0 : 1;
     for (int i = 0; i < MANY; i++) sum[i] = 1, handed[i] = (float)(rank ? -1 : i);
     if (rank == 0) expect_ok(rcvi_transfer_start(world, &m, &passed));
-    if (rank == 0) rcvi_sleep(5000000); /* it is on its way */
+    if (rank == 0) rcvi_sleep(5000000); /* the message is in flight */
     expect_ok(rcvi_transfer_start(world, &s, &summed));
-    if (rank == 1 && !behind) rcvi_sleep(20000000);
-    if (rank == 1 && !behind) expect_ok(rcvi_transfer_start(world, &m, &passed));
+    if (rank == 1 && !after) rcvi_sleep(20000000);
+    if (rank == 1 && !after) expect_ok(rcvi_transfer_start(world, &m, &passed));
     expect_ok(rcvi_transfer_wait(summed, &of_sum));
-    if (rank == 1 && behind) expect_ok(rcvi_transfer_start(world, &m, &passed));
+    if (rank == 1 && after) expect_ok(rcvi_transfer_start(world, &m, &passed));
     if (rank < 2) expect_ok(rcvi_transfer_wait(passed, &of_message));
-    if (rank == 0 && !behind && of_message.completed - of_message.started < 0.09)
+    if (rank == 0 && !after && of_message.completed - of_message.started < 0.09)
         expect(of_sum.completed > of_message.completed);
     for (int i = 0; i < MANY; i++) expect(sum[i] == (float)size && (rank != 1 || handed[i] == (float)i));
 }
 
-/* ---- groups ---- */
+/* ---- communicators ---- */
 
 static void check_group(rcvi_comm *comm, const int *members, int count) {
     expect(rcvi_comm_size(comm) == count);
@@ -135,7 +136,7 @@ static void check_group(rcvi_comm *comm, const int *members, int count) {
     expect(sum == wanted);
 }
 
-/* Two by two: sums among replicas, and what stages hand on, all under way together and finished in another order. */
+/* Two replicas of two stages: all-reduces among replicas and messages between stages, all in flight together, and waited for in another order. */
 static void check_two_by_two(void) {
     enum { MANY = 8, COUNT = 200000 };
     static float sums[MANY][COUNT], handed[MANY][COUNT];
@@ -158,7 +159,7 @@ static void check_two_by_two(void) {
                                       .data = handed[i],
                                       .count = COUNT,
                                       .peer = 1 - rank % 2};
-        rcvi_transfer_options most = hand; /* of the group of the pipe, between its sends */
+        rcvi_transfer_options most = hand; /* a collective of the same communicator, between its sends */
         most.kind = RCVI_ALL_REDUCE_MAX;
         if (rank % 3) expect_ok(rcvi_transfer_start(data, &sum, &a[i])); /* not the same order in all ranks */
         expect_ok(rcvi_transfer_start(pipe, i == 5 ? &most : &hand, &b[i]));
@@ -179,21 +180,21 @@ static void check_two_by_two(void) {
 }
 
 static void check_groups(void) {
-    rcvi_comm *alone, *turned, *part;
+    rcvi_comm *alone, *reversed, *part;
     int members[64];
     for (int i = 0; i < size; i++) members[i] = size - 1 - i;
     expect_ok(rcvi_comm_split(world, rank, 0, &alone));
     check_group(alone, &rank, 1);
-    expect_ok(rcvi_comm_split(world, 7, -rank, &turned));
-    check_group(turned, members, size);
-    expect_ok(rcvi_comm_split(turned, rank > 0, 0, &part)); /* of a part, by its order */
+    expect_ok(rcvi_comm_split(world, 7, -rank, &reversed));
+    check_group(reversed, members, size);
+    expect_ok(rcvi_comm_split(reversed, rank > 0, 0, &part)); /* split from a split communicator, in its order */
     if (rank > 0) check_group(part, members, size - 1);
     rcvi_comm_free(part);
-    rcvi_comm_free(turned);
+    rcvi_comm_free(reversed);
     rcvi_comm_free(alone);
 }
 
-/* ---- what is counted ---- */
+/* ---- statistics ---- */
 
 static int64_t bytes_of(rcvi_transfer_kind kind, bool as_bfloat16, int64_t count) {
     static float data[1 << 20];
@@ -236,7 +237,7 @@ static void check_agreement(void) {
     expect_ok(rcvi_comm_agree(world, RCV_OK));
 }
 
-/* ---- a device that is not there: its memory is the host's, and what is copied is copied late ---- */
+/* ---- a simulated device: its memory is the host's, and its copies complete only after some tests ---- */
 
 struct rcvi_staging {
     char *memory;
@@ -249,7 +250,7 @@ struct rcvi_staging {
 static rcv_status open_staging(rcv_context *owner, int ordinal, size_t bytes, rcvi_staging **staging) {
     *staging = rcvi_new(owner, 1, sizeof **staging);
     expect(*staging && ordinal == 3);
-    (*staging)->memory = room((int64_t)bytes);
+    (*staging)->memory = allocate((int64_t)bytes);
     return RCV_OK;
 }
 
@@ -302,25 +303,25 @@ static bool is_time_sliced(int ordinal) { return ordinal == 3 && time_sliced; }
 static const rcvi_staging_table staging_table = {open_staging, close_staging,  host_memory,
                                                  copy_to_host, copy_to_device, test_staging,
                                                  set_current,  identify,       is_time_sliced};
-static const rcvi_device device = {.name = "late", .staging = &staging_table};
+static const rcvi_device device = {.name = "simulated", .staging = &staging_table};
 
-static void expect_way(const char *way) {
+static void expect_path(const char *path) {
     expect_ok(rcvi_comm_set_device(world, &device, 3));
-    const char *said = strstr(rcvi_comm_name(world), "; GPU memory");
-    expect(said && !strncmp(said, way, strlen(way)));
+    const char *found = strstr(rcvi_comm_name(world), "; GPU memory");
+    expect(found && !strncmp(found, path, strlen(path)));
 }
 
 static void check_device(void) {
     expect(!rcvi_comm_shares_device(world));
     time_sliced = true;
-    expect_way("; GPU memory through the host: ranks share a GPU in time slices, since CUDA's MPS does not run");
+    expect_path("; GPU memory through the host: ranks share a GPU in time slices, since CUDA's MPS does not run");
     time_sliced = false;
-    expect_way("; GPU memory through the host: ranks share a GPU, by CUDA's MPS");
+    expect_path("; GPU memory through the host: ranks share a GPU, by CUDA's MPS");
     expect(rcvi_comm_shares_device(world));
     check_kinds(true);
 }
 
-/* ---- ends ---- */
+/* ---- failures ---- */
 
 static void check_all(void) {
     expect(strstr(rcvi_comm_name(world), "mpi (") == rcvi_comm_name(world));
@@ -329,8 +330,8 @@ static void check_all(void) {
     check_order();
     check_counters();
     check_idleness();
-    check_precedence(false);
-    check_precedence(true);
+    check_send_priority(false);
+    check_send_priority(true);
     check_groups();
     check_two_by_two();
     check_bytes();
@@ -338,8 +339,8 @@ static void check_all(void) {
     check_device();
 }
 
-/* One rank ends in its way while all others wait for it; they learn who it was. */
-static void wait_for(const char *fragment) {
+/* One rank fails while all others wait for it: their transfers end with a reason that names it. */
+static void expect_failure(const char *fragment) {
     static float data[100000];
     rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_FLOAT, .data = data, .count = 100000};
     rcv_status status = rcvi_transfer_run(world, &o);
@@ -350,8 +351,8 @@ static void wait_for(const char *fragment) {
     if (rcvi_comm_reports_failure(world)) fprintf(stderr, "comm_ranks: %s\n", rcv_message());
 }
 
-/* What it waits for is its own, and never comes: as where a GPU hangs. */
-static void wait_for_itself(void) {
+/* The rank waits for a counter of its own that is never raised, as when a GPU hangs. */
+static void wait_for_own_counter(void) {
     static float data[100000];
     _Atomic uint64_t counter = 0;
     rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
@@ -363,7 +364,7 @@ static void wait_for_itself(void) {
     expect(rcvi_transfer_run(world, &o) == RCV_PEER);
 }
 
-static void end_here(const char *how) {
+static void fail_here(const char *how) {
     if (!strcmp(how, "fail")) {
         rcvi_comm_fail(world, "its disk is full");
         expect(rcvi_comm_reports_failure(world));
@@ -371,29 +372,29 @@ static void end_here(const char *how) {
     }
     if (!strcmp(how, "kill")) kill(getpid(), SIGKILL);
     if (!strncmp(how, "stop", 4)) kill(getpid(), SIGSTOP);
-    if (!strncmp(how, "hang", 4)) sleep_for(60); /* its courier lives */
-    if (!strncmp(how, "stuck", 5)) wait_for_itself();
+    if (!strncmp(how, "hang", 4)) sleep_for(60); /* its progress thread continues */
+    if (!strncmp(how, "stuck", 5)) wait_for_own_counter();
 }
 
-static void end_badly(const char *how) {
+static void run_failure(const char *how) {
     char fragment[64];
-    int ending = strstr(how, "-first") ? 0 : size - 1;
-    bool says = !strcmp(how, "fail");
+    int failing = strstr(how, "-first") ? 0 : size - 1;
+    bool reports = !strcmp(how, "fail");
     snprintf(fragment, sizeof fragment,
-             says ? "rank %d: its disk is full" : "rank %d has made no progress for 2 seconds", ending);
+             reports ? "rank %d: its disk is full" : "rank %d has made no progress for 2 seconds", failing);
     sleep_for(0.2);
-    if (rank == ending) {
-        end_here(how);
+    if (rank == failing) {
+        fail_here(how);
     } else {
-        wait_for(fragment);
+        expect_failure(fragment);
     }
     rcvi_comm_close(world);
     rcv_context_free(context);
     exit(4);
 }
 
-/* Longer than the timeout, but it says that it moves. */
-static void wait_for_the_slow(void) {
+/* A rank takes longer than the timeout, but reports progress. */
+static void wait_for_slow_rank(void) {
     double all = 1;
     rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
     for (int i = 0; rank == size - 1 && i < 40; i++) {
@@ -406,7 +407,7 @@ static void wait_for_the_slow(void) {
 
 /* ---- a child of fork() ---- */
 
-/* It is no rank: what it asks for fails at once, and what it frees is freed without a wait. 0: so it is. */
+/* A child is not a rank: transfers fail at once, and closing the world does not wait. 0: this holds. */
 static int use_as_child(void) {
     double all = 1;
     rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM, .type = RCVI_TRANSFER_DOUBLE, .data = &all, .count = 1};
@@ -431,15 +432,15 @@ static void fork_children(void) {
         if (status) fprintf(stderr, "comm_ranks: the child ended with %#x\n", status);
         expect(status == 0);
         all = 1;
-        expect_ok(rcvi_transfer_run(world, &o)); /* the ranks are as they were */
+        expect_ok(rcvi_transfer_run(world, &o)); /* the world is unchanged */
         expect(all == size);
     }
 }
 
-/* ---- speed ---- */
+/* ---- times ---- */
 
 static void time_sums(int64_t count, bool as_bfloat16, int times) {
-    float *data = room(count * 4);
+    float *data = allocate(count * 4);
     memset(data, 0, (size_t)count * 4);
     rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
                                .type = RCVI_TRANSFER_FLOAT,
@@ -468,10 +469,10 @@ static void time_all(void) {
     }
 }
 
-/* More than an int counts: by hand, since it takes 2.7 GB a rank. */
+/* More bytes than an int counts. Not part of `all`, since it takes 2.7 GB per rank. */
 static void check_large(void) {
     int64_t count = (5LL << 29) + 3;
-    unsigned char *data = room(count);
+    unsigned char *data = allocate(count);
     rcvi_transfer_options o = {.kind = RCVI_BROADCAST, .data = data, .count = count};
     memset(data, rank ? 0 : 9, (size_t)count);
     expect_ok(rcvi_transfer_run(world, &o));
@@ -507,11 +508,11 @@ int main(int count, char **arguments) {
     } else if (!strcmp(what, "large")) {
         check_large();
     } else if (!strcmp(what, "slow")) {
-        wait_for_the_slow();
+        wait_for_slow_rank();
     } else if (!strcmp(what, "fork")) {
         fork_children();
     } else {
-        end_badly(what);
+        run_failure(what);
     }
     rcvi_comm_close(world);
     rcv_context_free(context);

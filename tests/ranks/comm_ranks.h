@@ -1,4 +1,4 @@
-/* What the files of comm_ranks share: this rank's place, and checks that say where they failed. */
+/* Shared by the files of comm_ranks: the world, this rank, and checks that print where they failed. */
 #ifndef RECURVE_COMM_RANKS_H
 #define RECURVE_COMM_RANKS_H
 
@@ -12,17 +12,18 @@ extern rcv_context *context;
 extern rcvi_comm *world;
 extern int rank, size;
 
-void give_up(const char *what, int line);
+void fail_check(const char *what, int line);
 
 #define expect(what)                                                                                                   \
     do {                                                                                                               \
-        if (!(what)) give_up(#what, __LINE__);                                                                         \
+        if (!(what)) fail_check(#what, __LINE__);                                                                      \
     } while (0)
 #define expect_ok(call) expect((call) == RCV_OK)
 
-void *room(int64_t bytes);
-void expect_same(rcvi_comm *comm, const void *data, size_t bytes); /* on all ranks of the group */
-/* Every kind of transfer with many counts; and that equals keep their order. */
+void *allocate(int64_t bytes);
+/* The bytes are the same on all ranks of the communicator. */
+void expect_same(rcvi_comm *comm, const void *data, size_t bytes);
+/* Every kind of transfer, with many counts; and the order of sends with the same tag. */
 void check_kinds(bool on_device);
 void check_order(void);
 

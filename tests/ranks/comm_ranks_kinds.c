@@ -1,12 +1,21 @@
-/* What ranks are left with behind every kind of transfer: the right numbers, and the same bits. */
+/* The results of every kind of transfer: the right numbers, and the same bits on all ranks. */
 #include "comm_ranks.h"
 
 #include <math.h>
 
-/* A number of (rank, element) that no other one has nearby. */
-static double number(int of, int64_t i) { return sin(1 + 7.3 * of + 0.37 * (double)(i % 100003)); }
+enum { MOST_RANKS = 64, PERIOD = 100003 };
 
-static float narrowed(float x) {
+/* The data of a rank: numbers of (rank, element) that differ from those of nearby elements and of other ranks. Computed once a rank. */
+static double number(int of, int64_t i) {
+    static double *numbers[MOST_RANKS]; /* [PERIOD] */
+    if (!numbers[of]) {
+        numbers[of] = allocate(PERIOD * (int64_t)sizeof(double));
+        for (int64_t j = 0; j < PERIOD; j++) numbers[of][j] = sin(1 + 7.3 * of + 0.37 * (double)j);
+    }
+    return numbers[of][i % PERIOD];
+}
+
+static float rounded(float x) {
     uint32_t bits;
     memcpy(&bits, &x, 4);
     bits = (bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000;
@@ -14,7 +23,7 @@ static float narrowed(float x) {
     return x;
 }
 
-void *room(int64_t bytes) {
+void *allocate(int64_t bytes) {
     void *memory = malloc((size_t)bytes + 1);
     expect(memory);
     return memory;
@@ -32,11 +41,17 @@ static double value(const void *data, rcvi_transfer_type type, int64_t i) {
     return type == RCVI_TRANSFER_FLOAT ? ((const float *)data)[i] : ((const double *)data)[i];
 }
 
-/* ---- the same bits everywhere ---- */
+/* ---- the same bits on all ranks ---- */
 
 static uint64_t hash(const void *data, size_t bytes) {
-    uint64_t h = 1469598103934665603u;
-    for (size_t i = 0; i < bytes; i++) h = (h ^ ((const unsigned char *)data)[i]) * 1099511628211u;
+    const unsigned char *at = data;
+    uint64_t h = 1469598103934665603u, word;
+    for (; bytes >= sizeof word; at += sizeof word, bytes -= sizeof word) {
+        memcpy(&word, at, sizeof word);
+        h = (h ^ word) * 1099511628211u;
+        h ^= h >> 32;
+    }
+    for (; bytes; at++, bytes--) h = (h ^ *at) * 1099511628211u;
     return h;
 }
 
@@ -56,8 +71,8 @@ void expect_same(rcvi_comm *comm, const void *data, size_t bytes) {
 static const int64_t counts[] = {0, 1, 2, 3, 7, 64, 65, 1000, 65536, 65537, 300001, 1000000};
 enum { COUNTS = sizeof counts / sizeof *counts };
 
-/* Shares that differ, one of them empty where there are several. */
-static void cut(int64_t *starts, int64_t count) {
+/* Shares of different sizes, one of them empty from three ranks on. */
+static void make_shares(int64_t *starts, int64_t count) {
     starts[0] = 0;
     for (int i = 1; i < size; i++) starts[i] = i == 1 ? count / 3 : starts[i - 1] + (i == 2 ? 0 : count / 7);
     starts[size] = count;
@@ -78,14 +93,14 @@ static void expect_sums(const void *data, const rcvi_transfer_options *o, int64_
         double wanted = o->kind == RCVI_ALL_REDUCE_MAX ? most : sum;
         double error = fabs(value(data, o->type, i) - wanted);
         expect(error <= (o->kind == RCVI_ALL_REDUCE_MAX && !o->as_bfloat16 ? 0 : tolerance(o->type, o->as_bfloat16)));
-        if (o->as_bfloat16) expect(narrowed(((const float *)data)[i]) == ((const float *)data)[i]);
+        if (o->as_bfloat16) expect(rounded(((const float *)data)[i]) == ((const float *)data)[i]);
     }
 }
 
 static void check_sums(rcvi_transfer_kind kind, rcvi_transfer_type type, bool as_bfloat16, bool on_device,
                        int64_t count) {
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
-    void *data = room((int64_t)bytes), *again = room((int64_t)bytes);
+    void *data = allocate((int64_t)bytes), *again = allocate((int64_t)bytes);
     fill(data, type, count, rank);
     memcpy(again, data, bytes);
     rcvi_transfer_options o = {
@@ -100,13 +115,13 @@ static void check_sums(rcvi_transfer_kind kind, rcvi_transfer_type type, bool as
     free(again);
 }
 
-/* A sum of shares and a gather of them is a sum to all, bit by bit where that one went the same way. */
+/* A reduce-scatter, then an all-gather of the shares: together an all-reduce. */
 static void check_shares(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     size_t element = rcvi_transfer_bytes(type), bytes = (size_t)count * element;
     int64_t starts[65] = {0};
-    void *data = room((int64_t)bytes);
+    void *data = allocate((int64_t)bytes);
     fill(data, type, count, rank);
-    cut(starts, count);
+    make_shares(starts, count);
     rcvi_transfer_options o = {.kind = RCVI_REDUCE_SCATTER,
                                .type = type,
                                .data = data,
@@ -116,7 +131,7 @@ static void check_shares(rcvi_transfer_type type, bool as_bfloat16, bool on_devi
                                .on_device = on_device};
     expect_ok(rcvi_transfer_run(world, &o));
     expect_sums(data, &o, starts[rank], starts[rank + 1]);
-    memset(data, 0x55, (size_t)starts[rank] * element); /* the rest is not read */
+    memset(data, 0x55, (size_t)starts[rank] * element); /* the all-gather does not read the rest */
     memset((char *)data + (size_t)starts[rank + 1] * element, 0x55, (size_t)(count - starts[rank + 1]) * element);
     o.kind = RCVI_ALL_GATHER;
     expect_ok(rcvi_transfer_run(world, &o));
@@ -125,13 +140,13 @@ static void check_shares(rcvi_transfer_type type, bool as_bfloat16, bool on_devi
     free(data);
 }
 
-/* Shares that nobody rounded before. */
+/* An all-gather of shares that were not rounded before. */
 static void check_gather(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
     int64_t starts[65] = {0};
-    void *data = room((int64_t)bytes);
+    void *data = allocate((int64_t)bytes);
     fill(data, type, count, rank);
-    cut(starts, count);
+    make_shares(starts, count);
     rcvi_transfer_options o = {.kind = RCVI_ALL_GATHER,
                                .type = type,
                                .data = data,
@@ -143,17 +158,17 @@ static void check_gather(rcvi_transfer_type type, bool as_bfloat16, bool on_devi
     for (int of = 0; of < size; of++) {
         for (int64_t i = starts[of]; i < starts[of + 1]; i++) {
             float x = (float)number(of, i);
-            double wanted = as_bfloat16 ? narrowed(x) : type == RCVI_TRANSFER_FLOAT ? x : number(of, i);
+            double wanted = as_bfloat16 ? rounded(x) : type == RCVI_TRANSFER_FLOAT ? x : number(of, i);
             expect(value(data, type, i) == wanted);
         }
     }
     free(data);
 }
 
-/* What one rank has, everybody has: as it is, or rounded to the nearest, ties to even. */
-static void check_copies(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
+/* A broadcast from every rank: the same bits, or rounded to bfloat16, to nearest even. */
+static void check_broadcast(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
-    void *data = room((int64_t)bytes), *wanted = room((int64_t)bytes);
+    void *data = allocate((int64_t)bytes), *wanted = allocate((int64_t)bytes);
     for (int root = 0; root < size; root++) {
         fill(data, type, count, rank);
         fill(wanted, type, count, root);
@@ -164,7 +179,7 @@ static void check_copies(rcvi_transfer_type type, bool as_bfloat16, bool on_devi
                 memcpy((float *)wanted + i, i ? &odd : &tie, 4);
             }
         }
-        for (int64_t i = 0; as_bfloat16 && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
+        for (int64_t i = 0; as_bfloat16 && i < count; i++) ((float *)wanted)[i] = rounded(((float *)wanted)[i]);
         rcvi_transfer_options o = {.kind = RCVI_BROADCAST,
                                    .type = type,
                                    .data = data,
@@ -179,12 +194,12 @@ static void check_copies(rcvi_transfer_type type, bool as_bfloat16, bool on_devi
     free(wanted);
 }
 
-/* Around, both ways at once, with tags that are asked for in another order. */
-static void check_pairs(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
+/* Sends and receives around a ring, in both directions at once; the order of the tags differs between sends and receives. */
+static void check_point_to_point(rcvi_transfer_type type, bool as_bfloat16, bool on_device, int64_t count) {
     enum { MANY = 6 };
     size_t bytes = (size_t)count * rcvi_transfer_bytes(type);
     int right = (rank + 1) % size, left = (rank + size - 1) % size;
-    void *out = room((int64_t)bytes), *in[2][MANY], *wanted = room((int64_t)bytes);
+    void *out = allocate((int64_t)bytes), *in[2][MANY], *wanted = allocate((int64_t)bytes);
     rcvi_transfer *sends[2][MANY], *receives[2][MANY];
     fill(out, type, count, rank);
     rcvi_transfer_options o = {.type = type, .count = count, .as_bfloat16 = as_bfloat16, .on_device = on_device};
@@ -192,8 +207,8 @@ static void check_pairs(rcvi_transfer_type type, bool as_bfloat16, bool on_devic
         for (int i = 0; i < MANY; i++) {
             o.kind = RCVI_RECEIVE;
             o.peer = way ? right : left;
-            o.tag = way + 2 * (i / 2); /* two of each */
-            o.data = in[way][i] = room((int64_t)bytes);
+            o.tag = way + 2 * (i / 2); /* two transfers of each tag */
+            o.data = in[way][i] = allocate((int64_t)bytes);
             memset(o.data, 0, bytes);
             expect_ok(rcvi_transfer_start(world, &o, &receives[way][i]));
         }
@@ -209,7 +224,7 @@ static void check_pairs(rcvi_transfer_type type, bool as_bfloat16, bool on_devic
     }
     for (int way = 0; way < 2; way++) {
         fill(wanted, type, count, way ? right : left);
-        for (int64_t i = 0; as_bfloat16 && i < count; i++) ((float *)wanted)[i] = narrowed(((float *)wanted)[i]);
+        for (int64_t i = 0; as_bfloat16 && i < count; i++) ((float *)wanted)[i] = rounded(((float *)wanted)[i]);
         for (int i = 0; i < MANY; i++) {
             expect_ok(rcvi_transfer_wait(receives[way][i], NULL));
             expect_ok(rcvi_transfer_wait(sends[way][i], NULL));
@@ -232,15 +247,15 @@ void check_kinds(bool on_device) {
             check_sums(RCVI_ALL_REDUCE_MAX, type, way == 2, on_device, counts[i]);
             check_shares(type, way == 2, on_device, counts[i]);
             check_gather(type, way == 2, on_device, counts[i]);
-            check_copies(type, way == 2, on_device, counts[i]);
-            check_pairs(type, way == 2, on_device, counts[i]);
+            check_broadcast(type, way == 2, on_device, counts[i]);
+            check_point_to_point(type, way == 2, on_device, counts[i]);
         }
-        check_copies(RCVI_TRANSFER_BYTES, false, on_device, counts[i]);
-        check_pairs(RCVI_TRANSFER_BYTES, false, on_device, counts[i]);
+        check_broadcast(RCVI_TRANSFER_BYTES, false, on_device, counts[i]);
+        check_point_to_point(RCVI_TRANSFER_BYTES, false, on_device, counts[i]);
     }
 }
 
-/* Equals keep their order, those of many messages too. */
+/* Transfers with the same peer and tag keep their order, also those of many messages. */
 void check_order(void) {
     enum { MANY = 20, COUNT = 500000 };
     static float data[MANY][COUNT];
