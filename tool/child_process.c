@@ -1,4 +1,4 @@
-/* A child process on two pipes. */
+/* A child process that is connected by two pipes. */
 #include "child_process.h"
 
 #include <errno.h>
@@ -11,12 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void become(const char *const *arguments, const int in[2], const int out[2]) {
-    const int nowhere = open("/dev/null", O_WRONLY);
+static void execute(const char *const *arguments, const int in[2], const int out[2]) {
+    const int null = open("/dev/null", O_WRONLY);
     dup2(in[0], STDIN_FILENO);
     dup2(out[1], STDOUT_FILENO);
-    dup2(nowhere, STDERR_FILENO);
-    const int ends[] = {in[0], in[1], out[0], out[1], nowhere};
+    dup2(null, STDERR_FILENO);
+    const int ends[] = {in[0], in[1], out[0], out[1], null};
     for (size_t i = 0; i < COUNT(ends); i++) {
         if (ends[i] > STDERR_FILENO) {
             close(ends[i]);
@@ -42,7 +42,7 @@ bool child_start(child *child, const char *const *arguments) {
     fcntl(out[0], F_SETFD, FD_CLOEXEC);
     const pid_t id = fork();
     if (id == 0) {
-        become(arguments, in, out);
+        execute(arguments, in, out);
     }
     close(in[0]);
     close(out[1]);
@@ -88,7 +88,7 @@ bool child_read(child *child, char *line, size_t room, double seconds) {
     return false;
 }
 
-/* It ends when its input does; where it is amid a long call it is not waited for. */
+/* Ends the child without waiting for a call that is running. */
 void child_end(child *child) {
     if (child->id == 0) {
         return;

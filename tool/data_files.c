@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* As Penn Treebank, WikiText and others name them. */
+/* File names of Penn Treebank, WikiText and others. */
 static const char *const names[3][6] = {
     {"ptb.train.txt", "wiki.train.tokens", "train.txt", "train.jsonl", "train", NULL},
     {"ptb.valid.txt", "wiki.valid.tokens", "valid.txt", "valid.jsonl", "valid", NULL},
@@ -43,7 +43,7 @@ void data_files_note_names(data_files *files, const rcv_settings *settings, cons
 bool data_files_find(data_files *files, const rcv_settings *settings) {
     const char *data = rcv_settings_get(settings, "data");
     if (data == NULL || data[0] == '\0') {
-        say("there is nothing to learn from: give a text file, or a folder with train, valid and test, as DATA");
+        say("there is no training data: give a text file, or a folder with train, valid and test, as DATA");
         return false;
     }
     const bool folder = is_folder(data);
@@ -58,8 +58,8 @@ bool data_files_find(data_files *files, const rcv_settings *settings) {
         }
     }
     if (files->paths[PART_TRAIN] == NULL) {
-        say("%s is a directory without a training file: it has none of %s, %s and %s", data, names[0][0], names[0][1],
-            names[0][2]);
+        say("%s is a directory without a training file: it contains none of %s, %s and %s", data, names[0][0],
+            names[0][1], names[0][2]);
         return false;
     }
     return true;
@@ -86,12 +86,12 @@ static rcv_data_options options_of(const data_files *files, int part, const rcv_
                                                                          : NULL};
 }
 
-/* What takes a while the first time is announced. */
+/* Says so before a large file is read. */
 static void announce(const char *path) {
     const double large = 64e6;
     struct stat info;
     if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && (double)info.st_size > large) {
-        say("reading %s, %.0f MB; what was read is kept for the next time", path, (double)info.st_size / 1e6);
+        say("reading %s, %.0f MB; its tokens are cached for the next time", path, (double)info.st_size / 1e6);
     }
 }
 

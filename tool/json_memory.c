@@ -1,6 +1,5 @@
-/* jansson 2.14 does not check every allocation: where one fails while a long token is read, it writes past its buffer. So it
- * gets memory from a reserve where there is none, and the tool goes on until an allocation that is checked fails; once
- * the reserve is used up, it ends. */
+/* jansson 2.14 does not check every allocation: if one fails while it reads a long token, it writes past its buffer. So when malloc fails,
+ * jansson gets memory from a reserve, and the tool continues until a checked allocation fails. When the reserve is used up, the tool ends. */
 #include "json.h"
 
 #include "tool.h"

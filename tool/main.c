@@ -1,4 +1,4 @@
-/* recurve: one verb a file, listed here. */
+/* recurve: the table of verbs. Each verb is a file in verbs/. */
 #include "json.h"
 #include "tool.h"
 
@@ -16,18 +16,18 @@ typedef struct {
 } verb;
 
 static const verb verbs[] = {
-    {"list", "the built-in cells", verb_list},
-    {"cell", "a cell's equations, parameters, stages and derivative", verb_cell},
-    {"init", "write a model with fresh parameters", verb_init},
-    {"run", "run tensors through a model, with gradients if wanted", verb_run},
-    {"train", "train a model on a text, or on sequences with classes or values", verb_train},
-    {"report", "a page with the curves of a training log, or of several compared", verb_report},
-    {"generate", "write text with a trained language model", verb_generate},
-    {"eval", "measure a trained model", verb_eval},
-    {"export", "write a trained model by itself, with PyTorch's names", verb_export},
-    {"plan", "the ways to compute a network, their times and bytes", verb_plan},
-    {"bench", "measure a network against other libraries and this machine's limit", verb_bench},
-    {"data", "what a file to learn from holds", verb_data},
+    {"list", "list the built-in cells", verb_list},
+    {"cell", "show a cell's equations, parameters, stages and derivative", verb_cell},
+    {"init", "write a model with initial parameters", verb_init},
+    {"run", "run tensors through a model, optionally with gradients", verb_run},
+    {"train", "train a model on text, or on sequences with classes or values", verb_train},
+    {"report", "write an HTML page of one training log, or of several", verb_report},
+    {"generate", "generate text with a trained language model", verb_generate},
+    {"eval", "compute the loss of a trained model on data", verb_eval},
+    {"export", "write the model of a checkpoint, with PyTorch's names", verb_export},
+    {"plan", "list the plans of a network with their times and memory", verb_plan},
+    {"bench", "time a network, other libraries and the machine's limit", verb_bench},
+    {"data", "show statistics of a training file", verb_data},
 };
 
 static const char *verb_name(const void *list, size_t index) { return ((const verb *)list)[index].name; }
@@ -52,7 +52,7 @@ static void print_overview(FILE *to) {
     for (size_t i = 0; i < COUNT(verbs); i++) {
         fprintf(to, "  %-10s %s\n", verbs[i].name, verbs[i].summary);
     }
-    fprintf(to, "\nrecurve VERB --help says more about a verb; recurve --version prints the version.\n");
+    fprintf(to, "\nrecurve VERB --help describes a verb; recurve --version prints the version.\n");
 }
 
 static int help(int argc, char **argv) {
@@ -61,7 +61,7 @@ static int help(int argc, char **argv) {
         return EXIT_DONE;
     }
     if (argc > 2) {
-        say("help does not know what to do with '%s'; give it one verb", argv[2]);
+        say("help takes one verb; remove '%s'", argv[2]);
         return EXIT_USAGE;
     }
     const verb *verb = find_verb(argv[1]);
@@ -92,15 +92,15 @@ static int dispatch(int argc, char **argv) {
     return verb != NULL ? verb->run(argc - 1, argv + 1) : EXIT_USAGE;
 }
 
-/* Has the reader of our pipe seen enough? That is no failure. */
+/* Has the reader of our pipe closed it? That is not a failure. */
 static bool reader_is_gone(void) {
     struct pollfd output = {.fd = STDOUT_FILENO, .events = POLLOUT};
     return poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
 }
 
 int main(int argc, char **argv) {
-    signal(SIGPIPE, SIG_IGN); /* what cannot be written is seen where it is written: a reader that is gone, */
-    signal(SIGXFSZ, SIG_IGN); /* and a file that passes the limit of its size */
+    signal(SIGPIPE, SIG_IGN); /* a failed write is handled where it happens: a closed pipe, */
+    signal(SIGXFSZ, SIG_IGN); /* and a file larger than the limit of the process */
     reserve_json_memory();
     const int result = dispatch(argc, argv);
     errno = 0;

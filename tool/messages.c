@@ -1,4 +1,4 @@
-/* Messages and files. */
+/* Messages on standard error, the text of a file, and the command line as text. */
 #include "tool.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* What was said last while nothing is to be said, or NULL. */
+/* The last message while messages are held, or NULL. */
 static char *held;
 static bool holding;
 
@@ -28,7 +28,7 @@ char *safe_text(const char *bytes, size_t length, const char *keep) {
 }
 
 void say(const char *format, ...) {
-    char text[4096], safe[4 * sizeof text]; /* not by need(), which would say that there is no memory */
+    char text[4096], safe[4 * sizeof text]; /* on the stack: need() calls say() when there is no memory */
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -56,19 +56,19 @@ int fail(rcv_status status) {
     return status == RCV_STOPPED && stop_signal() != 0 ? stop_status() : EXIT_FAILED;
 }
 
-/* The file's size where it is a text that can be read, else -1. */
+/* The size of a regular, readable, non-empty file; else -1 after saying what is wrong. */
 static int64_t text_size(FILE *file, const char *path) {
     struct stat info;
     if (fstat(fileno(file), &info) != 0) {
         say("cannot read %s: %s", path, strerror(errno));
     } else if (S_ISDIR(info.st_mode)) {
-        say("%s is a directory where a text file is meant", path);
+        say("%s is a directory; give a text file", path);
     } else if (!S_ISREG(info.st_mode)) {
-        say("%s is not a regular file; copy the text into one", path);
+        say("%s is not a regular file; copy the text into a regular file", path);
     } else if (info.st_size == 0) {
-        say("%s is empty; a text has at least one byte", path);
+        say("%s is empty; a text needs at least one byte", path);
     } else if (info.st_size > LIMIT_TEXT) {
-        say("%s has %lld bytes, more than the 2 GiB that fit; cut it into parts", path, (long long)info.st_size);
+        say("%s has %lld bytes, more than 2 GiB; split it into parts", path, (long long)info.st_size);
     } else {
         return info.st_size;
     }
@@ -88,7 +88,8 @@ char *read_text(const char *path, size_t *bytes) {
         if (text == NULL) {
             say("no memory for the %lld bytes of %s", (long long)size, path);
         } else if (fread(text, 1, (size_t)size, file) != (size_t)size) {
-            say("cannot read all of %s: %s", path, ferror(file) ? strerror(errno) : "it became shorter meanwhile");
+            say("cannot read all of %s: %s", path,
+                ferror(file) ? strerror(errno) : "it became shorter while it was read");
             free(text);
             text = NULL;
         } else {

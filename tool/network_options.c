@@ -1,4 +1,4 @@
-/* The options that describe a network, shared by the verbs that make one. */
+/* The options that describe a network. */
 #include "tool.h"
 
 #include <string.h>
@@ -12,12 +12,13 @@ option_group network_group(network *network, bool required) {
         {"hidden", OPTION_INTEGER, &network->net.hidden, 1, most, .value = "N", .help = "features of a state",
          .required = required},
         {"layers", OPTION_INTEGER, &network->net.layers, 1, 4096, .value = "N", .help = "layers"},
-        {"no-bias", OPTION_FLAG, &network->net.no_bias, .help = "leave out every bias"},
-        {"dropout", OPTION_REAL, &network->net.dropout, 0, 0.999, .value = "P", .help = "between layers, in training"},
+        {"no-bias", OPTION_FLAG, &network->net.no_bias, .help = "no biases"},
+        {"dropout", OPTION_REAL, &network->net.dropout, 0, 0.999, .value = "P",
+         .help = "dropout between layers in training"},
         {"rank", OPTION_INTEGER, &network->net.rank, 0, most, .value = "R",
-         .help = "weights as products of this rank; 0: full"},
+         .help = "factorize weights with this rank; 0: full"},
         {"size", OPTION_SIZES, &network->sizes, .value = "NAME=VALUE",
-         .help = "another size the cell declares; repeatable"},
+         .help = "another size of the cell; may be repeated"},
     };
     memcpy(network->options, options, sizeof options);
     return (option_group){"Network", network->options, NETWORK_OPTIONS};

@@ -1,4 +1,4 @@
-/* Options as a table. */
+/* Parsing and help from the table of options. */
 #include "options.h"
 
 #include "tool.h"
@@ -15,10 +15,10 @@ enum { LONGEST_NAME = 63 };
 
 static size_t smaller(size_t a, size_t b) { return a < b ? a : b; }
 
-/* Insertions, deletions, replacements and swaps of neighbours that turn one name into the other. */
+/* Edit distance: insertions, deletions, replacements, and swaps of neighbours. */
 static size_t distance(const char *from, const char *to) {
     const size_t length = strlen(to);
-    size_t rows[3][LONGEST_NAME + 1]; /* row i % 3: distances of the first i letters to every beginning of `to` */
+    size_t rows[3][LONGEST_NAME + 1]; /* row i % 3: distances of the first i letters to every prefix of `to` */
     for (size_t j = 0; j <= length; j++) {
         rows[0][j] = j;
     }
@@ -75,7 +75,7 @@ static option *option_at(const command *command, size_t index) {
     return &group->options[index];
 }
 
-/* What may be typed behind two dashes: the options, and help. */
+/* Names allowed after two dashes: the options, and help. */
 static const char *option_name(const void *list, size_t index) {
     return index < option_count(list) ? option_at(list, index)->name : "help";
 }
@@ -196,7 +196,7 @@ static bool set_choice(const option *option, const char *text) {
     return false;
 }
 
-/* NAME=VALUE; the name stays where it is, in the arguments. */
+/* NAME=VALUE; the name points into the arguments. */
 static bool add_size(const option *option, char *text) {
     size_list *list = option->destination;
     char *equals = strchr(text, '=');
@@ -220,7 +220,7 @@ static bool add_size(const option *option, char *text) {
     return true;
 }
 
-/* The library's sentence begins with the setting's name. */
+/* The library's message begins with the setting's name. */
 static bool set_setting(const option *option, const char *text) {
     const char *name = option->negated != NULL ? option->negated : option->name;
     const char *value = text != NULL ? text : option->negated != NULL ? "false" : "true";
@@ -231,7 +231,7 @@ static bool set_setting(const option *option, const char *text) {
     return true;
 }
 
-/* Flags, and settings that are ones, have no text; all others have. */
+/* text is NULL for flags and for boolean settings. */
 static bool set_value(option *option, char *text) {
     if (option->given && option->type != OPTION_SIZES) {
         say("--%s is given twice", option->name);
@@ -269,7 +269,7 @@ static void print_default_text(const char *text) {
     }
 }
 
-/* NaN: what it is without the option follows from other things, and the help says so itself. */
+/* NaN: there is no fixed default; the help describes it. */
 static void print_default_real(double value) {
     if (!isnan(value)) {
         printf(" (default %g)", value);
@@ -349,7 +349,7 @@ static parsed wrong_option(const command *command, const char *name, size_t leng
     return PARSED_WRONG;
 }
 
-/* "--name", "--name value" or "--name=value" at argv[*at], which moves to the last argument used. */
+/* "--name", "--name value" or "--name=value" at argv[*at]; *at moves to the last argument used. */
 static parsed parse_option(const command *command, int argc, char **argv, int *at) {
     const char *name = argv[*at] + 2;
     const size_t length = strcspn(name, "=");
@@ -365,7 +365,7 @@ static parsed parse_option(const command *command, int argc, char **argv, int *a
     }
     if (option->value != NULL && value == NULL) {
         if (*at + 1 >= argc) {
-            say("--%s wants a value: --%s %s", option->name, option->name, option->value);
+            say("--%s needs a value: --%s %s", option->name, option->name, option->value);
             return PARSED_WRONG;
         }
         value = argv[++*at];
@@ -373,7 +373,7 @@ static parsed parse_option(const command *command, int argc, char **argv, int *a
     return set_value(option, value) ? PARSED_GO : PARSED_WRONG;
 }
 
-/* The next operand, or once more the last one where it may be given again. False: there is none. */
+/* Stores the next operand, or one more of the last one where it may be repeated. False: there is no operand left. */
 static bool take_operand(const command *command, size_t *taken, const char *argument) {
     if (*taken == command->operand_count) {
         if (command->last_count == NULL) {
@@ -425,7 +425,7 @@ parsed command_parse(const command *command, int argc, char **argv) {
                 command->verb);
             return PARSED_WRONG;
         } else if (!take_operand(command, &operands, argument)) {
-            say("%s does not know what to do with '%s'; see recurve %s --help", command->verb, argument, command->verb);
+            say("%s has no operand for '%s'; see recurve %s --help", command->verb, argument, command->verb);
             return PARSED_WRONG;
         }
     }

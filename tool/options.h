@@ -1,4 +1,4 @@
-/* Options of a verb: one table that is parsed by, checked against, and printed as help. */
+/* The options of a verb as one table, which is used for parsing, checking and help. */
 #ifndef TOOL_OPTIONS_H
 #define TOOL_OPTIONS_H
 
@@ -13,8 +13,8 @@ typedef enum {
     OPTION_DTYPE,   /* rcv_dtype: float32 or float64 */
     OPTION_PRODUCT, /* rcv_dtype of a plan: bfloat16, float16 and tfloat32 as well */
     OPTION_CHOICE,  /* int: the place in `choices` */
-    OPTION_SIZES,   /* size_list; may be given again */
-    OPTION_SETTING  /* rcv_settings: the setting of the option's name; one without `value` is a flag */
+    OPTION_SIZES,   /* size_list; may be given repeatedly */
+    OPTION_SETTING  /* rcv_settings: the setting with the option's name; without `value` it is a flag */
 } option_type;
 
 enum { MAXIMUM_SIZES = 32 };
@@ -24,7 +24,7 @@ typedef struct {
     size_t count;
 } size_list;
 
-/* The default is what the destination holds before. */
+/* The default is the value of the destination before parsing. */
 typedef struct {
     const char *name; /* without the dashes */
     option_type type;
@@ -35,7 +35,7 @@ typedef struct {
     bool required;
     bool given;                 /* set by parsing */
     const char *const *choices; /* ends in NULL */
-    const char *negated;        /* a setting that is a flag, and that this option turns off; else NULL */
+    const char *negated;        /* name of the boolean setting that this option turns off; else NULL */
 } option;
 
 typedef struct {
@@ -45,7 +45,7 @@ typedef struct {
 } option_group;
 
 typedef struct {
-    const char *name; /* in capitals, as the help shows it */
+    const char *name; /* in capitals, as the help prints it */
     const char *help;
     const char **destination;
 } operand;
@@ -56,21 +56,22 @@ typedef struct {
     const char *details; /* more lines, or NULL */
     const operand *operands;
     size_t operand_count;
-    size_t optional_count; /* of them, the last ones: need not be given */
-    size_t *last_count;    /* not NULL: the last one may be given again, and this counts it; its destination has room */
+    size_t optional_count; /* this many of the last ones may be missing */
+    size_t *
+        last_count; /* not NULL: the last operand may be repeated; set to how often it is given. Its destination has room */
     const option_group *groups;
     size_t group_count;
 } command;
 
-/* What a verb does next. */
+/* How parsing ended. */
 typedef enum { PARSED_GO, PARSED_HELP, PARSED_WRONG } parsed;
 
-/* argv[0] is the verb. Prints the help, or the sentence of the mistake, itself. */
+/* argv[0] is the verb. Prints the help, or what is wrong. */
 parsed command_parse(const command *command, int argc, char **argv);
 /* The first option of the group that was given, or NULL. */
 const option *group_given(const option_group *group);
 
-/* The name nearest to `name` of the `count` that name_at gives, or NULL when none is near enough. */
+/* The name most similar to `name` among the `count` names of name_at, or NULL if none is similar. */
 const char *nearest_name(const char *name, size_t count, const char *(*name_at)(const void *list, size_t index),
                          const void *list);
 

@@ -1,4 +1,4 @@
-/* Files that verbs write: what they may replace, and how they are written, whole or not at all. */
+/* Files that verbs write: what they may replace, and writing them whole or not at all. */
 #include "tool.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 bool output_is_writable(const char *path) {
     struct stat info;
     if (path[0] == '\0') {
-        say("the output needs a path, not an empty text");
+        say("the path of the output is empty");
         return false;
     }
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
@@ -38,15 +38,15 @@ bool output_is_writable(const char *path) {
     return good;
 }
 
-/* ---- what is replaced ---- */
+/* ---- what may be replaced ---- */
 
-enum { LOOK = 65536 }; /* bytes of a file that tell what it is */
+enum { LOOK = 65536 }; /* bytes read to find out what a file is */
 
 static bool begins(const char *bytes, size_t length, const char *with) {
     return length >= strlen(with) && memcmp(bytes, with, strlen(with)) == 0;
 }
 
-/* A model says in which form it is; a checksum all tensors have. */
+/* A model has recurve.format in its metadata; other tensor files do not. */
 static bool is_tensors(const char *bytes, size_t length) {
     return length > 8 && bytes[8] == '{' && strstr(bytes + 8, "\"recurve.format\"") == NULL;
 }
@@ -60,7 +60,7 @@ static bool is_json(const char *bytes, size_t length) { return begins(bytes, len
 static bool is_log(const char *bytes, size_t length) { return begins(bytes, length, "{\"event\":"); }
 
 static const struct {
-    bool (*is_such)(const char *bytes, size_t length); /* behind the bytes is a zero */
+    bool (*is_such)(const char *bytes, size_t length); /* a zero follows the bytes */
     const char *name;
 } kinds[] = {
     [OUTPUT_TENSORS] = {is_tensors, "tensors that recurve run wrote"},
@@ -73,7 +73,7 @@ bool output_is_free(const char *path, output_kind kind) {
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
         if (errno != ENOENT) {
-            say("cannot tell what %s is, which would be replaced: %s", path, strerror(errno));
+            say("cannot read %s, which would be replaced: %s", path, strerror(errno));
         }
         return errno == ENOENT;
     }
@@ -83,7 +83,7 @@ bool output_is_free(const char *path, output_kind kind) {
     fclose(file);
     free(bytes);
     if (!good) {
-        say("%s is there already, and is not %s: remove it, or choose another path", path, kinds[kind].name);
+        say("%s exists and is not %s: remove it, or choose another path", path, kinds[kind].name);
     }
     return good;
 }
@@ -93,7 +93,7 @@ bool model_is_free(const char *path, bool overwrite) {
     if (overwrite || stat(path, &info) != 0 || info.st_size == 0) {
         return true;
     }
-    say("%s is there already: choose another path, or allow that it is replaced (--overwrite)", path);
+    say("%s exists: choose another path, or replace it with --overwrite", path);
     return false;
 }
 

@@ -1,4 +1,4 @@
-/* Two paths are one file where they lead to the same device and inode, or, before there is a file, to the same name in the same folder. */
+/* Two paths name the same file if they have the same device and inode, or, if the file does not exist yet, the same name in the same folder. */
 #define _XOPEN_SOURCE 700 /* realpath */
 
 #include "paths.h"
@@ -12,8 +12,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char TOKENS[] = ".recurve-tokens"; /* the ending of what the library keeps of texts */
-enum { NUMBERED = 64 };                         /* checkpoints that are looked at; the library looks at all */
+static const char TOKENS[] = ".recurve-tokens"; /* extension of the library's token caches */
+enum { NUMBERED = 64 };                         /* numbered checkpoints that are checked here; the library checks all */
 
 /* ---- the table ---- */
 
@@ -80,7 +80,7 @@ void paths_add_model(paths *paths, const char *output, int64_t keep) {
     free(lock);
 }
 
-/* ---- where a path leads ---- */
+/* ---- resolving paths ---- */
 
 static char *folder_of(const char *path) {
     const char *slash = strrchr(path, '/');
@@ -92,23 +92,23 @@ static const char *name_of(const char *path) {
     return slash == NULL ? path : slash + 1;
 }
 
-/* Without links, dots and what is relative, also of what is not there yet. `links`: those that may still be followed. */
-static char *place_of(const char *path, int links) {
+/* The absolute path without links and dots; the file need not exist. `links`: how many links may still be followed. */
+static char *resolve_path(const char *path, int links) {
     char *full = realpath(path, NULL), target[PATH_MAX];
     if (full != NULL) {
         return full;
     }
     char *folder = folder_of(path), *place;
     const ssize_t length = links > 0 ? readlink(path, target, sizeof target - 1) : -1;
-    if (length > 0) { /* to what is not there */
+    if (length > 0) { /* a link to a file that does not exist */
         target[length] = '\0';
         char *next = target[0] == '/' ? text_of("%s", target) : text_of("%s/%s", folder, target);
-        place = place_of(next, links - 1);
+        place = resolve_path(next, links - 1);
         free(next);
     } else if (strcmp(folder, path) == 0 || strcmp(path, ".") == 0) {
         place = text_of("%s", path);
     } else {
-        char *above = place_of(folder, links);
+        char *above = resolve_path(folder, links);
         place = text_of("%s%s%s", above, strcmp(above, "/") == 0 ? "" : "/", name_of(path));
         free(above);
     }
@@ -116,23 +116,23 @@ static char *place_of(const char *path, int links) {
     return place;
 }
 
-static bool same_place(const char *a, const char *b) {
-    char *first = place_of(a, 40), *second = place_of(b, 40);
+static bool is_same_path(const char *a, const char *b) {
+    char *first = resolve_path(a, 40), *second = resolve_path(b, 40);
     const bool same = strcmp(first, second) == 0;
     free(first);
     free(second);
     return same;
 }
 
-static bool same_file(const char *a, const char *b) {
+static bool is_same_file(const char *a, const char *b) {
     struct stat first, second;
     return stat(a, &first) == 0 && stat(b, &second) == 0 && first.st_dev == second.st_dev &&
            first.st_ino == second.st_ino;
 }
 
-/* Would making this folder make one of the file's name? */
-static bool lies_in(const char *folder, const char *file) {
-    char *inner = place_of(folder, 40), *outer = place_of(file, 40);
+/* Would the path of the file become a folder when this folder is created? */
+static bool is_below(const char *folder, const char *file) {
+    char *inner = resolve_path(folder, 40), *outer = resolve_path(file, 40);
     const size_t length = strlen(outer);
     const bool inside = strncmp(inner, outer, length) == 0 && inner[length] == '/';
     free(inner);
@@ -144,26 +144,26 @@ static bool lies_in(const char *folder, const char *file) {
 
 static bool is_read(const path_entry *entry) { return entry->role == PATH_READ || entry->role == PATH_RESUMED; }
 
-static bool meet(const path_entry *a, const path_entry *b) {
+static bool is_conflict(const path_entry *a, const path_entry *b) {
     if (is_read(a) && is_read(b)) {
         return false;
     }
     const bool run = a->role == PATH_CHECKPOINT || a->role == PATH_RESUMED;
     if (run && (b->role == PATH_CHECKPOINT || b->role == PATH_RESUMED)) {
-        return a->role == b->role && same_place(a->path, b->path);
+        return a->role == b->role && is_same_path(a->path, b->path);
     }
-    if (a->role == PATH_FOLDER && !is_read(b) && lies_in(a->path, b->path)) {
+    if (a->role == PATH_FOLDER && !is_read(b) && is_below(a->path, b->path)) {
         return true;
     }
-    if (b->role == PATH_FOLDER && !is_read(a) && lies_in(b->path, a->path)) {
+    if (b->role == PATH_FOLDER && !is_read(a) && is_below(b->path, a->path)) {
         return true;
     }
-    return same_file(a->path, b->path) || same_place(a->path, b->path);
+    return is_same_file(a->path, b->path) || is_same_path(a->path, b->path);
 }
 
-static bool is_apart(const path_entry *a, const path_entry *b) {
+static bool check_pair(const path_entry *a, const path_entry *b) {
     const path_entry *written = is_read(a) ? b : a, *other = is_read(a) ? a : b;
-    if (!meet(a, b)) {
+    if (!is_conflict(a, b)) {
         return true;
     }
     say("%s %s is the same file as %s %s, which is %s: choose another path", written->label, written->path,
@@ -171,19 +171,18 @@ static bool is_apart(const path_entry *a, const path_entry *b) {
     return false;
 }
 
-static bool is_no_cache(const path_entry *entry) {
-    char *place = place_of(entry->path, 40);
+static bool check_extension(const path_entry *entry) {
+    char *place = resolve_path(entry->path, 40);
     const size_t length = strlen(place), ending = strlen(TOKENS);
     const bool kept = entry->role != PATH_FOLDER && length >= ending && strcmp(place + length - ending, TOKENS) == 0;
     if (kept) {
-        say("%s %s has the ending of tokens that are kept of a text, %s: choose another path", entry->label,
-            entry->path, TOKENS);
+        say("%s %s has the extension of token caches, %s: choose another path", entry->label, entry->path, TOKENS);
     }
     free(place);
     return !kept;
 }
 
-static bool is_possible(const path_entry *entry) {
+static bool check_writable(const path_entry *entry) {
     struct stat info;
     if (entry->role == PATH_FOLDER && stat(entry->path, &info) == 0 && !S_ISDIR(info.st_mode)) {
         say("%s %s is not a folder", entry->label, entry->path);
@@ -195,13 +194,13 @@ static bool is_possible(const path_entry *entry) {
 bool paths_are_apart(paths *paths) {
     bool good = true;
     for (size_t i = 0; i < paths->count && good; i++) {
-        good = is_no_cache(&paths->entries[i]);
+        good = check_extension(&paths->entries[i]);
         for (size_t j = 0; j < i && good; j++) {
-            good = is_apart(&paths->entries[i], &paths->entries[j]);
+            good = check_pair(&paths->entries[i], &paths->entries[j]);
         }
     }
     for (size_t i = 0; i < paths->count && good; i++) {
-        good = is_possible(&paths->entries[i]);
+        good = check_writable(&paths->entries[i]);
     }
     for (size_t i = 0; i < paths->count; i++) {
         free(paths->entries[i].label);

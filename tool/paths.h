@@ -1,4 +1,4 @@
-/* The files of a verb: what it reads and what it writes. A verb fills the table and has it checked before it touches anything. */
+/* The files that a verb reads and writes. A verb fills in the table and has it checked before it opens anything. */
 #ifndef TOOL_PATHS_H
 #define TOOL_PATHS_H
 
@@ -9,13 +9,13 @@ typedef enum {
     PATH_READ,
     PATH_RESUMED, /* read before anything is written: it may be one of the checkpoints */
     PATH_WRITTEN,
-    PATH_CHECKPOINT, /* written by a rename: two names of one file are no harm, as rotation leaves them */
+    PATH_CHECKPOINT, /* written by a rename: two names of one file are allowed, since rotation creates them */
     PATH_FOLDER      /* files are written into it */
 } path_role;
 
 typedef struct {
     path_role role;
-    char *label; /* as the message names it: an option, an operand, or words */
+    char *label; /* for messages: an option, an operand, or a description */
     char *path;
 } path_entry;
 
@@ -24,22 +24,22 @@ typedef struct path_table {
     size_t count;
 } paths;
 
-/* A path that is NULL or empty is none. */
+/* Does nothing if the path is NULL or empty. */
 void paths_add(paths *paths, path_role role, const char *label, const char *path);
-/* Where that is a file, not the name of a built-in cell. */
+/* Does nothing if `cell` is the name of a built-in cell. */
 void paths_add_cell(paths *paths, const char *label, const char *cell);
-/* The same of a list, CELL,CELL,... */
+/* Cells of a list: CELL,CELL,... */
 void paths_add_cells(paths *paths, const char *label, const char *cells);
-/* What a training reads, and where its tokens are kept. */
+/* The data files of a training run, and the folder of its cache. */
 void paths_add_data_files(paths *paths, const data_files *files, const rcv_settings *settings);
-/* The cell and the wisdom of a problem. */
+/* The cell and the wisdom file of a problem. */
 void paths_add_problem(paths *paths, const problem *problem);
-/* The output of a training with its numbered checkpoints, its best model and its lock. */
+/* The output of a training run: its checkpoints, its best model and its lock file. */
 void paths_add_model(paths *paths, const char *output, int64_t keep);
-/* What of a path comes before its ending: bytes. */
+/* The length of a path without its extension. */
 size_t path_stem(const char *path);
-/* No file that is written is another of the table, by whatever spelling or link, and each can be written. Empties the table. False after
- * saying what is wrong. */
+/* Checks that no file that is written is another file of the table, by any spelling or link, and that each can be written. Empties the
+ * table. False after saying what is wrong. */
 bool paths_are_apart(paths *paths);
 
 #endif

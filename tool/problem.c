@@ -1,4 +1,4 @@
-/* The problem that `plan` and `bench` are about. */
+/* The options of a problem, and the objects made of them. */
 #include "problem.h"
 
 #include <stdio.h>
@@ -19,22 +19,23 @@ void problem_groups(problem *problem, option_group *shape, option_group *plannin
     const double most = 1 << 24;
     const option options[PROBLEM_OPTIONS] = {
         {"steps", OPTION_INTEGER, &problem->steps, 1, most, .value = "N", .help = "time steps of a sequence"},
-        {"batch", OPTION_INTEGER, &problem->batch, 1, most, .value = "N", .help = "sequences side by side"},
+        {"batch", OPTION_INTEGER, &problem->batch, 1, most, .value = "N", .help = "sequences of a batch"},
         {"input", OPTION_INTEGER, &problem->input, 0, most, .value = "N",
          .help = "features of the input; 0: as hidden"},
-        {"bidirectional", OPTION_FLAG, &problem->network.net.bidirectional, .help = "read in both directions"},
+        {"bidirectional", OPTION_FLAG, &problem->network.net.bidirectional,
+         .help = "one direction each way through time"},
         {"dtype", OPTION_PRODUCT, &problem->dtype, .value = "TYPE",
          .help = "float32, float64, bfloat16; GPU: tfloat32, float16"},
         {"pass", OPTION_CHOICE, &problem->training, .value = "PASS", .help = "forward, or train: forward and backward",
          .choices = passes},
         {"device", OPTION_TEXT, &problem->device, .value = "NAME", .help = "cpu, cuda, cuda:1, ..."},
-        {"threads", OPTION_INTEGER, &problem->threads, 0, 1024, .value = "N", .help = "at most; 0: one a core"},
-        {"kernels", OPTION_TEXT, &problem->kernels, .value = "NAME", .help = "a lower set of CPU kernels"},
-        {"schedule", OPTION_TEXT, &problem->schedule, .value = "PLAN", .help = "pin this plan string"},
+        {"threads", OPTION_INTEGER, &problem->threads, 0, 1024, .value = "N", .help = "at most; 0: one for each core"},
+        {"kernels", OPTION_TEXT, &problem->kernels, .value = "NAME", .help = "use a lower set of CPU kernels"},
+        {"schedule", OPTION_TEXT, &problem->schedule, .value = "PLAN", .help = "use this plan string"},
         {"effort", OPTION_CHOICE, &problem->effort, .value = "HOW", .help = "estimate, measure or exhaustive",
          .choices = efforts},
-        {"memory", OPTION_REAL, &problem->memory, 0, 1e9, .value = "MIB", .help = "that a run may take; 0: any"},
-        {"wisdom", OPTION_TEXT, &problem->wisdom, .value = "FILE", .help = "what planning learnt: read, and written"},
+        {"memory", OPTION_REAL, &problem->memory, 0, 1e9, .value = "MIB", .help = "limit of a run; 0: none"},
+        {"wisdom", OPTION_TEXT, &problem->wisdom, .value = "FILE", .help = "measured plans: read and written"},
     };
     memcpy(problem->options, options, sizeof options);
     *planning = (option_group){"Problem and planning", problem->options, PROBLEM_OPTIONS};
@@ -109,7 +110,7 @@ void problem_close(problem *problem) {
     rcv_context_free(problem->context);
 }
 
-static bool nobody_asked_to_stop(void *user) {
+static bool is_not_stopped(void *user) {
     (void)user;
     return stop_signal() == 0;
 }
@@ -124,7 +125,7 @@ rcv_plan_options problem_plan_options(const problem *problem, const char *schedu
                               .threads = problem->threads,
                               .memory = (size_t)(problem->memory * 1048576),
                               .device = problem->device,
-                              .go_on = nobody_asked_to_stop};
+                              .go_on = is_not_stopped};
 }
 
 bool problem_is_gpu(const problem *problem) { return strncmp(problem->device, "cuda", 4) == 0; }

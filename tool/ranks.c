@@ -36,8 +36,8 @@ static bool is_parallel(const rcv_settings *settings) {
     return parallel != NULL && parallel[0] != '\0';
 }
 
-/* Of the processes that were started together, the first on this machine, as far as the environment says. */
-static bool is_first_here(int rank) {
+/* Is this the first rank on this machine? The variables are those of MPI launchers. */
+static bool is_first_on_machine(int rank) {
     static const char *const names[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PMI_LOCAL_RANK"};
     for (size_t i = 0; i < COUNT(names); i++) {
         if (getenv(names[i]) != NULL) {
@@ -49,17 +49,18 @@ static bool is_first_here(int rank) {
 
 static int open_world(ranks *ranks, rcv_context *context, const rcv_settings *given, const char *verb) {
     const char *transport = rcv_settings_get(given, "transport"), *timeout = rcv_settings_get(given, "timeout");
-    const bool chooses = transport == NULL || strcmp(transport, "auto") == 0;
-    const rcv_world_options options = {.transport = chooses ? NULL : transport,
+    const bool is_automatic = transport == NULL || strcmp(transport, "auto") == 0;
+    const rcv_world_options options = {.transport = is_automatic ? NULL : transport,
                                        .timeout = timeout != NULL ? strtod(timeout, NULL) : 0};
     int rank;
     const int started = rcv_world_started(&rank);
     if (!is_parallel(given) && started == 1) {
         return EXIT_DONE;
     }
-    hold_messages(!is_first_here(rank)); /* what is wrong is so for all of this machine, and they cannot talk yet */
+    hold_messages(!is_first_on_machine(
+        rank)); /* an error is the same on all ranks of this machine, and they are not connected yet */
     if (!is_parallel(given)) {
-        say("%d processes were started together: say --parallel data or --parallel pipeline", started);
+        say("%d processes were started together: add --parallel data or --parallel pipeline", started);
         return EXIT_USAGE;
     }
     const rcv_status status = rcv_world_open(context, &options, &ranks->world);
@@ -68,7 +69,7 @@ static int open_world(ranks *ranks, rcv_context *context, const rcv_settings *gi
     }
     ranks->leads = rcv_world_rank(ranks->world) == 0;
     if (strncmp(rcv_world_name(ranks->world), "self", 4) == 0) {
-        say("--parallel %s is for several processes: start them with mpirun -n N recurve %s ...",
+        say("--parallel %s needs several processes: start them with mpirun -n N recurve %s ...",
             rcv_settings_get(given, "parallel"), verb);
         return EXIT_USAGE;
     }
@@ -76,7 +77,7 @@ static int open_world(ranks *ranks, rcv_context *context, const rcv_settings *gi
     return EXIT_DONE;
 }
 
-/* As the command line and its files say, so far as they can be read: what is wrong with them is said when all ranks can hear it. */
+/* Uses the settings as far as they can be read. Errors in them are reported later, when the ranks are connected. */
 int ranks_open(ranks *ranks, rcv_context *context, const settings_arguments *arguments, const char *verb) {
     settings_arguments quiet = *arguments;
     rcv_settings *settings = NULL;

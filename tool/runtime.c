@@ -1,4 +1,4 @@
-/* Stopping when asked, the clock, and memory that a verb cannot go on without. */
+/* Signals that ask to stop, the clock, and allocation that ends the tool when it fails. */
 #include "tool.h"
 
 #include <signal.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The signal that asked to stop, or 0: what a handler may write. */
+/* The signal that asked to stop, or 0. */
 static volatile sig_atomic_t asked;
 
 static void ask_to_stop(int number) { asked = number; }
@@ -16,8 +16,8 @@ int stop_signal(void) { return asked; }
 
 int stop_status(void) { return asked != 0 ? 128 + asked : EXIT_DONE; }
 
-/* The handler is gone once it has run, but that of SIGHUP: when a terminal closes, both the system and the shell send one. A signal that our
- * parent had us ignore stays ignored, such as SIGHUP under nohup. */
+/* A handler is removed once it has run, except for SIGHUP: when a terminal closes, both the system and the shell send it. A signal that is
+ * ignored at the start stays ignored, such as SIGHUP under nohup. */
 void stop_on_signals(void) {
     const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     for (size_t i = 0; i < COUNT(numbers); i++) {

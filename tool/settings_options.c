@@ -1,4 +1,4 @@
-/* Settings of a training run as options: the library's table becomes groups of a verb's table. */
+/* Makes groups of a verb's option table from the library's table of settings. */
 #include "settings_options.h"
 
 #include "tool.h"
@@ -26,11 +26,11 @@ static option_group source_group(settings_arguments *arguments) {
     const option sources[COUNT(arguments->sources)] = {
         {"preset", OPTION_TEXT, &arguments->preset, .value = "NAME", .help = arguments->preset_help},
         {"config", OPTION_TEXT, &arguments->config, .value = "FILE",
-         .help = "settings as a JSON object, over those of the preset"},
-        {"print-config", OPTION_FLAG, &arguments->print, .help = "print all settings as such an object, and end"},
+         .help = "settings as a JSON object; they replace the preset's"},
+        {"print-config", OPTION_FLAG, &arguments->print, .help = "print all settings as a JSON object, and end"},
     };
     memcpy(arguments->sources, sources, sizeof sources);
-    return (option_group){"Settings; options below change those of preset and file", arguments->sources,
+    return (option_group){"Settings; options below replace those of preset and file", arguments->sources,
                           COUNT(sources)};
 }
 
@@ -38,7 +38,7 @@ static bool is_on_by_default(const rcv_setting *setting) {
     return setting->kind == RCV_SETTING_FLAG && strcmp(setting->default_value, "true") == 0;
 }
 
-/* The setting's options at `at`; how many. `room` is for the second one's name and help. */
+/* Writes the options of a setting to `at`, and returns how many. `room` holds name and help of the second one. */
 static size_t add_options(rcv_settings *given, const rcv_setting *setting, option *at, char (*room)[NAME_BYTES]) {
     at[0] = (option){.name = setting->name,
                      .type = OPTION_SETTING,
@@ -97,9 +97,9 @@ void settings_end(settings_arguments *arguments) {
     *arguments = (settings_arguments){0};
 }
 
-/* ---- what was meant ---- */
+/* ---- the settings of a run ---- */
 
-/* All that one has, over the other. */
+/* Sets everything that `over` sets. */
 static rcv_status overlay(rcv_settings *settings, const rcv_settings *over) {
     rcv_status status = RCV_OK;
     for (size_t i = 0; i < rcv_setting_count() && status == RCV_OK; i++) {

@@ -1,4 +1,4 @@
-/* What the verbs share. A verb lives on recurve.h alone. */
+/* Functions that the verbs share. The tool uses the public header recurve.h alone. */
 #ifndef TOOL_H
 #define TOOL_H
 
@@ -8,7 +8,7 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* One function a verb; argv[0] is its name; the result is the exit status. */
+/* One function for each verb. argv[0] is its name; the result is the exit status. */
 int verb_list(int argc, char **argv);
 int verb_cell(int argc, char **argv);
 int verb_init(int argc, char **argv);
@@ -22,54 +22,54 @@ int verb_plan(int argc, char **argv);
 int verb_bench(int argc, char **argv);
 int verb_report(int argc, char **argv);
 
-/* What jansson allocates comes from a reserve where there is no memory. */
+/* From now on jansson allocates from a reserve when there is no memory. */
 void reserve_json_memory(void);
-/* "recurve: sentence" on standard error. */
+/* Prints "recurve: MESSAGE" on standard error. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* From now on nothing is printed, and what was said last is kept: of several ranks one prints for all. */
+/* With `hold` messages are no longer printed, and the last one is kept: one of several ranks prints for all. */
 void hold_messages(bool hold);
-const char *held_message(void); /* NULL: nothing was said */
-/* Says the library's sentence; a mistake in a cell's text is shown as it is, with its place in the file. EXIT_FAILED, or
- * what a signal makes of it that asked to stop. */
+const char *held_message(void); /* the message kept; NULL: none */
+/* Prints the library's message; an error in a cell's text is printed unchanged, with file, line and caret. Returns EXIT_FAILED, or the status
+ * of the signal that stopped the work. */
 int fail(rcv_status status);
 
-/* Text of a file made fit for a terminal, as rcv_escape has it; frees with free(). What say() prints went through it. */
+/* Text with control characters escaped by rcv_escape, but for those in `keep`; for free(). say() escapes its text itself. */
 char *safe_text(const char *bytes, size_t length, const char *keep);
 
-/* What the tool itself takes in at most; the library's limits are in src/base/limits.h. */
-#define LIMIT_TEXT ((int64_t)2 << 30)   /* of a log that is drawn */
-#define LIMIT_LINE ((size_t)64 << 20)   /* of a line of it */
-#define LIMIT_PROMPT ((size_t)64 << 20) /* of a prompt from standard input */
+/* Limits of what the tool itself reads; those of the library are in src/base/limits.h. */
+#define LIMIT_TEXT ((int64_t)2 << 30)   /* bytes of a training log */
+#define LIMIT_LINE ((size_t)64 << 20)   /* bytes of a line of it */
+#define LIMIT_PROMPT ((size_t)64 << 20) /* bytes of a prompt from standard input */
 
-/* A whole text: a regular file, not empty, of at most 2 GiB. Frees with free(); NULL after saying what was wrong. */
+/* Reads a regular file that is not empty and has at most LIMIT_TEXT bytes. For free(); NULL after saying what is wrong. */
 char *read_text(const char *path, size_t *bytes);
-/* Of a loss in nats; at most exp(700). A loss that is not finite comes back as it is. */
+/* exp(loss), loss in nats; at most exp(700). A loss that is not finite is returned unchanged. */
 static inline double perplexity_of(double loss) { return isfinite(loss) ? exp(fmin(loss, 700)) : loss; }
-/* "recurve VERB ...", quoted where a shell needs it. Frees with free(). */
+/* "recurve VERB ...", quoted where a shell needs it; for free(). */
 char *command_line(int argc, char **argv);
-/* Can a file be made or replaced at this path? Says what is in the way. */
+/* Can a file be created or replaced at this path? Says why not. */
 bool output_is_writable(const char *path);
-/* Results replace results of their kind, empty files and nothing else. Says what is in the way. */
+/* Results may replace a file of the same kind or an empty file, and nothing else. Says why not. */
 typedef enum { OUTPUT_TENSORS, OUTPUT_PAGE, OUTPUT_JSON, OUTPUT_LOG } output_kind;
 bool output_is_free(const char *path, output_kind kind);
-/* A model is replaced where that is asked for. */
+/* A model may be replaced if `overwrite`. Says why not. */
 bool model_is_free(const char *path, bool overwrite);
-/* Whole or not at all; says what went wrong. */
+/* Writes a file whole or not at all. False after saying what went wrong. */
 bool save_file(const char *path, const char *bytes, size_t length);
 
-/* From now on the first SIGINT, SIGTERM or SIGHUP asks to stop; a second SIGINT or SIGTERM kills. */
+/* From now on the first SIGINT, SIGTERM or SIGHUP asks the verb to stop; a second SIGINT or SIGTERM ends the process. */
 void stop_on_signals(void);
-int stop_signal(void); /* the one that asked, or 0 */
-int stop_status(void); /* the exit status then, or EXIT_DONE */
+int stop_signal(void); /* the signal received, or 0 */
+int stop_status(void); /* 128 and the signal, or EXIT_DONE */
 
-/* Says that there is no memory, and ends. */
+/* Says that there is no memory for so many bytes, and ends the process. */
 _Noreturn void give_up(size_t bytes);
-/* Zeroed memory, or a formatted text, for free(). Where there is none the tool says so and ends. */
+/* Zeroed memory, or a formatted text; for free(). Without memory the tool says so and ends. */
 void *need(size_t count, size_t size);
 char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
-double now(void); /* seconds of a clock that never goes back */
+double now(void); /* seconds of a monotonic clock */
 
-/* Options that describe a network: a group for a verb's table. */
+/* The options that describe a network, as a group of a verb's table. */
 enum { NETWORK_OPTIONS = 7 };
 
 typedef struct network {
@@ -79,9 +79,9 @@ typedef struct network {
     option options[NETWORK_OPTIONS];
 } network;
 
-/* Fills in defaults and the table. With `required`, cell and hidden have no default. */
+/* Sets the defaults and fills in the table. With `required`, cell and hidden have no default. */
 option_group network_group(network *network, bool required);
-/* After parsing: opens the cell and completes `network->net`, which points into `network`. */
+/* After parsing: opens the cell, and completes `network->net`, which points into `network`. */
 rcv_status network_open(network *network, rcv_context *context, rcv_cell **cell);
 
 #endif

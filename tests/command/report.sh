@@ -10,16 +10,21 @@ complain() {
     failures=$((failures + 1))
 }
 
-"$RECURVE" bench --hidden 16 --layers 3 --steps 6 --batch 3 --pass train --seconds 0.01 --ladder --gemm --streaming --planner --ranks 8,4 \
-    --anchors --report page.html >out 2>err </dev/null || { cat err; exit 1; }
+# page NAME ARGUMENTS...: recurve bench writes the page NAME.html
+page() {
+    local name=$1
+    shift
+    "$RECURVE" bench "$@" --report "$name.html" >out 2>err </dev/null || { cat err; exit 1; }
+}
+# One thread where the number of threads does not matter: threads that wait for each other poll.
+page page --hidden 16 --layers 3 --steps 6 --batch 3 --pass train --seconds 0.01 --threads 1 --ladder --gemm --streaming --planner --ranks 8,4 \
+    --anchors --no-torch
 [ ! -e page.html.part ] || complain "a half-written file is left"
-"$RECURVE" bench --scan --elements 65536 --seconds 0 --report scan.html >out 2>err </dev/null || { cat err; exit 1; }
-
-"$RECURVE" bench --lengths 32,64,256 --cells sru,mingru --hidden 8 --longest 0 --seconds 0 --report lengths.html >out 2>err </dev/null ||
-    { cat err; exit 1; }
-"$RECURVE" bench --lengths 32,16384 --cells sru --hidden 8 --memory 1 --seconds 0 --report refused.html >out 2>err </dev/null ||
-    { cat err; exit 1; }
-"$RECURVE" bench --lengths 32 --cells sru --hidden 8 --seconds 0 --report one.html >out 2>err </dev/null || { cat err; exit 1; }
+page threads --hidden 8 --layers 2 --steps 4 --batch 2 --threads 2 --seconds 0 --effort estimate
+page scan --scan --elements 65536 --seconds 0 --threads 1
+page lengths --lengths 32,64,256 --cells sru,mingru --hidden 8 --longest 0 --seconds 0 --threads 1
+page refused --lengths 32,16384 --cells sru --hidden 8 --memory 1 --seconds 0 --threads 1
+page one --lengths 32 --cells sru --hidden 8 --seconds 0 --threads 1
 
 # Sections, each with shapes in its plots; well-formed; nothing that a browser would fetch; no script.
 export PYTHONPATH="$SOURCE_DIR/tests/command" PYTHONDONTWRITEBYTECODE=1
@@ -48,6 +53,8 @@ page.report()
 PYTHON
 python3 read.py page.html '{"comparison": 1, "ladder": 4, "batches": 1, "bytes": 2, "timeline": 20, "gemm": 27, "ranks": 0,
     "streaming": 0, "planner": 0, "facts": 0}' || failures=$((failures + 1))
+python3 read.py threads.html '{"comparison": 1, "ladder": 4, "batches": 1, "bytes": 1, "timeline": 4, "facts": 0}' || failures=$((failures + 1))
+grep -q 'worker 1</text>' threads.html || complain "the timeline of two threads has one"
 python3 read.py scan.html '{"scan": 60, "facts": 0}' || failures=$((failures + 1)) # 4 plots
 python3 read.py lengths.html '{"lengths": 30, "facts": 0}' || failures=$((failures + 1)) # 4 plots: 2 or 3 lines of 3 points
 python3 read.py refused.html '{"lengths": 6, "facts": 0}' || failures=$((failures + 1))
@@ -73,7 +80,7 @@ draw() {
     local name=$1
     shift
     timeout 120 $browser --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars --user-data-dir="$folder/profile" \
-        --enable-logging=stderr --window-size=1200,3000 --screenshot="$folder/$name.png" "$@" "file://$folder/page.html" \
+        --enable-logging=stderr --window-size=1200,3000 --force-device-scale-factor=0.5 --screenshot="$folder/$name.png" "$@" "file://$folder/page.html" \
         >console 2>&1 </dev/null || complain "the browser gave $?: $(tail -2 console)"
     [ -s "$name.png" ] || complain "no picture $name.png"
     ! grep -q 'CONSOLE' console || complain "the console says: $(grep CONSOLE console | head -3)"
@@ -81,7 +88,8 @@ draw() {
 draw day
 draw night --blink-settings=preferredColorScheme=0
 
-# The pictures show something: many colours, ink from top to bottom, and the night is darker than the day.
+# The pictures show something: many colours, ink from top to bottom, and dark mode is darker than light mode. They are drawn at half the size,
+# since Python takes seconds to decode a large PNG.
 python3 - <<'PYTHON' || failures=$((failures + 1))
 import struct, sys, zlib
 

@@ -163,7 +163,7 @@ rcv_status bench_run(bench *bench, results *results) {
     return status;
 }
 
-/* ---- lists of options ---- */
+/* ---- the list of --ranks ---- */
 
 static bool ranks_are_valid(const char *ranks) {
     if (ranks == NULL || strcmp(ranks, "auto") == 0) {

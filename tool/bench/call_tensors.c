@@ -1,4 +1,4 @@
-/* What goes into the implementations, and how what comes out is compared. */
+/* The inputs of a call, copies between host and device, and the comparison of results. */
 #include "bench/comparison.h"
 
 #include <math.h>
@@ -27,16 +27,16 @@ static double element(rcv_dtype storage, const void *values, int64_t index) {
 }
 
 double relative_difference(rcv_dtype storage, const void *a, const void *b, int64_t count) {
-    double largest = 0, farthest = 0;
+    double largest = 0, largest_difference = 0;
     for (int64_t i = 0; i < count; i++) {
         const double x = element(storage, a, i), y = element(storage, b, i);
         if (isnan(x) || isnan(y)) {
             return INFINITY;
         }
         largest = fmax(largest, fabs(y));
-        farthest = fmax(farthest, fabs(x - y));
+        largest_difference = fmax(largest_difference, fabs(x - y));
     }
-    return largest > 0 ? farthest / largest : farthest;
+    return largest > 0 ? largest_difference / largest : largest_difference;
 }
 
 void call_tensors_new(call_tensors *tensors, const problem *problem, const rcv_net *net, uint64_t seed) {

@@ -1,4 +1,4 @@
-/* The three products of a recurrent layer over batch sizes: ours in two types against OpenBLAS. */
+/* The three matrix products of a recurrent layer over batch sizes: recurve in two types, and OpenBLAS. */
 #include "bench/experiments.h"
 
 #include <cblas.h>
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { OURS_FLOAT, OURS_BFLOAT, OPENBLAS };
+enum { RECURVE_FLOAT, RECURVE_BFLOAT, OPENBLAS };
 
 typedef struct {
     rcv_gemm *gemm; /* NULL: OpenBLAS */
@@ -67,7 +67,7 @@ static void add_product(comparison *comparison, const problem *problem, int vari
     implementation *added = comparison_add(comparison, gemm_implementations[who]);
     product *product = need(1, sizeof *product);
     product->options = shape_of(problem, variant, batch);
-    product->options.dtype = who == OURS_BFLOAT ? RCV_BFLOAT16 : RCV_FLOAT32;
+    product->options.dtype = who == RECURVE_BFLOAT ? RCV_BFLOAT16 : RCV_FLOAT32;
     product->a = a;
     product->b = b;
     product->c = need((size_t)(product->options.m * product->options.n), sizeof(float));
@@ -104,10 +104,10 @@ static void measure_point(const bench *bench, gemm_curve *curve, int variant, in
             curve->refusal = text_of("%s: %s", item->name, item->refusal);
         }
     }
-    if (comparison.items[OURS_FLOAT].measured.median > 0) {
+    if (comparison.items[RECURVE_FLOAT].measured.median > 0) {
         const rcv_gemm_options options = shape_of(problem, variant, batch_sizes[size]);
         curve->difference =
-            fmax(curve->difference, relative_difference(RCV_FLOAT32, result_of(&comparison, OURS_FLOAT),
+            fmax(curve->difference, relative_difference(RCV_FLOAT32, result_of(&comparison, RECURVE_FLOAT),
                                                         result_of(&comparison, OPENBLAS), options.m * options.n));
     }
     comparison_free(&comparison);

@@ -1,4 +1,4 @@
-/* Cells over the number of steps, forward and training step, each in turns with the LSTM of the same size. */
+/* The time of cells over the number of steps, forward and training step; each cell is timed in turns with the LSTM of the same size. */
 #include "bench/experiments.h"
 
 #include <math.h>
@@ -7,22 +7,24 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whose recurrences are scans, then those that go element by element. */
-static const char *const usual_cells[] = {"sru",     "qrnn_fo", "gilr_lstm", "mingru",
-                                          "minlstm", "indrnn",  "sru2",      "gru_diagonal"};
-static const int64_t usual_steps[] = {1024, 4096, 16384, 65536, 262144, 1048576};
+/* Cells whose recurrences are scans, then those with element-wise recurrences. */
+static const char *const default_cells[] = {"sru",     "qrnn_fo", "gilr_lstm", "mingru",
+                                            "minlstm", "indrnn",  "sru2",      "gru_diagonal"};
+static const int64_t default_steps[] = {1024, 4096, 16384, 65536, 262144, 1048576};
 
-enum { PLANNED_STEPS = 16384 }; /* planning may run the whole problem: longer ones take the plan of so many steps */
-static const double MEMORY_SHARE = 0.75; /* of the machine's, for a shape where no limit is given */
+enum {
+    PLANNED_STEPS = 16384
+}; /* planning may run the whole problem: longer problems use the plan for this many steps */
+static const double MEMORY_SHARE = 0.75; /* of the machine's memory, the limit of a shape where none is given */
 
-/* ---- what was asked for ---- */
+/* ---- lists of options ---- */
 
-/* list = number { "," number }, each more than the one before, or "auto"; false where it is not */
+/* list = number { "," number } (increasing) | "auto". False if it is not. */
 static bool read_steps(const char *list, int64_t *steps, size_t *count) {
     *count = 0;
     if (strcmp(list, "auto") == 0) {
-        memcpy(steps, usual_steps, sizeof usual_steps);
-        *count = COUNT(usual_steps);
+        memcpy(steps, default_steps, sizeof default_steps);
+        *count = COUNT(default_steps);
         return true;
     }
     int64_t before = 0;
@@ -50,7 +52,7 @@ static bool is_built_in(const char *name) {
     return false;
 }
 
-/* list = name { "," name }; false where a name is empty, comes twice or is one too many. The names are for free(). */
+/* list = name { "," name }. False if a name is empty or repeated, or if there are too many. The names are for free(). */
 static bool read_cells(const char *list, char **cells, size_t *count) {
     *count = 0;
     for (const char *at = list;; at++) {
@@ -91,15 +93,15 @@ bool lengths_are_valid(const bench *bench) {
     return good;
 }
 
-/* The usual ones as far as there are such, and in words which there are not. */
-static void list_usual(lengths *lengths) {
-    for (size_t i = 0; i < COUNT(usual_cells); i++) {
-        if (is_built_in(usual_cells[i])) {
-            lengths->cells[lengths->cell_count++] = text_of("%s", usual_cells[i]);
+/* Lists the default cells that are built in; `left_out` names the others. */
+static void list_default_cells(lengths *lengths) {
+    for (size_t i = 0; i < COUNT(default_cells); i++) {
+        if (is_built_in(default_cells[i])) {
+            lengths->cells[lengths->cell_count++] = text_of("%s", default_cells[i]);
         } else {
             char *before = lengths->left_out;
             lengths->left_out =
-                text_of("%s%s%s", before != NULL ? before : "", before != NULL ? ", " : "", usual_cells[i]);
+                text_of("%s%s%s", before != NULL ? before : "", before != NULL ? ", " : "", default_cells[i]);
             free(before);
         }
     }
@@ -107,19 +109,19 @@ static void list_usual(lengths *lengths) {
 
 /* ---- a cell ---- */
 
-/* A plan that was chosen, and for how many steps. */
+/* A chosen plan, and the number of steps for which it was chosen. */
 typedef struct {
     char *plan;
     int64_t steps;
-} choice_made;
+} chosen_plan;
 
 typedef struct {
     const char *name;
     const rcv_net *net;
     const char *pinned; /* a plan string; NULL: the planner chooses */
     void *parameters;
-    choice_made choices[PASSES];
-    rcv_cell *own_cell; /* of a runner that does not share the LSTM's; or NULL */
+    chosen_plan choices[PASSES];
+    rcv_cell *own_cell; /* NULL: the runner uses those of the problem */
     rcv_net *own_net;
 } runner;
 
@@ -133,7 +135,7 @@ static rcv_status runner_open(runner *runner, const bench *bench, char **name) {
     const problem *problem = &bench->problem;
     rcv_status status = rcv_cell_open(problem->context, *name, &runner->own_cell);
     if (status == RCV_OK) {
-        free(*name); /* a file's path is not the name of its cell */
+        free(*name); /* replace the path of a file by the name of its cell */
         *name = text_of("%s", rcv_cell_name(runner->own_cell));
         status = rcv_net_new(runner->own_cell, &problem->network.net, &runner->own_net);
     }
@@ -152,7 +154,7 @@ static void runner_free(runner *runner) {
     rcv_cell_free(runner->own_cell);
 }
 
-/* What no length could be measured with is told before the first. */
+/* Finds errors that concern every length before the first one is measured. */
 static rcv_status runner_check(const runner *runner, const problem *problem, int64_t steps) {
     rcv_plan_options options = problem_plan_options(problem, runner->pinned);
     options.steps = steps;
@@ -166,12 +168,12 @@ static rcv_status runner_check(const runner *runner, const problem *problem, int
 
 /* ---- its plan ---- */
 
-/* The plan string for the problem, or NULL: then rcv_message() has the sentence. */
+/* The plan string for the problem; NULL: rcv_message() says why there is none. */
 static const char *choose(runner *runner, const problem *problem, length_pass *pass) {
     if (runner->pinned != NULL) {
         return runner->pinned;
     }
-    choice_made *choice = &runner->choices[problem->training];
+    chosen_plan *choice = &runner->choices[problem->training];
     const int64_t steps = problem->steps < PLANNED_STEPS ? problem->steps : PLANNED_STEPS;
     if (choice->steps != steps) {
         rcv_plan_options options = problem_plan_options(problem, NULL);
@@ -181,7 +183,7 @@ static const char *choose(runner *runner, const problem *problem, length_pass *p
             return NULL;
         }
         free(choice->plan);
-        *choice = (choice_made){text_of("%s", rcv_plan_string(plan)), steps};
+        *choice = (chosen_plan){text_of("%s", rcv_plan_string(plan)), steps};
         rcv_plan_free(plan);
     }
     pass->planned = steps;
@@ -195,7 +197,7 @@ static void refuse(length_pass *pass, const char *sentence) {
     }
 }
 
-/* One more implementation, or a refusal. */
+/* Adds an implementation; NULL: the pass has the reason. */
 static implementation *open_plan(comparison *comparison, const runner *runner, const problem *problem,
                                  call_tensors *tensors, const char *plan, length_pass *pass) {
     implementation *added =
@@ -208,7 +210,7 @@ static implementation *open_plan(comparison *comparison, const runner *runner, c
     return added;
 }
 
-static const char *choose_aloud(runner *runner, const problem *problem, length_pass *pass) {
+static const char *choose_and_report(runner *runner, const problem *problem, length_pass *pass) {
     show_progress("%s, %lld steps, %s: planning", runner->name, (long long)problem->steps,
                   length_passes[problem->training]);
     const char *plan = choose(runner, problem, pass);
@@ -218,10 +220,10 @@ static const char *choose_aloud(runner *runner, const problem *problem, length_p
     return plan;
 }
 
-/* A plan that was chosen for fewer steps may need more memory than there is: then the planner's model chooses for these. */
-static implementation *enter_cell(comparison *comparison, runner *runner, problem *problem, call_tensors *tensors,
-                                  length_pass *pass) {
-    const char *plan = choose_aloud(runner, problem, pass);
+/* A plan that was chosen for fewer steps may need too much memory. Then the planner's cost model chooses one for this number of steps. */
+static implementation *add_cell(comparison *comparison, runner *runner, problem *problem, call_tensors *tensors,
+                                length_pass *pass) {
+    const char *plan = choose_and_report(runner, problem, pass);
     implementation *added = plan != NULL ? open_plan(comparison, runner, problem, tensors, plan, pass) : NULL;
     if (added == NULL && plan != NULL && pass->planned > 0 && pass->planned < problem->steps && stop_signal() == 0) {
         const int effort = problem->effort;
@@ -236,17 +238,17 @@ static implementation *enter_cell(comparison *comparison, runner *runner, proble
     return added;
 }
 
-/* The LSTM beside a cell whose run takes so many bytes: its best plan, chosen as if it were alone, or none. */
-static implementation *enter_lstm(comparison *comparison, runner *runner, problem *problem, call_tensors *tensors,
-                                  double taken, length_pass *pass) {
-    const char *plan = choose_aloud(runner, problem, pass);
+/* Adds the LSTM with the plan that is chosen without regard to the cell. `taken`: bytes of the cell's run. NULL: no memory is left for it. */
+static implementation *add_lstm(comparison *comparison, runner *runner, problem *problem, call_tensors *tensors,
+                                double taken, length_pass *pass) {
+    const char *plan = choose_and_report(runner, problem, pass);
     if (plan != NULL && problem->memory > 0) {
-        problem->memory = fmax(problem->memory * 1048576 - taken, 1) / 1048576; /* 0 would be any */
+        problem->memory = fmax(problem->memory * 1048576 - taken, 1) / 1048576; /* 0 would mean no limit */
     }
     return plan != NULL ? open_plan(comparison, runner, problem, tensors, plan, pass) : NULL;
 }
 
-static void take_times(const comparison *comparison, const measurement *item, length_pass *pass) {
+static void copy_times(const comparison *comparison, const measurement *item, length_pass *pass) {
     free(pass->plan);
     pass->plan = text_of("%s", item->plan);
     pass->bytes = item->bytes;
@@ -260,7 +262,7 @@ static void take_times(const comparison *comparison, const measurement *item, le
 
 /* ---- a length ---- */
 
-/* Bytes that a shape may take; 0: as many as the device gives. */
+/* The memory limit of a shape in bytes; 0: none. */
 static double memory_limit(const problem *problem) {
     const double pages = (double)sysconf(_SC_PHYS_PAGES), page = (double)sysconf(_SC_PAGE_SIZE);
     return problem->memory > 0       ? problem->memory * 1048576
@@ -269,15 +271,15 @@ static double memory_limit(const problem *problem) {
                                      : 0;
 }
 
-/* Of x, y and dy, and in training of dx. */
-static double data_bytes(const problem *problem, const rcv_net *net) {
+/* Bytes of x, y, dy and, in training, dx. */
+static double tensor_bytes(const problem *problem, const rcv_net *net) {
     const double input = (double)rcv_net_get_options(net)->input, output = (double)rcv_net_output(net);
     const double rows = (double)problem->steps * (double)problem->batch;
     return rows * ((problem->training ? 2 : 1) * input + 2 * output) *
            (double)rcv_dtype_bytes(problem_storage(problem));
 }
 
-/* The longest shorter sequence that was measured, or NULL. */
+/* The longest measured sequence that is shorter, or NULL. */
 static const length_point *shorter(const length_point *points, size_t at, size_t pass) {
     for (size_t i = at; i-- > 0;) {
         if (points[i].passes[pass].minimum > 0) {
@@ -287,7 +289,7 @@ static const length_point *shorter(const length_point *points, size_t at, size_t
     return NULL;
 }
 
-/* Seconds that a call should take by that one, in the middle or at least; 0: not known. */
+/* Expected seconds of a call, scaled from that sequence: the median, or with `least` the minimum; 0: not known. */
 static double expected(const length_point *points, size_t at, size_t pass, bool least) {
     const length_point *from = shorter(points, at, pass);
     if (from == NULL) {
@@ -299,7 +301,7 @@ static double expected(const length_point *points, size_t at, size_t pass, bool 
 
 static size_t least_rounds(double seconds) { return seconds > 1 ? 1 : seconds > 0.1 ? 3 : 5; }
 
-/* A cell and, where its calls are not too long and there is room beside the cell, the LSTM. */
+/* A cell and the LSTM. The LSTM is left out if its calls are too long, or if there is no memory for both. */
 typedef struct {
     const bench *bench;
     lengths *lengths;
@@ -314,11 +316,11 @@ static void measure_pair(pairing *pairing) {
     problem *problem = &pairing->problem;
     const size_t at = pairing->at, pass = pairing->pass;
     length_pass *found = &lengths->points[pairing->row][at].passes[pass], *reference = &lengths->lstm[at].passes[pass];
-    const double lstm_seconds = expected(lengths->lstm, at, pass, true); /* other work only ever adds */
+    const double lstm_seconds = expected(lengths->lstm, at, pass, true); /* other load only adds time */
     comparison comparison = {.count = 0};
-    const implementation *cell = enter_cell(&comparison, pairing->cell, problem, pairing->tensors, found), *lstm = NULL;
+    const implementation *cell = add_cell(&comparison, pairing->cell, problem, pairing->tensors, found), *lstm = NULL;
     if (cell != NULL && lstm_seconds <= pairing->bench->longest && stop_signal() == 0) {
-        lstm = enter_lstm(&comparison, pairing->lstm, problem, pairing->tensors, cell->measured.bytes, reference);
+        lstm = add_lstm(&comparison, pairing->lstm, problem, pairing->tensors, cell->measured.bytes, reference);
     }
     if (cell != NULL && stop_signal() == 0) {
         const double seconds = pairing->bench->seconds / (double)(lengths->count * lengths->cell_count * PASSES);
@@ -328,10 +330,10 @@ static void measure_pair(pairing *pairing) {
         snprintf(title, sizeof title, "%.60s, %lld steps, %s", cell->measured.name, (long long)problem->steps,
                  length_passes[pass]);
         comparison_measure(&comparison, problem, NULL, NULL, title, seconds, least_rounds(round));
-        take_times(&comparison, &cell->measured, found);
+        copy_times(&comparison, &cell->measured, found);
         if (lstm != NULL) {
             const double least = reference->minimum;
-            take_times(&comparison, &lstm->measured, reference);
+            copy_times(&comparison, &lstm->measured, reference);
             reference->minimum = least > 0 ? fmin(least, lstm->measured.minimum) : lstm->measured.minimum;
             found->lstm = lstm->measured.median;
         }
@@ -339,8 +341,8 @@ static void measure_pair(pairing *pairing) {
     comparison_free(&comparison);
 }
 
-/* Whose output is the largest: all others' fits into its data. */
-static const rcv_net *widest(const runner *cells, size_t count, const runner *lstm) {
+/* The network with the most outputs: its tensors are large enough for all. */
+static const rcv_net *widest_network(const runner *cells, size_t count, const runner *lstm) {
     const rcv_net *net = lstm->net;
     for (size_t i = 0; i < count; i++) {
         net = rcv_net_output(cells[i].net) > rcv_net_output(net) ? cells[i].net : net;
@@ -348,13 +350,13 @@ static const rcv_net *widest(const runner *cells, size_t count, const runner *ls
     return net;
 }
 
-/* Every cell over so many steps, all with the same data. */
+/* Measures every cell with this number of steps, all on the same inputs. */
 static void bench_length(const bench *bench, lengths *lengths, runner *cells, runner *lstm, size_t at, size_t pass) {
-    const rcv_net *net = widest(cells, lengths->cell_count, lstm);
+    const rcv_net *net = widest_network(cells, lengths->cell_count, lstm);
     problem problem = bench->problem;
     problem.steps = lengths->steps[at];
     problem.training = (int)pass;
-    const double limit = memory_limit(&problem), bytes = data_bytes(&problem, net);
+    const double limit = memory_limit(&problem), bytes = tensor_bytes(&problem, net);
     if (limit > 0 && bytes >= limit) {
         char needed[32], allowed[32];
         for (size_t row = 0; row < lengths->cell_count; row++) {
@@ -366,7 +368,7 @@ static void bench_length(const bench *bench, lengths *lengths, runner *cells, ru
     }
     problem.memory = limit > 0 ? (limit - bytes) / 1048576 : 0;
     call_tensors tensors;
-    show_progress("%lld steps, %s: data", (long long)problem.steps, length_passes[pass]);
+    show_progress("%lld steps, %s: inputs", (long long)problem.steps, length_passes[pass]);
     call_tensors_new(&tensors, &problem, net, bench->seed);
     for (size_t row = 0; row < lengths->cell_count && stop_signal() == 0; row++) {
         pairing pairing = {bench, lengths, &cells[row], lstm, row, at, pass, problem, &tensors};
@@ -375,8 +377,8 @@ static void bench_length(const bench *bench, lengths *lengths, runner *cells, ru
     call_tensors_free(&tensors);
 }
 
-/* The LSTM's time of a length: the median over its turns with the cells, or in proportion to the steps. */
-static void settle_lstm(const bench *bench, lengths *lengths, size_t at, size_t pass) {
+/* The time of the LSTM for a length: the median over its comparisons with the cells, or scaled from fewer steps. */
+static void set_lstm_time(const bench *bench, lengths *lengths, size_t at, size_t pass) {
     length_pass *lstm = &lengths->lstm[at].passes[pass];
     double times[MAXIMUM_CELLS];
     size_t count = 0;
@@ -388,7 +390,7 @@ static void settle_lstm(const bench *bench, lengths *lengths, size_t at, size_t 
     }
     lstm->seconds = count > 0 ? median(times, count) : expected(lengths->lstm, at, pass, false);
     lstm->extrapolated = count == 0 && lstm->seconds > 0;
-    if (count > 0) { /* who had no room for it does not matter */
+    if (count > 0) { /* it was measured beside some cell: forget where there was no memory for it */
         free(lstm->refusal);
         lstm->refusal = NULL;
     }
@@ -412,7 +414,7 @@ static void measure_all(const bench *bench, lengths *lengths, runner *cells, run
         if (stop_signal() == 0) {
             bench_length(bench, lengths, cells, lstm, at, pass);
         }
-        settle_lstm(bench, lengths, at, pass);
+        set_lstm_time(bench, lengths, at, pass);
     }
 }
 
@@ -424,7 +426,7 @@ rcv_status bench_lengths(const bench *bench, results *results) {
     runner cells[MAXIMUM_CELLS] = {{.name = NULL}}, lstm = {.name = "lstm", .net = problem->net};
     read_steps(bench->lengths, lengths->steps, &lengths->count);
     if (bench->cells == NULL) {
-        list_usual(lengths);
+        list_default_cells(lengths);
     } else {
         read_cells(bench->cells, lengths->cells, &lengths->cell_count);
     }
@@ -440,7 +442,7 @@ rcv_status bench_lengths(const bench *bench, results *results) {
     }
     for (size_t i = 0; i < lengths->cell_count && status == RCV_OK; i++) {
         status = runner_open(&cells[i], bench, &lengths->cells[i]);
-        if (status == RCV_OK && problem->schedule != NULL) { /* a plan that one cell refuses may do for another */
+        if (status == RCV_OK && problem->schedule != NULL) { /* a pinned plan may apply to some cells only */
             status = runner_check(&cells[i], problem, lengths->steps[0]);
             status = status == RCV_UNSUPPORTED ? RCV_OK : status;
         }

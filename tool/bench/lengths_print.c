@@ -1,10 +1,10 @@
-/* What --lengths measured, as text. */
+/* The results of --lengths as text. */
 #include "bench/experiments.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A number, or a dash where there is none; `about`: with a tilde before it. */
+/* A number, or a dash if there is none; with `about` a tilde precedes it. */
 static void print_value(int width, int digits, double value, bool about, const char *unit) {
     char room[64] = "-";
     if (value > 0) {
@@ -25,7 +25,7 @@ static void print_point(const char *cell, const length_point *point, bool is_lst
     printf("\n");
 }
 
-/* Lengths with one plan that came about in the same way stand in one line. */
+/* Lengths with the same plan, chosen in the same way, share a line. */
 static bool same_plan(const length_point *a, const length_point *b, size_t pass) {
     const char *plan = a->passes[pass].plan, *other = b->passes[pass].plan;
     char rooms[2][64];
@@ -54,7 +54,7 @@ static void print_plans(const char *cell, const length_point *points, size_t cou
     }
 }
 
-/* Of what has no time of its own, why. */
+/* Why a pass was not measured. */
 static void print_refusals(const char *cell, const length_point *points, size_t count) {
     for (size_t i = 0; i < count * PASSES; i++) {
         const length_point *point = &points[i / PASSES];
@@ -79,8 +79,8 @@ void print_lengths(const results *results) {
         print_point(lengths->cells[i / lengths->count], &lengths->points[i / lengths->count][i % lengths->count],
                     false);
     }
-    printf("(x LSTM: times as fast as the LSTM of the same size, in turns with it; ~: the LSTM's time follows in\n"
-           "proportion from fewer steps)\n");
+    printf("(x LSTM: speed-up over the LSTM of the same size, timed in turns; ~: the time of the LSTM is extrapolated\n"
+           "from fewer steps)\n");
     if (lengths->left_out != NULL) {
         printf("Not built in: %s\n", lengths->left_out);
     }

@@ -1,4 +1,4 @@
-/* Whom a network is measured against. */
+/* The other libraries that a network is compared with. */
 #include "bench/experiments.h"
 
 #include <stdio.h>
@@ -31,7 +31,7 @@ void comparison_add_vendors(comparison *comparison, const problem *problem, call
     }
 }
 
-/* bfloat16 also meets the others' float32: where bytes are the time, that is what it must beat. */
+/* In bfloat16 the other libraries are also timed in float32: where memory limits the speed, bfloat16 must be faster than that. */
 static void add_on_cpu(comparison *comparison, const bench *bench, call_tensors *tensors) {
     const problem *asked = &bench->problem;
     problem full = *asked;

@@ -1,4 +1,4 @@
-/* Low-rank weights: what they gain and what they cost, against the full matrices. */
+/* Low-rank weights: speed-up and error, compared with the full matrices. */
 #include "bench/experiments.h"
 
 #include <cblas.h>
@@ -9,7 +9,7 @@
 
 static const double DECAY = 32; /* singular values fall by e every hidden / 32 */
 
-/* w [rows, columns] becomes a random matrix of the same size on average whose singular values decay. */
+/* Fills w [rows, columns] with a random matrix whose singular values decay, scaled like initialised weights. */
 static void make_decaying(rcv_dtype storage, void *w, int64_t rows, int64_t columns, int64_t hidden, uint64_t seed) {
     const int64_t rank = rows < columns ? rows : columns;
     double *a = need((size_t)(rows * rank), sizeof(double)), *b = need((size_t)(rank * columns), sizeof(double)),
@@ -25,7 +25,8 @@ static void make_decaying(rcv_dtype storage, void *w, int64_t rows, int64_t colu
     for (int64_t i = 0; i < rows * columns; i++) {
         square += product[i] * product[i];
     }
-    const double scale = sqrt((double)(rows * columns) / (3. * (double)hidden) / square); /* as +-1/sqrt(hidden) */
+    const double scale = sqrt((double)(rows * columns) / (3. * (double)hidden) /
+                              square); /* standard deviation of uniform +-1/sqrt(hidden) */
     for (int64_t i = 0; i < rows * columns; i++) {
         if (storage == RCV_FLOAT64) {
             ((double *)w)[i] = scale * product[i];
@@ -48,7 +49,7 @@ static void make_all_decaying(const rcv_net *net, rcv_dtype storage, void *param
     }
 }
 
-/* The full network and its approximations run by the same data; with `timed` in turns, else once to be compared. */
+/* Runs the full network and its approximations on the same inputs. With `decaying` weights results are compared and not timed. */
 static rcv_status compare_ranks(const bench *bench, results *results, const rcv_net *full, bool decaying) {
     const problem *problem = &bench->problem;
     rcv_model *models[MAXIMUM_RANKS] = {NULL};
@@ -99,7 +100,7 @@ static rcv_status compare_ranks(const bench *bench, results *results, const rcv_
     return status;
 }
 
-/* list = number { "," number } | "auto"; already checked. The full matrices come first. */
+/* list = number { "," number } | "auto"; it is valid. The full matrices are the first entry. */
 static void read_ranks(const bench *bench, results *results) {
     const int64_t hidden = bench->problem.network.net.hidden, rank = bench->problem.network.net.rank;
     int64_t values[MAXIMUM_RANKS - 1];

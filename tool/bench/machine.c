@@ -1,4 +1,4 @@
-/* The machine that was measured, in words. */
+/* The description of the machine, and the core type of OpenBLAS. */
 #include "bench/bench.h"
 #include "bench/experiments.h"
 
@@ -9,9 +9,9 @@
 #include <time.h>
 #include <unistd.h>
 
-extern const char recurve_commit[]; /* generated; empty where it is not known */
+extern const char recurve_commit[]; /* generated; empty: not known */
 
-/* The value of the first "name : value" line, or an empty text. */
+/* The value of the first "name : value" line of /proc/cpuinfo, or an empty text. */
 static void cpu_field(const char *name, char *value, size_t room) {
     value[0] = '\0';
     FILE *file = fopen("/proc/cpuinfo", "r");
@@ -76,7 +76,7 @@ void machine_describe(machine *machine, const problem *problem) {
     }
 }
 
-/* ---- an OpenBLAS that does not know its CPU ---- */
+/* ---- an OpenBLAS that does not know the CPU ---- */
 
 char *openblas_get_corename(void);
 
@@ -104,5 +104,5 @@ void bench_set_openblas_core(char **argv) {
     again[0] = (char[]){"recurve"};
     memcpy(again + 1, argv, count * sizeof *again);
     execv("/proc/self/exe", again);
-    free(again); /* it did not work: the measuring goes on with what there is */
+    free(again); /* exec failed: measure with this core type */
 }

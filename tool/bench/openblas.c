@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Not every distribution's cblas.h has them. */
+/* Some versions of cblas.h do not declare them. */
 void openblas_set_num_threads(int threads);
 char *openblas_get_corename(void);
 char *openblas_get_config(void);
@@ -20,7 +20,7 @@ static const struct {
 
 void openblas_threads(int64_t threads) { openblas_set_num_threads((int)threads); }
 
-/* OpenBLAS is left with one thread, so that it does not spin in others' turns. */
+/* Afterwards OpenBLAS has one thread: its threads must not poll while other implementations are timed. */
 static double run(implementation *self, int64_t repeats) {
     by_hand *net = self->state;
     const bool wide = net->tensors->storage == RCV_FLOAT64;
@@ -53,7 +53,7 @@ static void close_by_hand(implementation *self) {
     }
 }
 
-/* Element of the flat array where a parameter of this name begins, or -1. */
+/* Offset of the parameter with this name in the flat array, or -1. */
 static int64_t place_of(const rcv_net *net, const char *part, int64_t layer, bool reverse) {
     char name[64];
     snprintf(name, sizeof name, "%s_l%lld%s", part, (long long)layer, reverse ? "_reverse" : "");
@@ -110,19 +110,19 @@ static const char *reason_against(const problem *problem, bool is_known, by_hand
     const rcv_net_options *net = &problem->network.net;
     const double rows = (double)problem->steps * (double)problem->batch;
     if (!is_known) {
-        return "written by hand for lstm, gru, rnn_tanh and rnn_relu only";
+        return "implemented for lstm, gru, rnn_tanh and rnn_relu only";
     }
     if (problem->dtype == RCV_BFLOAT16) {
         return "OpenBLAS is called in float32 and float64 only";
     }
     if (net->rank > 0) {
-        return "written by hand for full matrices only";
+        return "implemented for full matrices only";
     }
     if (problem->training && kind != BY_HAND_LSTM) {
-        return "the backward pass is written by hand for lstm only";
+        return "the backward pass is implemented for lstm only";
     }
     if (problem->training && net->dropout > 0 && net->layers > 1) {
-        return "written by hand without dropout";
+        return "implemented without dropout";
     }
     return rows > INT_MAX / 2 ? "OpenBLAS counts rows in int, and there are more" : NULL;
 }

@@ -1,4 +1,4 @@
-/* A recurrent layer by hand on OpenBLAS: what a careful programmer writes first. */
+/* A recurrent network written by hand on OpenBLAS: one input product a layer, one recurrent product a step, one loop over the elements. */
 #ifndef TOOL_BENCH_OPENBLAS_H
 #define TOOL_BENCH_OPENBLAS_H
 
@@ -6,13 +6,13 @@
 
 typedef enum { BY_HAND_LSTM, BY_HAND_GRU, BY_HAND_TANH, BY_HAND_RELU } by_hand_kind;
 
-/* Where one direction of one layer has its parameters: elements from the start of the flat array; -1: none. */
+/* Offsets of the parameters of one direction of one layer in the flat array; -1: none. */
 typedef struct {
     int64_t w, u, b, d; /* weight_ih [gates * hidden, input], weight_hh [gates * hidden, hidden], bias_ih, bias_hh */
 } by_hand_place;
 
-/* Buffers are of the data's storage type. `gates` and `cells` exist once for each layer and direction in training, else
- * once in all. */
+/* Elements of buffers have the storage type of the tensors. In training `gates` and `cells` exist for each layer and direction; else all share
+ * one buffer. */
 typedef struct {
     call_tensors *tensors;
     by_hand_kind kind;

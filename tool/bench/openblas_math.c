@@ -1,10 +1,10 @@
-/* The network by hand, in both types. */
+/* The arithmetic of the network on OpenBLAS, in float and double. */
 #include "bench/openblas.h"
 
 #include <cblas.h>
 #include <string.h>
 
-/* The compiler makes one version for each width of vectors and the best is taken at run time. */
+/* The compiler makes a version for each vector width, and the best one is chosen at run time. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
 #define CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 #else

@@ -1,4 +1,4 @@
-/* The arithmetic of the network by hand. Included once for each type, with these defined:
+/* The arithmetic of the network on OpenBLAS. Included once for each type, with these defined:
  *   REAL, GEMM (a cblas function), NAME(name), BITS (an integer as wide), EXPONENT_BIAS, MANTISSA_BITS, ROUNDING
  *   (adding it leaves a whole number), LOWEST and HIGHEST (arguments of exp), LN2_HIGH, LN2_LOW */
 
@@ -73,7 +73,7 @@ CLONES static void NAME(rnn_step)(int64_t batch, int64_t hidden, const REAL *x, 
     }
 }
 
-/* gates: activations, left as gradients of the pre-activations; dh: of h from the step after; dc: in and out. */
+/* gates: activations, replaced by the gradients of the pre-activations; dh: gradient of h from the next step; dc: read and replaced. */
 CLONES static void NAME(lstm_step_back)(int64_t batch, int64_t hidden, REAL *gates, const REAL *c_before, const REAL *c,
                                         const REAL *dy, int64_t stride, const REAL *dh, REAL *dc) {
     for (int64_t row = 0; row < batch; row++) {

@@ -1,4 +1,4 @@
-/* A plan of ours as a implementation. */
+/* A plan of recurve as an implementation. */
 #include "bench/comparison.h"
 
 #include <stdlib.h>
@@ -7,9 +7,9 @@ typedef struct {
     rcv_plan *plan;
     rcv_run *run;
     call_tensors *tensors;
-    const void *parameters; /* in the device's memory, as what follows */
+    const void *parameters; /* in the device's memory, like the next fields */
     void *dparameters;
-    void *own[2]; /* memory for these where the data's are laid out otherwise; or NULL */
+    void *own[2]; /* parameters and gradients, where their layout is not that of the tensors; or NULL */
     bool warm;
 } state;
 
@@ -29,7 +29,7 @@ static rcv_status call(state *state) {
     return status;
 }
 
-/* A GPU's calls lie one behind the other in its queue, so that it never waits for the host. */
+/* On a GPU all calls are enqueued before the wait, so that the device never waits for the host. */
 static double run(implementation *self, int64_t repeats) {
     state *state = self->state;
     const double start = now();
@@ -65,8 +65,8 @@ static void close_plan(implementation *self) {
     free(state);
 }
 
-/* Parameters that are not the data's, and their gradients. */
-static rcv_status place_own(state *state, const rcv_net *net, const void *parameters) {
+/* Memory of its own for parameters that are not those of the tensors, and for their gradients. */
+static rcv_status place_own_parameters(state *state, const rcv_net *net, const void *parameters) {
     const call_tensors *tensors = state->tensors;
     const size_t bytes = (size_t)rcv_net_parameter_elements(net) * rcv_dtype_bytes(tensors->storage);
     rcv_status status = RCV_OK;
@@ -85,10 +85,10 @@ static rcv_status place_own(state *state, const rcv_net *net, const void *parame
     return status;
 }
 
-static rcv_status place(state *state, const rcv_net *net, const void *parameters) {
+static rcv_status place_parameters(state *state, const rcv_net *net, const void *parameters) {
     const rcv_status status = call_tensors_send(state->tensors);
     if (status != RCV_OK || parameters != state->tensors->parameters) {
-        return status == RCV_OK ? place_own(state, net, parameters) : status;
+        return status == RCV_OK ? place_own_parameters(state, net, parameters) : status;
     }
     state->parameters = state->tensors->on_device.parameters;
     state->dparameters = state->tensors->on_device.dparameters;
@@ -100,7 +100,7 @@ static rcv_status open_plan(state *state, const problem *problem, const rcv_net 
     const rcv_plan_options options = problem_plan_options(problem, schedule);
     rcv_status status = rcv_plan_new(net, &options, &state->plan);
     if (status == RCV_OK) {
-        status = place(state, net, parameters);
+        status = place_parameters(state, net, parameters);
     }
     return status == RCV_OK ? rcv_run_new(state->plan, &state->run) : status;
 }

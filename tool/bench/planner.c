@@ -1,4 +1,4 @@
-/* The planner: how long it takes to choose with each effort, and how good its choices are. */
+/* The planner: the time to choose a plan with each effort, and the time of the chosen plan. */
 #include "bench/experiments.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 
 static void show_planning(void *user, const char *line) { show_progress("%s: %s", (const char *)user, line); }
 
-/* In a context of its own, where nothing has been learnt yet. */
-static void choose(const problem *asked, int effort, choice *choice) {
+/* Plans in a new context, without wisdom. */
+static void choose_plan(const problem *asked, int effort, choice *choice) {
     problem own = *asked;
     own.wisdom = own.schedule = NULL;
     own.effort = effort;
@@ -32,8 +32,8 @@ static void choose(const problem *asked, int effort, choice *choice) {
     problem_close(&own);
 }
 
-/* Its time, from the implementation that has its plan; efforts that chose the same share one. */
-static void take_time(choice *choice, const comparison *comparison) {
+/* Copies the time of the implementation with its plan. Efforts that chose the same plan share one. */
+static void copy_time(choice *choice, const comparison *comparison) {
     for (size_t i = 0; i < comparison->count && choice->plan != NULL; i++) {
         const measurement *item = &comparison->items[i].measured;
         if (strcmp(item->plan, choice->plan) == 0) {
@@ -43,7 +43,7 @@ static void take_time(choice *choice, const comparison *comparison) {
     }
 }
 
-/* All that was chosen in turns, the most thorough choice first. */
+/* Times all chosen plans in turns, that of the exhaustive search first. */
 static rcv_status compare_choices(const bench *bench, results *results) {
     const problem *problem = &bench->problem;
     comparison comparison = {.count = 0};
@@ -65,7 +65,7 @@ static rcv_status compare_choices(const bench *bench, results *results) {
         comparison_measure(&comparison, problem, &tensors, NULL, "choices", bench->seconds, 5);
     }
     for (size_t i = 0; i < EFFORTS; i++) {
-        take_time(&results->choices[i], &comparison);
+        copy_time(&results->choices[i], &comparison);
     }
     const double best = results->choices[EFFORTS - 1].seconds;
     for (size_t i = 0; i < EFFORTS && best > 0; i++) {
@@ -79,7 +79,7 @@ static rcv_status compare_choices(const bench *bench, results *results) {
 rcv_status bench_planner(const bench *bench, results *results) {
     static const rcv_effort efforts[EFFORTS] = {RCV_ESTIMATE, RCV_MEASURE, RCV_EXHAUSTIVE};
     for (size_t i = 0; i < EFFORTS && stop_signal() == 0; i++) {
-        choose(&bench->problem, (int)efforts[i], &results->choices[i]);
+        choose_plan(&bench->problem, (int)efforts[i], &results->choices[i]);
         results->choice_count = i + 1;
     }
     const rcv_status status = stop_signal() == 0 ? compare_choices(bench, results) : RCV_OK;

@@ -1,4 +1,4 @@
-/* The results as text. */
+/* The results as text on standard output. */
 #include "bench/experiments.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ static void print_error(double error) {
     }
 }
 
-/* Further off than rounding explains: somebody is wrong. bfloat16 rounds at 2^-8. */
+/* A difference that rounding does not explain: bfloat16 rounds at 2^-8. */
 static const char *warning(double difference) { return difference > 0.1 ? "  <- results differ" : ""; }
 
 static const char *reason(const measurement *implementation) {
@@ -97,7 +97,7 @@ static void print_measurement(const results *results, const measurement *item, b
     }
 }
 
-/* Those of whom the table shows the best alone. */
+/* The members of families; the table shows only the fastest of each. */
 static void print_families(const measurements *all) {
     for (size_t i = 0; i < all->count; i++) {
         const measurement *item = &all->items[i];
@@ -119,9 +119,9 @@ void print_comparison(const results *results) {
             print_measurement(results, item, i == 0);
         }
     }
-    printf("(%zu rounds; 'recurve x': how many times faster recurve is; difference: of the results, in units of the\n"
-           "largest element)\n",
-           all->rounds);
+    printf(
+        "(%zu rounds; recurve x: speed-up of recurve; difference: of the results, relative to the largest element)\n",
+        all->rounds);
     print_families(all);
     for (size_t i = 1; i < all->count; i++) {
         if (all->items[i].note != NULL) {
@@ -147,7 +147,7 @@ void print_ladder(const results *results) {
         if (i == 1) {
             printf("  alone\n");
         } else if (i == results->ladder_alone + 1) {
-            printf("  one upon the other\n");
+            printf("  added one after the other\n");
         }
         print_rung(&ladder->items[i]);
     }
@@ -215,8 +215,8 @@ void print_ranks(const results *results) {
         print_error(point->error_decaying);
         printf("  %s\n", point->plan);
     }
-    printf("(error: of y, in units of its largest element; fresh: weights as they are initialised; decaying: singular\n"
-           "values that fall by e every hidden / 32)\n");
+    printf("(error: of y, relative to its largest element; fresh: initialised weights; decaying: singular values\n"
+           "fall by e every hidden / 32)\n");
 }
 
 static void print_step(const char *name, double seconds, double own, const char *plan) {
@@ -243,7 +243,7 @@ void print_streaming(const results *results) {
     if (streaming->input_alone > 0) {
         const double apart = streaming->step - streaming->input_alone + streaming->input_hoisted;
         printf("  input products a step: %.2f us one call at a time, %.2f us over the whole sequence;\n"
-               "  with that counted apart the stream takes %.2fx the whole sequence's time per step\n",
+               "  without that difference a streamed step takes %.2fx the time of a step of the whole sequence\n",
                streaming->input_alone * 1e6, streaming->input_hoisted * 1e6,
                streaming->whole_step > 0 ? apart / streaming->whole_step : 0);
     }
@@ -265,5 +265,5 @@ void print_planner(const results *results) {
             printf("%12s%17s  %s\n", "-", "-", choice->plan);
         }
     }
-    printf("(each without wisdom; the plans took turns, and efforts that chose the same plan share its time)\n");
+    printf("(without wisdom; the plans were timed in turns, and efforts that chose the same plan share its time)\n");
 }

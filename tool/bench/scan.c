@@ -1,4 +1,4 @@
-/* Linear recurrences by themselves: bandwidth against that of a copy, and speed against one step after the other. */
+/* Linear recurrences without a network: bandwidth compared with a copy, and time compared with the serial form. */
 #include "bench/experiments.h"
 
 #include <math.h>
@@ -6,19 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double LONGEST_SERIAL = 1;  /* seconds that a call of the form `serial` may take to be timed */
-static const double SHORT_SERIAL = 0.02; /* one that takes less takes turns with the others */
-static const double OVERTIME = 6;        /* no shape is begun after so many times the seconds that were asked for */
-static const size_t COPY_BYTES = (size_t)256 << 20; /* of an array that a GPU copies */
+static const double LONGEST_SERIAL = 1;  /* seconds: a longer call of the form `serial` is not timed */
+static const double SHORT_SERIAL = 0.02; /* seconds: a shorter call of it is timed in turns with the others */
+static const double OVERTIME = 6;        /* times the seconds asked for: then no further shape is measured */
+static const size_t COPY_BYTES = (size_t)256 << 20; /* of the arrays that a GPU copies */
 
 /* Arrays [steps, batch, channels] of the largest shape, in the device's memory. */
 typedef struct {
     void *a, *b, *h, *dh, *da, *db;
 } scan_arrays;
 
-/* ---- data ---- */
+/* ---- inputs ---- */
 
-/* Numbers of 0.5 to 1, and with `signs` as many negative ones, are a fixed exponent and random bits behind it. */
+/* Random numbers in 0.5..1: a fixed exponent and random mantissa bits. With `signs` half of them are negative. */
 static void fill_block(rcv_dtype dtype, void *block, int64_t count, bool signs, uint64_t seed) {
     uint64_t state = seed;
     for (int64_t i = 0; i < count; i++) {
@@ -41,7 +41,7 @@ static rcv_status new_array(const problem *problem, int64_t elements, void **arr
     return rcv_memory_new(problem->context, problem->device, bytes, array);
 }
 
-/* A block of random numbers again and again. */
+/* Fills the array with copies of one block of random numbers. */
 static rcv_status fill_array(const problem *problem, int64_t elements, bool signs, uint64_t seed, void *array) {
     enum { BLOCK = 1 << 20 };
     const size_t size = rcv_dtype_bytes(problem->dtype);
@@ -78,7 +78,7 @@ static void arrays_free(const problem *problem, const scan_arrays *arrays) {
 /* ---- a shape ---- */
 
 typedef struct {
-    rcv_scan *scan; /* shared by the two passes of a form */
+    rcv_scan *scan; /* both passes of a form share it */
     const scan_arrays *arrays;
     bool backward;
 } scan_call;
@@ -124,7 +124,7 @@ static rcv_status scan_open(const problem *problem, const scan_point *point, con
 
 static int64_t width_of(const scan_point *point) { return point->batch * point->channels; }
 
-/* Seconds that the form `serial` should take, by the longest shorter shape of the same width; 0: not known. */
+/* Expected seconds of the form `serial`, scaled from the longest shorter shape of the same width; 0: not known. */
 static double expected_serial(const scans *scans, const scan_point *point, bool backward) {
     double seconds = 0;
     int64_t longest = 0;
@@ -140,14 +140,13 @@ static double expected_serial(const scans *scans, const scan_point *point, bool 
     return seconds;
 }
 
-/* Seconds of a call of a implementation that may take long: the second one, since the first also warms up; one that takes too long
- * has no second. */
-static double probe(implementation *serial) {
+/* Seconds of a call that may be long: of the second call, since the first one also warms up; of the first if that takes too long. */
+static double time_second_call(implementation *serial) {
     const double first = serial->run(serial, 1);
     return first < 0 || first > 4 * LONGEST_SERIAL || stop_signal() != 0 ? first : serial->run(serial, 1);
 }
 
-/* The middle of a few calls one by one, since they are long; of one where it is very long. */
+/* The median of a few long calls; of a very long one a single call. */
 static double time_long(implementation *serial, double expected) {
     double samples[3];
     const size_t count = expected > 0.1 * LONGEST_SERIAL ? 1 : COUNT(samples);
@@ -162,11 +161,12 @@ static double time_long(implementation *serial, double expected) {
 
 enum { OURS_FORWARD, OURS_BACKWARD, SERIAL_FORWARD, SERIAL_BACKWARD, CALLS };
 
-/* The form `serial`, where it is long: by itself. Is it short enough to take turns with the others? */
-static bool takes_turns(scans *scans, const scan_point *point, implementation *serial, scan_pass *pass, bool backward) {
+/* Times the form `serial` alone if it is long. Returns whether it is short enough to be timed in turns with the others. */
+static bool is_timed_in_turns(scans *scans, const scan_point *point, implementation *serial, scan_pass *pass,
+                              bool backward) {
     const double start = now();
     double expected = expected_serial(scans, point, backward);
-    expected = expected > 0 ? expected : probe(serial);
+    expected = expected > 0 ? expected : time_second_call(serial);
     if (expected > SHORT_SERIAL && expected <= LONGEST_SERIAL) {
         pass->serial = time_long(serial, expected);
     }
@@ -185,8 +185,8 @@ static void measure_point(const bench *bench, scans *scans, scan_point *point, c
         calls[i] = (scan_call){i < SERIAL_FORWARD ? ours : serial, arrays, i % 2 != 0};
         add_call(&comparison, problem, &calls[i], names[i]);
         implementation *added = &comparison.items[comparison.count - 1];
-        if (i >= SERIAL_FORWARD && !takes_turns(scans, point, added, passes[i % 2], i % 2 != 0)) {
-            implementation_refuse(added, "too long to take turns");
+        if (i >= SERIAL_FORWARD && !is_timed_in_turns(scans, point, added, passes[i % 2], i % 2 != 0)) {
+            implementation_refuse(added, "too long to be timed in turns");
         }
     }
     char title[96];
@@ -208,7 +208,7 @@ static void measure_point(const bench *bench, scans *scans, scan_point *point, c
     comparison_free(&comparison);
 }
 
-/* A copy with as many reads as the forward pass on the CPU, whose caches count: of arrays as large as these. */
+/* Bandwidth of a copy. On the CPU, where caches matter, it has as many reads as the forward pass and arrays of the same size. */
 static double copy_bandwidth(const problem *problem, const scans *scans, const scan_point *point) {
     for (size_t i = 0; i < scans->count; i++) {
         const scan_point *other = &scans->points[i];
@@ -261,7 +261,7 @@ static void add_point(scans *scans, const problem *problem, int64_t most, int64_
 
 typedef enum { FORWARD_TIME, BOTH_TIME, FORWARD_SPEEDUP } target_kind;
 
-/* Times that a GPU of the class of an H200 should reach in float32. */
+/* Targets for a GPU like an H200 in float32. */
 static const struct {
     int64_t steps, batch, channels;
     target_kind kind;
@@ -276,7 +276,8 @@ static const struct {
     {1024, 64, 512, FORWARD_TIME, 0.132 / 1.3, "accelerated-scan, measured elsewhere, / 1.3"},
 };
 
-static const double FORWARD_SHARE = 0.90, BACKWARD_SHARE = 0.85; /* of a copy, of the shapes below */
+static const double FORWARD_SHARE = 0.90,
+                    BACKWARD_SHARE = 0.85; /* targets as shares of a copy's bandwidth, for the shapes below */
 static const double LARGE_ELEMENTS = 64 << 20;
 static const int64_t WIDE_CHANNELS = 32;
 
@@ -355,7 +356,7 @@ static bool is_named(const scan_point *point) {
     return false;
 }
 
-/* What has targets comes first, then the smaller before the larger, so that time that is up costs the largest. */
+/* Shapes with targets first, then by size: when the time is up, the largest are missing. */
 static int by_order(const void *left, const void *right) {
     const scan_point *a = *(const scan_point *const *)left, *b = *(const scan_point *const *)right;
     if (is_named(a) != is_named(b)) {
@@ -394,7 +395,7 @@ rcv_status bench_scan(const bench *bench, results *results) {
     }
     show_progress("scan: filling arrays of %lld elements", (long long)most);
     rcv_status status = arrays_new(problem, most, bench->seed, &arrays);
-    if (status == RCV_OK) { /* what no shape could be measured with is told before the first */
+    if (status == RCV_OK) { /* finds errors that concern every shape before the first one is measured */
         rcv_scan *scan = NULL;
         status = scan_open(problem, &scans->points[0], NULL, &scan);
         rcv_scan_free(scan);

@@ -1,4 +1,4 @@
-/* What --scan measured, as text. */
+/* The results of --scan as text. */
 #include "bench/experiments.h"
 
 #include <math.h>
@@ -31,7 +31,7 @@ static void print_copy(const results *results) {
     }
 }
 
-/* A number, or a dash where there is none. */
+/* A number, or a dash if there is none. */
 static void print_cell(int width, int digits, double value, const char *unit) {
     if (value > 0) {
         printf("%*.*f%s", width, digits, value, unit);
@@ -81,9 +81,8 @@ void print_scan(const results *results) {
         print_pass(point, true);
         printf("\n");
     }
-    printf(
-        "(bytes: forward reads a and b and writes h, backward reads a, h and dh and writes da and db; x serial: times\n"
-        "as fast as one step after the other, where that takes less than a second)\n");
+    printf("(bytes: forward reads a and b and writes h, backward reads a, h and dh and writes da and db; x serial:\n"
+           "speed-up over the serial form, where that takes less than a second)\n");
     if (scans->target_count > 0) {
         print_targets(scans);
     }

@@ -1,4 +1,4 @@
-/* Streaming: a few steps a call with the state carried on, and how steadily the calls take their time. */
+/* Streaming: the latency of calls of a few steps, with the state carried from call to call. */
 #include "bench/experiments.h"
 
 #include <stdio.h>
@@ -10,8 +10,8 @@ enum { CALLS = 4000, WARM_CALLS = 200 };
 typedef struct {
     rcv_plan *plan;
     rcv_run *run;
-    const call_tensors *tensors; /* x is read over and over */
-    void **states[2];            /* [state count]: before and after a call, changing roles */
+    const call_tensors *tensors; /* x is read repeatedly */
+    void **states[2];            /* [state count]: states before and after a call, swapped at each call */
     size_t state_count;
     void *y;
     int64_t chunk, steps, stride, at; /* steps a call and in x; elements of a step of x; the next step */
@@ -99,7 +99,7 @@ static int ascending(const void *left, const void *right) {
     return (a > b) - (a < b);
 }
 
-/* Calls one after the other, nothing between them. */
+/* Times every call of a sequence of calls. */
 static void measure_latency(implementation *implementation, streaming *streaming) {
     double *latencies = need(CALLS, sizeof(double));
     int64_t calls = 0;
@@ -125,7 +125,7 @@ static void measure_latency(implementation *implementation, streaming *streaming
     free(latencies);
 }
 
-/* The same plan with the input products of each step on their own; NULL where it is the same. Frees with free(). */
+/* The same plan with the input products computed step by step; NULL if that is the same plan. For free(). */
 static char *without_hoisting(const char *plan) {
     const char *steps = plan != NULL ? strstr(plan, "combine(steps=") : NULL;
     const char *end = steps != NULL ? strchr(steps, ')') : NULL;
@@ -137,7 +137,7 @@ static int64_t threads_of(const char *plan) {
     return threads != NULL ? strtoll(threads + strlen("threads("), NULL, 10) : 1;
 }
 
-/* Seconds of the products of all input matrices with `rows` rows on the plan's threads; 0: not known. */
+/* Seconds of the products of all input matrices with `rows` rows, on as many threads as the plan has; 0: not known. */
 static double input_products(const problem *problem, int64_t rows, const char *plan) {
     double total = 0;
     for (size_t i = 0; i < rcv_net_parameter_count(problem->net); i++) {

@@ -1,4 +1,4 @@
-/* PyTorch as a implementation: a child process that stays, so that its turns come between the others'. */
+/* PyTorch as an implementation: a child process that runs during the whole comparison, so that it is timed in turns with the others. */
 #include "bench/comparison.h"
 #include "child_process.h"
 #include "json.h"
@@ -15,7 +15,7 @@ enum { START_SECONDS = 180, RUN_SECONDS = 3600 };
 typedef struct {
     child child;
     call_tensors *tensors;
-    char in[64], out[64]; /* files that both sides read and write */
+    char in[64], out[64]; /* paths of the files with inputs and results */
 } state;
 
 static const struct {
@@ -28,14 +28,14 @@ static double run(implementation *self, int64_t repeats) {
     if (!child_write(&state->child, "run %lld\n", (long long)repeats) ||
         !child_read(&state->child, line, sizeof line, RUN_SECONDS)) {
         if (stop_signal() == 0) {
-            implementation_refuse(self, "the python3 that ran PyTorch has ended");
+            implementation_refuse(self, "the python3 process with PyTorch has ended");
         }
         return -1;
     }
     return strtod(line, NULL);
 }
 
-/* The results: y, then in training the gradients in the order of the parameters. */
+/* Reads the results: y, and in training the gradients in the order of the parameters. */
 static bool fetch(implementation *self) {
     state *state = self->state;
     call_tensors *tensors = state->tensors;
@@ -65,7 +65,7 @@ static void close_torch(implementation *self) {
     free(state);
 }
 
-/* A new file below $TMPDIR with what the child is to read; the path is left empty when there is none. */
+/* Writes the inputs to a new file in $TMPDIR. */
 static bool write_inputs(state *state) {
     const call_tensors *tensors = state->tensors;
     const char *folder = getenv("TMPDIR");
@@ -90,7 +90,7 @@ static bool write_inputs(state *state) {
     return fclose(file) == 0 && whole;
 }
 
-/* What the script is asked for, as JSON. Frees with free(). */
+/* The request to the script as JSON; for free(). */
 static char *request(const problem *problem, const state *state, size_t place) {
     const rcv_net_options *net = rcv_net_get_options(problem->net);
     json_t *extra = json_object();
@@ -110,7 +110,7 @@ static char *request(const problem *problem, const state *state, size_t place) {
     return text;
 }
 
-/* Starts the first python3 that can do it; false with the last one's sentence. */
+/* Starts the first python3 that has torch. False: `sentence` says why the last one cannot be used. */
 static bool start(state *state, const char *asked, char *sentence, size_t room, char version[64]) {
     const char *const pythons[] = {"python3", "/usr/bin/python3"};
     snprintf(sentence, room, "there is no python3");
@@ -139,7 +139,7 @@ static const char *reason_against(const problem *problem, bool is_known) {
     return !is_known       ? "torch.nn has LSTM, GRU and RNN only"
            : net->rank > 0 ? "torch.nn has full matrices only"
            : problem->training && net->dropout > 0 && net->layers > 1
-               ? "its dropout draws other numbers, so that results could not be compared"
+               ? "its dropout draws other random numbers, so results cannot be compared"
                : NULL;
 }
 
@@ -165,7 +165,7 @@ implementation *comparison_add_torch(comparison *comparison, const problem *prob
     added->gradients_compare = true;
     added->measured.operations = problem_operations(problem, problem->net);
     if (!write_inputs(state)) {
-        implementation_refuse(added, "its input cannot be written to a temporary file");
+        implementation_refuse(added, "its inputs cannot be written to a temporary file");
         return added;
     }
     char *asked = request(problem, state, place), sentence[600], version[64];

@@ -1,4 +1,4 @@
-/* The page: one file, nothing fetched, no script. Its sections show what was measured, in that order. */
+/* The page of recurve bench: the sections of the main comparison, the ladder, batch sizes, memory and the timeline. */
 #include "report/report.h"
 
 #include "report/drawing.h"
@@ -30,19 +30,19 @@ static void put_cards(FILE *out, const results *results) {
     }
     if (best != NULL) {
         snprintf(value, sizeof value, "%.2fx", best->ratio);
-        snprintf(meaning, sizeof meaning, "as fast as %s, the best other", best->name);
+        snprintf(meaning, sizeof meaning, "speed-up over %s, the fastest other", best->name);
         put_card(out, value, meaning);
     }
     if (results->ladder.count > 0 && results->ladder.items[results->ladder.count - 1].ratio > 0) {
         snprintf(value, sizeof value, "%.2fx", 1 / results->ladder.items[results->ladder.count - 1].ratio);
-        put_card(out, value, "as fast as the naive plan");
+        put_card(out, value, "speed-up over the naive plan");
     }
     snprintf(value, sizeof value, "%s", human_bytes(ours->bytes, room));
     put_card(out, value, "memory of a run");
     fprintf(out, "</div>\n");
 }
 
-/* ---- implementations ---- */
+/* ---- comparison ---- */
 
 static void put_measurement(FILE *out, const results *results, const measurement *item, bool first) {
     const double peak = results->peak_speed;
@@ -85,13 +85,14 @@ static void put_comparison(FILE *out, const results *results) {
                                   .colour = i == 0 ? 0 : 1};
         }
     }
-    put_section(
-        out, "comparison", "Comparison",
-        results->machine.device != NULL
-            ? "All took turns in one run, each with many calls in the GPU's queue and one wait. Speed counts the "
-              "matrix products alone; the limit is what products of large matrices reach by the GPU's own library."
-            : "All took turns in one run. Speed counts the matrix products alone; the limit is what multiply-adds "
-              "from registers reach on the same threads, measured in between.");
+    put_section(out, "comparison", "Comparison",
+                results->machine.device != NULL
+                    ? "Implementations are timed in turns in one process. On the GPU many calls are enqueued before "
+                      "one wait. Speed "
+                      "counts matrix products only. The limit is the speed of large matrix products by cuBLASLt."
+                    : "Implementations are timed in turns in one process. Speed counts matrix products only. The limit "
+                      "is the speed "
+                      "of multiply-adds on registers with the same threads, measured between the rounds.");
     const bar_style style = {.title = "Speed of the implementations",
                              .unit = unit->name,
                              .limit = results->peak_speed * unit->scale,
@@ -99,19 +100,19 @@ static void put_comparison(FILE *out, const results *results) {
     draw_bars(out, bars, count, &style);
     fprintf(out,
             "<div class=\"table\"><table><thead><tr><th></th><th>median ms</th><th>least ms</th><th>%s</th>"
-            "<th>of limit</th><th>recurve faster by</th><th>difference</th><th class=\"left\">plan or version</th>"
+            "<th>of limit</th><th>speed-up of recurve</th><th>difference</th><th class=\"left\">plan or version</th>"
             "</tr></thead><tbody>\n",
             unit->name);
     for (size_t i = 0; i < all->count; i++) {
         put_measurement(out, results, &all->items[i], i == 0);
     }
     fprintf(out,
-            "</tbody></table></div>\n<p class=\"soft\">%zu rounds. Difference: of the results from recurve's, in "
-            "units of the largest element.</p></section>\n",
+            "</tbody></table></div>\n<p class=\"soft\">%zu rounds. Difference: of the results from those of "
+            "recurve, relative to the largest element.</p></section>\n",
             all->rounds);
 }
 
-/* ---- ladder, batch sizes, bytes ---- */
+/* ---- ladder, batch sizes, memory ---- */
 
 static void put_rungs(FILE *out, const results *results, size_t from, size_t to, const char *title, int colour) {
     bar bars[MAXIMUM_IMPLEMENTATIONS];
@@ -127,26 +128,28 @@ static void put_rungs(FILE *out, const results *results, size_t from, size_t to,
     }
     fprintf(out, "<h3>%s</h3>\n", title);
     const bar_style style = {.title = title,
-                             .unit = results->machine.device != NULL ? "times as fast as naive"
-                                                                     : "times as fast as naive on one thread",
+                             .unit = results->machine.device != NULL ? "speed-up over naive"
+                                                                     : "speed-up over naive on one thread",
                              .long_notes = true};
     draw_bars(out, bars, count, &style);
 }
 
 static void put_ladder(FILE *out, const results *results) {
     put_section(
-        out, "ladder", "The ladder",
+        out, "ladder", "Speed-up of each rung",
         results->machine.device != NULL
-            ? "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
-              "naive: one "
-              "product a gate and operand, one pass over memory an operation, each a launch of its own."
-            : "What each way to run faster brings: by itself, and on top of those before it. The baseline is "
-              "naive: one "
-              "product a gate and operand, one pass over memory an operation, one thread, in plain C. Kernels is "
-              "the same "
-              "by the CPU's vector kernels, and so is every other rung.");
+            ? "A rung is one optimization of a plan. Shown is the speed-up of each rung alone, and of rungs added one "
+              "after "
+              "the other. The baseline is naive: one product for each gate and operand, one pass over memory for each "
+              "operation, one launch for each of them."
+            : "A rung is one optimization of a plan. Shown is the speed-up of each rung alone, and of rungs added one "
+              "after "
+              "the other. The baseline is naive: one product for each gate and operand, one pass over memory for each "
+              "operation, one thread, plain C. Kernels is the same with the CPU's vector kernels, which all other "
+              "rungs "
+              "use too.");
     put_rungs(out, results, 1, results->ladder_alone + 1, "Each rung alone", 5);
-    put_rungs(out, results, results->ladder_alone + 1, results->ladder.count, "One upon the other", 0);
+    put_rungs(out, results, results->ladder_alone + 1, results->ladder.count, "Rungs added one after the other", 0);
     fprintf(out, "</section>\n");
 }
 
@@ -160,13 +163,13 @@ static void put_batches(FILE *out, const bench *bench, const results *results) {
         curves[1].values[i] = results->batches[i].vendor_speed * unit->scale;
         vendor = vendor || results->batches[i].vendor_speed > 0;
     }
-    put_section(
-        out, "batches", "Speed against batch size",
-        "The same network, planned anew for each batch size. A small batch is limited by the bytes of the weights, a "
-        "large one by arithmetic.");
+    put_section(out, "batches", "Throughput over batch size",
+                "The same network, planned for each batch size. A small batch is limited by the memory traffic of the "
+                "weights, a "
+                "large one by arithmetic.");
     const int colours[] = {0, 1};
     put_legend(out, labels, colours, vendor ? 2 : 1);
-    const curve_style style = {.title = "Speed against batch size",
+    const curve_style style = {.title = "Throughput over batch size",
                                .unit = unit->name,
                                .width = 1000,
                                .sizes = problem_is_gpu(&bench->problem) ? BATCH_SIZES : CPU_BATCH_SIZES,
@@ -188,7 +191,7 @@ static void put_refused(FILE *out, const results *results) {
     for (size_t i = 0; i < results->option_count; i++) {
         if (results->options[i].reason != NULL) {
             fprintf(out, "%s<tr><td><code>",
-                    any ? "" : "<h3>Not used, and why</h3><div class=\"table\"><table><tbody>\n");
+                    any ? "" : "<h3>Plans that do not apply</h3><div class=\"table\"><table><tbody>\n");
             put_plan(out, results->options[i].schedule);
             fprintf(out, "</code></td><td class=\"wrap\">");
             put_text(out, results->options[i].reason);
@@ -199,7 +202,7 @@ static void put_refused(FILE *out, const results *results) {
     fprintf(out, "%s", any ? "</tbody></table></div>\n" : "");
 }
 
-/* The fastest ones, since there may be hundreds. */
+/* The fastest plans; there may be hundreds. */
 static void put_bytes(FILE *out, const results *results) {
     const considered_plan **sorted = need(results->option_count, sizeof *sorted);
     bar bars[MOST_BARS];
@@ -223,8 +226,9 @@ static void put_bytes(FILE *out, const results *results) {
                             .colour = option->chosen ? 0 : 5};
     }
     char about[256];
-    snprintf(about, sizeof about, "What a run of each plan allocates, the fastest first%s. Planning took %.2f s.",
-             count < usable ? "; the slower ones are left out" : "", results->planning_seconds);
+    snprintf(about, sizeof about,
+             "Memory that a run of each plan allocates, fastest plan first%s. Planning took %.2f s.",
+             count < usable ? "; slower plans are left out" : "", results->planning_seconds);
     put_section(out, "bytes", "Memory of each plan", about);
     const bar_style style = {.title = "Memory of each plan", .unit = "MiB", .wide_labels = true};
     draw_bars(out, bars, count, &style);
@@ -243,12 +247,12 @@ static void put_timeline(FILE *out, const results *results) {
     }
     put_section(
         out, "timeline", "Timeline of one call",
-        "Which worker did what when, and which layer it was for. Where layers overlap in time, a wavefront runs "
-        "through them. Numbers are time steps.");
+        "The steps of each worker, coloured by layer. Layers that overlap in time are a wavefront. Numbers are time "
+        "steps.");
     put_legend(out, labels, colours, (size_t)(layers < COLOURS ? layers : COLOURS));
     draw_timeline(out, &results->chosen);
     if (results->wavefront.count > 0) {
-        fprintf(out, "<p class=\"soft\">For comparison, the wavefront of the ladder:</p>\n");
+        fprintf(out, "<p class=\"soft\">For comparison, the plan of the ladder with a wavefront:</p>\n");
         draw_timeline(out, &results->wavefront);
     }
     fprintf(out, "</section>\n");

@@ -1,4 +1,4 @@
-/* The sections of a page that only some runs have, and how it was measured. */
+/* The page of recurve bench: the sections of optional experiments, and how the results were measured. */
 #include "report/drawing.h"
 
 #include <math.h>
@@ -8,11 +8,11 @@ static void put_gemm(FILE *out, const gemm_curve *gemm, int64_t hidden) {
     const char *const labels[] = {"recurve float32", "recurve bfloat16", "OpenBLAS float32"};
     const int colours[] = {0, 2, 1};
     char room[32], limits[2][64];
-    fprintf(
-        out,
-        "<section id=\"gemm\"><h2>Products against batch size</h2>\n<p class=\"soft\">The three matrix products of a "
-        "layer with %lld features and %lld gates; weights are packed before the clock starts.</p>\n",
-        (long long)hidden, (long long)gates);
+    fprintf(out,
+            "<section id=\"gemm\"><h2>Matrix products over batch size</h2>\n<p class=\"soft\">The three matrix "
+            "products of a "
+            "layer with %lld features and %lld gates. Weights are packed before the timing.</p>\n",
+            (long long)hidden, (long long)gates);
     put_legend(out, labels, colours, COUNT(labels));
     fprintf(out, "<div class=\"three\">\n");
     for (size_t variant = 0; variant < GEMM_VARIANTS; variant++) {
@@ -44,11 +44,11 @@ static void put_gemm(FILE *out, const gemm_curve *gemm, int64_t hidden) {
 static void put_ranks(FILE *out, const results *results) {
     fprintf(
         out,
-        "<section id=\"ranks\"><h2>Low rank</h2>\n<p class=\"soft\">Every matrix replaced by its best approximation of "
-        "a rank, against the full matrices. Errors are of y, in units of its largest element: for weights as they are "
-        "initialised, and for weights whose singular values fall by e every hidden / 32.</p>\n"
+        "<section id=\"ranks\"><h2>Low-rank weights</h2>\n<p class=\"soft\">Every matrix is replaced by its best "
+        "approximation of a rank, and compared with the full matrices. Errors are those of y relative to its largest "
+        "element: for initialised weights, and for weights whose singular values fall by e every hidden / 32.</p>\n"
         "<div class=\"table\"><table><thead><tr><th>rank</th><th>median ms</th><th>speedup</th><th>parameters</th>"
-        "<th>error, fresh</th><th>error, decaying</th><th class=\"left\">plan</th></tr></thead><tbody>\n");
+        "<th>error, initialised</th><th>error, decaying</th><th class=\"left\">plan</th></tr></thead><tbody>\n");
     for (size_t i = 0; i < results->rank_count; i++) {
         const rank_point *point = &results->ranks[i];
         fprintf(out, "<tr><td>");
@@ -87,9 +87,9 @@ static void step_row(FILE *out, const char *name, double seconds, double own, co
 
 static void put_streaming(FILE *out, const streaming *streaming) {
     fprintf(out,
-            "<section id=\"streaming\"><h2>Streaming</h2>\n<p class=\"soft\">%lld step%s a call, the state carried "
-            "from call "
-            "to call.</p>\n",
+            "<section id=\"streaming\"><h2>Streaming latency</h2>\n<p class=\"soft\">%lld step%s a call; the state is "
+            "carried "
+            "from call to call.</p>\n",
             (long long)streaming->chunk, streaming->chunk == 1 ? "" : "s");
     if (streaming->refusal != NULL) {
         fprintf(out, "<p>");
@@ -99,7 +99,7 @@ static void put_streaming(FILE *out, const streaming *streaming) {
     }
     fprintf(out, "<p>Latency of a call: p50 %.2f us, p99 %.2f us, worst %.2f us, over %lld calls.</p>\n",
             streaming->p50 * 1e6, streaming->p99 * 1e6, streaming->worst * 1e6, (long long)streaming->calls);
-    fprintf(out, "<div class=\"table\"><table><thead><tr><th>a step</th><th>us</th><th>streamed takes</th>"
+    fprintf(out, "<div class=\"table\"><table><thead><tr><th>step</th><th>us</th><th>time of streamed over this</th>"
                  "<th class=\"left\">plan</th></tr></thead><tbody>\n");
     step_row(out, "streamed", streaming->step, streaming->step, streaming->plan);
     step_row(out, "whole sequence", streaming->whole_step, streaming->step, streaming->whole_plan);
@@ -108,8 +108,9 @@ static void put_streaming(FILE *out, const streaming *streaming) {
     fprintf(out, "</tbody></table></div>\n");
     if (streaming->input_alone > 0) {
         fprintf(out,
-                "<p class=\"soft\">The input products take %.2f us a step one call at a time, %.2f us a step over the "
-                "whole sequence.</p>\n",
+                "<p class=\"soft\">The input products take %.2f us a step when computed for one call, %.2f us when "
+                "computed for "
+                "the whole sequence.</p>\n",
                 streaming->input_alone * 1e6, streaming->input_hoisted * 1e6);
     }
     fprintf(out, "</section>\n");
@@ -118,10 +119,12 @@ static void put_streaming(FILE *out, const streaming *streaming) {
 static void put_choices(FILE *out, const results *results) {
     fprintf(
         out,
-        "<section id=\"planner\"><h2>Planner</h2>\n<p class=\"soft\">What each effort chooses without wisdom, how "
-        "long that takes, and the time of a call: the plans took turns, and efforts that chose the same plan share "
+        "<section id=\"planner\"><h2>Planning effort</h2>\n<p class=\"soft\">The plan that each effort chooses without "
+        "wisdom, "
+        "the time to choose it, and the time of a call. Plans are timed in turns; efforts that chose the same plan "
+        "share "
         "its time.</p>\n<div class=\"table\"><table><thead><tr><th>effort</th><th>chosen in s</th><th>median ms</th>"
-        "<th>times the exhaustive choice's</th><th class=\"left\">plan</th></tr></thead><tbody>\n");
+        "<th>over the exhaustive choice</th><th class=\"left\">plan</th></tr></thead><tbody>\n");
     for (size_t i = 0; i < results->choice_count; i++) {
         const choice *choice = &results->choices[i];
         fprintf(out, "<tr><td>%s</td><td>%.3f</td>", choice->effort, choice->choosing);
@@ -163,13 +166,13 @@ static void put_facts(FILE *out, const bench *bench, const results *results) {
     char peak[128] = "not known", work[128];
     if (results->peak_speed > 0) {
         snprintf(peak, sizeof peak, "%.1f %s, %s", results->peak_speed * results->unit.scale, results->unit.name,
-                 gpu                        ? "by products of large matrices"
+                 gpu                        ? "of large matrix products"
                  : results->peak.count == 1 ? "measured once"
                                             : "the best of several measurements");
     }
     snprintf(work, sizeof work, "%.3f GFLOP a call: 2 a matrix element, step and sequence%s",
              results->main.items[0].operations * 1e-9, bench->problem.training ? ", times 3" : "");
-    fprintf(out, "<section id=\"facts\"><h2>How it was measured</h2>\n<dl>\n<dt>Command</dt><dd><code>");
+    fprintf(out, "<section id=\"facts\"><h2>Measurement</h2>\n<dl>\n<dt>Command</dt><dd><code>");
     put_text(out, bench->command);
     fprintf(out, "</code></dd>\n");
     fact(out, "Date", machine->date, "");

@@ -1,4 +1,4 @@
-/* One call over time: a lane for each worker, then a lane for each layer; colours are layers. */
+/* The timeline of one call: a row for each worker, then a row for each layer; colours are layers. */
 #include "report/drawing.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static void put_class(FILE *out, int layer) {
     }
 }
 
-/* Is there work that belongs to no layer? It gets a lane of its own. */
+/* Is there work that belongs to no layer? It gets a row of its own. */
 static bool has_other(const view *view) {
     for (size_t i = 0; i < view->timeline->count; i++) {
         if (view->timeline->events[i].layer < 0) {
@@ -93,10 +93,10 @@ static void end_frame(FILE *out, const view *view, int bottom) {
     fprintf(out, "</svg></div>\n");
 }
 
-/* ---- the whole call: each column shows the layer that a lane spent most of it on ---- */
+/* ---- the whole call: each column shows the layer on which a row spent most of the time ---- */
 
-/* spent: [layers + 1][COLUMNS] seconds, the last row for no layer. */
-static void spend(const view *view, const rcv_event *event, double *spent) {
+/* Adds an event to spent: [layers + 1][COLUMNS] seconds; the last row is for no layer. */
+static void add_event(const view *view, const rcv_event *event, double *spent) {
     const double column = (view->end - view->begin) / COLUMNS;
     const int row = event->layer < 0 || event->layer > view->layers ? view->layers : event->layer;
     const int first = (int)fmax(0, (event->begin - view->begin) / column);
@@ -107,7 +107,7 @@ static void spend(const view *view, const rcv_event *event, double *spent) {
     }
 }
 
-/* The row with most time in a column, or -1 where the lane was idle for most of it. */
+/* The layer with most time in a column, or -1 if less than 30% of it was busy. */
 static int busiest(const view *view, const double *spent, int column) {
     double total = 0;
     int best = -1;
@@ -147,7 +147,7 @@ static void draw_overview(FILE *out, const view *view) {
         for (size_t i = 0; i < view->timeline->count; i++) {
             const rcv_event *event = &view->timeline->events[i];
             if (lane == event->worker || lane == lane_of_layer(view, event->layer)) {
-                spend(view, event, spent);
+                add_event(view, event, spent);
             }
         }
         draw_lane(out, view, lane, spent);
@@ -156,11 +156,11 @@ static void draw_overview(FILE *out, const view *view) {
     end_frame(out, view, bottom);
 }
 
-/* ---- a part of it, event by event ---- */
+/* ---- a part of the call, event by event ---- */
 
 static void draw_event(FILE *out, const view *view, const rcv_event *event, int lane, bool by_layer) {
     const double from = x_of(view, fmax(event->begin, view->begin)), to = x_of(view, fmin(event->end, view->end));
-    const int slot = by_layer ? LANE / view->workers : LANE; /* workers share a layer's lane */
+    const int slot = by_layer ? LANE / view->workers : LANE; /* workers share the row of a layer */
     const int y = lane_y(view, lane) + (by_layer ? event->worker * slot : 0);
     fprintf(out, "<rect ");
     put_class(out, event->layer);
@@ -181,7 +181,7 @@ static void draw_event(FILE *out, const view *view, const rcv_event *event, int 
 }
 
 static void draw_detail(FILE *out, const view *view) {
-    const int bottom = draw_frame(out, view, "The beginning of the recurrence");
+    const int bottom = draw_frame(out, view, "The first steps of the recurrence");
     size_t drawn = 0;
     for (size_t i = 0; i < view->timeline->count && drawn < MOST_DRAWN; i++) {
         const rcv_event *event = &view->timeline->events[i];
@@ -197,8 +197,8 @@ static void draw_detail(FILE *out, const view *view) {
     end_frame(out, view, bottom);
 }
 
-/* From the first step of the recurrence to the end of some steps of whatever layer began last of those that overlap. */
-static void enlarge(view *view) {
+/* Shows the time from the first step of the recurrence to the end of step STEPS_SHOWN of layer 0. */
+static void show_first_steps(view *view) {
     const timeline *timeline = view->timeline;
     double begin = INFINITY, end = 0;
     for (size_t i = 0; i < timeline->count; i++) {
@@ -229,14 +229,14 @@ void draw_timeline(FILE *out, const timeline *timeline) {
         view.layers = event->layer >= view.layers && event->layer < MOST_LAYERS ? event->layer + 1 : view.layers;
     }
     if (view.end <= 0) {
-        fprintf(out, "<p>No event was recorded.</p>\n");
+        fprintf(out, "<p>No events were recorded.</p>\n");
         return;
     }
     fprintf(out, "<h3>The whole call, <code>");
     put_plan(out, timeline->plan);
     fprintf(out, "</code></h3>\n");
     draw_overview(out, &view);
-    enlarge(&view);
-    fprintf(out, "<h3>The beginning of the recurrence, step by step</h3>\n");
+    show_first_steps(&view);
+    fprintf(out, "<h3>The first steps of the recurrence</h3>\n");
     draw_detail(out, &view);
 }

@@ -1,4 +1,4 @@
-/* Bars and curves. */
+/* HTML text, bar charts, and curves over a logarithmic axis. */
 #include "report/drawing.h"
 
 #include <math.h>
@@ -76,7 +76,7 @@ void begin_svg(FILE *out, int width, int height, const char *title) {
 enum { BAR_WIDTH = 1000, BAR_TOP = 8, BAR_BOTTOM = 44, VALUE_ROOM = 200, PLAN_ROOM = 420 };
 
 typedef struct {
-    int left, right, row, height; /* the plot from left to right; height of a row, and of a bar in it */
+    int left, right, row, height; /* x of the plot; height of a row, and of a bar */
     double most;
 } bar_frame;
 
@@ -171,10 +171,10 @@ typedef struct {
     size_t sizes;
     const int64_t *places;
     const char *axis;
-    double least, most; /* least 0: values are drawn as they are; else their logarithms */
+    double least, most; /* least 0: the y axis is linear; else logarithmic */
 } curve_frame;
 
-/* Places lie by their logarithms; one alone, in the middle. */
+/* The x axis is logarithmic. A single position is in the middle. */
 static double curve_x(const curve_frame *frame, size_t index) {
     const double first = (double)frame->places[0], last = (double)frame->places[frame->sizes - 1];
     const double share = frame->sizes > 1 ? log((double)frame->places[index] / first) / log(last / first) : 0.5;
@@ -223,7 +223,7 @@ static void draw_curve_axes(FILE *out, const curve_frame *frame, const curve_sty
     fprintf(out, "</text>\n");
 }
 
-/* The places from `from` to before `to`, joined; `name` is the colour's. */
+/* A line through positions [from, to). `name`: end of the colour's class. */
 static void draw_line(FILE *out, const curve_frame *frame, const curve *curve, const char *name, size_t from,
                       size_t to) {
     bool drawing = false;

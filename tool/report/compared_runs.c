@@ -1,4 +1,4 @@
-/* What is compared of a run. */
+/* Reading training runs for a comparison. */
 #include "report/compared_runs.h"
 
 #include "tool.h"
@@ -15,7 +15,7 @@ arrangement run_arrangement(const run *run) {
 
 /* ---- settings ---- */
 
-bool is_way_to_run(const char *setting) {
+bool is_execution_setting(const char *setting) {
     static const char *const names[] = {"device",
                                         "threads",
                                         "seconds",
@@ -42,13 +42,13 @@ bool is_way_to_run(const char *setting) {
     return false;
 }
 
-/* As the log has it, or the default of what it leaves out; for free(). */
+/* The value in the log, or the default; for free(). */
 static char *value_of(const json_t *settings, const char *name) {
     const json_t *value = json_object_get(settings, name);
     return value != NULL ? log_value_text(value) : text_of("%s", default_setting(name));
 }
 
-/* The same text, or the same number. */
+/* Equal as texts or as numbers. */
 static bool is_same(const char *a, const char *b) {
     char *a_end, *b_end;
     const double x = strtod(a, &a_end), y = strtod(b, &b_end);
@@ -65,10 +65,10 @@ bool run_shares(const run *one, const run *with, const char *setting) {
     return same;
 }
 
-/* Appends what differs in one setting to `list`, which may be NULL and is given up. */
+/* Appends the difference in one setting to `list`, which may be NULL. Returns the new list; frees the old one. */
 static char *add_difference(char *list, const char *name, const json_t *one, const json_t *from) {
     char *a = value_of(one, name), *b = value_of(from, name), *longer = list;
-    if (!is_way_to_run(name) && !is_same(a, b)) {
+    if (!is_execution_setting(name) && !is_same(a, b)) {
         longer = text_of("%s%s%s (%s, not %s)", list != NULL ? list : "", list != NULL ? ", " : "", name,
                          a[0] != '\0' ? a : "none", b[0] != '\0' ? b : "none");
         free(list);
@@ -115,7 +115,7 @@ double run_seconds_to(const run *run, double loss) {
     return run->loss <= loss ? log_number(run->log.end, "seconds") : NAN;
 }
 
-/* The end's, since not every update says where it is. */
+/* That of the end line: not every update is logged. */
 static double last_loss(const training_log *log) {
     double loss = log_number(log->end, "loss");
     for (size_t i = log->progress.count; i > 0 && !isfinite(loss); i--) {
@@ -136,7 +136,7 @@ static bool run_read(run *run, const char *path) {
         return false;
     }
     if (run->log.progress.count == 0) {
-        say("%s has no progress, so there is nothing to compare", path);
+        say("%s has no progress lines: there is nothing to compare", path);
         return false;
     }
     const char *slash = strrchr(path, '/'), *split;

@@ -1,4 +1,4 @@
-/* Runs compared: speed against the number of ranks, and what each arrangement sends, waits for and reaches. */
+/* The sections that compare training runs: throughput over ranks, data against pipeline parallelism, loss over time. */
 #include "report/line_plot.h"
 #include "report/training_sections.h"
 
@@ -8,12 +8,12 @@
 static const char *const series_names[ARRANGEMENTS] = {"one rank", "data", "pipeline", "data and pipeline"};
 static const int series_colours[ARRANGEMENTS] = {NEUTRAL, 0, 1, 2};
 
-/* Runs that can be compared. */
+/* Runs of the same model and training. */
 typedef struct {
     const run **runs;
     size_t count;
-    const run *one; /* the fastest of one rank; NULL: there is none */
-    double loss;    /* that runs are timed to; NaN: none has one */
+    const run *one; /* the fastest run with one rank; NULL: none */
+    double loss;    /* runs are timed until this loss; NaN: no run has a loss */
 } model;
 
 static model model_new(const run *runs, size_t count, size_t first, double loss) {
@@ -42,7 +42,7 @@ static int by_x(const void *left, const void *right) {
     return (a->x > b->x) - (a->x < b->x);
 }
 
-/* Of several points at one number of ranks the highest stays. */
+/* Keeps the highest of several points with the same number of ranks. */
 static void add_point(plot_point *points, size_t *count, plot_point point) {
     size_t i = 0;
     while (i < *count && points[i].x != point.x) {
@@ -55,7 +55,7 @@ static void add_point(plot_point *points, size_t *count, plot_point point) {
     }
 }
 
-/* The fastest run at every number of ranks, from one rank on; no points where no run is arranged so. For free(). */
+/* The fastest run for each number of ranks, beginning with one rank; empty if no run has this arrangement. For free(). */
 static plot_point *series_of(const model *model, arrangement arrangement, size_t *count) {
     plot_point *points = need(model->count + 1, sizeof *points);
     *count = 0;
@@ -80,7 +80,7 @@ static double most_ranks(const model *model) {
     return most;
 }
 
-/* From the last line to the first. */
+/* The legend lists the lines from last to first. */
 static void put_lines_legend(FILE *out, const plot_line *lines, size_t count) {
     const char *labels[ARRANGEMENTS];
     int colours[ARRANGEMENTS];
@@ -98,14 +98,14 @@ static void draw_scaling(FILE *out, const model *model) {
     plot_point *points[ARRANGEMENTS];
     const size_t first = model->one != NULL;
     size_t count = first;
-    for (int i = ARRANGEMENTS - 1; i >= 0; i--) { /* one rank on top: it is the first point of all */
+    for (int i = ARRANGEMENTS - 1; i >= 0; i--) { /* one rank is drawn last: it is the first point of every line */
         size_t size;
         points[i] = series_of(model, (arrangement)i, &size);
         if (size > 0) {
             lines[count++] = (plot_line){series_names[i], points[i], size, series_colours[i], .marks = true};
         }
     }
-    const plot_style style = {.title = "Speed against the number of ranks",
+    const plot_style style = {.title = "Throughput over the number of ranks",
                               .unit = "tokens a second",
                               .axis = "ranks",
                               .from_zero = true,
@@ -119,17 +119,17 @@ static void draw_scaling(FILE *out, const model *model) {
 
 static void put_scaling(FILE *out, const model *model, const char *id, const char *difference) {
     put_section(out, id, "Scaling",
-                "Tokens a second against the number of ranks. Where several runs have as many ranks, the line goes "
-                "through the fastest.");
+                "Throughput over the number of ranks. Of several runs with the same number of ranks the line shows the "
+                "fastest.");
     if (difference != NULL) {
-        fprintf(out, "<p>These runs are compared apart, since they differ from the first in ");
+        fprintf(out, "<p>These runs are compared separately: they differ from the first in ");
         put_text(out, difference);
         fprintf(out, ".</p>\n");
     }
     fprintf(out, "<p class=\"soft\">%s</p>\n",
             model->count == 1    ? "There is one run of this kind."
-            : model->one != NULL ? "Dashed is the ideal: the speed of one rank times their number."
-                                 : "No run of one rank is among them, so there is no ideal and no speed-up.");
+            : model->one != NULL ? "Dashed: ideal scaling, the throughput of one rank times the number of ranks."
+                                 : "There is no run with one rank, so no ideal and no speed-up are shown.");
     if (model->count > 1) {
         draw_scaling(out, model);
     }
@@ -166,7 +166,7 @@ static void put_run(FILE *out, const model *model, const run *run, bool best) {
     fprintf(out, "</tr>\n");
 }
 
-/* NULL: none reaches the loss. */
+/* The run that reaches the loss first; NULL: none does. */
 static const run *first_to_reach(const model *model) {
     const run *best = NULL;
     for (size_t i = 0; i < model->count; i++) {
@@ -178,15 +178,15 @@ static const run *first_to_reach(const model *model) {
     return best;
 }
 
-/* What makes a speed-up more than one of ranks. */
-static void put_unlike(FILE *out, const model *model) {
+/* Says if the runs differ in more than the number of ranks. */
+static void put_other_differences(FILE *out, const model *model) {
     static const char *const names[] = {"device", "threads"};
     for (size_t i = 0; i < COUNT(names); i++) {
         bool shared = true;
         for (size_t j = 0; j < model->count; j++) {
             shared = shared && run_shares(model->runs[j], model->one, names[i]);
         }
-        fprintf(out, shared ? "" : " Not all runs have its %s.", names[i]);
+        fprintf(out, shared ? "" : " Not all runs have the same %s.", names[i]);
     }
 }
 
@@ -194,7 +194,7 @@ static void put_table(FILE *out, const model *model) {
     const run *best = first_to_reach(model);
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>log</th><th>ranks</th><th>replicas x stages</th>"
                  "<th>micro-batches x chunks</th><th>layers of stages</th><th>tokens a second</th><th>speed-up</th>"
-                 "<th>sent by the busiest</th><th>sent by all</th><th>balance</th><th>idle</th>");
+                 "<th>sent by the busiest rank</th><th>sent by all ranks</th><th>balance</th><th>idle</th>");
     fprintf(out, isfinite(model->loss) ? "<th>seconds to loss %.6g</th>" : "<th>seconds to a loss</th>", model->loss);
     fprintf(out, "</tr></thead><tbody>\n");
     for (size_t i = 0; i < model->count; i++) {
@@ -204,10 +204,10 @@ static void put_table(FILE *out, const model *model) {
     }
     fprintf(out, "</tbody></table></div>\n");
     if (model->one != NULL) {
-        fprintf(out, "<p class=\"soft\">Speed-up: against ");
+        fprintf(out, "<p class=\"soft\">Speed-up over ");
         put_text(out, model->one->name);
         fprintf(out, ", the fastest run of one rank.");
-        put_unlike(out, model);
+        put_other_differences(out, model);
         fprintf(out, "</p>\n");
     }
 }
@@ -227,8 +227,8 @@ static void draw_losses(FILE *out, const model *model) {
         colours[i] = (int)(i % COLOURS);
         lines[i] = (plot_line){labels[i], points[i], progress->count, colours[i], .marks = progress->count == 1};
     }
-    const plot_style style = {.title = "Loss against time", .unit = "mean loss", .axis = "seconds of training"};
-    fprintf(out, "<h3>Loss against time</h3>\n");
+    const plot_style style = {.title = "Loss over time", .unit = "mean loss", .axis = "seconds of training"};
+    fprintf(out, "<h3>Loss over time</h3>\n");
     put_legend(out, labels, colours, model->count);
     draw_plot(out, lines, model->count, &style);
     for (size_t i = 0; i < model->count; i++) {
@@ -241,10 +241,11 @@ static void draw_losses(FILE *out, const model *model) {
 }
 
 static void put_arrangements(FILE *out, const model *model, const char *id) {
-    put_section(out, id, "Data against pipeline",
-                "Bytes are those of an update. Balance is the largest compute time of a rank over the mean, and idle "
-                "the share of all ranks' time in which they do not compute, both of the update that was traced. The "
-                "time is that of training until the logged mean loss is as low; the first to be there in bold.");
+    put_section(
+        out, id, "Data and pipeline parallelism",
+        "Bytes are those of one update. Balance is the largest compute time of a rank over the mean; idle is the "
+        "share of all ranks' time without compute; both are of the traced update. The last column is the time of "
+        "training until the mean loss in the log is reached; the fastest run is bold.");
     put_table(out, model);
     draw_losses(out, model);
     fprintf(out, "</section>\n");

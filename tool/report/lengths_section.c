@@ -1,4 +1,4 @@
-/* The section of a page about cells over the number of steps. */
+/* The section about the time of cells over the number of steps. */
 #include "report/drawing.h"
 
 enum { LINES = MAXIMUM_CELLS + 1 }; /* the LSTM comes first */
@@ -12,8 +12,8 @@ typedef struct {
 static const length_plot plots[] = {
     {"Time, forward", "ms a call", 0, false},
     {"Time, training step", "ms a call", 1, false},
-    {"Against the LSTM, forward", "times as fast as the LSTM", 0, true},
-    {"Against the LSTM, training step", "times as fast as the LSTM", 1, true},
+    {"Speed-up over the LSTM, forward", "speed-up over the LSTM", 0, true},
+    {"Speed-up over the LSTM, training step", "speed-up over the LSTM", 1, true},
 };
 
 static const char *line_name(const lengths *lengths, size_t line) {
@@ -33,14 +33,14 @@ static curve line_curve(const lengths *lengths, size_t line, const length_plot *
     for (size_t i = 0; i < lengths->count; i++) {
         const length_pass *pass = &points[i].passes[plot->pass];
         curve.values[i] = plot->speedup ? length_speedup(pass) : pass->seconds * 1e3;
-        const bool guess = pass->extrapolated && (plot->speedup || line == 0);
-        curve.extrapolated = guess && curve.extrapolated == 0 ? i : curve.extrapolated;
+        const bool is_extrapolated = pass->extrapolated && (plot->speedup || line == 0);
+        curve.extrapolated = is_extrapolated && curve.extrapolated == 0 ? i : curve.extrapolated;
     }
     return curve;
 }
 
 static void draw_plot(FILE *out, const lengths *lengths, const length_plot *plot) {
-    const size_t first = plot->speedup ? 1 : 0; /* the LSTM is a horizontal line there */
+    const size_t first = plot->speedup ? 1 : 0; /* there the LSTM is a horizontal line */
     curve curves[LINES];
     for (size_t line = first; line <= lengths->cell_count; line++) {
         curves[line - first] = line_curve(lengths, line, plot);
@@ -110,9 +110,10 @@ void put_lengths(FILE *out, const results *results) {
         labels[line] = line_name(lengths, line);
         colours[line] = line_colour(line);
     }
-    fprintf(out, "<section id=\"lengths\"><h2>Cells over the number of steps</h2>\n<p class=\"soft\">Each cell took "
-                 "turns with the LSTM of the same size. Where a call of the LSTM would have taken too long, its time "
-                 "follows in proportion from fewer steps: dashed, with hollow points.</p>\n");
+    fprintf(out,
+            "<section id=\"lengths\"><h2>Time over the number of steps</h2>\n<p class=\"soft\">Each cell is timed in "
+            "turns with the LSTM of the same size. Where a call of the LSTM would take too long, its time is "
+            "extrapolated from fewer steps: dashed lines and hollow points.</p>\n");
     if (lengths->left_out != NULL) {
         fprintf(out, "<p class=\"soft\">Not built in: ");
         put_text(out, lengths->left_out);

@@ -1,4 +1,4 @@
-/* Lines through points. */
+/* Line plots as SVG. */
 #include "report/line_plot.h"
 
 #include "report/drawing.h"
@@ -16,8 +16,8 @@ static bool is_drawn(const plot_style *style, double y) { return isfinite(y) && 
 
 /* ---- the frame ---- */
 
-/* Room above and below; a range of one value becomes one around it. */
-static void widen(plot_frame *frame) {
+/* Adds margins above and below. A range of one value becomes a range around it. */
+static void add_margins(plot_frame *frame) {
     const plot_style *style = frame->style;
     if (frame->x_most <= frame->x_least) {
         frame->x_least -= 1;
@@ -36,8 +36,8 @@ static void widen(plot_frame *frame) {
     frame->y_most += room;
 }
 
-/* False where nothing is drawn. */
-static bool fit(plot_frame *frame, const plot_line *lines, size_t count) {
+/* Sets the ranges of the axes. False if there is no point to draw. */
+static bool set_ranges(plot_frame *frame, const plot_line *lines, size_t count) {
     frame->x_least = frame->y_least = INFINITY;
     frame->x_most = frame->y_most = -INFINITY;
     for (size_t i = 0; i < count; i++) {
@@ -54,7 +54,7 @@ static bool fit(plot_frame *frame, const plot_line *lines, size_t count) {
     if (frame->x_least > frame->x_most) {
         return false;
     }
-    widen(frame);
+    add_margins(frame);
     return true;
 }
 
@@ -78,7 +78,7 @@ static void draw_tick(FILE *out, const plot_frame *frame, double value) {
             tick_number(value, room));
 }
 
-/* 1, 2 and 5 times powers of ten; how many of them lie in the frame. Draws them where `out` is not NULL. */
+/* Ticks at 1, 2 and 5 times powers of ten: returns how many are in range, and draws them if `out` is not NULL. */
 static int decade_ticks(FILE *out, const plot_frame *frame) {
     const double factors[] = {1, 2, 5};
     int count = 0;
@@ -124,7 +124,7 @@ static void draw_x_axis(FILE *out, const plot_frame *frame) {
 
 /* ---- lines ---- */
 
-/* The mean of `count` points from `first` on; of a logarithmic axis, that of logarithms. */
+/* The mean of `count` points; on a logarithmic axis the mean of logarithms. */
 static plot_point mean_of(const plot_frame *frame, const plot_point *first, size_t count) {
     double x = 0, y = 0, drawn = 0;
     for (size_t i = 0; i < count; i++) {
@@ -138,7 +138,7 @@ static plot_point mean_of(const plot_frame *frame, const plot_point *first, size
     return (plot_point){x / (double)count, frame->style->logarithmic ? exp(y) : y};
 }
 
-/* What a class of the line's colour ends in: "0" ... "7", or "n". */
+/* The end of the colour's class: "0" ... "7", or "n". */
 static const char *colour_of(const plot_line *line) {
     static const char *const names[COLOURS] = {"0", "1", "2", "3", "4", "5", "6", "7"};
     return line->colour == NEUTRAL ? "n" : names[line->colour % COLOURS];
@@ -195,7 +195,7 @@ static void draw_verticals(FILE *out, const plot_frame *frame) {
 
 void draw_plot(FILE *out, const plot_line *lines, size_t count, const plot_style *style) {
     plot_frame frame = {.style = style};
-    if (!fit(&frame, lines, count)) {
+    if (!set_ranges(&frame, lines, count)) {
         return;
     }
     begin_svg(out, WIDTH, HEIGHT, style->title);

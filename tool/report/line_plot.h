@@ -1,4 +1,4 @@
-/* Lines through points, on axes that follow from them. */
+/* Line plots; the axes are chosen from the points. */
 #ifndef TOOL_REPORT_LINE_PLOT_H
 #define TOOL_REPORT_LINE_PLOT_H
 
@@ -15,21 +15,21 @@ typedef struct {
     const plot_point *points; /* x rises */
     size_t count;
     int colour; /* or NEUTRAL */
-    bool marks; /* a dot a point, which shows its value */
+    bool marks; /* a dot for each point, with its value as a tooltip */
     bool dashed;
 } plot_line;
 
 typedef struct {
     const char *title, *unit, *axis;
-    bool logarithmic;    /* y; what is not positive is left out */
-    bool from_zero;      /* the axis of y, where it is not logarithmic */
-    bool whole;          /* x counts something: ticks are whole numbers */
+    bool logarithmic;    /* y axis; points that are not positive are left out */
+    bool from_zero;      /* a linear y axis begins at 0 */
+    bool whole;          /* x is a count: ticks are whole numbers */
     const double *lines; /* x of vertical lines */
     size_t line_count;
     const char *line_label;
 } plot_style;
 
-/* Lines with very many points are drawn through the means of neighbours. */
+/* A line with more than 1000 points is drawn through means of neighbours. */
 void draw_plot(FILE *out, const plot_line *lines, size_t count, const plot_style *style);
 
 #endif

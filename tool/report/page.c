@@ -1,7 +1,6 @@
-/* What all pages share: a file written whole or not at all, their head, sections and cards.
+/* The parts of every page: the file, the head, sections and cards.
  *
- * A page is collected in a temporary file and not in a stream of memory (open_memstream): that one does not tell of bytes that it lost for
- * lack of memory. */
+ * A page is collected in a temporary file and not with open_memstream, which does not report bytes that are lost for lack of memory. */
 #include "report/drawing.h"
 
 #include <errno.h>
@@ -11,13 +10,13 @@
 bool page_open(page *page, const char *path) {
     *page = (struct page){.path = path, .file = tmpfile()};
     if (page->file == NULL) {
-        say("no temporary file for the page %s: %s", path, strerror(errno));
+        say("cannot create a temporary file for the page %s: %s", path, strerror(errno));
     }
     return page->file != NULL;
 }
 
-/* What was written; NULL: not all of it is there. */
-static char *take_text(FILE *file, size_t *length) {
+/* The contents of the file, for free(); NULL: it could not be written or read whole. */
+static char *read_back(FILE *file, size_t *length) {
     const long end = fflush(file) == 0 && !ferror(file) ? ftell(file) : -1;
     char *text = end > 0 ? malloc((size_t)end) : NULL;
     rewind(file);
@@ -32,9 +31,9 @@ static char *take_text(FILE *file, size_t *length) {
 bool page_close(page *page) {
     size_t length = 0;
     fprintf(page->file, "</main></body></html>\n");
-    char *text = take_text(page->file, &length);
+    char *text = read_back(page->file, &length);
     if (text == NULL) {
-        say("cannot write the page %s: no memory, or no room for temporary files", page->path);
+        say("cannot write the page %s: no memory, or no space for temporary files", page->path);
     }
     const bool good = text != NULL && save_file(page->path, text, length);
     fclose(page->file);

@@ -1,7 +1,7 @@
-/* The section of a page about linear recurrences. */
+/* The section about linear recurrences. */
 #include "report/drawing.h"
 
-/* A plot over the steps, with a curve for each number of channels. */
+/* A plot over the number of steps, with a curve for each number of channels. */
 typedef struct {
     const char *title, *unit;
     double (*value)(const scan_point *point);
@@ -15,13 +15,13 @@ static double forward_speedup(const scan_point *point) { return scan_speedup(&po
 static double backward_speedup(const scan_point *point) { return scan_speedup(&point->backward); }
 
 static const scan_plot plots[] = {
-    {"Forward, against a copy", "% of a copy's bandwidth", forward_share, false, 100},
-    {"Backward, against a copy", "% of a copy's bandwidth", backward_share, false, 100},
-    {"Forward, against one step after the other", "times as fast as serial", forward_speedup, true, 0},
-    {"Backward, against one step after the other", "times as fast as serial", backward_speedup, true, 0},
+    {"Bandwidth of the forward pass", "% of a copy's bandwidth", forward_share, false, 100},
+    {"Bandwidth of the backward pass", "% of a copy's bandwidth", backward_share, false, 100},
+    {"Speed-up of the forward pass over the serial form", "speed-up over serial", forward_speedup, true, 0},
+    {"Speed-up of the backward pass over the serial form", "speed-up over serial", backward_speedup, true, 0},
 };
 
-/* The grid's shape with so many steps and channels, or NULL where it was too large. */
+/* The shape of the grid with these steps and channels, or NULL if it was too large. */
 static const scan_point *point_at(const scans *scans, int64_t steps, int64_t channels) {
     for (size_t i = 0; i < scans->count; i++) {
         const scan_point *point = &scans->points[i];
@@ -87,7 +87,7 @@ void put_scan(FILE *out, const results *results) {
         out,
         "<section id=\"scan\"><h2>Linear recurrences</h2>\n<p class=\"soft\">h[t] = a[t] h[t-1] + b[t], channel by "
         "channel. Forward reads a and b and writes h; backward reads a, h and dh and writes da and db. The copy %s, "
-        "measured in the same run. Arrays that fit into a cache may be faster than it.</p>\n",
+        "measured in the same run. Arrays that fit into a cache may be faster than the copy.</p>\n",
         scans->reads == 1 ? "is c[i] = a[i] over 256 MiB" : "is c[i] = a[i] + b[i] over arrays as large");
     put_legend(out, labels, colours, SCAN_CHANNELS);
     for (size_t i = 0; i < COUNT(plots); i++) {

@@ -1,5 +1,5 @@
-/* How the page looks, by day and by night. The colours of Okabe and Ito can be told apart by colour-blind readers; at
- * night they are lightened. */
+/* The style sheet of pages, for light and dark mode. The colours are those of Okabe and Ito, which colour-blind readers can distinguish; in
+ * dark mode they are lighter. */
 #include "report/drawing.h"
 
 const char report_style[] =

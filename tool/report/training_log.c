@@ -58,7 +58,7 @@ double log_speed(const training_log *log) {
 
 /* ---- events ---- */
 
-/* Forgets what came behind `step`. */
+/* Removes points after `step`. */
 static void rewind_series(log_series *series, double step) {
     while (series->count > 0 && series->points[series->count - 1].step > step) {
         series->count--;
@@ -73,7 +73,7 @@ static void rewind_log(training_log *log, double step) {
     log->end = NULL;
 }
 
-/* A later point of the same update takes the earlier one's place. */
+/* A later point of the same update replaces the earlier one. */
 static void append(log_series *series, const json_t *line) {
     const log_point point = {.step = log_number(line, "step"),
                              .epoch = log_number(line, "epoch"),
@@ -105,10 +105,10 @@ static void keep_line(json_t **place, json_t *line) {
     *place = json_incref(line);
 }
 
-/* Each takes a line and gives what is wrong with it, or NULL. */
-typedef const char *take_event(training_log *log, json_t *line);
+/* Handles a line. Returns what is wrong with it, or NULL. */
+typedef const char *handle_event(training_log *log, json_t *line);
 
-/* Who takes part from here on. */
+/* The ranks from here on. */
 static const char *begin_run(training_log *log, json_t *line) {
     const json_t *ranks = json_object_get(line, "ranks");
     if (ranks != NULL && !(log_number(ranks, "replicas") >= 1 && log_number(ranks, "stages") >= 1)) {
@@ -135,7 +135,7 @@ static const char *on_progress(training_log *log, json_t *line) {
     return NULL;
 }
 
-/* What the test said belongs to the end. */
+/* The results of the test are added to the end line. */
 static const char *on_test(training_log *log, json_t *line) {
     const char *const names[][2] = {{"loss", "test_loss"}, {"perplexity", "test_perplexity"}};
     for (size_t i = 0; log->end != NULL && i < COUNT(names); i++) {
@@ -153,7 +153,7 @@ static const char *on_validation(training_log *log, json_t *line) {
     return NULL;
 }
 
-/* Another number of ranks may go on: what was traced is of those before. */
+/* The number of ranks may change: a trace of the ranks before is dropped. */
 static const char *on_resume(training_log *log, json_t *line) {
     rewind_log(log, log_number(line, "step"));
     append(&log->resumes, line);
@@ -175,25 +175,25 @@ static const char *on_timeline(training_log *log, json_t *line) { return trace_a
 static const struct {
     const char *name;
     bool has_step;
-    take_event *take;
+    handle_event *handle;
 } events[] = {
     {"start", false, on_start},  {"progress", true, on_progress},     {"validation", true, on_validation},
     {"resume", true, on_resume}, {"checkpoint", true, on_checkpoint}, {"end", false, on_end},
     {"test", false, on_test},    {"timeline", true, on_timeline},
 };
 
-/* What is wrong with a line, or NULL; events that are not known are skipped. */
-static const char *take_line(training_log *log, json_t *line) {
+/* What is wrong with a line, or NULL; unknown events are skipped. */
+static const char *handle_line(training_log *log, json_t *line) {
     const char *name = log_text(line, "event");
     if (name == NULL) {
-        return "it is no object with an event";
+        return "it is not an object with an event";
     }
     for (size_t i = 0; i < COUNT(events); i++) {
         if (strcmp(events[i].name, name) == 0) {
             if (events[i].has_step && !(log_number(line, "step") >= 0)) {
                 return "the event has no step";
             }
-            return events[i].take(log, line);
+            return events[i].handle(log, line);
         }
     }
     return NULL;
@@ -209,7 +209,7 @@ static bool is_blank(const char *text, size_t length) {
     return i == length;
 }
 
-/* jansson does not notice every allocation that fails while it reads; what it reads twice and equal is whole. */
+/* jansson does not notice every failed allocation while it reads. If it reads the line twice with equal results, they are complete. */
 static json_t *read_line(const char *text, size_t length, json_error_t *error) {
     json_t *line = json_loadb(text, length, 0, error),
            *again = line != NULL ? json_loadb(text, length, 0, error) : NULL;
@@ -236,7 +236,7 @@ static bool read_lines(training_log *log, const char *path, const char *text, si
         if (!is_blank(text + at, length)) {
             json_error_t error;
             json_t *line = read_line(text + at, length, &error);
-            const char *wrong = line == NULL ? error.text : take_line(log, line);
+            const char *wrong = line == NULL ? error.text : handle_line(log, line);
             const bool tolerated = line == NULL && last;
             if (wrong != NULL && !tolerated) {
                 say("%s:%zu: not a line of a training log: %s", path, number, wrong);
@@ -260,7 +260,7 @@ bool log_read(training_log *log, const char *path) {
     }
     bool good = read_lines(log, path, text, bytes);
     if (good && log->start == NULL && log->progress.count == 0 && log->validations.count == 0) {
-        say("%s has no start, no progress and no validation, so it is no training log", path);
+        say("%s has no start, no progress and no validation: it is not a training log", path);
         good = false;
     }
     free(text);

@@ -1,4 +1,4 @@
-/* The numbers, curves and tables of one training log. */
+/* The sections about one training log: numbers, curves and tables. */
 #include "report/training_sections.h"
 #include "report/line_plot.h"
 
@@ -9,7 +9,7 @@
 
 /* ---- summary ---- */
 
-/* A number as the log has it, unless it is missing: "114.5" */
+/* A card with a number; none if the log does not have it. */
 static void number_card(FILE *out, double value, const char *format, const char *meaning) {
     char room[64];
     if (isfinite(value)) {
@@ -18,7 +18,7 @@ static void number_card(FILE *out, double value, const char *format, const char 
     }
 }
 
-/* How well it does: a perplexity, or the loss of what has none. */
+/* A card with the perplexity, or with the loss if there is none. */
 static void result_card(FILE *out, double loss, double perplexity, const char *what) {
     char meaning[160], room[96];
     const bool whole = isfinite(perplexity);
@@ -44,7 +44,7 @@ static void put_summary(FILE *out, const training_log *log) {
     }
     number_card(out, log_speed(log), "%.0f", "tokens a second");
     number_card(out, log_number(log->start, "parameters"), "%.0f", "parameters");
-    number_card(out, log_number(log->end, "seconds"), "%.0f s", "in all");
+    number_card(out, log_number(log->end, "seconds"), "%.0f s", "total time");
     fprintf(out, "</div>\n");
 }
 
@@ -60,18 +60,19 @@ static const training_plot perplexity_plot = {
     "loss",
     "Perplexity",
     "perplexity",
-    "Of training and of validation. The axis is logarithmic, so that heights are losses.",
+    "Training and validation. The axis is logarithmic: heights are proportional to losses.",
     offsetof(log_point, perplexity),
     true,
     true,
     false};
-static const training_plot loss_plot = {
-    "loss", "Loss", "loss", "Of training and of validation.", offsetof(log_point, loss), true, false, false};
+static const training_plot loss_plot = {"loss", "Loss", "loss", "Training and validation.", offsetof(log_point, loss),
+                                        true,   false,  false};
 static const training_plot other_plots[] = {
-    {"rate", "Learning rate", "learning rate", "As the schedule had it.", offsetof(log_point, rate), false, false,
-     true},
-    {"speed", "Speed", "tokens a second", "Of training alone.", offsetof(log_point, speed), false, false, true},
-    {"norm", "Norm of the gradient", "norm", "Before it was clipped.", offsetof(log_point, norm), false, true, false},
+    {"rate", "Learning rate", "learning rate", "The learning rate of each update.", offsetof(log_point, rate), false,
+     false, true},
+    {"speed", "Throughput", "tokens a second", "Training only, without validation.", offsetof(log_point, speed), false,
+     false, true},
+    {"norm", "Gradient norm", "norm", "Before clipping.", offsetof(log_point, norm), false, true, false},
 };
 
 static double value_of(const log_point *point, size_t offset) {
@@ -157,7 +158,7 @@ static void put_validations(FILE *out, const training_log *log) {
         return;
     }
     const log_point *best = log_best(log);
-    put_section(out, "validations", "Validations", "The lowest loss in bold.");
+    put_section(out, "validations", "Validations", "The lowest loss is bold.");
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>updates</th><th>epoch</th><th>loss</th>"
                  "<th>perplexity</th><th>seconds</th></tr></thead><tbody>\n");
     for (size_t i = 0; i < log->validations.count; i++) {
@@ -173,7 +174,7 @@ static void put_validations(FILE *out, const training_log *log) {
     fprintf(out, "</tbody></table></div></section>\n");
 }
 
-/* One row a bucket. */
+/* One row for each bucket. */
 static void put_buckets(FILE *out, const training_log *log) {
     const json_t *shapes = json_object_get(log->start, "shapes");
     const size_t count = json_array_size(shapes);
@@ -186,12 +187,13 @@ static void put_buckets(FILE *out, const training_log *log) {
     if (count < 2 || !(padded > 0)) {
         return;
     }
-    char *note = text_of("Lengths that sequences are padded to: %.4f time steps for one of the data.",
-                         padded / log_number(log->start, "tokens"));
+    char *note =
+        text_of("Lengths to which sequences are padded: %.4f time steps with padding for each time step of the data.",
+                padded / log_number(log->start, "tokens"));
     put_section(out, "buckets", "Buckets", note);
     free(note);
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>length</th><th>sequences</th><th>batches</th>"
-                 "<th>of all</th></tr></thead><tbody>\n");
+                 "<th>share</th></tr></thead><tbody>\n");
     for (size_t i = 0; i < count; i++) {
         const json_t *shape = json_array_get(shapes, i);
         fprintf(out, "<tr>");
@@ -204,7 +206,7 @@ static void put_buckets(FILE *out, const training_log *log) {
     fprintf(out, "</tbody></table></div></section>\n");
 }
 
-/* A row where the value is not the default. A setting that this version does not know, or would refuse, is shown as it is. */
+/* A row, if the value is not the default. A setting that this version does not know or accept is shown unchanged. */
 static void put_setting(FILE *out, rcv_settings *settings, const char *name, const json_t *value) {
     char *text = log_value_text(value);
     const rcv_status status = rcv_settings_set(settings, name, text);
@@ -234,8 +236,8 @@ void put_settings(FILE *out, const training_log *log, rcv_settings *settings, bo
     }
     put_section(out, "settings", "Settings",
                 shared
-                    ? "Those of what is learnt, which are the same in all runs, where they differ from their defaults."
-                    : "Those that differ from their defaults.");
+                    ? "Settings of model and training that differ from their defaults; they are the same in all runs."
+                    : "Settings that differ from their defaults.");
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>setting</th><th class=\"left\">value</th>"
                  "<th class=\"left\">default</th></tr></thead><tbody>\n");
     json_object_foreach(object, name, value) {
@@ -260,7 +262,7 @@ static void put_number_fact(FILE *out, const char *name, double value) {
     }
 }
 
-/* Who took part, and what an update made them send. */
+/* The ranks, and the bytes that they send. */
 static void put_ranks_facts(FILE *out, const training_log *log) {
     const json_t *ranks = json_object_get(log->begun, "ranks");
     if (ranks == NULL) {
@@ -269,14 +271,14 @@ static void put_ranks_facts(FILE *out, const training_log *log) {
     const double replicas = log_number(ranks, "replicas"), stages = log_number(ranks, "stages");
     fprintf(out, "<dt>ranks</dt><dd>%.0f: %.0f x %.0f, replicas x stages</dd>\n", replicas * stages, replicas, stages);
     put_fact(out, "transport", log_text(ranks, "transport"));
-    put_number_fact(out, "bytes an update sends", log_number(log->end, "sent_all"));
-    put_number_fact(out, "of them the busiest rank", log_number(log->end, "sent_most"));
+    put_number_fact(out, "bytes sent in an update", log_number(log->end, "sent_all"));
+    put_number_fact(out, "bytes sent by the busiest rank", log_number(log->end, "sent_most"));
 }
 
 static void put_facts(FILE *out, const training_log *log) {
     fprintf(out, "<section id=\"facts\"><h2>The run</h2>\n<dl>\n");
     put_fact(out, "device", log_text(log->start, "device"));
-    put_fact(out, "begun", log_text(log->start, "date"));
+    put_fact(out, "started", log_text(log->start, "date"));
     put_fact(out, "version", log_text(log->start, "version"));
     put_fact(out, "commit", log_text(log->start, "commit"));
     put_ranks_facts(out, log);
@@ -286,7 +288,7 @@ static void put_facts(FILE *out, const training_log *log) {
     const char *last = "";
     for (size_t i = 0; i < json_array_size(plans); i++) {
         const char *plan = json_string_value(json_array_get(plans, i));
-        if (plan == NULL || strcmp(plan, last) == 0) { /* buckets share theirs */
+        if (plan == NULL || strcmp(plan, last) == 0) { /* buckets may share a plan */
             continue;
         }
         last = plan;
@@ -298,7 +300,7 @@ static void put_facts(FILE *out, const training_log *log) {
     for (size_t i = 0; i < log->resumes.count; i++) {
         put_number_fact(out, "resumed at update", log->resumes.points[i].step);
     }
-    put_fact(out, "ended by", log->end != NULL ? log_text(log->end, "reason") : "nothing yet");
+    put_fact(out, "ended by", log->end != NULL ? log_text(log->end, "reason") : "it has not ended");
     fprintf(out, "</dl></section>\n");
 }
 

@@ -1,4 +1,4 @@
-/* Sections of the pages of recurve report: of one training log, and of several that are compared. */
+/* The sections of the pages of recurve report: of one training log, and of several that are compared. */
 #ifndef TOOL_REPORT_TRAINING_SECTIONS_H
 #define TOOL_REPORT_TRAINING_SECTIONS_H
 
@@ -6,21 +6,21 @@
 #include "report/drawing.h"
 #include "report/training_log.h"
 
-/* A cell of a table; empty where the value is no number. */
+/* A cell of a table; empty if the value is not finite. */
 void put_number(FILE *out, double value, const char *format);
 
-/* All of one run, from the paragraph behind the title on. */
+/* The page of one run, from the paragraph after the title on. */
 void put_training(FILE *out, const training_log *log, rcv_settings *settings);
-/* Those that differ from their defaults; `shared`: but for those that say how a run goes. */
+/* The settings that differ from their defaults; with `shared`, without those that affect the execution only. */
 void put_settings(FILE *out, const training_log *log, rcv_settings *settings, bool shared);
 
-/* One update, rank by rank: a section for the traces behind it, which the caller closes. */
-bool trace_is_drawn(const trace *trace); /* is there anything in it? */
+/* The section with the traces of updates: begin_traces, put_trace for each run; the caller closes it. */
+bool trace_is_drawn(const trace *trace); /* does it have spans? */
 void begin_traces(FILE *out);
 void put_trace(FILE *out, const trace *trace);
 
-/* Scaling, and data against pipeline, for each model that the runs train. loss: the one that runs are timed to; NaN: the
- * largest that runs of a model have at their end. */
+/* Scaling, and data and pipeline parallelism, for each model that the runs train. loss: the loss to which runs are timed; NaN: the largest
+ * final loss of the runs of a model. */
 void put_runs(FILE *out, const run *runs, size_t count, double loss);
 
 #endif

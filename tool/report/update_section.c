@@ -1,4 +1,4 @@
-/* One update, rank by rank: a lane a rank, with what it computed, and under that a strip of what was exchanged beside. */
+/* The section about one update of several ranks: a row for each rank with its computation, and below that a strip with its exchange. */
 #include "report/training_sections.h"
 
 #include <math.h>
@@ -33,7 +33,7 @@ static void draw_lane_name(FILE *out, const lane *lane, int y) {
             y + 31, lane->replica, lane->stage);
 }
 
-/* Spans of one kind that follow one another within a point, as one. */
+/* Consecutive spans of one kind that are narrower than a pixel, drawn as one. */
 typedef struct {
     span whole;
     size_t count; /* 0: none yet */
@@ -90,7 +90,7 @@ static void draw_exchange(FILE *out, const trace *trace, const lane *lane, int y
     }
 }
 
-/* Is the batch cut into units, so that their numbers say something? */
+/* Is the batch split into units? Then their numbers are shown. */
 static bool has_units(const trace *trace) {
     for (size_t i = 0; i < trace->count; i++) {
         for (size_t j = 0; j < trace->lanes[i].count; j++) {
@@ -104,7 +104,7 @@ static bool has_units(const trace *trace) {
 
 static void draw_lanes(FILE *out, const trace *trace) {
     const bool units = has_units(trace);
-    begin_svg(out, WIDTH, lane_y(trace->count) - GAP + 50, "One update, rank by rank");
+    begin_svg(out, WIDTH, lane_y(trace->count) - GAP + 50, "Timeline of one update");
     for (size_t i = 0; i < trace->count; i++) {
         fprintf(out, "<rect class=\"lane\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>", LEFT, lane_y(i),
                 RIGHT - LEFT, LANE);
@@ -141,17 +141,18 @@ static void put_lanes(FILE *out, const trace *trace) {
 bool trace_is_drawn(const trace *trace) { return trace->count > 0 && trace->seconds > 0; }
 
 void begin_traces(FILE *out) {
-    static const char *const labels[] = {"forward", "backward", "other work", "exchange, beside the rest"};
+    static const char *const labels[] = {"forward", "backward", "other work", "exchange, in parallel"};
     static const int kinds[] = {SPAN_FORWARD, SPAN_BACKWARD, SPAN_OTHER, SPAN_EXCHANGE};
     int shown[COUNT(kinds)];
     for (size_t i = 0; i < COUNT(kinds); i++) {
         shown[i] = colours[kinds[i]];
     }
-    put_section(
-        out, "ranks", "One update, rank by rank",
-        "What each rank did in the last update that was traced. Where a lane is empty the rank waits. Exchange goes "
-        "on beside it, from when a rank can send or receive until it has, so that waiting for others is part of it; "
-        "hidden is the share of it in which the same rank computes. Numbers are units of the batch.");
+    put_section(out, "ranks", "Timeline of one update",
+                "The last update that was traced. An empty part of a row is waiting time. An exchange lasts from when "
+                "a rank can "
+                "send or receive until it is done, and so includes waiting for other ranks; hidden is its share during "
+                "which the "
+                "same rank computes. Numbers are units of the batch.");
     put_legend(out, labels, shown, COUNT(labels));
 }
 

@@ -1,4 +1,4 @@
-/* Timelines of ranks, and what follows from them. */
+/* The traces of ranks: reading them, and the times that follow from them. */
 #include "report/update_trace.h"
 
 #include "report/training_log.h"
@@ -17,7 +17,7 @@ static int by_begin(const void *left, const void *right) {
     return (a->begin > b->begin) - (a->begin < b->begin);
 }
 
-/* The spans of one sort, united: they rise and lie apart. For free(). */
+/* The union of the compute or of the exchange spans: increasing and disjoint. For free(). */
 static interval *unite(const lane *lane, bool compute, size_t *count) {
     interval *all = need(lane->count + 1, sizeof *all);
     size_t taken = 0, kept = 0;
@@ -47,7 +47,7 @@ static double length_of(const interval *list, size_t count) {
     return sum;
 }
 
-/* Of two lists that were united. */
+/* The length of the intersection of two unions. */
 static double overlap(const interval *a, size_t a_count, const interval *b, size_t b_count) {
     double sum = 0;
     for (size_t i = 0, j = 0; i < a_count && j < b_count;) {
@@ -90,7 +90,7 @@ double trace_idle(const trace *trace) {
 
 /* ---- reading ---- */
 
-/* [kind, unit, begin, end]. What began before all ranks had come counts from there. */
+/* [kind, unit, begin, end]. A span that began before all ranks had arrived begins at 0. */
 static bool read_span(span *span, const json_t *value) {
     const char *name = json_string_value(json_array_get(value, 0));
     const json_t *unit = json_array_get(value, 1), *begin = json_array_get(value, 2), *end = json_array_get(value, 3);
@@ -122,7 +122,7 @@ static const char *read_lane(lane *lane, const json_t *line) {
             return "a span of a timeline is [kind, unit, begin, end]";
         }
     }
-    return lane->count > 0 ? NULL : "a timeline wants spans";
+    return lane->count > 0 ? NULL : "a timeline needs spans";
 }
 
 static void lane_free(lane *lane) {
@@ -138,7 +138,7 @@ void trace_free(trace *all) {
     *all = (trace){0};
 }
 
-/* Ranks stay in order. A rank that has a lane gets the new one. */
+/* Inserts a lane in the order of ranks, or replaces the lane of its rank. */
 static void keep_lane(trace *trace, const lane *added) {
     size_t at = 0;
     while (at < trace->count && trace->lanes[at].rank < added->rank) {

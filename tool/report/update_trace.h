@@ -1,4 +1,4 @@
-/* One update of a run of several ranks: what each rank did when, as the log's timelines say it. */
+/* The trace of one update of a training run with several ranks, from the timeline lines of its log. */
 #ifndef TOOL_REPORT_UPDATE_TRACE_H
 #define TOOL_REPORT_UPDATE_TRACE_H
 
@@ -12,26 +12,26 @@ extern const char *const span_names[SPAN_KINDS];
 
 typedef struct {
     span_kind kind;
-    int unit;          /* of the batch; -1: of none */
-    double begin, end; /* seconds since all ranks had come */
+    int unit;          /* of the batch; -1: none */
+    double begin, end; /* seconds since all ranks had arrived */
 } span;
 
 typedef struct {
     double begin, end;
 } interval;
 
-/* Compute is forward, backward and other. Exchange goes on beside it, and its spans may overlap: a moment counts once. */
+/* The spans of one rank. Compute is forward, backward and other. Exchange runs in parallel, and its spans may overlap: overlaps count once. */
 typedef struct {
     int rank, replica, stage;
     span *spans;
-    interval *exchanges; /* the exchange spans united; they rise and lie apart */
+    interval *exchanges; /* the union of the exchange spans: increasing and disjoint */
     size_t count, exchange_count;
     double compute, exchange; /* seconds */
-    double hidden;            /* of the exchange: with compute of the same rank beside it */
+    double hidden;            /* seconds of the exchange during which the same rank computes */
 } lane;
 
 typedef struct {
-    lane *lanes; /* ranks rise */
+    lane *lanes; /* ranks increase */
     size_t count;
     double step;
     double seconds; /* until the last rank has ended */
@@ -39,11 +39,11 @@ typedef struct {
 
 static inline bool is_compute(span_kind kind) { return kind <= SPAN_OTHER; }
 
-/* Takes the timeline of one rank. That of a later update takes the place of all before. What is wrong with it, or NULL. */
+/* Adds the timeline of one rank. A timeline of a later update replaces all before. Returns what is wrong with it, or NULL. */
 const char *trace_add(trace *trace, const json_t *line);
 void trace_free(trace *trace);
-/* NaN where there is no lane. */
-double trace_balance(const trace *trace); /* the largest compute over the mean */
+/* NaN without lanes. */
+double trace_balance(const trace *trace); /* the largest compute time of a rank over the mean */
 double trace_idle(const trace *trace);    /* the share of all ranks' time without compute */
 
 #endif
