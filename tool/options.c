@@ -263,74 +263,117 @@ static bool set_value(option *option, char *text) {
 
 /* ---- help ---- */
 
-static void print_default_text(const char *text) {
-    if (text != NULL && text[0] != '\0') {
-        printf(" (default %s)", text);
+enum { WIDTH = 80, HELP_COLUMN = 26 }; /* of a terminal; where the description of an option begins */
+
+/* Prints words from `column` on. Lines end before WIDTH, and continue at `indent`. A newline in the text is a space. */
+static void print_wrapped(const char *text, int column, int indent) {
+    bool is_first = true;
+    while (*text != '\0') {
+        const int length = (int)strcspn(text, " \n");
+        if (!is_first && column + 1 + length > WIDTH) {
+            printf("\n%*s", indent, "");
+            column = indent;
+        } else if (!is_first) {
+            printf(" ");
+            column++;
+        }
+        printf("%.*s", length, text);
+        column += length;
+        text += length;
+        text += strspn(text, " \n");
+        is_first = false;
+    }
+    printf("\n");
+}
+
+/* Paragraphs, which an empty line separates. */
+static void print_paragraphs(const char *text) {
+    for (const char *end; text != NULL; text = end != NULL ? end + 2 : NULL) {
+        end = strstr(text, "\n\n");
+        char *paragraph = end != NULL ? text_of("%.*s", (int)(end - text), text) : text_of("%s", text);
+        print_wrapped(paragraph, 0, 0);
+        free(paragraph);
+        printf("%s", end != NULL ? "\n" : "");
     }
 }
 
-/* NaN: there is no fixed default; the help describes it. */
-static void print_default_real(double value) {
-    if (!isnan(value)) {
-        printf(" (default %g)", value);
-    }
-}
-
-static void print_default(const option *option) {
+/* The value without the option, for free(). An empty text: none, or one that the help describes itself, as for a NaN. */
+static char *default_text(const option *option) {
     const void *at = option->destination;
+    const char *text = "";
     switch (option->type) {
-    case OPTION_INTEGER: printf(" (default %lld)", (long long)*(const int64_t *)at); break;
-    case OPTION_REAL: print_default_real(*(const double *)at); break;
-    case OPTION_SEED: printf(" (default %llu)", (unsigned long long)*(const uint64_t *)at); break;
+    case OPTION_INTEGER: return text_of("%lld", (long long)*(const int64_t *)at);
+    case OPTION_REAL: return isnan(*(const double *)at) ? text_of("%s", "") : text_of("%g", *(const double *)at);
+    case OPTION_SEED: return text_of("%llu", (unsigned long long)*(const uint64_t *)at);
     case OPTION_DTYPE:
-    case OPTION_PRODUCT: printf(" (default %s)", rcv_dtype_name(*(const rcv_dtype *)at)); break;
-    case OPTION_CHOICE: printf(" (default %s)", option->choices[*(const int *)at]); break;
-    case OPTION_TEXT: print_default_text(*(const char *const *)at); break;
-    case OPTION_SETTING: print_default_text(option->value != NULL ? rcv_settings_get(at, option->name) : NULL); break;
+    case OPTION_PRODUCT: text = rcv_dtype_name(*(const rcv_dtype *)at); break;
+    case OPTION_CHOICE: text = option->choices[*(const int *)at]; break;
+    case OPTION_TEXT: text = *(const char *const *)at; break;
+    case OPTION_SETTING: text = option->value != NULL ? rcv_settings_get(at, option->name) : ""; break;
     default: break;
     }
+    return text_of("%s", text != NULL ? text : "");
 }
 
 static void print_row(const char *dashes, const char *name, const char *value, const char *help) {
-    const int width = printf("  %s%s%s%s", dashes, name, value != NULL ? " " : "", value != NULL ? value : "");
-    printf("%*s%s", width < 26 ? 26 - width : 1, "", help);
+    int column = printf("  %s%s%s%s", dashes, name, value != NULL ? " " : "", value != NULL ? value : "");
+    column += printf("%*s", column < HELP_COLUMN ? HELP_COLUMN - column : 1, "");
+    print_wrapped(help, column, HELP_COLUMN);
 }
 
-static void print_help(const command *command) {
-    printf("Usage: recurve %s", command->verb);
+static void print_option(const option *option) {
+    char *value = option->required ? text_of("%s", "") : default_text(option);
+    char *help = value[0] != '\0' ? text_of("%s (default %s)", option->help, value) : text_of("%s", option->help);
+    print_row("--", option->name, option->value, help);
+    free(help);
+    free(value);
+}
+
+static void print_usage(const command *command) {
+    char *line = text_of("Usage: recurve %s", command->verb);
     for (size_t i = 0; i < command->operand_count; i++) {
         const char *name = command->operands[i].name;
-        printf(i + command->optional_count < command->operand_count ? " %s" : " [%s]", name);
-        if (command->last_count != NULL && i + 1 == command->operand_count) {
-            printf(" [%s ...]", name);
-        }
+        const bool is_required = i + command->optional_count < command->operand_count;
+        const bool is_repeated = command->last_count != NULL && i + 1 == command->operand_count;
+        char *longer = text_of(is_required ? "%s %s" : "%s [%s]", line, name);
+        free(line);
+        line = is_repeated ? text_of("%s [%s ...]", longer, name) : text_of("%s", longer);
+        free(longer);
     }
     for (size_t i = 0; i < option_count(command); i++) {
         const option *option = option_at(command, i);
         if (option->required) {
-            printf(" --%s %s", option->name, option->value);
+            char *longer = text_of("%s --%s %s", line, option->name, option->value);
+            free(line);
+            line = longer;
         }
     }
-    printf("%s\n\n%s.\n", option_count(command) > 0 ? " [OPTIONS]" : "", command->summary);
+    char *whole = text_of("%s%s", line, option_count(command) > 0 ? " [OPTIONS]" : "");
+    print_wrapped(whole, 0, 4);
+    free(whole);
+    free(line);
+}
+
+static void print_help(const command *command) {
+    print_usage(command);
+    char *summary = text_of("%s.", command->summary);
+    printf("\n");
+    print_wrapped(summary, 0, 0);
+    free(summary);
     if (command->details != NULL) {
-        printf("\n%s\n", command->details);
+        printf("\n");
+        print_paragraphs(command->details);
     }
     if (command->operand_count > 0) {
         printf("\n");
     }
     for (size_t i = 0; i < command->operand_count; i++) {
         print_row("", command->operands[i].name, NULL, command->operands[i].help);
-        printf("\n");
     }
     for (size_t g = 0; g < command->group_count; g++) {
         printf("\n%s:\n", command->groups[g].title);
         for (size_t i = 0; i < command->groups[g].count; i++) {
-            const option *option = &command->groups[g].options[i];
-            print_row("--", option->name, option->value, option->help);
-            if (!option->required) {
-                print_default(option);
-            }
-            printf("\n");
+            print_option(&command->groups[g].options[i]);
         }
     }
 }
@@ -365,7 +408,7 @@ static parsed parse_option(const command *command, int argc, char **argv, int *a
     }
     if (option->value != NULL && value == NULL) {
         if (*at + 1 >= argc) {
-            say("--%s needs a value: --%s %s", option->name, option->name, option->value);
+            say("--%s wants a value: --%s %s", option->name, option->name, option->value);
             return PARSED_WRONG;
         }
         value = argv[++*at];

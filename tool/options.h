@@ -53,7 +53,7 @@ typedef struct {
 typedef struct {
     const char *verb;
     const char *summary; /* one sentence */
-    const char *details; /* more lines, or NULL */
+    const char *details; /* paragraphs with an empty line between them, wrapped when printed; or NULL */
     const operand *operands;
     size_t operand_count;
     size_t optional_count; /* this many of the last ones may be missing */

@@ -73,7 +73,7 @@ has '^steps +4$'
 has '^features +1$'
 has '^classes +2$'
 
-bad 2 "it knows stats" other text
+bad 2 "use data stats FILE" other text
 bad 2 "--buckets wants" stats text --kind lines --buckets 4,4
 bad 2 "--buckets wants" stats text --kind lines --buckets auto:65
 bad 1 "does not fit" stats text --kind lines --buckets 4

@@ -76,7 +76,7 @@ for key in log wisdom; do
     good train --resume crafted.safetensors --steps 5 --output resumed.safetensors
     cmp -s home/.bashrc before || complain "a checkpoint's $key was written"
     [ -s resumed.jsonl ] || complain "the log does not lie beside the model"
-    grep -qF "data as crafted.safetensors names it: text" err || complain "the data is not named"
+    grep -qF "the data is the one named in crafted.safetensors: text" err || complain "the data is not named"
     rm -f resumed*
 done
 craft cache "$folder/home/chosen"

@@ -6,8 +6,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder" "$folder.out" "$folder.err"' EXIT
 cd "$folder" || exit 1
 failures=0
-options=${ASAN_OPTIONS:-}
-export ASAN_OPTIONS=$options:detect_leaks=0
+. "$SOURCE_DIR/tests/support/leaks.bash"
 export XDG_CACHE_HOME=$folder/home
 
 complain() {
@@ -95,7 +94,7 @@ header = json.dumps({"x": {"dtype": "F32", "shape": [2, 1, 3], "data_offsets": [
 header += b" " * (-len(header) % 8)
 open("in", "wb").write(struct.pack("<Q", len(header)) + header + bytes(24))
 PYTHON
-ASAN_OPTIONS=$options:detect_leaks=1 refused "--output in,--input" run model --input in --output in
+leakless refused "--output in,--input" run model --input in --output in
 refused "--output ./model,MODEL" run model --input in --output ./model
 refused "own.cell,--cell" init own.cell --cell own.cell --input 3 --hidden 4 --overwrite
 refused "--json own.cell,--cell" bench --cell own.cell --json own.cell
@@ -118,7 +117,7 @@ refused "text,not numbers" data stats valid --json text
 good data stats valid --json numbers
 good data stats valid --json numbers
 mkdir train
-ASAN_OPTIONS=$options:detect_leaks=1 good train text --output train/a "${small[@]}"
+leakless good train text --output train/a "${small[@]}"
 refused "LOG train/a.jsonl,the page" report train/a.jsonl --output train/a.jsonl
 cp train/a.jsonl train/b.jsonl
 refused "train/b.jsonl,not a page" report --output train/b.jsonl train/a.jsonl
@@ -135,7 +134,7 @@ good data stats valid --json numbers
 [ "$(cat page.html.part numbers.part)" = $'mine\nmine' ] || complain "a file PATH.part of the user's was replaced"
 
 # ---- a new training over what is there ----
-ASAN_OPTIONS=$options:detect_leaks=1 refused "train/a,resume,--overwrite" train text --output train/a "${small[@]}"
+leakless refused "train/a,resume,--overwrite" train text --output train/a "${small[@]}"
 good train --resume train/a --steps 4
 cp train/a.jsonl train/c.jsonl
 refused "the log train/c.jsonl,--overwrite" train text --output train/c "${small[@]}"

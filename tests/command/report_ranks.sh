@@ -139,7 +139,7 @@ want("points", sorted(points), ["%s, ranks %d: %d tokens a second" % point for p
 ideal = re.search('<path class="ln guess" d="M([0-9.]+) ([0-9.]+)L([0-9.]+) ([0-9.]+)"/>', text)
 heights = [330 - float(ideal.group(i)) for i in (2, 4)] if ideal else [1, 0] # 330: the axis, which is at zero
 want("the ideal grows with the ranks", abs(heights[1] / heights[0] - 4) < 0.01, True)
-want("the sentence", "Speed-up: against one.jsonl, the fastest run of one rank. Not all runs have its device. Not all runs have its threads.\n" in re.sub("<[^>]*>", "", text), True)
+want("the sentence", "Speed-up over one.jsonl, the fastest run of one rank. Not all runs have the same device. Not all runs have the same threads.\n" in re.sub("<[^>]*>", "", text), True)
 want("traces", [row[3:] for row in page.tables["ranks"] if row[0] != "rank"],
      [["9.000", "4.000", "1.000", "75.0%"], ["6.000", "5.000", "4.000", "40.0%"], ["12.000", "0.000", "0.000", ""], ["6.000", "0.000", "6.000", ""]])
 want("units", "backward of unit 2, 10.0000 to 12.0000 ms" in page.titles, True)
@@ -158,14 +158,14 @@ PYTHON
 # Another model is compared apart, and has no run of one rank.
 "$RECURVE" report one.jsonl wide.jsonl data.jsonl >out 2>err || complain "two models: $(cat err)"
 check one <<'PYTHON'
-want("unlike", re.findall("rank[.] Not all runs have its ([a-z]*)", text), ["threads"])
+want("unlike", re.findall("rank[.] Not all runs have the same ([a-z]*)", text), ["threads"])
 want("the first model", [row[0] for row in page.tables["arrangements"][1:]], ["one.jsonl", "data.jsonl"])
 want("the other", [row[:1] + row[5:7] + row[-1:] for row in page.tables["arrangements-2"][1:]], [["wide.jsonl", "300", "", "1.00"]])
-want("why", "These runs are compared apart, since they differ from the first in hidden (64, not 32)." in text, True)
+want("why", "These runs are compared separately: they differ from the first in hidden (64, not 32)." in text, True)
 PYTHON
 "$RECURVE" report data.jsonl both.jsonl --output none.html >out 2>err || complain "no run of one rank: $(cat err)"
 check none <<'PYTHON'
-want("why", "No run of one rank is among them, so there is no ideal and no speed-up." in page.words, True)
+want("why", "There is no run with one rank, so no ideal and no speed-up are shown." in page.words, True)
 want("likeness", "Not all runs" in text, False)
 want("speed-ups", [row[6] for row in page.tables["arrangements"][1:]], ["", ""])
 want("the ideal", "guess\" d=" in text, False)
@@ -192,14 +192,14 @@ echo 'no log' >text.jsonl
 echo '' >>text.jsonl
 echo '{"event": "other"}' >>text.jsonl
 refused 1 "text.jsonl:1: not a line of a training log" one.jsonl text.jsonl
-refused 1 "begun.jsonl has no progress, so there is nothing to compare" one.jsonl begun.jsonl
+refused 1 "begun.jsonl has no progress lines: there is nothing to compare" one.jsonl begun.jsonl
 refused 1 "missing.jsonl" one.jsonl missing.jsonl
-refused 1 "spanless.jsonl:2: not a line of a training log: a timeline wants spans" spanless.jsonl
+refused 1 "spanless.jsonl:2: not a line of a training log: a timeline needs spans" spanless.jsonl
 refused 1 "kindless.jsonl:2: not a line of a training log: a span of a timeline is [kind, unit, begin, end]" kindless.jsonl
 refused 1 "backwards.jsonl:2: not a line of a training log: a span of a timeline is" one.jsonl backwards.jsonl
 refused 1 "rankless.jsonl:2: not a line of a training log: a timeline wants a rank, a replica and a stage" rankless.jsonl
 refused 1 "nobody.jsonl:1: not a line of a training log: its ranks have no replicas or no stages" nobody.jsonl
 refused 1 "stageless.jsonl:1: not a line of a training log: its ranks have no replicas or no stages" one.jsonl stageless.jsonl
 refused 2 "--loss wants a number of at least 0, not 'low'" one.jsonl data.jsonl --loss low
-refused 2 "--loss compares runs, and there is one log" one.jsonl --loss 3
+refused 2 "--loss needs several logs, and there is one" one.jsonl --loss 3
 [ $failures = 0 ]

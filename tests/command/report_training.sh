@@ -72,7 +72,7 @@ wanted = {
     "a <device> & more": "the device", "929589": "tokens", "1.2e-06": "weight decay", "200": "hidden", "<ptb>": "data",
     "sgd": "optimiser", "of-later": "a setting not known", "combine(steps=8)+": "a plan", "epochs": "why it ended",
     "resumed at 1200": "the mark", "resumed at update": "the resume", "75.0%": "a bucket's share",
-    "Lengths that sequences are padded to: %.4f time steps for one of the data." % (64 * (10 * 750 + 40 * 250) / 929589): "padding"}
+    "Lengths to which sequences are padded: %.4f time steps with padding for each time step of the data." % (64 * (10 * 750 + 40 * 250) / 929589): "padding"}
 for word, meaning in wanted.items():
     if word not in page.words:
         wrong.append("the page does not show %s: %s" % (meaning, word))
@@ -99,7 +99,7 @@ python3 whole.py run.html || failures=$((failures + 1))
 grep -v '"end"' run.jsonl >killed.jsonl
 printf '{"event": "progr' >>killed.jsonl
 "$RECURVE" report killed.jsonl --output killed.page >out 2>err || complain "a log cut short: $(cat err)"
-grep -q 'nothing yet' killed.page || complain "the page of a log without an end does not say so"
+grep -q 'it has not ended' killed.page || complain "the page of a log without an end does not say so"
 [ ! -e killed.html ] || complain "--output is not where the page went"
 
 # 5000 lines are drawn as at most 1000 points; a loss that is no number leaves a gap.
@@ -133,7 +133,7 @@ refused "broken.jsonl:3: not a line of a training log" broken.jsonl
 sed '5s/"step"/"stop"/' run.jsonl >stepless.jsonl
 refused "stepless.jsonl:5: not a line of a training log: the event has no step" stepless.jsonl
 { cat run.jsonl && echo '[1]'; } >array.jsonl
-refused "array.jsonl:$(wc -l <array.jsonl): not a line of a training log: it is no object with an event" array.jsonl
+refused "array.jsonl:$(wc -l <array.jsonl): not a line of a training log: it is not an object with an event" array.jsonl
 echo '{"event": "other"}' >other.jsonl
 refused "other.jsonl has no start, no progress and no validation" other.jsonl
 refused "none.jsonl" none.jsonl

@@ -12,7 +12,7 @@ complain() {
 }
 
 cat >verb.c <<'C'
-#include "settings.h"
+#include "settings_options.h"
 #include "tool.h"
 
 int main(int argc, char **argv) {
@@ -33,8 +33,8 @@ int main(int argc, char **argv) {
 C
 tool=$SOURCE_DIR/tool
 # shellcheck disable=SC2086
-$CC -std=c11 -D_POSIX_C_SOURCE=200809L $CFLAGS -I"$SOURCE_DIR/include" -I"$tool" verb.c "$tool"/settings.c "$tool"/options.c \
-    "$tool"/common.c "$tool"/stop.c -L"$BUILD_DIR" -Wl,-rpath,"$BUILD_DIR" -lrecurve -lm $LDFLAGS -o verb || exit 1
+$CC -std=c11 -D_POSIX_C_SOURCE=200809L $CFLAGS -I"$SOURCE_DIR/include" -I"$tool" verb.c "$tool"/settings_options.c "$tool"/options.c \
+    "$tool"/messages.c "$tool"/runtime.c -L"$BUILD_DIR" -Wl,-rpath,"$BUILD_DIR" -lrecurve -lm $LDFLAGS -o verb || exit 1
 
 # fails SENTENCE ARGUMENTS...: exit status 2, and this is said
 fails() {

@@ -6,10 +6,7 @@ trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 failures=0
 
-# With sanitizers: looking for leaks can cost seconds a process, so only what stands behind `leakless` does.
-options=${ASAN_OPTIONS:-}
-export ASAN_OPTIONS=$options:detect_leaks=0
-leakless() { ASAN_OPTIONS=$options:detect_leaks=1 "$@"; }
+. "$SOURCE_DIR/tests/support/leaks.bash"
 
 complain() {
     echo "FAILED: $*"
@@ -53,11 +50,14 @@ grep -q '^Usage' err || complain "recurve alone shows no usage"
 good --version
 has '^recurve [0-9]+\.[0-9]+\.[0-9]+$'
 good --help
+awk 'length > 80 { exit 1 }' out || complain "the overview is wider than 80 columns"
 verbs=$(sed -nE 's/^  ([a-z]+) .*/\1/p' out)
 [ "$(wc -w <<<"$verbs")" -ge 7 ] || complain "the overview does not list the verbs"
 for verb in $verbs; do
     good "$verb" --help
     has "^Usage: recurve $verb"
+    long=$(awk 'length > 80' out)
+    [ -z "$long" ] || complain "the help of $verb is wider than 80 columns: $long"
     cp out first
     good help "$verb"
     cmp -s first out || complain "help $verb and $verb --help differ"

@@ -5,8 +5,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 failures=0
-options=${ASAN_OPTIONS:-}
-export ASAN_OPTIONS=$options:detect_leaks=0
+. "$SOURCE_DIR/tests/support/leaks.bash"
 
 complain() {
     echo "FAILED: $*"
@@ -197,8 +196,8 @@ bad 2 "no settings" train --resume a.only
 cp classes-whole.safetensors mine
 bad 1 "mine" train text --resume mine --kind stream
 cmp -s classes-whole.safetensors mine || complain "a checkpoint that was refused has changed"
-ASAN_OPTIONS=$options:detect_leaks=1 bad 1 "cut" eval cut text
-ASAN_OPTIONS=$options:detect_leaks=1 good train --resume stream-whole.safetensors --steps 2003
+leakless bad 1 "cut" eval cut text
+leakless good train --resume stream-whole.safetensors --steps 2003
 
 [ $failures = 0 ] || echo "$failures checks failed"
 [ $failures = 0 ]

@@ -42,7 +42,7 @@ same "bfloat16, units of odd sizes" 3e-3 --optimiser sgd --dtype bfloat16 --hidd
 "$RECURVE" train text.txt --output one.safetensors --overwrite $usual --hidden 32 --batch 8 --optimiser adam --dtype float64 >one.txt 2>&1 || complain "$(tail -1 one.txt)"
 timeout 300 mpirun -n 1 "$RECURVE" train text.txt --output nccl.safetensors $usual --hidden 32 --batch 8 --optimiser adam --dtype float64 --parallel data --transport nccl >nccl.txt 2>&1 ||
     complain "NCCL: $(grep recurve: nccl.txt | tail -1)"
-grep -q "ranks by .*GPU memory by NCCL" nccl.txt || complain "NCCL: it does not say so: $(head -1 nccl.txt)"
+grep -q "ranks over .*GPU memory by NCCL" nccl.txt || complain "NCCL: it does not say so: $(head -1 nccl.txt)"
 python3 "$SOURCE_DIR/tests/ranks/parallel.py" 1e-11 one nccl >said || complain "NCCL: $(cat said)"
 timeout 300 mpirun -n 2 "$RECURVE" train text.txt --output two.safetensors $usual --hidden 32 --batch 8 --optimiser adam --parallel data --transport nccl >two.txt 2>&1 &&
     complain "NCCL with two ranks on one GPU: it should have been refused"

@@ -26,7 +26,7 @@ static const length_point *line_points(const lengths *lengths, size_t line) {
 
 static int line_colour(size_t line) { return line == 0 ? NEUTRAL : (int)line - 1; }
 
-/* What follows from the LSTM's extrapolated time is a guess as well; of the first length there is none. */
+/* A speed-up over an extrapolated time is extrapolated too. The first length is always measured. */
 static curve line_curve(const lengths *lengths, size_t line, const length_plot *plot) {
     const length_point *points = line_points(lengths, line);
     curve curve = {.label = line_name(lengths, line), .colour = line_colour(line)};

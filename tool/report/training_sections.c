@@ -241,7 +241,7 @@ void put_settings(FILE *out, const training_log *log, rcv_settings *settings, bo
     fprintf(out, "<div class=\"table\"><table><thead><tr><th>setting</th><th class=\"left\">value</th>"
                  "<th class=\"left\">default</th></tr></thead><tbody>\n");
     json_object_foreach(object, name, value) {
-        if (!shared || !is_way_to_run(name)) {
+        if (!shared || !is_execution_setting(name)) {
             put_setting(out, settings, name, value);
         }
     }

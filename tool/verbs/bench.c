@@ -24,7 +24,7 @@ static int work(bench *bench) {
             result = fail(RCV_IO);
         }
         if (stop_signal() != 0) {
-            say("stopped: what is printed%s is what was measured until then",
+            say("stopped: what is printed%s was measured before the signal",
                 bench->json != NULL || bench->report != NULL ? " and written" : "");
         }
     }
@@ -34,10 +34,10 @@ static int work(bench *bench) {
     return result;
 }
 
-/* ---- options ---- */
+/* ---- checks of options ---- */
 
-/* Linear recurrences have no network, and lengths are about several ones. */
-static bool stands_alone(const bench *bench) {
+/* --scan and --lengths are experiments of their own. */
+static bool excludes_other_experiments(const bench *bench) {
     const struct {
         const char *name;
         bool given;
@@ -72,27 +72,27 @@ static bool problem_has(const problem *problem, const char *name) {
            is_given(problem->network.options, COUNT(problem->network.options), name);
 }
 
-/* Cells, steps and passes are its own. */
-static bool lengths_go_together(const bench *bench) {
-    static const char *const foreign[] = {"cell", "size", "steps", "pass"};
+/* --lengths has its own cells, steps and passes. */
+static bool check_lengths(const bench *bench) {
+    static const char *const excluded[] = {"cell", "size", "steps", "pass"};
     if (bench->lengths == NULL) {
         if (bench->cells != NULL) {
-            say("--cells names the cells of --lengths, which is not given");
+            say("--cells lists the cells of --lengths, which is not given");
         }
         return bench->cells == NULL;
     }
-    for (size_t i = 0; i < COUNT(foreign); i++) {
-        if (problem_has(&bench->problem, foreign[i])) {
-            say("--lengths measures both passes of the cells of --cells over steps of its own: leave out --%s",
-                foreign[i]);
+    for (size_t i = 0; i < COUNT(excluded); i++) {
+        if (problem_has(&bench->problem, excluded[i])) {
+            say("--lengths measures both passes of the cells of --cells over its own numbers of steps: leave out --%s",
+                excluded[i]);
             return false;
         }
     }
     return true;
 }
 
-static bool options_are_clear(const bench *bench) {
-    if (!stands_alone(bench) || !lengths_go_together(bench) || !bench_lists_are_valid(bench)) {
+static bool check_options(const bench *bench) {
+    if (!excludes_other_experiments(bench) || !check_lengths(bench) || !bench_lists_are_valid(bench)) {
         return false;
     }
     if (bench->gemm && problem_is_gpu(&bench->problem)) {
@@ -120,52 +120,52 @@ static parsed parse(bench *bench, int argc, char **argv) {
     option_group shape, planning;
     problem_groups(&bench->problem, &shape, &planning);
     option options[] = {
-        {"anchors", OPTION_FLAG, &bench->anchors, .help = "against oneDNN, OpenBLAS and PyTorch; GPU: cuDNN, PyTorch"},
-        {"no-torch", OPTION_FLAG, &bench->no_torch, .help = "leave out PyTorch, which takes a while to start"},
-        {"ladder", OPTION_FLAG, &bench->ladder, .help = "each rung alone, then one upon the other, over naive"},
-        {"batches", OPTION_FLAG, &bench->batches, .help = "speed over batch sizes 1 to 256; GPU: 512"},
-        {"gemm", OPTION_FLAG, &bench->gemm, .help = "the three products over batch sizes 1 to 256"},
-        {"streaming", OPTION_FLAG, &bench->streaming, .help = "latency of a few steps a call, state carried"},
-        {"chunk", OPTION_INTEGER, &bench->chunk, 1, 1 << 24, .value = "N", .help = "steps a call of --streaming"},
-        {"ranks", OPTION_TEXT, &bench->ranks, .value = "LIST", .help = "time and error of these ranks, or auto"},
-        {"planner", OPTION_FLAG, &bench->planner, .help = "time to choose and quality of each planning effort"},
-        {"scan", OPTION_FLAG, &bench->scan, .help = "linear recurrences against a copy, and no network"},
-        {"elements", OPTION_INTEGER, &bench->elements, 64, 1e12, .value = "N",
-         .help = "of an array of --scan, at most"},
+        {"anchors", OPTION_FLAG, &bench->anchors, .help = "also oneDNN, OpenBLAS, PyTorch; GPU: cuDNN, PyTorch"},
+        {"no-torch", OPTION_FLAG, &bench->no_torch, .help = "leave out PyTorch, which starts slowly"},
+        {"ladder", OPTION_FLAG, &bench->ladder, .help = "speed-up of each rung alone and of rungs added"},
+        {"batches", OPTION_FLAG, &bench->batches, .help = "throughput over batch sizes 1 to 256; GPU: 512"},
+        {"gemm", OPTION_FLAG, &bench->gemm, .help = "the three matrix products over batch sizes"},
+        {"streaming", OPTION_FLAG, &bench->streaming, .help = "latency of calls of a few steps"},
+        {"chunk", OPTION_INTEGER, &bench->chunk, 1, 1 << 24, .value = "N", .help = "steps of a call of --streaming"},
+        {"ranks", OPTION_TEXT, &bench->ranks, .value = "LIST", .help = "time and error of low-rank weights, or auto"},
+        {"planner", OPTION_FLAG, &bench->planner, .help = "planning time and chosen plan of each effort"},
+        {"scan", OPTION_FLAG, &bench->scan, .help = "linear recurrences only, compared with a copy"},
+        {"elements", OPTION_INTEGER, &bench->elements, 64, 1e12, .value = "N", .help = "largest array of --scan"},
         {"lengths", OPTION_TEXT, &bench->lengths, .value = "LIST",
-         .help = "cells over these steps against the LSTM, or auto"},
-        {"cells", OPTION_TEXT, &bench->cells, .value = "LIST", .help = "of --lengths; by default scans and diagonals"},
+         .help = "time of cells over steps, and of the LSTM; or auto"},
+        {"cells", OPTION_TEXT, &bench->cells, .value = "LIST", .help = "cells of --lengths"},
         {"longest", OPTION_REAL, &bench->longest, 0, 1e6, .value = "S",
-         .help = "seconds of an LSTM's call, else extrapolated"},
-        {"seconds", OPTION_REAL, &bench->seconds, 0, 1e6, .value = "S", .help = "of measuring in each experiment"},
-        {"seed", OPTION_SEED, &bench->seed, .value = "N", .help = "of parameters and data"},
-        {"json", OPTION_TEXT, &bench->json, .value = "FILE", .help = "write every number"},
+         .help = "longer calls of the LSTM are extrapolated"},
+        {"seconds", OPTION_REAL, &bench->seconds, 0, 1e6, .value = "S", .help = "duration of each experiment"},
+        {"seed", OPTION_SEED, &bench->seed, .value = "N", .help = "of parameters and inputs"},
+        {"json", OPTION_TEXT, &bench->json, .value = "FILE", .help = "write all results as JSON"},
         {"report", OPTION_TEXT, &bench->report, .value = "FILE",
-         .help = "write a page with plots; with ladder, batches"},
+         .help = "write an HTML page; adds --ladder and --batches"},
     };
     const option_group groups[] = {{"What to measure", options, COUNT(options)}, shape, planning};
     const command command = {
         .verb = "bench",
-        .summary = "Measures a network against other libraries and against this machine's limit",
-        .details =
-            "Contestants take turns in one run, after a warm-up; times are medians over the rounds.\n"
-            "Speed counts the matrix products alone: 2 operations for each matrix element, step and\n"
-            "sequence, three times that for a training step. The limit is that of fused\n"
-            "multiply-adds from registers, on a GPU of large products by cuBLASLt, measured in the\n"
-            "same run. With --rank the approximation is compared with the full matrices. --scan\n"
-            "measures no network but linear recurrences h[t] = a[t] h[t-1] + b[t], as bandwidths: 3\n"
-            "arrays forward, 5 backward, against a copy and against one step after the other. --lengths\n"
-            "measures cells, forward and training step, over numbers of steps, such as 1024,65536 or\n"
-            "auto: 1024 to 1048576; hidden is 128 and batch 1 unless given. Of each the plan is chosen\n"
-            "for at most 16384 steps. The LSTM takes turns with each cell while a call is expected to\n"
-            "take no more than --longest; beyond, its time is that of fewer steps, scaled, and said so.\n"
-            "Ctrl-C ends it with what was measured so far, also while it plans; a second Ctrl-C ends it at once.",
+        .summary = "Times a network, other libraries and the limit of the machine",
+        .details = "Implementations are timed in turns in one process, after a warm-up; times are\n"
+                   "medians over the rounds. Speed counts matrix products only: 2 operations for each\n"
+                   "matrix element, step and sequence, three times that for a training step. The limit\n"
+                   "is the speed of fused multiply-adds on registers, on a GPU that of large products by\n"
+                   "cuBLASLt, measured in the same process. With --rank the low-rank network is compared\n"
+                   "with the full matrices.\n\n"
+                   "--scan measures linear recurrences h[t] = a[t] h[t-1] + b[t] as bandwidths (3 arrays\n"
+                   "forward, 5 backward), compared with a copy and with the serial form.\n\n"
+                   "--lengths measures cells, forward and training step, over numbers of steps, such as\n"
+                   "1024,65536, or auto: 1024 to 1048576. Default hidden 128, batch 1. A plan is chosen\n"
+                   "for at most 16384 steps. The LSTM is timed in turns with each cell as long as one\n"
+                   "call should take at most --longest seconds; after that its time is extrapolated from\n"
+                   "fewer steps and marked with ~.\n\n"
+                   "Ctrl-C ends the benchmark with the results so far; a second Ctrl-C ends it at once.",
         .groups = groups,
         .group_count = COUNT(groups)};
     return command_parse(&command, argc, argv);
 }
 
-static bool files_are_clear(const bench *bench) {
+static bool check_files(const bench *bench) {
     paths paths = {0};
     paths_add_problem(&paths, &bench->problem);
     paths_add_cells(&paths, "--cells", bench->cells);
@@ -189,9 +189,9 @@ int verb_bench(int argc, char **argv) {
         problem->network.net.hidden = problem_has(problem, "hidden") ? problem->network.net.hidden : 128;
         problem->batch = problem_has(problem, "batch") ? problem->batch : 1;
     }
-    if (next == PARSED_GO && options_are_clear(bench)) {
+    if (next == PARSED_GO && check_options(bench)) {
         result = problem_check(&bench->problem);
-        if (result == EXIT_DONE && !files_are_clear(bench)) {
+        if (result == EXIT_DONE && !check_files(bench)) {
             result = EXIT_FAILED;
         }
         if (result == EXIT_DONE) {

@@ -28,15 +28,15 @@ int verb_cell(int argc, char **argv) {
     const char *name;
     bool backward = false, json = false;
     option options[] = {
-        {"backward", OPTION_FLAG, &backward, .help = "also its derivative, as a recurrence"},
-        {"json", OPTION_FLAG, &json, .help = "machine-readable"},
+        {"backward", OPTION_FLAG, &backward, .help = "also the derivative, as a recurrence"},
+        {"json", OPTION_FLAG, &json, .help = "print JSON"},
     };
     const operand operands[] = {{"NAME|FILE", "a built-in cell, or a .cell file", &name}};
     const option_group groups[] = {{"Options", options, COUNT(options)}};
     const command command = {.verb = "cell",
                              .summary =
-                                 "Shows a cell: its equations, its parameters with their shapes, its stages over "
-                                 "time with\ntheir class and the reason, and what the derivative keeps",
+                                 "Shows the equations of a cell, its parameters with their shapes, its stages "
+                                 "over\ntime with their class and the reason, and which values the derivative keeps",
                              .operands = operands,
                              .operand_count = COUNT(operands),
                              .groups = groups,

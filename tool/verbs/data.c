@@ -1,4 +1,4 @@
-/* recurve data stats: what a file holds, how long its sequences are, and which lengths to pad them to. */
+/* recurve data stats: the sizes of a training file, the lengths of its sequences, and lengths to pad them to. */
 #include "json.h"
 #include "paths.h"
 
@@ -12,7 +12,7 @@ enum { ROWS = 16, BAR = 50 }; /* of the histogram */
 static const char *const levels[] = {"word", "byte", NULL};
 static const char *const kinds[] = {"stream", "lines", "classes", "values", NULL};
 
-/* Lengths that sequences are padded to, and what that costs. */
+/* Lengths to which sequences are padded, and the cost of the padding. */
 typedef struct {
     const char *name;
     int64_t bounds[RCV_MOST_BUCKETS];
@@ -25,8 +25,8 @@ enum { WAYS = 3 };
 typedef struct {
     const char *what, *path, *cache, *lengths, *json;
     int level, kind;
-    int64_t most;  /* of automatic buckets; 0: none */
-    buckets given; /* count 0: none were */
+    int64_t most;  /* maximum of automatic buckets; 0: none */
+    buckets given; /* count 0: none were given */
 } arguments;
 
 typedef struct {
@@ -38,7 +38,7 @@ typedef struct {
 
 /* ---- arguments ---- */
 
-/* lengths = number { "," number }, rising */
+/* lengths = number { "," number }, increasing */
 static bool parse_lengths(const char *text, buckets *given) {
     *given = (buckets){.name = "given"};
     for (const char *at = text; given->count < RCV_MOST_BUCKETS;) {
@@ -82,7 +82,7 @@ static bool parse_buckets(arguments *arguments) {
 
 static parsed parse(arguments *arguments, int argc, char **argv) {
     const operand operands[] = {
-        {"stats", "what to say of it: stats is all there is", &arguments->what},
+        {"stats", "the word stats", &arguments->what},
         {"FILE", "a text, or examples, one a line", &arguments->path},
     };
     option options[] = {
@@ -91,13 +91,13 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
         {"kind", OPTION_CHOICE, &arguments->kind, .value = "KIND", .help = "stream, lines, classes or values",
          .choices = kinds},
         {"buckets", OPTION_TEXT, &arguments->lengths, .value = "HOW",
-         .help = "none, lengths as 10,20,40, auto, or auto:K with K at most 64"},
-        {"cache", OPTION_TEXT, &arguments->cache, .value = "FOLDER", .help = "where the tokenised file is kept"},
-        {"json", OPTION_TEXT, &arguments->json, .value = "FILE", .help = "write every number"},
+         .help = "none, lengths such as 10,20,40, auto, or auto:K"},
+        {"cache", OPTION_TEXT, &arguments->cache, .value = "FOLDER", .help = "where tokens are cached"},
+        {"json", OPTION_TEXT, &arguments->json, .value = "FILE", .help = "write all results as JSON"},
     };
     const option_group group = {"Options", options, COUNT(options)};
     const command command = {.verb = "data",
-                             .summary = "Says what a file to learn from holds, and how long its sequences are",
+                             .summary = "Shows statistics of a training file: tokens, lengths of sequences, buckets",
                              .operands = operands,
                              .operand_count = COUNT(operands),
                              .groups = &group,
@@ -107,11 +107,11 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
         return next;
     }
     if (strcmp(arguments->what, "stats") != 0) {
-        say("data does not know '%.60s'; it knows stats", arguments->what);
+        say("data has no '%.60s'; use data stats FILE", arguments->what);
         return PARSED_WRONG;
     }
     if (!parse_buckets(arguments)) {
-        say("--buckets wants none, rising lengths as 10,20,40, or auto:K with K in 1..%d, not '%.60s'",
+        say("--buckets wants none, increasing lengths such as 10,20,40, or auto:K with K in 1..%d, not '%.60s'",
             RCV_MOST_BUCKETS, arguments->lengths);
         return PARSED_WRONG;
     }
@@ -120,7 +120,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
 
 /* ---- numbers ---- */
 
-static rcv_status find_ways(const arguments *arguments, statistics *s) {
+static rcv_status find_buckets(const arguments *arguments, statistics *s) {
     buckets *way = s->ways;
     *way++ = (buckets){.name = "none", .bounds = {rcv_data_longest(s->data)}, .count = 1};
     if (arguments->given.count > 0) {
@@ -142,7 +142,7 @@ static rcv_status find_ways(const arguments *arguments, statistics *s) {
     return status;
 }
 
-static rcv_status gather(rcv_context *context, const arguments *arguments, statistics *s) {
+static rcv_status compute_statistics(rcv_context *context, const arguments *arguments, statistics *s) {
     const rcv_data_options options = {
         .level = (rcv_level)arguments->level, .kind = (rcv_data_kind)arguments->kind, .cache = arguments->cache};
     rcv_status status = rcv_data_open(context, arguments->path, &options, &s->data);
@@ -151,7 +151,7 @@ static rcv_status gather(rcv_context *context, const arguments *arguments, stati
     }
     s->counts = need((size_t)rcv_data_longest(s->data) + 1, sizeof *s->counts);
     status = rcv_data_lengths(s->data, s->counts);
-    return status == RCV_OK ? find_ways(arguments, s) : status;
+    return status == RCV_OK ? find_buckets(arguments, s) : status;
 }
 
 /* ---- printing ---- */
@@ -185,7 +185,7 @@ static void print_ways(const statistics *s) {
     }
 }
 
-/* What there is one of, and how it is called here. */
+/* The sizes with their names; how many. */
 static size_t list_sizes(const statistics *s, const char **names, int64_t *values) {
     const rcv_data *data = s->data;
     const bool tokens = rcv_data_vocabulary(data) != NULL, text = rcv_data_get_kind(data) <= RCV_DATA_LINES;
@@ -213,7 +213,7 @@ static size_t list_sizes(const statistics *s, const char **names, int64_t *value
 
 enum { SIZES = 6 };
 
-static void print(const statistics *s) {
+static void print_statistics(const statistics *s) {
     const char *names[SIZES];
     int64_t values[SIZES];
     const size_t count = list_sizes(s, names, values);
@@ -241,7 +241,7 @@ static json_t *ways_json(const statistics *s) {
     return all;
 }
 
-/* {"1": 5, ...}: sequences of every length that there is */
+/* {"1": 5, ...}: the number of sequences of each length */
 static json_t *lengths_json(const statistics *s) {
     json_t *all = json_object();
     for (int64_t i = 1; i <= rcv_data_longest(s->data); i++) {
@@ -287,11 +287,11 @@ int verb_data(int argc, char **argv) {
     statistics s = {0};
     rcv_status status = rcv_context_new(NULL, &context);
     if (status == RCV_OK) {
-        status = gather(context, &arguments, &s);
+        status = compute_statistics(context, &arguments, &s);
     }
     int result = status == RCV_OK ? EXIT_DONE : fail(status);
     if (status == RCV_OK) {
-        print(&s);
+        print_statistics(&s);
         if (arguments.json != NULL && !save_json(arguments.json, statistics_json(&s))) {
             result = EXIT_FAILED;
         }

@@ -1,4 +1,4 @@
-/* recurve eval: the loss of a trained model on data it has not seen. */
+/* recurve eval: the loss of a trained model on data. */
 #include "data_files.h"
 #include "paths.h"
 #include "tool.h"
@@ -15,7 +15,7 @@ typedef struct {
     rcv_dtype dtype;
 } arguments;
 
-static bool go_on(void *user) {
+static bool is_not_stopped(void *user) {
     (void)user;
     return stop_signal() == 0;
 }
@@ -65,7 +65,8 @@ static int evaluate(const arguments *arguments) {
     rcv_learner *learner = NULL;
     rcv_data *data = NULL;
     rcv_evaluation result = {0};
-    const rcv_evaluation_options options = {.batch = arguments->batch, .threads = arguments->threads, .go_on = go_on};
+    const rcv_evaluation_options options = {
+        .batch = arguments->batch, .threads = arguments->threads, .go_on = is_not_stopped};
     stop_on_signals();
     rcv_status status = rcv_context_new(NULL, &context);
     if (status == RCV_OK) {
@@ -91,19 +92,20 @@ int verb_eval(int argc, char **argv) {
     arguments arguments = {.batch = 1, .dtype = RCV_FLOAT32};
     option options[] = {
         {"batch", OPTION_INTEGER, &arguments.batch, 1, 1 << 20, .value = "N",
-         .help = "columns of the text side by side: faster, with less context at their beginnings"},
+         .help = "parts of the text in parallel; each starts without context"},
         {"dtype", OPTION_PRODUCT, &arguments.dtype, .value = "TYPE",
          .help = "float32, float64, bfloat16; GPU: tfloat32, float16"},
         {"device", OPTION_TEXT, &arguments.device, .value = "NAME", .help = "cpu, cuda, cuda:1, ..."},
-        {"threads", OPTION_INTEGER, &arguments.threads, 0, 1024, .value = "N", .help = "at most; 0: one a core"},
+        {"threads", OPTION_INTEGER, &arguments.threads, 0, 1024, .value = "N", .help = "at most; 0: one for each core"},
     };
     const operand operands[] = {
         {"MODEL", "a model that recurve train wrote", &arguments.model},
-        {"DATA", "the file to read, or a folder with a test file", &arguments.path},
+        {"DATA", "a file, or a folder with a test file", &arguments.path},
     };
     const option_group groups[] = {{"Options", options, COUNT(options)}};
     const command command = {.verb = "eval",
-                             .summary = "Measures how well a trained model tells what comes next, or classes or values",
+                             .summary =
+                                 "Computes the loss of a trained model: of the next token, or of classes or values",
                              .operands = operands,
                              .operand_count = COUNT(operands),
                              .groups = groups,
@@ -112,7 +114,7 @@ int verb_eval(int argc, char **argv) {
     if (next != PARSED_GO) {
         return next == PARSED_HELP ? EXIT_DONE : EXIT_USAGE;
     }
-    paths paths = {0}; /* the tokens of the data are kept beside it */
+    paths paths = {0}; /* the tokens of DATA are cached beside it */
     paths_add(&paths, PATH_READ, "MODEL", arguments.model);
     paths_add(&paths, PATH_READ, "DATA", arguments.path);
     return paths_are_apart(&paths) ? evaluate(&arguments) : EXIT_FAILED;

@@ -1,4 +1,4 @@
-/* recurve export: the model of a checkpoint, without the rest of the run, under the names of PyTorch. */
+/* recurve export: the model of a checkpoint without the training state, with PyTorch's tensor names. */
 #include "paths.h"
 #include "tool.h"
 
@@ -20,7 +20,7 @@ static rcv_status export_model(const char *from, const char *to) {
 int verb_export(int argc, char **argv) {
     const char *model, *output;
     bool overwrite = false;
-    option options[] = {{"overwrite", OPTION_FLAG, &overwrite, .help = "replace a file that is there"}};
+    option options[] = {{"overwrite", OPTION_FLAG, &overwrite, .help = "replace an existing file"}};
     const option_group groups[] = {{"Options", options, COUNT(options)}};
     const operand operands[] = {
         {"MODEL", "a model or checkpoint that recurve train wrote", &model},
@@ -28,10 +28,10 @@ int verb_export(int argc, char **argv) {
     };
     const command command = {
         .verb = "export",
-        .summary = "Writes a trained model by itself, as safetensors with PyTorch's names",
-        .details = "Tensors are embedding.weight, rnn.weight_ih_l0, ..., decoder.weight and decoder.bias: the state\n"
-                   "dict of a module with an Embedding, an LSTM (or what the cell is) and a Linear so named. The\n"
-                   "vocabulary lies in the tensor `vocabulary`, a word a line.",
+        .summary = "Writes the model of a checkpoint as safetensors with PyTorch's names",
+        .details = "Tensors are embedding.weight, rnn.weight_ih_l0, ..., decoder.weight and decoder.bias:\n"
+                   "the state dict of a module with an Embedding, an LSTM (or another cell) and a Linear of\n"
+                   "these names. The tensor `vocabulary` holds the vocabulary, one word a line.",
         .operands = operands,
         .operand_count = COUNT(operands),
         .groups = groups,

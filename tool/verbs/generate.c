@@ -1,4 +1,4 @@
-/* recurve generate: text as a trained language model would go on, written as it is made. */
+/* recurve generate: samples text from a trained language model, and writes each token at once. */
 #include "tool.h"
 
 #include <errno.h>
@@ -9,12 +9,12 @@
 
 typedef struct {
     bool terminal;
-    char part[4]; /* of a character that is not complete yet; a model of bytes writes one at a time */
+    char part[4]; /* bytes of an incomplete character: a model of bytes writes one byte at a time */
     size_t part_length;
     int error; /* errno of a failed write */
 } sink;
 
-/* Bytes at the end that may be the beginning of a character. */
+/* How many bytes at the end may be the beginning of a UTF-8 character. */
 static size_t incomplete(const char *text, size_t length) {
     for (size_t back = 1; back <= 3 && back <= length; back++) {
         const unsigned char byte = (unsigned char)text[length - back];
@@ -26,7 +26,7 @@ static size_t incomplete(const char *text, size_t length) {
     return 0;
 }
 
-/* A terminal gets no control characters but newline and tab: they could do anything to it. `more` may still come. */
+/* Escapes control characters other than newline and tab, since this is a terminal. `more`: further text follows. */
 static bool write_safely(sink *sink, const char *text, size_t length, bool more) {
     char *all = need(sink->part_length + length + 1, 1);
     memcpy(all, sink->part, sink->part_length);
@@ -54,7 +54,7 @@ static bool emit(void *user, const char *text, size_t length) {
     return stop_signal() == 0;
 }
 
-/* All of standard input, for free(); NULL after saying why not. */
+/* Reads all of standard input, for free(); NULL after saying what is wrong. */
 static char *read_prompt(size_t *length) {
     size_t room = 4096;
     char *text = need(room, 1);
@@ -128,23 +128,23 @@ int verb_generate(int argc, char **argv) {
     rcv_generation generation = {.prompt = "", .count = 500, .temperature = 0.8};
     option options[] = {
         {"prompt", OPTION_TEXT, &generation.prompt, .value = "TEXT",
-         .help = "what the text begins with; it is read, not written; -: standard input"},
-        {"tokens", OPTION_INTEGER, &generation.count, 0, 1e15, .value = "N",
-         .help = "how many bytes or words to write"},
+         .help = "read first, not written; -: standard input"},
+        {"tokens", OPTION_INTEGER, &generation.count, 0, 1e15, .value = "N", .help = "bytes or words to write"},
         {"temperature", OPTION_REAL, &generation.temperature, 0, 1000, .value = "X",
-         .help = "0: always the likeliest; 1: as the model says"},
+         .help = "0: the most likely token; 1: the model's distribution"},
         {"top-k", OPTION_INTEGER, &generation.top_k, 0, 1e9, .value = "N",
-         .help = "only of the likeliest N; 0: of all"},
+         .help = "sample from the N most likely; 0: from all"},
         {"top-p", OPTION_REAL, &generation.top_p, 0, 1, .value = "P",
-         .help = "only of the likeliest that have this probability together; 0: of all"},
-        {"seed", OPTION_SEED, &generation.seed, .value = "N", .help = "of the random choices"},
+         .help = "sample from the most likely with this total; 0: all"},
+        {"seed", OPTION_SEED, &generation.seed, .value = "N", .help = "of the sampling"},
         {"device", OPTION_TEXT, &device, .value = "NAME", .help = "cpu, cuda, cuda:1, ..."},
-        {"threads", OPTION_INTEGER, &generation.threads, 0, 1024, .value = "N", .help = "at most; 0: one a core"},
+        {"threads", OPTION_INTEGER, &generation.threads, 0, 1024, .value = "N",
+         .help = "at most; 0: one for each core"},
     };
     const operand operands[] = {{"MODEL", "a language model that recurve train wrote", &model}};
     const option_group groups[] = {{"Options", options, COUNT(options)}};
     const command command = {.verb = "generate",
-                             .summary = "Writes text, token by token, as a trained language model would go on",
+                             .summary = "Generates text, token by token, with a trained language model",
                              .operands = operands,
                              .operand_count = COUNT(operands),
                              .groups = groups,

@@ -36,15 +36,15 @@ int verb_init(int argc, char **argv) {
     option options[] = {
         {"input", OPTION_INTEGER, &network.net.input, 1, 1 << 24, .value = "N", .help = "features of the input",
          .required = true},
-        {"bidirectional", OPTION_FLAG, &network.net.bidirectional, .help = "read in both directions"},
+        {"bidirectional", OPTION_FLAG, &network.net.bidirectional, .help = "one direction each way through time"},
         {"seed", OPTION_SEED, &seed, .value = "N", .help = "of the random parameters"},
         {"dtype", OPTION_DTYPE, &dtype, .value = "TYPE", .help = "float32 or float64"},
-        {"overwrite", OPTION_FLAG, &overwrite, .help = "replace a file that is there"},
+        {"overwrite", OPTION_FLAG, &overwrite, .help = "replace an existing file"},
     };
     const operand operands[] = {{"MODEL", "the model file to write", &path}};
     const option_group groups[] = {shape, {"Options", options, COUNT(options)}};
     const command command = {.verb = "init",
-                             .summary = "Writes a model with fresh parameters, initialised as PyTorch does",
+                             .summary = "Writes a model with initial parameters, drawn as in PyTorch",
                              .operands = operands,
                              .operand_count = COUNT(operands),
                              .groups = groups,

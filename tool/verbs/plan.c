@@ -1,4 +1,4 @@
-/* recurve plan: what the planner considered for a problem, and what it chose. */
+/* recurve plan: the plans that the planner considered for a problem, and the chosen one. */
 #include "paths.h"
 #include "problem.h"
 #include "verbs/plan_ranks.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The usable ones by time, those not timed behind them by estimate, the refused ones last. */
+/* Order: timed plans by time, then other usable plans by estimate, then those that do not apply. */
 static int by_time(const void *left, const void *right) {
     const rcv_candidate *a = *(const rcv_candidate *const *)left, *b = *(const rcv_candidate *const *)right;
     if ((a->status == RCV_OK) != (b->status == RCV_OK)) {
@@ -57,7 +57,7 @@ static void print_candidates(const rcv_plan *plan) {
     free(sorted);
 }
 
-/* What the plans are for: the GPU, or threads and kernels. */
+/* The GPU, or the threads and kernels of the CPU. */
 static rcv_status print_machine(const problem *problem) {
     char *text = NULL;
     if (!problem_is_gpu(problem)) {
@@ -73,7 +73,7 @@ static rcv_status print_machine(const problem *problem) {
     return status;
 }
 
-/* What the device says of the chosen plan, a line each. */
+/* The device's explanation of the chosen plan, line by line. */
 static rcv_status print_explanation(const problem *problem, const rcv_plan *plan) {
     char *text = NULL;
     const rcv_status status = rcv_plan_explain(plan, &text);
@@ -104,7 +104,7 @@ static rcv_status show(problem *problem, bool program) {
     printf("\nPlan:    %s%s\n", rcv_plan_string(plan), problem->schedule != NULL ? " (pinned)" : "");
     printf("Memory:  %s (%zu bytes)\n", human_bytes((double)rcv_plan_bytes(plan), room), rcv_plan_bytes(plan));
     printf("Planned: in %.3f s, %s\n", rcv_plan_seconds(plan),
-           problem->schedule != NULL    ? "nothing to choose"
+           problem->schedule != NULL    ? "pinned, not searched"
            : rcv_plan_from_wisdom(plan) ? "from wisdom"
                                         : problem_effort(problem));
     if (status == RCV_OK) {
@@ -129,19 +129,19 @@ int verb_plan(int argc, char **argv) {
     option_group shape, planning;
     problem_groups(&problem, &shape, &planning);
     bool program = false;
-    option options[] = {{"print", OPTION_FLAG, &program, .help = "the chosen plan's program as well"}};
+    option options[] = {{"print", OPTION_FLAG, &program, .help = "also print the program of the chosen plan"}};
     const option_group groups[] = {shape, planning, {"Options", options, COUNT(options)}};
     const command command = {.verb = "plan",
-                             .summary = "Prints the ways to compute a network, fastest first, and the one chosen",
+                             .summary = "Lists the plans of a network, fastest first, and the chosen one",
                              .details =
-                                 "Each with its measured time, the time the planner's model expects, and the\n"
-                                 "memory of a run; those that do not apply with the reason. Among them are the\n"
-                                 "plans that recompute instead of keeping, which trade time for memory. Of a plan\n"
-                                 "with persistent kernels, on a GPU, a last line says where weights live.\n"
-                                 "Ctrl-C ends planning after the current trial, with no plan and wisdom as it was;\n"
-                                 "a second Ctrl-C ends it at once.\n"
-                                 "recurve plan --parallel HOW DATA [--machine N,GB,US] is about training over many\n"
-                                 "devices instead; recurve plan --parallel data --help says more.",
+                                 "For each plan: its measured time, the time that the planner's cost model expects,\n"
+                                 "and the memory of a run; for a plan that does not apply, the reason. Plans with\n"
+                                 "recompute need less memory and more time. For persistent kernels on a GPU the last\n"
+                                 "lines say where the weights are kept.\n\n"
+                                 "Ctrl-C ends planning after the current trial, without a plan and with wisdom\n"
+                                 "unchanged; a second Ctrl-C ends it at once.\n\n"
+                                 "recurve plan --parallel HOW DATA [--machine N,GB,US] plans training over many\n"
+                                 "devices; see recurve plan --parallel data --help.",
                              .groups = groups,
                              .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);

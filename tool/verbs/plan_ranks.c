@@ -1,4 +1,4 @@
-/* recurve plan --parallel: what training over many devices would take, and how it would be shared out. */
+/* recurve plan --parallel: the time of an update of training over many devices, and how the work is distributed. */
 #include "verbs/plan_ranks.h"
 #include "data_files.h"
 #include "paths.h"
@@ -40,15 +40,14 @@ static bool read_machine(const char *text, rcv_forecast_options *machine) {
     const bool good = sscanf(text, "%d,%lf,%lf%n", &machine->devices, &bandwidth, &latency, &used) == 3 &&
                       text[used] == '\0' && machine->devices > 0 && bandwidth > 0 && latency >= 0;
     if (!good) {
-        say("--machine '%.60s' is none: it wants devices, GB a second of a link and microseconds, such as 64,50,5",
-            text);
+        say("--machine '%.60s' is not DEVICES,GB/S,MICROSECONDS, such as 64,50,5", text);
     }
     machine->bandwidth = bandwidth * 1e9;
     machine->latency = latency * 1e-6;
     return good;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void print_forecast(const job *job, const rcv_forecast *f) {
     char room[32];
@@ -61,12 +60,12 @@ static void print_forecast(const job *job, const rcv_forecast *f) {
                f->micro_batches > 1 ? "es" : "", (long long)f->time_chunks, f->time_chunks > 1 ? "s" : "");
     }
     printf("Links:     %.3g GB/s, %.3g us, %s\n", f->bandwidth / 1e9, f->latency * 1e6,
-           here ? "as measured between these ranks" : "as said");
+           here ? "measured between these ranks" : "given");
     printf("Update:    %.3f ms, %.0f tokens/s with padding\n", f->seconds * 1e3, f->tokens_per_second);
     printf("Computing: %.1f%% of all devices' time\n", f->busy * 1e2);
     printf("Bubble:    %.1f%%\n", f->bubble * 1e2);
-    printf("Exchange:  %.1f%%, which is %.3f of %.3f ms; the rest is hidden\n", f->exposed / f->seconds * 1e2,
-           f->exposed * 1e3, f->exchange * 1e3);
+    printf("Exchange:  %.1f%%: %.3f of %.3f ms are not hidden\n", f->exposed / f->seconds * 1e2, f->exposed * 1e3,
+           f->exchange * 1e3);
     printf("Sent:      %s an update by the device that sends most\n", human_bytes(f->sent, room));
 }
 
@@ -84,7 +83,7 @@ static rcv_status open_trainer(job *job) {
                             &job->trainer);
 }
 
-static int foresee(job *job) {
+static int forecast(job *job) {
     rcv_forecast forecast;
     rcv_status status = open_trainer(job);
     if (status == RCV_OK) {
@@ -99,7 +98,7 @@ static int foresee(job *job) {
     return EXIT_DONE;
 }
 
-/* A machine that is not here is foreseen by one process, whose own run has no ranks. */
+/* With --machine one process simulates all devices, and has no ranks itself. */
 static int prepare(const arguments *arguments, job *job) {
     if (settings_from_arguments(&arguments->settings, NULL, job->context, &job->settings) != PARSED_GO) {
         return EXIT_USAGE;
@@ -135,7 +134,7 @@ static int work(const arguments *arguments, rcv_context *context) {
         result = ranks_agree(&job.ranks, prepare(arguments, &job));
     }
     if (result == EXIT_DONE) {
-        result = foresee(&job);
+        result = forecast(&job);
     }
     rcv_trainer_free(job.trainer);
     data_files_close(&job.files);
@@ -148,18 +147,18 @@ static int work(const arguments *arguments, rcv_context *context) {
 static parsed parse(arguments *arguments, int argc, char **argv) {
     option options[] = {
         {"machine", OPTION_TEXT, &arguments->machine, .value = "N,GB,US",
-         .help = "N devices as this one, links of so many GB/s and us"},
+         .help = "N devices like this one, and links: GB/s, microseconds"},
     };
-    const operand operands[] = {{"DATA", "what would be learnt from; as --data", &arguments->data}};
+    const operand operands[] = {{"DATA", "the training data; as --data", &arguments->data}};
     option_group groups[1 + SETTINGS_GROUPS] = {{"Machine", options, COUNT(options)}};
     memcpy(groups + 1, arguments->settings.groups, arguments->settings.group_count * sizeof *groups);
     const command command = {
         .verb = "plan --parallel",
-        .summary = "Prints what an update of training over many devices takes, and how it is shared out",
-        .details = "Under mpirun every rank measures its own part, at the same time. With --machine the\n"
-                   "parts are measured here, one after the other, and the step over its devices is\n"
-                   "simulated. What the settings leave open, layers of stages and units of a batch, is\n"
-                   "chosen; recurve train chooses the same way.",
+        .summary = "Forecasts the time of an update of training over many devices",
+        .details = "Under mpirun every rank measures its own part at the same time. With --machine one process\n"
+                   "measures the parts one after the other, and simulates an update over the devices. The\n"
+                   "layers of stages and the units of a batch are chosen where the settings do not set them,\n"
+                   "as recurve train does.",
         .operands = operands,
         .operand_count = COUNT(operands),
         .optional_count = 1,

@@ -1,10 +1,10 @@
-/* recurve plan --parallel: a plan of training over many devices. */
+/* recurve plan --parallel: a forecast of training over many devices. */
 #ifndef TOOL_PLAN_RANKS_H
 #define TOOL_PLAN_RANKS_H
 
 #include <stdbool.h>
 
-bool plan_wants_ranks(int argc, char **argv); /* does the command line ask for one? */
+bool plan_wants_ranks(int argc, char **argv); /* is --parallel given? */
 int plan_ranks(int argc, char **argv);
 
 #endif

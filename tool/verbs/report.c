@@ -42,23 +42,22 @@ static int work(const char *const *logs, size_t count, double loss, const char *
     return result;
 }
 
-static const char details[] = "The page is one file that fetches nothing. What a run did behind the checkpoint from\n"
-                              "which it later went on is left out. A last line that is cut short is passed over. Of\n"
-                              "several ranks it draws one update, rank by rank. Several logs are compared: speed\n"
-                              "against the number of ranks, what is sent, who waits, and the time to a loss. Runs of\n"
-                              "other models than the first are compared apart.";
+static const char details[] = "The page is one file that loads nothing from elsewhere. If a run was resumed from a\n"
+                              "checkpoint, updates after that checkpoint are shown once. An incomplete last line is\n"
+                              "ignored. With several ranks the page has the timeline of one update. Several logs are\n"
+                              "compared: throughput over the number of ranks, bytes sent, idle time, and the time to\n"
+                              "reach a loss. Runs that train another model are compared separately.";
 
 static parsed parse(int argc, char **argv, const char **logs, size_t *count, double *loss, const char **output) {
     option options[] = {
-        {"output", OPTION_TEXT, output, .value = "PAGE",
-         .help = "the page to write; else the first LOG with .html for .jsonl"},
+        {"output", OPTION_TEXT, output, .value = "PAGE", .help = "the page to write; default: LOG with .html"},
         {"loss", OPTION_REAL, loss, .maximum = INFINITY, .value = "X",
-         .help = "of several logs: time to this loss; else to the largest at an end"},
+         .help = "of several logs: show the time to this loss"},
     };
     const operand operands[] = {{"LOG", "a log that recurve train wrote", logs}};
     const option_group groups[] = {{"Options", options, COUNT(options)}};
     const command command = {.verb = "report",
-                             .summary = "Writes a page with the curves of a training log, or one that compares several",
+                             .summary = "Writes an HTML page of a training log, or of several that are compared",
                              .details = details,
                              .operands = operands,
                              .operand_count = COUNT(operands),
@@ -67,7 +66,7 @@ static parsed parse(int argc, char **argv, const char **logs, size_t *count, dou
                              .group_count = COUNT(groups)};
     const parsed next = command_parse(&command, argc, argv);
     if (next == PARSED_GO && *count == 1 && !isnan(*loss)) {
-        say("--loss compares runs, and there is one log");
+        say("--loss needs several logs, and there is one");
         return PARSED_WRONG;
     }
     return next;

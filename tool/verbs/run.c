@@ -41,25 +41,25 @@ int verb_run(int argc, char **argv) {
     option options[] = {
         {"input", OPTION_TEXT, &arguments.input, .value = "FILE", .help = "safetensors to read", .required = true},
         {"output", OPTION_TEXT, &arguments.output, .value = "FILE", .help = "safetensors to write", .required = true},
-        {"grad", OPTION_FLAG, &arguments.gradients, .help = "also gradients, given dy"},
+        {"grad", OPTION_FLAG, &arguments.gradients, .help = "also write gradients; needs dy in the input"},
         {"dtype", OPTION_DTYPE, &arguments.options.dtype, .value = "TYPE", .help = "compute in float32 or float64"},
         {"cell", OPTION_TEXT, &arguments.options.cell, .value = "NAME|FILE",
          .help = "read MODEL as a PyTorch state dict of this cell"},
         {"prefix", OPTION_TEXT, &arguments.options.prefix, .value = "TEXT",
-         .help = "in front of the parameters' names in MODEL"},
+         .help = "prefix of the parameters' names in MODEL"},
         {"rank", OPTION_INTEGER, &arguments.rank, 0, 1 << 24, .value = "R",
-         .help = "run the best approximation of this rank; 0: as it is"},
+         .help = "run the best approximation of this rank; 0: full"},
     };
-    const operand operands[] = {{"MODEL", "a model of ours, or a PyTorch state dict with --cell", &arguments.model}};
+    const operand operands[] = {{"MODEL", "a model of recurve, or a PyTorch state dict with --cell", &arguments.model}};
     const option_group groups[] = {{"Options", options, COUNT(options)}};
     const command command = {.verb = "run",
                              .summary = "Runs tensors through a model",
                              .details =
                                  "The input has x [steps, batch, input] and optionally lengths (int64 [batch]),\n"
                                  "resets (uint8 [steps, batch]), a tensor for each state by its name in the cell\n"
-                                 "([layers * directions, batch, size]: h, c, ...) and, with --grad, dy.\n"
-                                 "A reset at step t begins a new episode there: the states return to the given\n"
-                                 "ones, or to h.restart, c.restart, ... where those are given.\n"
+                                 "([layers * directions, batch, size]: h, c, ...) and, with --grad, dy.\n\n"
+                                 "A reset at step t begins a new sequence: the states are set to the given\n"
+                                 "ones, or to h.restart, c.restart, ... where those are given.\n\n"
                                  "The output has y, the final states (h.final, ...) and, with --grad, dx, the\n"
                                  "initial states' gradients (h.grad, ...) and grad.PARAMETER for every parameter.",
                              .operands = operands,

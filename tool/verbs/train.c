@@ -1,4 +1,4 @@
-/* recurve train: opens the data, trains, shows how it goes, keeps the log; the library keeps the checkpoints. */
+/* recurve train: opens the data, trains, shows progress and writes the log. The library writes the checkpoints. */
 #include "data_files.h"
 #include "paths.h"
 #include "ranks.h"
@@ -21,13 +21,13 @@ typedef struct {
     rcv_context *context;
     rcv_settings *settings;
     rcv_trainer *trainer;
-    ranks ranks; /* the one that leads shows how it goes, and keeps the log */
+    ranks ranks; /* rank 0 shows progress and writes the log */
     data_files files;
     const char *output;
     train_log log;
     bool overwrite, resumes, terminal, is_text, is_bytes;
-    double shown;      /* when the last line was shown */
-    double validation; /* that it showed */
+    double shown;      /* time of the last progress line */
+    double validation; /* the last validation shown */
 } run;
 
 /* ---- the progress line ---- */
@@ -105,14 +105,14 @@ static void on_log(void *user, const char *line) {
 
 /* ---- the end ---- */
 
-static bool goes_on(void *user) {
+static bool is_not_stopped(void *user) {
     (void)user;
     return stop_signal() == 0;
 }
 
 /* The run's best model by validation, or its last, on the test data. */
 static rcv_status test(run *run) {
-    const rcv_evaluation_options options = {.go_on = goes_on};
+    const rcv_evaluation_options options = {.go_on = is_not_stopped};
     char *best = NULL, loss[96];
     rcv_learner *learner = NULL;
     rcv_evaluation result;
@@ -163,7 +163,7 @@ static int finish(run *run, rcv_status status) {
         say("stopped before the first update%s: nothing was written", run->resumes ? " of this run" : "");
         return stop_status();
     }
-    say("%swrote %s after %lld update%s; recurve train --resume %s goes on from it",
+    say("%swrote %s after %lld update%s; recurve train --resume %s continues from it",
         stop_signal() != 0 ? "stopped: " : "", run->output, (long long)progress->written,
         progress->written == 1 ? "" : "s", run->output);
     if (status == RCV_OK && run->files.paths[PART_TEST] != NULL) {
@@ -180,7 +180,7 @@ static int finish(run *run, rcv_status status) {
 static rcv_status open_trainer(run *run, const char *resume) {
     rcv_vocabulary *vocabulary = NULL;
     if (run->files.is_named_by_file[PART_TRAIN] && run->ranks.leads) {
-        say("data as %s names it: %s", resume, rcv_settings_get(run->settings, "data"));
+        say("the data is the one named in %s: %s", resume, rcv_settings_get(run->settings, "data"));
     }
     rcv_status status = resume != NULL ? rcv_checkpoint_vocabulary(run->context, resume, &vocabulary) : RCV_OK;
     const char *wisdom = rcv_settings_get(run->settings, "wisdom");
@@ -211,7 +211,7 @@ static int train(run *run, const char *resume) {
     }
     hold_messages(!run->ranks.leads);
     if (run->ranks.world != NULL) {
-        say("%d ranks by %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
+        say("%d ranks over %s", rcv_world_size(run->ranks.world), rcv_world_name(run->ranks.world));
     }
     const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
     run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
@@ -227,9 +227,9 @@ static int train(run *run, const char *resume) {
     return finish(run, status);
 }
 
-/* Of what the library tells, the plans that were chosen, and what is wrong with files. */
+/* Of the library's log lines, prints chosen plans and problems with files. */
 static void on_library_log(void *user, const char *line) {
-    (void)user; /* of a rank that does not lead, messages are held */
+    (void)user; /* messages of other ranks than 0 are held */
     const bool chosen = strncmp(line, "plan of ", 8) == 0 && strstr(line, "; pinned") == NULL;
     const bool is_of_files = strncmp(line, "checkpoint: ", 12) == 0 || strstr(line, " is not used: ") != NULL;
     if (chosen || strncmp(line, "the plan ", 9) == 0 || is_of_files) {
@@ -237,12 +237,12 @@ static void on_library_log(void *user, const char *line) {
     }
 }
 
-/* What a checkpoint's model already is cannot be chosen again. */
-static bool resume_is_clear(const arguments *arguments) {
+/* With --resume the settings of the model cannot be changed. */
+static bool check_resume(const arguments *arguments) {
     for (size_t i = 0; arguments->resume != NULL && i < rcv_setting_count(); i++) {
         const rcv_setting *setting = rcv_setting_at(i);
         if (strcmp(setting->group, "model") == 0 && rcv_settings_given(arguments->settings.given, setting->name)) {
-            say("--%s cannot be changed with --resume: the model in %s has it already", setting->name,
+            say("--%s cannot be changed with --resume: the model in %s has a fixed value", setting->name,
                 arguments->resume);
             return false;
         }
@@ -250,9 +250,8 @@ static bool resume_is_clear(const arguments *arguments) {
     return true;
 }
 
-/* How ranks were arranged when a checkpoint was written does not bind those who go on from it; where they are arranged the same way, so are
- * layers and units. */
-static rcv_status free_arrangement(const settings_arguments *given, rcv_settings *base) {
+/* A run may resume with another arrangement of ranks. Layers of stages and units of batches are kept only if the arrangement is the same. */
+static rcv_status reset_arrangement(const settings_arguments *given, rcv_settings *base) {
     static const char *const details[] = {"split", "micro-batches", "time-chunks"};
     const char *now = rcv_settings_get(given->given, "parallel"), *then = rcv_settings_get(base, "parallel");
     rcv_status status = RCV_OK;
@@ -262,14 +261,14 @@ static rcv_status free_arrangement(const settings_arguments *given, rcv_settings
     return status == RCV_OK ? rcv_settings_set(base, "parallel", "") : status;
 }
 
-/* The settings: the checkpoint's where it resumes, what the command line says over them. */
-static parsed gather(const arguments *arguments, run *run) {
+/* The settings: with --resume those of the checkpoint, then those of the command line. */
+static parsed collect_settings(const arguments *arguments, run *run) {
     rcv_settings *base = NULL;
-    if (!resume_is_clear(arguments)) {
+    if (!check_resume(arguments)) {
         return PARSED_WRONG;
     }
     if (arguments->resume != NULL && (rcv_checkpoint_settings(run->context, arguments->resume, &base) != RCV_OK ||
-                                      free_arrangement(&arguments->settings, base) != RCV_OK)) {
+                                      reset_arrangement(&arguments->settings, base) != RCV_OK)) {
         say("%s", rcv_message());
         rcv_settings_free(base);
         return PARSED_WRONG;
@@ -290,8 +289,8 @@ static parsed gather(const arguments *arguments, run *run) {
     return PARSED_WRONG;
 }
 
-/* No file of the run is another, and nothing is replaced that is not its own. Nothing was touched so far. */
-static bool files_are_clear(const arguments *arguments, run *run) {
+/* Checks the files before anything is opened: all are different, and none of another run is replaced. */
+static bool check_files(const arguments *arguments, run *run) {
     paths paths = {0};
     paths_add(&paths, PATH_RESUMED, "--resume", arguments->resume);
     paths_add(&paths, PATH_READ, "--config", arguments->settings.config);
@@ -310,7 +309,7 @@ static bool files_are_clear(const arguments *arguments, run *run) {
     return train_log_is_free(&run->log, run->overwrite);
 }
 
-/* What can be wrong whatever the data is, before the data is read and its tokens are kept. */
+/* Checks what does not depend on the data, before the data is read and its tokens are cached. */
 static rcv_status check_early(const run *run) {
     rcv_cell *cell = NULL;
     rcv_status status = rcv_settings_check(run->settings);
@@ -322,9 +321,9 @@ static rcv_status check_early(const run *run) {
                             : status;
 }
 
-/* What the command line asks for; EXIT_DONE: it can be done, else what the process ends with, after saying why. */
+/* Settings and files of the run. EXIT_DONE, or the exit status after saying what is wrong. `over`: the verb is done. */
 static int prepare(const arguments *arguments, run *run, bool *over) {
-    const parsed next = gather(arguments, run);
+    const parsed next = collect_settings(arguments, run);
     *over = next == PARSED_HELP;
     if (next != PARSED_GO) {
         return *over ? EXIT_DONE : EXIT_USAGE;
@@ -335,8 +334,7 @@ static int prepare(const arguments *arguments, run *run, bool *over) {
     }
     run->output = run->output != NULL ? run->output : arguments->resume;
     train_log_begin(&run->log, run->settings, run->output, run->resumes);
-    const bool good =
-        data_files_find(&run->files, run->settings) && (!run->ranks.leads || files_are_clear(arguments, run));
+    const bool good = data_files_find(&run->files, run->settings) && (!run->ranks.leads || check_files(arguments, run));
     const rcv_status status = good ? check_early(run) : RCV_OK;
     return status != RCV_OK ? fail(status) : good ? EXIT_DONE : EXIT_FAILED;
 }
@@ -368,24 +366,22 @@ static int work(const arguments *arguments, rcv_context *context) {
 static parsed parse(arguments *arguments, int argc, char **argv) {
     option options[] = {
         {"output", OPTION_TEXT, &arguments->output, .value = "MODEL",
-         .help = "the model, and its checkpoints, to write"},
+         .help = "the model to write, and its checkpoints"},
         {"resume", OPTION_TEXT, &arguments->resume, .value = "MODEL",
-         .help = "go on from this checkpoint, bit for bit, to the output or to itself"},
-        {"overwrite", OPTION_FLAG, &arguments->overwrite,
-         .help = "replace a model of another run, its checkpoints and its log"},
+         .help = "continue from this checkpoint, bit for bit"},
+        {"overwrite", OPTION_FLAG, &arguments->overwrite, .help = "replace model, checkpoints and log of another run"},
     };
-    const operand operands[] = {
-        {"DATA", "a text, or a folder with train, valid and test; as --data", &arguments->data}};
+    const operand operands[] = {{"DATA", "a text, or a folder with train, valid, test; as --data", &arguments->data}};
     option_group groups[1 + SETTINGS_GROUPS] = {{"Run", options, COUNT(options)}};
     memcpy(groups + 1, arguments->settings.groups, arguments->settings.group_count * sizeof *groups);
     const command command = {
         .verb = "train",
-        .summary = "Trains a language model on a text, or a model that tells classes or values of sequences",
-        .details = "MODEL is written at validations and at the end, whole or not at all; the one before\n"
-                   "is kept as MODEL.1 (--keep). MODEL.best is the best by validation, MODEL.jsonl the log\n"
-                   "(recurve report draws it). Ctrl-C ends training after the current update with a\n"
-                   "checkpoint; a second Ctrl-C ends at once. No file that is written may be another that is\n"
-                   "read or written; MODEL.lock keeps a second training from the same MODEL.",
+        .summary = "Trains a language model on text, or a model of classes or values of sequences",
+        .details = "MODEL is written at validations and at the end, whole or not at all; the previous one\n"
+                   "is kept as MODEL.1 (--keep). MODEL.best is the best by validation; MODEL.jsonl is the\n"
+                   "log (see recurve report). Ctrl-C ends training after the current update with a\n"
+                   "checkpoint; a second Ctrl-C ends it at once. All files of a run must be different;\n"
+                   "MODEL.lock prevents a second training of the same MODEL.",
         .operands = operands,
         .operand_count = COUNT(operands),
         .optional_count = 1,

@@ -24,15 +24,13 @@ bool train_log_is_free(const train_log *log, bool overwrite) {
     if (log->resumes || overwrite || stat(log->path, &info) != 0 || info.st_size == 0) {
         return true;
     }
-    say("the log %s is there already: resume the run, choose another path (--log), or allow that it is replaced "
-        "(--overwrite)",
-        log->path);
+    say("the log %s exists: resume the run, choose another path (--log), or replace it (--overwrite)", log->path);
     return false;
 }
 
 /* ---- writing ---- */
 
-/* A run that was killed may have left a part of a line: it goes, so that the next one stands by itself. */
+/* Removes an incomplete last line, which a killed run may have left. */
 static bool cut_partial_line(int file) {
     char block[4096];
     const off_t end = lseek(file, 0, SEEK_END);
@@ -62,7 +60,7 @@ static bool open_file(train_log *log) {
     return log->file >= 0;
 }
 
-/* The whole line, or none of it. */
+/* Writes the whole line or nothing. */
 static bool write_line(int file, const char *line) {
     char *text = text_of("%s\n", line);
     const size_t length = strlen(text);
@@ -88,8 +86,7 @@ void train_log_line(train_log *log, const char *line) {
         return;
     }
     if (!log->failed) {
-        say("cannot write the log %s: %s; training goes on, and lines of the log will be missing", log->path,
-            strerror(errno));
+        say("cannot write the log %s: %s; training continues, and the log will miss lines", log->path, strerror(errno));
     }
     log->failed = true;
 }

@@ -1,4 +1,4 @@
-/* The log of a training: a JSON object a line, in a file that begins when the first line comes. */
+/* The log of a training run: one JSON object a line. The file is created with the first line. */
 #ifndef TOOL_TRAIN_LOG_H
 #define TOOL_TRAIN_LOG_H
 
@@ -6,18 +6,19 @@
 
 typedef struct {
     char *path;
-    bool resumes; /* lines are added to those that are there */
-    int file;     /* open, where there was a line */
+    bool resumes; /* append to an existing log */
+    int file;     /* open after the first line */
     bool opened, failed;
 } train_log;
 
-/* The setting's path, or the output's with .jsonl for its ending. The file is not touched yet. */
+/* Sets the path: that of the setting, or the output's with the extension .jsonl. The file is not opened yet. */
 void train_log_begin(train_log *log, const rcv_settings *settings, const char *output, bool resumes);
-/* May lines go there? A log that is there is added to, or replaced where that is allowed; anything else is left alone. Says why not. */
+/* May the log be written? An existing log is appended to by a resumed run, and replaced if `overwrite`; any other file is not replaced. Says
+ * why not. */
 bool train_log_is_free(const train_log *log, bool overwrite);
-/* Says so the first time that it cannot be written. */
+/* Appends a line. Says so the first time that this fails. */
 void train_log_line(train_log *log, const char *line);
-/* False where lines are missing. */
+/* Closes the log. False if lines are missing. */
 bool train_log_end(train_log *log);
 
 #endif
