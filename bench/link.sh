@@ -39,7 +39,7 @@ for space in $here $there; do
 done
 # What mpirun starts on the other host is started in the other namespace, under another name.
 printf '#!/bin/sh\nshift\nexec ip netns exec %s unshare --uts sh -c "hostname %s; $*"\n' $there $there >"$room/agent"
-# A rank has a core, and shares it with its courier: two machines would not take each other's either.
+# Every rank is bound to one core, which its progress thread shares, as if the ranks were on two machines.
 printf '#!/bin/sh\nexec taskset -c "${OMPI_COMM_WORLD_RANK:-0}" "$@"\n' >"$room/pinned"
 chmod +x "$room/agent" "$room/pinned"
 

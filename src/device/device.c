@@ -1,3 +1,4 @@
+/* The list of devices, and how a device is found by its name. */
 #include "device/device.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Devices and their memory, for the public header. */
+/* Functions of the public header on devices and their memory: rcv_device_describe, rcv_measure_device, rcv_memory_... */
 #include "device/device.h"
 
 #include <string.h>

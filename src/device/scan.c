@@ -1,4 +1,4 @@
-/* Linear recurrences by themselves, and a device's memory, for the public header: what callers give is checked here. */
+/* rcv_scan of the public header, linear recurrences without a cell, and rcv_measure_memory: the arguments are checked here, the device computes. */
 #include "device/device.h"
 
 #include <string.h>
@@ -6,13 +6,13 @@
 struct rcv_scan {
     rcv_context *context;
     const rcvi_device *device;
-    rcv_scan_options options; /* batch filled in; without the caller's texts */
+    rcv_scan_options options; /* batch is at least 1; form and device are NULL, since they are the caller's */
     rcvi_scan *scan;
     void *stream;
 };
 
 static rcv_status check_options(const rcv_scan_options *options) {
-    const int64_t limit = INT64_MAX / 64; /* elements: bytes of them, and of a few rows more, can be counted */
+    const int64_t limit = INT64_MAX / 64; /* elements: their bytes, and those of a few more rows, do not overflow */
     int64_t columns, elements;
     if (options->steps < 1 || options->channels < 1)
         return rcvi_fail(RCV_INVALID, "a scan has at least 1 step and 1 channel, not %lld and %lld",
@@ -22,7 +22,8 @@ static rcv_status check_options(const rcv_scan_options *options) {
     if (!rcvi_multiply(options->batch ? options->batch : 1, options->channels, &columns) ||
         !rcvi_multiply(options->steps, columns, &elements) || elements > limit)
         return rcvi_fail(
-            RCV_INVALID, "a scan of %lld steps, %lld sequences and %lld channels is too large to be counted in bytes",
+            RCV_INVALID,
+            "a scan of %lld steps, %lld sequences and %lld channels is too large: its bytes overflow 64 bits",
             (long long)options->steps, (long long)(options->batch ? options->batch : 1), (long long)options->channels);
     rcv_dtype dtype = options->dtype;
     if (dtype != RCV_FLOAT32 && dtype != RCV_FLOAT64 && dtype != RCV_BFLOAT16 && dtype != RCV_FLOAT16)
@@ -40,8 +41,7 @@ rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, r
     int ordinal = 0;
     RCVI_TRY(check_options(options));
     RCVI_TRY(rcvi_device_find(options->device, &device, &ordinal));
-    if (!device->scan)
-        return rcvi_fail(RCV_UNSUPPORTED, "device %s has no linear recurrences by themselves", device->name);
+    if (!device->scan) return rcvi_fail(RCV_UNSUPPORTED, "device %s has no scans", device->name);
     rcv_scan *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
@@ -49,7 +49,7 @@ rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, r
     made->options = *options;
     if (made->options.batch == 0) made->options.batch = 1;
     rcv_status status = device->scan->prepare(context, ordinal, &made->options, &made->scan);
-    made->options.form = made->options.device = NULL; /* the caller's */
+    made->options.form = made->options.device = NULL; /* the caller may free them */
     if (status) {
         rcv_scan_free(made);
         return status;
@@ -95,7 +95,7 @@ static rcv_status check_data(const rcv_scan *scan, const rcv_scan_data *data) {
     return RCV_OK;
 }
 
-/* Bytes of an array over all steps, and of a state. */
+/* Bytes of an array [steps, batch, channels], and of a state [batch, channels]. */
 static size_t array_bytes(const rcv_scan *scan) {
     const rcv_scan_options *o = &scan->options;
     return (size_t)(o->steps * o->batch * o->channels) * rcv_dtype_bytes(o->dtype);

@@ -384,7 +384,7 @@ static void learn(const learn_subject *subject, bool repeats, uint64_t *hashes) 
             w->calls->send(w->learn, as_parameters(l.head.targets), n.targets, (size_t)s->rows * sizeof *n.targets));
         if (repeats) check_ok(w->calls->replay(w->learn, KEY, &done));
         if (!done) check_ok(take_update(&l));
-        if (repeats && !done) check_ok(w->calls->recorded(w->learn, KEY));
+        if (repeats && !done) check_ok(w->calls->end_recording(w->learn, KEY));
         assert_int_equal(done, repeats && k >= 2);
         const void *arrays[] = {l.head.weight, l.head.bias, l.head.dy, l.others};
         const int64_t counts[] = {s->classes * s->features, s->classes, s->rows * s->features, OTHERS};

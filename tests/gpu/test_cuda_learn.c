@@ -423,7 +423,7 @@ static rcv_status take_forward(model *m) {
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->x, m->x));
     RCVI_TRY(rcv_run_forward(m->run, &forward));
     const rcvi_head head = {.weight = m->weight};
-    if (m->beside) RCVI_TRY(calls->head_weight(learn, &head, rcvi_run_loop_event(m->run, true)));
+    if (m->beside) RCVI_TRY(calls->prepare_head(learn, &head, rcvi_run_loop_event(m->run, true)));
     return calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->y, m->z);
 }
 
@@ -448,7 +448,7 @@ static rcv_status take_backward(model *m) {
     RCVI_TRY(calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->dz, m->dy));
     RCVI_TRY(rcv_run_backward(m->run, &backward));
     m->looped |= rcvi_run_loop_event(m->run, false) != NULL;
-    if (m->beside) RCVI_TRY(calls->head_rest(learn, &head, rcvi_run_loop_event(m->run, false)));
+    if (m->beside) RCVI_TRY(calls->head_gradients(learn, &head, rcvi_run_loop_event(m->run, false)));
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->dx, m->dx));
     return calls->scatter(learn, ROWS, INPUT, &groups, false, m->dx, m->rows);
 }
@@ -502,7 +502,7 @@ static void learn(const learn_subject *subject, const char *schedule, bool ragge
         if (repeats && ragged) check_ok(rcvi_run_set_lengths(m.run, m.lengths));
         if (repeats) check_ok(m.fixture.calls->replay(m.fixture.learn, KEY, &done));
         if (!done) check_ok(take_step(&m));
-        if (repeats && !done) check_ok(m.fixture.calls->recorded(m.fixture.learn, KEY));
+        if (repeats && !done) check_ok(m.fixture.calls->end_recording(m.fixture.learn, KEY));
         repeated += done;
         hashes[n] = hash_model(&m, 0);
     }
@@ -573,7 +573,7 @@ static void test_many_keys(void **state) {
         assert_int_equal(done, k == 3 * KEYS + 2);
         if (done) continue;
         check_ok(fixture.calls->scatter(fixture.learn, 1, COUNT, &groups, true, table, out));
-        check_ok(fixture.calls->recorded(fixture.learn, key));
+        check_ok(fixture.calls->end_recording(fixture.learn, key));
     }
     double *got = fixture_get(&fixture, out, COUNT);
     for (int i = 0; i < COUNT; i++) assert_true(got[i] == 3 * KEYS + 3);
@@ -596,20 +596,20 @@ static void test_abandoning(void **state) {
     send_update(&m, 0);
     check_ok(calls->replay(learn, KEY, &done));
     check_ok(take_step(&m));
-    check_ok(calls->recorded(learn, KEY));
+    check_ok(calls->end_recording(learn, KEY));
     uint64_t before = hash_model(&m, 0);
     check_ok(calls->replay(learn, KEY, &done));
     assert_false(done);
     check_fails(calls->send(learn, m.bias, &number, sizeof number), RCV_INVALID, "nothing can be sent");
     check_fails(calls->wait(learn), RCV_INVALID, "waited for");
     check_fails(take_step(&m), RCV_UNSUPPORTED, "its seed must be in the GPU's memory");
-    calls->abandon(learn, KEY);
+    calls->cancel_recording(learn, KEY);
     assert_true(hash_model(&m, 0) != 0);
     for (int n = 0; n < 3; n++) { /* it is no longer recorded, but done */
         check_ok(calls->replay(learn, KEY, &done));
         assert_false(done);
         check_ok(take_step(&m));
-        check_ok(calls->recorded(learn, KEY));
+        check_ok(calls->end_recording(learn, KEY));
         assert_true(hash_model(&m, 0) != before);
     }
     close_model(&m);

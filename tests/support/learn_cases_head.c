@@ -218,11 +218,11 @@ static void check_rest(subject_head *self) {
 
 static void take_head(subject_head *self) {
     const rcvi_learn_table *calls = self->fixture.calls;
-    bool parted = self->shape.parted && calls->head_rest;
+    bool parted = self->shape.parted && calls->head_gradients;
     self->head.rounded = self->head.later = parted;
-    if (parted) check_ok(calls->head_weight(self->fixture.learn, &self->head, NULL));
+    if (parted) check_ok(calls->prepare_head(self->fixture.learn, &self->head, NULL));
     check_ok(calls->head(self->fixture.learn, &self->head, self->control, self->outcome));
-    if (parted) check_ok(calls->head_rest(self->fixture.learn, &self->head, NULL));
+    if (parted) check_ok(calls->head_gradients(self->fixture.learn, &self->head, NULL));
 }
 
 static void check_head(const learn_subject *subject, const head_case *shape, uint64_t seed) {

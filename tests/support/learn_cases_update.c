@@ -162,7 +162,7 @@ static void open_update(subject_update *self, const learn_subject *subject, rcvi
 /* With the norm taken to the host and back: for those who ask others what it is. */
 static void update_in_halves(subject_update *self, const rcvi_control *control) {
     learn_fixture *fixture = &self->fixture;
-    check_ok(fixture->calls->squares(fixture->learn, &self->update, control, self->outcome));
+    check_ok(fixture->calls->sum_squares(fixture->learn, &self->update, control, self->outcome));
     rcvi_outcome outcome = fixture_get_outcome(fixture, self->outcome);
     outcome.norm = sqrt(outcome.norm);
     check_ok(fixture->calls->send(fixture->learn, self->outcome, &outcome, sizeof outcome));

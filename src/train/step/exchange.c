@@ -311,7 +311,7 @@ static rcv_status sum_squares(rcvi_exchange *x, const rcvi_update *update, rcvi_
     rcvi_update some;
     double sum = 0;
     for (int done = 0; next_parts(update, &done, &some);) {
-        RCVI_TRY(w->ops->squares(w->learn, &some, rcvi_feed_control(w), w->outcome));
+        RCVI_TRY(w->ops->sum_squares(w->learn, &some, rcvi_feed_control(w), w->outcome));
         RCVI_TRY(w->ops->fetch(w->learn, outcome, w->outcome, sizeof *outcome));
         sum += outcome->norm;
     }

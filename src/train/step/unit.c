@@ -134,7 +134,7 @@ rcv_status rcvi_unit_parameters(rcvi_work *w, const rcvi_window *v) {
  * replicas sum them during that pass. */
 static bool may_wait(const rcvi_work *w, const rcvi_window *v) {
     const rcvi_topology *topology = w->options.topology;
-    return w->ops->head_rest && rcvi_window_units(v) == 1 && !(topology && topology->reduces_gradients);
+    return w->ops->head_gradients && rcvi_window_units(v) == 1 && !(topology && topology->reduces_gradients);
 }
 
 rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_unit *u) {
@@ -148,7 +148,7 @@ rcvi_head rcvi_unit_head(const rcvi_work *w, const rcvi_window *v, const rcvi_un
                        .bias = rcvi_at(l, w->parameters, l->at_bias),
                        .targets = values ? NULL : targets + row,
                        .values = values ? row_at(w, w->there + w->feed.values, row, l->shape.outputs) : NULL,
-                       .rounded = v->training && w->ops->head_weight,
+                       .rounded = v->training && w->ops->prepare_head,
                        .later = may_wait(w, v)};
 }
 
@@ -186,9 +186,9 @@ rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit
     rcvi_run_set_shard(u->run, &shard);
     RCVI_TRY(rcv_run_forward(u->run, &data));
     if (!w->learner->has_head) return RCV_OK;
-    if (v->training && w->ops->head_weight && !u->number) {
+    if (v->training && w->ops->prepare_head && !u->number) {
         const rcvi_head head = rcvi_unit_head(w, v, u);
-        RCVI_TRY(w->ops->head_weight(w->learn, &head, rcvi_run_loop_event(u->run, true)));
+        RCVI_TRY(w->ops->prepare_head(w->learn, &head, rcvi_run_loop_event(u->run, true)));
     }
     return make_head_features(w, v, u);
 }
@@ -240,7 +240,7 @@ rcv_status rcvi_unit_backward(rcvi_work *w, const rcvi_window *v, const rcvi_uni
     RCVI_TRY(rcv_run_backward(u->run, &data));
     if (l->has_head && may_wait(w, v)) {
         const rcvi_head head = head_with_gradients(w, v, u, fresh);
-        RCVI_TRY(w->ops->head_rest(w->learn, &head, rcvi_run_loop_event(u->run, false)));
+        RCVI_TRY(w->ops->head_gradients(w->learn, &head, rcvi_run_loop_event(u->run, false)));
     }
     if (!(between(w, v) > 0)) return RCV_OK;
     rcvi_mask mask = mask_of(w, v, u, between(w, v), (uint64_t)l->part->first);

@@ -346,8 +346,8 @@ rcv_status rcvi_work_learn(rcvi_work *w, size_t window, const rcvi_batch *batch,
     if (done) return RCV_OK;
     rcv_status status = enqueue(w, learning);
     if (!repeats) return status;
-    if (!status) return w->ops->recorded(w->learn, key);
-    w->ops->abandon(w->learn, key);
+    if (!status) return w->ops->end_recording(w->learn, key);
+    w->ops->cancel_recording(w->learn, key);
     if (status != RCV_UNSUPPORTED) return status;
     v->fixed = true; /* one by one, then: nothing has been carried out */
     return enqueue(w, learning);

@@ -1,5 +1,5 @@
-/* A rank alone: every kind of transfer, mistakes, counters, agreement and failure; and transports that are not there. What several ranks
- * exchange is comm.sh's. */
+/* A world of one rank: every kind of transfer, invalid options, counters, agreement and failure; and transports that are not available. tests/ranks/comm.sh
+ * tests several ranks. */
 #include "test.h"
 
 #include "comm/comm.h"
@@ -14,16 +14,16 @@ typedef struct {
     rcvi_comm *world;
 } fixture;
 
-static const char *const launched[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE",  "PMI_RANK",
-                                       "MV2_COMM_WORLD_SIZE",  "MV2_COMM_WORLD_RANK",  "PMIX_RANK", "RECURVE_MPI"};
+static const char *const variables[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE",  "PMI_RANK",
+                                        "MV2_COMM_WORLD_SIZE",  "MV2_COMM_WORLD_RANK",  "PMIX_RANK", "RECURVE_MPI"};
 
-static void forget_launchers(void) {
-    for (size_t i = 0; i < sizeof launched / sizeof *launched; i++) unsetenv(launched[i]);
+static void unset_launchers(void) {
+    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) unsetenv(variables[i]);
 }
 
 static void begin(fixture *f, const char *transport) {
     rcvi_comm_options options = {.transport = transport, .timeout = 1};
-    forget_launchers();
+    unset_launchers();
     f->context = test_context(&f->counter);
     check_ok(rcvi_comm_open(f->context, &options, &f->world));
 }
@@ -52,7 +52,7 @@ static void the_world_is_this_rank(void **state) {
 
 /* ---- transfers ---- */
 
-static void nothing_changes(void **state) {
+static void transfers_change_nothing(void **state) {
     (void)state;
     fixture f;
     begin(&f, NULL);
@@ -80,10 +80,10 @@ static void nothing_changes(void **state) {
 static const struct {
     uint32_t from, to;
 } roundings[] = {
-    {0x3f800000, 0x3f800000}, {0x3f807fff, 0x3f800000}, {0x3f808000, 0x3f800000}, /* a tie goes to even: down, */
+    {0x3f800000, 0x3f800000}, {0x3f807fff, 0x3f800000}, {0x3f808000, 0x3f800000}, /* ties to even: down, */
     {0x3f808001, 0x3f810000}, {0x3f818000, 0x3f820000},                           /* up */
-    {0xbf818000, 0xbf820000}, {0x7f7fffff, 0x7f800000}, {0x7f800000, 0x7f800000}, /* what is too large is infinite */
-    {0x00000001, 0x00000000}, {0x80000000, 0x80000000}, {0x7f800001, 0x7fc00000}, /* not a number stays so */
+    {0xbf818000, 0xbf820000}, {0x7f7fffff, 0x7f800000}, {0x7f800000, 0x7f800000}, /* overflow to infinity */
+    {0x00000001, 0x00000000}, {0x80000000, 0x80000000}, {0x7f800001, 0x7fc00000}, /* NaN stays NaN */
 };
 enum { ROUNDINGS = sizeof roundings / sizeof *roundings };
 
@@ -97,13 +97,13 @@ static rcv_status write_memory(int ordinal, void *to, const void *from, size_t b
     return read_memory(ordinal, to, from, bytes);
 }
 
-static void narrow_rounds_to_even(void **state) {
+static void bfloat16_rounds_to_even(void **state) {
     (void)state;
     static const rcvi_memory memory = {.read = read_memory, .write = write_memory};
     static const rcvi_device far = {.name = "far", .memory = &memory}, near = {.name = "near"};
     fixture f;
     begin(&f, NULL);
-    for (int way = 0; way < 3; way++) { /* the host's memory, that of a device that shares it, that of one of its own */
+    for (int way = 0; way < 3; way++) { /* the host's memory; a device that shares it; a device with its own */
         uint32_t data[ROUNDINGS];
         for (int i = 0; i < ROUNDINGS; i++) data[i] = roundings[i].from;
         rcvi_transfer_options o = {.kind = RCVI_ALL_REDUCE_SUM,
@@ -125,7 +125,7 @@ static void *raise_late(void *user) {
     return NULL;
 }
 
-/* It is not touched before its counter is there. */
+/* The data is not touched before the counter is reached. */
 static void a_counter_is_waited_for(void **state) {
     (void)state;
     fixture f;
@@ -152,7 +152,7 @@ static void a_counter_is_waited_for(void **state) {
     end(&f);
 }
 
-static void mistakes_are_refused(void **state) {
+static void invalid_options_are_refused(void **state) {
     (void)state;
     fixture f;
     begin(&f, NULL);
@@ -186,7 +186,7 @@ static void mistakes_are_refused(void **state) {
     end(&f);
 }
 
-static void a_part_is_this_rank_again(void **state) {
+static void a_split_has_the_same_rank(void **state) {
     (void)state;
     fixture f;
     begin(&f, NULL);
@@ -203,9 +203,9 @@ static void a_part_is_this_rank_again(void **state) {
     end(&f);
 }
 
-/* ---- ending ---- */
+/* ---- failure ---- */
 
-static void agreement_keeps_the_sentence(void **state) {
+static void agreement_keeps_the_message(void **state) {
     (void)state;
     fixture f;
     begin(&f, NULL);
@@ -232,7 +232,7 @@ static void nothing_follows_a_failure(void **state) {
     check_ok(rcvi_transfer_start(f.world, &o, &early));
     rcvi_comm_report_progress(f.world);
     rcvi_comm_fail(f.world, "the disk is full");
-    rcvi_comm_fail(f.world, "and so on"); /* the first one counts */
+    rcvi_comm_fail(f.world, "and so on"); /* only the first reason counts */
     assert_true(rcvi_comm_reports_failure(f.world));
     check_fails(rcvi_transfer_wait(early, NULL), RCV_PEER, "rank 0: the disk is full");
     check_fails(rcvi_transfer_start(f.world, &o, &late), RCV_PEER, "rank 0: the disk is full");
@@ -279,15 +279,15 @@ static void check_refused(const char *transport, rcv_status status, const char *
     test_context_end(&counter, context);
 }
 
-static void a_transport_may_not_be_there(void **state) {
+static void a_transport_may_not_be_available(void **state) {
     (void)state;
     int rank = -1;
-    forget_launchers();
+    unset_launchers();
     check_refused("pigeons", RCV_INVALID, "there is no transport pigeons");
     check_refused("mpi", RCV_INVALID, "this process was not started by mpirun");
     check_refused("nccl", RCV_INVALID, "this process was not started by mpirun");
     setenv("PMI_SIZE", "3", 1);
-    assert_int_equal(rcvi_comm_launched_size(&rank), 1); /* without a rank it is somebody else's */
+    assert_int_equal(rcvi_comm_launched_size(&rank), 1); /* not a launcher's: the rank is missing */
     setenv("PMI_RANK", "3", 1);
     assert_int_equal(rcvi_comm_launched_size(&rank), 1);
     setenv("PMI_RANK", "2x", 1);
@@ -301,14 +301,13 @@ static void a_transport_may_not_be_there(void **state) {
     check_refused("mpi", RCV_UNSUPPORTED, "MPI is not available: /nowhere/librecurve-mpi.so");
     setenv("RECURVE_MPI", "libm.so.6", 1);
     check_refused("mpi", RCV_UNSUPPORTED, "MPI is not available");
-    forget_launchers();
-    setenv("PMI_SIZE", "1", 1); /* one rank that a launcher has started is one of its world all the same */
+    unset_launchers();
+    setenv("PMI_SIZE", "1", 1); /* one rank that a launcher has started uses the launcher's transport too */
     setenv("PMI_RANK", "0", 1);
     setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so", 1);
     check_refused(NULL, RCV_UNSUPPORTED, "MPI is not available: /nowhere/librecurve-mpi.so");
-    forget_launchers();
-    setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so",
-           1); /* nobody needs a transport where nobody launched anything */
+    unset_launchers();
+    setenv("RECURVE_MPI", "/nowhere/librecurve-mpi.so", 1); /* without a launcher no transport is opened */
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     rcvi_comm *world = NULL;
@@ -320,11 +319,11 @@ static void a_transport_may_not_be_there(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_world_is_this_rank),       cmocka_unit_test(nothing_changes),
-        cmocka_unit_test(narrow_rounds_to_even),        cmocka_unit_test(a_counter_is_waited_for),
-        cmocka_unit_test(mistakes_are_refused),         cmocka_unit_test(a_part_is_this_rank_again),
-        cmocka_unit_test(agreement_keeps_the_sentence), cmocka_unit_test(nothing_follows_a_failure),
-        cmocka_unit_test(memory_may_run_out),           cmocka_unit_test(a_transport_may_not_be_there),
+        cmocka_unit_test(the_world_is_this_rank),      cmocka_unit_test(transfers_change_nothing),
+        cmocka_unit_test(bfloat16_rounds_to_even),     cmocka_unit_test(a_counter_is_waited_for),
+        cmocka_unit_test(invalid_options_are_refused), cmocka_unit_test(a_split_has_the_same_rank),
+        cmocka_unit_test(agreement_keeps_the_message), cmocka_unit_test(nothing_follows_a_failure),
+        cmocka_unit_test(memory_may_run_out),          cmocka_unit_test(a_transport_may_not_be_available),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,6 +281,6 @@ const struct rcvi_learn_table rcvi_cpu_learn = {.open = open_learn,
                                                 .head = rcvi_learn_head,
                                                 .logits = rcvi_learn_logits,
                                                 .update = update,
-                                                .squares = squares,
+                                                .sum_squares = squares,
                                                 .apply = apply,
                                                 .signal = signal_done};
