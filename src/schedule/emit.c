@@ -1,10 +1,10 @@
 #include "schedule/emit.h"
 
-bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *places,
+bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,
                        const char *label) {
     rcv_context *context = program->pool.context;
     *e = (rcvi_emitter){
-        .program = program, .graph = graph, .places = places, .label = label, .batch = program->options.batch};
+        .program = program, .graph = graph, .params = params, .label = label, .batch = program->options.batch};
     e->views = rcvi_new(context, graph->value_count, sizeof *e->views);
     e->live = rcvi_new(context, graph->value_count, sizeof *e->live);
     if (!e->views || !e->live) {
@@ -125,18 +125,18 @@ static rcvi_view operand_of(rcvi_emitter *e, int value) {
  * block. */
 static void emit_matrix(rcvi_emitter *e, int value) {
     const rcvi_value *v = &e->graph->values[value];
-    const rcvi_param_place *place = &e->places[v->index];
+    const rcvi_param_place *param = &e->params[v->index];
     bool transpose = v->operation == RCVI_MATRIX_TRANSPOSE;
-    int64_t to = transpose ? place->columns : place->rows, from = transpose ? place->rows : place->columns;
+    int64_t to = transpose ? param->columns : param->rows, from = transpose ? param->rows : param->columns;
     int parameters = rcvi_program_external(e->program, RCVI_PARAMETERS, 0);
     rcvi_step step = new_step(RCVI_STEP_GEMM, e->batch, to, e->views[value], operand_of(e, v->arguments[0]));
-    step.b = (rcvi_view){.buffer = parameters, .offset = place->offset, .row = place->columns, .column = 1};
+    step.b = (rcvi_view){.buffer = parameters, .offset = param->offset, .row = param->columns, .column = 1};
     step.gemm.depth = from;
     step.gemm.transpose_b = !transpose;
-    step.gemm.batch = place->blocks;
+    step.gemm.batch = param->blocks;
     step.gemm.step_out = to;
     step.gemm.step_a = from;
-    step.gemm.step_b = place->rows * place->columns;
+    step.gemm.step_b = param->rows * param->columns;
     rcvi_program_step(e->program, &step);
 }
 
@@ -145,7 +145,7 @@ void rcvi_emit_value(rcvi_emitter *e, int value) {
     if (v->operation == RCVI_NUMBER || v->operation == RCVI_INPUT || v->operation == RCVI_STATE) return;
     if (v->operation == RCVI_VECTOR) {
         int parameters = rcvi_program_external(e->program, RCVI_PARAMETERS, 0);
-        e->views[value] = (rcvi_view){.buffer = parameters, .offset = e->places[v->index].offset, .column = 1};
+        e->views[value] = (rcvi_view){.buffer = parameters, .offset = e->params[v->index].offset, .column = 1};
         return;
     }
     if (e->views[value].buffer == RCVI_NONE) e->views[value] = own_buffer(e, value);
@@ -184,24 +184,24 @@ void rcvi_emit_result(rcvi_emitter *e, int value, rcvi_view out) {
 
 /* ---- gradients ---- */
 
-void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *place, int64_t rows, rcvi_view left,
+void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *param, int64_t rows, rcvi_view left,
                         rcvi_view right, int64_t depth) {
     int target = rcvi_program_external(program, RCVI_DPARAMETERS, 0);
-    rcvi_view out = {.buffer = target, .offset = place->offset, .row = place->columns, .column = 1};
+    rcvi_view out = {.buffer = target, .offset = param->offset, .row = param->columns, .column = 1};
     rcvi_step step;
     if (right.buffer == RCVI_NONE) {
         out.row = rows;
         step = new_step(RCVI_STEP_REDUCE, depth, rows, out, left);
         step.reduce.over_rows = true;
     } else {
-        step = new_step(RCVI_STEP_GEMM, rows, place->columns, out, left);
+        step = new_step(RCVI_STEP_GEMM, rows, param->columns, out, left);
         step.b = right;
         step.gemm.transpose_a = true;
         step.gemm.depth = depth;
-        step.gemm.batch = place->blocks;
-        step.gemm.step_out = place->rows * place->columns;
-        step.gemm.step_a = place->rows;
-        step.gemm.step_b = place->columns;
+        step.gemm.batch = param->blocks;
+        step.gemm.step_out = param->rows * param->columns;
+        step.gemm.step_a = param->rows;
+        step.gemm.step_b = param->columns;
     }
     step.accumulate = true;
     rcvi_program_step(program, &step);
@@ -210,8 +210,8 @@ void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *place, in
 void rcvi_emit_gradients(rcvi_emitter *e) {
     for (size_t i = 0; i < e->graph->gradient_count; i++) {
         const rcvi_gradient *gradient = &e->graph->gradients[i];
-        const rcvi_param_place *place = &e->places[gradient->param];
+        const rcvi_param_place *param = &e->params[gradient->param];
         rcvi_view right = gradient->right == RCVI_NONE ? rcvi_no_view() : operand_of(e, gradient->right);
-        rcvi_emit_gradient(e->program, place, place->rows, e->views[gradient->left], right, e->batch);
+        rcvi_emit_gradient(e->program, param, param->rows, e->views[gradient->left], right, e->batch);
     }
 }

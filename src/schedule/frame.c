@@ -71,16 +71,16 @@ void rcvi_frame_write_masks(rcvi_frame *f) {
     rcvi_view none = rcvi_no_view(), lengths = none;
     if (f->ragged) {
         lengths = rcvi_whole_view(rcvi_program_external(f->program, RCVI_LENGTHS, 0), f->batch);
-        f->live = write_mask(f, RCVI_STEP_LIVE, f->steps, lengths, none);
+        f->length_mask = write_mask(f, RCVI_STEP_LIVE, f->steps, lengths, none);
     }
     if (f->resets) {
         rcvi_view resets = rcvi_whole_view(rcvi_program_external(f->program, RCVI_RESETS, 0), f->batch);
-        f->boundary = write_mask(f, RCVI_STEP_BOUNDARY, f->steps + 1, resets, lengths);
+        f->reset_mask = write_mask(f, RCVI_STEP_BOUNDARY, f->steps + 1, resets, lengths);
     }
 }
 
 static int64_t row_of(const rcvi_frame *f, int64_t columns) {
-    return f->pads ? rcvi_program_row(f->program, columns) : columns;
+    return f->pads_rows ? rcvi_program_row(f->program, columns) : columns;
 }
 
 /* Do matrices alone read x? */
@@ -108,7 +108,7 @@ void rcvi_frame_write_input(rcvi_frame *f) {
     int own = rcvi_frame_buffer(f, f->steps, row, f->ragged ? "x.live" : "x.rows");
     if (!f->program->failed) f->program->buffers[own].rounding = RCVI_ROUNDED_AS_OPERAND;
     if (f->ragged)
-        rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->live, 1), rcvi_whole_view(own, row), x,
+        rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->length_mask, 1), rcvi_whole_view(own, row), x,
                          rcvi_no_view());
     else
         rcvi_emit_copy(f->program, rows, columns, rcvi_whole_view(own, row), x);
@@ -157,7 +157,7 @@ int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, int64_t row
 
 /* ---- what zoneout leaves new ---- */
 
-bool rcvi_frame_zones_by_chance(const rcvi_frame *f) { return f->training && !f->net->certain; }
+bool rcvi_frame_has_random_zoneout(const rcvi_frame *f) { return f->training && !f->net->certain; }
 
 /* Apart from those of dropout, which are layers. */
 static uint64_t zone_salt(int64_t layer, int64_t direction, size_t input) {
@@ -167,7 +167,7 @@ static uint64_t zone_salt(int64_t layer, int64_t direction, size_t input) {
 int rcvi_frame_write_zone(rcvi_frame *f, int64_t layer, int64_t direction, size_t input) {
     const rcvi_graph_input *zone = &f->net->layers[layer].forward.inputs[input];
     int64_t columns = rcvi_features(&f->net->layers[layer].forward, zone->size);
-    bool chance = rcvi_frame_zones_by_chance(f);
+    bool chance = rcvi_frame_has_random_zoneout(f);
     int64_t rows = chance ? rcvi_program_product(f->program, f->steps, f->batch, 1) : 1;
     int buffer =
         rcvi_program_buffer(f->program, RCVI_ARENA, 0, RCVI_REAL, rcvi_program_product(f->program, rows, columns, 1),
@@ -205,7 +205,7 @@ int rcvi_frame_write_dy(rcvi_frame *f) {
     rcvi_emit_copy(f->program, rows, columns, rcvi_whole_view(dy, columns),
                    rcvi_whole_view(rcvi_program_external(f->program, RCVI_DY, 0), columns));
     if (f->ragged) {
-        rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->live, 1), rcvi_whole_view(dy, columns),
+        rcvi_emit_select(f->program, rows, columns, rcvi_whole_view(f->length_mask, 1), rcvi_whole_view(dy, columns),
                          rcvi_whole_view(dy, columns), rcvi_no_view());
     }
     return dy;

@@ -1,5 +1,5 @@
-/* What every schedule writes around its layers: masks, the masked input, dropout between layers, what zoneout leaves new, the
- * caller's states. */
+/* The frame of a program: what every schedule writes around its layers. Masks of lengths and resets, the masked input, dropout between
+ * layers, masks of zoneout, the caller's states, dy and dx. */
 #ifndef RCVI_FRAME_H
 #define RCVI_FRAME_H
 
@@ -9,18 +9,20 @@ typedef struct {
     rcvi_program *program;
     const rcv_net *net;
     int64_t steps, batch;
-    bool training, ragged, resets;
-    int live, boundary; /* mask buffers: [steps, batch], [steps + 1, batch] */
-    int *inputs;        /* [layers + 1] buffers of [steps, batch, width]; the last is y */
-    int64_t *rows;      /* [layers + 1] elements from row to row of these */
-    bool pads;          /* of those that are not the caller's, as products like it; else their width */
+    bool training;
+    bool ragged, resets; /* sequences have lengths; have resets */
+    int length_mask;     /* buffer [steps, batch]: is the step within the sequence's length? */
+    int reset_mask;      /* buffer [steps + 1, batch]: is there a reset between the step before and this one? */
+    int *inputs;         /* [layers + 1] buffers of [steps, batch, width]; the last is y */
+    int64_t *rows;       /* [layers + 1] elements from row to row of these */
+    bool pads_rows;      /* rows of buffers that are not the caller's are padded for products (rcvi_program_row) */
 } rcvi_frame;
 
 /* False without memory. */
 bool rcvi_frame_init(rcvi_frame *frame, rcvi_program *program);
 void rcvi_frame_free(rcvi_frame *frame);
 
-int64_t rcvi_frame_width(const rcvi_frame *frame, int64_t layer); /* features into it; behind the last: of y */
+int64_t rcvi_frame_width(const rcvi_frame *frame, int64_t layer); /* features into a layer; layer = layers: of y */
 /* A buffer of [slots, batch, columns]. */
 int rcvi_frame_buffer(rcvi_frame *frame, int64_t slots, int64_t columns, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -34,20 +36,20 @@ void rcvi_frame_write_masks(rcvi_frame *frame);
 void rcvi_frame_write_input(rcvi_frame *frame);                /* inputs[0] */
 void rcvi_frame_open_output(rcvi_frame *frame, int64_t layer); /* inputs[layer + 1] */
 bool rcvi_frame_has_dropout(const rcvi_frame *frame, int64_t layer);
-/* The same mask for the values into layer `layer` and, backwards, for their adjoints: a new buffer, with as many elements from row to
- * row as the one before. */
+/* Dropout of the values into a layer and, with the same mask, of their adjoints in the backward pass: a new buffer, with as many elements
+ * from row to row as the one before. */
 int rcvi_frame_write_dropout(rcvi_frame *frame, int64_t layer, int from, int64_t row, const char *name,
                              rcvi_rounding rounding);
-/* Before a layer's loops: what of a state is new, the graph's input `input`, as a buffer; by chance [steps, batch, size] in the
- * order of the direction's own time, else one row for all. */
-bool rcvi_frame_zones_by_chance(const rcvi_frame *frame);
+/* The mask of zoneout for the graph's input `input`, as a buffer, before a layer's loops: random, [steps, batch, size] in the order of the
+ * direction's time; or the mean, one row. */
+bool rcvi_frame_has_random_zoneout(const rcvi_frame *frame);
 int rcvi_frame_write_zone(rcvi_frame *frame, int64_t layer, int64_t direction, size_t input);
 
-/* The backward pass's beginning: gradients of the parameters cleared, dy as a buffer of its own. */
+/* First steps of the backward pass: clear the gradients of the parameters, copy dy to a buffer of its own. */
 int rcvi_frame_write_dy(rcvi_frame *frame);
 void rcvi_frame_write_dx(rcvi_frame *frame, int dx);
-/* Behind a layer's backward pass: the adjoints of its first states for the caller, and of the restart states. `first`
- * holds the former; `sum` what ended at boundaries, without resets not used. */
+/* After a layer's backward pass: adjoints of its initial and restart states for the caller. `first` is the adjoint before the first
+ * step; `sum` what was added up at resets, not used without resets. */
 void rcvi_frame_write_dstates(rcvi_frame *frame, size_t state, int64_t layer, int64_t direction, rcvi_view first,
                               rcvi_view sum);
 

@@ -1,133 +1,126 @@
-/* A time step of a graph as few large steps: which of its values are computed before the time loop (over a chunk of
- * time steps at once), in it, or behind it, and how they are gathered into products and maps.
+/* Fusion: a time step of a graph as few large steps.
  *
- * Before the loop go products that depend on no state, behind it products on which no state depends. With packed
- * weights a sum of products and learned vectors is one product (an affine form); what of it does not depend on a state
- * is computed before the loop and is what the sum starts from.
+ * Applies to every graph of the stepwise schedule, forward and adjoint. It decides which values are computed before the time loop (over
+ * a chunk of time steps at once), in it, or after it, and gathers them into products and maps.
  *
- * In each phase values are gathered by level: a level needs only what lies in memory once the levels below are done.
- * All values of one level and size are one map.
+ * Phases. Before the loop go products that depend on no state, after it products on which no state depends. With packed weights a sum
+ * of products and learned vectors is one product (an affine form). The terms of it that depend on no state are computed before the
+ * loop, and the sum in the loop starts from them.
  *
- * Where the device has a library for products, those of the whole sequence that are large are its: by rows of stacked parameters side
- * by side, or over all of what stacked parameters are multiplied with in a derivative.
+ * Levels. In each phase values are gathered by level: a level reads from memory only what lower levels have written. All values of one
+ * level and size are one map.
  *
- * Where maps may hold sums over their columns, and all values that are not of size one have one size, those of size one
- * (the sums, and what is computed of them) are computed in the same maps, in every column. A level has products or sums, not
- * both. */
+ * Library products. Where the device has a library for products (machine.min_library_product), large products of the whole sequence are
+ * gemm steps: see fuse_library.c.
+ *
+ * Sums over columns. Where maps may hold sums over their columns, and all values that are not of size one have one size, values of size
+ * one (the sums, and what is computed from them) are computed in the same maps, in every column. A level has products or sums, not
+ * both.
+ *
+ * Files: fuse.c (tables, stores, views), fuse_analyse.c (method, phase and level of every value), fuse_prepare.c (buffers, packed
+ * weights, biases), fuse_library.c (products by the library), fuse_emit.c (steps of a phase), fuse_gradients.c (gradients of the
+ * parameters). */
 #ifndef RCVI_FUSE_H
 #define RCVI_FUSE_H
 
 #include "schedule/emit.h"
-#include "schedule/timing.h"
+#include "schedule/storage.h"
 
-typedef enum { RCVI_BEFORE, RCVI_INSIDE, RCVI_BEHIND } rcvi_phase;
+typedef enum { RCVI_BEFORE_LOOP, RCVI_IN_LOOP, RCVI_AFTER_LOOP } rcvi_phase;
 
 /* How a value is computed. */
 typedef enum {
-    RCVI_GIVEN,    /* at hand, or not needed */
-    RCVI_ABSORBED, /* part of an affine form, not a value of its own */
-    RCVI_FORMED,   /* an affine form with packed matrices */
-    RCVI_MAPPED,   /* an instruction of a map */
-    RCVI_ALIAS,    /* a value of size one, repeated: no step */
-    RCVI_ALONE     /* a step of its own */
-} rcvi_part;
+    RCVI_GIVEN,    /* not here: given, or not needed */
+    RCVI_ABSORBED, /* as a term of an affine form, without a value of its own */
+    RCVI_AFFINE,   /* as an affine form with packed matrices */
+    RCVI_MAPPED,   /* by an instruction of a map */
+    RCVI_ALIAS,    /* by no step: a value of size one, repeated over columns */
+    RCVI_OWN_STEP  /* by a step of its own */
+} rcvi_method;
 
+/* An affine form: the sum of matrices times values, and of learned vectors. */
 typedef struct {
     int value;                                  /* the sum */
     int matrices[RCVI_MAX_TERMS], matrix_count; /* values */
     int vectors[RCVI_MAX_TERMS], vector_count;  /* values */
-    bool early[RCVI_MAX_TERMS];                 /* matrices that do not wait for the loop */
+    bool early[RCVI_MAX_TERMS];                 /* [matrices] that are computed before the loop */
     bool split;                                 /* some are early, some are not */
-    int early_level;                            /* of the early part, before the loop */
-    rcvi_place early_place;                     /* of the early part */
+    int early_level;                            /* of the early terms, before the loop */
+    rcvi_storage early_storage;                 /* of the early terms' sum */
     rcvi_view bias;                             /* sum of the vectors, one row */
-    bool large;     /* what of it is computed outside of the loop is a step of its own, by the device's library */
-    int stack;      /* then: the first of the forms that are one step with it, side by side */
-    int64_t column; /* where its sums begin among the stack's */
+    bool by_library; /* what of it is computed outside of the loop is a gemm step, by the device's library */
+    int stack;       /* then: the first of the forms that share one gemm step, side by side */
+    int64_t column;  /* where its sums begin among the stack's */
 } rcvi_form;
 
+/* A value is also stored here. */
 typedef struct {
     int value;
-    rcvi_place place;
+    rcvi_storage storage;
 } rcvi_store;
 
 typedef struct {
     rcvi_emitter emitter;
     const rcvi_rungs *rungs;
-    rcvi_clock clock;
-    rcvi_place *places;          /* [values] of values at hand, and of those that must be stored */
-    rcvi_place *wide;            /* [values] copies over a chunk of what is at hand at one step only */
-    bool *at_hand;               /* [values] given, not computed here */
-    bool *needed;                /* [values] asked for from outside, beside next states, outputs and gradients */
-    bool *kept;                  /* [values] asked for by the derivative only, which may round it */
-    bool *settled;               /* [states] known at all steps of the chunk before the loop begins */
-    bool *left_out;              /* [gradients] that are summed elsewhere */
-    unsigned char *part, *phase; /* [values] */
-    int *level;                  /* [values] inside of its phase */
-    int *form_of;                /* [values] the affine form whose sum it is, or RCVI_NONE */
-    int *group;                  /* [values] first of the matrices that are one product with it, or RCVI_NONE */
-    int *packed;                 /* [values] buffers of matrices, packed */
+    rcvi_time_map time_map;
+    rcvi_storage *storage;         /* [values] of given values, and of those that are stored */
+    rcvi_storage *chunk_copy;      /* [values] copies over a chunk of values whose own storage has one step only */
+    bool *given;                   /* [values] not computed here */
+    bool *needed;                  /* [values] read from outside, in addition to next states, outputs and gradients */
+    bool *kept;                    /* [values] read by the derivative only, which may round them */
+    bool *known;                   /* [states] at all steps of the chunk before the loop begins */
+    bool *skipped;                 /* [gradients] that are summed elsewhere */
+    unsigned char *method, *phase; /* [values] rcvi_method, rcvi_phase */
+    int *level;                    /* [values] in its phase */
+    int *form_of;                  /* [values] the affine form whose sum it is, or RCVI_NONE */
+    int *group;                    /* [values] first of the matrices that are one product with it, or RCVI_NONE */
+    int *packed;                   /* [values] buffers of packed matrices */
     rcvi_form *forms;
     int form_count;
-    int64_t joined; /* values of size one are computed in maps of this many columns; 0: in their own */
-    const int
-        *late; /* [late_count] values whose place holds one step more, of zeros: states from late_first on are what */
-    int late_count; /* they were at the step before */
+    int64_t scalar_columns; /* values of size one are computed in maps of this many columns; 0: in maps of one column */
+    /* Retiming: states from late_first on are these values one step before. Their storage has one slot more, of zeros. */
+    const int *late; /* [late_count] values */
+    int late_count;
     size_t late_first;
-    rcvi_place *zeros; /* [zero_count] places that are cleared at every step, of zero_columns */
+    rcvi_storage *zeros; /* [zero_count] storage that is cleared at every step, of zero_columns */
     int64_t *zero_columns;
     int zero_count;
-    bool gathers;       /* gradients are summed over the whole sequence, behind all loops: their factors are kept */
-    rcvi_store *stores; /* second places of values */
+    bool defers_gradients; /* gradients are summed over the whole sequence, after all loops: their factors are kept */
+    rcvi_store *stores;    /* further storage of values */
     size_t store_count, store_capacity;
 } rcvi_fusion;
 
-/* Tables for a graph. The caller then says what is at hand and where and what is needed, calls rcvi_fusion_analyse,
- * gives places to what must be stored, (for a backward sweep) whether it gathers, calls rcvi_fusion_prepare outside of loops, and emits the phases where they belong. */
+/* Tables for a graph. Order of calls: the caller marks given and needed values and sets the storage of given ones;
+ * rcvi_fusion_analyse; rcvi_fusion_store for what must be stored; rcvi_fusion_prepare, outside of loops; rcvi_fusion_emit, once a phase
+ * and at its place in the program. `defers_gradients` is set before rcvi_fusion_analyse. */
 bool rcvi_fusion_init(rcvi_fusion *fusion, rcvi_program *program, const rcvi_graph *graph,
-                      const rcvi_param_place *params, const char *label, rcvi_clock clock);
+                      const rcvi_param_place *params, const char *label, rcvi_time_map time_map);
 void rcvi_fusion_free(rcvi_fusion *fusion);
 
+/* Chooses the method, phase and level of every value. */
 void rcvi_fusion_analyse(rcvi_fusion *fusion);
 bool rcvi_fusion_computes(const rcvi_fusion *fusion, int value); /* as a value of its own */
 /* Columns of the map in which a value is computed. */
 static inline int64_t rcvi_fusion_columns(const rcvi_fusion *f, int v) {
     int64_t features = rcvi_features(f->emitter.graph, f->emitter.graph->values[v].size);
-    return f->joined && features == 1 && f->part[v] == RCVI_MAPPED ? f->joined : features;
+    return f->scalar_columns && features == 1 && f->method[v] == RCVI_MAPPED ? f->scalar_columns : features;
 }
-/* Stores a value that is computed here at this place. The first becomes the value's own, from where others here read it,
- * but for one that is rounded where they would see that. */
-void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_place place);
-/* Buffers of what crosses phases; matrices to pack, biases to sum. Steps that depend on the parameters alone. */
+/* Stores a value that is computed here. The first storage becomes the value's own, from where steps here read it, unless it is rounded
+ * and they read the value exactly. */
+void rcvi_fusion_store(rcvi_fusion *fusion, int value, rcvi_storage storage);
+/* Clears so many columns of this storage at every step. */
+void rcvi_fusion_clear_each_step(rcvi_fusion *fusion, rcvi_storage storage, int64_t columns);
+/* Buffers of values that cross phases, packed matrices, sums of biases. Its steps depend on the parameters only. */
 void rcvi_fusion_prepare(rcvi_fusion *fusion);
-
-/* ---- of the files that are the fusion ---- */
-
-rcvi_view rcvi_fusion_vector(const rcvi_fusion *fusion, int value); /* a learned vector */
-int rcvi_fusion_buffer(rcvi_fusion *fusion, int64_t slots, int64_t columns, const char *name, int value);
-void rcvi_fusion_give_buffer(rcvi_fusion *fusion, int value); /* where it has no place */
-void rcvi_fusion_mark_prepared(rcvi_program *program,
-                               int buffer); /* the last step, which depends on the parameters alone */
-bool rcvi_fusion_crosses(const rcvi_fusion *fusion, int value); /* does a step of another phase read it? */
-bool rcvi_fusion_is_factor(const rcvi_graph *graph, int value); /* of a gradient */
-/* Is the loop to be one kernel, as a recurrence on a GPU? */
-bool rcvi_fusion_scans(const rcvi_fusion *fusion);
-/* Is this a form of the whole sequence that is a step of its own there, whoever reads it? */
-bool rcvi_fusion_is_heavy(const rcvi_fusion *fusion, int value);
-bool rcvi_fusion_is_bare(const rcvi_fusion *fusion, int value); /* a form that no instruction of its map uses */
-/* Which forms are large and stacked, and where stacks lie: before other values get places. */
-void rcvi_fusion_find_large(rcvi_fusion *fusion);
-/* The bias and the weights of a large form. */
-void rcvi_fusion_prepare_large(rcvi_fusion *fusion, int form);
-void rcvi_fusion_emit_large(rcvi_fusion *fusion, rcvi_phase phase, int level);
-
-/* A place of so many columns that is cleared at every step. */
-void rcvi_fusion_clear(rcvi_fusion *fusion, rcvi_place place, int64_t columns);
 void rcvi_fusion_emit(rcvi_fusion *fusion, rcvi_phase phase);
-/* Gradients of the parameters: of one step, inside the time loop, or of a whole chunk, behind it; of the whole sequence,
- * behind all loops, where the fusion gathers. */
+/* Gradients of the parameters: of one step, in the time loop; of a chunk, after it; or, where they are deferred, of the whole sequence,
+ * after all loops. */
 void rcvi_fusion_emit_gradients(rcvi_fusion *fusion, bool over_chunk);
-/* A value at the step or over the chunk: at its place, or in the buffer that the phase emitted last gave it. */
+/* A value at the step or over the chunk: in its storage, or in the buffer that the phase emitted last gave it. */
 rcvi_view rcvi_fusion_view(const rcvi_fusion *fusion, int value, bool over_chunk);
+
+bool rcvi_fusion_crosses_phases(const rcvi_fusion *fusion, int value); /* does a step of another phase read it? */
+bool rcvi_fusion_is_factor(const rcvi_graph *graph, int value);        /* of a gradient */
+int rcvi_fusion_buffer(rcvi_fusion *fusion, int64_t slots, int64_t columns, const char *name, int value);
 
 #endif

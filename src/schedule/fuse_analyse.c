@@ -1,4 +1,4 @@
-#include "schedule/fuse.h"
+#include "schedule/fuse_internal.h"
 
 typedef struct {
     rcvi_fusion *fusion;
@@ -20,7 +20,7 @@ static bool is_matrix(const rcvi_graph *graph, int v) {
     return operation == RCVI_MATRIX || operation == RCVI_MATRIX_TRANSPOSE;
 }
 
-static bool is_early(const analysis *w, int v) { return w->fusion->phase[v] == RCVI_BEFORE; }
+static bool is_early(const analysis *w, int v) { return w->fusion->phase[v] == RCVI_BEFORE_LOOP; }
 
 static void count_uses(analysis *w) {
     const rcvi_graph *graph = w->graph;
@@ -52,54 +52,54 @@ static bool is_stored(const analysis *w, int v) {
 static bool is_multiplied(const analysis *w, int v) {
     bool found = false;
     for (int c = v + 1; c < w->count && !found; c++) {
-        found = w->fusion->emitter.live[c] && !w->fusion->at_hand[c] && is_matrix(w->graph, c) &&
+        found = w->fusion->emitter.live[c] && !w->fusion->given[c] && is_matrix(w->graph, c) &&
                 w->graph->values[c].arguments[0] == v;
     }
     return found;
 }
 
-static rcvi_part first_part(const analysis *w, int v) {
+static rcvi_method choose_method(const analysis *w, int v) {
     const rcvi_fusion *f = w->fusion;
     const rcvi_value *value = &w->graph->values[v];
-    if (!f->emitter.live[v] || f->at_hand[v] || argument_count(w->graph, v) == 0) return RCVI_GIVEN;
+    if (!f->emitter.live[v] || f->given[v] || argument_count(w->graph, v) == 0) return RCVI_GIVEN;
     if (is_matrix(w->graph, v)) {
         bool turns =
             f->rungs->transpose && !f->emitter.program->machine.gpu; /* there products are steps of their own */
-        return (f->rungs->pack || turns) && f->emitter.places[value->index].blocks == 1 ? RCVI_FORMED : RCVI_ALONE;
+        return (f->rungs->pack || turns) && f->emitter.params[value->index].blocks == 1 ? RCVI_AFFINE : RCVI_OWN_STEP;
     }
-    if (value->operation == RCVI_SUM) return f->joined ? RCVI_MAPPED : RCVI_ALONE;
+    if (value->operation == RCVI_SUM) return f->scalar_columns ? RCVI_MAPPED : RCVI_OWN_STEP;
     if (value->operation == RCVI_SPREAD) {
         bool lies = rcvi_graph_is_number(w->graph, value->arguments[0]) || is_stored(w, v) || is_multiplied(w, v);
-        return lies ? RCVI_ALONE : RCVI_ALIAS;
+        return lies ? RCVI_OWN_STEP : RCVI_ALIAS;
     }
-    return f->rungs->fuse ? RCVI_MAPPED : RCVI_ALONE;
+    return f->rungs->fuse ? RCVI_MAPPED : RCVI_OWN_STEP;
 }
 
-static bool has_place(const rcvi_fusion *f, int v) { return f->places[v].kind != RCVI_NOWHERE; }
+static bool has_storage(const rcvi_fusion *f, int v) { return f->storage[v].kind != RCVI_NOT_STORED; }
 
 /* Part of a larger sum: a form that nothing else uses, or a learned vector. */
 static bool can_absorb(const analysis *w, int sum, int v) {
     const rcvi_fusion *f = w->fusion;
-    bool form = f->part[v] == RCVI_FORMED && w->uses[v] == 1 && !has_place(f, v);
+    bool form = f->method[v] == RCVI_AFFINE && w->uses[v] == 1 && !has_storage(f, v);
     return (form || w->graph->values[v].operation == RCVI_VECTOR) && features(w->graph, v) == features(w->graph, sum);
 }
 
 static void absorb(analysis *w, rcvi_form *form, int v) {
     rcvi_fusion *f = w->fusion;
-    if (f->part[v] != RCVI_FORMED) {
+    if (f->method[v] != RCVI_AFFINE) {
         form->vectors[form->vector_count++] = v;
         return;
     }
     const rcvi_form *from = &f->forms[f->form_of[v]];
     for (int i = 0; i < from->matrix_count; i++) form->matrices[form->matrix_count++] = from->matrices[i];
     for (int i = 0; i < from->vector_count; i++) form->vectors[form->vector_count++] = from->vectors[i];
-    f->part[v] = RCVI_ABSORBED;
+    f->method[v] = RCVI_ABSORBED;
     f->form_of[v] = RCVI_NONE;
 }
 
 static int form_size(const analysis *w, int v) {
     const rcvi_fusion *f = w->fusion;
-    if (f->part[v] != RCVI_FORMED) return 1;
+    if (f->method[v] != RCVI_AFFINE) return 1;
     const rcvi_form *form = &f->forms[f->form_of[v]];
     return form->matrix_count > form->vector_count ? form->matrix_count : form->vector_count;
 }
@@ -110,21 +110,21 @@ static void find_forms(analysis *w) {
     for (int v = 0; v < w->count; v++) {
         f->form_of[v] = RCVI_NONE;
         const rcvi_value *value = &w->graph->values[v];
-        if (f->part[v] == RCVI_FORMED) {
+        if (f->method[v] == RCVI_AFFINE) {
             f->form_of[v] = f->form_count;
             f->forms[f->form_count++] = (rcvi_form){.value = v, .matrices = {v}, .matrix_count = 1};
             continue;
         }
-        bool sum = f->rungs->combine && value->operation == RCVI_ADD && f->emitter.live[v] && !f->at_hand[v];
+        bool sum = f->rungs->combine && value->operation == RCVI_ADD && f->emitter.live[v] && !f->given[v];
         if (!sum) continue;
         int a = value->arguments[0], b = value->arguments[1];
-        bool formed = f->part[a] == RCVI_FORMED || f->part[b] == RCVI_FORMED;
+        bool formed = f->method[a] == RCVI_AFFINE || f->method[b] == RCVI_AFFINE;
         if (!formed || a == b || !can_absorb(w, v, a) || !can_absorb(w, v, b)) continue;
         if (form_size(w, a) + form_size(w, b) > RCVI_MAX_TERMS) continue;
         rcvi_form form = {.value = v};
         absorb(w, &form, a);
         absorb(w, &form, b);
-        f->part[v] = RCVI_FORMED;
+        f->method[v] = RCVI_AFFINE;
         f->form_of[v] = f->form_count;
         f->forms[f->form_count++] = form;
     }
@@ -135,23 +135,23 @@ static void find_forms(analysis *w) {
 static void find_dependences(analysis *w) {
     const rcvi_graph *graph = w->graph;
     for (int v = 0; v < w->count; v++) {
-        w->stateful[v] = graph->values[v].operation == RCVI_STATE && !w->fusion->settled[graph->values[v].index];
-        for (int a = 0; !w->fusion->at_hand[v] && a < argument_count(graph, v); a++)
+        w->stateful[v] = graph->values[v].operation == RCVI_STATE && !w->fusion->known[graph->values[v].index];
+        for (int a = 0; !w->fusion->given[v] && a < argument_count(graph, v); a++)
             w->stateful[v] |= w->stateful[graph->values[v].arguments[a]];
     }
-    for (size_t s = 0; s < graph->state_count; s++) w->feeds[graph->states[s].next] |= !w->fusion->settled[s];
+    for (size_t s = 0; s < graph->state_count; s++) w->feeds[graph->states[s].next] |= !w->fusion->known[s];
     for (int v = w->count; v-- > 0;) {
         for (int a = 0; w->feeds[v] && a < argument_count(graph, v); a++)
             w->feeds[graph->values[v].arguments[a]] = true;
     }
 }
 
-static bool is_computed(const rcvi_fusion *f, int v) { return f->part[v] != RCVI_GIVEN; }
+static bool is_computed(const rcvi_fusion *f, int v) { return f->method[v] != RCVI_GIVEN; }
 
 /* Where a loop is one kernel, what a product that no state waits for is multiplied with is better computed there, beside all else that
  * is read of the same values, than before. */
 static bool is_better_behind(const analysis *w, int v) {
-    return rcvi_fusion_scans(w->fusion) && !w->feeds[v] && is_computed(w->fusion, w->graph->values[v].arguments[0]);
+    return rcvi_fusion_is_scan(w->fusion) && !w->feeds[v] && is_computed(w->fusion, w->graph->values[v].arguments[0]);
 }
 
 /* A matrix computed before the loop takes along what it is multiplied with. */
@@ -159,10 +159,10 @@ static void find_early(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = w->count; v-- > 0;) {
         if (!is_computed(f, v) || w->stateful[v]) continue;
-        if (is_matrix(w->graph, v) && !is_better_behind(w, v)) f->phase[v] = RCVI_BEFORE;
+        if (is_matrix(w->graph, v) && !is_better_behind(w, v)) f->phase[v] = RCVI_BEFORE_LOOP;
         for (int a = 0; is_early(w, v) && a < argument_count(w->graph, v); a++) {
             int argument = w->graph->values[v].arguments[a];
-            if (is_computed(f, argument)) f->phase[argument] = RCVI_BEFORE;
+            if (is_computed(f, argument)) f->phase[argument] = RCVI_BEFORE_LOOP;
         }
     }
 }
@@ -173,8 +173,8 @@ static void find_late(analysis *w) {
         if (!is_computed(f, v) || w->feeds[v] || is_early(w, v)) continue;
         bool late = is_matrix(w->graph, v);
         for (int a = 0; a < argument_count(w->graph, v); a++)
-            late |= f->phase[w->graph->values[v].arguments[a]] == RCVI_BEHIND;
-        if (late) f->phase[v] = RCVI_BEHIND;
+            late |= f->phase[w->graph->values[v].arguments[a]] == RCVI_AFTER_LOOP;
+        if (late) f->phase[v] = RCVI_AFTER_LOOP;
     }
 }
 
@@ -200,12 +200,12 @@ static void split_forms(analysis *w) {
         rcvi_form *form = &f->forms[i];
         if (f->form_of[form->value] != i) continue; /* absorbed by another */
         int early = 0;
-        bool behind = rcvi_fusion_scans(f) && f->phase[form->value] == RCVI_BEHIND; /* then all of it */
+        bool behind = rcvi_fusion_is_scan(f) && f->phase[form->value] == RCVI_AFTER_LOOP; /* then all of it */
         for (int m = 0; m < form->matrix_count; m++) {
-            if (behind) f->phase[form->matrices[m]] = RCVI_BEHIND;
+            if (behind) f->phase[form->matrices[m]] = RCVI_AFTER_LOOP;
             early += form->early[m] = is_early(w, form->matrices[m]);
         }
-        if (early == form->matrix_count) f->phase[form->value] = RCVI_BEFORE;
+        if (early == form->matrix_count) f->phase[form->value] = RCVI_BEFORE_LOOP;
         form->split = early > 0 && early < form->matrix_count;
     }
 }
@@ -215,22 +215,22 @@ static void split_forms(analysis *w) {
 /* The level at which a value is there: in memory, or (for a map of the same size) in a register. */
 static int level_after(const analysis *w, int v, rcvi_phase phase, int64_t size, bool registers) {
     const rcvi_fusion *f = w->fusion;
-    if (f->part[v] == RCVI_ALIAS)
-        return level_after(w, w->graph->values[v].arguments[0], phase, size, registers && f->joined);
+    if (f->method[v] == RCVI_ALIAS)
+        return level_after(w, w->graph->values[v].arguments[0], phase, size, registers && f->scalar_columns);
     if (!is_computed(f, v) || f->phase[v] != (unsigned char)phase) return 0;
-    bool mapped = f->part[v] == RCVI_MAPPED || (f->part[v] == RCVI_FORMED && !rcvi_fusion_is_heavy(f, v));
+    bool mapped = f->method[v] == RCVI_MAPPED || (f->method[v] == RCVI_AFFINE && !rcvi_fusion_is_scan_product(f, v));
     return f->level[v] + !(registers && mapped && rcvi_fusion_columns(f, v) == size);
 }
 
 static bool is_sum(const analysis *w, int v) {
-    return w->graph->values[v].operation == RCVI_SUM && w->fusion->part[v] == RCVI_MAPPED;
+    return w->graph->values[v].operation == RCVI_SUM && w->fusion->method[v] == RCVI_MAPPED;
 }
 
 /* Does the level have sums, or products, among the values so far? */
 static bool has_at(const analysis *w, int before, unsigned char phase, int level, bool sums) {
     const rcvi_fusion *f = w->fusion;
-    for (int v = 0; f->joined && v < before; v++) {
-        bool kind = sums ? is_sum(w, v) : f->part[v] == RCVI_FORMED && features(w->graph, v) == f->joined;
+    for (int v = 0; f->scalar_columns && v < before; v++) {
+        bool kind = sums ? is_sum(w, v) : f->method[v] == RCVI_AFFINE && features(w->graph, v) == f->scalar_columns;
         if (kind && f->phase[v] == phase && f->level[v] == level) return true;
     }
     return false;
@@ -239,12 +239,12 @@ static bool has_at(const analysis *w, int before, unsigned char phase, int level
 static int largest(int a, int b) { return a > b ? a : b; }
 
 /* Values of this part, phase, level and size so far. */
-static int crowd(const analysis *w, int before, rcvi_part part, unsigned char phase, int level, int64_t size) {
+static int count_at(const analysis *w, int before, rcvi_method method, unsigned char phase, int level, int64_t size) {
     const rcvi_fusion *f = w->fusion;
     int count = 0;
     for (int v = 0; v < before; v++) {
         count +=
-            f->part[v] == part && f->phase[v] == phase && f->level[v] == level && rcvi_fusion_columns(f, v) == size;
+            f->method[v] == method && f->phase[v] == phase && f->level[v] == level && rcvi_fusion_columns(f, v) == size;
     }
     return count;
 }
@@ -261,29 +261,30 @@ static int form_level(const analysis *w, const rcvi_form *form, bool early, rcvi
 static void find_levels(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = 0; v < w->count; v++) {
-        rcvi_part part = f->part[v];
-        if (part == RCVI_GIVEN || part == RCVI_ABSORBED || part == RCVI_ALIAS) continue;
+        rcvi_method method = f->method[v];
+        if (method == RCVI_GIVEN || method == RCVI_ABSORBED || method == RCVI_ALIAS) continue;
         int64_t size = rcvi_fusion_columns(f, v);
         int level = 0, most = rcvi_most_instructions(&f->emitter.program->machine);
         int cleared = f->late_count ? (int)f->late_first : 0; /* states, by instructions of their own */
-        int limit = part == RCVI_FORMED ? RCVI_MAX_PRODUCTS : most - cleared;
-        if (part == RCVI_FORMED) {
+        int limit = method == RCVI_AFFINE ? RCVI_MAX_PRODUCTS : most - cleared;
+        if (method == RCVI_AFFINE) {
             level = form_level(w, &f->forms[f->form_of[v]], false, f->phase[v]);
         } else {
             for (int a = 0; a < argument_count(w->graph, v); a++) {
                 level = largest(
-                    level, level_after(w, w->graph->values[v].arguments[a], f->phase[v], size, part == RCVI_MAPPED));
+                    level, level_after(w, w->graph->values[v].arguments[a], f->phase[v], size, method == RCVI_MAPPED));
             }
         }
-        bool apart = is_sum(w, v) || (part == RCVI_FORMED && size == f->joined);
-        while ((part != RCVI_ALONE && crowd(w, v, part, f->phase[v], level, size) >= limit) ||
-               (apart && has_at(w, v, f->phase[v], level, part == RCVI_FORMED)))
+        bool apart = is_sum(w, v) || (method == RCVI_AFFINE && size == f->scalar_columns);
+        while ((method != RCVI_OWN_STEP && count_at(w, v, method, f->phase[v], level, size) >= limit) ||
+               (apart && has_at(w, v, f->phase[v], level, method == RCVI_AFFINE)))
             level++;
         f->level[v] = level;
     }
     for (int i = 0; i < f->form_count; i++) {
         rcvi_form *form = &f->forms[i];
-        if (f->form_of[form->value] == i && form->split) form->early_level = form_level(w, form, true, RCVI_BEFORE);
+        if (f->form_of[form->value] == i && form->split)
+            form->early_level = form_level(w, form, true, RCVI_BEFORE_LOOP);
     }
 }
 
@@ -291,7 +292,7 @@ static void find_levels(analysis *w) {
 static void delay_forms(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = 0; v < w->count; v++) {
-        if (f->part[v] != RCVI_FORMED || has_place(f, v) || rcvi_fusion_is_heavy(f, v)) continue;
+        if (f->method[v] != RCVI_AFFINE || has_storage(f, v) || rcvi_fusion_is_scan_product(f, v)) continue;
         int first = -1;
         int64_t size = features(w->graph, v);
         bool near = true;
@@ -300,24 +301,24 @@ static void delay_forms(analysis *w) {
             for (int a = 0; f->emitter.live[c] && a < argument_count(w->graph, c); a++) {
                 if (w->graph->values[c].arguments[a] != v) continue;
                 uses++;
-                near &= f->part[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && rcvi_fusion_columns(f, c) == size;
+                near &= f->method[c] == RCVI_MAPPED && f->phase[c] == f->phase[v] && rcvi_fusion_columns(f, c) == size;
                 if (first < 0 || f->level[c] < first) first = f->level[c];
             }
         }
         if (!near || uses < w->uses[v] || first <= f->level[v]) continue;
         if (has_at(w, w->count, f->phase[v], first, true)) continue;
-        if (crowd(w, w->count, RCVI_FORMED, f->phase[v], first, size) < RCVI_MAX_PRODUCTS) f->level[v] = first;
+        if (count_at(w, w->count, RCVI_AFFINE, f->phase[v], first, size) < RCVI_MAX_PRODUCTS) f->level[v] = first;
     }
 }
 
 /* The size that all sums are over, where maps may sum over so many columns; else 0. */
-static int64_t find_joined(const analysis *w) {
+static int64_t find_scalar_columns(const analysis *w) {
     const rcvi_fusion *f = w->fusion;
     int64_t size = 0, most = f->emitter.program->machine.max_sum_columns;
     if (!most || !f->rungs->fuse) return 0;
     for (int v = 0; v < w->count; v++) {
         const rcvi_value *value = &w->graph->values[v];
-        if (!f->emitter.live[v] || f->at_hand[v] || value->operation != RCVI_SUM) continue;
+        if (!f->emitter.live[v] || f->given[v] || value->operation != RCVI_SUM) continue;
         int64_t own = features(w->graph, value->arguments[0]);
         if (own == 1 || own > most || (size && own != size)) return 0;
         size = own;
@@ -337,15 +338,15 @@ void rcvi_fusion_analyse(rcvi_fusion *f) {
                   .feeds = rcvi_new(context, count, sizeof(bool))};
     if (w.uses && w.stateful && w.feeds) {
         count_uses(&w);
-        f->joined = find_joined(&w);
+        f->scalar_columns = find_scalar_columns(&w);
         for (int v = 0; v < w.count; v++) {
-            f->part[v] = first_part(&w, v);
-            f->phase[v] = RCVI_INSIDE;
+            f->method[v] = choose_method(&w, v);
+            f->phase[v] = RCVI_IN_LOOP;
         }
         find_forms(&w);
         find_dependences(&w);
         order_forms(&w);
-        if (f->clock.chunk > 1) {
+        if (f->time_map.chunk > 1) {
             find_early(&w);
             find_late(&w);
             split_forms(&w);

@@ -35,11 +35,13 @@ static rcvi_view step_view(const writer *w, int buffer, int64_t columns, int64_t
     return direction ? reversed(w, view) : view;
 }
 
-static rcvi_view live_view(const writer *w, int64_t direction) { return step_view(w, w->frame.live, 1, 0, direction); }
+static rcvi_view live_view(const writer *w, int64_t direction) {
+    return step_view(w, w->frame.length_mask, 1, 0, direction);
+}
 
 /* A reset at step t stands between t-1 and t: before step t forwards, before step t-1 in reverse. */
 static rcvi_view boundary_view(const writer *w, int64_t direction) {
-    rcvi_view view = step_view(w, w->frame.boundary, 1, 0, direction);
+    rcvi_view view = step_view(w, w->frame.reset_mask, 1, 0, direction);
     if (direction) view.offset += w->frame.batch;
     return view;
 }
@@ -135,7 +137,7 @@ static void view_zones(writer *w, const rcvi_graph *graph, pass *p, int64_t laye
         int64_t size = rcvi_features(graph, graph->inputs[i].size);
         rcvi_view row = {.buffer = buffer, .column = 1};
         p->emitter.views[graph->inputs[i].value] =
-            rcvi_frame_zones_by_chance(&w->frame) ? step_view(w, buffer, size, 0, 0) : row;
+            rcvi_frame_has_random_zoneout(&w->frame) ? step_view(w, buffer, size, 0, 0) : row;
     }
 }
 

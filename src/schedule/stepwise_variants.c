@@ -3,21 +3,6 @@
 
 static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
 
-static rcv_status wavefront_applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs) {
-    if (rungs->forward_wave && !options->training)
-        return refuse("forward of wavefront is for the forward pass of training; this is inference: write wavefront");
-    if (net->options.layers < 2) return refuse("a wavefront needs two layers at least");
-    if (net->directions > 1)
-        return refuse("a wavefront needs one direction: a layer above a bidirectional one waits for its last step");
-    if (options->training && net->options.dropout > 0)
-        return refuse("a wavefront does not go through dropout between layers");
-    if (rcvi_forward_chunk_of(rungs, options->steps) == options->steps ||
-        (!rungs->forward_wave && rcvi_chunk_of(rungs, options->steps) == options->steps))
-        return rcvi_fail(RCV_UNSUPPORTED, "a wavefront needs chunks shorter than the sequence of %lld steps",
-                         (long long)options->steps);
-    return RCV_OK;
-}
-
 rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                                  const rcvi_machine *machine) {
     RCVI_TRY(rcvi_rungs_check_device(rungs, machine->gpu));
@@ -39,7 +24,7 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
         return rcvi_fail(RCV_UNSUPPORTED, "%lld threads cannot share out a batch of %lld: split columns",
                          (long long)rungs->threads, (long long)options->batch);
     }
-    return rungs->wavefront ? wavefront_applies(net, options, rungs) : RCV_OK;
+    return rungs->wavefront ? rcvi_wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
 /* In training also with streams for what stands around the loops: of layers one after the other that are a kernel each, a layer's gradients

@@ -1,5 +1,7 @@
-/* One way through time, forward, forward again or backward, in parts: one where recurrences are not taken apart. A part has its own work
- * before, inside and behind its loop, computes its own values alone, and sees what those before it have computed at all steps. */
+/* A sweep: one way of a track through time, over the forward graph or its adjoint.
+ *
+ * With loop distribution (rcvi_distribute) it has several parts, else one. A part has its own work before, in and after its loop. It
+ * computes its own values only, and reads values of earlier parts at all steps of the chunk. */
 #ifndef RCVI_SWEEP_H
 #define RCVI_SWEEP_H
 
@@ -7,33 +9,41 @@
 #include "schedule/frame.h"
 #include "schedule/fuse.h"
 
+typedef enum {
+    RCVI_SWEEP_FORWARD,         /* writes the layer's output, keeps nothing for a derivative */
+    RCVI_SWEEP_FORWARD_KEEPING, /* writes the output, and keeps what the derivative reads of all steps */
+    RCVI_SWEEP_RECOMPUTING,     /* over a chunk again: no output, keeps what the derivative reads of the chunk */
+    RCVI_SWEEP_BACKWARD         /* over the adjoint */
+} rcvi_sweep_kind;
+
 typedef struct {
+    rcvi_sweep_kind kind;
     rcvi_program *program;
     const rcvi_graph *graph;
-    rcvi_clock clock;
+    rcvi_time_map time_map;
     rcvi_distribution parts;
-    rcvi_fusion *fusions; /* [parts.count] */
-    rcvi_place *states;   /* [states] before the step, in the order of the sweep */
-    rcvi_place *kept;     /* [values] for the derivative, where it has its own of them */
-    bool gathers;         /* gradients of parameters are summed behind all loops */
-    int open;             /* fusions that are to be freed */
+    rcvi_fusion *fusions;  /* [parts.count] */
+    rcvi_storage *states;  /* [states] before the step, in the order of the sweep */
+    rcvi_storage *kept;    /* [values] further storage, for the derivative */
+    bool defers_gradients; /* gradients of parameters are summed after all loops */
+    int open;              /* number of fusions to be freed */
 } rcvi_sweep;
 
 /* Tables and fusions. False where the program has failed. */
 bool rcvi_sweep_open(rcvi_sweep *sweep, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,
-                     const char *label, rcvi_clock clock, bool apart);
+                     const char *label, rcvi_time_map time_map, bool distribute);
 void rcvi_sweep_close(rcvi_sweep *sweep);
 
-/* The part in which a value is seen: which computes it, or else the last. */
+/* The part that computes a value, or else the last one. */
 rcvi_fusion *rcvi_sweep_fusion_of(const rcvi_sweep *sweep, int value);
 
-/* Before the analysis of a part, when what is at hand everywhere is marked, and those before it are prepared: lets it see of them what they
- * have computed, and compute nothing but its own. */
+/* Restricts a part to its own values, and gives it those of earlier parts. Before its analysis, after what is given to all parts is
+ * marked and earlier parts are prepared. */
 void rcvi_sweep_restrict(rcvi_sweep *sweep, int part);
 
-/* Behind the analysis, of the values of a part that have no place yet: places for what later parts read. What gradients are made of has a
- * place with others. With `slots`, before states have their slots: of what these would hold, and a boundary overwrite, whatever is read
- * behind the loop. */
-void rcvi_sweep_share(rcvi_sweep *sweep, int part, bool slots);
+/* Gives storage over the chunk to values of a part that later parts read and that have none yet; factors of gradients get theirs with
+ * the other factors. After the part's analysis. With `next_states`, before states have their slots: only next states, whose slots a
+ * reset overwrites, and also those that are read after the loop. */
+void rcvi_sweep_store_shared(rcvi_sweep *sweep, int part, bool next_states);
 
 #endif

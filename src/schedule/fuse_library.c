@@ -5,7 +5,7 @@
  * such matrices is one step where what they are multiplied with lies side by side. A stack's biases are a row from which all
  * sums start. In plans of a 16-bit type the weights are a rounded copy whose rows begin at multiples of 16 bytes, the same one
  * for both passes. */
-#include "schedule/fuse.h"
+#include "schedule/fuse_internal.h"
 
 typedef struct {
     int count; /* matrices */
@@ -16,15 +16,15 @@ typedef struct {
 
 static const rcvi_value *value_of(const rcvi_fusion *f, int v) { return &f->emitter.graph->values[v]; }
 static int64_t features(const rcvi_fusion *f, int v) { return rcvi_features(f->emitter.graph, value_of(f, v)->size); }
-static const rcvi_param_place *place_of(const rcvi_fusion *f, int v) {
-    return &f->emitter.places[value_of(f, v)->index];
+static const rcvi_param_place *param_of(const rcvi_fusion *f, int v) {
+    return &f->emitter.params[value_of(f, v)->index];
 }
 static bool is_form(const rcvi_fusion *f, int i) { return f->form_of[f->forms[i].value] == i; }
 static bool is_outside(const rcvi_form *form, int matrix) { return !form->split || form->early[matrix]; }
 static bool is_transposed(const rcvi_fusion *f, int v) { return value_of(f, v)->operation == RCVI_MATRIX_TRANSPOSE; }
 
 static rcvi_phase phase_of(const rcvi_fusion *f, const rcvi_form *form) {
-    return form->split ? RCVI_BEFORE : (rcvi_phase)f->phase[form->value];
+    return form->split ? RCVI_BEFORE_LOOP : (rcvi_phase)f->phase[form->value];
 }
 
 static int level_of(const rcvi_fusion *f, const rcvi_form *form) {
@@ -36,34 +36,34 @@ static int level_of(const rcvi_fusion *f, const rcvi_form *form) {
 static double work_of(const rcvi_fusion *f, const rcvi_form *form) {
     double depth = 0;
     for (int m = 0; m < form->matrix_count; m++) {
-        const rcvi_param_place *place = place_of(f, form->matrices[m]);
-        if (is_outside(form, m)) depth += (double)(is_transposed(f, form->matrices[m]) ? place->rows : place->columns);
+        const rcvi_param_place *param = param_of(f, form->matrices[m]);
+        if (is_outside(form, m)) depth += (double)(is_transposed(f, form->matrices[m]) ? param->rows : param->columns);
     }
-    return (double)f->clock.chunk * (double)f->clock.batch * (double)features(f, form->value) * depth;
+    return (double)f->time_map.chunk * (double)f->time_map.batch * (double)features(f, form->value) * depth;
 }
 
-bool rcvi_fusion_scans(const rcvi_fusion *f) { return f->rungs->scan && f->emitter.program->machine.gpu; }
+bool rcvi_fusion_is_scan(const rcvi_fusion *f) { return f->rungs->scan && f->emitter.program->machine.gpu; }
 
 /* Is the library asked for products of the whole sequence? */
 static bool is_asked(const rcvi_fusion *f) {
     bool wanted =
         f->emitter.program->machine.min_library_product > 0 && f->rungs->combine && f->rungs->fuse && f->rungs->pack;
-    return wanted && f->clock.chunk > 1 && f->clock.chunk == f->clock.steps;
+    return wanted && f->time_map.chunk > 1 && f->time_map.chunk == f->time_map.steps;
 }
 
-bool rcvi_fusion_is_heavy(const rcvi_fusion *f, int v) {
+bool rcvi_fusion_is_scan_product(const rcvi_fusion *f, int v) {
     const rcvi_form *form = f->form_of[v] == RCVI_NONE ? NULL : &f->forms[f->form_of[v]];
-    if (!form || !rcvi_fusion_scans(f) || !is_asked(f) || form->split || f->phase[v] == RCVI_INSIDE) return false;
+    if (!form || !rcvi_fusion_is_scan(f) || !is_asked(f) || form->split || f->phase[v] == RCVI_IN_LOOP) return false;
     return work_of(f, form) >= (double)f->emitter.program->machine.min_library_product;
 }
 
 /* The whole sequence at once, and the sum goes nowhere but to its place, unrounded. */
-static bool is_large(const rcvi_fusion *f, const rcvi_form *form) {
+static bool is_by_library(const rcvi_fusion *f, const rcvi_form *form) {
     const rcvi_program *program = f->emitter.program;
     int v = form->value;
     if (!is_asked(f)) return false;
-    bool kept = f->kept[v] && !(rcvi_fusion_is_heavy(f, v) && f->places[v].kind != RCVI_NOWHERE);
-    if (!form->split && (f->phase[v] == RCVI_INSIDE || f->needed[v] || kept || !rcvi_fusion_is_bare(f, v)))
+    bool kept = f->kept[v] && !(rcvi_fusion_is_scan_product(f, v) && f->storage[v].kind != RCVI_NOT_STORED);
+    if (!form->split && (f->phase[v] == RCVI_IN_LOOP || f->needed[v] || kept || !rcvi_fusion_is_unfused(f, v)))
         return false;
     for (size_t i = 0; i < f->store_count && !form->split; i++) {
         if (f->stores[i].value == v) return false;
@@ -82,32 +82,32 @@ static int outside_matrix(const rcvi_form *form, int n) {
 /* May it be stacked? Not where it has a place. */
 static bool is_open(const rcvi_fusion *f, const rcvi_form *form) {
     int v = form->value;
-    return form->split || (f->places[v].kind == RCVI_NOWHERE && rcvi_fusion_crosses(f, v) &&
+    return form->split || (f->storage[v].kind == RCVI_NOT_STORED && rcvi_fusion_crosses_phases(f, v) &&
                            !rcvi_fusion_is_factor(f->emitter.graph, v));
 }
 
 static bool matrix_follows(const rcvi_fusion *f, int x, int y) {
     if (x == RCVI_NONE || y == RCVI_NONE || is_transposed(f, x) || is_transposed(f, y)) return false;
-    const rcvi_param_place *p = place_of(f, x), *q = place_of(f, y);
+    const rcvi_param_place *p = param_of(f, x), *q = param_of(f, y);
     return value_of(f, x)->arguments[0] == value_of(f, y)->arguments[0] && p->columns == q->columns &&
            p->offset + p->rows * p->columns == q->offset;
 }
 
 /* Do the parameters of form b follow those of form a, matrix by matrix, with all else alike? */
 static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b) {
-    if (!is_open(f, a) || !is_open(f, b) || phase_of(f, a) != RCVI_BEFORE || phase_of(f, b) != RCVI_BEFORE)
+    if (!is_open(f, a) || !is_open(f, b) || phase_of(f, a) != RCVI_BEFORE_LOOP || phase_of(f, b) != RCVI_BEFORE_LOOP)
         return false;
     if (level_of(f, a) != level_of(f, b) || !a->vector_count != !b->vector_count) return false;
     int n = 0;
     while (matrix_follows(f, outside_matrix(a, n), outside_matrix(b, n))) n++;
-    bool several = n > 1 && rcvi_fusion_scans(f);
+    bool several = n > 1 && rcvi_fusion_is_scan(f);
     return (n == 1 || several) && outside_matrix(a, n) == RCVI_NONE && outside_matrix(b, n) == RCVI_NONE;
 }
 
 /* The large form that this one follows, or RCVI_NONE. */
 static int before(const rcvi_fusion *f, int form) {
     for (int i = 0; i < f->form_count; i++) {
-        if (i != form && is_form(f, i) && f->forms[i].large && follows(f, &f->forms[i], &f->forms[form])) return i;
+        if (i != form && is_form(f, i) && f->forms[i].by_library && follows(f, &f->forms[i], &f->forms[form])) return i;
     }
     return RCVI_NONE;
 }
@@ -115,7 +115,8 @@ static int before(const rcvi_fusion *f, int form) {
 static int64_t stack_columns(const rcvi_fusion *f, int first) {
     int64_t columns = 0;
     for (int i = 0; i < f->form_count; i++) {
-        if (is_form(f, i) && f->forms[i].large && f->forms[i].stack == first) columns += features(f, f->forms[i].value);
+        if (is_form(f, i) && f->forms[i].by_library && f->forms[i].stack == first)
+            columns += features(f, f->forms[i].value);
     }
     return columns;
 }
@@ -125,36 +126,36 @@ static void place_stack(rcvi_fusion *f, int first) {
     int64_t total = stack_columns(f, first);
     for (int i = 0; i < f->form_count && !f->emitter.program->failed; i++) {
         rcvi_form *form = &f->forms[i];
-        if (!is_form(f, i) || !form->large || form->stack != first) continue;
-        bool open = form->split || f->places[form->value].kind == RCVI_NOWHERE;
+        if (!is_form(f, i) || !form->by_library || form->stack != first) continue;
+        bool open = form->split || f->storage[form->value].kind == RCVI_NOT_STORED;
         if (!open || (!form->split && total == features(f, form->value))) continue; /* as any other value */
         if (buffer == RCVI_NONE) {
-            buffer = rcvi_fusion_buffer(f, f->clock.chunk, total, "early", form->value);
-            if (!f->emitter.program->failed && !form->split && rcvi_fusion_scans(f))
+            buffer = rcvi_fusion_buffer(f, f->time_map.chunk, total, "early", form->value);
+            if (!f->emitter.program->failed && !form->split && rcvi_fusion_is_scan(f))
                 f->emitter.program->buffers[buffer].rounding = RCVI_ROUNDED;
         }
-        rcvi_place place = {.kind = RCVI_OVER_CHUNK, .buffer = buffer, .offset = form->column, .row = total};
+        rcvi_storage storage = {.kind = RCVI_OVER_CHUNK, .buffer = buffer, .offset = form->column, .row = total};
         if (form->split)
-            form->early_place = place;
+            form->early_storage = storage;
         else
-            f->places[form->value] = place;
+            f->storage[form->value] = storage;
     }
 }
 
-void rcvi_fusion_find_large(rcvi_fusion *f) {
+void rcvi_fusion_find_library_products(rcvi_fusion *f) {
     for (int i = 0; i < f->form_count; i++) {
         f->forms[i].stack = i;
-        f->forms[i].large = is_form(f, i) && is_large(f, &f->forms[i]);
+        f->forms[i].by_library = is_form(f, i) && is_by_library(f, &f->forms[i]);
     }
     for (int i = 0; i < f->form_count; i++) {
         rcvi_form *form = &f->forms[i];
-        for (int other = form->large ? before(f, i) : RCVI_NONE; other != RCVI_NONE; other = before(f, other)) {
+        for (int other = form->by_library ? before(f, i) : RCVI_NONE; other != RCVI_NONE; other = before(f, other)) {
             form->stack = other;
             form->column += features(f, f->forms[other].value);
         }
     }
     for (int i = 0; i < f->form_count; i++) {
-        if (f->forms[i].large && f->forms[i].stack == i) place_stack(f, i);
+        if (f->forms[i].by_library && f->forms[i].stack == i) place_stack(f, i);
     }
 }
 
@@ -191,24 +192,24 @@ static bool next_run(const rcvi_fusion *f, const rcvi_form *form, bool *done, ru
         int next = RCVI_NONE;
         for (int m = 0; m < form->matrix_count; m++) {
             if (done[m] || !is_outside(form, m)) continue;
-            if (next == RCVI_NONE || place_of(f, form->matrices[m])->offset < place_of(f, form->matrices[next])->offset)
+            if (next == RCVI_NONE || param_of(f, form->matrices[m])->offset < param_of(f, form->matrices[next])->offset)
                 next = m;
         }
         if (next == RCVI_NONE) return r->count > 0;
         int v = form->matrices[next];
-        const rcvi_param_place *place = place_of(f, v);
+        const rcvi_param_place *param = param_of(f, v);
         rcvi_view a = rcvi_fusion_view(f, value_of(f, v)->arguments[0], true), beside = r->a;
         beside.offset += r->rows;
         if (r->count == 0) {
             r->a = a;
             r->transposed = is_transposed(f, v);
-            r->offset = place->offset;
-            r->columns = place->columns;
-        } else if (!r->transposed || !is_transposed(f, v) || place->columns != r->columns ||
-                   place->offset != r->offset + r->rows * r->columns || !rcvi_view_equal(&a, &beside)) {
+            r->offset = param->offset;
+            r->columns = param->columns;
+        } else if (!r->transposed || !is_transposed(f, v) || param->columns != r->columns ||
+                   param->offset != r->offset + r->rows * r->columns || !rcvi_view_equal(&a, &beside)) {
             return true;
         }
-        r->rows += place->rows;
+        r->rows += param->rows;
         done[next] = true;
     }
 }
@@ -230,7 +231,7 @@ static void prepare_bias(rcvi_fusion *f, int i) {
         int buffer = rcvi_program_buffer(program, RCVI_ARENA, 0, RCVI_REAL, stack_columns(f, form->stack), "%sbias.v%d",
                                          f->emitter.label, first->value);
         first->bias = (rcvi_view){.buffer = buffer, .row = 0, .column = 1};
-        if (!program->failed && rcvi_fusion_scans(f) && !form->split)
+        if (!program->failed && rcvi_fusion_is_scan(f) && !form->split)
             program->buffers[buffer].rounding = RCVI_ROUNDED; /* as the sums that start from it */
     }
     rcvi_view sum = first->bias, one = rcvi_fusion_vector(f, form->vectors[0]);
@@ -246,7 +247,7 @@ static void prepare_bias(rcvi_fusion *f, int i) {
     form->bias = sum;
 }
 
-void rcvi_fusion_prepare_large(rcvi_fusion *f, int i) {
+void rcvi_fusion_prepare_library_product(rcvi_fusion *f, int i) {
     bool done[RCVI_MAX_TERMS] = {false};
     run r;
     prepare_bias(f, i);
@@ -270,8 +271,9 @@ static void emit_stack(rcvi_fusion *f, int i) {
     const rcvi_form *form = &f->forms[i];
     bool done[RCVI_MAX_TERMS] = {false};
     run r;
-    if (!form->split) rcvi_fusion_give_buffer(f, form->value);
-    rcvi_view out = form->split ? rcvi_place_over_chunk(&f->clock, &form->early_place) : f->emitter.views[form->value];
+    if (!form->split) rcvi_fusion_allocate(f, form->value);
+    rcvi_view out =
+        form->split ? rcvi_storage_over_chunk(&f->time_map, &form->early_storage) : f->emitter.views[form->value];
     for (bool first = true; !program->failed && next_run(f, form, done, &r); first = false) {
         widen_run(f, i, &r);
         rcvi_step step = {.kind = RCVI_STEP_GEMM,
@@ -290,10 +292,10 @@ static void emit_stack(rcvi_fusion *f, int i) {
     }
 }
 
-void rcvi_fusion_emit_large(rcvi_fusion *f, rcvi_phase phase, int level) {
+void rcvi_fusion_emit_library_products(rcvi_fusion *f, rcvi_phase phase, int level) {
     for (int i = 0; i < f->form_count && !f->emitter.program->failed; i++) {
         const rcvi_form *form = &f->forms[i];
-        bool here = is_form(f, i) && form->large && form->stack == i && phase_of(f, form) == phase;
+        bool here = is_form(f, i) && form->by_library && form->stack == i && phase_of(f, form) == phase;
         if (here && level_of(f, form) == level) emit_stack(f, i);
     }
 }
