@@ -1,5 +1,5 @@
-/* Collects the candidates of every schedule, judges each by the model, has the promising ones timed, and keeps the
- * fastest; or takes it from wisdom. Candidates keep the order in which they were offered. */
+/* The search for a plan: collects the candidates of all schedules, estimates each by the cost model, times the promising ones, and keeps
+ * the fastest; or takes the plan from wisdom. Candidates keep the order in which they were offered. */
 #include "plan/search.h"
 #include "plan/cost.h"
 #include "plan/wisdom.h"
@@ -7,23 +7,27 @@
 #include <string.h>
 
 static const double tie = 1.02;      /* faster by less than this is not faster: the one offered first wins */
-static const double tie_gpu = 1.005; /* there times are steady */
-static const double dear = 1.1, dear_gain = 1.04; /* there, times the memory of another: it must be faster by this */
-/* Times the best estimate: not worth timing. Where a run is long, the model is sure that threads pay. */
-static const double hopeless = 2.5, hopeless_long = 1.7, long_run = 0.02, hopeless_gpu = 6;
-static const double unknown = 1e6; /* times an estimate that cannot be relied on */
-enum { KEPT_STEPS = 20000 };       /* of programs that are kept for their trials */
+static const double tie_gpu = 1.005; /* times on a GPU vary less */
+static const double
+    much_memory = 1.1,
+    memory_gain =
+        1.04; /* on a GPU: a plan with more than this times another's memory must be faster by the second factor */
+/* Times the best estimate: not timed. Where a run is long, estimates are more reliable. */
+static const double rule_out_factor = 2.5, rule_out_factor_long = 1.7, long_run = 0.02, rule_out_factor_gpu = 6;
+static const double vendor_penalty =
+    1e6;                     /* times the estimate of a vendor's library, which is unreliable: it is chosen last */
+enum { KEPT_STEPS = 20000 }; /* of all programs that are kept for their trials */
 
 typedef struct {
     const rcvi_problem *problem;
     double begin;
-    rcvi_pool pool; /* texts and the candidates; handed to the plan */
-    rcvi_candidate *contenders;
+    rcvi_pool pool; /* texts and the candidates; moved to the plan */
+    rcvi_candidate *candidates;
     size_t count, capacity;
     bool failed;       /* no memory for a candidate */
     bool limited;      /* a candidate was refused for its memory */
-    bool raced;        /* candidates were timed against one another */
-    size_t kept_steps; /* of the programs of contenders */
+    bool compared;     /* at least two candidates were timed */
+    size_t kept_steps; /* of the programs that are kept */
 } search;
 
 /* ---- candidates ---- */
@@ -37,16 +41,16 @@ static void offer(void *user, const rcvi_rungs *rungs) {
     char *kept = text.failed ? NULL : rcvi_pool_text(&s->pool, text.bytes, text.length);
     rcvi_text_drop(&text);
     for (size_t i = 0; kept && i < s->count; i++) {
-        if (!strcmp(s->contenders[i].shown.schedule, kept)) return;
+        if (!strcmp(s->candidates[i].shown.schedule, kept)) return;
     }
-    if (!kept || !rcvi_grow(s->pool.context, &s->contenders, &s->capacity, s->count + 1, sizeof *s->contenders)) {
+    if (!kept || !rcvi_grow(s->pool.context, &s->candidates, &s->capacity, s->count + 1, sizeof *s->candidates)) {
         s->failed = true;
         return;
     }
-    s->contenders[s->count++] = (rcvi_candidate){.rungs = *rungs, .shown = {.schedule = kept}};
+    s->candidates[s->count++] = (rcvi_candidate){.rungs = *rungs, .shown = {.schedule = kept}};
 }
 
-static rcv_status judge(search *s, rcvi_candidate *c) {
+static rcv_status estimate_candidate(search *s, rcvi_candidate *c) {
     double begin = rcvi_now();
     bool is_timed = s->problem->options->effort != RCV_ESTIMATE;
     rcv_status status = (is_timed ? rcvi_plan_make : rcvi_plan_write)(s->problem, &c->rungs, &c->plan);
@@ -57,7 +61,7 @@ static rcv_status judge(search *s, rcvi_candidate *c) {
     c->shown.estimate = rcvi_estimate(&c->plan->program);
     status = rcvi_check_memory(c->plan, s->problem->options->memory);
     s->limited |= status != RCV_OK;
-    c->racing = status == RCV_OK;
+    c->remaining = status == RCV_OK;
     s->kept_steps += c->plan->program.step_count;
     if (status || s->kept_steps > KEPT_STEPS) {
         s->kept_steps -= c->plan->program.step_count;
@@ -75,16 +79,16 @@ static rcv_status collect(search *s) {
     if (s->failed) return RCV_NO_MEMORY;
     for (size_t i = 0; i < s->count; i++) {
         RCVI_TRY(rcvi_ask_to_go_on(p->options, 0));
-        RCVI_TRY(judge(s, &s->contenders[i]));
+        RCVI_TRY(estimate_candidate(s, &s->candidates[i]));
     }
     return RCV_OK;
 }
 
-/* The sentence when nothing can be used: the smallest of those that need too much memory, or the first refusal. */
-static rcv_status nothing_applies(const search *s) {
+/* The message where no candidate can be used: the smallest of those that need too much memory, or the first refusal. */
+static rcv_status fail_without_plan(const search *s) {
     const rcv_candidate *smallest = NULL;
     for (size_t i = 0; i < s->count; i++) {
-        const rcv_candidate *c = &s->contenders[i].shown;
+        const rcv_candidate *c = &s->candidates[i].shown;
         if (s->limited && c->bytes && (!smallest || c->bytes < smallest->bytes)) smallest = c;
     }
     if (smallest) {
@@ -92,26 +96,26 @@ static rcv_status nothing_applies(const search *s) {
                          s->problem->options->memory, smallest->schedule, smallest->bytes);
     }
     if (s->count == 0) return rcvi_fail(RCV_UNSUPPORTED, "no schedule applies to this network");
-    return rcvi_fail(s->contenders[0].shown.status, "%s", s->contenders[0].shown.reason);
+    return rcvi_fail(s->candidates[0].shown.status, "%s", s->candidates[0].shown.reason);
 }
 
 /* ---- choice ---- */
 
-/* Of a vendor's library the model knows little: without a time it is the last resort. */
+/* Seconds by which candidates are compared: measured, or estimated. */
 static double seconds_of(const rcvi_candidate *c, bool measured) {
     if (measured) return c->shown.seconds;
-    return c->rungs.vendor ? unknown * c->shown.estimate : c->shown.estimate;
+    return c->rungs.vendor ? vendor_penalty * c->shown.estimate : c->shown.estimate;
 }
 
-/* The first of those that are as good as the fastest, of those that race or that the model has judged; NULL where there
- * are none. */
-static rcvi_candidate *fastest(search *s, bool measured) {
+/* The first offered of the candidates that are as good as the fastest: of the remaining ones by measured, or of all by estimated seconds;
+ * NULL where there are none. */
+static rcvi_candidate *find_fastest(search *s, bool measured) {
     double least = 0, as_good = s->problem->machine.gpu && measured ? tie_gpu : tie;
     for (int round = 0; round < 2; round++) {
         for (size_t i = 0; i < s->count; i++) {
-            rcvi_candidate *c = &s->contenders[i];
+            rcvi_candidate *c = &s->candidates[i];
             double seconds = seconds_of(c, measured);
-            if ((measured ? !c->racing : c->shown.status) || seconds <= 0) continue;
+            if ((measured ? !c->remaining : c->shown.status) || seconds <= 0) continue;
             if (round == 1 && seconds <= as_good * least) return c;
             if (least == 0 || seconds < least) least = seconds;
         }
@@ -119,92 +123,93 @@ static rcvi_candidate *fastest(search *s, bool measured) {
     return NULL;
 }
 
-/* On a GPU memory is short: of those that are nearly as fast as `c` and take far less, the one that takes least; else `c`. A vendor's
- * library takes more than it says. */
-static rcvi_candidate *thriftiest(search *s, rcvi_candidate *c) {
+/* On a GPU: of the candidates that are nearly as fast as `c` and need much less memory, the smallest; else `c`. A vendor's library is not
+ * preferred: it allocates more than it reports. */
+static rcvi_candidate *prefer_small(search *s, rcvi_candidate *c) {
     rcvi_candidate *found = c;
     if (!c || !s->problem->machine.gpu) return c;
     for (size_t i = 0; i < s->count; i++) {
-        rcvi_candidate *other = &s->contenders[i];
-        bool near = other->racing && !other->rungs.vendor && other->shown.seconds > 0 &&
-                    other->shown.seconds <= dear_gain * c->shown.seconds;
-        if (near && dear * (double)other->shown.bytes < (double)c->shown.bytes &&
+        rcvi_candidate *other = &s->candidates[i];
+        bool near = other->remaining && !other->rungs.vendor && other->shown.seconds > 0 &&
+                    other->shown.seconds <= memory_gain * c->shown.seconds;
+        if (near && much_memory * (double)other->shown.bytes < (double)c->shown.bytes &&
             other->shown.bytes < found->shown.bytes)
             found = other;
     }
     return found;
 }
 
-/* Leaves in the race what the model does not rule out. It knows little of a vendor's library, which therefore rules
- * nobody out, nor is ruled out. To recompute costs time and saves memory: where memory is not short, those that do are
- * beaten by those that do not. */
+/* Drops candidates whose estimate is far above the best. A vendor's library has an unreliable estimate: it is not dropped, and its estimate
+ * drops no other. Recomputation costs time and saves memory: it is dropped where a candidate without it fits. */
 static void rule_out(search *s) {
     bool plain = false;
     double best = 0;
     for (size_t i = 0; i < s->count; i++) {
-        const rcvi_candidate *c = &s->contenders[i];
-        if (!c->racing || c->rungs.vendor) continue;
+        const rcvi_candidate *c = &s->candidates[i];
+        if (!c->remaining || c->rungs.vendor) continue;
         plain |= !c->rungs.recompute;
         if (best == 0 || c->shown.estimate < best) best = c->shown.estimate;
     }
-    double worst = best * (s->problem->machine.gpu ? hopeless_gpu : best > long_run ? hopeless_long : hopeless);
+    double worst = best * (s->problem->machine.gpu ? rule_out_factor_gpu
+                           : best > long_run       ? rule_out_factor_long
+                                                   : rule_out_factor);
     for (size_t i = 0; i < s->count; i++) {
-        rcvi_candidate *c = &s->contenders[i];
+        rcvi_candidate *c = &s->candidates[i];
         bool slow = c->shown.estimate > worst && best > 0 && !c->rungs.vendor;
-        if (slow || (plain && c->rungs.recompute)) c->racing = false;
+        if (slow || (plain && c->rungs.recompute)) c->remaining = false;
     }
 }
 
-static size_t racing(const search *s) {
+static size_t count_remaining(const search *s) {
     size_t count = 0;
-    for (size_t i = 0; i < s->count; i++) count += s->contenders[i].racing;
+    for (size_t i = 0; i < s->count; i++) count += s->candidates[i].remaining;
     return count;
 }
 
-static size_t timed(const search *s) {
+static size_t count_timed(const search *s) {
     size_t count = 0;
-    for (size_t i = 0; i < s->count; i++) count += s->contenders[i].shown.seconds > 0;
+    for (size_t i = 0; i < s->count; i++) count += s->candidates[i].shown.seconds > 0;
     return count;
 }
 
 static rcv_status choose(search *s, rcvi_candidate **chosen) {
     rcv_effort effort = s->problem->options->effort;
     if (effort == RCV_MEASURE) rule_out(s);
-    if (effort == RCV_EXHAUSTIVE || (effort == RCV_MEASURE && racing(s) > 1))
-        RCVI_TRY(rcvi_measure_candidates(s->problem, s->contenders, s->count, s->begin, &s->pool));
-    s->raced = timed(s) > 1; /* one time alone says nothing */
-    *chosen = s->raced ? thriftiest(s, fastest(s, true)) : NULL;
-    if (!*chosen) *chosen = fastest(s, false);
-    return *chosen ? RCV_OK : nothing_applies(s);
+    if (effort == RCV_EXHAUSTIVE || (effort == RCV_MEASURE && count_remaining(s) > 1))
+        RCVI_TRY(rcvi_measure_candidates(s->problem, s->candidates, s->count, s->begin, &s->pool));
+    s->compared = count_timed(s) > 1; /* one time alone decides nothing */
+    *chosen = s->compared ? prefer_small(s, find_fastest(s, true)) : NULL;
+    if (!*chosen) *chosen = find_fastest(s, false);
+    return *chosen ? RCV_OK : fail_without_plan(s);
 }
 
 /* ---- the plan ---- */
 
-static rcv_status hand_over(search *s, const rcvi_candidate *chosen, rcv_plan *plan) {
+static rcv_status attach_candidates(search *s, const rcvi_candidate *chosen, rcv_plan *plan) {
     rcv_candidate *candidates = rcvi_pool_new(&s->pool, s->count, sizeof *candidates);
     if (!candidates) return RCV_NO_MEMORY;
     for (size_t i = 0; i < s->count; i++) {
-        candidates[i] = s->contenders[i].shown;
-        candidates[i].chosen = &s->contenders[i] == chosen;
+        candidates[i] = s->candidates[i].shown;
+        candidates[i].chosen = &s->candidates[i] == chosen;
     }
     plan->candidates = candidates;
     plan->candidate_count = s->count;
-    plan->notes = s->pool; /* which was empty */
+    plan->notes = s->pool; /* the plan's own was empty */
     rcvi_pool_init(&s->pool, plan->context);
     return RCV_OK;
 }
 
-/* What was timed is remembered, unless a memory limit kept candidates away: the limit is not part of the key. */
+/* Wisdom keeps what was timed, unless a memory limit refused candidates: the limit is not part of the key. */
 static rcv_status remember(const search *s, const rcvi_candidate *chosen, const char *key) {
-    if (!s->raced || chosen->shown.seconds <= 0 || s->limited) return RCV_OK;
+    if (!s->compared || chosen->shown.seconds <= 0 || s->limited) return RCV_OK;
     rcvi_lesson lesson = {.rungs = chosen->rungs,
                           .seconds = chosen->shown.seconds,
                           .exhaustive = s->problem->options->effort == RCV_EXHAUSTIVE};
     return rcvi_wisdom_remember(s->pool.context, key, &lesson);
 }
 
-/* The contender's plan, ready to run; NULL where the device refuses what was only estimated, which is noted. */
-static rcv_status take(search *s, rcvi_candidate *c, rcv_plan **plan) {
+/* The candidate's plan, ready to run; NULL where the device refuses a plan that was only estimated: that is then its refusal. */
+static rcv_status prepare_chosen(search *s, rcvi_candidate *c, rcv_plan **plan) {
     bool estimated = s->problem->options->effort == RCV_ESTIMATE;
     rcv_status status = RCV_OK;
     if (c->plan && c->plan->program.options.steps == s->problem->options->steps) {
@@ -225,18 +230,18 @@ static rcv_status find(search *s, const char *key, rcv_plan **plan) {
     RCVI_TRY(collect(s));
     while (!*plan) {
         RCVI_TRY(choose(s, &chosen));
-        RCVI_TRY(take(s, chosen, plan));
+        RCVI_TRY(prepare_chosen(s, chosen, plan));
     }
     RCVI_TRY(remember(s, chosen, key));
-    return hand_over(s, chosen, *plan);
+    return attach_candidates(s, chosen, *plan);
 }
 
-static void end(search *s) {
+static void free_search(search *s) {
     for (size_t i = 0; i < s->count; i++) {
-        rcv_run_free(s->contenders[i].run);
-        rcv_plan_free(s->contenders[i].plan);
+        rcv_run_free(s->candidates[i].run);
+        rcv_plan_free(s->candidates[i].plan);
     }
-    rcvi_free(s->pool.context, s->contenders);
+    rcvi_free(s->pool.context, s->candidates);
     rcvi_pool_free(&s->pool);
 }
 
@@ -271,7 +276,7 @@ rcv_status rcvi_plan_search(const rcvi_problem *problem, rcv_plan **plan) {
     if (!status && !*plan) {
         rcvi_pool_init(&s.pool, context);
         status = find(&s, key, plan);
-        end(&s);
+        free_search(&s);
     }
     rcvi_free(context, key);
     return status;

@@ -1,5 +1,5 @@
-/* Data is random but cheap to make; memory that was touched once is used again. In inference a run is timed with its
- * matrices packed before; in training they change from call to call, so packing is part of every run. */
+/* Trials. Their data is random but cheap to make, and its memory is reused. In inference a run is timed with matrices that are already
+ * packed; in training parameters change from call to call, so packing is part of every run. */
 #include "plan/trial.h"
 #include "plan/cost.h"
 #include "plan/search.h"
@@ -10,8 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double long_run = 5e-3; /* seconds that waking threads does not matter to */
-static const double lower = 0.25;    /* of the samples: other work on the machine only ever makes them longer */
+static const double long_run = 5e-3; /* seconds; starting threads does not matter to longer runs */
+static const double lower =
+    0.25; /* quantile of the samples that counts: other work on the machine only makes them longer */
 enum { PATTERN = 4093, STAGED = 256 * PATTERN, MOST_REPEATS = 64, ALIGN = 64 };
 
 static size_t physical_memory(void) {
@@ -64,8 +65,8 @@ typedef struct {
     double range; /* 0: left at zero */
 } array;
 
-/* All of them in one block of the device's memory, where that is not the host's; what is only read passes by a piece of the
- * host's that is filled once an array. */
+/* All arrays in one block of the device's own memory. Those that are read are copied there in blocks from a staging buffer of the host,
+ * which is filled once for each array. */
 static rcv_status make_there(rcvi_bench *bench, size_t total, const array *arrays, const size_t *offsets, int count) {
     const rcvi_memory *memory = bench->problem.device->memory;
     size_t real = real_bytes(bench);
@@ -137,7 +138,7 @@ static rcv_status make_data(rcvi_bench *bench, int64_t steps) {
 
 rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_candidate *c, rcv_status status) {
     if (status == RCV_NO_MEMORY) return status;
-    c->racing = false;
+    c->remaining = false;
     c->shown.status = status;
     c->shown.reason = rcvi_pool_text(pool, rcv_message(), strlen(rcv_message()));
     return c->shown.reason ? RCV_OK : RCV_NO_MEMORY;
@@ -170,9 +171,9 @@ bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_candidate *c, double *f
 
 static rcv_status open_trial(rcvi_bench *bench, rcvi_candidate *c) {
     rcv_status status = make_data(bench, c->plan->program.options.steps);
-    if (status == RCV_NO_MEMORY && c->plan->device->memory) { /* the device has no room for a trial: it is not timed */
+    if (status == RCV_NO_MEMORY && c->plan->device->memory) { /* no device memory for a trial: it is not timed */
         rcvi_bench_end(bench);
-        c->racing = false;
+        c->remaining = false;
         return RCV_OK;
     }
     if (status || c->run) return status;
@@ -252,7 +253,7 @@ static void add_sample(rcvi_candidate *c, double seconds) {
 rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *c, double enough) {
     double seconds = c->sample_count ? c->samples[c->sample_count - 1] : 0, runs[MOST_REPEATS] = {0};
     if (!c->warm || seconds <= 0) {
-        /* The first run packs matrices, wakes threads and meets cold caches; it says how often to repeat. */
+        /* The first run packs matrices, starts threads and finds cold caches; its time gives the number of repeats. */
         RCVI_TRY(rcvi_trial_run(bench, c, &seconds));
         if (!c->run) return RCV_OK;
         bool counts = bench->problem.options->training && seconds > long_run;

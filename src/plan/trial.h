@@ -1,4 +1,4 @@
-/* Trials: plans run on made-up data, and timed. */
+/* Trials: runs of plans on generated data, timed. */
 #ifndef RCVI_TRIAL_H
 #define RCVI_TRIAL_H
 
@@ -9,21 +9,21 @@ enum { RCVI_MAX_SAMPLES = 16 };
 /* A candidate, and its trial: a plan for the problem or for a part of it. */
 typedef struct {
     rcvi_rungs rungs;
-    rcv_candidate shown; /* texts in the search's pool */
-    rcv_plan *plan;      /* for the problem while it is judged, then for the trial; NULL: not made */
+    rcv_candidate shown; /* what the caller sees; texts in the search's pool */
+    rcv_plan *plan;      /* of the problem while it is estimated, then of the trial; NULL: not made */
     rcv_run *run;        /* of the trial; NULL: closed */
     bool warm;           /* it has run since it was opened */
     double estimate;     /* of the trial */
     double samples[RCVI_MAX_SAMPLES];
     int sample_count;
-    bool racing; /* neither refused nor beaten */
+    bool remaining; /* neither refused nor dropped */
 } rcvi_candidate;
 
-/* Where trials are run. */
+/* What trials share: the problem, the memory limit and the data. */
 typedef struct {
-    rcvi_problem problem; /* theirs, but for the number of steps */
+    rcvi_problem problem; /* of the trials, except for the number of steps */
     rcv_context *context;
-    rcvi_pool *pool;   /* for sentences of refusal */
+    rcvi_pool *pool;   /* for messages of refusal */
     double sample;     /* seconds that a sample should take: short runs are repeated */
     size_t memory;     /* bytes that trials may take at once */
     size_t open_bytes; /* that they take */
@@ -39,24 +39,24 @@ typedef struct {
 void rcvi_bench_begin(rcvi_bench *bench, const rcvi_problem *problem, rcvi_pool *pool);
 void rcvi_bench_end(rcvi_bench *bench); /* trials are closed by then */
 
-/* RCV_STOPPED where the caller wants no more after this many runs. */
+/* Calls the caller's go_on; RCV_STOPPED where that answers false. `runs` trials have been run so far. */
 rcv_status rcvi_ask_to_go_on(const rcv_plan_options *options, int64_t runs);
 
-/* The trial with this many steps; sets its estimate. */
-rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_candidate *contender, int64_t steps);
-/* Bytes that the next run touches for the first time; false where it takes more memory than there is. */
-bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_candidate *contender, double *fresh);
-/* One run, opened where it is not, after asking the caller; 0 seconds where its device refuses, which then is the
- * candidate's refusal. */
-rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_candidate *contender, double *seconds);
-/* So many runs, one behind the other, that are waited for once: their seconds together. */
-rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_candidate *contender, int count, double *seconds);
-/* One more sample, and shown.seconds as the lower quartile of all. A first run that shows more than `enough` seconds
- * suffices. */
-rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *contender, double enough);
-void rcvi_trial_close(rcvi_bench *bench, rcvi_candidate *contender);
+/* Makes the trial's plan with this many steps; sets its estimate. */
+rcv_status rcvi_trial_make(rcvi_bench *bench, rcvi_candidate *candidate, int64_t steps);
+/* False where the trial needs more memory than there is; sets the bytes that its next run touches for the first time. */
+bool rcvi_trial_fits(const rcvi_bench *bench, const rcvi_candidate *candidate, double *fresh);
+/* One run, after a call of go_on; opens the trial where it is closed. 0 seconds where the device refuses: that is then the candidate's
+ * refusal. */
+rcv_status rcvi_trial_run(rcvi_bench *bench, rcvi_candidate *candidate, double *seconds);
+/* So many runs, waited for once: the sum of their seconds. */
+rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_candidate *candidate, int count, double *seconds);
+/* Adds a sample; shown.seconds becomes the lower quartile of all. Where the first run already takes more than `enough` seconds, it is the
+ * sample. */
+rcv_status rcvi_trial_sample(rcvi_bench *bench, rcvi_candidate *candidate, double enough);
+void rcvi_trial_close(rcvi_bench *bench, rcvi_candidate *candidate);
 
-/* Keeps a failure that belongs to a candidate with its sentence; one of memory is handed on. */
-rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_candidate *contender, rcv_status status);
+/* Notes a failure and its message as the candidate's refusal; returns RCV_NO_MEMORY as it is. */
+rcv_status rcvi_refuse(rcvi_pool *pool, rcvi_candidate *candidate, rcv_status status);
 
 #endif
