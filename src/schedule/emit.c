@@ -1,3 +1,4 @@
+/* Plain steps: see emit.h. */
 #include "schedule/emit.h"
 
 bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,

@@ -9,10 +9,10 @@ typedef struct {
     rcvi_program *program;
     const rcvi_graph *graph;
     const rcvi_param_place *params; /* of the graph's parameters */
-    const char *label;              /* in front of buffers' names */
+    const char *label;              /* prefix of buffers' names */
     int64_t batch;
     rcvi_view *views; /* [values]: preset for inputs, states and what is kept; others get a buffer of their own */
-    bool *live;       /* [values] */
+    bool *live;       /* [values] read by an output, a next state or a gradient */
 } rcvi_emitter;
 
 /* Allocates the tables; every view is absent at first. Free with rcvi_emitter_free. */

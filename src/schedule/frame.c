@@ -1,3 +1,4 @@
+/* The frame of a program: see frame.h. */
 #include "schedule/frame.h"
 
 #include <stdio.h>
@@ -83,7 +84,7 @@ static int64_t row_of(const rcvi_frame *f, int64_t columns) {
     return f->pads_rows ? rcvi_program_row(f->program, columns) : columns;
 }
 
-/* Do matrices alone read x? */
+/* Is x only the operand of products? */
 static bool is_operand(const rcvi_graph *graph) {
     for (size_t v = 0; v < graph->value_count; v++) {
         const rcvi_value *value = &graph->values[v];
@@ -95,8 +96,8 @@ static bool is_operand(const rcvi_graph *graph) {
     return true;
 }
 
-/* What stands past a sequence's length may be anything, even NaN: it must not reach a product. In a 16-bit type what products read is
- * a copy anyway: where its rows would begin anywhere, one of our own. */
+/* Values of x past a sequence's length may be anything, even NaN: they are replaced by zeros before any product. In a 16-bit type products
+ * read a rounded copy anyway: where rows of x are not aligned, it is a padded copy here. */
 void rcvi_frame_write_input(rcvi_frame *f) {
     int64_t columns = rcvi_frame_width(f, 0), rows = f->steps * f->batch, row = row_of(f, columns);
     rcvi_view x = rcvi_whole_view(rcvi_program_external(f->program, RCVI_X, 0), columns);
@@ -116,7 +117,7 @@ void rcvi_frame_write_input(rcvi_frame *f) {
     f->rows[0] = row;
 }
 
-/* Between layers it is an activation, unless that is what dropout makes of it. */
+/* Between layers the output is an activation, unless dropout follows: then the result of dropout is. */
 void rcvi_frame_open_output(rcvi_frame *f, int64_t layer) {
     f->rows[layer + 1] = rcvi_frame_width(f, layer + 1);
     if (layer + 1 == f->net->options.layers) {
@@ -155,11 +156,11 @@ int rcvi_frame_write_dropout(rcvi_frame *f, int64_t layer, int from, int64_t row
     return to;
 }
 
-/* ---- what zoneout leaves new ---- */
+/* ---- masks of zoneout ---- */
 
 bool rcvi_frame_has_random_zoneout(const rcvi_frame *f) { return f->training && !f->net->certain; }
 
-/* Apart from those of dropout, which are layers. */
+/* Different from the salts of dropout, which are layer numbers. */
 static uint64_t zone_salt(int64_t layer, int64_t direction, size_t input) {
     return ((uint64_t)(2 * layer + direction) << 32) + ((uint64_t)1 << 31) + input;
 }
@@ -191,7 +192,7 @@ int rcvi_frame_write_zone(rcvi_frame *f, int64_t layer, int64_t direction, size_
     return buffer;
 }
 
-/* ---- the backward pass's ends ---- */
+/* ---- begin and end of the backward pass ---- */
 
 int rcvi_frame_write_dy(rcvi_frame *f) {
     int64_t rows = f->steps * f->batch, columns = rcvi_frame_width(f, f->net->options.layers);

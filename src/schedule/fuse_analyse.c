@@ -1,12 +1,13 @@
+/* The analysis of a fusion: chooses the method, phase and level of every value, and the affine forms. It writes no steps. */
 #include "schedule/fuse_internal.h"
 
 typedef struct {
     rcvi_fusion *fusion;
     const rcvi_graph *graph;
     int count;
-    int *uses;      /* [values] */
-    bool *stateful; /* [values] depends on a state */
-    bool *feeds;    /* [values] a state depends on it */
+    int *uses;         /* [values] */
+    bool *stateful;    /* [values] depends on a state */
+    bool *feeds_state; /* [values] a state depends on it */
 } analysis;
 
 static int argument_count(const rcvi_graph *graph, int v) {
@@ -37,7 +38,7 @@ static void count_uses(analysis *w) {
     }
 }
 
-/* Must it lie in memory as a value of its own, whoever reads it here? */
+/* Must it be stored as a value of its own, whatever reads it here? */
 static bool is_stored(const analysis *w, int v) {
     const rcvi_graph *graph = w->graph;
     bool stored = w->fusion->needed[v] || w->fusion->kept[v];
@@ -48,7 +49,7 @@ static bool is_stored(const analysis *w, int v) {
     return stored;
 }
 
-/* Is it what a matrix is multiplied with? Products read columns that lie side by side, so one column that is repeated will not do. */
+/* Is it the operand of a matrix product? Products read contiguous columns, not one column that is repeated. */
 static bool is_multiplied(const analysis *w, int v) {
     bool found = false;
     for (int c = v + 1; c < w->count && !found; c++) {
@@ -64,7 +65,7 @@ static rcvi_method choose_method(const analysis *w, int v) {
     if (!f->emitter.live[v] || f->given[v] || argument_count(w->graph, v) == 0) return RCVI_GIVEN;
     if (is_matrix(w->graph, v)) {
         bool turns =
-            f->rungs->transpose && !f->emitter.program->machine.gpu; /* there products are steps of their own */
+            f->rungs->transpose && !f->emitter.program->machine.gpu; /* on a GPU such products are steps of their own */
         return (f->rungs->pack || turns) && f->emitter.params[value->index].blocks == 1 ? RCVI_AFFINE : RCVI_OWN_STEP;
     }
     if (value->operation == RCVI_SUM) return f->scalar_columns ? RCVI_MAPPED : RCVI_OWN_STEP;
@@ -77,7 +78,7 @@ static rcvi_method choose_method(const analysis *w, int v) {
 
 static bool has_storage(const rcvi_fusion *f, int v) { return f->storage[v].kind != RCVI_NOT_STORED; }
 
-/* Part of a larger sum: a form that nothing else uses, or a learned vector. */
+/* Can it become a term of a larger sum? A form that nothing else reads, or a learned vector. */
 static bool can_absorb(const analysis *w, int sum, int v) {
     const rcvi_fusion *f = w->fusion;
     bool form = f->method[v] == RCVI_AFFINE && w->uses[v] == 1 && !has_storage(f, v);
@@ -104,7 +105,7 @@ static int form_size(const analysis *w, int v) {
     return form->matrix_count > form->vector_count ? form->matrix_count : form->vector_count;
 }
 
-/* Sums of forms and vectors become forms; in topological order, so that the largest sum wins. */
+/* Sums of forms and vectors become forms. In topological order, so that each form grows to its largest sum. */
 static void find_forms(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = 0; v < w->count; v++) {
@@ -139,27 +140,28 @@ static void find_dependences(analysis *w) {
         for (int a = 0; !w->fusion->given[v] && a < argument_count(graph, v); a++)
             w->stateful[v] |= w->stateful[graph->values[v].arguments[a]];
     }
-    for (size_t s = 0; s < graph->state_count; s++) w->feeds[graph->states[s].next] |= !w->fusion->known[s];
+    for (size_t s = 0; s < graph->state_count; s++) w->feeds_state[graph->states[s].next] |= !w->fusion->known[s];
     for (int v = w->count; v-- > 0;) {
-        for (int a = 0; w->feeds[v] && a < argument_count(graph, v); a++)
-            w->feeds[graph->values[v].arguments[a]] = true;
+        for (int a = 0; w->feeds_state[v] && a < argument_count(graph, v); a++)
+            w->feeds_state[graph->values[v].arguments[a]] = true;
     }
 }
 
 static bool is_computed(const rcvi_fusion *f, int v) { return f->method[v] != RCVI_GIVEN; }
 
-/* Where a loop is one kernel, what a product that no state waits for is multiplied with is better computed there, beside all else that
- * is read of the same values, than before. */
-static bool is_better_behind(const analysis *w, int v) {
-    return rcvi_fusion_is_scan(w->fusion) && !w->feeds[v] && is_computed(w->fusion, w->graph->values[v].arguments[0]);
+/* Where a loop is one kernel (a scan): a product on which no state depends is better computed after the loop, if its operand is computed
+ * here. The kernel then computes the operand from values that it reads anyway. */
+static bool is_better_after(const analysis *w, int v) {
+    return rcvi_fusion_is_scan(w->fusion) && !w->feeds_state[v] &&
+           is_computed(w->fusion, w->graph->values[v].arguments[0]);
 }
 
-/* A matrix computed before the loop takes along what it is multiplied with. */
+/* Products that depend on no state, and what their operands are computed from, go before the loop. */
 static void find_early(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = w->count; v-- > 0;) {
         if (!is_computed(f, v) || w->stateful[v]) continue;
-        if (is_matrix(w->graph, v) && !is_better_behind(w, v)) f->phase[v] = RCVI_BEFORE_LOOP;
+        if (is_matrix(w->graph, v) && !is_better_after(w, v)) f->phase[v] = RCVI_BEFORE_LOOP;
         for (int a = 0; is_early(w, v) && a < argument_count(w->graph, v); a++) {
             int argument = w->graph->values[v].arguments[a];
             if (is_computed(f, argument)) f->phase[argument] = RCVI_BEFORE_LOOP;
@@ -167,10 +169,11 @@ static void find_early(analysis *w) {
     }
 }
 
+/* Products on which no state depends, and what is computed from them, go after the loop. */
 static void find_late(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = 0; v < w->count; v++) {
-        if (!is_computed(f, v) || w->feeds[v] || is_early(w, v)) continue;
+        if (!is_computed(f, v) || w->feeds_state[v] || is_early(w, v)) continue;
         bool late = is_matrix(w->graph, v);
         for (int a = 0; a < argument_count(w->graph, v); a++)
             late |= f->phase[w->graph->values[v].arguments[a]] == RCVI_AFTER_LOOP;
@@ -178,8 +181,7 @@ static void find_late(analysis *w) {
     }
 }
 
-/* What can be computed before the loop comes first in a sum, also where there is no such phase: so the sum's bits do not
- * depend on how time is cut. */
+/* Terms that depend on no state come first in a sum, also where chunks are single steps: so the sum's bits do not depend on the chunks. */
 static void order_forms(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int i = 0; i < f->form_count; i++) {
@@ -200,9 +202,9 @@ static void split_forms(analysis *w) {
         rcvi_form *form = &f->forms[i];
         if (f->form_of[form->value] != i) continue; /* absorbed by another */
         int early = 0;
-        bool behind = rcvi_fusion_is_scan(f) && f->phase[form->value] == RCVI_AFTER_LOOP; /* then all of it */
+        bool is_after = rcvi_fusion_is_scan(f) && f->phase[form->value] == RCVI_AFTER_LOOP; /* then all terms are */
         for (int m = 0; m < form->matrix_count; m++) {
-            if (behind) f->phase[form->matrices[m]] = RCVI_AFTER_LOOP;
+            if (is_after) f->phase[form->matrices[m]] = RCVI_AFTER_LOOP;
             early += form->early[m] = is_early(w, form->matrices[m]);
         }
         if (early == form->matrix_count) f->phase[form->value] = RCVI_BEFORE_LOOP;
@@ -212,7 +214,7 @@ static void split_forms(analysis *w) {
 
 /* ---- levels ---- */
 
-/* The level at which a value is there: in memory, or (for a map of the same size) in a register. */
+/* The first level that can read a value: from memory, or (with `registers`, in a map of the same size) from a register. */
 static int level_after(const analysis *w, int v, rcvi_phase phase, int64_t size, bool registers) {
     const rcvi_fusion *f = w->fusion;
     if (f->method[v] == RCVI_ALIAS)
@@ -226,8 +228,8 @@ static bool is_sum(const analysis *w, int v) {
     return w->graph->values[v].operation == RCVI_SUM && w->fusion->method[v] == RCVI_MAPPED;
 }
 
-/* Does the level have sums, or products, among the values so far? */
-static bool has_at(const analysis *w, int before, unsigned char phase, int level, bool sums) {
+/* Does the level have sums, or else products, among the values before this one? */
+static bool level_has(const analysis *w, int before, unsigned char phase, int level, bool sums) {
     const rcvi_fusion *f = w->fusion;
     for (int v = 0; f->scalar_columns && v < before; v++) {
         bool kind = sums ? is_sum(w, v) : f->method[v] == RCVI_AFFINE && features(w->graph, v) == f->scalar_columns;
@@ -238,7 +240,7 @@ static bool has_at(const analysis *w, int before, unsigned char phase, int level
 
 static int largest(int a, int b) { return a > b ? a : b; }
 
-/* Values of this part, phase, level and size so far. */
+/* The number of values before this one of the same method, phase, level and size. */
 static int count_at(const analysis *w, int before, rcvi_method method, unsigned char phase, int level, int64_t size) {
     const rcvi_fusion *f = w->fusion;
     int count = 0;
@@ -265,7 +267,7 @@ static void find_levels(analysis *w) {
         if (method == RCVI_GIVEN || method == RCVI_ABSORBED || method == RCVI_ALIAS) continue;
         int64_t size = rcvi_fusion_columns(f, v);
         int level = 0, most = rcvi_most_instructions(&f->emitter.program->machine);
-        int cleared = f->late_count ? (int)f->late_first : 0; /* states, by instructions of their own */
+        int cleared = f->late_count ? (int)f->late_first : 0; /* states; each takes an instruction */
         int limit = method == RCVI_AFFINE ? RCVI_MAX_PRODUCTS : most - cleared;
         if (method == RCVI_AFFINE) {
             level = form_level(w, &f->forms[f->form_of[v]], false, f->phase[v]);
@@ -277,7 +279,7 @@ static void find_levels(analysis *w) {
         }
         bool apart = is_sum(w, v) || (method == RCVI_AFFINE && size == f->scalar_columns);
         while ((method != RCVI_OWN_STEP && count_at(w, v, method, f->phase[v], level, size) >= limit) ||
-               (apart && has_at(w, v, f->phase[v], level, method == RCVI_AFFINE)))
+               (apart && level_has(w, v, f->phase[v], level, method == RCVI_AFFINE)))
             level++;
         f->level[v] = level;
     }
@@ -288,7 +290,7 @@ static void find_levels(analysis *w) {
     }
 }
 
-/* A form that is needed late is computed late: then it need not go through memory. */
+/* Moves a form to the first level that reads it: then it stays in a register, and is not stored. */
 static void delay_forms(analysis *w) {
     rcvi_fusion *f = w->fusion;
     for (int v = 0; v < w->count; v++) {
@@ -306,12 +308,12 @@ static void delay_forms(analysis *w) {
             }
         }
         if (!near || uses < w->uses[v] || first <= f->level[v]) continue;
-        if (has_at(w, w->count, f->phase[v], first, true)) continue;
+        if (level_has(w, w->count, f->phase[v], first, true)) continue;
         if (count_at(w, w->count, RCVI_AFFINE, f->phase[v], first, size) < RCVI_MAX_PRODUCTS) f->level[v] = first;
     }
 }
 
-/* The size that all sums are over, where maps may sum over so many columns; else 0. */
+/* The common size of the operands of all sums, where maps may sum over so many columns; else 0. */
 static int64_t find_scalar_columns(const analysis *w) {
     const rcvi_fusion *f = w->fusion;
     int64_t size = 0, most = f->emitter.program->machine.max_sum_columns;
@@ -335,8 +337,8 @@ void rcvi_fusion_analyse(rcvi_fusion *f) {
                   .count = (int)count,
                   .uses = rcvi_new(context, count, sizeof(int)),
                   .stateful = rcvi_new(context, count, sizeof(bool)),
-                  .feeds = rcvi_new(context, count, sizeof(bool))};
-    if (w.uses && w.stateful && w.feeds) {
+                  .feeds_state = rcvi_new(context, count, sizeof(bool))};
+    if (w.uses && w.stateful && w.feeds_state) {
         count_uses(&w);
         f->scalar_columns = find_scalar_columns(&w);
         for (int v = 0; v < w.count; v++) {
@@ -358,5 +360,5 @@ void rcvi_fusion_analyse(rcvi_fusion *f) {
     }
     rcvi_free(context, w.uses);
     rcvi_free(context, w.stateful);
-    rcvi_free(context, w.feeds);
+    rcvi_free(context, w.feeds_state);
 }

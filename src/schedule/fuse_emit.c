@@ -1,8 +1,8 @@
 /* The steps of one phase, level by level: products by the library, steps of their own, then maps. */
 #include "schedule/fuse_internal.h"
 
-/* Where a value is seen by steps of this phase; what has no place gets a buffer when it is stored. */
-static void see_values(rcvi_fusion *f, rcvi_phase phase) {
+/* Sets the views through which steps of this phase read values; a value without storage gets a buffer when it is written. */
+static void set_views(rcvi_fusion *f, rcvi_phase phase) {
     for (int v = 0; v < rcvi_fusion_value_count(f); v++) {
         const rcvi_value *value = rcvi_fusion_value(f, v);
         if (value->operation == RCVI_VECTOR && !rcvi_fusion_has_storage(f, v)) {
@@ -18,8 +18,8 @@ static void see_values(rcvi_fusion *f, rcvi_phase phase) {
     }
 }
 
-/* A value of size one that lies in memory, seen by those who repeat it. */
-static void see_aliases(rcvi_fusion *f) {
+/* Aliases read the value of size one that they repeat. */
+static void set_alias_views(rcvi_fusion *f) {
     for (int v = 0; v < rcvi_fusion_value_count(f); v++) {
         if (f->method[v] != RCVI_ALIAS) continue;
         f->emitter.views[v] = f->emitter.views[rcvi_fusion_value(f, v)->arguments[0]];
@@ -42,8 +42,8 @@ typedef struct {
     int *source; /* [values] instruction or product of this map, or RCVI_NONE */
 } mapper;
 
-/* The view of a value as the map sees it: one of size one is the same in every column. */
-static rcvi_view seen(const mapper *m, int v, rcvi_view view) {
+/* The view of a value in the map: a value of size one is repeated over the columns. */
+static rcvi_view broadcast_view(const mapper *m, int v, rcvi_view view) {
     if (rcvi_fusion_features(m->fusion, v) == 1 && m->columns > 1) view.column = 0;
     return view;
 }
@@ -56,17 +56,17 @@ static int add_operand(mapper *m, rcvi_view view, bool shared) {
     return m->map.operand_count++;
 }
 
-/* Where the value goes: its own place, and others. The answer is the operand of the first, or RCVI_NONE. */
+/* Stores of a value: to its own storage and further ones. Returns the operand of the first, or RCVI_NONE. */
 static int add_stores(mapper *m, int v, bool product, int source) {
     rcvi_fusion *f = m->fusion;
     int out = RCVI_NONE;
     if (rcvi_fusion_has_storage(f, v) || rcvi_fusion_is_read(f, v, false)) {
         rcvi_fusion_allocate(f, v);
-        out = add_operand(m, seen(m, v, f->emitter.views[v]), false);
+        out = add_operand(m, broadcast_view(m, v, f->emitter.views[v]), false);
     }
     for (size_t i = 0; i < f->store_count; i++) {
         if (f->stores[i].value != v) continue;
-        rcvi_view view = seen(m, v, rcvi_fusion_view_of(f, &f->stores[i].storage, m->phase != RCVI_IN_LOOP));
+        rcvi_view view = broadcast_view(m, v, rcvi_fusion_view_of(f, &f->stores[i].storage, m->phase != RCVI_IN_LOOP));
         int operand = add_operand(m, view, false);
         if (out == RCVI_NONE)
             out = operand;
@@ -76,7 +76,7 @@ static int add_stores(mapper *m, int v, bool product, int source) {
     return out;
 }
 
-/* The form's sum, or the part of it that is computed before the loop. */
+/* The product of a form: all of it, or its early terms, or the terms that remain for the loop. */
 static void add_product(mapper *m, const rcvi_form *form, bool early_part) {
     rcvi_fusion *f = m->fusion;
     int index = m->map.product_count++;
@@ -127,14 +127,14 @@ static void add_instruction(mapper *m, int v) {
             instruction->source[a] = m->source[argument];
         } else {
             instruction->from[a] = RCVI_FROM_VIEW;
-            instruction->source[a] = add_operand(m, seen(m, argument, f->emitter.views[argument]), true);
+            instruction->source[a] = add_operand(m, broadcast_view(m, argument, f->emitter.views[argument]), true);
         }
     }
     m->source[v] = index;
     instruction->out = add_stores(m, v, false, index);
 }
 
-static bool new_mapper(mapper *m, rcvi_fusion *f, rcvi_phase phase, int64_t columns) {
+static bool open_mapper(mapper *m, rcvi_fusion *f, rcvi_phase phase, int64_t columns) {
     rcvi_program *program = f->emitter.program;
     rcvi_pool *pool = &program->pool;
     *m = (mapper){.fusion = f, .phase = phase, .columns = columns};
@@ -181,12 +181,12 @@ static bool share_operands(const rcvi_fusion *f, int v, int other) {
     return false;
 }
 
-/* Places of this size that are cleared at every step, with the first map of it. */
+/* Storage of this size that is cleared at every step is cleared by the first map of the size. */
 static void add_zeros(mapper *m) {
     rcvi_fusion *f = m->fusion;
     for (int i = 0; i < f->zero_count; i++) {
         if (f->zero_columns[i] != m->columns) continue;
-        f->zero_columns[i] = -m->columns; /* until the phase is emitted again */
+        f->zero_columns[i] = -m->columns; /* negative: done, until the phase is emitted again */
         rcvi_instruction *zero = &m->map.instructions[m->map.instruction_count++];
         *zero = (rcvi_instruction){.operation = RCVI_ADD, .from = {RCVI_FROM_NUMBER, RCVI_FROM_NUMBER}};
         zero->out = add_operand(m, rcvi_fusion_view_of(f, &f->zeros[i], false), false);
@@ -194,15 +194,15 @@ static void add_zeros(mapper *m) {
 }
 
 /* Is it computed in a map of this phase and level? */
-static bool belongs(const rcvi_fusion *f, int v, rcvi_phase phase, int level) {
+static bool is_in_map(const rcvi_fusion *f, int v, rcvi_phase phase, int level) {
     if (f->method[v] != RCVI_AFFINE && f->method[v] != RCVI_MAPPED) return false;
     const rcvi_form *form = f->method[v] == RCVI_AFFINE ? &f->forms[f->form_of[v]] : NULL;
     if (form && form->by_library && !form->split) return false;
     return f->phase[v] == (unsigned char)phase && f->level[v] == level;
 }
 
-/* Does an instruction of its own level use it? */
-static bool is_joined(const rcvi_fusion *f, int v) {
+/* Does an instruction of its own map use it? */
+static bool is_used_in_map(const rcvi_fusion *f, int v) {
     for (int c = v + 1; c < rcvi_fusion_value_count(f); c++) {
         if (!f->emitter.live[c] || !rcvi_fusion_is_in_register(f, v, c)) continue;
         for (int a = 0; a < rcvi_fusion_argument_count(f, c); a++) {
@@ -212,18 +212,17 @@ static bool is_joined(const rcvi_fusion *f, int v) {
     return false;
 }
 
-/* In which map of its level a value is computed: the main one, RCVI_NONE, or one of products that share operands, named by
- * the first of them. On a GPU products that no instruction joins are steps of their own, unless they multiply what
- * products of the main map multiply: one launch may take several of these, but in one step each would wait for the
- * other's operands. */
+/* The map of its level that computes a value: RCVI_NONE, the main map, or a map of products that share operands, named by the first of
+ * them. On a GPU products that no instruction uses are steps of their own, unless they share operands with products of the main map: one
+ * launch may merge several such steps, while in one step each product would wait for the operands of all. */
 static int map_of(const rcvi_fusion *f, int v) {
-    if (!f->emitter.program->machine.gpu || f->method[v] != RCVI_AFFINE || is_joined(f, v)) return RCVI_NONE;
+    if (!f->emitter.program->machine.gpu || f->method[v] != RCVI_AFFINE || is_used_in_map(f, v)) return RCVI_NONE;
     int first = v;
     for (int c = 0; c < rcvi_fusion_value_count(f); c++) {
-        bool beside = f->method[c] == RCVI_AFFINE && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
-                      rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v);
-        if (!beside || !share_operands(f, c, v)) continue;
-        if (is_joined(f, c)) return RCVI_NONE;
+        bool is_candidate = f->method[c] == RCVI_AFFINE && f->phase[c] == f->phase[v] && f->level[c] == f->level[v] &&
+                            rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v);
+        if (!is_candidate || !share_operands(f, c, v)) continue;
+        if (is_used_in_map(f, c)) return RCVI_NONE;
         if (c < first) first = c;
     }
     return first;
@@ -231,13 +230,13 @@ static int map_of(const rcvi_fusion *f, int v) {
 
 bool rcvi_fusion_is_unfused(const rcvi_fusion *f, int v) { return map_of(f, v) != RCVI_NONE; }
 
-/* Products and maps of one level and size that belong to one map. `only` is the one value wanted, or RCVI_NONE. */
+/* One map: the products and instructions of a level and size. `only` is the one value that it computes, or RCVI_NONE. */
 static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t columns, int map, int only) {
     rcvi_program *program = f->emitter.program;
     mapper m;
-    if (!new_mapper(&m, f, phase, columns)) return;
+    if (!open_mapper(&m, f, phase, columns)) return;
     for (int v = 0; v < rcvi_fusion_value_count(f) && !program->failed; v++) {
-        if (!belongs(f, v, phase, level) || rcvi_fusion_columns(f, v) != columns) continue;
+        if (!is_in_map(f, v, phase, level) || rcvi_fusion_columns(f, v) != columns) continue;
         if (only != RCVI_NONE ? v != only : map_of(f, v) != map) continue;
         if (f->method[v] == RCVI_AFFINE) add_product(&m, &f->forms[f->form_of[v]], false);
         if (f->method[v] == RCVI_MAPPED) add_instruction(&m, v);
@@ -246,10 +245,10 @@ static void emit_map(rcvi_fusion *f, rcvi_phase phase, int level, int64_t column
     emit_mapper(&m);
 }
 
-/* The early parts of forms of this size, as many as one step takes. */
+/* The early terms of forms of this size, as many as one map takes. */
 static void emit_early(rcvi_fusion *f, int level, int64_t columns, int *next) {
     mapper m;
-    if (!new_mapper(&m, f, RCVI_BEFORE_LOOP, columns)) return;
+    if (!open_mapper(&m, f, RCVI_BEFORE_LOOP, columns)) return;
     for (; *next < f->form_count && m.map.product_count < RCVI_MAX_PRODUCTS; ++*next) {
         const rcvi_form *form = &f->forms[*next];
         bool here = f->form_of[form->value] == *next && form->split && !form->by_library && form->early_level == level;
@@ -258,7 +257,7 @@ static void emit_early(rcvi_fusion *f, int level, int64_t columns, int *next) {
     emit_mapper(&m);
 }
 
-/* Each size once: does a form before this one have it? */
+/* Is it the first split form of its size? */
 static bool is_first_of_size(const rcvi_fusion *f, int form) {
     for (int i = 0; i < form; i++) {
         bool other = f->form_of[f->forms[i].value] == i && f->forms[i].split;
@@ -269,24 +268,24 @@ static bool is_first_of_size(const rcvi_fusion *f, int form) {
 }
 
 static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
-    bool apart = !f->rungs->fuse && !f->rungs->combine; /* one product a step */
+    bool one_value_a_step = !f->rungs->fuse && !f->rungs->combine; /* one product in each step */
     for (int i = 0; phase == RCVI_BEFORE_LOOP && i < f->form_count; i++) {
         if (f->form_of[f->forms[i].value] != i || !f->forms[i].split || !is_first_of_size(f, i)) continue;
         for (int next = 0; next < f->form_count && !f->emitter.program->failed;)
             emit_early(f, level, rcvi_fusion_features(f, f->forms[i].value), &next);
     }
     for (int v = 0; v < rcvi_fusion_value_count(f) && !f->emitter.program->failed; v++) {
-        if (!belongs(f, v, phase, level)) continue;
+        if (!is_in_map(f, v, phase, level)) continue;
         bool first = true;
-        int map = apart ? RCVI_NONE : map_of(f, v);
-        for (int c = 0; c < v && !apart; c++)
-            first &= !(belongs(f, c, phase, level) && rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v) &&
+        int map = one_value_a_step ? RCVI_NONE : map_of(f, v);
+        for (int c = 0; c < v && !one_value_a_step; c++)
+            first &= !(is_in_map(f, c, phase, level) && rcvi_fusion_columns(f, c) == rcvi_fusion_columns(f, v) &&
                        map_of(f, c) == map);
-        if (first) emit_map(f, phase, level, rcvi_fusion_columns(f, v), map, apart ? v : RCVI_NONE);
+        if (first) emit_map(f, phase, level, rcvi_fusion_columns(f, v), map, one_value_a_step ? v : RCVI_NONE);
     }
 }
 
-/* Matrices side by side as one product. */
+/* A group of matrices with adjacent parameters as one gemm. */
 static void emit_group(rcvi_fusion *f, int first, int64_t rows) {
     const rcvi_param_place *param = &f->emitter.params[rcvi_fusion_value(f, first)->index];
     int parameters = rcvi_program_external(f->emitter.program, RCVI_PARAMETERS, 0);
@@ -301,7 +300,7 @@ static void emit_group(rcvi_fusion *f, int first, int64_t rows) {
     rcvi_program_step(f->emitter.program, &step);
 }
 
-static void emit_alone(rcvi_fusion *f, rcvi_phase phase, int level) {
+static void emit_own_steps(rcvi_fusion *f, rcvi_phase phase, int level) {
     for (int v = 0; v < rcvi_fusion_value_count(f) && !f->emitter.program->failed; v++) {
         bool here = f->method[v] == RCVI_OWN_STEP && f->phase[v] == (unsigned char)phase && f->level[v] == level;
         if (!here) continue;
@@ -330,22 +329,22 @@ void rcvi_fusion_emit(rcvi_fusion *f, rcvi_phase phase) {
     }
     program->time = phase == RCVI_IN_LOOP ? f->time_map.step : f->time_map.span;
     f->emitter.batch = phase == RCVI_IN_LOOP ? f->time_map.batch : f->time_map.chunk * f->time_map.batch;
-    see_values(f, phase);
+    set_views(f, phase);
     for (int v = 0; phase == RCVI_IN_LOOP && v < rcvi_fusion_value_count(f); v++) {
         if (f->chunk_copy[v].kind != RCVI_NOT_STORED && f->given[v])
             rcvi_emit_copy(program, f->time_map.batch, rcvi_fusion_features(f, v),
                            rcvi_fusion_view_of(f, &f->chunk_copy[v], false), f->emitter.views[v]);
     }
     for (int level = 0; level < levels && !program->failed; level++) {
-        see_aliases(f);
-        emit_alone(f, phase, level);
+        set_alias_views(f);
+        emit_own_steps(f, phase, level);
         rcvi_fusion_emit_library_products(f, phase, level);
-        see_aliases(f);
+        set_alias_views(f);
         emit_maps(f, phase, level);
     }
-    see_aliases(f);
+    set_alias_views(f);
     for (int i = 0; i < f->zero_count && phase == RCVI_IN_LOOP; i++) {
-        bool done = f->zero_columns[i] < 0; /* with a map of its size, where there was one */
+        bool done = f->zero_columns[i] < 0; /* by a map of its size */
         if (!done)
             rcvi_emit_fill(program, f->time_map.batch, f->zero_columns[i], rcvi_fusion_view_of(f, &f->zeros[i], false),
                            0);

@@ -1,18 +1,18 @@
-/* Products of the whole sequence as steps of their own, by the device's library.
+/* Products by the device's library: large products of the whole sequence as gemm steps.
  *
- * Of a form that is split they are what does not wait for the loop; of others, all. Matrices with one operand whose parameters
- * are stacked, W x of all gates, are one step, and their sums lie side by side: a stack. In a derivative the sum of W^T x over
- * such matrices is one step where what they are multiplied with lies side by side. A stack's biases are a row from which all
- * sums start. In plans of a 16-bit type the weights are a rounded copy whose rows begin at multiples of 16 bytes, the same one
- * for both passes. */
+ * Applies where the machine sets min_library_product, with combine, fuse and pack, and one chunk of all steps. Of a split form the early
+ * terms are such a product; of others, all terms are. Matrices with one operand whose parameters are adjacent in memory (W x of all gates)
+ * are one gemm, and their sums are adjacent columns: a stack. In a derivative the sum of W^T x over such matrices is one gemm where the
+ * operands are adjacent. The biases of a stack are one row from which all its sums start. In plans of a 16-bit type the weights are a
+ * rounded copy with rows at multiples of 16 bytes, which both passes share. */
 #include "schedule/fuse_internal.h"
 
 typedef struct {
     int count; /* matrices */
     bool transposed;
-    rcvi_view a;                   /* what they are multiplied with, side by side */
+    rcvi_view a;                   /* the operands, in adjacent columns */
     int64_t offset, rows, columns; /* of the parameters */
-} run;
+} gemm_operands;
 
 static const rcvi_value *value_of(const rcvi_fusion *f, int v) { return &f->emitter.graph->values[v]; }
 static int64_t features(const rcvi_fusion *f, int v) { return rcvi_features(f->emitter.graph, value_of(f, v)->size); }
@@ -31,7 +31,7 @@ static int level_of(const rcvi_fusion *f, const rcvi_form *form) {
     return form->split ? form->early_level : f->level[form->value];
 }
 
-/* ---- which, and where ---- */
+/* ---- which forms, and their storage ---- */
 
 static double work_of(const rcvi_fusion *f, const rcvi_form *form) {
     double depth = 0;
@@ -44,24 +44,24 @@ static double work_of(const rcvi_fusion *f, const rcvi_form *form) {
 
 bool rcvi_fusion_is_scan(const rcvi_fusion *f) { return f->rungs->scan && f->emitter.program->machine.gpu; }
 
-/* Is the library asked for products of the whole sequence? */
-static bool is_asked(const rcvi_fusion *f) {
-    bool wanted =
+/* Are products of the whole sequence for the library? */
+static bool is_enabled(const rcvi_fusion *f) {
+    bool has_rungs =
         f->emitter.program->machine.min_library_product > 0 && f->rungs->combine && f->rungs->fuse && f->rungs->pack;
-    return wanted && f->time_map.chunk > 1 && f->time_map.chunk == f->time_map.steps;
+    return has_rungs && f->time_map.chunk > 1 && f->time_map.chunk == f->time_map.steps;
 }
 
 bool rcvi_fusion_is_scan_product(const rcvi_fusion *f, int v) {
     const rcvi_form *form = f->form_of[v] == RCVI_NONE ? NULL : &f->forms[f->form_of[v]];
-    if (!form || !rcvi_fusion_is_scan(f) || !is_asked(f) || form->split || f->phase[v] == RCVI_IN_LOOP) return false;
+    if (!form || !rcvi_fusion_is_scan(f) || !is_enabled(f) || form->split || f->phase[v] == RCVI_IN_LOOP) return false;
     return work_of(f, form) >= (double)f->emitter.program->machine.min_library_product;
 }
 
-/* The whole sequence at once, and the sum goes nowhere but to its place, unrounded. */
+/* The product must be of the whole sequence, and its sum be stored once, unrounded. */
 static bool is_by_library(const rcvi_fusion *f, const rcvi_form *form) {
     const rcvi_program *program = f->emitter.program;
     int v = form->value;
-    if (!is_asked(f)) return false;
+    if (!is_enabled(f)) return false;
     bool kept = f->kept[v] && !(rcvi_fusion_is_scan_product(f, v) && f->storage[v].kind != RCVI_NOT_STORED);
     if (!form->split && (f->phase[v] == RCVI_IN_LOOP || f->needed[v] || kept || !rcvi_fusion_is_unfused(f, v)))
         return false;
@@ -71,7 +71,7 @@ static bool is_by_library(const rcvi_fusion *f, const rcvi_form *form) {
     return work_of(f, form) >= (double)program->machine.min_library_product;
 }
 
-/* The n-th matrix of a form that stands outside of loops, or RCVI_NONE. */
+/* The n-th matrix of a form that is computed outside of loops, or RCVI_NONE. */
 static int outside_matrix(const rcvi_form *form, int n) {
     for (int m = 0; m < form->matrix_count; m++) {
         if (is_outside(form, m) && n-- == 0) return form->matrices[m];
@@ -79,8 +79,8 @@ static int outside_matrix(const rcvi_form *form, int n) {
     return RCVI_NONE;
 }
 
-/* May it be stacked? Not where it has a place. */
-static bool is_open(const rcvi_fusion *f, const rcvi_form *form) {
+/* May it be stacked? Not where it has storage already. */
+static bool is_stackable(const rcvi_fusion *f, const rcvi_form *form) {
     int v = form->value;
     return form->split || (f->storage[v].kind == RCVI_NOT_STORED && rcvi_fusion_crosses_phases(f, v) &&
                            !rcvi_fusion_is_factor(f->emitter.graph, v));
@@ -93,9 +93,10 @@ static bool matrix_follows(const rcvi_fusion *f, int x, int y) {
            p->offset + p->rows * p->columns == q->offset;
 }
 
-/* Do the parameters of form b follow those of form a, matrix by matrix, with all else alike? */
+/* Do the parameters of form b follow those of form a in memory, matrix by matrix, with all else equal? */
 static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b) {
-    if (!is_open(f, a) || !is_open(f, b) || phase_of(f, a) != RCVI_BEFORE_LOOP || phase_of(f, b) != RCVI_BEFORE_LOOP)
+    if (!is_stackable(f, a) || !is_stackable(f, b) || phase_of(f, a) != RCVI_BEFORE_LOOP ||
+        phase_of(f, b) != RCVI_BEFORE_LOOP)
         return false;
     if (level_of(f, a) != level_of(f, b) || !a->vector_count != !b->vector_count) return false;
     int n = 0;
@@ -105,7 +106,7 @@ static bool follows(const rcvi_fusion *f, const rcvi_form *a, const rcvi_form *b
 }
 
 /* The large form that this one follows, or RCVI_NONE. */
-static int before(const rcvi_fusion *f, int form) {
+static int find_predecessor(const rcvi_fusion *f, int form) {
     for (int i = 0; i < f->form_count; i++) {
         if (i != form && is_form(f, i) && f->forms[i].by_library && follows(f, &f->forms[i], &f->forms[form])) return i;
     }
@@ -127,8 +128,9 @@ static void place_stack(rcvi_fusion *f, int first) {
     for (int i = 0; i < f->form_count && !f->emitter.program->failed; i++) {
         rcvi_form *form = &f->forms[i];
         if (!is_form(f, i) || !form->by_library || form->stack != first) continue;
-        bool open = form->split || f->storage[form->value].kind == RCVI_NOT_STORED;
-        if (!open || (!form->split && total == features(f, form->value))) continue; /* as any other value */
+        bool unplaced = form->split || f->storage[form->value].kind == RCVI_NOT_STORED;
+        if (!unplaced || (!form->split && total == features(f, form->value)))
+            continue; /* it gets storage as any other value */
         if (buffer == RCVI_NONE) {
             buffer = rcvi_fusion_buffer(f, f->time_map.chunk, total, "early", form->value);
             if (!f->emitter.program->failed && !form->split && rcvi_fusion_is_scan(f))
@@ -149,7 +151,8 @@ void rcvi_fusion_find_library_products(rcvi_fusion *f) {
     }
     for (int i = 0; i < f->form_count; i++) {
         rcvi_form *form = &f->forms[i];
-        for (int other = form->by_library ? before(f, i) : RCVI_NONE; other != RCVI_NONE; other = before(f, other)) {
+        for (int other = form->by_library ? find_predecessor(f, i) : RCVI_NONE; other != RCVI_NONE;
+             other = find_predecessor(f, other)) {
             form->stack = other;
             form->column += features(f, f->forms[other].value);
         }
@@ -159,9 +162,9 @@ void rcvi_fusion_find_library_products(rcvi_fusion *f) {
     }
 }
 
-/* ---- what depends on the parameters alone ---- */
+/* ---- steps that depend on the parameters only ---- */
 
-/* A matrix of parameters as products read it. */
+/* A matrix of parameters as the gemm reads it: as it is, or a rounded copy, which is written once. */
 static rcvi_view weights(rcvi_fusion *f, int64_t offset, int64_t rows, int64_t columns) {
     rcvi_program *program = f->emitter.program;
     rcvi_view given = {
@@ -186,9 +189,9 @@ static rcvi_view weights(rcvi_fusion *f, int64_t offset, int64_t rows, int64_t c
     return copy;
 }
 
-/* The next matrices of a form, in the order of their parameters, that are one product; false where none is left. */
-static bool next_run(const rcvi_fusion *f, const rcvi_form *form, bool *done, run *r) {
-    for (*r = (run){.count = 0};; r->count++) {
+/* The next matrices of a form, in the order of their parameters, that are one gemm; false where none is left. */
+static bool next_operands(const rcvi_fusion *f, const rcvi_form *form, bool *done, gemm_operands *r) {
+    for (*r = (gemm_operands){.count = 0};; r->count++) {
         int next = RCVI_NONE;
         for (int m = 0; m < form->matrix_count; m++) {
             if (done[m] || !is_outside(form, m)) continue;
@@ -214,13 +217,13 @@ static bool next_run(const rcvi_fusion *f, const rcvi_form *form, bool *done, ru
     }
 }
 
-/* The run of a stack's matrices is all of them: one operand. */
-static void widen_run(const rcvi_fusion *f, int first, run *r) {
+/* The matrices of a whole stack are one gemm: they have one operand. */
+static void widen_to_stack(const rcvi_fusion *f, int first, gemm_operands *r) {
     int64_t columns = stack_columns(f, first);
     if (!r->transposed && columns > r->rows) r->rows = columns;
 }
 
-/* The sum of the vectors, where the stack's biases lie. */
+/* The sum of the form's vectors, in its columns of the stack's biases. */
 static void prepare_bias(rcvi_fusion *f, int i) {
     rcvi_program *program = f->emitter.program;
     rcvi_form *form = &f->forms[i], *first = &f->forms[form->stack];
@@ -232,7 +235,7 @@ static void prepare_bias(rcvi_fusion *f, int i) {
                                          f->emitter.label, first->value);
         first->bias = (rcvi_view){.buffer = buffer, .row = 0, .column = 1};
         if (!program->failed && rcvi_fusion_is_scan(f) && !form->split)
-            program->buffers[buffer].rounding = RCVI_ROUNDED; /* as the sums that start from it */
+            program->buffers[buffer].rounding = RCVI_ROUNDED; /* like the sums that start from it */
     }
     rcvi_view sum = first->bias, one = rcvi_fusion_vector(f, form->vectors[0]);
     sum.offset = form->column;
@@ -249,17 +252,17 @@ static void prepare_bias(rcvi_fusion *f, int i) {
 
 void rcvi_fusion_prepare_library_product(rcvi_fusion *f, int i) {
     bool done[RCVI_MAX_TERMS] = {false};
-    run r;
+    gemm_operands r;
     prepare_bias(f, i);
-    while (f->forms[i].stack == i && !f->emitter.program->failed && next_run(f, &f->forms[i], done, &r)) {
-        widen_run(f, i, &r);
+    while (f->forms[i].stack == i && !f->emitter.program->failed && next_operands(f, &f->forms[i], done, &r)) {
+        widen_to_stack(f, i, &r);
         weights(f, r.offset, r.rows, r.columns);
     }
 }
 
 /* ---- emission ---- */
 
-static const rcvi_view *kept_view(rcvi_program *program, rcvi_view view) {
+static const rcvi_view *copy_view(rcvi_program *program, rcvi_view view) {
     rcvi_view *kept = rcvi_pool_new(&program->pool, 1, sizeof *kept);
     if (!kept) program->failed = true;
     if (kept) *kept = view;
@@ -270,12 +273,12 @@ static void emit_stack(rcvi_fusion *f, int i) {
     rcvi_program *program = f->emitter.program;
     const rcvi_form *form = &f->forms[i];
     bool done[RCVI_MAX_TERMS] = {false};
-    run r;
+    gemm_operands r;
     if (!form->split) rcvi_fusion_allocate(f, form->value);
     rcvi_view out =
         form->split ? rcvi_storage_over_chunk(&f->time_map, &form->early_storage) : f->emitter.views[form->value];
-    for (bool first = true; !program->failed && next_run(f, form, done, &r); first = false) {
-        widen_run(f, i, &r);
+    for (bool first = true; !program->failed && next_operands(f, form, done, &r); first = false) {
+        widen_to_stack(f, i, &r);
         rcvi_step step = {.kind = RCVI_STEP_GEMM,
                           .rows = f->emitter.batch,
                           .columns = r.transposed ? r.columns : r.rows,
@@ -287,7 +290,7 @@ static void emit_stack(rcvi_fusion *f, int i) {
                           .gemm = {.depth = r.transposed ? r.rows : r.columns,
                                    .transpose_b = !r.transposed,
                                    .batch = 1,
-                                   .start = first && form->vector_count ? kept_view(program, form->bias) : NULL}};
+                                   .start = first && form->vector_count ? copy_view(program, form->bias) : NULL}};
         rcvi_program_step(program, &step);
     }
 }

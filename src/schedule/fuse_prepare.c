@@ -2,7 +2,7 @@
  * and steps that depend on the parameters only (packed weights, sums of biases, copies of learned vectors). */
 #include "schedule/fuse_internal.h"
 
-/* What the library multiplies for a scan may be rounded: that reads it once, and is as fast as memory. */
+/* A library product for a scan may be rounded: the scan reads it once, and is limited by memory bandwidth. */
 static rcvi_storage chunk_storage(rcvi_fusion *f, int64_t columns, const char *name, int v) {
     int buffer = rcvi_fusion_buffer(f, f->time_map.chunk, columns, name, v);
     if (!f->emitter.program->failed && rcvi_fusion_is_scan_product(f, v))
@@ -10,7 +10,7 @@ static rcvi_storage chunk_storage(rcvi_fusion *f, int64_t columns, const char *n
     return (rcvi_storage){.kind = RCVI_OVER_CHUNK, .buffer = buffer, .row = columns};
 }
 
-/* For what another phase reads, or what is a factor of gradients: over a chunk, or over time where those are gathered. */
+/* Storage of a value that another phase reads, or that is a factor of gradients: over a chunk; over time where gradients are deferred. */
 static rcvi_storage crossing_storage(rcvi_fusion *f, int64_t columns, const char *name, int v) {
     if (!f->defers_gradients || !rcvi_fusion_is_factor(f->emitter.graph, v)) return chunk_storage(f, columns, name, v);
     int64_t row = rcvi_program_row(f->emitter.program, columns);
@@ -18,8 +18,7 @@ static rcvi_storage crossing_storage(rcvi_fusion *f, int64_t columns, const char
     return (rcvi_storage){.kind = RCVI_OVER_TIME, .buffer = buffer, .row = row};
 }
 
-/* Left factors of gradients side by side in the order of their parameters, so that stacked parameters are one product.
- */
+/* Left factors of gradients in adjacent columns, in the order of their parameters, so that stacked parameters are one product. */
 static void place_gradient_factors(rcvi_fusion *f) {
     const rcvi_graph *graph = f->emitter.graph;
     rcvi_program *program = f->emitter.program;
@@ -57,8 +56,8 @@ static void place_gradient_factors(rcvi_fusion *f) {
     rcvi_free(program->pool.context, order);
 }
 
-/* Matrices with one operand whose parameters are stacked: one product. */
-static bool continues(const rcvi_fusion *f, int first, int last, int v) {
+/* Are the parameters of v adjacent to those of `last`, with the same operand, so that both are one product? */
+static bool is_stacked_on(const rcvi_fusion *f, int first, int last, int v) {
     const rcvi_value *a = rcvi_fusion_value(f, last), *b = rcvi_fusion_value(f, v);
     bool matrices = a->operation == RCVI_MATRIX && b->operation == RCVI_MATRIX && f->method[v] == RCVI_OWN_STEP;
     if (!matrices || a->arguments[0] != b->arguments[0] || f->phase[first] != f->phase[v] ||
@@ -78,12 +77,12 @@ static void group_matrices(rcvi_fusion *f) {
         int members = 1, last = v;
         int64_t columns = rcvi_fusion_features(f, v);
         for (int c = 0; c < rcvi_fusion_value_count(f); c++) {
-            if (f->group[c] != RCVI_NONE || !continues(f, v, last, c)) continue;
+            if (f->group[c] != RCVI_NONE || !is_stacked_on(f, v, last, c)) continue;
             f->group[c] = v;
             last = c;
             columns += rcvi_fusion_features(f, c);
             members++;
-            c = -1; /* the next one may stand before it */
+            c = -1; /* the next one may come before it in the graph */
         }
         if (members == 1) continue;
         f->group[v] = v;
@@ -100,7 +99,7 @@ static void group_matrices(rcvi_fusion *f) {
     }
 }
 
-/* ---- what depends on the parameters alone ---- */
+/* ---- steps that depend on the parameters only ---- */
 
 void rcvi_fusion_mark_prepared(rcvi_program *program, int buffer) {
     if (program->failed) return;
@@ -116,7 +115,7 @@ rcvi_view rcvi_fusion_vector(const rcvi_fusion *f, int v) {
                        .column = 1};
 }
 
-/* Is it what a matrix is multiplied with, here or in a gradient? */
+/* Is it the operand of a matrix product, here or in a gradient? */
 static bool is_multiplied(const rcvi_fusion *f, int v) {
     const rcvi_graph *graph = f->emitter.graph;
     bool found = false;
@@ -129,7 +128,7 @@ static bool is_multiplied(const rcvi_fusion *f, int v) {
     return found;
 }
 
-/* A learned vector is one row, but products read a row for each sequence and step: copies of it. */
+/* A learned vector is one row, but products read a row for each sequence and step: it is copied to all rows. */
 static void place_vectors(rcvi_fusion *f) {
     rcvi_program *program = f->emitter.program;
     for (int v = 0; v < rcvi_fusion_value_count(f) && !program->failed; v++) {
@@ -194,16 +193,16 @@ static void pack_matrix(rcvi_fusion *f, int v) {
     rcvi_fusion_mark_prepared(program, f->packed[v]);
 }
 
-/* Does its place show one step at a time only, where more are asked for? */
-static bool is_narrow(const rcvi_fusion *f, int v) {
+/* Does its storage hold one step at a time only, where a phase or a gradient reads several? */
+static bool has_one_step(const rcvi_fusion *f, int v) {
     if (!rcvi_fusion_has_storage(f, v) || f->phase[v] != RCVI_IN_LOOP || f->storage[v].kind == RCVI_OVER_TIME)
         return false;
-    if (rcvi_fusion_value(f, v)->operation == RCVI_VECTOR) return false; /* copied for all steps that are asked for */
+    if (rcvi_fusion_value(f, v)->operation == RCVI_VECTOR) return false; /* it has a row for every step */
     if (f->defers_gradients && rcvi_fusion_is_factor(f->emitter.graph, v)) return true;
     return f->time_map.chunk > 1 && f->storage[v].kind != RCVI_OVER_CHUNK;
 }
 
-/* What late values were at the step before: behind the first step there is nothing, so zeros. */
+/* Storage of late values one step before; before the first step of the sweep they are zero. */
 static void place_late(rcvi_fusion *f) {
     rcvi_program *program = f->emitter.program;
     for (int i = 0; i < f->late_count && !program->failed; i++) {
@@ -212,11 +211,11 @@ static void place_late(rcvi_fusion *f) {
             rcvi_storage_later(&f->time_map, *storage);
         bool done = false;
         for (int k = 0; k < i; k++) done |= f->storage[f->late[k]].buffer == storage->buffer;
-        rcvi_view behind = {.buffer = storage->buffer,
-                            .offset = f->time_map.steps * f->time_map.batch * storage->row,
-                            .row = storage->row,
-                            .column = 1};
-        if (!done) rcvi_emit_fill(program, f->time_map.batch, storage->row, behind, 0);
+        rcvi_view slot_after = {.buffer = storage->buffer,
+                                .offset = f->time_map.steps * f->time_map.batch * storage->row,
+                                .row = storage->row,
+                                .column = 1};
+        if (!done) rcvi_emit_fill(program, f->time_map.batch, storage->row, slot_after, 0);
     }
 }
 
@@ -231,7 +230,7 @@ void rcvi_fusion_prepare(rcvi_fusion *f) {
         if (rcvi_fusion_computes(f, v) && f->method[v] != RCVI_ALIAS && !rcvi_fusion_has_storage(f, v) &&
             rcvi_fusion_crosses_phases(f, v))
             f->storage[v] = crossing_storage(f, rcvi_fusion_features(f, v), "crossing", v);
-        if (f->emitter.live[v] && is_narrow(f, v) && rcvi_fusion_crosses_phases(f, v)) {
+        if (f->emitter.live[v] && has_one_step(f, v) && rcvi_fusion_crosses_phases(f, v)) {
             f->chunk_copy[v] = crossing_storage(f, rcvi_fusion_features(f, v), "wide", v);
             if (!f->given[v]) rcvi_fusion_store(f, v, f->chunk_copy[v]);
         }

@@ -1,5 +1,7 @@
-/* The baseline and the oracle: layer after layer, step after step, one GEMM per gate and operand, one loop per
- * pointwise operation, every intermediate in a buffer of its own.
+/* The naive schedule, the oracle that all others are compared with. It applies to every network (on the CPU not in bfloat16).
+ *
+ * It writes layer after layer, step after step, one gemm for each matrix, one map for each pointwise operation, and every intermediate
+ * value in a buffer of its own.
  *
  * Time. A direction takes the steps in its own order: iteration k is step k, or step T-1-k in reverse. What belongs to
  * a direction (states, kept values) is stored in the order of iterations, what layers share (x, y, masks) in the order
@@ -35,12 +37,12 @@ static rcvi_view step_view(const writer *w, int buffer, int64_t columns, int64_t
     return direction ? reversed(w, view) : view;
 }
 
-static rcvi_view live_view(const writer *w, int64_t direction) {
+static rcvi_view length_mask(const writer *w, int64_t direction) {
     return step_view(w, w->frame.length_mask, 1, 0, direction);
 }
 
-/* A reset at step t stands between t-1 and t: before step t forwards, before step t-1 in reverse. */
-static rcvi_view boundary_view(const writer *w, int64_t direction) {
+/* A reset at step t is a boundary between t-1 and t: before step t forwards, before step t-1 in reverse. */
+static rcvi_view reset_mask(const writer *w, int64_t direction) {
     rcvi_view view = step_view(w, w->frame.reset_mask, 1, 0, direction);
     if (direction) view.offset += w->frame.batch;
     return view;
@@ -59,13 +61,12 @@ static rcvi_view next_slot(const writer *w, int buffer, int64_t size) {
 
 /* ---- forward ---- */
 
-/* Gives values that the derivative asks for a place that lasts: an array over iterations, unless a state's slots hold
- * them. */
+/* Stores the values that the derivative reads: in an array over iterations, unless a state's slots hold them. */
 static void keep_values(writer *w, rcvi_layer *layer, pass *p) {
     for (size_t i = 0; i < layer->adjoint.input_count && !w->frame.program->failed; i++) {
         int value = layer->adjoint.inputs[i].source;
         if (value == RCVI_NONE || p->emitter.views[value].buffer != RCVI_NONE) continue;
-        /* a boundary or a frozen row replaces what the slot holds, so the value itself is kept then */
+        /* a reset or a length replaces what the slot holds; then the value itself is kept */
         if (rcvi_graph_next_of(&layer->forward, value) != RCVI_NONE && !w->frame.ragged && !w->frame.resets) continue;
         int64_t columns = rcvi_features(&layer->forward, layer->forward.values[value].size);
         int64_t count = rcvi_program_product(w->frame.program, w->frame.steps, w->frame.batch, columns);
@@ -100,7 +101,7 @@ static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t
     rcvi_emitter *e = &p->emitter;
     for (size_t s = 0; w->frame.resets && s < graph->state_count; s++) {
         rcvi_view slot = previous_slot(w, p->states[s], rcvi_state_size(graph, s));
-        rcvi_emit_select(w->frame.program, w->frame.batch, slot.row, boundary_view(w, direction), slot,
+        rcvi_emit_select(w->frame.program, w->frame.batch, slot.row, reset_mask(w, direction), slot,
                          rcvi_whole_view(restarts[s], slot.row), slot);
     }
     rcvi_emit_values(e);
@@ -108,7 +109,7 @@ static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t
         int64_t size = rcvi_state_size(graph, s);
         rcvi_view next = next_slot(w, p->states[s], size), previous = previous_slot(w, p->states[s], size);
         if (w->frame.ragged) {
-            rcvi_emit_select(w->frame.program, w->frame.batch, size, live_view(w, direction), next,
+            rcvi_emit_select(w->frame.program, w->frame.batch, size, length_mask(w, direction), next,
                              e->views[graph->states[s].next], previous);
         } else {
             rcvi_emit_result(e, graph->states[s].next, next);
@@ -118,7 +119,7 @@ static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t
     rcvi_view out =
         step_view(w, w->frame.inputs[layer + 1], columns * w->frame.net->directions, direction * columns, direction);
     if (w->frame.ragged) {
-        rcvi_emit_select(w->frame.program, w->frame.batch, columns, live_view(w, direction), out,
+        rcvi_emit_select(w->frame.program, w->frame.batch, columns, length_mask(w, direction), out,
                          e->views[graph->outputs[0].value], rcvi_no_view());
     } else {
         rcvi_emit_result(e, graph->outputs[0].value, out);
@@ -130,7 +131,7 @@ static void write_iteration(writer *w, const rcvi_graph *graph, pass *p, int64_t
     }
 }
 
-/* The graph's inputs behind x. */
+/* The graph's inputs after x: masks of zoneout. */
 static void view_zones(writer *w, const rcvi_graph *graph, pass *p, int64_t layer, int64_t direction) {
     for (size_t i = 1; i < graph->input_count && !w->frame.program->failed; i++) {
         int buffer = rcvi_frame_write_zone(&w->frame, layer, direction, i);
@@ -174,9 +175,9 @@ static void write_forward(writer *w, int64_t layer, int64_t direction) {
 typedef struct {
     rcvi_emitter emitter;
     int *adjoints; /* [states] buffers of two slots: now, next */
-    int *arriving; /* [states] what the step sees: adjoints of rows that are live */
-    int *restarts; /* [states] sums of the adjoints that end at boundaries */
-    int *ending;   /* [states] */
+    int *incoming; /* [states] adjoints as a step reads them: zero past a sequence's length */
+    int *restarts; /* [states] adjoints summed at resets */
+    int *at_reset; /* [states] */
 } reverse_pass;
 
 static int state_buffer(writer *w, const reverse_pass *r, size_t state, int64_t size, int64_t slots, const char *name) {
@@ -200,12 +201,12 @@ static void write_adjoints_before(writer *w, reverse_pass *r, int64_t layer, int
                        rcvi_state_block(&w->frame, RCVI_DFINAL, s, layer, direction, size));
         r->emitter.views[graph->states[s].value] = rcvi_whole_view(r->adjoints[s], size);
         if (w->frame.ragged) {
-            r->arriving[s] = state_buffer(w, r, s, size, 1, "arriving");
-            r->emitter.views[graph->states[s].value] = rcvi_whole_view(r->arriving[s], size);
+            r->incoming[s] = state_buffer(w, r, s, size, 1, "arriving");
+            r->emitter.views[graph->states[s].value] = rcvi_whole_view(r->incoming[s], size);
         }
         if (w->frame.resets) {
             r->restarts[s] = state_buffer(w, r, s, size, 1, "drestart");
-            r->ending[s] = state_buffer(w, r, s, size, 1, "ending");
+            r->at_reset[s] = state_buffer(w, r, s, size, 1, "ending");
             rcvi_emit_fill(w->frame.program, w->frame.batch, size, rcvi_whole_view(r->restarts[s], size), 0);
         }
     }
@@ -238,17 +239,17 @@ static void write_adjoint_states(writer *w, reverse_pass *r, int64_t direction) 
         int64_t size = rcvi_state_size(graph, s);
         rcvi_view now = rcvi_whole_view(r->adjoints[s], size), next = second_slot(w, r->adjoints[s], size);
         if (w->frame.ragged) {
-            rcvi_view mask = reversed(w, live_view(w, direction));
+            rcvi_view mask = reversed(w, length_mask(w, direction));
             rcvi_emit_select(w->frame.program, w->frame.batch, size, mask, next,
                              r->emitter.views[graph->states[s].next], now);
         } else {
             rcvi_emit_result(&r->emitter, graph->states[s].next, next);
         }
         if (w->frame.resets) {
-            rcvi_view mask = reversed(w, boundary_view(w, direction)), ending = rcvi_whole_view(r->ending[s], size);
+            rcvi_view mask = reversed(w, reset_mask(w, direction)), at_reset = rcvi_whole_view(r->at_reset[s], size);
             rcvi_view sum = rcvi_whole_view(r->restarts[s], size);
-            rcvi_emit_select(w->frame.program, w->frame.batch, size, mask, ending, next, rcvi_no_view());
-            rcvi_emit_add(w->frame.program, w->frame.batch, size, sum, sum, ending);
+            rcvi_emit_select(w->frame.program, w->frame.batch, size, mask, at_reset, next, rcvi_no_view());
+            rcvi_emit_add(w->frame.program, w->frame.batch, size, sum, sum, at_reset);
             rcvi_emit_select(w->frame.program, w->frame.batch, size, mask, next, rcvi_no_view(), next);
         }
     }
@@ -274,9 +275,9 @@ static bool new_reverse_pass(writer *w, int64_t layer, int64_t direction, revers
     rcvi_pool *pool = &w->frame.program->pool;
     const char *label = rcvi_pool_format(pool, "l%lld%s.", (long long)layer, direction ? "r" : "");
     *r = (reverse_pass){.adjoints = rcvi_pool_new(pool, states, sizeof(int)),
-                        .arriving = rcvi_pool_new(pool, states, sizeof(int)),
+                        .incoming = rcvi_pool_new(pool, states, sizeof(int)),
                         .restarts = rcvi_pool_new(pool, states, sizeof(int)),
-                        .ending = rcvi_pool_new(pool, states, sizeof(int))};
+                        .at_reset = rcvi_pool_new(pool, states, sizeof(int))};
     bool ok = rcvi_emitter_init(&r->emitter, w->frame.program, &l->adjoint, l->places[direction], label);
     return ok && !pool->failed;
 }
@@ -294,8 +295,8 @@ static void write_backward(writer *w, int64_t layer, int64_t direction, int dy, 
     rcvi_program_loop(w->frame.program, w->frame.steps);
     for (size_t s = 0; w->frame.ragged && s < graph->state_count; s++) {
         int64_t size = rcvi_state_size(graph, s);
-        rcvi_emit_select(w->frame.program, w->frame.batch, size, reversed(w, live_view(w, direction)),
-                         rcvi_whole_view(r.arriving[s], size), rcvi_whole_view(r.adjoints[s], size), rcvi_no_view());
+        rcvi_emit_select(w->frame.program, w->frame.batch, size, reversed(w, length_mask(w, direction)),
+                         rcvi_whole_view(r.incoming[s], size), rcvi_whole_view(r.adjoints[s], size), rcvi_no_view());
     }
     rcvi_emit_values(&r.emitter);
     rcvi_emit_gradients(&r.emitter);

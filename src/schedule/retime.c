@@ -1,6 +1,7 @@
+/* Retiming of an adjoint: see retime.h. */
 #include "schedule/retime.h"
 
-enum { MOST_STATES = 16 }; /* each takes an instruction of a map */
+enum { MOST_STATES = 16 }; /* a cleared state takes an instruction of a map */
 
 typedef struct {
     const rcvi_graph *adjoint;
@@ -16,7 +17,7 @@ static bool is_matrix(const rcvi_value *value) {
     return value->operation == RCVI_MATRIX || value->operation == RCVI_MATRIX_TRANSPOSE;
 }
 
-/* Is it kept of every step: a left factor of a matrix's gradient? */
+/* Is it stored for every step, as a left factor of a matrix's gradient? */
 static bool is_factor(const rcvi_graph *graph, int v) {
     for (size_t g = 0; g < graph->gradient_count; g++) {
         if (graph->gradients[g].left == v && graph->gradients[g].right != RCVI_NONE) return true;
@@ -24,7 +25,7 @@ static bool is_factor(const rcvi_graph *graph, int v) {
     return false;
 }
 
-/* A product with a full matrix of what is kept of every step. */
+/* A product of a full matrix with a value that is stored for every step. */
 static bool is_late_term(const rcvi_graph *graph, int v) {
     const rcvi_value *value = &graph->values[v];
     if (!is_matrix(value) || graph->params[value->index].blocks != RCVI_SIZE_ONE) return false;
@@ -32,7 +33,7 @@ static bool is_late_term(const rcvi_graph *graph, int v) {
     return rcvi_operations[graph->values[operand].operation].arguments > 0 && is_factor(graph, operand);
 }
 
-/* Such products in a sum; `others` counts what else is in it. */
+/* The number of such products in a sum; adds the number of its other terms to `others`. */
 static int count_terms(const rcvi_graph *graph, int v, int *others) {
     const rcvi_value *value = &graph->values[v];
     if (value->operation == RCVI_ADD)
@@ -78,7 +79,7 @@ static int add(rcvi_graph *graph, int left, int right) {
     return rcvi_graph_apply(graph, RCVI_ADD, left, right);
 }
 
-/* The late products of a sum again, in another graph, of these values for the operands. */
+/* The late products of a sum, built in another graph with these values for the operands. */
 static int build_late(const retiming *r, rcvi_graph *graph, int v, const int *operands) {
     const rcvi_value *value = &r->adjoint->values[v];
     if (value->operation == RCVI_ADD) {
@@ -203,7 +204,7 @@ static bool find_late(retiming *r, bool output) {
     return found;
 }
 
-/* Sums over features begin a launch of their own in any case; products then stay together at the end of the step. */
+/* A sum over features needs a launch of its own in any case; then products stay at the end of the step. */
 static bool has_sums(const rcvi_graph *graph) {
     for (size_t v = 0; v < graph->value_count; v++) {
         if (graph->values[v].operation == RCVI_SUM) return true;

@@ -1,3 +1,4 @@
+/* The list of schedules. */
 #include "schedule/schedule.h"
 
 const rcvi_schedule *const rcvi_schedules[] = {

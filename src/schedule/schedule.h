@@ -1,4 +1,4 @@
-/* How a network is computed: a schedule writes a program. */
+/* Schedules: a schedule writes the program that computes a network. One file each; schedule.c lists them. */
 #ifndef RCVI_SCHEDULE_H
 #define RCVI_SCHEDULE_H
 
@@ -6,13 +6,12 @@
 
 typedef struct {
     const char *name;
-    /* RCV_OK, or RCV_UNSUPPORTED with the sentence saying why not. */
+    /* RCV_OK, or RCV_UNSUPPORTED with the reason. */
     rcv_status (*applies)(const rcv_net *net, const rcv_plan_options *options, const rcvi_rungs *rungs,
                           const rcvi_machine *machine);
     /* Writes both passes (the backward one where options->training). Failure is left in program->failed. */
     void (*write)(rcvi_program *program);
-    /* The rungs worth trying for this problem: calls `offer` for each. Those that do not apply may be offered: their
-     * refusal is worth reading. */
+    /* Candidates for this problem: calls `offer` for each. Rungs that do not apply may be offered too; their refusal is listed. */
     void (*variants)(const rcv_net *net, const rcv_plan_options *options, const rcvi_machine *machine,
                      void (*offer)(void *user, const rcvi_rungs *rungs), void *user);
 } rcvi_schedule;

@@ -24,7 +24,7 @@
 typedef struct {
     int64_t layer, direction;
     int64_t delay;     /* rounds of the outer loop that it starts after the first track of its set */
-    const char *label; /* in front of buffers' names */
+    const char *label; /* prefix of buffers' names */
     rcvi_sweep forward, recomputed, backward;
     rcvi_storage *inputs; /* [inputs of the forward graph] in the order of the track's time */
     int *restarts;        /* [states] buffers of restart states; with resets */

@@ -1,4 +1,4 @@
-/* When the rungs apply, and which of them are worth trying. */
+/* When combinations of rungs apply to a problem, and which of them are candidates of the planner. */
 #include "schedule/stepwise.h"
 
 static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTED, "%s", sentence); }
@@ -27,8 +27,8 @@ rcv_status rcvi_stepwise_applies(const rcv_net *net, const rcv_plan_options *opt
     return rungs->wavefront ? rcvi_wavefront_applies(net, options, rungs) : RCV_OK;
 }
 
-/* In training also with streams for what stands around the loops: of layers one after the other that are a kernel each, a layer's gradients
- * then go beside the loop of another, for which one stream more is enough. */
+/* In training also with streams, for the steps around the loops. Where each layer's loop is one kernel, a layer's gradients then overlap
+ * the loop of the next layer, for which one more stream is enough. */
 static void offer_streams(rcvi_rungs rungs, const rcv_plan_options *options,
                           void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     offer(user, &rungs);
@@ -36,8 +36,9 @@ static void offer_streams(rcvi_rungs rungs, const rcv_plan_options *options,
     if (options->training) offer(user, &rungs);
 }
 
-/* Forwards what does not wait inside of the kernel, of all layers where there are several, backwards one after the other with products
- * of the whole sequence outside of the loops: twice the matrices of a forward step often do not fit the chip, or only by folding depth. */
+/* Passes that differ. Forwards input products are in the kernel, of all layers where there are several. Backwards layers go one after the
+ * other, with products of the whole sequence outside of the loops: a backward step has twice the matrices of a forward step, which often do
+ * not fit on the chip, or only with their depth folded. */
 static void offer_mixed(rcvi_rungs rungs, const rcv_plan_options *options,
                         void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     rungs.forward_wave = rungs.wavefront;
@@ -46,14 +47,14 @@ static void offer_mixed(rcvi_rungs rungs, const rcv_plan_options *options,
     if (options->training) offer_streams(rungs, options, offer, user);
 }
 
-/* On a GPU a whole time loop may be one kernel: of all layers, or of one after the other with what does not wait computed before,
- * or, of one layer, with that inside; in training the passes may differ. Where a layer is small, what does not wait is computed
- * before, and clusters of processors may have a layer's weights each. */
+/* Persistent kernels: on a GPU a time loop may be one kernel. Of all layers in a wavefront; of each layer, with input products computed before
+ * the loop; or, with one layer, with input products in it. In training the passes may differ. Where a layer is small and input products
+ * are computed before, clusters of processors may hold a layer's weights each. */
 static void persistent_variants(const rcv_net *net, const rcv_plan_options *options,
                                 void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t few =
-        8; /* sequences: products of float32 as they are, by multiply-adds, take no longer than in parts */
-    const int64_t small = 1024; /* features; whether there is room for a layer in a cluster, the device knows */
+        8; /* sequences: products of unsplit float32, by multiply-adds, take no longer than those of split operands */
+    const int64_t small = 1024; /* features; the device checks whether a layer fits into a cluster */
     bool layers = net->options.layers > 1 && net->directions == 1;
     if (options->dtype == RCV_FLOAT64) return;
     for (int all = 0; all < 2; all++) {
@@ -62,13 +63,13 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
                             .fuse = true,
                             .pack = true,
                             .wavefront = layers && !all,
-                            .merge = true, /* of what stands around the loops */
+                            .merge = true, /* for the steps around the loops */
                             .persistent = true,
                             .graph = true,
                             .threads = 1};
         offer_streams(rungs, options, offer, user);
         if (!all) offer_mixed(rungs, options, offer, user);
-        rungs.choice = 1; /* of the products there */
+        rungs.choice = 1; /* of the products outside of the loops */
         if (options->training && !all) offer(user, &rungs);
         rungs.choice = 0;
         rungs.parts = 1;
@@ -76,14 +77,14 @@ static void persistent_variants(const rcv_net *net, const rcv_plan_options *opti
         rungs.cluster = all && net->options.hidden <= small;
         if (!rungs.cluster) continue;
         if (options->dtype == RCV_FLOAT32 && options->batch <= 4 * few)
-            offer_streams(rungs, options, offer, user); /* of which each has some */
+            offer_streams(rungs, options, offer, user); /* each cluster has a share of the batch */
         rungs.parts = 0;
         offer_streams(rungs, options, offer, user);
     }
 }
 
-/* Recurrences of elements as scans; those that multiply, where a cell has both, as persistent kernels. Long sequences that would not fit
- * otherwise are kept as states between chunks. */
+/* Scans: elementwise recurrences as scans; recurrences with products, where a cell has both, as persistent kernels. Long sequences that would
+ * not fit in memory are recomputed from checkpoints. */
 static void scan_variants(const rcv_net *net, const rcv_plan_options *options,
                           void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t chunks[] = {1 << 16, 1 << 13};
@@ -111,8 +112,8 @@ static void scan_variants(const rcv_net *net, const rcv_plan_options *options,
     }
 }
 
-/* On a GPU launches are what is dear: layers or directions side by side in one, products with their pointwise part in one; or,
- * where products are large, by the library, on streams. */
+/* On a GPU launches are expensive: layers or directions are merged into one launch, products and their pointwise operations into one map;
+ * or, where products are large, the library computes them, on streams. */
 static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
                          void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     const int64_t chunks[] = {1, 16, 0};
@@ -126,10 +127,10 @@ static void gpu_variants(const rcv_net *net, const rcv_plan_options *options,
         rungs.wavefront = layers && chunks[c];
         rungs.merge = rungs.wavefront || net->directions > 1;
         offer(user, &rungs);
-        rungs.graph = false; /* then rows that have ended are left out */
+        rungs.graph = false; /* then the engine skips rows past their length */
         if (options->lengths) offer(user, &rungs);
         rungs.graph = true;
-        rungs.streams = 4; /* for what stands around the time loops */
+        rungs.streams = 4; /* for the steps around the time loops */
         if (rungs.merge && options->training && chunks[c] == 1) offer(user, &rungs);
         rungs.streams = 0;
         bool first = c == 0 || (!layers && chunks[c] == 0);

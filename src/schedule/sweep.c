@@ -81,7 +81,7 @@ void rcvi_sweep_restrict(rcvi_sweep *s, int part) {
         s->program->failed = true;
         return;
     }
-    /* What later parts read of this one must lie in memory. */
+    /* What later parts read of this one must be stored. */
     for (int other = part + 1; other < s->parts.count; other++) {
         find_used(s, other, live, used);
         for (size_t v = 0; v < graph->value_count; v++) {

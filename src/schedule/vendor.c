@@ -1,6 +1,8 @@
-/* The whole network by a library's recurrent primitives, oneDNN's on the CPU, cuDNN's on a GPU: a candidate, and an
- * anchor. A pass is one step. It reads and writes what the caller binds, optional arrays included, of which its views
- * name the ones that are always there. */
+/* The vendor schedule: the whole network by a library's recurrent primitives, oneDNN's on the CPU, cuDNN's on a GPU. It is a candidate,
+ * and a reference for benchmarks.
+ *
+ * It applies to the cells, types and options that the library has. A pass is one step. The step reads and writes the caller's arrays,
+ * including optional ones; its views name those that are always present. */
 #include "schedule/schedule.h"
 
 #include <string.h>
@@ -11,8 +13,8 @@ static rcv_status refuse(const char *sentence) { return rcvi_fail(RCV_UNSUPPORTE
 
 /* ---- does it apply? ---- */
 
-/* The equations behind the cell's name. */
-static const char *behind_name(const char *text) {
+/* The text of a cell after its name. */
+static const char *equations_of(const char *text) {
     const char *parameters = strchr(text, '(');
     return parameters ? parameters : text;
 }
@@ -23,7 +25,7 @@ static rcv_status is_builtin(const rcv_cell *cell, const char *name, bool *same)
     rcv_status status = rcv_cell_open(cell->context, name, &builtin);
     if (!status) status = rcv_cell_print(builtin, &theirs);
     if (!status) status = rcv_cell_print(cell, &ours);
-    *same = !status && !strcmp(behind_name(ours), behind_name(theirs));
+    *same = !status && !strcmp(equations_of(ours), equations_of(theirs));
     rcvi_free(cell->context, ours);
     rcvi_free(cell->context, theirs);
     rcv_cell_free(builtin);
@@ -145,8 +147,8 @@ static void write(rcvi_program *program) {
     rcvi_program_step(program, &step);
 }
 
-/* cuDNN's persistent algorithms, which take long to be made ready: fast with few rows, the static one with very few, or, the
- * small one, few units; else up to ten times slower than the usual one, which is what they all are in bfloat16. */
+/* cuDNN's persistent algorithms take long to prepare. They are fast with few rows (the static one with very few) or, the small one, with few
+ * units; else up to ten times slower than the standard one, as all are in bfloat16. */
 static bool is_worth_trying(const rcv_net *net, const rcv_plan_options *options, int64_t algorithm) {
     enum { STANDARD, STATIC, DYNAMIC, SMALL };
     static const int64_t few_rows[] = {[STATIC] = 4, [DYNAMIC] = 16}, few_units = 384;
@@ -159,7 +161,7 @@ static void variants(const rcv_net *net, const rcv_plan_options *options, const 
                      void (*offer)(void *user, const rcvi_rungs *rungs), void *user) {
     rcvi_rungs rungs = {.vendor = true,
                         .steps = 1,
-                        .graph = machine->gpu, /* launch by launch it is never faster */
+                        .graph = machine->gpu, /* without a graph it is never faster */
                         .threads = machine->gpu ? 1 : machine->threads};
     for (int64_t most = machine->gpu ? ALGORITHMS : 1; rungs.algorithm < most; rungs.algorithm++) {
         if (is_worth_trying(net, options, rungs.algorithm)) offer(user, &rungs);
