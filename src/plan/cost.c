@@ -1,6 +1,6 @@
-/* Walks the steps of a program. A step takes its arithmetic at the machine's rate or its bytes at the bandwidth, the
- * slower of the two, and a little for being a step; threads share that and pay for meeting behind it. The rates are
- * assumptions about one core of today, stated in the tables below. */
+/* The cost model of the CPU. It walks the steps of a program. A step takes its arithmetic at the machine's rate or its bytes at the bandwidth,
+ * the slower of the two, and a constant; threads share that, and a barrier follows. The rates are assumptions about one core, in the table
+ * below. */
 #include "plan/cost.h"
 
 #include <string.h>
@@ -103,7 +103,7 @@ static double map(const model *m, const rcvi_step *step, double rows) {
            step->map->instruction_count * instruction_seconds;
 }
 
-/* Arithmetic of a whole pass, as the parameters tell it. */
+/* Arithmetic of a whole pass, from the number of parameters. */
 static double vendor(const model *m, bool backward) {
     const rcv_plan_options *o = &m->program->options;
     double operations = 2.0 * (double)m->program->net->parameter_elements * (double)o->steps * (double)o->batch;
@@ -137,12 +137,13 @@ static double step_cost(const model *m, const rcvi_step *step) {
     if (skipped) return 0;
     double count = (double)m->inner * (double)m->outer;
     if (step->time.timed) count = least(count, (double)m->program->options.steps / (double)step->time.span);
-    double meeting = 0;
+    double barrier = 0;
     if (m->program->rungs.threads > 1 && step->kind != RCVI_STEP_VENDOR) {
-        bool apart = m->program->rungs.split_rows && m->inner > 1; /* rows go through the loop on their own */
-        meeting = apart ? 0 : barrier_seconds / m->passes;
+        bool no_barrier =
+            m->program->rungs.split_rows && m->inner > 1; /* each thread takes its rows through the loop */
+        barrier = no_barrier ? 0 : barrier_seconds / m->passes;
     }
-    return count * (execution(m, step) + step_seconds + meeting);
+    return count * (execution(m, step) + step_seconds + barrier);
 }
 
 /* Matrices that the body of an innermost loop multiplies with, and where they come from. */

@@ -1,4 +1,4 @@
-/* A model of the machine: what a program would take, without running it. It has to rank plans, not to be right. */
+/* The cost model: estimates the seconds of a program without running it. Its purpose is to rank plans, not to predict times. */
 #ifndef RCVI_COST_H
 #define RCVI_COST_H
 

@@ -1,13 +1,12 @@
-/* The model of a GPU. A launch costs its latency and its work. A product with its pointwise part goes along its depth chunk
- * by chunk, and blocks beyond the processors wait; one of the library costs its arithmetic, or its bytes. The rates are
- * those of a large GPU of today; they rank, they do not predict. */
+/* The cost model of a GPU. A launch costs its latency and its work. A map with products goes along its depth chunk by chunk, and blocks
+ * beyond the number of processors wait. A gemm of the library costs its arithmetic, or its bytes. The rates are those of a large GPU. */
 #include "plan/cost.h"
 
-static const double in_graph = 1.5e-6, by_hand = 3e-6; /* seconds from launch to launch */
-static const double shortest = 2e-6;                   /* seconds of the smallest kernel */
-static const double bandwidth = 3e12;                  /* bytes a second */
-static const double overlap = 0.6;                     /* of the streams that pay */
-static const double block = 64;                        /* rows and columns of a block of a product */
+static const double in_graph = 1.5e-6, without_graph = 3e-6; /* seconds from launch to launch */
+static const double shortest = 2e-6;                         /* seconds of the smallest kernel */
+static const double bandwidth = 3e12;                        /* bytes a second */
+static const double overlap = 0.6;                           /* of the streams that pay */
+static const double block = 64;                              /* rows and columns of a block of a product */
 static const double processors = 132;
 static const double chunk_bytes = 128;                                                  /* of depth */
 static const double chunk_tensor = 0.3e-6, chunk_plain = 0.9e-6, chunk_double = 1.5e-6; /* seconds of one */
@@ -21,10 +20,10 @@ static const double cache_bandwidth = 5.5e12; /* bytes a second from the cache t
 
 typedef struct {
     const rcvi_program *program;
-    double rate;   /* operations a second in products */
-    double launch; /* seconds */
-    double beside; /* steps of a loop that are launched or run at once */
-    double count;  /* iterations of the loops around */
+    double rate;       /* operations a second in products */
+    double launch;     /* seconds */
+    double concurrent; /* steps of a loop that are launched or run at once */
+    double count;      /* iterations of the loops around */
 } model;
 
 static double most(double a, double b) { return a > b ? a : b; }
@@ -67,26 +66,26 @@ static double bytes_of(const model *m, const rcvi_step *step) {
     return bytes;
 }
 
-/* A map with products, `beside` of which share a launch. */
-static double tiles(const model *m, const rcvi_step *step, double beside) {
+/* A map with products, `concurrent` of which share a launch. */
+static double tiles(const model *m, const rcvi_step *step, double concurrent) {
     rcv_dtype dtype = m->program->options.dtype;
     double depth = 0, element = (double)rcvi_element_bytes(m->program, RCVI_PACKED);
     double chunk = dtype == RCV_FLOAT64 ? chunk_double : dtype == RCV_FLOAT32 ? chunk_plain : chunk_tensor;
     const rcvi_product *first = &step->map->products[0];
     for (int t = 0; t < first->term_count; t++) depth += (double)first->terms[t].depth;
     double blocks = most(1, (double)step->rows / block) *
-                    most(1, (double)step->columns * (double)step->map->product_count / block) * beside;
+                    most(1, (double)step->columns * (double)step->map->product_count / block) * concurrent;
     double waves = most(1, blocks / processors);
-    return (m->launch + shortest + depth * element / chunk_bytes * chunk * waves) / beside;
+    return (m->launch + shortest + depth * element / chunk_bytes * chunk * waves) / concurrent;
 }
 
-static double execution(const model *m, const rcvi_step *step, double beside) {
-    double bytes = bytes_of(m, step) / bandwidth, latency = (m->launch + shortest) / beside;
-    if (step->kind == RCVI_STEP_MAP && step->map->product_count) return most(tiles(m, step, beside), bytes);
+static double execution(const model *m, const rcvi_step *step, double concurrent) {
+    double bytes = bytes_of(m, step) / bandwidth, latency = (m->launch + shortest) / concurrent;
+    if (step->kind == RCVI_STEP_MAP && step->map->product_count) return most(tiles(m, step, concurrent), bytes);
     if (step->kind != RCVI_STEP_GEMM) return most(latency, bytes);
     double work =
         product(m, (double)step->rows, (double)step->columns, (double)step->gemm.depth, (double)step->gemm.batch);
-    return m->launch / beside + most(most(work, bytes), library_least / beside);
+    return m->launch / concurrent + most(most(work, bytes), library_least / concurrent);
 }
 
 static double vendor(const model *m, bool backward) {
@@ -102,8 +101,8 @@ static double step_cost(const model *m, const rcvi_step *step) {
     if (step->kind == RCVI_STEP_COMMUNICATE) return m->launch;
     double count = m->count;
     if (step->time.timed) count = least(count, (double)m->program->options.steps / (double)step->time.span);
-    double beside = m->count > 1 ? m->beside : 1;
-    return count * execution(m, step, beside);
+    double concurrent = m->count > 1 ? m->concurrent : 1;
+    return count * execution(m, step, concurrent);
 }
 
 /* Bytes of an operand: a float32 is multiplied as several numbers of 16 bits, or as it is. */
@@ -114,7 +113,7 @@ static double operand_bytes(const rcvi_program *program) {
 }
 
 /* A step of clusters, which have a slice of the batch each: all blocks of one receive all of an operand. */
-static double clustered(const model *m, int loop, double operations) {
+static double cluster_seconds(const model *m, int loop, double operations) {
     const rcvi_step *steps = m->program->steps;
     double seconds = cluster_step, slices = least(clusters, (double)m->program->options.batch);
     for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
@@ -129,7 +128,7 @@ static double clustered(const model *m, int loop, double operations) {
 
 /* A step is as long as values take from block to block, or as what all blocks read: every block of 64 rows of weights reads
  * all of its operands; or, where float32 is multiplied as it is, as the operations. */
-static double persistent(const model *m, int loop) {
+static double persistent_seconds(const model *m, int loop) {
     const rcvi_step *steps = m->program->steps;
     double bytes = 0, operations = 0, element = operand_bytes(m->program);
     for (int i = loop + 1; i <= loop + steps[loop].loop.body; i++) {
@@ -143,12 +142,12 @@ static double persistent(const model *m, int loop) {
             operations += 2 * (double)steps[i].rows * (double)steps[i].columns * (double)map->product_count * depth;
     }
     double step = most(persistent_step, most(bytes / cache_bandwidth, operations / m->rate));
-    if (m->program->rungs.cluster) step = clustered(m, loop, operations);
+    if (m->program->rungs.cluster) step = cluster_seconds(m, loop, operations);
     return m->launch * 3 + (double)steps[loop].loop.count * step;
 }
 
 /* Every view once over all steps, at the speed of memory. */
-static double swept(const model *m, int loop) {
+static double scan_seconds(const model *m, int loop) {
     const rcvi_step *steps = m->program->steps;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     double bytes = 0;
@@ -173,12 +172,12 @@ static double walk(const model *m, int first, int end) {
             continue;
         }
         if (rcvi_program_is_persistent(m->program, (size_t)i)) { /* whether it can be, the device knows */
-            seconds += persistent(m, i);
+            seconds += persistent_seconds(m, i);
             i += steps[i].loop.body;
             continue;
         }
         if (rcvi_program_is_scan(m->program, (size_t)i)) {
-            seconds += swept(m, i);
+            seconds += scan_seconds(m, i);
             i += steps[i].loop.body;
             continue;
         }
@@ -191,7 +190,7 @@ static double walk(const model *m, int first, int end) {
 }
 
 /* Steps that run side by side in a pass. */
-static double beside_of(const rcvi_program *program, bool wavefront) {
+static double concurrent_steps(const rcvi_program *program, bool wavefront) {
     const rcvi_rungs *g = &program->rungs;
     double layers = wavefront ? (double)program->net->options.layers : 1;
     double tracks = layers * (double)program->net->directions;
@@ -204,10 +203,10 @@ double rcvi_estimate_gpu(const rcvi_program *program) {
     int forward = (int)program->forward_count;
     model m = {.program = program,
                .rate = rate_of(program->options.dtype),
-               .launch = g->graph ? in_graph : by_hand,
-               .beside = beside_of(program, g->wavefront),
+               .launch = g->graph ? in_graph : without_graph,
+               .concurrent = concurrent_steps(program, g->wavefront),
                .count = 1};
     double seconds = walk(&m, 0, forward) + m.launch;
-    m.beside = beside_of(program, g->wavefront && !g->forward_wave);
+    m.concurrent = concurrent_steps(program, g->wavefront && !g->forward_wave);
     return seconds + walk(&m, forward, (int)program->step_count);
 }

@@ -1,4 +1,4 @@
-/* What wisdom is kept under. Nothing is left out on which the order of two plans may depend. */
+/* The key of a problem in wisdom. It contains everything on which the order of two plans may depend. */
 #include "plan/wisdom.h"
 
 #include <ctype.h>
@@ -27,7 +27,7 @@ static void add_plain(const char *from, size_t length, char *to, size_t room) {
     to[at] = '\0';
 }
 
-/* The value of a field of the first processor in the text of /proc/cpuinfo, behind what `to` holds. */
+/* Appends the value of a field of the first processor in the text of /proc/cpuinfo to `to`. */
 static bool add_field(const char *text, const char *field, char *to, size_t room) {
     const char *found = strstr(text, field), *colon = found ? strchr(found, ':') : NULL;
     if (!colon) return false;

@@ -1,3 +1,4 @@
+/* Plans: checks the options, writes and verifies the program, prepares it on the device; pinned, or chosen by the planner (search.c). */
 #include "plan/plan.h"
 #include "plan/cost.h"
 #include "plan/run.h"
@@ -74,7 +75,7 @@ static rcv_status build(rcv_plan *plan, const rcvi_problem *problem, const rcvi_
     rcvi_rungs_print(rungs, &text);
     RCVI_TRY(rcvi_text_take(&text, &plan->string));
     plan->program.options.schedule = plan->string;
-    plan->program.options.go_on = NULL; /* the caller's, for the time of planning alone */
+    plan->program.options.go_on = NULL; /* the caller's, valid during planning only */
     plan->program.options.user = NULL;
     plan->program.options.device = NULL; /* the caller's text; plan->device and plan->ordinal say it */
     plan->schedule = rcvi_schedule_for(rungs);
@@ -173,7 +174,7 @@ static void log_plan(const rcv_plan *plan, const rcv_plan_options *o) {
              o->training ? ", training" : "", plan->string, plan->device->name, plan->run_bytes, how,
              plan->candidate_count, plan->seconds);
     if (plan->program.rungs.threads > rcvi_cores()) {
-        rcvi_log(plan->context, "%lld threads on %lld cores take turns: the plan is right, but slow",
+        rcvi_log(plan->context, "%lld threads share %lld cores: results are correct, but the plan is slow",
                  (long long)plan->program.rungs.threads, (long long)rcvi_cores());
     }
 }

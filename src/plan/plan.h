@@ -1,4 +1,4 @@
-/* A network with a problem's shape: which schedule, its program, the device that runs it. */
+/* A plan: the program of a network for one shape of data, its schedule, and the device that runs it. */
 #ifndef RCVI_PLAN_H
 #define RCVI_PLAN_H
 
@@ -24,7 +24,7 @@ struct rcv_plan {
     bool from_wisdom;
 };
 
-/* One way to a problem: what is asked for, on which device. */
+/* A planning problem: the network, the options, and the device. */
 typedef struct {
     const rcv_net *net;
     const rcv_plan_options *options;
@@ -33,7 +33,8 @@ typedef struct {
     rcvi_machine machine;
 } rcvi_problem;
 
-/* The plan with these rungs, without a search; `write` leaves out what takes long, which `load` does before there is a run. */
+/* The plan with these rungs, without a search. `make` is `write` and then `load`; `load` does the slow part (compiling kernels), and must come
+ * before the first run. */
 rcv_status rcvi_plan_make(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **plan);
 rcv_status rcvi_plan_write(const rcvi_problem *problem, const rcvi_rungs *rungs, rcv_plan **plan);
 rcv_status rcvi_plan_load(rcv_plan *plan);

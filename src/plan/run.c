@@ -9,14 +9,14 @@ enum { ALIGNMENT = 256 };
 
 struct rcv_run {
     const rcv_plan *plan;
-    bool forward_done;      /* and not yet used up by a backward call, whose buffers overwrite what was kept */
+    bool forward_done;      /* and no backward call since, which overwrites what was kept */
     rcv_run *packer;        /* the run whose packed parameters it uses: itself, or another one of the plan */
-    bool parameters_seen;   /* by a forward call: what it packed is there; of a packer, as the next */
+    bool parameters_seen;   /* by a forward call: they are packed; valid in the packer, as is the next */
     bool backward_is_stale; /* parameters have changed since the last backward call */
     uint64_t seed;
     const uint64_t *seed_at; /* in the device's memory, or NULL */
     rcvi_shard shard;
-    uint64_t *signals;      /* NULL: nobody waits for any */
+    uint64_t *signals;      /* counters of the host; NULL: signals are not raised */
     const uint64_t *signal; /* in the device's memory */
     void *stream;
     rcvi_worker *worker;
@@ -54,7 +54,7 @@ size_t rcvi_run_bytes(const rcv_plan *plan) {
            plan->device->extra_bytes(plan->engine);
 }
 
-/* `lender` NULL: in memory of its own. */
+/* `lender` NULL: the arena is allocated. */
 static rcv_status place_arena(rcv_run *run, const rcv_run *lender) {
     const rcv_plan *plan = run->plan;
     if (lender) {
@@ -74,7 +74,7 @@ static rcv_status place_arena(rcv_run *run, const rcv_run *lender) {
     return RCV_OK;
 }
 
-/* What is the same in every call. */
+/* Sizes and names of the caller's arrays: the same in every call. */
 static void describe_ranges(rcv_run *run) {
     const rcvi_program *program = &run->plan->program;
     for (size_t i = 0; i < program->external_count; i++) {
@@ -152,7 +152,7 @@ size_t rcv_run_bytes(const rcv_run *run) {
     return run->borrows ? block_bytes(plan, true) + plan->device->extra_bytes(plan->engine) : plan->run_bytes;
 }
 
-/* Programs never write through the pointers of inputs: the verifier saw to it. */
+/* Programs never write through the pointers of inputs: the verifier checks that. */
 static void *writable(const void *input) {
     void *pointer;
     memcpy(&pointer, &input, sizeof pointer);
@@ -189,7 +189,7 @@ static rcv_status check_lengths(const rcv_plan *plan, const int64_t *lengths) {
     return RCV_OK;
 }
 
-/* What the device's memory holds can be read here where that is the host's. */
+/* Is the device's memory the host's? */
 static bool is_on_host(const rcv_run *run) { return !run->plan->device->memory; }
 
 /* The caller's array of a buffer; NULL: absent, or none of a forward call's. */
@@ -213,7 +213,7 @@ static void *forward_array(const rcv_forward *d, const rcvi_buffer *buffer) {
 
 static bool is_gradient(rcvi_role role) { return role >= RCVI_DY; }
 
-/* Arrays that are those of the call before are not compared again: a call of a microsecond would notice. */
+/* Arrays that are the same as in the call before are not checked again: the check takes as long as a small call. */
 static rcv_status check_forward_arrays(rcv_run *run, const rcv_forward *d) {
     const rcvi_program *program = &run->plan->program;
     bool same = run->forward_is_checked;
@@ -228,7 +228,7 @@ static rcv_status check_forward_arrays(rcv_run *run, const rcv_forward *d) {
     return status;
 }
 
-/* The arrays that were checked. */
+/* Binds the arrays that were checked. */
 static void bind_forward(rcv_run *run, const rcv_forward *d) {
     const rcvi_program *program = &run->plan->program;
     for (size_t i = 0; i < program->external_count; i++) {

@@ -1,3 +1,4 @@
+/* Wisdom: the table of a context, and its file. */
 #include "plan/wisdom.h"
 
 #include <stdlib.h>
@@ -32,7 +33,7 @@ static void free_wisdom(rcv_context *context, void *memory) {
     rcvi_free(context, memory);
 }
 
-/* The context's own, made when first asked for; NULL without memory. */
+/* The context's table, made by the first call; NULL without memory. */
 static wisdom *wisdom_of(rcv_context *context) {
     if (!context->wisdom) {
         context->wisdom = rcvi_new(context, 1, sizeof(wisdom));
@@ -42,7 +43,7 @@ static wisdom *wisdom_of(rcv_context *context) {
 }
 
 /* Where the key is, or would be. */
-static size_t place(const wisdom *w, const char *key, bool *found) {
+static size_t find_position(const wisdom *w, const char *key, bool *found) {
     size_t low = 0, high = w->count;
     *found = false;
     while (low < high) {
@@ -57,7 +58,7 @@ static size_t place(const wisdom *w, const char *key, bool *found) {
     return low;
 }
 
-static void learn(entry *known, const rcvi_lesson *lesson) {
+static void update_lesson(entry *known, const rcvi_lesson *lesson) {
     if (lesson->exhaustive || !known->lesson.exhaustive) known->lesson = *lesson;
 }
 
@@ -65,7 +66,7 @@ bool rcvi_wisdom_find(rcv_context *context, const char *key, bool exhaustive, rc
     bool found = false;
     rcvi_lock_briefly();
     const wisdom *w = context->wisdom;
-    size_t at = w ? place(w, key, &found) : 0;
+    size_t at = w ? find_position(w, key, &found) : 0;
     if (found) *lesson = w->entries[at].lesson;
     rcvi_unlock_briefly();
     return found && (lesson->exhaustive || !exhaustive);
@@ -75,9 +76,9 @@ static rcv_status remember(rcv_context *context, const char *key, const rcvi_les
     wisdom *w = wisdom_of(context);
     if (!w) return RCV_NO_MEMORY;
     bool found;
-    size_t at = place(w, key, &found);
+    size_t at = find_position(w, key, &found);
     if (found) {
-        learn(&w->entries[at], lesson);
+        update_lesson(&w->entries[at], lesson);
         return RCV_OK;
     }
     char *copy = rcvi_copy_text(context, key, strlen(key));
@@ -138,8 +139,8 @@ static rcv_status check_frame(const file *f) {
     return RCV_OK;
 }
 
-/* Cuts " : " and what follows off the text; NULL where there is none. */
-static char *cut(char *text) {
+/* Ends the text at " : ", and returns what follows; NULL where there is none. */
+static char *split_off(char *text) {
     char *joint = strstr(text, " : ");
     if (!joint) return NULL;
     *joint = '\0';
@@ -166,7 +167,8 @@ static rcv_status read_plan(const file *f, const char *plan, rcvi_rungs *rungs) 
 /* key " : " plan " : " seconds " " effort */
 static rcv_status read_line(file *f, char *line, entry *out) {
     if (strlen(line) > RCVI_LIMIT_WISDOM_LINE) return damaged(f, "is too long");
-    char *plan = cut(line), *number = plan ? cut(plan) : NULL, *effort = number ? strchr(number, ' ') : NULL;
+    char *plan = split_off(line), *number = plan ? split_off(plan) : NULL,
+         *effort = number ? strchr(number, ' ') : NULL;
     if (!effort || strncmp(line, "cell=", 5)) return damaged(f, "is not a key, a plan, seconds and an effort");
     *effort++ = '\0';
     RCVI_TRY(read_plan(f, plan, &out->lesson.rungs));
@@ -203,7 +205,7 @@ static rcv_status read_lines(file *f, wisdom *out) {
     return RCV_OK;
 }
 
-/* Both tables in one, sorted, in memory of its own; `read` is left without what it took over. */
+/* Merges two sorted tables into `known`; `read` is left empty. */
 static rcv_status merge(rcv_context *context, wisdom *known, wisdom *read) {
     wisdom both = {0};
     if (!rcvi_grow(context, &both.entries, &both.capacity, known->count + read->count, sizeof *both.entries))
@@ -213,7 +215,7 @@ static rcv_status merge(rcv_context *context, wisdom *known, wisdom *read) {
         int order = i == known->count ? 1 : j == read->count ? -1 : compare_keys(&known->entries[i], &read->entries[j]);
         both.entries[both.count] = order <= 0 ? known->entries[i] : read->entries[j];
         if (order == 0) {
-            learn(&both.entries[both.count], &read->entries[j].lesson);
+            update_lesson(&both.entries[both.count], &read->entries[j].lesson);
             rcvi_free(context, read->entries[j].key);
         }
         both.count++;
@@ -226,7 +228,7 @@ static rcv_status merge(rcv_context *context, wisdom *known, wisdom *read) {
     return RCV_OK;
 }
 
-static rcv_status take_over(rcv_context *context, wisdom *read) {
+static rcv_status merge_into_context(rcv_context *context, wisdom *read) {
     if (read->count == 0) return RCV_OK;
     rcvi_lock_briefly();
     wisdom *known = wisdom_of(context);
@@ -240,7 +242,7 @@ rcv_status rcvi_wisdom_read(rcv_context *context, char *text, size_t length, con
     wisdom read = {0};
     rcv_status status = check_frame(&f);
     if (!status) status = read_lines(&f, &read);
-    if (!status) status = take_over(context, &read);
+    if (!status) status = merge_into_context(context, &read);
     clear(context, &read);
     return status;
 }

@@ -1,4 +1,4 @@
-/* Wisdom: what planners of a context have learnt, one line a problem.
+/* Wisdom: the plans that planners of a context have chosen, one line for each problem.
  *
  *   file = "recurve-wisdom 1\n" { key " : " plan " : " seconds " " effort "\n" } "checksum " sixteen hexadecimal digits "\n"
  *
@@ -15,12 +15,12 @@ typedef struct {
     bool exhaustive;  /* whether every candidate was timed on the whole problem */
 } rcvi_lesson;
 
-/* Whether the key is known, to that effort at least. */
+/* Is the key known, with at least that effort? */
 bool rcvi_wisdom_find(rcv_context *context, const char *key, bool exhaustive, rcvi_lesson *lesson);
-/* Replaces what is known of the key, unless that was learnt with more effort. */
+/* Replaces the lesson of the key, unless that was found with more effort. */
 rcv_status rcvi_wisdom_remember(rcv_context *context, const char *key, const rcvi_lesson *lesson);
 
-/* Learns the content of a file, whole or not at all; `text` is overwritten, `name` is for messages. */
+/* Adds the content of a file, all of it or nothing; `text` is overwritten, `name` is for messages. */
 rcv_status rcvi_wisdom_read(rcv_context *context, char *text, size_t length, const char *name);
 
 /* The problem in one line without " : ": cell, sizes, shape, type, device, its kernels and threads, CPU, version. */

@@ -1,9 +1,10 @@
-/* When gradients are whole: behind the last step that writes to those of a layer, whichever schedule wrote it. */
+/* Signal steps: after the last step that writes to the gradients of a layer, so that their exchange can begin. For programs of all
+ * schedules. */
 #include "program/program.h"
 
 #include <string.h>
 
-/* Of a layer; or of the number of layers: of the lead of the first. */
+/* The signal step of a layer; `signal` = layers: of the first parameters of the first layer. */
 static rcvi_step step_of(const rcvi_program *program, int gradients, int64_t signal) {
     int64_t layer = signal < program->net->options.layers ? signal : 0, start = rcvi_layer_start(program->net, layer);
     int64_t end = layer == signal ? rcvi_layer_start(program->net, layer + 1) : rcvi_lead_end(program->net);
@@ -20,7 +21,7 @@ static rcvi_step step_of(const rcvi_program *program, int gradients, int64_t sig
                        .mask = rcvi_no_view()};
 }
 
-/* The step, outside of loops, behind which nothing writes there any more: a library's writes more than its views name. */
+/* The last step outside of loops, or last step of a loop, after which no step writes there. A vendor step writes more than its views name. */
 static size_t last_writer(const rcvi_program *program, const rcvi_step *communicate) {
     size_t last = program->step_count - 1, found = last;
     for (size_t i = program->forward_count, end; i < program->step_count; i = end) {

@@ -1,7 +1,7 @@
-/* What two steps touch in common. */
+/* Conflicts: may two steps of one iteration access the same element, and one of them write it? */
 #include "program/program.h"
 
-/* The first element and the one behind the last that a view touches in iteration 0, all slots counted. */
+/* The range of elements, low <= e < high, that a view covers in iteration 0, with all slots. */
 static void reach(const rcvi_access *access, int64_t *low, int64_t *high) {
     const rcvi_view *v = access->view;
     int64_t rows = (access->rows - 1) * v->row, columns = (access->columns - 1) * v->column;
@@ -14,7 +14,7 @@ static bool moves_alike(const rcvi_view *a, const rcvi_view *b) {
     return a->stride == b->stride && a->outer == b->outer && a->wrap == b->wrap && a->slot == b->slot;
 }
 
-/* Columns of one array of rows: the same distance from row to row in all that moves, and columns apart. */
+/* Are they disjoint columns of one array? Rows have the same length, and all moves are by whole rows. */
 static bool has_other_columns(const rcvi_access *a, const rcvi_access *b) {
     int64_t row = a->view->row;
     if (row <= 0 || b->view->row != row) return false;
@@ -28,7 +28,7 @@ static bool has_other_columns(const rcvi_access *a, const rcvi_access *b) {
     return a_first + a->columns <= b_first || b_first + b->columns <= a_first;
 }
 
-/* Two buffers of the arena may lie in the same place when the one's life ends before the other's begins. */
+/* Do two buffers of the arena share bytes? They may, with lifetimes that do not overlap. */
 static bool share_memory(const rcvi_program *program, int a, int b) {
     const rcvi_buffer *x = &program->buffers[a], *y = &program->buffers[b];
     if (x->role != RCVI_ARENA || y->role != RCVI_ARENA) return false;

@@ -1,20 +1,22 @@
-/* Lifetimes and the arena. A buffer lives from the first step that touches it to the last. Inside a loop that is exact
- * only for what belongs to one iteration; what moves with the iterations, or is used outside the loop too, lives through
- * the whole loop. That covers what one iteration hands to the next: it was written before the loop, or the verifier
- * refuses it. A step that is left out at some times hands on what it left alone, so what timed steps touch lives through
- * the loops around them as well. What is made of the parameters outlives the call, so it lives always. */
+/* Liveness and the arena.
+ *
+ * A buffer is live from the first step that accesses it to the last. Inside a loop that is exact only for buffers of one iteration: a
+ * buffer that moves with the iterations, or is used outside of the loop too, is live during the whole loop. That covers what one iteration
+ * passes to the next: it was written before the loop, or the verifier refuses it. A step that is not due leaves a buffer as it was, so
+ * buffers of timed steps are live during the loops around them as well. Buffers computed from the parameters outlive the call: they are
+ * always live. */
 #include "program/program.h"
 
 #include <stdlib.h>
 
 enum { ALIGNMENT = 64 };
 
-static void widen(rcvi_buffer *buffer, int first, int last) {
+static void extend(rcvi_buffer *buffer, int first, int last) {
     if (first < buffer->first) buffer->first = first;
     if (last > buffer->last) buffer->last = last;
 }
 
-static void find_touches(rcvi_program *program) {
+static void find_accesses(rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int steps = (int)program->step_count;
     for (size_t b = 0; b < program->buffer_count; b++) {
@@ -23,17 +25,17 @@ static void find_touches(rcvi_program *program) {
     }
     for (int i = 0; i < steps; i++) {
         int count = rcvi_step_accesses(&program->steps[i], accesses);
-        for (int k = 0; k < count; k++) widen(&program->buffers[accesses[k].view->buffer], i, i);
+        for (int k = 0; k < count; k++) extend(&program->buffers[accesses[k].view->buffer], i, i);
     }
 }
 
-/* One loop around a step: does the buffer outlive an iteration of it? */
-static void widen_to_loop(rcvi_buffer *buffer, int first, int last, bool moves) {
+/* Extends a lifetime to a whole loop around the step, where the buffer outlives an iteration. */
+static void extend_to_loop(rcvi_buffer *buffer, int first, int last, bool moves) {
     bool outside = buffer->first < first || buffer->last > last;
-    if (outside || moves) widen(buffer, first, last);
+    if (outside || moves) extend(buffer, first, last);
 }
 
-static void widen_to_loops(rcvi_program *program) {
+static void extend_to_loops(rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int outer = RCVI_NONE, inner = RCVI_NONE, outer_last = -1, inner_last = -1;
     for (int i = 0; i < (int)program->step_count; i++) {
@@ -57,15 +59,15 @@ static void widen_to_loops(rcvi_program *program) {
             const rcvi_view *view = accesses[k].view;
             rcvi_buffer *buffer = &program->buffers[view->buffer];
             bool timed = step->time.timed || view->wrap;
-            if (inner != RCVI_NONE) widen_to_loop(buffer, inner, inner_last, timed || view->stride);
+            if (inner != RCVI_NONE) extend_to_loop(buffer, inner, inner_last, timed || view->stride);
             bool moves = inner != RCVI_NONE ? view->outer != 0 : view->stride != 0;
-            widen_to_loop(buffer, outer, outer_last, timed || moves);
+            extend_to_loop(buffer, outer, outer_last, timed || moves);
         }
     }
 }
 
-/* With several streams what can wait may be taken beside the next loop that is one kernel: what it reads lives that long. */
-static void widen_beside(rcvi_program *program) {
+/* With several streams a deferrable step may run during the next loop that is one kernel: its buffers are live until that loop ends. */
+static void extend_deferrable(rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int forward = (int)program->forward_count, last = -1; /* of the next such loop's steps in the same pass */
     if (program->rungs.streams < 2) return;
@@ -75,18 +77,18 @@ static void widen_beside(rcvi_program *program) {
         if (rcvi_program_is_persistent(program, (size_t)i)) last = i + step->loop.body;
         if (last < 0 || step->kind == RCVI_STEP_LOOP || !rcvi_step_is_deferrable(program, step)) continue;
         int count = rcvi_step_accesses(step, accesses);
-        for (int k = 0; k < count; k++) widen(&program->buffers[accesses[k].view->buffer], i, last);
+        for (int k = 0; k < count; k++) extend(&program->buffers[accesses[k].view->buffer], i, last);
     }
 }
 
 static int compare_first(const void *a, const void *b) {
     const rcvi_buffer *x = *(rcvi_buffer *const *)a, *y = *(rcvi_buffer *const *)b;
     if (x->first != y->first) return x->first < y->first ? -1 : 1;
-    return x < y ? -1 : x > y; /* as they were made, so that the layout is the same everywhere */
+    return x < y ? -1 : x > y; /* in the order of creation, so that the layout is deterministic */
 }
 
-/* The arena's buffers that are used, by the start of their lives; NULL without memory. */
-static rcvi_buffer **by_birth(const rcvi_program *program, size_t *count) {
+/* The arena's buffers that are used, by the start of their lifetimes; NULL without memory. */
+static rcvi_buffer **sort_by_first(const rcvi_program *program, size_t *count) {
     rcvi_buffer **sorted = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
     *count = 0;
     for (size_t b = 0; sorted && b < program->buffer_count; b++) {
@@ -101,75 +103,75 @@ size_t rcvi_buffer_end(const rcvi_program *program, const rcvi_buffer *buffer) {
     return buffer->arena_offset + (size_t)buffer->count * rcvi_element_bytes(program, buffer->element);
 }
 
-/* Leaves those of the living that still live at `step`, in their order. */
-static size_t bury(rcvi_buffer **living, size_t count, int step) {
+/* Removes buffers whose lifetime ends before `step`; returns how many are left, in the same order. */
+static size_t remove_dead(rcvi_buffer **live, size_t count, int step) {
     size_t left = 0;
     for (size_t i = 0; i < count; i++) {
-        if (living[i]->last >= step) living[left++] = living[i];
+        if (live[i]->last >= step) live[left++] = live[i];
     }
     return left;
 }
 
-/* First fit: each buffer, when its life begins, at the lowest place free then. `living` is sorted by place. */
-static rcv_status place_buffers(rcvi_program *program, rcvi_buffer *const *sorted, size_t count, rcvi_buffer **living) {
-    size_t alive = 0;
+/* First fit: each buffer, at the start of its lifetime, gets the lowest free offset. `live`, scratch, is sorted by offset. */
+static rcv_status assign_offsets(rcvi_program *program, rcvi_buffer *const *sorted, size_t count, rcvi_buffer **live) {
+    size_t live_count = 0;
     program->arena_bytes = 0;
     for (size_t b = 0; b < count; b++) {
         rcvi_buffer *buffer = sorted[b];
-        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element), place = 0, at = 0;
-        alive = bury(living, alive, buffer->first);
-        for (; at < alive && living[at]->arena_offset < place + bytes; at++) {
-            size_t end = rcvi_buffer_end(program, living[at]);
+        size_t bytes = (size_t)buffer->count * rcvi_element_bytes(program, buffer->element), offset = 0, at = 0;
+        live_count = remove_dead(live, live_count, buffer->first);
+        for (; at < live_count && live[at]->arena_offset < offset + bytes; at++) {
+            size_t end = rcvi_buffer_end(program, live[at]);
             end = (end + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-            if (end > place) place = end;
+            if (end > offset) offset = end;
         }
-        if (place > SIZE_MAX / 4 - bytes) {
+        if (offset > SIZE_MAX / 4 - bytes) {
             return rcvi_fail(RCV_INVALID, "the plan needs more memory than an address can name");
         }
-        for (size_t i = alive++; i > at; i--) living[i] = living[i - 1];
-        living[at] = buffer;
-        buffer->arena_offset = place;
-        if (place + bytes > program->arena_bytes) program->arena_bytes = place + bytes;
+        for (size_t i = live_count++; i > at; i--) live[i] = live[i - 1];
+        live[at] = buffer;
+        buffer->arena_offset = offset;
+        if (offset + bytes > program->arena_bytes) program->arena_bytes = offset + bytes;
     }
     return RCV_OK;
 }
 
 rcv_status rcvi_program_lay_out(rcvi_program *program) {
-    find_touches(program);
-    widen_to_loops(program);
-    widen_beside(program);
+    find_accesses(program);
+    extend_to_loops(program);
+    extend_deferrable(program);
     for (size_t b = 0; b < program->buffer_count; b++) {
         rcvi_buffer *buffer = &program->buffers[b];
-        if (buffer->lasting && buffer->first <= buffer->last) widen(buffer, 0, (int)program->step_count);
+        if (buffer->lasting && buffer->first <= buffer->last) extend(buffer, 0, (int)program->step_count);
     }
     size_t count;
-    rcvi_buffer **sorted = by_birth(program, &count);
-    rcvi_buffer **living = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
-    rcv_status status = sorted && living ? place_buffers(program, sorted, count, living) : RCV_NO_MEMORY;
+    rcvi_buffer **sorted = sort_by_first(program, &count);
+    rcvi_buffer **live = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
+    rcv_status status = sorted && live ? assign_offsets(program, sorted, count, live) : RCV_NO_MEMORY;
     rcvi_free(program->pool.context, sorted);
-    rcvi_free(program->pool.context, living);
+    rcvi_free(program->pool.context, live);
     return status;
 }
 
 rcv_status rcvi_program_check_arena(const rcvi_program *program) {
-    size_t count, alive = 0;
-    rcvi_buffer **sorted = by_birth(program, &count);
-    rcvi_buffer **living = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
-    rcv_status status = sorted && living ? RCV_OK : RCV_NO_MEMORY;
+    size_t count, live_count = 0;
+    rcvi_buffer **sorted = sort_by_first(program, &count);
+    rcvi_buffer **live = rcvi_new(program->pool.context, program->buffer_count, sizeof(rcvi_buffer *));
+    rcv_status status = sorted && live ? RCV_OK : RCV_NO_MEMORY;
     for (size_t b = 0; !status && b < count; b++) {
         rcvi_buffer *buffer = sorted[b];
         size_t end = rcvi_buffer_end(program, buffer);
         if (end > program->arena_bytes)
-            status = rcvi_fail(RCV_INVALID, "buffer %s lies outside the arena", buffer->name);
-        alive = bury(living, alive, buffer->first);
-        for (size_t i = 0; !status && i < alive; i++) {
-            if (buffer->arena_offset >= rcvi_buffer_end(program, living[i]) || living[i]->arena_offset >= end) continue;
-            status = rcvi_fail(RCV_INVALID, "buffers %s and %s live at once in the same place", buffer->name,
-                               living[i]->name);
+            status = rcvi_fail(RCV_INVALID, "buffer %s is outside of the arena", buffer->name);
+        live_count = remove_dead(live, live_count, buffer->first);
+        for (size_t i = 0; !status && i < live_count; i++) {
+            if (buffer->arena_offset >= rcvi_buffer_end(program, live[i]) || live[i]->arena_offset >= end) continue;
+            status = rcvi_fail(RCV_INVALID, "buffers %s and %s overlap in the arena while both are live", buffer->name,
+                               live[i]->name);
         }
-        living[alive++] = buffer;
+        live[live_count++] = buffer;
     }
     rcvi_free(program->pool.context, sorted);
-    rcvi_free(program->pool.context, living);
+    rcvi_free(program->pool.context, live);
     return status;
 }

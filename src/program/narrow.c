@@ -1,3 +1,4 @@
+/* Narrowing: in plans of a 16-bit type, buffers whose values may be rounded are stored in that type, as activations. */
 #include "program/program.h"
 
 bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const rcvi_access *access) {

@@ -1,3 +1,4 @@
+/* Prints a program as text: buffers, then steps. */
 #include "program/program.h"
 
 static void print_view(const rcvi_program *program, const rcvi_view *view, rcvi_text *out) {

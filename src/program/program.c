@@ -1,3 +1,4 @@
+/* Writing programs, and what their steps access. */
 #include "program/program.h"
 
 #include <stdio.h>
@@ -201,7 +202,7 @@ static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
             const rcvi_instruction *instruction = &map->instructions[k];
             written |= instruction->out == i;
             for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
-                /* a value that was stored before is read back from its register, never from the view */
+                /* a value that was stored before is read from its register, never from the view */
                 read |= instruction->from[a] == RCVI_FROM_VIEW && instruction->source[a] == i;
             }
         }
@@ -210,7 +211,7 @@ static int map_accesses(const rcvi_step *step, rcvi_access *accesses) {
     return count;
 }
 
-/* One row of all that the buffer's view names. */
+/* The view as one row. */
 static void access_whole(rcvi_access *accesses, int *count, const rcvi_view *view, bool written) {
     access_view(accesses, count, view, 1, view->row, written, !written, RCVI_USE_OTHER)->spans = false;
 }
@@ -256,7 +257,7 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses) {
         access_whole(accesses, &count, &step->out, true);
         access_view(accesses, &count, &step->a, rows, columns, false, true, RCVI_USE_OTHER);
         break;
-    case RCVI_STEP_COMMUNICATE: /* nothing that comes behind it may go before it */
+    case RCVI_STEP_COMMUNICATE: /* later steps on the same gradients may not move before it */
         access_view(accesses, &count, &step->out, rows, columns, true, true, RCVI_USE_OTHER);
         break;
     case RCVI_STEP_VENDOR:

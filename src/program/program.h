@@ -1,23 +1,24 @@
-/* The narrow waist: a schedule writes a program, a device runs one.
+/* Programs: a schedule writes one, a device runs it.
  *
- * A program is a flat list of steps over named buffers. A LOOP step repeats the steps behind it; inside, a view moves
- * by `stride` elements an iteration, so that a program is as long as one time step, not as the sequence. A loop may
- * hold loops, which hold none: the outer one then goes over chunks of time steps, the inner ones over the steps of a
- * chunk. The first `forward_count` steps are the forward pass; the rest is the backward pass, run later over the same
- * buffers. From what steps read and write follow the buffers' lifetimes, and from these their places in one arena. */
+ * A program is a flat list of steps over named buffers. A LOOP step repeats the steps that follow it; inside, a view moves by `stride`
+ * elements an iteration, so that a program is as long as one time step, not as the sequence. A loop may contain loops, which contain none:
+ * the outer one then goes over chunks of time steps, the inner ones over the steps of a chunk. The first `forward_count` steps are the
+ * forward pass; the others are the backward pass, which runs later over the same buffers. The buffers' lifetimes follow from what steps
+ * read and write, and their offsets in one arena follow from the lifetimes. */
 #ifndef RCVI_PROGRAM_H
 #define RCVI_PROGRAM_H
 
 #include "net/net.h"
 #include "program/rungs.h"
 
-/* The plan's float type (float for the 16-bit types and tfloat32); uint8; int64; what matrices are packed in (16 bits for a
- * 16-bit type); values that a plan of a 16-bit type holds in it (else the same as RCVI_REAL). */
+/* Element types. RCVI_REAL: the plan's float type (float for the 16-bit types and tfloat32). RCVI_BYTE: uint8. RCVI_INDEX: int64.
+ * RCVI_PACKED: of packed matrices (16 bits for a 16-bit type). RCVI_ACTIVATION: values that a plan of a 16-bit type stores in that type
+ * (else the same as RCVI_REAL). */
 typedef enum { RCVI_REAL, RCVI_BYTE, RCVI_INDEX, RCVI_PACKED, RCVI_ACTIVATION } rcvi_element;
 
-/* Whether a plan of a 16-bit type may round what a buffer holds. States, sums that go on and what is the caller's stay exact.
- * An operand is rounded by every product anyway: where all that is read of a buffer is operands of products and terms of
- * gradients, rounding it does not show in any other bits. */
+/* May a plan of a 16-bit type round what a buffer holds? States, accumulators and the caller's arrays stay exact. Products round their
+ * operands anyway: where a buffer is read only as an operand of products and as a factor of gradients, storing it rounded changes no
+ * result. */
 typedef enum { RCVI_EXACT, RCVI_ROUNDED_AS_OPERAND, RCVI_ROUNDED } rcvi_rounding;
 
 /* A device's properties, as far as schedules and the planner need them. */
@@ -41,8 +42,8 @@ typedef struct {
     int ordinal;         /* of the GPU */
 } rcvi_machine;
 
-/* Who owns a buffer's memory. Everything but the arena comes from the caller; those marked optional may be absent: then
- * a copy from it reads zeros, and a step that writes to it is left out. */
+/* What a buffer is. All but RCVI_ARENA are the caller's arrays. Optional ones may be absent: then a copy from one reads zeros, and a step
+ * that writes to one is skipped. */
 typedef enum {
     RCVI_ARENA,
     RCVI_PARAMETERS,
@@ -75,9 +76,9 @@ typedef struct {
     rcvi_element element;
     rcvi_rounding rounding;
     int64_t count;       /* elements */
-    bool lasting;        /* made of the parameters, used from call to call */
-    bool distant;        /* read long after it is written: a cache keeps it only if it holds all such buffers */
-    int first, last;     /* steps of its life; first > last: unused */
+    bool lasting;        /* computed from the parameters, and kept from call to call */
+    bool distant;        /* read long after it is written: it stays in cache only if all such buffers fit */
+    int first, last;     /* lifetime, in steps; first > last: unused */
     size_t arena_offset; /* bytes */
 } rcvi_buffer;
 
@@ -104,7 +105,7 @@ typedef enum {
     RCVI_STEP_BOUNDARY, /* mask[t, b] = a reset at t within the sequence; one more row of zeros at t = steps */
     RCVI_STEP_PACK,     /* out = a[rows, columns] packed, for products with its transpose (with it, where transposed) */
     RCVI_STEP_VENDOR,   /* a whole pass by the vendor's library */
-    RCVI_STEP_COMMUNICATE /* out, gradients of its layer's parameters, is whole: whoever exchanges it may begin */
+    RCVI_STEP_COMMUNICATE /* signal: out, the gradients of a layer's parameters, is complete; their exchange may begin */
 } rcvi_step_kind;
 
 enum {
@@ -139,7 +140,7 @@ typedef struct {
     int out; /* view it is stored to, or RCVI_NONE */
 } rcvi_product;
 
-/* A value of a map at a second place. */
+/* A further store of a value of a map. */
 typedef struct {
     bool product; /* product `source`, else register `source` */
     int source;
@@ -172,7 +173,7 @@ typedef struct {
     enum { RCVI_ALWAYS, RCVI_WHEN_OVERWRITING, RCVI_WHEN_RESTART_IS_INITIAL, RCVI_WHEN_PARAMETERS_CHANGED } when;
     size_t state; /* of RCVI_WHEN_RESTART_IS_INITIAL */
     rcvi_time time;
-    int layer, direction; /* whose work it is; layer RCVI_NONE: nobody's */
+    int layer, direction; /* that it belongs to; layer RCVI_NONE: to none */
     int64_t rows, columns;
     rcvi_view out, a, b, mask; /* buffer is RCVI_NONE where there is none */
     bool accumulate;
@@ -196,7 +197,7 @@ typedef struct {
         } fill;
         struct {
             double probability;
-            uint64_t salt;  /* keeps two masks apart */
+            uint64_t salt;  /* different for every mask */
             int64_t period; /* rows after which the mask is the same again; 0: never */
         } dropout;
         struct {
@@ -242,7 +243,7 @@ void rcvi_program_free(rcvi_program *program);
 
 int rcvi_program_buffer(rcvi_program *program, rcvi_role role, size_t index, rcvi_element element, int64_t count,
                         const char *format, ...) __attribute__((format(printf, 6, 7)));
-/* The buffer of a role that comes from the caller, made when first asked for. */
+/* The buffer of one of the caller's arrays; made by the first call. */
 int rcvi_program_external(rcvi_program *program, rcvi_role role, size_t index);
 /* a * b * c elements; past 64 bits the program has failed and is oversized. */
 int64_t rcvi_program_product(rcvi_program *program, int64_t a, int64_t b, int64_t c);
@@ -271,16 +272,16 @@ int64_t rcvi_program_packed(rcvi_program *program, int64_t columns, int64_t dept
  * products. */
 int64_t rcvi_program_row(const rcvi_program *program, int64_t columns);
 
-/* Outside of loops: is it of no use to what follows in the pass but for steps that read what it writes? Gradients of the parameters, and
- * what is made of the parameters. */
+/* A step outside of loops: may it run later in the pass, up to the first step that reads what it writes? Gradients of the parameters, and
+ * steps that depend on the parameters only. */
 bool rcvi_step_is_deferrable(const rcvi_program *program, const rcvi_step *step);
 
 /* ---- after writing ---- */
 
 struct rcvi_access;
 
-/* Where the options ask for signals: behind the last step that writes to the gradients of a layer's parameters, one that says so; and
- * one of the lead of the first layer's (rcvi_lead_end). */
+/* Where the options have signals: inserts a signal step after the last step that writes to the gradients of a layer's parameters; and one for
+ * the first parameters of the first layer (rcvi_lead_end). */
 void rcvi_program_communicate(rcvi_program *program);
 
 /* In plans of a 16-bit type, makes activations of the buffers of reals that may be rounded, where every step that touches them
@@ -288,23 +289,23 @@ void rcvi_program_communicate(rcvi_program *program);
 void rcvi_program_narrow(rcvi_program *program);
 /* May this sum of a product end in activations, or start from them? Those that scans read, where the machine rounds them. */
 bool rcvi_program_rounds_sum(const rcvi_program *program, const rcvi_step *step, const struct rcvi_access *access);
-/* Lifetimes and places; sets arena_bytes. */
+/* Computes lifetimes and arena offsets; sets arena_bytes. */
 rcv_status rcvi_program_lay_out(rcvi_program *program);
-/* That no two buffers of the arena share bytes while both live: part of verification. */
+/* Part of verification: no two buffers of the arena with overlapping lifetimes share bytes. */
 rcv_status rcvi_program_check_arena(const rcvi_program *program);
-/* Whether a device may run it: every view inside its buffer in every iteration, nothing read before it is written,
- * nothing of the caller's inputs written, buffers that live at once apart in the arena. The sentence names the step. */
+/* May a device run it? Every view is inside its buffer in every iteration, nothing is read before it is written, no input of the caller
+ * is written, and rcvi_program_check_arena holds. The message names the step. */
 rcv_status rcvi_program_verify(const rcvi_program *program);
 void rcvi_program_print(const rcvi_program *program, rcvi_text *out);
 
-/* What a step takes a view for. Only values and operands may be activations. */
+/* How a step uses a view. Only values and operands may be activations. */
 typedef enum {
     RCVI_USE_VALUE,   /* element by element */
     RCVI_USE_OPERAND, /* of a product, or a term of a gradient that is summed over rows */
-    RCVI_USE_OTHER    /* sums that start there or end there; masks, packed matrices, what a library sees */
+    RCVI_USE_OTHER    /* sums that start or end there; masks, packed matrices, arrays of a vendor's library */
 } rcvi_use;
 
-/* The views of a step, each with its extent and whether it is written and read; answers how many. */
+/* The views of a step, each with its extent and whether it is written and read; returns their number. */
 typedef struct rcvi_access {
     const rcvi_view *view;
     int64_t rows, columns;
@@ -321,17 +322,17 @@ int rcvi_step_accesses(const rcvi_step *step, rcvi_access *accesses);
 void rcvi_program_find_dead_steps(const rcvi_program *program, void *const *buffers, size_t first, size_t end,
                                   bool *needed, bool *dead);
 
-/* Is this step a loop that the plan wants as one kernel: one with products, and no loop in it? */
+/* Is this step a loop that a persistent plan runs as one kernel? One with products, and without a loop in it. */
 bool rcvi_program_is_persistent(const rcvi_program *program, size_t loop);
 
-/* Is it one of maps alone, and no loop in it, where the plan scans on a GPU? Then it is a few kernels, if it is a recurrence. */
+/* Is it a loop of maps only, without a loop in it, in a plan that scans on a GPU? Then it runs as a few kernels, if it is a recurrence. */
 bool rcvi_program_is_scan(const rcvi_program *program, size_t loop);
 
-/* May the two, in the same iteration, touch an element that one of them writes? */
+/* May both access an element, in the same iteration, that one of them writes? */
 bool rcvi_accesses_conflict(const rcvi_program *program, const rcvi_access *a, const rcvi_access *b);
 bool rcvi_steps_conflict(const rcvi_program *program, const rcvi_step *x, const rcvi_step *y);
 
-/* Whether a step is taken at these iterations, and how many times the batch it then has as rows or depth. */
+/* Does a step run at these iterations? Sets its time, and how many times the batch it has as rows or depth. */
 bool rcvi_step_is_due(const rcvi_program *program, const rcvi_step *step, int64_t inner, int64_t outer, int64_t *time,
                       int64_t *span);
 /* The element where a view begins at these iterations and this time. */

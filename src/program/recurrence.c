@@ -1,4 +1,5 @@
-/* Finds recurrences: joins a loop's steps to one map, then asks of every view that is written who else touches the place, and when. */
+/* Finds recurrences: joins a loop's steps to one map, then compares every view that is written with all others, to find which iterations
+ * access the same elements. */
 #include "program/recurrence_parts.h"
 
 /* ---- an iteration as one map ---- */
@@ -19,7 +20,7 @@ static int find_operand(joiner *j, const rcvi_view *view) {
     return found;
 }
 
-/* Lets argument `a` be what the view holds; zero where there is none. */
+/* Makes the view's value argument `a`; zero where there is no view. */
 static void read_view(joiner *j, rcvi_instruction *to, int a, const rcvi_view *view) {
     to->from[a] = RCVI_FROM_NUMBER;
     to->number[a] = 0;
@@ -56,7 +57,7 @@ static void join_map(joiner *j, const rcvi_map *part) {
         define(j, &part->operands[part->stores[i].out], base + part->stores[i].source);
 }
 
-/* A selection; a copy and a number are selections that always take the same. */
+/* A select step; a copy and a fill are selections with a constant mask. */
 static void join_selection(joiner *j, const rcvi_step *step) {
     rcvi_instruction to = {.operation = RCVI_SELECT, .from = {RCVI_FROM_NUMBER, RCVI_FROM_NUMBER, RCVI_FROM_NUMBER}};
     to.number[0] = 1;
@@ -91,7 +92,7 @@ static rcv_status check_step(const rcvi_step *first, const rcvi_step *step) {
     return RCV_OK;
 }
 
-enum { DERIVED = 8, SPARE = 16 }; /* instructions that one of the loop may lead to, and others */
+enum { DERIVED = 8, SPARE = 16 }; /* at most so many derived instructions for each one of the loop, and others */
 
 static rcv_status open_map(rcvi_pool *pool, rcvi_recurrence *r, joiner *j) {
     size_t operands = 0, instructions = 0;
@@ -130,16 +131,16 @@ static rcv_status join(rcvi_pool *pool, rcvi_recurrence *r) {
     return RCV_OK;
 }
 
-/* ---- places over iterations ---- */
+/* ---- addresses over iterations ---- */
 
-/* What a place that one view has written is to another. */
+/* How the elements that view w writes relate to those of view v. */
 typedef enum {
-    APART, /* they never touch the same element */
-    SAME,  /* in the same iteration the same, in others they are apart */
-    NEXT,  /* the other has it one iteration later, and else they are apart */
-    PAST,  /* the other has had it one iteration before */
-    STAYS, /* both are the same one in all iterations */
-    MEET   /* anything else */
+    DISJOINT, /* never the same elements */
+    SAME,     /* the same elements in the same iteration, else disjoint */
+    NEXT,     /* v has them one iteration later, else disjoint */
+    PAST,     /* v had them one iteration before */
+    STAYS,    /* both are the same elements in all iterations */
+    OTHER     /* anything else */
 } relation;
 
 static int64_t modulo(int64_t a, int64_t b) { return (a % b + b) % b; }
@@ -148,47 +149,47 @@ static int64_t extent(const rcvi_recurrence *r, const rcvi_view *v) {
     return (r->rows - 1) * v->row + (r->columns - 1) * v->column + 1;
 }
 
-/* All elements that it has in iterations of the loop. */
+/* The range of a view's elements over all iterations of the loop. */
 static void find_range(const rcvi_recurrence *r, const rcvi_view *v, int64_t *low, int64_t *high) {
     int64_t far = (r->count - 1) * v->stride, slots = v->wrap ? (v->wrap - 1) * v->slot : 0;
     *low = v->offset + (far < 0 ? far : 0);
     *high = v->offset + (far > 0 ? far : 0) + slots + extent(r, v);
 }
 
-/* Have they columns that differ, in rows of one length, in all iterations? */
+/* Are they disjoint columns of rows of one length, in all iterations? */
 static bool have_other_columns(const rcvi_recurrence *r, const rcvi_view *w, const rcvi_view *v) {
     if (w->row <= 0 || w->row != v->row || w->column != 1 || v->column != 1) return false;
     if (w->stride % w->row || v->stride % w->row || w->outer % w->row || v->outer % w->row || w->wrap || v->wrap)
         return false;
-    int64_t apart = modulo(v->offset - w->offset, w->row);
-    return apart >= r->columns && apart + r->columns <= w->row;
+    int64_t distance = modulo(v->offset - w->offset, w->row);
+    return distance >= r->columns && distance + r->columns <= w->row;
 }
 
 static relation relate_rings(const rcvi_recurrence *r, const rcvi_view *w, const rcvi_view *v) {
-    rcvi_view turned = *v;
-    turned.phase = w->phase;
-    if (!rcvi_view_equal(w, &turned) || w->stride || w->slot < extent(r, w)) return MEET;
+    rcvi_view aligned = *v;
+    aligned.phase = w->phase;
+    if (!rcvi_view_equal(w, &aligned) || w->stride || w->slot < extent(r, w)) return OTHER;
     if (w->phase == v->phase) return w->wrap > 1 ? SAME : STAYS;
     if (modulo(v->phase - w->phase + r->time.inner, w->wrap) == 0) return NEXT;
-    return modulo(w->phase - v->phase + r->time.inner, w->wrap) == 0 ? PAST : MEET;
+    return modulo(w->phase - v->phase + r->time.inner, w->wrap) == 0 ? PAST : OTHER;
 }
 
 static relation relate(const rcvi_recurrence *r, const rcvi_view *w, const rcvi_view *v) {
-    if (w->buffer != v->buffer || have_other_columns(r, w, v)) return APART;
+    if (w->buffer != v->buffer || have_other_columns(r, w, v)) return DISJOINT;
     int64_t low[2], high[2];
     find_range(r, w, &low[0], &high[0]);
     find_range(r, v, &low[1], &high[1]);
-    if (w->outer == v->outer && (high[0] <= low[1] || high[1] <= low[0])) return APART;
-    if (w->wrap || v->wrap) return w->wrap && v->wrap ? relate_rings(r, w, v) : MEET;
-    if (w->stride != v->stride || w->outer != v->outer || w->row != v->row || w->column != v->column) return MEET;
-    int64_t apart = v->offset - w->offset, size = extent(r, w), stride = w->stride < 0 ? -w->stride : w->stride;
-    if (!stride) return apart ? MEET : STAYS;
-    if (size > stride) return MEET;
-    if (!apart) return SAME;
-    if (apart == -w->stride) return NEXT;
-    if (apart == w->stride) return PAST;
-    int64_t inside = modulo(apart, stride);
-    return inside >= size && inside + size <= stride ? APART : MEET;
+    if (w->outer == v->outer && (high[0] <= low[1] || high[1] <= low[0])) return DISJOINT;
+    if (w->wrap || v->wrap) return w->wrap && v->wrap ? relate_rings(r, w, v) : OTHER;
+    if (w->stride != v->stride || w->outer != v->outer || w->row != v->row || w->column != v->column) return OTHER;
+    int64_t distance = v->offset - w->offset, size = extent(r, w), stride = w->stride < 0 ? -w->stride : w->stride;
+    if (!stride) return distance ? OTHER : STAYS;
+    if (size > stride) return OTHER;
+    if (!distance) return SAME;
+    if (distance == -w->stride) return NEXT;
+    if (distance == w->stride) return PAST;
+    int64_t inside = modulo(distance, stride);
+    return inside >= size && inside + size <= stride ? DISJOINT : OTHER;
 }
 
 static int register_of(const rcvi_recurrence *r, int operand) {
@@ -221,21 +222,21 @@ static rcv_status add_carried(rcvi_recurrence *r, int read, int written) {
     return RCV_OK;
 }
 
-/* What operand `w`, which is written, has to do with `v`. */
+/* Finds how operand `w`, which is written, relates to `v`, and what is carried between them. */
 static rcv_status find_relation(const rcvi_program *program, rcvi_recurrence *r, int w, int v) {
     const rcvi_view *view = &r->map.operands[w];
     relation relation = relate(r, view, &r->map.operands[v]);
     bool reads = is_read(r, v), writes = register_of(r, v) != RCVI_NONE;
-    if (relation == STAYS || (relation == NEXT && writes)) r->last[w] = 1; /* the next iteration stores there, too */
-    if (view->wrap && writes && v != w && relation != APART) r->last[w] = 1;
-    if (relation == MEET || (relation == PAST && reads))
-        return rcvi_fail(RCV_UNSUPPORTED, "iterations of a loop meet in %s other than one after the other",
+    if (relation == STAYS || (relation == NEXT && writes)) r->last[w] = 1; /* the next iteration overwrites it */
+    if (view->wrap && writes && v != w && relation != DISJOINT) r->last[w] = 1;
+    if (relation == OTHER || (relation == PAST && reads))
+        return rcvi_fail(RCV_UNSUPPORTED, "iterations of a loop share elements of %s other than one after the other",
                          program->buffers[view->buffer].name);
     if (reads && (relation == NEXT || relation == STAYS)) return add_carried(r, v, w);
     return RCV_OK;
 }
 
-static rcv_status find_places(const rcvi_program *program, rcvi_recurrence *r) {
+static rcv_status find_carried(const rcvi_program *program, rcvi_recurrence *r) {
     for (int w = 0; w < r->map.operand_count; w++) {
         const rcvi_view *view = &r->map.operands[w];
         if (register_of(r, w) == RCVI_NONE) {
@@ -256,9 +257,9 @@ static rcv_status find_places(const rcvi_program *program, rcvi_recurrence *r) {
     return RCV_OK;
 }
 
-/* ---- what nobody reads ---- */
+/* ---- stores that are read after the last iteration only ---- */
 
-/* May a step that is outside of this loop read what iterations but the last have stored there? Where it stands in a loop itself, it may. */
+/* May a step outside of this loop read what iterations before the last have stored? In a loop itself, it may. */
 static bool may_read(const rcvi_recurrence *r, const rcvi_view *w, const rcvi_step *step, bool is_in_loop) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int64_t low, high, last = w->offset + (r->count - 1) * w->stride, end = last + extent(r, w);
@@ -267,21 +268,21 @@ static bool may_read(const rcvi_recurrence *r, const rcvi_view *w, const rcvi_st
     for (int k = 0; k < count; k++) {
         const rcvi_view *v = accesses[k].view;
         if (v->buffer != w->buffer || !accesses[k].read) continue;
-        int64_t first = v->offset, behind = first + (accesses[k].rows - 1) * v->row + accesses[k].columns;
-        bool inside = first >= last && behind <= end, apart = behind <= low || first >= high;
-        if (is_in_loop || v->wrap || (!inside && !apart)) return true;
+        int64_t first = v->offset, past = first + (accesses[k].rows - 1) * v->row + accesses[k].columns;
+        bool inside = first >= last && past <= end, distance = past <= low || first >= high;
+        if (is_in_loop || v->wrap || (!inside && !distance)) return true;
     }
     return false;
 }
 
-/* Adjoints of states, mostly: carried on, and read where the loop ends. */
+/* Mostly adjoints of states: carried, and read after the loop ends. */
 static void find_unread(const rcvi_program *program, rcvi_recurrence *r) {
     size_t end = r->loop + 1 + (size_t)program->steps[r->loop].loop.body;
     for (int i = 0; i < r->map.store_count; i++) {
         const rcvi_view *w = &r->map.operands[r->map.stores[i].out];
         bool read = r->last[r->map.stores[i].out] || w->outer || r->time.outer ||
                     program->buffers[w->buffer].role != RCVI_ARENA;
-        size_t inside = 0; /* the first step behind the outermost loop */
+        size_t inside = 0; /* the first step after the current outermost loop */
         for (size_t k = 0; k < program->step_count && !read; k++) {
             const rcvi_step *step = &program->steps[k];
             if (step->kind == RCVI_STEP_LOOP && k >= inside) inside = k + 1 + (size_t)step->loop.body;
@@ -292,7 +293,7 @@ static void find_unread(const rcvi_program *program, rcvi_recurrence *r) {
     }
 }
 
-/* ---- what the values are ---- */
+/* ---- states and sums ---- */
 
 static bool is_used(const rcvi_recurrence *r, int number) {
     for (int k = 0; k < r->map.instruction_count; k++) {
@@ -304,7 +305,7 @@ static bool is_used(const rcvi_recurrence *r, int number) {
     return false;
 }
 
-/* The same place, read and added to: a sum, if the number of nothing else hangs on it. */
+/* A carried value that is only added to is a sum, if nothing else reads it. */
 static void find_sum(const rcvi_recurrence *r, rcvi_carried *c) {
     const rcvi_instruction *last = &r->map.instructions[c->source];
     if (last->operation != RCVI_ADD || count_reads(r, c->read) != 1 || is_used(r, c->source)) return;
@@ -344,7 +345,7 @@ void rcvi_recurrence_find_dependence(rcvi_recurrence *r, int k) {
 
 static rcv_status find_one(rcvi_pool *pool, const rcvi_program *program, rcvi_recurrence *r) {
     RCVI_TRY(join(pool, r));
-    RCVI_TRY(find_places(program, r));
+    RCVI_TRY(find_carried(program, r));
     find_unread(program, r);
     find_states(r);
     for (int k = 0; k < r->map.instruction_count; k++) rcvi_recurrence_find_dependence(r, k);
@@ -352,9 +353,9 @@ static rcv_status find_one(rcvi_pool *pool, const rcvi_program *program, rcvi_re
     return RCV_OK;
 }
 
-/* ---- which steps have to do with each other ---- */
+/* ---- independent steps ---- */
 
-static bool are_apart(const rcvi_recurrence *loop, const rcvi_step *x, const rcvi_step *y) {
+static bool are_independent(const rcvi_recurrence *loop, const rcvi_step *x, const rcvi_step *y) {
     rcvi_access a[RCVI_MAX_ACCESSES], b[RCVI_MAX_ACCESSES];
     int m = rcvi_step_accesses(x, a), n = rcvi_step_accesses(y, b);
     rcvi_recurrence both = *loop;
@@ -363,19 +364,19 @@ static bool are_apart(const rcvi_recurrence *loop, const rcvi_step *x, const rcv
     for (int i = 0; i < m; i++) {
         for (int k = 0; k < n; k++) {
             bool written = a[i].written || b[k].written;
-            if (written && relate(&both, a[i].view, b[k].view) != APART) return false;
+            if (written && relate(&both, a[i].view, b[k].view) != DISJOINT) return false;
         }
     }
     return true;
 }
 
-/* group: [body] the first step that this one has to do with, itself or by way of others. */
+/* group: [body] the first step of the connected component of dependent steps. */
 static void find_groups(const rcvi_recurrence *loop, const rcvi_step *body, int count, int *group) {
     for (int s = 0; s < count; s++) {
         group[s] = s;
         for (int t = 0; t < s; t++) {
             int from = group[s], to = group[t];
-            if (from == to || are_apart(loop, &body[t], &body[s])) continue;
+            if (from == to || are_independent(loop, &body[t], &body[s])) continue;
             if (from < to) from = group[t], to = group[s];
             for (int u = 0; u <= s; u++) {
                 if (group[u] == from) group[u] = to;

@@ -1,11 +1,11 @@
-/* A loop of maps as a recurrence: what an iteration does to every element, as one map, and what it hands to the next one.
+/* Recurrences: a loop of maps as a recurrence of elements.
  *
- * Elements do not meet, so a device may take them side by side, each over all iterations. Where one value is handed on, and the next one
- * is affine in it, iterations need not wait for each other either: a scan. What is stored in every iteration at another place stays in
- * memory; of what is stored at one place, or at a few in turn, or read by nobody else but where the loop ends, only the last iterations'
- * values do.
+ * An iteration is one map, and passes some values to the next one: they are carried. Elements are independent of each other, so a device
+ * may compute them in parallel, each over all iterations. Where one value is carried and the next one is affine in it, iterations can be
+ * computed in parallel too: a scan. What each iteration stores at a different address stays in memory. Of what is stored at one address,
+ * at a ring of a few, or is read only after the loop ends, only the values of the last iterations stay.
  *
- * Steps of a loop that have nothing to do with each other, as those of two directions, are recurrences of their own. */
+ * Independent steps of a loop, as those of two directions, are recurrences of their own. */
 #ifndef RCVI_RECURRENCE_H
 #define RCVI_RECURRENCE_H
 
@@ -13,16 +13,16 @@
 
 enum { RCVI_MAX_CARRIED = 8 };
 
-/* A value that an iteration finds as the one before has left it; the first one finds it in memory. */
+/* A value that an iteration reads as the one before has stored it; the first one reads it from memory. */
 typedef struct {
     int read;   /* the operand */
-    int source; /* register that becomes it */
-    int term;   /* of a sum, which nobody reads but to add to it: the register that is added; else RCVI_NONE */
+    int source; /* register that the next iteration reads as it */
+    int term;   /* of a sum, which is read only to add to it: the register that is added; else RCVI_NONE */
 } rcvi_carried;
 
 typedef struct {
     size_t loop;
-    const rcvi_step **steps; /* of the loop: those that are the recurrence's */
+    const rcvi_step **steps; /* steps of the loop that belong to it */
     int step_count;
     rcvi_time time;
     int64_t rows, columns, count;
@@ -37,11 +37,11 @@ typedef struct {
     int slope; /* derivative of the next state by the state: a register, where it is not affine; else RCVI_NONE */
 } rcvi_recurrence;
 
-/* The loop at this step as recurrences that have nothing to do with each other; or a sentence that says what stands against it. */
+/* The loop at this step as independent recurrences; RCV_UNSUPPORTED, with the reason, where it is none. */
 rcv_status rcvi_recurrences_find(rcvi_pool *pool, const rcvi_program *program, size_t loop, rcvi_recurrence **out,
                                  int *count);
 
-/* The iterations of the loop that are due in iteration `outer` of the one around it: the first one, and how many follow each other. */
+/* The iterations of the loop that are due in iteration `outer` of the loop around it: sets the first one, returns their number. */
 int64_t rcvi_recurrence_due(const rcvi_program *program, const rcvi_recurrence *recurrence, int64_t outer,
                             int64_t *first);
 

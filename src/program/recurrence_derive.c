@@ -1,5 +1,5 @@
 /* How the next state of a recurrence follows from the state: as scale * state + offset where every operation on the way is affine in it,
- * else by its derivative. Both become instructions behind those of the loop. */
+ * else by its derivative. Both are instructions after those of the loop. */
 #include "program/recurrence_parts.h"
 
 /* What an instruction may read. */

@@ -1,4 +1,4 @@
-/* What the files that find recurrences share. */
+/* Shared by recurrence.c and recurrence_derive.c. */
 #ifndef RCVI_RECURRENCE_PARTS_H
 #define RCVI_RECURRENCE_PARTS_H
 

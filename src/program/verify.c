@@ -1,3 +1,4 @@
+/* The verifier: checks a program before a device runs it. */
 #include "program/program.h"
 
 #include <string.h>
@@ -37,7 +38,7 @@ static void reach(const rcvi_access *access, const rcvi_step *step, int64_t star
     }
 }
 
-/* Whether the view stays inside its buffer at these iterations, where the step is due. */
+/* Is the view inside its buffer at these iterations, if the step is due? */
 static bool fits_at(const rcvi_program *program, const rcvi_access *access, const rcvi_step *step, int64_t inner,
                     int64_t outer) {
     int64_t time, span, low, high, rows = access->rows;
@@ -66,8 +67,8 @@ static bool due_range(const rcvi_program *program, const rcvi_step *step, int64_
     return *first <= *last;
 }
 
-/* Whether the view stays inside its buffer whenever the step is due. Addresses are linear in the iterations, so the
- * extremes are at the ends of what is due, in the first and last rounds of the outer loop and those next to them. */
+/* Is the view inside its buffer whenever the step is due? Addresses are linear in the iterations, so the extremes are at the ends of the due
+ * range, in the first two and last two rounds of the outer loop. */
 static bool fits(const rcvi_program *program, const rcvi_access *access, const rcvi_step *step, nest around) {
     int64_t low = 0, high = around.outer - 1, first, last;
     while (low <= high && !due_range(program, step, low, around.inner, &first, &last)) low++;
@@ -82,8 +83,8 @@ static bool fits(const rcvi_program *program, const rcvi_access *access, const r
     return true;
 }
 
-/* In a wavefront a step may read what one behind it writes in a round before: then it is not due in the first round of
- * the outermost loop, whose steps end at `end`. */
+/* In a wavefront a step may read what a later step of the loop writes one round before. Then it is not due in the first round of the
+ * outermost loop, whose steps end at `end`. */
 static bool is_written_before(const rcvi_program *program, int index, int buffer, nest around, int end) {
     int64_t first, last;
     const rcvi_step *step = &program->steps[index];
@@ -100,7 +101,7 @@ static bool is_written_before(const rcvi_program *program, int index, int buffer
     return false;
 }
 
-/* Does a product read or write it? Kernels and libraries take no strides of columns then, and no leading dimension below the columns. */
+/* Does a product read or write it? Then columns must be contiguous, and the leading dimension at least the number of columns. */
 static bool is_multiplied(const rcvi_step *step, const rcvi_access *access) {
     bool of_map = step->kind == RCVI_STEP_MAP && access->use == RCVI_USE_OPERAND;
     return of_map || step->kind == RCVI_STEP_GEMM || step->kind == RCVI_STEP_PACK;
@@ -119,7 +120,7 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
         return wrong(index, name, buffer->name, "has no such slot of");
     if (access->rows < 1 || access->columns < 1) return wrong(index, name, buffer->name, "has an empty view of");
     bool repeats =
-        step->kind == RCVI_STEP_MAP && program->machine.max_sum_columns > 0; /* one number a row, stored once */
+        step->kind == RCVI_STEP_MAP && program->machine.max_sum_columns > 0; /* one number for each row, stored once */
     bool multiplied = is_multiplied(step, access);
     bool unit =
         access->view->column == 1 || (access->view->column == 0 && !multiplied && (!access->written || repeats));
@@ -144,7 +145,7 @@ static rcv_status check_access(verifier *v, int index, const rcvi_access *access
     return RCV_OK;
 }
 
-/* Where an activation would not do, the access tells. */
+/* Activations pass here as reals; check_access refuses uses that need more. */
 static bool holds(const rcvi_buffer *buffer, rcvi_element expected) {
     return buffer->element == expected || (expected == RCVI_REAL && buffer->element == RCVI_ACTIVATION);
 }
@@ -251,7 +252,7 @@ static rcv_status check_map(const rcvi_program *program, int index, const rcvi_s
     return RCV_OK;
 }
 
-/* A loop's place: inside the pass and, where it lies in another loop, inside of that one. */
+/* A loop must end inside its pass and, if it is in another loop, inside that one. */
 static rcv_status check_loop(const rcvi_program *program, int index, const int *ends, int depth) {
     const rcvi_step *step = &program->steps[index];
     int end = index + step->loop.body;

@@ -101,7 +101,7 @@ static void computes_with_optional(fixture *f) {
 }
 static void repeats_no_part(fixture *f) { find_step(f, RCVI_STEP_DROPOUT, false)->dropout.period = 4; }
 static void stores_nothing(fixture *f) { find_step(f, RCVI_STEP_MAP, true)->map->instructions[0].out = RCVI_NONE; }
-static void same_place(fixture *f) {
+static void same_offset(fixture *f) {
     for (size_t b = 0; b < f->program.buffer_count; b++) f->program.buffers[b].arena_offset = 0;
 }
 static void reads_unwritten(fixture *f) { /* the first step to write a buffer that a later one reads is gone */
@@ -144,7 +144,7 @@ static void test_verifier(void **state) {
         {computes_with_optional, "may copy only"},
         {repeats_no_part, "repeats its mask after what is no part"},
         {stores_nothing, "does not store"},
-        {same_place, "live at once"},
+        {same_offset, "overlap in the arena"},
         {reads_unwritten, "reads before it is written"},
     };
     for (size_t i = 0; i < sizeof defects / sizeof *defects; i++) {
