@@ -1,5 +1,5 @@
-/* The planner against a device that computes nothing and a clock that it turns: what is timed, how often, and who wins,
- * to the last digit on every machine. */
+/* The planner's timing of candidates, with a fake device that computes nothing and advances a fake clock: which candidates are timed, how
+ * often, and which is chosen. The same on every machine. */
 #include "fake_device.h"
 
 #include <math.h>
