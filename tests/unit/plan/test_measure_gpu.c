@@ -1,4 +1,4 @@
-/* The planner's race on a GPU, against a device that computes nothing and keeps its calls until they are waited for: which
+/* The planner's timing of candidates on a GPU, with a fake device that computes nothing and keeps its calls until they are waited for: which
  * candidates are timed, by which of their calls, and what becomes of those that fail. */
 #include "fake_device.h"
 
