@@ -63,6 +63,7 @@ RCV_API const char *rcv_version(void);
 RCV_API const char *rcv_message(void);
 RCV_API const char *rcv_status_name(rcv_status status);
 RCV_API const char *rcv_dtype_name(rcv_dtype dtype); /* "float32", ... */
+RCV_API bool rcv_dtype_find(const char *name, rcv_dtype *dtype); /* false: no type has this name */
 RCV_API size_t rcv_dtype_bytes(rcv_dtype dtype);
 
 /* ---- context ----------------------------------------------------------------------------------------------------- */

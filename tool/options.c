@@ -165,13 +165,12 @@ static bool set_seed(const option *option, const char *text) {
 }
 
 static bool set_dtype(const option *option, const char *text) {
-    const rcv_dtype known[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16, RCV_FLOAT16, RCV_TFLOAT32};
     const bool product = option->type == OPTION_PRODUCT;
-    for (size_t i = 0; i < (product ? COUNT(known) : 2); i++) {
-        if (strcmp(text, rcv_dtype_name(known[i])) == 0) {
-            *(rcv_dtype *)option->destination = known[i];
-            return true;
-        }
+    rcv_dtype dtype;
+    if (rcv_dtype_find(text, &dtype) &&
+        (dtype <= RCV_FLOAT64 || (product && (dtype <= RCV_BFLOAT16 || dtype == RCV_TFLOAT32)))) {
+        *(rcv_dtype *)option->destination = dtype;
+        return true;
     }
     say("--%s wants float32%s, not '%s'", option->name,
         product ? ", float64 or bfloat16, on a GPU also tfloat32 or float16" : " or float64", text);

@@ -69,6 +69,15 @@ const char *rcv_dtype_name(rcv_dtype dtype) {
     return index < sizeof dtypes / sizeof *dtypes ? dtypes[index].name : "unknown dtype";
 }
 
+bool rcv_dtype_find(const char *name, rcv_dtype *dtype) {
+    for (size_t i = 0; name && dtype && i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (strcmp(dtypes[i].name, name) != 0) continue;
+        *dtype = (rcv_dtype)i;
+        return true;
+    }
+    return false;
+}
+
 size_t rcv_dtype_bytes(rcv_dtype dtype) {
     size_t index = (size_t)dtype;
     return index < sizeof dtypes / sizeof *dtypes ? dtypes[index].bytes : 0;

@@ -316,14 +316,9 @@ static bool finds_device(const settings *s) {
 
 /* ---- options ---- */
 
+/* A type of plans. */
 static bool read_dtype(const char *name, rcv_dtype *out) {
-    static const rcv_dtype types[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_TFLOAT32, RCV_BFLOAT16, RCV_FLOAT16};
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (strcmp(name, rcv_dtype_name(types[i]))) continue;
-        *out = types[i];
-        return true;
-    }
-    return false;
+    return rcv_dtype_find(name, out) && (*out <= RCV_BFLOAT16 || *out == RCV_TFLOAT32);
 }
 
 static bool read_options(int argc, char **argv, settings *s) {

@@ -279,8 +279,7 @@ bool rcvi_settings_is(const rcv_settings *settings, const char *name, const char
 }
 
 rcv_dtype rcvi_settings_dtype(const rcv_settings *settings) {
-    const char *name = rcv_settings_get(settings, "dtype");
     rcv_dtype dtype = RCV_FLOAT32;
-    while (dtype < RCV_TFLOAT32 && strcmp(rcv_dtype_name(dtype), name) != 0) dtype++;
+    rcv_dtype_find(rcv_settings_get(settings, "dtype"), &dtype);
     return dtype;
 }

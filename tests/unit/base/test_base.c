@@ -28,6 +28,12 @@ static void messages(void **state) {
     assert_string_equal(rcv_status_name(RCV_STOPPED), "stopped");
     assert_string_equal(rcv_status_name((rcv_status)99), "unknown status");
     assert_string_equal(rcv_dtype_name(RCV_BFLOAT16), "bfloat16");
+    rcv_dtype found = RCV_BOOL;
+    for (rcv_dtype d = RCV_FLOAT32; d <= RCV_TFLOAT32; d++)
+        assert_true(rcv_dtype_find(rcv_dtype_name(d), &found) && found == d);
+    assert_false(rcv_dtype_find("float", &found) || rcv_dtype_find("unknown dtype", &found) ||
+                 rcv_dtype_find(NULL, &found));
+    assert_true(found == RCV_TFLOAT32);
     assert_int_equal(rcv_dtype_bytes(RCV_INT64), 8);
     assert_int_equal(rcv_dtype_bytes((rcv_dtype)99), 0);
     assert_true(strlen(rcv_version()) >= 5);
