@@ -505,7 +505,7 @@ static void test_training(void **state) {
         assert_int_equal(x.validations, 2);
         assert_true(fabs(x.validation[1] - y.validation[1]) < 1e-10);
         assert_int_equal(rcvi_work_gradient_count(a->work),
-                         rcvi_work_gradient_count(b->work) - (a->learner->elements - a->learner->at_weight));
+                         rcvi_work_gradient_count(b->work) - (a->learner->elements - a->learner->weight_offset));
         free(start), free(got), free(want);
         rcv_trainer_free(a);
         rcv_trainer_free(b);

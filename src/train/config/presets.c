@@ -1,4 +1,4 @@
-/* Settings known from the literature, each a list of values over the defaults. */
+/* Settings from the literature, each a list of values that replace defaults. */
 #include "model/tensors.h"
 #include "train/config/settings.h"
 

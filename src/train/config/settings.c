@@ -1,4 +1,4 @@
-/* Settings: one text a setting, in the one form in which its value is written. */
+/* Settings: each value is a text in its canonical form. */
 #include "train/config/settings.h"
 #include "model/tensors.h"
 
@@ -16,10 +16,10 @@ typedef struct {
 
 struct rcv_settings {
     rcv_context *context;
-    value *values; /* one a setting, in the order of the table */
+    value *values; /* [settings], in the order of the table */
 };
 
-/* ---- making ---- */
+/* ---- making and freeing ---- */
 
 rcv_status rcv_settings_new(rcv_context *context, rcv_settings **settings) {
     RCVI_NEED(settings, "settings");
@@ -73,7 +73,7 @@ void rcvi_settings_swap(rcv_settings *a, rcv_settings *b) {
     b->values = values;
 }
 
-/* ---- what a setting wants ---- */
+/* ---- messages ---- */
 
 enum { WANTED = 256 };
 
@@ -108,7 +108,7 @@ rcv_status rcvi_setting_wrong(const rcv_setting *setting, const char *shown) {
     return rcvi_fail(RCV_INVALID, "%s wants %s, not %s", setting->name, wanted, shown);
 }
 
-/* ---- setting ---- */
+/* ---- setting values ---- */
 
 static bool read_integer(const char *text, int64_t *integer) {
     char *end;
@@ -131,13 +131,13 @@ static bool is_choice(const rcv_setting *setting, const char *text) {
     return setting->choices[i] != NULL;
 }
 
-/* UTF-8, as JSON holds it, of which a terminal shows every character. */
+/* UTF-8 without control or invisible characters. */
 static bool is_plain_text(const char *text) {
     const size_t length = strlen(text);
     return rcv_escape(text, length, NULL, NULL, 0) == length;
 }
 
-/* 600 rather than 6e+02, and 0 rather than -0. */
+/* Writes 600, not 6e+02, and 0, not -0. */
 static void add_real(rcvi_text *out, double real) {
     if (real == floor(real) && fabs(real) < 1e15) {
         rcvi_text_add(out, "%lld", (long long)real);
@@ -146,7 +146,7 @@ static void add_real(rcvi_text *out, double real) {
     }
 }
 
-/* Adds the value as it is written wherever it is written; false where it is none. */
+/* Adds the value in its canonical form; false: the setting does not accept it. */
 static bool write_value(const rcv_setting *setting, const char *text, rcvi_text *out) {
     int64_t integer;
     double real;
@@ -213,7 +213,7 @@ void rcvi_settings_drop_outputs(rcv_settings *settings) {
     }
 }
 
-/* ---- asking ---- */
+/* ---- reading values ---- */
 
 const char *rcv_settings_get(const rcv_settings *settings, const char *name) {
     if (!settings || !name) return NULL;
@@ -230,7 +230,7 @@ bool rcv_settings_given(const rcv_settings *settings, const char *name) {
     return index < rcv_setting_count() && settings->values[index].given;
 }
 
-/* The text of a setting that is there and of this kind; else NULL, where assertions are off. */
+/* The value of a setting of this kind. Another name or kind fails an assertion, or gives NULL where assertions are off. */
 static const char *text_of(const rcv_settings *settings, const char *name, rcv_setting_kind kind) {
     const rcv_setting *setting = rcv_setting_at(rcvi_setting_find(name));
     const bool right = setting && setting->kind == kind;
@@ -256,11 +256,11 @@ double rcvi_settings_real(const rcv_settings *settings, const char *name) {
 }
 
 const char *rcvi_settings_text(const rcv_settings *settings, const char *name) {
-    const char *text = text_of(settings, name, RCV_SETTING_TEXT); /* those of an output are the tool's to ask for */
+    const char *text = text_of(settings, name, RCV_SETTING_TEXT); /* outputs are read by the tool alone */
     return text && *text ? text : NULL;
 }
 
-static int place_of(const char *name, const char *choice) {
+static int choice_index(const char *name, const char *choice) {
     const rcv_setting *setting = rcv_setting_at(rcvi_setting_find(name));
     int i = 0;
     while (setting->choices[i] && strcmp(setting->choices[i], choice) != 0) i++;
@@ -270,12 +270,12 @@ static int place_of(const char *name, const char *choice) {
 
 int rcvi_settings_choice(const rcv_settings *settings, const char *name) {
     const char *text = text_of(settings, name, RCV_SETTING_CHOICE);
-    return text ? place_of(name, text) : 0;
+    return text ? choice_index(name, text) : 0;
 }
 
 bool rcvi_settings_is(const rcv_settings *settings, const char *name, const char *choice) {
     const char *text = text_of(settings, name, RCV_SETTING_CHOICE);
-    return text && place_of(name, text) == place_of(name, choice);
+    return text && choice_index(name, text) == choice_index(name, choice);
 }
 
 rcv_dtype rcvi_settings_dtype(const rcv_settings *settings) {

@@ -23,7 +23,7 @@ static void add_string(rcvi_text *text, const char *string) {
     json_decref(value);
 }
 
-/* Flags and numbers stand without quotes. */
+/* Flags and numbers are written without quotes. */
 static bool setting_is_bare(rcv_setting_kind kind) {
     return kind == RCV_SETTING_FLAG || kind == RCV_SETTING_INTEGER || kind == RCV_SETTING_REAL;
 }
@@ -63,7 +63,7 @@ static bool has_kind(const json_t *value, rcv_setting_kind kind) {
     return false;
 }
 
-/* A value that is none, as the file has it. */
+/* A value of the wrong JSON type. */
 static rcv_status wrong_kind(const rcv_setting *setting, const json_t *value) {
     char shown[RCVI_SHOWN];
     char text[4096];
@@ -106,7 +106,7 @@ static rcv_status apply(rcv_settings *settings, json_t *object) {
     return RCV_OK;
 }
 
-/* Whatever is wrong in a file is said with the file's name. */
+/* Adds the file's name to the message. */
 static rcv_status in_file(rcv_status status, const char *file) {
     return status == RCV_INVALID ? rcvi_fail(RCV_FORMAT, "%s: %s", file, rcv_message()) : status;
 }

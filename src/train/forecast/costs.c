@@ -33,10 +33,10 @@ static void close_trial(trial *a) {
 static rcv_status make_learner(trial *a) {
     const rcvi_workload *w = a->workload;
     RCVI_TRY(rcvi_learner_make(w->context, w->settings, w->data, &a->learner));
-    RCVI_TRY(rcvi_learner_take_part(a->learner, a->problem->first, a->problem->count));
-    RCVI_TRY(rcvi_learner_begin(a->learner, w->settings));
+    RCVI_TRY(rcvi_learner_take_slice(a->learner, a->problem->first, a->problem->count));
+    RCVI_TRY(rcvi_learner_set_first_values(a->learner, w->settings));
     a->optimiser = (rcvi_optimiser){.kind = w->optimiser.kind};
-    return rcvi_optimiser_allocate(&a->optimiser, a->learner, a->learner->to - a->learner->from);
+    return rcvi_optimiser_allocate(&a->optimiser, a->learner, a->learner->end_element - a->learner->first_element);
 }
 
 /* The first batch of the bucket. The trainer seeks its position again before it runs. */
@@ -71,7 +71,7 @@ static rcv_status open_trial(trial *a) {
     options.rows = rcvi_window_options_rows(&window);
     options.units = p->micro * p->chunks;
     RCVI_TRY(rcvi_work_new(a->learner, &options, &a->work));
-    return rcvi_work_window(a->work, &window, &a->window);
+    return rcvi_work_add_window(a->work, &window, &a->window);
 }
 
 /* ---- timing ---- */
@@ -108,7 +108,7 @@ static rcv_status run_units(trial *a, double *at) {
         }
         RCVI_TRY(rcvi_unit_forward(w, v, &u, 1, !forwards));
         RCVI_TRY(LAP(forward, units));
-        if (a->learner->has_head) RCVI_TRY(rcvi_unit_learn_head(w, v, &u, !forwards));
+        if (a->learner->has_head) RCVI_TRY(rcvi_unit_train_head(w, v, &u, !forwards));
         RCVI_TRY(LAP(head, units));
         forwards++;
     }
@@ -131,9 +131,9 @@ static rcv_status step(trial *a) {
     for (int i = 0; i < RCVI_SECONDS && a->count < MOST; i++) a->samples[i][a->count] = 0;
     RCVI_TRY(rcvi_feed_send(w, v, &a->batch, &control, 0));
     RCVI_TRY(LAP(begin, 1));
-    RCVI_TRY(rcvi_unit_parameters(w, v));
+    RCVI_TRY(rcvi_unit_prepare_parameters(w, v));
     RCVI_TRY(run_units(a, at));
-    RCVI_TRY(rcvi_unit_inputs(w, v, true));
+    RCVI_TRY(rcvi_unit_embedding_gradient(w, v, true));
     RCVI_TRY(LAP(inputs, 1));
     RCVI_TRY(update(a));
     return LAP(update, 1);
@@ -187,7 +187,7 @@ static rcv_status find_ready(trial *a, double *ready) {
     if (!status) status = step(a);
     size_t count = rcv_run_trace_count(run);
     double end = 0;
-    guess_ready(a->learner->part, ready);
+    guess_ready(a->learner->slice, ready);
     if (count) ready[0] = -1;
     for (size_t i = 0; i < count && i < EVENTS; i++)
         if (events[i].backward && events[i].end > end) end = events[i].end;

@@ -9,9 +9,9 @@
 
 /* ---- stages ---- */
 
-/* All that is measured of a stage: seconds, and of the lead of its first layer and of each layer when its gradient is whole. */
+/* What is measured of a stage: seconds, and when the gradients of the lead of its first layer and of each layer are complete. */
 typedef struct {
-    double *seconds, *alone; /* as rcvi_stage_seconds: while all ranks compute, and while no other one does */
+    double *seconds, *alone; /* as rcvi_stage_seconds: while all ranks compute, and while the others are idle */
     double *ready;           /* [layers of it + 1] */
 } stage_cost;
 
@@ -23,8 +23,8 @@ typedef struct {
     const rcvi_arrangement *a;
     size_t bucket;
     int64_t steps, batch; /* of a replica */
-    char **plan;          /* where to put this stage's, or NULL */
-    double *numbers;      /* of all stages: OF_STAGE and a number a layer each */
+    char **plan;          /* where this stage's plan string goes; NULL: not wanted */
+    double *numbers;      /* of all stages: OF_STAGE numbers and one per layer, each */
     int64_t count;
     rcvi_pipeline_stage *stages;
     rcvi_pipeline_segment *segments;
@@ -41,6 +41,7 @@ static stage_cost cost_at(const forecast *f, int stage) {
     return (stage_cost){at, at + RCVI_SECONDS, at + (ptrdiff_t)2 * RCVI_SECONDS};
 }
 
+/* The arrangement is that of the ranks that are here. */
 static bool is_own(const forecast *f) {
     const rcvi_topology *topology = f->workload->topology;
     return topology && topology->stage_count == f->a->stages && topology->replica_count == f->a->replicas;
@@ -70,8 +71,8 @@ static rcv_status measure_stage(const forecast *f, int stage) {
     return RCV_OK;
 }
 
-/* Stages that look alike cost alike: neither the first nor the last, and as many layers. */
-static int alike(const forecast *f, int stage) {
+/* An earlier stage that costs the same: neither is the first or the last one, and both have as many layers. Without one, the stage itself. */
+static int find_alike(const forecast *f, int stage) {
     const rcvi_arrangement *a = f->a;
     for (int s = 1; s < stage && stage < a->stages - 1; s++)
         if (a->counts[s] == a->counts[stage]) return s;
@@ -85,7 +86,7 @@ static rcv_status measure_stages(forecast *f) {
         return rcvi_comm_all_reduce(w->topology->world, RCVI_ALL_REDUCE_MAX, f->numbers, f->count);
     }
     for (int s = 0; s < f->a->stages; s++) {
-        int like = alike(f, s);
+        int like = find_alike(f, s);
         stage_cost cost = cost_at(f, s), other = cost_at(f, like);
         if (like == s)
             RCVI_TRY(measure_stage(f, s));
@@ -95,28 +96,30 @@ static rcv_status measure_stages(forecast *f) {
     return RCV_OK;
 }
 
-/* ---- what is exchanged ---- */
+/* ---- exchanges ---- */
 
-/* Bytes that replicas gather of rows of the embedding are at most those of all rows; a sum sends twice as many as a gather. */
+/* Bytes of a sparse gradient of the embedding as those of an all-reduce with the same cost, which sends twice what an all-gather does. */
 static double rows_bytes(const forecast *f, double real) {
     const rcvi_shape *shape = &f->workload->learner->shape;
     double rows = (double)(f->steps * f->batch), most = (double)shape->tokens;
-    double read = most * (1 - exp(-rows / most)); /* as if tokens were drawn evenly: the most that may be expected */
+    double read =
+        most *
+        (1 - exp(-rows / most)); /* expected number of different tokens, if all were equally likely: an upper bound */
     return (double)f->a->replicas * read * (double)shape->embedding * real / 2;
 }
 
-/* The output layer's is there before the backward pass begins, the embedding's behind it. */
+/* The output layer's gradient is complete before the backward pass begins, the embedding's after it. */
 static double ready_at(const rcvi_gradient_segment *segment, const double *ready, int layers) {
     if (segment->event < layers) return ready[segment->event + 1];
     if (segment->event == layers) return ready[0];
     return segment->event == layers + 1 + RCVI_AFTER_HEAD ? 0 : 2;
 }
 
-/* The segments of a stage's gradient, in the order in which they are summed. */
+/* The segments of a stage's gradient, in the order in which they are reduced. */
 static rcv_status fill_segments(const forecast *f, const rcv_learner *part, const double *ready,
                                 rcvi_pipeline_segment *segments, rcvi_pipeline_stage *out) {
     const rcv_settings *s = f->workload->settings;
-    int layers = (int)part->part->options.layers;
+    int layers = (int)part->slice->options.layers;
     double real = (double)rcvi_real_bytes(part), wire = rcvi_settings_is(s, "wire", "bfloat16") ? 2 : real;
     bool sparse = f->workload->work.sparse;
     size_t count = 0;
@@ -139,17 +142,17 @@ static rcv_status fill_stage(forecast *f, int stage, rcvi_pipeline_segment *segm
     stage_cost cost = cost_at(f, stage);
     rcvi_pipeline_stage *out = &f->stages[stage];
     rcv_learner part;
-    RCVI_TRY(rcvi_learner_describe_part(f->workload->learner, first_layer(a, stage), a->counts[stage], &part));
-    int64_t rows = f->steps / a->chunks * (f->batch / a->micro), handed = rows * rcv_net_output(part.part);
+    RCVI_TRY(rcvi_learner_describe_slice(f->workload->learner, first_layer(a, stage), a->counts[stage], &part));
+    int64_t rows = f->steps / a->chunks * (f->batch / a->micro), handed = rows * rcv_net_output(part.slice);
     *out = (rcvi_pipeline_stage){.message = part.has_head ? 0 : (double)handed * (double)rcvi_real_bytes(&part)};
     rcv_status status = fill_segments(f, &part, cost.ready, segments, out);
-    rcvi_learner_drop_part(&part);
+    rcvi_learner_drop_slice(&part);
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- the update ---- */
 
-/* `others`: the part of the time in which those who share a device compute. */
+/* Seconds where other ranks on the same device compute during a fraction `others` of the time. */
 static void set_seconds(const forecast *f, int stage, double others) {
     stage_cost cost = cost_at(f, stage);
     rcvi_pipeline_stage *out = &f->stages[stage];
@@ -165,7 +168,7 @@ static void set_seconds(const forecast *f, int stage, double others) {
 }
 
 static rcv_status simulate(forecast *f, rcvi_pipeline_result *result) {
-    enum { ROUNDS = 6 }; /* until what ranks cost and how busy they are fit each other */
+    enum { ROUNDS = 6 }; /* of a fixed-point iteration: costs depend on how busy ranks are, and that on their costs */
     const rcvi_arrangement *a = f->a;
     for (int s = 0; s < a->stages; s++) RCVI_TRY(fill_stage(f, s, f->segments + first_layer(a, s) + BESIDE_LAYERS * s));
     const rcvi_pipeline pipeline = {.stages = a->stages,

@@ -1,4 +1,4 @@
-/* Text from a language model, token by token: a plan of one step whose state is carried. */
+/* Text from a language model, token by token, by a plan of one time step whose state is carried. */
 #include "base/random.h"
 #include "train/step/work.h"
 
@@ -15,16 +15,16 @@ typedef struct {
     rcvi_work *work;
     size_t window;
     const rcv_generation *options;
-    void *there, *here; /* logits, [tokens] */
-    choice *choices;    /* [tokens] */
+    void *device_logits, *logits; /* [tokens], in the device's memory and in the host's */
+    choice *choices;              /* [tokens] */
     rcvi_twister twister;
     int64_t eos, unk;
-    bool begins; /* nothing stands before the next word in its line */
+    bool line_begins; /* the next word is the first of its line: no space before it */
 } writer;
 
 static double logit(const writer *w, int64_t token) {
-    return w->work->learner->real == RCV_FLOAT64 ? ((const double *)w->here)[token]
-                                                 : (double)((const float *)w->here)[token];
+    return w->work->learner->real == RCV_FLOAT64 ? ((const double *)w->logits)[token]
+                                                 : (double)((const float *)w->logits)[token];
 }
 
 static int by_weight(const void *a, const void *b) {
@@ -33,7 +33,7 @@ static int by_weight(const void *a, const void *b) {
     return x->token < y->token ? -1 : 1;
 }
 
-/* The likeliest `top_k`, and of these the first that have `top_p` together; answers how many. */
+/* Moves the likeliest `top_k` tokens to the front, and of these the fewest that reach a probability of `top_p`; gives how many these are. */
 static int64_t narrow(const writer *w, int64_t count, double sum) {
     const rcv_generation *o = w->options;
     if (!o->top_k && !(o->top_p > 0 && o->top_p < 1)) return count;
@@ -46,7 +46,7 @@ static int64_t narrow(const writer *w, int64_t count, double sum) {
     return kept;
 }
 
-/* A token drawn as the options say; -1 where the logits are no numbers. */
+/* Draws a token as the options say; -1 where the logits are not finite. */
 static int32_t draw(writer *w) {
     int64_t count = w->work->learner->shape.outputs;
     int32_t best = 0;
@@ -74,7 +74,7 @@ static int32_t draw(writer *w) {
 
 static rcv_status read_token(writer *w, int64_t token) {
     int32_t id = (int32_t)token;
-    w->begins = token == w->eos;
+    w->line_begins = token == w->eos;
     return rcvi_work_step(w->work, w->window, &id);
 }
 
@@ -95,7 +95,7 @@ static rcv_status read_words(writer *w, const char *text, size_t length) {
     return RCV_OK;
 }
 
-/* A text begins as a line does: behind the end of another. */
+/* A text begins as a line does: after the end of another. */
 static rcv_status read_prompt(writer *w) {
     const rcv_vocabulary *vocabulary = w->work->learner->vocabulary;
     const rcv_generation *o = w->options;
@@ -113,7 +113,7 @@ static bool emit_token(writer *w, int32_t token, bool (*emit)(void *user, const 
     const char *text = rcv_vocabulary_token(vocabulary, token, &length);
     if (rcv_vocabulary_level(vocabulary) == RCV_LEVEL_BYTE) return emit(user, text, length);
     if (token == w->eos) return emit(user, "\n", 1);
-    return (w->begins || emit(user, " ", 1)) && emit(user, text, length);
+    return (w->line_begins || emit(user, " ", 1)) && emit(user, text, length);
 }
 
 static rcv_status write_tokens(writer *w, bool (*emit)(void *user, const char *text, size_t length), void *user) {
@@ -121,11 +121,12 @@ static rcv_status write_tokens(writer *w, bool (*emit)(void *user, const char *t
     const rcv_learner *l = work->learner;
     const rcvi_head head = {.rows = 1,
                             .y = work->windows[w->window].head_features,
-                            .weight = rcvi_at(l, work->parameters, l->at_weight),
-                            .bias = rcvi_at(l, work->parameters, l->at_bias)};
+                            .weight = rcvi_local_element_at(l, work->parameters, l->weight_offset),
+                            .bias = rcvi_local_element_at(l, work->parameters, l->bias_offset)};
     for (int64_t i = 0; i < w->options->count; i++) {
-        RCVI_TRY(work->ops->logits(work->learn, &head, w->there));
-        RCVI_TRY(work->ops->fetch(work->learn, w->here, w->there, (size_t)l->shape.outputs * rcvi_real_bytes(l)));
+        RCVI_TRY(work->ops->logits(work->learn, &head, w->device_logits));
+        RCVI_TRY(
+            work->ops->fetch(work->learn, w->logits, w->device_logits, (size_t)l->shape.outputs * rcvi_real_bytes(l)));
         int32_t token = draw(w);
         if (token < 0)
             return rcvi_fail(RCV_INVALID,
@@ -141,7 +142,7 @@ static rcv_status write_tokens(writer *w, bool (*emit)(void *user, const char *t
 
 static rcv_status check(const rcv_learner *l, const rcv_generation *o) {
     if (l->shape.kind != RCV_DATA_STREAM && l->shape.kind != RCV_DATA_LINES)
-        return rcvi_fail(RCV_INVALID, "this model tells classes or values of sequences, so it cannot write text");
+        return rcvi_fail(RCV_INVALID, "this model predicts classes or values of sequences, so it cannot write text");
     if (!(o->temperature >= 0) || !isfinite(o->temperature))
         return rcvi_fail(RCV_INVALID, "the temperature is %g but must be positive, or 0 for the likeliest token",
                          o->temperature);
@@ -154,15 +155,15 @@ static rcv_status open_writer(rcv_learner *l, writer *w) {
     const rcvi_work_options options = {.rows = 1, .threads = w->options->threads, .effort = RCV_ESTIMATE};
     const rcvi_window_options window = {.steps = 1, .batch = 1, .carries = true};
     RCVI_TRY(rcvi_work_new(l, &options, &w->work));
-    RCVI_TRY(rcvi_work_window(w->work, &window, &w->window));
-    RCVI_TRY(rcvi_device_new(l, l->shape.outputs, rcvi_real_bytes(l), &w->there));
-    w->here = rcvi_new(l->context, (size_t)l->shape.outputs, rcvi_real_bytes(l));
+    RCVI_TRY(rcvi_work_add_window(w->work, &window, &w->window));
+    RCVI_TRY(rcvi_device_new(l, l->shape.outputs, rcvi_real_bytes(l), &w->device_logits));
+    w->logits = rcvi_new(l->context, (size_t)l->shape.outputs, rcvi_real_bytes(l));
     w->choices = rcvi_new(l->context, (size_t)l->shape.outputs, sizeof *w->choices);
     rcvi_twister_seed(&w->twister, w->options->seed);
     bool bytes = rcv_vocabulary_level(l->vocabulary) == RCV_LEVEL_BYTE;
     w->eos = bytes ? '\n' : rcv_vocabulary_find(l->vocabulary, "<eos>", strlen("<eos>"));
     w->unk = rcv_vocabulary_find(l->vocabulary, "<unk>", strlen("<unk>"));
-    return w->here && w->choices ? RCV_OK : RCV_NO_MEMORY;
+    return w->logits && w->choices ? RCV_OK : RCV_NO_MEMORY;
 }
 
 rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
@@ -177,8 +178,8 @@ rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
     rcv_status status = open_writer(l, &w);
     if (!status) status = read_prompt(&w);
     if (!status) status = write_tokens(&w, emit, user);
-    rcvi_device_free(l, w.there);
-    rcvi_free(l->context, w.here);
+    rcvi_device_free(l, w.device_logits);
+    rcvi_free(l->context, w.logits);
     rcvi_free(l->context, w.choices);
     rcvi_work_free(w.work);
     return status;

@@ -1,4 +1,4 @@
-/* A learner as an object: where its parts lie, its life, its first values. */
+/* A learner: layout of its parameters, making and freeing it, first values. */
 #include "train/learner/learner.h"
 
 #include "base/pool.h"
@@ -20,7 +20,7 @@ size_t rcvi_learner_tensor_count(const rcv_learner *l) {
 
 static void place_net(const rcv_learner *l, size_t index, rcvi_tensor_place *place) {
     const rcv_parameter *parameter = rcv_net_parameter(l->net, index);
-    *place = (rcvi_tensor_place){.dims = parameter->dims, .offset = l->at_net + parameter->offset};
+    *place = (rcvi_tensor_place){.dims = parameter->dims, .offset = l->net_offset + parameter->offset};
     snprintf(place->name, sizeof place->name, "rnn.%s", parameter->name);
     for (int d = 0; d < parameter->dims; d++) place->shape[d] = parameter->shape[d];
 }
@@ -34,66 +34,67 @@ void rcvi_learner_tensor_at(const rcv_learner *l, size_t index, rcvi_tensor_plac
         place_net(l, index - first, place);
     else if (index == first + inner && !l->shape.tied)
         *place = (rcvi_tensor_place){
-            .name = "decoder.weight", .dims = 2, .shape = {l->shape.outputs, l->width}, .offset = l->at_weight};
+            .name = "decoder.weight", .dims = 2, .shape = {l->shape.outputs, l->width}, .offset = l->weight_offset};
     else
-        *place =
-            (rcvi_tensor_place){.name = "decoder.bias", .dims = 1, .shape = {l->shape.outputs}, .offset = l->at_bias};
+        *place = (rcvi_tensor_place){
+            .name = "decoder.bias", .dims = 1, .shape = {l->shape.outputs}, .offset = l->bias_offset};
     place->count = 1;
     for (int d = 0; d < place->dims; d++) place->count *= place->shape[d];
 }
 
+/* The aligned end of a part that begins at `at`; false where it cannot be counted. */
 static bool add_part(int64_t at, int64_t elements, int64_t *end) {
     int64_t sum;
-    if (!rcvi_add(at, elements, &sum) || !rcvi_add(sum, RCVI_PART_ELEMENTS - 1, &sum)) return false;
-    *end = sum / RCVI_PART_ELEMENTS * RCVI_PART_ELEMENTS;
+    if (!rcvi_add(at, elements, &sum) || !rcvi_add(sum, RCVI_ALIGNED_ELEMENTS - 1, &sum)) return false;
+    *end = sum / RCVI_ALIGNED_ELEMENTS * RCVI_ALIGNED_ELEMENTS;
     return true;
 }
 
 static void take_whole(rcv_learner *l) {
-    l->part = l->net;
+    l->slice = l->net;
     l->has_embedding = l->has_head = true;
-    l->at_part = l->at_net;
-    l->from = 0;
-    l->to = l->elements;
+    l->slice_offset = l->net_offset;
+    l->first_element = 0;
+    l->end_element = l->elements;
 }
 
 static rcv_status lay_out(rcv_learner *l) {
     int64_t table, matrix;
     bool fits = rcvi_multiply(l->shape.tokens, l->shape.embedding, &table) &&
-                rcvi_multiply(l->shape.outputs, l->width, &matrix) && add_part(0, table, &l->at_net) &&
-                add_part(l->at_net, rcv_net_parameter_elements(l->net), &l->at_weight) &&
-                add_part(l->at_weight, l->shape.tied ? 0 : matrix, &l->at_bias) &&
-                add_part(l->at_bias, l->shape.outputs, &l->elements);
+                rcvi_multiply(l->shape.outputs, l->width, &matrix) && add_part(0, table, &l->net_offset) &&
+                add_part(l->net_offset, rcv_net_parameter_elements(l->net), &l->weight_offset) &&
+                add_part(l->weight_offset, l->shape.tied ? 0 : matrix, &l->bias_offset) &&
+                add_part(l->bias_offset, l->shape.outputs, &l->elements);
     if (!fits) return rcvi_fail(RCV_INVALID, "a model of these sizes has more parameters than can be counted");
-    if (l->shape.tied) l->at_weight = 0;
+    if (l->shape.tied) l->weight_offset = 0;
     take_whole(l);
     return RCV_OK;
 }
 
-rcv_status rcvi_learner_take_part(rcv_learner *l, int64_t first, int64_t count) {
+rcv_status rcvi_learner_take_slice(rcv_learner *l, int64_t first, int64_t count) {
     int64_t layers = l->net->options.layers;
     if (count == layers) return RCV_OK;
     if (l->shape.tied)
         return rcvi_fail(RCV_UNSUPPORTED, "an output layer that is tied to the embedding must be on the same device: "
                                           "layers cannot be shared out");
-    RCVI_TRY(rcvi_net_slice(l->net, first, count, &l->part));
+    RCVI_TRY(rcvi_net_slice(l->net, first, count, &l->slice));
     l->has_embedding = first == 0;
     l->has_head = first + count == layers;
-    l->at_part = l->at_net + rcvi_layer_start(l->net, first);
-    l->from = l->has_embedding ? 0 : l->at_part;
-    l->to = l->has_head ? l->elements : l->at_net + rcvi_layer_start(l->net, first + count);
+    l->slice_offset = l->net_offset + rcvi_layer_start(l->net, first);
+    l->first_element = l->has_embedding ? 0 : l->slice_offset;
+    l->end_element = l->has_head ? l->elements : l->net_offset + rcvi_layer_start(l->net, first + count);
     return RCV_OK;
 }
 
-rcv_status rcvi_learner_describe_part(const rcv_learner *l, int64_t first, int64_t count, rcv_learner *part) {
+rcv_status rcvi_learner_describe_slice(const rcv_learner *l, int64_t first, int64_t count, rcv_learner *part) {
     *part = *l;
     part->parameters = NULL;
     take_whole(part);
-    return rcvi_learner_take_part(part, first, count);
+    return rcvi_learner_take_slice(part, first, count);
 }
 
-void rcvi_learner_drop_part(rcv_learner *part) {
-    if (part->part != part->net) rcv_net_free(part->part);
+void rcvi_learner_drop_slice(rcv_learner *part) {
+    if (part->slice != part->net) rcv_net_free(part->slice);
 }
 
 /* ---- the device's memory ---- */
@@ -108,12 +109,12 @@ rcv_status rcvi_device_new(const rcv_learner *l, int64_t count, size_t size, voi
         return *memory ? RCV_OK : RCV_NO_MEMORY;
     }
     RCVI_TRY(l->device->memory->allocate(l->ordinal, (size_t)bytes, memory));
-    enum { PIECE = 1 << 20 };
-    char *zeros = rcvi_new(l->context, PIECE, 1);
+    enum { BLOCK = 1 << 20 };
+    char *zeros = rcvi_new(l->context, BLOCK, 1);
     rcv_status status = zeros ? RCV_OK : RCV_NO_MEMORY;
-    for (int64_t at = 0; at < bytes && !status; at += PIECE)
+    for (int64_t at = 0; at < bytes && !status; at += BLOCK)
         status = l->device->memory->write(l->ordinal, (char *)*memory + at, zeros,
-                                          (size_t)(bytes - at < PIECE ? bytes - at : PIECE));
+                                          (size_t)(bytes - at < BLOCK ? bytes - at : BLOCK));
     rcvi_free(l->context, zeros);
     if (status) {
         l->device->memory->release(l->ordinal, *memory);
@@ -144,13 +145,13 @@ rcv_status rcvi_device_read(const rcv_learner *l, void *to, const void *from, si
     return RCV_OK;
 }
 
-/* ---- life ---- */
+/* ---- making and freeing ---- */
 
 static rcv_status check_shape(const rcvi_learner_options *o) {
     const rcvi_shape *s = &o->shape;
     bool predicts_next = s->kind == RCV_DATA_STREAM || s->kind == RCV_DATA_LINES;
     if (s->outputs < 1)
-        return rcvi_fail(RCV_INVALID, "a model tells at least one class or value, not %lld", (long long)s->outputs);
+        return rcvi_fail(RCV_INVALID, "a model predicts at least one class or value, not %lld", (long long)s->outputs);
     if (predicts_next && o->net.bidirectional)
         return rcvi_fail(RCV_INVALID,
                          "a language model reads from left to right, so its network cannot be bidirectional");
@@ -180,7 +181,8 @@ static rcv_status fill_shell(rcv_learner *l, const rcvi_learner_options *o) {
     return lay_out(l);
 }
 
-rcv_status rcvi_learner_shell(rcv_context *context, rcv_cell *cell, const rcvi_learner_options *o, rcv_learner **out) {
+rcv_status rcvi_learner_new_empty(rcv_context *context, rcv_cell *cell, const rcvi_learner_options *o,
+                                  rcv_learner **out) {
     *out = NULL;
     RCVI_TRY(check_shape(o));
     rcv_learner *l = rcvi_new(context, 1, sizeof *l);
@@ -204,7 +206,7 @@ rcv_status rcvi_learner_shell(rcv_context *context, rcv_cell *cell, const rcvi_l
 void rcv_learner_free(rcv_learner *l) {
     if (!l) return;
     if (l->device) rcvi_device_free(l, l->parameters);
-    if (l->part != l->net) rcv_net_free(l->part);
+    if (l->slice != l->net) rcv_net_free(l->slice);
     rcv_net_free(l->net);
     rcv_cell_free(l->cell);
     rcv_vocabulary_free(l->vocabulary);
@@ -216,18 +218,19 @@ void rcv_learner_free(rcv_learner *l) {
 }
 
 rcv_status rcvi_learner_is_whole(const rcv_learner *l) {
-    if (l->part == l->net) return RCV_OK;
+    if (l->slice == l->net) return RCV_OK;
     return rcvi_fail(RCV_UNSUPPORTED,
                      "this rank has some layers of the model alone: load the file that the trainer writes");
 }
 
 rcv_status rcvi_learner_allocate(rcv_learner *l) {
-    return rcvi_device_new(l, l->to - l->from, rcvi_real_bytes(l), &l->parameters);
+    return rcvi_device_new(l, l->end_element - l->first_element, rcvi_real_bytes(l), &l->parameters);
 }
 
 /* ---- first values ---- */
 
-static void fill(rcvi_twister *twister, const rcv_learner *l, double bound, void *values, int64_t at, int64_t count) {
+static void draw_uniform(rcvi_twister *twister, const rcv_learner *l, double bound, void *values, int64_t at,
+                         int64_t count) {
     for (int64_t i = at; i < at + count; i++) {
         if (l->real == RCV_FLOAT64)
             ((double *)values)[i] = rcvi_uniform_double(twister, -bound, bound);
@@ -238,15 +241,15 @@ static void fill(rcvi_twister *twister, const rcv_learner *l, double bound, void
 
 static rcv_status make_values(const rcv_learner *l, double init, uint64_t seed, void *values) {
     rcvi_twister twister;
-    rcvi_twister_seed(&twister, seed ^ UINT64_C(0x6C6D2D6279746573)); /* numbers other than the network's */
-    RCVI_TRY(rcv_net_initialize(l->net, seed, l->real, rcvi_element_at(l, values, l->at_net)));
+    rcvi_twister_seed(&twister, seed ^ UINT64_C(0x6C6D2D6279746573)); /* a stream of its own beside the network's */
+    RCVI_TRY(rcv_net_initialize(l->net, seed, l->real, rcvi_element_at(l, values, l->net_offset)));
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;
         rcvi_learner_tensor_at(l, i, &place);
-        bool inner = place.offset >= l->at_net && place.offset < l->at_net + rcv_net_parameter_elements(l->net);
+        bool inner = place.offset >= l->net_offset && place.offset < l->net_offset + rcv_net_parameter_elements(l->net);
         bool table = reads_tokens(l) && i == 0;
         double bound = init > 0 ? init : table && !l->shape.tied ? 1 : 1 / sqrt((double)l->width);
-        if (init > 0 || !inner) fill(&twister, l, bound, values, place.offset, place.count);
+        if (init > 0 || !inner) draw_uniform(&twister, l, bound, values, place.offset, place.count);
     }
     return RCV_OK;
 }
@@ -255,8 +258,8 @@ rcv_status rcvi_learner_initialize(rcv_learner *l, double init, uint64_t seed) {
     void *values = rcvi_new(l->context, (size_t)l->elements, rcvi_real_bytes(l));
     rcv_status status = values ? make_values(l, init, seed, values) : RCV_NO_MEMORY;
     if (!status)
-        status = rcvi_device_write(l, l->parameters, rcvi_element_at(l, values, l->from),
-                                   (size_t)(l->to - l->from) * rcvi_real_bytes(l));
+        status = rcvi_device_write(l, l->parameters, rcvi_element_at(l, values, l->first_element),
+                                   (size_t)(l->end_element - l->first_element) * rcvi_real_bytes(l));
     rcvi_free(l->context, values);
     return status;
 }
@@ -341,7 +344,7 @@ static rcv_status make(rcv_context *context, const rcv_settings *s, const rcv_da
     RCVI_TRY(read_sizes(rcvi_settings_text(s, "sizes"), pool, &o.net));
     rcv_cell *cell = NULL;
     RCVI_TRY(rcv_cell_open(context, rcvi_settings_text(s, "cell"), &cell));
-    rcv_status status = rcvi_learner_shell(context, cell, &o, learner);
+    rcv_status status = rcvi_learner_new_empty(context, cell, &o, learner);
     if (status) {
         rcv_cell_free(cell);
         return status;
@@ -365,7 +368,7 @@ rcv_status rcvi_learner_make(rcv_context *context, const rcv_settings *settings,
     return status;
 }
 
-rcv_status rcvi_learner_begin(rcv_learner *l, const rcv_settings *s) {
+rcv_status rcvi_learner_set_first_values(rcv_learner *l, const rcv_settings *s) {
     RCVI_TRY(rcvi_learner_allocate(l));
     return rcvi_learner_initialize(l, rcvi_settings_real(s, "init"), (uint64_t)rcvi_settings_integer(s, "seed"));
 }
@@ -378,7 +381,7 @@ rcv_status rcv_learner_new(rcv_context *context, const rcv_settings *settings, c
     RCVI_NEED(data, "data");
     RCVI_NEED(learner, "learner");
     RCVI_TRY(rcvi_learner_make(context, settings, data, learner));
-    rcv_status status = rcvi_learner_begin(*learner, settings);
+    rcv_status status = rcvi_learner_set_first_values(*learner, settings);
     if (status) {
         rcv_learner_free(*learner);
         *learner = NULL;
@@ -400,7 +403,7 @@ rcv_status rcvi_learner_fits(const rcv_learner *l, const rcv_data *data) {
         return rcvi_fail(RCV_INVALID, "the data has %lld features a time step, the model reads %lld",
                          (long long)rcv_data_features(data), (long long)l->shape.features);
     if (rcv_data_outputs(data) != l->shape.outputs)
-        return rcvi_fail(RCV_INVALID, "the data has %lld classes or values, the model tells %lld",
+        return rcvi_fail(RCV_INVALID, "the data has %lld classes or values, the model predicts %lld",
                          (long long)rcv_data_outputs(data), (long long)l->shape.outputs);
     return RCV_OK;
 }

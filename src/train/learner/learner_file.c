@@ -1,5 +1,5 @@
-/* A learner as a file: the network as any model of ours has it (recurve.format, recurve.cell, recurve.network), its shape as JSON in
- * recurve.learner, the vocabulary as bytes, a word a line, and tensors embedding.weight, rnn.*, decoder.*. */
+/* A learner as a file: the network as every model file has it (recurve.format, recurve.cell, recurve.network), the learner's shape as JSON
+ * in recurve.learner, vocabulary and class names as bytes, one per line, and tensors embedding.weight, rnn.*, decoder.*. */
 #include "base/json.h"
 #include "model/model.h"
 #include "model/tensors.h"
@@ -118,7 +118,7 @@ static rcv_status find_tensor(const rcv_learner *l, const rcv_tensors *tensors, 
     return RCV_OK;
 }
 
-/* All is looked at before memory is taken for what a file merely claims. */
+/* All shapes are checked before memory is allocated by sizes that a file claims. */
 static rcv_status check_array(const rcv_learner *l, const char *prefix, const rcv_tensors *tensors, const char *file) {
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;
@@ -153,9 +153,9 @@ rcv_status rcvi_array_from_tensors(const rcv_learner *l, const char *prefix, con
     return RCV_OK;
 }
 
-/* ---- the same model? ---- */
+/* ---- comparing models ---- */
 
-/* What training does to the network, and may do otherwise when it goes on. */
+/* Options of the network that a resumed run may change. */
 static const char *const regularisers[] = {"dropout", "variational", "zoneout"};
 
 static bool same_network(const char *a, const char *b) {
@@ -197,7 +197,7 @@ rcv_status rcvi_learner_check_same(const rcv_learner *l, const rcv_tensors *tens
                      rcv_cell_name(l->cell));
 }
 
-/* ---- the whole model ---- */
+/* ---- a model from a file ---- */
 
 static rcv_status read_shape(const rcv_tensors *tensors, const char *file, rcvi_shape *shape) {
     const char *text = rcv_tensors_metadata(tensors, SHAPE_KEY);
@@ -269,7 +269,7 @@ rcv_status rcvi_learner_from_tensors(rcv_context *context, const rcv_tensors *te
     RCVI_TRY(rcvi_network_from_tensors(context, tensors, file, &cell, &net));
     options.net = *rcv_net_get_options(net);
     rcv_learner *l = NULL;
-    rcv_status status = rcvi_learner_shell(context, cell, &options, &l);
+    rcv_status status = rcvi_learner_new_empty(context, cell, &options, &l);
     rcv_net_free(net);
     if (status) {
         rcv_cell_free(cell);

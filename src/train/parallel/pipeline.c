@@ -1,8 +1,8 @@
-/* The order in which a stage takes its units.
+/* The 1F1B order of a stage.
  *
- * Nobody waits for ever: give micro-batch m on stage s of S the slot 2 m + s forwards and 2 m + 2 S - 1 - s backwards. What it waits
- * for on a neighbour has an earlier slot, and, with S - s micro-batches in flight, so has all that stands before it in its own stage's order.
- * Where units cost the same on all stages and messages nothing, the last stage never waits once it has begun, however time is cut. */
+ * There is no deadlock: give micro-batch m on stage s of S the slot 2 m + s forward and 2 m + 2 S - 1 - s backward. What it waits for on a
+ * neighbour has an earlier slot, and, with S - s micro-batches in flight, so has everything before it in its own stage's order. Where units
+ * cost the same on all stages and messages nothing, the last stage never waits once it has begun, with any number of chunks. */
 #include "train/parallel/pipeline.h"
 
 int rcvi_pipeline_in_flight(const rcvi_pipeline *pipeline, int stage) {
@@ -10,8 +10,8 @@ int rcvi_pipeline_in_flight(const rcvi_pipeline *pipeline, int stage) {
     return above < pipeline->micro ? above : pipeline->micro;
 }
 
-/* All chunks of a micro-batch; gives the place behind them. */
-static rcvi_pipeline_task *put(const rcvi_pipeline *pipeline, int micro, bool backward, rcvi_pipeline_task *tasks) {
+/* Appends all chunks of a micro-batch; gives the next free task. */
+static rcvi_pipeline_task *append(const rcvi_pipeline *pipeline, int micro, bool backward, rcvi_pipeline_task *tasks) {
     for (int k = 0; k < pipeline->chunks; k++) {
         int chunk = backward ? pipeline->chunks - 1 - k : k;
         *tasks++ = (rcvi_pipeline_task){.unit = micro * pipeline->chunks + chunk, .backward = backward};
@@ -21,9 +21,9 @@ static rcvi_pipeline_task *put(const rcvi_pipeline *pipeline, int micro, bool ba
 
 void rcvi_pipeline_order(const rcvi_pipeline *pipeline, int stage, rcvi_pipeline_task *tasks) {
     int next = 0, in_flight = rcvi_pipeline_in_flight(pipeline, stage);
-    while (next < in_flight) tasks = put(pipeline, next++, false, tasks);
+    while (next < in_flight) tasks = append(pipeline, next++, false, tasks);
     for (int m = 0; m < pipeline->micro; m++) {
-        tasks = put(pipeline, m, true, tasks);
-        if (next < pipeline->micro) tasks = put(pipeline, next++, false, tasks);
+        tasks = append(pipeline, m, true, tasks);
+        if (next < pipeline->micro) tasks = append(pipeline, next++, false, tasks);
     }
 }

@@ -1,11 +1,10 @@
-/* How a step of training flows over devices, by itself: the order in which every stage of a pipeline takes its units, and, from what
- * things cost, when what is done. Nothing here runs or measures anything.
+/* The schedule of a pipeline (1F1B: one forward, one backward) and its simulation: the order in which every stage runs its units, and, from
+ * their costs, when each begins and ends. Nothing here computes or measures anything.
  *
- * A batch of a replica is cut into units: `micro` micro-batches of `chunks` time chunks each, unit u = m * chunks + k. Forwards, chunk k
- * of a micro-batch waits for its chunk k - 1 on the same stage and for the same unit on the stage below; backwards, for its chunk k + 1 and for
- * the stage above; and the last stage turns round: a micro-batch goes backwards, from its last chunk on, once all of its chunks have gone
- * forwards. Stages hold what a micro-batch's backward pass needs from its first forward unit to its last backward one, of as many
- * micro-batches at once as rcvi_pipeline_in_flight says. */
+ * A replica's part of a batch is cut into units: `micro` micro-batches of `chunks` time chunks each, unit u = m * chunks + k. The forward pass of
+ * unit (m, k) needs that of (m, k - 1) on the same stage and that of (m, k) on the stage below. The backward pass of (m, k) needs that of
+ * (m, k + 1) on the same stage and that of (m, k) on the stage above; on the last stage, all forward units of micro-batch m. A micro-batch is in
+ * flight on a stage from its first forward unit to its last backward one, and the stage keeps its activations for that long. */
 #ifndef RCVI_PIPELINE_H
 #define RCVI_PIPELINE_H
 
@@ -16,52 +15,52 @@ typedef struct {
     bool backward;
 } rcvi_pipeline_task;
 
-/* Part of a stage's gradient that ranks sum as one. */
+/* A segment of a stage's gradient, which replicas all-reduce as one. */
 typedef struct {
     double bytes;
-    double at; /* of the last backward unit's seconds, from 0 to 1, when it is ready; above 1: behind `inputs` */
+    double at; /* when it is complete: fraction of the last backward unit, 0 to 1; above 1: after `inputs` */
 } rcvi_pipeline_segment;
 
 typedef struct {
-    double forward, backward; /* seconds of a unit, forwards and backwards; of the last stage with the output layer */
-    double begin;             /* before its first unit: what is sent to the device, ... */
-    double inputs;            /* behind its last backward unit: the rows of the embedding, of the first stage */
-    double update;            /* behind all sums: the norm and the update */
-    double message;           /* bytes of a unit to the stage above, and as many back; of the last it means nothing */
-    const rcvi_pipeline_segment *segments; /* in the order in which they are summed */
+    double forward, backward; /* seconds of a unit; the last stage's with the output layer */
+    double begin;             /* before the first unit: sending the batch to the device, ... */
+    double inputs;            /* after the last backward unit: the embedding's gradient, on the first stage */
+    double update;            /* after all all-reduces: norm and update */
+    double message;           /* bytes of a unit to the stage above, and as many back; not used of the last stage */
+    const rcvi_pipeline_segment *segments; /* in the order in which they are reduced */
     int segment_count;
-    /* Bytes of parameters that replicas gather behind the update, since each updates a share alone, for which a sum of gradients
-     * need only leave it its share; 0: all update all. */
+    /* Bytes of parameters that replicas all-gather after the update where each updates a share of them; gradients are then
+     * reduce-scattered. 0: every replica updates all. */
     double gathered;
 } rcvi_pipeline_stage;
 
 typedef struct {
-    int stages, replicas; /* devices of a pipeline; pipelines that have parts of the batch each */
+    int stages, replicas; /* devices of a pipeline; pipelines, each with a part of the batch */
     int micro, chunks;
     const rcvi_pipeline_stage *stage; /* [stages] */
-    double latency, bandwidth;        /* of a link: seconds, bytes a second each way; one rank alone has none */
-    /* The same of messages between neighbours, where these take another way; 0: as the others. */
+    double latency, bandwidth;        /* of a link: seconds, bytes per second each way; not used with one rank */
+    /* The same of messages between stages, where these differ; 0: they do not. */
     double message_latency, message_bandwidth;
-    /* Bytes of the last sum of all ranks, without which no update is made (the norm of a pipeline); 0: there is none. */
+    /* Bytes of the all-reduce over all ranks before the update (norm of the gradient); 0: there is none. */
     double outcome;
 } rcvi_pipeline;
 
-/* Micro-batches that a stage holds at once: stages - stage, at most all. */
+/* Micro-batches in flight on a stage at once: stages - stage, at most all. */
 int rcvi_pipeline_in_flight(const rcvi_pipeline *pipeline, int stage);
-/* 2 * micro * chunks tasks of a stage: one forward, one backward. Micro-batches go forwards as far as rcvi_pipeline_in_flight lets; then, in turn, the
- * oldest one backwards and the next one forwards. It does not depend on costs, so all ranks have the same, and no two stages wait for
- * each other for ever. What a stage hands on it hands on in the order in which its neighbour takes it. */
+/* The 2 * micro * chunks tasks of a stage in 1F1B order: as many micro-batches forward as may be in flight; then alternately the oldest one
+ * backward and the next one forward. The order does not depend on costs, so all ranks have the same one, and no two stages wait for each
+ * other for ever. A stage sends units in the order in which its neighbour runs them. */
 void rcvi_pipeline_order(const rcvi_pipeline *pipeline, int stage, rcvi_pipeline_task *tasks);
 
-/* ---- when what is done ---- */
+/* ---- simulation ---- */
 
 typedef enum {
     RCVI_PIPELINE_BEGIN,
     RCVI_PIPELINE_FORWARD,
     RCVI_PIPELINE_BACKWARD,
     RCVI_PIPELINE_INPUTS,
-    RCVI_PIPELINE_SUM,     /* of a segment among replicas */
-    RCVI_PIPELINE_OUTCOME, /* of all ranks, from when the last of them is there */
+    RCVI_PIPELINE_SUM,     /* all-reduce of a segment among replicas */
+    RCVI_PIPELINE_OUTCOME, /* all-reduce over all ranks, from when the last of them begins it */
     RCVI_PIPELINE_UPDATE,
     RCVI_PIPELINE_GATHER
 } rcvi_pipeline_event_kind;
@@ -69,32 +68,32 @@ typedef enum {
 typedef struct {
     int stage;
     rcvi_pipeline_event_kind kind;
-    int unit; /* or segment; -1: neither */
+    int unit; /* or number of a segment; -1: neither */
     double begin, end;
 } rcvi_pipeline_event;
 
-/* seconds * stages = what all stages compute + bubble * seconds * stages + exposed * stages. */
+/* seconds * stages = compute seconds of all stages + bubble * seconds * stages + exposed * stages. */
 typedef struct {
-    double seconds; /* of a step */
-    double bubble; /* part of all stages' time in which they would wait for each other even if exchanges took no time */
-    double exposed;  /* seconds by which the step would be shorter if exchanges took no time */
-    double exchange; /* seconds of all exchanges of the rank that has most of them, hidden or not */
-    double sent;     /* bytes, messages and exchanges, by the rank that sends most */
+    double seconds; /* of an update */
+    double
+        bubble; /* fraction of all stages' time in which they would wait for each other even if exchanges took no time */
+    double exposed;  /* seconds by which the update would be shorter if exchanges took no time */
+    double exchange; /* seconds of all exchanges of the rank with most, overlapped or not */
+    double sent;     /* bytes of messages and exchanges of the rank that sends most */
 } rcvi_pipeline_result;
 
-/* A step by events, of one replica, since all are alike. Exchanges are sums, of segments and of the outcome, and gathering. Stages take their
- * tasks in order, each as soon as what it needs is there. A link to a neighbour carries one message at a time, which is there `latency`
- * after its last byte left; links are busy beside what computes, and exchanges among replicas beside both, one at a time a rank. A sum of
- * R replicas takes 2 (R - 1) latencies and 2 (R - 1) / R of its bytes, gathering and a sum that leaves shares half of that; the outcome of N
- * ranks 2 ceil(log2 N) latencies and twice its bytes.
+/* An update of one replica, since all are alike. Stages run their tasks in order, each as soon as its inputs are there. A link to a neighbour
+ * carries one message at a time, which arrives `latency` after its last byte was sent. Links overlap with computing, and exchanges among
+ * replicas with both, one at a time per rank. An all-reduce among R replicas takes 2 (R - 1) latencies and 2 (R - 1) / R of its bytes; a
+ * reduce-scatter or an all-gather takes half of that; the all-reduce over N ranks takes 2 ceil(log2 N) latencies and twice its bytes.
  *
- * `events`: NULL, or room for rcvi_pipeline_event_count, all of which is filled: stage by stage, of each in the order of the kinds, with
- * tasks as they are taken. An exchange that nobody takes part in is none; work of no seconds is an event all the same. */
+ * `events`: NULL, or room for rcvi_pipeline_event_count events, all of which are filled: stage by stage, each in the order of the kinds, tasks in
+ * the order in which they run. Exchanges that do not happen have no event; work of 0 seconds has one. */
 size_t rcvi_pipeline_event_count(const rcvi_pipeline *pipeline);
 rcv_status rcvi_pipeline_simulate(rcv_context *context, const rcvi_pipeline *pipeline, rcvi_pipeline_event *events,
                                   rcvi_pipeline_result *result);
 
-/* What of a step all devices spend computing. */
+/* The fraction of an update that devices spend computing. */
 static inline double rcvi_pipeline_busy(const rcvi_pipeline_result *r) {
     double share = 1 - r->bubble - (r->seconds > 0 ? r->exposed / r->seconds : 0);
     return share > 0 ? share : 0;
@@ -102,9 +101,9 @@ static inline double rcvi_pipeline_busy(const rcvi_pipeline_result *r) {
 
 /* ---- splitting layers ---- */
 
-/* Into how many consecutive layers each stage gets, at least one each, so that the slowest stage is as fast as can be; of equal
- * ones, that with the least sum of squares, and then with fewer layers on earlier stages, which hold more micro-batches. Equal: but for
- * rounding. `layer`: [layers] seconds of a unit; `first` and `last` are added to the first and last stage's. */
+/* Splits layers into consecutive runs, at least one layer per stage, so that the slowest stage is as fast as possible; among equal splits (up to
+ * rounding) the one with the least sum of squares, then with fewer layers on earlier stages, which have more micro-batches in flight.
+ * `layer`: [layers] seconds of a unit; `first` and `last` are added to the first and last stage. */
 rcv_status rcvi_pipeline_split(rcv_context *context, const double *layer, int layers, double first, double last,
                                int stages, int *counts);
 

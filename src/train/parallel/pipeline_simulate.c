@@ -1,21 +1,21 @@
-/* When what is done. The order of each stage is fixed and a link has one sender, so a task's time follows as soon as those of what it
- * needs are known: stages advance in turn, each as far as it can, and no queue of events is needed. */
+/* Simulation of a pipeline's update. The order of each stage is fixed and a link has one sender, so a task's times follow as soon as those of its
+ * inputs are known: stages advance one after the other, each as far as it can, and no event queue is needed. */
 #include "train/parallel/pipeline.h"
 
 #include <limits.h>
 #include <math.h>
 
-/* A stage on its way through a step. */
+/* A stage during the simulation. */
 typedef struct {
     const rcvi_pipeline_stage *cost;
     int index;
     const rcvi_pipeline_task *tasks; /* [2 * units] */
     size_t done;                     /* of them */
-    /* [units], forwards and backwards: when what a unit needs of the stage below or above is there; -1: not known yet */
-    double *there[2];
-    double link[2];    /* to the stage above, to the one below: free from then on */
-    double begun, now; /* what it computed last began and ended then */
-    double summed;     /* when it has its sums too */
+    /* [units] forward and backward: when a unit's input from a neighbouring stage arrives; -1: not known yet */
+    double *arrival[2];
+    double link[2];    /* to the stage above, to the one below: when it becomes free */
+    double begun, now; /* begin and end of its last computation */
+    double summed;     /* when its all-reduces have ended, too */
     double busy, exchange, sent;
     rcvi_pipeline_event *event; /* the next one, or NULL */
 } stage_run;
@@ -28,63 +28,63 @@ typedef struct {
     double *there;             /* the same */
 } simulation;
 
-/* ---- what happens ---- */
+/* ---- events ---- */
 
-static void note(stage_run *l, rcvi_pipeline_event_kind kind, int unit, double begin, double end) {
-    if (l->event)
-        *l->event++ = (rcvi_pipeline_event){.stage = l->index, .kind = kind, .unit = unit, .begin = begin, .end = end};
+static void note(stage_run *r, rcvi_pipeline_event_kind kind, int unit, double begin, double end) {
+    if (r->event)
+        *r->event++ = (rcvi_pipeline_event){.stage = r->index, .kind = kind, .unit = unit, .begin = begin, .end = end};
 }
 
-static void compute(stage_run *l, rcvi_pipeline_event_kind kind, int unit, double from, double seconds) {
-    l->begun = fmax(l->now, from);
-    l->now = l->begun + seconds;
-    l->busy += seconds;
-    note(l, kind, unit, l->begun, l->now);
+static void compute(stage_run *r, rcvi_pipeline_event_kind kind, int unit, double from, double seconds) {
+    r->begun = fmax(r->now, from);
+    r->now = r->begun + seconds;
+    r->busy += seconds;
+    note(r, kind, unit, r->begun, r->now);
 }
 
-/* Gives its end. */
-static double exchange(stage_run *l, rcvi_pipeline_event_kind kind, int segment, double from, double seconds,
+/* Gives the end of the exchange. */
+static double exchange(stage_run *r, rcvi_pipeline_event_kind kind, int segment, double from, double seconds,
                        double sent) {
-    l->exchange += seconds;
-    l->sent += sent;
-    note(l, kind, segment, from, from + seconds);
+    r->exchange += seconds;
+    r->sent += sent;
+    note(r, kind, segment, from, from + seconds);
     return from + seconds;
 }
 
-/* In a ring of all replicas everything passes by once, which gathers shares or sums them, or twice, for a sum that all have. */
-static double exchange_in_ring(const rcvi_pipeline *pipeline, stage_run *l, rcvi_pipeline_event_kind kind, int segment,
+/* A ring over all replicas: one pass for an all-gather or a reduce-scatter, two for an all-reduce. */
+static double exchange_in_ring(const rcvi_pipeline *pipeline, stage_run *r, rcvi_pipeline_event_kind kind, int segment,
                                double from, int passes, double bytes) {
     double others = pipeline->replicas - 1, sent = passes * others / pipeline->replicas * bytes;
-    return exchange(l, kind, segment, from, passes * others * pipeline->latency + sent / pipeline->bandwidth, sent);
+    return exchange(r, kind, segment, from, passes * others * pipeline->latency + sent / pipeline->bandwidth, sent);
 }
 
 /* ---- units ---- */
 
-/* What the last task made, to the stage that needs it. */
-static void send(simulation *sim, stage_run *l, rcvi_pipeline_task task) {
-    int to = l->index + (task.backward ? -1 : 1), lower = task.backward ? to : l->index;
+/* Sends the output of the last task to the stage that needs it. */
+static void send(simulation *sim, stage_run *r, rcvi_pipeline_task task) {
+    int to = r->index + (task.backward ? -1 : 1), lower = task.backward ? to : r->index;
     if (to < 0 || to >= sim->pipeline->stages) return;
-    double bytes = sim->pipeline->stage[lower].message, *link = &l->link[task.backward];
+    double bytes = sim->pipeline->stage[lower].message, *link = &r->link[task.backward];
     const rcvi_pipeline *pipeline = sim->pipeline;
     double latency = pipeline->message_latency > 0 ? pipeline->message_latency : pipeline->latency;
-    *link = fmax(*link, l->now) +
+    *link = fmax(*link, r->now) +
             bytes / (pipeline->message_bandwidth > 0 ? pipeline->message_bandwidth : pipeline->bandwidth);
-    l->sent += bytes;
-    sim->stages[to].there[task.backward][task.unit] = *link + latency;
+    r->sent += bytes;
+    sim->stages[to].arrival[task.backward][task.unit] = *link + latency;
 }
 
-/* False: what the next task needs is not known yet, or there is none. */
-static bool advance(simulation *sim, stage_run *l) {
-    if (l->done == 2 * sim->units) return false;
-    const rcvi_pipeline_task task = l->tasks[l->done];
-    const double there = l->there[task.backward][task.unit];
+/* Runs the stage's next task. False: its input is not known yet, or there is no task left. */
+static bool advance(simulation *sim, stage_run *r) {
+    if (r->done == 2 * sim->units) return false;
+    const rcvi_pipeline_task task = r->tasks[r->done];
+    const double there = r->arrival[task.backward][task.unit];
     if (there < 0) return false;
     if (task.backward)
-        compute(l, RCVI_PIPELINE_BACKWARD, task.unit, there, l->cost->backward);
+        compute(r, RCVI_PIPELINE_BACKWARD, task.unit, there, r->cost->backward);
     else
-        compute(l, RCVI_PIPELINE_FORWARD, task.unit, there, l->cost->forward);
-    send(sim, l, task);
-    l->done++;
+        compute(r, RCVI_PIPELINE_FORWARD, task.unit, there, r->cost->forward);
+    send(sim, r, task);
+    r->done++;
     return true;
 }
 
@@ -97,7 +97,7 @@ static void run_units(simulation *sim) {
     }
 }
 
-/* ---- what follows ---- */
+/* ---- gradients and update ---- */
 
 static bool has_outcome(const rcvi_pipeline *pipeline) {
     return pipeline->outcome > 0 && (pipeline->stages > 1 || pipeline->replicas > 1);
@@ -106,17 +106,17 @@ static bool gathers(const rcvi_pipeline *pipeline, int stage) {
     return pipeline->replicas > 1 && pipeline->stage[stage].gathered > 0;
 }
 
-static void sum_gradients(const rcvi_pipeline *pipeline, stage_run *l) {
-    const int passes = gathers(pipeline, l->index) ? 1 : 2;
-    const double last = l->begun;
-    compute(l, RCVI_PIPELINE_INPUTS, -1, 0, l->cost->inputs);
+static void sum_gradients(const rcvi_pipeline *pipeline, stage_run *r) {
+    const int passes = gathers(pipeline, r->index) ? 1 : 2;
+    const double last = r->begun;
+    compute(r, RCVI_PIPELINE_INPUTS, -1, 0, r->cost->inputs);
     double end = 0;
-    for (int i = 0; pipeline->replicas > 1 && i < l->cost->segment_count; i++) {
-        const rcvi_pipeline_segment *segment = &l->cost->segments[i];
-        double ready = segment->at > 1 ? l->now : last + segment->at * l->cost->backward;
-        end = exchange_in_ring(pipeline, l, RCVI_PIPELINE_SUM, i, fmax(end, ready), passes, segment->bytes);
+    for (int i = 0; pipeline->replicas > 1 && i < r->cost->segment_count; i++) {
+        const rcvi_pipeline_segment *segment = &r->cost->segments[i];
+        double ready = segment->at > 1 ? r->now : last + segment->at * r->cost->backward;
+        end = exchange_in_ring(pipeline, r, RCVI_PIPELINE_SUM, i, fmax(end, ready), passes, segment->bytes);
     }
-    l->summed = fmax(l->now, end);
+    r->summed = fmax(r->now, end);
 }
 
 static double outcome_seconds(const rcvi_pipeline *pipeline) {
@@ -125,25 +125,25 @@ static double outcome_seconds(const rcvi_pipeline *pipeline) {
     return 2 * rounds * pipeline->latency + 2 * pipeline->outcome / pipeline->bandwidth;
 }
 
-/* All ranks wait for the last one. */
+/* Begins when the last rank does. */
 static void sum_outcome(simulation *sim) {
     const rcvi_pipeline *pipeline = sim->pipeline;
     double all = 0;
     for (int s = 0; s < pipeline->stages; s++) all = fmax(all, sim->stages[s].summed);
     for (int s = 0; s < pipeline->stages; s++) {
-        stage_run *l = &sim->stages[s];
-        l->summed = exchange(l, RCVI_PIPELINE_OUTCOME, -1, all, outcome_seconds(pipeline), 2 * pipeline->outcome);
+        stage_run *r = &sim->stages[s];
+        r->summed = exchange(r, RCVI_PIPELINE_OUTCOME, -1, all, outcome_seconds(pipeline), 2 * pipeline->outcome);
     }
 }
 
-/* Gives the end of the stage's step. */
-static double update(const rcvi_pipeline *pipeline, stage_run *l) {
-    compute(l, RCVI_PIPELINE_UPDATE, -1, l->summed, l->cost->update);
-    if (!gathers(pipeline, l->index)) return l->now;
-    return exchange_in_ring(pipeline, l, RCVI_PIPELINE_GATHER, -1, l->now, 1, l->cost->gathered);
+/* Gives the end of the stage's update. */
+static double update(const rcvi_pipeline *pipeline, stage_run *r) {
+    compute(r, RCVI_PIPELINE_UPDATE, -1, r->summed, r->cost->update);
+    if (!gathers(pipeline, r->index)) return r->now;
+    return exchange_in_ring(pipeline, r, RCVI_PIPELINE_GATHER, -1, r->now, 1, r->cost->gathered);
 }
 
-/* When the step would end if exchanges took no time: all stages have computed, but for the update. */
+/* When the update would end if exchanges took no time. */
 static double end_without_exchanges(const simulation *sim) {
     double all = 0, end = 0;
     for (int s = 0; has_outcome(sim->pipeline) && s < sim->pipeline->stages; s++) all = fmax(all, sim->stages[s].now);
@@ -160,17 +160,17 @@ static void finish(simulation *sim, rcvi_pipeline_result *result) {
     if (has_outcome(pipeline)) sum_outcome(sim);
     *result = (rcvi_pipeline_result){0};
     for (int s = 0; s < pipeline->stages; s++) {
-        stage_run *l = &sim->stages[s];
-        result->seconds = fmax(result->seconds, update(pipeline, l));
-        result->exchange = fmax(result->exchange, l->exchange);
-        result->sent = fmax(result->sent, l->sent);
-        busy += l->busy;
+        stage_run *r = &sim->stages[s];
+        result->seconds = fmax(result->seconds, update(pipeline, r));
+        result->exchange = fmax(result->exchange, r->exchange);
+        result->sent = fmax(result->sent, r->sent);
+        busy += r->busy;
     }
     result->exposed = result->seconds - shortest;
     if (result->seconds > 0) result->bubble = fmax(shortest - busy / pipeline->stages, 0) / result->seconds;
 }
 
-/* ---- around it ---- */
+/* ---- the whole update ---- */
 
 static size_t count_events(const rcvi_pipeline *pipeline, int stage) {
     size_t count = 3 + 2 * (size_t)pipeline->micro * (size_t)pipeline->chunks; /* begin, inputs, update */
@@ -192,7 +192,8 @@ static rcv_status check_stage(const rcvi_pipeline_stage *stage, int index) {
                  is_cost(stage->gathered);
     for (int i = 0; i < stage->segment_count; i++)
         costs = costs && is_cost(stage->segments[i].bytes) && stage->segments[i].at >= 0;
-    return costs ? RCV_OK : rcvi_fail(RCV_INVALID, "stage %d has a cost that is no number of seconds or bytes", index);
+    return costs ? RCV_OK
+                 : rcvi_fail(RCV_INVALID, "stage %d has a cost that is not a number of seconds or bytes", index);
 }
 
 static rcv_status check(const rcvi_pipeline *pipeline) {
@@ -216,22 +217,22 @@ static rcv_status allocate(rcv_context *context, simulation *sim) {
     return sim->there ? RCV_OK : RCV_NO_MEMORY;
 }
 
-/* The first stage has its inputs, and the last one needs nothing to turn round: what it waits for stands before it in its order. */
+/* The first stage has its inputs from the beginning; the last one needs no gradient from above, since its forward units come earlier in its order. */
 static void start(simulation *sim, rcvi_pipeline_event *events) {
     for (int s = 0; s < sim->pipeline->stages; s++) {
         const size_t place = 2 * (size_t)s * sim->units;
-        stage_run *l = &sim->stages[s];
+        stage_run *r = &sim->stages[s];
         rcvi_pipeline_order(sim->pipeline, s, sim->tasks + place);
-        *l = (stage_run){.cost = &sim->pipeline->stage[s],
+        *r = (stage_run){.cost = &sim->pipeline->stage[s],
                          .index = s,
                          .tasks = sim->tasks + place,
-                         .there = {sim->there + place, sim->there + place + sim->units},
+                         .arrival = {sim->there + place, sim->there + place + sim->units},
                          .event = events};
         for (size_t u = 0; u < sim->units; u++) {
-            l->there[0][u] = s == 0 ? 0 : -1;
-            l->there[1][u] = s == sim->pipeline->stages - 1 ? 0 : -1;
+            r->arrival[0][u] = s == 0 ? 0 : -1;
+            r->arrival[1][u] = s == sim->pipeline->stages - 1 ? 0 : -1;
         }
-        compute(l, RCVI_PIPELINE_BEGIN, -1, 0, l->cost->begin);
+        compute(r, RCVI_PIPELINE_BEGIN, -1, 0, r->cost->begin);
         if (events) events += count_events(sim->pipeline, s);
     }
 }

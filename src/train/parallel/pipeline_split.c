@@ -1,11 +1,11 @@
-/* Layers shared out to stages, by dynamic programming from the last stage down: first the least time of the slowest stage, then, of
- * stages that take no longer than that, the least sum of squares. (Both at once would not do: a part that is best by itself need not be
- * part of the best whole, where another stage is the slowest anyway.) */
+/* Layers of stages, by dynamic programming from the last stage down: first the least time of the slowest stage; then, among splits whose stages
+ * take no longer than that, the least sum of squares. (Both criteria in one pass would be wrong: a suffix that is best for itself need not
+ * belong to the best split, where an earlier stage is the slowest.) */
 #include "train/parallel/pipeline.h"
 
 #include <math.h>
 
-static const double rounding = 1e-12; /* sums that differ by less are equal: layers that are alike cost the same */
+static const double rounding = 1e-12; /* sums whose relative difference is smaller count as equal */
 
 typedef struct {
     const double *layer; /* [layers] */
@@ -18,7 +18,7 @@ typedef struct {
 static double larger(double stage, double rest) { return fmax(stage, rest); }
 static double add_square(double stage, double rest) { return stage * stage + rest; }
 
-/* How many of the layers from `i` on stage s takes, if none may take longer than `limit`; of equal ones the fewest. */
+/* The number of layers from layer i on that stage s has, if no stage may take longer than `limit`; among equal ones the smallest. */
 static void choose(split *p, int s, int i, double limit, double (*join)(double, double)) {
     const size_t width = (size_t)p->layers + 1, at = (size_t)s * width + (size_t)i;
     double seconds = (s == 0 ? p->first : 0) + (s == p->stages - 1 ? p->last : 0);
@@ -57,7 +57,7 @@ static rcv_status check(const split *p) {
         sum += p->layer[i];
         costs = costs && p->layer[i] >= 0;
     }
-    if (!costs || !isfinite(sum * sum)) return rcvi_fail(RCV_INVALID, "what a layer costs is no number of seconds");
+    if (!costs || !isfinite(sum * sum)) return rcvi_fail(RCV_INVALID, "the cost of a layer is not a number of seconds");
     return RCV_OK;
 }
 

@@ -100,7 +100,7 @@ static rcv_status enqueue_update(rcv_trainer *t, const rcvi_update *update, doub
         rcvi_batch batch;
         RCVI_TRY(rcvi_batcher_next(t->batcher, &batch));
         const rcvi_control control = control_of(t, &batch, rate);
-        RCVI_TRY(rcvi_work_learn(t->work, t->windows.numbers[batch.bucket], &batch, &control, update_seed, first,
+        RCVI_TRY(rcvi_work_train(t->work, t->windows.numbers[batch.bucket], &batch, &control, update_seed, first,
                                  last ? update : NULL));
         *tokens += batch.counted;
         *epoch_ended |= batch.ends;

@@ -125,8 +125,8 @@ static rcv_status find_layers(rcv_trainer *t, int64_t *first, int64_t *count) {
 
 /* Parameters with their first values, moments, room for outcomes. */
 static rcv_status allocate_arrays(rcv_trainer *t, int64_t first, int64_t count) {
-    RCVI_TRY(rcvi_learner_take_part(t->learner, first, count));
-    RCVI_TRY(rcvi_learner_begin(t->learner, t->settings));
+    RCVI_TRY(rcvi_learner_take_slice(t->learner, first, count));
+    RCVI_TRY(rcvi_learner_set_first_values(t->learner, t->settings));
     int64_t elements = rcvi_share_elements(t->learner, rcvi_trainer_topology(t));
     if (elements < 0) return RCV_NO_MEMORY;
     RCVI_TRY(rcvi_optimiser_allocate(&t->optimiser, t->learner, elements));
@@ -207,7 +207,8 @@ const rcv_progress *rcv_trainer_progress(const rcv_trainer *trainer) { return &t
 
 size_t rcv_trainer_bytes(const rcv_trainer *t) {
     if (!t->work) return 0;
-    size_t real = rcvi_real_bytes(t->learner), parameters = (size_t)(t->learner->to - t->learner->from) * real;
+    size_t real = rcvi_real_bytes(t->learner),
+           parameters = (size_t)(t->learner->end_element - t->learner->first_element) * real;
     int64_t elements = rcvi_share_elements(t->learner, rcvi_trainer_topology(t));
     size_t moments = (size_t)(elements > 0 ? elements : 0) * real;
     return rcvi_work_bytes(t->work) + parameters + moments * rcvi_optimiser_array_count(&t->optimiser);

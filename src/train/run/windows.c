@@ -154,11 +154,11 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
     RCVI_TRY(find_pinned(t, index, &string));
     if (like && !given) o.schedule = like;
     if (string) o.schedule = string;
-    rcv_status status = rcvi_work_window(t->work, &o, &t->windows.numbers[index]);
+    rcv_status status = rcvi_work_add_window(t->work, &o, &t->windows.numbers[index]);
     bool unusable = status == RCV_UNSUPPORTED || status == RCV_NO_MEMORY;
     if (unusable && !string && like && !given) {
         o.schedule = NULL;
-        status = rcvi_work_window(t->work, &o, &t->windows.numbers[index]);
+        status = rcvi_work_add_window(t->work, &o, &t->windows.numbers[index]);
     }
     if (status == RCV_UNSUPPORTED && string) { /* the checkpoint is from another machine */
         rcvi_log(t->context,
@@ -166,7 +166,7 @@ static rcv_status add_window(rcv_trainer *t, const rcvi_batcher *batcher, size_t
                  "rounded otherwise",
                  string);
         o.schedule = given;
-        status = rcvi_work_window(t->work, &o, &t->windows.numbers[index]);
+        status = rcvi_work_add_window(t->work, &o, &t->windows.numbers[index]);
     }
     rcvi_free(t->context, string);
     return status;

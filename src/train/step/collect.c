@@ -42,7 +42,7 @@ static rcv_status find_ranges(const rcv_learner *l, const rcvi_topology *topolog
     size_t count = 0;
     if (!topology || !topology->shares_optimiser || kind != RCVI_OF_SHARES) {
         RCVI_TRY(make_ranges(l->context, 1, p));
-        add_range(p, l->from, l->to - l->from);
+        add_range(p, l->first_element, l->end_element - l->first_element);
         return RCV_OK;
     }
     rcvi_gradient_segment *segments = rcvi_gradient_segments_new(l, false, &count);
@@ -62,7 +62,7 @@ static rcv_status allocate_data(const rcv_learner *l, local_part *p) {
 }
 
 int64_t rcvi_share_elements(const rcv_learner *l, const rcvi_topology *topology) {
-    if (!topology || !topology->shares_optimiser) return l->to - l->from;
+    if (!topology || !topology->shares_optimiser) return l->end_element - l->first_element;
     local_part p = {0};
     int64_t elements = find_ranges(l, topology, RCVI_OF_SHARES, &p) ? -1 : p.elements;
     free_part(l->context, &p);
@@ -190,7 +190,7 @@ rcv_status rcvi_collect_text(rcv_context *context, const rcvi_topology *topology
  * micro-batch after the other have them. */
 static rcv_status find_state_ranges(const rcvi_work *w, const rcvi_window *v, size_t state, local_part *p) {
     const rcv_learner *l = w->learner;
-    const rcv_net *net = l->net, *part = l->part;
+    const rcv_net *net = l->net, *part = l->slice;
     RCVI_TRY(make_ranges(l->context, v->micro * part->options.layers * part->directions, p));
     for (int64_t m = 0; m < v->micro; m++) {
         for (int64_t i = 0; i < part->options.layers; i++) {
@@ -209,7 +209,7 @@ typedef enum { FROM_WINDOW, TO_WINDOW } state_direction;
 /* Copies between the window, micro-batch after micro-batch, and the part's data. */
 static rcv_status copy_state(const rcvi_work *w, const rcvi_window *v, size_t state, const local_part *p,
                              state_direction way) {
-    size_t count = rcv_net_state_count(w->learner->part), bytes = rcvi_window_state_bytes(w, v, state);
+    size_t count = rcv_net_state_count(w->learner->slice), bytes = rcvi_window_state_bytes(w, v, state);
     for (int64_t m = 0; m < v->micro; m++) {
         void *there = rcvi_window_states(v, count, m, 0)[state], *here = (char *)p->data + (size_t)m * bytes;
         RCVI_TRY(way == FROM_WINDOW ? w->ops->fetch(w->learn, here, there, bytes)

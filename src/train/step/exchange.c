@@ -1,4 +1,4 @@
-/* What is exchanged in a batch, and in which order: see exchange.h. */
+/* Transfers of a batch between ranks, and their order: see exchange.h. */
 #include "train/step/exchange.h"
 
 #include "train/parallel/gradient_segments.h"
@@ -8,21 +8,21 @@
 
 enum { FORWARD = 0, BACKWARD = 1 };
 
-/* Part of the gradient that is summed as one. */
+/* A segment of the gradient and its transfer. */
 typedef struct {
     rcvi_gradient_segment of;
-    int64_t *starts; /* [replicas + 1] of shares, within it */
+    int64_t *starts; /* [replicas + 1] of shares, within the segment */
     rcvi_transfer *transfer;
 } segment;
 
 struct rcvi_exchange {
     rcvi_work *work;
     const rcvi_topology *topology;
-    rcvi_staging *staging; /* whose block the signals are, where the device's memory is not the host's */
-    uint64_t *signals;     /* of layers, and behind them as `signal_of` says */
+    rcvi_staging *staging; /* owns the signals, where the device's memory is not the host's; else NULL */
+    uint64_t *signals;     /* one per layer, one for the lead of the first layer, then as signal_of says */
     segment *segments;
     size_t segment_count;
-    /* [units] forwards, and as many backwards: what neighbours send, and what they are sent. */
+    /* [units] for each direction: what neighbours send, and what is sent to them. */
     rcvi_transfer **receipts[2], **sends[2];
     rcvi_transfer *gather; /* of rows */
     void *rows,
@@ -32,10 +32,10 @@ struct rcvi_exchange {
 
 /* ---- signals ---- */
 
-/* Behind those of layers and of the lead of the first, the first two as segments have them. */
+/* Signals after those of layers and of the lead of the first. The first two are events of segments. */
 typedef enum { OF_HEAD = RCVI_AFTER_HEAD, OF_INPUTS = RCVI_AFTER_INPUTS, OF_UPDATE, OF_UNITS } signal_kind;
 
-static int layers_of(const rcvi_exchange *x) { return (int)rcv_net_get_options(x->work->learner->part)->layers; }
+static int layers_of(const rcvi_exchange *x) { return (int)rcv_net_get_options(x->work->learner->slice)->layers; }
 static int64_t units_of(const rcvi_exchange *x) { return x->work->options.units; }
 
 static int signal_of(const rcvi_exchange *x, signal_kind kind) { return layers_of(x) + 1 + (int)kind; }
@@ -63,7 +63,7 @@ static rcv_status raise_signal(rcvi_exchange *x, int signal) {
 
 /* ---- transfers ---- */
 
-/* What all transfers of arrays have in common. */
+/* Options that all transfers of arrays have in common. */
 static rcvi_transfer_options transfer_of(const rcvi_exchange *x, rcvi_transfer_kind kind, void *data, int64_t count) {
     const rcv_learner *l = x->work->learner;
     return (rcvi_transfer_options){.kind = kind,
@@ -78,7 +78,7 @@ static void wait_for(const rcvi_exchange *x, int signal, rcvi_transfer_options *
     o->ready = x->number;
 }
 
-/* What it took, and how long this rank waited for its end. */
+/* Waits for a transfer, and traces how long it took and how long this rank waited. */
 static rcv_status finish(const rcvi_exchange *x, rcvi_transfer **transfer) {
     rcvi_work *w = x->work;
     rcvi_transfer *given = *transfer;
@@ -125,13 +125,13 @@ static rcv_status start_sums(rcvi_exchange *x) {
     return RCV_OK;
 }
 
-/* ---- life ---- */
+/* ---- making and freeing ---- */
 
 static int64_t merged_elements(const rcvi_work *w) {
     return w->options.rows * w->options.topology->replica_count * w->learner->shape.embedding;
 }
 
-static rcv_status fill(rcvi_exchange *x) {
+static rcv_status fill_exchange(rcvi_exchange *x) {
     rcvi_work *w = x->work;
     const rcv_learner *l = w->learner;
     RCVI_TRY(make_signals(x));
@@ -152,11 +152,11 @@ rcv_status rcvi_exchange_new(rcvi_work *w, rcvi_exchange **exchange) {
     if (!x) return RCV_NO_MEMORY;
     x->work = w;
     x->topology = w->options.topology;
-    return fill(x);
+    return fill_exchange(x);
 }
 
-/* What is still under way ends first, one way or the other. */
-static void abandon(rcvi_exchange *x) {
+/* Waits for transfers that are in flight, whatever their status. */
+static void finish_all(rcvi_exchange *x) {
     for (size_t i = 0; x->segments && i < x->segment_count; i++) finish(x, &x->segments[i].transfer);
     finish(x, &x->gather);
     for (int way = 0; way < 2; way++) {
@@ -170,7 +170,7 @@ static void abandon(rcvi_exchange *x) {
 void rcvi_exchange_free(rcvi_exchange *x) {
     if (!x) return;
     const rcv_learner *l = x->work->learner;
-    abandon(x);
+    finish_all(x);
     for (size_t i = 0; x->segments && i < x->segment_count; i++) rcvi_free(l->context, x->segments[i].starts);
     rcvi_free(l->context, x->segments);
     for (int way = 0; way < 2; way++) {
@@ -192,17 +192,17 @@ size_t rcvi_exchange_bytes(const rcvi_exchange *x) {
 
 /* ---- neighbours ---- */
 
-/* Below is the stage that hands on forwards, above the one that hands on backwards. */
+/* Forward, a unit comes from the stage below; backward, from the stage above. */
 static bool has_neighbour(const rcvi_exchange *x, int way) {
     return way == FORWARD ? x->topology->stage > 0 : x->topology->stage + 1 < x->topology->stage_count;
 }
 
-/* The unit's rows of what comes in: x from below, dy from above; or of what goes out: y to above, dx to below. */
+/* A unit's rows: of what is received, x from below or dy from above; of what is sent (`out`), y to above or dx to below. */
 static rcvi_transfer_options rows_of(const rcvi_exchange *x, const rcvi_window *v, const rcvi_unit *u, int way,
                                      bool out) {
     const rcvi_work *w = x->work;
     bool wide = way == FORWARD ? !out : out; /* features of the input */
-    int64_t columns = wide ? rcv_net_get_options(w->learner->part)->input : rcv_net_output(w->learner->part);
+    int64_t columns = wide ? rcv_net_get_options(w->learner->slice)->input : rcv_net_output(w->learner->slice);
     void *array = way == FORWARD ? (out ? w->y : w->x) : (out ? w->dx : w->dy);
     rcvi_transfer_options o =
         transfer_of(x, out ? RCVI_SEND : RCVI_RECEIVE, rcvi_element_at(w->learner, array, u->row * columns),
@@ -212,7 +212,7 @@ static rcvi_transfer_options rows_of(const rcvi_exchange *x, const rcvi_window *
     return o;
 }
 
-static rcv_status ask(rcvi_exchange *x, const rcvi_window *v, int64_t number, int way) {
+static rcv_status start_receive(rcvi_exchange *x, const rcvi_window *v, int64_t number, int way) {
     const rcvi_unit u = rcvi_unit_of(v, number);
     if (!has_neighbour(x, way)) return RCV_OK;
     const rcvi_transfer_options o = rows_of(x, v, &u, way, false);
@@ -223,19 +223,19 @@ rcv_status rcvi_exchange_begin(rcvi_exchange *x, const rcvi_window *v, uint64_t 
     int64_t units = rcvi_window_units(v);
     x->number = number;
     if (x->topology->stage_count > 1)
-        RCVI_TRY(x->work->ops->wait(x->work->learn)); /* for who reads what is overwritten */
+        RCVI_TRY(x->work->ops->wait(x->work->learn)); /* until nothing reads the arrays that are received into */
     for (int64_t i = 0; i < (v->training ? 2 : 1) * units; i++) {
         int64_t unit = v->training ? v->tasks[i].unit : i;
-        RCVI_TRY(ask(x, v, unit, v->training && v->tasks[i].backward ? BACKWARD : FORWARD));
+        RCVI_TRY(start_receive(x, v, unit, v->training && v->tasks[i].backward ? BACKWARD : FORWARD));
     }
     return sums ? start_sums(x) : RCV_OK;
 }
 
-rcv_status rcvi_exchange_await(rcvi_exchange *x, const rcvi_unit *u, bool backward) {
+rcv_status rcvi_exchange_wait_for_unit(rcvi_exchange *x, const rcvi_unit *u, bool backward) {
     return finish(x, &x->receipts[backward ? BACKWARD : FORWARD][u->number]);
 }
 
-rcv_status rcvi_exchange_pass(rcvi_exchange *x, const rcvi_window *v, const rcvi_unit *u, bool backward) {
+rcv_status rcvi_exchange_send_unit(rcvi_exchange *x, const rcvi_window *v, const rcvi_unit *u, bool backward) {
     int way = backward ? BACKWARD : FORWARD, signal = signal_of_unit(x, u, way);
     if (!has_neighbour(x, backward ? FORWARD : BACKWARD)) return RCV_OK;
     rcvi_transfer_options o = rows_of(x, v, u, way, true);
@@ -246,41 +246,41 @@ rcv_status rcvi_exchange_pass(rcvi_exchange *x, const rcvi_window *v, const rcvi
 
 /* ---- gradients ---- */
 
-rcv_status rcvi_exchange_watch(rcvi_exchange *x, const rcvi_unit *u, bool last) {
+rcv_status rcvi_exchange_signal_layers(rcvi_exchange *x, const rcvi_unit *u, bool last) {
     if (!x->topology->reduces_gradients) return RCV_OK;
     return rcv_run_set_signals(u->run, last ? x->signals : NULL, &rcvi_feed_control(x->work)->number);
 }
 
-rcv_status rcvi_exchange_head(rcvi_exchange *x) { return raise_signal(x, signal_of(x, OF_HEAD)); }
+rcv_status rcvi_exchange_signal_head(rcvi_exchange *x) { return raise_signal(x, signal_of(x, OF_HEAD)); }
 
 void *rcvi_exchange_rows(const rcvi_exchange *x) {
     const rcvi_work *w = x->work;
-    return rcvi_element_at(w->learner, x->rows, w->starts[x->topology->replica]);
+    return rcvi_element_at(w->learner, x->rows, w->row_starts[x->topology->replica]);
 }
 
 void *rcvi_exchange_merged(const rcvi_exchange *x) { return x->merged; }
 
-rcv_status rcvi_exchange_inputs(rcvi_exchange *x) {
+rcv_status rcvi_exchange_signal_inputs(rcvi_exchange *x) {
     const rcvi_work *w = x->work;
     RCVI_TRY(raise_signal(x, signal_of(x, OF_INPUTS)));
     if (!rcvi_work_merges(w)) return RCV_OK;
     int replicas = x->topology->replica_count;
-    rcvi_transfer_options o = transfer_of(x, RCVI_ALL_GATHER, x->rows, w->starts[replicas]);
-    o.starts = w->starts;
+    rcvi_transfer_options o = transfer_of(x, RCVI_ALL_GATHER, x->rows, w->row_starts[replicas]);
+    o.starts = w->row_starts;
     o.as_bfloat16 = x->topology->bfloat16_gradients;
     wait_for(x, signal_of(x, OF_INPUTS), &o);
     return rcvi_transfer_start(x->topology->replicas, &o, &x->gather);
 }
 
-/* Rows that several replicas read become one. */
+/* Sums gathered rows of the same token. */
 static rcv_status merge_rows(rcvi_exchange *x) {
     rcvi_work *w = x->work;
     int64_t columns = w->learner->shape.embedding;
     if (!x->gather) return RCV_OK;
     RCVI_TRY(finish(x, &x->gather));
     rcvi_groups groups = rcvi_feed_merged(w);
-    return w->ops->scatter(w->learn, w->starts[x->topology->replica_count] / columns, columns, &groups, false, x->rows,
-                           x->merged);
+    return w->ops->scatter(w->learn, w->row_starts[x->topology->replica_count] / columns, columns, &groups, false,
+                           x->rows, x->merged);
 }
 
 rcv_status rcvi_exchange_finish(rcvi_exchange *x) {
@@ -293,7 +293,7 @@ rcv_status rcvi_exchange_finish(rcvi_exchange *x) {
 
 /* ---- the update ---- */
 
-/* The parts of an update, as many at a time as one takes; the rows go with the first. */
+/* An update of many parts as several of at most RCVI_MAX_PARTS; the first one has the sparse rows. False: there are no more. */
 static bool next_parts(const rcvi_update *all, int *done, rcvi_update *some) {
     int left = all->part_count - *done;
     if (*done && left <= 0) return false;
@@ -305,7 +305,7 @@ static bool next_parts(const rcvi_update *all, int *done, rcvi_update *some) {
     return true;
 }
 
-/* Of the gradient's parts that are here, and that no other rank counts. */
+/* The sum of squares of the gradient that is here, where no other rank counts it. */
 static rcv_status sum_squares(rcvi_exchange *x, const rcvi_update *update, rcvi_outcome *outcome) {
     rcvi_work *w = x->work;
     rcvi_update some;
@@ -325,7 +325,8 @@ static rcv_status gather_shares(rcvi_exchange *x) {
     RCVI_TRY(raise_signal(x, signal_of(x, OF_UPDATE)));
     for (size_t i = 0; i < x->segment_count; i++) {
         segment *p = &x->segments[i];
-        rcvi_transfer_options o = transfer_of(x, RCVI_ALL_GATHER, rcvi_at(l, l->parameters, p->of.first), p->of.count);
+        rcvi_transfer_options o =
+            transfer_of(x, RCVI_ALL_GATHER, rcvi_local_element_at(l, l->parameters, p->of.first), p->of.count);
         o.starts = p->starts;
         wait_for(x, signal_of(x, OF_UPDATE), &o);
         RCVI_TRY(rcvi_transfer_start(x->topology->replicas, &o, &p->transfer));

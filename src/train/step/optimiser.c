@@ -38,7 +38,7 @@ size_t rcvi_optimiser_array_count(const rcvi_optimiser *o) {
 static rcvi_update_part part_of(const rcvi_optimiser *o, const rcvi_work *w, int64_t first, int64_t count, int64_t at) {
     const rcv_learner *l = w->learner;
     return (rcvi_update_part){.count = count,
-                              .parameters = rcvi_at(l, l->parameters, first),
+                              .parameters = rcvi_local_element_at(l, l->parameters, first),
                               .gradient = rcvi_gradient_at(w, first),
                               .first = o->first ? rcvi_element_at(l, o->first, at) : NULL,
                               .second = o->second ? rcvi_element_at(l, o->second, at) : NULL,
@@ -72,7 +72,7 @@ static rcv_status make_parts(rcvi_optimiser *o, const rcvi_work *w) {
     int64_t start = rcvi_work_gradient_start(w);
     o->parts = rcvi_new(w->learner->context, 1, sizeof *o->parts);
     if (!o->parts) return RCV_NO_MEMORY;
-    o->parts[o->part_count++] = part_of(o, w, start, rcvi_work_gradient_count(w), start - w->learner->from);
+    o->parts[o->part_count++] = part_of(o, w, start, rcvi_work_gradient_count(w), start - w->learner->first_element);
     return RCV_OK;
 }
 

@@ -22,7 +22,7 @@ static inline bool rcvi_optimiser_is_plain(const rcvi_optimiser *o) { return o->
 rcv_status rcvi_optimiser_allocate(rcvi_optimiser *optimiser, const rcv_learner *learner, int64_t elements);
 void rcvi_optimiser_free(rcvi_optimiser *optimiser, const rcv_learner *learner);
 size_t rcvi_optimiser_array_count(const rcvi_optimiser *optimiser);
-/* The update of the work's parameters, for rcvi_work_learn. It points to `parts`. */
+/* The update of the work's parameters, for rcvi_work_train. It points to `parts`. */
 rcv_status rcvi_optimiser_update(rcvi_optimiser *optimiser, const rcvi_work *work, rcvi_update *update);
 
 #endif

@@ -1,4 +1,4 @@
-/* The plan, the runs and the arrays of one shape of batches. */
+/* Plan, runs and states of one shape of batches. */
 #include "train/step/work.h"
 
 #include "plan/run.h"
@@ -23,9 +23,9 @@ static rcv_plan_options plan_options(const rcvi_work *w, const rcvi_window_optio
                               .user = w->options.user};
 }
 
-/* ---- one plan for all ---- */
+/* ---- one plan for all ranks with the same layers ---- */
 
-/* What a candidate took here, or would; infinite: it was not timed, or cannot be used. */
+/* Measured or estimated seconds of a candidate on this rank; infinite: it was not timed, or cannot be used. */
 static double seconds_of(const rcv_plan *plan, const char *schedule, bool timed) {
     for (size_t i = 0; i < rcv_plan_candidate_count(plan); i++) {
         const rcv_candidate *c = rcv_plan_candidate(plan, i);
@@ -36,7 +36,7 @@ static double seconds_of(const rcv_plan *plan, const char *schedule, bool timed)
     return INFINITY;
 }
 
-/* The candidates of the first of the ranks, a line each, the one that it chose first. */
+/* The candidates of rank 0, one per line, its choice first. For rcvi_free. */
 static rcv_status list_candidates(const rcvi_work *w, const rcv_plan *plan, char **list) {
     rcvi_comm *peers = w->options.peers;
     rcvi_text text;
@@ -58,8 +58,8 @@ static rcv_status list_candidates(const rcvi_work *w, const rcv_plan *plan, char
     return rcvi_comm_transfer_bytes(peers, RCVI_BROADCAST, 0, *list, (size_t)bytes);
 }
 
-/* Of all candidates the one whose slowest rank is the fastest; where none was timed by all, the first rank's. `list` is cut to it. */
-static rcv_status choose_of(const rcvi_work *w, const rcv_plan *plan, char *list, const char **chosen) {
+/* The candidate whose slowest rank is the fastest; where none was timed by all ranks, the choice of rank 0. *chosen points into `list`. */
+static rcv_status choose_candidate(const rcvi_work *w, const rcv_plan *plan, char *list, const char **chosen) {
     size_t count = 0, best = 0;
     bool timed = w->options.effort != RCV_ESTIMATE;
     for (char *at = list; *at; at++) count += *at == '\n';
@@ -83,18 +83,18 @@ static rcv_status choose_of(const rcvi_work *w, const rcv_plan *plan, char *list
     return status;
 }
 
-/* Every rank has timed for itself, at the same time; all take the same. */
+/* All ranks have timed their candidates at the same time; all take the same one. */
 static rcv_status agree_on(const rcvi_work *w, const rcv_plan_options *options, rcv_plan **plan) {
     char *list = NULL;
     const char *chosen = NULL;
     rcv_status status = list_candidates(w, *plan, &list);
-    if (!status) status = choose_of(w, *plan, list, &chosen);
+    if (!status) status = choose_candidate(w, *plan, list, &chosen);
     if (!status && strcmp(chosen, rcv_plan_string(*plan)) != 0) {
         rcv_plan_options pinned = *options;
         pinned.schedule = chosen;
         rcv_plan_free(*plan);
         *plan = NULL;
-        status = rcv_plan_new(w->learner->part, &pinned, plan);
+        status = rcv_plan_new(w->learner->slice, &pinned, plan);
     }
     rcvi_free(w->learner->context, list);
     return status;
@@ -102,7 +102,7 @@ static rcv_status agree_on(const rcvi_work *w, const rcv_plan_options *options, 
 
 rcv_status rcvi_window_plan(const rcvi_work *w, const rcvi_window_options *o, rcv_plan **plan) {
     const rcv_plan_options options = plan_options(w, o);
-    rcv_status status = rcv_plan_new(w->learner->part, &options, plan);
+    rcv_status status = rcv_plan_new(w->learner->slice, &options, plan);
     if (!w->options.peers || o->schedule) return status;
     RCVI_TRY(rcvi_comm_agree(w->options.peers, status));
     return agree_on(w, &options, plan);
@@ -112,11 +112,11 @@ rcv_status rcvi_window_plan(const rcvi_work *w, const rcvi_window_options *o, rc
 
 static size_t count_runs(const rcvi_window *v) { return (size_t)(v->in_flight * v->chunks); }
 
-/* In the memory of the first window's run with the same number, where it has one. */
+/* Uses the memory of the first window's run with the same number, where there is one. */
 static rcv_status make_run(const rcvi_work *w, const rcvi_window *v, size_t index) {
     const rcvi_window *first = w->windows;
-    bool lends = v != first && first->runs && index < count_runs(first);
-    RCVI_TRY(rcvi_run_new_sharing_arena(v->plan, lends ? first->runs[index] : NULL, &v->runs[index]));
+    bool shares = v != first && first->runs && index < count_runs(first);
+    RCVI_TRY(rcvi_run_new_sharing_arena(v->plan, shares ? first->runs[index] : NULL, &v->runs[index]));
     if (v->training) rcvi_run_set_seed_at(v->runs[index], &rcvi_feed_control(w)->seed);
     void *stream = w->ops->stream(w->learn);
     return stream ? rcv_run_set_stream(v->runs[index], stream) : RCV_OK;
@@ -143,17 +143,17 @@ void rcvi_window_close(const rcvi_work *w, rcvi_window *v) {
 /* ---- states ---- */
 
 size_t rcvi_window_state_bytes(const rcvi_work *w, const rcvi_window *v, size_t state) {
-    return (size_t)(rcv_net_state(w->learner->part, state)->total * v->batch) * rcvi_real_bytes(w->learner);
+    return (size_t)(rcv_net_state(w->learner->slice, state)->total * v->batch) * rcvi_real_bytes(w->learner);
 }
 
 static rcv_status make_states(const rcvi_work *w, const rcvi_window *v, int64_t sets, void ***states) {
     const rcv_learner *l = w->learner;
-    size_t count = rcv_net_state_count(l->part);
+    size_t count = rcv_net_state_count(l->slice);
     *states = rcvi_new(l->context, (size_t)sets * count, sizeof **states);
     if (!*states) return RCV_NO_MEMORY;
     for (size_t i = 0; i < (size_t)sets * count; i++) {
         int64_t elements;
-        if (!rcvi_multiply(rcv_net_state(l->part, i % count)->total, v->batch, &elements))
+        if (!rcvi_multiply(rcv_net_state(l->slice, i % count)->total, v->batch, &elements))
             return rcvi_fail(RCV_INVALID, "a batch of %lld is too large for this network's states",
                              (long long)v->batch);
         RCVI_TRY(rcvi_device_new(l, elements, rcvi_real_bytes(l), &(*states)[i]));
@@ -162,7 +162,7 @@ static rcv_status make_states(const rcvi_work *w, const rcvi_window *v, int64_t 
 }
 
 static void free_states(const rcvi_work *w, int64_t sets, void **states) {
-    size_t count = (size_t)sets * rcv_net_state_count(w->learner->part);
+    size_t count = (size_t)sets * rcv_net_state_count(w->learner->slice);
     for (size_t i = 0; states && i < count; i++) rcvi_device_free(w->learner, states[i]);
     rcvi_free(w->learner->context, states);
 }
@@ -170,7 +170,7 @@ static void free_states(const rcvi_work *w, int64_t sets, void **states) {
 static int64_t state_sets(const rcvi_window *v) { return v->micro * (v->chunks + 1); }
 enum { GRADIENT_SETS = 2 };
 
-/* ---- life ---- */
+/* ---- making and freeing ---- */
 
 int64_t rcvi_window_options_rows(const rcvi_window_options *o) {
     int64_t micro = o->micro ? o->micro : 1, chunks = o->chunks ? o->chunks : 1;
@@ -179,7 +179,7 @@ int64_t rcvi_window_options_rows(const rcvi_window_options *o) {
     return micro * chunks * rows > micro * targets ? micro * chunks * rows : micro * targets;
 }
 
-/* The order in which this rank takes its units, and how many micro-batches are on their way meanwhile. */
+/* The order of units on this rank's stage, and how many micro-batches are in flight in that order. */
 static rcv_status plan_tasks(const rcvi_work *w, rcvi_window *v) {
     const rcvi_topology *topology = w->options.topology;
     const rcvi_pipeline pipeline = {

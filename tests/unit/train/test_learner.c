@@ -115,11 +115,11 @@ static void test_frequencies(void **unused) {
     rcv_trainer *t = train_fixture_trainer(&s, "batch=1 length=3", "", data, NULL);
     rcv_learner *l = t->learner;
     float *values = l->parameters;
-    for (int64_t i = l->at_weight; i < l->elements; i++) values[i] = i < l->at_bias ? 0 : -1000;
+    for (int64_t i = l->weight_offset; i < l->elements; i++) values[i] = i < l->bias_offset ? 0 : -1000;
     static const char *const words[] = {"p", "q", "r"};
     const double probabilities[] = {0.5, 0.3, 0.2};
     for (int i = 0; i < 3; i++)
-        values[l->at_bias + rcv_vocabulary_find(l->vocabulary, words[i], 1)] = (float)log(probabilities[i]);
+        values[l->bias_offset + rcv_vocabulary_find(l->vocabulary, words[i], 1)] = (float)log(probabilities[i]);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double seen[3] = {0};
         for (uint64_t seed = 0; seed < 10; seed++) {
@@ -138,9 +138,9 @@ static void test_frequencies(void **unused) {
         assert_true(fabs(seen[0] / 4000 - cases[i].first) < 0.03 && fabs(seen[1] / 4000 - cases[i].second) < 0.03);
         if (cases[i].first + cases[i].second == 1) assert_true(seen[2] == 0);
     }
-    values[l->at_bias] = NAN;
+    values[l->bias_offset] = NAN;
     collector c = {0};
-    for (int64_t i = 0; i < l->shape.outputs; i++) values[l->at_bias + i] = NAN;
+    for (int64_t i = 0; i < l->shape.outputs; i++) values[l->bias_offset + i] = NAN;
     check_fails(rcv_learner_generate(l, &(rcv_generation){.count = 5, .temperature = 1}, collect, &c), RCV_INVALID,
                 "finite");
     end(&s, t);

@@ -634,9 +634,9 @@ static void test_wrong(void **unused) {
     f.pipeline.micro = f.pipeline.chunks = 1 << 16;
     check_fails(rcvi_pipeline_simulate(f.context, &f.pipeline, NULL, &f.result), RCV_INVALID, "65536 chunks");
     check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, 0, 4, counts), RCV_INVALID, "3 layers");
-    check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, -1, 2, counts), RCV_INVALID, "no number of seconds");
+    check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, -1, 2, counts), RCV_INVALID, "not a number of seconds");
     layer[1] = INFINITY;
-    check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, 0, 2, counts), RCV_INVALID, "no number of seconds");
+    check_fails(rcvi_pipeline_split(f.context, layer, 3, 0, 0, 2, counts), RCV_INVALID, "not a number of seconds");
     close_fixture(&f);
 }
 

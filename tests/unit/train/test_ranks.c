@@ -78,7 +78,7 @@ static void check_segments(rcv_learner *l, const int *counts, int stages, bool s
     for (int s = 0, first = 0; s < stages; first += counts[s++]) {
         rcv_learner part;
         size_t count;
-        check_ok(rcvi_learner_describe_part(l, first, counts[s], &part));
+        check_ok(rcvi_learner_describe_slice(l, first, counts[s], &part));
         rcvi_gradient_segment *segments = rcvi_gradient_segments_new(&part, sparse, &count);
         assert_non_null(segments);
         for (size_t i = 0; i < count; i++) {
@@ -86,7 +86,7 @@ static void check_segments(rcv_learner *l, const int *counts, int stages, bool s
             for (int64_t e = 0; e < segments[i].count; e++) seen[segments[i].first + e]++;
         }
         rcvi_free(l->context, segments);
-        rcvi_learner_drop_part(&part);
+        rcvi_learner_drop_slice(&part);
     }
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;

@@ -110,9 +110,9 @@ static void check_gradient(const gradient_case *c) {
     int64_t moved = 0;
     for (int64_t i = 0; i < t->learner->elements; i++) {
         const double gradient = before[i] - after[i];
-        const bool fixed = t->learner->shape.fixed && i < t->learner->at_net;
+        const bool fixed = t->learner->shape.fixed && i < t->learner->net_offset;
         if (!is_parameter(t->learner, i)) assert_true(before[i] == 0 && after[i] == 0);
-        if (i % 3 && i >= t->learner->at_net) continue;
+        if (i % 3 && i >= t->learner->net_offset) continue;
         const double expected = fixed || !is_parameter(t->learner, i) ? 0 : quotient(t, &s, &values[i]);
         if (!(fabs(gradient - expected) < 2e-9))
             fail_msg("%s: gradient %lld is %.12g, the difference quotient %.12g", c->name, (long long)i, gradient,
@@ -183,7 +183,7 @@ static void check_dropout(const char *settings) {
     check_ok(train_fixture_run(t, NULL, &watcher));
     double *after = train_fixture_parameters(t);
     int64_t moved = 0;
-    for (int64_t i = 0; i < t->learner->elements; i += i < t->learner->at_net ? 2 : 5) {
+    for (int64_t i = 0; i < t->learner->elements; i += i < t->learner->net_offset ? 2 : 5) {
         const double value = before[i], step = 1e-5;
         before[i] = value + step;
         const double above = dropped_loss(&w, settings, data, before);
