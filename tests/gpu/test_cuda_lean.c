@@ -493,7 +493,7 @@ static void test_training(void **state) {
         rcv_trainer *a = train_fixture_trainer(&s, line, "lean=yes", train, valid),
                     *b = train_fixture_trainer(&s, line, "lean=no", train, valid);
         double *start = parameters_of(a), moved = 0, off = 0;
-        watcher x = {0}, y = {0};
+        recorder x = {0}, y = {0};
         check_ok(train_fixture_run(a, NULL, &x));
         check_ok(train_fixture_run(b, NULL, &y));
         double *got = parameters_of(a), *want = parameters_of(b);

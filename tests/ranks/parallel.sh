@@ -174,8 +174,8 @@ check_error() {
 cp valid.txt other.txt
 train="$RECURVE train $folder/text.txt --output wrong.safetensors $usual $stream --steps 2"
 expect_error "a batch that does not divide" "does not divide among 3 replicas" mpirun -n 3 $train --parallel data
-expect_error "fewer layers than stages" "3 layers cannot be shared out among 4 stages" mpirun -n 4 $train --parallel pipeline
-expect_error "other ranks than asked for" "wants 6 ranks, and 2 were started" mpirun -n 2 $train --parallel data:3,pipeline:2
+expect_error "fewer layers than stages" "3 layers cannot be divided among 4 stages" mpirun -n 4 $train --parallel pipeline
+expect_error "other ranks than asked for" "needs 6 ranks, but 2 were started" mpirun -n 2 $train --parallel data:3,pipeline:2
 expect_error "no arrangement at all" "is none of: data" mpirun -n 2 $train --parallel date
 expect_error "a tied output layer in stages" "tied to the embedding" mpirun -n 2 ${train/--embedding 10/--embedding 12} --tied --parallel pipeline
 expect_error "micro-batches" "do not divide into 3 micro-batches" mpirun -n 2 $train --parallel pipeline --micro-batches 3

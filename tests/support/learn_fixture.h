@@ -1,4 +1,4 @@
-/* An opened learn with arrays in its device's memory: what the files of learn_cases share. */
+/* Fixture of learn_cases*.c: an opened rcvi_learn with arrays in its device's memory. */
 #ifndef RECURVE_LEARN_FIXTURE_H
 #define RECURVE_LEARN_FIXTURE_H
 
@@ -14,11 +14,11 @@ typedef struct {
     random_source random;
     void *blocks[FIXTURE_BLOCKS]; /* of the device's memory, until fixture_close */
     int block_count;
-    void *spare, *poison; /* what was lent, and as many NaN, or NULL */
+    void *spare, *poison; /* memory that is lent to the device, and as many NaN; or NULL */
 } learn_fixture;
 
-/* How far an operation may be from its exact value: `unit` of what is stored, relative; `operand` of what products multiply, relative, and
- * `tiny`, absolute, where that type sinks early. */
+/* Bounds of rounding: `unit`, relative, of stored values; `operand`, relative, of operands of products, and
+ * `tiny`, absolute, where the operand type underflows early. */
 typedef struct {
     double unit, operand, tiny;
 } precision;

@@ -136,17 +136,17 @@ bool train_fixture_same(const rcv_trainer *a, const rcv_trainer *b) {
            same_array(a, a->optimiser.average, b->optimiser.average);
 }
 
-/* ---- watching ---- */
+/* ---- recording ---- */
 
 static void on_log(void *user, const char *line) {
-    watcher *w = user;
+    recorder *w = user;
     json_t *object = json_loads(line, 0, NULL);
     const char *event = json_string_value(json_object_get(object, "event"));
     assert_non_null(event);
-    if (!strcmp(event, "progress") && w->updates < WATCHED) {
+    if (!strcmp(event, "progress") && w->updates < RECORDED) {
         w->loss[w->updates] = json_number_value(json_object_get(object, "update_loss"));
         w->rate[w->updates++] = json_number_value(json_object_get(object, "rate"));
-    } else if (!strcmp(event, "validation") && w->validations < WATCHED) {
+    } else if (!strcmp(event, "validation") && w->validations < RECORDED) {
         w->best[w->validations] = json_is_true(json_object_get(object, "best"));
         const json_t *loss = json_object_get(object, "loss");
         w->validation[w->validations++] = json_is_null(loss) ? NAN : json_number_value(loss);
@@ -157,13 +157,13 @@ static void on_log(void *user, const char *line) {
 }
 
 static bool on_progress(void *user, const rcv_progress *progress) {
-    const watcher *w = user;
+    const recorder *w = user;
     if (w->each && progress->step > 0) w->each(w->user);
     return !w->stop_at || progress->step < w->stop_at;
 }
 
-rcv_status train_fixture_run(rcv_trainer *trainer, const char *output, watcher *watcher) {
-    const rcv_trainer_options options = {.output = output, .progress = on_progress, .log = on_log, .user = watcher};
-    watcher->trainer = trainer;
+rcv_status train_fixture_run(rcv_trainer *trainer, const char *output, recorder *recorder) {
+    const rcv_trainer_options options = {.output = output, .progress = on_progress, .log = on_log, .user = recorder};
+    recorder->trainer = trainer;
     return rcv_trainer_run(trainer, &options);
 }

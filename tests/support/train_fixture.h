@@ -1,4 +1,4 @@
-/* What the tests of training share: small data, settings as one line, parameters to compare. */
+/* Fixture of the tests of training: small data, settings as one line, parameters to compare. */
 #ifndef RECURVE_TRAIN_FIXTURE_H
 #define RECURVE_TRAIN_FIXTURE_H
 
@@ -14,16 +14,16 @@ typedef struct {
 } train_fixture;
 
 void train_fixture_open(train_fixture *fixture);
-/* Frees the data; nothing else may be left, in memory or, but for what the test names with train_fixture_remove, in its folder. */
+/* Frees the data, and fails where memory is still allocated or the test's folder has files that train_fixture_remove has not deleted. */
 void train_fixture_close(train_fixture *fixture);
-/* Deletes all files of the test's folder whose names begin so; answers how many there were. */
+/* Deletes all files of the test's folder whose names begin with `prefix`; gives their number. */
 int train_fixture_remove(const char *prefix);
 
-/* The text as a file `name` of the test's folder, opened; the train_fixture frees it. `like` may be NULL. */
+/* Writes the text to a file of the test's folder and opens it; the fixture frees it. `like` may be NULL. */
 const rcv_data *train_fixture_data(train_fixture *fixture, const char *name, rcv_data_kind kind, const char *text,
                                    const rcv_data *like);
 
-/* "hidden=4 optimiser=sgd ..." on top of what every test has: level=word, one thread, plans by estimate, no checkpoints by time. */
+/* "hidden=4 optimiser=sgd ..." after the settings of every test: level=word, one thread, plans by estimate, no checkpoints by time. */
 rcv_settings *train_fixture_settings(const train_fixture *fixture, const char *line);
 /* A trainer of settings `first` and then `second`, each as above. */
 rcv_trainer *train_fixture_trainer(const train_fixture *fixture, const char *first, const char *second,
@@ -35,23 +35,23 @@ void train_fixture_set_parameters(rcv_trainer *trainer, const double *parameters
 double train_fixture_difference(const rcv_trainer *a, const rcv_trainer *b); /* largest of any parameter */
 bool train_fixture_same(const rcv_trainer *a, const rcv_trainer *b);         /* parameters and moments, bit for bit */
 
-/* A watcher as the `user` of rcv_trainer_options: losses and rates of updates, lines of the log; stops behind update `stop_at`. */
-enum { WATCHED = 256 };
+/* The `user` of rcv_trainer_options: records losses and rates of updates and of validations; stops after update `stop_at`. */
+enum { RECORDED = 256 };
 typedef struct {
     rcv_trainer *trainer;
     int64_t stop_at;
-    int64_t updates; /* noted */
-    double loss[WATCHED], rate[WATCHED];
-    double validation[WATCHED]; /* NaN: null */
-    bool best[WATCHED];
+    int64_t updates; /* recorded */
+    double loss[RECORDED], rate[RECORDED];
+    double validation[RECORDED]; /* NaN: null */
+    bool best[RECORDED];
     int64_t validations;
     char end[32];             /* the reason */
-    void (*each)(void *user); /* NULL, or called behind every update */
+    void (*each)(void *user); /* NULL, or called after every update */
     void *user;
-} watcher;
+} recorder;
 
-/* Runs the trainer under the watcher. The settings have log-every=1. */
-rcv_status train_fixture_run(rcv_trainer *trainer, const char *output, watcher *watcher);
+/* Runs the trainer with the recorder. Settings must have log-every=1. */
+rcv_status train_fixture_run(rcv_trainer *trainer, const char *output, recorder *recorder);
 
 extern const char *const train_fixture_verse;    /* a few lines of words */
 extern const char *const train_fixture_examples; /* classes, of two features; as values with another last number */

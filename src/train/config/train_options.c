@@ -47,7 +47,7 @@ rcv_status rcv_settings_check(const rcv_settings *s) {
     RCVI_NEED(s, "settings");
     if (rcvi_settings_is(s, "decay", "cosine") && !rcvi_settings_integer(s, "epochs") &&
         !rcvi_settings_integer(s, "steps"))
-        return rcvi_fail(RCV_INVALID, "a cosine needs to know where it ends: set epochs or steps");
+        return rcvi_fail(RCV_INVALID, "decay=cosine needs the length of the run: set epochs or steps");
     const char *why = rcvi_settings_why_not_lean(s);
     if (why && rcvi_settings_is(s, "lean", "yes")) return rcvi_fail(RCV_INVALID, "lean cannot be yes here: %s", why);
     return RCV_OK;

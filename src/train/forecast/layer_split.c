@@ -21,14 +21,15 @@ rcv_status rcvi_read_split(const char *text, int layers, int stages, int *counts
         at = *end ? end + 1 : end;
     }
     if (good && found == stages && sum == layers) return RCV_OK;
-    return rcvi_fail(RCV_INVALID, "split '%s' does not share out %d layers among %d stages, such as 2,1,1", text,
-                     layers, stages);
+    return rcvi_fail(RCV_INVALID,
+                     "split '%s' does not divide %d layers among %d stages: write the layers of each, such as 2,1,1",
+                     text, layers, stages);
 }
 
 rcv_status rcvi_check_stages(int layers, int stages) {
     if (stages <= layers) return RCV_OK;
-    return rcvi_fail(RCV_INVALID, "%d layers cannot be shared out among %d stages: a stage has one at least", layers,
-                     stages);
+    return rcvi_fail(RCV_INVALID, "%d layers cannot be divided among %d stages: a stage needs at least one layer",
+                     layers, stages);
 }
 
 /* ---- by cost ---- */

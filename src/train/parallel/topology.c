@@ -42,7 +42,7 @@ rcv_status rcvi_topology_parse(const char *text, int ranks, int *replicas, int *
     if (!data && pipeline) data = ranks / pipeline;
     if (!pipeline && data) pipeline = ranks / data;
     if (data < 1 || pipeline < 1 || (int64_t)data * pipeline != ranks)
-        return rcvi_fail(RCV_INVALID, "--parallel %s wants %lld ranks, and %d were started", text,
+        return rcvi_fail(RCV_INVALID, "--parallel %s needs %lld ranks, but %d were started", text,
                          (long long)(data ? data : 1) * pipeline, ranks);
     *replicas = data;
     *stages = pipeline;

@@ -202,8 +202,9 @@ static rcv_status read_carried(const rcv_trainer *t, const rcv_tensors *tensors,
         const rcv_tensor *tensor = rcv_tensors_find(tensors, name);
         size_t elements = (size_t)(state->total * batch);
         if (!tensor || tensor->dims != 1 || tensor->shape[0] != (int64_t)elements)
-            return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s of %zu elements to go on from", file, name,
-                             elements);
+            return rcvi_fail(RCV_FORMAT,
+                             "%s: there is no tensor %s of %zu elements, so training cannot be resumed from it", file,
+                             name, elements);
         to->carried[s] = rcvi_new(t->context, elements, rcvi_real_bytes(l));
         if (!to->carried[s]) return RCV_NO_MEMORY;
         RCVI_TRY(rcv_tensor_convert(tensor, l->real, elements, to->carried[s]));
@@ -213,7 +214,9 @@ static rcv_status read_carried(const rcv_trainer *t, const rcv_tensors *tensors,
 
 static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, const char *file, restored *r) {
     const char *text = rcv_tensors_metadata(tensors, TRAINING_KEY), *plans = rcv_tensors_metadata(tensors, PLANS_KEY);
-    if (!text) return rcvi_fail(RCV_FORMAT, "%s holds a model but no training run to go on with", file);
+    if (!text)
+        return rcvi_fail(RCV_FORMAT, "%s is a model without a training run, so training cannot be resumed from it",
+                         file);
     RCVI_TRY(rcvi_learner_check_same(t->learner, tensors, file));
     RCVI_TRY(read_state(t, text, file, r));
     for (int i = 0; i < ARRAYS; i++)
@@ -228,7 +231,7 @@ static rcv_status read_run(const rcv_trainer *t, const rcv_tensors *tensors, con
         r->state.position = (rcvi_position){0, 0};
     }
     if (r->state.position.batch > rcvi_batcher_count(t->batcher))
-        return rcvi_fail(RCV_FORMAT, "%s stands at batch %lld, where an epoch has %lld", file,
+        return rcvi_fail(RCV_FORMAT, "%s is at batch %lld of an epoch, but an epoch has %lld batches", file,
                          (long long)r->state.position.batch, (long long)rcvi_batcher_count(t->batcher));
     bool carries = t->learner->shape.kind == RCV_DATA_STREAM && r->state.position.batch > 0;
     return carries ? read_carried(t, tensors, file, &r->state) : RCV_OK;

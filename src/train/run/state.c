@@ -114,8 +114,8 @@ static bool is_sound(const rcvi_run_state *s) {
 }
 
 static rcv_status not_a_state(const char *file) {
-    return rcvi_fail(RCV_FORMAT, "%s: recurve.training does not say where a run stands, so it cannot go on from there",
-                     file);
+    return rcvi_fail(RCV_FORMAT,
+                     "%s: recurve.training is not the state of a run, so training cannot be resumed from it", file);
 }
 
 static rcv_status read_losses(rcv_context *context, const json_t *losses, const char *file, rcvi_run_state *s) {

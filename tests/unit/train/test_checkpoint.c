@@ -91,10 +91,10 @@ static void check_state(const rcvi_run_state *a, const rcvi_run_state *b) {
 
 /* k updates, a file, the others by a trainer that was not there before. */
 static void check_resume(const train_fixture *s, const resume_case *c, const rcv_data *data, const rcv_trainer *whole,
-                         const watcher *seen, int64_t k) {
+                         const recorder *seen, int64_t k) {
     char path[512];
     rcv_trainer *part = make_trainer(s, c, data);
-    watcher w = {.stop_at = k};
+    recorder w = {.stop_at = k};
     check_fails(train_fixture_run(part, model_path("model", path), &w), RCV_STOPPED, "updates");
     assert_int_equal(part->state.step, k);
     rcv_trainer_free(part);
@@ -123,7 +123,7 @@ static void test_resuming(void **unused) {
         train_fixture_open(&s);
         const rcv_data *data = train_fixture_data(&s, "train", resumes[i].kind, text_of(resumes[i].kind), NULL);
         rcv_trainer *whole = make_trainer(&s, &resumes[i], data);
-        watcher w = {0};
+        recorder w = {0};
         if (strstr(resumes[i].settings, "measure")) { /* the plan of one is the plan of all */
             char path[512];
             check_ok(rcv_trainer_save(whole, model_path("model", path)));
@@ -132,7 +132,7 @@ static void test_resuming(void **unused) {
             w.stop_at = 0;
             check_ok(train_fixture_run(whole, NULL, &w));
             rcv_trainer *rest = make_trainer(&s, &resumes[i], data);
-            watcher other = {0};
+            recorder other = {0};
             check_ok(rcv_trainer_resume(rest, path));
             check_ok(train_fixture_run(rest, NULL, &other));
             assert_true(train_fixture_same(whole, rest));
@@ -157,7 +157,7 @@ static void test_saving(void **unused) {
     train_fixture_open(&s);
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *a = make_trainer(&s, &resumes[1], data), *b = make_trainer(&s, &resumes[1], data);
-    watcher w = {.stop_at = 6};
+    recorder w = {.stop_at = 6};
     check_fails(train_fixture_run(a, NULL, &w), RCV_STOPPED, "6 updates");
     check_ok(rcv_trainer_save(a, model_path("model", path)));
     check_ok(rcv_trainer_resume(b, path));
@@ -190,7 +190,7 @@ static void test_given_vocabulary(void **unused) {
     train_fixture_open(&s);
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *a = make_trainer(&s, &resumes[1], data);
-    watcher w = {.stop_at = 6};
+    recorder w = {.stop_at = 6};
     check_fails(train_fixture_run(a, model_path("model", path), &w), RCV_STOPPED, "6 updates");
     rcv_vocabulary *vocabulary;
     rcv_data *again;
@@ -227,7 +227,7 @@ static void test_other_data(void **unused) {
                 *b = train_fixture_trainer(&s, line, "", other, NULL),
                 *c = train_fixture_trainer(&s, line, "length=4", data, NULL),
                 *d = train_fixture_trainer(&s, line, "batch=3", data, NULL);
-    watcher w = {.stop_at = 10};
+    recorder w = {.stop_at = 10};
     check_fails(train_fixture_run(a, model_path("model", path), &w), RCV_STOPPED, "10 updates");
     assert_true(a->state.position.epoch == 1 && a->state.position.batch > 0);
     check_ok(rcv_trainer_resume(b, path));
@@ -249,7 +249,7 @@ static void test_other_data(void **unused) {
 
 /* ---- refusals ---- */
 
-/* A trainer that was asked to resume, and what it was before. */
+/* A trainer that fails to resume, and a copy of it from before. */
 typedef struct {
     rcv_trainer *trainer, *before;
 } subject;
@@ -274,7 +274,7 @@ static const char small[] = "cell=gru hidden=2 batch=2 length=5 optimiser=adam s
 
 static void write_small(const train_fixture *s, const rcv_data *data, const char *path) {
     rcv_trainer *t = train_fixture_trainer(s, small, "seed=1", data, NULL);
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, path, &w));
     rcv_trainer_free(t);
 }
@@ -325,7 +325,7 @@ static void test_other_models(void **unused) {
     check_unharmed(&t);
     /* A model without a run; no model; no file. */
     check_ok(rcv_learner_save(t.before->learner, path));
-    check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "no training run");
+    check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, "without a training run");
     write_bytes(path, "this is text, and not a model", 29);
     check_fails(rcv_trainer_resume(t.trainer, path), RCV_FORMAT, path);
     assert_int_equal(train_fixture_remove("model"), 1);
@@ -363,7 +363,7 @@ static void test_truncated_files(void **unused) {
     train_fixture_close(&s);
 }
 
-/* A bit of the file, wherever it is, is missed. What a file may say whose sum is right is in test_forged_checkpoints.c. */
+/* Every flipped bit of the file is noticed. Files with wrong contents and a right checksum are in test_forged_checkpoints.c. */
 static void test_flipped_bits(void **unused) {
     (void)unused;
     train_fixture s;
@@ -415,7 +415,7 @@ static void spoil(const train_fixture *s, const rcv_tensors *good, const char *p
     rcv_tensors_free(bad);
 }
 
-/* What a run cannot stand at, of a file that is right in all else. */
+/* Impossible run states, in a file that is right otherwise. */
 static void refuse_states(rcv_trainer *t, rcv_tensors *good, const char *path) {
     static const char *const members[][2] = {
         {"seconds", "-1"},  {"seconds", "null"}, {"scale", "0"},      {"scale", "null"},
@@ -505,7 +505,7 @@ static void test_rotation(void **unused) {
     train_fixture_open(&s);
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, small, "steps=20 checkpoint-every=3 keep=3", data, NULL);
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, model_path("model.safetensors", path), &w));
     assert_int_equal(step_of(&s, "model.safetensors"), 20);
     assert_int_equal(step_of(&s, "model.1.safetensors"), 18);
@@ -531,7 +531,7 @@ static void test_best(void **unused) {
     rcv_trainer *t =
         train_fixture_trainer(&s, "dtype=float64 batch=2 length=5 optimiser=adam learning-rate=0.1 hidden=16",
                               "steps=40 validate-every=2 eval-batch=1", train, valid);
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, model_path("model.safetensors", path), &w));
     double least = INFINITY;
     for (int64_t i = 0; i < w.validations; i++) least = fmin(least, w.validation[i]);
@@ -560,7 +560,7 @@ static void test_full_disk(void **unused) {
     train_fixture_open(&s);
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, small, "steps=20 checkpoint-every=2 keep=2", data, NULL);
-    watcher w = {.stop_at = 4};
+    recorder w = {.stop_at = 4};
     check_fails(train_fixture_run(t, model_path("model", path), &w), RCV_STOPPED, "4 updates");
     char *before = read_bytes(path, &before_length);
     struct rlimit limit, less;
@@ -578,7 +578,7 @@ static void test_full_disk(void **unused) {
     assert_int_equal(before_length, after_length);
     assert_memory_equal(before, after, before_length);
     assert_int_equal(step_of(&s, "model"), 4);
-    check_ok(train_fixture_run(t, path, &w)); /* there is room again: it goes on */
+    check_ok(train_fixture_run(t, path, &w)); /* there is room again: the run continues */
     assert_int_equal(step_of(&s, "model"), 20);
     free(before);
     free(after);

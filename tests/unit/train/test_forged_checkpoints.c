@@ -67,7 +67,7 @@ static void test_damaged(void **unused) {
     train_fixture_open(&s);
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, small, "", data, NULL);
-    watcher w = {0};
+    recorder w = {0};
     snprintf(path, sizeof path, "%s", path_in("model"));
     check_ok(train_fixture_run(t, path, &w));
     read_image(path, &good);
@@ -173,7 +173,7 @@ static void test_forged(void **unused) {
     train_fixture_open(&s);
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *first = train_fixture_trainer(&s, small, "seed=1", data, NULL);
-    watcher w = {0};
+    recorder w = {0};
     snprintf(path, sizeof path, "%s", path_in("model"));
     check_ok(train_fixture_run(first, path, &w));
     rcv_trainer_free(first);

@@ -1,4 +1,4 @@
-/* Files of a run: which are replaced, which are kept, and what failing memory, links and second runs make of them. */
+/* Files of a run: which are replaced and which are kept; with failing allocations, links, and second runs. */
 #define _XOPEN_SOURCE 700
 #define _DEFAULT_SOURCE /* syscall */
 
@@ -130,7 +130,7 @@ static rcv_trainer *resumed(const train_fixture *s, const rcv_data *data, const 
     return t;
 }
 
-/* ---- whose files they are ---- */
+/* ---- to which run files belong ---- */
 
 static void test_other_runs(void **unused) {
     (void)unused;
@@ -207,7 +207,7 @@ static void test_going_back(void **unused) {
     train_fixture_close(&s);
 }
 
-/* Checkpoints were written before runs had names: who goes on from one has the others, too. */
+/* Checkpoints from before runs had ids: a run that is resumed from one may replace the others, too. */
 static void test_without_name(void **unused) {
     (void)unused;
     train_fixture s;
@@ -240,7 +240,7 @@ static void put_mine(void *user, const rcv_progress *progress) {
     if (progress->step == 2) put(user, "mine");
 }
 
-/* A file that comes while a run goes on is left alone; the newest checkpoint is written all the same. */
+/* A file that appears during a run is not replaced; the newest checkpoint is still written. */
 static void test_file_between(void **unused) {
     (void)unused;
     train_fixture s;
@@ -323,9 +323,9 @@ static void test_best_of_run(void **unused) {
 
     rcv_trainer *rest = resumed(&s, data, "steps=8 validate-every=1000 keep=1", path);
     check_ok(rcv_trainer_best_model(rest, path, &best));
-    assert_non_null(best); /* kept when it goes on */
+    assert_non_null(best); /* kept when the run is resumed */
     rcv_text_free(s.context, best);
-    rest->state.best_step--; /* as where it went on from before that validation */
+    rest->state.best_step--; /* as if resumed from before that validation */
     check_ok(rcv_trainer_best_model(rest, path, &best));
     assert_null(best);
 
@@ -397,7 +397,7 @@ static const char *const state_keys[] = {
     "best_step", "bad",      "bad_for_decay", "validations", "averaged",          "scale",  "good",
     "skipped",   "data",     "batching",      "ranks",       "validations_losses"};
 
-/* All that a checkpoint says, said. */
+/* A checkpoint has all of its keys. */
 static void check_whole(const train_fixture *s, const rcv_data *data, const char *name, const rcv_trainer *like) {
     json_t *object = metadata_of(s, name, "recurve.training");
     for (size_t i = 0; i < sizeof state_keys / sizeof *state_keys; i++)
@@ -464,7 +464,7 @@ static void test_no_json_memory(void **unused) {
     train_fixture_close(&s);
 }
 
-/* The same in a whole run with its log, its best model and what it reads of files that are there: it fails, or every line is whole. */
+/* The same in a whole run with its log, its best model and existing files: the run fails, or every line of the log is complete. */
 static void test_no_json_memory_in_runs(void **unused) {
     (void)unused;
     train_fixture s;

@@ -1,4 +1,4 @@
-/* How a step of training flows over devices: orders that can be kept, times against what can be said by hand, and splits of layers
+/* The pipeline schedule: orders without deadlock, simulated times against times computed by hand, and splits of layers
  * against all there are. */
 #include "base/random.h"
 #include "test.h"
@@ -42,7 +42,7 @@ static void open_fixture(fixture *f, int stages, double forward, double backward
 
 static void close_fixture(fixture *f) { test_context_end(&f->allocator, f->context); }
 
-/* With and without events the same, and exactly as many as were announced; what stages do adds up. */
+/* The result is the same with and without events, there are exactly rcvi_pipeline_event_count events, and the times of stages add up. */
 static void simulate(fixture *f) {
     rcvi_pipeline_result without;
     f->count = rcvi_pipeline_event_count(&f->pipeline);
@@ -83,7 +83,7 @@ static void open_tokens(tokens *t, int stages, int micro, int chunks) {
     for (int s = 0; s < stages; s++) rcvi_pipeline_order(&t->pipeline, s, t->tasks[s]);
 }
 
-/* As pipeline.h says what a unit waits for. */
+/* The dependences of a unit, as in pipeline.h. */
 static bool may_go(const tokens *t, int s, rcvi_pipeline_task task) {
     int chunks = t->pipeline.chunks, u = task.unit, k = u % chunks, last = u - k + chunks - 1;
     if (!task.backward) return (k == 0 || t->forward[s][u - 1]) && (s == 0 || t->forward[s - 1][u]);
@@ -130,7 +130,7 @@ static void test_orders(void **unused) {
     }
 }
 
-/* What a stage hands on is taken in the order in which it comes: all stages have the same. */
+/* A stage receives units in the order in which its neighbour sends them: all stages have the same order. */
 static void check_sequence(const tokens *t, const rcvi_pipeline_task *tasks, bool backward) {
     int chunks = t->pipeline.chunks, found = 0;
     for (int i = 0; i < 2 * t->units; i++) {
@@ -220,7 +220,7 @@ static void test_one_stage(void **unused) {
     close_fixture(&f);
 }
 
-/* Before its first unit and behind its last one, every stage by itself. */
+/* Work before the first and after the last unit, of each stage on its own. */
 static void test_around_units(void **unused) {
     (void)unused;
     static fixture f;
@@ -255,7 +255,7 @@ static void test_latency(void **unused) {
     }
 }
 
-/* Messages of 2 s behind units of 1 s: they leave the first stage at 1, 3, 5 and are there at 3.5, 5.5, 7.5; backwards they leave at
+/* Messages of 2 s after units of 1 s: they are sent by the first stage at 1, 3, 5 and arrive at 3.5, 5.5, 7.5; backward they are sent at
  * 9.5, 11.5, 13.5 and are there at 12, 14, 16. */
 static void test_slow_link(void **unused) {
     (void)unused;
@@ -379,7 +379,7 @@ static void test_exposed_sum(void **unused) {
     simulate(&f);
     assert_true(f.result.exposed == 0);
     check_near(f.result.exchange, 0.4);
-    f.pipeline.latency = 0.1; /* twice: 0.1 s longer than what is left */
+    f.pipeline.latency = 0.1; /* twice: 0.1 s longer than the time that is left to overlap with */
     simulate(&f);
     check_near(f.result.exposed, 0.1);
     segment.at = 1;
@@ -388,13 +388,13 @@ static void test_exposed_sum(void **unused) {
     f.stage[0].inputs = 0.5; /* beside it, but for 0.1 s */
     simulate(&f);
     check_near(f.result.exposed, 0.1);
-    segment.at = 1.5; /* behind it */
+    segment.at = 1.5; /* after the inputs */
     simulate(&f);
     check_near(f.result.exposed, 0.6);
     close_fixture(&f);
 }
 
-/* One at a time, in their order, behind the last backward unit's begin, whatever the number of units is. */
+/* One at a time, in their order, after the last backward unit has begun, for any number of units. */
 static void test_segments(void **unused) {
     (void)unused;
     static fixture f;
@@ -422,7 +422,7 @@ static void test_segments(void **unused) {
     close_fixture(&f);
 }
 
-/* What the last stage sums is hidden by what the first one computes. */
+/* All-reduces of the last stage overlap with computing of the first one. */
 static void test_sum_beside_stages(void **unused) {
     (void)unused;
     static fixture f;
@@ -613,7 +613,7 @@ static void test_split_ties(void **unused) {
     close_fixture(&f);
 }
 
-/* ---- what cannot be ---- */
+/* ---- invalid arguments ---- */
 
 static void test_wrong(void **unused) {
     (void)unused;

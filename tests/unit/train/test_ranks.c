@@ -1,5 +1,5 @@
-/* What ranks share out, without any: arrangements, splits of layers, segments of the gradient and shares of them, and what is forecast for machines
- * that are not here. What several ranks do together, parallel.sh says. */
+/* Functions of several ranks that need only one: topologies, splits of layers, segments of the gradient and their shares, forecasts for machines
+ * that are not here. tests/ranks/parallel.sh runs several ranks. */
 #include "scratch.h"
 #include "train_fixture.h"
 
@@ -35,8 +35,8 @@ static void test_arrangements(void **state) {
                                       ",data",  "pipeline:-1", "data:2x",       "data pipeline"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         check_fails(rcvi_topology_parse(bad[i], 4, &replicas, &stages), RCV_INVALID, "is none of");
-    check_fails(rcvi_topology_parse("data:3", 4, &replicas, &stages), RCV_INVALID, "wants 3 ranks, and 4 were started");
-    check_fails(rcvi_topology_parse("data:2,pipeline:3", 4, &replicas, &stages), RCV_INVALID, "wants 6 ranks");
+    check_fails(rcvi_topology_parse("data:3", 4, &replicas, &stages), RCV_INVALID, "needs 3 ranks, but 4 were started");
+    check_fails(rcvi_topology_parse("data:2,pipeline:3", 4, &replicas, &stages), RCV_INVALID, "needs 6 ranks");
     check_fails(rcvi_topology_parse("data,pipeline:3", 4, &replicas, &stages), RCV_INVALID, "4 were started");
 }
 
@@ -50,8 +50,8 @@ static void test_splits(void **state) {
     static const char *const bad[] = {"2,1",   "2,1,2",  "2,1,3,1", "2,,4", "2,1,3,",
                                       "0,3,3", "-1,4,3", "2;1;3",   "6",    "a"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        check_fails(rcvi_read_split(bad[i], 6, 3, counts), RCV_INVALID, "does not share out 6 layers among 3 stages");
-    check_fails(rcvi_check_stages(3, 4), RCV_INVALID, "3 layers cannot be shared out among 4 stages");
+        check_fails(rcvi_read_split(bad[i], 6, 3, counts), RCV_INVALID, "does not divide 6 layers among 3 stages");
+    check_fails(rcvi_check_stages(3, 4), RCV_INVALID, "3 layers cannot be divided among 4 stages");
 }
 
 /* ---- segments ---- */
@@ -71,7 +71,7 @@ static void test_shares(void **state) {
     }
 }
 
-/* Every element of a tensor that learns lies in one segment of one stage; the rows of a sparse embedding, and one that is fixed, in none. */
+/* Every trained element is in exactly one segment of one stage; a sparse or fixed embedding is in none. */
 static void check_segments(rcv_learner *l, const int *counts, int stages, bool sparse) {
     int *seen = calloc((size_t)l->elements, sizeof *seen);
     assert_non_null(seen);
@@ -129,7 +129,7 @@ static void check_forecast(rcv_trainer *t, int devices, const char *parallel, do
     assert_true(forecast->bubble >= 0 && forecast->exposed >= -1e-12 && forecast->exchange >= 0);
 }
 
-/* Bytes are counted: a sum sends 2 (R - 1) / R of the gradient; stages what layers hand on, there and back. */
+/* Bytes: an all-reduce sends 2 (R - 1) / R of the gradient; stages send activations and their gradients. */
 static void test_forecast(void **state) {
     (void)state;
     train_fixture s;
@@ -161,14 +161,14 @@ static void test_forecast(void **state) {
     static const char *const why[] = {"does not divide among 3", "4 layers cannot", "bandwidth above 0", "0 or more"};
     for (int i = 0; i < 4; i++) check_fails(rcv_trainer_forecast(t, &bad[i], &f), RCV_INVALID, why[i]);
     check_fails(rcv_trainer_forecast(NULL, NULL, &f), RCV_INVALID, "needs trainer");
-    watcher w = {0}; /* and the run goes on as if nothing had been forecast */
+    recorder w = {0}; /* a forecast does not change the run */
     rcv_trainer *other =
         train_fixture_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam steps=3", "", train, NULL);
     rcv_trainer *same =
         train_fixture_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam steps=3", "", train, NULL);
     check_forecast(same, 2, "pipeline", 1e30, 0, &f);
     check_ok(train_fixture_run(other, NULL, &w));
-    w = (watcher){0};
+    w = (recorder){0};
     check_ok(train_fixture_run(same, NULL, &w));
     assert_true(train_fixture_same(other, same));
     rcv_trainer_free(same);

@@ -61,7 +61,7 @@ static void table_holds(void **state) {
         const rcv_setting *setting = rcv_setting_at(i);
         assert_int_equal(rcvi_setting_find(setting->name), i); /* names are different */
         check_entry(self.settings, setting);
-        for (size_t j = i + 2; j < rcv_setting_count(); j++) { /* a group stands together */
+        for (size_t j = i + 2; j < rcv_setting_count(); j++) { /* settings of a group are adjacent */
             if (strcmp(rcv_setting_at(j)->group, setting->group) == 0)
                 assert_string_equal(rcv_setting_at(j - 1)->group, setting->group);
         }
@@ -310,7 +310,7 @@ static void presets(void **state) {
     check_ok(rcv_settings_preset(self.settings, "zaremba-large"));
     check_values(self.settings, large);
     assert_true(rcvi_settings_real(self.settings, "decay-factor") == 1 / 1.15);
-    assert_string_equal(rcv_settings_get(self.settings, "seed"), "5"); /* of which the preset says nothing */
+    assert_string_equal(rcv_settings_get(self.settings, "seed"), "5"); /* the preset does not set it */
     check_ok(rcv_settings_preset(self.settings, "awd-lstm"));
     check_values(self.settings, awd);
     check_fails(rcv_settings_preset(self.settings, "awdlstm"), RCV_INVALID, "did you mean awd-lstm?");
@@ -402,7 +402,7 @@ static void damaged_files(void **state) {
         char text[sizeof seed], *exact;
         memcpy(text, seed, sizeof seed);
         const size_t length = damage(&source, text, sizeof seed - 1);
-        assert_non_null(exact = malloc(length)); /* a step past its end is seen */
+        assert_non_null(exact = malloc(length)); /* a read past its end is an error of the sanitizer */
         memcpy(exact, text, length);
         rcv_settings *draft, *again;
         check_ok(rcv_settings_new(self.context, &draft));

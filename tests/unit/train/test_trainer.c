@@ -11,7 +11,7 @@ typedef struct {
     rcv_data_kind kind;
 } gradient_case;
 
-/* Two columns of the stream are the two lines: each by itself is a text that can be evaluated. */
+/* The two columns of the stream are the two lines: each can be evaluated as a text of its own. */
 static const char *const columns[] = {"the cat sat on the mat\n", "on the log lay a dog\n"};
 
 static const gradient_case cases[] = {
@@ -79,7 +79,7 @@ static double quotient(rcv_trainer *t, const subject *s, double *at) {
     return (above - below) / (2 * step);
 }
 
-/* Elements that no parameter has lie between the parts and stay zero. */
+/* Elements between the parts belong to no parameter and stay zero. */
 static bool is_parameter(const rcv_learner *l, int64_t element) {
     for (size_t i = 0; i < rcvi_learner_tensor_count(l); i++) {
         rcvi_tensor_place place;
@@ -100,9 +100,9 @@ static void check_gradient(const gradient_case *c) {
     rcv_trainer *t = train_fixture_trainer(&w, line, c->settings, s.train, NULL);
     double *before = train_fixture_parameters(t);
     const double loss = loss_of(t, &s);
-    watcher watcher = {0};
-    check_ok(train_fixture_run(t, NULL, &watcher));
-    assert_int_equal(watcher.updates, 1);
+    recorder recorder = {0};
+    check_ok(train_fixture_run(t, NULL, &recorder));
+    assert_int_equal(recorder.updates, 1);
     if (!t->options.by_sequence && fabs(t->progress.last_loss - loss) > 1e-12 * loss)
         fail_msg("%s: training says the loss is %.15g, evaluation %.15g", c->name, t->progress.last_loss, loss);
     double *after = train_fixture_parameters(t), *values = t->learner->parameters;
@@ -148,7 +148,7 @@ static void test_float32(void **unused) {
         double *start = train_fixture_parameters(b);
         train_fixture_set_parameters(a, start);
         free(start);
-        watcher x = {0}, y = {0};
+        recorder x = {0}, y = {0};
         check_ok(train_fixture_run(a, NULL, &x));
         check_ok(train_fixture_run(b, NULL, &y));
         assert_int_equal(x.updates, 6);
@@ -165,9 +165,9 @@ static void test_float32(void **unused) {
 static double dropped_loss(const train_fixture *w, const char *settings, const rcv_data *data,
                            const double *parameters) {
     rcv_trainer *t = train_fixture_trainer(w, plain, settings, data, NULL);
-    watcher watcher = {0};
+    recorder recorder = {0};
     train_fixture_set_parameters(t, parameters);
-    check_ok(train_fixture_run(t, NULL, &watcher));
+    check_ok(train_fixture_run(t, NULL, &recorder));
     const double loss = t->progress.last_loss;
     rcv_trainer_free(t);
     return loss;
@@ -179,8 +179,8 @@ static void check_dropout(const char *settings) {
     const rcv_data *data = train_fixture_data(&w, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&w, plain, settings, data, NULL);
     double *before = train_fixture_parameters(t);
-    watcher watcher = {0};
-    check_ok(train_fixture_run(t, NULL, &watcher));
+    recorder recorder = {0};
+    check_ok(train_fixture_run(t, NULL, &recorder));
     double *after = train_fixture_parameters(t);
     int64_t moved = 0;
     for (int64_t i = 0; i < t->learner->elements; i += i < t->learner->net_offset ? 2 : 5) {
@@ -265,7 +265,7 @@ static void check_pair(const pair *p) {
     rcv_trainer *a = train_fixture_trainer(&w, line, p->first, data, NULL),
                 *b = train_fixture_trainer(&w, line, p->second, data, NULL);
     double *start = train_fixture_parameters(a);
-    watcher x = {0}, y = {0};
+    recorder x = {0}, y = {0};
     check_ok(train_fixture_run(a, NULL, &x));
     check_ok(train_fixture_run(b, NULL, &y));
     const double difference = train_fixture_difference(a, b);
@@ -303,7 +303,7 @@ static void test_weight_decay(void **unused) {
         rcv_trainer *a = train_fixture_trainer(&w, line, "", data, NULL),
                     *b = train_fixture_trainer(&w, line, "weight-decay=0.3", data, NULL);
         double *start = train_fixture_parameters(a);
-        watcher x = {0}, y = {0};
+        recorder x = {0}, y = {0};
         check_ok(train_fixture_run(a, NULL, &x));
         check_ok(train_fixture_run(b, NULL, &y));
         double *without = train_fixture_parameters(a), *with = train_fixture_parameters(b);

@@ -1,4 +1,4 @@
-/* Every allocation of a run fails once: nothing is left behind, and the status says so. */
+/* Every allocation of a run fails once: the status is RCV_NO_MEMORY, and nothing leaks. */
 #include "scratch.h"
 #include "train_fixture.h"
 

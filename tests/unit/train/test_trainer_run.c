@@ -1,4 +1,4 @@
-/* A run as it goes: rates, validations, what begins and ends by them, dropout, limits, refusals. */
+/* Runs: learning-rate schedules, validations and what they trigger, dropout, limits, errors. */
 #include "scratch.h"
 #include "train_fixture.h"
 
@@ -53,7 +53,7 @@ static void test_epoch_decay(void **unused) {
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, "batch=3 length=5 optimiser=sgd learning-rate=1 epochs=5",
                                            "decay=epoch decay-after=2 decay-factor=0.5", data, NULL);
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, NULL, &w));
     const int64_t each = rcvi_batcher_count(t->batcher);
     const double expected[] = {1, 1, 0.5, 0.25, 0.125};
@@ -78,7 +78,7 @@ static void test_cosine_ends_with_the_run(void **unused) {
         const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
         rcv_trainer *t = train_fixture_trainer(&s, "batch=3 length=3 optimiser=sgd learning-rate=1 decay=cosine",
                                                limits[i], data, NULL);
-        watcher w = {0};
+        recorder w = {0};
         check_ok(train_fixture_run(t, NULL, &w));
         const int64_t n = w.updates;
         assert_true(n > 3);
@@ -107,7 +107,7 @@ static rcv_trainer *worsening(train_fixture *s, const char *more) {
     return train_fixture_trainer(s, worse, more, train, valid);
 }
 
-static void check_worsening(const watcher *w) {
+static void check_worsening(const recorder *w) {
     for (int64_t i = 0; i < w->validations; i++) {
         assert_true(w->best[i] == (i == 0));
         assert_true(i == 0 || w->validation[i] > w->validation[i - 1]);
@@ -118,7 +118,7 @@ static void test_patience(void **unused) {
     (void)unused;
     train_fixture s;
     rcv_trainer *t = worsening(&s, "patience=3 steps=100");
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, NULL, &w));
     check_worsening(&w);
     assert_int_equal(w.validations, 4);
@@ -134,7 +134,7 @@ static void test_plateau(void **unused) {
     (void)unused;
     train_fixture s;
     rcv_trainer *t = worsening(&s, "steps=16 decay=plateau decay-patience=2 decay-factor=0.5");
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, NULL, &w));
     check_worsening(&w);
     assert_int_equal(w.validations, 8);
@@ -190,11 +190,11 @@ static void test_averages(void **unused) {
     train_fixture s;
     rcv_trainer *t = worsening(&s, "optimiser=asgd nonmono=2 steps=18 checkpoint-every=18");
     averager a = {.trainer = t, .sum = calloc((size_t)t->learner->elements, sizeof(double)), .valid = s.data[1]};
-    watcher w = {.each = follow_average, .user = &a};
+    recorder w = {.each = follow_average, .user = &a};
     assert_non_null(a.sum);
     check_ok(train_fixture_run(t, path_in("model"), &w));
     assert_int_equal(a.count, 10);
-    /* A file of the run is, to who loads it, the average. */
+    /* Loading a file of the run gives the average. */
     rcv_learner *loaded;
     rcv_evaluation result;
     check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT64, &loaded));
@@ -211,7 +211,7 @@ static void test_no_average_before_its_time(void **unused) {
     (void)unused;
     train_fixture s;
     rcv_trainer *t = worsening(&s, "optimiser=asgd nonmono=4 steps=9");
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, path_in("model"), &w));
     assert_int_equal(t->state.averaged_updates, 0);
     rcv_learner *loaded;
@@ -238,7 +238,7 @@ static const char dropping[] = "batch=2 length=5 steps=6 optimiser=momentum lear
 
 /* From the same parameters with another seed. */
 static rcv_trainer *run_with(const train_fixture *s, const char *more, const char *seed, const double *start,
-                             const rcv_data *data, watcher *w) {
+                             const rcv_data *data, recorder *w) {
     char line[256];
     snprintf(line, sizeof line, "%s %s", more, seed);
     rcv_trainer *t = train_fixture_trainer(s, dropping, line, data, NULL);
@@ -262,9 +262,10 @@ static void test_dropout(void **unused) {
         rcv_evaluation with, without;
         check_ok(rcv_learner_evaluate(fresh->learner, data, NULL, &with));
         check_ok(rcv_learner_evaluate(plain->learner, data, NULL, &without));
-        const bool zones = strstr(line, "zoneout") != NULL; /* there the mean of what might be is a model of its own */
+        const bool zones =
+            strstr(line, "zoneout") != NULL; /* with zoneout the mean of the masked models is another model */
         assert_true((with.loss == without.loss) == !zones && with.counted == without.counted);
-        watcher w[4] = {{0}, {0}, {0}, {0}};
+        recorder w[4] = {{0}, {0}, {0}, {0}};
         rcv_trainer *one = run_with(&s, line, "seed=0", start, data, &w[0]);
         rcv_trainer *same = run_with(&s, line, "seed=0", start, data, &w[1]);
         rcv_trainer *other = run_with(&s, line, "seed=1", start, data, &w[2]);
@@ -295,7 +296,7 @@ static void test_validation_drops_nothing(void **unused) {
                                                "weight-drop=0.3 layers=2 batch=2 length=5 eval-batch=1 steps=4 "
                                                "validate-every=4 dtype=float64",
                                                data, data);
-        watcher w = {0};
+        recorder w = {0};
         rcv_evaluation result;
         check_ok(train_fixture_run(t, NULL, &w));
         check_ok(rcv_learner_evaluate(t->learner, data, NULL, &result));
@@ -316,13 +317,13 @@ static void test_stopping(void **unused) {
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *stopped = train_fixture_trainer(&s, dropping, "steps=100", data, NULL);
     rcv_trainer *plain = train_fixture_trainer(&s, dropping, "steps=3", data, NULL);
-    watcher a = {.stop_at = 3}, b = {0};
+    recorder a = {.stop_at = 3}, b = {0};
     check_fails(train_fixture_run(stopped, NULL, &a), RCV_STOPPED, "3 updates");
     check_ok(train_fixture_run(plain, NULL, &b));
     assert_true(train_fixture_same(stopped, plain));
     assert_string_equal(a.end, "stopped");
     assert_string_equal(b.end, "steps");
-    a.stop_at = 5; /* goes on where it was */
+    a.stop_at = 5; /* continues where it was */
     check_fails(train_fixture_run(stopped, NULL, &a), RCV_STOPPED, "5 updates");
     rcv_trainer_free(plain);
     plain = train_fixture_trainer(&s, dropping, "steps=5", data, NULL);
@@ -342,7 +343,7 @@ static void test_no_number(void **unused) {
         train_fixture_open(&s);
         const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_VALUES, train_fixture_values, NULL);
         rcv_trainer *t = train_fixture_trainer(&s, line, "steps=100 checkpoint-every=1", data, NULL);
-        watcher w = {0};
+        recorder w = {0};
         const rcv_status status = train_fixture_run(t, saves ? path_in("model") : NULL, &w);
         char update[64], good[64];
         snprintf(update, sizeof update, "of update %lld is not a number", (long long)w.updates + 1);
@@ -357,7 +358,7 @@ static void test_no_number(void **unused) {
     }
 }
 
-/* Validations overflow where updates do not: they count as bad ones, and the run goes on, also from its checkpoint. */
+/* Validations overflow while updates do not: they count as worse than any, and the run continues, also when it is resumed. */
 static void test_validation_without_number(void **unused) {
     (void)unused;
     const char *const line =
@@ -372,7 +373,7 @@ static void test_validation_without_number(void **unused) {
         "{\"x\": [[3e38, -3e38], [3e38, -3e38], [3e38, -3e38], [3e38, -3e38]], \"y\": [1, 2]}\n",
         data);
     rcv_trainer *t = train_fixture_trainer(&s, line, "steps=3", data, huge), *again;
-    watcher w = {0};
+    recorder w = {0};
     check_ok(train_fixture_run(t, path_in("model"), &w));
     assert_int_equal(w.updates, 3);
     assert_int_equal(w.validations, 3);
@@ -424,7 +425,7 @@ static void test_validation_memory(void **unused) {
                    *valid = train_fixture_data(&s, "valid", RCV_DATA_STREAM, "the cat sat on a log\n", train);
     rcv_trainer *a = train_fixture_trainer(&s, line, "", train, valid),
                 *b = train_fixture_trainer(&s, line, "", train, NULL);
-    watcher x = {0}, y = {0};
+    recorder x = {0}, y = {0};
     check_ok(train_fixture_run(a, NULL, &x));
     check_ok(train_fixture_run(b, NULL, &y));
     assert_int_equal(x.validations, 3);
@@ -449,7 +450,7 @@ static void test_bucket_memory(void **unused) {
     const char *line = "kind=lines batch=4 hidden=24 layers=2 steps=8";
     rcv_trainer *one = train_fixture_trainer(&s, line, "buckets=none", train, NULL);
     rcv_trainer *three = train_fixture_trainer(&s, line, "buckets=auto:3", train, NULL);
-    watcher x = {0}, y = {0};
+    recorder x = {0}, y = {0};
     check_ok(train_fixture_run(one, NULL, &x));
     check_ok(train_fixture_run(three, NULL, &y));
     assert_int_equal(three->windows.train_count, 3);
@@ -476,7 +477,7 @@ static void test_bucket_plans(void **unused) {
         snprintf(line, sizeof line, "kind=lines buckets=2 steps=2 batch=%d hidden=%d", 1 + 3 * (i % 3),
                  i < 3 ? 24 : 96);
         rcv_trainer *t = train_fixture_trainer(&s, line, "", train, NULL);
-        watcher w = {0};
+        recorder w = {0};
         check_ok(train_fixture_run(t, NULL, &w));
         assert_int_equal(t->windows.train_count, 2);
         rcv_plan_options o = {.batch = 1 + 3 * (i % 3),
@@ -503,7 +504,7 @@ static void test_bucket_plans(void **unused) {
     assert_true(different > 0); /* else nothing was compared */
 }
 
-/* A CPU stores the gradient of the output layer, and says so. */
+/* The CPU always stores the gradient of the output layer, and refuses lean=yes with a message. */
 static void test_lean(void **unused) {
     (void)unused;
     train_fixture s;
@@ -511,7 +512,7 @@ static void test_lean(void **unused) {
     const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t =
         train_fixture_trainer(&s, "kind=stream batch=2 length=5 optimiser=sgd steps=1", "lean=yes", train, NULL);
-    watcher w = {0};
+    recorder w = {0};
     check_fails(train_fixture_run(t, NULL, &w), RCV_UNSUPPORTED, "lean learning is for GPUs");
     assert_int_equal(w.updates, 0);
     rcv_trainer_free(t);
