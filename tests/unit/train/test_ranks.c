@@ -82,7 +82,8 @@ static void check_segments(rcv_learner *l, const int *counts, int stages, bool s
         rcvi_gradient_segment *segments = rcvi_gradient_segments_new(&part, sparse, &count);
         assert_non_null(segments);
         for (size_t i = 0; i < count; i++) {
-            assert_true(segments[i].first >= part.from && segments[i].first + segments[i].count <= part.to);
+            assert_true(segments[i].first >= part.first_element &&
+                        segments[i].first + segments[i].count <= part.end_element);
             for (int64_t e = 0; e < segments[i].count; e++) seen[segments[i].first + e]++;
         }
         rcvi_free(l->context, segments);
