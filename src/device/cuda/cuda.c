@@ -22,7 +22,7 @@ static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
 
 static void explain(const rcvi_engine *e, rcvi_text *text) {
     for (size_t i = 0; i < e->program->step_count; i++) {
-        if (e->persistent[i]) rcvi_persistent_tell(e, e->persistent[i], text);
+        if (e->persistent[i]) rcvi_persistent_describe(e, e->persistent[i], text);
         if (e->recurrences[i]) rcvi_cuda_recurrences_tell(e->recurrences[i], text);
     }
     if (e->not_scanned)

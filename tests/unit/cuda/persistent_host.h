@@ -99,17 +99,17 @@ struct Copy { /* cp.async */
     bool committed;
 };
 #ifdef __clang__ /* has not the builtin functions on every machine */
-typedef jmp_buf HostPlace;
-#define MARK_PLACE _setjmp
-#define JUMP_TO_PLACE _longjmp
+typedef jmp_buf HostContext;
+#define SAVE_CONTEXT _setjmp
+#define RESTORE_CONTEXT _longjmp
 #else /* which sanitizers do not look at */
-typedef void *HostPlace[5];
-#define MARK_PLACE __builtin_setjmp
-#define JUMP_TO_PLACE __builtin_longjmp
+typedef void *HostContext[5];
+#define SAVE_CONTEXT __builtin_setjmp
+#define RESTORE_CONTEXT __builtin_longjmp
 #endif
 struct Fiber {
     ucontext_t context; /* where it begins */
-    HostPlace place;    /* where it goes on */
+    HostContext saved;  /* where it goes on */
     int thread, block;
     bool begun, done;
     std::vector<Copy> copies; /* that nobody has waited for */
@@ -117,7 +117,7 @@ struct Fiber {
 static std::vector<Fiber> fibers;
 static std::vector<HostBlock> host_blocks;
 static std::vector<Meeting> host_clusters;
-static HostPlace scheduler;
+static HostContext scheduler;
 static int current;
 static long progress; /* grows when somebody's wait may have ended */
 
@@ -133,14 +133,14 @@ static struct { ThreadNumber x; } threadIdx;
 static struct { BlockNumber x; } blockIdx;
 
 /* swapcontext would ask the system for its signals each time, which takes longer than all else here. */
-[[gnu::noinline]] static void jump_to(HostPlace &place) { JUMP_TO_PLACE(place, 1); }
+[[gnu::noinline]] static void jump_to(HostContext &saved) { RESTORE_CONTEXT(saved, 1); }
 [[gnu::noinline]] static void let_others() {
-    if (!MARK_PLACE(fibers[(size_t)current].place)) jump_to(scheduler);
+    if (!SAVE_CONTEXT(fibers[(size_t)current].saved)) jump_to(scheduler);
 }
 /* Until the fiber lets others. */
 [[gnu::noinline]] static void go_on(Fiber &f) {
-    if (MARK_PLACE(scheduler)) return;
-    if (f.begun) jump_to(f.place);
+    if (SAVE_CONTEXT(scheduler)) return;
+    if (f.begun) jump_to(f.saved);
     f.begun = true;
     setcontext(&f.context);
 }
@@ -157,15 +157,15 @@ static void meet(Meeting &m, int count, bool counts = true) {
 static void meet_at(int number, int count) { meet(own_block().meetings[number], count); }
 static void __syncthreads() { meet_at(0, HOST_THREADS); }
 static void __syncwarp() { meet(own_block().warps[own_thread() / 32], 32); }
-static unsigned __shfl_xor_sync(unsigned, unsigned x, int apart) {
+static unsigned __shfl_xor_sync(unsigned, unsigned x, int second_product) {
     own_block().shuffled[own_thread()] = x;
     __syncwarp();
-    unsigned y = own_block().shuffled[own_thread() ^ apart];
+    unsigned y = own_block().shuffled[own_thread() ^ second_product];
     __syncwarp();
     return y;
 }
-static float __shfl_xor_sync(unsigned mask, float x, int apart) {
-    return __uint_as_float(__shfl_xor_sync(mask, __float_as_uint(x), apart));
+static float __shfl_xor_sync(unsigned mask, float x, int second_product) {
+    return __uint_as_float(__shfl_xor_sync(mask, __float_as_uint(x), second_product));
 }
 
 /* The lanes of the warp that show this number, and whether one shows true. Who looks again and again does so: it is no progress. */
@@ -209,7 +209,7 @@ static void copy_chunks(unsigned to, unsigned long long from, int bytes, unsigne
     own_block().bulks.push_back({to, from, bytes, barrier});
     progress++;
 }
-/* As late as a GPU may do them: when a thread looks at the barrier. */
+/* As remote as a GPU may do them: when a thread looks at the barrier. */
 static void end_copies(unsigned barrier) {
     std::vector<Bulk> left;
     for (const Bulk &bulk : own_block().bulks) {
@@ -231,7 +231,7 @@ static bool has_passed(unsigned at, unsigned parity) {
 static void wait_phase(unsigned at, unsigned parity) {
     while (!has_passed(at, parity)) let_others();
 }
-/* As late as a GPU may do them: when the thread waits for the group that they are committed to. */
+/* As remote as a GPU may do them: when the thread waits for the group that they are committed to. */
 static void copy_piece(unsigned to, unsigned long long from, int bytes) {
     shared_at(to, 16);
     fibers[(size_t)current].copies.push_back({to, from, bytes, false});
@@ -294,7 +294,7 @@ static unsigned look_at(unsigned long long counter) {
     let_others();
     return *(const unsigned *)counter;
 }
-/* Words with tags, which others look at. */
+/* Words with flag_words, which others look at. */
 template <int N> static void put_words(unsigned long long at, const unsigned (&words)[N]) {
     memcpy((void *)at, words, sizeof words);
     progress++;
@@ -302,7 +302,7 @@ template <int N> static void put_words(unsigned long long at, const unsigned (&w
 static void get_words(unsigned long long at, int wanted, void *x, size_t bytes) {
     if (wanted) memcpy(x, (const void *)at, bytes);
 }
-static void raise_by_one(unsigned long long counter) {
+static void increment_on_host(unsigned long long counter) {
     ++*(unsigned *)counter;
     progress++;
 }
@@ -324,18 +324,18 @@ static double product_of(unsigned x, unsigned y) {
 #endif
 }
 template <int N>
-static void multiply_on_host(float (&sums)[N], const unsigned *held, unsigned long long a, unsigned long long b,
+static void multiply_on_host(float (&sums)[N], const unsigned *in_registers, unsigned long long a, unsigned long long b,
                              int more) {
     const int lane = own_thread() % 32, warp = own_thread() / 32;
     HostBlock &block = own_block();
-    for (int i = 0; held && i < 4; i++) block.fragments[own_thread()][i] = held[i];
+    for (int i = 0; in_registers && i < 4; i++) block.fragments[own_thread()][i] = in_registers[i];
     __syncwarp();
     for (int s = 0; s < N; s++) {
         const int row = lane / 4 + s % 4 / 2 * 8, column = s / 4 * 8 + lane % 4 * 2 + s % 2;
         double sum = more ? (double)sums[s] : 0;
         for (int k = 0; k < 8; k++) {
-            unsigned x = held ? block.fragments[warp * 32 + row % 8 * 4 + k % 4][row / 8 + k / 4 * 2]
-                              : word_of(a, warp % 4 * 16 + row, k);
+            unsigned x = in_registers ? block.fragments[warp * 32 + row % 8 * 4 + k % 4][row / 8 + k / 4 * 2]
+                                      : word_of(a, warp % 4 * 16 + row, k);
             sum += product_of(x, word_of(b, column, k));
         }
         sums[s] = (float)sum;

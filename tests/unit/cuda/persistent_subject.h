@@ -3,7 +3,7 @@
 #define PERSISTENT_SUBJECT_H
 
 #include "cuda_programs.h"
-#include "device/cuda/persistent/parts.h"
+#include "device/cuda/persistent/internal.h"
 
 enum { PROCESSORS = 132, SHARED = 232448, CHUNK_BYTES = 128, WEIGHT_ROWS = 64 };
 

@@ -79,7 +79,7 @@ static void test_no_clusters(void **state) {
 
 /* ---- who multiplies and who takes maps ---- */
 
-/* Both lanes have half of every operand where some come from elsewhere, and a lane has these where tiles have few rows; a third
+/* Both pipes have half of every operand where some come from elsewhere, and a pipe has these where tiles have few rows; a has_map_warpgroup
  * warpgroup takes maps where tiles take turns and depth is folded. */
 static void test_shares(void **state) {
     (void)state;
@@ -93,7 +93,7 @@ static void test_shares(void **state) {
         const config *c;
         rcv_dtype dtype;
         const char *plan;
-        int forward;    /* how the first loop's lanes share operands, or RCVI_NONE: there is but one */
+        int forward;    /* how the first loop's pipes share operands, or RCVI_NONE: there is but one */
         bool thirds[2]; /* of the first and the last loop */
     } cases[] = {
         {&high, RCV_BFLOAT16, by_wave, HALVES, {false, false}},
@@ -106,22 +106,24 @@ static void test_shares(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         subject s;
         int loops = 0;
-        bool third = false;
+        bool has_map_warpgroup = false;
         open_subject(&s, cases[i].c, cases[i].dtype, true, cases[i].plan);
         for (size_t loop = 0; next_loop(&s, &loop); loop++, loops++) {
             rcvi_persistent *p;
             check_ok(rcvi_persistent_new(&s.engine, loop, &p));
-            const rcvi_seat *seat = &p->seats[0];
-            third = p->third;
-            if (loops == 0) assert_int_equal(third, cases[i].thirds[0]);
-            for (int q = 0; loops == 0 && cases[i].forward != RCVI_NONE && q < p->steps[seat->tiled].pass_count; q++) {
-                int chunks = rcvi_persistent_chunks(p, p->steps[seat->tiled].passes[q].depth), lane = seat->lane_of[q];
-                if (cases[i].forward == HALVES) assert_int_equal(2 * lane, chunks);
-                if (cases[i].forward == APART) assert_true(lane == 0 || lane == chunks);
+            const rcvi_task *task = &p->tasks[0];
+            has_map_warpgroup = p->has_map_warpgroup;
+            if (loops == 0) assert_int_equal(has_map_warpgroup, cases[i].thirds[0]);
+            for (int q = 0; loops == 0 && cases[i].forward != RCVI_NONE && q < p->steps[task->product_step].pass_count;
+                 q++) {
+                int chunks = rcvi_persistent_chunks(p, p->steps[task->product_step].passes[q].depth),
+                    pipe = task->pipe_split[q];
+                if (cases[i].forward == HALVES) assert_int_equal(2 * pipe, chunks);
+                if (cases[i].forward == APART) assert_true(pipe == 0 || pipe == chunks);
             }
             rcvi_persistent_free(s.context, p);
         }
-        assert_int_equal(third, cases[i].thirds[1]);
+        assert_int_equal(has_map_warpgroup, cases[i].thirds[1]);
         assert_true(loops > 1);
         close_subject(&s);
     }
@@ -129,7 +131,7 @@ static void test_shares(void **state) {
 
 /* ---- texts ---- */
 
-/* Texts of all loops of a program compile; seats of one structure, such as layers, share one of so many classes. */
+/* Texts of all loops of a program compile; tasks of one structure, such as layers, share one of so many classes. */
 static void check_texts(const config *c, rcv_dtype dtype, bool training, const char *plan, int classes) {
     subject s;
     int loops = 0;
@@ -137,7 +139,7 @@ static void check_texts(const config *c, rcv_dtype dtype, bool training, const c
     for (size_t loop = 0; next_loop(&s, &loop); loop++, loops++) {
         rcvi_persistent *p;
         check_ok(rcvi_persistent_new(&s.engine, loop, &p));
-        assert_int_equal(p->class_count, classes);
+        assert_int_equal(p->variant_count, classes);
         rcvi_jit_unit unit = {.source = p->source};
         if (rcvi_jit_name()) {
             check_ok(rcvi_jit_compile(s.context, &unit, 1, 9, 0));
@@ -184,11 +186,11 @@ static void test_texts(void **state) {
 
 /* ---- what is not stored ---- */
 
-/* Of the buffers that a loop writes: those that nobody reads, twins that nobody reads, states that only products, or threads that have
- * them still, read before the loop ends. */
+/* Of the buffers that a loop writes: those that nobody reads, rounded that nobody reads, states that only products, or threads that have
+ * them single_step, read before the loop ends. */
 typedef struct {
-    int unread, untwinned, passing, channels; /* channels: of operands */
-    int carried;                              /* values that threads have still */
+    int unread, rounded_unread, transient, channels; /* channels: of operands */
+    int carried;                                     /* values that threads have single_step */
 } unstored;
 
 static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
@@ -201,18 +203,18 @@ static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
     }
     for (size_t b = 0; b < s->program.buffer_count; b++) {
         rcvi_access accesses[RCVI_MAX_ACCESSES];
-        bool written = false, still = true;
+        bool written = false, single_step = true;
         for (int i = 1; i <= (int)loop->loop.body; i++) {
             int count = rcvi_step_accesses(&loop[i], accesses);
             for (int k = 0; k < count; k++) {
                 if (accesses[k].view->buffer != (int)b || !accesses[k].written) continue;
                 written = true;
-                still &= accesses[k].view->stride == 0;
+                single_step &= accesses[k].view->stride == 0;
             }
         }
         found.unread += written && p->unread[b];
-        found.untwinned += written && s->engine.rounded[b] != SIZE_MAX && p->untwinned[b];
-        found.passing += written && still && p->passing[b];
+        found.rounded_unread += written && s->engine.rounded[b] != SIZE_MAX && p->rounded_unread[b];
+        found.transient += written && single_step && p->transient[b];
     }
     return found;
 }
@@ -249,10 +251,10 @@ static void test_unread(void **state) {
         check_ok(rcvi_persistent_new(&s.engine, loop, &p));
         unstored found = count_unstored(&s, p);
         print_message(
-            "%s by %s%s: %d buffers and %d twins are not stored, %d states at the end, %d channels, %d values "
-            "kept\n",
-            cases[i].c->cell, cases[i].plan, cases[i].training ? ", training" : "", found.unread, found.untwinned,
-            found.passing, found.channels, found.carried);
+            "%s by %s%s: %d buffers and %d rounded are not stored, %d states at the end, %d channels, %d values "
+            "in_shared\n",
+            cases[i].c->cell, cases[i].plan, cases[i].training ? ", training" : "", found.unread, found.rounded_unread,
+            found.transient, found.channels, found.carried);
         assert_memory_equal(&found, &cases[i].want, sizeof found);
         rcvi_persistent_free(s.context, p);
         close_subject(&s);

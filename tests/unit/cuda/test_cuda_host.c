@@ -1,5 +1,5 @@
 /* Persistent kernels run on the host: their texts are compiled behind stand-ins for what a GPU has (persistent_host.h), and
- * what a loop then computes is held against the loop taken step by step in double. Small chips make weights lie in registers,
+ * what a loop then computes is in_registers against the loop taken step by step in double. Small chips make weights lie in registers,
  * in shared memory, or come every time. */
 #include "device/cuda/engine/ragged.h"
 #include "device/cuda/engine/worker.h"
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <unistd.h>
 
-/* The launch, with a host in place of the GPU. */
+/* The launch, with a host in argument of the GPU. */
 static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count, unsigned *clear, int64_t words);
 static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **arguments);
 #define rcvi_cuda_tile(STREAM, ...) ((void)(STREAM), tile_on_host(__VA_ARGS__))
@@ -34,14 +34,14 @@ static const struct {
      "copy_piece(to, from, bytes); return;", false},
     {"INLINE void copies_commit() {", "commit_copies(); return;", false},
     {"template <int PENDING> INLINE void copies_wait() {", "wait_for_copies(PENDING); return;", false},
-    {"INLINE void read_piece(unsigned at, unsigned (&x)[4]) {", "get_shared(at, x); return;", false},
-    {"INLINE void write_piece(unsigned at, const unsigned (&x)[4]) {", "put_shared(at, x); return;", false},
+    {"INLINE void read_segment(unsigned at, unsigned (&x)[4]) {", "get_shared(at, x); return;", false},
+    {"INLINE void write_segment(unsigned at, const unsigned (&x)[4]) {", "put_shared(at, x); return;", false},
     {"INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned barrier) {",
      "copy_chunks(to, from, bytes, barrier); return;", false},
-    {"INLINE void raise(unsigned long long counter) {", "raise_by_one(counter); return;", false},
+    {"INLINE void increment_counter(unsigned long long counter) {", "increment_on_host(counter); return;", false},
     {"INLINE void store_words(unsigned long long at, const unsigned (&words)[VECTOR]) {",
      "put_words(at, words); return;", false},
-    {"INLINE void peek(unsigned long long at, int wanted, Group<float> &x) {",
+    {"INLINE void load_relaxed(unsigned long long at, int wanted, Group<float> &x) {",
      "get_words(at, wanted, x.at, sizeof x.at); return;", false},
     {"const unsigned (&a)[4], unsigned long long b, int more) {", "multiply_on_host(sums, a, 0, b, more); return;",
      true},
@@ -53,12 +53,12 @@ static const struct {
      "multiply_rows_on_host(sums, a, low, high); return;", false},
     {"INLINE bool barrier_passed(unsigned at, unsigned parity) {", "return has_passed(at, parity);", false},
     {"INLINE void barrier_expect(unsigned at, int bytes) {", "arrive(at, bytes); return;", false},
-    {"INLINE void send_piece(unsigned to, const unsigned (&x)[4], unsigned barrier) {",
+    {"INLINE void send_segment(unsigned to, const unsigned (&x)[4], unsigned barrier) {",
      "send_to(to, x, barrier); return;", true},
-    {"INLINE void meet_cluster() {", "meet_all(); return;", true},
+    {"INLINE void sync_cluster() {", "meet_all(); return;", true},
     {"INLINE void wait_for_peers(const Words &c, unsigned barrier, unsigned parity) {",
      "wait_phase(barrier, parity); return;", true},
-    /* from here on in place of it, else behind it */
+    /* from here on in argument of it, else behind it */
     {"asm(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(there) : \"r\"(at), \"r\"(peer));",
      "there = address_in(at, peer);", true},
     {"(unsigned)__cvta_generic_to_shared(at)", "shared_number(at)", false},
@@ -70,14 +70,14 @@ static const struct {
     {"asm volatile(\"ld.acquire.gpu.global.u32 %0, [%1];\" : \"=r\"(x) : \"l\"(counter) : \"memory\");",
      "x = look_at(counter);", false},
     {"asm volatile(\"bar.sync 0;\" ::: \"memory\");", "meet_at(0, HOST_THREADS);", false},
-    {"asm volatile(\"bar.sync 1, %0;\" ::\"n\"((int)MAPPERS) : \"memory\");", "meet_at(1, MAPPERS);", false},
+    {"asm volatile(\"bar.sync 1, %0;\" ::\"n\"((int)MAP_THREADS) : \"memory\");", "meet_at(1, MAP_THREADS);", false},
     {"asm volatile(\"bar.sync 1, 256;\" ::: \"memory\");", "meet_at(1, 256);", true},
     {"asm volatile(\"bar.sync 4, 256;\" ::: \"memory\");", "meet_at(4, 256);", false},
-    {"asm volatile(\"bar.sync %0, 128;\" ::\"n\"(2 + LANE) : \"memory\");", "meet_at(2 + LANE, 128);", false},
+    {"asm volatile(\"bar.sync %0, 128;\" ::\"n\"(2 + PIPE) : \"memory\");", "meet_at(2 + PIPE, 128);", false},
     {"asm volatile(\"ld.shared.b32 %0, [%1];\" : \"=r\"(a[c * 4 + j][r]) : \"r\"(at) : \"memory\");",
      "get_shared(at, a[c * 4 + j][r]);", false},
     {"asm volatile(\"st.shared.f32 [%0], %1;\" ::\"r\"(at), \"f\"(STARTED ? sums[i] + start : sums[i]) : \"memory\");",
-     "put_shared(at, STARTED ? sums[i] + start : sums[i]);", false},
+     "put_shared(at, STARTED ? sums[i] + start : sums[i]);", true},
 };
 enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 22 };
 
@@ -120,7 +120,7 @@ static void check_known(const char *text) {
 typedef int runner(const void *words, int blocks);
 static runner *run_kernel;
 
-/* A file of this kind for kernel `number`: a name is opened once. */
+/* A file of this kind for kernel `number`: a name is expected once. */
 static const char *file_of(int number, const char *kind) {
     char name[40];
     snprintf(name, sizeof name, "host%d.%s", number, kind);
@@ -201,12 +201,12 @@ static void tile_element(const rcvi_tiling *m, int64_t slot, int64_t row, int64_
     int64_t size = (int64_t)rcvi_cuda_bytes(m->type), each = 128 / size, depth = m->chunks / m->parts * each;
     int64_t in_tile = row % m->slice % m->tile, line = column / depth * m->tile + in_tile;
     int64_t tile = row / m->slice * m->tiles + row % m->slice / m->tile,
-            piece = (column % each * size / 16) ^ (in_tile & 7);
+            segment = (column % each * size / 16) ^ (in_tile & 7);
     float x = column < m->columns ? get(m->from_type, m->from, slot * m->slot + row * m->row + column) : 0;
     for (int64_t part = 0; part < m->parts; part++) {
         char *to = (char *)m->to + slot * m->to_slot +
                    ((tile * m->chunks + column % depth / each * m->parts + part) * m->tile * m->fold + line) * 128 +
-                   piece * 16;
+                   segment * 16;
         float taken = rounded(x, m->type, m->tensor);
         put(m->type, to, column % (16 / size), taken);
         x -= taken;
@@ -312,7 +312,7 @@ static double choice_of(const oracle *o, const rcvi_view *view, int64_t row, int
     return view->buffer == RCVI_NONE ? 0 : *element_of(o, view, row, column);
 }
 
-/* Where the step leaves out rows that have ended, those that go on. */
+/* Where the step skips_ended out rows that have ended, those that go on. */
 static void take_step(const oracle *o, const rcvi_step *step) {
     int64_t rows = step->rows, last = o->program->options.steps - 1;
     if (o->engine->is_short[step - o->program->steps]) rows = o->alive[step->direction ? last - o->time : o->time];
@@ -431,12 +431,12 @@ static void fill_buffer(emulation *s, size_t b, double scale) {
 }
 
 static size_t take(size_t *at, size_t bytes) {
-    size_t place = *at;
+    size_t argument = *at;
     *at += (bytes + 1023) / 1024 * 1024;
-    return place;
+    return argument;
 }
 
-/* Numbers everywhere, and twins of them. */
+/* Numbers everywhere, and rounded of them. */
 static void fill(emulation *s, rcvi_persistent *p) {
     const rcv_plan_options *o = &s->on.program.options;
     size_t at = 0;
@@ -453,7 +453,7 @@ static void fill(emulation *s, rcvi_persistent *p) {
     memcpy(s->scratch + s->on.engine.rows_order, s->oracle.order, (size_t)o->batch * sizeof(int64_t));
     for (size_t b = 0; b < s->on.program.buffer_count; b++)
         fill_buffer(s, b,
-                    s->on.program.buffers[b].element == RCVI_PACKED ? 1 / sqrt((double)p->seats[0].columns) : 0.8);
+                    s->on.program.buffers[b].element == RCVI_PACKED ? 1 / sqrt((double)p->tasks[0].columns) : 0.8);
 }
 
 static void empty(emulation *s) {
@@ -464,15 +464,15 @@ static void empty(emulation *s) {
     free(s->scratch);
 }
 
-/* Does the kernel store the buffer with tags alone? */
-static bool is_spare(const rcvi_persistent *p, size_t buffer) {
-    bool spare = false;
+/* Does the kernel store the buffer with flag_words alone? */
+static bool is_flagged_only(const rcvi_persistent *p, size_t buffer) {
+    bool flagged_only = false;
     for (int n = 0; n < p->step_count; n++) {
-        const rcvi_persistent_step *s = &p->steps[n];
+        const rcvi_kernel_step *s = &p->steps[n];
         for (int v = 0; v < s->shape.map->operand_count; v++)
-            spare |= s->is_spare[v] && s->views[v]->buffer == (int)buffer;
+            flagged_only |= s->is_flagged_only[v] && s->views[v]->buffer == (int)buffer;
     }
-    return spare;
+    return flagged_only;
 }
 
 /* The largest error of a buffer, relative to its largest element; -1 where the loop has written nothing. */
@@ -480,7 +480,7 @@ static double compare_all(const emulation *s, const rcvi_persistent *p) {
     double worst = -1;
     for (size_t b = 0; b < s->on.program.buffer_count; b++) {
         double scale = 1e-3, error = 0;
-        if (is_spare(p, b) || p->unread[b] || s->on.program.buffers[b].element == RCVI_INDEX) continue;
+        if (is_flagged_only(p, b) || p->unread[b] || s->on.program.buffers[b].element == RCVI_INDEX) continue;
         for (int64_t k = 0; k < s->on.program.buffers[b].count; k++) {
             double want = s->oracle.buffers[b][k], got = (double)get(type_of(s, b), s->memory[b], k);
             scale = fmax(scale, fabs(want));
@@ -502,81 +502,82 @@ enum {
     TILED,
     BY_ROWS,
     PAIRED,
-    TAGGED,
-    SPARE,
+    FLAGGED,
+    FLAGGED_ONLY,
     FOLDED_PAIRED,
     FOLDED_EXACT,
-    FOLDED_FEW, /* by warps, each its own fold */
+    SPLIT_WARP_MMA, /* by warps, each its own depth_splits */
     LEAVING,
-    EVEN,          /* both lanes have some of what comes from elsewhere, and of the seat's own */
-    THIRD,         /* a third warpgroup takes maps, */
+    EVEN,          /* both pipes have some of what comes from elsewhere, and of the task's own */
+    MAP_WARPGROUP, /* a has_map_warpgroup warpgroup takes maps, */
     THIRD_WIDE,    /* of products by warpgroups, */
-    THIRD_WAITING, /* and waits for values of other seats, */
+    THIRD_WAITING, /* and waits for values of other tasks, */
     THIRD_LEAVING, /* or rests where no row goes on */
     CLUSTERED,
     CLUSTERED_FOLDED,
     CLUSTERED_TILED,
     CLUSTERED_SLICED,
     CLUSTERED_KEEPING,
-    CLUSTERED_SEATS,
-    CLUSTERED_AT_ONCE, /* what is sent is read in the same iteration */
-    CLUSTERED_SHORT,   /* of the last block's columns some are not there */
-    CLUSTERED_FEW,     /* by warps, each its own fold */
-    CLUSTERED_WIDE,    /* by both warpgroups */
-    CLUSTERED_ODD,     /* of fewer blocks than the next power of two, which would leave some without columns */
+    CLUSTERED_TASKS,
+    CLUSTERED_AT_ONCE,  /* what is sent is read in the same iteration */
+    CLUSTERED_SHORT,    /* of the last block's columns some are not there */
+    CLUSTERED_WARP_MMA, /* by warps, each its own depth_splits */
+    CLUSTERED_WIDE,     /* by both warpgroups */
+    CLUSTERED_ODD,      /* of fewer blocks than the next power of two, which would leave some without columns */
     KINDS
 };
 static int seen[KINDS]; /* loops */
 
-/* Has every pass chunks in both lanes? */
-static bool has_both(const rcvi_persistent *p, const rcvi_seat *seat) {
-    const rcvi_persistent_step *tiled = &p->steps[seat->tiled];
-    bool both = tiled->pass_count > 1;
-    for (int q = 0; q < tiled->pass_count; q++)
-        both &= seat->lane_of[q] > 0 && seat->lane_of[q] < rcvi_persistent_chunks(p, tiled->passes[q].depth);
+/* Has every pass chunks in both pipes? */
+static bool has_both(const rcvi_persistent *p, const rcvi_task *task) {
+    const rcvi_kernel_step *product_step = &p->steps[task->product_step];
+    bool both = product_step->pass_count > 1;
+    for (int q = 0; q < product_step->pass_count; q++)
+        both &=
+            task->pipe_split[q] > 0 && task->pipe_split[q] < rcvi_persistent_chunks(p, product_step->passes[q].depth);
     return both;
 }
 
 static void remember(const rcvi_persistent *p) {
-    seen[FOLDED] += p->fold > 1;
-    seen[KEEPING] += p->weight_chunks > 0;
-    seen[STREAMING] += p->stream_chunks > 0;
+    seen[FOLDED] += p->depth_splits > 1;
+    seen[KEEPING] += p->shared_weight_chunks > 0;
+    seen[STREAMING] += p->streamed_chunks > 0;
     seen[TILED] += p->tiles > 1;
     seen[BY_ROWS] += p->by_rows;
     seen[PAIRED] += p->paired;
-    seen[FOLDED_EXACT] += p->exact && p->fold > 1;
-    seen[FOLDED_FEW] += !p->exact && p->fold > 1 && p->tile == 8;
-    seen[FOLDED_PAIRED] += p->paired && p->fold > 1;
-    seen[THIRD] += p->third;
-    seen[THIRD_WIDE] += p->third && p->tile > 8;
+    seen[FOLDED_EXACT] += p->exact && p->depth_splits > 1;
+    seen[SPLIT_WARP_MMA] += !p->exact && p->depth_splits > 1 && p->tile == 8;
+    seen[FOLDED_PAIRED] += p->paired && p->depth_splits > 1;
+    seen[MAP_WARPGROUP] += p->has_map_warpgroup;
+    seen[THIRD_WIDE] += p->has_map_warpgroup && p->tile > 8;
     seen[CLUSTERED] += p->cluster > 1;
-    seen[CLUSTERED_FOLDED] += p->cluster && p->fold > 2;
+    seen[CLUSTERED_FOLDED] += p->cluster && p->depth_splits > 2;
     seen[CLUSTERED_TILED] += p->cluster && p->tiles > 1;
     seen[CLUSTERED_SLICED] += p->cluster > 1 && p->slices > 1;
-    seen[CLUSTERED_KEEPING] += p->cluster && p->weight_chunks;
-    seen[CLUSTERED_SEATS] += p->cluster && p->seat_count > 1;
-    seen[CLUSTERED_AT_ONCE] += p->cluster && !p->seats[0].ahead;
-    seen[CLUSTERED_FEW] += p->cluster && !p->exact && p->fold > 2 && rcvi_persistent_is_few(p);
-    seen[CLUSTERED_WIDE] += p->cluster && !p->exact && !rcvi_persistent_is_few(p);
+    seen[CLUSTERED_KEEPING] += p->cluster && p->shared_weight_chunks;
+    seen[CLUSTERED_TASKS] += p->cluster && p->task_count > 1;
+    seen[CLUSTERED_AT_ONCE] += p->cluster && !p->tasks[0].ahead;
+    seen[CLUSTERED_WARP_MMA] += p->cluster && !p->exact && p->depth_splits > 2 && rcvi_persistent_uses_warp_mma(p);
+    seen[CLUSTERED_WIDE] += p->cluster && !p->exact && !rcvi_persistent_uses_warp_mma(p);
     seen[CLUSTERED_ODD] += (p->cluster & (p->cluster - 1)) != 0;
-    seen[CLUSTERED_SHORT] += p->cluster > 1 && p->seats[0].columns % p->seats[0].units;
+    seen[CLUSTERED_SHORT] += p->cluster > 1 && p->tasks[0].columns % p->tasks[0].units;
     for (int c = 0; c < p->channel_count; c++) {
-        seen[TAGGED] += p->channels[c].tagged;
-        seen[SPARE] += is_spare(p, (size_t)p->channels[c].buffer);
+        seen[FLAGGED] += p->channels[c].flagged;
+        seen[FLAGGED_ONLY] += is_flagged_only(p, (size_t)p->channels[c].buffer);
     }
     for (int n = 0; n < p->step_count; n++) {
-        const rcvi_persistent_step *step = &p->steps[n];
-        seen[LEAVING] += step->by_rows && step->leaves;
-        seen[THIRD_LEAVING] += p->third && step->pass_count && step->leaves;
-        seen[THIRD_WAITING] += p->third && step->pass_count && step->wait_count;
+        const rcvi_kernel_step *step = &p->steps[n];
+        seen[LEAVING] += step->by_rows && step->skips_ended;
+        seen[THIRD_LEAVING] += p->has_map_warpgroup && step->pass_count && step->skips_ended;
+        seen[THIRD_WAITING] += p->has_map_warpgroup && step->pass_count && step->wait_count;
     }
-    seen[EVEN] += has_both(p, &p->seats[0]);
-    for (int lane = 0; lane < RCVI_LANES; lane++) {
-        const rcvi_seat *seat = &p->seats[0];
-        seen[KEEPING_ALL] += !seat->held[lane] && seat->kept[lane];
-        seen[RINGED] += seat->ring[lane] > 1 && seat->group_count[lane] > seat->ring[lane];
-        seen[ALONE] += seat->ring[lane] == 1 && seat->group_count[lane] > 1;
-        seen[TURNING] += seat->ring[lane] > seat->group_count[lane];
+    seen[EVEN] += has_both(p, &p->tasks[0]);
+    for (int pipe = 0; pipe < RCVI_PIPES; pipe++) {
+        const rcvi_task *task = &p->tasks[0];
+        seen[KEEPING_ALL] += !task->in_registers[pipe] && task->in_shared[pipe];
+        seen[RINGED] += task->ring[pipe] > 1 && task->group_count[pipe] > task->ring[pipe];
+        seen[ALONE] += task->ring[pipe] == 1 && task->group_count[pipe] > 1;
+        seen[TURNING] += task->ring[pipe] > task->group_count[pipe];
     }
 }
 

@@ -1,17 +1,17 @@
-/* Steps of time loops joined to fewer maps, as persistent kernels take them: they leave in memory what the program's steps leave.
+/* Steps of time loops merged to fewer maps, as persistent kernels take them: they leave in memory what the program's steps leave.
  *
  * Values are not numbers but what they were made of, hashed, so that one that is made in another way is seen. Of every view the
  * first element is followed, of a sequence that may end early. */
 #include "cuda_programs.h"
-#include "device/cuda/persistent/parts.h"
+#include "device/cuda/persistent/internal.h"
 
 typedef struct {
     const rcvi_engine *e;
-    int64_t length;      /* of the sequence */
-    bool resets;         /* it begins anew at every step */
-    int64_t inner, time; /* of the step */
-    const char *masks;   /* [buffers] 'l': of what goes on; 'r': of what begins anew */
-    uint64_t **held;     /* [buffers][elements] 0: what was there before the loop */
+    int64_t length;          /* of the sequence */
+    bool resets;             /* it begins anew at every step */
+    int64_t inner, time;     /* of the step */
+    const char *masks;       /* [buffers] 'l': of what goes on; 'r': of what begins anew */
+    uint64_t **in_registers; /* [buffers][elements] 0: what was there before the loop */
 } memory;
 
 static uint64_t mix(uint64_t a, uint64_t b) {
@@ -19,7 +19,7 @@ static uint64_t mix(uint64_t a, uint64_t b) {
     return (z ^ (z >> 31)) | 1;
 }
 
-static bool goes_on(const memory *m, const rcvi_step *step) {
+static bool is_active(const memory *m, const rcvi_step *step) {
     return (step->direction ? m->e->program->options.steps - 1 - m->time : m->time) < m->length;
 }
 
@@ -37,13 +37,13 @@ static uint64_t read_view(const memory *m, const rcvi_step *step, const rcvi_vie
     if (view->buffer == RCVI_NONE) return mix(0, 0); /* zero */
     int64_t index = rcvi_view_start(view, m->inner, 0, m->time);
     assert_true(index >= 0 && index < m->e->program->buffers[view->buffer].count);
-    if (m->masks[view->buffer]) return goes_on(m, step) && (m->resets || m->masks[view->buffer] == 'l');
-    uint64_t held = m->held[view->buffer][index];
-    return held ? held : mix((uint64_t)view->buffer + 1, (uint64_t)index);
+    if (m->masks[view->buffer]) return is_active(m, step) && (m->resets || m->masks[view->buffer] == 'l');
+    uint64_t in_registers = m->in_registers[view->buffer][index];
+    return in_registers ? in_registers : mix((uint64_t)view->buffer + 1, (uint64_t)index);
 }
 
 static void write_view(const memory *m, const rcvi_view *view, uint64_t value) {
-    m->held[view->buffer][rcvi_view_start(view, m->inner, 0, m->time)] = value;
+    m->in_registers[view->buffer][rcvi_view_start(view, m->inner, 0, m->time)] = value;
 }
 
 static uint64_t product_of(const memory *m, const rcvi_step *step, const rcvi_product *product) {
@@ -82,14 +82,14 @@ static void take_map(const memory *m, const rcvi_step *step, const bool *is_shor
         *to = (map->stores[i].product ? products : registers)[map->stores[i].source];
     }
     for (int v = 0; v < map->operand_count; v++) {
-        bool left_out = is_short && is_short[v] && !goes_on(m, step);
+        bool left_out = is_short && is_short[v] && !is_active(m, step);
         if (stored[v] && !left_out) write_view(m, &map->operands[v], stored[v]);
     }
     free(stored);
 }
 
 static void take_step(const memory *m, const rcvi_step *step) {
-    if (m->e->is_short[step - m->e->program->steps] && !goes_on(m, step)) return;
+    if (m->e->is_short[step - m->e->program->steps] && !is_active(m, step)) return;
     if (step->kind == RCVI_STEP_MAP) {
         take_map(m, step, NULL);
         return;
@@ -99,21 +99,21 @@ static void take_step(const memory *m, const rcvi_step *step) {
 }
 
 static uint64_t **new_memory(const rcvi_program *program) {
-    uint64_t **held = calloc(program->buffer_count, sizeof *held);
+    uint64_t **in_registers = calloc(program->buffer_count, sizeof *in_registers);
     for (size_t b = 0; b < program->buffer_count; b++)
-        held[b] = calloc((size_t)program->buffers[b].count, sizeof *held[b]);
-    return held;
+        in_registers[b] = calloc((size_t)program->buffers[b].count, sizeof *in_registers[b]);
+    return in_registers;
 }
 
-/* Goes through the loop by the program's steps, or by the joined ones. */
-static void go_through(memory *m, const rcvi_persistent *p, bool joined) {
+/* Goes through the loop by the program's steps, or by the merged ones. */
+static void go_through(memory *m, const rcvi_persistent *p, bool merged) {
     const rcvi_step *loop = &m->e->program->steps[p->loop];
     int64_t span;
     for (m->inner = 0; m->inner < loop->loop.count; m->inner++) {
-        for (int n = 0; n < (joined ? p->step_count : loop->loop.body); n++) {
-            const rcvi_step *step = joined ? p->steps[n].step : &loop[1 + n];
+        for (int n = 0; n < (merged ? p->step_count : loop->loop.body); n++) {
+            const rcvi_step *step = merged ? p->steps[n].step : &loop[1 + n];
             if (!rcvi_step_is_due(m->e->program, step, m->inner, 0, &m->time, &span)) continue;
-            if (joined)
+            if (merged)
                 take_map(m, step, p->steps[n].is_short);
             else
                 take_step(m, step);
@@ -127,17 +127,19 @@ static size_t compare_orders(const rcvi_engine *e, const rcvi_persistent *p, int
     memory m[2];
     size_t different = 0;
     char *masks = find_masks(program);
-    for (int joined = 0; joined < 2; joined++) {
-        m[joined] = (memory){.e = e, .length = length, .resets = resets, .masks = masks, .held = new_memory(program)};
-        go_through(&m[joined], p, joined);
+    for (int merged = 0; merged < 2; merged++) {
+        m[merged] =
+            (memory){.e = e, .length = length, .resets = resets, .masks = masks, .in_registers = new_memory(program)};
+        go_through(&m[merged], p, merged);
     }
     for (size_t b = 0; b < program->buffer_count; b++) {
-        for (int64_t i = 0; i < program->buffers[b].count; i++) different += m[0].held[b][i] != m[1].held[b][i];
-        free(m[0].held[b]);
-        free(m[1].held[b]);
+        for (int64_t i = 0; i < program->buffers[b].count; i++)
+            different += m[0].in_registers[b][i] != m[1].in_registers[b][i];
+        free(m[0].in_registers[b]);
+        free(m[1].in_registers[b]);
     }
-    free(m[0].held);
-    free(m[1].held);
+    free(m[0].in_registers);
+    free(m[1].in_registers);
     free(masks);
     return different;
 }
@@ -151,18 +153,18 @@ static size_t compare_all(const rcvi_engine *e, const rcvi_persistent *p) {
     return different;
 }
 
-static struct { int steps, joined, paired, replaced, spoilt, crooked; } seen;
+static struct { int steps, merged, paired, replaced, spoilt, crooked; } seen;
 
 static void remember(const rcvi_engine *e, const rcvi_persistent *p) {
     seen.steps += e->program->steps[p->loop].loop.body;
-    seen.joined += p->step_count;
+    seen.merged += p->step_count;
     for (int n = 0; n < p->step_count; n++) {
-        const rcvi_persistent_step *s = &p->steps[n];
+        const rcvi_kernel_step *s = &p->steps[n];
         int stores = 0;
-        seen.paired += s->apart > 0;
+        seen.paired += s->second_product > 0;
         for (int k = 0; k < s->step->map->instruction_count; k++) stores += s->step->map->instructions[k].out >= 0;
-        for (int k = 0; k < s->part_count; k++) {
-            const rcvi_step *part = &e->program->steps[s->parts[k]];
+        for (int k = 0; k < s->member_count; k++) {
+            const rcvi_step *part = &e->program->steps[s->members[k]];
             stores -= part->kind == RCVI_STEP_SELECT;
             for (int i = 0; part->kind == RCVI_STEP_MAP && i < part->map->instruction_count; i++)
                 stores -= part->map->instructions[i].out >= 0;
@@ -197,7 +199,7 @@ static void check_loop(const rcvi_program *program, size_t loop, int way) {
     for (size_t i = 0; i < program->step_count && way == SHORT_SELECTIONS; i++)
         e.is_short[i] |= e.sorts && program->steps[i].kind == RCVI_STEP_SELECT;
     p.steps = rcvi_pool_new(&e.pool, (size_t)program->steps[loop].loop.body, sizeof *p.steps);
-    check_ok(rcvi_persistent_join(&e, &p, way != SHORT_SELECTIONS));
+    check_ok(rcvi_persistent_merge_steps(&e, &p, way != SHORT_SELECTIONS));
     size_t different = compare_all(&e, &p);
     if (different)
         fail_msg("%s, step %zu, way %d: %zu elements differ", program->options.schedule, loop, way, different);
@@ -259,10 +261,10 @@ static void test_join(void **state) {
         close_problem(&p);
     }
     print_message(
-        "%d steps are joined to %d, of which %d multiply in pairs; %d stores are left out, %d selections spoilt "
+        "%d steps are merged to %d, of which %d multiply in pairs; %d stores are left out, %d selections spoilt "
         "and seen\n",
-        seen.steps, seen.joined, seen.paired, seen.replaced, seen.spoilt);
-    assert_true(seen.joined < seen.steps / 2 && seen.paired > 0 && seen.replaced > 0 && seen.spoilt > 100 &&
+        seen.steps, seen.merged, seen.paired, seen.replaced, seen.spoilt);
+    assert_true(seen.merged < seen.steps / 2 && seen.paired > 0 && seen.replaced > 0 && seen.spoilt > 100 &&
                 seen.crooked > 100);
 }
 

@@ -31,22 +31,22 @@ static const char before[] =
     "static const char *shared;\n"
     "static void read_four(unsigned at, float (&x)[4]) { memcpy(x, shared + at, 16); }\n"
     "static thread_local int self;\nstatic float passed[8];\nstatic pthread_barrier_t meeting;\n"
-    "static float __shfl_xor_sync(unsigned, float x, int apart) {\n"
-    "    passed[self] = x;\n    pthread_barrier_wait(&meeting);\n    float y = passed[self ^ apart];\n"
+    "static float __shfl_xor_sync(unsigned, float x, int second_product) {\n"
+    "    passed[self] = x;\n    pthread_barrier_wait(&meeting);\n    float y = passed[self ^ second_product];\n"
     "    pthread_barrier_wait(&meeting);\n    return y;\n}\n";
 static const char behind[] =
     "static void narrow(float x, BFloat16 &y) {\n    unsigned bits = __float_as_uint(x);\n"
     "    y.bits = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;\n}\n"
     "extern \"C\" void publish_row(const float *x, int tile, int n, void *to) {\n"
-    "    unsigned long long places[] = {(unsigned long long)to};\n    Frame f = {places, tile, n, true, true};\n"
+    "    unsigned long long arguments[] = {(unsigned long long)to};\n    Frame f = {arguments, tile, n, true, true};\n"
     "    for (int column = 0; column + VECTOR <= 100; column += VECTOR) {\n        REAL some[VECTOR];\n"
     "        for (int i = 0; i < VECTOR; i++) some[i] = x[column + i];\n"
     "        publish<BFloat16, 2 * PARTS>(f, 0, column, some);\n    }\n}\n"
-    "struct Work { int group, piece; float *out; int *written; };\n"
+    "struct Work { int group, segment; float *out; int *written; };\n"
     "static void *work(void *data) {\n    Work &w = *(Work *)data;\n    float sums[4 * ROWS] = {}, a[4][4];\n"
-    "    self = w.piece;\n    for (int r = 0; r < 4; r++) {\n        int m = 4 * w.group + r;\n"
-    "        read_four(m * 128 + ((w.piece ^ (m & 7)) << 4), a[r]);\n    }\n"
-    "    multiply_add<ROWS>(sums, a, 64 * 128, w.piece);\n    int first = add_up<4 * ROWS>(sums, w.piece);\n"
+    "    self = w.segment;\n    for (int r = 0; r < 4; r++) {\n        int m = 4 * w.group + r;\n"
+    "        read_four(m * 128 + ((w.segment ^ (m & 7)) << 4), a[r]);\n    }\n"
+    "    multiply_add<ROWS>(sums, a, 64 * 128, w.segment);\n    int first = add_up<4 * ROWS>(sums, w.segment);\n"
     "    for (int i = 0; first >= 0 && i < (ROWS > 2 ? ROWS / 2 : 1); i++) {\n"
     "        int at = (first + i) / 4 * 64 + 4 * w.group + (first + i) % 4;\n        w.out[at] = sums[i];\n"
     "        w.written[at]++;\n    }\n    return 0;\n}\n"
@@ -67,7 +67,7 @@ typedef void publisher(const float *x, int tile, int n, void *to);
 typedef void multiplier(const void *memory, float *out, int *written);
 
 static void *compile_for_host(int parts, int vector, int tile, int rows) {
-    static int number; /* a name is opened once */
+    static int number; /* a name is expected once */
     char name[40], path[600], library[600], command[1400];
     snprintf(name, sizeof name, "parts%d.so", number++);
     snprintf(library, sizeof library, "%s", path_in(name));
@@ -77,7 +77,7 @@ static void *compile_for_host(int parts, int vector, int tile, int rows) {
     fprintf(file,
             "#define REAL float\n#define PERSISTENT 1\n#define REAL_IS_DOUBLE 0\n#define ROW_THREADS 0\n"
             "#define ROUNDED 0\n#define WORDS 8\n#define TILE_TF32 0\n#define PARTS %d\n#define VECTOR %d\n"
-            "#define FOLD 1\n#define TILE_N %d\n#define TILE_ROWS TILE_N\n#define ROWS %d\n",
+            "#define SPLITS 1\n#define TILE_N %d\n#define TILE_ROWS TILE_N\n#define ROWS %d\n",
             parts, vector, tile, rows);
     fprintf(file, "%s%s%s%s%s", before, rcvi_map_element_text, rcvi_persistent_base_text, rcvi_persistent_fma_text,
             behind);
@@ -102,9 +102,9 @@ static float random_number(void) {
 /* ---- parts ---- */
 
 static float part_at(const unsigned char *memory, int parts, int tile_rows, int tile, int n, int column, int part) {
-    int chunk = column / 64 * parts + part, piece = column % 64 / 8 ^ (n & 7);
+    int chunk = column / 64 * parts + part, segment = column % 64 / 8 ^ (n & 7);
     size_t at = ((size_t)(tile * 2 * parts + chunk) * (size_t)tile_rows + (size_t)n) * ROW_BYTES +
-                (size_t)(piece * 16 + column % 8 * 2);
+                (size_t)(segment * 16 + column % 8 * 2);
     uint32_t bits = (uint32_t)(memory[at] | memory[at + 1] << 8) << 16;
     float x;
     memcpy(&x, &bits, 4);

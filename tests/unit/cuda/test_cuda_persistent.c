@@ -34,11 +34,11 @@ typedef struct {
     int64_t length;
     execution *due; /* in the order of the program */
     int due_count;
-    size_t *place;      /* [buffers] in a memory; 0: the loop does not write it */
+    size_t *offset;     /* [buffers] in a memory; 0: the loop does not write it */
     size_t elements;    /* of a memory */
     reading *readings;  /* [1 + executions, MOST_READINGS] */
     int *reading_count; /* [1 + executions] */
-    int *raisers;       /* [counters] who raises it */
+    int *signalers;     /* [counters] who signals it */
     size_t *first_slot; /* [channels] of their slots from `base` on */
     content *slots;
     int faults; /* steps not due as the program says; counters and slots with a second writer, or of no channel */
@@ -51,11 +51,11 @@ static void *new_table(size_t count, size_t size) {
 }
 
 static const rcvi_step *part_of(const replay *r, int step, int n) {
-    return &r->e->program->steps[r->p->steps[step].parts[n]];
+    return &r->e->program->steps[r->p->steps[step].members[n]];
 }
 static int writer_of(const replay *r, execution x) { return 1 + (int)x.iteration * r->p->step_count + x.step; }
-/* Who has the same elements from step to step: a seat by columns, or by rows. */
-static int owner_of_step(const rcvi_persistent_step *s) { return s->seat * 2 + s->by_rows; }
+/* Who has the same elements from step to step: a task by columns, or by rows. */
+static int owner_of_step(const rcvi_kernel_step *s) { return s->task * 2 + s->by_rows; }
 static int owner_of(const replay *r, int writer) {
     return writer > 0 ? owner_of_step(&r->p->steps[(writer - 1) % r->p->step_count]) : RCVI_NONE;
 }
@@ -73,23 +73,23 @@ static int64_t element_of(const replay *r, execution x, const rcvi_view *view) {
 }
 
 /* Does the sequence have the step of the caller's that is computed? */
-static bool goes_on(const replay *r, execution x) {
+static bool is_active(const replay *r, execution x) {
     int64_t time = time_of(r, x);
     return (part_of(r, x.step, 0)->direction ? r->e->program->options.steps - 1 - time : time) < r->length;
 }
 
 /* Is the part left out? */
 static bool is_left_out(const replay *r, execution x, int n) {
-    return r->e->is_short[r->p->steps[x.step].parts[n]] && !goes_on(r, x);
+    return r->e->is_short[r->p->steps[x.step].members[n]] && !is_active(r, x);
 }
 
 /* Does the execution neither wait nor multiply? */
-static bool rests(const replay *r, execution x) { return r->p->steps[x.step].leaves && !goes_on(r, x); }
+static bool rests(const replay *r, execution x) { return r->p->steps[x.step].skips_ended && !is_active(r, x); }
 
 /* Who wrote what an access touches, or SEVERAL; `writer`, if not 0, then has. */
 static int touch(const replay *r, execution x, const rcvi_access *access, int *memory, int writer) {
-    if (!r->place[access->view->buffer]) return 0;
-    int *row = memory + r->place[access->view->buffer] + element_of(r, x, access->view), before = row[0];
+    if (!r->offset[access->view->buffer]) return 0;
+    int *row = memory + r->offset[access->view->buffer] + element_of(r, x, access->view), before = row[0];
     for (int64_t c = 0; c < (access->view->column ? access->columns : 1); c++) {
         int *element = &row[c * access->view->column];
         if (*element != before) before = SEVERAL;
@@ -112,24 +112,24 @@ static void read_part(replay *r, execution x, int n, int *memory) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     const rcvi_step *part = part_of(r, x.step, n);
     int count = is_left_out(r, x, n) ? 0 : rcvi_step_accesses(part, accesses);
-    int *kept = &r->reading_count[writer_of(r, x)];
+    int *in_shared = &r->reading_count[writer_of(r, x)];
     for (int a = 0; a < count; a++) {
         bool selects = part->kind == RCVI_STEP_SELECT && accesses[a].view == &part->a;
-        if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE || (selects && !goes_on(r, x))) continue;
-        assert_true(*kept < MOST_READINGS);
-        readings_of(r, x)[(*kept)++] = (reading){accesses[a], touch(r, x, &accesses[a], memory, 0)};
+        if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE || (selects && !is_active(r, x))) continue;
+        assert_true(*in_shared < MOST_READINGS);
+        readings_of(r, x)[(*in_shared)++] = (reading){accesses[a], touch(r, x, &accesses[a], memory, 0)};
     }
 }
 
-static void find_places(replay *r) {
+static void find_offsets(replay *r) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     r->elements = 1;
-    for (int n = 0, part = 0; n < r->p->step_count; part = (part + 1) % r->p->steps[n].part_count, n += part == 0) {
+    for (int n = 0, part = 0; n < r->p->step_count; part = (part + 1) % r->p->steps[n].member_count, n += part == 0) {
         int count = rcvi_step_accesses(part_of(r, n, part), accesses);
         for (int a = 0; a < count; a++) {
             int buffer = accesses[a].view->buffer;
-            if (!accesses[a].written || buffer == RCVI_NONE || r->place[buffer]) continue;
-            r->place[buffer] = r->elements;
+            if (!accesses[a].written || buffer == RCVI_NONE || r->offset[buffer]) continue;
+            r->offset[buffer] = r->elements;
             r->elements += (size_t)r->e->program->buffers[buffer].count;
         }
     }
@@ -139,10 +139,10 @@ static void go_through(replay *r) {
     int *memory = new_table(r->elements, sizeof *memory);
     for (int64_t k = 0, time, span; k < r->p->iterations * r->p->step_count; k++) {
         execution x = {(int)(k % r->p->step_count), k / r->p->step_count};
-        const rcvi_persistent_step *s = &r->p->steps[x.step];
+        const rcvi_kernel_step *s = &r->p->steps[x.step];
         bool due = x.iteration >= s->low && x.iteration < s->high;
         if (due) r->due[r->due_count++] = x;
-        for (int n = 0; n < s->part_count; n++) {
+        for (int n = 0; n < s->member_count; n++) {
             r->faults += due != rcvi_step_is_due(r->e->program, part_of(r, x.step, n), x.iteration, 0, &time, &span);
             if (due) read_part(r, x, n, memory);
             if (due) write_part(r, x, n, memory);
@@ -153,80 +153,80 @@ static void go_through(replay *r) {
 
 /* ---- counters and slots ---- */
 
-static int64_t slot_at(const rcvi_channel_use *use, int64_t i) { return use->slot + i * use->step; }
-static bool is_fresh(const rcvi_channel_use *use, int64_t i) { return i >= use->low && i < use->high; }
+static int64_t slot_at(const rcvi_port *port, int64_t i) { return port->slot + i * port->step; }
+static bool is_awaited(const rcvi_port *port, int64_t i) { return i >= port->low && i < port->high; }
 
 /* The counter of the first tile, or RCVI_NONE where the channel has none for this slot. */
-static int64_t counter_of(const rcvi_persistent *p, const rcvi_channel_use *use, int64_t i) {
-    if (use->channel == RCVI_NONE) return RCVI_NONE;
-    const rcvi_channel *channel = &p->channels[use->channel];
-    int64_t slot = slot_at(use, i), tiles = (int64_t)p->slices * p->tiles;
+static int64_t counter_of(const rcvi_persistent *p, const rcvi_port *port, int64_t i) {
+    if (port->channel == RCVI_NONE) return RCVI_NONE;
+    const rcvi_channel *channel = &p->channels[port->channel];
+    int64_t slot = slot_at(port, i), tiles = (int64_t)p->slices * p->tiles;
     if (!channel->written || slot < channel->first || slot > channel->last) return RCVI_NONE;
-    int64_t counter = p->first_counter[channel->signal] + (slot - channel->first) * tiles;
+    int64_t counter = p->first_counter[channel->counter_set] + (slot - channel->first) * tiles;
     return counter + tiles <= p->counters ? counter : RCVI_NONE;
 }
 
-static content *slot_of(const replay *r, const rcvi_channel_use *use, int64_t i) {
-    const rcvi_channel *channel = &r->p->channels[use->channel];
-    int64_t slot = slot_at(use, i);
+static content *slot_of(const replay *r, const rcvi_port *port, int64_t i) {
+    const rcvi_channel *channel = &r->p->channels[port->channel];
+    int64_t slot = slot_at(port, i);
     if (slot < channel->base || slot > channel->top) return NULL;
-    return &r->slots[r->first_slot[use->channel] + (size_t)(slot - channel->base)];
+    return &r->slots[r->first_slot[port->channel] + (size_t)(slot - channel->base)];
 }
 
-static bool is_tagged(const rcvi_persistent *p, const rcvi_channel_use *use) {
-    return use->channel != RCVI_NONE && p->channels[use->channel].tagged;
+static bool is_flagged(const rcvi_persistent *p, const rcvi_port *port) {
+    return port->channel != RCVI_NONE && p->channels[port->channel].flagged;
 }
 
-/* The counters that an execution raises; answers how many. Values with tags count as if they had one. */
-static int find_raises(const replay *r, execution x, int64_t *counters) {
-    const rcvi_persistent_step *s = &r->p->steps[x.step];
+/* The counters that an execution signals; answers how many. Values with flag_words count as if they had one. */
+static int find_signals(const replay *r, execution x, int64_t *counters) {
+    const rcvi_kernel_step *s = &r->p->steps[x.step];
     int count = 0;
-    for (int n = 0; n < s->raise_count; n++) {
-        if (s->is_raised[s->raises[n]]) counters[count++] = counter_of(r->p, &s->uses[s->raises[n]], x.iteration);
+    for (int n = 0; n < s->signal_count; n++) {
+        if (s->is_signaled[s->signals[n]]) counters[count++] = counter_of(r->p, &s->ports[s->signals[n]], x.iteration);
     }
     for (int n = 0; n < s->write_count; n++) {
-        const rcvi_channel_use *use = &s->uses[s->writes[n]];
-        if (!is_tagged(r->p, use)) continue;
-        int64_t counter = counter_of(r->p, use, x.iteration);
-        bool first = s->write_tagged[n];
+        const rcvi_port *port = &s->ports[s->writes[n]];
+        if (!is_flagged(r->p, port)) continue;
+        int64_t counter = counter_of(r->p, port, x.iteration);
+        bool first = s->write_flagged[n];
         for (int k = 0; k < count; k++) first &= counters[k] != counter;
         if (first) counters[count++] = counter;
     }
     return count;
 }
 
-static int tag_of(const replay *r, execution x, int use) {
-    return (int)(time_of(r, x) + rcvi_persistent_tag_phase(r->p, &r->p->steps[x.step], use)) & 1;
+static int flag_of(const replay *r, execution x, int port) {
+    return (int)(time_of(r, x) + rcvi_persistent_flag_phase(r->p, &r->p->steps[x.step], port)) & 1;
 }
 
 /* A reader waits for the tag of the writer; the one before, or what was before the loop, has the other one. */
-static bool are_tags_good(const replay *r, execution x, int use, int writer) {
+static bool are_flags_right(const replay *r, execution x, int port, int writer) {
     execution w = {(writer - 1) % r->p->step_count, (writer - 1) / r->p->step_count},
               before = {w.step, w.iteration - 1};
-    const rcvi_persistent_step *s = &r->p->steps[w.step];
+    const rcvi_kernel_step *s = &r->p->steps[w.step];
     for (int n = 0; n < s->write_count; n++) {
-        if (s->uses[s->writes[n]].channel != r->p->steps[x.step].uses[use].channel) continue;
-        int tag = tag_of(r, w, s->writes[n]), old = w.iteration > s->low ? tag_of(r, before, s->writes[n]) : 0;
-        return tag == tag_of(r, x, use) && tag != old;
+        if (s->ports[s->writes[n]].channel != r->p->steps[x.step].ports[port].channel) continue;
+        int tag = flag_of(r, w, s->writes[n]), old = w.iteration > s->low ? flag_of(r, before, s->writes[n]) : 0;
+        return tag == flag_of(r, x, port) && tag != old;
     }
     return false;
 }
 
-/* No counter is raised by two executions, no slot written by two. */
-static void find_raisers(replay *r, execution x) {
-    const rcvi_persistent_step *s = &r->p->steps[x.step];
-    int64_t counters[RCVI_MAX_USES];
-    int count = find_raises(r, x, counters);
+/* No counter is signaled by two executions, no slot written by two. */
+static void find_signalers(replay *r, execution x) {
+    const rcvi_kernel_step *s = &r->p->steps[x.step];
+    int64_t counters[RCVI_MAX_PORTS];
+    int count = find_signals(r, x, counters);
     for (int n = 0; n < count; n++) {
-        r->faults += counters[n] == RCVI_NONE || r->raisers[counters[n]];
-        if (counters[n] != RCVI_NONE) r->raisers[counters[n]] = writer_of(r, x);
+        r->faults += counters[n] == RCVI_NONE || r->signalers[counters[n]];
+        if (counters[n] != RCVI_NONE) r->signalers[counters[n]] = writer_of(r, x);
     }
     for (int w = 0; w < s->write_count; w++) {
-        const rcvi_channel_use *use = &s->uses[s->writes[w]];
-        if (use->channel == RCVI_NONE) continue;
-        content *slot = slot_of(r, use, x.iteration);
-        r->faults += !slot || slot->writer || r->p->channels[use->channel].seat != s->seat;
-        r->faults += is_tagged(r->p, use) != s->write_tagged[w];
+        const rcvi_port *port = &s->ports[s->writes[w]];
+        if (port->channel == RCVI_NONE) continue;
+        content *slot = slot_of(r, port, x.iteration);
+        r->faults += !slot || slot->writer || r->p->channels[port->channel].task != s->task;
+        r->faults += is_flagged(r->p, port) != s->write_flagged[w];
         if (slot) *slot = (content){writer_of(r, x), element_of(r, x, s->views[s->write_views[w]])};
     }
 }
@@ -235,23 +235,23 @@ static void open_replay(replay *r, const rcvi_engine *e, const rcvi_persistent *
     size_t executions = (size_t)(p->iterations * p->step_count), slots = 0;
     *r = (replay){.e = e, .p = p, .length = length};
     r->due = new_table(executions, sizeof *r->due);
-    r->place = new_table(e->program->buffer_count, sizeof *r->place);
+    r->offset = new_table(e->program->buffer_count, sizeof *r->offset);
     r->readings = new_table((1 + executions) * MOST_READINGS, sizeof *r->readings);
     r->reading_count = new_table(1 + executions, sizeof *r->reading_count);
-    r->raisers = new_table((size_t)p->counters, sizeof *r->raisers);
+    r->signalers = new_table((size_t)p->counters, sizeof *r->signalers);
     r->first_slot = new_table((size_t)p->channel_count, sizeof *r->first_slot);
     for (int c = 0; c < p->channel_count; c++) {
         r->first_slot[c] = slots;
         if (p->channels[c].top >= p->channels[c].base) slots += (size_t)(p->channels[c].top - p->channels[c].base + 1);
     }
     r->slots = new_table(slots, sizeof *r->slots);
-    find_places(r);
+    find_offsets(r);
     go_through(r);
-    for (int k = 0; k < r->due_count; k++) find_raisers(r, r->due[k]);
+    for (int k = 0; k < r->due_count; k++) find_signalers(r, r->due[k]);
 }
 
 static void close_replay(replay *r) {
-    void *tables[] = {r->due, r->place, r->readings, r->reading_count, r->raisers, r->first_slot, r->slots};
+    void *tables[] = {r->due, r->offset, r->readings, r->reading_count, r->signalers, r->first_slot, r->slots};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) free(tables[i]);
 }
 
@@ -260,7 +260,7 @@ static void close_replay(replay *r) {
 /* The number, of those that a step has, that it stores in an element of a buffer; RCVI_NONE: in no such one. */
 static int value_at(const replay *r, int writer, int buffer, int64_t element) {
     execution x = {(writer - 1) % r->p->step_count, (writer - 1) / r->p->step_count};
-    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    const rcvi_kernel_step *s = &r->p->steps[x.step];
     const rcvi_map *map = s->shape.map;
     for (int v = 0; v < map->operand_count; v++) {
         if (s->views[v]->buffer != buffer || element_of(r, x, s->views[v]) != element) continue;
@@ -276,90 +276,91 @@ static int value_at(const replay *r, int writer, int buffer, int64_t element) {
     return RCVI_NONE;
 }
 
-/* Does the slot hold what its writer stored in this element, or in another one the same number? */
+/* Does the slot load_registers what its writer stored in this element, or in another one the same number? */
 static bool holds(const replay *r, const content *slot, const rcvi_channel *channel, int buffer, int64_t element) {
     if (buffer == channel->buffer) return slot->element == element;
     int value = value_at(r, slot->writer, buffer, element);
     return value != RCVI_NONE && value == value_at(r, slot->writer, channel->buffer, slot->element);
 }
 
-/* What `writer` wrote comes by this channel, behind a counter that it raises. What was there before the loop is not
+/* What `writer` wrote comes by this channel, behind a counter that it signals. What was there before the loop is not
  * waited for, nobody writes its slot, and an operand is brought from where it lies: slots are steps of [batch, row],
  * and a ring has two. */
-static bool is_linked(const replay *r, const rcvi_channel_use *use, int64_t i, int writer, int buffer,
-                      int64_t element) {
-    if (use->channel == RCVI_NONE) return false;
-    const rcvi_channel *channel = &r->p->channels[use->channel];
-    const content *slot = slot_of(r, use, i);
-    int64_t counter = counter_of(r->p, use, i), at = slot_at(use, i);
+static bool is_linked(const replay *r, const rcvi_port *port, int64_t i, int writer, int buffer, int64_t element) {
+    if (port->channel == RCVI_NONE) return false;
+    const rcvi_channel *channel = &r->p->channels[port->channel];
+    const content *slot = slot_of(r, port, i);
+    int64_t counter = counter_of(r->p, port, i), at = slot_at(port, i);
     if (writer)
-        return is_fresh(use, i) && counter != RCVI_NONE && r->raisers[counter] == writer && slot &&
+        return is_awaited(port, i) && counter != RCVI_NONE && r->signalers[counter] == writer && slot &&
                slot->writer == writer && holds(r, slot, channel, buffer, element);
     int64_t from =
         channel->view->wrap ? at % 2 * channel->view->slot : at * r->e->program->options.batch * channel->view->row;
-    if (is_fresh(use, i) || counter != RCVI_NONE) return false;
+    if (is_awaited(port, i) || counter != RCVI_NONE) return false;
     return !channel->operand || (slot && !slot->writer && channel->column + from == element);
 }
 
-/* Operands come by channels; of values, those that another seat writes. */
+/* Operands come by channels; of values, those that another task writes. */
 static bool is_reading_linked(const replay *r, execution x, const reading *reading) {
-    const rcvi_persistent_step *s = &r->p->steps[x.step];
+    const rcvi_kernel_step *s = &r->p->steps[x.step];
     const rcvi_view *view = reading->access.view;
     int64_t element = element_of(r, x, view);
-    int n = 0, late = 0, writer = reading->writer;
+    int n = 0, remote = 0, writer = reading->writer;
     if (reading->access.use == RCVI_USE_OPERAND) {
         while (n < s->pass_count && !rcvi_view_equal(s->views[s->passes[n].a], view)) n++;
-        return n < s->pass_count && s->read_of[n] != RCVI_NONE && s->passes[n].depth == reading->access.columns &&
-               is_linked(r, &s->uses[s->read_of[n]], x.iteration, writer, view->buffer, element) &&
-               r->p->channels[s->uses[s->read_of[n]].channel].operand;
+        return n < s->pass_count && s->operand_ports[n] != RCVI_NONE && s->passes[n].depth == reading->access.columns &&
+               is_linked(r, &s->ports[s->operand_ports[n]], x.iteration, writer, view->buffer, element) &&
+               r->p->channels[s->ports[s->operand_ports[n]].channel].operand;
     }
-    for (; n < s->view_count && !rcvi_view_equal(s->views[n], view); n++) late += s->is_late[n];
-    if (n < s->view_count && s->is_late[n] && s->uses[s->waits[late]].channel != RCVI_NONE) {
-        const rcvi_channel_use *use = &s->uses[s->waits[late]];
-        if (is_tagged(r->p, use) && (!s->is_tagged[n] || (writer && !are_tags_good(r, x, s->waits[late], writer))))
+    for (; n < s->view_count && !rcvi_view_equal(s->views[n], view); n++) remote += s->is_remote[n];
+    if (n < s->view_count && s->is_remote[n] && s->ports[s->waits[remote]].channel != RCVI_NONE) {
+        const rcvi_port *port = &s->ports[s->waits[remote]];
+        if (is_flagged(r->p, port) &&
+            (!s->is_flagged[n] || (writer && !are_flags_right(r, x, s->waits[remote], writer))))
             return false;
-        return is_linked(r, use, x.iteration, writer, view->buffer, element);
+        return is_linked(r, port, x.iteration, writer, view->buffer, element);
     }
     return writer == 0 || owner_of(r, writer) == owner_of_step(s);
 }
 
-/* Does some step store the buffer with tags alone? */
-static bool is_spare(const rcvi_persistent *p, int buffer) {
-    bool spare = false;
+/* Does some step store the buffer with flag_words alone? */
+static bool is_flagged_only(const rcvi_persistent *p, int buffer) {
+    bool flagged_only = false;
     for (int n = 0; n < p->step_count; n++) {
-        const rcvi_persistent_step *s = &p->steps[n];
-        for (int v = 0; v < s->shape.map->operand_count; v++) spare |= s->is_spare[v] && s->views[v]->buffer == buffer;
+        const rcvi_kernel_step *s = &p->steps[n];
+        for (int v = 0; v < s->shape.map->operand_count; v++)
+            flagged_only |= s->is_flagged_only[v] && s->views[v]->buffer == buffer;
     }
-    return spare;
+    return flagged_only;
 }
 
-/* What lies only in words with tags is read nowhere else. */
-static int count_spare_faults(const replay *r) {
+/* What lies only in words with flag_words is read nowhere else. */
+static int count_flagged_only_faults(const replay *r) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int faults = 0;
     for (size_t i = 0; i < r->e->program->step_count; i++) {
         int count = rcvi_step_accesses(&r->e->program->steps[i], accesses), n = 0;
-        while (n < r->p->step_count && !rcvi_persistent_has_part(&r->p->steps[n], (int)i)) n++;
+        while (n < r->p->step_count && !rcvi_kernel_step_contains(&r->p->steps[n], (int)i)) n++;
         for (int a = 0; a < count; a++) {
             if (!accesses[a].read || accesses[a].view->buffer == RCVI_NONE) continue;
-            if (!is_spare(r->p, accesses[a].view->buffer)) continue;
-            int v = 0, late = 0;
+            if (!is_flagged_only(r->p, accesses[a].view->buffer)) continue;
+            int v = 0, remote = 0;
             for (; n < r->p->step_count && v < r->p->steps[n].view_count; v++) {
                 if (rcvi_view_equal(r->p->steps[n].views[v], accesses[a].view)) break;
-                late += r->p->steps[n].is_late[v];
+                remote += r->p->steps[n].is_remote[v];
             }
-            const rcvi_persistent_step *s = n < r->p->step_count ? &r->p->steps[n] : NULL;
-            const rcvi_channel_use *use = s && s->is_tagged[v] ? &s->uses[s->waits[late]] : NULL;
-            faults += !use || !is_tagged(r->p, use) || use->low != s->low || use->high != s->high;
+            const rcvi_kernel_step *s = n < r->p->step_count ? &r->p->steps[n] : NULL;
+            const rcvi_port *port = s && s->is_flagged[v] ? &s->ports[s->waits[remote]] : NULL;
+            faults += !port || !is_flagged(r->p, port) || port->low != s->low || port->high != s->high;
         }
     }
     return faults;
 }
 
-/* So every wait is for a counter that one step raises, of the seat whose blocks are waited for, and that step has
+/* So every wait is for a counter that one step signals, of the task whose blocks are waited for, and that step has
  * written what is read. */
 static int count_link_faults(const replay *r) {
-    int faults = r->faults + count_spare_faults(r);
+    int faults = r->faults + count_flagged_only_faults(r);
     for (int k = 0; k < r->due_count; k++) {
         const reading *readings = readings_of(r, r->due[k]);
         for (int a = 0; a < r->reading_count[writer_of(r, r->due[k])]; a++)
@@ -372,15 +373,15 @@ static int count_link_faults(const replay *r) {
 
 enum { FOLLOWED = 2, MEMORIES = FOLLOWED * FOLLOWED, MOST_BLOCKS = 64 };
 
-/* Two blocks of every seat, one ahead of the other as far as counters let it. A memory is of one block's rows and one
+/* Two blocks of every task, one ahead of the other as far as counters let it. A memory is of one block's rows and one
  * block's columns: a step by columns has those of all rows, one by rows those of all columns. */
 typedef struct {
     const replay *r;
     int blocks, faults;
     int next[MOST_BLOCKS]; /* [blocks] of what is due */
-    int *raised;           /* [counters] */
+    int *signaled;         /* [counters] */
     int *memory[MEMORIES];
-    int *words[MEMORIES]; /* [channels] who wrote the words with tags */
+    int *words[MEMORIES]; /* [channels] who wrote the words with flag_words */
 } race;
 
 static bool has_memory(const race *t, execution x, int number, int m) {
@@ -389,24 +390,24 @@ static bool has_memory(const race *t, execution x, int number, int m) {
 
 static void go_on(race *t, int block) {
     do t->next[block]++;
-    while (t->next[block] < t->r->due_count && t->r->p->steps[t->r->due[t->next[block]].step].seat != block / FOLLOWED);
+    while (t->next[block] < t->r->due_count && t->r->p->steps[t->r->due[t->next[block]].step].task != block / FOLLOWED);
 }
 
 /* Have all counters come that its next step waits for? */
 static bool may_go(const race *t, int block) {
     if (t->next[block] == t->r->due_count) return false;
     execution x = t->r->due[t->next[block]];
-    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    const rcvi_kernel_step *s = &t->r->p->steps[x.step];
     for (int n = 0; n < s->pass_count + s->wait_count && !rests(t->r, x); n++) {
-        int use = n < s->pass_count ? s->read_of[n] : s->waits[n - s->pass_count];
-        if (use == RCVI_NONE || !is_fresh(&s->uses[use], x.iteration)) continue;
-        int64_t counter = counter_of(t->r->p, &s->uses[use], x.iteration);
-        if (counter == RCVI_NONE || t->raised[counter] < FOLLOWED) return false;
+        int port = n < s->pass_count ? s->operand_ports[n] : s->waits[n - s->pass_count];
+        if (port == RCVI_NONE || !is_awaited(&s->ports[port], x.iteration)) continue;
+        int64_t counter = counter_of(t->r->p, &s->ports[port], x.iteration);
+        if (counter == RCVI_NONE || t->signaled[counter] < FOLLOWED) return false;
     }
     return true;
 }
 
-/* What is read where it lies must be there, and still be there, in all rows and columns; of what its owner wrote a block
+/* What is read where it lies must be there, and single_step be there, in all rows and columns; of what its owner wrote a block
  * needs only its own part. */
 static void read_values(race *t, execution x, int number) {
     const replay *r = t->r;
@@ -423,46 +424,46 @@ static void read_values(race *t, execution x, int number) {
     }
 }
 
-/* Words with tags are those of the step that is waited for, not of one behind it. */
+/* Words with flag_words are those of the step that is waited for, not of one behind it. */
 static void read_words(race *t, execution x, int number) {
-    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    const rcvi_kernel_step *s = &t->r->p->steps[x.step];
     for (int n = 0; n < s->wait_count; n++) {
-        const rcvi_channel_use *use = &s->uses[s->waits[n]];
-        int64_t counter = counter_of(t->r->p, use, x.iteration);
-        if (!is_tagged(t->r->p, use) || !is_fresh(use, x.iteration)) continue;
+        const rcvi_port *port = &s->ports[s->waits[n]];
+        int64_t counter = counter_of(t->r->p, port, x.iteration);
+        if (!is_flagged(t->r->p, port) || !is_awaited(port, x.iteration)) continue;
         for (int m = 0; m < MEMORIES && counter != RCVI_NONE; m++)
-            t->faults += has_memory(t, x, number, m) && t->words[m][use->channel] != t->r->raisers[counter];
+            t->faults += has_memory(t, x, number, m) && t->words[m][port->channel] != t->r->signalers[counter];
     }
 }
 
 static void write_words(race *t, execution x, int number) {
-    const rcvi_persistent_step *s = &t->r->p->steps[x.step];
+    const rcvi_kernel_step *s = &t->r->p->steps[x.step];
     for (int n = 0; n < s->write_count; n++) {
-        const rcvi_channel_use *use = &s->uses[s->writes[n]];
-        for (int m = 0; m < MEMORIES && is_tagged(t->r->p, use); m++) {
-            if (has_memory(t, x, number, m)) t->words[m][use->channel] = writer_of(t->r, x);
+        const rcvi_port *port = &s->ports[s->writes[n]];
+        for (int m = 0; m < MEMORIES && is_flagged(t->r->p, port); m++) {
+            if (has_memory(t, x, number, m)) t->words[m][port->channel] = writer_of(t->r, x);
         }
     }
 }
 
 static void take_step(race *t, int block) {
     execution x = t->r->due[t->next[block]];
-    int64_t counters[RCVI_MAX_USES];
-    int count = find_raises(t->r, x, counters);
+    int64_t counters[RCVI_MAX_PORTS];
+    int count = find_signals(t->r, x, counters);
     read_values(t, x, block % FOLLOWED);
     read_words(t, x, block % FOLLOWED);
     write_words(t, x, block % FOLLOWED);
     for (int m = 0; m < MEMORIES; m++) {
-        for (int n = 0; n < t->r->p->steps[x.step].part_count && has_memory(t, x, block % FOLLOWED, m); n++)
+        for (int n = 0; n < t->r->p->steps[x.step].member_count && has_memory(t, x, block % FOLLOWED, m); n++)
             write_part(t->r, x, n, t->memory[m]);
     }
     for (int n = 0; n < count; n++) {
-        if (counters[n] != RCVI_NONE) t->raised[counters[n]]++;
+        if (counters[n] != RCVI_NONE) t->signaled[counters[n]]++;
     }
     go_on(t, block);
 }
 
-/* All others take all steps they can, the last seat first; only then the slow one takes a step. */
+/* All others take all steps they can, the last task first; only then the slow one takes a step. */
 static bool take_round(race *t, int slow) {
     bool moved = false;
     for (int b = t->blocks - 1; b >= 0; b--) {
@@ -475,9 +476,9 @@ static bool take_round(race *t, int slow) {
 
 /* Faults are blocks that never come to their end, and values that are not there yet, or no longer. */
 static int run_race(const replay *r, int slow) {
-    race t = {.r = r, .blocks = r->p->seat_count * FOLLOWED};
+    race t = {.r = r, .blocks = r->p->task_count * FOLLOWED};
     assert_true(t.blocks <= MOST_BLOCKS);
-    t.raised = new_table((size_t)r->p->counters, sizeof *t.raised);
+    t.signaled = new_table((size_t)r->p->counters, sizeof *t.signaled);
     for (int m = 0; m < MEMORIES; m++) {
         t.memory[m] = new_table(r->elements, sizeof **t.memory);
         t.words[m] = new_table((size_t)r->p->channel_count, sizeof **t.words);
@@ -492,13 +493,13 @@ static int run_race(const replay *r, int slow) {
         free(t.memory[m]);
         free(t.words[m]);
     }
-    free(t.raised);
+    free(t.signaled);
     return t.faults;
 }
 
 static int count_progress_faults(const replay *r) {
     int faults = 0;
-    for (int slow = 0; slow < r->p->seat_count * FOLLOWED; slow++) faults += run_race(r, slow);
+    for (int slow = 0; slow < r->p->task_count * FOLLOWED; slow++) faults += run_race(r, slow);
     return faults;
 }
 
@@ -506,36 +507,36 @@ static int count_progress_faults(const replay *r) {
 
 /* Chunks of so many columns: those of bfloat16 have 64 of them, of all parts. */
 static int64_t chunks_of(const rcvi_persistent *p, int64_t columns) {
-    int64_t each = (p->operand == RCVI_F32 ? 32 : 64) * p->fold;
+    int64_t each = (p->operand == RCVI_F32 ? 32 : 64) * p->depth_splits;
     return (columns + each - 1) / each * p->parts;
 }
 
-/* Where products are of one lane each, those of lane 0 come first, and no pass is of both. */
-static int count_apart_faults(const rcvi_persistent *p, const rcvi_seat *seat) {
-    const rcvi_persistent_step *s = &p->steps[seat->tiled];
+/* Where products are of one pipe each, those of pipe 0 come first, and no pass is of both. */
+static int count_apart_faults(const rcvi_persistent *p, const rcvi_task *task) {
+    const rcvi_kernel_step *s = &p->steps[task->product_step];
     int products = s->shape.map->product_count, faults = 0;
-    if (!s->apart) return seat->products != products;
-    for (int lane = 0; lane < RCVI_LANES; lane++) {
-        for (int g = 0; g < seat->group_count[lane]; g++) {
+    if (!s->second_product) return task->products != products;
+    for (int pipe = 0; pipe < RCVI_PIPES; pipe++) {
+        for (int g = 0; g < task->group_count[pipe]; g++) {
             for (int i = 0; i < products; i++)
-                faults += (i >= s->apart) != lane && s->passes[seat->groups[lane][g].pass].b[i] != RCVI_NONE;
+                faults += (i >= s->second_product) != pipe && s->passes[task->groups[pipe][g].pass].b[i] != RCVI_NONE;
         }
     }
-    return faults + (seat->products < s->apart || seat->products < products - s->apart);
+    return faults + (task->products < s->second_product || task->products < products - s->second_product);
 }
 
-/* A seat takes steps in the order of the program; groups of both its lanes bring every chunk of every pass once, with
+/* A task takes steps in the order of the program; groups of both its pipes bring every chunk of every pass once, with
  * all parts of a number. */
-static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
+static int count_task_faults(const replay *r, const rcvi_task *task) {
     enum { MOST = RCVI_MAX_GROUPS * 4 };
     const rcvi_persistent *p = r->p;
-    int faults = count_apart_faults(p, seat), brought[RCVI_MAX_PASSES][MOST] = {{0}},
-        all = seat->chunks[0] + seat->chunks[1];
-    for (int k = 1; k < seat->hosted_count; k++) faults += seat->hosted[k] <= seat->hosted[k - 1];
-    for (int lane = 0; lane < RCVI_LANES; lane++) {
-        int chunks = 0, groups = seat->group_count[lane], ring = seat->ring[lane];
+    int faults = count_apart_faults(p, task), brought[RCVI_MAX_PASSES][MOST] = {{0}},
+        all = task->chunks[0] + task->chunks[1];
+    for (int k = 1; k < task->step_count; k++) faults += task->steps[k] <= task->steps[k - 1];
+    for (int pipe = 0; pipe < RCVI_PIPES; pipe++) {
+        int chunks = 0, groups = task->group_count[pipe], ring = task->ring[pipe];
         for (int g = 0; g < groups; g++) {
-            const rcvi_group_of_chunks *group = &seat->groups[lane][g];
+            const rcvi_chunk_group *group = &task->groups[pipe][g];
             chunks += group->count;
             faults += group->count < 1 || group->count > p->group;
             faults += group->first % p->parts != 0 || group->count % p->parts != 0;
@@ -544,14 +545,14 @@ static int count_seat_faults(const replay *r, const rcvi_seat *seat) {
                 if (c >= 0 && c < MOST) brought[group->pass][c]++;
             }
         }
-        faults += chunks != seat->chunks[lane] || seat->held[lane] < 0 || seat->kept[lane] < 0 ||
-                  seat->held[lane] + seat->kept[lane] > chunks;
+        faults += chunks != task->chunks[pipe] || task->in_registers[pipe] < 0 || task->in_shared[pipe] < 0 ||
+                  task->in_registers[pipe] + task->in_shared[pipe] > chunks;
         faults += ring < 1 || (groups % ring != 0 && (ring != 2 * groups || p->tiles < 2));
-        int chunk = p->tile * p->fold * CHUNK_BYTES + (p->stream_chunks ? WEIGHT_ROWS * CHUNK_BYTES : 0);
-        faults += groups && (size_t)(ring * p->group * chunk) > p->lane_bytes;
+        int chunk = p->tile * p->depth_splits * CHUNK_BYTES + (p->streamed_chunks ? WEIGHT_ROWS * CHUNK_BYTES : 0);
+        faults += groups && (size_t)(ring * p->group * chunk) > p->pipe_bytes;
     }
-    for (int q = 0; q < p->steps[seat->tiled].pass_count; q++) {
-        int64_t count = chunks_of(p, p->steps[seat->tiled].passes[q].depth);
+    for (int q = 0; q < p->steps[task->product_step].pass_count; q++) {
+        int64_t count = chunks_of(p, p->steps[task->product_step].passes[q].depth);
         for (int64_t c = 0; c < count; c++, all--) faults += brought[q][c] != 1;
     }
     return faults + (all != 0);
@@ -564,46 +565,47 @@ static int count_memory_faults(const rcvi_persistent *p) {
     for (int c = 0; c < p->channel_count; c++) {
         const rcvi_channel *channel = &p->channels[c];
         if (!channel->operand || channel->base > channel->top) continue;
-        int64_t rows = (int64_t)p->slices * p->tiles * p->tile * p->fold;
+        int64_t rows = (int64_t)p->slices * p->tiles * p->tile * p->depth_splits;
         int64_t bytes = rows * chunks_of(p, channel->columns) * CHUNK_BYTES;
-        faults += channel->chunks != chunks_of(p, channel->columns) || channel->place < end;
-        end = channel->place + (size_t)((channel->top - channel->base + 1) * bytes);
+        faults += channel->chunks != chunks_of(p, channel->columns) || channel->offset < end;
+        end = channel->offset + (size_t)((channel->top - channel->base + 1) * bytes);
     }
-    return faults + (end > p->streamed);
+    return faults + (end > p->streamed_offset);
 }
 
 /* All has room: columns in blocks, blocks on the chip, rows in tiles, weights, copies and sums in shared memory. */
 static int count_room_faults(const replay *r) {
     const rcvi_persistent *p = r->p;
     int64_t batch = r->e->program->options.batch;
-    int faults = 0, block = 0, hosted = 0, parts = 0;
-    for (int s = 0; s < p->seat_count; s++) {
-        const rcvi_seat *seat = &p->seats[s];
-        faults +=
-            seat->units * seat->products * p->fold > WEIGHT_ROWS || seat->units < 1 || seat->units % p->vector != 0;
-        faults += (int64_t)seat->blocks * seat->units < seat->columns;
-        faults += (int64_t)(seat->blocks - 1) * seat->units >= seat->columns;
-        faults += seat->first_block != block || seat->class < 0 || seat->class >= p->class_count;
-        int kept = seat->kept[0] + seat->kept[1];
-        faults += kept > p->weight_chunks;
-        faults += seat->chunks[0] + seat->chunks[1] - seat->held[0] - seat->held[1] - kept > p->stream_chunks;
-        faults += count_seat_faults(r, seat);
-        block += seat->blocks * p->slices;
-        hosted += seat->hosted_count;
+    int faults = 0, block = 0, steps = 0, parts = 0;
+    for (int s = 0; s < p->task_count; s++) {
+        const rcvi_task *task = &p->tasks[s];
+        faults += task->units * task->products * p->depth_splits > WEIGHT_ROWS || task->units < 1 ||
+                  task->units % p->vector != 0;
+        faults += (int64_t)task->blocks * task->units < task->columns;
+        faults += (int64_t)(task->blocks - 1) * task->units >= task->columns;
+        faults += task->first_block != block || task->variant < 0 || task->variant >= p->variant_count;
+        int in_shared = task->in_shared[0] + task->in_shared[1];
+        faults += in_shared > p->shared_weight_chunks;
+        faults += task->chunks[0] + task->chunks[1] - task->in_registers[0] - task->in_registers[1] - in_shared >
+                  p->streamed_chunks;
+        faults += count_task_faults(r, task);
+        block += task->blocks * p->slices;
+        steps += task->step_count;
     }
     for (int n = 0; n < p->step_count; n++) {
-        parts += p->steps[n].part_count;
+        parts += p->steps[n].member_count;
         faults += rcvi_map_has_sums(p->steps[n].shape.map) && !p->steps[n].by_rows;
     }
     faults += parts != r->e->program->steps[p->loop].loop.body;
-    faults += p->blocks != block || p->blocks > PROCESSORS || hosted != p->step_count;
+    faults += p->blocks != block || p->blocks > PROCESSORS || steps != p->step_count;
     faults += (int64_t)p->slices * p->slice < batch || (int64_t)(p->slices - 1) * p->slice >= batch;
     faults += p->tiles * p->tile < p->slice || p->tile % 8 != 0 || p->tile < 8;
     faults += p->exact && p->tile != 8;
     faults += count_memory_faults(p);
-    size_t least = RCVI_LANES * p->lane_bytes + (size_t)(p->weight_chunks * WEIGHT_ROWS * CHUNK_BYTES);
-    return faults +
-           (p->shared > SHARED || p->shared < least + (size_t)(p->tile * p->fold * WEIGHT_ROWS) * sizeof(float));
+    size_t least = RCVI_PIPES * p->pipe_bytes + (size_t)(p->shared_weight_chunks * WEIGHT_ROWS * CHUNK_BYTES);
+    return faults + (p->shared_bytes > SHARED ||
+                     p->shared_bytes < least + (size_t)(p->tile * p->depth_splits * WEIGHT_ROWS) * sizeof(float));
 }
 
 enum { LINKS, PROGRESS, ROOM, CHECKERS };
@@ -638,28 +640,28 @@ enum {
     EXACT,
     BY_ROWS,
     PAIRED,
-    TAGGED,
-    SPARE,
+    FLAGGED,
+    FLAGGED_ONLY,
     KINDS
 };
 static int seen[KINDS]; /* loops */
 
 static void remember(const rcvi_persistent *p) {
     bool kinds[KINDS] = {[TAKEN] = true,
-                         [FOLDED] = p->fold > 1,
+                         [FOLDED] = p->depth_splits > 1,
                          [TILED] = p->tiles > 1,
-                         [SHARING] = p->weight_chunks > 0,
-                         [STREAMING] = p->stream_chunks > 0,
+                         [SHARING] = p->shared_weight_chunks > 0,
+                         [STREAMING] = p->streamed_chunks > 0,
                          [PARTED] = p->parts > 1,
                          [EXACT] = p->exact,
                          [BY_ROWS] = p->by_rows,
                          [PAIRED] = p->paired};
-    for (int s = 0; s < p->seat_count; s++) kinds[RINGED] |= p->seats[s].group_count[0] > p->seats[s].ring[0];
+    for (int s = 0; s < p->task_count; s++) kinds[RINGED] |= p->tasks[s].group_count[0] > p->tasks[s].ring[0];
     for (int n = 0; n < p->step_count; n++) kinds[WAITING] |= p->steps[n].wait_count > 0;
     for (int c = 0; c < p->channel_count; c++) {
-        kinds[STILL] |= p->channels[c].still;
-        kinds[TAGGED] |= p->channels[c].tagged && !p->channels[c].still;
-        kinds[SPARE] |= is_spare(p, p->channels[c].buffer);
+        kinds[STILL] |= p->channels[c].single_step;
+        kinds[FLAGGED] |= p->channels[c].flagged && !p->channels[c].single_step;
+        kinds[FLAGGED_ONLY] |= is_flagged_only(p, p->channels[c].buffer);
     }
     for (int k = 0; k < KINDS; k++) seen[k] += kinds[k];
 }
@@ -743,8 +745,9 @@ static int seen_ragged[RAGGED_KINDS]; /* steps */
 
 static void remember_ragged(const rcvi_persistent *p) {
     for (int n = 0; n < p->step_count; n++) {
-        const rcvi_persistent_step *s = &p->steps[n];
-        bool kinds[RAGGED_KINDS] = {s->part_count > 1, s->leaves, s->orders, !s->pass_count && s->wait_count};
+        const rcvi_kernel_step *s = &p->steps[n];
+        bool kinds[RAGGED_KINDS] = {s->member_count > 1, s->skips_ended, s->has_row_order,
+                                    !s->pass_count && s->wait_count};
         for (int k = 0; k < RAGGED_KINDS; k++) seen_ragged[k] += kinds[k];
     }
 }
@@ -781,7 +784,7 @@ static void test_ragged(void **state) {
         bool ahead = strstr(c.cell, "normal") && i % 2 == 0 && c.lengths != c.resets;
         check_loops(&c, i % 5 ? RCV_BFLOAT16 : RCV_TFLOAT32, i % 2, plan, ahead, remember_ragged);
     }
-    print_message("of their steps %d are joined, %d leave rows out, %d write in the caller's order, %d wait without "
+    print_message("of their steps %d are merged, %d leave rows out, %d write in the caller's order, %d wait without "
                   "products\n",
                   seen_ragged[JOINED], seen_ragged[LEAVING], seen_ragged[ORDERED], seen_ragged[WAITING_ALONE]);
     for (int k = 0; k < RAGGED_KINDS; k++) assert_true(seen_ragged[k] > 0);
@@ -835,9 +838,9 @@ static void check_seen(subject *s, size_t loop, int ways, int (*spoil)(rcvi_pers
  * layer. */
 enum { WAYS = 18 };
 static int spoil(rcvi_persistent *p, int way) {
-    rcvi_persistent_step *s = &p->steps[0];
-    rcvi_seat *seat = &p->seats[s->seat];
-    rcvi_channel_use *read = &s->uses[s->read_of[0]], *value = &s->uses[s->waits[0]], *write = &s->uses[s->writes[0]];
+    rcvi_kernel_step *s = &p->steps[0];
+    rcvi_task *task = &p->tasks[s->task];
+    rcvi_port *read = &s->ports[s->operand_ports[0]], *value = &s->ports[s->waits[0]], *write = &s->ports[s->writes[0]];
     assert_true(read->low > s->low && read->low < read->high && value->low < value->high);
     switch (way) {
     case 0: read->slot++; return LINKS;
@@ -846,22 +849,22 @@ static int spoil(rcvi_persistent *p, int way) {
     case 3: read->low--; return LINKS; /* it waits for what nobody writes */
     case 4: read->low--; return PROGRESS;
     case 5: value->high = value->low; return LINKS;
-    case 6: s->is_raised[s->writes[0]] = false; return LINKS;
-    case 7: s->is_raised[s->writes[0]] = false; return PROGRESS;
+    case 6: s->is_signaled[s->writes[0]] = false; return LINKS;
+    case 7: s->is_signaled[s->writes[0]] = false; return PROGRESS;
     case 8: p->channels[read->channel].first++; return LINKS;
     case 9: p->channels[read->channel].top--; return LINKS; /* nothing is brought */
     case 10: s->low++; return LINKS;
-    case 11: seat->hosted_count--; return ROOM;
-    case 12: seat->groups[1][0].count--; return ROOM;
-    case 13: seat->ring[0]++; return ROOM;
-    case 14: seat->blocks--; return ROOM;
+    case 11: task->step_count--; return ROOM;
+    case 12: task->groups[1][0].count--; return ROOM;
+    case 13: task->ring[0]++; return ROOM;
+    case 14: task->blocks--; return ROOM;
     case 15: p->channels[read->channel].chunks--; return ROOM; /* of a part */
-    case 16: p->channels[read->channel].place += 128; return ROOM;
+    case 16: p->channels[read->channel].offset += 128; return ROOM;
     default: /* a number's parts in two groups */
-        assert_true(seat->group_count[0] > 1);
-        seat->groups[0][0].count--;
-        seat->groups[0][1].count++;
-        seat->groups[0][1].first--;
+        assert_true(task->group_count[0] > 1);
+        task->groups[0][0].count--;
+        task->groups[0][1].count++;
+        task->groups[0][1].first--;
         return ROOM;
     }
 }
@@ -881,18 +884,19 @@ static void test_spoilt(void **state) {
  * layer above. */
 enum { RAGGED_WAYS = 6 };
 static int spoil_ragged(const rcvi_engine *e, rcvi_persistent *p, int way) {
-    rcvi_persistent_step *s = &p->steps[0], *tiled = &p->steps[1], *above = &p->steps[3];
-    rcvi_channel_use *value = &s->uses[s->waits[0]];
-    assert_true(!s->pass_count && s->leaves && tiled->pass_count && tiled->leaves && value->low < value->high);
+    rcvi_kernel_step *s = &p->steps[0], *product_step = &p->steps[1], *above = &p->steps[3];
+    rcvi_port *value = &s->ports[s->waits[0]];
+    assert_true(!s->pass_count && s->skips_ended && product_step->pass_count && product_step->skips_ended &&
+                value->low < value->high);
     switch (way) {
-    case 0: e->is_short[tiled->parts[0]] = false; return PROGRESS; /* it rests, but needs its products */
-    case 1:                                                        /* or a value of the layer above, which comes */
-        e->is_short[s->parts[s->part_count - 1]] = e->is_short[above->parts[0]] = above->leaves = false;
+    case 0: e->is_short[product_step->members[0]] = false; return PROGRESS; /* it rests, but needs its products */
+    case 1: /* or a value of the layer above, which comes */
+        e->is_short[s->members[s->member_count - 1]] = e->is_short[above->members[0]] = above->skips_ended = false;
         return PROGRESS;
     case 2: value->high = value->low; return LINKS;
     case 3: value->high = value->low; return PROGRESS;
-    case 4: s->is_raised[s->writes[0]] = false; return PROGRESS;
-    default: s->part_count--; return LINKS;
+    case 4: s->is_signaled[s->writes[0]] = false; return PROGRESS;
+    default: s->member_count--; return LINKS;
     }
 }
 
@@ -915,25 +919,25 @@ static void test_spoilt_ragged(void **state) {
 }
 
 /* The same of a loop that sums over features: a step of two that only multiply, and one by rows behind it, which reads its
- * values with tags. */
+ * values with flag_words. */
 enum { ROW_WAYS = 11 };
 static int spoil_rows(rcvi_persistent *p, int way) {
-    rcvi_persistent_step *s = &p->steps[0], *rows = &p->steps[1];
-    rcvi_channel_use *value = &rows->uses[rows->waits[0]], *write = &s->uses[s->writes[0]];
-    assert_true(s->apart && s->part_count == 2 && rows->by_rows && p->channels[value->channel].tagged);
+    rcvi_kernel_step *s = &p->steps[0], *rows = &p->steps[1];
+    rcvi_port *value = &rows->ports[rows->waits[0]], *write = &s->ports[s->writes[0]];
+    assert_true(s->second_product && s->member_count == 2 && rows->by_rows && p->channels[value->channel].flagged);
     switch (way) {
     case 0: value->high = value->low; return LINKS;
     case 1: value->slot++; return LINKS;
     case 2: write->slot++; return LINKS;
-    case 3: rows->is_tagged[0] = false; return LINKS;                 /* nobody raises a counter */
-    case 4: p->channels[value->channel].tagged = false; return LINKS; /* the same */
+    case 3: rows->is_flagged[0] = false; return LINKS;                 /* nobody signals a counter */
+    case 4: p->channels[value->channel].flagged = false; return LINKS; /* the same */
     case 5:
-        for (int n = 0; n < rows->wait_count; n++) p->channels[rows->uses[rows->waits[n]].channel].tagged = false;
+        for (int n = 0; n < rows->wait_count; n++) p->channels[rows->ports[rows->waits[n]].channel].flagged = false;
         return PROGRESS;
-    case 6: rows->is_spare[rows->write_views[0]] = true; return LINKS;
-    case 7: s->write_tagged[0] = false; return LINKS;
-    case 8: s->apart--; return ROOM;
-    case 9: s->part_count = 1; return ROOM;
+    case 6: rows->is_flagged_only[rows->write_views[0]] = true; return LINKS;
+    case 7: s->write_flagged[0] = false; return LINKS;
+    case 8: s->second_product--; return ROOM;
+    case 9: s->member_count = 1; return ROOM;
     default: rows->by_rows = false; return ROOM;
     }
 }

@@ -2,7 +2,7 @@
 #include "device/cuda/codegen/map_writer.h"
 
 /* In a persistent kernel a thread may have several vectors of a row: SPAN elements. */
-bool rcvi_writer_is_by_rows(const rcvi_map_writer *w) { return w->links && w->links->across; }
+bool rcvi_writer_is_by_rows(const rcvi_map_writer *w) { return w->links && w->links->row_threads; }
 const char *rcvi_writer_width(const rcvi_map_writer *w) { return rcvi_writer_is_by_rows(w) ? "SPAN" : "VECTOR"; }
 
 void rcvi_writer_find_uses(rcvi_map_writer *w) {
@@ -36,7 +36,7 @@ static int stride_view(const rcvi_map_writer *w, const rcvi_view *view, int inde
 
 /* The element of a view, from its address. */
 void rcvi_writer_add_element(rcvi_map_writer *w, const rcvi_view *view, int index) {
-    bool ordered = w->links && index < w->map->operand_count && w->links->is_ordered[index];
+    bool ordered = w->links && index < w->map->operand_count && w->links->is_in_caller_order[index];
     if (view->row && w->links)
         rcvi_text_add(&w->text, "%s * %lldll", ordered ? "x.order" : "row", (long long)view->row);
     else if (view->row)
@@ -69,7 +69,7 @@ void rcvi_writer_add_store(rcvi_map_writer *w, int view, const char *name, int n
     if (w->shape->row_threads) when = once ? "if (active && column == 0) " : "if (active) ";
     if (w->links) when = once ? "if (c.there && column == 0) " : "if (c.there) ";
     if (w->links && w->links->is_short[view])
-        when = once ? "if (c.there && c.goes_on && column == 0) " : "if (c.there && c.goes_on) ";
+        when = once ? "if (c.there && c.is_active && column == 0) " : "if (c.there && c.is_active) ";
     if (rcvi_writer_is_by_rows(w)) how = once ? "Row::template store_once" : "Row::template store";
     rcvi_text_add(&w->text, w->links ? "    %s%s<%s>(at%d, " : "    %s%s<%s>(ADDRESS_OF(c, member, %d), ", when, how,
                   rcvi_source_types[w->shape->types[view]], view);
@@ -89,7 +89,7 @@ void rcvi_writer_add_store(rcvi_map_writer *w, int view, const char *name, int n
 void rcvi_writer_add_address(rcvi_map_writer *w, int view, const char *name, int number) {
     (void)name, (void)number;
     if (view == RCVI_NONE || w->stored[view]) return;
-    rcvi_text_add(&w->text, "    const unsigned long long at%d = c.place(%d);\n", view, view);
+    rcvi_text_add(&w->text, "    const unsigned long long at%d = c.address(%d);\n", view, view);
     if (w->shape->has_rounded[view])
         rcvi_text_add(&w->text, "    const unsigned long long rounded%d = ROUNDED_OF(c, 0, %d);\n", view,
                       rcvi_map_count_rounded(w->shape, view));
@@ -184,7 +184,7 @@ void rcvi_writer_add_body(rcvi_map_writer *w) {
     }
     if (rows) rcvi_writer_add_all_stores(w, rcvi_writer_add_address);
     rcvi_writer_add_all_stores(w, rcvi_writer_add_link);
-    rcvi_writer_add_all_stores(w, rcvi_writer_add_early_store);
-    rcvi_text_add(&w->text, "    tell();\n");
+    rcvi_writer_add_all_stores(w, rcvi_writer_add_exported_store);
+    rcvi_text_add(&w->text, "    signal();\n");
     rcvi_writer_add_all_stores(w, rcvi_writer_add_other_store);
 }

@@ -27,7 +27,7 @@ static void add_row_elements(rcvi_map_writer *w) {
 
 /* What only this block reads is stored as soon as it is known: so registers are free for what comes behind the next sums. */
 static bool is_stored_now(const rcvi_map_writer *w, int view, int number) {
-    if (view == RCVI_NONE || w->links->is_early[view] || w->stored[view] || !w->done[number]) return false;
+    if (view == RCVI_NONE || w->links->is_exported[view] || w->stored[view] || !w->done[number]) return false;
     for (int i = 0; i < w->links->write_count; i++) {
         if (w->links->writes[i].view == view) return false;
     }

@@ -9,23 +9,23 @@ void rcvi_writer_add_link(rcvi_map_writer *w, int view, const char *name, int nu
         const rcvi_map_link *link = &w->links->writes[i];
         if (link->view != view) continue;
         if (!link->chunks) {
-            rcvi_text_add(&w->text, "    if (c.there) store_tagged(c.place(%d), row * %lldll + column, %s%d);\n",
-                          link->place, (long long)w->links->columns, name, number);
+            rcvi_text_add(&w->text, "    if (c.there) store_flagged(c.address(%d), row * %lldll + column, %s%d);\n",
+                          link->argument, (long long)w->links->columns, name, number);
             continue;
         }
         rcvi_text_add(&w->text, "    %s%s<%s, %d>(c, %d, column, %s%d);\n",
                       rcvi_writer_is_by_rows(w) ? "Row::template " : "",
-                      w->links->is_short[view] ? "publish_short" : "publish", rcvi_source_types[w->links->operand],
-                      link->chunks, link->place, name, number);
+                      w->links->is_short[view] ? "publish_active" : "publish", rcvi_source_types[w->links->operand],
+                      link->chunks, link->argument, name, number);
     }
 }
 
-void rcvi_writer_add_early_store(rcvi_map_writer *w, int view, const char *name, int number) {
-    if (view != RCVI_NONE && w->links->is_early[view]) rcvi_writer_add_store(w, view, name, number);
+void rcvi_writer_add_exported_store(rcvi_map_writer *w, int view, const char *name, int number) {
+    if (view != RCVI_NONE && w->links->is_exported[view]) rcvi_writer_add_store(w, view, name, number);
 }
 
 void rcvi_writer_add_other_store(rcvi_map_writer *w, int view, const char *name, int number) {
-    if (view == RCVI_NONE || w->links->is_early[view] || w->links->is_spare[view] || w->stored[view]) return;
+    if (view == RCVI_NONE || w->links->is_exported[view] || w->links->is_flagged_only[view] || w->stored[view]) return;
     rcvi_writer_add_store(w, view, name, number);
 }
 
@@ -44,9 +44,9 @@ void rcvi_writer_add_row_value(rcvi_map_writer *w, const rcvi_view *view, int in
     if (how == NAMED) rcvi_text_add(&w->text, "    REAL v%d[SPAN];\n", number);
     if (how == NAMED && fetched) rcvi_text_add(&w->text, "    Row::widen%s(x.v%d, v%d);\n", once, number, number);
     bool loads = how == NAMED && !fetched;
-    if (!loads && (!fetched || how != (w->links->tags[index] != RCVI_NONE ? LOADED_TAGGED
-                                       : w->links->is_late[index]         ? LOADED_LATE
-                                                                          : LOADED)))
+    if (!loads && (!fetched || how != (w->links->flags[index] != RCVI_NONE ? LOADED_FLAGGED
+                                       : w->links->is_remote[index]        ? LOADED_REMOTE
+                                                                           : LOADED)))
         return;
     rcvi_text_add(&w->text, "    Row::template %s%s<%s>(ADDRESS_OF(c, 0, %d), ", loads ? "load" : "fetch", once, type,
                   index);
@@ -69,7 +69,7 @@ static void add_value(rcvi_map_writer *w, const rcvi_view *view, int index, cons
     if (how == NAMED)
         rcvi_text_add(&w->text, "    REAL %s%d[VECTOR];\n    widen_group(x.%s%d, %s%d);\n", name, number, name, number,
                       name, number);
-    if (how != (w->links->is_late[index] ? LOADED_LATE : LOADED)) return;
+    if (how != (w->links->is_remote[index] ? LOADED_REMOTE : LOADED)) return;
     bool carried = index < w->map->operand_count && w->links->carried[index] != RCVI_NONE;
     rcvi_text_add(&w->text, "    %s%s<%s>(ADDRESS_OF(c, 0, %d), ", carried ? "if (c.begins) " : "",
                   view->column ? "fetch_group" : "fetch_repeated", type, index);
@@ -84,40 +84,42 @@ static void add_carried(rcvi_map_writer *w, int view, const char *name, int numb
     }
 }
 
-/* What comes with tags: all that is left is loaded at once, and looked at, until nothing is left. Before it has been written in
+/* What comes with flags: all that is left is loaded at once, and looked at, until nothing is left. Before it has been written in
  * the loop, it lies where the program has it, and has no address here. */
-static void add_tagged(rcvi_map_writer *w) {
+static void add_flagged(rcvi_map_writer *w) {
     int views[RCVI_MAX_OPERANDS], count = 0;
-    const int *tags = w->links->tags;
+    const int *flags = w->links->flags;
     for (int v = 0; v < w->map->operand_count; v++) {
-        if (w->read[v] && tags[v] != RCVI_NONE) views[count++] = v;
+        if (w->read[v] && flags[v] != RCVI_NONE) views[count++] = v;
     }
-    rcvi_text_add(&w->text, "    static INLINE void fetch_tagged(const Words &words, const Frame &c, long long row, "
+    rcvi_text_add(&w->text, "    static INLINE void fetch_flagged(const Words &words, const Frame &c, long long row, "
                             "int column, Values &x) {\n");
     for (int n = 0, v; n < count; n++) {
         v = views[n];
-        rcvi_text_add(&w->text, "    bool left%d = c.place(%d) != 0;\n    if (!left%d) {\n", v, tags[v], v);
-        rcvi_writer_add_row_value(w, &w->map->operands[v], v, v, LOADED_TAGGED);
+        rcvi_text_add(&w->text, "    bool left%d = c.address(%d) != 0;\n    if (!left%d) {\n", v, flags[v], v);
+        rcvi_writer_add_row_value(w, &w->map->operands[v], v, v, LOADED_FLAGGED);
         rcvi_text_add(&w->text, "    }\n");
     }
     if (count)
         rcvi_text_add(&w->text,
-                      "    const long long element = row * %lldll + column;\n    Patience patience(words);\n    do {\n",
+                      "    const long long element = row * %lldll + column;\n    Timeout timeout(words);\n    do {\n",
                       (long long)w->links->columns);
     for (int n = 0, v; n < count; n++) {
         v = views[n];
-        rcvi_text_add(&w->text, "        Row::peek(c.place(%d), element, column, left%d, x.v%d);\n", tags[v], v, v);
+        rcvi_text_add(&w->text, "        Row::load_relaxed(c.address(%d), element, column, left%d, x.v%d);\n", flags[v],
+                      v, v);
     }
     for (int n = 0, v; n < count; n++) {
         v = views[n];
-        rcvi_text_add(&w->text, "        left%d = left%d && !Row::has_come(c.place(%d), x.v%d);\n", v, v, tags[v], v);
+        rcvi_text_add(&w->text, "        left%d = left%d && !Row::are_current(c.address(%d), x.v%d);\n", v, v, flags[v],
+                      v);
     }
-    if (count) rcvi_text_add(&w->text, "    } while (patience.goes_on(");
+    if (count) rcvi_text_add(&w->text, "    } while (timeout.keep_waiting(");
     for (int n = 0; n < count; n++) rcvi_text_add(&w->text, "%sleft%d", n ? " || " : "", views[n]);
     if (count) rcvi_text_add(&w->text, "));\n");
     for (int n = 0, v; n < count; n++) {
         v = views[n];
-        rcvi_text_add(&w->text, "    if (c.place(%d)) Row::drop_tags(x.v%d);\n", tags[v], v);
+        rcvi_text_add(&w->text, "    if (c.address(%d)) Row::clear_flags(x.v%d);\n", flags[v], v);
     }
     rcvi_text_add(&w->text, "    }\n");
 }
@@ -146,34 +148,35 @@ rcv_status rcvi_map_step_text(rcv_context *context, const rcvi_map_shape *shape,
     rcvi_text_init(&w->text, context);
     bool ordered = false, carries = false;
     for (int v = 0; v < w->map->operand_count; v++) {
-        ordered |= links->is_ordered[v];
+        ordered |= links->is_in_caller_order[v];
         carries |= links->carried[v] != RCVI_NONE;
     }
     rcvi_writer_find_uses(w);
     rcvi_text_add(&w->text, "#undef VIEWS\n#define VIEWS %d\n", rcvi_map_views(w->map, views));
     rcvi_text_add(&w->text,
-                  "struct Step%d {\n    static constexpr bool TILED = %s, BY_ROWS = %s, CARRIES = %s;\n"
-                  "    static constexpr int RAISES = %d, WAITS = %d, COUNTED = %d;\n",
+                  "struct Step%d {\n    static constexpr bool HAS_PRODUCTS = %s, BY_ROWS = %s, CARRIES = %s;\n"
+                  "    static constexpr int SIGNALS = %d, WAITS = %d, COUNTED = %d;\n",
                   number, w->map->product_count ? "true" : "false", rcvi_writer_is_by_rows(w) ? "true" : "false",
-                  carries ? "true" : "false", links->raise_count, links->wait_count, links->row_place);
+                  carries ? "true" : "false", links->signal_count, links->wait_count, links->row_argument);
     if (rcvi_writer_is_by_rows(w))
-        rcvi_text_add(&w->text, "    using Row = RowOf<%d, %lld>;\n    enum { SPAN = Row::SPAN };\n", links->across,
-                      (long long)links->columns);
+        rcvi_text_add(&w->text, "    using Row = RowOf<%d, %lld>;\n    enum { SPAN = Row::SPAN };\n",
+                      links->row_threads, (long long)links->columns);
     rcvi_text_add(&w->text, "    struct Values {\n");
     add_values(w, DECLARED);
     if (ordered) rcvi_text_add(&w->text, "        int order;\n");
     rcvi_text_add(&w->text,
                   "    };\n    static INLINE void fetch(const Frame &c, long long row, int column, Values &x) {\n");
     add_values(w, LOADED);
-    if (ordered) rcvi_text_add(&w->text, "    x.order = ordered(c.place(COUNTED + 1), row);\n");
-    rcvi_text_add(&w->text,
-                  "    }\n    static INLINE void fetch_late(const Frame &c, long long row, int column, Values &x) {\n");
-    add_values(w, LOADED_LATE);
+    if (ordered) rcvi_text_add(&w->text, "    x.order = ordered(c.address(COUNTED + 1), row);\n");
+    rcvi_text_add(
+        &w->text,
+        "    }\n    static INLINE void fetch_remote(const Frame &c, long long row, int column, Values &x) {\n");
+    add_values(w, LOADED_REMOTE);
     rcvi_text_add(&w->text, "    }\n");
-    if (rcvi_writer_is_by_rows(w)) add_tagged(w);
+    if (rcvi_writer_is_by_rows(w)) add_flagged(w);
     rcvi_text_add(&w->text,
                   "    template <%sclass F> static INLINE void apply(const Frame &c, long long row, int column, "
-                  "%sValues &x, F tell) {\n",
+                  "%sValues &x, F signal) {\n",
                   rcvi_writer_is_by_rows(w) ? "" : "int PRODUCTS, ",
                   rcvi_writer_is_by_rows(w) ? "" : "const REAL (&sums)[PRODUCTS][VECTOR], ");
     if (!rcvi_writer_is_by_rows(w)) rcvi_writer_add_all_stores(w, rcvi_writer_add_address);

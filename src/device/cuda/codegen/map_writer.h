@@ -27,7 +27,7 @@ typedef struct {
 
 /* In a persistent kernel every value that is read before the products are known has: a member of Values, a name in `apply`, and a load
  * (early, when it has come from other blocks, or when its tag has come). */
-typedef enum { DECLARED, NAMED, LOADED, LOADED_LATE, LOADED_TAGGED } rcvi_map_loading;
+typedef enum { DECLARED, NAMED, LOADED, LOADED_REMOTE, LOADED_FLAGGED } rcvi_map_loading;
 
 /* ---- map_apply.c ---- */
 
@@ -68,7 +68,7 @@ void rcvi_writer_add_row_instructions(rcvi_map_writer *w);
 /* ---- map_step.c ---- */
 
 /* Stores to other blocks; stores that these read, before they are signalled; all other stores. */
-rcvi_writer_store rcvi_writer_add_link, rcvi_writer_add_early_store, rcvi_writer_add_other_store;
+rcvi_writer_store rcvi_writer_add_link, rcvi_writer_add_exported_store, rcvi_writer_add_other_store;
 /* Whether the view is loaded ahead. A view that all rows share is loaded when it is needed, from a near cache. */
 bool rcvi_writer_is_fetched(const rcvi_view *view);
 /* A value of a step by rows. */

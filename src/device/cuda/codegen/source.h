@@ -61,27 +61,27 @@ typedef struct {
 
 /* In a persistent kernel: what is written for other blocks. */
 typedef struct {
-    int view;   /* an operand of the map */
-    int place;  /* among the step's places */
-    int chunks; /* of the operand that others read, of all its parts; 0: a value with tags */
+    int view;     /* an operand of the map */
+    int argument; /* among the step's arguments */
+    int chunks;   /* of the operand that others read, of all its parts; 0: a value with flags */
 } rcvi_map_link;
 
 typedef struct {
-    const bool *is_late;    /* [views] comes from other blocks: read when it has come */
-    const bool *is_early;   /* [operands] read by other blocks: stored before they are told */
-    const bool *is_short;   /* [operands] written where the row goes on */
-    const bool *is_ordered; /* [operands] written in the order of the caller's rows */
-    const bool *is_spare;   /* [operands] not stored but with tags */
-    const int *tags;        /* [views] place of what is read with tags, or RCVI_NONE */
-    const int *carried;     /* [operands] the one that had, an iteration before, what this one reads, or RCVI_NONE */
+    const bool *is_remote;          /* [views] comes from other blocks: read when it has come */
+    const bool *is_exported;        /* [operands] read by other blocks: stored before the signal */
+    const bool *is_short;           /* [operands] written in rows that have not ended */
+    const bool *is_in_caller_order; /* [operands] written in the order of the caller's rows */
+    const bool *is_flagged_only;    /* [operands] stored only with flags */
+    const int *flags;               /* [views] argument of what is read with flags, or RCVI_NONE */
+    const int *carried; /* [operands] the one that had, an iteration before, what this one reads, or RCVI_NONE */
     const rcvi_map_link *writes;
-    int write_count, raise_count; /* operands of products elsewhere; counters that tell */
-    int wait_count;               /* counters of what is late */
-    int row_place;                /* how many rows go on, and the next one, their order; or RCVI_NONE */
-    rcvi_cuda_type operand;       /* of what others multiply */
-    bool started;                 /* sums have begun with what products start with */
-    int across;                   /* by rows: threads of a row, else 0 */
-    int64_t columns;              /* of a row */
+    int write_count, signal_count; /* operands of products elsewhere; counters that are incremented */
+    int wait_count;                /* counters of values of other tasks */
+    int row_argument;              /* number of rows that have not ended; the next one is their order; or RCVI_NONE */
+    rcvi_cuda_type operand;        /* of what others multiply */
+    bool started;                  /* sums have begun with what products start with */
+    int row_threads;               /* by rows: threads of a row, else 0 */
+    int64_t columns;               /* of a row */
 } rcvi_map_links;
 
 /* Views of a map in the order of the arguments: `views` gets pointers into the map. Answers how many. */

@@ -56,7 +56,7 @@ static rcv_status prepare_steps(rcvi_engine *e) {
         const rcvi_step *step = &e->program->steps[i];
         if (rcvi_program_is_persistent(e->program, i)) RCVI_TRY(try_persistent(e, i));
         if (e->persistent[i]) {
-            e->persistent[i]->exchange_place = e->exchange_bytes;
+            e->persistent[i]->exchange_offset = e->exchange_bytes;
             e->exchange_bytes += rcvi_cuda_align(e->persistent[i]->exchange);
             size_t counters = (size_t)e->persistent[i]->counters * 4;
             if (counters > e->counters_bytes) e->counters_bytes = counters;

@@ -11,10 +11,10 @@ static rcv_status load_kernel(rcvi_cuda_kernel *kernel, const void *code) {
 
 static rcv_status load_persistent(const rcvi_engine *e, rcvi_persistent *p, const void *code) {
     int blocks = 0;
-    RCVI_TRY(rcvi_jit_load(code, "persistent_kernel", p->shared, &p->code, &p->kernel));
+    RCVI_TRY(rcvi_jit_load(code, "persistent_kernel", p->shared_bytes, &p->code, &p->kernel));
     if (p->cluster) return rcvi_cluster_check(p);
     RCVI_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, (const void *)p->kernel,
-                                                                RCVI_PERSISTENT_THREADS, p->shared),
+                                                                RCVI_PERSISTENT_THREADS, p->shared_bytes),
                   "asking how many blocks fit");
     if ((int64_t)blocks * e->processors >= p->blocks) return RCV_OK;
     return rcvi_fail(RCV_UNSUPPORTED, "a persistent kernel of this loop has %d blocks, but the GPU takes %lld at once",

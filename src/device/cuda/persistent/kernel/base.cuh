@@ -1,41 +1,43 @@
-/* What the steps of a persistent kernel use: arguments, values that pass from block to block. Stands behind map_element.cuh and
- * before the texts of the seats; see persistent.h for the arguments.
+/* What the steps of a persistent kernel use: arguments, operands and values for other blocks, counters. Follows map_element.cuh; persistent.h
+ * describes the arguments.
  *
- * An operand that others read lies in memory as they want it in shared memory: tiles of TILE_ROWS rows, FOLD folds of their
- * depth one below the other, chunks of 128 bytes, the 16-byte pieces of row n at piece ^ (n & 7). Of a float32 that is multiplied
- * in PARTS numbers of bfloat16, a chunk of the first ones is followed by one of the second ones, and so on. Every step has its own slot, so nothing is overwritten. A block that has
- * written raises a counter (release); who reads waits until all blocks have (acquire), then copies. */
+ * Operands in a channel lie in memory as products want them in shared memory: tiles of TILE_ROWS rows; below each other the depth splits of
+ * these rows; chunks of 128 bytes of depth; the 16-byte segment s of row n at s ^ (n & 7) (the 128-byte swizzle). Where a float32 is PARTS
+ * bfloat16, a chunk of the first parts is followed by one of the second parts, and so on. Every time step has its own slot, so nothing is
+ * overwritten. A block that has written its columns increments a counter (release); a reader waits until all blocks have (acquire), then
+ * copies. */
 
 struct Words {
     unsigned long long w[WORDS];
 };
 
-enum { HEADER_WORDS = 4, SEAT_WORDS = 8, STEP_WORDS = 4, PLACE_WORDS = 4, PATIENCE = 1 << 23 };
+enum { HEADER_WORDS = 4, TASK_WORDS = 8, STEP_WORDS = 4, ARGUMENT_WORDS = 4, TIMEOUT_SPINS = 1 << 23 };
 #define ITERATIONS_OF(C) ((int)(C).w[0])
 #define BATCH_OF(C) ((int)(C).w[1])
 #define FAULT_OF(C) ((volatile unsigned *)(C).w[2])
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-/* ---- places ---- */
+/* ---- arguments ---- */
 
-/* When a step is taken. */
-struct Due {
+/* The iterations at which a step is due, and its time at an iteration. */
+struct Schedule {
     int base, inner, low, high;
-    INLINE Due(const Words &c, int at)
+    INLINE Schedule(const Words &c, int at)
         : base((int)c.w[at]), inner((int)c.w[at + 1]), low((int)c.w[at + 2]), high((int)c.w[at + 3]) {}
     INLINE bool is_due(int i) const { return i >= low && i < high; }
     INLINE int time(int i) const { return base + i * inner; }
 };
 
-/* The words of a place, in shared memory. */
-struct Place {
+/* An argument, in shared memory: a view, an operand in a channel, or a counter. */
+struct Argument {
     unsigned long long address;
-    long long blocks, stride; /* that raise a counter, or where a view begins to be somewhere; bytes an iteration */
-    unsigned long long ring;  /* or window */
+    long long blocks,
+        stride; /* counter: blocks that increment it, view: first iteration that is stored; bytes per iteration */
+    unsigned long long ring; /* view: ring; counter: the iterations at which it is awaited */
 
-    /* A view's address at an iteration and time: 0 where the caller left it out, or nobody reads what is stored then. All words are
-     * read at once: this is on the way of a step. */
+    /* Address of a view at an iteration and time: 0 where the caller left the view out or the store is dead. All words are read at once: the
+     * latency is on the critical path of a step. */
     INLINE unsigned long long view(int i, int t) const {
         const unsigned long long first = address, windows = ring;
         const long long from = blocks, each = stride;
@@ -43,27 +45,27 @@ struct Place {
                                  at = first + (unsigned long long)(i * each) + (windows & 1 ? window : 0);
         return first != 0 & i >= (int)from ? at : 0;
     }
-    /* What passes between blocks, and counters. */
+    /* Address of a slot of a channel, or of its counter. */
     INLINE unsigned long long slot(int i) const { return address ? address + (unsigned long long)(i * stride) : 0; }
-    INLINE bool is_fresh(int i) const { return i >= (int)(unsigned)ring && i < (int)(ring >> 32); }
+    INLINE bool is_awaited(int i) const { return i >= (int)(unsigned)ring && i < (int)(ring >> 32); }
 };
 
-/* A step at an iteration, as the map sees it: the addresses of its places lie in shared memory. */
+/* A row of a step at an iteration, as its map sees it. The addresses of all arguments are in shared memory. */
 struct Frame {
-    const unsigned long long *places;
-    int tile, n;  /* of all tiles; row in it */
-    bool there;   /* else nothing is stored */
-    bool goes_on; /* the row's sequence has not ended */
-    bool begins;  /* it is the step's first iteration */
+    const unsigned long long *arguments;
+    int tile, n;    /* number among all tiles; row of the tile */
+    bool there;     /* the row and the column exist; else nothing is stored */
+    bool is_active; /* the row's sequence has not ended */
+    bool begins;    /* this is the step's first iteration */
 #if CLUSTER
-    bool sent;            /* some of its piece is there */
-    unsigned to, barrier; /* the slot that it is sent to, in all blocks, or 0, and who is told */
+    bool sent;            /* its segment has columns that exist */
+    unsigned to, barrier; /* address of the slot in every block, or 0; mbarrier of the slot */
 #endif
 
-    INLINE unsigned long long place(int p) const { return places[p]; }
+    INLINE unsigned long long address(int p) const { return arguments[p]; }
 };
-#define ADDRESS_OF(C, MEMBER, VIEW) (C).place(VIEW)
-#define ROUNDED_OF(C, MEMBER, COPY) (C).place(VIEWS + (COPY))
+#define ADDRESS_OF(C, MEMBER, VIEW) (C).address(VIEW)
+#define ROUNDED_OF(C, MEMBER, COPY) (C).address(VIEWS + (COPY))
 
 /* ---- operands for other blocks ---- */
 
@@ -96,7 +98,7 @@ template <typename T> INLINE void store_operand(unsigned long long at, const T (
     }
 }
 
-/* The next part of a number, and what it leaves of it. */
+/* Takes the next part of a number: rounds it, and leaves the rest in x. */
 template <typename T> INLINE T take_part(float &x) {
     T y;
     narrow(x, y);
@@ -104,18 +106,20 @@ template <typename T> INLINE T take_part(float &x) {
     return y;
 }
 
-/* CHUNKS: of a fold of the operand, of all its parts. */
-template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]);
+/* Writes an operand to its channel. CHUNKS: chunks of one depth split of the operand, of all parts. */
+template <typename T, int CHUNKS>
+INLINE void publish(const Frame &c, int argument, int column, const REAL (&x)[VECTOR]);
 
 #if !CLUSTER /* else kernel/send.cuh has it */
-template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
-    constexpr int SIZE = (int)sizeof(T), PIECES = 16 / SIZE, DEPTH = CHUNKS / PARTS;
-    unsigned long long at = c.place(place);
+template <typename T, int CHUNKS>
+INLINE void publish(const Frame &c, int argument, int column, const REAL (&x)[VECTOR]) {
+    constexpr int SIZE = (int)sizeof(T), SEGMENTS = 16 / SIZE, DEPTH = CHUNKS / PARTS;
+    unsigned long long at = c.address(argument);
     if (!at || !c.there) return;
-    int chunk = column / (8 * PIECES) % DEPTH * PARTS, fold = column / (8 * PIECES * DEPTH),
-        piece = column / PIECES % 8;
-    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + (fold * TILE_ROWS + c.n) * 128 +
-                               ((piece ^ (c.n & 7)) << 4) + column % PIECES * SIZE);
+    int chunk = column / (8 * SEGMENTS) % DEPTH * PARTS, depth_splits = column / (8 * SEGMENTS * DEPTH),
+        segment = column / SEGMENTS % 8;
+    at += (unsigned long long)((c.tile * CHUNKS + chunk) * (TILE_N * 128) + (depth_splits * TILE_ROWS + c.n) * 128 +
+                               ((segment ^ (c.n & 7)) << 4) + column % SEGMENTS * SIZE);
     REAL rest[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) rest[i] = x[i];
@@ -129,16 +133,16 @@ template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place,
 }
 #endif
 
-/* What steps leave out in rows that have ended is zero to those who read all rows. */
+/* As publish, for a step that skips rows that have ended: these are zero for readers of all rows. */
 template <typename T, int CHUNKS>
-INLINE void publish_short(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
+INLINE void publish_active(const Frame &c, int argument, int column, const REAL (&x)[VECTOR]) {
     REAL y[VECTOR];
 #pragma unroll
-    for (int i = 0; i < VECTOR; i++) y[i] = c.goes_on ? x[i] : (REAL)0;
-    publish<T, CHUNKS>(c, place, column, y);
+    for (int i = 0; i < VECTOR; i++) y[i] = c.is_active ? x[i] : (REAL)0;
+    publish<T, CHUNKS>(c, argument, column, y);
 }
 
-/* ---- values with tags: the last bit of every word, and of the address ---- */
+/* ---- values with flags: the last bit of every word, and of the address ---- */
 
 INLINE void store_words(unsigned long long at, const unsigned (&words)[VECTOR]) {
     if constexpr (VECTOR == 1) asm volatile("st.relaxed.gpu.global.b32 [%0], %1;" ::"l"(at), "r"(words[0]) : "memory");
@@ -151,7 +155,7 @@ INLINE void store_words(unsigned long long at, const unsigned (&words)[VECTOR]) 
                      : "memory");
 }
 
-INLINE void store_tagged(unsigned long long at, long long element, const REAL (&x)[VECTOR]) {
+INLINE void store_flagged(unsigned long long at, long long element, const REAL (&x)[VECTOR]) {
     unsigned words[VECTOR];
     if (!at) return;
 #pragma unroll
@@ -159,8 +163,8 @@ INLINE void store_tagged(unsigned long long at, long long element, const REAL (&
     store_words((at & ~1ull) + (unsigned long long)(element * 4), words);
 }
 
-/* Loads where wanted, whether it has come or not. */
-INLINE void peek(unsigned long long at, int wanted, Group<float> &x) {
+/* Loads words where wanted, whether they are new or not. */
+INLINE void load_relaxed(unsigned long long at, int wanted, Group<float> &x) {
     float *y = x.at;
     if constexpr (VECTOR == 1)
         asm volatile("{\n.reg .pred p;\nsetp.ne.s32 p, %2, 0;\n@p ld.relaxed.gpu.global.f32 %0, [%1];\n}"
@@ -180,9 +184,9 @@ INLINE void peek(unsigned long long at, int wanted, Group<float> &x) {
             : "memory");
 }
 
-/* ---- what a map reads, fetched before it is needed ---- */
+/* ---- what a map reads, loaded before it is needed ---- */
 
-/* The caller's row, where there is an order. */
+/* The caller's row of a row, where there is an order. */
 INLINE int ordered(unsigned long long order, long long row) {
     return order ? (int)((const long long *)order)[row] : (int)row;
 }
@@ -194,7 +198,7 @@ template <typename T> INLINE void fetch_repeated(unsigned long long address, lon
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) x.at[i] = ((const T *)address)[element];
 }
-/* What the thread itself reads in the next iteration. */
+/* Keeps a value that the thread reads in the next iteration. */
 INLINE void keep_group(const REAL (&from)[VECTOR], Group<REAL> &x) {
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) x.at[i] = from[i];
@@ -206,7 +210,8 @@ template <typename T> INLINE void widen_group(const Group<T> &x, REAL (&out)[VEC
 
 /* ---- counters ---- */
 
-/* Waits until a counter has reached this, and does something else meanwhile; what never comes is an error, not a hang. */
+/* Polls a counter until it has reached `target`, and calls `meanwhile` in between. After some seconds it sets the fault word and returns,
+ * so that a lost signal is an error and not a hang. */
 template <class F> INLINE void wait_for(const Words &c, unsigned long long counter, unsigned target, F meanwhile) {
     int spins = 0;
     while (true) {
@@ -216,30 +221,30 @@ template <class F> INLINE void wait_for(const Words &c, unsigned long long count
         meanwhile();
         if (++spins % 1024) continue;
         if (*FAULT_OF(c)) return;
-        if (spins < PATIENCE) continue;
+        if (spins < TIMEOUT_SPINS) continue;
         *FAULT_OF(c) = 1;
         __threadfence_system();
         return;
     }
 }
 
-/* The same of a warp that looks at values itself. */
-struct Patience {
+/* The same for a warp that polls values. */
+struct Timeout {
     const Words &c;
     int spins = 0;
-    INLINE Patience(const Words &c) : c(c) {}
+    INLINE Timeout(const Words &c) : c(c) {}
     INLINE bool is_over() {
         if (++spins % 1024) return false;
         if (*FAULT_OF(c)) return true;
-        if (spins < PATIENCE / 2) return false;
+        if (spins < TIMEOUT_SPINS / 2) return false;
         *FAULT_OF(c) = 1;
         __threadfence_system();
         return true;
     }
-    /* For all lanes, while something is left for one of them. */
-    INLINE bool goes_on(bool left) { return __any_sync(0xffffffffu, left) && !__any_sync(0xffffffffu, is_over()); }
+    /* The same for all lanes of the warp: false when none has something left, or on a timeout. */
+    INLINE bool keep_waiting(bool left) { return __any_sync(0xffffffffu, left) && !__any_sync(0xffffffffu, is_over()); }
 };
 
-INLINE void raise(unsigned long long counter) {
+INLINE void increment_counter(unsigned long long counter) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }

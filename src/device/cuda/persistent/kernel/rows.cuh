@@ -1,17 +1,17 @@
-/* Rows of a step that a block takes whole: stands behind kernel/base.cuh.
+/* Steps by rows: a block has whole rows of a tile. Follows kernel/base.cuh.
  *
- * ACROSS threads, a power of two of whole warps, have a row side by side: VECTOR columns each, and those ACROSS * VECTOR
- * further on, EACH times in all. What is behind the row's end is read at its end, adds nothing to sums and is not stored. */
+ * ROW_SIZE threads (a power of two, whole warps) have a row: VECTOR columns each, and those STRIDE further on, EACH times in all. A column
+ * past the end of the row is read at the end, adds nothing to sums and is not stored. */
 
 template <typename T> struct Single { T at; };
 
-template <int ACROSS_, int COLUMNS> struct RowOf {
-    static constexpr int ACROSS = ACROSS_, APART = ACROSS * VECTOR, EACH = (COLUMNS + APART - 1) / APART,
+template <int ROW_SIZE_, int COLUMNS> struct RowOf {
+    static constexpr int ROW_SIZE = ROW_SIZE_, STRIDE = ROW_SIZE * VECTOR, EACH = (COLUMNS + STRIDE - 1) / STRIDE,
                          SPAN = EACH * VECTOR;
 
-    static INLINE bool has(int column, int e) { return column + e * APART < COLUMNS; }
-    /* Of vector e from the thread's first column on. */
-    static INLINE int offset(int column, int e) { return min(e * APART, COLUMNS - VECTOR - column); }
+    static INLINE bool has(int column, int e) { return column + e * STRIDE < COLUMNS; }
+    /* Offset of vector e from the thread's first column. */
+    static INLINE int offset(int column, int e) { return min(e * STRIDE, COLUMNS - VECTOR - column); }
 
     /* ---- reading ---- */
 
@@ -45,20 +45,20 @@ template <int ACROSS_, int COLUMNS> struct RowOf {
         widen_once(x, out);
     }
 
-    /* Of the step whose tag the address has; else it is looked at again. */
-    static INLINE void peek(unsigned long long tagged, long long element, int column, bool wanted,
-                            Group<float> (&x)[EACH]) {
+    /* Loads words that may not be new yet: where `wanted`, from the address without its flag. */
+    static INLINE void load_relaxed(unsigned long long flagged, long long element, int column, bool wanted,
+                                    Group<float> (&x)[EACH]) {
 #pragma unroll
         for (int e = 0; e < EACH; e++)
-            ::peek((tagged & ~1ull) + (unsigned long long)((element + offset(column, e)) * 4), wanted, x[e]);
+            ::load_relaxed((flagged & ~1ull) + (unsigned long long)((element + offset(column, e)) * 4), wanted, x[e]);
     }
-    static INLINE bool has_come(unsigned long long tagged, const Group<float> (&x)[EACH]) {
+    static INLINE bool are_current(unsigned long long flagged, const Group<float> (&x)[EACH]) {
         unsigned other = 0;
 #pragma unroll
-        for (int i = 0; i < SPAN; i++) other |= __float_as_uint(x[i / VECTOR].at[i % VECTOR]) ^ (unsigned)tagged;
+        for (int i = 0; i < SPAN; i++) other |= __float_as_uint(x[i / VECTOR].at[i % VECTOR]) ^ (unsigned)flagged;
         return (other & 1) == 0;
     }
-    static INLINE void drop_tags(Group<float> (&x)[EACH]) {
+    static INLINE void clear_flags(Group<float> (&x)[EACH]) {
 #pragma unroll
         for (int i = 0; i < SPAN; i++) {
             float &y = x[i / VECTOR].at[i % VECTOR];
@@ -77,7 +77,7 @@ template <int ACROSS_, int COLUMNS> struct RowOf {
         if constexpr (E < EACH) {
             REAL y[VECTOR];
             part<E>(x, y);
-            if (has(column, E)) ::store<T>(address, element + E * APART, y);
+            if (has(column, E)) ::store<T>(address, element + E * STRIDE, y);
             store<T, E + 1>(address, element, column, x);
         }
     }
@@ -88,29 +88,29 @@ template <int ACROSS_, int COLUMNS> struct RowOf {
         if (address) ((T *)address)[element] = first;
     }
     template <typename T, int CHUNKS, int E = 0>
-    static INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[SPAN]) {
+    static INLINE void publish(const Frame &c, int argument, int column, const REAL (&x)[SPAN]) {
         if constexpr (E < EACH) {
             REAL y[VECTOR];
             part<E>(x, y);
-            if (has(column, E)) ::publish<T, CHUNKS>(c, place, column + E * APART, y);
-            publish<T, CHUNKS, E + 1>(c, place, column, x);
+            if (has(column, E)) ::publish<T, CHUNKS>(c, argument, column + E * STRIDE, y);
+            publish<T, CHUNKS, E + 1>(c, argument, column, x);
         }
     }
 
     template <typename T, int CHUNKS>
-    static INLINE void publish_short(const Frame &c, int place, int column, const REAL (&x)[SPAN]) {
+    static INLINE void publish_active(const Frame &c, int argument, int column, const REAL (&x)[SPAN]) {
         REAL y[SPAN];
 #pragma unroll
-        for (int i = 0; i < SPAN; i++) y[i] = c.goes_on ? x[i] : (REAL)0;
-        publish<T, CHUNKS>(c, place, column, y);
+        for (int i = 0; i < SPAN; i++) y[i] = c.is_active ? x[i] : (REAL)0;
+        publish<T, CHUNKS>(c, argument, column, y);
     }
 
     /* ---- sums ---- */
 
-    /* COUNT sums over the row's threads at once, each in a fixed order: over the lanes of a warp, then over the warps. Turns
-     * alternate: a thread that is slow to read one sum is waited for at the next. */
+    /* COUNT sums over the threads of a row at once, each in a fixed order: over the lanes of a warp, then over the warps. Two buffers
+     * alternate: a slow reader of one sum is waited for at the next one. */
     template <int COUNT> static INLINE void sum(REAL (&x)[COUNT], int turn) {
-        constexpr int WARPS = ACROSS / 32, ALL = 256 / 32;
+        constexpr int WARPS = ROW_SIZE / 32, ALL = 256 / 32;
         float *parts = (float *)(shared_memory + ROW_SUMS_AT) + turn * ROW_SUMS * ALL;
         const int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x / 32;
         const int which = warp_sums<COUNT>(x, lane, COUNT);

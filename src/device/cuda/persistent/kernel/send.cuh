@@ -1,31 +1,29 @@
-/* Operands that the blocks of a cluster send each other: stands behind kernel/base.cuh, before the texts of the seats, where
- * CLUSTER, their number, is not 0.
+/* Operands that the blocks of a cluster send each other. Follows kernel/base.cuh where CLUSTER, the number of blocks, is not 0.
  *
- * A cluster has all columns of a seat and a slice of the batch. What its products read lies in the shared memory of every block,
- * in the order that kernel/base.cuh says, and every tile has two slots of it that take turns. A piece of 16 bytes is put
- * together by the threads that have its numbers, which share out the blocks that it is sent to; a store that arrives tells the
- * barrier of its slot, in the block that it comes to, how many bytes it was. So nobody raises or looks at a counter, and a block
- * goes on when the last piece of a tile has come.
+ * A cluster has all columns of a task and a slice of the batch. The operand of its products is in the shared memory of every block, in the
+ * order of kernel/base.cuh; every tile has two slots, which alternate. The threads that have the numbers of a 16-byte segment put it together
+ * by shuffles and share out the blocks that it is sent to. st.async stores the segment in another block and counts its bytes at the mbarrier
+ * of the slot there. So there are no counters, and a block goes on when the last segment of a tile has arrived.
  *
- * Nothing is overwritten that is still read. Who sends operand n + 1 has received all of operand n; every block sent its part of
- * that when both of its lanes had multiplied with operand n - 1, whose slot is the one that operand n + 1 goes to. */
+ * A slot is not overwritten while it is read: a block that sends operand n + 1 has received all of operand n, and every block sent its part of
+ * operand n after both of its pipes had multiplied with operand n - 1, whose slot is the one that operand n + 1 goes to. */
 
 INLINE unsigned peer_address(unsigned at, int peer) {
     unsigned there;
     asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(peer));
     return there;
 }
-INLINE void send_piece(unsigned to, const unsigned (&x)[4], unsigned barrier) {
+INLINE void send_segment(unsigned to, const unsigned (&x)[4], unsigned barrier) {
     asm volatile(
         "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(to),
         "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(barrier)
         : "memory");
 }
-/* All threads of all blocks of the cluster. */
-INLINE void meet_cluster() {
+/* Barrier of all threads of all blocks of the cluster. */
+INLINE void sync_cluster() {
     asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
-INLINE bool has_come(unsigned barrier, unsigned parity) {
+INLINE bool has_arrived(unsigned barrier, unsigned parity) {
     unsigned passed;
     asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.relaxed.cluster.shared::cta.b64 p, [%1], %2;\n"
                  "selp.b32 %0, 1, 0, p;\n}"
@@ -35,8 +33,8 @@ INLINE bool has_come(unsigned barrier, unsigned parity) {
     return passed;
 }
 
-/* What has come is read by threads, and by wgmma. It lies in shared memory, so these fences are no instructions; wider ones would wait
- * for what the map reads of memory, and drop what is cached of it. */
+/* Makes arrived operands visible to threads and to wgmma. They are in shared memory, so these fences are no instructions; wider fences would
+ * wait for the map's loads from memory and drop cached lines. */
 INLINE void see_what_came() {
     asm volatile("fence.acquire.sync_restrict::shared::cluster.cluster;" ::: "memory");
 #if !EXACT
@@ -44,15 +42,15 @@ INLINE void see_what_came() {
 #endif
 }
 
-/* Waits for what blocks of the cluster send; what never comes is an error, not a hang. */
+/* Waits for operands of the other blocks. After some seconds it sets the fault word and returns. */
 INLINE void wait_for_peers(const Words &c, unsigned barrier, unsigned parity) {
-    const long long patience = 1ll << 33; /* cycles: some seconds */
+    const long long limit = 1ll << 33; /* cycles: about 5 s */
     long long began = 0;
-    for (int spins = 1; !has_come(barrier, parity); spins++) {
+    for (int spins = 1; !has_arrived(barrier, parity); spins++) {
         if (spins == 1) began = clock64();
         if (spins % 256) continue;
         if (*FAULT_OF(c)) return;
-        if (clock64() - began < patience) continue;
+        if (clock64() - began < limit) continue;
         *FAULT_OF(c) = 1;
         __threadfence_system();
         return;
@@ -60,8 +58,8 @@ INLINE void wait_for_peers(const Words &c, unsigned barrier, unsigned parity) {
     see_what_came();
 }
 
-/* The 16 bytes that some threads side by side have, in all of them. */
-template <typename T> INLINE void gather_piece(const T (&y)[VECTOR], unsigned (&x)[4]) {
+/* Puts together the 16 bytes that neighbouring threads have; all of them get them. */
+template <typename T> INLINE void gather_segment(const T (&y)[VECTOR], unsigned (&x)[4]) {
     constexpr int SIZE = (int)sizeof(T), OWN = SIZE * VECTOR / 4, FIRST = OWN > 0 ? OWN : 1;
     const int thread = (int)threadIdx.x;
     if constexpr (OWN == 0) {
@@ -75,27 +73,28 @@ template <typename T> INLINE void gather_piece(const T (&y)[VECTOR], unsigned (&
     }
 #pragma unroll
     for (int have = FIRST; have < 4; have *= 2) {
-        const int apart = have / FIRST * (OWN > 0 ? 1 : 2);
+        const int second_product = have / FIRST * (OWN > 0 ? 1 : 2);
 #pragma unroll
         for (int i = 0; i < have; i++) {
-            const unsigned other = __shfl_xor_sync(0xffffffffu, x[i], apart);
-            x[(have + i) % 4] = thread & apart ? x[i] : other;
-            x[i] = thread & apart ? other : x[i];
+            const unsigned other = __shfl_xor_sync(0xffffffffu, x[i], second_product);
+            x[(have + i) % 4] = thread & second_product ? x[i] : other;
+            x[i] = thread & second_product ? other : x[i];
         }
     }
 }
 
-/* As that of kernel/base.cuh, to all blocks of the cluster: all threads of a warp come here together. The address of the place is
- * that of the pass in a slot. */
-template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place, int column, const REAL (&x)[VECTOR]) {
-    constexpr int PIECES = 16 / (int)sizeof(T), DEPTH = CHUNKS / PARTS, THREADS = PIECES / VECTOR,
+/* As in kernel/base.cuh, but to all blocks of the cluster. All threads of a warp call it together. The address of the argument is the offset
+ * of the pass in a slot. */
+template <typename T, int CHUNKS>
+INLINE void publish(const Frame &c, int argument, int column, const REAL (&x)[VECTOR]) {
+    constexpr int SEGMENTS = 16 / (int)sizeof(T), DEPTH = CHUNKS / PARTS, THREADS = SEGMENTS / VECTOR,
                   EACH = (CLUSTER + THREADS - 1) / THREADS;
     if (!c.to || !__any_sync(0xffffffffu, c.sent)) return;
-    const int chunk = column / (8 * PIECES) % DEPTH * PARTS, fold = column / (8 * PIECES * DEPTH),
-              piece = column / PIECES % 8, first = (int)threadIdx.x % THREADS;
+    const int chunk = column / (8 * SEGMENTS) % DEPTH * PARTS, depth_splits = column / (8 * SEGMENTS * DEPTH),
+              segment = column / SEGMENTS % 8, first = (int)threadIdx.x % THREADS;
     const unsigned at =
-        c.to + (unsigned)c.place(place) +
-        (unsigned)(chunk * (TILE_N * 128) + (fold * TILE_ROWS + c.n) * 128 + ((piece ^ (c.n & 7)) << 4));
+        c.to + (unsigned)c.address(argument) +
+        (unsigned)(chunk * (TILE_N * 128) + (depth_splits * TILE_ROWS + c.n) * 128 + ((segment ^ (c.n & 7)) << 4));
     REAL rest[VECTOR];
 #pragma unroll
     for (int i = 0; i < VECTOR; i++) rest[i] = c.there ? x[i] : (REAL)0;
@@ -105,14 +104,15 @@ template <typename T, int CHUNKS> INLINE void publish(const Frame &c, int place,
         unsigned words[4];
 #pragma unroll
         for (int i = 0; i < VECTOR; i++) y[i] = take_part<T>(rest[i]);
-        gather_piece(y, words);
+        gather_segment(y, words);
         if (!c.sent) continue;
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
-            const int peer = (first + k * THREADS + (int)blockIdx.x) % CLUSTER; /* not all to the same one first */
+            const int peer =
+                (first + k * THREADS + (int)blockIdx.x) % CLUSTER; /* blocks begin with different receivers */
             if (first + k * THREADS < CLUSTER)
-                send_piece(peer_address(at + (unsigned)(part * (TILE_N * 128)), peer), words,
-                           peer_address(c.barrier, peer));
+                send_segment(peer_address(at + (unsigned)(part * (TILE_N * 128)), peer), words,
+                             peer_address(c.barrier, peer));
         }
     }
 }

@@ -1,16 +1,16 @@
-/* Two maps that only multiply, one after the other, as one step: products of the first are lane 0's, those of the second lane
- * 1's, and both have the same rows of weights in their lanes, so that the units of a block have the products of both. Values
- * such as W x and U h, which are needed apart, then take the processors of one of them. */
-#include "device/cuda/persistent/parts.h"
+/* Paired products: two maps that only multiply, one after the other, become one kernel step. Pipe 0 has the products of the first, pipe 1
+ * those of the second, and both use the same rows of weights of their MMA, so that the units of a block have the products of both. Values
+ * such as W x and U h, which layer normalisation needs separately, then take the processors of one of them. */
+#include "device/cuda/persistent/internal.h"
 
-typedef rcvi_persistent_step hosted_step;
+static const rcvi_step *first_of(const rcvi_engine *e, const rcvi_kernel_step *s) {
+    return &e->program->steps[s->members[0]];
+}
 
-static const rcvi_step *first_of(const rcvi_engine *e, const hosted_step *s) { return &e->program->steps[s->parts[0]]; }
-
-/* A map of products alone, which all are stored. */
-static bool only_multiplies(const rcvi_engine *e, const hosted_step *s) {
+/* Is the step a map of products only, all of which are stored? */
+static bool only_multiplies(const rcvi_engine *e, const rcvi_kernel_step *s) {
     const rcvi_step *step = first_of(e, s);
-    return s->part_count == 1 && step->kind == RCVI_STEP_MAP && step->map->product_count > 0 &&
+    return s->member_count == 1 && step->kind == RCVI_STEP_MAP && step->map->product_count > 0 &&
            !step->map->instruction_count;
 }
 
@@ -19,7 +19,7 @@ static bool go_together(const rcvi_step *a, const rcvi_step *b) {
            a->columns == b->columns && a->layer == b->layer && a->direction == b->direction;
 }
 
-/* Do some of their products have one left operand? Then these are of both lanes. */
+/* Do both have products with the same left operand? Then the operand would be needed in both pipes. */
 static bool share_operands(const rcvi_map *m, const rcvi_map *n) {
     rcvi_pass a[RCVI_MAX_PASSES], b[RCVI_MAX_PASSES];
     const rcvi_view *x[RCVI_MAX_VIEWS], *y[RCVI_MAX_VIEWS];
@@ -35,16 +35,16 @@ static bool share_operands(const rcvi_map *m, const rcvi_map *n) {
     return false;
 }
 
-static bool may_pair(const rcvi_engine *e, const hosted_step *a, const hosted_step *b) {
+static bool may_pair(const rcvi_engine *e, const rcvi_kernel_step *a, const rcvi_kernel_step *b) {
     if (!only_multiplies(e, a) || !only_multiplies(e, b)) return false;
     const rcvi_step *x = first_of(e, a), *y = first_of(e, b);
-    return go_together(x, y) && e->is_short[a->parts[0]] == e->is_short[b->parts[0]] &&
+    return go_together(x, y) && e->is_short[a->members[0]] == e->is_short[b->members[0]] &&
            x->map->product_count + y->map->product_count <= RCVI_MAX_PRODUCTS &&
            x->map->operand_count + y->map->operand_count <= RCVI_MAX_OPERANDS && !share_operands(x->map, y->map) &&
            !rcvi_steps_conflict(e->program, x, y);
 }
 
-void rcvi_persistent_pair(const rcvi_engine *e, rcvi_persistent *p) {
+void rcvi_persistent_pair_products(const rcvi_engine *e, rcvi_persistent *p) {
     bool sums = false;
     int count = 0;
     for (int i = 0; i < p->step_count; i++) {
@@ -52,10 +52,10 @@ void rcvi_persistent_pair(const rcvi_engine *e, rcvi_persistent *p) {
         sums |= step->kind == RCVI_STEP_MAP && rcvi_map_has_sums(step->map);
     }
     for (int i = 0; i < p->step_count; i++) {
-        hosted_step *last = count > 0 ? &p->steps[count - 1] : NULL;
+        rcvi_kernel_step *last = count > 0 ? &p->steps[count - 1] : NULL;
         if (sums && last && may_pair(e, last, &p->steps[i])) {
-            last->apart = first_of(e, last)->map->product_count;
-            last->parts[last->part_count++] = p->steps[i].parts[0];
+            last->second_product = first_of(e, last)->map->product_count;
+            last->members[last->member_count++] = p->steps[i].members[0];
             p->paired = true;
         } else {
             p->steps[count++] = p->steps[i];
