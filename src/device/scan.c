@@ -22,8 +22,7 @@ static rcv_status check_options(const rcv_scan_options *options) {
     if (!rcvi_multiply(options->batch ? options->batch : 1, options->channels, &columns) ||
         !rcvi_multiply(options->steps, columns, &elements) || elements > limit)
         return rcvi_fail(
-            RCV_INVALID,
-            "a scan of %lld steps, %lld sequences and %lld channels is too large: its bytes overflow 64 bits",
+            RCV_INVALID, "a scan of %lld steps, %lld sequences and %lld channels is too large to be counted in bytes",
             (long long)options->steps, (long long)(options->batch ? options->batch : 1), (long long)options->channels);
     rcv_dtype dtype = options->dtype;
     if (dtype != RCV_FLOAT32 && dtype != RCV_FLOAT64 && dtype != RCV_BFLOAT16 && dtype != RCV_FLOAT16)
