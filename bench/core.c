@@ -92,8 +92,10 @@ static void count_bytes(rcv_context *context, const counter *c, const problem *p
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
     check(rcv_cell_open(context, p->cell, &cell));
-    check(rcv_net_new(cell, &(rcv_net_options){.input = p->hidden, .hidden = p->hidden, .layers = p->layers}, &net));
-    check(rcv_plan_new(net, &(rcv_plan_options){.steps = p->steps, .batch = p->batch, .training = p->training}, &plan));
+    check(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = p->hidden, .hidden = p->hidden, .layers = p->layers),
+                      &net));
+    check(rcv_plan_new(net, &RCV_INIT(rcv_plan_options, .steps = p->steps, .batch = p->batch, .training = p->training),
+                       &plan));
     bytes[0] = rcv_plan_bytes(plan);
     size_t before = c->live;
     check(rcv_run_new(plan, &run));
@@ -110,7 +112,7 @@ int main(int argc, char **argv) {
     counter c = {0};
     rcv_allocator allocator = {count_allocate, count_release, &c};
     rcv_context *context = NULL;
-    check(rcv_context_new(&(rcv_context_options){.allocator = &allocator}, &context));
+    check(rcv_context_new(&RCV_INIT(rcv_context_options, .allocator = &allocator), &context));
     if (json)
         printf("{\n  \"version\": \"%s\",\n  \"cells\": [\n", rcv_version());
     else

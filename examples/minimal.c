@@ -66,10 +66,10 @@ static bool train(const rcv_net *net, const rcv_plan *plan, rcv_run *run) {
            (int)rcv_net_output(net));
 
     for (int update = 0; update <= UPDATES; update++) {
-        check(rcv_run_forward(run, &(rcv_forward){.parameters = parameters, .x = x, .y = y}));
+        check(rcv_run_forward(run, &RCV_INIT(rcv_forward, .parameters = parameters, .x = x, .y = y)));
         last = square_loss(y, target, dy, outputs);
         if (update == 0) first = last;
-        check(rcv_run_backward(run, &(rcv_backward){.dy = dy, .dparameters = gradient}));
+        check(rcv_run_backward(run, &RCV_INIT(rcv_backward, .dy = dy, .dparameters = gradient)));
         for (size_t i = 0; i < count; i++) parameters[i] -= 0.5f * gradient[i];
     }
     printf("loss %.6f before, %.6f after %d updates\n", first, last, UPDATES);
@@ -92,8 +92,8 @@ int main(void) {
 
     check(rcv_context_new(NULL, &context));
     check(rcv_cell_parse(context, cell_text, sizeof cell_text - 1, "keeper", &cell));
-    check(rcv_net_new(cell, &(rcv_net_options){.input = INPUT, .hidden = HIDDEN}, &net));
-    check(rcv_plan_new(net, &(rcv_plan_options){.steps = STEPS, .batch = BATCH, .training = true}, &plan));
+    check(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN), &net));
+    check(rcv_plan_new(net, &RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true), &plan));
     check(rcv_run_new(plan, &run));
 
     bool fell = train(net, plan, run);

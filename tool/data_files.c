@@ -79,11 +79,11 @@ static rcv_data_options options_of(const data_files *files, int part, const rcv_
     static const char *const levels[] = {"word", "byte", NULL}, *const kinds[] = {"stream", "lines", "classes",
                                                                                   "values", NULL};
     const char *cache = rcv_settings_get(settings, "cache");
-    return (rcv_data_options){.level = (rcv_level)choice_of(settings, "level", levels),
-                              .kind = (rcv_data_kind)choice_of(settings, "kind", kinds),
-                              .cache = cache != NULL && cache[0] != '\0' ? cache
-                                       : files->is_named_by_file[part]   ? ""
-                                                                         : NULL};
+    return RCV_INIT(rcv_data_options, .level = (rcv_level)choice_of(settings, "level", levels),
+                    .kind = (rcv_data_kind)choice_of(settings, "kind", kinds),
+                    .cache = cache != NULL && cache[0] != '\0' ? cache
+                             : files->is_named_by_file[part]   ? ""
+                                                               : NULL);
 }
 
 /* Says so before a large file is read. */

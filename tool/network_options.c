@@ -25,6 +25,7 @@ option_group network_group(network *network, bool required) {
 }
 
 rcv_status network_open(network *network, rcv_context *context, rcv_cell **cell) {
+    network->net.size = sizeof network->net;
     network->net.sizes = network->sizes.sizes;
     network->net.size_count = network->sizes.count;
     return rcv_cell_open(context, network->cell, cell);

@@ -80,8 +80,9 @@ int problem_check(const problem *problem) {
 }
 
 rcv_status problem_open(problem *problem) {
-    const rcv_context_options options = {
-        .log = problem->log, .log_user = problem->log_user, .threads = problem->threads, .kernels = problem->kernels};
+    const rcv_context_options options =
+        RCV_INIT(rcv_context_options, .log = problem->log, .log_user = problem->log_user, .threads = problem->threads,
+                 .kernels = problem->kernels);
     rcv_status status = rcv_context_new(&options, &problem->context);
     if (status == RCV_OK && problem_is_gpu(problem)) {
         status = rcv_device_describe(problem->context, problem->device, NULL);
@@ -116,16 +117,10 @@ static bool is_not_stopped(void *user) {
 }
 
 rcv_plan_options problem_plan_options(const problem *problem, const char *schedule) {
-    return (rcv_plan_options){.steps = problem->steps,
-                              .batch = problem->batch,
-                              .dtype = problem->dtype,
-                              .training = problem->training != 0,
-                              .schedule = schedule,
-                              .effort = (rcv_effort)problem->effort,
-                              .threads = problem->threads,
-                              .memory = (size_t)(problem->memory * 1048576),
-                              .device = problem->device,
-                              .go_on = is_not_stopped};
+    return RCV_INIT(rcv_plan_options, .steps = problem->steps, .batch = problem->batch, .dtype = problem->dtype,
+                    .training = problem->training != 0, .schedule = schedule, .effort = (rcv_effort)problem->effort,
+                    .threads = problem->threads, .memory = (size_t)(problem->memory * 1048576),
+                    .device = problem->device, .go_on = is_not_stopped);
 }
 
 bool problem_is_gpu(const problem *problem) { return strncmp(problem->device, "cuda", 4) == 0; }

@@ -50,8 +50,8 @@ static bool is_first_on_machine(int rank) {
 static int open_world(ranks *ranks, rcv_context *context, const rcv_settings *given, const char *verb) {
     const char *transport = rcv_settings_get(given, "transport"), *timeout = rcv_settings_get(given, "timeout");
     const bool is_automatic = transport == NULL || strcmp(transport, "auto") == 0;
-    const rcv_world_options options = {.transport = is_automatic ? NULL : transport,
-                                       .timeout = timeout != NULL ? strtod(timeout, NULL) : 0};
+    const rcv_world_options options = RCV_INIT(rcv_world_options, .transport = is_automatic ? NULL : transport,
+                                               .timeout = timeout != NULL ? strtod(timeout, NULL) : 0);
     int rank;
     const int started = rcv_world_started(&rank);
     if (!is_parallel(given) && started == 1) {

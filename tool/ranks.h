@@ -2,6 +2,7 @@
 #ifndef TOOL_RANKS_H
 #define TOOL_RANKS_H
 
+#include "recurve_distributed.h"
 #include "settings_options.h"
 
 typedef struct ranks_of_verb {

@@ -107,8 +107,9 @@ static rcv_status exchange_output(task *task, outcome *outcome) {
 /* Forward and backward pass. A GPU works asynchronously: the next sequences are drawn while it computes the backward pass. */
 static rcv_status run_network(task *task, outcome *outcome) {
     const bool is_gpu = strncmp(task->options->device, "cuda", 4) == 0;
-    const rcv_forward forward = {.parameters = task->device.parameters, .x = task->device.x, .y = task->device.y};
-    const rcv_backward backward = {.dy = task->device.dy, .dparameters = task->device.gradient};
+    const rcv_forward forward =
+        RCV_INIT(rcv_forward, .parameters = task->device.parameters, .x = task->device.x, .y = task->device.y);
+    const rcv_backward backward = RCV_INIT(rcv_backward, .dy = task->device.dy, .dparameters = task->device.gradient);
     const double start = seconds_now();
     rcv_status status = rcv_run_forward(task->run, &forward);
     if (status == RCV_OK) {
@@ -156,15 +157,12 @@ rcv_status task_iterate(task *task, outcome *result) {
 
 static rcv_status open_network(task *task) {
     const options *options = task->options;
-    const rcv_context_options context = {.threads = options->threads};
-    const rcv_net_options net = {.input = 1, .hidden = options->hidden, .layers = options->layers};
-    const rcv_plan_options plan = {.steps = options->length,
-                                   .batch = options->batch,
-                                   .dtype = options->dtype,
-                                   .training = true,
-                                   .threads = options->threads,
-                                   .device = options->device,
-                                   .schedule = options->schedule};
+    const rcv_context_options context = RCV_INIT(rcv_context_options, .threads = options->threads);
+    const rcv_net_options net =
+        RCV_INIT(rcv_net_options, .input = 1, .hidden = options->hidden, .layers = options->layers);
+    const rcv_plan_options plan = RCV_INIT(rcv_plan_options, .steps = options->length, .batch = options->batch,
+                                           .dtype = options->dtype, .training = true, .threads = options->threads,
+                                           .device = options->device, .schedule = options->schedule);
     rcv_status status = rcv_context_new(&context, &task->context);
     if (status == RCV_OK) {
         status = rcv_cell_open(task->context, options->cell, &task->cell);

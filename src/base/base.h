@@ -20,6 +20,25 @@ rcv_status rcvi_fail_null(const char *function, const char *argument);
         if (!(argument)) return rcvi_fail_null(__func__, name);                                                        \
     } while (0)
 
+/* Structs of the public headers with a member `size`, which a program may have compiled with an older or a newer header. */
+/* Copies such a struct: members that the caller's header did not have are zero, and NULL gives zeros. Fails where the size is 0, and where members
+ * are set that this library does not know. */
+rcv_status rcvi_struct_read(const char *function, const char *name, const char *type, const void *given, void *to,
+                            size_t known);
+/* For structs that the library writes: refuses size 0; writes what fits into the caller's size. */
+rcv_status rcvi_struct_check(const char *function, const char *name, const char *type, const void *given);
+void rcvi_struct_write(void *given, const void *from, size_t known);
+
+/* Replaces the caller's pointer to such a struct by a pointer to a local copy, or returns the failure. */
+#define RCVI_READ(type, pointer, name)                                                                                 \
+    type pointer##_read;                                                                                               \
+    do {                                                                                                               \
+        rcv_status read_status =                                                                                       \
+            rcvi_struct_read(__func__, name, #type, pointer, &pointer##_read, sizeof pointer##_read);                  \
+        if (read_status) return read_status;                                                                           \
+        (pointer) = &pointer##_read;                                                                                   \
+    } while (0)
+
 /* Hands a failure on. */
 #define RCVI_TRY(call)                                                                                                 \
     do {                                                                                                               \

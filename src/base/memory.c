@@ -74,14 +74,15 @@ static rcv_status keep_options(rcv_context *context, const rcv_context_options *
 rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **context) {
     RCVI_NEED(context, "context");
     *context = NULL;
-    if (options) RCVI_TRY(check_options(options));
+    RCVI_READ(rcv_context_options, options, "options");
+    RCVI_TRY(check_options(options));
     rcv_allocator allocator = {default_allocate, default_release, NULL};
-    if (options && options->allocator) allocator = *options->allocator;
+    if (options->allocator) allocator = *options->allocator;
     rcv_context *made = allocator.allocate(allocator.user, sizeof *made);
     if (!made) return rcvi_no_memory(sizeof *made);
     memset(made, 0, sizeof *made);
     made->allocator = allocator;
-    if (options && keep_options(made, options) != RCV_OK) {
+    if (keep_options(made, options) != RCV_OK) {
         allocator.release(allocator.user, made);
         return rcvi_fail(RCV_NO_MEMORY, "no memory for a context");
     }

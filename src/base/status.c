@@ -4,10 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#ifndef RCV_VERSION
-#define RCV_VERSION "0.1.0"
-#endif
-
 enum { MESSAGE_BYTES = 4096 };
 
 /* Per thread, as errno is: the only state outside a context. */

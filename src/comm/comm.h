@@ -13,6 +13,7 @@
 #define RCVI_COMM_H
 
 #include "device/device.h"
+#include "recurve_distributed.h"
 
 #include <stdatomic.h>
 

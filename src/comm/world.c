@@ -9,11 +9,10 @@ struct rcv_world {
 rcvi_comm *rcvi_world_comm(const rcv_world *world) { return world->comm; }
 
 rcv_status rcv_world_open(rcv_context *context, const rcv_world_options *options, rcv_world **out) {
-    static const rcv_world_options none = {0};
     if (out) *out = NULL;
     RCVI_NEED(context, "context");
     RCVI_NEED(out, "world");
-    if (!options) options = &none;
+    RCVI_READ(rcv_world_options, options, "options");
     rcv_world *world = rcvi_new(context, 1, sizeof *world);
     if (!world) return RCV_NO_MEMORY;
     world->context = context;

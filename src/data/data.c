@@ -123,12 +123,11 @@ rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_
         [RCV_LEVEL_WORD] = {&rcvi_word_reader, &rcvi_word_reader, &rcvi_example_reader, &rcvi_example_reader},
         [RCV_LEVEL_BYTE] = {NULL, &rcvi_byte_line_reader, &rcvi_example_reader, &rcvi_example_reader},
     };
-    static const rcv_data_options defaults = {0};
     RCVI_NEED(context, "context");
     RCVI_NEED(path, "path");
     RCVI_NEED(data, "data");
     *data = NULL;
-    if (!options) options = &defaults;
+    RCVI_READ(rcv_data_options, options, "options");
     RCVI_TRY(check_options(options));
     rcvi_reading reading = {
         .context = context, .level = options->level, .kind = options->kind, .folder = options->cache};

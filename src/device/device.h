@@ -4,6 +4,7 @@
 
 #include "base/random.h"
 #include "program/program.h"
+#include "recurve_bench.h"
 
 /* The arguments of one call of a program. */
 typedef struct {

@@ -36,6 +36,7 @@ rcv_status rcv_scan_new(rcv_context *context, const rcv_scan_options *options, r
     RCVI_NEED(context, "context");
     RCVI_NEED(options, "options");
     RCVI_NEED(scan, "scan");
+    RCVI_READ(rcv_scan_options, options, "options");
     const rcvi_device *device = NULL;
     int ordinal = 0;
     RCVI_TRY(check_options(options));
@@ -135,6 +136,7 @@ static rcv_status check_backward(const rcv_scan *scan, const rcv_scan_data *d, c
 rcv_status rcv_scan_forward(rcv_scan *scan, const rcv_scan_data *data) {
     RCVI_NEED(scan, "scan");
     RCVI_NEED(data, "data");
+    RCVI_READ(rcv_scan_data, data, "data");
     RCVI_NEED(data->a, "data->a");
     RCVI_NEED(data->b, "data->b");
     RCVI_NEED(data->h, "data->h");
@@ -147,6 +149,8 @@ rcv_status rcv_scan_backward(rcv_scan *scan, const rcv_scan_data *data, const rc
     RCVI_NEED(scan, "scan");
     RCVI_NEED(data, "data");
     RCVI_NEED(gradients, "gradients");
+    RCVI_READ(rcv_scan_data, data, "data");
+    RCVI_READ(rcv_scan_gradients, gradients, "gradients");
     RCVI_NEED(data->a, "data->a");
     RCVI_NEED(data->h, "data->h");
     RCVI_TRY(check_data(scan, data));

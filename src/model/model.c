@@ -118,8 +118,8 @@ rcv_status rcv_model_load(rcv_context *context, const char *path, const rcv_mode
     *model = NULL;
     RCVI_NEED(context, "context");
     RCVI_NEED(path, "path");
-    loading from = {.context = context, .file = path};
-    if (options) from.options = *options;
+    RCVI_READ(rcv_model_options, options, "options");
+    loading from = {.context = context, .file = path, .options = *options};
     rcv_tensors *tensors;
     rcv_status status = rcv_tensors_load(context, path, &tensors);
     if (status != RCV_OK) return status;

@@ -100,16 +100,14 @@ static rcv_status make_net(rcv_context *context, const rcv_cell *cell, json_t *o
     json_t *sizes = json_object_get(object, "sizes");
     rcv_size *list = rcvi_new(context, json_object_size(sizes), sizeof *list);
     if (!list) return RCV_NO_MEMORY;
-    rcv_net_options options = {.input = integer(object, "input"),
-                               .hidden = integer(object, "hidden"),
-                               .layers = integer(object, "layers"),
-                               .bidirectional = json_is_true(json_object_get(object, "bidirectional")),
-                               .no_bias = json_is_true(json_object_get(object, "no_bias")),
-                               .dropout = json_number_value(json_object_get(object, "dropout")),
-                               .variational = json_is_true(json_object_get(object, "variational")),
-                               .zoneout = json_number_value(json_object_get(object, "zoneout")),
-                               .rank = integer(object, "rank"),
-                               .sizes = list};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = integer(object, "input"),
+                                       .hidden = integer(object, "hidden"), .layers = integer(object, "layers"),
+                                       .bidirectional = json_is_true(json_object_get(object, "bidirectional")),
+                                       .no_bias = json_is_true(json_object_get(object, "no_bias")),
+                                       .dropout = json_number_value(json_object_get(object, "dropout")),
+                                       .variational = json_is_true(json_object_get(object, "variational")),
+                                       .zoneout = json_number_value(json_object_get(object, "zoneout")),
+                                       .rank = integer(object, "rank"), .sizes = list);
     const char *key;
     json_t *value;
     json_object_foreach(sizes, key, value) list[options.size_count++] = (rcv_size){key, json_integer_value(value)};

@@ -312,33 +312,23 @@ static rcv_status make_outputs(job *work) {
 }
 
 static rcv_status compute(job *work) {
-    rcv_plan_options options = {.effort = RCV_ESTIMATE, /* the same plan, so the same bits, every time */
-                                .steps = work->steps,
-                                .batch = work->batch,
-                                .dtype = work->model->dtype,
-                                .training = work->gradients,
-                                .lengths = work->lengths != NULL,
-                                .resets = work->resets != NULL};
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .effort = RCV_ESTIMATE, /* the same plan, so the same bits, every time */
+                 .steps = work->steps, .batch = work->batch, .dtype = work->model->dtype, .training = work->gradients,
+                 .lengths = work->lengths != NULL, .resets = work->resets != NULL);
     rcv_status status = rcv_plan_new(work->net, &options, &work->plan);
     if (status == RCV_OK) status = rcv_run_new(work->plan, &work->run);
     if (status == RCV_OK) status = make_outputs(work);
     if (status != RCV_OK) return status;
-    rcv_forward forward = {.parameters = work->model->parameters,
-                           .x = work->x,
-                           .lengths = work->lengths,
-                           .resets = work->resets,
-                           .initial = (const void *const *)work->initial,
-                           .restart = work->resets ? (const void *const *)work->restart : NULL,
-                           .y = work->y,
-                           .final = work->final};
+    rcv_forward forward = RCV_INIT(
+        rcv_forward, .parameters = work->model->parameters, .x = work->x, .lengths = work->lengths,
+        .resets = work->resets, .initial = (const void *const *)work->initial,
+        .restart = work->resets ? (const void *const *)work->restart : NULL, .y = work->y, .final = work->final);
     status = rcv_run_forward(work->run, &forward);
     if (status != RCV_OK || !work->gradients) return status;
-    rcv_backward backward = {.dy = work->dy,
-                             .dfinal = (const void *const *)work->dfinal,
-                             .dx = work->dx,
-                             .dinitial = work->dinitial,
-                             .drestart = work->resets ? work->drestart : NULL,
-                             .dparameters = work->dparameters};
+    rcv_backward backward = RCV_INIT(
+        rcv_backward, .dy = work->dy, .dfinal = (const void *const *)work->dfinal, .dx = work->dx,
+        .dinitial = work->dinitial, .drestart = work->resets ? work->drestart : NULL, .dparameters = work->dparameters);
     return rcv_run_backward(work->run, &backward);
 }
 

@@ -96,8 +96,8 @@ rcv_status rcvi_net_from_state_dict(const rcv_cell *cell, const rcv_tensors *ten
         return rcvi_fail(RCV_FORMAT, "%s: there is no matrix %sweight_ih_l0, from which the input size is read", file,
                          rcvi_shown(prefix, shown));
     naming names = read_names(tensors, prefix);
-    rcv_net_options options = {
-        .input = input->shape[1], .layers = names.layers, .bidirectional = names.reverse, .no_bias = !names.bias};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = input->shape[1], .layers = names.layers,
+                                       .bidirectional = names.reverse, .no_bias = !names.bias);
     rcv_size proj = {"proj", 0};
     int64_t candidates[MOST_GATES + 1];
     size_t count = 0;

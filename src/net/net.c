@@ -225,6 +225,7 @@ rcv_status rcv_net_new(const rcv_cell *cell, const rcv_net_options *options, rcv
     *out = NULL;
     RCVI_NEED(cell, "cell");
     RCVI_NEED(options, "options");
+    RCVI_READ(rcv_net_options, options, "options");
     RCVI_TRY(check_options(options));
     rcv_net *net = rcvi_new(cell->context, 1, sizeof *net);
     if (!net) return RCV_NO_MEMORY;

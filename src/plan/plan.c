@@ -184,6 +184,7 @@ rcv_status rcv_plan_new(const rcv_net *net, const rcv_plan_options *options, rcv
     *out = NULL;
     RCVI_NEED(net, "net");
     RCVI_NEED(options, "options");
+    RCVI_READ(rcv_plan_options, options, "options");
     RCVI_TRY(check_options(net, options));
     double begin = rcvi_now();
     rcvi_problem problem = {.net = net, .options = options};

@@ -2,6 +2,7 @@
  * caller's data. */
 #include "plan/run.h"
 #include "plan/plan.h"
+#include "recurve_distributed.h"
 
 #include <string.h>
 
@@ -260,6 +261,7 @@ static rcv_status start(rcv_run *run, size_t first, size_t end, bool same_parame
 rcv_status rcv_run_forward(rcv_run *run, const rcv_forward *data) {
     RCVI_NEED(run, "run");
     RCVI_NEED(data, "data");
+    RCVI_READ(rcv_forward, data, "data");
     rcv_status status = check_forward(run->plan, data);
     if (!status) status = check_lengths(run->plan, data->lengths);
     if (!status) status = check_forward_arrays(run, data);
@@ -314,6 +316,7 @@ static void bind_backward(rcv_run *run, const rcv_backward *d) {
 rcv_status rcv_run_backward(rcv_run *run, const rcv_backward *data) {
     RCVI_NEED(run, "run");
     RCVI_NEED(data, "data");
+    RCVI_READ(rcv_backward, data, "data");
     if (!run->plan->program.options.training)
         return rcvi_fail(RCV_INVALID, "the plan was made for inference; make it with training set");
     if (!run->forward_done)

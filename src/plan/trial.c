@@ -208,13 +208,9 @@ rcv_status rcvi_trial_repeat(rcvi_bench *bench, rcvi_candidate *c, int count, do
     RCVI_TRY(rcvi_ask_to_go_on(o, bench->runs));
     RCVI_TRY(open_trial(bench, c));
     if (!c->run) return RCV_OK;
-    rcv_forward forward = {.parameters = bench->parameters,
-                           .x = bench->x,
-                           .y = bench->y,
-                           .lengths = bench->lengths,
-                           .resets = o->resets ? bench->resets : NULL,
-                           .seed = 1};
-    rcv_backward backward = {.dy = bench->dy, .dx = bench->dx, .dparameters = bench->dparameters};
+    rcv_forward forward = RCV_INIT(rcv_forward, .parameters = bench->parameters, .x = bench->x, .y = bench->y,
+                                   .lengths = bench->lengths, .resets = o->resets ? bench->resets : NULL, .seed = 1);
+    rcv_backward backward = RCV_INIT(rcv_backward, .dy = bench->dy, .dx = bench->dx, .dparameters = bench->dparameters);
     for (int64_t b = 0; bench->lengths && b < o->batch; b++) bench->lengths[b] = c->plan->program.options.steps;
     double begin = rcvi_now();
     rcv_status status = RCV_OK;

@@ -13,20 +13,20 @@ fail() {
 }
 
 # what was installed
-for file in include/recurve.h share/man/man1/recurve.1 bin/recurve; do
+for file in include/recurve.h include/recurve_bench.h include/recurve_distributed.h share/man/man1/recurve.1 bin/recurve; do
     [ -s "$inst/$file" ] || fail "$file is not installed"
 done
-[ "$(find "$inst/include" -type f | wc -l)" = 1 ] || fail "more than the public header is installed"
-readelf -d "$lib/librecurve.so" | grep -q 'SONAME.*\[librecurve\.so\.0\]' || fail "the soname is not librecurve.so.0"
-[ "$(readlink -f "$lib/librecurve.so.0")" = "$(readlink -f "$lib/librecurve.so")" ] || fail "librecurve.so.0 is missing"
+[ "$(find "$inst/include" -type f | wc -l)" = 3 ] || fail "more than the public headers is installed"
+readelf -d "$lib/librecurve.so" | grep -q 'SONAME.*\[librecurve\.so\.0\.1\]' || fail "the soname is not librecurve.so.0.1"
+[ "$(readlink -f "$lib/librecurve.so.0.1")" = "$(readlink -f "$lib/librecurve.so")" ] || fail "librecurve.so.0.1 is missing"
 nm -D --defined-only "$lib/librecurve.so" | awk '{ print $3 }' | sort >"$prefix/exported"
 grep -q '^rcv_run_forward$' "$prefix/exported" || fail "rcv_run_forward is not exported"
 if grep -vE '^(rcv_[a-z0-9_]+|__(asan|odr_asan|ubsan|lsan)[a-z0-9_.]*)$' "$prefix/exported"; then
     fail "names other than rcv_* are exported"
 fi
-# every function that the header declares, and nothing else
-grep -ohE '^RCV_API [^(]*' "$inst/include/recurve.h" | grep -oE 'rcv_[a-z0-9_]+$' | sort >"$prefix/declared"
-diff "$prefix/declared" <(grep '^rcv_' "$prefix/exported") || fail "the header and the library disagree (< header, > library)"
+# every function that the headers declare, and nothing else
+grep -ohE '^RCV_API [^(]*' "$inst"/include/*.h | grep -oE 'rcv_[a-z0-9_]+$' | sort >"$prefix/declared"
+diff "$prefix/declared" <(grep '^rcv_' "$prefix/exported") || fail "the headers and the library disagree (< headers, > library)"
 
 # the tool finds its library without LD_LIBRARY_PATH, also after a move
 mv "$inst" "$prefix/moved"

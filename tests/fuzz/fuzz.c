@@ -80,7 +80,8 @@ static void release(void *user, void *memory) {
 
 rcv_context *fuzz_context(void) {
     const rcv_allocator allocator = {allocate, release, NULL};
-    if (!fuzz.context && rcv_context_new(&(rcv_context_options){.allocator = &allocator, .threads = 1}, &fuzz.context))
+    if (!fuzz.context &&
+        rcv_context_new(&RCV_INIT(rcv_context_options, .allocator = &allocator, .threads = 1), &fuzz.context))
         exit(1);
     return fuzz.context;
 }

@@ -37,7 +37,7 @@ static const char *cache_path(size_t index) {
 
 static rcv_data *open_data(size_t index) {
     rcv_data *data = NULL;
-    const rcv_data_options options = {.kind = texts[index].kind};
+    const rcv_data_options options = RCV_INIT(rcv_data_options, .kind = texts[index].kind);
     fuzz_check(rcv_data_open(fuzz_context(), text_path(index), &options, &data) == RCV_OK);
     return data;
 }

@@ -64,7 +64,7 @@ static void check_again(const rcv_cell *cell) {
 
 static void check_uses(const rcv_cell *cell) {
     rcv_net *net = NULL;
-    rcv_status status = rcv_net_new(cell, &(rcv_net_options){.input = 3, .hidden = 4, .layers = 2}, &net);
+    rcv_status status = rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .layers = 2), &net);
     if (status) fuzz_check_refusal(status, net);
     if (!status) fuzz_check(rcv_net_parameter_elements(net) >= 0 && rcv_net_output(net) > 0);
     rcv_net_free(net);

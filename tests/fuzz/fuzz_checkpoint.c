@@ -66,7 +66,7 @@ static rcv_data *open_data(const char *name, const char *text, rcv_data_kind kin
     rcv_data *data = NULL;
     const char *path = fuzz_path(name);
     fuzz_write(path, text, strlen(text));
-    return rcv_data_open(fuzz_context(), path, &(rcv_data_options){.kind = kind}, &data) ? NULL : data;
+    return rcv_data_open(fuzz_context(), path, &RCV_INIT(rcv_data_options, .kind = kind), &data) ? NULL : data;
 }
 
 static rcv_settings *make_settings(const char *const (*pairs)[2]) {

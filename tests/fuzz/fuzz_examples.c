@@ -133,7 +133,7 @@ static void read_file(const uint8_t *bytes, size_t length, rcv_data_kind kind) {
     rcv_data *data = NULL;
     const char *path = fuzz_path("examples");
     fuzz_write(path, bytes, length);
-    const rcv_data_options options = {.kind = kind};
+    const rcv_data_options options = RCV_INIT(rcv_data_options, .kind = kind);
     rcv_status status = rcv_data_open(fuzz_context(), path, &options, &data);
     if (status)
         fuzz_check_refusal(status, data);

@@ -4,6 +4,7 @@
  * Most of the time goes into the compiling of kernels, so the work is shared out to processes, as many as there are
  * cores. In the environment: RECURVE_TEST_SMALL=N, N small ones, in this process; RECURVE_TEST_ONLY=PATTERN, tests of such names. */
 #include "planned.h"
+#include "recurve_bench.h"
 #include "schedule/schedule.h"
 #include "scratch.h"
 

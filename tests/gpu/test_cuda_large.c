@@ -16,7 +16,8 @@ typedef struct {
 
 /* The same network on the CPU, of these two sequences alone: y as [steps, 2, hidden]. */
 static double *compute_rows(const large_problem *l, const int64_t rows[2]) {
-    rcv_plan_options options = {.steps = l->steps, .batch = 2, .dtype = RCV_FLOAT64, .schedule = "naive"};
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = l->steps, .batch = 2, .dtype = RCV_FLOAT64, .schedule = "naive");
     int64_t parameters = rcv_net_parameter_elements(l->net);
     double *wide = malloc((size_t)parameters * sizeof *wide);
     double *x = malloc((size_t)(l->steps * 2 * l->input) * sizeof *x);
@@ -31,7 +32,7 @@ static double *compute_rows(const large_problem *l, const int64_t rows[2]) {
     rcv_run *run = NULL;
     check_ok(rcv_plan_new(l->net, &options, &plan));
     check_ok(rcv_run_new(plan, &run));
-    check_ok(rcv_run_forward(run, &(rcv_forward){.parameters = wide, .x = x, .y = y}));
+    check_ok(rcv_run_forward(run, &RCV_INIT(rcv_forward, .parameters = wide, .x = x, .y = y)));
     rcv_run_free(run);
     rcv_plan_free(plan);
     free(wide);
@@ -73,7 +74,8 @@ static void check_all_finite(const char *y, int64_t count) {
 
 static void run_large(const large_problem *l, const char *schedule, const int64_t rows[2], const double *want) {
     enum { GUARD = 4096 };
-    rcv_plan_options options = {.steps = l->steps, .batch = l->batch, .dtype = RCV_BFLOAT16, .device = "cuda"};
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = l->steps, .batch = l->batch, .dtype = RCV_BFLOAT16, .device = "cuda");
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
     void *parameters = NULL, *x = NULL, *y = NULL;
@@ -90,7 +92,7 @@ static void run_large(const large_problem *l, const char *schedule, const int64_
     check_ok(rcv_memory_write("cuda", parameters, l->parameters, parameter_bytes));
     check_ok(rcv_memory_write("cuda", x, l->x, x_bytes));
     assert_int_equal(cudaMemset(y, 0xff, y_bytes + GUARD), cudaSuccess); /* not a number */
-    check_ok(rcv_run_forward(run, &(rcv_forward){.parameters = parameters, .x = x, .y = y}));
+    check_ok(rcv_run_forward(run, &RCV_INIT(rcv_forward, .parameters = parameters, .x = x, .y = y)));
     check_ok(rcv_run_wait(run));
     check_rows(l, y, rows, want);
     check_all_finite(y, (int64_t)(y_bytes / 4));
@@ -112,7 +114,7 @@ static void test_large(void **state) {
     random_source source = {7};
     l.context = test_context(&allocator);
     check_ok(rcv_cell_open(l.context, "rnn_relu", &cell));
-    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = l.input, .hidden = l.hidden}, &l.net));
+    check_ok(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = l.input, .hidden = l.hidden), &l.net));
     l.parameters = malloc((size_t)rcv_net_parameter_elements(l.net) * sizeof(float));
     l.x = malloc((size_t)x_count * sizeof(float));
     assert_true(l.parameters && l.x && l.steps * l.batch * l.hidden > INT64_C(1) << 31);

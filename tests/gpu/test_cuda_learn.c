@@ -325,14 +325,10 @@ static void *put_small(learn_fixture *fixture, int64_t count) {
 }
 
 static void open_net(model *m, const learn_subject *subject, const char *schedule) {
-    rcv_net_options net = {.input = INPUT, .hidden = HIDDEN, .layers = 2, .dropout = 0.25};
-    rcv_plan_options options = {.steps = STEPS,
-                                .batch = BATCH,
-                                .dtype = subject->dtype,
-                                .training = true,
-                                .lengths = m->ragged,
-                                .schedule = schedule,
-                                .device = subject->device->name};
+    rcv_net_options net = RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN, .layers = 2, .dropout = 0.25);
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .dtype = subject->dtype, .training = true,
+                 .lengths = m->ragged, .schedule = schedule, .device = subject->device->name);
     check_ok(rcv_cell_open(subject->context, "lstm", &m->cell));
     check_ok(rcv_net_new(m->cell, &net, &m->net));
     check_ok(rcv_plan_new(m->net, &options, &m->plan));
@@ -417,7 +413,7 @@ static rcv_status take_forward(model *m) {
     const rcvi_learn_table *calls = m->fixture.calls;
     rcvi_mask input = {.kind = RCVI_MASK_IDS, .probability = 0.1, .salt = 5, .ids = m->ids};
     rcvi_mask output = {.kind = RCVI_MASK_OVER_TIME, .probability = 0.3, .salt = 6, .period = BATCH};
-    rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 12345};
+    rcv_forward forward = RCV_INIT(rcv_forward, .parameters = m->parameters, .x = m->x, .y = m->y, .seed = 12345);
     if (m->ragged) forward.lengths = m->lengths;
     RCVI_TRY(calls->gather(learn, ROWS, INPUT, m->ids, m->table, m->x));
     RCVI_TRY(calls->mask(learn, ROWS, INPUT, &input, m->control, m->x, m->x));
@@ -442,7 +438,7 @@ static rcv_status take_backward(model *m) {
                       .dbias = m->dbias,
                       .rounded = m->beside,
                       .later = m->beside};
-    rcv_backward backward = {.dy = m->dy, .dx = m->dx, .dparameters = m->dparameters};
+    rcv_backward backward = RCV_INIT(rcv_backward, .dy = m->dy, .dx = m->dx, .dparameters = m->dparameters);
     rcvi_groups groups = {m->count, m->known, m->starts, m->order};
     RCVI_TRY(calls->head(learn, &head, m->control, m->outcome));
     RCVI_TRY(calls->mask(learn, ROWS, HIDDEN, &output, m->control, m->dz, m->dy));
@@ -622,8 +618,8 @@ enum { GUEST_STEPS = 4 };
 
 /* A pass forwards and back through `run`; y and the gradient of the parameters are added to the hash. */
 static uint64_t pass_through(model *m, rcv_run *run, int64_t steps, uint64_t hash) {
-    rcv_forward forward = {.parameters = m->parameters, .x = m->x, .y = m->y, .seed = 5};
-    rcv_backward backward = {.dy = m->dz, .dx = m->dx, .dparameters = m->dparameters};
+    rcv_forward forward = RCV_INIT(rcv_forward, .parameters = m->parameters, .x = m->x, .y = m->y, .seed = 5);
+    rcv_backward backward = RCV_INIT(rcv_backward, .dy = m->dz, .dx = m->dx, .dparameters = m->dparameters);
     check_ok(rcv_run_forward(run, &forward));
     check_ok(rcv_run_backward(run, &backward));
     check_ok(rcv_run_wait(run));
@@ -651,12 +647,9 @@ static void test_sharing(void **state) {
         m.x = put_small(&m.fixture, ROWS * INPUT);
         m.dz = put_small(&m.fixture, ROWS * HIDDEN);
         check_ok(m.fixture.calls->wait(m.fixture.learn)); /* runs below are on another stream */
-        rcv_plan_options options = {.steps = GUEST_STEPS,
-                                    .batch = BATCH,
-                                    .dtype = subject.dtype,
-                                    .training = true,
-                                    .schedule = plans[i % 2],
-                                    .device = subject.device->name};
+        rcv_plan_options options =
+            RCV_INIT(rcv_plan_options, .steps = GUEST_STEPS, .batch = BATCH, .dtype = subject.dtype, .training = true,
+                     .schedule = plans[i % 2], .device = subject.device->name);
         rcv_plan *plan;
         rcv_run *alone, *guest, *host;
         check_ok(rcv_plan_new(m.net, &options, &plan));

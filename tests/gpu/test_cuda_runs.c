@@ -443,7 +443,7 @@ static void test_optional(void **state) {
         bare.backward.dinitial = bare.backward.drestart = NULL;
         both_passes(run, &bare);
         check_ok(rcv_run_forward(run, &bare.forward));
-        check_ok(rcv_run_backward(run, &(rcv_backward){.dy = bare.dy})); /* nothing to write at all */
+        check_ok(rcv_run_backward(run, &RCV_INIT(rcv_backward, .dy = bare.dy))); /* nothing to write at all */
         check_ok(rcv_run_wait(run));
         close_data(&d, true, &whole);
         close_data(&bare, true, &part);

@@ -13,12 +13,8 @@ typedef struct {
 
 static rcv_scan_options options_of(shape shape, const char *form, rcv_dtype dtype) {
     if (form && !strcmp(form, "chained") && dtype == RCV_FLOAT64) form = "three";
-    return (rcv_scan_options){.steps = shape.steps,
-                              .batch = shape.batch,
-                              .channels = shape.channels,
-                              .form = form,
-                              .dtype = dtype,
-                              .device = "cuda"};
+    return RCV_INIT(rcv_scan_options, .steps = shape.steps, .batch = shape.batch, .channels = shape.channels,
+                    .form = form, .dtype = dtype, .device = "cuda");
 }
 
 /* Six kinds, of which each option has a half. */
@@ -195,7 +191,8 @@ static void wrong_calls(void **state) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     rcv_scan *scan = NULL;
-    rcv_scan_options options = {.steps = 10, .channels = 4, .dtype = RCV_FLOAT64, .form = "chained", .device = "cuda"};
+    rcv_scan_options options = RCV_INIT(rcv_scan_options, .steps = 10, .channels = 4, .dtype = RCV_FLOAT64,
+                                        .form = "chained", .device = "cuda");
     assert_int_equal(rcv_scan_new(context, &options, &scan), RCV_UNSUPPORTED);
     assert_non_null(strstr(rcv_message(), "three"));
     options.dtype = RCV_FLOAT32;
@@ -203,7 +200,7 @@ static void wrong_calls(void **state) {
     void *memory = NULL;
     check_ok(rcv_memory_new(context, "cuda", 4096, &memory));
     char *at = memory;
-    rcv_scan_data data = {.a = at, .b = at + 512, .h = at + 1028};
+    rcv_scan_data data = RCV_INIT(rcv_scan_data, .a = at, .b = at + 512, .h = at + 1028);
     assert_int_equal(rcv_scan_forward(scan, &data), RCV_INVALID);
     assert_non_null(strstr(rcv_message(), "16 bytes"));
     rcv_memory_free(context, "cuda", memory);

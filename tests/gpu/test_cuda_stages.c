@@ -43,8 +43,8 @@ static float *reserve(size_t count, const float *from) {
 
 static void open_stage(world *w, int index, const float *parameters) {
     stage *s = &w->stages[index];
-    const rcv_plan_options options = {
-        .steps = CHUNK, .batch = BATCH, .device = "cuda", .schedule = "combine+fuse+pack+graph"};
+    const rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = CHUNK, .batch = BATCH, .device = "cuda",
+                                              .schedule = "combine+fuse+pack+graph");
     check_ok(rcvi_net_slice(w->net, index, 1, &s->net));
     check_ok(rcv_plan_new(s->net, &options, &s->plan));
     check_ok(rcv_run_new(s->plan, &s->run));
@@ -60,7 +60,7 @@ static void open_world(world *w) {
     *w = (world){0};
     check_ok(rcv_context_new(NULL, &w->context));
     check_ok(rcv_cell_open(w->context, "lstm", &w->cell));
-    check_ok(rcv_net_new(w->cell, &(rcv_net_options){.input = SIZE, .hidden = SIZE, .layers = 2}, &w->net));
+    check_ok(rcv_net_new(w->cell, &RCV_INIT(rcv_net_options, .input = SIZE, .hidden = SIZE, .layers = 2), &w->net));
     float *parameters = calloc((size_t)rcv_net_parameter_elements(w->net), sizeof *parameters);
     assert_non_null(parameters);
     check_ok(rcv_net_initialize(w->net, 1, RCV_FLOAT32, parameters));
@@ -99,12 +99,9 @@ static void run_chunk(world *w, int index, int k, cudaStream_t stream) {
     const float *from = index ? w->stages[0].out : w->x;
     const void *before[] = {s->states[k % 2][0], s->states[k % 2][1]};
     void *behind[] = {s->states[(k + 1) % 2][0], s->states[(k + 1) % 2][1]};
-    const rcv_forward data = {.parameters = s->parameters,
-                              .x = from + (size_t)k * CHUNK * ROW,
-                              .initial = k ? before : NULL,
-                              .y = s->out + (size_t)k * CHUNK * ROW,
-                              .final = behind,
-                              .same_parameters = true};
+    const rcv_forward data = RCV_INIT(rcv_forward, .parameters = s->parameters, .x = from + (size_t)k * CHUNK * ROW,
+                                      .initial = k ? before : NULL, .y = s->out + (size_t)k * CHUNK * ROW,
+                                      .final = behind, .same_parameters = true);
     check_ok(rcv_run_set_stream(s->run, stream));
     check_ok(rcv_run_forward(s->run, &data));
 }

@@ -2,7 +2,7 @@
  *   train_ranks FILE
  * A line of FILE is one run: NAME DATA OPTIONS..., with the settings of `recurve train` as options. Without mpirun a run has one process; with it, all
  * ranks of the world. It writes NAME.safetensors and the log NAME.jsonl. Status 1 where a run failed; the others then do not follow. */
-#include <recurve.h>
+#include <recurve_distributed.h>
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -38,7 +38,8 @@ static rcv_status open_data(const rcv_settings *settings, const char *path, cons
     static const char *const kinds[] = {"stream", "lines", "classes", "values"};
     const char *kind = rcv_settings_get(settings, "kind");
     bool bytes = !strcmp(rcv_settings_get(settings, "level"), "byte");
-    rcv_data_options options = {.level = bytes ? RCV_LEVEL_BYTE : RCV_LEVEL_WORD, .like = like};
+    rcv_data_options options =
+        RCV_INIT(rcv_data_options, .level = bytes ? RCV_LEVEL_BYTE : RCV_LEVEL_WORD, .like = like);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (!strcmp(kind, kinds[i])) options.kind = (rcv_data_kind)i;
     }
@@ -57,7 +58,8 @@ static rcv_status train(const rcv_settings *settings, const char *name, const rc
     snprintf(output, sizeof output, "%s.safetensors", name);
     snprintf(path, sizeof path, "%s.jsonl", name);
     FILE *log = leads ? fopen(path, "w") : NULL;
-    rcv_trainer_options options = {.output = output, .overwrite = true, .log = write_log, .user = log};
+    rcv_trainer_options options =
+        RCV_INIT(rcv_trainer_options, .output = output, .overwrite = true, .log = write_log, .user = log);
     rcv_trainer *trainer = NULL;
     rcv_status status = rcv_trainer_join(context, settings, data, valid, world, &trainer);
     if (!status) status = rcv_trainer_run(trainer, &options);
@@ -95,7 +97,7 @@ static rcv_status run_file(FILE *file) {
 int main(int count, char **arguments) {
     int rank;
     FILE *file = count == 2 ? fopen(arguments[1], "r") : NULL;
-    rcv_world_options options = {.timeout = 120};
+    rcv_world_options options = RCV_INIT(rcv_world_options, .timeout = 120);
     if (!file || rcv_context_new(NULL, &context)) return 2;
     rcv_status status = rcv_world_started(&rank) > 1 ? rcv_world_open(context, &options, &world) : RCV_OK;
     if (status) {

@@ -17,6 +17,9 @@ typedef struct {
 } fixture;
 
 static inline void begin(fixture *self, const char *cell, const rcv_net_options *options, rcv_dtype dtype) {
+    rcv_net_options sized = *options; /* tables of tests leave the size out */
+    sized.size = sizeof sized;
+    options = &sized;
     self->context = test_context(&self->counting);
     check_ok(rcv_cell_open(self->context, cell, &self->cell));
     check_ok(rcv_net_new(self->cell, options, &self->net));

@@ -15,13 +15,15 @@ void open_problem_of(problem *p, const config *c, const char *text, int64_t thre
     memset(p, 0, sizeof *p);
     p->c = *c;
     test_allocator_init(&p->allocator);
-    check_ok(
-        rcv_context_new(&(rcv_context_options){.allocator = &p->allocator.allocator, .threads = threads}, &p->context));
+    check_ok(rcv_context_new(&RCV_INIT(rcv_context_options, .allocator = &p->allocator.allocator, .threads = threads),
+                             &p->context));
     if (text)
         check_ok(rcv_cell_parse(p->context, text, strlen(text), c->cell, &p->cell));
     else
         check_ok(rcv_cell_open(p->context, c->cell, &p->cell));
-    check_ok(rcv_net_new(p->cell, &c->net, &p->net));
+    rcv_net_options net = c->net; /* tables of tests leave the size out */
+    net.size = sizeof net;
+    check_ok(rcv_net_new(p->cell, &net, &p->net));
     const char *folder = strrchr(c->cell, '/'); /* which may have another name the next time */
     random_source source = {random_seed_of(folder ? folder + 1 : c->cell) + (uint64_t)c->steps};
     int64_t rows = c->steps * c->batch;
@@ -64,14 +66,8 @@ void close_problem(problem *p) {
 }
 
 rcv_plan_options options_of(const problem *p, rcv_dtype dtype, bool training, const char *schedule) {
-    return (rcv_plan_options){.steps = p->c.steps,
-                              .batch = p->c.batch,
-                              .dtype = dtype,
-                              .training = training,
-                              .lengths = p->c.lengths,
-                              .resets = p->c.resets,
-                              .schedule = schedule,
-                              .device = p->device};
+    return RCV_INIT(rcv_plan_options, .steps = p->c.steps, .batch = p->c.batch, .dtype = dtype, .training = training,
+                    .lengths = p->c.lengths, .resets = p->c.resets, .schedule = schedule, .device = p->device);
 }
 
 /* ---- data ---- */
@@ -172,21 +168,13 @@ void open_data(data *d, const problem *p, rcv_dtype dtype) {
         d->dagain[s] = put(d, NULL, p->state_counts[s]);
     }
     d->resets = put_bytes(p, p->resets, (size_t)(p->c.steps * p->c.batch));
-    d->forward = (rcv_forward){.parameters = d->parameters,
-                               .x = d->x,
-                               .y = d->y,
-                               .lengths = p->c.lengths ? p->lengths : NULL,
-                               .resets = p->c.resets ? d->resets : NULL,
-                               .initial = p->c.initial ? (const void *const *)d->initial : NULL,
-                               .restart = p->restart ? (const void *const *)d->again : NULL,
-                               .final = d->final,
-                               .seed = 5};
-    d->backward = (rcv_backward){.dy = d->dy,
-                                 .dfinal = (const void *const *)d->dfinal,
-                                 .dx = d->dx,
-                                 .dinitial = d->dinitial,
-                                 .drestart = p->restart ? d->dagain : NULL,
-                                 .dparameters = d->dparameters};
+    d->forward = RCV_INIT(rcv_forward, .parameters = d->parameters, .x = d->x, .y = d->y,
+                          .lengths = p->c.lengths ? p->lengths : NULL, .resets = p->c.resets ? d->resets : NULL,
+                          .initial = p->c.initial ? (const void *const *)d->initial : NULL,
+                          .restart = p->restart ? (const void *const *)d->again : NULL, .final = d->final, .seed = 5);
+    d->backward =
+        RCV_INIT(rcv_backward, .dy = d->dy, .dfinal = (const void *const *)d->dfinal, .dx = d->dx,
+                 .dinitial = d->dinitial, .drestart = p->restart ? d->dagain : NULL, .dparameters = d->dparameters);
 }
 
 void close_data(data *d, bool training, results *r) {

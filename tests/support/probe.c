@@ -77,14 +77,13 @@ void probe_open(probe *self, const rcv_cell *cell, const probe_config *config) {
     memset(self, 0, sizeof *self);
     self->config = *config;
     random_source source = {config->seed};
-    check_ok(rcv_net_new(cell, &config->net, &self->net));
-    rcv_plan_options options = {.steps = config->steps,
-                                .batch = config->batch,
-                                .dtype = RCV_FLOAT64,
-                                .training = true,
-                                .lengths = config->lengths,
-                                .resets = config->resets,
-                                .schedule = config->schedule ? config->schedule : "naive"};
+    rcv_net_options net = config->net; /* tables of tests leave the size out */
+    net.size = sizeof net;
+    check_ok(rcv_net_new(cell, &net, &self->net));
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = config->steps, .batch = config->batch, .dtype = RCV_FLOAT64,
+                 .training = true, .lengths = config->lengths, .resets = config->resets,
+                 .schedule = config->schedule ? config->schedule : "naive");
     check_ok(rcv_plan_new(self->net, &options, &self->plan));
     check_ok(rcv_run_new(self->plan, &self->run));
     self->output = rcv_net_output(self->net);
@@ -124,15 +123,11 @@ static double forward(probe *self, bool initial_given) {
     int64_t y_count = self->config.steps * self->config.batch * self->output;
     poison(self->y, y_count);
     for (size_t s = 0; s < self->states; s++) poison(self->final[s], self->state_count[s]);
-    rcv_forward data = {.parameters = self->parameters,
-                        .x = self->x,
-                        .lengths = self->config.lengths ? self->lengths : NULL,
-                        .resets = self->config.resets ? self->resets : NULL,
-                        .initial = initial_given ? (const void *const *)self->initial : NULL,
-                        .restart = (const void *const *)self->restart,
-                        .y = self->y,
-                        .final = (void *const *)self->final,
-                        .seed = 5};
+    rcv_forward data = RCV_INIT(
+        rcv_forward, .parameters = self->parameters, .x = self->x,
+        .lengths = self->config.lengths ? self->lengths : NULL, .resets = self->config.resets ? self->resets : NULL,
+        .initial = initial_given ? (const void *const *)self->initial : NULL,
+        .restart = (const void *const *)self->restart, .y = self->y, .final = (void *const *)self->final, .seed = 5);
     check_ok(rcv_run_forward(self->run, &data));
     double loss = 0;
     for (int64_t i = 0; i < y_count; i++) loss += self->dy[i] * self->y[i];
@@ -154,12 +149,9 @@ void probe_gradients(probe *self) {
         poison(self->dinitial[s], self->state_count[s]);
         poison(self->drestart[s], self->state_count[s]);
     }
-    rcv_backward data = {.dy = self->dy,
-                         .dfinal = (const void *const *)self->dfinal,
-                         .dx = self->dx,
-                         .dinitial = (void *const *)self->dinitial,
-                         .drestart = (void *const *)self->drestart,
-                         .dparameters = self->dparameters};
+    rcv_backward data = RCV_INIT(rcv_backward, .dy = self->dy, .dfinal = (const void *const *)self->dfinal,
+                                 .dx = self->dx, .dinitial = (void *const *)self->dinitial,
+                                 .drestart = (void *const *)self->drestart, .dparameters = self->dparameters);
     check_ok(rcv_run_backward(self->run, &data));
 }
 

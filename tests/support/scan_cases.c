@@ -208,13 +208,11 @@ scan_outcome scan_case_call(rcv_context *context, const scan_case *self, rcv_sca
         check_ok(rcv_memory_new(context, device, (size_t)(o->steps * o->batch), &resets));
         check_ok(rcv_memory_write(device, resets, self->resets, (size_t)(o->steps * o->batch)));
     }
-    rcv_scan_data data = {
-        .a = a, .b = b, .initial = initial, .lengths = self->lengths, .resets = resets, .h = h, .final = final};
-    rcv_scan_gradients gradients = {.dh = self->without_dh ? NULL : dh,
-                                    .dfinal = dfinal,
-                                    .da = self->without_da ? NULL : da,
-                                    .db = self->without_db ? NULL : db,
-                                    .dinitial = dinitial};
+    rcv_scan_data data = RCV_INIT(rcv_scan_data, .a = a, .b = b, .initial = initial, .lengths = self->lengths,
+                                  .resets = resets, .h = h, .final = final);
+    rcv_scan_gradients gradients =
+        RCV_INIT(rcv_scan_gradients, .dh = self->without_dh ? NULL : dh, .dfinal = dfinal,
+                 .da = self->without_da ? NULL : da, .db = self->without_db ? NULL : db, .dinitial = dinitial);
     check_ok(rcv_scan_forward(scan, &data));
     check_ok(rcv_scan_backward(scan, &data, &gradients));
     check_ok(rcv_scan_wait(scan));

@@ -88,7 +88,7 @@ static inline void test_allocator_init(test_allocator *self) {
 /* A context on the counting allocator. */
 static inline rcv_context *test_context(test_allocator *self) {
     test_allocator_init(self);
-    rcv_context_options options = {.allocator = &self->allocator};
+    rcv_context_options options = RCV_INIT(rcv_context_options, .allocator = &self->allocator);
     rcv_context *context = NULL;
     check_ok(rcv_context_new(&options, &context));
     return context;

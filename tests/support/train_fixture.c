@@ -56,7 +56,7 @@ const rcv_data *train_fixture_data(train_fixture *w, const char *name, rcv_data_
     assert_non_null(out);
     assert_int_equal(fwrite(text, 1, strlen(text), out), strlen(text));
     assert_int_equal(fclose(out), 0);
-    const rcv_data_options options = {.level = RCV_LEVEL_WORD, .kind = kind, .like = like};
+    const rcv_data_options options = RCV_INIT(rcv_data_options, .level = RCV_LEVEL_WORD, .kind = kind, .like = like);
     check_ok(rcv_data_open(w->context, path_in(file), &options, &w->data[w->count]));
     return w->data[w->count++];
 }
@@ -163,7 +163,8 @@ static bool on_progress(void *user, const rcv_progress *progress) {
 }
 
 rcv_status train_fixture_run(rcv_trainer *trainer, const char *output, recorder *recorder) {
-    const rcv_trainer_options options = {.output = output, .progress = on_progress, .log = on_log, .user = recorder};
+    const rcv_trainer_options options =
+        RCV_INIT(rcv_trainer_options, .output = output, .progress = on_progress, .log = on_log, .user = recorder);
     recorder->trainer = trainer;
     return rcv_trainer_run(trainer, &options);
 }

@@ -3,6 +3,7 @@
 #define TOOL_BENCH_H
 
 #include "bench/results.h"
+#include "recurve_bench.h"
 
 /* Checks the lists of --ranks, --lengths and --cells. False after saying what is wrong. */
 bool bench_lists_are_valid(const bench *bench);

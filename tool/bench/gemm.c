@@ -50,7 +50,8 @@ static void close_product(implementation *self) {
 
 static rcv_gemm_options shape_of(const problem *problem, int variant, int64_t batch) {
     const int64_t h = problem->network.net.hidden, g = 4 * h;
-    rcv_gemm_options options = {.m = batch, .threads = problem_threads(problem), .packed_b = variant != 2};
+    rcv_gemm_options options =
+        RCV_INIT(rcv_gemm_options, .m = batch, .threads = problem_threads(problem), .packed_b = variant != 2);
     options.n = variant == 0 ? g : h;
     options.k = variant == 0 ? h : g;
     if (variant == 2) {

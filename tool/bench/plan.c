@@ -15,14 +15,13 @@ typedef struct {
 
 static rcv_status call(state *state) {
     const call_tensors *tensors = state->tensors;
-    const rcv_forward forward = {.parameters = state->parameters,
-                                 .x = tensors->on_device.x,
-                                 .y = tensors->on_device.y,
-                                 .same_parameters = state->warm && !tensors->training};
+    const rcv_forward forward =
+        RCV_INIT(rcv_forward, .parameters = state->parameters, .x = tensors->on_device.x, .y = tensors->on_device.y,
+                 .same_parameters = state->warm && !tensors->training);
     rcv_status status = rcv_run_forward(state->run, &forward);
     if (status == RCV_OK && tensors->training) {
-        const rcv_backward backward = {
-            .dy = tensors->on_device.dy, .dx = tensors->on_device.dx, .dparameters = state->dparameters};
+        const rcv_backward backward = RCV_INIT(rcv_backward, .dy = tensors->on_device.dy, .dx = tensors->on_device.dx,
+                                               .dparameters = state->dparameters);
         status = rcv_run_backward(state->run, &backward);
     }
     state->warm = status == RCV_OK;

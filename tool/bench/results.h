@@ -4,6 +4,7 @@
 #define TOOL_BENCH_RESULTS_H
 
 #include "problem.h"
+#include "recurve_bench.h"
 
 /* What was asked for: the options of the verb. */
 typedef struct {

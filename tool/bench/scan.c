@@ -86,8 +86,9 @@ typedef struct {
 static double run_calls(implementation *self, int64_t repeats) {
     const scan_call *call = self->state;
     const scan_arrays *arrays = call->arrays;
-    const rcv_scan_data data = {.a = arrays->a, .b = arrays->b, .h = arrays->h};
-    const rcv_scan_gradients gradients = {.dh = arrays->dh, .da = arrays->da, .db = arrays->db};
+    const rcv_scan_data data = RCV_INIT(rcv_scan_data, .a = arrays->a, .b = arrays->b, .h = arrays->h);
+    const rcv_scan_gradients gradients =
+        RCV_INIT(rcv_scan_gradients, .dh = arrays->dh, .da = arrays->da, .db = arrays->db);
     const double start = now();
     rcv_status status = RCV_OK;
     for (int64_t i = 0; i < repeats && status == RCV_OK; i++) {
@@ -112,13 +113,9 @@ static void add_call(comparison *comparison, const problem *problem, scan_call *
 }
 
 static rcv_status scan_open(const problem *problem, const scan_point *point, const char *form, rcv_scan **scan) {
-    const rcv_scan_options options = {.steps = point->steps,
-                                      .batch = point->batch,
-                                      .channels = point->channels,
-                                      .dtype = problem->dtype,
-                                      .form = form,
-                                      .threads = problem->threads,
-                                      .device = problem->device};
+    const rcv_scan_options options =
+        RCV_INIT(rcv_scan_options, .steps = point->steps, .batch = point->batch, .channels = point->channels,
+                 .dtype = problem->dtype, .form = form, .threads = problem->threads, .device = problem->device);
     return rcv_scan_new(problem->context, &options, scan);
 }
 

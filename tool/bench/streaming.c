@@ -24,12 +24,10 @@ static rcv_status call(stream *stream) {
     }
     const size_t size = rcv_dtype_bytes(stream->tensors->storage);
     void **before = stream->states[stream->calls % 2], **after = stream->states[(stream->calls + 1) % 2];
-    const rcv_forward forward = {.parameters = stream->tensors->parameters,
-                                 .x = (const char *)stream->tensors->x + (size_t)(stream->at * stream->stride) * size,
-                                 .initial = (const void *const *)before,
-                                 .final = after,
-                                 .y = stream->y,
-                                 .same_parameters = stream->calls > 0};
+    const rcv_forward forward = RCV_INIT(
+        rcv_forward, .parameters = stream->tensors->parameters,
+        .x = (const char *)stream->tensors->x + (size_t)(stream->at * stream->stride) * size,
+        .initial = (const void *const *)before, .final = after, .y = stream->y, .same_parameters = stream->calls > 0);
     stream->at += stream->chunk;
     stream->calls++;
     return rcv_run_forward(stream->run, &forward);
@@ -145,13 +143,9 @@ static double input_products(const problem *problem, int64_t rows, const char *p
         if (strncmp(parameter->name, "weight_ih", 9) != 0 || parameter->dims != 2) {
             continue;
         }
-        const rcv_gemm_options options = {.dtype = problem->dtype,
-                                          .transpose_b = true,
-                                          .m = rows,
-                                          .n = parameter->shape[0],
-                                          .k = parameter->shape[1],
-                                          .threads = threads_of(plan),
-                                          .packed_b = true};
+        const rcv_gemm_options options =
+            RCV_INIT(rcv_gemm_options, .dtype = problem->dtype, .transpose_b = true, .m = rows,
+                     .n = parameter->shape[0], .k = parameter->shape[1], .threads = threads_of(plan), .packed_b = true);
         const size_t size = rcv_dtype_bytes(problem_storage(problem));
         void *a = need((size_t)(options.m * options.k), size), *b = need((size_t)(options.n * options.k), size),
              *c = need((size_t)(options.m * options.n), size);

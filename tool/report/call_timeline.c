@@ -1,4 +1,5 @@
 /* The timeline of one call: a row for each worker, then a row for each layer; colours are layers. */
+#include "recurve_bench.h"
 #include "report/drawing.h"
 
 #include <math.h>

@@ -143,8 +143,8 @@ static rcv_status find_buckets(const arguments *arguments, statistics *s) {
 }
 
 static rcv_status compute_statistics(rcv_context *context, const arguments *arguments, statistics *s) {
-    const rcv_data_options options = {
-        .level = (rcv_level)arguments->level, .kind = (rcv_data_kind)arguments->kind, .cache = arguments->cache};
+    const rcv_data_options options = RCV_INIT(rcv_data_options, .level = (rcv_level)arguments->level,
+                                              .kind = (rcv_data_kind)arguments->kind, .cache = arguments->cache);
     rcv_status status = rcv_data_open(context, arguments->path, &options, &s->data);
     if (status != RCV_OK || options.kind == RCV_DATA_STREAM) {
         return status;

@@ -49,12 +49,11 @@ static rcv_status open_data(rcv_context *context, const rcv_learner *learner, co
     char *part = stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? data_files_part(path, PART_TEST) : NULL;
     size_t class_count = 0;
     const char *const *classes = rcv_learner_classes(learner, &class_count);
-    const rcv_data_options options = {
-        .level = vocabulary != NULL ? rcv_vocabulary_level(vocabulary) : RCV_LEVEL_BYTE,
+    const rcv_data_options options = RCV_INIT(
+        rcv_data_options, .level = vocabulary != NULL ? rcv_vocabulary_level(vocabulary) : RCV_LEVEL_BYTE,
         .kind = rcv_learner_kind(learner),
         .vocabulary = vocabulary != NULL && rcv_vocabulary_level(vocabulary) == RCV_LEVEL_WORD ? vocabulary : NULL,
-        .classes = classes,
-        .class_count = class_count};
+        .classes = classes, .class_count = class_count);
     const rcv_status status = rcv_data_open(context, part != NULL ? part : path, &options, data);
     free(part);
     return status;
@@ -64,9 +63,9 @@ static int evaluate(const arguments *arguments) {
     rcv_context *context = NULL;
     rcv_learner *learner = NULL;
     rcv_data *data = NULL;
-    rcv_evaluation result = {0};
-    const rcv_evaluation_options options = {
-        .batch = arguments->batch, .threads = arguments->threads, .go_on = is_not_stopped};
+    rcv_evaluation result = RCV_INIT(rcv_evaluation);
+    const rcv_evaluation_options options = RCV_INIT(rcv_evaluation_options, .batch = arguments->batch,
+                                                    .threads = arguments->threads, .go_on = is_not_stopped);
     stop_on_signals();
     rcv_status status = rcv_context_new(NULL, &context);
     if (status == RCV_OK) {

@@ -125,7 +125,7 @@ static int write_text(const char *model, const char *device, rcv_generation *opt
 
 int verb_generate(int argc, char **argv) {
     const char *model, *device = NULL;
-    rcv_generation generation = {.prompt = "", .count = 500, .temperature = 0.8};
+    rcv_generation generation = RCV_INIT(rcv_generation, .prompt = "", .count = 500, .temperature = 0.8);
     option options[] = {
         {"prompt", OPTION_TEXT, &generation.prompt, .value = "TEXT",
          .help = "read first, not written; -: standard input"},

@@ -4,6 +4,7 @@
 #include "paths.h"
 #include "problem.h"
 #include "ranks.h"
+#include "recurve_distributed.h"
 #include "tool.h"
 
 #include <stdio.h>
@@ -84,7 +85,7 @@ static rcv_status open_trainer(job *job) {
 }
 
 static int forecast(job *job) {
-    rcv_forecast forecast;
+    rcv_forecast forecast = RCV_INIT(rcv_forecast);
     rcv_status status = open_trainer(job);
     if (status == RCV_OK) {
         status = rcv_trainer_forecast(job->trainer, &job->machine, &forecast);
@@ -125,7 +126,7 @@ static int prepare(const arguments *arguments, job *job) {
 }
 
 static int work(const arguments *arguments, rcv_context *context) {
-    job job = {.context = context, .ranks = {.leads = true}};
+    job job = {.context = context, .ranks = {.leads = true}, .machine = {.size = sizeof(rcv_forecast_options)}};
     if (arguments->machine != NULL && !read_machine(arguments->machine, &job.machine)) {
         return EXIT_USAGE;
     }

@@ -37,7 +37,7 @@ static rcv_status run(const arguments *arguments) {
 }
 
 int verb_run(int argc, char **argv) {
-    arguments arguments = {.options = {.dtype = RCV_FLOAT32}};
+    arguments arguments = {.options = {.size = sizeof(rcv_model_options), .dtype = RCV_FLOAT32}};
     option options[] = {
         {"input", OPTION_TEXT, &arguments.input, .value = "FILE", .help = "safetensors to read", .required = true},
         {"output", OPTION_TEXT, &arguments.output, .value = "FILE", .help = "safetensors to write", .required = true},

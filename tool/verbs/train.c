@@ -112,10 +112,10 @@ static bool is_not_stopped(void *user) {
 
 /* The run's best model by validation, or its last, on the test data. */
 static rcv_status test(run *run) {
-    const rcv_evaluation_options options = {.go_on = is_not_stopped};
+    const rcv_evaluation_options options = RCV_INIT(rcv_evaluation_options, .go_on = is_not_stopped);
     char *best = NULL, loss[96];
     rcv_learner *learner = NULL;
-    rcv_evaluation result;
+    rcv_evaluation result = RCV_INIT(rcv_evaluation);
     rcv_status status = data_files_open_test(&run->files, run->context, run->settings);
     if (status == RCV_OK) {
         status = rcv_trainer_best_model(run->trainer, run->output, &best);
@@ -216,8 +216,9 @@ static int train(run *run, const char *resume) {
     const char *kind = rcv_settings_get(run->settings, "kind"), *wisdom = rcv_settings_get(run->settings, "wisdom");
     run->is_text = strcmp(kind, "stream") == 0 || strcmp(kind, "lines") == 0;
     run->is_bytes = strcmp(rcv_settings_get(run->settings, "level"), "byte") == 0;
-    const rcv_trainer_options options = {
-        .output = run->output, .overwrite = run->overwrite, .progress = on_progress, .log = on_log, .user = run};
+    const rcv_trainer_options options =
+        RCV_INIT(rcv_trainer_options, .output = run->output, .overwrite = run->overwrite, .progress = on_progress,
+                 .log = on_log, .user = run);
     stop_on_signals();
     rcv_status status = rcv_trainer_run(run->trainer, &options);
     if (run->ranks.leads && wisdom != NULL && wisdom[0] != '\0' && (status == RCV_OK || status == RCV_STOPPED)) {
@@ -392,7 +393,7 @@ static parsed parse(arguments *arguments, int argc, char **argv) {
 
 int verb_train(int argc, char **argv) {
     rcv_context *context = NULL;
-    const rcv_context_options options = {.log = on_library_log};
+    const rcv_context_options options = RCV_INIT(rcv_context_options, .log = on_library_log);
     arguments arguments = {0};
     rcv_status status = rcv_context_new(&options, &context);
     if (status == RCV_OK) {

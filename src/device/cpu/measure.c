@@ -1,6 +1,7 @@
 /* The machine's limits: how fast threads can multiply and add from registers, how fast they can read and write memory, and
  * what it costs them to meet. */
 #include "device/cpu/measure.h"
+#include "recurve_bench.h"
 
 #include "device/cpu/engine/team.h"
 #include "device/cpu/kernels/choice.h"

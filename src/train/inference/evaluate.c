@@ -104,19 +104,22 @@ rcv_status rcv_learner_evaluate(rcv_learner *l, const rcv_data *data, const rcv_
     RCVI_NEED(l, "learner");
     RCVI_NEED(data, "data");
     RCVI_NEED(result, "result");
-    *result = (rcv_evaluation){0};
+    RCVI_READ(rcv_evaluation_options, options, "options");
+    RCVI_TRY(rcvi_struct_check(__func__, "result", "rcv_evaluation", result));
+    rcv_evaluation found = RCV_INIT(rcv_evaluation);
+    rcvi_struct_write(result, &found, sizeof found);
     RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(rcvi_learner_fits(l, data));
-    const rcv_evaluation_options o = options ? *options : (rcv_evaluation_options){0};
     int64_t longest = rcv_data_longest(data);
     const rcvi_batcher_options batching = {.how = l->shape.kind == RCV_DATA_STREAM ? RCVI_ALL : RCVI_SEQUENCES,
-                                           .batch = o.batch ? o.batch : 1,
+                                           .batch = options->batch ? options->batch : 1,
                                            .steps = WINDOW,
                                            .bounds = &longest,
                                            .bound_count = 1};
     rcvi_batcher *batcher = NULL;
     RCVI_TRY(rcvi_batcher_new(data, &batching, &batcher));
-    rcv_status status = evaluate(l, &o, batcher, result);
+    rcv_status status = evaluate(l, options, batcher, &found);
     rcvi_batcher_free(batcher);
+    if (!status) rcvi_struct_write(result, &found, sizeof found);
     return status;
 }

@@ -171,6 +171,7 @@ rcv_status rcv_learner_generate(rcv_learner *l, const rcv_generation *options,
     RCVI_NEED(l, "learner");
     RCVI_NEED(options, "options");
     RCVI_NEED(emit, "emit");
+    RCVI_READ(rcv_generation, options, "options");
     RCVI_NEED(options->prompt || !options->prompt_bytes, "options->prompt");
     RCVI_TRY(rcvi_learner_is_whole(l));
     RCVI_TRY(check(l, options));

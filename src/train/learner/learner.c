@@ -164,6 +164,7 @@ static rcv_status check_shape(const rcvi_learner_options *o) {
 
 static rcv_status fill_shell(rcv_learner *l, const rcvi_learner_options *o) {
     rcv_net_options net = o->net;
+    net.size = sizeof net;
     net.input = l->shape.embedding;
     RCVI_TRY(rcvi_device_find(o->device, &l->device, &l->ordinal));
     if (!l->device->learn)

@@ -47,14 +47,10 @@ static double cost_of(void *user, int64_t steps, int64_t batch) {
 /* Seconds of the plan that the planner chooses; 0: it was not timed. */
 static rcv_status measure(const problem *p, int64_t steps, int64_t batch, double *seconds) {
     const rcv_settings *s = p->settings;
-    const rcv_plan_options options = {.steps = steps,
-                                      .batch = batch,
-                                      .dtype = p->learner->dtype,
-                                      .training = true,
-                                      .lengths = true,
-                                      .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
-                                      .threads = rcvi_topology_threads(p->topology, p->learner->context, s),
-                                      .device = p->learner->device_name};
+    const rcv_plan_options options = RCV_INIT(
+        rcv_plan_options, .steps = steps, .batch = batch, .dtype = p->learner->dtype, .training = true, .lengths = true,
+        .effort = (rcv_effort)rcvi_settings_choice(s, "effort"),
+        .threads = rcvi_topology_threads(p->topology, p->learner->context, s), .device = p->learner->device_name);
     rcv_plan *plan = NULL;
     RCVI_TRY(rcv_plan_new(p->learner->net, &options, &plan));
     *seconds = 0;

@@ -15,19 +15,11 @@ static void fill_forecast(const rcvi_batcher *batcher, const rcvi_arrangement *a
                           rcv_forecast *out) {
     int64_t steps, batch;
     rcvi_batcher_shape(batcher, rcvi_heaviest_bucket(batcher), &steps, &batch, NULL);
-    *out = (rcv_forecast){.replicas = a->replicas,
-                          .stages = a->stages,
-                          .micro_batches = a->micro,
-                          .time_chunks = a->chunks,
-                          .latency = a->links.latency,
-                          .bandwidth = a->links.bandwidth,
-                          .seconds = r->seconds,
-                          .tokens_per_second = r->seconds > 0 ? (double)(steps * batch) / r->seconds : 0,
-                          .busy = rcvi_pipeline_busy(r),
-                          .bubble = r->bubble,
-                          .exposed = r->exposed,
-                          .exchange = r->exchange,
-                          .sent = r->sent};
+    *out = RCV_INIT(
+        rcv_forecast, .replicas = a->replicas, .stages = a->stages, .micro_batches = a->micro, .time_chunks = a->chunks,
+        .latency = a->links.latency, .bandwidth = a->links.bandwidth, .seconds = r->seconds,
+        .tokens_per_second = r->seconds > 0 ? (double)(steps * batch) / r->seconds : 0, .busy = rcvi_pipeline_busy(r),
+        .bubble = r->bubble, .exposed = r->exposed, .exchange = r->exchange, .sent = r->sent);
     write_split(a->counts, a->stages, out->split, sizeof out->split);
 }
 
@@ -68,16 +60,19 @@ static rcv_status arrange(const rcv_trainer *t, const rcv_forecast_options *o, r
 }
 
 rcv_status rcv_trainer_forecast(rcv_trainer *t, const rcv_forecast_options *options, rcv_forecast *forecast) {
-    static const rcv_forecast_options none = {0};
     RCVI_NEED(t, "trainer");
     RCVI_NEED(forecast, "forecast");
     rcvi_arrangement a = {.micro = 1, .chunks = 1};
-    *forecast = (rcv_forecast){0};
-    RCVI_TRY(arrange(t, options ? options : &none, &a));
+    RCVI_READ(rcv_forecast_options, options, "options");
+    RCVI_TRY(rcvi_struct_check(__func__, "forecast", "rcv_forecast", forecast));
+    rcv_forecast found = RCV_INIT(rcv_forecast);
+    rcvi_struct_write(forecast, &found, sizeof found);
+    RCVI_TRY(arrange(t, options, &a));
     int *counts = rcvi_new(t->context, (size_t)a.stages, sizeof *counts);
     if (!counts) return RCV_NO_MEMORY;
     a.counts = counts;
-    rcv_status status = forecast_arrangement(t, &a, counts, forecast);
+    rcv_status status = forecast_arrangement(t, &a, counts, &found);
+    if (!status) rcvi_struct_write(forecast, &found, sizeof found);
     rcvi_free(t->context, counts);
     return status;
 }

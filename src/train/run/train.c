@@ -234,10 +234,11 @@ static rcv_status run(rcv_trainer *t) {
 }
 
 rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
-    static const rcv_trainer_options none = {0};
+    static const rcv_trainer_options none = {.size = sizeof(rcv_trainer_options)};
     RCVI_NEED(t, "trainer");
+    RCVI_READ(rcv_trainer_options, options, "options");
     const rcvi_topology *topology = rcvi_trainer_topology(t);
-    t->call = options ? options : &none;
+    t->call = options;
     t->progress.report.written = -1;
     t->log.write = t->call->log;
     t->log.user = t->call->user;
@@ -248,6 +249,7 @@ rcv_status rcv_trainer_run(rcv_trainer *t, const rcv_trainer_options *options) {
     status = rcvi_topology_agree(topology, status);
     if (!status) status = run(t);
     rcvi_outputs_release(&t->outputs);
+    t->call = &none; /* the options were those of this call */
     return status;
 }
 

@@ -176,14 +176,12 @@ rcv_status rcvi_unit_forward(rcvi_work *w, const rcvi_window *v, const rcvi_unit
     size_t states = rcv_net_state_count(w->learner->slice);
     const void *x;
     RCVI_TRY(make_inputs(w, v, u, &x));
-    const rcv_forward data = {.parameters = w->layer_parameters,
-                              .x = x,
-                              .lengths = v->lengths ? w->lengths + u->micro * v->batch : NULL,
-                              .initial = (const void *const *)rcvi_window_states(v, states, u->micro, u->chunk),
-                              .y = row_at(w, w->y, u->row, output_of(w)),
-                              .final = rcvi_window_states(v, states, u->micro, u->chunk + 1),
-                              .seed = seed,
-                              .same_parameters = v->packs_once ? !first : u->micro >= v->in_flight};
+    const rcv_forward data = RCV_INIT(rcv_forward, .parameters = w->layer_parameters, .x = x,
+                                      .lengths = v->lengths ? w->lengths + u->micro * v->batch : NULL,
+                                      .initial = (const void *const *)rcvi_window_states(v, states, u->micro, u->chunk),
+                                      .y = row_at(w, w->y, u->row, output_of(w)),
+                                      .final = rcvi_window_states(v, states, u->micro, u->chunk + 1), .seed = seed,
+                                      .same_parameters = v->packs_once ? !first : u->micro >= v->in_flight);
     rcvi_run_set_shard(u->run, &shard);
     RCVI_TRY(rcv_run_forward(u->run, &data));
     if (!w->learner->has_head) return RCV_OK;
@@ -232,12 +230,10 @@ rcv_status rcvi_unit_backward(rcvi_work *w, const rcvi_window *v, const rcvi_uni
     const rcv_learner *l = w->learner;
     int64_t columns = input_of(w);
     void *dx = w->dx ? row_at(w, w->dx, u->row, columns) : NULL;
-    const rcv_backward data = {.dy = row_at(w, w->dy, u->row, output_of(w)),
-                               .dfinal = (const void *const *)dstates_of(w, v, u->chunk + 1),
-                               .dx = dx,
-                               .dinitial = dstates_of(w, v, u->chunk),
-                               .dparameters = rcvi_gradient_at(w, l->slice_offset),
-                               .accumulate = !fresh};
+    const rcv_backward data = RCV_INIT(rcv_backward, .dy = row_at(w, w->dy, u->row, output_of(w)),
+                                       .dfinal = (const void *const *)dstates_of(w, v, u->chunk + 1), .dx = dx,
+                                       .dinitial = dstates_of(w, v, u->chunk),
+                                       .dparameters = rcvi_gradient_at(w, l->slice_offset), .accumulate = !fresh);
     RCVI_TRY(rcv_run_backward(u->run, &data));
     if (l->has_head && head_may_wait(w, v)) {
         const rcvi_head head = head_with_gradients(w, v, u, fresh);

@@ -9,18 +9,12 @@
 static rcv_plan_options plan_options(const rcvi_work *w, const rcvi_window_options *o) {
     const rcv_learner *l = w->learner;
     const rcvi_topology *topology = w->options.topology;
-    return (rcv_plan_options){.steps = o->steps / (o->chunks ? o->chunks : 1),
-                              .batch = o->batch / (o->micro ? o->micro : 1),
-                              .dtype = l->dtype,
-                              .training = o->training,
-                              .lengths = o->lengths,
-                              .signals = o->signals || (o->training && topology && topology->reduces_gradients),
-                              .schedule = o->schedule,
-                              .effort = w->options.effort,
-                              .threads = w->options.threads,
-                              .device = l->device_name,
-                              .go_on = w->options.go_on,
-                              .user = w->options.user};
+    return RCV_INIT(rcv_plan_options, .steps = o->steps / (o->chunks ? o->chunks : 1),
+                    .batch = o->batch / (o->micro ? o->micro : 1), .dtype = l->dtype, .training = o->training,
+                    .lengths = o->lengths,
+                    .signals = o->signals || (o->training && topology && topology->reduces_gradients),
+                    .schedule = o->schedule, .effort = w->options.effort, .threads = w->options.threads,
+                    .device = l->device_name, .go_on = w->options.go_on, .user = w->options.user);
 }
 
 /* ---- one plan for all ranks with the same layers ---- */

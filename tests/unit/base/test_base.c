@@ -43,7 +43,7 @@ static void contexts(void **state) {
     (void)state;
     rcv_context *context = (rcv_context *)&context;
     rcv_allocator half = {.allocate = test_allocate};
-    rcv_context_options options = {.allocator = &half};
+    rcv_context_options options = RCV_INIT(rcv_context_options, .allocator = &half);
     check_fails(rcv_context_new(&options, &context), RCV_INVALID, "allocate and release");
     assert_null(context);
     check_ok(rcv_context_new(NULL, &context));

@@ -2,6 +2,7 @@
  * are freed; a new context plans and computes; what cannot work says so. An alarm ends a child that waits for threads that are not there. */
 #define _GNU_SOURCE
 #include "probe.h"
+#include "recurve_bench.h"
 
 #include "device/cpu/engine/team.h"
 #include "device/cpu/onednn/vendor.h"
@@ -46,10 +47,11 @@ static size_t gradient_bytes(const work *w) { return (size_t)rcv_net_parameter_e
 static void open_work(work *w, const char *schedule) {
     random_source source = {7};
     *w = (work){0};
-    check_ok(rcv_context_new(&(rcv_context_options){.threads = 2}, &w->context));
+    check_ok(rcv_context_new(&RCV_INIT(rcv_context_options, .threads = 2), &w->context));
     check_ok(rcv_cell_open(w->context, "lstm", &w->cell));
-    check_ok(rcv_net_new(w->cell, &(rcv_net_options){.input = SIZE, .hidden = SIZE, .layers = 2}, &w->net));
-    const rcv_plan_options options = {.steps = STEPS, .batch = BATCH, .training = true, .schedule = schedule};
+    check_ok(rcv_net_new(w->cell, &RCV_INIT(rcv_net_options, .input = SIZE, .hidden = SIZE, .layers = 2), &w->net));
+    const rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true, .schedule = schedule);
     check_ok(rcv_plan_new(w->net, &options, &w->plan));
     check_ok(rcv_run_new(w->plan, &w->run));
     w->parameters = numbers(rcv_net_parameter_elements(w->net));
@@ -63,8 +65,9 @@ static void open_work(work *w, const char *schedule) {
 static rcv_status compute(work *w) {
     memset(w->y, 0xff, y_bytes());
     memset(w->gradient, 0xff, gradient_bytes(w));
-    rcv_status status = rcv_run_forward(w->run, &(rcv_forward){.parameters = w->parameters, .x = w->x, .y = w->y});
-    if (!status) status = rcv_run_backward(w->run, &(rcv_backward){.dy = w->x, .dparameters = w->gradient});
+    rcv_status status =
+        rcv_run_forward(w->run, &RCV_INIT(rcv_forward, .parameters = w->parameters, .x = w->x, .y = w->y));
+    if (!status) status = rcv_run_backward(w->run, &RCV_INIT(rcv_backward, .dy = w->x, .dparameters = w->gradient));
     return status;
 }
 
@@ -131,7 +134,8 @@ static int begin_anew(void *user) {
 static int plan_anew(void *user) {
     const work *parent = user;
     rcv_plan *plan = NULL;
-    const rcv_plan_options options = {.steps = STEPS, .batch = BATCH, .training = true, .threads = 2};
+    const rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true, .threads = 2);
     if (rcv_plan_new(parent->net, &options, &plan)) return 1; /* with the parent's context; trials have threads */
     rcv_plan_free(plan);
     return 0;
@@ -169,8 +173,8 @@ static int refuses(void *user) {
     if (!strstr(rcv_message(), "oneDNN has one thread in a child of fork()")) return 2;
     if (plan_anew(w)) return 3; /* the planner does without */
     rcv_plan *plan = NULL;
-    const rcv_plan_options alone = {
-        .steps = STEPS, .batch = BATCH, .training = true, .schedule = "vendor", .threads = 1};
+    const rcv_plan_options alone = RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true,
+                                            .schedule = "vendor", .threads = 1);
     if (rcv_plan_new(w->net, &alone, &plan)) return 4; /* one thread is none of OpenMP's */
     rcv_run_free(w->run);
     rcv_plan_free(w->plan);
@@ -206,7 +210,7 @@ enum { SIDE = 96, LONG = 2048, CHANNELS = 64 };
 
 static rcv_status use_tools(tools *t) {
     rcv_status status = rcv_gemm_run(t->gemm, t->a, t->b, t->product);
-    return status ? status : rcv_scan_forward(t->scan, &(rcv_scan_data){.a = t->a, .b = t->b, .h = t->states});
+    return status ? status : rcv_scan_forward(t->scan, &RCV_INIT(rcv_scan_data, .a = t->a, .b = t->b, .h = t->states));
 }
 
 static void free_tools(tools *t) {
@@ -251,8 +255,10 @@ static void test_tools(void **state) {
         t.b[i] = (float)random_between(&source, -1, 1);
     }
     check_ok(rcv_context_new(NULL, &t.context));
-    check_ok(rcv_gemm_new(t.context, &(rcv_gemm_options){.m = SIDE, .n = SIDE, .k = SIDE, .threads = 2}, &t.gemm));
-    check_ok(rcv_scan_new(t.context, &(rcv_scan_options){.steps = LONG, .channels = CHANNELS, .threads = 2}, &t.scan));
+    check_ok(
+        rcv_gemm_new(t.context, &RCV_INIT(rcv_gemm_options, .m = SIDE, .n = SIDE, .k = SIDE, .threads = 2), &t.gemm));
+    check_ok(rcv_scan_new(t.context, &RCV_INIT(rcv_scan_options, .steps = LONG, .channels = CHANNELS, .threads = 2),
+                          &t.scan));
     check_ok(use_tools(&t));
     in_child(use_tools_again, &t);
     check_ok(use_tools(&t));
@@ -265,8 +271,8 @@ static void *plan_on(void *user) {
     const work *w = user;
     for (int i = 0; i < 40; i++) {
         rcv_plan *plan = NULL;
-        const rcv_plan_options options = {
-            .steps = 1 + i, .batch = 1, .effort = RCV_ESTIMATE, .threads = 1}; /* looked up, and remembered */
+        const rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = 1 + i, .batch = 1, .effort = RCV_ESTIMATE,
+                                                  .threads = 1); /* looked up, and remembered */
         if (rcv_plan_new(w->net, &options, &plan)) return user;
         rcv_plan_free(plan);
         if (rcv_wisdom_count(w->context) > 1000) return user;
@@ -278,7 +284,8 @@ static int count_wisdom(void *user) {
     const work *w = user;
     rcv_plan *plan = NULL;
     for (int i = 0; i < 20; i++) rcv_wisdom_count(w->context);
-    if (rcv_plan_new(w->net, &(rcv_plan_options){.steps = 3, .batch = 1, .effort = RCV_ESTIMATE}, &plan)) return 1;
+    if (rcv_plan_new(w->net, &RCV_INIT(rcv_plan_options, .steps = 3, .batch = 1, .effort = RCV_ESTIMATE), &plan))
+        return 1;
     rcv_plan_free(plan);
     return 0;
 }

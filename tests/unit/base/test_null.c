@@ -1,5 +1,7 @@
 /* NULL for a required argument: RCV_INVALID, and the sentence has the argument's name as recurve.h gives it. The table has every
  * function of recurve.h that returns a status, and every pointer of each as required or optional, which the header itself is asked. */
+#include "recurve_bench.h"
+#include "recurve_distributed.h"
 #include "scratch.h"
 #include "train_fixture.h"
 
@@ -25,10 +27,11 @@ typedef struct {
     float numbers[256];
 } objects;
 
-static const rcv_net_options net_options = {.input = 2, .hidden = 2};
-static const rcv_plan_options plan_options = {.steps = 2, .batch = 1, .training = true, .schedule = "naive"};
-static const rcv_scan_options scan_options = {.steps = 2, .channels = 2};
-static const rcv_gemm_options gemm_options = {.m = 2, .n = 2, .k = 2};
+static const rcv_net_options net_options = {.size = sizeof(rcv_net_options), .input = 2, .hidden = 2};
+static const rcv_plan_options plan_options = {
+    .size = sizeof(rcv_plan_options), .steps = 2, .batch = 1, .training = true, .schedule = "naive"};
+static const rcv_scan_options scan_options = {.size = sizeof(rcv_scan_options), .steps = 2, .channels = 2};
+static const rcv_gemm_options gemm_options = {.size = sizeof(rcv_gemm_options), .m = 2, .n = 2, .k = 2};
 static const float ones[4] = {1, 1, 1, 1};
 static const rcv_tensor tensor = {.name = "w", .dims = 1, .shape = {4}, .data = ones, .bytes = sizeof ones};
 static const int64_t bounds[] = {64};
@@ -66,16 +69,16 @@ CALL(rcv_wisdom_save, A(context, o->context), A(path, "wisdom"))
 CALL(rcv_run_new, A(plan, o->plan), A(run, OUT(rcv_run)))
 CALL(rcv_run_set_stream, A(run, o->run), NULL)
 CALL(rcv_run_wait, A(run, o->run))
-CALL(rcv_run_forward, A(run, o->run), A(data, (&(rcv_forward){.x = ones})))
-CALL(rcv_run_backward, A(run, o->run), A(data, (&(rcv_backward){.dy = ones})))
+CALL(rcv_run_forward, A(run, o->run), A(data, (&RCV_INIT(rcv_forward, .x = ones))))
+CALL(rcv_run_backward, A(run, o->run), A(data, (&RCV_INIT(rcv_backward, .dy = ones))))
 CALL(rcv_run_set_signals, A(run, o->run), (uint64_t[2]){0}, A(value, (&(uint64_t){1})))
 CALL(rcv_run_trace, A(run, o->run), NULL, 0)
 CALL(rcv_scan_new, A(context, o->context), A(options, &scan_options), A(scan, OUT(rcv_scan)))
 CALL(rcv_scan_set_stream, A(scan, o->scan), NULL)
 CALL(rcv_scan_wait, A(scan, o->scan))
-CALL(rcv_scan_forward, A(scan, o->scan), A(data, (&(rcv_scan_data){.a = ones})))
-CALL(rcv_scan_backward, A(scan, o->scan), A(data, (&(rcv_scan_data){.a = ones, .h = o->numbers})),
-     A(gradients, (&(rcv_scan_gradients){.dh = ones})))
+CALL(rcv_scan_forward, A(scan, o->scan), A(data, (&RCV_INIT(rcv_scan_data, .a = ones))))
+CALL(rcv_scan_backward, A(scan, o->scan), A(data, (&RCV_INIT(rcv_scan_data, .a = ones, .h = o->numbers))),
+     A(gradients, (&RCV_INIT(rcv_scan_gradients, .dh = ones))))
 CALL(rcv_measure_peak, A(context, o->context), RCV_FLOAT32, 1, A(operations, (&(double){0})))
 CALL(rcv_measure_device, A(context, o->context), "cpu", RCV_FLOAT32, A(operations, (&(double){0})))
 CALL(rcv_measure_memory, A(context, o->context), "cpu", 1, 1, 4096, A(bandwidth, (&(double){0})))
@@ -112,9 +115,9 @@ CALL(rcv_settings_print, A(settings, o->settings), A(json, OUT(char)))
 CALL(rcv_learner_new, A(context, o->context), A(settings, o->settings), A(data, o->data), A(learner, OUT(rcv_learner)))
 CALL(rcv_learner_load, A(context, o->context), A(path, "x"), NULL, RCV_FLOAT32, A(learner, OUT(rcv_learner)))
 CALL(rcv_learner_save, A(learner, o->learner), A(path, "x"))
-CALL(rcv_learner_evaluate, A(learner, o->learner), A(data, o->data), NULL, A(result, (&(rcv_evaluation){0})))
-CALL(rcv_learner_generate, A(learner, o->learner), A(options, (&(rcv_generation){.count = 0})), A(emit, ignore_text),
-     NULL)
+CALL(rcv_learner_evaluate, A(learner, o->learner), A(data, o->data), NULL, A(result, (&RCV_INIT(rcv_evaluation))))
+CALL(rcv_learner_generate, A(learner, o->learner), A(options, (&RCV_INIT(rcv_generation, .count = 0))),
+     A(emit, ignore_text), NULL)
 CALL(rcv_world_open, A(context, o->context), NULL, A(world, OUT(rcv_world)))
 CALL(rcv_world_agree, A(world, o->world), RCV_OK)
 CALL(rcv_trainer_new, A(context, o->context), A(settings, o->settings), A(train, o->data), NULL,
@@ -123,7 +126,7 @@ CALL(rcv_trainer_join, A(context, o->context), A(settings, o->settings), A(train
      A(trainer, OUT(rcv_trainer)))
 CALL(rcv_trainer_resume, A(trainer, o->trainer), A(path, "x"))
 CALL(rcv_trainer_run, A(trainer, o->trainer), NULL)
-CALL(rcv_trainer_forecast, A(trainer, o->trainer), NULL, A(forecast, (&(rcv_forecast){0})))
+CALL(rcv_trainer_forecast, A(trainer, o->trainer), NULL, A(forecast, (&RCV_INIT(rcv_forecast))))
 CALL(rcv_trainer_save, A(trainer, o->trainer), A(path, "x"))
 CALL(rcv_trainer_best_path, A(context, o->context), A(path, "x"), A(best, OUT(char)))
 CALL(rcv_checkpoint_settings, A(context, o->context), A(path, "x"), A(settings, OUT(rcv_settings)))
@@ -261,7 +264,7 @@ static void open_objects(objects *o, train_fixture *s) {
     o->settings = train_fixture_settings(s, "hidden=2 kind=lines");
     check_ok(rcv_trainer_new(o->context, o->settings, o->data, NULL, &o->trainer));
     o->learner = rcv_trainer_learner(o->trainer);
-    check_ok(rcv_world_open(o->context, &(rcv_world_options){.transport = "self"}, &o->world));
+    check_ok(rcv_world_open(o->context, &RCV_INIT(rcv_world_options, .transport = "self"), &o->world));
 }
 
 static void close_objects(objects *o, train_fixture *s) {
@@ -304,15 +307,23 @@ static void test_null(void **state) {
 
 /* ---- the header: is the table whole? ---- */
 
-static char *read_header(void) {
-    FILE *file = fopen(RCV_SOURCE_DIR "/include/recurve.h", "rb");
-    assert_non_null(file);
+/* All public headers, one after the other, without comments. */
+static char *read_headers(void) {
+    static const char *const names[] = {"recurve.h", "recurve_bench.h", "recurve_distributed.h"};
     char *text = calloc(1, 1 << 20);
     assert_non_null(text);
-    size_t length = fread(text, 1, (1 << 20) - 1, file);
-    fclose(file);
-    assert_true(length > 1000 && length < (1 << 20) - 1);
-    for (char *at = text; (at = strstr(at, "/*"));) { /* without comments */
+    size_t length = 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[500];
+        snprintf(path, sizeof path, "%s/include/%s", RCV_SOURCE_DIR, names[i]);
+        FILE *file = fopen(path, "rb");
+        assert_non_null(file);
+        size_t more = fread(text + length, 1, (1 << 20) - 1 - length, file);
+        fclose(file);
+        assert_true(more > 1000 && length + more < (1 << 20) - 1);
+        length += more;
+    }
+    for (char *at = text; (at = strstr(at, "/*"));) {
         char *end = strstr(at, "*/");
         assert_non_null(end);
         memset(at, ' ', (size_t)(end + 2 - at));
@@ -371,7 +382,7 @@ static int count_words(const char *list) {
 static void test_table_is_whole(void **state) {
     (void)state;
     static const char mark[] = "RCV_API rcv_status ";
-    char *text = read_header();
+    char *text = read_headers();
     size_t found = 0;
     for (const char *at = text; (at = strstr(at, mark));) {
         at += sizeof mark - 1;

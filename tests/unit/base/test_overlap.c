@@ -1,6 +1,7 @@
 /* Arrays of one call: an output that overlaps another array, wholly or by an element, is refused with both names and changes nothing; inputs
  * may overlap each other; a backward call does not read the forward call's outputs, in any plan. */
 #include "probe.h"
+#include "recurve_bench.h"
 
 enum { STEPS = 4, BATCH = 3, SIZE = 6, LAYERS = 2, STATES = 2 };
 enum { ROWS = STEPS * BATCH * SIZE, STATE = LAYERS * BATCH * SIZE };
@@ -48,15 +49,16 @@ static void place_arrays(arrays *a, int64_t elements) {
 }
 
 static rcv_plan_options options_of(const char *schedule) {
-    return (rcv_plan_options){
-        .steps = STEPS, .batch = BATCH, .training = true, .lengths = true, .resets = true, .schedule = schedule};
+    return RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true, .lengths = true, .resets = true,
+                    .schedule = schedule);
 }
 
 static void open_subject(subject *s) {
     *s = (subject){0};
     check_ok(rcv_context_new(NULL, &s->context));
     check_ok(rcv_cell_open(s->context, "lstm", &s->cell));
-    check_ok(rcv_net_new(s->cell, &(rcv_net_options){.input = SIZE, .hidden = SIZE, .layers = LAYERS}, &s->net));
+    check_ok(
+        rcv_net_new(s->cell, &RCV_INIT(rcv_net_options, .input = SIZE, .hidden = SIZE, .layers = LAYERS), &s->net));
     rcv_plan_options options = options_of("naive");
     check_ok(rcv_plan_new(s->net, &options, &s->plan));
     check_ok(rcv_run_new(s->plan, &s->run));
@@ -73,24 +75,17 @@ static void close_subject(subject *s) {
 }
 
 static rcv_status forward(rcv_run *run, const arrays *a) {
-    const rcv_forward data = {.parameters = a->parameters,
-                              .x = a->x,
-                              .lengths = a->lengths,
-                              .resets = a->resets,
-                              .initial = (const void *const *)a->initial,
-                              .restart = (const void *const *)a->restart,
-                              .y = a->y,
-                              .final = (void *const *)a->final};
+    const rcv_forward data =
+        RCV_INIT(rcv_forward, .parameters = a->parameters, .x = a->x, .lengths = a->lengths, .resets = a->resets,
+                 .initial = (const void *const *)a->initial, .restart = (const void *const *)a->restart, .y = a->y,
+                 .final = (void *const *)a->final);
     return rcv_run_forward(run, &data);
 }
 
 static rcv_status backward(rcv_run *run, const arrays *a) {
-    const rcv_backward data = {.dy = a->dy,
-                               .dfinal = (const void *const *)a->dfinal,
-                               .dx = a->dx,
-                               .dinitial = (void *const *)a->dinitial,
-                               .drestart = (void *const *)a->drestart,
-                               .dparameters = a->dparameters};
+    const rcv_backward data = RCV_INIT(rcv_backward, .dy = a->dy, .dfinal = (const void *const *)a->dfinal, .dx = a->dx,
+                                       .dinitial = (void *const *)a->dinitial, .drestart = (void *const *)a->drestart,
+                                       .dparameters = a->dparameters);
     return rcv_run_backward(run, &data);
 }
 
@@ -279,17 +274,13 @@ static void test_scan(void **state) {
     int64_t length = N;
     uint8_t reset[N] = {0};
     check_ok(rcv_context_new(NULL, &context));
-    const rcv_scan_options options = {.steps = N, .channels = C, .lengths = true, .resets = true};
+    const rcv_scan_options options =
+        RCV_INIT(rcv_scan_options, .steps = N, .channels = C, .lengths = true, .resets = true);
     check_ok(rcv_scan_new(context, &options, &scan));
-    const rcv_scan_data good = {.a = m,
-                                .b = m + ALL,
-                                .initial = m + 2 * ALL,
-                                .lengths = &length,
-                                .resets = reset,
-                                .h = m + 3 * ALL,
-                                .final = m + 4 * ALL};
-    const rcv_scan_gradients gradients = {
-        .dh = m + 5 * ALL, .dfinal = m + 6 * ALL, .da = m + 7 * ALL, .db = m + 8 * ALL, .dinitial = m + 9 * ALL};
+    const rcv_scan_data good = RCV_INIT(rcv_scan_data, .a = m, .b = m + ALL, .initial = m + 2 * ALL, .lengths = &length,
+                                        .resets = reset, .h = m + 3 * ALL, .final = m + 4 * ALL);
+    const rcv_scan_gradients gradients = RCV_INIT(rcv_scan_gradients, .dh = m + 5 * ALL, .dfinal = m + 6 * ALL,
+                                                  .da = m + 7 * ALL, .db = m + 8 * ALL, .dinitial = m + 9 * ALL);
     const struct {
         const char *sentence;
         rcv_scan_data data;
@@ -305,6 +296,7 @@ static void test_scan(void **state) {
     check_ok(rcv_scan_forward(scan, &good));
     for (size_t i = 0; i < sizeof forwards / sizeof *forwards; i++) {
         rcv_scan_data data = forwards[i].data;
+        data.size = sizeof data;
         data.lengths = &length;
         data.resets = reset;
         check_fails(rcv_scan_forward(scan, &data), RCV_INVALID, forwards[i].sentence);
@@ -322,10 +314,14 @@ static void test_scan(void **state) {
         {"dinitial overlaps dfinal;", {.dinitial = m + 6 * ALL, .dfinal = m + 6 * ALL}},
         {"dinitial overlaps initial;", {.dinitial = m + 2 * ALL}},
     };
-    for (size_t i = 0; i < sizeof backwards / sizeof *backwards; i++)
-        check_fails(rcv_scan_backward(scan, &good, &backwards[i].gradients), RCV_INVALID, backwards[i].sentence);
+    for (size_t i = 0; i < sizeof backwards / sizeof *backwards; i++) {
+        rcv_scan_gradients wrong = backwards[i].gradients;
+        wrong.size = sizeof wrong;
+        check_fails(rcv_scan_backward(scan, &good, &wrong), RCV_INVALID, backwards[i].sentence);
+    }
     check_ok(rcv_scan_backward(scan, &good, &gradients));
-    check_ok(rcv_scan_backward(scan, &good, &(rcv_scan_gradients){.dh = m + 5 * ALL, .db = m + ALL})); /* over b */
+    check_ok(
+        rcv_scan_backward(scan, &good, &RCV_INIT(rcv_scan_gradients, .dh = m + 5 * ALL, .db = m + ALL))); /* over b */
     rcv_scan_free(scan);
     rcv_context_free(context);
 }
@@ -337,12 +333,13 @@ static void test_gemm(void **state) {
     rcv_gemm *gemm = NULL, *wide = NULL;
     float m[N * WIDE] = {0};
     check_ok(rcv_context_new(NULL, &context));
-    check_ok(rcv_gemm_new(context, &(rcv_gemm_options){.m = N, .n = N, .k = N}, &gemm));
+    check_ok(rcv_gemm_new(context, &RCV_INIT(rcv_gemm_options, .m = N, .n = N, .k = N), &gemm));
     check_ok(rcv_gemm_run(gemm, m, m, m + N * N));
     check_fails(rcv_gemm_run(gemm, m, m + N * N, m), RCV_INVALID, "c overlaps a;");
     check_fails(rcv_gemm_run(gemm, m, m + N * N, m + N * N - 1), RCV_INVALID, "c overlaps a;");
     check_fails(rcv_gemm_run(gemm, m, m + N * N, m + 2 * N * N - 1), RCV_INVALID, "c overlaps b;");
-    const rcv_gemm_options beside = {.m = N, .n = N, .k = N, .lda = WIDE, .ldb = WIDE, .ldc = WIDE};
+    const rcv_gemm_options beside =
+        RCV_INIT(rcv_gemm_options, .m = N, .n = N, .k = N, .lda = WIDE, .ldb = WIDE, .ldc = WIDE);
     check_ok(rcv_gemm_new(context, &beside, &wide));
     check_ok(rcv_gemm_run(wide, m, m + N, m + 2 * N)); /* side by side in the rows of one matrix */
     check_ok(rcv_gemm_run(wide, m + N, m + 2 * N, m));

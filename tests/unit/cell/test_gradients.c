@@ -14,7 +14,7 @@ typedef struct {
 /* Every size a cell declares gets a small value: 3 for a projection, else 2, which divides hidden. */
 static void shrink_sizes(const rcv_cell *cell, small_sizes *small) {
     rcv_net *net = NULL;
-    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = 3, .hidden = 4}, &net));
+    check_ok(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4), &net));
     const rcv_net_options *options = rcv_net_get_options(net);
     small->count = options->size_count;
     assert_true(small->count <= MAX_SIZES);
@@ -118,8 +118,8 @@ enum { DROP_STEPS = 20, DROP_BATCH = 10, DROP_SIZE = 16, DROP_COUNT = DROP_STEPS
 
 static rcv_run *copy_run(rcv_net *net, bool training, rcv_plan **plan) {
     rcv_run *run = NULL;
-    rcv_plan_options options = {
-        .steps = DROP_STEPS, .batch = DROP_BATCH, .dtype = RCV_FLOAT64, .training = training, .schedule = "naive"};
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = DROP_STEPS, .batch = DROP_BATCH,
+                                        .dtype = RCV_FLOAT64, .training = training, .schedule = "naive");
     check_ok(rcv_plan_new(net, &options, plan));
     check_ok(rcv_run_new(*plan, &run));
     return run;
@@ -133,7 +133,8 @@ static void test_dropout_mask(void **state) {
     rcv_cell *cell = NULL;
     rcv_net *net = NULL;
     check_ok(rcv_cell_parse(context, copy_text, strlen(copy_text), "copy.cell", &cell));
-    rcv_net_options options = {.input = DROP_SIZE, .hidden = DROP_SIZE, .layers = 2, .dropout = 0.25};
+    rcv_net_options options =
+        RCV_INIT(rcv_net_options, .input = DROP_SIZE, .hidden = DROP_SIZE, .layers = 2, .dropout = 0.25);
     check_ok(rcv_net_new(cell, &options, &net));
     double *parameters = calloc((size_t)rcv_net_parameter_elements(net) + 1, sizeof(double));
     double *x = calloc(DROP_COUNT, sizeof(double)), *y = calloc(DROP_COUNT, sizeof(double));
@@ -144,7 +145,7 @@ static void test_dropout_mask(void **state) {
 
     rcv_plan *plan = NULL;
     rcv_run *run = copy_run(net, true, &plan);
-    rcv_forward data = {.parameters = parameters, .x = x, .y = y, .seed = 3};
+    rcv_forward data = RCV_INIT(rcv_forward, .parameters = parameters, .x = x, .y = y, .seed = 3);
     check_ok(rcv_run_forward(run, &data));
     int dropped = 0;
     for (int i = 0; i < DROP_COUNT; i++) {
@@ -191,8 +192,9 @@ static void test_accumulate(void **state) {
     double *sum = malloc((size_t)self.parameter_count * sizeof(double));
     assert_non_null(sum);
     for (int64_t i = 0; i < self.parameter_count; i++) sum[i] = (double)i;
-    rcv_backward only_y = {.dy = self.dy, .dparameters = sum, .accumulate = true};
-    rcv_backward only_final = {.dfinal = (const void *const *)self.dfinal, .dparameters = sum, .accumulate = true};
+    rcv_backward only_y = RCV_INIT(rcv_backward, .dy = self.dy, .dparameters = sum, .accumulate = true);
+    rcv_backward only_final =
+        RCV_INIT(rcv_backward, .dfinal = (const void *const *)self.dfinal, .dparameters = sum, .accumulate = true);
     probe_loss(&self);
     check_ok(rcv_run_backward(self.run, &only_y));
     probe_loss(&self);
@@ -201,7 +203,7 @@ static void test_accumulate(void **state) {
         assert_true(fabs(sum[i] - (double)i - self.dparameters[i]) < 1e-9);
     }
     probe_loss(&self);
-    check_ok(rcv_run_backward(self.run, &(rcv_backward){.dparameters = sum}));
+    check_ok(rcv_run_backward(self.run, &RCV_INIT(rcv_backward, .dparameters = sum)));
     for (int64_t i = 0; i < self.parameter_count; i++) assert_true(sum[i] == 0);
     free(sum);
     probe_close(&self);

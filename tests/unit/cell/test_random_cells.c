@@ -170,9 +170,10 @@ typedef struct {
 
 static void step_open(step_function *f, const rcv_cell *cell) {
     memset(f, 0, sizeof *f);
-    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = INPUT, .hidden = HIDDEN}, &f->net));
+    check_ok(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN), &f->net));
     check_ok(rcv_plan_new(
-        f->net, &(rcv_plan_options){.steps = 1, .batch = 1, .dtype = RCV_FLOAT64, .schedule = "naive"}, &f->plan));
+        f->net, &RCV_INIT(rcv_plan_options, .steps = 1, .batch = 1, .dtype = RCV_FLOAT64, .schedule = "naive"),
+        &f->plan));
     check_ok(rcv_run_new(f->plan, &f->run));
     f->states = rcv_net_state_count(f->net);
     assert_true(f->states <= MAX_STATES && rcv_net_output(f->net) <= 64);
@@ -201,7 +202,8 @@ static void step_evaluate(step_function *f, const double *states, double *next) 
         final[s] = next + f->start[s];
     }
     memset(next, 0xff, f->channels * sizeof *next);
-    rcv_forward data = {.parameters = f->parameters, .x = f->x, .initial = initial, .y = f->y, .final = final};
+    rcv_forward data =
+        RCV_INIT(rcv_forward, .parameters = f->parameters, .x = f->x, .initial = initial, .y = f->y, .final = final);
     check_ok(rcv_run_forward(f->run, &data));
 }
 

@@ -60,12 +60,9 @@ static void forward(const world *w, const call *c) {
     rcv_run *run = NULL;
     check_ok(rcv_net_new(w->cell, &c->net, &net));
     assert_true(rcv_net_state_count(net) <= 2);
-    rcv_plan_options options = {.steps = c->steps,
-                                .batch = c->batch,
-                                .dtype = RCV_FLOAT64,
-                                .training = c->training,
-                                .lengths = c->lengths != NULL,
-                                .schedule = c->schedule ? c->schedule : "naive"};
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = c->steps, .batch = c->batch, .dtype = RCV_FLOAT64, .training = c->training,
+                 .lengths = c->lengths != NULL, .schedule = c->schedule ? c->schedule : "naive");
     check_ok(rcv_plan_new(net, &options, &plan));
     check_ok(rcv_run_new(plan, &run));
     double *parameters = calloc((size_t)rcv_net_parameter_elements(net) + 1, sizeof *parameters);
@@ -73,13 +70,8 @@ static void forward(const world *w, const call *c) {
     check_ok(rcv_net_initialize(net, 1, RCV_FLOAT64, parameters));
     const void *initial[2] = {c->initial[0], c->initial[1]};
     void *final[2] = {c->final[0], c->final[1]};
-    rcv_forward data = {.parameters = parameters,
-                        .x = c->x,
-                        .lengths = c->lengths,
-                        .initial = initial,
-                        .y = c->y,
-                        .final = final,
-                        .seed = c->seed};
+    rcv_forward data = RCV_INIT(rcv_forward, .parameters = parameters, .x = c->x, .lengths = c->lengths,
+                                .initial = initial, .y = c->y, .final = final, .seed = c->seed);
     check_ok(rcv_run_forward(run, &data));
     free(parameters);
     rcv_run_free(run);
@@ -116,7 +108,12 @@ static void test_variational_masks(void **state) {
     count_up(x, COUNT);
     static const char *const plans[] = {"naive", "combine(steps=3)+fuse+pack", "fuse+transpose+threads(2)",
                                         "combine(steps=2)+fuse+pack+recompute(every=2)"};
-    call c = {.net = {.input = SIZE, .hidden = SIZE, .layers = 2, .dropout = 0.25, .variational = true},
+    call c = {.net = {.size = sizeof(rcv_net_options),
+                      .input = SIZE,
+                      .hidden = SIZE,
+                      .layers = 2,
+                      .dropout = 0.25,
+                      .variational = true},
               .steps = STEPS,
               .batch = BATCH,
               .training = true,
@@ -170,7 +167,7 @@ static void test_zoneout_masks(void **state) {
     for (int i = 0; i < ROW; i++) before[i] = -1 - i;
     static const char *const plans[] = {"naive", "combine(steps=3)+fuse+pack", "fuse+transpose+threads(2)", "scan+fuse",
                                         "combine(steps=2)+fuse+pack+recompute(every=2)"};
-    call c = {.net = {.input = SIZE, .hidden = SIZE, .layers = 1, .zoneout = 0.25},
+    call c = {.net = {.size = sizeof(rcv_net_options), .input = SIZE, .hidden = SIZE, .layers = 1, .zoneout = 0.25},
               .steps = STEPS,
               .batch = BATCH,
               .training = true,
@@ -207,7 +204,7 @@ static void test_zoneout_lengths(void **state) {
     static double x[COUNT], y[COUNT], whole[COUNT], last[ROW];
     static const int64_t lengths[BATCH] = {STEPS, 1, 7, STEPS, 4};
     count_up(x, COUNT);
-    call c = {.net = {.input = SIZE, .hidden = SIZE, .layers = 1, .zoneout = 0.25},
+    call c = {.net = {.size = sizeof(rcv_net_options), .input = SIZE, .hidden = SIZE, .layers = 1, .zoneout = 0.25},
               .steps = STEPS,
               .batch = BATCH,
               .seed = 3,
@@ -243,7 +240,7 @@ static void test_zoneout_of_output(void **state) {
     static double x[COUNT], y[COUNT], states[2][ROW];
     count_up(x, COUNT);
     for (int training = 0; training < 2; training++) {
-        call c = {.net = {.input = SIZE, .hidden = SIZE, .layers = 1, .zoneout = 0.5},
+        call c = {.net = {.size = sizeof(rcv_net_options), .input = SIZE, .hidden = SIZE, .layers = 1, .zoneout = 0.5},
                   .steps = STEPS,
                   .batch = BATCH,
                   .training = training,
@@ -278,7 +275,7 @@ static void test_zoneout_of_states(void **state) {
         before[0][i] = random_between(&source, -1, 1);
         before[1][i] = random_between(&source, -1, 1);
     }
-    call c = {.net = {.input = 3, .hidden = 3, .layers = 1},
+    call c = {.net = {.size = sizeof(rcv_net_options), .input = 3, .hidden = 3, .layers = 1},
               .steps = 1,
               .batch = MANY,
               .training = true,
@@ -316,7 +313,7 @@ static void test_zoneout_mean(void **state) {
     const double keep = 0.3, x[LONG] = {0.5, -1, 2, 0.25, -0.75, 1}, h0 = 0.4, c0 = -0.6;
     double y[LONG], p[16] = {0}, last[2], part[LONG];
     rcv_net *net = NULL;
-    call c = {.net = {.input = 1, .hidden = 1, .layers = 1, .zoneout = keep},
+    call c = {.net = {.size = sizeof(rcv_net_options), .input = 1, .hidden = 1, .layers = 1, .zoneout = keep},
               .steps = LONG,
               .batch = 1,
               .x = x,
@@ -374,7 +371,8 @@ static void test_gradients(void **state) {
         for (size_t k = 0; k < 4 * PLANS; k++) {
             char label[160];
             bool variational = k & 1, lengths = k & 2;
-            probe_config config = {.net = {.input = 3,
+            probe_config config = {.net = {.size = sizeof(rcv_net_options),
+                                           .input = 3,
                                            .hidden = 4,
                                            .layers = 2,
                                            .bidirectional = i == 1,
@@ -422,7 +420,7 @@ static void test_settings(void **state) {
     for (size_t i = 0; i < sizeof chosen / sizeof *chosen; i++)
         check_ok(rcv_settings_set(settings, chosen[i][0], chosen[i][1]));
     /* a cache that is no folder keeps nothing */
-    check_ok(rcv_data_open(context, path, &(rcv_data_options){.cache = path}, &data));
+    check_ok(rcv_data_open(context, path, &RCV_INIT(rcv_data_options, .cache = path), &data));
     check_ok(rcv_learner_new(context, settings, data, &learner));
     const rcv_net_options *net = rcv_net_get_options(rcv_learner_net(learner));
     assert_true(net->dropout == 0.25 && net->variational && net->zoneout == 0.125);

@@ -103,8 +103,8 @@ static void compare_cell(const char *name, bool options) {
 
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
-    rcv_plan_options plan_options = {
-        .steps = config.steps, .batch = config.batch, .training = true, .lengths = options, .resets = options};
+    rcv_plan_options plan_options = RCV_INIT(rcv_plan_options, .steps = config.steps, .batch = config.batch,
+                                             .training = true, .lengths = options, .resets = options);
     check_ok(rcv_plan_new(p.net, &plan_options, &plan));
     check_ok(rcv_run_new(plan, &run));
     int64_t rows = config.steps * config.batch;
@@ -124,19 +124,11 @@ static void compare_cell(const char *name, bool options) {
         final[s] = finals[s].values;
         dinitial[s] = dinitials[s].values;
     }
-    rcv_forward forward = {.parameters = parameters,
-                           .x = x,
-                           .lengths = options ? p.lengths : NULL,
-                           .resets = options ? p.resets : NULL,
-                           .initial = (const void *const *)initial,
-                           .restart = (const void *const *)restart,
-                           .y = y.values,
-                           .final = final};
-    rcv_backward backward = {.dy = dy,
-                             .dfinal = (const void *const *)dfinal,
-                             .dx = dx.values,
-                             .dinitial = dinitial,
-                             .dparameters = dparameters.values};
+    rcv_forward forward = RCV_INIT(rcv_forward, .parameters = parameters, .x = x, .lengths = options ? p.lengths : NULL,
+                                   .resets = options ? p.resets : NULL, .initial = (const void *const *)initial,
+                                   .restart = (const void *const *)restart, .y = y.values, .final = final);
+    rcv_backward backward = RCV_INIT(rcv_backward, .dy = dy, .dfinal = (const void *const *)dfinal, .dx = dx.values,
+                                     .dinitial = dinitial, .dparameters = dparameters.values);
     check_ok(rcv_run_forward(run, &forward));
     check_ok(rcv_run_backward(run, &backward));
     compare(name, "y", &y);

@@ -1,4 +1,5 @@
 /* Products by shares: right in every layout and cut, the same bits in all of them, and nothing touched around c. */
+#include "recurve_bench.h"
 #include "test.h"
 
 #include "device/cpu/gemm/matmul.h"
@@ -506,8 +507,8 @@ static void public_products(void **state) {
     const rcv_dtype types[] = {RCV_FLOAT32, RCV_BFLOAT16};
     for (int i = 0; i < 12; i++) {
         bool packed = i & 1;
-        rcv_gemm_options options = {
-            .dtype = types[i / 2 % 2], .m = M, .n = N, .k = K, .packed_b = packed, .threads = i / 4};
+        rcv_gemm_options options = RCV_INIT(rcv_gemm_options, .dtype = types[i / 2 % 2], .m = M, .n = N, .k = K,
+                                            .packed_b = packed, .threads = i / 4);
         rcv_gemm *gemm;
         check_ok(rcv_gemm_new(context, &options, &gemm));
         check_fails(rcv_gemm_run(gemm, a, NULL, c), RCV_INVALID, "needs b");
@@ -536,17 +537,9 @@ static void public_product_strides(void **state) {
     rcv_context *context = test_context(&counter);
     const double a[] = {1, 2, 9, 3, 4, 9}, b[] = {5, 6, 9, 9, 7, 8}; /* a^T stored [2, 2 of 3]; b^T [2, 2 of 4] */
     double c[] = {100, 200, 9, 300, 400};
-    rcv_gemm_options options = {.dtype = RCV_FLOAT64,
-                                .transpose_a = true,
-                                .transpose_b = true,
-                                .accumulate = true,
-                                .m = 2,
-                                .n = 2,
-                                .k = 2,
-                                .lda = 3,
-                                .ldb = 4,
-                                .ldc = 3,
-                                .threads = 2};
+    rcv_gemm_options options =
+        RCV_INIT(rcv_gemm_options, .dtype = RCV_FLOAT64, .transpose_a = true, .transpose_b = true, .accumulate = true,
+                 .m = 2, .n = 2, .k = 2, .lda = 3, .ldb = 4, .ldc = 3, .threads = 2);
     rcv_gemm *gemm;
     check_ok(rcv_gemm_new(context, &options, &gemm));
     check_ok(rcv_gemm_run(gemm, a, b, c));
@@ -560,7 +553,7 @@ static void public_errors(void **state) {
     (void)state;
     test_allocator counter;
     rcv_context *context = test_context(&counter);
-    const rcv_gemm_options good = {.m = 4, .n = 3, .k = 2, .threads = 2};
+    const rcv_gemm_options good = RCV_INIT(rcv_gemm_options, .m = 4, .n = 3, .k = 2, .threads = 2);
     rcv_gemm *gemm = (void *)&counter;
     check_fails(rcv_gemm_new(NULL, &good, &gemm), RCV_INVALID, "not NULL");
     assert_null(gemm);
@@ -588,6 +581,7 @@ static void public_errors(void **state) {
         {{.m = 1, .n = (int64_t)1 << 40, .k = (int64_t)1 << 12, .transpose_b = true}, "too large to be counted"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wrong[i].options.size = sizeof wrong[i].options;
         check_fails(rcv_gemm_new(context, &wrong[i].options, &gemm), RCV_INVALID, wrong[i].fragment);
         assert_null(gemm);
     }
@@ -612,10 +606,10 @@ static void forced_kernels(void **state) {
     const float a[] = {1, 2}, b[] = {3, 4};
     for (size_t i = 0; i <= rcv_kernels_count(); i++) {
         const char *name = i < rcv_kernels_count() ? rcv_kernels_name(i) : "abacus";
-        rcv_context_options choice = {.kernels = name};
+        rcv_context_options choice = RCV_INIT(rcv_context_options, .kernels = name);
         rcv_context *context;
         check_ok(rcv_context_new(&choice, &context));
-        rcv_gemm_options options = {.m = 1, .n = 1, .k = 2, .threads = 1};
+        rcv_gemm_options options = RCV_INIT(rcv_gemm_options, .m = 1, .n = 1, .k = 2, .threads = 1);
         rcv_gemm *gemm;
         double peak;
         if (i == rcv_kernels_count()) {

@@ -1,5 +1,6 @@
 /* Linear recurrences by themselves: every form and type against a plain loop, the same bits by any number of threads, and
  * what overflows or is no number does what it does in that loop. */
+#include "recurve_bench.h"
 #include "scan_cases.h"
 
 #include <math.h>
@@ -24,8 +25,8 @@ typedef struct {
 } shape;
 
 static rcv_scan_options options_of(shape shape, const char *form, rcv_dtype dtype) {
-    return (rcv_scan_options){
-        .steps = shape.steps, .batch = shape.batch, .channels = shape.channels, .form = form, .dtype = dtype};
+    return RCV_INIT(rcv_scan_options, .steps = shape.steps, .batch = shape.batch, .channels = shape.channels,
+                    .form = form, .dtype = dtype);
 }
 
 static void check_case(rcv_context *context, const rcv_scan_options *options, scan_gates gates, bool initial,
@@ -448,7 +449,7 @@ static void gradients_may_be_left_out(void **state) {
 static void every_set_of_kernels(void **state) {
     (void)state;
     for (size_t k = 0; k < rcv_kernels_count(); k++) {
-        rcv_context_options choice = {.kernels = rcv_kernels_name(k)};
+        rcv_context_options choice = RCV_INIT(rcv_context_options, .kernels = rcv_kernels_name(k));
         rcv_context *context = NULL;
         check_ok(rcv_context_new(&choice, &context));
         for (int i = 0; i < 4 * TYPES * (FORMS - 1); i++) {
@@ -489,8 +490,9 @@ static void wrong_options(void **state) {
     test_allocator counter;
     rcv_context *context = test_context(&counter);
     rcv_scan *scan = NULL;
-    const rcv_scan_options good = {.steps = 3000, .channels = 4, .threads = 2, .form = "three", .resets = true};
-    const struct {
+    const rcv_scan_options good =
+        RCV_INIT(rcv_scan_options, .steps = 3000, .channels = 4, .threads = 2, .form = "three", .resets = true);
+    struct {
         rcv_scan_options options;
         const char *fragment;
     } wrong[] = {
@@ -510,6 +512,7 @@ static void wrong_options(void **state) {
         {{.steps = 3, .channels = 4, .device = "abacus"}, "abacus"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wrong[i].options.size = sizeof wrong[i].options;
         check_fails(rcv_scan_new(context, &wrong[i].options, &scan), RCV_INVALID, wrong[i].fragment);
         assert_null(scan);
     }
@@ -545,13 +548,13 @@ static void wrong_calls(void **state) {
     float a[12] = {0}, b[12] = {0}, h[12], da[12];
     int64_t lengths[2] = {3, 1};
     uint8_t resets[6] = {0};
-    rcv_scan_options options = {.steps = 3, .batch = 2, .channels = 2};
+    rcv_scan_options options = RCV_INIT(rcv_scan_options, .steps = 3, .batch = 2, .channels = 2);
     check_ok(rcv_scan_new(context, &options, &plain));
     options.lengths = options.resets = true;
     check_ok(rcv_scan_new(context, &options, &full));
-    rcv_scan_data data = {.a = a, .b = b, .h = h},
-                  ragged = {.a = a, .b = b, .h = h, .lengths = lengths, .resets = resets};
-    rcv_scan_gradients gradients = {.da = da};
+    rcv_scan_data data = RCV_INIT(rcv_scan_data, .a = a, .b = b, .h = h),
+                  ragged = RCV_INIT(rcv_scan_data, .a = a, .b = b, .h = h, .lengths = lengths, .resets = resets);
+    rcv_scan_gradients gradients = RCV_INIT(rcv_scan_gradients, .da = da);
     check_ok(rcv_scan_forward(plain, &data));
     check_ok(rcv_scan_forward(full, &ragged));
     check_ok(rcv_scan_backward(full, &ragged, &gradients));

@@ -1,4 +1,5 @@
 /* Threads that work together: nobody passes a barrier early, what was written is seen, and nothing is left behind. */
+#include "recurve_bench.h"
 #include "test.h"
 
 #include "device/cpu/engine/team.h"

@@ -99,14 +99,11 @@ static void bind(session *s, const scenario *k, const arrays *in) {
         s->dfinal[i] = k->bare || !training ? NULL : typed(in->dfinal[i], s->state[i], dtype);
         s->dinitial[i] = (k->bare && i == 0) || !training ? NULL : poisoned(s->state[i], dtype);
     }
-    s->forward = (rcv_forward){.parameters = typed(in->parameters, s->parameters, dtype),
-                               .x = typed(in->x, s->rows * s->input, dtype),
-                               .initial = (const void *const *)s->initial,
-                               .y = poisoned(s->rows * s->output, dtype),
-                               .final = s->final};
-    s->backward = (rcv_backward){.dy = typed(in->dy, s->rows * s->output, dtype),
-                                 .dfinal = (const void *const *)s->dfinal,
-                                 .dinitial = s->dinitial};
+    s->forward = RCV_INIT(rcv_forward, .parameters = typed(in->parameters, s->parameters, dtype),
+                          .x = typed(in->x, s->rows * s->input, dtype), .initial = (const void *const *)s->initial,
+                          .y = poisoned(s->rows * s->output, dtype), .final = s->final);
+    s->backward = RCV_INIT(rcv_backward, .dy = typed(in->dy, s->rows * s->output, dtype),
+                           .dfinal = (const void *const *)s->dfinal, .dinitial = s->dinitial);
     if (!k->bare) s->backward.dx = poisoned(s->rows * s->input, dtype);
     if (!k->bare || k->accumulate) s->backward.dparameters = poisoned(s->parameters, dtype);
 }
@@ -166,12 +163,8 @@ static void run_passes(session *s, const scenario *k, arrays *out) {
 /* False, with the sentence in rcv_message(), where the plan is refused. */
 static bool run(const rcv_net *net, const char *schedule, rcv_dtype dtype, const scenario *k, const arrays *in,
                 arrays *out) {
-    rcv_plan_options options = {.steps = k->steps,
-                                .batch = k->batch,
-                                .dtype = dtype,
-                                .training = !k->inference,
-                                .schedule = schedule,
-                                .threads = 3};
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = k->steps, .batch = k->batch, .dtype = dtype,
+                                        .training = !k->inference, .schedule = schedule, .threads = 3);
     rcv_plan *plan = NULL;
     rcv_status status = rcv_plan_new(net, &options, &plan);
     if (status == RCV_UNSUPPORTED) return false;
@@ -237,7 +230,9 @@ static bool check(const char *name, const scenario *k) {
     rcv_cell *cell = NULL;
     rcv_net *net = NULL;
     check_ok(rcv_cell_open(context, name, &cell));
-    check_ok(rcv_net_new(cell, &k->net, &net));
+    rcv_net_options net_options = k->net; /* tables leave the size out */
+    net_options.size = sizeof net_options;
+    check_ok(rcv_net_new(cell, &net_options, &net));
     random_source source = {random_seed_of(name)};
     int64_t rows = k->steps * k->batch;
     arrays in = {.parameters = draw(&source, rcv_net_parameter_elements(net), 1 / sqrt((double)k->net.hidden)),
@@ -271,11 +266,20 @@ static bool check(const char *name, const scenario *k) {
 /* ---- tests ---- */
 
 static const scenario scenarios[] = {
-    {.label = "one layer", .net = {19, 24, 1}, .schedule = "vendor"},
-    {.label = "one layer, inference", .net = {19, 24, 1}, .inference = true, .schedule = "vendor"},
-    {.label = "three layers", .net = {24, 24, 3}, .schedule = "vendor+threads(2)"},
-    {.label = "three layers, another input", .net = {19, 24, 3}, .accumulate = true, .schedule = "vendor+threads(3)"},
-    {.label = "three layers, inference", .net = {19, 24, 3}, .inference = true, .schedule = "vendor+threads(2)"},
+    {.label = "one layer", .net = {.input = 19, .hidden = 24, .layers = 1}, .schedule = "vendor"},
+    {.label = "one layer, inference",
+     .net = {.input = 19, .hidden = 24, .layers = 1},
+     .inference = true,
+     .schedule = "vendor"},
+    {.label = "three layers", .net = {.input = 24, .hidden = 24, .layers = 3}, .schedule = "vendor+threads(2)"},
+    {.label = "three layers, another input",
+     .net = {.input = 19, .hidden = 24, .layers = 3},
+     .accumulate = true,
+     .schedule = "vendor+threads(3)"},
+    {.label = "three layers, inference",
+     .net = {.input = 19, .hidden = 24, .layers = 3},
+     .inference = true,
+     .schedule = "vendor+threads(2)"},
     {.label = "both directions",
      .net = {.input = 19, .hidden = 24, .layers = 1, .bidirectional = true},
      .schedule = "vendor"},
@@ -288,13 +292,17 @@ static const scenario scenarios[] = {
      .inference = true,
      .schedule = "vendor"},
     {.label = "no bias", .net = {.input = 19, .hidden = 24, .layers = 2, .no_bias = true}, .schedule = "vendor"},
-    {.label = "nothing optional", .net = {19, 24, 3}, .bare = true, .schedule = "vendor"},
+    {.label = "nothing optional", .net = {.input = 19, .hidden = 24, .layers = 3}, .bare = true, .schedule = "vendor"},
     {.label = "nothing optional but dparameters",
-     .net = {19, 24, 2},
+     .net = {.input = 19, .hidden = 24, .layers = 2},
      .bare = true,
      .accumulate = true,
      .schedule = "vendor"},
-    {.label = "nothing optional, inference", .net = {24, 24, 2}, .bare = true, .inference = true, .schedule = "vendor"},
+    {.label = "nothing optional, inference",
+     .net = {.input = 24, .hidden = 24, .layers = 2},
+     .bare = true,
+     .inference = true,
+     .schedule = "vendor"},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };
 
@@ -307,7 +315,8 @@ static void test_float(void **state) {
             k.steps = 6, k.batch = 5;
             if (!check(cells[c], &k)) fail_msg("%s, %s: %s", cells[c], k.label, rcv_message());
         }
-        scenario smallest = {.label = "one step, one sequence", .net = {1, 1, 2}, .steps = 1, .batch = 1};
+        scenario smallest = {
+            .label = "one step, one sequence", .net = {.input = 1, .hidden = 1, .layers = 2}, .steps = 1, .batch = 1};
         smallest.schedule = "vendor+threads(2)";
         assert_true(check(cells[c], &smallest));
     }
@@ -399,9 +408,11 @@ static void test_refusals(void **state) {
         if (r->cell) check_ok(rcv_cell_open(context, r->cell, &cell));
         if (r->text) check_ok(rcv_cell_parse(context, r->text, strlen(r->text), NULL, &cell));
         rcv_net_options net_options = r->net;
+        net_options.size = sizeof net_options;
         net_options.input = 3, net_options.hidden = 4;
         check_ok(rcv_net_new(cell, &net_options, &net));
         rcv_plan_options options = r->plan;
+        options.size = sizeof options;
         if (!options.steps) options.steps = 2, options.batch = 2;
         if (!options.schedule) options.schedule = "vendor";
         if (r->sentence) {
@@ -446,6 +457,7 @@ static void check_gpu_request(const request *r, const rcvi_machine *machine) {
     if (r->cell) check_ok(rcv_cell_open(context, r->cell, &cell));
     if (r->text) check_ok(rcv_cell_parse(context, r->text, strlen(r->text), NULL, &cell));
     rcv_net_options net_options = r->net;
+    net_options.size = sizeof net_options;
     net_options.input = 3, net_options.hidden = 4;
     check_ok(rcv_net_new(cell, &net_options, &net));
     rcv_plan_options options = r->plan;
@@ -496,7 +508,8 @@ static void test_gpu_variants(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         int offers[8] = {0};
         rcv_net net = {.options = {.hidden = cases[i].hidden}};
-        rcv_plan_options options = {.dtype = cases[i].dtype, .batch = cases[i].batch, .effort = cases[i].effort};
+        rcv_plan_options options =
+            RCV_INIT(rcv_plan_options, .dtype = cases[i].dtype, .batch = cases[i].batch, .effort = cases[i].effort);
         rcvi_schedule_vendor.variants(&net, &options, &(rcvi_machine){.gpu = true, .threads = 8}, count_offer, offers);
         assert_memory_equal(offers, cases[i].expected, sizeof offers);
     }
@@ -511,9 +524,9 @@ static void test_absence(void **state) {
     rcv_net *net = NULL;
     rcv_plan *plan = NULL;
     check_ok(rcv_cell_open(context, "lstm", &cell));
-    rcv_net_options net_options = {.input = 3, .hidden = 4};
+    rcv_net_options net_options = RCV_INIT(rcv_net_options, .input = 3, .hidden = 4);
     check_ok(rcv_net_new(cell, &net_options, &net));
-    rcv_plan_options options = {.steps = 2, .batch = 2, .schedule = "vendor"};
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .schedule = "vendor");
     check_fails(rcv_plan_new(net, &options, &plan), RCV_UNSUPPORTED, "this build has no oneDNN");
     rcv_net_free(net);
     rcv_cell_free(cell);
@@ -529,9 +542,10 @@ static void test_no_memory(void **state) {
     rcv_cell *cell = NULL;
     rcv_net *net = NULL;
     check_ok(rcv_cell_open(context, "gru", &cell));
-    rcv_net_options net_options = {.input = 3, .hidden = 4, .layers = 2};
+    rcv_net_options net_options = RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .layers = 2);
     check_ok(rcv_net_new(cell, &net_options, &net));
-    rcv_plan_options options = {.steps = 2, .batch = 2, .training = true, .schedule = "vendor"};
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .training = true, .schedule = "vendor");
     size_t live = allocator.live, failures = 0;
     for (size_t nth = 1;; nth++) {
         rcv_plan *plan = NULL;

@@ -66,12 +66,15 @@ typedef struct {
 static rcv_status run_once(subject *s) {
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
-    const rcv_plan_options options = {.steps = STEPS, .batch = BATCH, .training = true, .schedule = "vendor"};
+    const rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true, .schedule = "vendor");
     memset(s->y, 0xff, sizeof s->y);
     rcv_status status = rcv_plan_new(s->net, &options, &plan);
     if (!status) status = rcv_run_new(plan, &run);
-    if (!status) status = rcv_run_forward(run, &(rcv_forward){.parameters = s->parameters, .x = s->x, .y = s->y});
-    if (!status) status = rcv_run_backward(run, &(rcv_backward){.dy = s->y, .dx = s->dx, .dparameters = s->gradient});
+    if (!status)
+        status = rcv_run_forward(run, &RCV_INIT(rcv_forward, .parameters = s->parameters, .x = s->x, .y = s->y));
+    if (!status)
+        status = rcv_run_backward(run, &RCV_INIT(rcv_backward, .dy = s->y, .dx = s->dx, .dparameters = s->gradient));
     rcv_run_free(run);
     rcv_plan_free(plan);
     return status;
@@ -83,7 +86,7 @@ static void open_subject(subject *s, const char *name) {
     *s = (subject){0};
     check_ok(rcv_context_new(NULL, &s->context));
     check_ok(rcv_cell_open(s->context, name, &s->cell));
-    check_ok(rcv_net_new(s->cell, &(rcv_net_options){.input = INPUT, .hidden = HIDDEN, .layers = 2}, &s->net));
+    check_ok(rcv_net_new(s->cell, &RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN, .layers = 2), &s->net));
     s->parameters = malloc(parameter_bytes(s));
     s->gradient = malloc(parameter_bytes(s));
     assert_true(s->parameters && s->gradient);

@@ -20,8 +20,8 @@ typedef struct {
 static inline void open_subject_on(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan,
                                    int processors, int shared) {
     static const rcv_size proj[] = {{"proj", 24}};
-    rcv_plan_options options = {
-        .steps = c->steps, .batch = c->batch, .lengths = c->lengths, .resets = c->resets, .schedule = plan};
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = c->steps, .batch = c->batch, .lengths = c->lengths,
+                                        .resets = c->resets, .schedule = plan);
     rcv_net_options net = c->net;
     options.dtype = dtype;
     options.training = training;

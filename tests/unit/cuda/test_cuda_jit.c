@@ -27,8 +27,8 @@ static void count_lines(void *user, const char *line) {
 static void open_fixture(fixture *f, const char *cache) {
     memset(f, 0, sizeof *f);
     test_allocator_init(&f->allocator);
-    rcv_context_options options = {
-        .allocator = &f->allocator.allocator, .log = count_lines, .log_user = f, .threads = 1};
+    rcv_context_options options = RCV_INIT(rcv_context_options, .allocator = &f->allocator.allocator,
+                                           .log = count_lines, .log_user = f, .threads = 1);
     check_ok(rcv_context_new(&options, &f->context));
     assert_int_equal(setenv("RECURVE_CACHE", cache, 1), 0);
 }
@@ -116,8 +116,9 @@ static void gather_cell(gathering *g, const char *name, const char *schedule, bo
     rcv_net *net;
     rcv_plan *plan;
     check_ok(rcv_cell_open(g->f.context, name, &cell));
-    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = 8, .hidden = 8, .layers = 2}, &net));
-    rcv_plan_options options = {.steps = 5, .batch = 3, .training = training, .schedule = schedule};
+    check_ok(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = 8, .hidden = 8, .layers = 2), &net));
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = 5, .batch = 3, .training = training, .schedule = schedule);
     check_ok(rcv_plan_new(net, &options, &plan));
     for (size_t s = 0; s < plan->program.step_count; s++) {
         if (plan->program.steps[s].kind == RCVI_STEP_MAP) gather_map(g, plan->program.steps[s].map);

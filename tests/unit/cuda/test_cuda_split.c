@@ -193,7 +193,8 @@ static taken find_taken(const char *plan, rcv_dtype dtype, const rcv_net_options
  * outside of the loop; W x of the whole sequence has its own. */
 static void test_programs(void **state) {
     (void)state;
-    static const rcv_net_options net = {.input = SIZE, .hidden = SIZE, .layers = LAYERS};
+    static const rcv_net_options net = {
+        .size = sizeof(rcv_net_options), .input = SIZE, .hidden = SIZE, .layers = LAYERS};
     static const char wave[] = "combine+fuse+pack+wavefront+merge+persistent",
                       both[] = "combine(steps=all,forward=1)+fuse+pack+wavefront(forward)+merge+persistent+streams(4)",
                       all[] = "combine(steps=all)+fuse+pack+merge+persistent(parts=2)+graph";
@@ -216,7 +217,8 @@ static void test_programs(void **state) {
         if (found.products != expected[i].products || found.operands != expected[i].operands)
             fail_msg("%s: %d products in parts, of %d operands", expected[i].plan, found.products, found.operands);
     }
-    rcv_net_options thin = {.input = SIZE, .hidden = 24, .layers = LAYERS}; /* bytes take longer than multiply-adds */
+    rcv_net_options thin = RCV_INIT(rcv_net_options, .input = SIZE, .hidden = 24,
+                                    .layers = LAYERS); /* bytes take longer than multiply-adds */
     assert_int_equal(find_taken(both, RCV_FLOAT32, &thin, STEPS).products, 0);
     gpu_alone = 1 << 30; /* all are small */
     assert_int_equal(find_taken(both, RCV_FLOAT32, &net, STEPS).products, 0);

@@ -45,7 +45,7 @@ static const char *counted_text(int bytes) {
     return text;
 }
 
-static const rcv_data_options BYTES = {.level = RCV_LEVEL_BYTE};
+static const rcv_data_options BYTES = {.size = sizeof(rcv_data_options), .level = RCV_LEVEL_BYTE};
 
 /* ---- columns ---- */
 
@@ -203,7 +203,7 @@ static void test_lines(void **unused) {
     (void)unused;
     static const int64_t bounds[] = {1, 6, 12, 30}; /* the first is empty */
     fixture f;
-    open_fixture(&f, lines_text(), &(rcv_data_options){.kind = RCV_DATA_LINES});
+    open_fixture(&f, lines_text(), &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
     rcvi_batcher_options options = {.how = RCVI_SEQUENCES, .batch = 7, .bounds = bounds, .bound_count = 4, .seed = 3};
     int order[4][LINES];
     rcvi_batcher *batcher = new_batcher(&f, &options);
@@ -251,7 +251,7 @@ static void test_filling(void **unused) {
     (void)unused;
     static const int64_t bounds[] = {5, 6, 13, 30};
     fixture f;
-    open_fixture(&f, lines_text(), &(rcv_data_options){.kind = RCV_DATA_LINES});
+    open_fixture(&f, lines_text(), &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
     rcvi_histogram histogram;
     check_ok(rcvi_histogram_new(f.data, &histogram));
     for (int64_t size = 1; size <= LINES + 3; size++) {
@@ -285,7 +285,7 @@ static void test_guests_change(void **unused) {
     bool was[LINES] = {false};
     int lines = 0, guests = 0;
     fixture f;
-    open_fixture(&f, lines_text(), &(rcv_data_options){.kind = RCV_DATA_LINES});
+    open_fixture(&f, lines_text(), &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
     rcvi_batcher *batcher =
         new_batcher(&f, &(rcvi_batcher_options){
                             .how = RCVI_SEQUENCES, .batch = 16, .bounds = bounds, .bound_count = 2, .shuffle = true});
@@ -311,7 +311,7 @@ static void test_shuffling_is_even(void **unused) {
     (void)unused;
     enum { EPOCHS = 600 };
     fixture f;
-    open_fixture(&f, "a\nb\nc\nd\ne\nf\n", &(rcv_data_options){.kind = RCV_DATA_LINES});
+    open_fixture(&f, "a\nb\nc\nd\ne\nf\n", &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
     rcvi_batcher *batcher =
         new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 2, .shuffle = true, .seed = 1});
     int counts[6][6] = {{0}};
@@ -335,7 +335,7 @@ static void test_token_batches(void **unused) {
     (void)unused;
     static const int64_t bounds[] = {6, 12, 30}, expected[] = {4, 2, 1};
     fixture f;
-    open_fixture(&f, lines_text(), &(rcv_data_options){.kind = RCV_DATA_LINES});
+    open_fixture(&f, lines_text(), &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
     int order[LINES];
     for (int64_t most = 0; most < 5; most += 3) {
         rcvi_batcher *batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES,
@@ -361,7 +361,7 @@ static void test_seeking(void **unused) {
     static const int64_t bounds[] = {5, 9, 21};
     for (int columns = 0; columns < 2; columns++) {
         fixture f;
-        open_fixture(&f, lines_text(), &(rcv_data_options){.kind = columns ? RCV_DATA_STREAM : RCV_DATA_LINES});
+        open_fixture(&f, lines_text(), &RCV_INIT(rcv_data_options, .kind = columns ? RCV_DATA_STREAM : RCV_DATA_LINES));
         const rcvi_batcher_options options = {.how = columns ? RCVI_COLUMNS : RCVI_SEQUENCES,
                                               .batch = 4,
                                               .steps = 7,
@@ -400,7 +400,7 @@ static void test_seeking(void **unused) {
 static void test_byte_lines(void **unused) {
     (void)unused;
     fixture f;
-    open_fixture(&f, "ab\n\nc", &(rcv_data_options){.kind = RCV_DATA_LINES, .level = RCV_LEVEL_BYTE});
+    open_fixture(&f, "ab\n\nc", &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES, .level = RCV_LEVEL_BYTE));
     rcvi_batcher *batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 2});
     rcvi_batch batch;
     check_ok(rcvi_batcher_next(batcher, &batch));
@@ -418,7 +418,7 @@ static void test_values(void **unused) {
     (void)unused;
     fixture f;
     open_fixture(&f, "{\"x\": [[1, 2], [3, 4]], \"y\": [5, 6]}\n{\"x\": [[7, 8]], \"y\": [9, 0.5]}\n",
-                 &(rcv_data_options){.kind = RCV_DATA_VALUES});
+                 &RCV_INIT(rcv_data_options, .kind = RCV_DATA_VALUES));
     assert_true(rcv_data_features(f.data) == 2 && rcv_data_outputs(f.data) == 2 && !rcv_data_vocabulary(f.data));
     rcvi_batcher *batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 3});
     for (int time = 0; time < 2; time++) {
@@ -447,7 +447,7 @@ static void test_classes(void **unused) {
     (void)unused;
     fixture f;
     open_fixture(&f, "{\"text\": \"ab\", \"y\": \"q\"}\n{\"text\": \"c\", \"y\": \"p\"}\n",
-                 &(rcv_data_options){.kind = RCV_DATA_CLASSES, .level = RCV_LEVEL_BYTE});
+                 &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .level = RCV_LEVEL_BYTE));
     rcvi_batcher *batcher = new_batcher(&f, &(rcvi_batcher_options){.how = RCVI_SEQUENCES, .batch = 3});
     rcvi_batch batch;
     check_ok(rcvi_batcher_next(batcher, &batch));
@@ -486,7 +486,7 @@ static void test_wrong(void **unused) {
                                  &batcher),
                 RCV_NO_MEMORY, "does not fit into memory");
     close_fixture(&f);
-    open_fixture(&f, lines_text(), &(rcv_data_options){.kind = RCV_DATA_LINES});
+    open_fixture(&f, lines_text(), &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         check_fails(rcvi_batcher_new(f.data, &lines[i].options, &batcher), RCV_INVALID, lines[i].fragment);
     assert_null(batcher);
@@ -497,7 +497,7 @@ static void test_no_memory(void **unused) {
     (void)unused;
     for (int columns = 0; columns < 2; columns++) {
         fixture f;
-        open_fixture(&f, lines_text(), &(rcv_data_options){.kind = columns ? RCV_DATA_STREAM : RCV_DATA_LINES});
+        open_fixture(&f, lines_text(), &RCV_INIT(rcv_data_options, .kind = columns ? RCV_DATA_STREAM : RCV_DATA_LINES));
         const rcvi_batcher_options options = {
             .how = columns ? RCVI_ALL : RCVI_SEQUENCES, .batch = 4, .steps = 7, .shuffle = true};
         size_t tried = 0;

@@ -117,27 +117,27 @@ static void test_given_vocabulary(void **unused) {
     assert_int_equal(rcv_vocabulary_find(vocabulary, "b", 1), 1);
     assert_int_equal(rcv_vocabulary_find(vocabulary, "a", 1), -1);
     assert_null(rcv_vocabulary_token(vocabulary, 3, NULL));
-    rcv_data *data = open_data(&f, &(rcv_data_options){.vocabulary = vocabulary});
+    rcv_data *data = open_data(&f, &RCV_INIT(rcv_data_options, .vocabulary = vocabulary));
     rcv_vocabulary_free(vocabulary); /* it was copied */
     check_words(data, "<unk> b <unk> <eos> b <eos>");
     int32_t tokens[2];
     check_ok(rcvi_data_read(data, 3, 2, tokens));
     assert_int_equal(tokens[0], 2);
     assert_int_equal(tokens[1], 1);
-    rcv_data *same = open_data(&f, &(rcv_data_options){.like = data});
+    rcv_data *same = open_data(&f, &RCV_INIT(rcv_data_options, .like = data));
     check_words(same, "<unk> b <unk> <eos> b <eos>");
     rcv_data_free(same);
     rcv_data_free(data);
     check_ok(rcv_vocabulary_parse(f.context, "b\n<eos>\n", 8, "words", &vocabulary));
-    check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.vocabulary = vocabulary}, &data), RCV_FORMAT,
-                "'a' at byte 0 is not in the vocabulary");
-    check_fails(
-        rcv_data_open(f.context, f.path, &(rcv_data_options){.vocabulary = vocabulary, .level = RCV_LEVEL_BYTE}, &data),
-        RCV_INVALID, "byte level");
+    check_fails(rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .vocabulary = vocabulary), &data),
+                RCV_FORMAT, "'a' at byte 0 is not in the vocabulary");
+    check_fails(rcv_data_open(f.context, f.path,
+                              &RCV_INIT(rcv_data_options, .vocabulary = vocabulary, .level = RCV_LEVEL_BYTE), &data),
+                RCV_INVALID, "byte level");
     rcv_vocabulary_free(vocabulary);
     check_ok(rcv_vocabulary_parse(f.context, "b\n<unk>\n", 8, "words", &vocabulary));
-    check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.vocabulary = vocabulary}, &data), RCV_INVALID,
-                "no <eos>");
+    check_fails(rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .vocabulary = vocabulary), &data),
+                RCV_INVALID, "no <eos>");
     rcv_vocabulary_free(vocabulary);
     close_fixture(&f);
 }
@@ -193,7 +193,7 @@ static void test_utf8(void **unused) {
         check_fails(rcv_data_open(f.context, f.path, NULL, &data), RCV_FORMAT, cases[i].fragment);
         assert_null(data);
         if (strlen(cases[i].text) < 2) continue;
-        data = open_data(&f, &(rcv_data_options){.level = RCV_LEVEL_BYTE});
+        data = open_data(&f, &RCV_INIT(rcv_data_options, .level = RCV_LEVEL_BYTE));
         assert_int_equal(rcv_data_tokens(data), strlen(cases[i].text));
         int32_t first;
         check_ok(rcvi_data_read(data, 0, 1, &first));
@@ -261,7 +261,7 @@ static void test_lines(void **unused) {
     write_text(&f, "\na b\n \nc\n\nd e f");
     int64_t counts[5];
     for (int time = 0; time < 2; time++) {
-        rcv_data *data = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_LINES});
+        rcv_data *data = open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
         assert_int_equal(rcv_data_sequences(data), 3);
         assert_int_equal(rcv_data_tokens(data), 3 + 2 + 4);
         assert_int_equal(rcv_data_longest(data), 4);
@@ -270,7 +270,7 @@ static void test_lines(void **unused) {
         rcv_data_free(data);
     }
     for (int time = 0; time < 2; time++) { /* the blank of the third line is a byte */
-        rcv_data *data = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_LINES, .level = RCV_LEVEL_BYTE});
+        rcv_data *data = open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES, .level = RCV_LEVEL_BYTE));
         assert_int_equal(rcv_data_sequences(data), 4);
         assert_int_equal(rcv_data_tokens(data), 4 + 2 + 2 + 6);
         assert_int_equal(rcv_data_longest(data), 6);
@@ -299,7 +299,8 @@ static void test_wrong_texts(void **unused) {
     check_fails(rcv_data_open(f.context, "/dev/null", NULL, &data), RCV_IO, "device");
     for (int level = 0; level < 2; level++) {
         for (int kind = 0; kind < 4; kind++) {
-            const rcv_data_options options = {.level = (rcv_level)level, .kind = (rcv_data_kind)kind};
+            const rcv_data_options options =
+                RCV_INIT(rcv_data_options, .level = (rcv_level)level, .kind = (rcv_data_kind)kind);
             const char *fragment = kind < 2 ? "holds no tokens" : "holds no examples";
             write_text(&f, "");
             check_fails(rcv_data_open(f.context, f.path, &options, &data), RCV_FORMAT, fragment);
@@ -308,7 +309,7 @@ static void test_wrong_texts(void **unused) {
                         kind == 0 ? "one token" : fragment);
         }
     }
-    check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.kind = 9}, &data), RCV_INVALID, "kind 9");
+    check_fails(rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .kind = 9), &data), RCV_INVALID, "kind 9");
     write_text(&f, "a b\n");
     data = open_data(&f, NULL);
     int64_t bound, counts[4];
@@ -350,7 +351,7 @@ static void test_classes(void **unused) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(&f, cases[i].text);
         for (int time = 0; time < 2; time++) {
-            rcv_data *data = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES});
+            rcv_data *data = open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES));
             assert_int_equal(rcv_data_features(data), cases[i].features);
             assert_int_equal(rcv_data_longest(data), cases[i].longest);
             assert_int_equal(rcv_data_tokens(data), cases[i].tokens);
@@ -371,26 +372,30 @@ static void test_given_classes(void **unused) {
     fixture f;
     open_fixture(&f);
     write_text(&f, "{\"x\": [1], \"y\": \"x\"}\n{\"x\": [1], \"y\": 2}\n{\"x\": [1], \"y\": 1}\n");
-    rcv_data *data = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES});
+    rcv_data *data = open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES));
     check_classes(data, sorted, 3);
     write_text(&f, "2 5 6\n");
-    rcv_data *alone = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES});
+    rcv_data *alone = open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES));
     check_classes(alone, sorted + 1, 1);
-    rcv_data *same = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .like = data});
+    rcv_data *same = open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .like = data));
     check_classes(same, sorted, 3);
-    rcv_data *named = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .classes = own, .class_count = 3});
+    rcv_data *named =
+        open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .classes = own, .class_count = 3));
     check_classes(named, own, 3);
     rcv_data_free(named);
     rcv_data_free(same);
     rcv_data_free(alone);
     rcv_data *wrong = NULL;
     write_text(&f, "2 5 6\n3 1\n");
-    check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .like = data}, &wrong),
-                RCV_FORMAT, "line 2 has the class '3', which is none of the 3");
+    check_fails(
+        rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .like = data), &wrong),
+        RCV_FORMAT, "line 2 has the class '3', which is none of the 3");
     write_text(&f, "{\"x\": [[1, 2]], \"y\": 2}\n");
-    check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .like = data}, &wrong),
-                RCV_FORMAT, "2 features");
-    check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.like = data}, &wrong), RCV_INVALID, "classes");
+    check_fails(
+        rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .like = data), &wrong),
+        RCV_FORMAT, "2 features");
+    check_fails(rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .like = data), &wrong), RCV_INVALID,
+                "classes");
     rcv_data_free(data);
     close_fixture(&f);
 }
@@ -433,13 +438,13 @@ static void test_wrong_examples(void **unused) {
     rcv_data *data = NULL;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_text(&f, cases[i].text);
-        check_fails(rcv_data_open(f.context, f.path, &(rcv_data_options){.kind = cases[i].kind}, &data), RCV_FORMAT,
-                    cases[i].fragment);
+        check_fails(rcv_data_open(f.context, f.path, &RCV_INIT(rcv_data_options, .kind = cases[i].kind), &data),
+                    RCV_FORMAT, cases[i].fragment);
     }
     write_text(&f, "{\"text\": \"\", \"y\": 1}\n");
-    check_fails(
-        rcv_data_open(f.context, f.path, &(rcv_data_options){.kind = RCV_DATA_CLASSES, .level = RCV_LEVEL_BYTE}, &data),
-        RCV_FORMAT, "empty text");
+    check_fails(rcv_data_open(f.context, f.path,
+                              &RCV_INIT(rcv_data_options, .kind = RCV_DATA_CLASSES, .level = RCV_LEVEL_BYTE), &data),
+                RCV_FORMAT, "empty text");
     close_fixture(&f);
 }
 
@@ -507,17 +512,17 @@ static void test_stale(void **unused) {
     check_reads(&f, NULL, "a b <eos>");
     write_text(&f, "b a\n");
     assert_false(is_believed(&f, NULL, "b a <eos>"));
-    assert_false(is_believed(&f, &(rcv_data_options){.kind = RCV_DATA_LINES}, "b a <eos>"));
-    assert_true(is_believed(&f, &(rcv_data_options){.kind = RCV_DATA_LINES}, "b a <eos>"));
+    assert_false(is_believed(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES), "b a <eos>"));
+    assert_true(is_believed(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES), "b a <eos>"));
     rcv_vocabulary *first = NULL, *second = NULL;
     check_ok(rcv_vocabulary_parse(f.context, "<eos>\na\n<unk>\n", 14, "words", &first));
     check_ok(rcv_vocabulary_parse(f.context, "<eos>\nb\n<unk>\n", 14, "words", &second));
-    assert_false(is_believed(&f, &(rcv_data_options){.vocabulary = first}, "<unk> a <eos>"));
-    assert_true(is_believed(&f, &(rcv_data_options){.vocabulary = first}, "<unk> a <eos>"));
-    assert_false(is_believed(&f, &(rcv_data_options){.vocabulary = second}, "b <unk> <eos>"));
+    assert_false(is_believed(&f, &RCV_INIT(rcv_data_options, .vocabulary = first), "<unk> a <eos>"));
+    assert_true(is_believed(&f, &RCV_INIT(rcv_data_options, .vocabulary = first), "<unk> a <eos>"));
+    assert_false(is_believed(&f, &RCV_INIT(rcv_data_options, .vocabulary = second), "b <unk> <eos>"));
     rcv_vocabulary_free(first);
     rcv_vocabulary_free(second);
-    rcv_data *one = open_data(&f, NULL), *other = open_data(&f, &(rcv_data_options){.kind = RCV_DATA_LINES});
+    rcv_data *one = open_data(&f, NULL), *other = open_data(&f, &RCV_INIT(rcv_data_options, .kind = RCV_DATA_LINES));
     assert_true(rcvi_data_hash(one) != rcvi_data_hash(other));
     rcv_data_free(one);
     rcv_data_free(other);
@@ -535,7 +540,7 @@ static void test_places(void **unused) {
     snprintf(inside, sizeof inside, "%s/recurve", caches);
     /* A folder of one's own, which is made. */
     for (int time = 0; time < 2; time++) {
-        check_reads(&f, &(rcv_data_options){.cache = folder}, "a b <eos>");
+        check_reads(&f, &RCV_INIT(rcv_data_options, .cache = folder), "a b <eos>");
         assert_int_equal(entries(folder), 1);
     }
     assert_int_equal(entries(scratch()), 2);
@@ -543,7 +548,7 @@ static void test_places(void **unused) {
     snprintf(command, sizeof command, "rm -r '%s'", folder);
     assert_int_equal(system(command), 0);
     /* A folder that can be none: there is no file with a name then. */
-    for (int time = 0; time < 2; time++) check_reads(&f, &(rcv_data_options){.cache = f.path}, "a b <eos>");
+    for (int time = 0; time < 2; time++) check_reads(&f, &RCV_INIT(rcv_data_options, .cache = f.path), "a b <eos>");
     assert_int_equal(entries(scratch()), 1);
     /* What is in the way beside the text: the user's folder. */
     assert_int_equal(mkdir(f.kept, 0700), 0);
@@ -584,7 +589,7 @@ static void test_little_is_held(void **unused) {
     open_fixture(&f);
     write_text(&f, "");
     assert_int_equal(truncate(f.path, BYTES), 0); /* it takes no room on the disk */
-    rcv_data *data = open_data(&f, &(rcv_data_options){.level = RCV_LEVEL_BYTE});
+    rcv_data *data = open_data(&f, &RCV_INIT(rcv_data_options, .level = RCV_LEVEL_BYTE));
     int32_t *tokens = malloc(PART * sizeof *tokens);
     assert_non_null(tokens);
     long most = before;
@@ -622,7 +627,9 @@ static void test_no_memory(void **unused) {
             rcv_data *data = NULL;
             if (!kept) unlink(f.kept);
             f.allocator.fail_at = ++tried;
-            status = rcv_data_open(f.context, f.path, &cases[i / 2].options, &data);
+            rcv_data_options options = cases[i / 2].options;
+            options.size = sizeof options;
+            status = rcv_data_open(f.context, f.path, &options, &data);
             f.allocator.fail_at = 0;
             assert_int_equal(status, f.allocator.failed > failed ? RCV_NO_MEMORY : RCV_OK);
             assert_true((status == RCV_OK) == (data != NULL));

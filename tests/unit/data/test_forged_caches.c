@@ -19,7 +19,7 @@ typedef struct {
 } subject;
 
 static const char words[] = "the cat saw the dog\n\nthe dog ran\na cat and a dog and the end\n";
-static const subject subjects[] = {
+static subject subjects[] = {
     {{.kind = RCV_DATA_STREAM}, words},
     {{.kind = RCV_DATA_LINES}, words},
     {{.kind = RCV_DATA_LINES, .level = RCV_LEVEL_BYTE}, words},
@@ -242,6 +242,7 @@ static void test_forged(void **unused) {
         assert_non_null(file);
         fputs(subjects[i].text, file);
         fclose(file);
+        subjects[i].options.size = sizeof subjects[i].options;
         read_content(context, paths[i], &subjects[i].options, &expected[i]);
         read_image(kept_of(paths[i]), &good[i]);
         forged = good[i]; /* the sums of this test are those of the library, and such a file is believed */

@@ -35,17 +35,12 @@ static void round_trip(void **state) {
     for (size_t i = 0; i < rcv_builtin_count(); i++) {
         for (int variant = 0; variant < 3; variant++) {
             fixture self;
-            rcv_net_options options = {.input = 6,
-                                       .hidden = 8,
-                                       .layers = 1 + variant,
-                                       .bidirectional = variant == 1,
-                                       .no_bias = variant == 2,
-                                       .dropout = variant * 0.1,
-                                       .variational = variant == 2,
-                                       .zoneout = variant * 0.15,
-                                       .rank = variant == 2 ? 2 : 0};
+            rcv_net_options options =
+                RCV_INIT(rcv_net_options, .input = 6, .hidden = 8, .layers = 1 + variant, .bidirectional = variant == 1,
+                         .no_bias = variant == 2, .dropout = variant * 0.1, .variational = variant == 2,
+                         .zoneout = variant * 0.15, .rank = variant == 2 ? 2 : 0);
             begin(&self, rcv_builtin_name(i), &options, variant ? RCV_FLOAT64 : RCV_FLOAT32);
-            rcv_model_options load = {.dtype = rcv_model_dtype(self.model)};
+            rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = rcv_model_dtype(self.model));
             rcv_model *loaded;
             check_ok(rcv_model_save(self.model, path_in("model")));
             check_ok(rcv_model_load(self.context, path_in("model"), &load, &loaded));
@@ -62,7 +57,8 @@ static void sizes_are_kept(void **state) {
     (void)state;
     fixture self;
     rcv_size proj = {"proj", 3};
-    rcv_net_options options = {.input = 4, .hidden = 6, .layers = 2, .sizes = &proj, .size_count = 1};
+    rcv_net_options options =
+        RCV_INIT(rcv_net_options, .input = 4, .hidden = 6, .layers = 2, .sizes = &proj, .size_count = 1);
     begin(&self, "lstm_proj", &options, RCV_FLOAT32);
     rcv_model *loaded;
     check_ok(rcv_model_save(self.model, path_in("model")));
@@ -106,7 +102,7 @@ static void state_dicts(void **state) {
         rcv_model *found, *told;
         begin(&self, cases[i].cell, &cases[i].options, RCV_FLOAT64);
         save_state_dict(&self, cases[i].prefix, path_in("dict"));
-        rcv_model_options load = {.dtype = RCV_FLOAT64, .cell = cases[i].cell};
+        rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = RCV_FLOAT64, .cell = cases[i].cell);
         check_ok(rcv_model_load(self.context, path_in("dict"), &load, &found));
         assert_same_models(self.model, found);
         load.prefix = cases[i].prefix;
@@ -122,12 +118,12 @@ static void state_dicts(void **state) {
 static void bad_state_dicts(void **state) {
     (void)state;
     fixture self;
-    rcv_net_options options = {.input = 5, .hidden = 4};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 4);
     begin(&self, "lstm", &options, RCV_FLOAT32);
     rcv_model *loaded;
     char path[512];
     snprintf(path, sizeof path, "%s", path_in("dict"));
-    rcv_model_options load = {.cell = "gru"};
+    rcv_model_options load = RCV_INIT(rcv_model_options, .cell = "gru");
     save_state_dict(&self, "", path);
     check_fails(rcv_model_load(self.context, path, &load, &loaded), RCV_FORMAT,
                 "tensor weight_ih_l0 has shape [16, 5], the network wants [12, 5]");
@@ -242,7 +238,7 @@ static void bad_metadata(void **state) {
          RCV_FORMAT, ""},
     };
     fixture self;
-    rcv_net_options options = {.input = 5, .hidden = 4};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 4);
     begin(&self, "lstm", &options, RCV_FLOAT32);
     size_t live = self.counting.live;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -258,7 +254,7 @@ static void bad_metadata(void **state) {
 static void bad_tensors(void **state) {
     (void)state;
     fixture self;
-    rcv_net_options options = {.input = 5, .hidden = 4};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 4);
     begin(&self, "gru", &options, RCV_FLOAT32);
     rcv_tensors *whole = saved(&self), *changed;
     int64_t flat[1] = {60};
@@ -306,7 +302,7 @@ static const rcv_parameter *named(const rcv_net *net, const char *name) {
 static void low_rank(void **state) {
     (void)state;
     fixture self;
-    rcv_net_options options = {.input = 5, .hidden = 6};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 6);
     begin(&self, "lstm", &options, RCV_FLOAT64);
     double *values = rcv_model_parameters(self.model);
     const rcv_parameter *full = named(self.net, "weight_hh_l0");

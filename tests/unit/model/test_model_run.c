@@ -8,7 +8,7 @@ static void full_rank_is_exact(void **state) {
     (void)state;
     for (size_t i = 0; i < rcv_builtin_count(); i++) {
         fixture self;
-        rcv_net_options options = {.input = 4, .hidden = 8, .layers = 2};
+        rcv_net_options options = RCV_INIT(rcv_net_options, .input = 4, .hidden = 8, .layers = 2);
         begin(&self, rcv_builtin_name(i), &options, RCV_FLOAT64);
         rcv_tensors *in, *y, *z;
         rcv_model *approximation;
@@ -51,7 +51,7 @@ static rcv_tensors *full_input(rcv_context *context) {
 }
 
 static void begin_run(fixture *self) {
-    rcv_net_options options = {.input = 3, .hidden = 5, .bidirectional = true};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = 3, .hidden = 5, .bidirectional = true);
     begin(self, "lstm", &options, RCV_FLOAT64);
 }
 
@@ -139,9 +139,9 @@ static void check_chance(rcv_net_options options) {
 
 static void dropout_does_not_act(void **state) {
     (void)state;
-    check_chance((rcv_net_options){.input = 3, .hidden = 5, .layers = 2, .dropout = 0.5});
-    check_chance((rcv_net_options){.input = 3, .hidden = 5, .layers = 2, .zoneout = 0.5});
-    check_chance((rcv_net_options){.input = 3, .hidden = 5, .layers = 2, .dropout = 0.5, .zoneout = 0.25});
+    check_chance(RCV_INIT(rcv_net_options, .input = 3, .hidden = 5, .layers = 2, .dropout = 0.5));
+    check_chance(RCV_INIT(rcv_net_options, .input = 3, .hidden = 5, .layers = 2, .zoneout = 0.5));
+    check_chance(RCV_INIT(rcv_net_options, .input = 3, .hidden = 5, .layers = 2, .dropout = 0.5, .zoneout = 0.25));
 }
 
 /* The full input with one tensor left out and another (or none) in its place. */
@@ -210,7 +210,7 @@ static void bad_inputs(void **state) {
 static void states_by_layer(void **state) {
     (void)state;
     fixture self;
-    rcv_net_options options = {.input = 3, .hidden = 5, .layers = 2};
+    rcv_net_options options = RCV_INIT(rcv_net_options, .input = 3, .hidden = 5, .layers = 2);
     begin(&self, "qrnn_fo_w2", &options, RCV_FLOAT64);
     rcv_tensors *in, *whole, *part = NULL;
     int layered = 0;
@@ -256,7 +256,7 @@ static void no_memory(void **state) {
     rcv_tensors *in = full_input(self.context), *out = NULL;
     rcv_model *loaded = NULL, *approximation = NULL;
     size_t live = self.counting.live, tries = 0;
-    rcv_model_options load = {.dtype = RCV_FLOAT64};
+    rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = RCV_FLOAT64);
     for (bool done = false; !done; tries += !done) {
         self.counting.fail_at = tries + 1;
         rcv_status status = rcv_model_load(self.context, path_in("model"), &load, &loaded);

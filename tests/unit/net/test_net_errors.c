@@ -37,35 +37,39 @@ static void check_net(const char *cell, rcv_net_options options, const char *fra
 static void test_nets(void **state) {
     (void)state;
     const int64_t huge = INT64_C(1) << 40;
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 0}, "hidden");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = -4}, "hidden");
-    check_net("lstm", (rcv_net_options){.input = 0, .hidden = 4}, "input");
-    check_net("lstm", (rcv_net_options){.input = -1, .hidden = 4}, "input");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .layers = -1}, "layers");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .rank = -1}, "rank");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .dropout = 1}, "dropout");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .dropout = -0.1}, "dropout");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .zoneout = 1}, "zoneout 1 is not in [0, 1)");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .zoneout = -0.1}, "zoneout");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .zoneout = (double)NAN}, "zoneout");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .dropout = (double)NAN}, "dropout");
-    check_net("lstm", (rcv_net_options){.input = huge, .hidden = huge}, "");
-    check_net("lstm", (rcv_net_options){.input = INT64_MAX, .hidden = INT64_MAX}, "");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .layers = INT64_MAX}, "layers");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 0), "hidden");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = -4), "hidden");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 0, .hidden = 4), "input");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = -1, .hidden = 4), "input");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .layers = -1), "layers");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .rank = -1), "rank");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .dropout = 1), "dropout");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .dropout = -0.1), "dropout");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .zoneout = 1), "zoneout 1 is not in [0, 1)");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .zoneout = -0.1), "zoneout");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .zoneout = (double)NAN), "zoneout");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .dropout = (double)NAN), "dropout");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = huge, .hidden = huge), "");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = INT64_MAX, .hidden = INT64_MAX), "");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .layers = INT64_MAX), "layers");
     rcv_size sizes[] = {{"hads", 2}, {"heads", 3}, {"heads", 0}, {"heads", -2}, {NULL, 2}, {"heads", INT64_MAX}};
-    check_net("slstm", (rcv_net_options){.input = 3, .hidden = 4, .sizes = sizes, .size_count = 1}, "heads");
-    check_net("slstm", (rcv_net_options){.input = 3, .hidden = 4, .sizes = sizes + 1, .size_count = 1}, "heads");
-    check_net("slstm", (rcv_net_options){.input = 3, .hidden = 4, .sizes = sizes + 2, .size_count = 1}, "heads");
-    check_net("slstm", (rcv_net_options){.input = 3, .hidden = 4, .sizes = sizes + 3, .size_count = 1}, "heads");
-    check_net("slstm", (rcv_net_options){.input = 3, .hidden = 4, .sizes = sizes + 4, .size_count = 1}, "");
-    check_net("slstm", (rcv_net_options){.input = 3, .hidden = 4, .sizes = sizes + 5, .size_count = 1}, "heads");
-    check_net("lstm", (rcv_net_options){.input = 3, .hidden = 4, .sizes = sizes + 1, .size_count = 1}, "heads");
-    check_net("slstm", (rcv_net_options){.input = 3, .hidden = 4, .size_count = 1}, "");
+    check_net("slstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .sizes = sizes, .size_count = 1), "heads");
+    check_net("slstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .sizes = sizes + 1, .size_count = 1),
+              "heads");
+    check_net("slstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .sizes = sizes + 2, .size_count = 1),
+              "heads");
+    check_net("slstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .sizes = sizes + 3, .size_count = 1),
+              "heads");
+    check_net("slstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .sizes = sizes + 4, .size_count = 1), "");
+    check_net("slstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .sizes = sizes + 5, .size_count = 1),
+              "heads");
+    check_net("lstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .sizes = sizes + 1, .size_count = 1), "heads");
+    check_net("slstm", RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .size_count = 1), "");
 }
 
 static void check_plan(rcv_plan_options options, rcv_status status, const char *fragment) {
     fixture self;
-    set_up(&self, "lstm", &(rcv_net_options){.input = 3, .hidden = 4});
+    set_up(&self, "lstm", &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4));
     rcv_plan *plan = (rcv_plan *)&self;
     size_t live = self.allocator.live;
     check_fails(rcv_plan_new(self.net, &options, &plan), status, fragment);
@@ -77,32 +81,34 @@ static void check_plan(rcv_plan_options options, rcv_status status, const char *
 static void test_plans(void **state) {
     (void)state;
     const int64_t huge = INT64_C(1) << 60;
-    check_plan((rcv_plan_options){.steps = 0, .batch = 2}, RCV_INVALID, "step");
-    check_plan((rcv_plan_options){.steps = -1, .batch = 2}, RCV_INVALID, "step");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 0}, RCV_INVALID, "batch");
-    check_plan((rcv_plan_options){.steps = 2, .batch = -3}, RCV_INVALID, "batch");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_INT64}, RCV_INVALID, "int64");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_FLOAT16}, RCV_UNSUPPORTED, "float16 need a GPU");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = RCV_TFLOAT32}, RCV_UNSUPPORTED, "need a GPU");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .device = "gpu"}, RCV_INVALID, "no device 'gpu'");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .dtype = (rcv_dtype)99}, RCV_INVALID, "");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .schedule = "naiv"}, RCV_INVALID, "naive");
-    check_plan((rcv_plan_options){.steps = 2, .batch = 2, .schedule = ""}, RCV_INVALID, "");
-    check_plan((rcv_plan_options){.steps = huge, .batch = 2}, RCV_INVALID, "");
-    check_plan((rcv_plan_options){.steps = huge, .batch = huge}, RCV_INVALID, "");
-    check_plan((rcv_plan_options){.steps = INT64_MAX, .batch = INT64_MAX}, RCV_INVALID, "");
-    check_plan((rcv_plan_options){.steps = INT64_C(1) << 31, .batch = INT64_C(1) << 31}, RCV_INVALID, "");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 0, .batch = 2), RCV_INVALID, "step");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = -1, .batch = 2), RCV_INVALID, "step");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 0), RCV_INVALID, "batch");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = -3), RCV_INVALID, "batch");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .dtype = RCV_INT64), RCV_INVALID, "int64");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .dtype = RCV_FLOAT16), RCV_UNSUPPORTED,
+               "float16 need a GPU");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .dtype = RCV_TFLOAT32), RCV_UNSUPPORTED,
+               "need a GPU");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .device = "gpu"), RCV_INVALID, "no device 'gpu'");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .dtype = (rcv_dtype)99), RCV_INVALID, "");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .schedule = "naiv"), RCV_INVALID, "naive");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2, .schedule = ""), RCV_INVALID, "");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = huge, .batch = 2), RCV_INVALID, "");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = huge, .batch = huge), RCV_INVALID, "");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = INT64_MAX, .batch = INT64_MAX), RCV_INVALID, "");
+    check_plan(RCV_INIT(rcv_plan_options, .steps = INT64_C(1) << 31, .batch = INT64_C(1) << 31), RCV_INVALID, "");
 }
 
 /* A plan may be larger than memory: it says so in bytes, and only the run fails. */
 static void test_memory(void **state) {
     (void)state;
     fixture self;
-    set_up(&self, "lstm", &(rcv_net_options){.input = 3, .hidden = 4});
+    set_up(&self, "lstm", &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4));
     rcv_plan *plan = NULL;
     rcv_run *run = (rcv_run *)&self;
-    check_ok(
-        rcv_plan_new(self.net, &(rcv_plan_options){.steps = 2, .batch = INT64_C(1) << 42, .schedule = "naive"}, &plan));
+    check_ok(rcv_plan_new(
+        self.net, &RCV_INIT(rcv_plan_options, .steps = 2, .batch = INT64_C(1) << 42, .schedule = "naive"), &plan));
     assert_true(rcv_plan_bytes(plan) > (size_t)1 << 45);
     check_fails(rcv_run_new(plan, &run), RCV_NO_MEMORY, "");
     assert_null(run);
@@ -124,18 +130,16 @@ typedef struct {
 
 static void open_run(run_fixture *self, bool training, bool lengths, bool resets) {
     memset(self, 0, sizeof *self);
-    set_up(&self->base, "lstm", &(rcv_net_options){.input = INPUT, .hidden = HIDDEN});
+    set_up(&self->base, "lstm", &RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN));
     assert_true(rcv_net_parameter_elements(self->base.net) <= COUNT);
     check_ok(rcv_net_initialize(self->base.net, 1, RCV_FLOAT32, self->parameters));
-    rcv_plan_options options = {.steps = T, .batch = B, .training = training, .lengths = lengths, .resets = resets};
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = T, .batch = B, .training = training, .lengths = lengths, .resets = resets);
     check_ok(rcv_plan_new(self->base.net, &options, &self->plan));
     check_ok(rcv_run_new(self->plan, &self->run));
     for (int b = 0; b < B; b++) self->lengths[b] = T;
-    self->data = (rcv_forward){.parameters = self->parameters,
-                               .x = self->x,
-                               .y = self->y,
-                               .lengths = lengths ? self->lengths : NULL,
-                               .resets = resets ? self->resets : NULL};
+    self->data = RCV_INIT(rcv_forward, .parameters = self->parameters, .x = self->x, .y = self->y,
+                          .lengths = lengths ? self->lengths : NULL, .resets = resets ? self->resets : NULL);
 }
 
 static void close_run(run_fixture *self) {
@@ -185,7 +189,7 @@ static void test_backward(void **state) {
     (void)state;
     run_fixture self;
     float dx[T * B * INPUT];
-    rcv_backward backward = {.dy = self.y, .dx = dx};
+    rcv_backward backward = RCV_INIT(rcv_backward, .dy = self.y, .dx = dx);
     open_run(&self, false, false, false);
     check_ok(rcv_run_forward(self.run, &self.data));
     check_fails(rcv_run_backward(self.run, &backward), RCV_INVALID, "training");
@@ -202,7 +206,7 @@ static void test_backward(void **state) {
 static void test_arguments(void **state) {
     (void)state;
     fixture self;
-    set_up(&self, "slstm", &(rcv_net_options){.input = 3, .hidden = 4});
+    set_up(&self, "slstm", &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4));
     double parameters[1];
     check_fails(rcv_net_initialize(self.net, 1, RCV_INT32, parameters), RCV_INVALID, "int32");
     assert_null(rcv_net_parameter(self.net, rcv_net_parameter_count(self.net)));
@@ -240,12 +244,12 @@ static rcv_status play(scene *s, const rcv_context_options *options, const char 
     TRY(rcv_cell_print(s->cell, &s->texts[0]));
     TRY(rcv_cell_describe(s->cell, RCV_DESCRIBE_BACKWARD, &s->texts[1]));
     TRY(rcv_cell_describe(s->cell, RCV_DESCRIBE_BACKWARD | RCV_DESCRIBE_JSON, &s->texts[2]));
-    rcv_net_options net = {
-        .input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5, .zoneout = 0.2, .rank = 2};
+    rcv_net_options net = RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .layers = 2, .bidirectional = true,
+                                   .dropout = 0.5, .zoneout = 0.2, .rank = 2);
     TRY(rcv_net_new(s->cell, &net, &s->net));
     TRY(rcv_net_initialize(s->net, 3, RCV_FLOAT64, s->data));
-    rcv_plan_options plan = {
-        .steps = T, .batch = B, .dtype = RCV_FLOAT64, .training = true, .lengths = true, .resets = true};
+    rcv_plan_options plan = RCV_INIT(rcv_plan_options, .steps = T, .batch = B, .dtype = RCV_FLOAT64, .training = true,
+                                     .lengths = true, .resets = true);
     plan.schedule = "combine(steps=2)+fuse+pack+recompute(every=2)+threads(2)";
     TRY(rcv_plan_new(s->net, &plan, &s->plan));
     TRY(rcv_plan_print(s->plan, &s->texts[3]));
@@ -253,9 +257,10 @@ static rcv_status play(scene *s, const rcv_context_options *options, const char 
     const int64_t lengths[B] = {T, 1};
     const uint8_t resets[T * B] = {0, 0, 1, 0};
     double x[T * B * 3] = {0}, dx[T * B * 3], y[T * B * 64] = {0};
-    rcv_forward forward = {.parameters = s->data, .x = x, .y = y, .lengths = lengths, .resets = resets};
+    rcv_forward forward =
+        RCV_INIT(rcv_forward, .parameters = s->data, .x = x, .y = y, .lengths = lengths, .resets = resets);
     TRY(rcv_run_forward(s->run, &forward));
-    return rcv_run_backward(s->run, &(rcv_backward){.dy = y, .dx = dx});
+    return rcv_run_backward(s->run, &RCV_INIT(rcv_backward, .dy = y, .dx = dx));
 }
 
 static void clear(scene *s) {
@@ -276,7 +281,7 @@ static void check_failures(const char *cell) {
         test_allocator allocator;
         test_allocator_init(&allocator);
         allocator.fail_at = nth;
-        rcv_context_options options = {.allocator = &allocator.allocator};
+        rcv_context_options options = RCV_INIT(rcv_context_options, .allocator = &allocator.allocator);
         scene s = {.data = calloc(20000, sizeof(double))};
         assert_non_null(s.data);
         rcv_status status = play(&s, &options, cell);

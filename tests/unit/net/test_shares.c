@@ -1,5 +1,6 @@
 /* What ranks share out: a batch whose parts have the masks of the whole, a network in slices, and gradients that say when they are whole. */
 #include "probe.h"
+#include "recurve_distributed.h"
 
 #include "base/random.h"
 #include "net/net.h"
@@ -17,6 +18,7 @@ typedef struct {
 } world;
 
 static void open_world(world *w, const char *cell, rcv_net_options options) {
+    options.size = sizeof options; /* tables leave it out */
     random_source source = {7};
     w->context = test_context(&w->allocator);
     w->cell = NULL;
@@ -38,8 +40,8 @@ static void close_world(world *w) {
 
 static void open_run(const rcv_net *net, int64_t steps, int64_t batch, const char *schedule, rcv_plan **plan,
                      rcv_run **run) {
-    const rcv_plan_options o = {
-        .steps = steps, .batch = batch, .dtype = RCV_FLOAT64, .training = true, .schedule = schedule};
+    const rcv_plan_options o = RCV_INIT(rcv_plan_options, .steps = steps, .batch = batch, .dtype = RCV_FLOAT64,
+                                        .training = true, .schedule = schedule);
     check_ok(rcv_plan_new(net, &o, plan));
     check_ok(rcv_run_new(*plan, run));
 }
@@ -59,12 +61,8 @@ static void run_part(const world *w, const char *schedule, const rcvi_shard *sha
     }
     const void *initial[] = {state[0], state[1]};
     void *final[] = {last[0], last[1]};
-    const rcv_forward data = {.parameters = w->parameters,
-                              .x = x,
-                              .initial = shard->time ? initial : NULL,
-                              .y = out,
-                              .final = final,
-                              .seed = 11};
+    const rcv_forward data = RCV_INIT(rcv_forward, .parameters = w->parameters, .x = x,
+                                      .initial = shard->time ? initial : NULL, .y = out, .final = final, .seed = 11);
     check_ok(rcv_run_forward(run, &data));
     memcpy(state, last, sizeof last);
     for (int64_t r = 0; r < steps * batch; r++) {
@@ -130,8 +128,8 @@ static void test_slices(void **state) {
             open_run(slice, STEPS, BATCH, "naive", &plan, &run);
             assert_int_equal(rcv_net_parameter_elements(slice),
                              rcvi_layer_start(w.net, l + 1) - rcvi_layer_start(w.net, l));
-            const rcv_forward data = {
-                .parameters = w.parameters + rcvi_layer_start(w.net, l), .x = x, .y = y, .seed = 11};
+            const rcv_forward data = RCV_INIT(rcv_forward, .parameters = w.parameters + rcvi_layer_start(w.net, l),
+                                              .x = x, .y = y, .seed = 11);
             check_ok(rcv_run_forward(run, &data));
             for (int64_t i = 0; i < STEPS * BATCH * HIDDEN && l + 1 < o->layers; i++) {
                 int64_t element = o->variational ? i % (BATCH * HIDDEN) : i;
@@ -186,12 +184,8 @@ static bool check_signals(const world *w, const char *schedule, double *gradient
     uint64_t told[5] = {0}, value = 41;
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
-    const rcv_plan_options o = {.steps = STEPS,
-                                .batch = BATCH,
-                                .dtype = RCV_FLOAT64,
-                                .training = true,
-                                .signals = signals,
-                                .schedule = schedule};
+    const rcv_plan_options o = RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .dtype = RCV_FLOAT64,
+                                        .training = true, .signals = signals, .schedule = schedule);
     rcv_status status = rcv_plan_new(w->net, &o, &plan);
     if (status == RCV_UNSUPPORTED) return false;
     check_ok(status);
@@ -204,8 +198,9 @@ static bool check_signals(const world *w, const char *schedule, double *gradient
     for (int i = 0; i < STEPS * BATCH * 2 * HIDDEN; i++) dy[i] = i % 7 - 3;
     for (int call = 0; call < 2; call++) {
         value++;
-        check_ok(rcv_run_forward(run, &(rcv_forward){.parameters = w->parameters, .x = w->x, .y = y, .seed = 11}));
-        check_ok(rcv_run_backward(run, &(rcv_backward){.dy = dy, .dparameters = gradient}));
+        check_ok(
+            rcv_run_forward(run, &RCV_INIT(rcv_forward, .parameters = w->parameters, .x = w->x, .y = y, .seed = 11)));
+        check_ok(rcv_run_backward(run, &RCV_INIT(rcv_backward, .dy = dy, .dparameters = gradient)));
         for (int64_t l = 0; l <= rcv_net_get_options(w->net)->layers; l++)
             assert_int_equal(told[l], signals ? value : 0);
     }
@@ -248,9 +243,9 @@ static void test_signals_come_early(void **state) {
     (void)state;
     static world w;
     rcv_plan *plan = NULL;
-    open_world(&w, "lstm", (rcv_net_options){.layers = 4});
-    const rcv_plan_options o = {
-        .steps = STEPS, .batch = BATCH, .training = true, .signals = true, .schedule = "combine(steps=all)+fuse+pack"};
+    open_world(&w, "lstm", RCV_INIT(rcv_net_options, .layers = 4));
+    const rcv_plan_options o = RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true,
+                                        .signals = true, .schedule = "combine(steps=all)+fuse+pack");
     check_ok(rcv_plan_new(w.net, &o, &plan));
     const rcvi_program *program = &plan->program;
     int layer = 4;

@@ -457,13 +457,13 @@ static void test_wrong_wisdom(void **state) {
 static void test_context_options(void **state) {
     (void)state;
     rcv_context *context = NULL;
-    check_fails(rcv_context_new(&(rcv_context_options){.threads = -1}, &context), RCV_INVALID, "-1 threads");
-    check_fails(rcv_context_new(&(rcv_context_options){.threads = 1025}, &context), RCV_INVALID, "1 to 1024");
+    check_fails(rcv_context_new(&RCV_INIT(rcv_context_options, .threads = -1), &context), RCV_INVALID, "-1 threads");
+    check_fails(rcv_context_new(&RCV_INIT(rcv_context_options, .threads = 1025), &context), RCV_INVALID, "1 to 1024");
     assert_null(context);
     check_ok(rcv_context_new(NULL, &context));
     assert_int_equal(rcv_context_threads(context), sysconf(_SC_NPROCESSORS_ONLN));
     rcv_context_free(context);
-    check_ok(rcv_context_new(&(rcv_context_options){.threads = 1024}, &context));
+    check_ok(rcv_context_new(&RCV_INIT(rcv_context_options, .threads = 1024), &context));
     assert_int_equal(rcv_context_threads(context), 1024);
     rcv_context_free(context);
 }
@@ -473,10 +473,10 @@ static rcv_status plan_with(const char *kernels, char *used) {
     rcv_cell *cell = NULL;
     rcv_net *net = NULL;
     rcv_plan *plan = NULL;
-    check_ok(rcv_context_new(&(rcv_context_options){.kernels = kernels, .threads = 1}, &context));
+    check_ok(rcv_context_new(&RCV_INIT(rcv_context_options, .kernels = kernels, .threads = 1), &context));
     check_ok(rcv_cell_open(context, "gru", &cell));
-    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = 3, .hidden = 4}, &net));
-    rcv_status status = rcv_plan_new(net, &(rcv_plan_options){.steps = 2, .batch = 2}, &plan);
+    check_ok(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4), &net));
+    rcv_status status = rcv_plan_new(net, &RCV_INIT(rcv_plan_options, .steps = 2, .batch = 2), &plan);
     if (!status) snprintf(used, 64, "%s", rcv_context_kernels(context));
     rcv_plan_free(plan);
     rcv_net_free(net);

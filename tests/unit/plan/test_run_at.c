@@ -16,9 +16,9 @@ typedef struct {
 
 static void open_subject(subject *self) {
     self->context = test_context(&self->counter);
-    rcv_net_options net = {.input = INPUT, .hidden = HIDDEN, .layers = 2, .dropout = 0.5};
-    rcv_plan_options options = {
-        .steps = STEPS, .batch = BATCH, .training = true, .lengths = true, .schedule = "combine+fuse+pack"};
+    rcv_net_options net = RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN, .layers = 2, .dropout = 0.5);
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .training = true,
+                                        .lengths = true, .schedule = "combine+fuse+pack");
     check_ok(rcv_cell_open(self->context, "gru", &self->cell));
     check_ok(rcv_net_new(self->cell, &net, &self->net));
     check_ok(rcv_plan_new(self->net, &options, &self->plan));
@@ -40,8 +40,8 @@ static void close_subject(subject *self) {
 }
 
 static rcv_status call(subject *self, uint64_t seed, const int64_t *lengths) {
-    rcv_forward forward = {
-        .parameters = self->parameters, .x = self->x, .y = self->y, .seed = seed, .lengths = lengths};
+    rcv_forward forward = RCV_INIT(rcv_forward, .parameters = self->parameters, .x = self->x, .y = self->y,
+                                   .seed = seed, .lengths = lengths);
     return rcv_run_forward(self->run, &forward);
 }
 
@@ -77,8 +77,9 @@ static void call_short(subject *self, rcv_run *run, float dx[ROWS * INPUT]) {
     const int64_t lengths[BATCH] = {2, 3, 1};
     float y[ROWS * HIDDEN] = {0}, dy[ROWS * HIDDEN];
     for (int i = 0; i < ROWS * HIDDEN; i++) dy[i] = (float)(i % 7) - 3;
-    rcv_forward forward = {.parameters = self->parameters, .x = self->x, .y = y, .seed = 4, .lengths = lengths};
-    rcv_backward backward = {.dy = dy, .dx = dx};
+    rcv_forward forward =
+        RCV_INIT(rcv_forward, .parameters = self->parameters, .x = self->x, .y = y, .seed = 4, .lengths = lengths);
+    rcv_backward backward = RCV_INIT(rcv_backward, .dy = dy, .dx = dx);
     check_ok(rcv_run_forward(run, &forward));
     check_ok(rcv_run_backward(run, &backward));
 }
@@ -88,8 +89,8 @@ static void in_the_memory_of_another(void **state) {
     const int64_t lengths[BATCH] = {5, 2, 4};
     subject self;
     open_subject(&self);
-    rcv_plan_options options = {
-        .steps = 3, .batch = BATCH, .training = true, .lengths = true, .schedule = "combine+fuse+pack"};
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = 3, .batch = BATCH, .training = true, .lengths = true,
+                                        .schedule = "combine+fuse+pack");
     rcv_plan *plan;
     rcv_run *alone, *guest, *larger;
     check_ok(rcv_plan_new(self.net, &options, &plan));
@@ -112,7 +113,7 @@ static void in_the_memory_of_another(void **state) {
         check_ok(call(&self, 9, lengths));
         assert_memory_equal(self.y, y, sizeof y);
     }
-    rcv_backward backward = {.dy = y};
+    rcv_backward backward = RCV_INIT(rcv_backward, .dy = y);
     check_ok(rcvi_run_reset(self.run)); /* what the forward call kept is not to be relied on */
     check_fails(rcv_run_backward(self.run, &backward), RCV_INVALID, "needs a forward call before it");
     rcv_run_free(guest);

@@ -296,7 +296,7 @@ static void test_vendor_alone(void **state) {
         "merge",   "persistent", "cluster", "streams(2)", "gemm(choice=1)"};
     for (int gpu = 0; gpu < 2; gpu++) {
         const rcvi_machine machine = {.gpu = gpu, .vendor = "a library", .threads = 2};
-        const rcv_plan_options options = {.steps = 3, .batch = 2, .dtype = RCV_FLOAT64};
+        const rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = 3, .batch = 2, .dtype = RCV_FLOAT64);
         const char *own = gpu ? "graph" : "threads(2)", *not_own = gpu ? "threads(2)" : "graph";
         for (size_t i = 0; i < sizeof others / sizeof *others + 2; i++) {
             bool is_own = i == sizeof others / sizeof *others;

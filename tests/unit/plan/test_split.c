@@ -84,7 +84,8 @@ static void set_up(fixture *self, size_t cell, rcv_dtype dtype, bool bidirection
         check_ok(rcv_cell_parse(self->context, text, strlen(text), "own.cell", &self->cell));
     }
     self->source.state = random_seed_of(rcv_cell_name(self->cell));
-    rcv_net_options options = {.input = INPUT, .hidden = HIDDEN, .layers = LAYERS, .bidirectional = bidirectional};
+    rcv_net_options options =
+        RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN, .layers = LAYERS, .bidirectional = bidirectional);
     check_ok(rcv_net_new(self->cell, &options, &self->net));
     self->states = rcv_net_state_count(self->net);
     assert_true(self->states <= MAX_STATES);
@@ -158,25 +159,17 @@ typedef struct {
 static void run_call(const fixture *self, const call *c) {
     rcv_plan *plan = NULL;
     rcv_run *run = NULL;
-    rcv_plan_options options = {.steps = (int64_t)c->steps,
-                                .batch = (int64_t)c->batch,
-                                .dtype = self->dtype,
-                                .training = c->dy,
-                                .lengths = c->lengths,
-                                .resets = c->resets,
-                                .schedule = self->schedule};
+    rcv_plan_options options =
+        RCV_INIT(rcv_plan_options, .steps = (int64_t)c->steps, .batch = (int64_t)c->batch, .dtype = self->dtype,
+                 .training = c->dy, .lengths = c->lengths, .resets = c->resets, .schedule = self->schedule);
     check_ok(rcv_plan_new(self->net, &options, &plan));
     check_ok(rcv_run_new(plan, &run));
-    rcv_forward data = {.parameters = self->parameters,
-                        .x = c->x,
-                        .lengths = c->lengths,
-                        .resets = c->resets,
-                        .initial = c->initial ? (const void *const *)c->initial->of : NULL,
-                        .restart = c->restart ? (const void *const *)c->restart->of : NULL,
-                        .y = c->y,
-                        .final = c->final->of};
+    rcv_forward data =
+        RCV_INIT(rcv_forward, .parameters = self->parameters, .x = c->x, .lengths = c->lengths, .resets = c->resets,
+                 .initial = c->initial ? (const void *const *)c->initial->of : NULL,
+                 .restart = c->restart ? (const void *const *)c->restart->of : NULL, .y = c->y, .final = c->final->of);
     check_ok(rcv_run_forward(run, &data));
-    rcv_backward back = {.dy = c->dy, .dx = c->dx};
+    rcv_backward back = RCV_INIT(rcv_backward, .dy = c->dy, .dx = c->dx);
     if (c->dfinal) back.dfinal = (const void *const *)c->dfinal->of;
     if (c->dinitial) back.dinitial = c->dinitial->of;
     if (c->dy) check_ok(rcv_run_backward(run, &back));
@@ -549,8 +542,8 @@ static void check_runs(fixture *self) {
     enum { T = 4, B = 2 };
     rcv_plan *plan = NULL;
     rcv_run *runs[2] = {NULL, NULL};
-    rcv_plan_options options = {
-        .steps = T, .batch = B, .dtype = self->dtype, .training = true, .schedule = self->schedule};
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = T, .batch = B, .dtype = self->dtype,
+                                        .training = true, .schedule = self->schedule);
     check_ok(rcv_plan_new(self->net, &options, &plan));
     size_t parameters = (size_t)rcv_net_parameter_elements(self->net), count = T * B * self->output;
     void *x = drawn(self, T * B * INPUT, -1, 1), *dy = drawn(self, count, -1, 1);
@@ -565,8 +558,10 @@ static void check_runs(fixture *self) {
         dx[i] = array(self, T * B * INPUT);
         dparameters[i] = array(self, parameters);
         size_t calls = self->allocator.calls;
-        check_ok(rcv_run_forward(runs[i / 2], &(rcv_forward){.parameters = self->parameters, .x = x, .y = y[i]}));
-        check_ok(rcv_run_backward(runs[i / 2], &(rcv_backward){.dy = dy, .dx = dx[i], .dparameters = dparameters[i]}));
+        check_ok(
+            rcv_run_forward(runs[i / 2], &RCV_INIT(rcv_forward, .parameters = self->parameters, .x = x, .y = y[i])));
+        check_ok(rcv_run_backward(runs[i / 2],
+                                  &RCV_INIT(rcv_backward, .dy = dy, .dx = dx[i], .dparameters = dparameters[i])));
         assert_int_equal(self->allocator.calls, calls);
         must(self, same(self, y[0], 0, y[i], 0, count));
         must(self, same(self, dx[0], 0, dx[i], 0, T * B * INPUT));
@@ -590,28 +585,28 @@ static void check_parameters(fixture *self) {
     enum { T = 4, B = 2 };
     rcv_plan *plan = NULL;
     rcv_run *runs[2] = {NULL, NULL};
-    rcv_plan_options options = {
-        .steps = T, .batch = B, .dtype = self->dtype, .training = true, .schedule = self->schedule};
+    rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = T, .batch = B, .dtype = self->dtype,
+                                        .training = true, .schedule = self->schedule);
     check_ok(rcv_plan_new(self->net, &options, &plan));
     size_t parameters = (size_t)rcv_net_parameter_elements(self->net), count = T * B * self->output;
     void *x = drawn(self, T * B * INPUT, -1, 1), *dy = drawn(self, count, -1, 1);
     void *others = drawn(self, parameters, -0.8, 0.8), *y = array(self, count);
     void *dx[2] = {array(self, T * B * INPUT), array(self, T * B * INPUT)};
     for (int i = 0; i < 2; i++) check_ok(rcv_run_new(plan, &runs[i]));
-    rcv_forward call = {.parameters = others, .x = x, .y = y, .same_parameters = true};
+    rcv_forward call = RCV_INIT(rcv_forward, .parameters = others, .x = x, .y = y, .same_parameters = true);
     check_ok(rcv_run_forward(runs[0], &call)); /* the first call */
-    check_ok(rcv_run_backward(runs[0], &(rcv_backward){.dy = dy, .dx = dx[0]}));
-    call = (rcv_forward){.parameters = self->parameters, .x = x, .y = y};
+    check_ok(rcv_run_backward(runs[0], &RCV_INIT(rcv_backward, .dy = dy, .dx = dx[0])));
+    call = RCV_INIT(rcv_forward, .parameters = self->parameters, .x = x, .y = y);
     check_ok(rcv_run_forward(runs[0], &call));
     call.same_parameters = true;
     check_ok(rcv_run_forward(runs[0], &call));
-    check_ok(rcv_run_backward(runs[0], &(rcv_backward){.dy = dy, .dx = dx[0]}));
+    check_ok(rcv_run_backward(runs[0], &RCV_INIT(rcv_backward, .dy = dy, .dx = dx[0])));
     call.same_parameters = false;
     check_ok(rcv_run_forward(runs[1], &call));
-    check_ok(rcv_run_backward(runs[1], &(rcv_backward){.dy = dy, .dx = dx[1]}));
+    check_ok(rcv_run_backward(runs[1], &RCV_INIT(rcv_backward, .dy = dy, .dx = dx[1])));
     must(self, same(self, dx[0], 0, dx[1], 0, T * B * INPUT));
     void *fresh = array(self, count);
-    call = (rcv_forward){.parameters = self->parameters, .x = x, .y = fresh, .same_parameters = true};
+    call = RCV_INIT(rcv_forward, .parameters = self->parameters, .x = x, .y = fresh, .same_parameters = true);
     rcv_run_free(runs[1]);
     check_ok(rcv_run_new(plan, &runs[1]));
     check_ok(rcv_run_forward(runs[1], &call));

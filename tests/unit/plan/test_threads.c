@@ -23,8 +23,8 @@ static void *work(void *user) {
     for (int round = 0; round < ROUNDS && !w->failed; round++) {
         memset(w->y, 0xff, y_bytes);
         memset(w->gradient, 0xff, bytes);
-        rcv_forward forward = {.parameters = w->parameters, .x = w->x, .y = w->y};
-        rcv_backward backward = {.dy = w->dy, .dparameters = w->gradient};
+        rcv_forward forward = RCV_INIT(rcv_forward, .parameters = w->parameters, .x = w->x, .y = w->y);
+        rcv_backward backward = RCV_INIT(rcv_backward, .dy = w->dy, .dparameters = w->gradient);
         w->failed = rcv_run_forward(run, &forward) != RCV_OK || rcv_run_backward(run, &backward) != RCV_OK;
         if (round == 0) {
             memcpy(w->first_y, w->y, y_bytes);
@@ -50,9 +50,10 @@ static void test_shared_plan(void **state) {
     rcv_plan *plan = NULL;
     check_ok(rcv_context_new(NULL, &context));
     check_ok(rcv_cell_open(context, "lstm", &cell));
-    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = INPUT, .hidden = HIDDEN, .layers = 2}, &net));
+    check_ok(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = INPUT, .hidden = HIDDEN, .layers = 2), &net));
     check_ok(rcv_plan_new(
-        net, &(rcv_plan_options){.steps = STEPS, .batch = BATCH, .dtype = RCV_FLOAT64, .training = true}, &plan));
+        net, &RCV_INIT(rcv_plan_options, .steps = STEPS, .batch = BATCH, .dtype = RCV_FLOAT64, .training = true),
+        &plan));
     int64_t elements = rcv_net_parameter_elements(net), output = STEPS * BATCH * HIDDEN;
     double *parameters = numbers(elements);
     check_ok(rcv_net_initialize(net, 3, RCV_FLOAT64, parameters));

@@ -15,8 +15,9 @@ typedef struct {
 static void open_plan(fixture *f, const char *cell, const char *schedule) {
     f->context = test_context(&f->allocator);
     check_ok(rcv_cell_open(f->context, cell, &f->cell));
-    check_ok(rcv_net_new(f->cell, &(rcv_net_options){.input = 8, .hidden = 16}, &f->net));
-    rcv_plan_options o = {.steps = 6, .batch = 2, .training = true, .schedule = schedule, .threads = 2};
+    check_ok(rcv_net_new(f->cell, &RCV_INIT(rcv_net_options, .input = 8, .hidden = 16), &f->net));
+    rcv_plan_options o =
+        RCV_INIT(rcv_plan_options, .steps = 6, .batch = 2, .training = true, .schedule = schedule, .threads = 2);
     check_ok(rcv_plan_new(f->net, &o, &f->plan));
 }
 

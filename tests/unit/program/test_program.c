@@ -19,10 +19,11 @@ static void open_plan_of(fixture *f, const char *schedule, int64_t steps, bool o
     f->context = test_context(&f->allocator);
     check_ok(rcv_cell_open(f->context, "lstm_layernorm", &f->cell));
     check_ok(rcv_net_new(
-        f->cell, &(rcv_net_options){.input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5},
+        f->cell,
+        &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4, .layers = 2, .bidirectional = true, .dropout = 0.5),
         &f->net));
-    rcv_plan_options o = {
-        .steps = steps, .batch = 2, .training = true, .lengths = options, .resets = options, .schedule = schedule};
+    rcv_plan_options o = RCV_INIT(rcv_plan_options, .steps = steps, .batch = 2, .training = true, .lengths = options,
+                                  .resets = options, .schedule = schedule);
     check_ok(rcv_plan_new(f->net, &o, &f->plan));
     f->program = f->plan->program;
     f->program.steps = malloc(f->program.step_count * sizeof(rcvi_step));
@@ -298,8 +299,9 @@ static void open_training(fixture *f, const char *cell, rcv_dtype dtype, const c
     rcv_cell *opened = NULL;
     check_ok(rcv_cell_open(f->context, cell, &opened));
     rcv_net *net = NULL;
-    check_ok(rcv_net_new(opened, &(rcv_net_options){.input = 32, .hidden = 64, .layers = 2}, &net));
-    rcv_plan_options o = {.steps = 12, .batch = 4, .training = true, .dtype = dtype, .schedule = schedule};
+    check_ok(rcv_net_new(opened, &RCV_INIT(rcv_net_options, .input = 32, .hidden = 64, .layers = 2), &net));
+    rcv_plan_options o =
+        RCV_INIT(rcv_plan_options, .steps = 12, .batch = 4, .training = true, .dtype = dtype, .schedule = schedule);
     check_ok(rcv_plan_new(net, &o, plan));
     f->cell = opened;
     f->net = net;
@@ -450,10 +452,10 @@ static void test_log(void **state) {
     rcv_cell *cell = NULL;
     rcv_net *net = NULL;
     rcv_plan *plan = NULL;
-    check_ok(rcv_context_new(&(rcv_context_options){.log = keep_line, .log_user = line}, &context));
+    check_ok(rcv_context_new(&RCV_INIT(rcv_context_options, .log = keep_line, .log_user = line), &context));
     check_ok(rcv_cell_open(context, "gru", &cell));
-    check_ok(rcv_net_new(cell, &(rcv_net_options){.input = 3, .hidden = 4}, &net));
-    check_ok(rcv_plan_new(net, &(rcv_plan_options){.steps = 7, .batch = 2, .schedule = "naive"}, &plan));
+    check_ok(rcv_net_new(cell, &RCV_INIT(rcv_net_options, .input = 3, .hidden = 4), &net));
+    check_ok(rcv_plan_new(net, &RCV_INIT(rcv_plan_options, .steps = 7, .batch = 2, .schedule = "naive"), &plan));
     char bytes[40];
     snprintf(bytes, sizeof bytes, "%zu bytes", rcv_plan_bytes(plan));
     assert_non_null(strstr(line, "plan of gru, 7 steps of 2 in float32: schedule naive on device cpu"));

@@ -195,7 +195,7 @@ static void test_given_vocabulary(void **unused) {
     rcv_vocabulary *vocabulary;
     rcv_data *again;
     check_ok(rcv_checkpoint_vocabulary(s.context, path, &vocabulary));
-    const rcv_data_options options = {.level = RCV_LEVEL_WORD, .vocabulary = vocabulary};
+    const rcv_data_options options = RCV_INIT(rcv_data_options, .level = RCV_LEVEL_WORD, .vocabulary = vocabulary);
     check_ok(rcv_data_open(s.context, path_in("text-train"), &options, &again));
     rcv_vocabulary_free(vocabulary);
     rcv_trainer *b = make_trainer(&s, &resumes[1], again);
@@ -539,7 +539,7 @@ static void test_best(void **unused) {
     check_ok(rcv_trainer_best_path(s.context, path, &best));
     assert_string_equal(best, path_in("model.best.safetensors"));
     rcv_learner *learner;
-    rcv_evaluation result;
+    rcv_evaluation result = RCV_INIT(rcv_evaluation);
     check_ok(rcv_learner_load(s.context, best, NULL, RCV_FLOAT64, &learner));
     check_ok(rcv_learner_evaluate(learner, valid, NULL, &result));
     assert_true(fabs(result.loss - least) < 1e-11);

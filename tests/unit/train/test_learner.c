@@ -51,15 +51,15 @@ static void test_words(void **unused) {
         collector c, d;
         rcv_trainer *t = learnt(&s, types[i]);
         rcv_learner *l = t->learner;
-        generate(l, (rcv_generation){.prompt = "the cat", .count = 10}, &c);
+        generate(l, RCV_INIT(rcv_generation, .prompt = "the cat", .count = 10), &c);
         assert_string_equal(c.text, " sat\non a big mat\nand saw it"); /* a space before a word that goes on a line */
-        generate(l, (rcv_generation){.prompt = "the cat sat\n", .count = 5}, &c);
+        generate(l, RCV_INIT(rcv_generation, .prompt = "the cat sat\n", .count = 5), &c);
         assert_string_equal(c.text, "on a big mat\n");
-        generate(l, (rcv_generation){.prompt = "  the\tcat   sat\n", .count = 5}, &d);
+        generate(l, RCV_INIT(rcv_generation, .prompt = "  the\tcat   sat\n", .count = 5), &d);
         assert_string_equal(c.text, d.text);
-        generate(l, (rcv_generation){.prompt = "the cat", .count = 0}, &c);
+        generate(l, RCV_INIT(rcv_generation, .prompt = "the cat", .count = 0), &c);
         assert_int_equal(c.length, 0);
-        generate(l, (rcv_generation){.count = 3}, &c); /* without a prompt a line begins */
+        generate(l, RCV_INIT(rcv_generation, .count = 3), &c); /* without a prompt a line begins */
         assert_true(c.length > 0 && c.text[0] != ' ');
         end(&s, t);
     }
@@ -73,29 +73,32 @@ static void test_choices(void **unused) {
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, "batch=2 length=5 init=0.8", "", data, NULL);
     rcv_learner *l = t->learner;
-    generate(l, (rcv_generation){.prompt = "the", .count = 60}, &likeliest);
-    generate(l, (rcv_generation){.prompt = "the", .count = 60, .seed = 7}, &c);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "the", .count = 60), &likeliest);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "the", .count = 60, .seed = 7), &c);
     assert_string_equal(likeliest.text, c.text);
-    generate(l, (rcv_generation){.prompt = "the", .count = 60, .temperature = 1.5, .top_k = 1, .seed = 7}, &c);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "the", .count = 60, .temperature = 1.5, .top_k = 1, .seed = 7), &c);
     assert_string_equal(likeliest.text, c.text);
-    generate(l, (rcv_generation){.prompt = "the", .count = 60, .temperature = 1.5, .top_p = 1e-9, .seed = 7}, &c);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "the", .count = 60, .temperature = 1.5, .top_p = 1e-9, .seed = 7),
+             &c);
     assert_string_equal(likeliest.text, c.text);
-    generate(l, (rcv_generation){.prompt = "the", .count = 60, .temperature = 1, .seed = 7}, &c);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "the", .count = 60, .temperature = 1, .seed = 7), &c);
     assert_true(strcmp(likeliest.text, c.text) != 0);
-    generate(l, (rcv_generation){.prompt = "the", .count = 60, .temperature = 1, .seed = 7}, &d);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "the", .count = 60, .temperature = 1, .seed = 7), &d);
     assert_string_equal(c.text, d.text);
-    generate(l, (rcv_generation){.prompt = "the", .count = 60, .temperature = 1, .top_k = 1000, .top_p = 1, .seed = 8},
-             &d);
+    generate(
+        l,
+        RCV_INIT(rcv_generation, .prompt = "the", .count = 60, .temperature = 1, .top_k = 1000, .top_p = 1, .seed = 8),
+        &d);
     assert_true(strcmp(c.text, d.text) != 0);
     /* A word that it does not know is <unk>, and no line's end. */
-    generate(l, (rcv_generation){.prompt = "zebra", .count = 60, .temperature = 1}, &c);
-    generate(l, (rcv_generation){.prompt = "<unk>", .count = 60, .temperature = 1}, &d);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "zebra", .count = 60, .temperature = 1), &c);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "<unk>", .count = 60, .temperature = 1), &d);
     assert_string_equal(c.text, d.text);
-    generate(l, (rcv_generation){.prompt = "<eos>", .count = 60, .temperature = 1}, &d);
+    generate(l, RCV_INIT(rcv_generation, .prompt = "<eos>", .count = 60, .temperature = 1), &d);
     assert_true(strcmp(c.text, d.text) != 0);
     c = (collector){.stop_at = 5};
-    check_fails(rcv_learner_generate(l, &(rcv_generation){.count = 60, .temperature = 1}, collect, &c), RCV_STOPPED,
-                "tokens");
+    check_fails(rcv_learner_generate(l, &RCV_INIT(rcv_generation, .count = 60, .temperature = 1), collect, &c),
+                RCV_STOPPED, "tokens");
     end(&s, t);
 }
 
@@ -125,11 +128,8 @@ static void test_frequencies(void **unused) {
         for (uint64_t seed = 0; seed < 10; seed++) {
             collector c;
             generate(l,
-                     (rcv_generation){.count = 400,
-                                      .temperature = cases[i].temperature,
-                                      .top_k = cases[i].top_k,
-                                      .top_p = cases[i].top_p,
-                                      .seed = seed},
+                     RCV_INIT(rcv_generation, .count = 400, .temperature = cases[i].temperature,
+                              .top_k = cases[i].top_k, .top_p = cases[i].top_p, .seed = seed),
                      &c);
             for (size_t k = 0; k < c.length; k++)
                 if (c.text[k] != ' ') seen[c.text[k] - 'p']++;
@@ -141,21 +141,21 @@ static void test_frequencies(void **unused) {
     values[l->bias_offset] = NAN;
     collector c = {0};
     for (int64_t i = 0; i < l->shape.outputs; i++) values[l->bias_offset + i] = NAN;
-    check_fails(rcv_learner_generate(l, &(rcv_generation){.count = 5, .temperature = 1}, collect, &c), RCV_INVALID,
-                "finite");
+    check_fails(rcv_learner_generate(l, &RCV_INIT(rcv_generation, .count = 5, .temperature = 1), collect, &c),
+                RCV_INVALID, "finite");
     end(&s, t);
 }
 
 static void test_refusals(void **unused) {
     (void)unused;
-    const rcv_generation wrong[] = {{.count = 1, .temperature = -1},
-                                    {.count = 1, .temperature = NAN},
-                                    {.count = 1, .temperature = INFINITY},
-                                    {.count = -1},
-                                    {.count = 1, .top_k = -1},
-                                    {.count = 1, .top_p = 1.5},
-                                    {.count = 1, .top_p = NAN},
-                                    {.count = 1, .prompt_bytes = 3}};
+    rcv_generation wrong[] = {{.count = 1, .temperature = -1},
+                              {.count = 1, .temperature = NAN},
+                              {.count = 1, .temperature = INFINITY},
+                              {.count = -1},
+                              {.count = 1, .top_k = -1},
+                              {.count = 1, .top_p = 1.5},
+                              {.count = 1, .top_p = NAN},
+                              {.count = 1, .prompt_bytes = 3}};
     train_fixture s;
     collector c = {0};
     train_fixture_open(&s);
@@ -163,12 +163,14 @@ static void test_refusals(void **unused) {
     const rcv_data *classes = train_fixture_data(&s, "classes", RCV_DATA_CLASSES, train_fixture_examples, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, "batch=2 length=5", "", data, NULL);
     rcv_trainer *other = train_fixture_trainer(&s, "kind=classes batch=2", "", classes, NULL);
-    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        wrong[i].size = sizeof wrong[i];
         check_fails(rcv_learner_generate(t->learner, &wrong[i], collect, &c), RCV_INVALID, "");
-    check_fails(rcv_learner_generate(other->learner, &(rcv_generation){.count = 1}, collect, &c), RCV_INVALID,
+    }
+    check_fails(rcv_learner_generate(other->learner, &RCV_INIT(rcv_generation, .count = 1), collect, &c), RCV_INVALID,
                 "classes");
     assert_int_equal(c.calls, 0);
-    rcv_evaluation result;
+    rcv_evaluation result = RCV_INIT(rcv_evaluation);
     check_fails(rcv_learner_evaluate(t->learner, classes, NULL, &result), RCV_INVALID, "kind");
     rcv_trainer_free(other);
     end(&s, t);
@@ -188,18 +190,18 @@ static void test_evaluation(void **unused) {
     const rcv_data *few = train_fixture_data(&s, "few", RCV_DATA_STREAM, "the\n", data);
     rcv_trainer *t = train_fixture_trainer(&s, "batch=2 length=5 dtype=float64", "", data, NULL);
     rcv_trainer *u = train_fixture_trainer(&s, "batch=2 length=5 dtype=float64 kind=lines", "", lines, NULL);
-    rcv_evaluation one, many;
+    rcv_evaluation one = RCV_INIT(rcv_evaluation), many = RCV_INIT(rcv_evaluation);
     check_ok(rcv_learner_evaluate(t->learner, data, NULL, &one));
     assert_int_equal(one.counted, rcv_data_tokens(data) - 1);
     assert_true(rcv_data_tokens(data) > 256);
-    check_ok(rcv_learner_evaluate(t->learner, data, &(rcv_evaluation_options){.batch = 7}, &many));
+    check_ok(rcv_learner_evaluate(t->learner, data, &RCV_INIT(rcv_evaluation_options, .batch = 7), &many));
     assert_int_equal(many.counted, one.counted);
     assert_true(many.loss != one.loss && fabs(many.loss - one.loss) < 0.05 * one.loss);
     check_ok(rcv_learner_evaluate(t->learner, few, NULL, &one));
     assert_int_equal(one.counted, 1);
     check_ok(rcv_learner_evaluate(u->learner, lines, NULL, &one));
     for (int64_t batch = 2; batch < 60; batch += 19) {
-        check_ok(rcv_learner_evaluate(u->learner, lines, &(rcv_evaluation_options){.batch = batch}, &many));
+        check_ok(rcv_learner_evaluate(u->learner, lines, &RCV_INIT(rcv_evaluation_options, .batch = batch), &many));
         assert_true(many.counted == one.counted && fabs(many.loss - one.loss) < 1e-13);
     }
     assert_int_equal(one.counted, rcv_data_tokens(lines));
@@ -219,14 +221,14 @@ static void test_classes(void **unused) {
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_CLASSES, train_fixture_examples, NULL);
     rcv_trainer *t =
         train_fixture_trainer(&s, "kind=classes batch=3 learning-rate=0.05 hidden=8 steps=150", "", data, NULL);
-    rcv_evaluation before, after;
-    check_ok(rcv_learner_evaluate(t->learner, data, &(rcv_evaluation_options){.batch = 4}, &before));
+    rcv_evaluation before = RCV_INIT(rcv_evaluation), after = RCV_INIT(rcv_evaluation);
+    check_ok(rcv_learner_evaluate(t->learner, data, &RCV_INIT(rcv_evaluation_options, .batch = 4), &before));
     check_ok(rcv_trainer_run(t, NULL));
-    check_ok(rcv_learner_evaluate(t->learner, data, &(rcv_evaluation_options){.batch = 4}, &after));
+    check_ok(rcv_learner_evaluate(t->learner, data, &RCV_INIT(rcv_evaluation_options, .batch = 4), &after));
     assert_true(before.counted == 6 && before.accuracy < 1 && before.loss > 0.9);
     assert_true(after.counted == 6 && after.accuracy == 1 && after.loss < 0.1);
-    check_fails(rcv_learner_evaluate(t->learner, data, &(rcv_evaluation_options){.go_on = never}, &after), RCV_STOPPED,
-                "");
+    check_fails(rcv_learner_evaluate(t->learner, data, &RCV_INIT(rcv_evaluation_options, .go_on = never), &after),
+                RCV_STOPPED, "");
     end(&s, t);
 }
 
@@ -253,7 +255,7 @@ static void test_files(void **unused) {
         const char *const *names = rcv_learner_classes(loaded, &count), *const *own = rcv_learner_classes(l, &same);
         assert_true(count == same && (names != NULL) == (kind == RCV_DATA_CLASSES));
         for (size_t i = 0; i < count; i++) assert_string_equal(names[i], own[i]);
-        rcv_evaluation a, b;
+        rcv_evaluation a = RCV_INIT(rcv_evaluation), b = RCV_INIT(rcv_evaluation);
         check_ok(rcv_learner_evaluate(l, data, NULL, &a));
         check_ok(rcv_learner_evaluate(loaded, data, NULL, &b));
         assert_true(a.loss == b.loss);

@@ -115,8 +115,8 @@ static void on_log(void *user, const char *line) {
 }
 
 static rcv_status run(rcv_trainer *t, const char *output, bool overwrite, observer *o) {
-    const rcv_trainer_options options = {
-        .output = output, .overwrite = overwrite, .progress = on_progress, .log = on_log, .user = o};
+    const rcv_trainer_options options = RCV_INIT(rcv_trainer_options, .output = output, .overwrite = overwrite,
+                                                 .progress = on_progress, .log = on_log, .user = o);
     return rcv_trainer_run(t, &options);
 }
 

@@ -1,5 +1,6 @@
 /* Functions of several ranks that need only one: topologies, splits of layers, segments of the gradient and their shares, forecasts for machines
  * that are not here. tests/ranks/parallel.sh runs several ranks. */
+#include "recurve_distributed.h"
 #include "scratch.h"
 #include "train_fixture.h"
 
@@ -123,8 +124,8 @@ static void test_segments(void **state) {
 
 static void check_forecast(rcv_trainer *t, int devices, const char *parallel, double bandwidth, double latency,
                            rcv_forecast *forecast) {
-    const rcv_forecast_options o = {
-        .devices = devices, .parallel = parallel, .bandwidth = bandwidth, .latency = latency};
+    const rcv_forecast_options o = RCV_INIT(rcv_forecast_options, .devices = devices, .parallel = parallel,
+                                            .bandwidth = bandwidth, .latency = latency);
     check_ok(rcv_trainer_forecast(t, &o, forecast));
     assert_true(forecast->seconds > 0 && forecast->busy > 0 && forecast->busy <= 1 + 1e-9);
     assert_true(forecast->bubble >= 0 && forecast->exposed >= -1e-12 && forecast->exchange >= 0);
@@ -134,7 +135,7 @@ static void check_forecast(rcv_trainer *t, int devices, const char *parallel, do
 static void test_forecast(void **state) {
     (void)state;
     train_fixture s;
-    rcv_forecast f, slow;
+    rcv_forecast f = RCV_INIT(rcv_forecast), slow = RCV_INIT(rcv_forecast);
     train_fixture_open(&s);
     const rcv_data *train = train_fixture_data(&s, "train", RCV_DATA_STREAM, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, "hidden=8 layers=4 batch=4 length=4 optimiser=adam", "", train, NULL);
@@ -155,12 +156,15 @@ static void test_forecast(void **state) {
     assert_string_equal(f.split, "1,1,1,1");
     check_forecast(t, 0, NULL, 0, 0, &f); /* this one */
     assert_int_equal(f.replicas * f.stages, 1);
-    const rcv_forecast_options bad[] = {{.devices = 3, .parallel = "data", .bandwidth = 1},
-                                        {.devices = 5, .parallel = "pipeline", .bandwidth = 1},
-                                        {.devices = 2, .parallel = "data", .bandwidth = 0},
-                                        {.devices = 2, .parallel = "data", .bandwidth = 1, .latency = -1}};
+    rcv_forecast_options bad[] = {{.devices = 3, .parallel = "data", .bandwidth = 1},
+                                  {.devices = 5, .parallel = "pipeline", .bandwidth = 1},
+                                  {.devices = 2, .parallel = "data", .bandwidth = 0},
+                                  {.devices = 2, .parallel = "data", .bandwidth = 1, .latency = -1}};
     static const char *const why[] = {"does not divide among 3", "4 layers cannot", "bandwidth above 0", "0 or more"};
-    for (int i = 0; i < 4; i++) check_fails(rcv_trainer_forecast(t, &bad[i], &f), RCV_INVALID, why[i]);
+    for (int i = 0; i < 4; i++) {
+        bad[i].size = sizeof bad[i];
+        check_fails(rcv_trainer_forecast(t, &bad[i], &f), RCV_INVALID, why[i]);
+    }
     check_fails(rcv_trainer_forecast(NULL, NULL, &f), RCV_INVALID, "needs trainer");
     recorder w = {0}; /* a forecast does not change the run */
     rcv_trainer *other =

@@ -57,10 +57,11 @@ static void open_subject(train_fixture *w, rcv_data_kind kind, subject *s) {
 
 /* What the update is the gradient of: the mean, or, by sequence, the sum over time. */
 static double loss_of(rcv_trainer *t, const subject *s) {
-    const rcv_evaluation_options options = {.batch = s->count == 1 ? rcv_data_sequences(s->train) : 1};
+    const rcv_evaluation_options options =
+        RCV_INIT(rcv_evaluation_options, .batch = s->count == 1 ? rcv_data_sequences(s->train) : 1);
     double sum = 0, counted = 0;
     for (size_t i = 0; i < s->count; i++) {
-        rcv_evaluation result;
+        rcv_evaluation result = RCV_INIT(rcv_evaluation);
         check_ok(rcv_learner_evaluate(t->learner, s->parts[i], &options, &result));
         sum += result.loss * (double)result.counted;
         counted += (double)result.counted;

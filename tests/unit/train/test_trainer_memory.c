@@ -16,9 +16,9 @@ typedef struct {
 
 /* All that a run does, with a file in between. */
 static rcv_status do_all(const case_of_need *c, rcv_trainer **trainers, rcv_learner **learner) {
-    rcv_evaluation result;
-    const rcv_trainer_options options = {.output = c->path, .overwrite = true};
-    const rcv_generation generation = {.prompt = "the cat", .prompt_bytes = 7, .count = 3};
+    rcv_evaluation result = RCV_INIT(rcv_evaluation);
+    const rcv_trainer_options options = RCV_INIT(rcv_trainer_options, .output = c->path, .overwrite = true);
+    const rcv_generation generation = RCV_INIT(rcv_generation, .prompt = "the cat", .prompt_bytes = 7, .count = 3);
     RCVI_TRY(rcv_trainer_new(c->fixture->context, c->settings, c->data, c->data, &trainers[0]));
     RCVI_TRY(rcv_trainer_run(trainers[0], &options));
     RCVI_TRY(rcv_trainer_new(c->fixture->context, c->settings, c->data, c->data, &trainers[1]));

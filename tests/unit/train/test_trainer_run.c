@@ -156,7 +156,7 @@ typedef struct {
 
 static double loss_with(rcv_learner *l, void *parameters, const rcv_data *data) {
     void *own = l->parameters;
-    rcv_evaluation result;
+    rcv_evaluation result = RCV_INIT(rcv_evaluation);
     l->parameters = parameters;
     check_ok(rcv_learner_evaluate(l, data, NULL, &result));
     l->parameters = own;
@@ -196,7 +196,7 @@ static void test_averages(void **unused) {
     assert_int_equal(a.count, 10);
     /* Loading a file of the run gives the average. */
     rcv_learner *loaded;
-    rcv_evaluation result;
+    rcv_evaluation result = RCV_INIT(rcv_evaluation);
     check_ok(rcv_learner_load(s.context, path_in("model"), NULL, RCV_FLOAT64, &loaded));
     check_ok(rcv_learner_evaluate(loaded, s.data[1], NULL, &result));
     assert_true(fabs(result.loss - a.of_average) < 1e-12);
@@ -259,7 +259,7 @@ static void test_dropout(void **unused) {
         rcv_trainer *plain = train_fixture_trainer(&s, dropping, i % 2 ? "dtype=float64" : "dtype=float32", data, NULL);
         double *start = train_fixture_parameters(fresh);
         assert_true(train_fixture_same(fresh, plain) || i / 2 == 0); /* dropout is no part of the model */
-        rcv_evaluation with, without;
+        rcv_evaluation with = RCV_INIT(rcv_evaluation), without = RCV_INIT(rcv_evaluation);
         check_ok(rcv_learner_evaluate(fresh->learner, data, NULL, &with));
         check_ok(rcv_learner_evaluate(plain->learner, data, NULL, &without));
         const bool zones =
@@ -297,7 +297,7 @@ static void test_validation_drops_nothing(void **unused) {
                                                "validate-every=4 dtype=float64",
                                                data, data);
         recorder w = {0};
-        rcv_evaluation result;
+        rcv_evaluation result = RCV_INIT(rcv_evaluation);
         check_ok(train_fixture_run(t, NULL, &w));
         check_ok(rcv_learner_evaluate(t->learner, data, NULL, &result));
         assert_int_equal(w.validations, 1);
@@ -400,7 +400,7 @@ static void test_memorising(void **unused) {
     const rcv_data *data = train_fixture_data(&s, "train", RCV_DATA_LINES, train_fixture_verse, NULL);
     rcv_trainer *t = train_fixture_trainer(&s, "kind=lines hidden=24 steps=200 batch=4 learning-rate=0.02",
                                            "optimiser=adam", data, NULL);
-    rcv_evaluation before, after;
+    rcv_evaluation before = RCV_INIT(rcv_evaluation), after = RCV_INIT(rcv_evaluation);
     check_ok(rcv_learner_evaluate(t->learner, data, NULL, &before));
     check_ok(rcv_trainer_run(t, NULL));
     check_ok(rcv_learner_evaluate(t->learner, data, NULL, &after));
@@ -480,12 +480,8 @@ static void test_bucket_plans(void **unused) {
         recorder w = {0};
         check_ok(train_fixture_run(t, NULL, &w));
         assert_int_equal(t->windows.train_count, 2);
-        rcv_plan_options o = {.batch = 1 + 3 * (i % 3),
-                              .dtype = t->learner->dtype,
-                              .training = true,
-                              .lengths = true,
-                              .effort = RCV_ESTIMATE,
-                              .threads = 1};
+        rcv_plan_options o = RCV_INIT(rcv_plan_options, .batch = 1 + 3 * (i % 3), .dtype = t->learner->dtype,
+                                      .training = true, .lengths = true, .effort = RCV_ESTIMATE, .threads = 1);
         rcv_plan *plans[2];
         for (int k = 0; k < 2; k++) {
             o.steps = k ? STEPS : 2;

@@ -3,6 +3,7 @@
 #include "device/cpu/gemm/matmul.h"
 #include "device/cpu/kernels/choice.h"
 #include "device/cpu/measure.h"
+#include "recurve_bench.h"
 
 struct rcv_gemm {
     rcv_context *context;
@@ -60,6 +61,7 @@ rcv_status rcv_gemm_new(rcv_context *context, const rcv_gemm_options *options, r
     RCVI_NEED(context, "context");
     RCVI_NEED(options, "options");
     RCVI_NEED(gemm, "gemm");
+    RCVI_READ(rcv_gemm_options, options, "options");
     rcvi_matmul matmul;
     RCVI_TRY(describe(options, &matmul));
     int64_t threads = options->threads == 0 ? rcv_context_threads(context) : options->threads;
