@@ -63,8 +63,8 @@ static bool differ_in_choice(rcvi_rungs a, rcvi_rungs b) {
 static bool is_variant_of_slow_plan(const measurement *m, const rcvi_candidate *c) {
     for (size_t i = 0; c->rungs.choice && i < m->count; i++) {
         const rcvi_candidate *other = m->order[i];
-        bool behind = other->sample_count > 0 && other->shown.seconds > near_factor * m->best;
-        if (behind && differ_in_choice(c->rungs, other->rungs)) return true;
+        bool is_slower = other->sample_count > 0 && other->shown.seconds > near_factor * m->best;
+        if (is_slower && differ_in_choice(c->rungs, other->rungs)) return true;
     }
     return false;
 }

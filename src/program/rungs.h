@@ -55,7 +55,7 @@ bool rcvi_rungs_are_naive(const rcvi_rungs *rungs);
 /* RCV_UNSUPPORTED where the device lacks a rung or an argument of one. */
 rcv_status rcvi_rungs_check_device(const rcvi_rungs *rungs, bool gpu);
 
-/* RCV_UNSUPPORTED where a rung lacks another one that it needs, or stands beside one that it excludes. */
+/* RCV_UNSUPPORTED where a rung lacks another one that it needs, or is combined with one that it excludes. */
 rcv_status rcvi_rungs_check_combination(const rcvi_rungs *rungs);
 
 /* Is anything set that `allowed` has not? Then `name` is the first such rung or argument, as messages call it. */

@@ -43,7 +43,7 @@ bool rcvi_fusion_is_factor(const rcvi_graph *graph, int v) {
     return false;
 }
 
-int rcvi_fusion_behind_alias(const rcvi_fusion *f, int v) {
+int rcvi_fusion_resolve_alias(const rcvi_fusion *f, int v) {
     while (f->method[v] == RCVI_ALIAS) v = rcvi_fusion_value(f, v)->arguments[0];
     return v;
 }
@@ -66,7 +66,7 @@ bool rcvi_fusion_is_read(const rcvi_fusion *f, int v, bool exactly) {
                 continue;
             }
             if (f->method[v] == RCVI_ALIAS
-                    ? !f->scalar_columns || !rcvi_fusion_is_in_register(f, rcvi_fusion_behind_alias(f, v), c)
+                    ? !f->scalar_columns || !rcvi_fusion_is_in_register(f, rcvi_fusion_resolve_alias(f, v), c)
                     : !rcvi_fusion_is_in_register(f, v, c))
                 return true;
         }

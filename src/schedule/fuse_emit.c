@@ -117,8 +117,8 @@ static void add_instruction(mapper *m, int v) {
     *instruction = (rcvi_instruction){.operation = rcvi_fusion_value(f, v)->operation, .out = RCVI_NONE};
     for (int a = 0; a < rcvi_fusion_argument_count(f, v); a++) {
         int argument = rcvi_fusion_value(f, v)->arguments[a];
-        if (f->scalar_columns && m->source[rcvi_fusion_behind_alias(f, argument)] != RCVI_NONE)
-            argument = rcvi_fusion_behind_alias(f, argument);
+        if (f->scalar_columns && m->source[rcvi_fusion_resolve_alias(f, argument)] != RCVI_NONE)
+            argument = rcvi_fusion_resolve_alias(f, argument);
         if (rcvi_graph_is_number(f->emitter.graph, argument)) {
             instruction->from[a] = RCVI_FROM_NUMBER;
             instruction->number[a] = rcvi_fusion_value(f, argument)->number;
@@ -206,7 +206,7 @@ static bool is_used_in_map(const rcvi_fusion *f, int v) {
     for (int c = v + 1; c < rcvi_fusion_value_count(f); c++) {
         if (!f->emitter.live[c] || !rcvi_fusion_is_in_register(f, v, c)) continue;
         for (int a = 0; a < rcvi_fusion_argument_count(f, c); a++) {
-            if (rcvi_fusion_behind_alias(f, rcvi_fusion_value(f, c)->arguments[a]) == v) return true;
+            if (rcvi_fusion_resolve_alias(f, rcvi_fusion_value(f, c)->arguments[a]) == v) return true;
         }
     }
     return false;

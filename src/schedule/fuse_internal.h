@@ -17,7 +17,7 @@ static inline bool rcvi_fusion_has_storage(const rcvi_fusion *f, int v) {
 }
 
 /* The value that an alias repeats; any other value is its own. */
-int rcvi_fusion_behind_alias(const rcvi_fusion *fusion, int value);
+int rcvi_fusion_resolve_alias(const rcvi_fusion *fusion, int value);
 /* Does the consumer, or one of an alias, read the value from a register of its own map? */
 bool rcvi_fusion_is_in_register(const rcvi_fusion *fusion, int value, int consumer);
 /* Does a step here read it from memory? With `exactly`, reads by products and gradients do not count: they round it anyway. */

@@ -1,5 +1,5 @@
 /* Dropout that stays the same over time, and zoneout: what their masks are, what inference makes of them, and their gradients
- * against central differences. That every schedule computes the same with them, test_candidates and test_gathers say. */
+ * against central differences. That every schedule computes the same with them, test_candidates and test_deferred_gradients say. */
 #include "probe.h"
 #include "scratch.h"
 

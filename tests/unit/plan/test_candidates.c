@@ -5,7 +5,7 @@
 #include "scratch.h"
 
 static const rcv_size proj[] = {{"proj", 5}}, heads[] = {{"heads", 2}};
-static double worst[RCV_BOOL + 1]; /* error seen, by type */
+static double worst[RCV_BOOL + 1]; /* largest error, by type */
 
 static const config configs[] = {
     {"lstm", {.input = 5, .hidden = 7, .layers = 1}, 9, 3, false, false, true},
@@ -110,8 +110,8 @@ static const char spread[] = "cell spread(x) {\n    state h\n    matrix M\n    e
 static const char learned[] = "cell learned(x) {\n    state h\n    vector v\n    matrix M\n"
                               "    h' = tanh(W x + U h + M v)\n    return h'\n}\n";
 
-/* Matrices times what does not lie in memory as a row for each sequence: a number that is repeated over columns, and a learned vector,
- * which is one row for all. By every rung too, which the planner does not offer alone. */
+/* Matrices times operands that are not stored as a row for each sequence: a number that is repeated over columns, and a learned vector, which
+ * is one row for all. Also with single rungs, which the planner does not offer. */
 static void test_repeated_operands(void **state) {
     (void)state;
     static const char *const texts[] = {spread, learned}, *const names[] = {"spread", "learned"};

@@ -163,7 +163,7 @@ static size_t list(const config *c, bool training, char strings[MOST_PLANS][96])
     return count;
 }
 
-/* ---- who wins ---- */
+/* ---- which plan is chosen ---- */
 
 /* Whichever candidate is 10% faster than the others is found, also where one run of eight is disturbed. */
 static void test_exhaustive(void **state) {
@@ -192,7 +192,7 @@ static void test_exhaustive(void **state) {
     }
 }
 
-/* Ties go to who was offered first; so does what is less than 2% faster. */
+/* Of plans within 2% of the fastest, the one offered first is chosen. */
 static void test_ties(void **state) {
     (void)state;
     char strings[MOST_PLANS][96];
@@ -238,7 +238,7 @@ static void test_measure(void **state) {
     assert_true(won >= 6);
 }
 
-/* A family is tried by one member; the member that is fast is found where that one is not far behind. */
+/* A family is timed by one member first; a faster member is found where that one is not much slower than the best. */
 static void test_families(void **state) {
     (void)state;
     problem p;

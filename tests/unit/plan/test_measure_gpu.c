@@ -198,7 +198,7 @@ static size_t list(const config *c, bool training, char strings[MOST_PLANS][NAME
 static bool is_choice(const char *plan) { return strstr(plan, "choice=") != NULL; }
 static bool is_vendor(const char *plan) { return !strncmp(plan, "vendor", 6); }
 
-/* ---- who wins ---- */
+/* ---- which plan is chosen ---- */
 
 /* Whichever is 10% faster is found, although its first calls take longer than all others together; exhaustively all are
  * timed, each in many calls. */
@@ -235,7 +235,7 @@ static void test_fastest(void **state) {
     }
 }
 
-/* Who is three times as slow is called no more often than it takes to know it; who is a little behind leaves later. */
+/* A plan that is three times as slow is dropped after its first calls; one that is a little slower, after a round. */
 static void test_slower(void **state) {
     (void)state;
     static const double gains[] = {5, 1.5, 1.1};
@@ -311,7 +311,7 @@ static void test_waiting(void **state) {
     done(&p, plan);
 }
 
-/* ---- who is tried ---- */
+/* ---- which plans are tried ---- */
 
 /* Where the time is over with the first one, the others are left out, but not what the model knows little of. */
 static void test_late(void **state) {
@@ -390,7 +390,7 @@ static void test_long(void **state) {
     done(&p, plan);
 }
 
-/* What the model knows little of has its turn behind the first; whose products cannot reach its time are not varied. */
+/* A vendor's library is timed second; algorithms of products are not varied for plans that are much slower than it. */
 static void test_order(void **state) {
     (void)state;
     static const double gains[] = {1, 2};
@@ -453,7 +453,7 @@ static void test_choices(void **state) {
     }
 }
 
-/* ---- who fails ---- */
+/* ---- failures ---- */
 
 static void check_refused(const rcv_plan *plan, const char *sentence) {
     const rcv_candidate *refused = candidate_of(plan, fake.bad);
@@ -536,7 +536,8 @@ static void test_stopped(void **state) {
             check_fails(search(&p, efforts[i / 2], training, &plan), RCV_STOPPED, "planning was stopped after");
             assert_null(plan);
             assert_int_equal(fake.asked, fake.allowed + 1);
-            assert_int_equal(fake.calls == calls, fake.allowed == asked - 1); /* asked behind the last call, too */
+            assert_int_equal(fake.calls == calls,
+                             fake.allowed == asked - 1); /* go_on is called after the last call, too */
             assert_int_equal(p.allocator.live, live);
             assert_int_equal(fake.pieces, 0);
             assert_int_equal(rcv_wisdom_count(p.context), 0);

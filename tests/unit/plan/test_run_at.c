@@ -1,4 +1,4 @@
-/* Seeds that a run reads where it was told they lie, in the place of those of the call; and runs in the memory of others. */
+/* Runs that read their seed from an address instead of the call's data, and runs that share the arena of another. */
 #include "plan/run.h"
 #include "test.h"
 
@@ -64,7 +64,7 @@ static void where_they_lie(void **state) {
     check_ok(call(&self, 12, some));
     assert_memory_equal(self.y, want, sizeof want);
     seed = 12;
-    check_ok(call(&self, 11, some)); /* what lies there now */
+    check_ok(call(&self, 11, some)); /* what is stored there now */
     assert_memory_not_equal(self.y, want, sizeof want);
     rcvi_run_set_seed_at(self.run, NULL);
     check_ok(call(&self, 11, some));

@@ -63,7 +63,7 @@ static void copy(const fixture *self, void *to, size_t to_index, const void *fro
                      (self)->schedule, #condition);                                                                    \
     } while (0)
 
-/* What no built-in cell has: an output that is computed behind the time loop and kept for the derivative, and one that is
+/* What no built-in cell has: an output that is computed after the time loop and kept for the derivative, and one that is
  * a product of blocks while the layer above reads its input element by element. */
 static const char *const own_cells[] = {
     "cell readout(x) {\n    state h\n    matrix V\n    h' = tanh(W x + U h + b)\n    return tanh(V h')\n}\n",
@@ -185,7 +185,7 @@ typedef struct {
     bool ragged, resets, restart, training;
 } manner;
 
-/* What lies in the whole call and in the two parts of it. */
+/* The results of the whole call, and of the two calls that it is split into. */
 typedef struct {
     void *x, *dy, *y[2], *dx[2]; /* whole, parts */
     state_set initial, restart, middle, final[2], dfinal, dmiddle, dinitial[2];
@@ -393,7 +393,7 @@ static void check_alone(fixture *self, const call *whole, size_t b) {
     free(dy);
 }
 
-/* Each sequence of a ragged batch as if it were alone. What lies in x past its end does not matter: it is NaN. */
+/* Each sequence of a ragged batch gives the bits of the sequence alone. Values of x past its end are NaN: they do not matter. */
 static void check_ragged(fixture *self) {
     enum { T = RAGGED_STEPS, B = RAGGED };
     const int64_t lengths[B] = {2, T, 3};

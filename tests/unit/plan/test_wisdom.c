@@ -183,7 +183,7 @@ static void test_no_file(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* Reads a copy of exactly this size, so that a step past its end is seen. */
+/* Reads a copy of exactly this size, so that a read past its end is detected. */
 static void check_refused(rcv_context *context, const char *bytes, size_t length) {
     char *copy = malloc(length + !length);
     assert_non_null(copy);
@@ -319,7 +319,7 @@ static void test_huge(void **state) {
     rcv_context_free(context);
 }
 
-/* Every allocation fails once while a file is loaded and saved: nothing is lost or left behind. */
+/* Every allocation fails once while a file is loaded and saved: nothing is lost or leaked. */
 static void test_allocations(void **state) {
     (void)state;
     char path[256], out[256];

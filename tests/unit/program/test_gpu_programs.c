@@ -28,7 +28,7 @@ static void test_random_cells(void **state) {
         open_problem_of(&p, &c, text, 1);
         for (int i = 0; i < 2 * SOME_PLANS; i++) {
             rcvi_program program;
-            if (!write_program(&p, i % 2, some_plans[i / 2], &program)) continue; /* asks the verifier */
+            if (!write_program(&p, i % 2, some_plans[i / 2], &program)) continue; /* runs the verifier */
             rcvi_program_free(&program);
             written++;
         }
@@ -39,7 +39,7 @@ static void test_random_cells(void **state) {
     assert_true(written > CELLS * SOME_PLANS);
 }
 
-/* A map that reads, or multiplies, what lies nowhere: a GPU would read address 0. */
+/* A map that reads, or multiplies, a view without a buffer: a GPU would read address 0. */
 static void test_nowhere(void **state) {
     (void)state;
     const config c = {"lstm_layernorm", {.input = 4, .hidden = 4, .layers = 1}, 5, 3, false, false, true};

@@ -81,7 +81,7 @@ static void nested_loop(fixture *f) { /* a third loop in a second one in the fir
     loop[1].loop.body = 3;
     loop[2].loop.body = 1;
 }
-static void crossing_loops(fixture *f) { /* the inner one ends behind the outer one */
+static void crossing_loops(fixture *f) { /* the inner one ends after the outer one */
     rcvi_step *loop = find_step(f, RCVI_STEP_LOOP, false);
     loop[1].kind = RCVI_STEP_LOOP;
     loop[1].loop.count = 1;
@@ -347,7 +347,7 @@ static void test_activation_bytes(void **state) {
     assert_int_equal(factors, LAYERS * 4 * tensor); /* the gates' adjoints */
     assert_int_equal(bytes[0] - bytes[1], saved);
     assert_true(saved >= 2 * (kept + between + factors));
-    assert_true(arena[0] - arena[1] >= 2 * (kept + between)); /* which all live when the forward pass ends */
+    assert_true(arena[0] - arena[1] >= 2 * (kept + between)); /* which are all live at the end of the forward pass */
 }
 
 /* A sum cannot start from activations, end in them or go on in them. */

@@ -1,6 +1,6 @@
-/* On a GPU, gradients of parameters are summed over the whole sequence behind all loops, and large products of the whole
- * sequence are steps of their own. Such programs run here on the CPU, which is only told that it is one, and are held against the
- * naive schedule in double. */
+/* On a GPU, gradients of parameters are summed over the whole sequence after all loops, and large products of the whole sequence are gemm
+ * steps. Here such programs, written for a machine that claims to be a GPU, run on the CPU and are compared with the naive schedule in
+ * double. */
 #include "cuda_programs.h"
 #include "generator.h"
 #include "plan/plan.h"
@@ -68,14 +68,15 @@ static bool sums_gradients(const rcvi_program *program, const rcvi_step *step) {
 /* Rows begin at multiples of 16 bytes, so far as they are not the caller's. */
 static bool is_aligned(const rcvi_program *program, const rcvi_view *view) {
     const rcvi_buffer *buffer = &program->buffers[view->buffer];
-    size_t bytes = rcvi_element_bytes(program, RCVI_ACTIVATION); /* of what products read: the buffer or its twin */
+    size_t bytes =
+        rcvi_element_bytes(program, RCVI_ACTIVATION); /* of what products read: the buffer or its rounded copy */
     return buffer->role != RCVI_ARENA || (size_t)view->row * bytes % 16 == 0;
 }
 
 /* Every sum over rows stands outside of loops and goes over the whole sequence. */
-static size_t check_gathered(const rcvi_program *program) {
+static size_t check_deferred(const rcvi_program *program) {
     const rcv_plan_options *o = &program->options;
-    size_t found = 0, inside = 0; /* the first step behind the outermost loop */
+    size_t found = 0, inside = 0; /* the first step after the outermost loop */
     for (size_t i = program->forward_count; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
         if (step->kind == RCVI_STEP_LOOP && i >= inside) inside = i + 1 + (size_t)step->loop.body;
@@ -116,7 +117,7 @@ static size_t check_plans(const problem *p, rcv_dtype dtype, machine_kind kind, 
         if (status == RCV_UNSUPPORTED && strstr(plans[i], "wavefront")) continue;
         check_ok(status);
         if (kind == AS_GPU_WITH_LIBRARY) *large += count_large(&plan->program);
-        if (kind != AS_CPU && !plan->program.rungs.recompute) assert_true(check_gathered(&plan->program) > 0);
+        if (kind != AS_CPU && !plan->program.rungs.recompute) assert_true(check_deferred(&plan->program) > 0);
         results got;
         run_plan(p, plan, dtype, true, &got);
         compare(p, dtype, plans[i], &got, want, worst);
@@ -156,7 +157,7 @@ static void test_cells(void **state) {
     assert_true(run > 2000 && large > 1000);
 }
 
-/* Cells that nobody thought of, as for a GPU and as for the CPU; the last ones with values that are spread from one number and matrices
+/* Random cells, as for a GPU and as for the CPU; the last ones with values that are spread from one number and matrices
  * times learned vectors. */
 static void test_random_cells(void **state) {
     (void)state;
