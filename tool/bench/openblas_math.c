@@ -40,6 +40,13 @@ static inline double series_double(double r) {
     return sum * r + 1;
 }
 
+/* Before a loop whose iterations do not depend on each other. */
+#ifdef __clang__
+#define NO_LOOP_DEPENDENCE _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define NO_LOOP_DEPENDENCE _Pragma("GCC ivdep")
+#endif
+
 #define REAL float
 #define NAME(name) name##_float
 #define GEMM cblas_sgemm

@@ -26,7 +26,7 @@ CLONES static void NAME(lstm_step)(int64_t batch, int64_t hidden, REAL *gates, c
                        *restrict o = g + hidden;
         const REAL *restrict before = c_before + row * hidden;
         REAL *restrict after = c + row * hidden, *restrict out = h + row * stride;
-#pragma GCC ivdep
+        NO_LOOP_DEPENDENCE
         for (int64_t j = 0; j < hidden; j++) {
             const REAL in = NAME(sigmoid)(i[j] + bias[j]), forget = NAME(sigmoid)(f[j] + bias[hidden + j]);
             const REAL value = NAME(tangent)(g[j] + bias[2 * hidden + j]);
@@ -49,7 +49,7 @@ CLONES static void NAME(gru_step)(int64_t batch, int64_t hidden, const REAL *x, 
         const REAL *restrict a = x + row * 3 * hidden, *restrict s = u + row * 3 * hidden;
         const REAL *restrict before = h_before + row * before_stride;
         REAL *restrict out = h + row * stride;
-#pragma GCC ivdep
+        NO_LOOP_DEPENDENCE
         for (int64_t j = 0; j < hidden; j++) {
             const REAL r = NAME(sigmoid)(a[j] + b[j] + s[j] + d[j]);
             const REAL z = NAME(sigmoid)(a[hidden + j] + b[hidden + j] + s[hidden + j] + d[hidden + j]);
@@ -65,7 +65,7 @@ CLONES static void NAME(rnn_step)(int64_t batch, int64_t hidden, const REAL *x, 
     for (int64_t row = 0; row < batch; row++) {
         const REAL *restrict a = x + row * hidden;
         REAL *restrict out = h + row * stride;
-#pragma GCC ivdep
+        NO_LOOP_DEPENDENCE
         for (int64_t j = 0; j < hidden; j++) {
             const REAL sum = a[j] + bias[j];
             out[j] = relu ? (sum > 0 ? sum : 0) : NAME(tangent)(sum);
@@ -82,7 +82,7 @@ CLONES static void NAME(lstm_step_back)(int64_t batch, int64_t hidden, REAL *gat
         const REAL *restrict before = c_before + row * hidden, *restrict at = c + row * hidden;
         const REAL *restrict outer = dy + row * stride, *restrict later = dh + row * hidden;
         REAL *restrict carried = dc + row * hidden;
-#pragma GCC ivdep
+        NO_LOOP_DEPENDENCE
         for (int64_t j = 0; j < hidden; j++) {
             const REAL t = NAME(tangent)(at[j]), d = outer[j] + later[j];
             const REAL in = i[j], forget = f[j], value = g[j], gate = o[j];

@@ -186,7 +186,7 @@ static void put_other_differences(FILE *out, const model *model) {
         for (size_t j = 0; j < model->count; j++) {
             shared = shared && run_shares(model->runs[j], model->one, names[i]);
         }
-        fprintf(out, shared ? "" : " Not all runs have the same %s.", names[i]);
+        if (!shared) fprintf(out, " Not all runs have the same %s.", names[i]);
     }
 }
 

@@ -22,7 +22,8 @@ static void number_card(FILE *out, double value, const char *format, const char 
 static void result_card(FILE *out, double loss, double perplexity, const char *what) {
     char meaning[160], room[96];
     const bool whole = isfinite(perplexity);
-    snprintf(room, sizeof room, isfinite(loss) ? "loss %.4f" : "", loss);
+    room[0] = '\0';
+    if (isfinite(loss)) snprintf(room, sizeof room, "loss %.4f", loss);
     snprintf(meaning, sizeof meaning, "%s%s%s%s", whole ? "perplexity, " : "loss, ", what, whole && room[0] ? "; " : "",
              whole ? room : "");
     number_card(out, whole ? perplexity : loss, whole ? "%.2f" : "%.4f", meaning);

@@ -341,8 +341,12 @@ static void test_begins(void **unused) {
         f.pipeline.chunks = 1 + (int)(CHUNKS * DRAW);
         f.pipeline.latency = DRAW;
         f.pipeline.bandwidth = 3 * DRAW;
-        for (int s = 0; s < f.pipeline.stages; s++)
-            f.stage[s] = (rcvi_pipeline_stage){.forward = DRAW, .backward = DRAW, .begin = DRAW, .message = 2 * DRAW};
+        for (int s = 0; s < f.pipeline.stages; s++) { /* one after the other: an initialiser has no order */
+            f.stage[s] = (rcvi_pipeline_stage){.forward = DRAW};
+            f.stage[s].backward = DRAW;
+            f.stage[s].begin = DRAW;
+            f.stage[s].message = 2 * DRAW;
+        }
 #undef DRAW
         simulate(&f);
         const int each = (int)f.count / f.pipeline.stages;
