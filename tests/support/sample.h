@@ -47,4 +47,10 @@ static inline bool sample_takes(size_t index) {
 /* True where a part of a sweep is asked for, not all of it. */
 static inline bool sample_is_partial(void) { return !sample_takes(0) || !sample_takes(1); }
 
+/* What a sweep must have counted at least, where all of it counts `whole`: half of a part's share of that. */
+static inline size_t sample_least(size_t whole) {
+    size_t parts = sample_parse(getenv("RECURVE_TEST_PART")).parts;
+    return parts == 1 ? whole : whole / parts / 2;
+}
+
 #endif

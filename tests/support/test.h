@@ -34,12 +34,15 @@
 
 /* An allocator that counts live blocks and fails the nth allocation (1 is the next one; 0 never). `failed` counts the
  * failures that were really injected, so that a test can prove that they fired. */
-typedef struct {
+typedef struct test_allocator {
     rcv_allocator allocator;
     size_t live;
     size_t calls;
     size_t fail_at;
     size_t failed;
+    bool (*fails)(struct test_allocator *self); /* NULL, or asked at every allocation (memory_faults.h) */
+    size_t points, forked;                      /* of memory_faults.h: how often it was asked, and its children */
+    bool in_child;
 } test_allocator;
 
 /* A block's size before it, and bytes behind it that must not change; under the address sanitizer its own are there. */
@@ -52,7 +55,7 @@ enum { TEST_HEADER = 16, TEST_GUARD = 64, TEST_GUARD_BYTE = 0xa5 };
 static inline void *test_allocate(void *user, size_t bytes) {
     test_allocator *self = user;
     self->calls++;
-    if (self->fail_at != 0 && --self->fail_at == 0) {
+    if ((self->fail_at != 0 && --self->fail_at == 0) || (self->fails && self->fails(self))) {
         self->failed++;
         return NULL;
     }
