@@ -151,18 +151,36 @@ static void loop_rows(subject_head *self) {
     }
 }
 
-/* A sum of products of gradients and another operand, NULL standing for ones that no product meets, and how far it may be off. */
+/* sums[k] += sum over i < n of g[i * g_step] * others[i, k] for k < width, and how far each may be off. */
+static void loop_sums(const subject_head *self, int64_t n, const double *g, const double *eg, int64_t g_step,
+                      const double *others, int64_t width, double *sums, double *bounds) {
+    precision p = fixture_precision(&self->fixture);
+    double *all = host_new(width);
+    for (int64_t k = 0; k < width; k++) all[k] = fabs(sums[k]), bounds[k] = 0;
+    for (int64_t i = 0; i < n; i++) {
+        double value = g[i * g_step], error = eg[i * g_step];
+        const double *other = others + i * width;
+        for (int64_t k = 0; k < width; k++) {
+            sums[k] += value * other[k];
+            all[k] += fabs(value * other[k]);
+            bounds[k] += error * fabs(other[k]) * 1.1 + p.tiny * (fabs(value) + fabs(other[k]));
+        }
+    }
+    for (int64_t k = 0; k < width; k++) bounds[k] += (2.1 * p.operand + roundings(n) * p.unit) * all[k];
+    free(all);
+}
+
+/* The same where the other operand is 1, which no product rounds. */
 static void loop_sum(const subject_head *self, int64_t n, const double *g, const double *eg, int64_t g_step,
-                     const double *other, int64_t other_step, double *sum, double *bound) {
+                     double *sum, double *bound) {
     precision p = fixture_precision(&self->fixture);
     double all = fabs(*sum), off = 0;
     for (int64_t i = 0; i < n; i++) {
-        double value = g[i * g_step], times = other ? other[i * other_step] : 1;
-        *sum += value * times;
-        all += fabs(value * times);
-        off += eg[i * g_step] * fabs(times) * 1.1 + (other ? p.tiny * (fabs(value) + fabs(times)) : 0);
+        *sum += g[i * g_step];
+        all += fabs(g[i * g_step]);
+        off += eg[i * g_step] * 1.1;
     }
-    *bound = off + ((other ? 2.1 * p.operand : 0) + roundings(n) * p.unit) * all;
+    *bound = off + roundings(n) * p.unit * all;
 }
 
 /* ---- checks ---- */
@@ -177,21 +195,22 @@ static void check_array(subject_head *self, const char *what, const void *there,
 static void check_gradients(subject_head *self) {
     int64_t features = self->shape.features, classes = self->shape.classes;
     double *want = host_new(self->rows * features), *bounds = host_new(self->rows * features);
-    for (int64_t i = 0; i < self->rows * features; i++)
-        loop_sum(self, classes, self->g + i / features * classes, self->eg + i / features * classes, 1,
-                 self->w + i % features, features, &want[i], &bounds[i]);
+    for (int64_t r = 0; r < self->rows; r++)
+        loop_sums(self, classes, self->g + r * classes, self->eg + r * classes, 1, self->w, features,
+                  want + r * features, bounds + r * features);
     check_array(self, "dy", self->head.dy, self->rows * features, want, bounds);
     want = host_new(classes * features), bounds = host_new(classes * features);
-    for (int64_t i = 0; self->head.dweight && i < classes * features; i++) {
-        if (self->shape.accumulate) want[i] = self->before_dw[i];
-        loop_sum(self, self->rows, self->g + i / features, self->eg + i / features, classes, self->y + i % features,
-                 features, &want[i], &bounds[i]);
+    for (int64_t c = 0; self->head.dweight && c < classes; c++) {
+        for (int64_t f = 0; self->shape.accumulate && f < features; f++)
+            want[c * features + f] = self->before_dw[c * features + f];
+        loop_sums(self, self->rows, self->g + c, self->eg + c, classes, self->y, features, want + c * features,
+                  bounds + c * features);
     }
     check_array(self, "dweight", self->head.dweight, classes * features, want, bounds);
     want = host_new(classes), bounds = host_new(classes);
     for (int64_t i = 0; i < classes; i++) {
         if (self->shape.accumulate) want[i] = self->before_db[i];
-        loop_sum(self, self->rows, self->g + i, self->eg + i, classes, NULL, 0, &want[i], &bounds[i]);
+        loop_sum(self, self->rows, self->g + i, self->eg + i, classes, &want[i], &bounds[i]);
     }
     check_array(self, "dbias", self->head.dbias, classes, want, bounds);
 }
