@@ -1,6 +1,7 @@
 /* Random cells: printing is the identity, gradients agree with differences, and classes over time agree with what the
  * numbers depend on. Classes of the built-in cells are written down here. */
 #include "generator.h"
+#include "sample.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -70,6 +71,7 @@ static void test_gradients(void **state) {
     test_allocator allocator;
     rcv_context *context = test_context(&allocator);
     for (uint64_t seed = 0; seed < CELLS; seed++) {
+        if (!sample_takes(seed)) continue;
         random_source source = {seed};
         char *text = generate_cell(&source);
         rcv_cell *cell = parse(context, text);
@@ -94,7 +96,7 @@ static void test_gradients(void **state) {
     }
     print_message("%zu derivatives, worst relative error %.1e, %zu at a kink\n", tally.checked, tally.worst,
                   tally.skipped);
-    assert_true(tally.checked > 10000);
+    assert_true(tally.checked > sample_least(10000));
     assert_true(tally.skipped * 100 < tally.checked);
     test_context_end(&allocator, context);
 }
@@ -132,6 +134,7 @@ static void test_bare(void **state) {
         check_printing(context, bare_texts[i]);
         rcv_cell *cell = parse(context, bare_texts[i]);
         for (unsigned options = 0; options < 32; options++) {
+            if (!sample_takes(32 * i + options)) continue;
             probe_config config = {.net = {.input = INPUT,
                                            .hidden = HIDDEN,
                                            .layers = options & 1 ? 2 : 1,
@@ -371,13 +374,14 @@ static void test_classes(void **state) {
     test_allocator allocator;
     rcv_context *context = test_context(&allocator);
     for (uint64_t seed = 0; seed < CELLS; seed++) {
+        if (!sample_takes(seed)) continue;
         random_source source = {seed};
         char *text = generate_cell(&source);
         check_classes(context, text, seed, counts);
         free(text);
     }
     print_message("states: %zu map, %zu scan, %zu diagonal, %zu dense\n", counts[0], counts[1], counts[2], counts[3]);
-    for (int i = 0; i < 4; i++) assert_true(counts[i] >= 10);
+    for (int i = 0; i < 4; i++) assert_true(counts[i] >= sample_least(10));
     test_context_end(&allocator, context);
 }
 

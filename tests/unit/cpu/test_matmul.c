@@ -1,5 +1,6 @@
 /* Products by shares: right in every layout and cut, the same bits in all of them, and nothing touched around c. */
 #include "recurve_bench.h"
+#include "sample.h"
 #include "test.h"
 
 #include "device/cpu/gemm/matmul.h"
@@ -220,6 +221,7 @@ static void compare(const problem *problem, rcvi_kernel_type type, const manner 
 static void products_are_right(void **state) {
     (void)state;
     seed = 1;
+    size_t index = 0;
     for (size_t set = 0; set < rcvi_kernels_count(); set++) {
         const rcvi_kernels *kernels = rcvi_kernels_at(set);
         for (int i = 0; i < SHAPES * RCVI_KERNEL_TYPES; i++) {
@@ -227,6 +229,7 @@ static void products_are_right(void **state) {
             bool whole = i / RCVI_KERNEL_TYPES % 2 == 0;
             problem problem = make(shapes[i / RCVI_KERNEL_TYPES], type, whole);
             for (unsigned variant = 0; variant < 16; variant++) {
+                if (!sample_takes(index++)) continue;
                 manner manner = {.transpose_a = variant & 1,
                                  .transpose_b = variant & 2,
                                  .accumulate = variant & 4,
@@ -257,6 +260,7 @@ static void same_bits(const problem *problem, const double *all, int64_t m, int6
 static void bits_do_not_depend_on_the_cut(void **state) {
     (void)state;
     seed = 2;
+    size_t index = 0;
     for (size_t set = 0; set < rcvi_kernels_count(); set++) {
         const rcvi_kernels *kernels = rcvi_kernels_at(set);
         for (int i = 0; i < SHAPES * RCVI_KERNEL_TYPES; i++) {
@@ -266,6 +270,7 @@ static void bits_do_not_depend_on_the_cut(void **state) {
             manner plain = {.accumulate = i % 2, .members = 1};
             double *all = compute(kernels, type, &problem, s.m, s.n, &plain);
             for (unsigned variant = 0; variant < 24; variant++) {
+                if (!sample_takes(index++)) continue;
                 manner manner = {.transpose_a = variant & 1,
                                  .transpose_b = variant & 2,
                                  .packed = variant & 4,
@@ -290,11 +295,13 @@ static void bits_do_not_depend_on_the_cut(void **state) {
 static void sources_may_be_bfloat16(void **state) {
     (void)state;
     seed = 5;
+    size_t index = 0;
     for (size_t set = 0; set < rcvi_kernels_count(); set++) {
         const rcvi_kernels *kernels = rcvi_kernels_at(set);
         for (int i = 0; i < SHAPES; i++) {
             problem problem = make(shapes[i], RCVI_KERNEL_BFLOAT16, false);
             for (unsigned variant = 0; variant < 32; variant++) {
+                if (!sample_takes(index++)) continue;
                 manner manner = {.transpose_a = variant & 1,
                                  .transpose_b = variant & 2,
                                  .accumulate = i & 1,
@@ -459,6 +466,7 @@ static void scratch_for_less(void **state) {
         bool narrow = type == RCVI_KERNEL_BFLOAT16 && i & 4;
         const shape *w = &whole[i & 3];
         for (size_t n = 0; n < 4 * 5 * 3; n++) {
+            if (!sample_takes(60 * i + n)) continue;
             bool ta = n & 1, tb = n & 2;
             rcvi_matmul matmul = {.type = type,
                                   .narrow_a = narrow,

@@ -1,6 +1,7 @@
 /* Every candidate that the planner considers computes what the naive schedule computes in double, and the same bits
  * whenever it is pinned; and what is offered for a GPU. */
 #include "planned.h"
+#include "sample.h"
 #include "schedule/stepwise.h"
 #include "scratch.h"
 
@@ -35,6 +36,7 @@ static const config configs[] = {
 
 /* What the planner lists for a problem: those that apply are run and compared, the others say why. */
 static size_t check_candidates(const problem *p, rcv_dtype dtype, bool training) {
+    static size_t index; /* over all problems */
     rcv_plan_options options = options_of(p, dtype, training, NULL);
     options.effort = RCV_ESTIMATE;
     rcv_plan *plan = NULL;
@@ -53,6 +55,7 @@ static size_t check_candidates(const problem *p, rcv_dtype dtype, bool training)
             continue;
         }
         assert_true(c->bytes > 0 && c->estimate > 0 && c->seconds == 0 && !c->reason);
+        if (!sample_takes(index++)) continue;
         run_pinned(p, dtype, training, c->schedule, &got);
         run_pinned(p, dtype, training, c->schedule, &again);
         compare(p, dtype, c->schedule, &got, &want, &worst[dtype]);
@@ -84,7 +87,7 @@ static void test_candidates(void **state) {
     }
     print_message("%zu candidates; largest relative error in double %.1e, float %.1e, bfloat16 %.1e\n", run,
                   worst[RCV_FLOAT64], worst[RCV_FLOAT32], worst[RCV_BFLOAT16]);
-    assert_true(run > 500);
+    assert_true(run > sample_least(500));
 }
 
 /* A user's cell with a product that two sums share, which no built-in cell has. */
@@ -100,7 +103,8 @@ static void test_shared_product(void **state) {
     assert_int_equal(fclose(file), 0);
     problem p;
     open_problem(&p, &(config){path, {.input = 5, .hidden = 7, .layers = 2}, 6, 3, false, false, true}, 2);
-    assert_true(check_candidates(&p, RCV_FLOAT64, true) > 10 && check_candidates(&p, RCV_FLOAT64, false) > 5);
+    assert_true(check_candidates(&p, RCV_FLOAT64, true) > sample_least(10));
+    assert_true(check_candidates(&p, RCV_FLOAT64, false) > sample_least(5));
     close_problem(&p);
     assert_int_equal(remove(path), 0);
 }
@@ -136,7 +140,8 @@ static void test_repeated_operands(void **state) {
             drop(&got);
         }
         drop(&want);
-        assert_true(check_candidates(&p, RCV_FLOAT64, true) > 10 && check_candidates(&p, RCV_BFLOAT16, false) > 5);
+        assert_true(check_candidates(&p, RCV_FLOAT64, true) > sample_least(10));
+        assert_true(check_candidates(&p, RCV_BFLOAT16, false) > sample_least(5));
         close_problem(&p);
     }
     problem p; /* so large that products are OpenBLAS's */
@@ -257,6 +262,7 @@ static void test_kernel_sets(void **state) {
     static const char *const plans[] = {"kernels+threads(2)", "combine+fuse+pack",
                                         "combine(steps=3)+fuse+pack+threads(2)", "combine(steps=2)+fuse+transpose"};
     static const rcv_dtype dtypes[] = {RCV_FLOAT64, RCV_FLOAT32, RCV_BFLOAT16};
+    size_t index = 0;
     for (size_t set = 0; set < rcv_kernels_count(); set++) {
         assert_int_equal(setenv("RECURVE_KERNELS", rcv_kernels_name(set), 1), 0);
         for (size_t i = 1; i < sizeof configs / sizeof *configs; i += 2) {
@@ -267,6 +273,7 @@ static void test_kernel_sets(void **state) {
             run_pinned(&p, RCV_FLOAT64, true, "naive", &want);
             for (size_t k = 0; k < 3 * sizeof plans / sizeof *plans; k++) {
                 const char *plan = plans[k / 3];
+                if (!sample_takes(index++)) continue;
                 if (dtypes[k % 3] == RCV_BFLOAT16 && !strstr(plan, "pack")) continue;
                 run_pinned(&p, dtypes[k % 3], true, plan, &got);
                 compare(&p, dtypes[k % 3], plan, &got, &want, &worst[dtypes[k % 3]]);

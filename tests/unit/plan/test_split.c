@@ -2,6 +2,7 @@
  *
  * Cutting over calls is for one direction only: the reverse direction of a first call would need the second's steps. */
 #include "probe.h"
+#include "sample.h"
 
 #include <math.h>
 
@@ -285,11 +286,13 @@ enum { SCHEDULES = sizeof schedules / sizeof *schedules };
 
 static void each_cell(void (*check)(fixture *self), bool directions) {
     static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_FLOAT64, RCV_BFLOAT16};
+    size_t index = 0;
     for (size_t i = 0; i < (rcv_builtin_count() + OWN_CELLS) * SCHEDULES; i++) {
         for (int both = 0; both <= (directions ? 1 : 0); both++) {
             for (int type = 0; type < 3; type++) {
                 fixture self;
                 if (dtypes[type] == RCV_BFLOAT16 && i % SCHEDULES == 0) continue; /* naive has none */
+                if (!sample_takes(index++)) continue;
                 set_up(&self, i / SCHEDULES, dtypes[type], both);
                 self.schedule = schedules[i % SCHEDULES];
                 check(&self);

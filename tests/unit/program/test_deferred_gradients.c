@@ -5,6 +5,7 @@
 #include "generator.h"
 #include "plan/plan.h"
 #include "planned.h"
+#include "sample.h"
 
 static const rcv_size proj[] = {{"proj", 5}}, heads[] = {{"heads", 2}};
 
@@ -134,6 +135,7 @@ static void test_cells(void **state) {
     size_t run = 0, large = 0;
     double worst[2] = {0};
     for (size_t i = 0; i < rcv_builtin_count() * (sizeof configs / sizeof *configs); i++) {
+        if (!sample_takes(i)) continue;
         config c = configs[i % (sizeof configs / sizeof *configs)];
         c.cell = rcv_builtin_name(i / (sizeof configs / sizeof *configs));
         bool has_proj = !strcmp(c.cell, "lstm_proj"), has_heads = !strcmp(c.cell, "slstm");
@@ -154,7 +156,7 @@ static void test_cells(void **state) {
     }
     print_message("%zu plans, %zu large products; largest relative error in double %.1e, bfloat16 %.1e\n", run, large,
                   worst[0], worst[1]);
-    assert_true(run > 2000 && large > 1000);
+    assert_true(run > sample_least(2000) && large > sample_least(1000));
 }
 
 /* Random cells, as for a GPU and as for the CPU; the last ones with values that are spread from one number and matrices
@@ -165,6 +167,7 @@ static void test_random_cells(void **state) {
     size_t run = 0, large = 0;
     double worst = 0;
     for (uint64_t seed = 0; seed < CELLS + WIDE; seed++) {
+        if (!sample_takes(seed)) continue;
         random_source source = {seed};
         char *text = seed < CELLS ? generate_cell(&source) : generate_wide_cell(&source);
         config c = configs[seed % (sizeof configs / sizeof *configs)];
@@ -180,7 +183,7 @@ static void test_random_cells(void **state) {
         free(text);
     }
     print_message("%zu plans of %d random cells; largest relative error %.1e\n", run, CELLS + WIDE, worst);
-    assert_true(run > 24 * (CELLS + WIDE));
+    assert_true(run > sample_least(24 * (CELLS + WIDE)));
 }
 
 /* Where maps hold sums over their columns, as a GPU's do and the CPU's do not, programs of such cells are good too: nothing that a product
@@ -191,6 +194,7 @@ static void test_sums_in_maps(void **state) {
     static const rcv_dtype dtypes[] = {RCV_FLOAT32, RCV_BFLOAT16};
     size_t written = 0;
     for (uint64_t seed = 0; seed < CELLS; seed++) {
+        if (!sample_takes(seed)) continue;
         random_source source = {seed};
         char *text = generate_wide_cell(&source);
         problem p;
@@ -210,7 +214,7 @@ static void test_sums_in_maps(void **state) {
     }
     gpu_alone = 0;
     print_message("%zu programs\n", written);
-    assert_true(written > 100 * CELLS);
+    assert_true(written > sample_least(100 * CELLS));
 }
 
 int main(void) {

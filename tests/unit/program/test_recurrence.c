@@ -3,6 +3,7 @@
 #include "cuda_programs.h"
 #include "generator.h"
 #include "program/recurrence.h"
+#include "sample.h"
 #include "scratch.h"
 
 #include <math.h>
@@ -359,6 +360,7 @@ static void scans(void **state) {
     static const char *const cells[] = {"gilr_lstm", "sru", "qrnn_f", "qrnn_fo_w2", "qrnn_ifo", "mingru", "minlstm"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         for (int options = 0; options < 16; options++) {
+            if (!sample_takes(16 * i + (size_t)options)) continue;
             found = (tally){0};
             check_cell(cells[i], options);
             assert_true(found.loops > 0);
@@ -377,6 +379,7 @@ static void diagonal(void **state) {
                                         RCV_SOURCE_DIR "/tests/support/cells/bent.cell"};
     for (size_t i = 0; i < sizeof cells / sizeof *cells; i++) {
         for (int options = 0; options < 16; options++) {
+            if (!sample_takes(16 * i + (size_t)options)) continue;
             found = (tally){0};
             check_cell(cells[i], options);
             assert_int_equal(found.recurrences, found.loops);
@@ -434,13 +437,15 @@ static void random_cells(void **state) {
     (void)state;
     found = (tally){0};
     for (uint64_t seed = 0; seed < 60; seed++) {
+        if (!sample_takes(seed)) continue;
         char path[512];
         snprintf(path, sizeof path, "%s", path_in("random.cell"));
         generate_cell_file(seed, path);
         check_cell(path, (int)(seed % 8));
         remove(path);
     }
-    assert_true(found.recurrences > 100 && found.sloped > 10);
+    assert_true(found.recurrences > sample_least(100));
+    if (!sample_is_partial()) assert_true(found.sloped > 10); /* they are rare; `diagonal` has them in every part */
 }
 
 int main(void) {
