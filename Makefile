@@ -22,7 +22,7 @@ build: deps-build
 help:
 	@echo "make build       the library and the tool, in $(RELEASE) (the default)"
 	@echo "make demo        train a small language model for a minute and see it write"
-	@echo "make check       every test twice: without optional dependencies, and with all of them under the sanitizers"
+	@echo "make check       every test without optional dependencies, and with all of them under the sanitizers (long sweeps in part); clang"
 	@echo "make check-cuda  the tests that need a GPU, and some of them under compute-sanitizer"
 	@echo "make campaign    random problems by every plan against naive: SEED=1 PROBLEMS=2000 MINUTES=30 PLANS=0 JOBS=2"
 	@echo "make campaign-cuda  the same on a GPU"

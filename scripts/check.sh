@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Builds and runs every test twice; the exit status is the verdict.
-#   plain     as released, with none of the optional dependencies: CUDA, NCCL, MPI and oneDNN are off, as on a machine without them
+# Everything that a change must pass; the exit status is the verdict.
+#   clang     every C file is read by clang, where it is installed (check-clang.sh)
+#   plain     as released, with none of the optional dependencies: CUDA, NCCL, MPI and oneDNN are off, as on a machine without them. Every test
+#             runs in full
 #   sanitize  under the address and undefined behaviour sanitizers, with every optional dependency that is there
 # So both kinds of machine are tested, whichever this one is, and the sanitizers see all code.
-#   scripts/check.sh [JOBS [plain|sanitize|all [CTEST OPTIONS...]]]
-# Long sweeps are whole in the first and a part of them in the second (tests/support/sample.h): part K of N, where K follows the commit, so that
-# successive commits check all of it. RECURVE_TEST_PART=K/N chooses another part, 0/1 everything.
+#   scripts/check.sh [JOBS [clang|plain|sanitize|all [CTEST OPTIONS...]]]
+# Under the sanitizers, where the same work takes four times as long, long sweeps run in part (tests/support/sample.h) and so do the scripts of
+# tests/command: part K of N, where K follows the commit, so that successive commits cover all of them. RECURVE_TEST_PART=K/N chooses another
+# part, RECURVE_TEST_PART=0/1 everything.
 set -u
 cd "$(dirname "$0")/.."
 jobs=${1:-2}
 which=${2:-all}
 shift $(($# < 2 ? $# : 2))
-case $which in plain | sanitize | all) ;; *) echo "check.sh: '$which' is none of plain, sanitize, all" >&2; exit 2 ;; esac
+case $which in clang | plain | sanitize | all) ;; *) echo "check.sh: '$which' is none of clang, plain, sanitize, all" >&2; exit 2 ;; esac
 status=0
-parts=4 # of a sweep
+parts=4 # N
 
 # one NAME TITLE CMAKE-OPTIONS -- CTEST-OPTIONS: configures and builds build/NAME and runs its tests
 one() {
@@ -30,15 +33,29 @@ one() {
     ctest --test-dir "build/$name" -j "$jobs" --output-on-failure --no-tests=error "$@"
 }
 
-if [ "$which" != sanitize ]; then
+# The scripts of tests/command that are not in part $1 of $2, as a regular expression for ctest -E.
+scripts_left_out() {
+    ls tests/command/*.sh | awk -F/ -v part="$1" -v parts="$2" '
+        (NR - 1) % parts != part { sub(/\.sh$/, "", $NF); names = names (names ? "|" : "") $NF }
+        END { print names ? "^(" names ")$" : "^$" }'
+}
+
+if [ "$which" = clang ] || [ "$which" = all ]; then
+    printf '\n== clang\n'
+    bash scripts/check-clang.sh "$jobs" || status=1
+fi
+if [ "$which" = plain ] || [ "$which" = all ]; then
     one plain "release, without optional dependencies" -DCMAKE_BUILD_TYPE=Release -DRCV_SANITIZE=OFF \
         -DRCV_CUDA=OFF -DRCV_MPI=OFF -DRCV_ONEDNN=OFF -- "$@" || status=1
 fi
-if [ "$which" != plain ]; then
+if [ "$which" = sanitize ] || [ "$which" = all ]; then
     commit=$(git rev-parse --short=7 HEAD 2>/dev/null || echo 0)
     export RECURVE_TEST_PART=${RECURVE_TEST_PART:-$((16#$commit % parts))/$parts}
-    printf '\n== long sweeps under the sanitizers: RECURVE_TEST_PART=%s\n' "$RECURVE_TEST_PART"
-    one sanitize "address and undefined behaviour sanitizers" -DRCV_SANITIZE=ON -- "$@" || status=1
+    part=${RECURVE_TEST_PART%/*} parts=${RECURVE_TEST_PART#*/}
+    printf '\n== under the sanitizers: RECURVE_TEST_PART=%s\n' "$RECURVE_TEST_PART"
+    left_out=()
+    [ "$which" = all ] && [ $# = 0 ] && left_out=(-E "$(scripts_left_out "$part" "$parts")")
+    one sanitize "address and undefined behaviour sanitizers" -DRCV_SANITIZE=ON -- "${left_out[@]}" "$@" || status=1
 fi
 
 [ $status = 0 ] && printf '\n== all tests passed\n' || printf '\n== FAILED\n'
