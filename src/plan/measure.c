@@ -19,10 +19,9 @@ static const double drop_factor = 1.5;        /* times the fastest: dropped */
 static const double abandon_factor = 3;       /* times the fastest: dropped after one run */
 static const double family_drop_factor = 1.2; /* times the fastest: other members of the family are skipped */
 static const double near_factor = 1.05;       /* times the best estimate: counts as equally good */
-static const double member_share =
-    0.6;                               /* of the search time: for first samples of members other than representatives */
-static const double vendor_slack = 4;  /* times its estimate that a vendor's library may take */
-static const double first_touch = 1e9; /* bytes a second at which new memory is touched */
+static const double member_share = 0.6;       /* of the search time: for first samples of other members */
+static const double vendor_slack = 4;         /* times its estimate that a vendor's library may take */
+static const double first_touch = 1e9;        /* bytes a second at which new memory is touched */
 enum { EXHAUSTIVE_ROUNDS = 5, FEWEST_STEPS = 4 };
 
 typedef struct {
@@ -50,7 +49,7 @@ static bool is_past_deadline(const measurement *m, double cost) {
 
 /* ---- shortening ---- */
 
-/* The fewest steps of a representative trial: two chunks, three times the layers of a wavefront. */
+/* The fewest steps of a trial that still shows how a plan performs: two chunks, three times the layers of a wavefront. */
 static int64_t fewest_steps(const rcvi_problem *p, const rcvi_rungs *g) {
     int64_t fewest = FEWEST_STEPS, steps = p->options->steps;
     if (g->combine && g->steps > 1 && 2 * g->steps > fewest) fewest = 2 * g->steps;

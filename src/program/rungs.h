@@ -33,8 +33,7 @@ typedef struct {
     int64_t streams;   /* on a GPU: independent steps on so many streams; 0: one */
     int64_t choice;    /* on a GPU: index into the algorithms that the library proposes for a product */
     bool persistent;   /* on a GPU: a time loop is one kernel that keeps its weights on the chip */
-    int64_t
-        parts; /* with persistent: bfloat16 terms that a float32 operand is split into; 1: not split; 0: RCVI_USUAL_PARTS */
+    int64_t parts;   /* with persistent: bfloat16 terms of a split float32 operand; 1: not split; 0: RCVI_USUAL_PARTS */
     bool cluster;    /* with persistent: blocks of a cluster hold a layer's weights and exchange by shared memory */
     bool graph;      /* on a GPU: a pass is captured once and launched as a CUDA graph */
     int64_t threads; /* at least 1 */

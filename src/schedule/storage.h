@@ -30,8 +30,7 @@ typedef struct {
         RCVI_RING                /* [2, batch, row]: time t is in slot t mod 2 */
     } kind;
     int buffer;
-    int64_t
-        offset; /* in elements: columns before it in a row, plus slots that it is ahead of t times a slot's elements */
+    int64_t offset; /* elements: columns before it in a row, plus the elements of slots that it is ahead of t */
     int64_t row;
 } rcvi_storage;
 
