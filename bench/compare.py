@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Speed of two builds of the tool on the benchmark's headline rows, in turns, by the plan that the first one chooses.
+"""Compares the speed of two builds of the tool on some rows of the benchmark. The builds are timed in turns.
 
     bench/compare.py BEFORE AFTER [--device cpu|cuda] [--rounds N] [--seconds S] [--rows PATTERN] [--json FILE]
 
-BEFORE and AFTER are build folders with a `recurve` in them. A row's plan is chosen once and pinned for both, so that what is
-compared is the same work; medians over the rounds, and the ratio after / before. The JSON names machine, versions, date and commits.
+BEFORE and AFTER are build folders with `recurve`. BEFORE chooses the plan of a row, and both builds run it. Printed are medians over the
+rounds, and the ratio after / before. The JSON also has machine, versions, date and commits.
 """
 import argparse
 import json

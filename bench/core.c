@@ -1,4 +1,4 @@
-/* What the core costs: the time from a cell's text to its derivative and stages, and whether plans know their bytes.
+/* The time to parse, differentiate and analyse a cell, and a check that the bytes that a plan predicts are those that a run allocates.
  * `bench_core` prints tables; `bench_core --json` prints one JSON object. */
 #include <recurve.h>
 
@@ -10,10 +10,10 @@
 enum { REPEATS = 51, TARGET_MS = 5 };
 
 typedef struct {
-    size_t live, block; /* bytes now, and of the latest allocation */
+    size_t live, block; /* bytes allocated now, and bytes of the latest allocation */
 } counter;
 
-/* Each block carries its size in front, aligned as malloc aligns. */
+/* Each block is preceded by its size, in a max_align_t so that the block stays aligned. */
 static void *count_allocate(void *user, size_t bytes) {
     counter *c = user;
     max_align_t *block = malloc(sizeof(max_align_t) + bytes);
@@ -50,7 +50,7 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Parsing, and parsing with the description of both passes: differentiation, analysis and the printing of both. */
+/* Milliseconds of parsing, and of parsing, differentiation, analysis and printing. */
 static void time_cell(rcv_context *context, const char *name, double *parse, double *all) {
     rcv_cell *cell = NULL;
     check(rcv_cell_open(context, name, &cell));
@@ -85,7 +85,7 @@ static const problem problems[] = {
     {"sru", 1024, 8, 256, 2, true},   {"slstm", 100, 16, 256, 1, true},
 };
 
-/* Bytes the plan says, bytes the run reports, bytes the allocator saw for it. */
+/* Bytes that the plan predicts, that the run reports, and that the allocator counted. */
 static void count_bytes(rcv_context *context, const counter *c, const problem *p, size_t bytes[3]) {
     rcv_cell *cell = NULL;
     rcv_net *net = NULL;
@@ -131,7 +131,7 @@ int main(int argc, char **argv) {
     if (json)
         printf("  ],\n  \"worst_ms\": %.4f,\n  \"plans\": [\n", worst);
     else
-        printf("worst %.4f ms\n\nplan                                    plan says    run says   allocated\n", worst);
+        printf("worst %.4f ms\n\nplan                                    predicted    reported   allocated\n", worst);
     size_t count = sizeof problems / sizeof *problems;
     bool match = true;
     for (size_t i = 0; i < count; i++) {

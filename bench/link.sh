@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# How much of what replicas exchange is hidden behind the backward pass, over a link of a known speed: two ranks in two network namespaces
-# that a pair of virtual interfaces joins, limited by a token bucket each way; what starts ranks speaks to them through another pair. Beside
-# them one rank alone, and two without a limit. Keeps all with machine, versions, date and commit in bench/results/link-MACHINE.json.
+# Measures which share of the all-reduce of gradients is hidden by the backward pass, over a link of a known bandwidth. Two ranks run in two
+# network namespaces, connected by a pair of virtual interfaces that is limited by a token bucket in each direction; mpirun uses a second pair.
+# For comparison: one rank, and two ranks without a limit. Writes bench/results/link-MACHINE.json, with machine, versions, date and commit.
 #   bench/link.sh BUILD-DIRECTORY [BANDWIDTH...]
 # Bandwidths are in Mbit/s. Needs root, iproute2 and Open MPI.
-# In the environment: RECURVE_RESULTS, another folder for the file; TURNS, 3 by default; STEPS, updates of a run, 60 by default; MODEL,
-# options of the model that is trained.
+# Environment: RECURVE_RESULTS, another folder for the file; TURNS, 3 by default; STEPS, updates of a run, 60 by default; MODEL, options of
+# the trained model.
 set -eu
 recurve=$(cd "${1:?usage: bench/link.sh BUILD-DIRECTORY [BANDWIDTH...]}" && pwd)/recurve
 shift
@@ -37,7 +37,7 @@ done
 for space in $here $there; do
     for device in lo control wire; do ip -n $space link set $device up mtu 9000; done
 done
-# What mpirun starts on the other host is started in the other namespace, under another name.
+# The launch agent of mpirun: starts ranks of the other host in the other namespace, with another host name.
 printf '#!/bin/sh\nshift\nexec ip netns exec %s unshare --uts sh -c "hostname %s; $*"\n' $there $there >"$room/agent"
 # Every rank is bound to one core, which its progress thread shares, as if the ranks were on two machines.
 printf '#!/bin/sh\nexec taskset -c "${OMPI_COMM_WORLD_RANK:-0}" "$@"\n' >"$room/pinned"
@@ -50,7 +50,7 @@ limit() { # Mbit/s, or none
     done
 }
 
-# Bytes that have left an end, with all headers: of large packets that are cut on their way a queue counts every part.
+# Bytes sent, with all headers: the queue counts every segment of a large packet.
 sent() { tc -n $here -s -j qdisc show dev wire | python3 -c 'import json, sys; print(json.load(sys.stdin)[0].get("bytes", 0))'; }
 
 # ---- runs ----
@@ -84,7 +84,7 @@ for turn in $(seq "$turns"); do
     done
 done
 
-# ---- what it means ----
+# ---- results ----
 
 cpu=$(LC_ALL=C lscpu 2>/dev/null | sed -n 's/^Model name: *//p' | head -n 1)
 python3 - "$room" "$results" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" "$("$recurve" --version)" \
@@ -102,7 +102,7 @@ def read(name):
 
 
 def step_ms(runs):
-    """Of updates behind the first ten, from one line of the log to the next."""
+    """Median milliseconds of an update, without the first ten, from one line of the log to the next."""
     pairs = [zip(run["progress"][10:], run["progress"][11:]) for run in runs]
     return median([1e3 * (b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for all in pairs for a, b in all])
 
@@ -115,9 +115,9 @@ def union(spans):
     return total
 
 
-def look(timeline):
-    """Milliseconds of a rank's update: backwards; in which a sum was under way; that the rank waited for sums, which is a wait that the
-    log has before the transfer that it was for."""
+def measure(timeline):
+    """Milliseconds of a rank's update: backward pass; all-reduces in flight; waiting for them, which is a wait span directly before an exchange
+    span in the log."""
     spans = timeline["spans"]
     of = lambda kind: [(begin, end) for name, _, begin, end in spans if name == kind]
     waits = [b[3] - b[2] for b, x in zip(spans, spans[1:]) if b[0] == "wait" and x[0] == "exchange"]
@@ -130,7 +130,7 @@ rows, start = [], None
 for bandwidth in bandwidths:
     runs = [read(f"two-{bandwidth}-{turn}") for turn in range(1, int(turns) + 1)]
     start, end = runs[0]["start"][0], runs[0]["end"][0]
-    seen = [look(t) for run in runs for t in run["timeline"]]
+    seen = [measure(t) for run in runs for t in run["timeline"]]
     backward, exchange, wait = (median(column) for column in zip(*seen))
     row = {"mbit_per_second": None if bandwidth == "none" else float(bandwidth), "step_ms": step_ms(runs),
            "backward_ms": backward, "exchange_ms": exchange, "wait_ms": wait,
@@ -143,7 +143,7 @@ for bandwidth in bandwidths:
         row["link_ms"] = row["bytes_on_wire"] * 8e-3 / float(bandwidth)
     rows.append(row)
 free = rows[0]["step_ms"]
-for row in rows[1:]:  # the same by what an update takes longer than without a limit: with what the link costs the cores, too
+for row in rows[1:]:  # from the time that an update takes longer than without a limit; this includes the cost of the link for the cores
     row["hidden_by_step"] = 1 - (row["step_ms"] - free) / row["link_ms"]
 settings = {k: start["settings"][k] for k in ("cell", "hidden", "layers", "length", "level", "optimiser", "dtype", "threads")}
 settings["batch of a rank"] = int(batch)

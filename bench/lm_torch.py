@@ -1,8 +1,8 @@
-"""The anchor of bench/ptb.sh: the same language model in PyTorch (cuDNN), the same data, the same updates.
+"""The language model of bench/ptb.sh in PyTorch (cuDNN): the same model, the same data, the same updates.
 
     python3 bench/lm_torch.py DATA --preset zaremba-small [--device cuda] [--dtype tf32] [--steps 300]
-prints one JSON object: tokens a second, bytes at most, the loss of the last updates; with --epochs N it goes through the data N times
-instead, and the perplexity of the validation file is there too.
+prints one JSON object: tokens a second, peak memory, the loss of the last updates. With --epochs N it makes N passes over the data,
+and adds the perplexity of the validation file.
 """
 import argparse
 import json
@@ -21,7 +21,7 @@ BATCH, LAYERS = 20, 2
 
 
 def read_tokens(folder, part, words):
-    """Tokens of a part of the corpus; `words` numbers them and grows."""
+    """Tokens of a part of the data. `words` maps words to numbers; new words are added."""
     for name in (f"ptb.{part}.txt", f"wiki.{part}.tokens", f"{part}.txt"):
         path = os.path.join(folder, name)
         if os.path.exists(path):

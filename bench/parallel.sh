@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# What two ranks make of one: replicas and stages on a core each, beside one rank on one core, in turns; what was forecast of an update beside what
-# it took; bytes sent beside the fewest there are. Keeps all with machine, versions, date and commit in bench/results/parallel-MACHINE.json.
+# Measures the speed-up of two ranks (data or pipeline parallel, one core each) over one rank on one core, in turns; the forecast of an update and its
+# measured time; the bytes sent. Writes bench/results/parallel-MACHINE.json, with machine, versions, date and commit.
 #   bench/parallel.sh BUILD-DIRECTORY
-# In the environment: RECURVE_RESULTS, another folder for the file; TURNS, 3 by default; SECONDS_EACH, of a run, 8 by default.
+# Environment: RECURVE_RESULTS, another folder for the file; TURNS, 3 by default; SECONDS_EACH, of a run, 8 by default.
 set -eu
 recurve=$(cd "${1:?usage: bench/parallel.sh BUILD-DIRECTORY}" && pwd)/recurve
 cd "$(dirname "$0")/.."
@@ -54,7 +54,7 @@ def read(name):
 
 
 def step_ms(run):
-    """Of updates behind the first ones, as many from one line of the log to the last."""
+    """Mean milliseconds of an update, without the first two lines of the log."""
     lines = run["progress"][2:]
     return 1e3 * (lines[-1]["seconds"] - lines[0]["seconds"]) / (lines[-1]["step"] - lines[0]["step"])
 

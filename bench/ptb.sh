@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Language models on Penn Treebank and WikiText-2: speed and memory beside the same model in PyTorch, in turns in one run, perplexity
-# of whole trainings, and what buckets gain. Keeps summaries of the logs, with machine, versions, date and commit, in
+# Language models on Penn Treebank and WikiText-2: speed and memory compared with the same model in PyTorch, timed in turns; perplexity
+# of complete training runs; the speed-up by buckets. Writes summaries of the logs, with machine, versions, date and commit, to
 # bench/results/training-NAME-OF-THE-GPU.json.
 #   bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]
-# DATA: a folder with ptb/ and wikitext-2/. PARTS: of `speed quality beside buckets cpu`, all but cpu by default.
-# In the environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default; TURNS, 2 by default; MODELS, those of
+# DATA: a folder with ptb/ and wikitext-2/. PARTS: some of `speed quality beside buckets cpu`, by default all but cpu. `beside` compares the
+# perplexity after one epoch with PyTorch's. Environment: RECURVE_RESULTS, another folder for the file; DEVICE, cuda by default; TURNS, 2 by default; MODELS, those of
 # `speed` and `quality`; PYTHON, one that has PyTorch.
 set -eu
 data=$(cd "${1:?usage: bench/ptb.sh DATA [BUILD-DIRECTORY [PARTS]]}" && pwd)
@@ -56,7 +56,7 @@ for part in $parts; do
             train "quality-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype bfloat16 --keep 1
         done
         ;;
-    beside) # after one epoch, where PyTorch's is affordable
+    beside)
         for which in ptb:medium wikitext-2:medium; do
             IFS=: read -r corpus size <<<"$which"
             torch "torch-beside-$corpus-$size" "$corpus" --preset "zaremba-$size" --dtype tf32 --epochs 1
@@ -94,7 +94,7 @@ rows = {}
 
 
 def settled(lines):
-    """Tokens a second between the first and the last progress line that are in the second half of the run."""
+    """Tokens a second in the second half of the run."""
     seen = [(p["seconds"], p["tokens_per_second"] * p["seconds"]) for p in lines if p.get("event") == "progress"]
     late = [p for p in seen if p[0] >= seen[-1][0] / 2] if seen else []
     return (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0]) if len(late) > 1 else None

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Times the CPU against its anchors on the shapes of the table below, one run of `recurve bench` each, prints the tables and
-# keeps what was measured, with machine, versions, date and commit, in bench/results/cpu-ARCHITECTURE.json.
+# Times the CPU and other libraries on the shapes of the table below, one run of `recurve bench` each. Prints the tables, and writes the
+# results, with machine, versions, date and commit, to bench/results/cpu-ARCHITECTURE.json.
 #   scripts/bench-cpu.sh [PATTERN [SECONDS [BUILD-DIRECTORY]]]     PATTERN: rows whose name it matches; all by default
-# Rows that are not run this time stay as they are. Exhaustive planning, which planner-* compare with, takes up to some
-# minutes; for the headline's shape these have 20 steps.
+# Rows that are not run keep their results. The exhaustive planning of planner-* takes up to some minutes, so those with the headline's shape
+# have 20 steps.
 set -eu
 cd "$(dirname "$0")/.."
 pattern=${1:-.}

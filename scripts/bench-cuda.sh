@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Times a GPU against its anchors on the shapes of the table below, one run of `recurve bench` each, a line a row, and keeps
-# what was measured, with machine, versions, date and commit, in bench/results/cuda-NAME-OF-THE-GPU.json.
+# Times a GPU and other libraries on the shapes of the table below, one run of `recurve bench` and one line each. Writes the results, with
+# machine, versions, date and commit, to bench/results/cuda-NAME-OF-THE-GPU.json.
 #   scripts/bench-cuda.sh [PATTERN [SECONDS [BUILD-DIRECTORY]]]     PATTERN: rows whose name it matches; all by default
-# Rows that are not run this time, or that fail, stay as they are; the file is written anew after each row, and what a row
-# prints stays in build/bench-cuda/. In the environment:
+# Rows that are not run, or that fail, keep their results. The file is written after each row; the output of each row is in
+# build/bench-cuda/. Environment:
 #   RECURVE_DEVICE   cuda by default; cuda:1, or cpu to try the script
-#   RECURVE_RESULTS  another folder than bench/results for the file, which then begins with the rows of the one there
-#   RECURVE_LIMIT    seconds that a row may take, 120 by default
+#   RECURVE_RESULTS  another folder for the file; it starts with the rows of the file in bench/results
+#   RECURVE_LIMIT    seconds of a row at most, 120 by default
 set -u
 cd "$(dirname "$0")/.." || exit 1
 pattern=${1:-.}
@@ -17,7 +17,7 @@ results=${RECURVE_RESULTS:-bench/results}
 limit=${RECURVE_LIMIT:-120}
 room=build/bench-cuda
 
-# name | cell T B I H L, or - for no network | options (starting PyTorch takes seconds: it stands beside two of them)
+# name | cell T B I H L, or - for no network | options (starting PyTorch takes seconds: two rows have it)
 rows='
 headline-bf16-forward    | lstm 100 64 512 512 4   | --dtype bfloat16 --pass forward
 headline-bf16-train      | lstm 100 64 512 512 4   | --dtype bfloat16 --pass train
@@ -77,12 +77,12 @@ lengths-bf16             | -                       | --lengths auto --dtype bflo
 '
 
 mkdir -p "$results" "$room"
-told=$("$build/recurve" plan --device "$device" --hidden 16 --steps 2 --batch 2 --effort estimate) || exit 1
-name=$(sed -n 's/^Device: *\([^,]*\),.*/\1/p' <<<"$told" | tr -cs 'A-Za-z0-9\n' -)
+description=$("$build/recurve" plan --device "$device" --hidden 16 --steps 2 --batch 2 --effort estimate) || exit 1
+name=$(sed -n 's/^Device: *\([^,]*\),.*/\1/p' <<<"$description" | tr -cs 'A-Za-z0-9\n' -)
 out=$results/cuda-${name:-$device}.json
-echo "$(sed -n 's/^Device: *//p' <<<"$told")"
+echo "$(sed -n 's/^Device: *//p' <<<"$description")"
 
-# keep NAME: the row's numbers into the file; without Python, beside it
+# keep NAME: adds the row's numbers to the file; without Python, writes them to a file of their own
 keep() {
     command -v python3 >/dev/null || { cp "$room/$1.json" "${out%.json}.$1.json"; return; }
     python3 - "$out" "bench/results/${out##*/}" "$room/$1.json" "$1" <<'END'
@@ -98,7 +98,7 @@ os.replace(out + ".part", out)
 END
 }
 
-# line: of what a row printed, what counts
+# line FILE: a summary of a row's output
 line() {
     awk '/^Plan:/ { plan = $2 } /^Planned:/ { planned = $3 }
          $1 ~ /^(recurve|cuDNN|oneDNN|PyTorch)$/ && $2 ~ /^[0-9.]+$/ {

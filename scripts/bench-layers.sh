@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Times training steps of layers whose recurrences are scans against their count: what their products take by themselves, and
-# the bytes that all else must move (docs/SCAN.md says which) at the speed of a copy. Keeps it, with machine, versions, date and
-# commit, in bench/results/layers-NAME-OF-THE-GPU.json.
+# Times training steps of layers whose recurrences are scans, and compares them with a lower bound (`count`): the time of their matrix products
+# alone, plus the bytes that everything else must move (see docs/SCAN.md) at the bandwidth of a copy. Writes the results, with machine,
+# versions, date and commit, to bench/results/layers-NAME-OF-THE-GPU.json.
 #   scripts/bench-layers.sh [SECONDS [BUILD-DIRECTORY]]
-# In the environment: RECURVE_RESULTS, another folder than bench/results for the file.
+# Environment: RECURVE_RESULTS, another folder for the file.
 set -eu
 cd "$(dirname "$0")/.."
 seconds=${1:-2}
@@ -13,7 +13,7 @@ room=build/bench-layers
 steps=16384 batch=8 hidden=512
 mkdir -p "$room" "$results"
 
-# cell | bytes an element of [steps, batch, hidden]
+# cell, bytes moved for each element of [steps, batch, hidden]
 layers='
 sru       60
 qrnn_fo   52
@@ -43,7 +43,7 @@ load = lambda name: json.load(open(f"{room}/{name}.json"))
 median = lambda j: next(c for c in j["contestants"] if c["name"] == "recurve")["median"]
 scan = load("scan")
 large = [p for p in scan["scan"]["points"] if p["steps"] * p["batch"] * p["channels"] >= 64 << 20 and p["copy"]]
-copy = max(p["copy"] for p in large)  # of what no cache holds
+copy = max(p["copy"] for p in large)  # of arrays larger than the caches
 rows = []
 print(f"a copy: {copy / 1e12:.2f} TB/s")
 print(f"{'cell':10} {'products':>9} {'bytes':>9} {'count':>9} {'step':>9}   of the count")

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Trains a byte-level LSTM on this project's own source files: data, training with validation, a checkpoint that goes on, the report page,
-# and what the model writes before and after.
+# Trains a byte-level LSTM on the source files of this project: data statistics, training with validation, resuming from a checkpoint, the
+# report page, and text generated before and after training.
 #   scripts/demo.sh BUILD-DIRECTORY      SECONDS_TO_TRAIN=45
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,28 +21,28 @@ write_some() {
     "$recurve" generate "$1" --prompt "$prompt" --tokens 400 --temperature 0.7 --seed 1 | LC_ALL=C tr -c '\n -~' '?'
     printf '\n'
 }
-quietly() { # says what a command said only where it failed
+quietly() { # prints the output of a command only if it fails
     local said
     said=$("$@" 2>&1) || { echo "$said"; exit 1; }
 }
 
 printf '\n== the cell, as written in cells/lstm.cell\n\n'
 cat cells/lstm.cell
-printf '\n== what there is to learn from\n\n'
+printf '\n== the training data\n\n'
 "$recurve" data stats "$out/data/train.txt" --kind lines --level byte --buckets auto:6 | head -n 30
 
 model="--cell lstm --hidden 128 --embedding 64 --batch 16 --length 64 --learning-rate 0.003 --clip 1 --seed 1"
-printf '\n== before training, it writes\n\n'
+printf '\n== text of the untrained model\n\n'
 quietly "$recurve" train "$out/data" --output "$out/before.safetensors" $model --steps 0
 write_some "$out/before.safetensors"
 
-# As many updates as fit into the time, found by a short run; so the cosine knows where it ends.
+# A short run finds how many updates fit into the time: the cosine schedule needs the number.
 quietly "$recurve" train "$out/data/train.txt" --output "$out/trial.safetensors" $model --seconds 4
 steps=$(awk -v seconds="$seconds" -F'[:,}]' '/"event":"end"/ { for (i = 1; i < NF; i++) { if ($i == "\"step\"") step = $(i + 1) } print int(step / 4 * seconds * 0.85 / 20) * 20 + 20 }' "$out/trial.jsonl")
 rm -f "$out"/trial.*
 
 each=$((steps / 6 + 1))
-printf '\n== training: %s updates; half way it is stopped, and goes on from its checkpoint\n\n' "$steps"
+printf '\n== training: %s updates; stopped half way, and resumed from its checkpoint\n\n' "$steps"
 "$recurve" train "$out/data" --output "$out/model.safetensors" $model --decay cosine --steps "$steps" --validate-every "$each" \
     --eval-batch 64 &
 trainer=$!
@@ -53,15 +53,15 @@ wait $trainer || true
 "$recurve" train --resume "$out/model.safetensors"
 "$recurve" report "$out/model.jsonl" --output "$out/report.html"
 
-printf '\n== after training, it writes\n\n'
+printf '\n== text of the trained model\n\n'
 write_some "$out/model.best.safetensors"
 
 bits() { "$recurve" eval "$1" "$out/data/valid.txt" --batch 64 | awk '/^bits/ { printf "%.2f", $2 }'; }
 cat <<END
 
 == done
-A byte of files it has not seen costs $(bits "$out/before.safetensors") bits before training and $(bits "$out/model.best.safetensors") after.
-The trained model is $out/model.best.safetensors, its curves are $out/report.html. Go on with it:
+Validation loss: $(bits "$out/before.safetensors") bits a byte before training, $(bits "$out/model.best.safetensors") after.
+The trained model is $out/model.best.safetensors, the page with its curves $out/report.html. Next:
     $recurve generate $out/model.best.safetensors --prompt '#include ' --tokens 300
     $recurve train --resume $out/model.safetensors --steps $((steps * 2))
     $recurve export $out/model.best.safetensors $out/exported.safetensors

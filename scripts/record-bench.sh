@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a benchmark program and keeps what it measured, with the machine, versions, date and commit, in bench/results/.
+# Runs a benchmark program and writes its results, with machine, versions, date and commit, to bench/results/.
 #   scripts/record-bench.sh NAME [BUILD-DIRECTORY]     NAME as in bench/NAME.c
 set -eu
 cd "$(dirname "$0")/.."

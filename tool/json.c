@@ -14,7 +14,7 @@ bool save_json(const char *path, json_t *value) {
         good = save_file(path, line, strlen(line));
         free(line);
     } else {
-        say("no memory for the numbers as JSON: %s is as it was", path);
+        say("no memory for the numbers as JSON: %s is unchanged", path);
     }
     free(text);
     json_decref(value);

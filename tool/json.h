@@ -10,7 +10,7 @@ static inline json_t *number(double value) { return isfinite(value) ? json_real(
 static inline json_t *positive(double value) { return value > 0 ? number(value) : json_null(); }
 static inline json_t *text(const char *value) { return value != NULL ? json_string(value) : json_null(); }
 
-/* The JSON text, for free(). (The text of json_dumps may lie in the reserve of json_memory.c.) */
+/* The JSON text, for free(). (The text of json_dumps may be in the reserve of json_memory.c.) */
 char *json_text(const json_t *value, size_t flags);
 /* Writes the file whole or not at all, and releases `value`. False after saying what went wrong. NULL: there was no memory for it. */
 bool save_json(const char *path, json_t *value);

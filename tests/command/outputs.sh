@@ -171,7 +171,7 @@ good train corpus --output train/v "${small[@]}" --validate-every 2
 cp train/u.best train/v.best # by hand, behind the run's back
 good train --resume train/v --steps 3 --validate-every 100 --overwrite
 grep -q "test of train/v:" "$folder.err" || complain "the test is not of the last model, where the best is another run's"
-grep -q "no best model of this run" "$folder.err" || complain "it is not said that the best model is not there"
+grep -q "this run has no best model" "$folder.err" || complain "it is not said that the best model is not there"
 cp train/t train/w
 cp train/t.best train/w.best
 good train --resume train/w --steps 3 --validate-every 100

@@ -12,7 +12,7 @@
 static const double SHORTEST_TURN = 2e-3; /* seconds: the clock resolves a turn of this length */
 static const double OTHERS_PAUSE = 0.03;  /* seconds until the threads of another library sleep */
 static const double OWN_PAUSE = 0.0005;   /* seconds until the threads of recurve sleep */
-static const double LONG_CALL = 0.25;     /* seconds: beside such a call the time of a launch does not count */
+static const double LONG_CALL = 0.25;     /* seconds: the time of a launch is negligible for such a call */
 
 enum { MOST_ROUNDS = 5000 };
 enum { LEAST_ENQUEUED = 3 }; /* calls of a turn on a GPU: the next one is launched while one runs */

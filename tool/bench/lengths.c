@@ -390,7 +390,7 @@ static void set_lstm_time(const bench *bench, lengths *lengths, size_t at, size_
     }
     lstm->seconds = count > 0 ? median(times, count) : expected(lengths->lstm, at, pass, false);
     lstm->extrapolated = count == 0 && lstm->seconds > 0;
-    if (count > 0) { /* it was measured beside some cell: forget where there was no memory for it */
+    if (count > 0) { /* it was measured with some cell: drop refusals of others */
         free(lstm->refusal);
         lstm->refusal = NULL;
     }

@@ -42,7 +42,7 @@ CLONES static void NAME(lstm_step)(int64_t batch, int64_t hidden, REAL *gates, c
     }
 }
 
-/* x: [batch, 3 * hidden] of the input, u: the same of the state. */
+/* x: [batch, 3 * hidden] products with the input, u: [batch, 3 * hidden] products with the state. */
 CLONES static void NAME(gru_step)(int64_t batch, int64_t hidden, const REAL *x, const REAL *u, const REAL *b,
                                   const REAL *d, const REAL *h_before, int64_t before_stride, REAL *h, int64_t stride) {
     for (int64_t row = 0; row < batch; row++) {

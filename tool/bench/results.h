@@ -232,8 +232,8 @@ void results_free(results *results);
 
 /* The library of the device's vendor: oneDNN or cuDNN. */
 const char *vendor_name(const problem *problem);
-/* The measurement that a table shows for item `index`: the item itself, or the fastest of its family; NULL where an earlier item stands
- * for the family. */
+/* The measurement that a table shows for item `index`: the item itself, or the fastest of its family; NULL where an earlier item represents
+ * the family. */
 const measurement *family_best(const measurements *all, size_t index);
 
 double scan_bandwidth(const scan_point *point, bool backward); /* bytes a second; 0: not known */

@@ -216,7 +216,7 @@ static json_t *lengths_json(const bench *bench, const results *results) {
                      "left_out", text(lengths->left_out), "points", points, "lstm", lstm);
 }
 
-/* Experiments that are not about the one network have nothing else beside them. */
+/* The file of --scan or --lengths, which are experiments of their own. */
 static json_t *alone_json(const bench *bench, const results *results, const char *name, json_t *experiment) {
     return json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o}", "command", bench->command, "date", results->machine.date,
                      "version", results->machine.version, "commit", results->machine.commit, "title", results->title,

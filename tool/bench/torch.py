@@ -1,8 +1,8 @@
-"""torch.nn's recurrent layers as a user calls them, timed on request.
+"""Runs and times the recurrent layers of torch.nn for recurve bench.
 
-Arguments: a JSON object. On standard input, one request a line: `run K` answers the seconds of K calls, on a GPU until
-the last one is done, `output` writes the results to the output file. The first line written is `ready VERSION`, or `no
-SENTENCE` when this cannot be done.
+The argument is a JSON object. The first line of the output is `ready VERSION`, or `no REASON` if torch cannot be used. Then each line of the
+input is a request: `run K` answers with the seconds of K calls, on a GPU until the last one is done; `output` writes the results to the
+output file.
 """
 import json
 import os
@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's business
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
 answer = sys.stdout
 sys.stdout = sys.stderr
 
@@ -20,8 +20,8 @@ def say(text):
     answer.flush()
 
 
-def keep_to(threads):
-    """No more threads and cores than asked for. Autograd's threads heed neither torch's number nor each other's."""
+def limit_threads(threads):
+    """Limits threads and cores. The threads of autograd ignore torch.set_num_threads, so the affinity is set too."""
     for library in "OMP", "OPENBLAS", "MKL":
         os.environ[library + "_NUM_THREADS"] = str(threads)
     if hasattr(os, "sched_setaffinity"):
@@ -34,7 +34,7 @@ def first_line(error):
 
 
 def choose_device(torch, asked):
-    """Where it runs, and what waits until that is done."""
+    """The device of the tensors, and a function that waits until it is idle."""
     if asked["device"].startswith("cpu"):
         torch.set_num_threads(asked["threads"])
         return "cpu", lambda: None
@@ -48,7 +48,7 @@ def choose_device(torch, asked):
 
 
 def load(torch, asked, storage, place):
-    """The module with the given parameters, x and dy; in the type that is asked for."""
+    """The module with the given parameters, x and dy, in the requested type."""
     dtype = torch.float32 if asked["dtype"] == "tfloat32" else getattr(torch, asked["dtype"])
     module = getattr(torch.nn, asked["module"])(
         asked["input"], asked["hidden"], asked["layers"], bias=asked["bias"],
@@ -70,7 +70,7 @@ def load(torch, asked, storage, place):
 def main():
     asked = json.loads(sys.argv[1])
     if asked["device"].startswith("cpu"):
-        keep_to(asked["threads"])
+        limit_threads(asked["threads"])
     try:
         import torch
     except Exception as error:

@@ -122,7 +122,7 @@ static rcv_status test(run *run) {
     }
     const char *path = best != NULL ? best : run->output;
     if (status == RCV_OK && best == NULL && run->files.data[PART_VALID] != NULL) {
-        say("there is no best model of this run beside %s: the last one is tested", run->output);
+        say("this run has no best model for %s: the last one is tested", run->output);
     }
     if (status == RCV_OK) {
         const char *device = rcv_settings_get(run->settings, "device");
