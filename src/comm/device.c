@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a rank tells the others about its device. */
+/* What a rank sends to the others about its device. */
 typedef struct {
     char id[RCVI_DEVICE_ID];
     bool has_collectives, is_time_sliced;

@@ -16,7 +16,7 @@
 /* Seconds without an event before it sleeps: where the rank waits (a large message arrives in parts), and where a GPU computes. */
 static const double wait_poll_limit = 5e-3, gpu_poll_limit = 50e-3;
 /* Seconds for which collectives pause while a point-to-point message is being sent: the next pipeline stage waits for the message, but
- * nobody waits for the sums until the backward pass has ended. The pause is limited, since the receiver may have to complete a sum before it receives. */
+ * no rank waits for the sums until the backward pass has ended. The pause is limited, since the receiver may have to complete a sum before it receives. */
 static const double send_priority_limit = 0.1;
 static const double short_wait_limit = 20e-3; /* seconds without an event before it waits for longer */
 static const double report_grace = 1; /* seconds for the reporting rank to print the reason before any rank ends */

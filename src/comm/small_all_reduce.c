@@ -18,7 +18,7 @@ static void start(rcvi_transfer *t) {
     exchange *x = t->state;
     size_t bytes = row_bytes(t);
     int size = t->comm->size;
-    for (int i = 1; i < size; i++) { /* every rank begins with another peer, so that no rank is everybody's first */
+    for (int i = 1; i < size; i++) { /* each rank begins with a different peer, which spreads the load */
         int from = (t->comm->rank + size - i) % size, to = (t->comm->rank + i) % size;
         rcvi_message_receive(t, from, x->rows + (size_t)from * bytes, bytes, &t->requests[from]);
         rcvi_message_send(t, to, t->data, bytes, &t->requests[size + to]);

@@ -51,7 +51,7 @@ for number in 1 2 3 4; do
 done
 
 # Failures, a child of fork(), and a slow rank that reports progress. Ranks mostly wait for timeouts here: four launches at a time.
-hows="fail stop hang stuck stuck-first stop-first hang-first kill"
+hows="fail stop hang stuck stuck-first stop-first hang-first kill collective"
 running=0
 for launch in "2 fork" "3 slow" $(for number in 2 4; do for how in $hows; do echo "$number:$how"; done; done); do
     run_ranks ${launch/:/ } &
@@ -80,6 +80,7 @@ for number in 2 4; do
     expect_failure stuck-first $number "comm_ranks: rank 0 $still: others wait for it" 1
     expect_failure stop-first $number "comm_ranks: rank 0 $still" 1
     expect_failure hang-first $number "comm_ranks: rank 0 $still: others wait for it" 1
+    expect_failure collective $number "comm_ranks: rank $last: its collective failed" 1
     load_result $number kill
     [ $status != 0 ] && [ $seconds -le 20 ] || complain "kill with $number ranks: status $status, $seconds seconds"
     grep -qE "rank $last|\[$last\]" "$output" || complain "nothing names rank $last"

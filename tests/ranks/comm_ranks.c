@@ -1,5 +1,5 @@
 /* The program that comm.sh starts with several ranks. Every rank checks its results; the exit status is 0 when all checks held.
- *   comm_ranks all|speed|large|slow|fail|kill|stop|hang|stuck|stop-first|hang-first|stuck-first */
+ *   comm_ranks all|speed|large|slow|fail|kill|stop|hang|stuck|collective|stop-first|hang-first|stuck-first */
 #include "comm_ranks.h"
 
 #include <signal.h>
@@ -237,90 +237,6 @@ static void check_agreement(void) {
     expect_ok(rcvi_comm_agree(world, RCV_OK));
 }
 
-/* ---- a simulated device: its memory is the host's, and its copies complete only after some tests ---- */
-
-struct rcvi_staging {
-    char *memory;
-    void *to;
-    const void *from;
-    size_t bytes;
-    int tests;
-};
-
-static rcv_status open_staging(rcv_context *owner, int ordinal, size_t bytes, rcvi_staging **staging) {
-    *staging = rcvi_new(owner, 1, sizeof **staging);
-    expect(*staging && ordinal == 3);
-    (*staging)->memory = allocate((int64_t)bytes);
-    return RCV_OK;
-}
-
-static void close_staging(rcvi_staging *s) {
-    free(s->memory);
-    rcvi_free(context, s);
-}
-
-static void *host_memory(const rcvi_staging *s) { return s->memory; }
-
-static rcv_status copy(rcvi_staging *s, void *to, const void *from, size_t bytes) {
-    expect(s->bytes == 0); /* one at a time */
-    s->to = to;
-    s->from = from;
-    s->bytes = bytes;
-    s->tests = 2;
-    return RCV_OK;
-}
-
-static rcv_status copy_to_host(rcvi_staging *s, size_t offset, const void *from, size_t bytes) {
-    return copy(s, s->memory + offset, from, bytes);
-}
-
-static rcv_status copy_to_device(rcvi_staging *s, void *to, size_t offset, size_t bytes) {
-    return copy(s, to, s->memory + offset, bytes);
-}
-
-static rcv_status test_staging(rcvi_staging *s, bool *done) {
-    *done = --s->tests < 0;
-    if (*done) memcpy(s->to, s->from, s->bytes);
-    if (*done) s->bytes = 0;
-    return RCV_OK;
-}
-
-static rcv_status set_current(int ordinal) {
-    expect(ordinal == 3);
-    return RCV_OK;
-}
-
-static bool time_sliced;
-
-static rcv_status identify(int ordinal, char id[RCVI_DEVICE_ID]) {
-    expect(ordinal == 3);
-    snprintf(id, RCVI_DEVICE_ID, "host %d", rank / 2);
-    return RCV_OK;
-}
-
-static bool is_time_sliced(int ordinal) { return ordinal == 3 && time_sliced; }
-
-static const rcvi_staging_table staging_table = {open_staging, close_staging,  host_memory,
-                                                 copy_to_host, copy_to_device, test_staging,
-                                                 set_current,  identify,       is_time_sliced};
-static const rcvi_device device = {.name = "simulated", .staging = &staging_table};
-
-static void expect_path(const char *path) {
-    expect_ok(rcvi_comm_set_device(world, &device, 3));
-    const char *found = strstr(rcvi_comm_name(world), "; GPU memory");
-    expect(found && !strncmp(found, path, strlen(path)));
-}
-
-static void check_device(void) {
-    expect(!rcvi_comm_shares_device(world));
-    time_sliced = true;
-    expect_path("; GPU memory through the host: ranks share a GPU in time slices, since CUDA's MPS does not run");
-    time_sliced = false;
-    expect_path("; GPU memory through the host: ranks share a GPU, by CUDA's MPS");
-    expect(rcvi_comm_shares_device(world));
-    check_kinds(true);
-}
-
 /* ---- failures ---- */
 
 static void check_all(void) {
@@ -383,7 +299,9 @@ static void run_failure(const char *how) {
     snprintf(fragment, sizeof fragment,
              reports ? "rank %d: its disk is full" : "rank %d has made no progress for 2 seconds", failing);
     sleep_for(0.2);
-    if (rank == failing) {
+    if (!strcmp(how, "collective")) {
+        fail_collective(failing);
+    } else if (rank == failing) {
         fail_here(how);
     } else {
         expect_failure(fragment);
@@ -490,8 +408,9 @@ static void check_large(void) {
 int main(int count, char **arguments) {
     const char *what = count > 1 ? arguments[1] : "all";
     bool all = !strcmp(what, "all") || !strcmp(what, "speed") || !strcmp(what, "large") || !strcmp(what, "fork");
-    rcvi_comm_options options = {.transport = all && getenv("OMPI_COMM_WORLD_SIZE") ? NULL : "mpi",
-                                 .timeout = all ? 60 : 2};
+    rcvi_comm_options options = {
+        .transport = (all || !strcmp(what, "collective")) && getenv("OMPI_COMM_WORLD_SIZE") ? NULL : "mpi",
+        .timeout = all ? 60 : 2};
     expect_ok(rcv_context_new(NULL, &context));
     if (rcvi_comm_open(context, &options, &world)) {
         fprintf(stderr, "comm_ranks: %s\n", rcv_message());

@@ -26,5 +26,8 @@ void expect_same(rcvi_comm *comm, const void *data, size_t bytes);
 /* Every kind of transfer, with many counts; and the order of sends with the same tag. */
 void check_kinds(bool on_device);
 void check_order(void);
+/* Transfers of a simulated device's memory, through staging buffers and by its collectives. */
+void check_device(void);
+void fail_collective(int failing); /* one collective succeeds; the next one fails on this rank, and breaks the world */
 
 #endif

@@ -1,5 +1,5 @@
-"""Holds runs of several ranks against one: parallel.py TOLERANCE ONE OTHER... compares the losses of OTHER.jsonl with those of ONE.jsonl,
-and the tensors of the checkpoints behind them. Prints what is too far apart; status 1 then."""
+"""Compares runs of several ranks with one process: parallel.py TOLERANCE ONE OTHER... compares the losses of OTHER.jsonl with those of ONE.jsonl,
+and the tensors of their checkpoints. Prints what differs by more than the tolerance; status 1 then."""
 
 import array
 import json

@@ -155,7 +155,7 @@ static bool accepts_device_memory(void) {
 #endif
 }
 
-/* Over TCP, Open MPI transfers most of a large message by reads that the receiver requests. The requests queue behind the data of the other
+/* Over TCP, Open MPI transfers most of a large message by reads that the receiver requests. The requests wait in a queue after the data of the other
  * direction, so a link that is used in both directions is busy half of the time. With this parameter the sender sends. A value that the user has
  * set is kept. */
 static void tune_library(void) {

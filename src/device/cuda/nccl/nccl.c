@@ -37,7 +37,7 @@ static void open_library(void) {
     memcpy(&api, places, sizeof api);
     found = api.GetVersion(&version) == ncclSuccess;
     snprintf(name, sizeof name, "NCCL %d.%d.%d", version / 10000, version % 10000 / 100, version % 100);
-    if (!found) snprintf(reason, sizeof reason, "NCCL does not tell its version");
+    if (!found) snprintf(reason, sizeof reason, "NCCL does not report its version");
 }
 
 static rcv_status check_available(void) {
