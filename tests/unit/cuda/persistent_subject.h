@@ -23,6 +23,7 @@ static inline void open_subject_on(subject *s, const config *c, rcv_dtype dtype,
     rcv_plan_options options = RCV_INIT(rcv_plan_options, .steps = c->steps, .batch = c->batch, .lengths = c->lengths,
                                         .resets = c->resets, .schedule = plan);
     rcv_net_options net = c->net;
+    net.size = sizeof net;
     options.dtype = dtype;
     options.training = training;
     if (!strcmp(c->cell, "lstm_proj")) net.sizes = proj, net.size_count = 1;

@@ -4,8 +4,9 @@
  * What is checked against is the program itself, gone through step by step. Checkers answer how many faults they have
  * found, so that a test can spoil a loop and see that they find it. */
 #include "persistent_subject.h"
+#include "sample.h"
 
-enum { SEVERAL = -1, MOST_READINGS = 256 };
+enum { SEVERAL = -1, MOST_READINGS = 256, WRITERS = 1 << 20 };
 
 /* ---- a loop gone through in the order of the program ---- */
 
@@ -25,6 +26,13 @@ typedef struct {
     int writer;
     int64_t element;
 } content;
+
+/* The last writer of every element. Runs share the elements: a value of an earlier run counts as not written, so that a large memory is not
+ * cleared for every run. */
+typedef struct {
+    int *elements; /* run * WRITERS + writer */
+    int run;
+} writer_memory;
 
 /* A memory tells of the elements of every view's first row who wrote them last. That row is of a sequence of `length` steps, and the
  * longest one of its tile. */
@@ -86,19 +94,25 @@ static bool is_left_out(const replay *r, execution x, int n) {
 /* Does the execution neither wait nor multiply? */
 static bool rests(const replay *r, execution x) { return r->p->steps[x.step].skips_ended && !is_active(r, x); }
 
+static int read_element(const writer_memory *memory, int64_t element) {
+    int value = memory->elements[element];
+    return value / WRITERS == memory->run ? value % WRITERS : 0;
+}
+
 /* Who wrote what an access touches, or SEVERAL; `writer`, if not 0, then has. */
-static int touch(const replay *r, execution x, const rcvi_access *access, int *memory, int writer) {
+static int touch(const replay *r, execution x, const rcvi_access *access, const writer_memory *memory, int writer) {
     if (!r->offset[access->view->buffer]) return 0;
-    int *row = memory + r->offset[access->view->buffer] + element_of(r, x, access->view), before = row[0];
+    int64_t row = (int64_t)r->offset[access->view->buffer] + element_of(r, x, access->view);
+    int before = read_element(memory, row);
     for (int64_t c = 0; c < (access->view->column ? access->columns : 1); c++) {
-        int *element = &row[c * access->view->column];
-        if (*element != before) before = SEVERAL;
-        if (writer) *element = writer;
+        int64_t element = row + c * access->view->column;
+        if (read_element(memory, element) != before) before = SEVERAL;
+        if (writer) memory->elements[element] = memory->run * WRITERS + writer;
     }
     return before;
 }
 
-static void write_part(const replay *r, execution x, int n, int *memory) {
+static void write_part(const replay *r, execution x, int n, const writer_memory *memory) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = is_left_out(r, x, n) ? 0 : rcvi_step_accesses(part_of(r, x.step, n), accesses);
     for (int a = 0; a < count; a++) {
@@ -108,7 +122,7 @@ static void write_part(const replay *r, execution x, int n, int *memory) {
 }
 
 /* A selection takes its second operand where the sequence has ended. */
-static void read_part(replay *r, execution x, int n, int *memory) {
+static void read_part(replay *r, execution x, int n, const writer_memory *memory) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     const rcvi_step *part = part_of(r, x.step, n);
     int count = is_left_out(r, x, n) ? 0 : rcvi_step_accesses(part, accesses);
@@ -136,7 +150,7 @@ static void find_offsets(replay *r) {
 }
 
 static void go_through(replay *r) {
-    int *memory = new_table(r->elements, sizeof *memory);
+    writer_memory memory = {.elements = new_table(r->elements, sizeof *memory.elements)};
     for (int64_t k = 0, time, span; k < r->p->iterations * r->p->step_count; k++) {
         execution x = {(int)(k % r->p->step_count), k / r->p->step_count};
         const rcvi_kernel_step *s = &r->p->steps[x.step];
@@ -144,11 +158,11 @@ static void go_through(replay *r) {
         if (due) r->due[r->due_count++] = x;
         for (int n = 0; n < s->member_count; n++) {
             r->faults += due != rcvi_step_is_due(r->e->program, part_of(r, x.step, n), x.iteration, 0, &time, &span);
-            if (due) read_part(r, x, n, memory);
-            if (due) write_part(r, x, n, memory);
+            if (due) read_part(r, x, n, &memory);
+            if (due) write_part(r, x, n, &memory);
         }
     }
-    free(memory);
+    free(memory.elements);
 }
 
 /* ---- counters and slots ---- */
@@ -233,6 +247,7 @@ static void find_signalers(replay *r, execution x) {
 
 static void open_replay(replay *r, const rcvi_engine *e, const rcvi_persistent *p, int64_t length) {
     size_t executions = (size_t)(p->iterations * p->step_count), slots = 0;
+    assert_true(executions < WRITERS - 1);
     *r = (replay){.e = e, .p = p, .length = length};
     r->due = new_table(executions, sizeof *r->due);
     r->offset = new_table(e->program->buffer_count, sizeof *r->offset);
@@ -380,8 +395,8 @@ typedef struct {
     int blocks, faults;
     int next[MOST_BLOCKS]; /* [blocks] of what is due */
     int *signaled;         /* [counters] */
-    int *memory[MEMORIES];
-    int *words[MEMORIES]; /* [channels] who wrote the words with flag_words */
+    writer_memory memory[MEMORIES];
+    int *words[MEMORIES]; /* [channels] who wrote the flagged words */
 } race;
 
 static bool has_memory(const race *t, execution x, int number, int m) {
@@ -417,7 +432,7 @@ static void read_values(race *t, execution x, int number) {
         if (reading->writer == writer_of(r, x)) continue; /* another part of it */
         t->faults += reading->access.use == RCVI_USE_OPERAND && rests(r, x);
         for (int m = 0; reading->access.use != RCVI_USE_OPERAND && m < MEMORIES; m++) {
-            int there = touch(r, x, &reading->access, t->memory[m], 0);
+            int there = touch(r, x, &reading->access, &t->memory[m], 0);
             bool own = owner_of(r, reading->writer) == owner || owner_of(r, there) == owner;
             t->faults += there != reading->writer && (has_memory(t, x, number, m) || !own);
         }
@@ -455,7 +470,7 @@ static void take_step(race *t, int block) {
     write_words(t, x, block % FOLLOWED);
     for (int m = 0; m < MEMORIES; m++) {
         for (int n = 0; n < t->r->p->steps[x.step].member_count && has_memory(t, x, block % FOLLOWED, m); n++)
-            write_part(t->r, x, n, t->memory[m]);
+            write_part(t->r, x, n, &t->memory[m]);
     }
     for (int n = 0; n < count; n++) {
         if (counters[n] != RCVI_NONE) t->signaled[counters[n]]++;
@@ -475,12 +490,12 @@ static bool take_round(race *t, int slow) {
 }
 
 /* Faults are blocks that never come to their end, and values that are not there yet, or no longer. */
-static int run_race(const replay *r, int slow) {
+static int run_race(const replay *r, int slow, int *const *elements) {
     race t = {.r = r, .blocks = r->p->task_count * FOLLOWED};
     assert_true(t.blocks <= MOST_BLOCKS);
     t.signaled = new_table((size_t)r->p->counters, sizeof *t.signaled);
     for (int m = 0; m < MEMORIES; m++) {
-        t.memory[m] = new_table(r->elements, sizeof **t.memory);
+        t.memory[m] = (writer_memory){elements[m], slow + 1};
         t.words[m] = new_table((size_t)r->p->channel_count, sizeof **t.words);
     }
     for (int b = 0; b < t.blocks; b++) {
@@ -490,7 +505,6 @@ static int run_race(const replay *r, int slow) {
     while (take_round(&t, slow)) continue;
     for (int b = 0; b < t.blocks; b++) t.faults += t.next[b] < r->due_count;
     for (int m = 0; m < MEMORIES; m++) {
-        free(t.memory[m]);
         free(t.words[m]);
     }
     free(t.signaled);
@@ -498,8 +512,10 @@ static int run_race(const replay *r, int slow) {
 }
 
 static int count_progress_faults(const replay *r) {
-    int faults = 0;
-    for (int slow = 0; slow < r->p->task_count * FOLLOWED; slow++) faults += run_race(r, slow);
+    int faults = 0, *elements[MEMORIES];
+    for (int m = 0; m < MEMORIES; m++) elements[m] = new_table(r->elements, sizeof *elements[m]);
+    for (int slow = 0; slow < r->p->task_count * FOLLOWED; slow++) faults += run_race(r, slow, elements);
+    for (int m = 0; m < MEMORIES; m++) free(elements[m]);
     return faults;
 }
 
@@ -609,20 +625,27 @@ static int count_room_faults(const replay *r) {
 }
 
 enum { LINKS, PROGRESS, ROOM, CHECKERS };
+static int (*const checkers[])(const replay *r) = {count_link_faults, count_progress_faults, count_room_faults};
 
-/* Where rows leave, of tiles that end early, too. */
-static int count_faults(const rcvi_engine *e, const rcvi_persistent *p, int checker) {
-    static int (*const count[])(const replay *r) = {count_link_faults, count_progress_faults, count_room_faults};
+/* Adds the faults that every checker of the set `which` (bits) finds. Where sequences end, PROGRESS is also checked for tiles that end early. */
+static void add_faults(const rcvi_engine *e, const rcvi_persistent *p, unsigned which, int *faults) {
     int64_t steps = e->program->options.steps;
-    int faults = 0;
     for (int64_t length = steps; length > 0; length = length > 2 ? length / 2 : length - 1) {
         replay r;
-        if (length < steps && (checker != PROGRESS || !e->sorts)) break;
+        unsigned now = length < steps ? which & 1u << PROGRESS : which;
+        if (!now || (length < steps && !e->sorts)) break;
         open_replay(&r, e, p, length);
-        faults += count[checker](&r);
+        for (int k = 0; k < CHECKERS; k++) {
+            if (now >> k & 1) faults[k] += checkers[k](&r);
+        }
         close_replay(&r);
     }
-    return faults;
+}
+
+static int count_faults(const rcvi_engine *e, const rcvi_persistent *p, int checker) {
+    int faults[CHECKERS] = {0};
+    add_faults(e, p, 1u << checker, faults);
+    return faults[checker];
 }
 
 /* ---- every loop ---- */
@@ -667,13 +690,14 @@ static void remember(const rcvi_persistent *p) {
 }
 
 static void check_faultless(const subject *s, const config *c, const rcvi_persistent *p) {
+    const rcv_plan_options *o = &s->program.options;
+    int faults[CHECKERS] = {0};
+    add_faults(&s->engine, p, (1u << CHECKERS) - 1, faults);
     for (int k = 0; k < CHECKERS; k++) {
-        int faults = count_faults(&s->engine, p, k);
-        const rcv_plan_options *o = &s->program.options;
-        if (faults)
+        if (faults[k])
             fail_msg("%s, hidden %d, layers %d, type %d, training %d, %s, step %d: %d faults found by checker %d",
                      c->cell, (int)c->net.hidden, (int)c->net.layers, (int)o->dtype, o->training, o->schedule, p->loop,
-                     faults, k);
+                     faults[k], k);
     }
 }
 
@@ -720,6 +744,7 @@ static void test_loops(void **state) {
         {NULL, {.input = 100, .hidden = 256, .layers = 3}, 5, 300, false, false, true},
         {NULL, {.input = 512, .hidden = 512, .layers = 4}, 4, 64, false, false, true},
     };
+    size_t index = 0;
     enum { PLANS = 7, CELLS = sizeof cells / sizeof *cells, DTYPES = 4, SHAPES = sizeof shapes / sizeof *shapes };
     for (int i = 0; i < CELLS * SHAPES * PLANS * DTYPES * 2; i++) {
         config c = shapes[i / (PLANS * DTYPES * 2) % SHAPES];
@@ -730,12 +755,13 @@ static void test_loops(void **state) {
              parts = plan == by_two || plan == exactly;
         if (waves && (c.net.bidirectional || c.net.layers == 1 || c.steps == 1)) continue;
         if ((plan == forward_wave || plan == mixed) && i % 2 == 0) continue; /* for training */
-        if (!parts || dtype == RCV_FLOAT32) check_loops(&c, dtype, i % 2, plan, false, remember);
+        if (parts && dtype != RCV_FLOAT32) continue;
+        if (sample_takes(index++)) check_loops(&c, dtype, i % 2, plan, false, remember);
     }
     print_message("%d loops are one kernel; %d with depth folded, %d with weights copied every time\n", seen[TAKEN],
                   seen[FOLDED], seen[STREAMING]);
-    assert_true(seen[TAKEN] > 2000);
-    for (int k = 0; k < KINDS; k++) assert_true(seen[k] > 0);
+    assert_true(sample_is_partial() || seen[TAKEN] > 2000);
+    for (int k = 0; k < KINDS; k++) assert_true(sample_is_partial() || seen[k] > 0);
 }
 
 /* ---- sequences that end, and begin anew ---- */
@@ -771,6 +797,7 @@ static void test_ragged(void **state) {
         {NULL, {.input = 24, .hidden = 24, .layers = 2, .bidirectional = true}, 6, 3, false, false, true},
         {NULL, {.input = 19, .hidden = 45, .layers = 2}, 4, 300, false, false, true},
     };
+    size_t index = 0;
     enum { PLANS = 4, CELLS = sizeof cells / sizeof *cells, SHAPES = sizeof shapes / sizeof *shapes };
     for (int i = 0; i < CELLS * SHAPES * PLANS * 3 * 2; i++) {
         config c = shapes[i / (PLANS * 3 * 2) % SHAPES];
@@ -782,12 +809,13 @@ static void test_ragged(void **state) {
         if ((waves && c.net.bidirectional) || (plan == forward_wave && i % 2 == 0)) continue;
         /* It returns what is behind its state, so nothing holds its products back, which give both; training keeps them. */
         bool ahead = strstr(c.cell, "normal") && i % 2 == 0 && c.lengths != c.resets;
-        check_loops(&c, i % 5 ? RCV_BFLOAT16 : RCV_TFLOAT32, i % 2, plan, ahead, remember_ragged);
+        if (sample_takes(index++))
+            check_loops(&c, i % 5 ? RCV_BFLOAT16 : RCV_TFLOAT32, i % 2, plan, ahead, remember_ragged);
     }
     print_message("of their steps %d are merged, %d leave rows out, %d write in the caller's order, %d wait without "
                   "products\n",
                   seen_ragged[JOINED], seen_ragged[LEAVING], seen_ragged[ORDERED], seen_ragged[WAITING_ALONE]);
-    for (int k = 0; k < RAGGED_KINDS; k++) assert_true(seen_ragged[k] > 0);
+    for (int k = 0; k < RAGGED_KINDS; k++) assert_true(sample_is_partial() || seen_ragged[k] > 0);
 }
 
 /* Some of the steps that might leave rows out take all, as they do where a cell divides: then others must not rest, or the loop is
@@ -803,7 +831,7 @@ static void test_mixed(void **state) {
         subject s;
         open_subject(&s, &c, RCV_BFLOAT16, i & 1, plans[i / 12 % 3]);
         for (size_t n = 0; n < s.program.step_count; n++) s.engine.is_short[n] &= random_below(&random, 3) > 0;
-        for (size_t loop = 0; next_loop(&s, &loop); loop++) {
+        for (size_t loop = 0; sample_takes((size_t)i) && next_loop(&s, &loop); loop++) {
             rcvi_persistent *p;
             if (rcvi_persistent_new(&s.engine, loop, &p)) {
                 assert_non_null(strstr(rcv_message(), "may be overwritten before it is read"));
@@ -817,7 +845,7 @@ static void test_mixed(void **state) {
         close_subject(&s);
     }
     print_message("%d loops with some steps for all rows are one kernel, %d are refused\n", taken, refused);
-    assert_true(taken > 100 && refused > 0);
+    assert_true(sample_is_partial() || (taken > 100 && refused > 0));
 }
 
 /* ---- spoilt loops ---- */
