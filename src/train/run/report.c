@@ -67,7 +67,7 @@ bool rcvi_trainer_report(rcv_trainer *t) {
     return call_progress(t);
 }
 
-bool rcvi_trainer_asks_to_go_on(void *user) {
+bool rcvi_trainer_may_go_on(void *user) {
     rcv_trainer *t = user;
     if (t->topology.world) rcvi_comm_report_progress(t->topology.world);
     return call_progress(t);

@@ -13,6 +13,6 @@ void rcvi_trainer_update_progress(rcv_trainer *trainer);
 /* The same, and hands the report to the log, where a line is due, and to the caller. False: the caller asks to stop. */
 bool rcvi_trainer_report(rcv_trainer *trainer);
 /* Asks the caller alone, for use while plans are made; `user` is the trainer. */
-bool rcvi_trainer_asks_to_go_on(void *user);
+bool rcvi_trainer_may_go_on(void *user);
 
 #endif

@@ -223,7 +223,7 @@ static rcv_status conclude(rcv_trainer *t, rcv_status status, end_reason reason)
 
 static rcv_status run(rcv_trainer *t) {
     end_reason reason = GO_ON;
-    RCVI_TRY(rcvi_trainer_prepare(t, rcvi_trainer_asks_to_go_on, t));
+    RCVI_TRY(rcvi_trainer_prepare(t, rcvi_trainer_may_go_on, t));
     RCVI_TRY(rcvi_checkpoint_restore_position(t));
     rcvi_progress_begin(&t->progress, &t->state);
     rcvi_control_flags_clear(&t->flags);
