@@ -1,4 +1,4 @@
-/* What the tests of models share: a model on a counting allocator, tensors with values. */
+/* Fixture of the tests of models: a model on a counting allocator, tensors with values. */
 #ifndef RECURVE_MODEL_FIXTURE_H
 #define RECURVE_MODEL_FIXTURE_H
 
@@ -14,9 +14,10 @@ typedef struct {
     rcv_cell *cell;
     rcv_net *net;
     rcv_model *model;
-} fixture;
+} model_fixture;
 
-static inline void begin(fixture *self, const char *cell, const rcv_net_options *options, rcv_dtype dtype) {
+static inline void model_fixture_open(model_fixture *self, const char *cell, const rcv_net_options *options,
+                                      rcv_dtype dtype) {
     rcv_net_options sized = *options; /* tables of tests leave the size out */
     sized.size = sizeof sized;
     options = &sized;
@@ -26,15 +27,15 @@ static inline void begin(fixture *self, const char *cell, const rcv_net_options 
     check_ok(rcv_model_new(self->net, dtype, 11, &self->model));
 }
 
-static inline void end(fixture *self) {
+static inline void model_fixture_close(model_fixture *self) {
     rcv_model_free(self->model);
     rcv_net_free(self->net);
     rcv_cell_free(self->cell);
     test_context_end(&self->counting, self->context);
 }
 
-static inline void add(rcv_tensors *tensors, const char *name, rcv_dtype dtype, int dims, const int64_t *shape,
-                       const void *data) {
+static inline void add_tensor(rcv_tensors *tensors, const char *name, rcv_dtype dtype, int dims, const int64_t *shape,
+                              const void *data) {
     rcv_tensor tensor = {.name = name, .dtype = dtype, .dims = dims, .data = data, .bytes = rcv_dtype_bytes(dtype)};
     for (int d = 0; d < dims; d++) {
         tensor.shape[d] = shape[d];
@@ -49,7 +50,7 @@ static inline void add_wave(rcv_tensors *tensors, const char *name, int dims, co
     for (int d = 0; d < dims; d++) count *= (size_t)shape[d];
     double *values = malloc((count + 1) * sizeof *values);
     for (size_t i = 0; i < count; i++) values[i] = 0.7 * sin(phase + 1.3 * (double)i);
-    add(tensors, name, RCV_FLOAT64, dims, shape, values);
+    add_tensor(tensors, name, RCV_FLOAT64, dims, shape, values);
     free(values);
 }
 

@@ -34,12 +34,12 @@ static void round_trip(void **state) {
     (void)state;
     for (size_t i = 0; i < rcv_builtin_count(); i++) {
         for (int variant = 0; variant < 3; variant++) {
-            fixture self;
+            model_fixture self;
             rcv_net_options options =
                 RCV_INIT(rcv_net_options, .input = 6, .hidden = 8, .layers = 1 + variant, .bidirectional = variant == 1,
                          .no_bias = variant == 2, .dropout = variant * 0.1, .variational = variant == 2,
                          .zoneout = variant * 0.15, .rank = variant == 2 ? 2 : 0);
-            begin(&self, rcv_builtin_name(i), &options, variant ? RCV_FLOAT64 : RCV_FLOAT32);
+            model_fixture_open(&self, rcv_builtin_name(i), &options, variant ? RCV_FLOAT64 : RCV_FLOAT32);
             rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = rcv_model_dtype(self.model));
             rcv_model *loaded;
             check_ok(rcv_model_save(self.model, path_in("model")));
@@ -47,7 +47,7 @@ static void round_trip(void **state) {
             assert_same_models(self.model, loaded);
             assert_string_equal(rcv_cell_source(rcv_net_cell(rcv_model_net(loaded))), rcv_cell_source(self.cell));
             rcv_model_free(loaded);
-            end(&self);
+            model_fixture_close(&self);
         }
     }
     unlink(path_in("model"));
@@ -55,11 +55,11 @@ static void round_trip(void **state) {
 
 static void sizes_are_kept(void **state) {
     (void)state;
-    fixture self;
+    model_fixture self;
     rcv_size proj = {"proj", 3};
     rcv_net_options options =
         RCV_INIT(rcv_net_options, .input = 4, .hidden = 6, .layers = 2, .sizes = &proj, .size_count = 1);
-    begin(&self, "lstm_proj", &options, RCV_FLOAT32);
+    model_fixture_open(&self, "lstm_proj", &options, RCV_FLOAT32);
     rcv_model *loaded;
     check_ok(rcv_model_save(self.model, path_in("model")));
     check_ok(rcv_model_load(self.context, path_in("model"), NULL, &loaded));
@@ -67,11 +67,11 @@ static void sizes_are_kept(void **state) {
     assert_int_equal(rcv_net_get_options(rcv_model_net(loaded))->sizes[0].value, 3);
     rcv_model_free(loaded);
     unlink(path_in("model"));
-    end(&self);
+    model_fixture_close(&self);
 }
 
 /* The model's parameters as a state dict under a prefix, with a tensor that is not the network's. */
-static void save_state_dict(fixture *self, const char *prefix, const char *path) {
+static void save_state_dict(model_fixture *self, const char *prefix, const char *path) {
     rcv_tensors *tensors;
     int64_t shape[2] = {2, 2};
     check_ok(rcv_tensors_new(self->context, &tensors));
@@ -98,9 +98,9 @@ static void state_dicts(void **state) {
         {"mingru", "", {.input = 5, .hidden = 4, .layers = 2}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        fixture self;
+        model_fixture self;
         rcv_model *found, *told;
-        begin(&self, cases[i].cell, &cases[i].options, RCV_FLOAT64);
+        model_fixture_open(&self, cases[i].cell, &cases[i].options, RCV_FLOAT64);
         save_state_dict(&self, cases[i].prefix, path_in("dict"));
         rcv_model_options load = RCV_INIT(rcv_model_options, .dtype = RCV_FLOAT64, .cell = cases[i].cell);
         check_ok(rcv_model_load(self.context, path_in("dict"), &load, &found));
@@ -110,16 +110,16 @@ static void state_dicts(void **state) {
         assert_same_models(self.model, told);
         rcv_model_free(told);
         rcv_model_free(found);
-        end(&self);
+        model_fixture_close(&self);
     }
     unlink(path_in("dict"));
 }
 
 static void bad_state_dicts(void **state) {
     (void)state;
-    fixture self;
+    model_fixture self;
     rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 4);
-    begin(&self, "lstm", &options, RCV_FLOAT32);
+    model_fixture_open(&self, "lstm", &options, RCV_FLOAT32);
     rcv_model *loaded;
     char path[512];
     snprintf(path, sizeof path, "%s", path_in("dict"));
@@ -149,18 +149,18 @@ static void bad_state_dicts(void **state) {
     rcv_model_free(loaded);
     rcv_tensors_free(tensors);
     unlink(path);
-    end(&self);
+    model_fixture_close(&self);
 }
 
 /* A saved model with one thing changed. */
-static rcv_tensors *saved(fixture *self) {
+static rcv_tensors *saved(model_fixture *self) {
     rcv_tensors *tensors;
     check_ok(rcv_model_save(self->model, path_in("model")));
     check_ok(rcv_tensors_load(self->context, path_in("model"), &tensors));
     return tensors;
 }
 
-static rcv_status reload(fixture *self, const rcv_tensors *tensors) {
+static rcv_status reload(model_fixture *self, const rcv_tensors *tensors) {
     rcv_model *loaded;
     check_ok(rcv_tensors_save(tensors, path_in("model")));
     rcv_status status = rcv_model_load(self->context, path_in("model"), NULL, &loaded);
@@ -237,9 +237,9 @@ static void bad_metadata(void **state) {
          "\"rank\":0,\"sizes\":{}}",
          RCV_FORMAT, ""},
     };
-    fixture self;
+    model_fixture self;
     rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 4);
-    begin(&self, "lstm", &options, RCV_FLOAT32);
+    model_fixture_open(&self, "lstm", &options, RCV_FLOAT32);
     size_t live = self.counting.live;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         rcv_tensors *tensors = saved(&self);
@@ -248,14 +248,14 @@ static void bad_metadata(void **state) {
         rcv_tensors_free(tensors);
         assert_int_equal(self.counting.live, live);
     }
-    end(&self);
+    model_fixture_close(&self);
 }
 
 static void bad_tensors(void **state) {
     (void)state;
-    fixture self;
+    model_fixture self;
     rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 4);
-    begin(&self, "gru", &options, RCV_FLOAT32);
+    model_fixture_open(&self, "gru", &options, RCV_FLOAT32);
     rcv_tensors *whole = saved(&self), *changed;
     int64_t flat[1] = {60};
     float *values = calloc(64, sizeof *values);
@@ -269,20 +269,20 @@ static void bad_tensors(void **state) {
                 if (k != i)
                     check_ok(rcv_tensors_add(changed, &tensor));
                 else if (kind == 1)
-                    add(changed, tensor.name, RCV_FLOAT32, 1, flat, values);
+                    add_tensor(changed, tensor.name, RCV_FLOAT32, 1, flat, values);
                 else if (kind == 2)
-                    add(changed, tensor.name, RCV_INT32, tensor.dims, tensor.shape, values);
+                    add_tensor(changed, tensor.name, RCV_INT32, tensor.dims, tensor.shape, values);
             }
             static const char *const fragments[] = {"there is no tensor", "has shape [60]", "is int32"};
             check_fails(reload(&self, changed), RCV_FORMAT, fragments[kind]);
             rcv_tensors_free(changed);
         }
     }
-    add(whole, "other", RCV_FLOAT32, 1, flat, values);
+    add_tensor(whole, "other", RCV_FLOAT32, 1, flat, values);
     check_fails(reload(&self, whole), RCV_FORMAT, "tensor other is no parameter of the network");
     rcv_tensors_free(whole);
     free(values);
-    end(&self);
+    model_fixture_close(&self);
 }
 
 /* Element (i, j) of the product A B, and of the full matrix. */
@@ -301,9 +301,9 @@ static const rcv_parameter *named(const rcv_net *net, const char *name) {
 /* A matrix made of `rank` outer products is approximated exactly at that rank, and worse below it. */
 static void low_rank(void **state) {
     (void)state;
-    fixture self;
+    model_fixture self;
     rcv_net_options options = RCV_INIT(rcv_net_options, .input = 5, .hidden = 6);
-    begin(&self, "lstm", &options, RCV_FLOAT64);
+    model_fixture_open(&self, "lstm", &options, RCV_FLOAT64);
     double *values = rcv_model_parameters(self.model);
     const rcv_parameter *full = named(self.net, "weight_hh_l0");
     int64_t rows = full->shape[0], cols = full->shape[1];
@@ -337,7 +337,7 @@ static void low_rank(void **state) {
     values[full->offset] = NAN;
     check_fails(rcv_model_low_rank(self.model, 1, &none), RCV_INVALID, "not finite");
     assert_null(none);
-    end(&self);
+    model_fixture_close(&self);
 }
 
 int main(void) {

@@ -9,9 +9,9 @@
 static void full_rank_is_exact(void **state) {
     (void)state;
     for (size_t i = 0; i < rcv_builtin_count(); i++) {
-        fixture self;
+        model_fixture self;
         rcv_net_options options = RCV_INIT(rcv_net_options, .input = 4, .hidden = 8, .layers = 2);
-        begin(&self, rcv_builtin_name(i), &options, RCV_FLOAT64);
+        model_fixture_open(&self, rcv_builtin_name(i), &options, RCV_FLOAT64);
         rcv_tensors *in, *y, *z;
         rcv_model *approximation;
         int64_t shape[3] = {3, 2, 4};
@@ -28,7 +28,7 @@ static void full_rank_is_exact(void **state) {
         rcv_tensors_free(y);
         rcv_model_free(approximation);
         rcv_tensors_free(in);
-        end(&self);
+        model_fixture_close(&self);
     }
 }
 
@@ -41,8 +41,8 @@ static rcv_tensors *full_input(rcv_context *context) {
     rcv_tensors *in;
     check_ok(rcv_tensors_new(context, &in));
     add_wave(in, "x", 3, x_shape, 0.1);
-    add(in, "lengths", RCV_INT64, 1, batch, lengths);
-    add(in, "resets", RCV_UINT8, 2, mask_shape, resets);
+    add_tensor(in, "lengths", RCV_INT64, 1, batch, lengths);
+    add_tensor(in, "resets", RCV_UINT8, 2, mask_shape, resets);
     add_wave(in, "h", 3, h_shape, 0.2);
     add_wave(in, "c", 3, h_shape, 0.4);
     add_wave(in, "h.restart", 3, h_shape, 0.5);
@@ -52,13 +52,13 @@ static rcv_tensors *full_input(rcv_context *context) {
     return in;
 }
 
-static void begin_run(fixture *self) {
+static void begin_run(model_fixture *self) {
     rcv_net_options options = RCV_INIT(rcv_net_options, .input = 3, .hidden = 5, .bidirectional = true);
-    begin(self, "lstm", &options, RCV_FLOAT64);
+    model_fixture_open(self, "lstm", &options, RCV_FLOAT64);
 }
 
 /* The loss whose gradients dy and c.final.grad are. */
-static double loss_of(fixture *self, const rcv_tensors *in) {
+static double loss_of(model_fixture *self, const rcv_tensors *in) {
     rcv_tensors *out;
     check_ok(rcv_model_run(self->model, in, false, &out));
     static const char *const values[] = {"y", "c.final"}, *const weights[] = {"dy", "c.final.grad"};
@@ -74,7 +74,7 @@ static double loss_of(fixture *self, const rcv_tensors *in) {
 }
 
 /* Central differences at every element of `values`, which the loss reads. */
-static void check_gradient(fixture *self, const rcv_tensors *in, double *values, const rcv_tensor *gradient) {
+static void check_gradient(model_fixture *self, const rcv_tensors *in, double *values, const rcv_tensor *gradient) {
     const double step = 1e-5;
     double largest = 0;
     assert_non_null(gradient);
@@ -95,7 +95,7 @@ static void check_gradient(fixture *self, const rcv_tensors *in, double *values,
 
 static void gradients(void **state) {
     (void)state;
-    fixture self;
+    model_fixture self;
     begin_run(&self);
     rcv_tensors *in = full_input(self.context), *out;
     check_ok(rcv_model_run(self.model, in, true, &out));
@@ -117,13 +117,13 @@ static void gradients(void **state) {
     assert_int_equal(rcv_tensors_count(out), 1 + 2 + 5 + rcv_net_parameter_count(self.net));
     rcv_tensors_free(out);
     rcv_tensors_free(in);
-    end(&self);
+    model_fixture_close(&self);
 }
 
 /* Gradients or not, chance or not: y of a model is one thing. */
 static void check_chance(rcv_net_options options) {
-    fixture self;
-    begin(&self, "gru", &options, RCV_FLOAT64);
+    model_fixture self;
+    model_fixture_open(&self, "gru", &options, RCV_FLOAT64);
     rcv_tensors *in, *plain, *graded;
     const int64_t shape[3] = {4, 2, 5};
     check_ok(rcv_tensors_new(self.context, &in));
@@ -136,7 +136,7 @@ static void check_chance(rcv_net_options options) {
     rcv_tensors_free(graded);
     rcv_tensors_free(plain);
     rcv_tensors_free(in);
-    end(&self);
+    model_fixture_close(&self);
 }
 
 static void dropout_does_not_act(void **state) {
@@ -194,7 +194,7 @@ static void bad_inputs(void **state) {
         {"", {"h.finl.grad", RCV_FLOAT64, 3, {2, 2, 5}, zeros, 160}, "did you mean h.final.grad"},
         {"", {"something", RCV_FLOAT64, 1, {1}, zeros, 8}, "the tensor something is not one the model takes"},
     };
-    fixture self;
+    model_fixture self;
     begin_run(&self);
     size_t live = self.counting.live;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -205,15 +205,15 @@ static void bad_inputs(void **state) {
         rcv_tensors_free(in);
         assert_int_equal(self.counting.live, live);
     }
-    end(&self);
+    model_fixture_close(&self);
 }
 
 /* A state of different sizes has a tensor per layer, and what comes out goes in again: two halves are the whole. */
 static void states_by_layer(void **state) {
     (void)state;
-    fixture self;
+    model_fixture self;
     rcv_net_options options = RCV_INIT(rcv_net_options, .input = 3, .hidden = 5, .layers = 2);
-    begin(&self, "qrnn_fo_w2", &options, RCV_FLOAT64);
+    model_fixture_open(&self, "qrnn_fo_w2", &options, RCV_FLOAT64);
     rcv_tensors *in, *whole, *part = NULL;
     int layered = 0;
     check_ok(rcv_tensors_new(self.context, &in));
@@ -225,7 +225,7 @@ static void states_by_layer(void **state) {
     for (int half = 0; half < 2; half++) {
         rcv_tensors *next, *out;
         check_ok(rcv_tensors_new(self.context, &next));
-        add(next, "x", RCV_FLOAT64, 3, shape, x + half * 12);
+        add_tensor(next, "x", RCV_FLOAT64, 3, shape, x + half * 12);
         for (size_t i = 0; part && i < rcv_tensors_count(part); i++) {
             const rcv_tensor *tensor = rcv_tensors_at(part, i);
             char name[128];
@@ -234,7 +234,7 @@ static void states_by_layer(void **state) {
             if (!ending) continue;
             *ending = '\0';
             layered += strstr(name, ".l1") != NULL;
-            add(next, name, RCV_FLOAT64, tensor->dims, tensor->shape, tensor->data);
+            add_tensor(next, name, RCV_FLOAT64, tensor->dims, tensor->shape, tensor->data);
         }
         check_ok(rcv_model_run(self.model, next, false, &out));
         assert_memory_equal(rcv_tensors_find(out, "y")->data, y + half * 20, 20 * sizeof *y);
@@ -246,13 +246,13 @@ static void states_by_layer(void **state) {
     rcv_tensors_free(part);
     rcv_tensors_free(whole);
     rcv_tensors_free(in);
-    end(&self);
+    model_fixture_close(&self);
 }
 
 /* Every allocation fails once, on the way through load, approximation and run. */
 static void no_memory(void **state) {
     (void)state;
-    fixture self;
+    model_fixture self;
     begin_run(&self);
     check_ok(rcv_model_save(self.model, path_in("model")));
     rcv_tensors *in = full_input(self.context), *out = NULL;
@@ -282,7 +282,7 @@ static void no_memory(void **state) {
     assert_true(failed > sample_least(100));
     rcv_tensors_free(in);
     unlink(path_in("model"));
-    end(&self);
+    model_fixture_close(&self);
 }
 
 int main(void) {
