@@ -9,8 +9,21 @@
 # Under the sanitizers, where the same work takes four times as long, long sweeps run in part (tests/support/sample.h) and so do the scripts of
 # tests/command: part K of N, where K follows the commit, so that successive commits cover all of them. RECURVE_TEST_PART=K/N chooses another
 # part, RECURVE_TEST_PART=0/1 everything.
+#   scripts/check.sh --left-out K N    prints which scripts part K of N leaves out, as ctest -E takes it
 set -u
 cd "$(dirname "$0")/.."
+
+# The scripts of tests/command that are not in part $1 of $2, as a regular expression for ctest -E.
+scripts_left_out() {
+    ls tests/command/*.sh | awk -F/ -v part="$1" -v parts="$2" '
+        (NR - 1) % parts != part { sub(/\.sh$/, "", $NF); names = names (names ? "|" : "") $NF }
+        END { print names ? "^(" names ")$" : "^$" }'
+}
+
+if [ "${1:-}" = --left-out ]; then
+    scripts_left_out "$2" "$3"
+    exit
+fi
 jobs=${1:-2}
 which=${2:-all}
 shift $(($# < 2 ? $# : 2))
@@ -31,13 +44,6 @@ one() {
     cmake --build "build/$name" -j "$jobs" || return 1
     printf '\n== %s: tests\n' "$title"
     ctest --test-dir "build/$name" -j "$jobs" --output-on-failure --no-tests=error "$@"
-}
-
-# The scripts of tests/command that are not in part $1 of $2, as a regular expression for ctest -E.
-scripts_left_out() {
-    ls tests/command/*.sh | awk -F/ -v part="$1" -v parts="$2" '
-        (NR - 1) % parts != part { sub(/\.sh$/, "", $NF); names = names (names ? "|" : "") $NF }
-        END { print names ? "^(" names ")$" : "^$" }'
 }
 
 if [ "$which" = clang ] || [ "$which" = all ]; then
