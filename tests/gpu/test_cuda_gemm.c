@@ -2,7 +2,7 @@
  * every time, and nothing touched but the output. */
 #include "cuda_tensor.h"
 
-#include "device/cuda/gemm/parts.h"
+#include "device/cuda/gemm/split_gemm.h"
 
 static random_source source;
 static cudaStream_t stream;
@@ -275,31 +275,31 @@ static void test_store(void **state) {
 /* float32 in parts: memory for the parts holds no numbers before, and `a` is split once for two runs. */
 static void check_parts(const int64_t *size, unsigned variant, int gap, int count, bool blocks) {
     problem p = make_problem(0, size, variant, gap, 1);
-    rcvi_cuda_parts *parts = NULL;
+    rcvi_split_gemm *parts = NULL;
     void *a = NULL, *b = NULL, *before = malloc(p.out.bytes);
     char label[200];
     snprintf(label, sizeof label, "[%d, %d, %d] in %d parts, variant %u, gap %d%s", (int)size[0], (int)size[1],
              (int)size[2], count, variant, gap, blocks ? ", in blocks" : "");
     assert_non_null(before);
     memcpy(before, p.out.host, p.out.bytes);
-    check_ok(rcvi_cuda_parts_new(context, blas, &p.shape, count, blocks, 0, &parts));
-    assert_true(rcvi_cuda_parts_workspace(parts) <= RCVI_GEMM_WORKSPACE);
-    check_cuda(cudaMalloc(&a, rcvi_cuda_parts_bytes_a(parts)));
-    check_cuda(cudaMalloc(&b, rcvi_cuda_parts_bytes_b(parts)));
-    check_cuda(cudaMemset(a, 0xff, rcvi_cuda_parts_bytes_a(parts)));
-    check_cuda(cudaMemset(b, 0xff, rcvi_cuda_parts_bytes_b(parts)));
+    check_ok(rcvi_split_gemm_new(context, blas, &p.shape, count, blocks, 0, &parts));
+    assert_true(rcvi_split_gemm_workspace(parts) <= RCVI_GEMM_WORKSPACE);
+    check_cuda(cudaMalloc(&a, rcvi_split_gemm_bytes_a(parts)));
+    check_cuda(cudaMalloc(&b, rcvi_split_gemm_bytes_b(parts)));
+    check_cuda(cudaMemset(a, 0xff, rcvi_split_gemm_bytes_a(parts)));
+    check_cuda(cudaMemset(b, 0xff, rcvi_split_gemm_bytes_b(parts)));
     check_cuda(cudaDeviceSynchronize());
-    check_ok(rcvi_cuda_parts_split_a(parts, tensor_at(&p.a), a, stream));
+    check_ok(rcvi_split_gemm_split_a(parts, tensor_at(&p.a), a, stream));
     for (int i = 0; i < 2; i++) {
-        check_ok(rcvi_cuda_parts_split_b(parts, tensor_at(&p.b), b, stream));
-        check_ok(rcvi_cuda_parts_run(parts, a, b, p.shape.starts ? tensor_at(&p.start) : NULL, false, tensor_at(&p.out),
+        check_ok(rcvi_split_gemm_split_b(parts, tensor_at(&p.b), b, stream));
+        check_ok(rcvi_split_gemm_run(parts, a, b, p.shape.starts ? tensor_at(&p.start) : NULL, false, tensor_at(&p.out),
                                      workspace, stream));
         check_cuda(cudaStreamSynchronize(stream));
         if (i == 0) accept_product(&p, count == 3 ? 0x1p-20 : 0x1p-14, label);
         tensor_check(&p.out, label);
         send_bytes(p.out.device, before, p.out.bytes);
     }
-    rcvi_cuda_parts_free(parts);
+    rcvi_split_gemm_free(parts);
     cudaFree(a);
     cudaFree(b);
     free(before);
@@ -354,16 +354,16 @@ static void test_depth(void **state) {
         errors[1] = error_of(&p);
         rcvi_cuda_gemm_free(gemm);
         for (int count = 2; count <= RCVI_MAX_SPLIT; count++) {
-            rcvi_cuda_parts *parts = NULL;
-            check_ok(rcvi_cuda_parts_new(context, blas, &p.shape, count, false, 0, &parts));
-            check_cuda(cudaMalloc(&a, rcvi_cuda_parts_bytes_a(parts)));
-            check_cuda(cudaMalloc(&b, rcvi_cuda_parts_bytes_b(parts)));
-            check_ok(rcvi_cuda_parts_split_a(parts, tensor_at(&p.a), a, stream));
-            check_ok(rcvi_cuda_parts_split_b(parts, tensor_at(&p.b), b, stream));
-            check_ok(rcvi_cuda_parts_run(parts, a, b, NULL, false, tensor_at(&p.out), workspace, stream));
+            rcvi_split_gemm *parts = NULL;
+            check_ok(rcvi_split_gemm_new(context, blas, &p.shape, count, false, 0, &parts));
+            check_cuda(cudaMalloc(&a, rcvi_split_gemm_bytes_a(parts)));
+            check_cuda(cudaMalloc(&b, rcvi_split_gemm_bytes_b(parts)));
+            check_ok(rcvi_split_gemm_split_a(parts, tensor_at(&p.a), a, stream));
+            check_ok(rcvi_split_gemm_split_b(parts, tensor_at(&p.b), b, stream));
+            check_ok(rcvi_split_gemm_run(parts, a, b, NULL, false, tensor_at(&p.out), workspace, stream));
             check_cuda(cudaStreamSynchronize(stream));
             errors[count] = error_of(&p);
-            rcvi_cuda_parts_free(parts);
+            rcvi_split_gemm_free(parts);
             cudaFree(a);
             cudaFree(b);
         }

@@ -1,8 +1,7 @@
-/* What the files of this folder share: errors of CUDA as statuses, element types, libraries that are loaded when first
- * needed.
+/* What the files of this folder share: CUDA errors as statuses, element types, libraries that are opened when first needed.
  *
- * Nothing here is linked but the runtime (statically), so a build with CUDA runs where there is no GPU: cuBLASLt, NVRTC
- * and cuDNN are looked for at run time, and what is missing is a sentence. */
+ * Only the runtime is linked (statically), so a build with CUDA also runs where there is no GPU. cuBLASLt, NVRTC and cuDNN are opened
+ * at run time; where one is missing, what needs it fails with a sentence. */
 #ifndef RCVI_CUDA_H
 #define RCVI_CUDA_H
 
@@ -30,15 +29,15 @@ extern const rcvi_memory rcvi_cuda_memory; /* memory.c */
 rcv_status rcvi_cuda_enter(int ordinal, int *before);
 void rcvi_cuda_leave(int before);
 
-/* Launches a kernel whose blocks wait for each other: all are on the GPU at once. */
+/* A cooperative launch: all blocks are on the GPU at once, so they may wait for each other. */
 rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
                                      void **arguments, cudaStream_t stream, const char *what);
 
-/* A stream whose kernels come before those of other streams where both could begin. */
+/* A stream of the highest priority. */
 rcv_status rcvi_cuda_first_stream(cudaStream_t *stream);
 
-/* Opens the first of these names that can be (NULL ends them) and finds every symbol: `symbols` are names, `places` as many
- * function pointers; false with a sentence in `reason` otherwise. Libraries stay open. */
+/* Opens the first of these libraries that can be opened (NULL ends the names) and finds every symbol. symbols: [count] names; places:
+ * [count] function pointers. Returns false, with a sentence in `reason`, otherwise. Libraries stay open. */
 bool rcvi_library_open(const char *const *names, const char *const *symbols, void **places, size_t count, char *reason,
                        size_t room);
 

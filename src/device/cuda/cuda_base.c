@@ -1,4 +1,4 @@
-/* Errors of CUDA as statuses, element sizes, libraries that are opened when first needed. */
+/* CUDA errors as statuses, element sizes, the current device, launches, libraries that are opened when first needed. */
 #include "device/cuda/cuda.h"
 
 #include <dlfcn.h>
@@ -7,11 +7,11 @@
 
 rcv_status rcvi_cuda_check(cudaError_t error, const char *what) {
     if (error == cudaSuccess) return RCV_OK;
-    (void)cudaGetLastError(); /* an error that is reported here must not be found again by the next call */
+    (void)cudaGetLastError(); /* so that the next call does not report it again */
     if (error == cudaErrorInitializationError && rcvi_is_forked())
         return rcvi_fail(RCV_UNSUPPORTED,
                          "%s failed: this process is a child of fork(), which CUDA does not survive; "
-                         "use the GPU behind fork() alone, or start the child with exec",
+                         "use the GPU only after fork(), or start the child with exec",
                          what);
     rcv_status status = error == cudaErrorMemoryAllocation ? RCV_NO_MEMORY : RCV_UNSUPPORTED;
     return rcvi_fail(status, "%s failed on the GPU: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
@@ -38,13 +38,13 @@ rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int th
 
 rcv_status rcvi_cuda_first_stream(cudaStream_t *stream) {
     int last, first;
-    RCVI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&last, &first), "asking for the order of streams");
-    return rcvi_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, first), "making a stream");
+    RCVI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&last, &first), "reading the priorities of streams");
+    return rcvi_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, first), "creating a stream");
 }
 
 rcv_status rcvi_cuda_enter(int ordinal, int *before) {
-    RCVI_CUDA_TRY(cudaGetDevice(before), "asking for the current device");
-    return *before == ordinal ? RCV_OK : rcvi_cuda_check(cudaSetDevice(ordinal), "choosing the device");
+    RCVI_CUDA_TRY(cudaGetDevice(before), "reading the current device");
+    return *before == ordinal ? RCV_OK : rcvi_cuda_check(cudaSetDevice(ordinal), "setting the device");
 }
 
 void rcvi_cuda_leave(int before) { cudaSetDevice(before); }

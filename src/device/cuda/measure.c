@@ -1,3 +1,4 @@
+/* The peak of a large product, and the bandwidth of a copy, of a GPU. */
 #include "device/cuda/measure.h"
 #include "device/cuda/engine/engine.h"
 #include "device/cuda/kernels/kernels.h"
@@ -12,8 +13,8 @@ typedef struct {
     cudaEvent_t begin, end;
 } trial;
 
-/* Numbers of many bits: zeros would run faster than data does. */
-static rcv_status fill(const trial *t, const rcvi_cuda_gemm_shape *shape) {
+/* Numbers with many set bits: products of zeros are faster than those of data. */
+static rcv_status fill_operands(const trial *t, const rcvi_cuda_gemm_shape *shape) {
     int64_t size = shape->rows;
     rcvi_matrix a = {.at = t->a, .row = size, .column = 1, .type = shape->a}, b = a;
     b.at = t->b;
@@ -36,17 +37,17 @@ static rcv_status run_trial(trial *t, rcv_context *context, const rcvi_cuda_gemm
     RCVI_CUDA_TRY(cudaMalloc(&t->b, bytes * rcvi_cuda_bytes(shape->b)), "allocating a matrix");
     RCVI_CUDA_TRY(cudaMalloc(&t->out, bytes * rcvi_cuda_bytes(shape->out)), "allocating a matrix");
     RCVI_CUDA_TRY(cudaMalloc(&t->workspace, RCVI_GEMM_WORKSPACE), "allocating a workspace");
-    RCVI_CUDA_TRY(cudaStreamCreate(&t->stream), "making a stream");
-    RCVI_CUDA_TRY(cudaEventCreate(&t->begin), "making an event");
-    RCVI_CUDA_TRY(cudaEventCreate(&t->end), "making an event");
-    RCVI_TRY(fill(t, shape));
+    RCVI_CUDA_TRY(cudaStreamCreate(&t->stream), "creating a stream");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->begin), "creating an event");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->end), "creating an event");
+    RCVI_TRY(fill_operands(t, shape));
     double size = (double)shape->rows, best = 0;
-    for (int round = 0; round <= ROUNDS; round++) { /* the first one warms up */
+    for (int round = 0; round <= ROUNDS; round++) { /* the first round warms up */
         float took = 0;
-        RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "marking a stream");
+        RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "recording an event");
         for (int i = 0; i < REPEATS; i++)
             RCVI_TRY(rcvi_cuda_gemm_run(t->gemm, t->a, t->b, NULL, t->out, t->workspace, t->stream));
-        RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "marking a stream");
+        RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "recording an event");
         RCVI_CUDA_TRY(cudaEventSynchronize(t->end), "running a product");
         RCVI_CUDA_TRY(cudaEventElapsedTime(&took, t->begin, t->end), "timing a product");
         double speed = 2 * size * size * size * REPEATS / (1e-3 * took);
@@ -105,16 +106,16 @@ typedef struct {
 static rcv_status run_memory(memory_trial *t, int reads, size_t bytes, double *bandwidth) {
     RCVI_CUDA_TRY(cudaMalloc(&t->memory, 3 * bytes), "allocating arrays");
     RCVI_CUDA_TRY(cudaMemset(t->memory, 0x3c, 3 * bytes), "filling arrays");
-    RCVI_CUDA_TRY(cudaStreamCreate(&t->stream), "making a stream");
-    RCVI_CUDA_TRY(cudaEventCreate(&t->begin), "making an event");
-    RCVI_CUDA_TRY(cudaEventCreate(&t->end), "making an event");
+    RCVI_CUDA_TRY(cudaStreamCreate(&t->stream), "creating a stream");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->begin), "creating an event");
+    RCVI_CUDA_TRY(cudaEventCreate(&t->end), "creating an event");
     char *a = t->memory, *b = reads == 2 ? a + bytes : NULL, *c = a + 2 * bytes;
     double best = 0;
-    for (int round = 0; round <= COPY_ROUNDS; round++) { /* the first one warms up */
+    for (int round = 0; round <= COPY_ROUNDS; round++) { /* the first round warms up */
         float took = 0;
-        RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "marking a stream");
+        RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "recording an event");
         for (int i = 0; i < REPEATS; i++) RCVI_CUDA_TRY(rcvi_cuda_stream(t->stream, bytes, a, b, c), "copying arrays");
-        RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "marking a stream");
+        RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "recording an event");
         RCVI_CUDA_TRY(cudaEventSynchronize(t->end), "copying arrays");
         RCVI_CUDA_TRY(cudaEventElapsedTime(&took, t->begin, t->end), "timing a copy");
         double speed = (double)(reads + 1) * (double)bytes * REPEATS / (1e-3 * took);

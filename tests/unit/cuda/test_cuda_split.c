@@ -100,8 +100,8 @@ static double check_product(splitter *all, rcvi_cuda_gemm_shape s, int parts, bo
     float *b = random_matrix(s.transpose_b ? s.columns : s.depth, s.row_b);
     for (int i = 0; i < MOST * MOST; i++) out[i] = 0.25;
     for (int i = 0; i < MOST; i++) start[i] = i;
-    rcvi_parts_layout l;
-    rcvi_cuda_parts_lay_out(&s, parts, blocks, &l);
+    rcvi_split_gemm_layout l;
+    rcvi_split_gemm_lay_out(&s, parts, blocks, &l);
     assert_int_equal(l.count, blocks && !s.transpose_a ? parts * (parts + 1) / 2 : parts);
     uint16_t *a_parts = split(all, l.a, a), *b_parts = split(all, l.b, b);
     for (int i = 0; i < l.count; i++)

@@ -1,4 +1,4 @@
-/* File: one line "recurve kernel 1 HASH KEYBYTES CODEBYTES CHECKSUM", then the code. */
+/* The cache of compiled kernels. A file is one line "recurve kernel 1 HASH KEYBYTES CODEBYTES CHECKSUM", then the code. */
 #include "device/cuda/codegen/cache.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 enum { LINE_BYTES = 160 };
 
-/* Two hashes with unlike steps: what collides in one does not in the other. */
+/* Two different hashes, so that keys that collide in one do not in the other. */
 static void hash_bytes(uint64_t hash[2], const void *bytes, size_t count) {
     const unsigned char *byte = bytes;
     for (size_t i = 0; i < count; i++) {
@@ -33,7 +33,7 @@ static rcv_status join(rcv_context *context, char **path, const char *folder, co
     return rcvi_text_take(&text, path);
 }
 
-/* NULL where nothing is to be kept. */
+/* The cache folder; NULL: the cache is off. */
 static rcv_status find_folder(rcv_context *context, char **folder) {
     const char *own = getenv("RECURVE_CACHE"), *caches = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     *folder = NULL;
@@ -50,7 +50,7 @@ rcv_status rcvi_cache_find(rcv_context *context, const char *const *key, rcvi_ca
     memset(entry, 0, sizeof *entry);
     hash_begin(entry->hash);
     for (; *key; key++) {
-        size_t length = strlen(*key) + 1; /* the NUL keeps parts apart */
+        size_t length = strlen(*key) + 1; /* the NUL separates strings */
         hash_bytes(entry->hash, *key, length);
         entry->key_bytes += length;
     }
@@ -69,7 +69,7 @@ void rcvi_cache_drop(rcv_context *context, rcvi_cache_entry *entry) {
     memset(entry, 0, sizeof *entry);
 }
 
-/* The line that a file with this code begins with. */
+/* The first line of a file with this code. */
 static size_t write_line(const rcvi_cache_entry *entry, const void *code, size_t bytes, char line[LINE_BYTES]) {
     uint64_t sum[2];
     hash_begin(sum);
@@ -107,7 +107,7 @@ void rcvi_cache_read(rcv_context *context, const rcvi_cache_entry *entry, void *
     rcvi_free(context, file);
 }
 
-/* Makes the folder and those above it. */
+/* Creates the folder and its parents. */
 static bool make_folder(rcv_context *context, const char *folder) {
     char *path = rcvi_copy_text(context, folder, strlen(folder));
     if (!path) return false;
@@ -129,7 +129,7 @@ void rcvi_cache_write(rcv_context *context, const rcvi_cache_entry *entry, const
     char line[LINE_BYTES];
     rcvi_piece pieces[] = {{line, write_line(entry, code, bytes, line)}, {code, bytes}};
     if (!make_folder(context, entry->folder) || rcvi_write_file(context, entry->path, pieces, 2) != RCV_OK)
-        rcvi_log(context, "a compiled kernel is not kept: %s", rcv_message());
+        rcvi_log(context, "a compiled kernel is not cached: %s", rcv_message());
     else
-        (void)chmod(entry->path, 0600); /* whatever the user's mask says: one that others can write is not believed */
+        (void)chmod(entry->path, 0600); /* whatever the umask: files that others can write are not trusted */
 }

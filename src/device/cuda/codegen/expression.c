@@ -9,7 +9,7 @@ const char *const rcvi_source_types[] = {
     [RCVI_F16] = "Float16", [RCVI_U8] = "unsigned char", [RCVI_I64] = "long long",
 };
 
-/* Digits that are read back as the same number, and never as an integer (-0 has none). */
+/* Digits that read back as the same number, and not as an integer, which has no -0. */
 void rcvi_source_add_number(rcvi_text *text, rcvi_cuda_type type, double number) {
     double real = type == RCVI_F64 ? number : (double)(float)number;
     if (isnan(real)) {

@@ -1,4 +1,4 @@
-/* NVRTC, loaded when first needed, and its results loaded into a device. */
+/* NVRTC, opened when first needed; its compilations, and their code loaded into a device. */
 #include "device/cuda/codegen/jit.h"
 #include "device/cuda/codegen/cache.h"
 
@@ -47,12 +47,12 @@ static const char *const symbols[] = {
 };
 _Static_assert(sizeof symbols / sizeof *symbols == sizeof(functions) / sizeof(void *), "one symbol a function");
 
-/* Filled once, then read only. */
+/* Written once, then only read. */
 static struct {
     functions call;
     bool found;
     char name[64];    /* with its version */
-    char reason[512]; /* why there is none */
+    char reason[512]; /* why it was not found */
 } nvrtc;
 static pthread_once_t nvrtc_once = PTHREAD_ONCE_INIT;
 
@@ -79,7 +79,7 @@ static rcv_status check_nvrtc(nvrtcResult result, const char *what) {
     return rcvi_fail(status, "%s failed in %s: %s", what, nvrtc.name, nvrtc.call.get_error_string(result));
 }
 
-/* What to compile for: machine code of the capability itself where NVRTC knows it, else PTX of the highest below it. */
+/* What to compile for: machine code of the compute capability itself where NVRTC knows it, else PTX of the highest below it. */
 typedef struct {
     bool machine;
     char option[48];
@@ -87,10 +87,10 @@ typedef struct {
 
 static rcv_status choose_target(rcv_context *context, int major, int minor, target *out) {
     int count = 0, wanted = major * 10 + minor, best = 0;
-    RCVI_TRY(check_nvrtc(nvrtc.call.count_architectures(&count), "asking for architectures"));
+    RCVI_TRY(check_nvrtc(nvrtc.call.count_architectures(&count), "reading the list of architectures"));
     int *list = rcvi_new(context, (size_t)count, sizeof *list);
     if (!list) return RCV_NO_MEMORY;
-    rcv_status status = check_nvrtc(nvrtc.call.architectures(list), "asking for architectures");
+    rcv_status status = check_nvrtc(nvrtc.call.architectures(list), "reading the list of architectures");
     for (int i = 0; i < count; i++) {
         if (list[i] <= wanted && list[i] > best) best = list[i];
     }
@@ -105,8 +105,8 @@ static rcv_status choose_target(rcv_context *context, int major, int minor, targ
     return RCV_OK;
 }
 
-/* The whole log, line by line, and its first line (of an error, where one is marked so) in the sentence. */
-static rcv_status tell_log(rcv_context *context, nvrtcProgram program) {
+/* Logs the compiler's log line by line; the sentence has its first line that reports an error, else its first line. */
+static rcv_status report_log(rcv_context *context, nvrtcProgram program) {
     size_t bytes = 0;
     char *log = NULL;
     if (nvrtc.call.log_size(program, &bytes) == NVRTC_SUCCESS) log = rcvi_new(context, bytes + 1, 1);
@@ -126,13 +126,13 @@ static rcv_status tell_log(rcv_context *context, nvrtcProgram program) {
     return status;
 }
 
-static rcv_status take_code(rcv_context *context, nvrtcProgram program, bool machine, void **code, size_t *bytes) {
+static rcv_status read_code(rcv_context *context, nvrtcProgram program, bool machine, void **code, size_t *bytes) {
     nvrtcResult (*size)(nvrtcProgram, size_t *) = machine ? nvrtc.call.cubin_size : nvrtc.call.ptx_size;
     nvrtcResult (*get)(nvrtcProgram, char *) = machine ? nvrtc.call.cubin : nvrtc.call.ptx;
-    RCVI_TRY(check_nvrtc(size(program, bytes), "taking a kernel's code"));
+    RCVI_TRY(check_nvrtc(size(program, bytes), "reading a kernel's code"));
     *code = rcvi_new(context, *bytes, 1);
     if (!*code) return RCV_NO_MEMORY;
-    rcv_status status = check_nvrtc(get(program, *code), "taking a kernel's code");
+    rcv_status status = check_nvrtc(get(program, *code), "reading a kernel's code");
     if (status != RCV_OK) {
         rcvi_free(context, *code);
         *code = NULL;
@@ -140,12 +140,12 @@ static rcv_status take_code(rcv_context *context, nvrtcProgram program, bool mac
     return status;
 }
 
-/* ---- compilations, side by side: threads do nothing but call the compiler ---- */
+/* ---- parallel compilation: threads only call the compiler ---- */
 
 typedef struct {
     rcvi_jit_unit *unit;
     rcvi_cache_entry entry;
-    nvrtcProgram program; /* NULL: its code was kept */
+    nvrtcProgram program; /* NULL: its code was in the cache */
     nvrtcResult result;
 } compilation;
 
@@ -154,18 +154,18 @@ typedef struct {
     size_t count;
     const char *const *options; /* [OPTIONS] */
     atomic_size_t next;
-} crew;
+} compilations;
 
 static void *compile_some(void *argument) {
-    crew *c = argument;
+    compilations *c = argument;
     for (size_t i; (i = atomic_fetch_add(&c->next, 1)) < c->count;) {
         if (c->all[i].program) c->all[i].result = nvrtc.call.compile(c->all[i].program, OPTIONS, c->options);
     }
     return NULL;
 }
 
-/* As many threads as there are programs and cores, of which one is the caller's. */
-static void compile_all(crew *c, size_t programs) {
+/* One thread for every program, at most one for every core; the caller's is one of them. */
+static void compile_all(compilations *c, size_t programs) {
     pthread_t threads[MOST_THREADS];
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     size_t wanted = programs < MOST_THREADS ? programs : MOST_THREADS, made = 0;
@@ -175,7 +175,7 @@ static void compile_all(crew *c, size_t programs) {
     while (made > 0) pthread_join(threads[--made], NULL);
 }
 
-/* What is kept, or a program that is to be compiled. */
+/* Finds the code in the cache, or creates a program that is to be compiled. */
 static rcv_status begin(rcv_context *context, compilation *c, const char *const *options) {
     const char *key[OPTIONS + 3] = {nvrtc.name, c->unit->source};
     for (int i = 0; i < OPTIONS; i++) key[2 + i] = options[i];
@@ -188,15 +188,15 @@ static rcv_status begin(rcv_context *context, compilation *c, const char *const 
 
 static rcv_status end(rcv_context *context, compilation *c, bool machine) {
     if (!c->program) return RCV_OK;
-    if (c->result == NVRTC_ERROR_COMPILATION) return tell_log(context, c->program);
+    if (c->result == NVRTC_ERROR_COMPILATION) return report_log(context, c->program);
     RCVI_TRY(check_nvrtc(c->result, "compiling a kernel"));
-    RCVI_TRY(take_code(context, c->program, machine, &c->unit->code, &c->unit->bytes));
+    RCVI_TRY(read_code(context, c->program, machine, &c->unit->code, &c->unit->bytes));
     rcvi_log(context, "%s compiled a kernel of %zu bytes", nvrtc.name, c->unit->bytes);
     rcvi_cache_write(context, &c->entry, c->unit->code, c->unit->bytes);
     return RCV_OK;
 }
 
-static rcv_status compile(rcv_context *context, crew *c, bool machine) {
+static rcv_status compile(rcv_context *context, compilations *c, bool machine) {
     size_t programs = 0;
     for (size_t i = 0; i < c->count; i++) {
         RCVI_TRY(begin(context, &c->all[i], c->options));
@@ -209,7 +209,7 @@ static rcv_status compile(rcv_context *context, crew *c, bool machine) {
     return RCV_OK;
 }
 
-static void drop(rcv_context *context, crew *c, bool failed) {
+static void drop(rcv_context *context, compilations *c, bool failed) {
     for (size_t i = 0; i < c->count; i++) {
         if (c->all[i].program) nvrtc.call.destroy(&c->all[i].program);
         rcvi_cache_drop(context, &c->all[i].entry);
@@ -225,9 +225,9 @@ rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t c
     for (size_t i = 0; i < count; i++) units[i].code = NULL;
     if (!rcvi_jit_name()) return RCV_UNSUPPORTED;
     RCVI_TRY(choose_target(context, major, minor, &target));
-    /* Quotients within two units of the last place, square roots within one: a tenth of the instructions. */
+    /* Quotients within two units in the last place, square roots within one: a tenth of the instructions. */
     const char *const options[OPTIONS] = {target.option, "--std=c++17", "--prec-div=false", "--prec-sqrt=false"};
-    crew c = {.count = count, .options = options};
+    compilations c = {.count = count, .options = options};
     c.all = rcvi_new(context, count, sizeof *c.all);
     if (!c.all) return RCV_NO_MEMORY;
     for (size_t i = 0; i < count; i++) c.all[i].unit = &units[i];
@@ -238,12 +238,12 @@ rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t c
 
 rcv_status rcvi_jit_load(const void *code, const char *name, size_t shared_bytes, cudaLibrary_t *library,
                          cudaKernel_t *kernel) {
-    enum { SHARED_WITHOUT_ASKING = 48 << 10 };
+    enum { DEFAULT_SHARED = 48 << 10 }; /* bytes; more must be requested */
     *library = NULL;
     *kernel = NULL;
     RCVI_TRY(rcvi_cuda_check(cudaLibraryLoadData(library, code, NULL, NULL, 0, NULL, NULL, 0), "loading a kernel"));
     cudaError_t error = cudaLibraryGetKernel(kernel, *library, name);
-    if (error == cudaSuccess && shared_bytes > SHARED_WITHOUT_ASKING)
+    if (error == cudaSuccess && shared_bytes > DEFAULT_SHARED)
         error =
             cudaFuncSetAttribute((const void *)*kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
     rcv_status status = rcvi_cuda_check(error, "preparing a kernel");

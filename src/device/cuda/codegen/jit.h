@@ -1,5 +1,5 @@
-/* CUDA source to machine code: by NVRTC for the device at hand, kept on disk under the hash of source, compiler and
- * architecture. A damaged file is built again and replaced; where no folder can be written, nothing is kept. */
+/* CUDA source to machine code by NVRTC, cached on disk under the hash of source, compiler, options and architecture. A damaged file is
+ * replaced; where the folder cannot be written, nothing is cached. */
 #ifndef RCVI_CUDA_JIT_H
 #define RCVI_CUDA_JIT_H
 
@@ -7,12 +7,12 @@
 
 typedef struct {
     const char *source;
-    void *code; /* what it becomes; freed with rcvi_free */
+    void *code; /* its machine code; freed with rcvi_free */
     size_t bytes;
 } rcvi_jit_unit;
 
-/* Machine code of every source for compute capability major.minor (sm_90a for 9.0). What is not kept is compiled on several
- * of the machine's cores. A GPU is not needed. Where it fails, no unit has code. */
+/* Compiles every source for compute capability major.minor (sm_90a for 9.0). What is not cached is compiled on several cores. No GPU is
+ * needed. On failure no unit has code. */
 rcv_status rcvi_jit_compile(rcv_context *context, rcvi_jit_unit *units, size_t count, int major, int minor);
 
 /* Loads code into the current device and finds its kernel. */

@@ -1,7 +1,6 @@
 /* The body of `apply`: loads of a map's views, its instructions, and its stores. */
 #include "device/cuda/codegen/map_writer.h"
 
-/* In a persistent kernel a thread may have several vectors of a row: SPAN elements. */
 bool rcvi_writer_is_by_rows(const rcvi_map_writer *w) { return w->links && w->links->row_threads; }
 const char *rcvi_writer_width(const rcvi_map_writer *w) { return rcvi_writer_is_by_rows(w) ? "SPAN" : "VECTOR"; }
 
@@ -24,7 +23,7 @@ static bool is_transposed(const rcvi_map_writer *w, int view) {
     return view < w->map->operand_count && w->shape->transposed && w->shape->transposed[view];
 }
 
-/* The first view with the stride of this one: the compiler then sees that they are the same number. */
+/* The first view with this view's stride: so the compiler sees that both strides are one number. */
 static int stride_view(const rcvi_map_writer *w, const rcvi_view *view, int index) {
     const rcvi_view *views[RCVI_MAX_VIEWS];
     rcvi_map_views(w->map, views);
@@ -34,7 +33,6 @@ static int stride_view(const rcvi_map_writer *w, const rcvi_view *view, int inde
     return index;
 }
 
-/* The element of a view, from its address. */
 void rcvi_writer_add_element(rcvi_map_writer *w, const rcvi_view *view, int index) {
     bool ordered = w->links && index < w->map->operand_count && w->links->is_in_caller_order[index];
     if (view->row && w->links)
@@ -45,7 +43,6 @@ void rcvi_writer_add_element(rcvi_map_writer *w, const rcvi_view *view, int inde
     if (view->column || !view->row) rcvi_text_add(&w->text, view->column ? "column" : "0");
 }
 
-/* Declares NAME and loads a view into it. */
 void rcvi_writer_add_load(rcvi_map_writer *w, const rcvi_view *view, int index, const char *name, int number) {
     if (is_transposed(w, index)) {
         rcvi_text_add(
@@ -61,7 +58,7 @@ void rcvi_writer_add_load(rcvi_map_writer *w, const rcvi_view *view, int index, 
     rcvi_text_add(&w->text, ", %s%d);\n", name, number);
 }
 
-/* One number a row is stored by the thread of the first column; in a block of a row, by threads that have columns. */
+/* A view with one number a row is stored by the thread of the first column. In a block of a row only threads that have columns store. */
 void rcvi_writer_add_store(rcvi_map_writer *w, int view, const char *name, int number) {
     if (view == RCVI_NONE) return;
     bool once = w->map->operands[view].column == 0;
@@ -85,7 +82,6 @@ void rcvi_writer_add_store(rcvi_map_writer *w, int view, const char *name, int n
     rcvi_text_add(&w->text, ", %s%s%d);\n", rcvi_writer_is_by_rows(w) ? "column, " : "", name, number);
 }
 
-/* Addresses of what is stored, before any of it is. */
 void rcvi_writer_add_address(rcvi_map_writer *w, int view, const char *name, int number) {
     (void)name, (void)number;
     if (view == RCVI_NONE || w->stored[view]) return;
@@ -130,7 +126,6 @@ void rcvi_writer_add_operand(void *self, const rcvi_instruction *instruction, in
         rcvi_text_add(&w->text, forms[instruction->from[a]], instruction->source[a]);
 }
 
-/* One number for the whole row? */
 bool rcvi_writer_is_same(const rcvi_map_writer *w, const rcvi_instruction *instruction, int a) {
     switch (instruction->from[a]) {
     case RCVI_FROM_NUMBER: return true;
@@ -140,7 +135,7 @@ bool rcvi_writer_is_same(const rcvi_map_writer *w, const rcvi_instruction *instr
     }
 }
 
-/* Many numbers of a row are divided by one: its reciprocal is found once. */
+/* A quotient whose divisor is one number for the whole row: multiplies by its reciprocal, which is computed once. */
 static bool add_quotient(rcvi_map_writer *w, const rcvi_instruction *instruction) {
     if (instruction->operation != RCVI_DIVIDE || !w->shape->row_threads || w->shape->real == RCVI_F64 ||
         instruction->from[1] == RCVI_FROM_NUMBER || !rcvi_writer_is_same(w, instruction, 1))
@@ -152,7 +147,6 @@ static bool add_quotient(rcvi_map_writer *w, const rcvi_instruction *instruction
     return true;
 }
 
-/* The operation of an instruction on element i. */
 void rcvi_writer_add_operation(rcvi_map_writer *w, const rcvi_instruction *instruction) {
     if (!add_quotient(w, instruction)) rcvi_source_add_operation(&w->text, instruction, rcvi_writer_add_operand, w);
 }
@@ -165,7 +159,6 @@ static void add_instruction(rcvi_map_writer *w, int k) {
 
 /* ---- the body ---- */
 
-/* What products and instructions give, and where it is stored. */
 void rcvi_writer_add_body(rcvi_map_writer *w) {
     const rcvi_map *map = w->map;
     bool rows = w->shape->row_threads > 0;

@@ -1,6 +1,5 @@
-/* Elements of views: how they lie in memory, how they are loaded and stored VECTOR at a time, what is computed of them.
- * Stands behind the macros and before the function that are written from a map (source.c), and is compiled without any
- * header. */
+/* Elements of views: their types, loads and stores of VECTOR elements, operations, sums over a row. Follows the macros and precedes the
+ * function that are written from a map (source.c); is compiled without any header. */
 
 #define INLINE __device__ __forceinline__
 
@@ -13,11 +12,11 @@ struct Float16 {
     unsigned short bits;
 };
 
-#ifdef __CUDACC__ /* else a test compiles this text for the host, and has its own of these */
+#ifdef __CUDACC__ /* else a test compiles this text for the host, with its own definitions of these */
 
 INLINE REAL infinity() { return (REAL)__longlong_as_double(0x7ff0000000000000ll); }
 INLINE float bits_as_float(unsigned bits) { return __uint_as_float(bits); }
-INLINE float reciprocal(float x) { /* within one unit of the last place; 0 past 2^126, infinite below 2^-126 */
+INLINE float reciprocal(float x) { /* within one unit in the last place; 0 above 2^126, infinite below 2^-126 */
     float y;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
@@ -42,7 +41,7 @@ INLINE void narrow(REAL x, double &y) { y = (double)x; }
 INLINE void narrow(REAL x, unsigned char &y) { y = (unsigned char)x; }
 INLINE void narrow(REAL x, long long &y) { y = (long long)x; }
 
-/* ---- VECTOR elements side by side ---- */
+/* ---- VECTOR neighbouring elements ---- */
 
 /* Rows begin at multiples of VECTOR elements, so that this is one access, or a few of 16 bytes. */
 template <typename T> struct alignas(sizeof(T) * VECTOR) Group { T at[VECTOR]; };
@@ -53,7 +52,7 @@ template <typename T> INLINE void load(unsigned long long address, long long ele
     for (int i = 0; i < VECTOR; i++) out[i] = (REAL)widen(group.at[i]);
 }
 
-/* Of a view that lies feature after feature. */
+/* Of a view that is stored transposed, feature after feature. */
 template <typename T>
 INLINE void load_transposed(unsigned long long address, long long row, long long column, long long stride,
                             REAL (&out)[VECTOR]) {
@@ -61,7 +60,7 @@ INLINE void load_transposed(unsigned long long address, long long row, long long
     for (int i = 0; i < VECTOR; i++) out[i] = (REAL)widen(((const T *)address)[(column + i) * stride + row]);
 }
 
-/* One element for all of them. */
+/* One element, repeated. */
 template <typename T> INLINE void load_repeated(unsigned long long address, long long element, REAL (&out)[VECTOR]) {
     REAL x = (REAL)widen(((const T *)address)[element]);
 #pragma unroll
@@ -84,7 +83,7 @@ template <typename T> INLINE void store_once(unsigned long long address, long lo
     if (address) ((T *)address)[element] = first;
 }
 
-/* ---- operations: what they give for numbers that are none is what src/cell/operation.c gives ---- */
+/* ---- operations; for NaN and infinities as in src/cell/operation.c ---- */
 
 #if REAL_IS_DOUBLE
 
@@ -103,8 +102,8 @@ INLINE REAL op_log(REAL x) { return logf(x); }
 INLINE REAL op_log1p(REAL x) { return log1pf(x); }
 INLINE REAL op_abs(REAL x) { return fabsf(x); }
 INLINE REAL op_sqrt(REAL x) { return sqrtf(x); }
-/* A block of a persistent kernel has few threads for many elements, and a scan should wait for nothing but memory: where operands are
- * rounded, by the chip's own approximations, of tanh, within 2^-11, for bfloat16, whose own steps are 2^-8, else of exp. */
+/* A block of a persistent kernel has few threads for many elements, and a scan should be limited by memory alone. Where operands are
+ * rounded, both use the hardware's approximations: for bfloat16, whose own steps are 2^-8, of tanh, within 2^-11; else of exp. */
 #if (defined(PERSISTENT) || defined(RECURRENCE)) && ROUNDED
 #if TILE_BF16
 INLINE REAL op_tanh(REAL x) {
@@ -119,7 +118,7 @@ INLINE REAL op_tanh(REAL x) { return fmaf(-2.0f, reciprocal(1.0f + __expf(2.0f *
 #endif
 #else
 INLINE REAL op_sigmoid(REAL x) { return reciprocal(1.0f + expf(-x)); }
-/* Far from 0 by the exponential; near it, where that would cancel, x + x^3 p(x^2), within 0.7 * 2^-24 of it. */
+/* Far from 0 by the exponential; near 0, where that cancels, x + x^3 p(x^2), within 0.7 * 2^-24. */
 INLINE REAL op_tanh(REAL x) {
     float size = fabsf(x), z = x * x;
     float p = 0.016437580808997154f;
@@ -142,7 +141,7 @@ INLINE REAL op_step(REAL x) { return x > 0 ? (REAL)1 : (REAL)0; }
 INLINE REAL op_select(REAL mask, REAL a, REAL b) { return mask != 0 ? a : b; }
 INLINE REAL op_sign(REAL x) { return (REAL)((x > 0) - (x < 0)); }
 
-#ifndef PERSISTENT /* else kernel/base.cuh has them */
+#ifndef PERSISTENT /* else persistent/kernel/base.cuh has them */
 
 /* ---- arguments ---- */
 
@@ -166,7 +165,7 @@ struct Words {
 
 #if ROW_THREADS || ROW_SUMS
 /* COUNT sums over the lanes of a warp at once: at each step a half of the lanes takes on a half of the numbers, until every
- * lane has one of them. Answers which one this lane has in x[0], or -1. */
+ * lane has one of them. Returns which one this lane has in x[0], or -1. */
 template <int COUNT, int APART = 16> INLINE int warp_sums(REAL *x, int lane, int there) {
     if constexpr (APART == 0) {
         return there > 0 ? 0 : -1;
@@ -191,8 +190,8 @@ template <int COUNT, int APART = 16> INLINE int warp_sums(REAL *x, int lane, int
 #endif
 
 #if ROW_THREADS
-/* COUNT sums over all threads' numbers at once, each in a fixed order: over the lanes of a warp, then over the warps. Turns
- * alternate: a thread that is slow to read one sum is waited for at the next. */
+/* COUNT sums over all threads' numbers at once, each in a fixed order: over the lanes of a warp, then over the warps. `turn`
+ * alternates between two buffers: the next call waits for a thread that is slow to read. */
 template <int COUNT> INLINE void block_sums(REAL (&x)[COUNT], int turn) {
     constexpr int WARPS = ROW_THREADS / 32, GROUPS = 32 / WARPS; /* sums that a warp adds up at once */
     __shared__ REAL parts[2][SUMS * WARPS];

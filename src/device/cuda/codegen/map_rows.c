@@ -25,7 +25,7 @@ static void add_row_elements(rcvi_map_writer *w) {
     }
 }
 
-/* What only this block reads is stored as soon as it is known: so registers are free for what comes behind the next sums. */
+/* A result that no other block reads is stored as soon as it is known, which frees its registers before the next sums. */
 static bool is_stored_now(const rcvi_map_writer *w, int view, int number) {
     if (view == RCVI_NONE || w->links->is_exported[view] || w->stored[view] || !w->done[number]) return false;
     for (int i = 0; i < w->links->write_count; i++) {
@@ -44,7 +44,7 @@ static void add_store_now(rcvi_map_writer *w, int view, const char *name, int nu
     w->stored[view] = true;
 }
 
-/* Answers how many sums there were. */
+/* Writes the sums that are ready. Returns how many there were. */
 static int add_row_sums(rcvi_map_writer *w) {
     int sums[RCVI_ROW_SUMS], count = 0;
     for (int k = 0; k < w->map->instruction_count && count < RCVI_ROW_SUMS; k++) {
@@ -72,7 +72,7 @@ static int add_row_sums(rcvi_map_writer *w) {
     return count;
 }
 
-/* What all rows share is loaded while the sums before its first use are waited for. */
+/* A view that all rows share is loaded before the sums that precede its first use, so that the load overlaps with them. */
 static void find_needs(rcvi_map_writer *w) {
     int level[RCVI_MAX_LONG_INSTRUCTIONS];
     for (int v = 0; v < w->map->operand_count; v++) w->need[v] = RCVI_MAX_LONG_INSTRUCTIONS;
@@ -91,7 +91,7 @@ static void find_needs(rcvi_map_writer *w) {
     }
 }
 
-static void add_near(rcvi_map_writer *w, int from, int to) {
+static void add_shared_views(rcvi_map_writer *w, int from, int to) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->read[v] && w->need[v] >= from && w->need[v] < to && !rcvi_writer_is_fetched(&w->map->operands[v]))
             rcvi_writer_add_row_value(w, &w->map->operands[v], v, v, NAMED);
@@ -101,10 +101,10 @@ static void add_near(rcvi_map_writer *w, int from, int to) {
 void rcvi_writer_add_row_instructions(rcvi_map_writer *w) {
     int level = 0;
     if (rcvi_writer_is_by_rows(w)) find_needs(w);
-    if (rcvi_writer_is_by_rows(w)) add_near(w, 0, 1);
+    if (rcvi_writer_is_by_rows(w)) add_shared_views(w, 0, 1);
     do {
         add_row_elements(w);
         level++;
-        if (rcvi_writer_is_by_rows(w)) add_near(w, level, level + 1);
+        if (rcvi_writer_is_by_rows(w)) add_shared_views(w, level, level + 1);
     } while (add_row_sums(w) && !w->text.failed);
 }

@@ -3,7 +3,6 @@
 
 /* ---- stores for other blocks ---- */
 
-/* To other blocks of a persistent kernel. */
 void rcvi_writer_add_link(rcvi_map_writer *w, int view, const char *name, int number) {
     for (int i = 0; w->links && view != RCVI_NONE && i < w->links->write_count; i++) {
         const rcvi_map_link *link = &w->links->writes[i];
@@ -31,10 +30,8 @@ void rcvi_writer_add_other_store(rcvi_map_writer *w, int view, const char *name,
 
 /* ---- values that are read ---- */
 
-/* What all rows share is read when it is needed: it is near. */
 bool rcvi_writer_is_fetched(const rcvi_view *view) { return view->row != 0; }
 
-/* The same of a step by rows. */
 void rcvi_writer_add_row_value(rcvi_map_writer *w, const rcvi_view *view, int index, int number, rcvi_map_loading how) {
     const char *type = rcvi_source_types[w->shape->types[index]], *once = view->column ? "" : "_once";
     bool fetched = rcvi_writer_is_fetched(view);
@@ -77,15 +74,15 @@ static void add_value(rcvi_map_writer *w, const rcvi_view *view, int index, cons
     rcvi_text_add(&w->text, ", x.%s%d);\n", name, number);
 }
 
-/* What the thread itself reads of it in the next iteration. */
+/* Keeps a result in registers for the thread's own read in the next iteration. */
 static void add_carried(rcvi_map_writer *w, int view, const char *name, int number) {
     for (int v = 0; v < w->map->operand_count && view != RCVI_NONE; v++) {
         if (w->links->carried[v] == view) rcvi_text_add(&w->text, "    keep_group(%s%d, x.v%d);\n", name, number, v);
     }
 }
 
-/* What comes with flags: all that is left is loaded at once, and looked at, until nothing is left. Before it has been written in
- * the loop, it lies where the program has it, and has no address here. */
+/* Values with flags: all that have not come are loaded at once and checked, until all have come. A value of before the loop has no
+ * flagged address; it is loaded from the program's buffer. */
 static void add_flagged(rcvi_map_writer *w) {
     int views[RCVI_MAX_OPERANDS], count = 0;
     const int *flags = w->links->flags;

@@ -95,6 +95,6 @@ size_t rcvi_tile_shared(const rcvi_map_shape *shape) {
 }
 
 int rcvi_tile_threads(const rcvi_map_shape *shape) {
-    (void)shape; /* all have as many */
+    (void)shape; /* the same for all shapes */
     return (RCVI_TUNED_CONSUMERS + RCVI_TUNED_PRODUCERS) * 32;
 }

@@ -1,4 +1,4 @@
-/* Kernel of a map with sums over its columns: a block takes a whole row, a thread VECTOR columns of it. Threads beyond the
+/* Kernel of a map with sums over its columns: a block has a whole row, a thread VECTOR columns of it. Threads beyond the
  * columns compute with the first ones, add nothing to sums and store nothing. */
 extern "C" __global__ void __launch_bounds__(ROW_THREADS, ROW_THREADS < 512 ? 512 / ROW_THREADS : 1)
     map_kernel(const __grid_constant__ Words c) {

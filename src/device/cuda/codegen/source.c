@@ -68,7 +68,7 @@ static void add_tables(rcvi_map_writer *w) {
 
 /* ---- the function `apply` ---- */
 
-/* All loads come before all stores: a view may be read and stored to. */
+/* All loads come before all stores: a view may be both read and written. */
 static void add_loads(rcvi_map_writer *w) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->read[v]) rcvi_writer_add_load(w, &w->map->operands[v], v, "v", v);

@@ -15,7 +15,7 @@ static rcv_status prepare_vendor(rcvi_engine *e) {
     return e->program->rungs.algorithm ? rcvi_cudnn_try(vendor) : RCV_OK;
 }
 
-/* A loop that cannot be one kernel is launched step by step, unless that is so with all of them. */
+/* A loop that cannot be one kernel is launched step by step, with the reason kept; check_persistent fails where that is all of them. */
 static rcv_status try_persistent(rcvi_engine *e, size_t loop) {
     rcv_status status = rcvi_persistent_new(e, loop, &e->persistent[loop]);
     if (status != RCV_UNSUPPORTED) return status;
@@ -23,7 +23,7 @@ static rcv_status try_persistent(rcvi_engine *e, size_t loop) {
     return e->pool.failed ? RCV_NO_MEMORY : RCV_OK;
 }
 
-/* As recurrences, else step by step. */
+/* The kernels of a loop of maps; it is launched step by step where there are none, with the reason kept. */
 static rcv_status try_recurrences(rcvi_engine *e, size_t loop) {
     rcv_status status = rcvi_cuda_recurrences_new(e, loop, &e->recurrences[loop]);
     if (status == RCV_UNSUPPORTED) {
@@ -77,7 +77,7 @@ static rcv_status prepare_steps(rcvi_engine *e) {
 
 /* ---- the engine ---- */
 
-static rcv_status ask_device(rcvi_engine *e) {
+static rcv_status read_attributes(rcvi_engine *e) {
     const struct {
         enum cudaDeviceAttr which;
         int *to;
@@ -86,13 +86,14 @@ static rcv_status ask_device(rcvi_engine *e) {
                  {cudaDevAttrMultiProcessorCount, &e->processors},
                  {cudaDevAttrMaxSharedMemoryPerBlockOptin, &e->shared}};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
-        RCVI_CUDA_TRY(cudaDeviceGetAttribute(facts[i].to, facts[i].which, e->ordinal), "asking for the device's size");
+        RCVI_CUDA_TRY(cudaDeviceGetAttribute(facts[i].to, facts[i].which, e->ordinal),
+                      "reading the device's attributes");
     return RCV_OK;
 }
 
 static rcv_status build(rcvi_engine *e) {
     RCVI_TRY(rcvi_cuda_find_layout(e));
-    RCVI_TRY(ask_device(e));
+    RCVI_TRY(read_attributes(e));
     RCVI_TRY(prepare_steps(e));
     rcvi_cuda_drop_rounded(e);
     RCVI_TRY(rcvi_cuda_order(e));
@@ -137,7 +138,7 @@ void rcvi_cuda_engine_free(rcvi_engine *e) {
     for (size_t i = 0; e->ready && i < e->program->step_count; i++) {
         if (e->ready[i].owns_gemm) rcvi_cuda_gemm_free(e->ready[i].gemm);
         if (e->ready[i].owns_last) rcvi_cuda_gemm_free(e->ready[i].last_gemm);
-        if (e->ready[i].owns_parts) rcvi_cuda_parts_free(e->ready[i].parts);
+        if (e->ready[i].owns_split) rcvi_split_gemm_free(e->ready[i].split);
     }
     if (e->vendor) rcvi_cudnn_free(atomic_load(e->vendor));
     rcvi_cuda_blas_free(e->blas);

@@ -19,7 +19,7 @@
 #include "device/cuda/codegen/source.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cudnn/vendor.h"
-#include "device/cuda/gemm/parts.h"
+#include "device/cuda/gemm/split_gemm.h"
 
 #include <stdatomic.h>
 
@@ -45,8 +45,8 @@ typedef struct {
     bool owns_gemm, owns_last;        /* else they belong to an earlier step of the same shape */
     bool adds_start; /* the library cannot start from the row: it is copied to all rows, and the product is added */
     int operand;     /* split-bf16 emulation: number of the left operand, from 1 on; 0: the product is not split */
-    rcvi_cuda_parts *parts; /* of such a product, instead of gemm */
-    bool owns_parts;
+    rcvi_split_gemm *split; /* of such a product, instead of gemm */
+    bool owns_split;
 } rcvi_cuda_ready;
 
 /* Steps of one launch. */
@@ -142,8 +142,8 @@ rcv_status rcvi_cuda_prepare_gemm(rcvi_engine *engine, size_t index);
 bool rcvi_cuda_goes_beside(const rcvi_engine *engine, const rcvi_step *step);
 
 /* split_products.c: numbers the left operands of products by split-bf16 emulation; after the layout. */
-void rcvi_cuda_find_parts(rcvi_engine *engine);
-rcv_status rcvi_cuda_prepare_parts(rcvi_engine *engine, size_t index);
+void rcvi_cuda_find_split_products(rcvi_engine *engine);
+rcv_status rcvi_cuda_prepare_split(rcvi_engine *engine, size_t index);
 
 /* order.c: levels and groups; kernels are known. */
 rcv_status rcvi_cuda_order(rcvi_engine *engine);

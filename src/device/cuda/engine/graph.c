@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* What a captured pass depends on: the pass, flags, the shard, and every address of the caller's. */
+/* The key of a captured pass, all that its launches depend on: the pass, flags, the shard, and the caller's addresses. */
 static void make_key(rcvi_worker *w, size_t first, const rcvi_binding *binding) {
     const rcvi_program *program = w->engine->program;
     size_t at = 0;
@@ -27,8 +27,8 @@ static rcvi_cuda_graph *find(rcvi_worker *w) {
     return NULL;
 }
 
-/* A free one, or the one that was not used for the longest time. */
-static rcvi_cuda_graph *make_room(rcvi_worker *w) {
+/* A free entry, or the least recently used one, which is destroyed. */
+static rcvi_cuda_graph *find_free(rcvi_worker *w) {
     rcvi_cuda_graph *oldest = &w->graphs[0];
     for (int i = 0; i < RCVI_MAX_GRAPHS; i++) {
         if (!w->graphs[i].graph) return &w->graphs[i];
@@ -42,11 +42,11 @@ static rcvi_cuda_graph *make_room(rcvi_worker *w) {
 static rcv_status capture(rcvi_worker *w, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                           cudaGraphExec_t *out) {
     cudaGraph_t graph = NULL;
-    RCVI_CUDA_TRY(cudaStreamBeginCapture(w->capturing, cudaStreamCaptureModeThreadLocal), "beginning a capture");
+    RCVI_CUDA_TRY(cudaStreamBeginCapture(w->capturing, cudaStreamCaptureModeThreadLocal), "beginning a graph capture");
     rcv_status status = rcvi_cuda_launch(w, first, end, binding, scratch, w->capturing);
     cudaError_t ended = cudaStreamEndCapture(w->capturing, &graph);
     if (!status) status = rcvi_cuda_check(ended, "capturing a graph");
-    if (!status) status = rcvi_cuda_check(cudaGraphInstantiate(out, graph, 0), "making a graph");
+    if (!status) status = rcvi_cuda_check(cudaGraphInstantiate(out, graph, 0), "instantiating a graph");
     if (graph) cudaGraphDestroy(graph);
     return status;
 }
@@ -58,7 +58,7 @@ rcv_status rcvi_cuda_launch_graph(rcvi_worker *w, size_t first, size_t end, cons
     if (!g) {
         cudaGraphExec_t graph = NULL;
         RCVI_TRY(capture(w, first, end, binding, scratch, &graph));
-        g = make_room(w);
+        g = find_free(w);
         g->graph = graph;
         memcpy(g->key, w->key, w->key_count * sizeof *w->key);
     }

@@ -3,7 +3,7 @@
 
 enum { MOST_BLOCKS = 65535, MAP_ROWS = 8, MAP_THREADS = 32, THREADS = 256 };
 
-/* Where a kernel reads how many rows there are; NULL: it is told. */
+/* Where the kernel reads the number of rows; NULL: it is an argument. */
 static const int64_t *counted_of(const rcvi_cuda_pass *p, const rcvi_cuda_due *d) {
     if (!rcvi_cuda_is_counted(p->engine, d->step)) return NULL;
     return (const int64_t *)(const void *)(p->scratch + p->engine->alive) + rcvi_cuda_step_of(p, d);
@@ -31,7 +31,7 @@ static void *operand(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const rcvi
     return rcvi_cuda_has_rounded(p->engine, view->buffer) ? rounded(p, d, view) : address(p, d, view);
 }
 
-/* Of the caller's rows, where the run sorts. */
+/* The order of the caller's rows, where the run sorts sequences. */
 static rcvi_order order_of(const rcvi_cuda_pass *p) {
     const int64_t *of = (const int64_t *)(const void *)(p->scratch + p->engine->rows_order);
     return (rcvi_order){p->engine->sorts ? of : NULL, p->engine->program->options.batch};
@@ -51,9 +51,9 @@ static rcvi_matrix matrix(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const
 
 /* ---- maps ---- */
 
-static int64_t parts(int64_t count, int64_t each) { return (count + each - 1) / each; }
+static int64_t divide_up(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
-/* Arguments as source.h says, for rows from `row` on, at most `most` of them; answers the rows of the longest member. */
+/* Arguments as in source.h, for at most `most` rows from `row` on. Returns the rows of the longest member. */
 static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int64_t row, int64_t most,
                           uint64_t *words) {
     const rcvi_cuda_ready *ready = members[0].ready;
@@ -69,7 +69,8 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
     }
     for (int q = 0; q < ready->pass_count; q++) {
         int64_t group = p->engine->program->machine.group, depth = ready->passes[q].depth;
-        for (int k = 0; k < map->product_count; k++) { /* a packed matrix is one row for the program, and many here */
+        for (int k = 0; k < map->product_count;
+             k++) { /* a packed matrix is one row in the program, and a matrix for the kernel */
             int b = ready->passes[q].b[k];
             if (b != RCVI_NONE) words[1 + b] = (uint64_t)((depth + group - 1) / group * group);
         }
@@ -88,7 +89,8 @@ static int64_t fill_words(const rcvi_cuda_pass *p, const rcvi_cuda_due *members,
             char *where = is_left[v] ? operand(p, d, view) : address(p, d, view);
             rcvi_cuda_type type = (rcvi_cuda_type)kernel->shape.types[v];
             if (rcvi_cuda_is_narrowed(p->engine, &kernel->shape, v, view)) where = NULL;
-            bool moves = where && view->row && row; /* transposed views are read by maps without tiles, from row 0 */
+            bool moves =
+                where && view->row && row; /* maps with tiles read no transposed views, and others begin at row 0 */
             words[at++] =
                 (uint64_t)(uintptr_t)(moves ? where + row * view->row * (int64_t)rcvi_cuda_bytes(type) : where);
         }
@@ -116,8 +118,8 @@ static rcv_status launch_map(const rcvi_cuda_pass *p, const rcvi_cuda_due *membe
     for (int64_t row = 0;; row += most) {
         int64_t rows = fill_words(p, members, count, row, most, words);
         if (rows <= 0) return RCV_OK;
-        int64_t across = parts(columns, tiled ? shape->tile_units : MAP_THREADS * shape->vector);
-        int64_t down = parts(rows, tiled ? shape->tile_rows : MAP_ROWS);
+        int64_t across = divide_up(columns, tiled ? shape->tile_units : MAP_THREADS * shape->vector);
+        int64_t down = divide_up(rows, tiled ? shape->tile_rows : MAP_ROWS);
         dim3 grid = {
             .x = (unsigned)across, .y = (unsigned)(down < MOST_BLOCKS ? down : MOST_BLOCKS), .z = (unsigned)count};
         if (shape->row_threads) grid = (dim3){.x = (unsigned)(rows < INT32_MAX ? rows : INT32_MAX), 1, (unsigned)count};
@@ -127,29 +129,29 @@ static rcv_status launch_map(const rcvi_cuda_pass *p, const rcvi_cuda_due *membe
     }
 }
 
-/* ---- all others ---- */
+/* ---- other steps ---- */
 
-/* Does the step add to what is there? Where a call overwrites gradients that are one step's each, it stores them. */
+/* Whether the step adds to its output. It stores gradients that it alone writes where the call overwrites them. */
 static bool adds(const rcvi_cuda_pass *p, const rcvi_step *step) {
     bool gradient = p->engine->program->buffers[step->out.buffer].role == RCVI_DPARAMETERS;
     return step->accumulate && !(gradient && p->engine->covers && p->binding->overwrite);
 }
 
-static rcv_status launch_parts(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const void *start, bool stores,
+static rcv_status launch_split(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, const void *start, bool stores,
                                void *out, int stream_index, cudaStream_t stream) {
     const rcvi_engine *e = p->engine;
-    const rcvi_cuda_parts *parts = d->ready->parts;
+    const rcvi_split_gemm *split = d->ready->split;
     char *a = rcvi_cuda_slot(p, d), *b = rcvi_cuda_of_stream(p, e->split_b, e->split_b_bytes, stream_index);
-    if (!rcvi_cuda_is_held(p, d)) RCVI_TRY(rcvi_cuda_parts_split_a(parts, address(p, d, &d->step->a), a, stream));
-    p->held[rcvi_cuda_slot_of(p, d)] = d->ready->operand;
-    RCVI_TRY(rcvi_cuda_parts_split_b(parts, address(p, d, &d->step->b), b, stream));
-    return rcvi_cuda_parts_run(parts, a, b, start, stores, out, rcvi_cuda_workspace(p, stream_index), stream);
+    if (!rcvi_cuda_is_in_slot(p, d)) RCVI_TRY(rcvi_split_gemm_split_a(split, address(p, d, &d->step->a), a, stream));
+    p->slots[rcvi_cuda_slot_of(p, d)] = d->ready->operand;
+    RCVI_TRY(rcvi_split_gemm_split_b(split, address(p, d, &d->step->b), b, stream));
+    return rcvi_split_gemm_run(split, a, b, start, stores, out, rcvi_cuda_workspace(p, stream_index), stream);
 }
 
 static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, int stream_index, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     void *out = address(p, d, &s->out);
-    if (!out) return RCV_OK; /* a gradient the caller does not want */
+    if (!out) return RCV_OK; /* the caller left the gradient out */
     bool last = s->time.timed && d->span < s->time.span;
     char *workspace = rcvi_cuda_workspace(p, stream_index);
     const void *start = s->gemm.start ? address(p, d, s->gemm.start) : NULL;
@@ -158,7 +160,7 @@ static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, i
                                      matrix(p, d, s->gemm.start, false)),
                       "starting a product");
     bool stores = s->accumulate && !adds(p, s);
-    if (d->ready->parts) return launch_parts(p, d, start, stores, out, stream_index, stream);
+    if (d->ready->split) return launch_split(p, d, start, stores, out, stream_index, stream);
     const rcvi_cuda_gemm *gemm = last ? d->ready->last_gemm : d->ready->gemm;
     const void *a = operand(p, d, &s->a), *b = operand(p, d, &s->b);
     RCVI_TRY(stores ? rcvi_cuda_gemm_store(gemm, a, b, out, workspace, stream)
@@ -177,13 +179,13 @@ static rcv_status launch_gemm(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, i
 static rcv_status launch_columns(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     rcvi_matrix out = matrix(p, d, &s->out, true);
-    if (!out.at) return RCV_OK; /* an output the caller does not want */
+    if (!out.at) return RCV_OK; /* the caller left the output out */
     return rcvi_cuda_check(rcvi_cuda_reduce_columns(stream, d->rows, counted_of(p, d), s->columns, s->accumulate, out,
                                                     matrix(p, d, &s->a, false)),
                            "a sum");
 }
 
-/* Sums over rows, of as many rows and columns each. */
+/* Sums over rows of matrices of one size. */
 static rcv_status launch_sums(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, int stream_index,
                               cudaStream_t stream) {
     const rcvi_step *s = members[0].step;
@@ -198,7 +200,7 @@ static rcv_status launch_sums(const rcvi_cuda_pass *p, const rcvi_cuda_due *memb
                            "a sum");
 }
 
-/* Copies, zeros and matrices to be packed, by one launch. */
+/* Copies, fills with zeros and packed matrices, in one launch. */
 static rcv_status launch_moves(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, cudaStream_t stream) {
     rcvi_move moves[RCVI_MAX_MOVES];
     int64_t group = p->engine->program->machine.group;
@@ -211,7 +213,7 @@ static rcv_status launch_moves(const rcvi_cuda_pass *p, const rcvi_cuda_due *mem
                          .wide = s->columns,
                          .out = matrix(p, &members[i], &s->out, true),
                          .a = matrix(p, &members[i], &s->a, false)};
-        if (!m->out.at) continue; /* an output the caller does not want */
+        if (!m->out.at) continue; /* the caller left the output out */
         if (m->out.wide) m->wide = m->out.wide;
         found++;
         if (s->kind == RCVI_STEP_FILL)
@@ -239,7 +241,7 @@ static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, 
     cudaError_t error = cudaSuccess;
     if (s->kind == RCVI_STEP_LIVE || s->kind == RCVI_STEP_BOUNDARY)
         return rcvi_cuda_check(launch_mask(p, d, stream), "making a mask");
-    if (!out.at) return RCV_OK; /* an output the caller does not want */
+    if (!out.at) return RCV_OK; /* the caller left the output out */
     switch (s->kind) {
     case RCVI_STEP_COPY: error = rcvi_cuda_copy(stream, d->rows, s->columns, out, matrix(p, d, &s->a, false)); break;
     case RCVI_STEP_FILL: error = rcvi_cuda_fill(stream, d->rows, s->columns, out, s->fill.number); break;

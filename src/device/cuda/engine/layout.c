@@ -220,6 +220,6 @@ rcv_status rcvi_cuda_find_layout(rcvi_engine *e) {
     find_padded(e);
     find_stand_ins(e);
     e->covers = may_store_gradients(program);
-    rcvi_cuda_find_parts(e);
+    rcvi_cuda_find_split_products(e);
     return RCV_OK;
 }

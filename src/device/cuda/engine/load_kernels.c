@@ -21,7 +21,7 @@ static rcv_status load_persistent(const rcvi_engine *e, rcvi_persistent *p, cons
                      p->blocks, (long long)blocks * e->processors);
 }
 
-/* Texts of kernels of maps, then of those of whole loops. Answers how many. */
+/* Sources of the kernels of maps, then of loops. Returns how many there are. */
 static size_t find_units(const rcvi_engine *e, rcvi_jit_unit *units) {
     size_t count = 0;
     for (size_t k = 0; k < e->kernel_count; k++) units[count++].source = e->kernels[k].source;
@@ -45,7 +45,7 @@ static rcv_status load_units(rcvi_engine *e, const rcvi_jit_unit *units) {
 }
 
 static rcv_status load_kernels(rcvi_engine *e) {
-    size_t most = e->kernel_count + e->program->step_count; /* a recurrence has a step of its own */
+    size_t most = e->kernel_count + e->program->step_count; /* there are no more recurrences than steps */
     rcvi_jit_unit *units = rcvi_new(e->context, most, sizeof *units);
     if (!units) return RCV_NO_MEMORY;
     size_t count = find_units(e, units);

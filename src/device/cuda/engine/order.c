@@ -1,4 +1,4 @@
-/* Segments, levels and groups: in what order steps are launched, and which of them at once. */
+/* The order of launches: segments, levels and groups (engine.h). */
 #include "device/cuda/engine/engine.h"
 #include "device/cuda/engine/tuning.h"
 #include "device/cuda/kernels/kernels.h"
@@ -11,14 +11,14 @@ typedef struct {
 
 static bool is_plain(const rcvi_program *program, int step) { return program->steps[step].kind != RCVI_STEP_LOOP; }
 
-/* Whether the step is a small copy, or small zeros, or makes a matrix of the parameters: any of these may share a launch. */
+/* Whether the step is a small copy, a small fill with zeros, or packs a matrix of the parameters: all of these may share a launch. */
 static bool is_move(const rcvi_step *step) {
     bool small = step->rows * step->columns <= RCVI_TUNED_SHARED_MOVE || step->when == RCVI_WHEN_PARAMETERS_CHANGED;
     bool zeros = step->kind == RCVI_STEP_FILL && step->fill.number == 0;
     return step->kind == RCVI_STEP_PACK || ((step->kind == RCVI_STEP_COPY || zeros) && small);
 }
 
-/* Whether the step sums over rows, always as many: such steps may share a launch where they are as large. */
+/* Whether the step sums over a fixed number of rows: such steps of one size may share a launch. */
 static bool is_sum(const rcvi_step *step) {
     return step->kind == RCVI_STEP_REDUCE && step->reduce.over_rows && !step->time.timed;
 }
@@ -30,13 +30,14 @@ static bool are_sums_alike(const rcvi_engine *e, const rcvi_step *a, const rcvi_
            rcvi_cuda_type_of(e, &a->a) == rcvi_cuda_type_of(e, &b->a);
 }
 
-/* With several streams what is made of the parameters for one layer may be made beside another's loop: by a launch of its own. */
+/* With several streams what is computed from the parameters of one layer may run beside the loop of another: not in one launch with
+ * other layers. */
 static bool may_move_together(const rcvi_engine *e, const rcvi_step *a, const rcvi_step *b) {
     bool made[2] = {a->when == RCVI_WHEN_PARAMETERS_CHANGED, b->when == RCVI_WHEN_PARAMETERS_CHANGED};
     return e->streams < 2 || (made[0] == made[1] && (!made[0] || a->layer == b->layer));
 }
 
-/* May one launch take both? Moves may, sums of one size, and maps with the same kernel, strides, columns and depths. */
+/* Whether one launch takes both: moves, sums of one size, and maps with the same kernel, strides, columns and depths. */
 static bool are_alike(const rcvi_engine *e, int x, int y) {
     const rcvi_step *a = &e->program->steps[x], *b = &e->program->steps[y];
     const rcvi_cuda_ready *p = &e->ready[x], *q = &e->ready[y];
@@ -75,7 +76,7 @@ static void find_levels(orderer *o, int first, int end) {
     }
 }
 
-/* Steps first .. end - 1 go to the same places of the order, by level, those that are alike next to each other. */
+/* Sorts steps first .. end - 1 by level, members of a group next to each other. */
 static rcv_status order_segment(orderer *o, int first, int end) {
     rcvi_engine *e = o->engine;
     find_levels(o, first, end);
@@ -118,7 +119,7 @@ rcv_status rcvi_cuda_order(rcvi_engine *e) {
         if (i >= ends[0]) ends[0] = 0, times[0] = 1;
         e->group_of[i] = RCVI_NONE;
         e->order[i] = i;
-        if (e->persistent[i] || e->recurrences[i]) { /* what is inside is not launched */
+        if (e->persistent[i] || e->recurrences[i]) { /* its steps are not launched */
             for (int end = i + 1 + program->steps[i].loop.body; i < end; i++) e->group_of[i] = RCVI_NONE;
             e->launches += 2;
             continue;

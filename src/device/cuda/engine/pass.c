@@ -1,4 +1,4 @@
-/* Goes through a program's steps on the host: what is due, on which stream, and what it waits for. */
+/* A pass: the host goes through a program's loops and launches what is due, on a stream, after what it depends on. */
 #include "device/cuda/engine/pass.h"
 #include "device/cuda/persistent/persistent.h"
 #include "device/cuda/recurrence/recurrence.h"
@@ -10,7 +10,7 @@ enum { MOST_LOOP_TOUCHES = 256 };
 
 static const rcvi_touch everything = {.low = 0, .high = UINTPTR_MAX, .written = true};
 
-/* A copy between a buffer and what stands in for it. */
+/* Whether the step copies between a buffer and the caller's array that is used in its place. */
 static bool is_in_place(const rcvi_cuda_pass *p, const rcvi_step *step) {
     const int *stand_ins = p->engine->stand_ins;
     if (step->kind != RCVI_STEP_COPY || step->a.buffer == RCVI_NONE) return false;
@@ -36,8 +36,8 @@ static bool is_due(const rcvi_cuda_pass *p, int index, rcvi_cuda_due *d) {
 
 /* ---- streams ---- */
 
-/* Groups of a level go to different streams; what goes beside others, to any but the first; in a loop what stands for a chunk of time goes
- * beside the steps of others. */
+/* Groups of a level go to different streams; those that run beside loops, to any but the first. In a loop, steps over a chunk of time
+ * go to other streams than steps of single time steps. */
 static int stream_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
     const rcvi_step *step = &p->engine->program->steps[p->engine->order[group->first]];
     int streams = p->engine->streams;
@@ -46,7 +46,7 @@ static int stream_of(const rcvi_cuda_pass *p, const rcvi_cuda_group *group) {
     return (group->place + (step->time.span > 1 && p->inside ? streams / 2 : 0)) % streams;
 }
 
-/* The bytes that a step touches; a rounded copy is touched with its buffer. Answers how many. */
+/* The bytes that a step touches; a rounded copy is written and read together with its buffer, and needs no touch. Returns how many there are. */
 static size_t find_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, rcvi_touch *touches, size_t room) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(d->step, accesses);
@@ -66,7 +66,7 @@ static size_t find_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, rcvi
         }
         length += (accesses[k].columns - 1) * v->column + 1;
         if (p->engine->padded[v->buffer]) length = rows * v->row;
-        if (p->engine->transposed[v->buffer]) { /* rows lie scattered: all of it */
+        if (p->engine->transposed[v->buffer]) { /* its rows are not contiguous: all of it */
             start = 0;
             length = p->engine->program->buffers[v->buffer].count;
         }
@@ -77,19 +77,19 @@ static size_t find_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, rcvi
     if (d->ready->operand && found < room) {
         uintptr_t at = (uintptr_t)rcvi_cuda_slot(p, d);
         touches[found++] =
-            (rcvi_touch){.low = at, .high = at + p->engine->split_a_bytes, .written = !rcvi_cuda_is_held(p, d)};
+            (rcvi_touch){.low = at, .high = at + p->engine->split_a_bytes, .written = !rcvi_cuda_is_in_slot(p, d)};
     }
     return found;
 }
 
-/* Of all members at once: they are one launch. */
+/* The same of all members of a launch. */
 static size_t find_all_touches(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count, rcvi_touch *touches) {
     size_t found = 0;
     for (int m = 0; m < count; m++) found += find_touches(p, &members[m], touches + found, RCVI_MAX_TOUCHES - found);
     return found;
 }
 
-/* Of a loop as one kernel, or a few: all of the buffers that its steps see. */
+/* The same of a loop that is one kernel, or a few: whole buffers of its steps. */
 static size_t find_loop_touches(const rcvi_cuda_pass *p, size_t loop, rcvi_touch *touches) {
     const rcvi_program *program = p->engine->program;
     rcvi_access accesses[RCVI_MAX_ACCESSES];
@@ -134,40 +134,40 @@ static rcv_status launch_on(const rcvi_cuda_pass *p, const rcvi_cuda_group *grou
     return rcvi_cuda_launch_members(p, members, count, stream, p->worker->streams.handles[stream]);
 }
 
-/* ---- beside loops ---- */
+/* ---- launches beside persistent loops ---- */
 
-static bool may_wait(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count) {
-    if (p->waiting_count == RCVI_MAX_WAITING) return false;
+static bool may_be_deferred(const rcvi_cuda_pass *p, const rcvi_cuda_due *members, int count) {
+    if (p->deferred_count == RCVI_MAX_DEFERRED) return false;
     for (int m = 0; m < count; m++) {
         if (!rcvi_cuda_goes_beside(p->engine, members[m].step)) return false;
     }
     return true;
 }
 
-/* Launches those that wait up to the last one that meets these touches. */
-static rcv_status release(rcvi_cuda_pass *p, const rcvi_touch *touches, size_t count) {
+/* Launches the deferred groups, up to the last one that conflicts with these touches. */
+static rcv_status launch_deferred(rcvi_cuda_pass *p, const rcvi_touch *touches, size_t count) {
     int last = 0;
-    for (int i = 0; i < p->waiting_count; i++) {
+    for (int i = 0; i < p->deferred_count; i++) {
         rcvi_cuda_due members[RCVI_MOST_STEPS];
         rcvi_touch own[RCVI_MAX_TOUCHES];
-        size_t found = find_all_touches(p, members, find_members(p, p->waiting[i], members), own);
+        size_t found = find_all_touches(p, members, find_members(p, p->deferred[i], members), own);
         if (rcvi_touches_conflict(own, found, touches, count)) last = i + 1;
     }
-    for (int i = 0; i < last; i++) RCVI_TRY(launch_on(p, p->waiting[i], stream_of(p, p->waiting[i])));
-    p->waiting_count -= last;
-    memmove(p->waiting, p->waiting + last, (size_t)p->waiting_count * sizeof *p->waiting);
+    for (int i = 0; i < last; i++) RCVI_TRY(launch_on(p, p->deferred[i], stream_of(p, p->deferred[i])));
+    p->deferred_count -= last;
+    memmove(p->deferred, p->deferred + last, (size_t)p->deferred_count * sizeof *p->deferred);
     return RCV_OK;
 }
 
-/* Those that still wait, beside the launch that was the last on stream 0. */
+/* Launches all deferred groups beside the last launch on stream 0; `begun` was recorded before that. */
 static rcv_status launch_beside(rcvi_cuda_pass *p, cudaEvent_t begun) {
     int others = p->engine->streams - 1;
-    for (int i = 0; i < p->waiting_count; i++) {
+    for (int i = 0; i < p->deferred_count; i++) {
         int stream = 1 + i % others;
         if (i < others) RCVI_TRY(rcvi_streams_beside(&p->worker->streams, stream, begun));
-        RCVI_TRY(launch_on(p, p->waiting[i], stream));
+        RCVI_TRY(launch_on(p, p->deferred[i], stream));
     }
-    p->waiting_count = 0;
+    p->deferred_count = 0;
     return RCV_OK;
 }
 
@@ -177,16 +177,16 @@ static rcv_status launch_group(rcvi_cuda_pass *p, const rcvi_cuda_group *group) 
     int count = find_members(p, group, members);
     if (count == 0) return RCV_OK;
     if (p->engine->streams < 2) return rcvi_cuda_launch_members(p, members, count, 0, p->worker->streams.handles[0]);
-    if (may_wait(p, members, count)) {
-        p->waiting[p->waiting_count++] = group;
+    if (may_be_deferred(p, members, count)) {
+        p->deferred[p->deferred_count++] = group;
         return RCV_OK;
     }
-    if (p->waiting_count) RCVI_TRY(release(p, touches, find_all_touches(p, members, count, touches)));
+    if (p->deferred_count) RCVI_TRY(launch_deferred(p, touches, find_all_touches(p, members, count, touches)));
     return launch_on(p, group, stream_of(p, group));
 }
 
-/* Buffers whose life begins with this loop, and of which steps in it leave rows out. */
-static rcv_status clear(rcvi_cuda_pass *p, size_t loop) {
+/* Clears the buffers whose lifetime begins with this loop and of which its steps leave rows out. */
+static rcv_status clear_buffers(rcvi_cuda_pass *p, size_t loop) {
     const rcvi_engine *e = p->engine;
     for (size_t b = 0; b < e->program->buffer_count; b++) {
         const rcvi_buffer *buffer = &e->program->buffers[b];
@@ -195,7 +195,7 @@ static rcv_status clear(rcvi_cuda_pass *p, size_t loop) {
         uintptr_t at = (uintptr_t)p->worker->buffers[b];
         cudaStream_t stream = p->worker->streams.handles[0];
         const rcvi_touch touch = {.low = at, .high = at + bytes, .written = true};
-        RCVI_TRY(release(p, &touch, 1));
+        RCVI_TRY(launch_deferred(p, &touch, 1));
         RCVI_TRY(rcvi_streams_enter(&p->worker->streams, 0, &touch, 1));
         RCVI_CUDA_TRY(cudaMemsetAsync(p->worker->buffers[b], 0, bytes, stream), "clearing a buffer");
         if (!rcvi_cuda_has_rounded(e, (int)b)) continue;
@@ -206,7 +206,7 @@ static rcv_status clear(rcvi_cuda_pass *p, size_t loop) {
     return RCV_OK;
 }
 
-/* A loop as one kernel, or a few. `around`: the iteration of the loop that it is in. */
+/* Launches a loop as one kernel, or a few. `around`: the iteration of the loop around it. */
 static rcv_status launch_loop(rcvi_cuda_pass *p, size_t loop, int64_t around) {
     const rcvi_engine *e = p->engine;
     rcvi_worker *w = p->worker;
@@ -215,7 +215,7 @@ static rcv_status launch_loop(rcvi_cuda_pass *p, size_t loop, int64_t around) {
     cudaStream_t stream = w->streams.handles[0];
     if (e->streams > 1) {
         size_t found = find_loop_touches(p, loop, touches);
-        RCVI_TRY(e->persistent[loop] ? release(p, touches, found) : release(p, &everything, 1));
+        RCVI_TRY(e->persistent[loop] ? launch_deferred(p, touches, found) : launch_deferred(p, &everything, 1));
         RCVI_TRY(rcvi_streams_enter(&w->streams, 0, touches, found));
     }
     if (!e->persistent[loop]) return rcvi_cuda_recurrences_launch(w, e->recurrences[loop], around, p->scratch, stream);
@@ -236,14 +236,14 @@ static rcv_status launch_steps(rcvi_cuda_pass *p, size_t first, size_t end) {
             continue;
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
-        if (e->sorts) RCVI_TRY(clear(p, i));
+        if (e->sorts) RCVI_TRY(clear_buffers(p, i));
         if (e->persistent[i] || e->recurrences[i]) {
             RCVI_TRY(launch_loop(p, i, around));
             i = body_end;
             continue;
         }
         bool inside = p->inside;
-        RCVI_TRY(release(p, &everything, 1));
+        RCVI_TRY(launch_deferred(p, &everything, 1));
         p->inside = true;
         for (int64_t k = 0; k < step->loop.count; k++) {
             p->outer = around;
@@ -260,20 +260,20 @@ static rcv_status launch_steps(rcvi_cuda_pass *p, size_t first, size_t end) {
 
 rcv_status rcvi_cuda_launch(rcvi_worker *worker, size_t first, size_t end, const rcvi_binding *binding, char *scratch,
                             cudaStream_t stream) {
-    int held[RCVI_MAX_STREAMS] = {0};
-    const char *only = getenv("RECURVE_ONLY"); /* for measuring: what is computed then means nothing */
+    int slots[RCVI_MAX_STREAMS] = {0};
+    const char *only = getenv("RECURVE_ONLY"); /* for measurements: the results are then meaningless */
     rcvi_cuda_pass p = {.worker = worker,
                         .engine = worker->engine,
                         .binding = binding,
                         .scratch = scratch,
-                        .held = held,
+                        .slots = slots,
                         .products = only && !strcmp(only, "products")};
     rcvi_program_find_dead_steps(worker->engine->program, worker->buffers, first, end, worker->needed, worker->dead);
     if (first == 0) RCVI_TRY(rcvi_cuda_round_inputs(&p, stream));
     worker->begun_count = 0;
     RCVI_TRY(rcvi_streams_begin(&worker->streams, stream));
     rcv_status status = launch_steps(&p, first, end);
-    if (!status) status = release(&p, &everything, 1);
+    if (!status) status = launch_deferred(&p, &everything, 1);
     rcv_status ended = rcvi_streams_end(&worker->streams);
     return status ? status : ended;
 }

@@ -21,7 +21,7 @@ bool rcvi_cuda_same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_sh
            a->padded == b->padded;
 }
 
-/* Whether all of the right operand's rows, as stored, lie in its buffer with what is between them. */
+/* Whether the whole stride of every row of the right operand, as stored, lies in its buffer. */
 static bool has_whole_b(const rcvi_program *program, const rcvi_step *step) {
     const rcvi_view *b = &step->b;
     int64_t rows = step->gemm.transpose_b ? step->columns : step->gemm.depth;
@@ -71,25 +71,25 @@ static rcv_status find_gemm(rcvi_engine *e, size_t index, int64_t span, rcvi_cud
         return RCV_OK;
     }
     *owns = true;
-    int choice = (int)e->program->rungs.choice; /* where the library proposes fewer, the last of them */
+    int choice = (int)e->program->rungs.choice; /* the last one, where the library proposes fewer */
     rcv_status status = rcvi_cuda_gemm_new(e->blas, &shape, choice, gemm);
     while (status == RCV_UNSUPPORTED && choice > 0) status = rcvi_cuda_gemm_new(e->blas, &shape, --choice, gemm);
     return status;
 }
 
-/* Products that go beside others need no room on the first stream. */
+/* Products that run beside loops need no workspace on the first stream. */
 static void grow_workspace(rcvi_engine *e, const rcvi_step *step, size_t bytes) {
     if (bytes > e->beside_bytes) e->beside_bytes = bytes;
     if (bytes > e->workspace_bytes && !rcvi_cuda_goes_beside(e, step)) e->workspace_bytes = bytes;
 }
 
-/* Of all of the step's time. */
+/* The product over the step's whole span of time. */
 static rcv_status find_product(rcvi_engine *e, size_t index, int64_t span) {
     rcvi_cuda_ready *ready = &e->ready[index];
     const rcvi_step *step = &e->program->steps[index];
     if (ready->operand) {
-        RCVI_TRY(rcvi_cuda_prepare_parts(e, index));
-        grow_workspace(e, step, rcvi_cuda_parts_workspace(ready->parts));
+        RCVI_TRY(rcvi_cuda_prepare_split(e, index));
+        grow_workspace(e, step, rcvi_split_gemm_workspace(ready->split));
         return RCV_OK;
     }
     RCVI_TRY(find_gemm(e, index, span, &ready->gemm, &ready->owns_gemm));

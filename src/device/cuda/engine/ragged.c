@@ -1,33 +1,34 @@
-/* Sequences of different lengths. A run sorts them, the longest first: then those that go on at a time are the first rows,
- * and maps inside of the time loops take these alone. All that is the caller's is read and written through the order. How
- * many rows go on is known when steps are launched one by one; in a graph, whose launches are fixed, kernels read it.
+/* Sequences of different lengths. A run sorts them, the longest first. Then the sequences that have a time step are the first rows, and
+ * maps inside of time loops compute only these (short steps). The caller's arrays are read and written through the order. Launched step
+ * by step, the number of rows is an argument; in a graph, whose launches are fixed, kernels read it from memory.
  *
- * Rows that a step leaves out hold what was there before. That may be so where only steps that leave out the same rows read
- * them, and selections, which take something else there. What lies in memory step by step and is read as a whole, such as
- * factors of gradients, is cleared before the loop: products and sums then see zeros. Where a map may make no number of
- * zeros, as by dividing, what it reads must be computed for all rows. */
+ * Rows that a short step leaves out keep their old contents. That is correct where they are read only by steps that leave out the same
+ * rows, and by selections, which take their other operand there. A buffer with a place for every time step that is read as a whole, such
+ * as factors of gradients, is cleared before the loop: products and sums then read zeros. Where a map might turn these zeros into NaN or
+ * infinity, as by a division, the buffers that it reads are computed for all rows. */
 #include "device/cuda/engine/ragged.h"
 
 #include <string.h>
 
-enum { MOST_ROWS = 1 << 19 }; /* of a batch: one launch takes them */
+enum { MOST_ROWS = 1 << 19 }; /* of a batch, in one launch */
 
 bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer) {
     return buffer->role != RCVI_ARENA && buffer->role != RCVI_PARAMETERS && buffer->role != RCVI_DPARAMETERS &&
            buffer->role != RCVI_LENGTHS;
 }
 
-/* What is the caller's must be touched by steps that know the order. */
+/* Whether all steps that touch the caller's arrays can use the order. */
 static bool can_sort(const rcvi_program *program) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     if (!program->options.lengths || program->options.batch > MOST_ROWS || program->rungs.scan) return false;
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
-        bool knows = step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT || step->kind == RCVI_STEP_FILL ||
-                     step->kind == RCVI_STEP_LIVE || step->kind == RCVI_STEP_BOUNDARY;
+        bool can_order = step->kind == RCVI_STEP_COPY || step->kind == RCVI_STEP_SELECT ||
+                         step->kind == RCVI_STEP_FILL || step->kind == RCVI_STEP_LIVE ||
+                         step->kind == RCVI_STEP_BOUNDARY;
         int count = rcvi_step_accesses(step, accesses);
         for (int k = 0; k < count; k++) {
-            if (!knows && rcvi_cuda_is_by_row(&program->buffers[accesses[k].view->buffer])) return false;
+            if (!can_order && rcvi_cuda_is_by_row(&program->buffers[accesses[k].view->buffer])) return false;
         }
     }
     return true;
@@ -39,15 +40,15 @@ static bool may_be_short(const rcvi_program *program, const rcvi_step *step) {
            step->rows == program->options.batch;
 }
 
-/* Does the step's view show a place of its own at every time, in a buffer whose life begins with a loop? Where chunks are
- * gone through, one that moves within a chunk alone shows the same places in the next. */
+/* Whether the step's view is another place at every time step, in a buffer whose lifetime begins with a loop. In a loop over chunks, a
+ * view that moves only within a chunk has the same places in the next chunk. */
 static bool is_stepwise(const rcvi_program *program, const rcvi_step *step, const rcvi_view *view) {
     const rcvi_buffer *buffer = &program->buffers[view->buffer];
     bool moves = step->time.outer ? view->outer != 0 : view->stride != 0;
     return !view->wrap && moves && buffer->role == RCVI_ARENA && program->steps[buffer->first].kind == RCVI_STEP_LOOP;
 }
 
-/* Does the step read rows of it that others leave out? A selection takes its second operand there. */
+/* Whether the step reads rows that short steps leave out. A selection reads its second operand there. */
 static bool reads_whole(const rcvi_engine *e, const rcvi_step *step, const rcvi_access *access) {
     if (e->is_short[step - e->program->steps] || !access->read) return false;
     return step->kind != RCVI_STEP_SELECT || access->view == &step->b;
@@ -65,7 +66,7 @@ static bool is_read_whole(const rcvi_engine *e, int buffer) {
     return false;
 }
 
-/* Does the map hold an operation that may make no number of a row of zeros? */
+/* Whether the map has an operation that may turn zeros into NaN or infinity. */
 static bool may_fail_on_zeros(const rcvi_step *step) {
     for (int i = 0; step->kind == RCVI_STEP_MAP && i < step->map->instruction_count; i++) {
         rcvi_operation operation = step->map->instructions[i].operation;
@@ -75,7 +76,7 @@ static bool may_fail_on_zeros(const rcvi_step *step) {
     return false;
 }
 
-/* Marks what such maps read, and what others read that write to it; answers whether any was not yet marked. */
+/* Marks the buffers that such maps read, and those read by steps that write marked buffers. Returns whether any is newly marked. */
 static bool mark_delicate(const rcvi_engine *e, const rcvi_step *step, bool *is_delicate) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(step, accesses);
@@ -89,7 +90,7 @@ static bool mark_delicate(const rcvi_engine *e, const rcvi_step *step, bool *is_
     return marked;
 }
 
-/* is_delicate: [buffers] zeros in it might become what is no number. */
+/* is_delicate: [buffers] zeros in it might become NaN or infinity. */
 static void find_delicate(const rcvi_engine *e, bool *is_delicate) {
     memset(is_delicate, 0, e->program->buffer_count * sizeof *is_delicate);
     for (bool changed = true; changed;) {
@@ -99,7 +100,7 @@ static void find_delicate(const rcvi_engine *e, bool *is_delicate) {
     }
 }
 
-/* Whether a step that would be short may be; marks what must be cleared for it. */
+/* Whether a step may stay short; marks the buffers that must be cleared for it. */
 static bool stays_short(rcvi_engine *e, const rcvi_step *step, const bool *is_delicate) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
     int count = rcvi_step_accesses(step, accesses);
@@ -153,13 +154,13 @@ void rcvi_cuda_rows_close(rcv_context *context, rcvi_cuda_rows *rows) {
     *rows = (rcvi_cuda_rows){0};
 }
 
-/* By counting; sequences of one length keep their order. */
+/* Counting sort; sequences of one length keep their order. */
 void rcvi_cuda_rows_sort(rcvi_cuda_rows *rows, const int64_t *lengths) {
     int64_t steps = rows->steps, *alive = rows->alive;
     memset(alive, 0, ((size_t)steps + 1) * sizeof *alive);
     for (int64_t b = 0; b < rows->batch; b++) alive[lengths[b] - 1]++;
-    for (int64_t t = steps - 1; t > 0; t--) alive[t - 1] += alive[t]; /* those longer than t */
-    for (int64_t b = rows->batch; b-- > 0;) { /* the last one of a length goes to the last free place of it */
+    for (int64_t t = steps - 1; t > 0; t--) alive[t - 1] += alive[t]; /* now: sequences longer than t - 1 */
+    for (int64_t b = rows->batch; b-- > 0;) { /* from the last: to the last free place of its length */
         int64_t place = --alive[lengths[b] - 1];
         rows->order[place] = b;
         rows->lengths[place] = lengths[b];

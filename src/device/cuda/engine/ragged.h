@@ -1,20 +1,20 @@
-/* Sequences of different lengths without work for what lies behind their ends. */
+/* Sequences of different lengths, without work after their ends: ragged.c. */
 #ifndef RCVI_CUDA_RAGGED_H
 #define RCVI_CUDA_RAGGED_H
 
 #include "device/cuda/engine/engine.h"
 
-/* Of one call: the sequences, the longest first. */
+/* The sequences of one call, sorted by length, the longest first. */
 typedef struct rcvi_cuda_rows {
     int64_t steps, batch;
-    int64_t *order;   /* [batch] sequence of the caller's at each row */
+    int64_t *order;   /* [batch] the caller's sequence at each row */
     int64_t *lengths; /* [batch] in this order */
     int64_t *alive;   /* [steps] sequences that have this step */
 } rcvi_cuda_rows;
 
-/* Whether runs sort, which steps then leave rows out, and what is cleared before the loop with which its life begins. */
+/* Finds whether runs sort, which steps then are short, and which buffers are cleared before their loop. */
 rcv_status rcvi_cuda_find_short(rcvi_engine *engine);
-/* Rows of it are sequences of the caller's. */
+/* Whether rows of the buffer are the caller's sequences. */
 bool rcvi_cuda_is_by_row(const rcvi_buffer *buffer);
 
 rcv_status rcvi_cuda_rows_open(rcv_context *context, const rcvi_program *program, rcvi_cuda_rows *rows);

@@ -1,13 +1,12 @@
-/* Which products outside of loops are taken in parts (gemm/parts.h), and which of them share an operand that is split once.
+/* Which products outside of loops are computed by split-bf16 emulation (gemm/split_gemm.h), and which of them share a left operand that
+ * is split once.
  *
- * That is `a`, the gates' adjoints of a layer, which three products of its backward pass read. The parts of such an operand have a slot,
- * one for every stream; a product whose operand is not in its slot puts it there. Slots are memory like any other for what runs on
- * other streams. The parts of `b` are the product's own. */
+ * A shared left operand `a` is the gates' adjoints of a layer, which three products of its backward pass read. The scratch has a slot
+ * for a split `a` for every stream. A product whose operand is not in its slot splits it first; slots are tracked like other memory
+ * between streams. `b` is split for every product. */
 #include "device/cuda/engine/engine.h"
 
-#include "device/cuda/gemm/parts.h"
-
-/* Of the numbers that a float32 is multiplied as; 0: it is multiplied itself. */
+/* bfloat16 parts of a float32; 0: products are not split. */
 static int parts_of(const rcvi_program *program) {
     const rcvi_rungs *g = &program->rungs;
     if (!g->persistent || program->options.dtype != RCV_FLOAT32 || g->parts == 1) return 0;
@@ -19,8 +18,8 @@ static bool is_plain(const rcvi_engine *e, const rcvi_view *view) {
            !e->transposed[view->buffer];
 }
 
-/* A large product of the whole sequence. */
-static bool is_taken(const rcvi_engine *e, size_t index) {
+/* Whether it is a large product over the whole sequence, of plain float32 matrices. */
+static bool is_splittable(const rcvi_engine *e, size_t index) {
     const rcvi_program *program = e->program;
     const rcvi_step *step = &program->steps[index];
     if (step->kind != RCVI_STEP_GEMM || step->gemm.batch != 1 || e->is_short[index]) return false;
@@ -28,7 +27,7 @@ static bool is_taken(const rcvi_engine *e, size_t index) {
     if (!is_plain(e, &step->a) || !is_plain(e, &step->b) || !is_plain(e, &step->out)) return false;
     rcvi_cuda_gemm_shape shape = rcvi_cuda_shape_gemm(e, step, step->time.timed ? step->time.span : 1);
     double work = (double)shape.rows * (double)shape.columns * (double)shape.depth;
-    return work >= (double)program->machine.min_library_product && rcvi_cuda_parts_pay(&shape);
+    return work >= (double)program->machine.min_library_product && rcvi_split_gemm_pays(&shape);
 }
 
 static bool is_written(const rcvi_program *program, size_t first, size_t end, int buffer) {
@@ -42,8 +41,9 @@ static bool is_written(const rcvi_program *program, size_t first, size_t end, in
     return false;
 }
 
-/* Do both steps, the first before the second, read the same matrix as `a`? Depth that is filled up would differ. */
-static bool share(const rcvi_program *program, size_t first, size_t second) {
+/* Whether both steps, the first before the second, read the same matrix as `a`, with nothing written to it in between. Not where depth
+ * lies along the rows of one operand alone: its padding would differ. */
+static bool share_operand(const rcvi_program *program, size_t first, size_t second) {
     const rcvi_step *x = &program->steps[first], *y = &program->steps[second];
     bool same_pass = (first < program->forward_count) == (second < program->forward_count);
     bool transposed_x = x->gemm.transpose_a, transposed_y = y->gemm.transpose_a;
@@ -54,23 +54,23 @@ static bool share(const rcvi_program *program, size_t first, size_t second) {
            !is_written(program, first + 1, second, x->a.buffer);
 }
 
-void rcvi_cuda_find_parts(rcvi_engine *e) {
+void rcvi_cuda_find_split_products(rcvi_engine *e) {
     const rcvi_program *program = e->program;
     if (!parts_of(program)) return;
-    size_t behind = 0; /* the outermost loop */
+    size_t loop_end = 0; /* of the last outermost loop */
     for (size_t i = 0; i < program->step_count; i++) {
         rcvi_cuda_ready *ready = &e->ready[i];
-        if (program->steps[i].kind == RCVI_STEP_LOOP && i >= behind)
-            behind = i + 1 + (size_t)program->steps[i].loop.body;
-        if (i < behind || !is_taken(e, i)) continue;
+        if (program->steps[i].kind == RCVI_STEP_LOOP && i >= loop_end)
+            loop_end = i + 1 + (size_t)program->steps[i].loop.body;
+        if (i < loop_end || !is_splittable(e, i)) continue;
         for (size_t j = 0; j < i && !ready->operand; j++) {
-            if (e->ready[j].operand && share(program, j, i)) ready->operand = e->ready[j].operand;
+            if (e->ready[j].operand && share_operand(program, j, i)) ready->operand = e->ready[j].operand;
         }
         if (!ready->operand) ready->operand = ++e->operand_count;
     }
 }
 
-/* Does a product read it along its rows, that is, in blocks? */
+/* Whether the parts of the operand are blocks of rows: some product reads it transposed. */
 static bool has_blocks(const rcvi_engine *e, int operand) {
     for (size_t i = 0; i < e->program->step_count; i++) {
         if (e->ready[i].operand == operand && e->program->steps[i].gemm.transpose_a) return true;
@@ -82,23 +82,23 @@ static void grow(size_t *bytes, size_t needed) {
     if (needed > *bytes) *bytes = needed;
 }
 
-rcv_status rcvi_cuda_prepare_parts(rcvi_engine *e, size_t index) {
+rcv_status rcvi_cuda_prepare_split(rcvi_engine *e, size_t index) {
     const rcvi_step *step = &e->program->steps[index];
     rcvi_cuda_ready *ready = &e->ready[index];
     rcvi_cuda_gemm_shape shape = rcvi_cuda_shape_gemm(e, step, step->time.timed ? step->time.span : 1);
     bool blocks = has_blocks(e, ready->operand);
     for (size_t i = 0; i < index; i++) {
         const rcvi_step *other = &e->program->steps[i];
-        if (!e->ready[i].parts || has_blocks(e, e->ready[i].operand) != blocks) continue;
+        if (!e->ready[i].split || has_blocks(e, e->ready[i].operand) != blocks) continue;
         rcvi_cuda_gemm_shape theirs = rcvi_cuda_shape_gemm(e, other, other->time.timed ? other->time.span : 1);
         if (!rcvi_cuda_same_shape(&shape, &theirs)) continue;
-        ready->parts = e->ready[i].parts;
+        ready->split = e->ready[i].split;
         return RCV_OK;
     }
-    RCVI_TRY(rcvi_cuda_parts_new(e->context, e->blas, &shape, parts_of(e->program), blocks,
-                                 (int)e->program->rungs.choice, &ready->parts));
-    ready->owns_parts = true;
-    grow(&e->split_a_bytes, rcvi_cuda_parts_bytes_a(ready->parts));
-    grow(&e->split_b_bytes, rcvi_cuda_parts_bytes_b(ready->parts));
+    RCVI_TRY(rcvi_split_gemm_new(e->context, e->blas, &shape, parts_of(e->program), blocks,
+                                 (int)e->program->rungs.choice, &ready->split));
+    ready->owns_split = true;
+    grow(&e->split_a_bytes, rcvi_split_gemm_bytes_a(ready->split));
+    grow(&e->split_b_bytes, rcvi_split_gemm_bytes_b(ready->split));
     return RCV_OK;
 }

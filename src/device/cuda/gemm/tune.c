@@ -1,5 +1,5 @@
-/* Which of cuBLASLt's algorithms is fastest for a shape: each is repeated in a graph, as plans run it, and the median of
- * several such rounds counts. */
+/* The fastest of cuBLASLt's algorithms for a shape. Each is repeated in a graph, as plans run it; the median of several such rounds
+ * counts. */
 #include "device/cuda/gemm/gemm.h"
 #include "device/cuda/gemm/tuning.h"
 
@@ -7,7 +7,7 @@
 
 enum { SAMPLE_WORDS = 2048 };
 
-/* What the trials work on. */
+/* Data and stream of the trials. */
 typedef struct {
     rcvi_cuda_gemm_shape shape;
     cudaStream_t stream;
@@ -17,11 +17,11 @@ typedef struct {
 
 /* ---- data ---- */
 
-/* Numbers of both signs and of size about 1: products of zeros take less power, and so less time. */
+/* Random numbers of both signs and of magnitude about 1: products of zeros take less power, and so less time. */
 static uint64_t draw(rcvi_cuda_type type, uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     uint64_t bits = *state ^ *state >> 29;
-    switch (type) { /* signs and fractions are random, exponents are not */
+    switch (type) { /* random signs and fractions, fixed exponents */
     case RCVI_F64: return (bits & UINT64_C(0x800fffffffffffff)) | UINT64_C(0x3fe0000000000000);
     case RCVI_F32: return (bits & UINT64_C(0x807fffff807fffff)) | UINT64_C(0x3f0000003f000000);
     case RCVI_BF16: return (bits & UINT64_C(0x807f807f807f807f)) | UINT64_C(0x3f003f003f003f00);
@@ -29,7 +29,7 @@ static uint64_t draw(rcvi_cuda_type type, uint64_t *state) {
     }
 }
 
-/* Memory of [rows, columns] with its batch, filled by copying a sample over and over. */
+/* Memory of [rows, columns] with its batch, filled with repeated copies of a sample. */
 static rcv_status make_data(const bench *bench, rcvi_cuda_type type, int64_t rows, int64_t columns, int64_t row,
                             int64_t step, void **data) {
     uint64_t sample[SAMPLE_WORDS], state = 88172645463325252u;
@@ -38,7 +38,7 @@ static rcv_status make_data(const bench *bench, rcvi_cuda_type type, int64_t row
     for (int i = 0; i < SAMPLE_WORDS; i++) sample[i] = draw(type, &state);
     RCVI_CUDA_TRY(cudaMalloc(data, bytes), "memory for trials of a product");
     RCVI_CUDA_TRY(cudaMemcpyAsync(*data, sample, have, cudaMemcpyHostToDevice, bench->stream), "filling an operand");
-    RCVI_CUDA_TRY(cudaStreamSynchronize(bench->stream), "filling an operand"); /* the sample is ours alone till then */
+    RCVI_CUDA_TRY(cudaStreamSynchronize(bench->stream), "filling an operand"); /* the sample is on this stack */
     while (have < bytes) {
         size_t more = have < bytes - have ? have : bytes - have;
         RCVI_CUDA_TRY(cudaMemcpyAsync((char *)*data + have, *data, more, cudaMemcpyDeviceToDevice, bench->stream),
@@ -137,8 +137,7 @@ static rcv_status time_one(const bench *b, const rcvi_cuda_gemm *gemm, double *s
     return status;
 }
 
-/* Puts the fastest of algorithms 1 .. choices - 1 in the place of *best, which is number 0, where it is faster. One that
- * fails is passed over. */
+/* Replaces *best, algorithm 0, by the fastest of algorithms 1 .. choices - 1 where that is faster. One that fails is skipped. */
 static void try_all(const bench *b, rcvi_cuda_blas *blas, int choices, double until, rcvi_cuda_gemm **best) {
     double fastest = INFINITY;
     if (time_one(b, *best, &fastest) != RCV_OK) fastest = INFINITY;
@@ -163,7 +162,7 @@ rcv_status rcvi_cuda_gemm_tune(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape 
     if (bench.shape.batch < 1) bench.shape.batch = 1;
     RCVI_TRY(rcvi_cuda_gemm_new(blas, shape, 0, gemm));
     if (choices < 2 || shape->rows <= 0 || shape->columns <= 0 || shape->depth <= 0) return RCV_OK;
-    /* Where there is no memory for trials, the library's own first choice serves. */
+    /* Without memory for trials the library's first choice is used. */
     if (set_up(&bench) == RCV_OK) try_all(&bench, blas, choices, until, gemm);
     tear_down(&bench);
     return RCV_OK;

@@ -1,7 +1,7 @@
 /* The output layer: products by the library, rows between them by kernels, chunk by chunk. */
 #include "device/cuda/kernels/kernels.h"
 #include "device/cuda/learn/kernels.h"
-#include "device/cuda/learn/parts.h"
+#include "device/cuda/learn/state.h"
 
 enum { PIECE = 8, FEW_CLASSES = 64, MANY_BYTES = 32 << 20 };
 

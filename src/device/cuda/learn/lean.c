@@ -7,7 +7,7 @@
  * dweight of a strip has rows of `deep`, as y has: so all products have whole pieces. */
 #include "device/cuda/kernels/kernels.h"
 #include "device/cuda/learn/kernels.h"
-#include "device/cuda/learn/parts.h"
+#include "device/cuda/learn/state.h"
 
 #include <string.h>
 

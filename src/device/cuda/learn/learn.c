@@ -2,7 +2,7 @@
 #include "device/cuda/learn/learn.h"
 
 #include "device/cuda/learn/kernels.h"
-#include "device/cuda/learn/parts.h"
+#include "device/cuda/learn/state.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Calls that repeat, as one graph: made once as they are, so that all that is done at a first call has been, recorded the second
  * time, and launched from then on. */
-#include "device/cuda/learn/parts.h"
+#include "device/cuda/learn/state.h"
 
 static rcvi_learn_graph *find(rcvi_learn *learn, uint64_t key) {
     for (int i = 0; i < RCVI_MAX_LEARN_GRAPHS; i++) {

@@ -3,8 +3,8 @@
  * Types. Arrays hold `real`. What products of the head read is `narrow`: 16 bits in such a type, else real. Copies of y and of the
  * weight in 16 bits have rows of `deep` elements, zeros behind `features`, and `wide` rows of the weight, zeros behind `classes`.
  * Logits of `chunk` rows exist at once, `wide` from row to row, and so do their gradients: of 16 bits beside them, else in their place. */
-#ifndef RCVI_CUDA_LEARN_PARTS_H
-#define RCVI_CUDA_LEARN_PARTS_H
+#ifndef RCVI_CUDA_LEARN_STATE_H
+#define RCVI_CUDA_LEARN_STATE_H
 
 #include "device/cuda/engine/engine.h"
 #include "device/learn.h"

@@ -1,5 +1,5 @@
 /* Split-bf16 emulation of float32 products: layout of the parts, the library's products, and runs. */
-#include "device/cuda/gemm/parts.h"
+#include "device/cuda/gemm/split_gemm.h"
 #include "device/cuda/gemm/tuning.h"
 #include "device/cuda/kernels/kernels.h"
 
@@ -7,7 +7,7 @@ static int64_t round_up(int64_t count) { return (count + RCVI_SPLIT_PIECE - 1) /
 
 /* ---- layout ---- */
 
-/* depth: of a part, whole pieces where it lies along rows. */
+/* `depth`: of a part; a multiple of RCVI_SPLIT_PIECE where it lies along rows. `along`: depth lies along rows. */
 static rcvi_split split_of(int64_t length, int64_t stored_depth, int64_t depth, bool along, int64_t row, int parts,
                            bool blocks) {
     rcvi_split s = {.rows = along ? length : stored_depth,
@@ -21,7 +21,7 @@ static rcvi_split split_of(int64_t length, int64_t stored_depth, int64_t depth, 
     return s;
 }
 
-static void add_product(rcvi_parts_layout *l, const rcvi_cuda_gemm_shape *s, int64_t depth, int64_t a, int64_t b) {
+static void add_product(rcvi_split_gemm_layout *l, const rcvi_cuda_gemm_shape *s, int64_t depth, int64_t a, int64_t b) {
     rcvi_cuda_gemm_shape *shape = &l->products[l->count].shape;
     *shape = *s;
     shape->a = shape->b = RCVI_BF16;
@@ -34,34 +34,35 @@ static void add_product(rcvi_parts_layout *l, const rcvi_cuda_gemm_shape *s, int
     l->products[l->count++].b = b * l->b.to_part;
 }
 
-void rcvi_cuda_parts_lay_out(const rcvi_cuda_gemm_shape *s, int parts, bool blocks, rcvi_parts_layout *l) {
+void rcvi_split_gemm_lay_out(const rcvi_cuda_gemm_shape *s, int parts, bool blocks, rcvi_split_gemm_layout *l) {
     bool along_a = !s->transpose_a, along_b = s->transpose_b;
     int64_t depth = along_a || along_b ? round_up(s->depth) : s->depth;
-    *l = (rcvi_parts_layout){.a = split_of(s->rows, s->depth, depth, along_a, s->row_a, parts, !along_a || blocks),
-                             .b = split_of(s->columns, s->depth, depth, along_b, s->row_b, parts, !along_b)};
+    *l = (rcvi_split_gemm_layout){.a = split_of(s->rows, s->depth, depth, along_a, s->row_a, parts, !along_a || blocks),
+                                  .b = split_of(s->columns, s->depth, depth, along_b, s->row_b, parts, !along_b)};
     l->b.reversed = true;
-    for (int sum = parts - 1; sum >= 0; sum--) { /* of the numbers of two parts that meet */
-        int64_t first = parts - 1 - sum;         /* where part `sum` of b lies */
+    for (int sum = parts - 1; sum >= 0; sum--) { /* p + q of the parts that are multiplied */
+        int64_t first = parts - 1 - sum;         /* place of part `sum` of b */
         if (!along_a || !blocks) add_product(l, s, (sum + 1) * depth, 0, first);
         for (int p = 0; p <= sum && along_a && blocks; p++) add_product(l, s, depth, p, first + p);
     }
 }
 
-bool rcvi_cuda_parts_pay(const rcvi_cuda_gemm_shape *s) {
+bool rcvi_split_gemm_pays(const rcvi_cuda_gemm_shape *s) {
     return s->rows > 0 && s->columns > 0 && s->depth > 0 &&
            1 / (double)s->rows + 1 / (double)s->columns + 1 / (double)s->depth <= 1 / RCVI_TUNED_SPLIT_LENGTH;
 }
 
 /* ---- the library's products ---- */
 
-struct rcvi_cuda_parts {
+struct rcvi_split_gemm {
     rcv_context *context;
-    rcvi_parts_layout layout;
-    rcvi_cuda_gemm *gemms[RCVI_MAX_PART_PRODUCTS]; /* NULL: of the same shape as the one before */
+    rcvi_split_gemm_layout layout;
+    rcvi_cuda_gemm *gemms[RCVI_MAX_SPLIT_PRODUCTS]; /* NULL: the shape, and so the product, is that of the one before */
 };
 
 static bool same_shape(const rcvi_cuda_gemm_shape *a, const rcvi_cuda_gemm_shape *b) {
-    return a->depth == b->depth && a->accumulate == b->accumulate && a->starts == b->starts; /* of one layout */
+    return a->depth == b->depth && a->accumulate == b->accumulate &&
+           a->starts == b->starts; /* all else is alike in one layout */
 }
 
 static rcv_status new_gemm(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int choice, rcvi_cuda_gemm **gemm) {
@@ -70,69 +71,69 @@ static rcv_status new_gemm(rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *sha
     return status;
 }
 
-rcv_status rcvi_cuda_parts_new(rcv_context *context, rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int parts,
-                               bool blocks, int choice, rcvi_cuda_parts **out) {
+rcv_status rcvi_split_gemm_new(rcv_context *context, rcvi_cuda_blas *blas, const rcvi_cuda_gemm_shape *shape, int parts,
+                               bool blocks, int choice, rcvi_split_gemm **out) {
     *out = NULL;
-    rcvi_cuda_parts *made = rcvi_new(context, 1, sizeof *made);
+    rcvi_split_gemm *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
-    rcvi_parts_layout *l = &made->layout;
-    rcvi_cuda_parts_lay_out(shape, parts, blocks, l);
+    rcvi_split_gemm_layout *l = &made->layout;
+    rcvi_split_gemm_lay_out(shape, parts, blocks, l);
     rcv_status status = RCV_OK;
     for (int i = 0; i < l->count && !status; i++) {
         if (i == 0 || !same_shape(&l->products[i].shape, &l->products[i - 1].shape))
             status = new_gemm(blas, &l->products[i].shape, choice, &made->gemms[i]);
     }
     if (status) {
-        rcvi_cuda_parts_free(made);
+        rcvi_split_gemm_free(made);
         return status;
     }
     *out = made;
     return RCV_OK;
 }
 
-void rcvi_cuda_parts_free(rcvi_cuda_parts *parts) {
-    if (!parts) return;
-    for (int i = 0; i < parts->layout.count; i++) rcvi_cuda_gemm_free(parts->gemms[i]);
-    rcvi_free(parts->context, parts);
+void rcvi_split_gemm_free(rcvi_split_gemm *split) {
+    if (!split) return;
+    for (int i = 0; i < split->layout.count; i++) rcvi_cuda_gemm_free(split->gemms[i]);
+    rcvi_free(split->context, split);
 }
 
-size_t rcvi_cuda_parts_workspace(const rcvi_cuda_parts *parts) {
+size_t rcvi_split_gemm_workspace(const rcvi_split_gemm *split) {
     size_t most = 0;
-    for (int i = 0; i < parts->layout.count; i++) {
-        size_t bytes = parts->gemms[i] ? rcvi_cuda_gemm_workspace(parts->gemms[i]) : 0;
+    for (int i = 0; i < split->layout.count; i++) {
+        size_t bytes = split->gemms[i] ? rcvi_cuda_gemm_workspace(split->gemms[i]) : 0;
         if (bytes > most) most = bytes;
     }
     return most;
 }
 
 static size_t bytes_of(const rcvi_split *s) { return (size_t)s->parts * (size_t)(s->high * s->wide) * sizeof *s->to; }
-size_t rcvi_cuda_parts_bytes_a(const rcvi_cuda_parts *parts) { return bytes_of(&parts->layout.a); }
-size_t rcvi_cuda_parts_bytes_b(const rcvi_cuda_parts *parts) { return bytes_of(&parts->layout.b); }
+size_t rcvi_split_gemm_bytes_a(const rcvi_split_gemm *split) { return bytes_of(&split->layout.a); }
+size_t rcvi_split_gemm_bytes_b(const rcvi_split_gemm *split) { return bytes_of(&split->layout.b); }
 
-/* ---- a run ---- */
+/* ---- runs ---- */
 
-static rcv_status split(rcvi_split s, const void *from, void *to, cudaStream_t stream) {
+static rcv_status split_operand(rcvi_split s, const void *from, void *to, cudaStream_t stream) {
     s.from = from;
     s.to = to;
-    return rcvi_cuda_check(rcvi_cuda_split(stream, &s), "an operand in parts");
+    return rcvi_cuda_check(rcvi_cuda_split(stream, &s), "splitting an operand");
 }
 
-rcv_status rcvi_cuda_parts_split_a(const rcvi_cuda_parts *parts, const void *a, void *to, cudaStream_t stream) {
-    return split(parts->layout.a, a, to, stream);
+rcv_status rcvi_split_gemm_split_a(const rcvi_split_gemm *split, const void *a, void *to, cudaStream_t stream) {
+    return split_operand(split->layout.a, a, to, stream);
 }
 
-rcv_status rcvi_cuda_parts_split_b(const rcvi_cuda_parts *parts, const void *b, void *to, cudaStream_t stream) {
-    return split(parts->layout.b, b, to, stream);
+rcv_status rcvi_split_gemm_split_b(const rcvi_split_gemm *split, const void *b, void *to, cudaStream_t stream) {
+    return split_operand(split->layout.b, b, to, stream);
 }
 
-rcv_status rcvi_cuda_parts_run(const rcvi_cuda_parts *parts, const void *a, const void *b, const void *start,
+rcv_status rcvi_split_gemm_run(const rcvi_split_gemm *split, const void *a, const void *b, const void *start,
                                bool stores, void *out, void *workspace, cudaStream_t stream) {
-    const rcvi_parts_layout *l = &parts->layout;
+    const rcvi_split_gemm_layout *l = &split->layout;
     const rcvi_cuda_gemm *gemm = NULL;
     for (int i = 0; i < l->count; i++) {
         const uint16_t *left = (const uint16_t *)a + l->products[i].a, *right = (const uint16_t *)b + l->products[i].b;
-        if (parts->gemms[i]) gemm = parts->gemms[i];
+        if (split->gemms[i]) gemm = split->gemms[i];
         RCVI_TRY(i == 0 && stores ? rcvi_cuda_gemm_store(gemm, left, right, out, workspace, stream)
                                   : rcvi_cuda_gemm_run(gemm, left, right, l->products[i].shape.starts ? start : NULL,
                                                        out, workspace, stream));
