@@ -1,11 +1,11 @@
-/* A recurrence, iteration after iteration: a thread has VECTOR channels. Stands behind recurrence.cuh and macros:
- *   STEPS    positions that are on their way while those before them are computed
+/* A recurrence, iteration after iteration: a thread has VECTOR channels. Follows recurrence.cuh and `struct Cell`. Macros:
+ *   STEPS    positions that are loaded while those before them are computed
  *   THREADS  of a block
- *   CARRIES  iterations wait for each other; else blocks share them out, too
- * and behind `struct Cell`:
+ *   CARRIES  iterations depend on each other; else they are divided among blocks, too
+ * struct Cell has
  *   Cell(args, number)       one thread's channels; there: whether it has any
- *   Raw, load(position, raw) all that a position reads
- *   step(position, raw)      the position */
+ *   Raw, load(position, raw) loads what a position reads
+ *   step(position, raw)      computes a position */
 
 extern "C" __global__ void __launch_bounds__(THREADS) loop_kernel(const __grid_constant__ RecurrenceArgs args) {
     Cell cell(args, (long long)blockIdx.x * THREADS + threadIdx.x);

@@ -1,28 +1,15 @@
-/* Recurrences on a GPU: what is known before the state and what behind it, how they are cut, and their launches. */
+/* Recurrences on a GPU: which instructions are computed before the state is known and which after it, how the loop is divided, and its
+ * launches. */
 #include "device/cuda/recurrence/recurrence.h"
 #include "device/cuda/codegen/jit.h"
 #include "device/cuda/engine/worker.h"
+#include "device/cuda/recurrence/tuning.h"
 
 #include <string.h>
 
-enum {
-    WORD_BYTES = 4,
-    SCAN_WORDS = 32, /* that a thread of a scan has on their way */
-    NEWTON_THREADS = 256,
-    NEWTON_STEPS = 4,
-    NEWTON_LANES = 16,
-    NEWTON_CHANNELS = 8, /* of a block at least, where vectors allow: 32 bytes of a row */
-    NEWTON_BLOCKS = 2,   /* of a processor, where there are channels enough */
-    LOOP_THREADS = 64,
-    LOOP_WORDS = 48, /* that a thread has on their way */
-    LOOP_MOST_STEPS = 8,
-    FULL_THREADS = 512, /* of a processor: from so many on a thread takes several channels */
-    MAP_POSITIONS = 32, /* that a thread takes where iterations do not wait for each other */
-    MOST_PARTS = 65535,
-    SUM_THREADS = 128
-};
+enum { WORD_BYTES = 4, MOST_GRID = 65535 /* blocks along y */ };
 
-/* ---- before and behind the state ---- */
+/* ---- before and after the state is known ---- */
 
 static bool is_next_state(const rcvi_cuda_recurrence *c, int k) {
     return c->r->state != RCVI_NONE && k == c->r->carried[c->r->state].source;
@@ -38,7 +25,7 @@ static void read_view(rcvi_cuda_recurrence *c, int v, bool early) {
         c->readings[v] = RCVI_READ_LATE;
 }
 
-/* What is known early, and needed late, is computed once more. */
+/* A value that is computed early and needed late is computed again. */
 static void compute_again(rcvi_cuda_recurrence *c, int k) {
     if (c->again[k]) return;
     c->again[k] = true;
@@ -50,7 +37,7 @@ static void compute_again(rcvi_cuda_recurrence *c, int k) {
     }
 }
 
-/* Marks what instruction k needs, itself among it. */
+/* Marks instruction k and all that it needs. */
 static void need(rcvi_cuda_recurrence *c, int k, bool early) {
     bool *needed = early ? c->early : c->late;
     if (!early && c->early[k]) {
@@ -81,7 +68,7 @@ static void clear_needs(rcvi_cuda_recurrence *c) {
     for (int i = 0; i < r->carried_count; i++) c->readings[r->carried[i].read] = RCVI_READ_CARRIED;
 }
 
-/* All at once. */
+/* A loop: all is computed late, and all that is read is loaded early. */
 static void find_loop_needs(rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     clear_needs(c);
@@ -95,7 +82,7 @@ static void find_loop_needs(rcvi_cuda_recurrence *c) {
 static void find_scan_needs(rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     clear_needs(c);
-    c->early_stores = c->cut.form == RCVI_SCAN_CHAINED; /* three goes through all of it twice */
+    c->early_stores = c->cut.form == RCVI_SCAN_CHAINED; /* the form three computes all of it twice */
     need(c, r->scale, true);
     need(c, r->offset, true);
     compute_again(c, r->scale);
@@ -112,7 +99,7 @@ static void find_scan_needs(rcvi_cuda_recurrence *c) {
     }
 }
 
-/* Marks what instruction k needs when the state is known: what was needed before is computed once more. */
+/* Marks what instruction k needs when the state is known; what was computed early is computed again. */
 static void need_all(rcvi_cuda_recurrence *c, int k) {
     if (c->late[k]) return;
     c->late[k] = true;
@@ -126,7 +113,7 @@ static void need_all(rcvi_cuda_recurrence *c, int k) {
     }
 }
 
-/* The next state and its derivative are found again and again before the state is known. */
+/* Newton: the next state and its derivative are computed in every round before the state is known. */
 static void find_newton_needs(rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     clear_needs(c);
@@ -141,7 +128,7 @@ static void find_newton_needs(rcvi_cuda_recurrence *c) {
     if (c->sum != RCVI_NONE) need_all(c, r->carried[c->sum].term);
 }
 
-/* ---- cuts ---- */
+/* ---- how a loop is divided ---- */
 
 static int widest_vector(const rcvi_recurrence *r) {
     for (int vector = 4; vector > 1; vector /= 2) {
@@ -155,7 +142,7 @@ static int widest_vector(const rcvi_recurrence *r) {
 
 static int bytes_of(const rcvi_cuda_recurrence *c, int v) { return (int)rcvi_cuda_bytes(c->types[v]); }
 
-/* The one carried value that is a sum, where tiles can add it up: a row after the other in memory, of reals. */
+/* Finds the carried value that is a sum; false where tiles cannot add it up: it must be the only one, dense in memory, of reals. */
 static bool find_sum(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     c->sum = RCVI_NONE;
@@ -177,18 +164,20 @@ static void cut_loop(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     int64_t channels = r->rows * r->columns;
     int vector = widest_vector(r), bytes = 0;
-    while (vector > 1 && channels / vector < (int64_t)e->processors * FULL_THREADS) vector /= 2;
-    c->cut = (rcvi_scan_cut){.form = RCVI_SCAN_CHANNELS, .vector = vector, .threads = LOOP_THREADS, .steps = 1};
+    while (vector > 1 && channels / vector < (int64_t)e->processors * RCVI_TUNED_LOOP_FULL) vector /= 2;
+    c->cut =
+        (rcvi_scan_cut){.form = RCVI_SCAN_CHANNELS, .vector = vector, .threads = RCVI_TUNED_LOOP_THREADS, .steps = 1};
     find_loop_needs(c);
     for (int v = 0; v < r->map.operand_count; v++) bytes += c->readings[v] == RCVI_READ_EARLY ? bytes_of(c, v) : 0;
-    while (c->cut.steps < LOOP_MOST_STEPS && 2 * c->cut.steps * vector * bytes <= LOOP_WORDS * WORD_BYTES)
+    while (c->cut.steps < RCVI_TUNED_LOOP_STEPS &&
+           2 * c->cut.steps * vector * bytes <= RCVI_TUNED_LOOP_WORDS * WORD_BYTES)
         c->cut.steps *= 2;
 }
 
-/* The largest divisor of `steps` positions whose bytes a thread has on their way at once. */
+/* The largest divisor of a thread's positions whose bytes it may have in flight at once. */
 static int at_once(const rcvi_cuda_recurrence *c, int bytes) {
     int count = c->cut.steps;
-    while (count > 1 && count * c->cut.vector * bytes > SCAN_WORDS * WORD_BYTES) count /= 2;
+    while (count > 1 && count * c->cut.vector * bytes > RCVI_TUNED_RECURRENCE_WORDS * WORD_BYTES) count /= 2;
     return count;
 }
 
@@ -207,7 +196,7 @@ static int64_t tiles_of(const rcvi_scan_cut *cut, int64_t steps) {
     return (steps + tile_steps(cut) - 1) / tile_steps(cut);
 }
 
-/* Whether it is one becomes c->cut.form. */
+/* A scan, where the recurrence is affine: else c->cut.form becomes RCVI_SCAN_CHANNELS. */
 static rcv_status cut_scan(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     int64_t channels = r->rows * r->columns;
@@ -219,7 +208,7 @@ static rcv_status cut_scan(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     find_scan_needs(c);
     find_batches(c);
     c->cut.tiles = tiles_of(&c->cut, r->count);
-    if (c->cut.tiles > (INT32_MAX - 4096) / c->cut.chains) { /* one launch does not take them */
+    if (c->cut.tiles > (INT32_MAX - 4096) / c->cut.chains) { /* more than one launch takes */
         c->cut.form = RCVI_SCAN_CHANNELS;
         return RCV_OK;
     }
@@ -228,20 +217,20 @@ static rcv_status cut_scan(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     return RCV_OK;
 }
 
-/* The fewer channels there are, the fewer a block has, and the longer are its tiles. */
+/* Newton iterations. With few channels a block has few of them, and long tiles. */
 static void cut_newton(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     const rcvi_recurrence *r = c->r;
     int64_t channels = r->rows * r->columns;
     if (!e->program->rungs.newton || r->slope == RCVI_NONE || !find_sum(e, c)) return;
-    int vector = widest_vector(r), lanes = NEWTON_LANES;
-    while (lanes > 1 && lanes * vector > NEWTON_CHANNELS &&
-           channels / (lanes * vector) < (int64_t)e->processors * NEWTON_BLOCKS)
+    int vector = widest_vector(r), lanes = RCVI_TUNED_NEWTON_LANES;
+    while (lanes > 1 && lanes * vector > RCVI_TUNED_NEWTON_CHANNELS &&
+           channels / (lanes * vector) < (int64_t)e->processors * RCVI_TUNED_NEWTON_BLOCKS)
         lanes /= 2;
     c->cut = (rcvi_scan_cut){.form = RCVI_SCAN_NEWTON,
                              .vector = vector,
                              .lanes = lanes,
-                             .steps = NEWTON_STEPS,
-                             .threads = NEWTON_THREADS,
+                             .steps = RCVI_TUNED_NEWTON_STEPS,
+                             .threads = RCVI_TUNED_NEWTON_THREADS,
                              .blocks = 1,
                              .chains = (channels / vector + lanes - 1) / lanes};
     c->cut.tiles = tiles_of(&c->cut, r->count);
@@ -250,7 +239,7 @@ static void cut_newton(const rcvi_engine *e, rcvi_cuda_recurrence *c) {
     if (c->sum != RCVI_NONE) c->sums = (size_t)(c->cut.tiles * channels) * rcvi_cuda_bytes(e->real);
 }
 
-/* ---- made ready ---- */
+/* ---- preparing ---- */
 
 static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recurrence *c) {
     size_t operands = (size_t)r->map.operand_count, instructions = (size_t)r->map.instruction_count;
@@ -265,8 +254,7 @@ static rcv_status make(rcvi_engine *e, const rcvi_recurrence *r, rcvi_cuda_recur
     if (e->pool.failed) return RCV_NO_MEMORY;
     for (int v = 0; v < r->map.operand_count; v++) {
         const rcvi_view *view = &r->map.operands[v];
-        if (e->transposed[view->buffer])
-            return rcvi_fail(RCV_UNSUPPORTED, "a recurrence reads no buffer that is stored feature after feature");
+        if (e->transposed[view->buffer]) return rcvi_fail(RCV_UNSUPPORTED, "a recurrence reads no transposed buffer");
         c->types[v] = rcvi_cuda_type_of(e, view);
         c->has_rounded[v] = rcvi_cuda_has_rounded(e, view->buffer);
     }
@@ -349,10 +337,10 @@ static rcv_status start(const launch *l, int kernel, dim3 grid, int threads, voi
                            "launching a recurrence");
 }
 
-static dim3 line(int64_t blocks) { return (dim3){.x = (unsigned)blocks, .y = 1, .z = 1}; }
-static int64_t parts(int64_t count, int64_t each) { return (count + each - 1) / each; }
+static dim3 grid_of(int64_t blocks) { return (dim3){.x = (unsigned)blocks, .y = 1, .z = 1}; }
+static int64_t divide_up(int64_t count, int64_t each) { return (count + each - 1) / each; }
 
-/* As struct RecurrenceArgs of recurrence.cuh. A ring's slots are found there. */
+/* As struct RecurrenceArgs of recurrence.cuh; the kernel finds the slots of rings. */
 static void fill_words(const launch *l, uint64_t *words) {
     const rcvi_engine *e = l->worker->engine;
     const rcvi_recurrence *r = l->c->r;
@@ -374,18 +362,18 @@ static void fill_words(const launch *l, uint64_t *words) {
 
 static rcv_status launch_loop(const launch *l, void *words) {
     const rcvi_scan_cut *cut = &l->c->cut;
-    int64_t across = parts(l->c->r->rows * l->c->r->columns / cut->vector, cut->threads);
-    int64_t down = l->c->r->carried_count ? 1 : parts(l->count, MAP_POSITIONS);
-    dim3 grid = {.x = (unsigned)across, .y = (unsigned)(down < MOST_PARTS ? down : MOST_PARTS), .z = 1};
+    int64_t across = divide_up(l->c->r->rows * l->c->r->columns / cut->vector, cut->threads);
+    int64_t down = l->c->r->carried_count ? 1 : divide_up(l->count, RCVI_TUNED_LOOP_POSITIONS);
+    dim3 grid = {.x = (unsigned)across, .y = (unsigned)(down < MOST_GRID ? down : MOST_GRID), .z = 1};
     return start(l, 0, grid, cut->threads, (void *[]){words});
 }
 
 static rcv_status launch_three(const launch *l, void **values) {
     const rcvi_scan_cut *cut = &l->c->cut;
     int64_t tiles = *(int64_t *)values[3], threads = cut->chains * cut->lanes;
-    RCVI_TRY(start(l, 0, line(cut->chains * tiles), cut->threads, values));
-    RCVI_TRY(start(l, 1, line(parts(threads, cut->threads)), cut->threads, values));
-    return start(l, 2, line(cut->chains * tiles), cut->threads, values);
+    RCVI_TRY(start(l, 0, grid_of(cut->chains * tiles), cut->threads, values));
+    RCVI_TRY(start(l, 1, grid_of(divide_up(threads, cut->threads)), cut->threads, values));
+    return start(l, 2, grid_of(cut->chains * tiles), cut->threads, values);
 }
 
 static rcv_status launch_scan(const launch *l, void *words) {
@@ -395,20 +383,20 @@ static rcv_status launch_scan(const launch *l, void *words) {
     int chains = (int)cut->chains;
     char *head = l->scratch + l->worker->engine->scans, *after = head + RCVI_SCAN_HEAD;
     if (cut->form == RCVI_SCAN_NEWTON)
-        return start(l, 0, line(chains), cut->threads, (void *[]){words, &steps, &chains, &tiles});
+        return start(l, 0, grid_of(chains), cut->threads, (void *[]){words, &steps, &chains, &tiles});
     if (cut->form == RCVI_SCAN_THREE) return launch_three(l, (void *[]){words, &steps, &chains, &tiles, &head});
-    return start(l, 0, line(cut->many && most < all ? most : all), cut->threads,
+    return start(l, 0, grid_of(cut->many && most < all ? most : all), cut->threads,
                  (void *[]){words, &steps, &chains, &tiles, &head, &after});
 }
 
-/* The sums of tiles, behind what was there. */
+/* Adds the sums of tiles to what is there. */
 static rcv_status launch_sum(const launch *l, const uint64_t *words) {
     const rcvi_recurrence *r = l->c->r;
     int views = r->map.operand_count;
     uint64_t sums = words[2 * views + 2], to = words[r->carried[l->c->sum].read];
     int64_t tiles = tiles_of(&l->c->cut, l->count), channels = r->rows * r->columns;
-    return start(l, RCVI_RECURRENCE_KERNELS - 1, line(parts(channels, SUM_THREADS)), SUM_THREADS,
-                 (void *[]){&sums, &tiles, &channels, &to});
+    return start(l, RCVI_RECURRENCE_KERNELS - 1, grid_of(divide_up(channels, RCVI_TUNED_SUM_THREADS)),
+                 RCVI_TUNED_SUM_THREADS, (void *[]){&sums, &tiles, &channels, &to});
 }
 
 static rcv_status launch_one(launch *l) {

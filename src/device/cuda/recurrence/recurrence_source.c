@@ -1,4 +1,4 @@
-/* Recurrences as text: `struct Cell` of scan.cuh or of loop.cuh, written from a recurrence's map. */
+/* Recurrences as CUDA source: `struct Cell` of scan.cuh or of loop.cuh, written from a recurrence's map. */
 #include "device/cuda/recurrence/recurrence.h"
 
 extern const char rcvi_map_element_text[], rcvi_recurrence_text[], rcvi_loop_text[];
@@ -20,7 +20,7 @@ static bool is_newton(const writer *w) { return w->c->cut.form == RCVI_SCAN_NEWT
 
 /* ---- places ---- */
 
-/* The first operand whose elements lie as this one's do, from position to position. */
+/* The first operand with the strides of this one: they share an offset in the text. */
 static int element_of(const writer *w, int operand) {
     const rcvi_view *view = &w->map->operands[operand];
     int found = 0;
@@ -30,7 +30,7 @@ static int element_of(const writer *w, int operand) {
     return found;
 }
 
-/* Of a row and a column, at the first position. */
+/* The offset of a row and a column at the first position. */
 static void add_base(writer *w, int operand) {
     const rcvi_view *view = &w->map->operands[operand];
     rcvi_text_add(&w->text, "row * %lldll + column * %lldll", (long long)view->row, (long long)view->column);
@@ -42,7 +42,7 @@ static void add_element(writer *w, int operand) {
                   (long long)w->map->operands[operand].stride);
 }
 
-/* What a ring adds to it, at `position`, which is so many times further than the first one. */
+/* The offset of a ring's slot at `position`; time advances by `each` a position. */
 static void add_slot(writer *w, int operand, int64_t each) {
     const rcvi_view *view = &w->map->operands[operand];
     if (!view->wrap) return;
@@ -79,7 +79,7 @@ static int carried_by(const writer *w, int operand) {
     return c;
 }
 
-/* What an instruction reads, of element i. */
+/* Operand a of an instruction, of element i. */
 static void add_operand(void *self, const rcvi_instruction *instruction, int a) {
     writer *w = self;
     int source = instruction->source[a];
@@ -111,7 +111,7 @@ static void add_instruction(writer *w, int k) {
 
 /* ---- stores ---- */
 
-/* Sums of tiles are added up behind the scan. */
+/* Whether the store is written here: sums of tiles are added up after the scan. */
 static bool is_stored(const writer *w, const rcvi_map_store *store) {
     return w->c->sum == RCVI_NONE || store->source != w->r->carried[w->c->sum].source;
 }
@@ -120,7 +120,7 @@ static bool is_stored_early(const writer *w, const rcvi_map_store *store) {
     return w->c->early_stores && w->c->early[store->source] && !rcvi_recurrence_reads_late(w->c, store->out);
 }
 
-/* Numbers that are stored leave the loop over a thread's channels as arrays. */
+/* Whether instruction k's results are kept in an array, to be stored after the loop over a thread's channels. */
 static bool leaves(const writer *w, int k, bool early) {
     for (int i = 0; i < w->map->store_count; i++) {
         const rcvi_map_store *store = &w->map->stores[i];
@@ -161,7 +161,7 @@ static void add_stores(writer *w, bool early) {
     }
 }
 
-/* ---- what both have ---- */
+/* ---- common to loops and scans ---- */
 
 static const char each_channel[] = "#pragma unroll\n        for (int i = 0; i < VECTOR; i++) {\n";
 
@@ -173,7 +173,7 @@ static void add_members(writer *w) {
     }
 }
 
-/* Behind `place`, the thread's first channel. */
+/* The beginning of the constructor, after `place`, the thread's first channel. */
 static void add_beginning(writer *w) {
     rcvi_text_add(&w->text,
                   "        there = place < %lldll;\n        const long long row = there ? place / %lldll : 0, column = "
@@ -262,7 +262,7 @@ static void add_early(writer *w) {
     rcvi_text_add(&w->text, "    }\n");
 }
 
-/* All that was known early and is needed; then the next state. */
+/* Computes again what was computed early and is needed, then the next state. */
 static void add_next(writer *w, const char *from) {
     name_views(w, RCVI_READ_EARLY, from, w->c->read_again);
     for (int k = 0; k < w->map->instruction_count; k++) {
@@ -271,7 +271,7 @@ static void add_next(writer *w, const char *from) {
     rcvi_text_add(&w->text, "            const REAL next = next_of(r%d, r%d, h[i]);\n", w->r->scale, w->r->offset);
 }
 
-/* The state behind a position, and times `slope` its derivative, of values in `raw`. */
+/* The state after a position from the values in `raw`; multiplies `slope` by its derivative. */
 static void add_follow(writer *w) {
     rcvi_text_add(&w->text,
                   "    INLINE void follow(const Raw &raw, REAL (&h)[VECTOR], REAL (&slope)[VECTOR]) const {\n%s",
@@ -350,7 +350,7 @@ static void add_scan_cell(writer *w) {
     add_beginning(w);
     rcvi_text_add(&w->text, "%s            sum[i] = 0;\n        }\n    }\n", each_channel);
     rcvi_text_add(&w->text,
-                  "    INLINE void nothing(int, Raw &) const {}\n    INLINE void marks(const Cell &) const {}\n"
+                  "    INLINE void load_none(int, Raw &) const {}\n    INLINE void copy_marks(const Cell &) const {}\n"
                   "    INLINE void load(long long position, int, Raw &raw) const {\n");
     add_loads(w, RCVI_READ_EARLY, NULL, "raw");
     rcvi_text_add(&w->text, "    }\n    INLINE void load_late(long long position, Late &late) const {\n");
@@ -366,12 +366,12 @@ static void add_scan_cell(writer *w) {
     add_late(w);
     add_initial(w);
     rcvi_text_add(&w->text,
-                  "    INLINE void put_sum(long long tile, int c, REAL x) const {\n"
+                  "    INLINE void store_sum(long long tile, int c, REAL x) const {\n"
                   "        if (first + c < %lldll) args.sums[tile * %lldll + first + c] = x;\n    }\n};\n",
                   channels_of(w), channels_of(w));
 }
 
-/* ---- the whole ---- */
+/* ---- the whole text ---- */
 
 static void add_macros(writer *w) {
     const rcvi_scan_cut *cut = &w->c->cut;

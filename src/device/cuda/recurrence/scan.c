@@ -1,14 +1,15 @@
-/* Scans as the public header has them: kernels compiled once, called many times. */
+/* Scans of the public API (rcv_scan_new): kernels compiled once, called many times. */
 #include "device/cuda/recurrence/scan.h"
 #include "device/cuda/codegen/jit.h"
 #include "device/cuda/engine/engine.h"
 #include "device/cuda/kernels/kernels.h"
+#include "device/cuda/recurrence/tuning.h"
 
 #include <string.h>
 
 static const char *const form_names[RCVI_SCAN_FORMS] = {"serial", "channels", "chained", "three", "waves"};
 
-enum { ARRAYS = 3, ALIGNMENT = 16, SUM_THREADS = 128, MOST_KERNELS = 4 };
+enum { ARRAYS = 3, ALIGNMENT = 16, MOST_KERNELS = 4 };
 
 /* As struct LinearArgs of scan_linear.cuh. */
 typedef struct {
@@ -24,7 +25,7 @@ typedef struct {
 typedef struct {
     char *source;
     cudaLibrary_t code;
-    cudaKernel_t kernels[MOST_KERNELS]; /* scan, or reduce, carry and expand; behind them: sum */
+    cudaKernel_t kernels[MOST_KERNELS]; /* scan, or reduce, carry and expand; the last: sum */
 } pass;
 
 struct rcvi_scan {
@@ -36,11 +37,11 @@ struct rcvi_scan {
     bool streamed, starts_early;
     rcvi_scan_cut cut;
     pass passes[2]; /* forward, backward */
-    char *scratch;  /* of the form, sums of tiles, lengths */
+    char *scratch;  /* device memory: the form's own, sums of tiles, lengths */
     size_t sums, lengths, bytes;
 };
 
-/* ---- made ready ---- */
+/* ---- preparing ---- */
 
 static rcvi_cuda_type type_of(rcv_dtype dtype) {
     switch (dtype) {
@@ -86,7 +87,7 @@ static rcv_status find_cut(rcvi_scan *s, bool has_waves) {
     if (form == RCVI_SCAN_FORMS && !rcvi_scan_waves_pay(&s->cut, s->processors)) s->cut = cut_as(s, form);
     int64_t tiles = 0;
     if (!rcvi_multiply(s->cut.chains, s->cut.tiles, &tiles) || tiles > INT32_MAX - 4096)
-        return rcvi_fail(RCV_UNSUPPORTED, "a scan of %lld steps of %lld channels has more tiles than a GPU takes",
+        return rcvi_fail(RCV_UNSUPPORTED, "a scan of %lld steps of %lld channels has more tiles than one launch takes",
                          (long long)s->options.steps, (long long)channels);
     s->sums = up(rcvi_scan_scratch(&s->cut, s->real_bytes));
     s->lengths = s->sums;
@@ -135,14 +136,14 @@ static rcv_status load(rcvi_scan *s, int major, int minor) {
 
 static rcv_status open(rcvi_scan *s) {
     struct cudaDeviceProp properties;
-    RCVI_CUDA_TRY(cudaGetDeviceProperties(&properties, s->ordinal), "asking for the device's properties");
+    RCVI_CUDA_TRY(cudaGetDeviceProperties(&properties, s->ordinal), "reading the device's properties");
     s->processors = properties.multiProcessorCount;
     s->starts_early = properties.major >= 9;
     RCVI_TRY(find_cut(s, rcvi_scan_has_waves(properties.major, properties.sharedMemPerBlockOptin)));
     double bytes = (double)s->options.steps * (double)s->options.batch * (double)s->options.channels *
                    (double)rcvi_cuda_bytes(s->data) * ARRAYS;
     s->streamed = (s->cut.window || s->cut.form == RCVI_SCAN_WAVES) &&
-                  bytes > properties.l2CacheSize; /* of many chains it gains nothing */
+                  bytes > properties.l2CacheSize; /* no gain where chains are many */
     RCVI_TRY(write_sources(s));
     RCVI_TRY(load(s, properties.major, properties.minor));
     if (!s->bytes) return RCV_OK;
@@ -196,7 +197,7 @@ static const char *form_of(const rcvi_scan *s) { return form_names[s->cut.form];
 
 /* ---- calls ---- */
 
-/* The kernels wait by themselves for what comes before, so they may be started while that ends. */
+/* Kernels wait for the one before themselves (begin_kernel), so programmatic stream serialization may start them while it ends. */
 static rcv_status launch(const rcvi_scan *s, cudaKernel_t kernel, int64_t blocks, int threads, void **values,
                          cudaStream_t stream) {
     cudaLaunchAttribute early = {.id = cudaLaunchAttributeProgrammaticStreamSerialization,
@@ -247,14 +248,16 @@ static rcv_status launch_sums(rcvi_scan *s, void *to, cudaStream_t stream) {
     bool whole = s->cut.form == RCVI_SCAN_SERIAL || s->cut.form == RCVI_SCAN_CHANNELS;
     int64_t tiles = whole ? 1 : s->cut.tiles;
     char *parts = s->scratch + s->sums;
-    return launch(s, s->passes[1].kernels[MOST_KERNELS - 1], (channels + SUM_THREADS - 1) / SUM_THREADS, SUM_THREADS,
+    return launch(s, s->passes[1].kernels[MOST_KERNELS - 1],
+                  (channels + RCVI_TUNED_SUM_THREADS - 1) / RCVI_TUNED_SUM_THREADS, RCVI_TUNED_SUM_THREADS,
                   (void *[]){&parts, &tiles, &channels, &to}, stream);
 }
 
 static rcv_status check_alignment(const void *const *pointers, size_t count) {
     for (size_t i = 0; i < count; i++) {
         if ((uintptr_t)pointers[i] % ALIGNMENT)
-            return rcvi_fail(RCV_INVALID, "on a GPU the arrays of a scan begin at multiples of %d bytes", ALIGNMENT);
+            return rcvi_fail(RCV_INVALID, "on a GPU the arrays of a scan must begin at multiples of %d bytes",
+                             ALIGNMENT);
     }
     return RCV_OK;
 }

@@ -3,22 +3,22 @@
 
 #if FORM_CHAINED || FORM_WAVES
 
-/* Of a channel of a tile: its effect and the limit of that (in h), then the state behind it, with a mark that says which of them is
- * there. In one word of 16 bytes, so that who sees the mark sees the rest. */
+/* A channel of a tile: its effect and the limit of that (in h), later the state after it (in h); the mark says which. One access of 16
+ * bytes: a thread that reads the mark reads the rest of the same store, without a fence. */
 struct Word {
     float a, b, h;
     unsigned mark;
 };
 
 #ifdef __CUDACC__
-INLINE void put_word(Word *to, float a, float b, float h, unsigned mark) {
+INLINE void publish_word(Word *to, float a, float b, float h, unsigned mark) {
     asm volatile(
         "{ .reg .b128 q; .reg .b64 low, high; mov.b64 low, {%1, %2}; mov.b64 high, {%3, %4}; mov.b128 q, {low, high};\n"
         "st.relaxed.gpu.global.b128 [%0], q; }" ::"l"(to),
         "r"(__float_as_uint(a)), "r"(__float_as_uint(b)), "r"(__float_as_uint(h)), "r"(mark)
         : "memory");
 }
-INLINE Word get_word(const Word *from) {
+INLINE Word read_word(const Word *from) {
     unsigned a, b, h, mark;
     asm volatile("{ .reg .b128 q; .reg .b64 low, high; ld.relaxed.gpu.global.b128 q, [%4]; mov.b128 {low, high}, q;\n"
                  "mov.b64 {%0, %1}, low; mov.b64 {%2, %3}, high; }"
@@ -29,8 +29,8 @@ INLINE Word get_word(const Word *from) {
 }
 #endif
 
-/* Before the words. Blocks take tiles in order, so that those before a tile are always somewhere under way; the last one to end makes
- * the next call's marks others than this call's. */
+/* Counters before the words. Blocks take tiles in order by the ticket, so that all tiles before one are done or in progress. The last
+ * block of a call increments `call`, from which marks follow: so those of the next call differ and nothing has to be cleared. */
 struct Head {
     unsigned ticket, ended, call, unused[13];
 };
@@ -39,9 +39,9 @@ struct Head {
 
 #if FORM_CHAINED
 
-/* The state before this tile, of channel c, from the WINDOW tiles before it, [WINDOW, CHANNELS], nearest first; answers whether it
- * follows. From the nearest tile behind which it is known, the effects of those nearer are applied, oldest first: the same sums as those
- * by which it became known behind each of them. */
+/* The state before this tile, of channel c, from the words of the WINDOW tiles before it, [WINDOW, CHANNELS], nearest first; returns
+ * whether it is known. It starts from the nearest tile whose state is known and applies the effects of the tiles after that, in order:
+ * the same operations by which those tiles find their own states, so the bits do not depend on the distance. */
 INLINE bool resolve(const Word (*look)[CHANNELS], int c, unsigned effect, unsigned state, REAL &h) {
     unsigned long long known = 0, there = 0;
 #pragma unroll
@@ -64,22 +64,22 @@ INLINE bool resolve(const Word (*look)[CHANNELS], int c, unsigned effect, unsign
     return sound;
 }
 
-/* What a tile does, of each channel, with the state before it. */
+/* The effect of a tile on a channel, and the state before the tile. */
 struct Whole {
     REAL a, b, limit, before;
 };
 
-/* The state before a tile is known: the one behind it follows, or does not. */
-INLINE void go_on(Whole &whole, bool &broken, int *any_broken, Word *own, unsigned state, REAL h) {
+/* The state before a tile is known: publishes the state after it, or marks the channel as broken. */
+INLINE void publish_state(Whole &whole, bool &broken, int *any_broken, Word *own, unsigned state, REAL h) {
     whole.before = h;
     broken = !holds(whole.limit, h);
     if (broken)
         *any_broken = 1;
     else
-        put_word(own, whole.a, whole.b, whole.a * h + whole.b, state);
+        publish_word(own, whole.a, whole.b, whole.a * h + whole.b, state);
 }
 
-/* Looks until the state before the tile is known. All threads. `own`: the tile's first word. */
+/* Reads words of earlier tiles until the state before the tile is known. All threads call it. `own`: the tile's first word. */
 INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state, Whole *whole, bool *broken,
                       int *any_broken) {
     __shared__ Word look[WINDOW ? WINDOW : 1][CHANNELS];
@@ -92,7 +92,7 @@ INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state
             int i = (int)threadIdx.x + n * THREADS, distance = i / CHANNELS + 1;
             seen[n].mark = 0;
             if (i < WINDOW * CHANNELS && tile >= distance)
-                seen[n] = get_word(own - (long long)distance * CHANNELS + i % CHANNELS);
+                seen[n] = read_word(own - (long long)distance * CHANNELS + i % CHANNELS);
         }
 #pragma unroll
         for (int n = 0; n < EACH; n++) {
@@ -113,7 +113,7 @@ INLINE void look_back(Word *own, long long tile, unsigned effect, unsigned state
 #pragma unroll
             for (int part = 0; part < PARTS; part++) {
                 int c = (int)threadIdx.x + part * 32;
-                if (all && c < CHANNELS) go_on(whole[c], broken[c], any_broken, own + c, state, h[part]);
+                if (all && c < CHANNELS) publish_state(whole[c], broken[c], any_broken, own + c, state, h[part]);
             }
             if (threadIdx.x == 0) found[turn] = all;
         }
@@ -149,33 +149,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         Cell::Kept kept[STEPS];
         Effect effects[VECTOR], here[VECTOR];
         Word came = {0, 0, 0, 0};
-        if (WINDOW == 0 && thread < CHANNELS && tile) came = get_word(own - CHANNELS + thread);
-        take_in(cell, t, kept, effects);
+        if (WINDOW == 0 && thread < CHANNELS && tile) came = read_word(own - CHANNELS + thread);
+        load_positions(cell, t, kept, effects);
         compose_in_warp(effects, here);
-        put_totals(totals, effects);
+        store_totals(totals, effects);
         __syncthreads();
-        if (thread < CHANNELS) { /* of which there are at most THREADS */
+        if (thread < CHANNELS) { /* CHANNELS <= THREADS */
             Effect all = NO_EFFECT;
 #pragma unroll
             for (int w = 0; w < WARPS; w++) {
                 Effect one = totals[w][thread];
-                totals[w][thread] = all; /* what comes before the warp */
-                all = then(all, one);
+                totals[w][thread] = all; /* of the warps before this one */
+                all = compose(all, one);
             }
             Whole &mine = whole[thread];
             mine.a = all.a, mine.b = all.b, mine.limit = limit_of(all);
             if (tile == 0) {
-                go_on(mine, broken[thread], &any_broken, own + thread, state, Cell::initial_of(args, chain, thread));
+                publish_state(mine, broken[thread], &any_broken, own + thread, state,
+                              Cell::initial_of(args, chain, thread));
             } else if (WINDOW == 0) {
-                while (came.mark != state) came = get_word(own - CHANNELS + thread);
-                go_on(mine, broken[thread], &any_broken, own + thread, state, came.h);
+                while (came.mark != state) came = read_word(own - CHANNELS + thread);
+                publish_state(mine, broken[thread], &any_broken, own + thread, state, came.h);
             } else if (mine.limit >= 0) {
-                put_word(own + thread, mine.a, mine.b, mine.limit, effect);
+                publish_word(own + thread, mine.a, mine.b, mine.limit, effect);
             }
         }
         if (thread == 0) tickets[n & 1] = next;
         if (WINDOW && tile)
-            look_back(own, tile, effect, state, whole, broken, &any_broken); /* it waits for all threads first */
+            look_back(own, tile, effect, state, whole, broken, &any_broken); /* begins with a barrier */
         else
             __syncthreads();
         REAL h[VECTOR];
@@ -186,11 +187,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
         }
         if (any_broken) {
             if (thread < CHANNELS) carry[thread] = whole[thread].before;
-            take_in_turns(cell, t, kept, carry, broken, h);
-            if (thread < CHANNELS && broken[thread]) put_word(own + thread, 0, 0, carry[thread], state);
+            run_segments_serially(cell, t, kept, carry, broken, h);
+            if (thread < CHANNELS && broken[thread]) publish_word(own + thread, 0, 0, carry[thread], state);
         }
-        give_out(cell, t, kept, h);
-        put_sums(cell, tile);
+        finish_positions(cell, t, kept, h);
+        store_sums(cell, tile);
         ticket = tickets[n & 1];
         __syncthreads();
         if (thread == 0) any_broken = 0;

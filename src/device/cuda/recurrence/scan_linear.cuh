@@ -1,4 +1,4 @@
-/* The linear recurrence by itself, h[t] = a[t] h[t-1] + b[t], and its derivative, as cells of scan.cuh. Macros:
+/* The linear recurrence h[t] = a[t] h[t-1] + b[t], and its derivative, as cells of scan.cuh. Macros:
  *   DATA       type of a, b, h and their gradients
  *   BACKWARD   the derivative
  *   DOWN       positions go from the last step to the first
@@ -16,7 +16,7 @@ struct LinearArgs {
     long long steps, batch, channels;
 };
 
-/* Where arrays are larger than the cache, nothing of them is kept there. */
+/* Arrays larger than the L2 cache are streamed past it. */
 #if STREAMED && defined(__CUDACC__)
 template <int BYTES> struct Bits;
 template <> struct Bits<16> { typedef uint4 type; };
@@ -42,7 +42,7 @@ INLINE void load_data(const DATA *from, REAL (&x)[VECTOR]) { load<DATA>((unsigne
 INLINE void store_data(DATA *to, const REAL (&x)[VECTOR]) { store<DATA>((unsigned long long)to, 0, x); }
 #endif
 
-/* Of waves: a piece is what PIECE_WARPS warps have of an array, [PIECE, CHANNELS], in shared memory. */
+/* Waves: a piece is the part of an array that PIECE_WARPS warps read, [PIECE, CHANNELS], in shared memory. */
 #if FORM_WAVES
 enum {
     TILE_PIECES = THREADS / 32 / PIECE_WARPS,
@@ -75,13 +75,13 @@ struct Cell {
     long long place, row; /* the first channel, of all; its sequence */
     bool there;
     long long length;
-    unsigned cuts; /* a bit a step: the state before it is the initial one */
+    unsigned cuts; /* a bit for every position: the state before it is the initial one (a reset) */
     REAL restart[VECTOR], sum[VECTOR];
 #if FORM_WAVES
     enum { LATE_SHIFT = REVERSE ? 1 : -1 }; /* h is read of the step before */
-    unsigned rows, late_rows;               /* where the row of position 0 would be, modulo 2^32 */
+    unsigned rows, late_rows;               /* shared address of the row of position 0, modulo 2^32 */
 
-    /* Of a piece that begins with position `first`. */
+    /* For a piece that begins with position `first`. */
     static INLINE unsigned rows_of(unsigned piece, int first) {
         const unsigned in_row = threadIdx.x % LANES * VECTOR * (unsigned)sizeof(DATA);
         return piece + in_row + (DOWN ? (unsigned)(PIECE - 1 + first) * ROW_BYTES : 0u - (unsigned)first * ROW_BYTES);
@@ -109,8 +109,8 @@ struct Cell {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) sum[v] = 0;
     }
-    /* The first or second of the arrays that are loaded early. */
-    INLINE void bring(const DATA *array, int which, long long position, REAL (&x)[VECTOR]) const {
+    /* Loads from the first or second array that is loaded early. */
+    INLINE void load_early(const DATA *array, int which, long long position, REAL (&x)[VECTOR]) const {
 #if FORM_WAVES
         load_row(row_at(rows, position) + which * PIECE_BYTES, x);
 #else
@@ -120,13 +120,13 @@ struct Cell {
     INLINE long long time_of(long long position) const { return DOWN ? p.steps - 1 - position : position; }
     INLINE long long at(long long t) const { return t * (p.batch * p.channels) + place; }
     INLINE bool is_live(long long t) const { return !LENGTHS || t < length; }
-    /* Does the recurrence begin anew at step t? A reset at t stands between t - 1 and t. */
+    /* Whether the recurrence restarts at step t. A reset at t is a boundary between t - 1 and t. */
     INLINE bool is_cut(long long t) const {
         if (!RESETS) return false;
         long long boundary = REVERSE ? t + 1 : t;
         return boundary < length && boundary < p.steps && p.resets[boundary * p.batch + row];
     }
-    INLINE void nothing(int k, Raw &raw) {
+    INLINE void load_none(int k, Raw &raw) {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) raw.a[v] = 1, raw.b[v] = 0;
         cuts &= ~(1u << k);
@@ -134,25 +134,25 @@ struct Cell {
     INLINE void load(long long position, int k, Raw &raw) {
         long long t = time_of(position);
         if (!is_live(t)) {
-            nothing(k, raw);
+            load_none(k, raw);
             return;
         }
-        bring(p.a, 0, position, raw.a);
+        load_early(p.a, 0, position, raw.a);
 #if BACKWARD
         if (p.dh)
-            bring(p.dh, 1, position, raw.b);
+            load_early(p.dh, 1, position, raw.b);
         else
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) raw.b[v] = 0;
 #else
-        bring(p.b, 1, position, raw.b);
+        load_early(p.b, 1, position, raw.b);
 #endif
         if (RESETS) cuts = (cuts & ~(1u << k)) | (unsigned)is_cut(t) << k;
     }
-    INLINE void marks(const Cell &from) { cuts = from.cuts; }
+    INLINE void copy_marks(const Cell &from) { cuts = from.cuts; }
     INLINE bool cut(int k) const { return RESETS && cuts >> k & 1; }
-    /* Behind the last step of the sequence the state is the final one. */
-    INLINE void put_last(long long position, const REAL (&h)[VECTOR]) const {
+    /* After the last step of the sequence the state is the final one. */
+    INLINE void store_last(long long position, const REAL (&h)[VECTOR]) const {
         if (!p.last || position != (DOWN ? p.steps : length) - 1) return;
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) p.last[place + v] = h[v];
@@ -160,8 +160,8 @@ struct Cell {
 
 #if BACKWARD
 
-    /* Backwards the state is the adjoint that comes from the step after (in the recurrence's order): g = dh + s, db = g, da = g times the
-     * state before the step, and a g goes on, or ends at the initial state. */
+    /* Backwards the state s is the adjoint from the next step (in the recurrence's order): g = dh + s, db = g, da = g times the state before
+     * the step; a g is the next s, or at a reset adds to the gradient of the initial state. */
     INLINE void early(long long, int k, bool, const Raw &raw, REAL (&a)[VECTOR], REAL (&b)[VECTOR], Kept &kept) const {
         kept = raw;
 #pragma unroll
@@ -199,7 +199,7 @@ struct Cell {
         }
         if (p.db) store_data(p.db + at(t), g);
         if (p.da) store_data(p.da + at(t), da);
-        put_last(position, s);
+        store_last(position, s);
     }
 
 #else
@@ -224,7 +224,7 @@ struct Cell {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) out[v] = is_live(t) ? h[v] : (REAL)0;
         store_data(p.out + at(t), out);
-        put_last(position, h);
+        store_last(position, h);
     }
 
 #endif
@@ -237,7 +237,7 @@ struct Cell {
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) h[v] = p.from ? p.from[place + v] : (REAL)0;
     }
-    INLINE void put_sum(long long tile, int c, REAL x) const {
+    INLINE void store_sum(long long tile, int c, REAL x) const {
         long long all = p.batch * p.channels, chain = place / CHANNELS;
         if (chain * CHANNELS + c < all) p.sums[tile * all + chain * CHANNELS + c] = x;
     }

@@ -2,16 +2,16 @@
 
 #if FORM_NEWTON
 
-/* A block has a chain, and goes through its tiles. Every segment of a tile is taken from a guess of the state that it begins with, to
- * the state behind it and the derivative of that by the guess: an effect. Composed, these give better guesses, and after as many rounds
- * as there are segments the right ones; mostly after a few. Where they do not come to rest, segments are taken one after the other.
- * struct Cell has, beside the above, follow(raw, h, slope): the state behind a position, and slope times its derivative. */
+/* A block has a chain and goes through its tiles. Every segment of a tile is computed from a guess of the state before it, to the state
+ * after it and the derivative of that with respect to the guess: an effect. The composed effects give better guesses; after as many
+ * rounds as there are segments they are exact, mostly after a few. Where they do not converge, segments are computed one after the
+ * other. struct Cell has, in addition, follow(raw, h, slope): the state after a position, and slope times its derivative. */
 enum { MOST_ROUNDS = 12 };
 
-/* Has a guess come to rest, beside the roundings of a tile that began with `start`? Not where it is no number. */
-INLINE bool rests(REAL before, REAL now, REAL start) {
+/* Whether a guess has converged, within the rounding errors of a tile that begins with `start`; false for NaN. */
+INLINE bool has_converged(REAL before, REAL now, REAL start) {
     const REAL relative = sizeof(REAL) == 8 ? (REAL)1e-15 : (REAL)5e-7;
-    return size_of(now - before) <= relative * (size_of(now) + size_of(start)) || now == before;
+    return magnitude(now - before) <= relative * (magnitude(now) + magnitude(start)) || now == before;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -39,8 +39,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         REAL h[VECTOR], start[VECTOR];
 #pragma unroll
         for (int v = 0; v < VECTOR; v++) h[v] = start[v] = carry[lane * VECTOR + v];
-        bool rest = false;
-        for (int round = 0; round < MOST_ROUNDS && !rest; round++) {
+        bool converged = false;
+        for (int round = 0; round < MOST_ROUNDS && !converged; round++) {
             REAL x[VECTOR], slope[VECTOR];
             Effect own[VECTOR], before[VECTOR];
 #pragma unroll
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
             for (int v = 0; v < VECTOR; v++) own[v] = {slope[v], x[v] - slope[v] * h[v], 1, 0};
             compose_in_warp(own, before);
-            put_totals(totals, own);
+            store_totals(totals, own);
             __syncthreads();
             bool all = true;
 #pragma unroll
@@ -64,17 +64,17 @@ extern "C" __global__ void __launch_bounds__(THREADS)
                 }
                 now = before[v].a * now + before[v].b;
                 if (segment == 0) now = start[v];
-                all = all && (rests(h[v], now, start[v]) || !cell.there);
+                all = all && (has_converged(h[v], now, start[v]) || !cell.there);
                 h[v] = now;
             }
-            rest = __syncthreads_and(all);
+            converged = __syncthreads_and(all);
         }
-        if (!rest) {
-            take_in_turns(cell, t, kept, carry, all_broken, h);
-            give_out(cell, t, kept, h);
+        if (!converged) {
+            run_segments_serially(cell, t, kept, carry, all_broken, h);
+            finish_positions(cell, t, kept, h);
             __syncthreads();
         } else {
-            give_out(cell, t, kept, h);
+            finish_positions(cell, t, kept, h);
             const bool is_last =
                 t.due > 0 && t.first + t.due == ((tile + 1) * TILE < steps ? (tile + 1) * TILE : steps);
 #pragma unroll
@@ -83,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             }
             __syncthreads();
         }
-        put_sums(cell, tile);
+        store_sums(cell, tile);
     }
 }
 

@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         cell.late(p, 0, kept, late, h);
     }
     if constexpr (Cell::HAS_SUM) {
-        for (int v = 0; v < VECTOR; v++) cell.put_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
+        for (int v = 0; v < VECTOR; v++) cell.store_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
     }
 }
 
@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 #if FORM_CHANNELS
 
-/* STEPS positions are on their way while those before them are computed. */
+/* STEPS positions are being loaded while those before them are computed. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     scan_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains) {
     begin_kernel();
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             if (p + k < steps) ahead.early(p + k, k, true, raw[k], a, b, kept[k]);
             now[k] = late[k];
         }
-        cell.marks(ahead);
+        cell.copy_marks(ahead);
 #pragma unroll
         for (int k = 0; k < STEPS; k++) {
             if (p + STEPS + k < steps) ahead.load(p + STEPS + k, k, raw[k]), ahead.load_late(p + STEPS + k, late[k]);
@@ -67,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     }
     if constexpr (Cell::HAS_SUM) {
-        for (int v = 0; v < VECTOR; v++) cell.put_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
+        for (int v = 0; v < VECTOR; v++) cell.store_sum(0, (int)(number % LANES) * VECTOR + v, cell.sum[v]);
     }
 }
 

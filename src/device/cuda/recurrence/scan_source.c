@@ -1,27 +1,16 @@
-/* Scans as text, and how they are cut. */
+/* How scans are divided into tiles, and their kernels as CUDA source. */
 #include "device/cuda/codegen/source.h"
 #include "device/cuda/recurrence/scan.h"
+#include "device/cuda/recurrence/tuning.h"
 
 extern const char rcvi_map_element_text[], rcvi_scan_linear_text[], rcvi_scan_waves_text[];
 extern const char rcvi_scan_text[], rcvi_scan_serial_text[], rcvi_scan_chained_text[], rcvi_scan_three_text[],
     rcvi_scan_newton_text[], rcvi_scan_sum_text[];
 
 enum {
-    THREADS = 256,
-    SERIAL_THREADS = 64,
-    REGISTERS = 32,   /* elements that a thread holds of each operand */
-    MOST_STEPS = 16,  /* a bit each in a word, and registers for addresses */
-    WIDE_LANES = 16,  /* rows of 256 bytes come faster than those of 128 */
-    NARROW_LANES = 8, /* where chains are few, tiles are long rather than wide: fewer wait for each other */
-    FEW_WINDOW = 16,
-    FEWEST_CHAINS =
-        2, /* of these tiles are as large as a processor can hold, and all that are under way are looked at */
-    FEWEST_THREADS = 512,
-    FEWEST_WINDOW = 32,
-    BLOCKS = 2,
-    WAVE_CHANNELS = 32, /* of a chain in waves: a lane each */
-    WAVE_SHARED = 227 << 10,
-    MOST_WAVE_STEPS = 1 << 30 /* 32 bits count them, past the end too */
+    WAVE_CHANNELS = 32,       /* of a chain in waves: one for every lane of a warp */
+    WAVE_SHARED = 227 << 10,  /* bytes */
+    MOST_WAVE_STEPS = 1 << 30 /* counted in 32 bits, past the end too */
 };
 
 static int64_t ceiling(int64_t a, int64_t b) { return a / b + (a % b != 0); }
@@ -33,17 +22,14 @@ static int lanes_for(int64_t vectors, int most) {
 }
 
 static rcvi_scan_form fastest(bool is_double, int64_t steps, int64_t vectors, int processors) {
-    bool many = vectors >= (int64_t)processors * 1024;
-    if (many || steps <= MOST_STEPS) return RCVI_SCAN_CHANNELS;
+    bool many = vectors >= (int64_t)processors * RCVI_TUNED_SCAN_MANY_VECTORS;
+    if (many || steps <= RCVI_TUNED_SCAN_STEPS) return RCVI_SCAN_CHANNELS;
     return is_double ? RCVI_SCAN_THREE : RCVI_SCAN_CHAINED;
 }
 
 /* ---- waves ---- */
 
-/* As many as shared memory holds: of each of two arrays, then of one. */
-static const rcvi_scan_pieces forward_pieces = {.warps = 1, .steps = 32, .early = 27, .flight = 6, .crowded = 5},
-                              backward_pieces = {
-                                  .warps = 2, .steps = 64, .early = 10, .late = 6, .flight = 3, .crowded = 2};
+static const rcvi_scan_pieces forward_pieces = RCVI_TUNED_WAVES_FORWARD, backward_pieces = RCVI_TUNED_WAVES_BACKWARD;
 
 rcvi_scan_pieces rcvi_scan_find_pieces(const rcvi_scan_cut *cut, bool backward) {
     rcvi_scan_pieces pieces = backward ? backward_pieces : forward_pieces;
@@ -66,25 +52,27 @@ static bool cut_waves(int64_t steps, int64_t channels, int bytes, int processors
         return false;
     cut->form = RCVI_SCAN_WAVES;
     cut->lanes = WAVE_CHANNELS / cut->vector;
-    cut->steps = REGISTERS / cut->vector;
+    cut->steps = RCVI_TUNED_SCAN_ELEMENTS / cut->vector;
     cut->blocks = 1;
     cut->chains = chains;
     cut->tiles = ceiling(steps, (int64_t)(cut->threads / cut->lanes) * cut->steps);
     cut->members = processors / (int)chains;
     if (cut->members > cut->tiles) cut->members = (int)cut->tiles;
-    cut->group = cut->members > RCVI_WAVES_LOOK ? square_root_above(cut->members) : 1;
+    cut->group = cut->members > RCVI_TUNED_WAVES_LOOK ? square_root_above(cut->members) : 1;
     return true;
 }
 
 bool rcvi_scan_waves_pay(const rcvi_scan_cut *cut, int processors) {
-    return cut->form == RCVI_SCAN_WAVES && cut->chains * cut->members * 4 >= (int64_t)processors * 3;
+    return cut->form == RCVI_SCAN_WAVES &&
+           cut->chains * cut->members * 4 >= (int64_t)processors * RCVI_TUNED_WAVES_BUSY_PART;
 }
 
-/* ---- cuts ---- */
+/* ---- how a scan is divided ---- */
 
 rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t steps, int64_t channels, int64_t row,
                                  int bytes, int processors) {
-    rcvi_scan_cut cut = {.vector = bytes == 8 ? 2 : 4, .threads = THREADS, .blocks = BLOCKS};
+    rcvi_scan_cut cut = {
+        .vector = bytes == 8 ? 2 : 4, .threads = RCVI_TUNED_SCAN_THREADS, .blocks = RCVI_TUNED_SCAN_BLOCKS};
     while (row % cut.vector) cut.vector /= 2;
     if (form == RCVI_SCAN_SERIAL) cut.vector = 1;
     if (form == RCVI_SCAN_WAVES) {
@@ -93,22 +81,22 @@ rcvi_scan_cut rcvi_scan_find_cut(rcvi_scan_form form, bool is_double, int64_t st
     }
     int64_t vectors = channels / cut.vector;
     cut.form = form == RCVI_SCAN_FORMS ? fastest(is_double, steps, vectors, processors) : form;
-    cut.steps = REGISTERS / cut.vector / (is_double ? 2 : 1);
-    if (cut.steps > MOST_STEPS) cut.steps = MOST_STEPS;
-    cut.lanes = lanes_for(vectors, WIDE_LANES);
+    cut.steps = RCVI_TUNED_SCAN_ELEMENTS / cut.vector / (is_double ? 2 : 1);
+    if (cut.steps > RCVI_TUNED_SCAN_STEPS) cut.steps = RCVI_TUNED_SCAN_STEPS;
+    cut.lanes = lanes_for(vectors, RCVI_TUNED_SCAN_LANES);
     if (cut.form == RCVI_SCAN_CHAINED) {
-        cut.many = ceiling(vectors, cut.lanes) >= processors / 3;
-        cut.window = cut.many ? 0 : FEW_WINDOW;
-        if (!cut.many) cut.lanes = lanes_for(vectors, bytes == 2 ? WIDE_LANES : NARROW_LANES);
-        if (ceiling(vectors, cut.lanes) <= FEWEST_CHAINS) {
-            cut.threads = FEWEST_THREADS;
+        cut.many = ceiling(vectors, cut.lanes) >= processors / RCVI_TUNED_SCAN_MANY_CHAINS;
+        cut.window = cut.many ? 0 : RCVI_TUNED_SCAN_WINDOW;
+        if (!cut.many) cut.lanes = lanes_for(vectors, bytes == 2 ? RCVI_TUNED_SCAN_LANES : RCVI_TUNED_SCAN_LANES_FEW);
+        if (ceiling(vectors, cut.lanes) <= RCVI_TUNED_SCAN_FEWEST_CHAINS) {
+            cut.threads = RCVI_TUNED_SCAN_FEWEST_THREADS;
             cut.blocks = 1;
-            cut.window = FEWEST_WINDOW / (cut.lanes * cut.vector > 32 ? 2 : 1);
+            cut.window = RCVI_TUNED_SCAN_FEWEST_WINDOW / (cut.lanes * cut.vector > 32 ? 2 : 1);
         }
     }
     if (cut.form == RCVI_SCAN_SERIAL || cut.form == RCVI_SCAN_CHANNELS) {
         cut.lanes = 32;
-        cut.threads = SERIAL_THREADS;
+        cut.threads = RCVI_TUNED_SERIAL_THREADS;
         cut.steps = cut.form == RCVI_SCAN_SERIAL ? 1 : cut.steps / 2 > 0 ? cut.steps / 2 : 1;
     }
     cut.chains = ceiling(vectors, cut.lanes);
@@ -123,7 +111,7 @@ size_t rcvi_scan_scratch(const rcvi_scan_cut *cut, size_t real_bytes) {
     if (cut->form == RCVI_SCAN_CHAINED) return RCVI_SCAN_HEAD + channels * tiles * WORD_BYTES;
     if (cut->form == RCVI_SCAN_WAVES) {
         size_t groups = (size_t)ceiling(cut->members, cut->group);
-        return RCVI_SCAN_HEAD + RCVI_WAVES_SLOTS * channels * (2 * (size_t)cut->members + groups) * WORD_BYTES;
+        return RCVI_SCAN_HEAD + RCVI_TUNED_WAVES_SLOTS * channels * (2 * (size_t)cut->members + groups) * WORD_BYTES;
     }
     return cut->form == RCVI_SCAN_THREE ? channels * tiles * 4 * real_bytes : 0;
 }
@@ -162,8 +150,8 @@ rcv_status rcvi_scan_source(rcv_context *context, const rcvi_scan_shape *shape, 
     rcvi_text_add(&out,
                   "#define PIECES %d\n#define LATE_PIECES %d\n#define PIECE_WARPS %d\n#define AHEAD %d\n"
                   "#define SLOTS %d\n#define LOOK %d\n#define HELPERS %d\n",
-                  pieces.early, pieces.late, pieces.warps, RCVI_WAVES_AHEAD, RCVI_WAVES_SLOTS, RCVI_WAVES_LOOK,
-                  RCVI_WAVES_HELPERS);
+                  pieces.early, pieces.late, pieces.warps, RCVI_TUNED_WAVES_AHEAD, RCVI_TUNED_WAVES_SLOTS,
+                  RCVI_TUNED_WAVES_LOOK, RCVI_WAVES_HELPERS);
     rcvi_text_add(&out, "%s%s", rcvi_map_element_text, rcvi_scan_linear_text);
     rcvi_scan_add_kernels(&out);
     if (cut->form == RCVI_SCAN_WAVES) rcvi_text_add(&out, "%s", rcvi_scan_waves_text);

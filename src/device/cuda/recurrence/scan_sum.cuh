@@ -1,6 +1,5 @@
-/* Sums of tiles. Follows scan.cuh. */
+/* Adds up the sums of tiles, [tiles, channels], in order. Follows scan.cuh. */
 
-/* Sums of tiles, [tiles, channels], added up in order. */
 #if FORM_SUM
 extern "C" __global__ void sum_kernel(const REAL *parts, long long tiles, long long channels, REAL *sum) {
     begin_kernel();

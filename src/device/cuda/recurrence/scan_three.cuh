@@ -14,18 +14,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Cell cell(args, chain, lane);
     Cell::Kept kept[STEPS];
     Effect own[VECTOR], here[VECTOR];
-    take_in(cell, tile_at(tile, segment, steps), kept, own);
+    load_positions(cell, tile_at(tile, segment, steps), kept, own);
     compose_in_warp(own, here);
-    put_totals(totals, own);
+    store_totals(totals, own);
     __syncthreads();
     for (int c = thread; c < CHANNELS; c += THREADS) {
         Effect all = NO_EFFECT;
-        for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
+        for (int w = 0; w < WARPS; w++) all = compose(all, totals[w][c]);
         effects[(tile * chains + chain) * CHANNELS + c] = all;
     }
 }
 
-/* Effects become states before the tiles (in b). Where these do not follow from effects, step by step. */
+/* Replaces effects by the states before the tiles (in b). Broken channels are computed step by step. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     carry_kernel(const __grid_constant__ Cell::Args args, long long steps, int chains, long long tiles,
                  Effect *effects) {
@@ -80,13 +80,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     Cell::Kept kept[STEPS];
     Effect own[VECTOR], here[VECTOR];
     if (thread == 0) any_broken = 0;
-    take_in(cell, t, kept, own);
+    load_positions(cell, t, kept, own);
     compose_in_warp(own, here);
-    put_totals(totals, own);
+    store_totals(totals, own);
     __syncthreads();
     for (int c = thread; c < CHANNELS; c += THREADS) {
         Effect all = NO_EFFECT;
-        for (int w = 0; w < WARPS; w++) all = then(all, totals[w][c]);
+        for (int w = 0; w < WARPS; w++) all = compose(all, totals[w][c]);
         carry[c] = states[(tile * chains + chain) * CHANNELS + c].b;
         broken[c] = !holds(limit_of(all), carry[c]);
         if (broken[c]) any_broken = 1;
@@ -96,13 +96,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
     for (int v = 0; v < VECTOR; v++) {
         Effect all = NO_EFFECT;
-        for (int w = 0; w < warp; w++) all = then(all, totals[w][lane * VECTOR + v]);
-        all = then(all, here[v]);
+        for (int w = 0; w < warp; w++) all = compose(all, totals[w][lane * VECTOR + v]);
+        all = compose(all, here[v]);
         h[v] = all.a * carry[lane * VECTOR + v] + all.b;
     }
-    if (any_broken) take_in_turns(cell, t, kept, carry, broken, h);
-    give_out(cell, t, kept, h);
-    put_sums(cell, tile);
+    if (any_broken) run_segments_serially(cell, t, kept, carry, broken, h);
+    finish_positions(cell, t, kept, h);
+    store_sums(cell, tile);
 }
 
 #endif

@@ -1,25 +1,24 @@
-/* Launches of scans in waves: arrays described for the GPU's copying unit, and all blocks on the GPU at once. */
+/* Launches of scans in waves: tensor maps of the arrays, and a cooperative launch. */
 #include "device/cuda/cuda.h"
 #include "device/cuda/recurrence/scan.h"
+#include "device/cuda/recurrence/tuning.h"
 
 #include <cudaTypedefs.h>
-
-enum { CROWD = 96 /* members, and more */ };
 
 /* As struct Maps of scan_waves.cuh. */
 typedef struct {
     CUtensorMap early[2], late;
 } maps;
 
-/* NULL with a sentence. */
+/* The driver's encoder of tensor maps; NULL, with a sentence, where there is none. */
 static PFN_cuTensorMapEncodeTiled_v12000 find_encoder(void) {
     void *found = NULL;
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     const int since = 12000;
     cudaError_t error =
         cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, since, cudaEnableDefault, &result);
-    if (rcvi_cuda_check(error, "asking the driver for tensor maps") != RCV_OK) return NULL;
-    if (!found) rcvi_fail(RCV_UNSUPPORTED, "the driver describes no arrays for copying: it is older than CUDA 12");
+    if (rcvi_cuda_check(error, "looking for cuTensorMapEncodeTiled") != RCV_OK) return NULL;
+    if (!found) rcvi_fail(RCV_UNSUPPORTED, "the driver has no cuTensorMapEncodeTiled: it is older than CUDA 12");
     return (PFN_cuTensorMapEncodeTiled_v12000)(uintptr_t)found;
 }
 
@@ -34,16 +33,16 @@ static rcv_status describe(PFN_cuTensorMapEncodeTiled_v12000 encode, const rcvi_
                              every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
                              CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result != CUDA_SUCCESS)
-        return rcvi_fail(RCV_UNSUPPORTED, "describing an array of a scan to the GPU: error %d", (int)result);
+        return rcvi_fail(RCV_UNSUPPORTED, "encoding the tensor map of a scan's array failed: error %d", (int)result);
     return RCV_OK;
 }
 
-/* Pieces on their way: the fewer blocks there are, the more each has. */
+/* Pieces in flight: the fewer blocks there are, the more each has. */
 static int find_depth(const rcvi_scan_wave_pass *pass, rcvi_scan_pieces pieces) {
     const int64_t blocks = pass->cut->chains * pass->cut->members;
-    const int waiting =
-        RCVI_WAVES_AHEAD * pass->cut->threads / 32 / pieces.warps; /* of tiles whose effects are known */
-    const int flight = pass->cut->members > CROWD ? pieces.crowded : pieces.flight;
+    const int waiting = RCVI_TUNED_WAVES_AHEAD * pass->cut->threads / 32 /
+                        pieces.warps; /* pieces of tiles whose effects are published and whose steps are not computed */
+    const int flight = pass->cut->members > RCVI_TUNED_WAVES_CROWD ? pieces.crowded : pieces.flight;
     const int64_t depth = flight * (int64_t)pass->processors / blocks;
     return depth < pieces.early - waiting ? (int)depth : pieces.early - waiting;
 }

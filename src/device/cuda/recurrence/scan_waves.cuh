@@ -1,28 +1,28 @@
-/* The form waves of a scan, behind scan.cuh. Macros:
- *   PIECES, LATE_PIECES  rings of pieces in shared memory: of what is loaded early, and late (0: nothing is)
- *   PIECE_WARPS          warps that a piece is for
+/* Form `waves` of a scan. Follows scan.cuh. Macros:
+ *   PIECES, LATE_PIECES  pieces of the rings in shared memory: of what is loaded early, and late (0: nothing)
+ *   PIECE_WARPS          warps that read a piece
  *   AHEAD                waves from the effect of a tile to its steps
- *   SLOTS                waves whose words are kept: blocks are never so far apart
- *   LOOK                 words that are asked for at once
- *   HELPERS              threads behind those that compute: three warps
- * and `struct Cell` reads its rows there: Cell::rows, Cell::late_rows.
+ *   SLOTS                waves whose words are kept: blocks are never further apart
+ *   LOOK                 words that are requested at once
+ *   HELPERS              threads after those that compute: three warps
+ * and `struct Cell` reads its rows from the rings: Cell::rows, Cell::late_rows.
  *
- * One block a processor, all of them on the GPU at once. The blocks of a chain are its members; in a wave each has a tile, beside those
- * of the others. Every block finds out for itself what the whole wave does to the state, from the effects of all members, and so knows
- * the state before the next wave: no state ever goes from block to block, only effects do, and these follow from the data alone. A tile's
- * effect is published AHEAD waves before its steps are taken, which gives it that long to arrive.
+ * One block a multiprocessor, all of them on the GPU at once. The blocks of a chain are its members; in a wave each has a tile, next to
+ * those of the others. Every block computes the effect of the whole wave from the effects of all members, and so knows the state before
+ * the next wave. No state passes from block to block, only effects do, and these depend on the data alone. A tile's effect is published
+ * AHEAD waves before its steps are computed, which hides its latency.
  *
- * THREADS threads compute. Behind them stands a warp that has pieces copied, no more at once than memory needs to be busy: words of
- * effects wait behind them. Another joins the effects of the members of a group, which one of these publishes as one; the last
- * goes from state to state over all groups.
+ * THREADS threads compute. The first helper warp has pieces copied by the tensor memory accelerator, no more at once than keep memory
+ * busy: words of effects queue behind them. The second composes the effects of the members of a group, and one member publishes the
+ * result. The third follows the state over all groups.
  *
- * Where a wave's effects do not hold for a channel, all members see it. Such a channel is taken one tile after the other: each
- * publishes the state behind its tile. */
+ * Where a wave's effects do not hold for a channel, all members find that. Such a broken channel is computed one tile after the other:
+ * each member publishes the state after its tile. */
 
 static_assert(CHANNELS == 32, "a lane of a warp has a channel");
 
 enum {
-    QUEUE = 4, /* states that may wait to be used: AHEAD + 1 at most do */
+    QUEUE = 4, /* states that may be known before they are used: at most AHEAD + 1 are */
     LATE_SLOTS = LATE_PIECES ? LATE_PIECES : 1
 };
 static_assert(QUEUE > AHEAD + 1 && SLOTS > 3 * AHEAD && HELPERS == 96,
@@ -42,7 +42,7 @@ struct Barrier {
         asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(shared_address(this)), "r"(bytes)
                      : "memory");
     }
-    /* Waits until it was passed for the n-th time, from 0 on. */
+    /* Waits for phase n, from 0 on, to end. */
     INLINE void wait(int n) const {
         asm volatile("{ .reg .pred passed;\nlook: mbarrier.try_wait.parity.shared.b64 passed, [%0], %1;\n"
                      "@passed bra seen;\nbra look;\nseen: }" ::"r"(shared_address(this)),
@@ -51,7 +51,7 @@ struct Barrier {
     }
 };
 
-/* An array [steps, all channels] as the copying unit wants it described. */
+/* The tensor map of an array [steps, all channels]. */
 struct alignas(64) Map {
     unsigned long long words[16];
 };
@@ -85,27 +85,27 @@ struct Span {
     REAL a, b, limit;
 };
 
-/* `second` must hold for what `first` makes of h: no more than |a| |h| + |b|. The limit never grows, so where a span holds, all with which
- * it begins do. */
-INLINE Span then(const Span &first, const Span &second) {
-    const REAL room = (REAL)0.999 * (second.limit - size_of(first.b));
+/* `second` must hold for the result of `first`, at most |a| |h| + |b|. The limit never grows: where a composition holds, so do all that
+ * it begins with. */
+INLINE Span compose(const Span &first, const Span &second) {
+    const REAL room = (REAL)0.999 * (second.limit - magnitude(first.b));
     Span both = {product(first.a, second.a), second.a * first.b + second.b, first.limit};
     if (!(first.limit >= 0))
         both.limit = -1;
-    else if (!(size_of(first.a) * first.limit <= room))
-        both.limit = room / size_of(first.a);
+    else if (!(magnitude(first.a) * first.limit <= room))
+        both.limit = room / magnitude(first.a);
     if (both.a == 0 && both.limit > 1048576) both.limit = 1048576; /* as limit_of */
     return both;
 }
 
-/* Waits for `count` words side by side, LOOK at most. A warp, a channel a lane; all are asked for again until the last has come. */
+/* Waits for `count` neighbouring words, at most LOOK. Called by a warp, a channel a lane; all are requested again until the last has come. */
 INLINE void gather(const Word *from, int count, unsigned mark, Word (&got)[LOOK]) {
 #pragma unroll
     for (int i = 0; i < LOOK; i++) got[i].mark = i < count ? ~mark : mark;
     for (bool all = false; !all;) {
 #pragma unroll
         for (int i = 0; i < LOOK; i++) {
-            if (got[i].mark != mark) got[i] = get_word(from + i * CHANNELS);
+            if (got[i].mark != mark) got[i] = read_word(from + i * CHANNELS);
         }
         all = true;
 #pragma unroll
@@ -120,15 +120,15 @@ struct Waves {
     Barrier full[PIECES], empty[PIECES], late_full[LATE_SLOTS], late_empty[LATE_SLOTS];
     Barrier ready[QUEUE], grouped[QUEUE];
     Effect totals[2][WARPS][CHANNELS];
-    Span before[QUEUE][CHANNELS]; /* what the members of the group that come before this one do */
+    Span before[QUEUE][CHANNELS]; /* the effect of the members of the group before this one */
     REAL state[QUEUE][CHANNELS];  /* before the tile */
     bool broken[QUEUE][CHANNELS];
     int any_broken[QUEUE];
     REAL carry[CHANNELS];
 };
 
-/* Where a block stands, and where its chain's words are: of a wave those of all members, of all groups, and of broken channels the states
- * behind all members. */
+/* A block's chain, member and wave, and the chain's words: of every wave those of all members, of all groups, and for broken channels the
+ * states after all members. */
 struct Place {
     long long steps;
     int chains, chain, members, member, group, groups, waves;
@@ -147,13 +147,13 @@ struct Place {
     INLINE int piece_begin(int piece) const {
         return (int)(tile(piece / TILE_PIECES) * TILE) + piece % TILE_PIECES * PIECE;
     }
-    /* The first step in time of a piece. */
+    /* The first time step of a piece. */
     INLINE int piece_step(int piece) const {
         return DOWN ? (int)steps - piece_begin(piece) - PIECE : piece_begin(piece);
     }
 };
 
-/* One thread. `depth`: pieces that are on their way at most. */
+/* Called by one thread. `depth`: most pieces in flight. */
 INLINE void copy_pieces(Waves &shared, const Place &at, const Maps &maps, unsigned data, bool both, bool late,
                         int depth) {
     const int count = at.waves * TILE_PIECES, lag = AHEAD * TILE_PIECES, channel = at.chain * CHANNELS;
@@ -177,7 +177,7 @@ INLINE void copy_pieces(Waves &shared, const Place &at, const Maps &maps, unsign
     }
 }
 
-/* A warp: what the members of this one's group do. */
+/* Called by a warp: composes the effects of the members of this one's group. */
 INLINE void join_group(Waves &shared, const Place &at) {
     const int c = (int)threadIdx.x % 32, group = at.member / at.group, first = group * at.group;
     const int count = at.members - first < at.group ? at.members - first : at.group;
@@ -190,25 +190,25 @@ INLINE void join_group(Waves &shared, const Place &at) {
             for (int j = 0; j < LOOK; j++) {
                 if (i + j >= count) continue;
                 if (first + i + j == at.member) before = all;
-                all = then(all, Span{got[j].a, got[j].b, got[j].h});
+                all = compose(all, Span{got[j].a, got[j].b, got[j].h});
             }
         }
         if (at.member == first)
-            put_word(at.of_groups(wave) + group * CHANNELS + c, all.a, all.b, all.limit, at.mark(wave));
+            publish_word(at.of_groups(wave) + group * CHANNELS + c, all.a, all.b, all.limit, at.mark(wave));
         shared.before[wave % QUEUE][c] = before;
         __syncwarp();
         if (c == 0) shared.grouped[wave % QUEUE].arrive();
     }
 }
 
-/* A word of a broken channel, which comes when its tile is done. */
+/* The word of a broken channel, which is published when its tile is done. */
 INLINE REAL await_state(const Word *from, unsigned mark) {
-    Word word = get_word(from);
-    while (word.mark != mark) word = get_word(from);
+    Word word = read_word(from);
+    while (word.mark != mark) word = read_word(from);
     return word.h;
 }
 
-/* A warp: the state before this member's tile in every wave, from the one before the first. */
+/* Called by a warp: the state before this member's tile in every wave, from the initial state on. */
 INLINE void follow_states(Waves &shared, const Place &at, REAL h) {
     const int c = (int)threadIdx.x % 32, group = at.member / at.group;
     for (int wave = 0; wave < at.waves; wave++) {
@@ -244,13 +244,13 @@ INLINE void follow_states(Waves &shared, const Place &at, REAL h) {
     }
 }
 
-/* What a thread knows of a tile until it takes its steps: what the warps before its own do to channel threadIdx.x % 32, and what the
- * threads before it do in its warp, to its own channels. */
+/* What a thread keeps of a tile until it computes its steps: the effect of the warps before its own on channel threadIdx.x % 32, and the
+ * effect of the threads before it in its warp on its own channels. */
 struct Known {
     REAL warps_a, warps_b, a[VECTOR], b[VECTOR];
 };
 
-/* Of a tile: its effect, published, and what is known of it. */
+/* Computes and publishes the effect of a tile; returns what is kept of it. */
 INLINE Known find_effect(Cell &cell, Waves &shared, const Place &at, int wave, unsigned data) {
     const int thread = (int)threadIdx.x, segment = thread / LANES, warp = thread / 32, c = thread % 32;
     const int piece = wave * TILE_PIECES + warp / PIECE_WARPS;
@@ -259,36 +259,36 @@ INLINE Known find_effect(Cell &cell, Waves &shared, const Place &at, int wave, u
     Known known;
     shared.full[piece % PIECES].wait(piece / PIECES);
     cell.rows = Cell::rows_of(data + piece % PIECES * 2 * PIECE_BYTES, at.piece_begin(piece));
-    take_in(cell, tile_at(at.tile(wave), segment, at.steps), kept, effects);
+    load_positions(cell, tile_at(at.tile(wave), segment, at.steps), kept, effects);
     compose_in_warp(effects, here);
 #pragma unroll
     for (int v = 0; v < VECTOR; v++) known.a[v] = here[v].a, known.b[v] = here[v].b;
-    put_totals(shared.totals[wave & 1], effects);
-    sync_team();
+    store_totals(shared.totals[wave & 1], effects);
+    sync_compute_threads();
 #pragma unroll
     for (int w = 0; w < WARPS - 1; w++) {
-        if (w < warp) all = then(all, shared.totals[wave & 1][w][c]);
+        if (w < warp) all = compose(all, shared.totals[wave & 1][w][c]);
     }
     known.warps_a = all.a, known.warps_b = all.b;
     if (warp == WARPS - 1) {
-        all = then(all, shared.totals[wave & 1][warp][c]);
-        put_word(at.effects(wave) + at.member * CHANNELS + c, all.a, all.b, limit_of(all), at.mark(wave));
+        all = compose(all, shared.totals[wave & 1][warp][c]);
+        publish_word(at.effects(wave) + at.member * CHANNELS + c, all.a, all.b, limit_of(all), at.mark(wave));
     }
     return known;
 }
 
-/* A tile into registers; its piece of the ring is free then. */
-INLINE void fetch_tile(Cell &cell, Waves &shared, const Place &at, int wave, unsigned data, Cell::Kept (&kept)[STEPS]) {
+/* Loads a tile into registers, which frees its piece of the ring. */
+INLINE void load_tile(Cell &cell, Waves &shared, const Place &at, int wave, unsigned data, Cell::Kept (&kept)[STEPS]) {
     const int thread = (int)threadIdx.x, piece = wave * TILE_PIECES + thread / 32 / PIECE_WARPS;
     Effect effects[VECTOR];
     cell.rows = Cell::rows_of(data + piece % PIECES * 2 * PIECE_BYTES, at.piece_begin(piece));
-    take_in(cell, tile_at(at.tile(wave), thread / LANES, at.steps), kept, effects);
+    load_positions(cell, tile_at(at.tile(wave), thread / LANES, at.steps), kept, effects);
     __syncwarp();
     if (thread % 32 == 0) shared.empty[piece % PIECES].arrive();
 }
 
-INLINE void take_steps(Cell &cell, Waves &shared, const Place &at, int wave, const Known &known, unsigned late_data,
-                       bool late, long long tiles, const Cell::Kept (&kept)[STEPS]) {
+INLINE void compute_steps(Cell &cell, Waves &shared, const Place &at, int wave, const Known &known, unsigned late_data,
+                          bool late, long long tiles, const Cell::Kept (&kept)[STEPS]) {
     const int thread = (int)threadIdx.x, lane = thread % LANES, c = thread % 32, q = wave % QUEUE;
     const int piece = wave * TILE_PIECES + thread / 32 / PIECE_WARPS, slot = piece % LATE_SLOTS;
     const Tile t = tile_at(at.tile(wave), thread / LANES, at.steps);
@@ -299,20 +299,20 @@ INLINE void take_steps(Cell &cell, Waves &shared, const Place &at, int wave, con
     for (int v = 0; v < VECTOR; v++) h[v] = known.a[v] * __shfl_sync(~0u, before, lane * VECTOR + v) + known.b[v];
     if (shared.any_broken[q]) {
         if (thread < CHANNELS) shared.carry[thread] = shared.state[q][thread];
-        take_in_turns(cell, t, kept, shared.carry, shared.broken[q], h);
+        run_segments_serially(cell, t, kept, shared.carry, shared.broken[q], h);
         if (thread < CHANNELS && shared.broken[q][thread])
-            put_word(at.states(wave) + at.member * CHANNELS + thread, 0, 0, shared.carry[thread], at.mark(wave));
+            publish_word(at.states(wave) + at.member * CHANNELS + thread, 0, 0, shared.carry[thread], at.mark(wave));
     }
     if (late) {
         shared.late_full[slot].wait(piece / LATE_SLOTS);
         cell.late_rows = Cell::rows_of(late_data + slot * PIECE_BYTES, at.piece_begin(piece));
     }
-    give_out(cell, t, kept, h);
+    finish_positions(cell, t, kept, h);
     if (late) {
         __syncwarp();
         if (c == 0) shared.late_empty[slot].arrive();
     }
-    if (at.tile(wave) < tiles) put_sums(cell, at.tile(wave));
+    if (at.tile(wave) < tiles) store_sums(cell, at.tile(wave));
     cell.begin_sum();
 }
 
@@ -356,8 +356,8 @@ extern "C" __global__ void __launch_bounds__(THREADS + HELPERS, 1)
             for (int i = AHEAD; i > 0; i--) known[i] = known[i - 1];
             if (wave + AHEAD < at.waves) known[0] = find_effect(ahead, shared, at, wave + AHEAD, data);
             if (wave >= 0)
-                take_steps(cell, shared, at, wave, known[AHEAD], data + PIECES * 2 * PIECE_BYTES, late, tiles, kept);
-            if (wave + 1 >= 0 && wave + 1 < at.waves) fetch_tile(cell, shared, at, wave + 1, data, kept);
+                compute_steps(cell, shared, at, wave, known[AHEAD], data + PIECES * 2 * PIECE_BYTES, late, tiles, kept);
+            if (wave + 1 >= 0 && wave + 1 < at.waves) load_tile(cell, shared, at, wave + 1, data, kept);
         }
         if (thread == 0 && atomicAdd(&head->ended, 1) == gridDim.x - 1) {
             head->ended = 0;
