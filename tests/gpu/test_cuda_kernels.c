@@ -174,7 +174,8 @@ static void test_bring(void **state) {
         bool add = i % 2;
         tensor a = tensor_new(RCVI_F32, s.rows, s.columns, (s.columns + 7) / 8 * 8, 1, 0, &source);
         tensor out = tensor_new(RCVI_F32, s.rows, s.columns, s.columns, 1, i / 2 % 2, &source);
-        check_cuda(rcvi_cuda_bring(stream, s.rows, s.columns, add, tensor_at(&out), out.row, tensor_at(&a), a.row));
+        check_cuda(
+            rcvi_cuda_store_or_add(stream, s.rows, s.columns, add, tensor_at(&out), out.row, tensor_at(&a), a.row));
         check_cuda(cudaStreamSynchronize(stream));
         for (int64_t r = 0; r < s.rows; r++) {
             for (int64_t c = 0; c < s.columns; c++)
@@ -383,10 +384,10 @@ static void test_masks(void **state) {
         uint8_t *device_resets = send(resets, sizeof resets), *out = send(want, sizeof want);
         bool boundary = i % 3, ragged = i % 3 != 1;
         if (boundary)
-            check_cuda(rcvi_cuda_boundary(stream, steps, batch, device_resets, (rcvi_order){NULL, batch},
-                                          ragged ? device_lengths : NULL, out));
+            check_cuda(rcvi_cuda_mark_boundaries(stream, steps, batch, device_resets, (rcvi_order){NULL, batch},
+                                                 ragged ? device_lengths : NULL, out));
         else
-            check_cuda(rcvi_cuda_live(stream, steps, batch, device_lengths, out));
+            check_cuda(rcvi_cuda_mark_live(stream, steps, batch, device_lengths, out));
         for (int64_t t = 0; t < steps + boundary; t++) {
             for (int64_t b = 0; b < batch; b++)
                 want[t * batch + b] = t < steps && (!ragged || t < lengths[b]) && (!boundary || resets[t * batch + b]);
@@ -410,7 +411,7 @@ static void test_put(void **state) {
         memset(want, 0x5a, sizeof want);
         int64_t *out = send(want, sizeof want);
         memcpy(want, values, (size_t)counts[k] * sizeof *want);
-        check_cuda(rcvi_cuda_put(stream, values, counts[k], out));
+        check_cuda(rcvi_cuda_send_values(stream, values, counts[k], out));
         check_cuda(cudaStreamSynchronize(stream));
         check_cuda(cudaMemcpy(got, out, sizeof got, cudaMemcpyDeviceToHost));
         assert_memory_equal(got, want, sizeof got);

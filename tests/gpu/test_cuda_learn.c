@@ -596,9 +596,9 @@ static void test_abandoning(void **state) {
     uint64_t before = hash_model(&m, 0);
     check_ok(calls->replay(learn, KEY, &done));
     assert_false(done);
-    check_fails(calls->send(learn, m.bias, &number, sizeof number), RCV_INVALID, "nothing can be sent");
+    check_fails(calls->send(learn, m.bias, &number, sizeof number), RCV_INVALID, "data cannot be sent");
     check_fails(calls->wait(learn), RCV_INVALID, "waited for");
-    check_fails(take_step(&m), RCV_UNSUPPORTED, "its seed must be in the GPU's memory");
+    check_fails(take_step(&m), RCV_UNSUPPORTED, "give its seed in the GPU's memory");
     calls->cancel_recording(learn, KEY);
     assert_true(hash_model(&m, 0) != 0);
     for (int n = 0; n < 3; n++) { /* it is no longer recorded, but done */

@@ -30,11 +30,11 @@ rcv_status rcvi_cuda_enter(int ordinal, int *before);
 void rcvi_cuda_leave(int before);
 
 /* A cooperative launch: all blocks are on the GPU at once, so they may wait for each other. */
-rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
-                                     void **arguments, cudaStream_t stream, const char *what);
+rcv_status rcvi_cuda_launch_cooperative(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
+                                        void **arguments, cudaStream_t stream, const char *what);
 
 /* A stream of the highest priority. */
-rcv_status rcvi_cuda_first_stream(cudaStream_t *stream);
+rcv_status rcvi_cuda_new_stream(cudaStream_t *stream);
 
 /* Opens the first of these libraries that can be opened (NULL ends the names) and finds every symbol. symbols: [count] names; places:
  * [count] function pointers. Returns false, with a sentence in `reason`, otherwise. Libraries stay open. */

@@ -24,8 +24,8 @@ size_t rcvi_cuda_bytes(rcvi_cuda_type type) {
     return bytes[type];
 }
 
-rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
-                                     void **arguments, cudaStream_t stream, const char *what) {
+rcv_status rcvi_cuda_launch_cooperative(cudaKernel_t kernel, int64_t blocks, int threads, size_t shared_bytes,
+                                        void **arguments, cudaStream_t stream, const char *what) {
     cudaLaunchAttribute together = {.id = cudaLaunchAttributeCooperative, .val = {.cooperative = 1}};
     cudaLaunchConfig_t launch = {.gridDim = {(unsigned)blocks, 1, 1},
                                  .blockDim = {(unsigned)threads, 1, 1},
@@ -36,7 +36,7 @@ rcv_status rcvi_cuda_launch_together(cudaKernel_t kernel, int64_t blocks, int th
     return rcvi_cuda_check(cudaLaunchKernelExC(&launch, (const void *)kernel, arguments), what);
 }
 
-rcv_status rcvi_cuda_first_stream(cudaStream_t *stream) {
+rcv_status rcvi_cuda_new_stream(cudaStream_t *stream) {
     int last, first;
     RCVI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&last, &first), "reading the priorities of streams");
     return rcvi_cuda_check(cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, first), "creating a stream");

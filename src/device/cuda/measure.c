@@ -114,7 +114,8 @@ static rcv_status run_memory(memory_trial *t, int reads, size_t bytes, double *b
     for (int round = 0; round <= COPY_ROUNDS; round++) { /* the first round warms up */
         float took = 0;
         RCVI_CUDA_TRY(cudaEventRecord(t->begin, t->stream), "recording an event");
-        for (int i = 0; i < REPEATS; i++) RCVI_CUDA_TRY(rcvi_cuda_stream(t->stream, bytes, a, b, c), "copying arrays");
+        for (int i = 0; i < REPEATS; i++)
+            RCVI_CUDA_TRY(rcvi_cuda_stream_copy(t->stream, bytes, a, b, c), "copying arrays");
         RCVI_CUDA_TRY(cudaEventRecord(t->end, t->stream), "recording an event");
         RCVI_CUDA_TRY(cudaEventSynchronize(t->end), "copying arrays");
         RCVI_CUDA_TRY(cudaEventElapsedTime(&took, t->begin, t->end), "timing a copy");

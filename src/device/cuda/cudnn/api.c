@@ -9,7 +9,7 @@
 static const char *const symbols[] = {RCVI_CUDNN_FUNCTIONS(SYMBOL)};
 enum { SYMBOLS = sizeof symbols / sizeof *symbols };
 
-/* Written once, before anybody reads it. */
+/* Written once, before the first read. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct {
     rcvi_cudnn_api api;

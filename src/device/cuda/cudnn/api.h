@@ -1,5 +1,5 @@
-/* The part of cuDNN 9 that is used, declared here: a build needs no header of it, and it is opened when first asked
- * for. Handles and descriptors are pointers to what only the library knows; its enumerations travel as int. */
+/* The functions of cuDNN 9 that are used, declared here: a build needs no cuDNN header, and the library is opened at the first use. Handles
+ * and descriptors are opaque pointers; enumerations are int. */
 #ifndef RCVI_CUDNN_API_H
 #define RCVI_CUDNN_API_H
 

@@ -1,4 +1,4 @@
-/* Parameters between the caller's flat array and a library's weight space, in pieces. */
+/* Copies of parameters between the caller's flat array and cuDNN's weight space, in contiguous pieces. */
 #ifndef RCVI_CUDA_VENDOR_COPY_H
 #define RCVI_CUDA_VENDOR_COPY_H
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* Elements that lie one behind the other on both sides. */
+/* Elements that are contiguous on both sides. */
 typedef struct {
     int64_t flat, space; /* elements from the start of either */
     int64_t count;

@@ -1,7 +1,7 @@
-/* A network by cuDNN's recurrent functions: descriptors, memory, and where its weights lie.
+/* A network by cuDNN's recurrent functions: descriptors, memory, and the layout of weights.
  *
- * Everything that a pass needs is one allocation of device memory: weights and their gradients as cuDNN lays them out,
- * its workspace and reserve, the tensors that are not the caller's own, and the table of weights' pieces. */
+ * All that a pass needs is one allocation of device memory: weights and their gradients in cuDNN's layout, its workspace and reserve,
+ * tensors that are not the caller's, and the table that maps weights. */
 #include "device/cuda/cudnn/cudnn.h"
 
 enum { ALIGNMENT = 256, MATRIX_DIMS = 3 };
@@ -102,7 +102,7 @@ static int find_buffer(const rcvi_program *program, rcvi_role role, size_t state
     return RCVI_NONE;
 }
 
-/* The backward pass reads y, which the caller need not keep, and cuDNN wants a dx and a dy in any case. */
+/* The backward pass reads y, which the caller need not keep, and cuDNN needs a dx and a dy even where the caller has none. */
 static void add_ports(rcvi_cudnn *v) {
     static const struct {
         rcvi_role role;
@@ -153,10 +153,10 @@ static rcv_status add_parts(rcvi_cudnn *v) {
     return RCV_OK;
 }
 
-/* ---- where weights lie ---- */
+/* ---- layout of weights ---- */
 
-/* Where cuDNN has the matrix of gate `linear` of a layer and direction, or its bias: elements from the weights' start.
- * Linear maps of the input come first, then those of the state, gates in our order. */
+/* The offset of the matrix of gate `linear` of a layer and direction, or of its bias, in cuDNN's weights, in elements. Matrices of the input
+ * come first, then those of the state, gates in our order. */
 static rcv_status find_weights(rcvi_cudnn *v, int32_t pseudo, int32_t linear, bool bias, int64_t expected,
                                int64_t *offset) {
     unsigned char *start = rcvi_cudnn_at(v, v->weights);
@@ -219,7 +219,7 @@ static rcv_status map_weights(rcvi_cudnn *v, rcvi_weight_piece *pieces) {
     }
     v->map.pieces = rcvi_cudnn_at(v, v->pieces);
     v->map.type = v->type;
-    /* Gaps between weights, should there be any, are zeros. Both are done before any stream may use them. */
+    /* Gaps between weights are zeros. Both copies end before any stream uses the memory. */
     RCVI_CUDA_TRY(cudaMemset(rcvi_cudnn_at(v, v->weights), 0, v->weights.bytes), "clearing weights for cuDNN");
     RCVI_CUDA_TRY(
         cudaMemcpy(rcvi_cudnn_at(v, v->pieces), pieces, (size_t)v->map.count * sizeof *pieces, cudaMemcpyHostToDevice),
@@ -230,7 +230,7 @@ static rcv_status map_weights(rcvi_cudnn *v, rcvi_weight_piece *pieces) {
 static rcv_status new_memory(size_t bytes, const char *what, void **memory) {
     cudaError_t error = cudaMalloc(memory, bytes);
     if (error != cudaErrorMemoryAllocation) return rcvi_cuda_check(error, "allocating memory for cuDNN");
-    cudaGetLastError(); /* forgets it */
+    cudaGetLastError(); /* clears the last error */
     *memory = NULL;
     return rcvi_fail(RCV_NO_MEMORY, "%s needs %zu bytes of GPU memory for %s, and there are not so many left",
                      rcvi_cudnn_name(), bytes, what);
@@ -256,7 +256,7 @@ void rcvi_cudnn_release(rcvi_cudnn *v) {
 
 /* ---- the network ---- */
 
-/* The schedule has made sure that the cell is one of these, whatever its name: they differ in states and functions. */
+/* The schedule guarantees that the cell is one of these, whatever its name: states and functions tell which. */
 static int cell_of(const rcv_net *net) {
     const rcvi_graph *graph = &net->layers[0].forward;
     if (graph->state_count == 2) return RCVI_CUDNN_LSTM;
@@ -317,10 +317,10 @@ void rcvi_cudnn_free(rcvi_cudnn *v) {
     rcvi_free(v->context, v);
 }
 
-/* ---- does it run? ---- */
+/* ---- trial run ---- */
 
-/* The caller's arrays of one pass, zeros in `memory`, where that is given. Answers the bytes. */
-static size_t stand_in(const rcvi_program *program, unsigned char *memory, void **buffers) {
+/* Binds the caller's arrays of one pass to `memory`, where that is given. Returns the bytes that they need. */
+static size_t bind_arrays(const rcvi_program *program, unsigned char *memory, void **buffers) {
     size_t bytes = 0;
     for (size_t i = 0; i < program->external_count; i++) {
         const rcvi_buffer *buffer = &program->buffers[program->externals[i]];
@@ -339,18 +339,18 @@ static rcv_status run_both(rcvi_cudnn *v, void **buffers, unsigned char *memory,
 }
 
 static rcv_status try_on(rcvi_cudnn *v, void **buffers) {
-    size_t bytes = stand_in(v->program, NULL, NULL);
+    size_t bytes = bind_arrays(v->program, NULL, NULL);
     void *memory = NULL;
     cudaStream_t stream = NULL;
     rcv_status status = new_memory(bytes, "a trial of this plan", &memory);
     if (!status) {
-        stand_in(v->program, memory, buffers);
+        bind_arrays(v->program, memory, buffers);
         status = rcvi_cuda_check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream");
     }
     if (!status) status = run_both(v, buffers, memory, bytes, stream);
     if (stream) {
         cudaStreamSynchronize(stream);
-        v->api->SetStream(v->handle, NULL); /* which will be there */
+        v->api->SetStream(v->handle, NULL); /* the handle must not keep a destroyed stream */
         cudaStreamDestroy(stream);
     }
     if (memory) cudaFree(memory);

@@ -1,4 +1,4 @@
-/* What building and running a network by cuDNN share. */
+/* The state of a network by cuDNN, shared by its construction (cudnn.c) and its runs (run.c). */
 #ifndef RCVI_CUDNN_H
 #define RCVI_CUDNN_H
 
@@ -6,8 +6,8 @@
 #include "device/cuda/cudnn/copy.h"
 #include "device/cuda/cudnn/vendor.h"
 
-/* The tensors of a pass. A port's tensor is the caller's array itself, or memory of our own where cuDNN's type is
- * another or where something must be there although the caller need not give it. */
+/* The tensors of a pass. A port's tensor is the caller's array itself, or our own memory where cuDNN's type differs or where cuDNN needs a
+ * tensor that the caller may leave out. */
 typedef enum {
     RCVI_CUDNN_X,
     RCVI_CUDNN_Y,
@@ -28,7 +28,7 @@ typedef struct {
     int buffer;            /* of the program; RCVI_NONE: the pass has no such tensor */
     int64_t rows, columns; /* contiguous */
     bool own;
-    size_t place; /* of our own memory: where `own`, and of dx and dy for a caller who has none */
+    size_t place; /* offset in our own memory: where `own`, and for dx and dy that the caller left out */
 } rcvi_cudnn_port;
 
 typedef struct {

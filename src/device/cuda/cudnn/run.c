@@ -15,14 +15,14 @@ static void *of_caller(const call *c, rcvi_cudnn_port_index p) {
     return buffer == RCVI_NONE ? NULL : c->binding->buffers[buffer];
 }
 
-/* What cuDNN is given for a tensor that the caller may leave out: NULL then. */
+/* The address for cuDNN of a tensor; NULL where the caller left it out. */
 static void *inside(const call *c, rcvi_cudnn_port_index p) {
     const rcvi_cudnn_port *port = &c->vendor->ports[p];
     void *outside = of_caller(c, p);
     return outside && port->own ? c->vendor->base + port->place : outside;
 }
 
-/* The same, but there in any case. */
+/* The same, but never NULL. */
 static void *inside_always(const call *c, rcvi_cudnn_port_index p) {
     void *there = inside(c, p);
     return there ? there : c->vendor->base + c->vendor->ports[p].place;
@@ -36,14 +36,14 @@ static rcv_status copy(const call *c, rcvi_cudnn_port_index p, void *to, rcvi_cu
     return rcvi_cuda_check(rcvi_cuda_copy(c->stream, port->rows, port->columns, out, in), "a copy for cuDNN");
 }
 
-/* An input, before cuDNN runs. */
-static rcv_status give(const call *c, rcvi_cudnn_port_index p) {
+/* Converts an input for cuDNN, before it runs. */
+static rcv_status convert_input(const call *c, rcvi_cudnn_port_index p) {
     void *outside = of_caller(c, p), *ours = inside(c, p);
     return ours == outside ? RCV_OK : copy(c, p, ours, c->vendor->type, outside, RCVI_F32);
 }
 
-/* An output, after it ran. */
-static rcv_status take(const call *c, rcvi_cudnn_port_index p) {
+/* Converts an output of cuDNN, after it ran. */
+static rcv_status convert_output(const call *c, rcvi_cudnn_port_index p) {
     void *outside = of_caller(c, p), *ours = inside(c, p);
     return ours == outside ? RCV_OK : copy(c, p, outside, RCVI_F32, ours, c->vendor->type);
 }
@@ -53,8 +53,8 @@ static rcv_status clear(const call *c, void *at, size_t bytes) {
 }
 
 /* dy is zeros where the caller has none. */
-static rcv_status give_dy(const call *c) {
-    if (of_caller(c, RCVI_CUDNN_DY)) return give(c, RCVI_CUDNN_DY);
+static rcv_status convert_dy(const call *c) {
+    if (of_caller(c, RCVI_CUDNN_DY)) return convert_input(c, RCVI_CUDNN_DY);
     const rcvi_cudnn_port *port = &c->vendor->ports[RCVI_CUDNN_DY];
     size_t bytes = (size_t)(port->rows * port->columns) * rcvi_cuda_bytes(c->vendor->type);
     return clear(c, inside_always(c, RCVI_CUDNN_DY), bytes);
@@ -79,16 +79,16 @@ static rcv_status forward(const call *c) {
                       "copying weights for cuDNN");
     }
     for (int p = RCVI_CUDNN_X; p <= RCVI_CUDNN_C0; p++)
-        if (p != RCVI_CUDNN_Y) RCVI_TRY(give(c, p));
+        if (p != RCVI_CUDNN_Y) RCVI_TRY(convert_input(c, p));
     int status = v->api->RNNForward(
         v->handle, v->rnn, v->training ? RCVI_CUDNN_TRAINING : RCVI_CUDNN_INFERENCE, NULL, v->x,
         inside(c, RCVI_CUDNN_X), v->y, inside(c, RCVI_CUDNN_Y), v->state, inside(c, RCVI_CUDNN_H0),
         inside(c, RCVI_CUDNN_H1), v->state, inside(c, RCVI_CUDNN_C0), inside(c, RCVI_CUDNN_C1), v->weights.bytes,
         weights, v->work.bytes, rcvi_cudnn_at(v, v->work), v->reserve.bytes, rcvi_cudnn_at(v, v->reserve));
     RCVI_TRY(rcvi_cudnn_check(v, status, "the forward pass"));
-    RCVI_TRY(take(c, RCVI_CUDNN_Y));
-    RCVI_TRY(take(c, RCVI_CUDNN_H1));
-    return take(c, RCVI_CUDNN_C1);
+    RCVI_TRY(convert_output(c, RCVI_CUDNN_Y));
+    RCVI_TRY(convert_output(c, RCVI_CUDNN_H1));
+    return convert_output(c, RCVI_CUDNN_C1);
 }
 
 static rcv_status backward_weights(const call *c, float *gradients) {
@@ -104,13 +104,13 @@ static rcv_status backward_weights(const call *c, float *gradients) {
                            "copying gradients from cuDNN");
 }
 
-/* Weights, and what was converted of x and initial states, are as the forward pass left them. */
+/* Weights and converted inputs are those of the forward pass. */
 static rcv_status backward(const call *c) {
     const rcvi_cudnn *v = c->vendor;
     float *gradients = external(c, RCVI_DPARAMETERS);
-    RCVI_TRY(give_dy(c));
-    RCVI_TRY(give(c, RCVI_CUDNN_DH1));
-    RCVI_TRY(give(c, RCVI_CUDNN_DC1));
+    RCVI_TRY(convert_dy(c));
+    RCVI_TRY(convert_input(c, RCVI_CUDNN_DH1));
+    RCVI_TRY(convert_input(c, RCVI_CUDNN_DC1));
     int status = v->api->RNNBackwardData_v8(
         v->handle, v->rnn, NULL, v->y, inside(c, RCVI_CUDNN_Y), inside_always(c, RCVI_CUDNN_DY), v->x,
         inside_always(c, RCVI_CUDNN_DX), v->state, inside(c, RCVI_CUDNN_H0), inside(c, RCVI_CUDNN_DH1),
@@ -118,9 +118,9 @@ static rcv_status backward(const call *c) {
         inside(c, RCVI_CUDNN_DC0), v->weights.bytes, rcvi_cudnn_at(v, v->weights), v->work.bytes,
         rcvi_cudnn_at(v, v->work), v->reserve.bytes, rcvi_cudnn_at(v, v->reserve));
     RCVI_TRY(rcvi_cudnn_check(v, status, "the backward pass"));
-    RCVI_TRY(take(c, RCVI_CUDNN_DX));
-    RCVI_TRY(take(c, RCVI_CUDNN_DH0));
-    RCVI_TRY(take(c, RCVI_CUDNN_DC0));
+    RCVI_TRY(convert_output(c, RCVI_CUDNN_DX));
+    RCVI_TRY(convert_output(c, RCVI_CUDNN_DH0));
+    RCVI_TRY(convert_output(c, RCVI_CUDNN_DC0));
     return gradients ? backward_weights(c, gradients) : RCV_OK;
 }
 

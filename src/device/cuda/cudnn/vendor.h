@@ -4,7 +4,7 @@
 
 #include "device/cuda/cuda.h"
 
-typedef struct rcvi_cudnn rcvi_cudnn; /* what one run needs: descriptors, weights as cuDNN likes them, workspace */
+typedef struct rcvi_cudnn rcvi_cudnn; /* of one run: descriptors, weights in cuDNN's layout, workspace */
 
 const char *
 rcvi_cudnn_name(void); /* with its version, such as "cuDNN 9.14.0"; NULL, with a sentence, where it is missing or of
@@ -13,14 +13,14 @@ rcvi_cudnn_name(void); /* with its version, such as "cuDNN 9.14.0"; NULL, with a
 /* Why it is missing: a sentence that stays; NULL where it is not missing. */
 const char *rcvi_cudnn_absence(void);
 
-/* All but its memory, on the current device. To make it may take cuDNN a compiler, so what a run has ended with goes to the
- * next one. RCV_UNSUPPORTED, with cuDNN's reason, where it cannot run the program. */
+/* All but its memory, on the current device. cuDNN may compile kernels for it, so a finished run passes it to the next one.
+ * RCV_UNSUPPORTED, with cuDNN's reason, where it cannot run the program. */
 rcv_status rcvi_cudnn_new(const rcvi_program *program, rcvi_cudnn **vendor);
 void rcvi_cudnn_free(rcvi_cudnn *vendor);
-/* Whether it runs: some algorithms refuse a shape only when they are called. */
+/* Runs it once: some algorithms refuse a shape only when they are called. */
 rcv_status rcvi_cudnn_try(rcvi_cudnn *vendor);
 
-/* Device memory, without which nothing runs; to release it waits for what still uses it. */
+/* Its device memory; the release waits for what still uses it. */
 size_t rcvi_cudnn_bytes(const rcvi_cudnn *vendor);
 rcv_status rcvi_cudnn_allocate(rcvi_cudnn *vendor);
 void rcvi_cudnn_release(rcvi_cudnn *vendor);

@@ -230,9 +230,9 @@ static rcv_status launch_moves(const rcvi_cuda_pass *p, const rcvi_cuda_due *mem
 static cudaError_t launch_mask(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, cudaStream_t stream) {
     const rcvi_step *s = d->step;
     if (s->kind == RCVI_STEP_LIVE)
-        return rcvi_cuda_live(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->out));
-    return rcvi_cuda_boundary(stream, s->rows, s->columns, address(p, d, &s->a), order_of(p), address(p, d, &s->b),
-                              address(p, d, &s->out));
+        return rcvi_cuda_mark_live(stream, s->rows, s->columns, address(p, d, &s->a), address(p, d, &s->out));
+    return rcvi_cuda_mark_boundaries(stream, s->rows, s->columns, address(p, d, &s->a), order_of(p),
+                                     address(p, d, &s->b), address(p, d, &s->out));
 }
 
 static rcv_status launch_plain(const rcvi_cuda_pass *p, const rcvi_cuda_due *d, cudaStream_t stream) {

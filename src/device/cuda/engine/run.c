@@ -48,7 +48,7 @@ static rcv_status bind(rcvi_worker *w, const rcvi_binding *binding, char *scratc
 /* ---- seeds and lengths ---- */
 
 static rcv_status send_numbers(const int64_t *from, int64_t count, char *to, cudaStream_t stream) {
-    return rcvi_cuda_check(rcvi_cuda_put(stream, from, count, (int64_t *)(void *)to), "sending the lengths");
+    return rcvi_cuda_check(rcvi_cuda_send_values(stream, from, count, (int64_t *)(void *)to), "sending the lengths");
 }
 
 /* Numbers of 8 bytes, from device memory to device memory. */
@@ -60,10 +60,10 @@ static cudaError_t copy_numbers(const void *from, int64_t count, char *to, cudaS
 static rcv_status send_seed(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {
     int64_t seed = (int64_t)binding->seed;
     if (!rcvi_net_is_random(w->engine->program->net)) return RCV_OK;
-    return rcvi_cuda_check(binding->seed_at
-                               ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
-                               : rcvi_cuda_put(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
-                           "sending the seed");
+    return rcvi_cuda_check(
+        binding->seed_at ? copy_numbers(binding->seed_at, 1, scratch + w->engine->seed, stream)
+                         : rcvi_cuda_send_values(stream, &seed, 1, (int64_t *)(void *)(scratch + w->engine->seed)),
+        "sending the seed");
 }
 
 static rcv_status send_lengths(rcvi_worker *w, const rcvi_binding *binding, char *scratch, cudaStream_t stream) {

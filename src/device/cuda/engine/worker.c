@@ -49,7 +49,7 @@ static rcv_status create(rcvi_worker *w) {
     RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->done, cudaEventDisableTiming), "creating an event");
     for (int i = 0; i < 2; i++)
         RCVI_CUDA_TRY(cudaEventCreateWithFlags(&w->begun[i], cudaEventDisableTiming), "creating an event");
-    RCVI_TRY(rcvi_cuda_first_stream(&w->capturing));
+    RCVI_TRY(rcvi_cuda_new_stream(&w->capturing));
     RCVI_TRY(rcvi_streams_open(w->context, e->streams, &w->streams));
     if (program->rungs.persistent) {
         RCVI_CUDA_TRY(cudaHostAlloc((void **)&w->fault, sizeof *w->fault, cudaHostAllocMapped), "allocating memory");

@@ -113,7 +113,7 @@ static rcv_status run(const rcvi_cuda_gemm *gemm, const void *a, const void *b, 
     if (!gemm->aside) return multiply(gemm, a, b, start, add, out, workspace, stream);
     RCVI_TRY(multiply(gemm, a, b, NULL, false, workspace, (char *)workspace + gemm->aside, stream));
     return rcvi_cuda_check(
-        rcvi_cuda_bring(stream, gemm->rows, gemm->columns, add, out, gemm->row_out, workspace, s->row_out),
+        rcvi_cuda_store_or_add(stream, gemm->rows, gemm->columns, add, out, gemm->row_out, workspace, s->row_out),
         "copying a product to its place");
 }
 

@@ -1,8 +1,9 @@
-/* Kernels that make one element from one: copies, fills, choices, dropout, masks.
+/* Elementwise kernels: copies, fills, selections, dropout, masks.
  *
- * `each` is their loop: a thread takes V elements of a row at a time, reads all it needs and then writes, so an output may
- * lie where an operand lies. */
+ * `each` is their loop: a thread takes V elements of a row at a time and reads all of them before it writes, so an output may be one of
+ * the operands. */
 #include "device/cuda/kernels/kernels.cuh"
+#include "device/cuda/kernels/tuning.h"
 
 #include <math.h>
 
@@ -10,10 +11,7 @@ using namespace rcvi;
 
 enum {
     THREADS = 256,
-    MOST_BLOCKS = 8192,
-    PIECES = 4, /* of 16 bytes that a thread has in flight */
-    BRING_ROWS = 4,
-    PUT_COUNT = 448
+    SENT_VALUES = 448 /* of a launch, as arguments */
 };
 
 template <typename REAL, int V, typename OPERATION>
@@ -79,8 +77,8 @@ struct dropping {
     }
 };
 
-/* Threads without a group of elements, where so many stand side by side. */
-static int64_t idle(int64_t groups, unsigned across) { return divide_up(groups, across) * across - groups; }
+/* Threads without work, with so many threads along a row. */
+static int64_t idle_threads(int64_t groups, unsigned across) { return divide_up(groups, across) * across - groups; }
 
 template <typename REAL, typename OPERATION>
 static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns, int v, const rcvi_matrix &out,
@@ -88,11 +86,11 @@ static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns
     int64_t groups = divide_up(out.wide, v);
     unsigned across = 1;
     while (across < THREADS && across < groups) across *= 2;
-    while (across > 32 && idle(groups, across / 2) < idle(groups, across)) across /= 2;
+    while (across > 32 && idle_threads(groups, across / 2) < idle_threads(groups, across)) across /= 2;
     unsigned down = THREADS / across;
     int64_t x = divide_up(groups, across), y = divide_up(rows, down);
-    x = least(x, MOST_BLOCKS);
-    y = least(y, MOST_BLOCKS / x);
+    x = least(x, RCVI_TUNED_EACH_BLOCKS);
+    y = least(y, RCVI_TUNED_EACH_BLOCKS / x);
     dim3 grid((unsigned)x, (unsigned)y), block(across, down);
     if (v == 8) return start(each<REAL, 8, OPERATION>, grid, block, stream, rows, columns, out, operation);
     if (v == 4) return start(each<REAL, 4, OPERATION>, grid, block, stream, rows, columns, out, operation);
@@ -100,23 +98,23 @@ static cudaError_t start_each(cudaStream_t stream, int64_t rows, int64_t columns
     return start(each<REAL, 1, OPERATION>, grid, block, stream, rows, columns, out, operation);
 }
 
-/* Is all that is written 16 bits wide? */
+/* Whether all that is written has 16 bits. */
 static bool is_narrow(const rcvi_matrix &m) {
     return (!m.at || number_bytes(m.type) == 2) && (!m.rounded || number_bytes(m.rounded_type) == 2);
 }
 
-/* Whether the rows follow one another without a gap. */
+/* Whether the rows are contiguous. */
 static bool is_one_row(const rcvi_matrix &m, int64_t columns) {
     return !m.order.of && ((!m.at && !m.rounded) || (m.row == columns && m.column == 1));
 }
 
-/* Makes every element of `out` by the operation on `a` and `b`, which are absent where it has none. */
+/* Computes every element of `out` by the operation on `a` and `b`; operands that it has not are absent. */
 template <typename OPERATION>
 static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out, rcvi_matrix a,
                         rcvi_matrix b, bool by_row, const OPERATION &operation) {
     if (rows <= 0 || columns <= 0 || (!out.at && !out.rounded)) return cudaSuccess;
     if (!are_numbers(out) || !are_numbers(a) || !are_numbers(b)) return cudaErrorInvalidValue;
-    if (columns == 1) out.column = 1; /* the one column, whatever its step */
+    if (columns == 1) out.column = 1; /* one column, whatever its stride */
     if (!out.column) return cudaErrorInvalidValue;
     a.rounded = b.rounded = NULL;
     if (out.wide < columns) out.wide = columns;
@@ -126,10 +124,11 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
         rows = 1;
         out.wide = columns;
     }
-    /* Large ones that write 16 bits: more bytes in flight. What is wider is stored 16 bytes a thread, so that a warp writes whole
-     * sectors at once: float32 by eight elements a thread took four times what memory needs. */
-    int v = rows * columns >= 1 << 21 && is_narrow(out) ? 8 : 4;
-    while (v > 1 && (columns % v || out.wide % v || !takes(out, rows, v) || !takes(a, rows, v) || !takes(b, rows, v)))
+    /* Eight elements a thread for large outputs of 16 bits: more bytes in flight. Wider elements are stored 16 bytes a thread, so that a
+     * warp writes whole sectors: float32 by eight elements a thread took four times as long as memory needs. */
+    int v = rows * columns >= RCVI_TUNED_EACH_WIDE && is_narrow(out) ? 8 : 4;
+    while (v > 1 && (columns % v || out.wide % v || !allows_vectors(out, rows, v) || !allows_vectors(a, rows, v) ||
+                     !allows_vectors(b, rows, v)))
         v /= 2;
     if (has_double(out) || has_double(a) || has_double(b))
         return start_each<double>(stream, rows, columns, v, out, operation);
@@ -138,24 +137,24 @@ static cudaError_t make(cudaStream_t stream, int64_t rows, int64_t columns, rcvi
 
 static const rcvi_matrix absent = {NULL, 0, 0, RCVI_F32, NULL, RCVI_F32, {NULL, 0}, 0};
 
-/* Bytes as they are, `count` pieces of 16: a block takes PIECES times as many as it has threads, in one row. All of a thread's
- * are loaded before any is stored. */
+/* Copies `count` pieces of 16 bytes. A block takes RCVI_TUNED_COPY_PIECES times as many pieces as it has threads; a thread loads all of its
+ * pieces before it stores one. */
 __global__ void copy_pieces(int64_t count, const uint4 *from, uint4 *to) {
-    int64_t step = (int64_t)gridDim.x * THREADS * PIECES;
-    for (int64_t i = (int64_t)blockIdx.x * THREADS * PIECES + threadIdx.x; i < count; i += step) {
-        uint4 piece[PIECES];
+    int64_t step = (int64_t)gridDim.x * THREADS * RCVI_TUNED_COPY_PIECES;
+    for (int64_t i = (int64_t)blockIdx.x * THREADS * RCVI_TUNED_COPY_PIECES + threadIdx.x; i < count; i += step) {
+        uint4 piece[RCVI_TUNED_COPY_PIECES];
 #pragma unroll
-        for (int k = 0; k < PIECES; k++) {
+        for (int k = 0; k < RCVI_TUNED_COPY_PIECES; k++) {
             if (i + k * THREADS < count) piece[k] = from[i + k * THREADS];
         }
 #pragma unroll
-        for (int k = 0; k < PIECES; k++) {
+        for (int k = 0; k < RCVI_TUNED_COPY_PIECES; k++) {
             if (i + k * THREADS < count) to[i + k * THREADS] = piece[k];
         }
     }
 }
 
-/* Bytes that a copy moves as they are, in whole pieces; 0: it does not. */
+/* Bytes of a copy without conversion in whole pieces of 16 bytes; 0: it is not one. */
 static int64_t bytes_as_they_are(int64_t rows, int64_t columns, const rcvi_matrix &out, const rcvi_matrix &a) {
     bool plain =
         out.at && a.at && !out.rounded && out.type == a.type && is_one_row(out, columns) && is_one_row(a, columns);
@@ -167,29 +166,29 @@ extern "C" cudaError_t rcvi_cuda_copy(cudaStream_t stream, int64_t rows, int64_t
                                       rcvi_matrix a) {
     int64_t pieces = bytes_as_they_are(rows, columns, out, a) / (int64_t)sizeof(uint4);
     if (pieces) {
-        dim3 grid((unsigned)least(divide_up(pieces, THREADS * PIECES), MOST_BLOCKS));
+        dim3 grid((unsigned)least(divide_up(pieces, THREADS * RCVI_TUNED_COPY_PIECES), RCVI_TUNED_EACH_BLOCKS));
         return start(copy_pieces, grid, dim3(THREADS), stream, pieces, (const uint4 *)a.at, (uint4 *)out.at);
     }
     return make(stream, rows, columns, out, a, absent, false, copying{a});
 }
 
-/* A thread takes V columns of BRING_ROWS rows, blockDim.y apart, and has all of them before it stores one. */
+/* A thread takes V columns of RCVI_TUNED_ADD_ROWS rows, blockDim.y apart, and loads all of them before it stores one. */
 template <int V>
-__global__ void bring(int64_t rows, int64_t columns, bool add, float *out, int64_t row_out, const float *a,
-                      int64_t row_a) {
+__global__ void store_or_add(int64_t rows, int64_t columns, bool add, float *out, int64_t row_out, const float *a,
+                             int64_t row_a) {
     int64_t column = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) * V;
     if (column >= columns) return;
-    int64_t step = (int64_t)gridDim.y * blockDim.y * BRING_ROWS;
-    for (int64_t r = (int64_t)blockIdx.y * blockDim.y * BRING_ROWS + threadIdx.y; r < rows; r += step) {
-        float x[BRING_ROWS][V], there[BRING_ROWS][V] = {};
+    int64_t step = (int64_t)gridDim.y * blockDim.y * RCVI_TUNED_ADD_ROWS;
+    for (int64_t r = (int64_t)blockIdx.y * blockDim.y * RCVI_TUNED_ADD_ROWS + threadIdx.y; r < rows; r += step) {
+        float x[RCVI_TUNED_ADD_ROWS][V], there[RCVI_TUNED_ADD_ROWS][V] = {};
 #pragma unroll
-        for (int i = 0; i < BRING_ROWS; i++) {
+        for (int i = 0; i < RCVI_TUNED_ADD_ROWS; i++) {
             int64_t row = r + i * blockDim.y;
             if (row < rows) load_as<float>(a, row * row_a + column, x[i]);
             if (row < rows && add) load_as<float>(out, row * row_out + column, there[i]);
         }
 #pragma unroll
-        for (int i = 0; i < BRING_ROWS; i++) {
+        for (int i = 0; i < RCVI_TUNED_ADD_ROWS; i++) {
             int64_t row = r + i * blockDim.y;
 #pragma unroll
             for (int k = 0; k < V; k++) x[i][k] += there[i][k];
@@ -198,23 +197,22 @@ __global__ void bring(int64_t rows, int64_t columns, bool add, float *out, int64
     }
 }
 
-extern "C" cudaError_t rcvi_cuda_bring(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate, float *out,
-                                       int64_t row_out, const float *a, int64_t row_a) {
+extern "C" cudaError_t rcvi_cuda_store_or_add(cudaStream_t stream, int64_t rows, int64_t columns, bool accumulate,
+                                              float *out, int64_t row_out, const float *a, int64_t row_a) {
     if (rows <= 0 || columns <= 0) return cudaSuccess;
     bool by_two =
         columns % 2 == 0 && is_aligned(out, RCVI_F32, rows, row_out, 2) && is_aligned(a, RCVI_F32, rows, row_a, 2);
     dim3 block(32, THREADS / 32);
     dim3 grid((unsigned)divide_up(columns, 32 * (by_two ? 2 : 1)),
-              (unsigned)least(divide_up(rows, block.y * BRING_ROWS), MOST_BLOCKS));
-    if (by_two) return start(bring<2>, grid, block, stream, rows, columns, accumulate, out, row_out, a, row_a);
-    return start(bring<1>, grid, block, stream, rows, columns, accumulate, out, row_out, a, row_a);
+              (unsigned)least(divide_up(rows, block.y * RCVI_TUNED_ADD_ROWS), RCVI_TUNED_EACH_BLOCKS));
+    if (by_two) return start(store_or_add<2>, grid, block, stream, rows, columns, accumulate, out, row_out, a, row_a);
+    return start(store_or_add<1>, grid, block, stream, rows, columns, accumulate, out, row_out, a, row_a);
 }
 
 extern "C" cudaError_t rcvi_cuda_fill(cudaStream_t stream, int64_t rows, int64_t columns, rcvi_matrix out,
                                       double number) {
     bool zeros = number == 0 && !signbit(number);
-    if (zeros && out.at && !out.rounded && is_one_row(out, columns) &&
-        are_numbers(out)) /* what the hardware does best */
+    if (zeros && out.at && !out.rounded && is_one_row(out, columns) && are_numbers(out)) /* the fastest way */
         return cudaMemsetAsync(out.at, 0, (size_t)(rows * columns) * (size_t)number_bytes(out.type), stream);
     return make(stream, rows, columns, out, absent, absent, false, filling{number});
 }
@@ -249,36 +247,37 @@ static cudaError_t start_mark(cudaStream_t stream, int64_t steps, int64_t last, 
                               bool boundary, rcvi_order order, const int64_t *lengths, uint8_t *out) {
     int64_t blocks = divide_up((steps + last) * batch, THREADS);
     if (blocks <= 0 || !out) return cudaSuccess;
-    dim3 grid((unsigned)least(blocks, MOST_BLOCKS));
+    dim3 grid((unsigned)least(blocks, RCVI_TUNED_EACH_BLOCKS));
     return start(mark, grid, dim3(THREADS), stream, steps, last, batch, resets, boundary, order, lengths, out);
 }
 
-extern "C" cudaError_t rcvi_cuda_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths,
-                                      uint8_t *out) {
+extern "C" cudaError_t rcvi_cuda_mark_live(cudaStream_t stream, int64_t steps, int64_t batch, const int64_t *lengths,
+                                           uint8_t *out) {
     return start_mark(stream, steps, 0, batch, NULL, false, rcvi_order{NULL, batch}, lengths, out);
 }
 
-extern "C" cudaError_t rcvi_cuda_boundary(cudaStream_t stream, int64_t steps, int64_t batch, const uint8_t *resets,
-                                          rcvi_order order, const int64_t *lengths, uint8_t *out) {
+extern "C" cudaError_t rcvi_cuda_mark_boundaries(cudaStream_t stream, int64_t steps, int64_t batch,
+                                                 const uint8_t *resets, rcvi_order order, const int64_t *lengths,
+                                                 uint8_t *out) {
     return start_mark(stream, steps, 1, batch, resets, true, order, lengths, out);
 }
 
-/* ---- values of the host ---- */
+/* ---- values from the host ---- */
 
 struct values {
-    int64_t value[PUT_COUNT];
+    int64_t value[SENT_VALUES];
 };
 
-__global__ void put(values from, int count, int64_t *to) {
+__global__ void send(values from, int count, int64_t *to) {
     if ((int)threadIdx.x < count) to[threadIdx.x] = from.value[threadIdx.x];
 }
 
-extern "C" cudaError_t rcvi_cuda_put(cudaStream_t stream, const int64_t *from, int64_t count, int64_t *to) {
-    for (int64_t done = 0; done < count; done += PUT_COUNT) {
-        int n = (int)least(count - done, PUT_COUNT);
+extern "C" cudaError_t rcvi_cuda_send_values(cudaStream_t stream, const int64_t *from, int64_t count, int64_t *to) {
+    for (int64_t done = 0; done < count; done += SENT_VALUES) {
+        int n = (int)least(count - done, SENT_VALUES);
         values piece = {};
         for (int i = 0; i < n; i++) piece.value[i] = from[done + i];
-        cudaError_t error = start(put, dim3(1), dim3(PUT_COUNT), stream, piece, n, to + done);
+        cudaError_t error = start(send, dim3(1), dim3(SENT_VALUES), stream, piece, n, to + done);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;

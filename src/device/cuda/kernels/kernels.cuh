@@ -1,4 +1,4 @@
-/* Elements of device memory as float or double, one at a time or V in one access, and how kernels are started. */
+/* Loads and stores of elements as float or double, one or V in an access; masks; launches. */
 #ifndef RCVI_CUDA_KERNELS_CUH
 #define RCVI_CUDA_KERNELS_CUH
 
@@ -24,7 +24,7 @@ __device__ inline void convert(double from, __nv_bfloat16 &to) { to = __double2b
 __device__ inline void convert(float from, __half &to) { to = __float2half_rn(from); }
 __device__ inline void convert(double from, __half &to) { to = __double2half(from); }
 
-/* ---- V elements that lie together, and begin at a multiple of their bytes or of 16 ---- */
+/* ---- V neighbouring elements, which begin at a multiple of their bytes or of 16 ---- */
 
 template <int BYTES> struct word;
 template <> struct word<16> { using type = uint4; };
@@ -53,7 +53,8 @@ __device__ inline void store_as(void *at, int64_t index, const REAL (&x)[V]) {
     for (int i = 0; i < V; i++) convert(x[i], element[i]);
     piece *to = reinterpret_cast<piece *>(static_cast<T *>(at) + index);
 #pragma unroll
-    for (int i = 0; i < pieces; i++) __stwb(to + i, reinterpret_cast<const piece *>(element)[i]); /* = may be cut up */
+    for (int i = 0; i < pieces; i++)
+        __stwb(to + i, reinterpret_cast<const piece *>(element)[i]); /* = may be split into smaller stores */
 }
 
 template <typename REAL, int V>
@@ -130,7 +131,7 @@ __device__ inline double hash_uniform(uint64_t key, uint64_t index) {
     return (double)(mix(key + index * UINT64_C(0x9e3779b97f4a7c15)) >> 11) * 0x1p-53;
 }
 
-/* ---- the host's side ---- */
+/* ---- host ---- */
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -154,13 +155,13 @@ inline bool has_double(const rcvi_matrix &m) {
     return (m.at && m.type == RCVI_F64) || (m.rounded && m.rounded_type == RCVI_F64);
 }
 
-/* Whether V elements can be had in one access at `at`, in every row. */
+/* Whether V elements can be read in one access at `at`, in every row. */
 inline bool is_aligned(const void *at, rcvi_cuda_type type, int64_t rows, int64_t row, int v) {
     int bytes = number_bytes(type), multiple = v * bytes < 16 ? v * bytes : 16;
     return (uintptr_t)at % (unsigned)multiple == 0 && (rows <= 1 || row * bytes % multiple == 0);
 }
 
-inline bool takes(const rcvi_matrix &m, int64_t rows, int v) {
+inline bool allows_vectors(const rcvi_matrix &m, int64_t rows, int v) {
     if (!m.column) return !m.rounded; /* one element, read alone */
     return (!m.at || is_aligned(m.at, m.type, rows, m.row, v)) &&
            (!m.rounded || is_aligned(m.rounded, m.rounded_type, rows, m.row, v));
@@ -168,7 +169,7 @@ inline bool takes(const rcvi_matrix &m, int64_t rows, int v) {
 
 template <typename T> struct same { using type = T; };
 
-/* Without <<< >>>, whose first call of a kernel would need the C++ library's guards against other threads. */
+/* Without <<< >>>, whose first call of a kernel would need the C++ library's thread-safe initialisation. */
 template <typename... P>
 cudaError_t start(void (*kernel)(P...), dim3 grid, dim3 block, cudaStream_t stream,
                   typename same<P>::type... arguments) {

@@ -1,13 +1,14 @@
-/* Matrices copied, converted, widened or transposed, several by one launch.
+/* Matrices copied, converted, padded or transposed, several in one launch.
  *
- * A block takes a tile of one of them. Types are asked for once a tile, not once an element, so that all loads of a tile are
- * under way before the first of them is waited for: rows of 650 floats, which go by twos, took four times what memory needs
- * where every element chose its own way. */
+ * A block takes a tile of one of them. It branches on types once a tile, not once an element, so that all loads of a tile are in flight
+ * before the first one is used: with a branch for every element, rows of 650 floats, two to an access, took four times as long as memory
+ * needs. */
 #include "device/cuda/kernels/kernels.cuh"
+#include "device/cuda/kernels/tuning.h"
 
 using namespace rcvi;
 
-enum { SIDE = 64, THREADS = 256 };
+enum { SIDE = RCVI_TUNED_MOVE_SIDE, THREADS = 256 };
 
 /* out[rows, wide] from a[rows, columns], or from a[columns, rows]^T. */
 struct job {
@@ -27,7 +28,7 @@ struct moves {
     int count;
 };
 
-/* What a thread has of a tile: V elements from column x on, of the rows y, y + DOWN ... */
+/* A thread's part of a tile: V elements from column x on, of the rows y, y + DOWN ... */
 template <typename REAL, int V> struct share {
     static constexpr int ACROSS = SIDE / V, DOWN = THREADS / ACROSS, TIMES = SIDE / DOWN;
     REAL at[TIMES][V];
@@ -35,13 +36,13 @@ template <typename REAL, int V> struct share {
     static __device__ int y() { return (int)threadIdx.x / ACROSS; }
 };
 
-/* A tile of a matrix in memory: of [SIDE, SIDE] elements from [row, column] on these many are there. */
+/* A tile of a matrix in memory: [SIDE, SIDE] elements from [row, column] on, of which so many exist. */
 struct tile {
     int64_t row, column;
     int rows, columns;
 };
 
-/* How many of a tile's lie before `end`. */
+/* How many of a tile's rows or columns lie before `end`. */
 __device__ inline int within(int64_t first, int64_t end) {
     return end - first > SIDE ? SIDE : end > first ? (int)(end - first) : 0;
 }
@@ -104,7 +105,7 @@ template <typename REAL, int V> __device__ inline void move_straight(const job &
 
 /* A transposed tile goes through shared memory, so that reads and writes both go along rows. */
 template <typename REAL, int V>
-__device__ inline void bring(const job &m, const tile &from, REAL (*transposed)[SIDE + 1]) {
+__device__ inline void load_tile(const job &m, const tile &from, REAL (*transposed)[SIDE + 1]) {
     share<REAL, V> some;
     load_share(m, from, some);
 #pragma unroll
@@ -115,7 +116,7 @@ __device__ inline void bring(const job &m, const tile &from, REAL (*transposed)[
 }
 
 template <typename REAL, int V>
-__device__ inline void take(const job &m, const tile &to, const REAL (*transposed)[SIDE + 1]) {
+__device__ inline void store_tile(const job &m, const tile &to, const REAL (*transposed)[SIDE + 1]) {
     share<REAL, V> some;
 #pragma unroll
     for (int i = 0; i < some.TIMES; i++) {
@@ -128,19 +129,19 @@ __device__ inline void take(const job &m, const tile &to, const REAL (*transpose
 template <typename REAL>
 __device__ inline void move_transposed(const job &m, const tile &from, const tile &to, REAL (*transposed)[SIDE + 1]) {
     switch (m.by_a) {
-    case 4: bring<REAL, 4>(m, from, transposed); break;
-    case 2: bring<REAL, 2>(m, from, transposed); break;
-    default: bring<REAL, 1>(m, from, transposed); break;
+    case 4: load_tile<REAL, 4>(m, from, transposed); break;
+    case 2: load_tile<REAL, 2>(m, from, transposed); break;
+    default: load_tile<REAL, 1>(m, from, transposed); break;
     }
     __syncthreads();
     switch (m.by_out) {
-    case 4: take<REAL, 4>(m, to, transposed); break;
-    case 2: take<REAL, 2>(m, to, transposed); break;
-    default: take<REAL, 1>(m, to, transposed); break;
+    case 4: store_tile<REAL, 4>(m, to, transposed); break;
+    case 2: store_tile<REAL, 2>(m, to, transposed); break;
+    default: store_tile<REAL, 1>(m, to, transposed); break;
     }
 }
 
-/* Rows that lie in another order, element by element: states, which are small. */
+/* Rows in another order, element by element: these are states, which are small. */
 template <typename REAL>
 __device__ inline void move_ordered(const job &m, const rcvi_order &order, const tile &from, const tile &to) {
     for (int n = (int)threadIdx.x; n < SIDE * SIDE; n += THREADS) {
@@ -158,7 +159,7 @@ __device__ inline void move_ordered(const job &m, const rcvi_order &order, const
     }
 }
 
-/* The move that a tile is of. */
+/* The move that a tile belongs to. */
 __device__ inline int find_job(const moves &all, unsigned number) {
     int low = 0, high = all.count;
     while (high - low > 1) {
@@ -194,11 +195,11 @@ __global__ void __launch_bounds__(THREADS, sizeof(REAL) == 8 ? 3 : 4) move_each(
         move_straight<REAL, 1>(m, from, to);
 }
 
-/* Elements in an access to rows of this length: whole groups of them are there or not. */
+/* Elements of an access to rows of this length, which is a multiple of it. */
 static int elements_by(const rcvi_matrix &m, int64_t rows, int64_t length) {
     if (!m.column) return 1;
     for (int v = 4; v > 1; v /= 2) {
-        if (length % v == 0 && takes(m, rows, v)) return v;
+        if (length % v == 0 && allows_vectors(m, rows, v)) return v;
     }
     return 1;
 }
@@ -227,7 +228,7 @@ static job make_job(const rcvi_move &m, int64_t first) {
     return made;
 }
 
-/* All that are ordered must be so alike. */
+/* All ordered ones must have the same order. */
 static bool join_order(rcvi_order *order, const rcvi_order &other) {
     if (!other.of) return true;
     if (!order->of) *order = other;
@@ -243,7 +244,7 @@ extern "C" cudaError_t rcvi_cuda_move(cudaStream_t stream, const rcvi_move *give
     for (int i = 0; i < count; i++) {
         rcvi_move m = given[i];
         m.a.rounded = NULL;
-        if (m.wide == 1) m.out.column = 1; /* the one column, whatever its step */
+        if (m.wide == 1) m.out.column = 1; /* one column, whatever its stride */
         if (!are_numbers(m.out) || !are_numbers(m.a) || !m.out.column) return cudaErrorInvalidValue;
         if (!join_order(&all.order, m.a.order) || !join_order(&all.order, m.out.order)) return cudaErrorInvalidValue;
         if (m.rows <= 0 || m.wide <= 0) continue;

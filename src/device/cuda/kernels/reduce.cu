@@ -1,18 +1,13 @@
-/* Sums of rows and of columns. The order of every sum is fixed by (rows, columns) alone, not by how wide an access is. */
+/* Sums over rows and over columns. The order of every sum depends on (rows, columns) alone, not on the width of accesses. */
 #include "device/cuda/kernels/kernels.cuh"
+#include "device/cuda/kernels/tuning.h"
 
 using namespace rcvi;
 
 enum {
     LANES = 32,
-    WARPS = 8,       /* of a block */
-    LONG_ROW = 1024, /* elements from which on a row takes a block */
-    MOST_BLOCKS = 1 << 20,
-    SLICE_ROWS = 64,     /* at least, where there is more than one slice */
-    SLICES = 128,        /* at most */
-    SLICE_COLUMNS = 128, /* of a block with accesses of 4 elements */
-    BLOCKS = 1024,       /* that fill a large GPU */
-    FEW_BLOCKS = 64      /* with fewer it is waited for memory, not for its width: narrower accesses, and more blocks */
+    WARPS = 8, /* of a block */
+    MOST_BLOCKS = 1 << 20
 };
 
 /* out[row, column] (+)= sum. */
@@ -24,7 +19,7 @@ __device__ __noinline__ void finish(const rcvi_matrix &out, int64_t row, int64_t
     store(out, row, column, x);
 }
 
-/* Whole warps call it; every lane gets the sum. */
+/* Called by whole warps; returns the sum to every lane. */
 template <typename REAL> __device__ inline REAL sum_lanes(REAL x) {
     for (int apart = LANES / 2; apart > 0; apart /= 2) x += __shfl_xor_sync(0xffffffff, x, apart);
     return x;
@@ -32,7 +27,7 @@ template <typename REAL> __device__ inline REAL sum_lanes(REAL x) {
 
 /* ---- over columns ---- */
 
-/* What thread `first` of `threads` adds of a row, in four sums so that loads need not wait for one another. */
+/* The sum of a row over the elements of thread `first` of `threads`, in four independent sums so that loads overlap. */
 template <typename T, typename REAL>
 __device__ inline REAL sum_part(const rcvi_matrix &a, int64_t row, int64_t columns, int first, int threads) {
     REAL sum[4] = {0, 0, 0, 0};
@@ -52,7 +47,7 @@ __device__ inline REAL sum_part(const rcvi_matrix &a, int64_t row, int64_t colum
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/* A warp a row. */
+/* A warp sums a row. */
 template <typename T, typename REAL>
 __global__ void sum_short_rows(int64_t rows, const int64_t *counted, int64_t columns, bool add, rcvi_matrix out,
                                rcvi_matrix a) {
@@ -63,7 +58,7 @@ __global__ void sum_short_rows(int64_t rows, const int64_t *counted, int64_t col
     }
 }
 
-/* A block a row. */
+/* A block sums a row. */
 template <typename T, typename REAL>
 __global__ void sum_long_rows(int64_t rows, const int64_t *counted, int64_t columns, bool add, rcvi_matrix out,
                               rcvi_matrix a) {
@@ -78,14 +73,14 @@ __global__ void sum_long_rows(int64_t rows, const int64_t *counted, int64_t colu
             for (int i = 1; i < WARPS; i++) sum += part[i];
             finish(out, r, 0, add, sum);
         }
-        __syncthreads(); /* before the next row's parts */
+        __syncthreads(); /* before the next row overwrites the parts */
     }
 }
 
 template <typename T, typename REAL>
 static cudaError_t start_columns(cudaStream_t stream, int64_t rows, const int64_t *counted, int64_t columns, bool add,
                                  const rcvi_matrix &out, const rcvi_matrix &a) {
-    bool is_long = columns >= LONG_ROW;
+    bool is_long = columns >= RCVI_TUNED_SUM_ROW;
     int64_t blocks = is_long ? rows : divide_up(rows, WARPS);
     dim3 grid((unsigned)least(blocks, MOST_BLOCKS)), block(LANES, WARPS);
     if (is_long) return start(sum_long_rows<T, REAL>, grid, block, stream, rows, counted, columns, add, out, a);
@@ -108,14 +103,14 @@ extern "C" cudaError_t rcvi_cuda_reduce_columns(cudaStream_t stream, int64_t row
 /* ---- over rows ---- */
 
 static int64_t count_slices(int64_t rows, int64_t columns) {
-    int64_t wanted = BLOCKS / divide_up(columns > 0 ? columns : 1, SLICE_COLUMNS);
-    wanted = least(least(wanted, SLICES), rows / SLICE_ROWS);
+    int64_t wanted = RCVI_TUNED_SUM_BLOCKS / divide_up(columns > 0 ? columns : 1, RCVI_TUNED_SUM_SLICE_COLUMNS);
+    wanted = least(least(wanted, RCVI_TUNED_SUM_SLICES), rows / RCVI_TUNED_SUM_SLICE_ROWS);
     return wanted > 1 ? wanted : 1;
 }
 
-/* Adds up what the warps of a block have for a lane's columns; the first warp gets the sums. */
+/* Adds up the sums of the warps of a block for a lane's columns; the first warp gets the result. */
 template <typename REAL, int V> __device__ inline void sum_warps(REAL (&sum)[V]) {
-    __shared__ REAL part[WARPS][LANES][V + 1]; /* the odd step keeps lanes in different banks */
+    __shared__ REAL part[WARPS][LANES][V + 1]; /* the odd stride avoids bank conflicts */
 #pragma unroll
     for (int i = 0; i < V; i++) part[threadIdx.y][threadIdx.x][i] = sum[i];
     __syncthreads();
@@ -127,7 +122,7 @@ template <typename REAL, int V> __device__ inline void sum_warps(REAL (&sum)[V])
     }
 }
 
-/* Sums of one matrix are found once: the first of them, with others like it, come first. */
+/* The sums of one matrix are computed once. The first sum of every matrix comes before all repeated ones. */
 struct sums {
     rcvi_sum at[RCVI_MAX_SUMS];
     unsigned char of[RCVI_MAX_SUMS]; /* the first sum of the same matrix */
@@ -187,13 +182,13 @@ static bool is_same(const rcvi_matrix &a, const rcvi_matrix &b) {
     return a.at == b.at && a.row == b.row && a.column == b.column;
 }
 
-/* Adds a sum to the list: behind all others where its matrix is summed already, else behind the first ones, `matrices` of them. */
+/* Adds a sum to the list: at the end where its matrix is summed already, else after the first `matrices` ones. */
 static void add_sum(sums *all, int *matrices, const rcvi_sum &sum) {
     int first = 0;
     while (first < *matrices && !is_same(all->at[first].a, sum.a)) first++;
     int place = all->count++;
     if (first == *matrices) {
-        all->at[place] = all->at[first]; /* the first of the repeated ones makes room */
+        all->at[place] = all->at[first]; /* the first repeated one moves to the end */
         all->of[place] = all->of[first];
         place = (*matrices)++;
     }
@@ -201,14 +196,14 @@ static void add_sum(sums *all, int *matrices, const rcvi_sum &sum) {
     all->of[place] = (unsigned char)first;
 }
 
-/* Elements in an access, V at most. */
+/* Elements of an access, at most `most`. */
 static int elements_by(int most, int64_t rows, int64_t columns, const sums &all, int matrices, int64_t slices) {
     int v = most;
     for (int i = 0; i < matrices; i++) {
         const rcvi_matrix &a = all.at[i].a;
         while (v > 1 && (columns % v || (a.at && (!a.column || !is_aligned(a.at, a.type, rows, a.row, v))))) v /= 2;
     }
-    while (v > 1 && divide_up(columns, LANES * v) * slices * matrices < FEW_BLOCKS) v /= 2;
+    while (v > 1 && divide_up(columns, LANES * v) * slices * matrices < RCVI_TUNED_SUM_FEW_BLOCKS) v /= 2;
     return v;
 }
 

@@ -1,10 +1,11 @@
-/* Operands of products in parts of bfloat16. */
+/* Splits float32 matrices into bfloat16 parts, for split-bf16 emulation. */
 #include "device/cuda/kernels/kernels.cuh"
 #include "device/cuda/kernels/split.cuh"
+#include "device/cuda/kernels/tuning.h"
 
 using namespace rcvi;
 
-enum { THREADS = 256, BLOCKS = 1 << 16 };
+enum { THREADS = 256 };
 
 __global__ void __launch_bounds__(THREADS) split(const __grid_constant__ rcvi_split m) {
     const int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x, step = (int64_t)gridDim.x * THREADS;
@@ -20,5 +21,5 @@ cudaError_t rcvi_cuda_split(cudaStream_t stream, const rcvi_split *given) {
     m.by_four = m.columns % 4 == 0 && is_aligned(m.from, RCVI_F32, m.rows, m.row, 4);
     int64_t blocks = divide_up(m.high * (m.wide / RCVI_SPLIT_PIECE), THREADS);
     if (blocks == 0) return cudaSuccess;
-    return start(split, dim3((unsigned)least(blocks, BLOCKS)), dim3(THREADS), stream, m);
+    return start(split, dim3((unsigned)least(blocks, RCVI_TUNED_SPLIT_BLOCKS)), dim3(THREADS), stream, m);
 }

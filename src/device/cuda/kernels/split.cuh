@@ -1,4 +1,4 @@
-/* The parts of a matrix, as split.h says. `convert` rounds a float to the nearest number of bfloat16, and back. */
+/* Splits a matrix into bfloat16 parts: split.h. `convert` rounds a float to the nearest bfloat16, and converts back. */
 #ifndef RCVI_CUDA_SPLIT_CUH
 #define RCVI_CUDA_SPLIT_CUH
 
@@ -24,7 +24,7 @@ __device__ inline void load_piece(const rcvi_split &m, int64_t row, int64_t colu
     }
 }
 
-/* Pieces first, first + step, ... of all. INDEX counts them: dividing 64 bits takes longer than all the rest. */
+/* Pieces first, first + step, ... INDEX counts them: a division of 64 bits takes longer than all the rest. */
 template <typename NARROW, typename INDEX>
 __device__ inline void split_pieces(const rcvi_split &m, INDEX first, INDEX step) {
     const INDEX across = (INDEX)(m.wide / RCVI_SPLIT_PIECE), count = (INDEX)m.high * across;
@@ -43,7 +43,7 @@ __device__ inline void split_pieces(const rcvi_split &m, INDEX first, INDEX step
             }
             const int64_t place = m.reversed ? m.parts - 1 - part : part;
             __stwb(reinterpret_cast<uint4 *>(m.to + place * m.to_part + row * m.to_row + column),
-                   *reinterpret_cast<const uint4 *>(element)); /* = would be cut up */
+                   *reinterpret_cast<const uint4 *>(element)); /* = may be split into smaller stores */
         }
     }
 }

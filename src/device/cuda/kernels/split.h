@@ -1,4 +1,4 @@
-/* float32 as the sum of numbers of bfloat16, each what the ones before leave of it, rounded. Plain C and C++. */
+/* float32 as a sum of bfloat16 parts: each is the rounding of what the parts before it leave. Plain C and C++. */
 #ifndef RCVI_CUDA_SPLIT_H
 #define RCVI_CUDA_SPLIT_H
 
@@ -16,7 +16,7 @@ typedef struct {
     int64_t high, wide, to_row, to_part; /* elements from row to row and from part to part */
     int parts;
     bool reversed; /* the last part first */
-    bool by_four;  /* found by the call: elements are read four in an access */
+    bool by_four;  /* set by the call: four elements are read in an access */
 } rcvi_split;
 
 #endif

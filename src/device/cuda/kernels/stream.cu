@@ -1,4 +1,4 @@
-/* What memory gives when nothing else is asked of it. */
+/* A copy past the caches, for measuring the bandwidth of memory. */
 #include "device/cuda/kernels/kernels.cuh"
 
 enum { STREAM_THREADS = 256, STREAM_BYTES = 16 };
@@ -14,7 +14,7 @@ __global__ void stream_each(size_t count, const float4 *a, const float4 *b, floa
     __stcs(c + i, x);
 }
 
-extern "C" cudaError_t rcvi_cuda_stream(cudaStream_t stream, size_t bytes, const void *a, const void *b, void *c) {
+extern "C" cudaError_t rcvi_cuda_stream_copy(cudaStream_t stream, size_t bytes, const void *a, const void *b, void *c) {
     size_t count = bytes / STREAM_BYTES, blocks = (count + STREAM_THREADS - 1) / STREAM_THREADS;
     if (blocks > INT32_MAX) return cudaErrorInvalidValue;
     if (blocks == 0) return cudaSuccess;

@@ -1,11 +1,12 @@
 /* Operands in the order in which persistent kernels copy them to shared memory. */
 #include "device/cuda/kernels/kernels.cuh"
+#include "device/cuda/kernels/tuning.h"
 
 using namespace rcvi;
 
-enum { THREADS = 256, EACH = 2 }; /* pieces of a thread */
+enum { THREADS = 256, EACH = RCVI_TUNED_TILE_PIECES };
 
-/* Blocks of each lie one behind the other; the first ones clear words, too. */
+/* Blocks of one tiling follow those of another; all blocks clear words, too. */
 struct tilings {
     rcvi_tiling at[RCVI_MAX_TILINGS];
     unsigned first[RCVI_MAX_TILINGS];
@@ -20,7 +21,7 @@ __device__ inline float round_tf32(float x) {
     return __uint_as_float(y);
 }
 
-/* What is there of a row's elements column .. column + PIECE - 1, V in an access: whole groups of V are there or not. */
+/* Loads elements column .. column + PIECE - 1 of a row, V to an access; those past the last column stay. Columns are a multiple of V. */
 template <int V, int PIECE>
 __device__ inline void load_piece(const rcvi_tiling &m, int64_t from, int64_t column, float (&x)[PIECE]) {
 #pragma unroll
@@ -33,7 +34,7 @@ __device__ inline void load_piece(const rcvi_tiling &m, int64_t from, int64_t co
     }
 }
 
-/* A thread takes a piece of 16 bytes of a row, in all its parts. INDEX counts pieces: dividing 64 bits takes longer than all the
+/* A thread writes a piece of 16 bytes of a row, in all its parts. INDEX counts pieces: a division of 64 bits takes longer than all the
  * rest. */
 template <typename T, typename INDEX> __device__ inline void tile_pieces(const rcvi_tiling &m, unsigned block) {
     constexpr int PIECE = 16 / (int)sizeof(T);
@@ -93,7 +94,7 @@ __global__ void __launch_bounds__(THREADS) tile_each(const __grid_constant__ til
         tile_all<float>(m, block);
 }
 
-/* Elements in an access: 4, 2 or 1. */
+/* Elements of an access: 4, 2 or 1. */
 static int elements_by(const rcvi_tiling &m) {
     int v = 4;
     while (v > 1 && (m.columns % v || !is_aligned(m.from, m.from_type, 2, m.row, v) ||

@@ -1,4 +1,4 @@
-/* What an element of device memory is. Plain C and C++. */
+/* Element types of device memory. Plain C and C++. */
 #ifndef RCVI_CUDA_TYPES_H
 #define RCVI_CUDA_TYPES_H
 

@@ -1,9 +1,10 @@
-/* The output layer: products by the library, rows between them by kernels, chunk by chunk. */
+/* The output layer: products by cuBLASLt, losses and gradients of rows by kernels, one chunk of rows after the other. */
 #include "device/cuda/kernels/kernels.h"
 #include "device/cuda/learn/kernels.h"
 #include "device/cuda/learn/state.h"
+#include "device/cuda/learn/tuning.h"
 
-enum { PIECE = 8, FEW_CLASSES = 64, MANY_BYTES = 32 << 20 };
+enum { PIECE = 8 }; /* 16-bit elements of 16 bytes */
 
 static size_t real_bytes(const rcvi_learn *learn) { return rcvi_cuda_bytes(learn->real); }
 static bool is_narrow(const rcvi_learn *learn) { return learn->narrow != learn->real; }
@@ -47,7 +48,7 @@ rcv_status rcvi_cuda_find_product(rcvi_learn *l, rcvi_learn_product wanted, cons
         if (p->gemm && p->product == wanted.product && p->rows == wanted.rows && p->classes == wanted.classes)
             return RCV_OK;
     }
-    if (l->memory) room = l->workspace_bytes; /* before there is memory it is found how much is needed */
+    if (l->memory) room = l->workspace_bytes; /* before the memory is allocated, `room` limits the workspace */
     RCVI_TRY(rcvi_cuda_gemm_new_within(l->blas, shape, 0, room, &wanted.gemm));
     rcvi_learn_product *place = &l->products[l->next_product];
     l->next_product = (l->next_product + 1) % RCVI_MAX_LEARN_PRODUCTS;
@@ -63,7 +64,7 @@ static rcv_status find(rcvi_learn *l, rcvi_head_product product, int64_t rows, c
                                   RCVI_GEMM_WORKSPACE, gemm);
 }
 
-/* Those of a chunk of so many rows. */
+/* Creates the products of a chunk of so many rows. */
 static rcv_status prepare(rcvi_learn *l, int64_t rows) {
     const rcvi_cuda_gemm *gemm;
     int last = l->shape.training ? RCVI_TO_REST : RCVI_TO_LOGITS;
@@ -95,14 +96,14 @@ static rcv_status find_sizes(rcvi_learn *l) {
                          (long long)s->rows, (long long)s->features, (long long)s->classes);
     l->wide = round_up(s->classes, narrow ? PIECE : 16 / (int64_t)real_bytes(l));
     l->deep = narrow ? round_up(s->features, PIECE) : s->features;
-    l->main = narrow && s->classes >= FEW_CLASSES ? s->classes / PIECE * PIECE : s->classes;
-    bool many = elements * (int64_t)sizeof(float) > MANY_BYTES;
+    l->main = narrow && s->classes >= RCVI_TUNED_HEAD_FEW_CLASSES ? s->classes / PIECE * PIECE : s->classes;
+    bool many = elements * (int64_t)sizeof(float) > RCVI_TUNED_HEAD_CHUNK;
     l->chunk = s->chunk > 0 ? s->chunk : many ? (s->rows + 3) / 4 : s->rows;
     if (l->chunk > s->rows) l->chunk = s->rows;
     return RCV_OK;
 }
 
-/* They do not become fewer with rows. */
+/* Slices never become fewer with more rows. */
 static int64_t most_slices(const rcvi_learn *l) { return rcvi_cuda_head_slices(l->chunk, l->shape.classes); }
 
 rcv_status rcvi_cuda_head_open(rcvi_learn *l, size_t *at) {
@@ -134,7 +135,7 @@ void rcvi_cuda_head_close(rcvi_learn *l) {
 
 /* ---- a call ---- */
 
-/* What products read of a call. */
+/* The operands of products in a call. */
 typedef struct {
     const char *y, *weight; /* [rows, deep], [classes, deep] of `narrow` */
 } operands;
@@ -188,7 +189,7 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
     return rcvi_cuda_check(rcvi_cuda_head_rows(l->stream, &a), "the loss");
 }
 
-/* dbias (+)= the sums over slices of a chunk's rows. */
+/* dbias (+)= the sum over slices of a chunk's rows. */
 static rcv_status sum_bias(rcvi_learn *l, const rcvi_head *head, int64_t rows, bool add) {
     int64_t classes = l->shape.classes;
     rcvi_sum sum = {.out = {.at = head->dbias, .row = classes, .column = 1, .type = l->real},
@@ -212,7 +213,7 @@ static rcv_status sum_weight(rcvi_learn *l, rcvi_head_product product, const cha
     return rcvi_cuda_gemm_store(gemm, gradients, y, out, workspace, l->stream);
 }
 
-/* Do the gradients of weight and bias wait for `head_rest`? Those of a chunk are overwritten by the next one's. */
+/* Whether the gradients of weight and bias are left to `head_rest`: only with one chunk, since the next one overwrites its gradients. */
 static bool waits(const rcvi_learn *l, const rcvi_head *head) { return head->later && head->rows <= l->chunk; }
 
 static rcv_status sum_gradients(rcvi_learn *l, const rcvi_head *head, const char *y, int64_t rows, bool add) {
@@ -221,7 +222,7 @@ static rcv_status sum_gradients(rcvi_learn *l, const rcvi_head *head, const char
     return head->dbias ? sum_bias(l, head, rows, add) : RCV_OK;
 }
 
-/* Gradients of a chunk, whose logits have become theirs. */
+/* dy, dweight and dbias of a chunk, from the gradients of its logits. */
 static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const operands *o, int64_t first, int64_t rows) {
     const rcvi_cuda_gemm *gemm;
     const char *y = o->y + (size_t)(first * l->deep) * rcvi_cuda_bytes(l->narrow);
@@ -242,7 +243,7 @@ static rcv_status take_chunk(rcvi_learn *l, const rcvi_head *head, const operand
     return head->dy ? differentiate(l, head, o, first, rows) : RCV_OK;
 }
 
-/* Sums over no rows. */
+/* The results for no rows. */
 static rcv_status clear_gradients(rcvi_learn *l, const rcvi_head *head) {
     size_t classes = (size_t)l->shape.classes, bytes = classes * (size_t)l->shape.features * real_bytes(l);
     if (!head->dy || head->accumulate) return RCV_OK;
@@ -272,9 +273,9 @@ rcv_status rcvi_cuda_head(rcvi_learn *l, const rcvi_head *head, const rcvi_contr
 rcv_status rcvi_cuda_head_weight(rcvi_learn *l, const rcvi_head *head, cudaEvent_t beside) {
     cudaStream_t main;
     if (l->shape.lean || !is_narrow(l)) return RCV_OK;
-    RCVI_TRY(rcvi_cuda_turn_aside(l, beside, &main));
+    RCVI_TRY(rcvi_cuda_begin_side(l, beside, &main));
     rcv_status status = rcvi_cuda_round_rows(l, l->shape.classes, head->weight, l->memory + l->weight);
-    rcv_status back = rcvi_cuda_turn_back(l, main);
+    rcv_status back = rcvi_cuda_end_side(l, main);
     return status ? status : back;
 }
 
@@ -282,9 +283,9 @@ rcv_status rcvi_cuda_head_rest(rcvi_learn *l, const rcvi_head *head, cudaEvent_t
     cudaStream_t main;
     if (l->shape.lean || head->rows == 0 || !waits(l, head)) return RCV_OK;
     const char *y = is_narrow(l) ? l->memory + l->y : head->y;
-    RCVI_TRY(rcvi_cuda_turn_aside(l, beside, &main));
+    RCVI_TRY(rcvi_cuda_begin_side(l, beside, &main));
     rcv_status status = sum_gradients(l, head, y, head->rows, head->accumulate);
-    rcv_status back = rcvi_cuda_turn_back(l, main);
+    rcv_status back = rcvi_cuda_end_side(l, main);
     return status ? status : back;
 }
 

@@ -1,10 +1,11 @@
-/* Rows of an output layer: softmax cross-entropy or squares.
+/* Losses and gradients of an output layer: softmax cross-entropy or squared errors.
  *
- * One kernel goes along rows, a block a row, and leaves what their gradients need: the largest logit and the sum of exponentials.
- * Another goes down columns: a thread has some columns of a slice of rows, makes their gradients, and sums these, before they are
- * rounded, for the bias. Slices, and so the order of every sum, depend on the numbers of rows and of classes alone. */
+ * One kernel goes along rows, a block a row, and stores what gradients need: the largest logit and the sum of exponentials. Another goes
+ * down columns: a thread has some columns of a slice of rows, computes their gradients, and sums these for the bias before they are
+ * rounded. Slices, and so the order of every sum, depend only on the numbers of rows and classes. */
 #include "device/cuda/kernels/kernels.cuh"
 #include "device/cuda/learn/kernels.h"
+#include "device/cuda/learn/tuning.h"
 
 #include <float.h>
 #include <math.h>
@@ -13,12 +14,7 @@ using namespace rcvi;
 
 enum {
     LANES = 32,
-    MOST_THREADS = 512, /* of a row */
-    AHEAD = 4,          /* accesses whose loads do not wait for one another */
-    THREADS = 256,      /* of a tile of columns */
-    BLOCKS = 768,       /* wanted, that a large GPU is filled */
-    LEAST_SLICE = 4,    /* rows */
-    SLICES = 64,        /* at most */
+    THREADS = 256, /* of a tile of columns */
     SUM_THREADS = 1024
 };
 
@@ -30,8 +26,8 @@ __device__ inline double lowest(double) { return -DBL_MAX; }
 template <bool EXACT> __device__ inline float exponential(float x) { return EXACT ? expf(x) : __expf(x); }
 template <bool EXACT> __device__ inline double exponential(double x) { return exp(x); }
 
-/* A maximum, and the sum of exponentials of how far others lie below it. One that has met nothing has the lowest number, which, unlike
- * infinity, can be subtracted from itself. */
+/* A maximum, and the sum of exp(x - maximum). Without elements the maximum is the lowest finite number, which, unlike infinity, can be
+ * subtracted from itself. */
 template <typename REAL> struct total { REAL most, sum; };
 
 template <bool EXACT, typename REAL> __device__ inline total<REAL> join(total<REAL> a, total<REAL> b) {
@@ -47,7 +43,7 @@ template <bool EXACT, typename REAL> __device__ inline total<REAL> join_lanes(to
     return a;
 }
 
-/* The first thread of a block of whole warps gets it. */
+/* Called by a block of whole warps; the first thread gets the result. */
 template <bool EXACT, typename REAL> __device__ inline total<REAL> join_block(total<REAL> a) {
     __shared__ total<REAL> parts[LANES];
     a = join_lanes<EXACT>(a);
@@ -74,7 +70,7 @@ __device__ inline double sum_block(double x) {
 
 /* ---- along rows ---- */
 
-/* Elements c .. c + V - 1 of [classes], from anywhere; `none` behind its end. */
+/* Elements c .. c + V - 1 of [classes], of any alignment; `none` after its end. */
 template <typename REAL, int V>
 __device__ inline void load_part(const REAL *from, int64_t c, int64_t classes, bool aligned, REAL none, REAL (&x)[V]) {
     if (aligned && c + V <= classes) {
@@ -96,16 +92,16 @@ __device__ inline void load_logits(const rcvi_head_rows &a, const REAL *row, int
     for (int v = 0; v < V; v++) x[v] = c + v < a.classes ? x[v] + b[v] : none;
 }
 
-/* The class that counts, of all of them, or -1. */
+/* The target class, counted over all classes; -1: the row does not count. */
 __device__ inline int64_t target_of(const rcvi_head_rows &a, int64_t r) {
     const int64_t target = a.targets[r];
     return target < a.all ? target : -1;
 }
 
-/* The row's loss, and its [2] numbers: the largest logit, and 1 / the sum of exponentials. Until the last classes have come these are
- * the total, and the loss is minus the target's logit, 0 before it is met. */
+/* Stores the row's loss, and its [2] numbers: the largest logit, and 1 / the sum of exponentials. Before the call with the last classes
+ * the numbers are maximum and sum so far, and the loss is minus the target's logit, or 0 before that class. */
 template <bool EXACT, typename REAL>
-__device__ inline void leave_numbers(const rcvi_head_rows &a, int64_t r, total<REAL> met) {
+__device__ inline void store_numbers(const rcvi_head_rows &a, int64_t r, total<REAL> met) {
     REAL *numbers = (REAL *)a.numbers + 2 * r;
     const bool ends = a.first + a.classes >= a.all;
     const int64_t target = target_of(a, r), here = target - a.first;
@@ -120,42 +116,43 @@ __device__ inline void leave_numbers(const rcvi_head_rows &a, int64_t r, total<R
     a.losses[r] = ends && target >= 0 ? log((double)met.sum) + ((double)met.most + loss) : loss;
 }
 
-/* `aligned`: the bias. */
+/* `aligned`: the bias begins at a multiple of 16 bytes. */
 template <typename REAL, bool EXACT>
-__global__ void __launch_bounds__(MOST_THREADS) softmax(const __grid_constant__ rcvi_head_rows a, bool aligned) {
+__global__ void __launch_bounds__(RCVI_TUNED_HEAD_THREADS)
+    softmax(const __grid_constant__ rcvi_head_rows a, bool aligned) {
     constexpr int V = 16 / (int)sizeof(REAL);
     const int64_t r = blockIdx.x, strip = (int64_t)blockDim.x * V;
     const REAL *row = (const REAL *)a.logits + r * a.wide;
     total<REAL> mine = {lowest(REAL()), 0};
-    for (int64_t first = (int64_t)threadIdx.x * V; first < a.classes; first += AHEAD * strip) {
-        REAL x[AHEAD][V], most = mine.most;
+    for (int64_t first = (int64_t)threadIdx.x * V; first < a.classes; first += RCVI_TUNED_HEAD_AHEAD * strip) {
+        REAL x[RCVI_TUNED_HEAD_AHEAD][V], most = mine.most;
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
+        for (int k = 0; k < RCVI_TUNED_HEAD_AHEAD; k++) {
             const int64_t c = first + k * strip;
 #pragma unroll
             for (int v = 0; v < V; v++) x[k][v] = (REAL)-INFINITY;
             if (c < a.classes) load_logits(a, row, c, aligned, (REAL)-INFINITY, x[k]);
         }
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
+        for (int k = 0; k < RCVI_TUNED_HEAD_AHEAD; k++) {
 #pragma unroll
             for (int v = 0; v < V; v++) most = x[k][v] > most ? x[k][v] : most;
         }
         mine.sum *= exponential<EXACT>(mine.most - most);
         mine.most = most;
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
+        for (int k = 0; k < RCVI_TUNED_HEAD_AHEAD; k++) {
 #pragma unroll
             for (int v = 0; v < V; v++) mine.sum += exponential<EXACT>(x[k][v] - most);
         }
     }
     mine = join_block<EXACT>(mine);
-    if (threadIdx.x == 0) leave_numbers<EXACT>(a, r, mine);
+    if (threadIdx.x == 0) store_numbers<EXACT>(a, r, mine);
 }
 
 /* A row whose first value is NaN does not count. */
 template <typename REAL>
-__global__ void __launch_bounds__(MOST_THREADS) squares(const __grid_constant__ rcvi_head_rows a) {
+__global__ void __launch_bounds__(RCVI_TUNED_HEAD_THREADS) squares(const __grid_constant__ rcvi_head_rows a) {
     const int64_t r = blockIdx.x;
     const REAL *row = (const REAL *)a.logits + r * a.wide, *values = (const REAL *)a.values + r * a.classes;
     const REAL *bias = (const REAL *)a.bias;
@@ -170,7 +167,7 @@ __global__ void __launch_bounds__(MOST_THREADS) squares(const __grid_constant__ 
 
 /* ---- down columns ---- */
 
-/* What the gradients of a thread's columns have in common. */
+/* Values that the gradients of a thread's columns share. */
 template <typename REAL, bool EXACT, int V> struct column_work {
     const rcvi_head_rows &a;
     int64_t c;
@@ -197,7 +194,7 @@ template <typename REAL, bool EXACT, int V> struct column_work {
         }
     }
 
-    /* Logits to gradients; zeros from `classes` on. */
+    /* Replaces logits by gradients; zeros from `classes` on. */
     __device__ void operator()(int64_t r, REAL (&x)[V]) const {
         if (a.targets)
             softmax_row(r, x);
@@ -220,14 +217,14 @@ __global__ void __launch_bounds__(THREADS) gradients(const __grid_constant__ rcv
     if (a.bias) load_part((const REAL *)a.bias, work.c, a.classes, aligned, (REAL)0, work.bias);
     work.weight = (REAL)(a.targets ? a.control->weight : 2 * a.control->weight / (double)a.classes);
     REAL sum[V] = {};
-    for (int64_t r = first; r < end; r += AHEAD) {
-        REAL x[AHEAD][V];
+    for (int64_t r = first; r < end; r += RCVI_TUNED_HEAD_AHEAD) {
+        REAL x[RCVI_TUNED_HEAD_AHEAD][V];
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
+        for (int k = 0; k < RCVI_TUNED_HEAD_AHEAD; k++) {
             if (r + k < end) load_as<REAL>(a.logits, (r + k) * a.wide + work.c, x[k]);
         }
 #pragma unroll
-        for (int k = 0; k < AHEAD; k++) {
+        for (int k = 0; k < RCVI_TUNED_HEAD_AHEAD; k++) {
             if (r + k >= end) continue;
             work(r + k, x[k]);
             store_as<OUT>(a.gradients, (r + k) * a.wide + work.c, x[k]);
@@ -242,19 +239,21 @@ __global__ void __launch_bounds__(THREADS) gradients(const __grid_constant__ rcv
     }
 }
 
-/* ---- starting them ---- */
+/* ---- launches ---- */
 
 static int64_t tiles_of(int64_t classes) { return divide_up(classes, THREADS * 4); }
 
 extern "C" int64_t rcvi_cuda_head_slices(int64_t rows, int64_t classes) {
-    int64_t wanted = least(least(divide_up(BLOCKS, tiles_of(classes)), rows / LEAST_SLICE), SLICES);
+    int64_t wanted =
+        least(least(divide_up(RCVI_TUNED_HEAD_BLOCKS, tiles_of(classes)), rows / RCVI_TUNED_HEAD_SLICE_ROWS),
+              RCVI_TUNED_HEAD_SLICES);
     return wanted > 1 ? wanted : 1;
 }
 
 template <typename REAL, typename OUT, bool EXACT, int V>
 static cudaError_t start_rows(cudaStream_t stream, const rcvi_head_rows &a) {
     const int64_t accesses = divide_up(a.classes, 16 / (int64_t)sizeof(REAL));
-    const int64_t threads = least(divide_up(accesses, LANES) * LANES, MOST_THREADS);
+    const int64_t threads = least(divide_up(accesses, LANES) * LANES, RCVI_TUNED_HEAD_THREADS);
     const bool aligned = (uintptr_t)a.bias % 16 == 0;
     dim3 rows((unsigned)a.rows), block((unsigned)threads);
     cudaError_t error = cudaSuccess;
@@ -277,7 +276,7 @@ extern "C" cudaError_t rcvi_cuda_head_rows(cudaStream_t stream, const rcvi_head_
     return start_rows<float, float, false, 4>(stream, a);
 }
 
-/* ---- the sum of losses, and biases by themselves ---- */
+/* ---- the sum of losses, and biases ---- */
 
 __global__ void sum_losses(int64_t rows, const double *losses, bool add, rcvi_outcome *outcome) {
     double sum = 0;

@@ -1,35 +1,31 @@
-/* The output layer whose gradient is never stored. Logits of all rows exist for a strip of classes at once, and are computed three
- * times: for the losses; with these known, for dy and the norm; and with the norm known, for the update. A strip's weight and bias change
- * behind its last use of them, so that the logits of all three are the same bits. What the last strip of a pass has left is not computed
- * again: the second pass goes from the last strip to the first, and dweight of that one waits for the update.
+/* The lean output layer, whose gradient is never stored as a whole. Logits of all rows exist for one strip of classes at a time, and are
+ * computed three times: for the losses; then for dy and the norm; then, with the norm known, for the update. A strip's weight and bias
+ * change only after their last use, so the logits of all three are the same bits. The last strip of a pass is not computed again: the
+ * second pass goes from the last strip to the first, and dweight of the first strip is kept for the update.
  *
- * In 16 bits a strip's weight is rounded beside the others' place, with zeros in rows that fill the last strip up to a whole piece, and
- * dweight of a strip has rows of `deep`, as y has: so all products have whole pieces. */
+ * In 16 bits a strip's weight is rounded into a buffer, with zero rows up to a multiple of 16 bytes of classes. dweight of a strip has rows
+ * of `deep` elements, as y has. So all lengths of all products are multiples of 16 bytes. */
 #include "device/cuda/kernels/kernels.h"
 #include "device/cuda/learn/kernels.h"
 #include "device/cuda/learn/state.h"
+#include "device/cuda/learn/tuning.h"
 
 #include <string.h>
 
-enum {
-    PIECE = 8,
-    STRIP = 64,               /* classes, of whose multiples strips are */
-    STRIP_BYTES = 28 << 20,   /* of its own that a strip takes, about; and as much again of spare memory */
-    WORKSPACE_BYTES = 8 << 20 /* at most */
-};
+enum { PIECE = 8 }; /* 16-bit elements of 16 bytes */
 
 static size_t real_bytes(const rcvi_learn *l) { return rcvi_cuda_bytes(l->real); }
 static size_t narrow_bytes(const rcvi_learn *l) { return rcvi_cuda_bytes(l->narrow); }
 static bool is_narrow(const rcvi_learn *l) { return l->narrow != l->real; }
 static int64_t round_up(int64_t n, int64_t piece) { return (n + piece - 1) / piece * piece; }
 
-/* Places in spare memory are counted from here on. */
+/* Offsets in spare memory are counted from here on. */
 static const size_t in_spare = SIZE_MAX / 2 + 1;
 static void *place(const rcvi_learn *l, size_t at) {
     return at >= in_spare ? (char *)l->shape.spare + (at - in_spare) : l->memory + at;
 }
 
-/* Classes first .. first + count - 1; `wide` from row to row of their logits, whole pieces of 16 bytes. */
+/* Classes first .. first + count - 1; their logits have `wide` elements from row to row, a multiple of 16 bytes. */
 typedef struct {
     int64_t first, count, wide;
 } strip;
@@ -74,7 +70,7 @@ static rcv_status find(rcvi_learn *l, rcvi_head_product product, int64_t rows, c
                        const rcvi_cuda_gemm **gemm) {
     const rcvi_cuda_gemm_shape shape = shape_of(l, product, rows, s);
     const rcvi_learn_product wanted = {.product = product, .rows = rows, .classes = s->count};
-    return rcvi_cuda_find_product(l, wanted, &shape, WORKSPACE_BYTES, gemm);
+    return rcvi_cuda_find_product(l, wanted, &shape, RCVI_TUNED_LEAN_WORKSPACE, gemm);
 }
 
 static rcv_status prepare(rcvi_learn *l, const strip *s) {
@@ -90,28 +86,30 @@ static rcv_status prepare(rcvi_learn *l, const strip *s) {
 
 /* ---- opening ---- */
 
-/* Strips of about the same size, as many as it takes. */
+/* Classes of a strip: strips of about the same size, as few as memory allows. */
 static int64_t choose_strip(const rcvi_learn *l) {
     const rcvi_learn_shape *s = &l->shape;
-    int64_t rows = (int64_t)(real_bytes(l) + (is_narrow(l) ? narrow_bytes(l) : 0)); /* bytes of a class, in each row */
+    int64_t rows = (int64_t)(real_bytes(l) + (is_narrow(l) ? narrow_bytes(l) : 0)); /* bytes of a class and a row */
     int64_t weight = (int64_t)((is_narrow(l) ? narrow_bytes(l) : 0) + real_bytes(l)), most = s->chunk;
-    int64_t spare = s->spare_bytes < STRIP_BYTES ? (int64_t)s->spare_bytes : STRIP_BYTES;
-    if (most == 0) most = (STRIP_BYTES + spare) / (s->rows * rows + l->deep * weight) / STRIP * STRIP;
-    if (most < STRIP) most = STRIP;
-    if (s->chunk) return most >= s->classes ? round_up(s->classes, STRIP) : round_up(most, STRIP);
+    int64_t spare = s->spare_bytes < RCVI_TUNED_STRIP_BYTES ? (int64_t)s->spare_bytes : RCVI_TUNED_STRIP_BYTES;
+    if (most == 0)
+        most = (RCVI_TUNED_STRIP_BYTES + spare) / (s->rows * rows + l->deep * weight) / RCVI_TUNED_STRIP *
+               RCVI_TUNED_STRIP;
+    if (most < RCVI_TUNED_STRIP) most = RCVI_TUNED_STRIP;
+    if (s->chunk) return most >= s->classes ? round_up(s->classes, RCVI_TUNED_STRIP) : round_up(most, RCVI_TUNED_STRIP);
     int64_t strips = (s->classes + most - 1) / most;
-    return round_up((s->classes + strips - 1) / strips, STRIP);
+    return round_up((s->classes + strips - 1) / strips, RCVI_TUNED_STRIP);
 }
 
-/* Sums over slices of rows, of the strip that has more of them. */
+/* Elements of the sums over slices of rows, of the strip that has more of them. */
 static int64_t sums_of(const rcvi_learn *l, const strip *a, const strip *b) {
     int64_t of_a = rcvi_cuda_head_slices(l->shape.rows, a->count) * a->count,
             of_b = rcvi_cuda_head_slices(l->shape.rows, b->count) * b->count;
     return of_a > of_b ? of_a : of_b;
 }
 
-/* A place for what nobody needs between a head and its update: in spare memory where that has room. */
-static size_t place_briefly(const rcvi_learn *l, size_t *at, size_t *spare, size_t bytes) {
+/* The offset of data that is not needed between a head and its update: in spare memory where that has room. */
+static size_t place_temporary(const rcvi_learn *l, size_t *at, size_t *spare, size_t bytes) {
     size_t after = *spare;
     (void)rcvi_learn_place(&after, bytes);
     return after <= l->shape.spare_bytes ? in_spare + rcvi_learn_place(spare, bytes) : rcvi_learn_place(at, bytes);
@@ -123,15 +121,15 @@ static void find_places(rcvi_learn *l, const strip *first, const strip *last, si
     l->head_bytes = rows * wide * (real + (is_narrow(l) ? narrow_bytes(l) : 0));
     l->losses = rcvi_learn_place(at, rows * sizeof(double));
     l->numbers = rcvi_learn_place(at, rows * 2 * real);
-    l->logits = l->gradients = place_briefly(l, at, &spare, rows * wide * real);
+    l->logits = l->gradients = place_temporary(l, at, &spare, rows * wide * real);
     if (is_narrow(l)) {
-        l->gradients = place_briefly(l, at, &spare, rows * wide * narrow_bytes(l));
-        l->weight = place_briefly(l, at, &spare, wide * deep * narrow_bytes(l));
+        l->gradients = place_temporary(l, at, &spare, rows * wide * narrow_bytes(l));
+        l->weight = place_temporary(l, at, &spare, wide * deep * narrow_bytes(l));
         l->y = rcvi_learn_place(at, rows * deep * narrow_bytes(l));
     }
-    l->workspace = place_briefly(l, at, &spare, l->workspace_bytes);
+    l->workspace = place_temporary(l, at, &spare, l->workspace_bytes);
     if (!s->training) return;
-    l->sums = place_briefly(l, at, &spare, (size_t)sums_of(l, first, last) * real);
+    l->sums = place_temporary(l, at, &spare, (size_t)sums_of(l, first, last) * real);
     l->dweight = rcvi_learn_place(at, wide * deep * real);
     l->dbias = rcvi_learn_place(at, wide * real);
 }
@@ -157,12 +155,12 @@ static const char *given_weight(const rcvi_learn *l, const rcvi_head *head, cons
     return (const char *)head->weight + (size_t)(s->first * l->shape.features) * real_bytes(l);
 }
 
-/* What products read of its weight, once that is rounded. */
+/* The operand of products for its weight, after it is rounded. */
 static const char *weight_of(const rcvi_learn *l, const rcvi_head *head, const strip *s) {
     return is_narrow(l) ? place(l, l->weight) : given_weight(l, head, s);
 }
 
-/* Rows behind the last class are zeros. */
+/* Rows after the last class are zeros. */
 static rcv_status round_weight(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     if (!is_narrow(l)) return RCV_OK;
     char *to = place(l, l->weight);
@@ -180,7 +178,7 @@ static rcv_status take_logits(rcvi_learn *l, const rcvi_head *head, const strip 
                               place(l, l->workspace), l->stream);
 }
 
-/* Its part of numbers and losses, or, with these known, its gradients. */
+/* Its part of numbers and losses, or, where these are complete, its gradients. */
 static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s,
                             bool known) {
     rcvi_head_rows a = {.rows = head->rows,
@@ -203,7 +201,7 @@ static rcv_status take_rows(rcvi_learn *l, const rcvi_head *head, const rcvi_con
     return known ? rcvi_cuda_check(cudaEventRecord(l->forked, l->stream), "marking a stream") : RCV_OK;
 }
 
-/* dweight of a strip whose logits have become gradients. */
+/* dweight of a strip, from the gradients of its logits. */
 static rcv_status sum_weight(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     const rcvi_cuda_gemm *gemm;
     RCVI_TRY(find(l, RCVI_TO_DWEIGHT, head->rows, s, &gemm));
@@ -220,7 +218,7 @@ static rcv_status sum_bias(rcvi_learn *l, const rcvi_head *head, const strip *s)
         "the gradient of the bias");
 }
 
-/* parameters[rows, columns] of the caller, who gave them to be changed. */
+/* Updates the caller's parameters [rows, columns]. */
 static rcv_status change(rcvi_learn *l, int64_t rows, int64_t columns, const void *given, int64_t at, size_t gradient,
                          const rcvi_control *control) {
     char *parameters;
@@ -231,15 +229,15 @@ static rcv_status change(rcvi_learn *l, int64_t rows, int64_t columns, const voi
                            "an update");
 }
 
-/* What a strip's bias takes, beside all that was enqueued since its gradients were: its gradient; with `changes` its update. */
+/* A strip's dbias and, with `changes`, the update of its bias, on the side stream beside all that was enqueued since its gradients. */
 static rcv_status take_bias(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s,
                             bool changes) {
     cudaStream_t main;
     if (!head->bias) return RCV_OK;
-    RCVI_TRY(rcvi_cuda_turn_aside(l, l->forked, &main));
+    RCVI_TRY(rcvi_cuda_begin_side(l, l->forked, &main));
     rcv_status status = sum_bias(l, head, s);
     if (!status && changes) status = change(l, 1, s->count, head->bias, s->first, l->dbias, control);
-    rcv_status back = rcvi_cuda_turn_back(l, main);
+    rcv_status back = rcvi_cuda_end_side(l, main);
     return status ? status : back;
 }
 
@@ -275,7 +273,7 @@ static rcv_status add_to_dy(rcvi_learn *l, const rcvi_head *head, const strip *s
     return rcvi_cuda_gemm_run(gemm, gradients, weight, NULL, head->dy, place(l, l->workspace), l->stream);
 }
 
-/* dweight is 0 in what fills it up, which so takes part in no sum. */
+/* the padding of dweight is 0, and adds nothing to sums */
 static rcv_status add_squares(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control, const strip *s,
                               bool adds) {
     const rcvi_update_part parts[] = {{.count = s->count * l->deep, .gradient = place(l, l->dweight)},
@@ -284,7 +282,7 @@ static rcv_status add_squares(rcvi_learn *l, const rcvi_head *head, const rcvi_c
                            "the norm");
 }
 
-/* From the last strip on, whose logits are there. */
+/* From the last strip on, whose logits are in memory. */
 static rcv_status differentiate(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control) {
     if (head->rows == 0)
         return rcvi_cuda_check(cudaMemsetAsync(place(l, l->norm), 0, RCVI_NORM_SUMS * sizeof(double), l->stream),
@@ -313,7 +311,7 @@ rcv_status rcvi_cuda_lean_head(rcvi_learn *l, const rcvi_head *head, const rcvi_
 }
 
 rcv_status rcvi_cuda_lean_logits(rcvi_learn *l, const rcvi_head *head, void *out) {
-    l->taken.rows = -1; /* y is another one's */
+    l->taken.rows = -1; /* y is of another call */
     if (is_narrow(l)) RCVI_TRY(rcvi_cuda_round_rows(l, head->rows, head->y, place(l, l->y)));
     for (int64_t first = 0; first < l->shape.classes; first += l->strip) {
         const strip s = strip_at(l, first);
@@ -340,7 +338,7 @@ rcv_status rcvi_cuda_lean_check(const rcvi_learn *l, const rcvi_update *update) 
     return RCV_OK;
 }
 
-/* dweight and dbias of the first strip are there. */
+/* dweight and dbias of the first strip are in memory. */
 rcv_status rcvi_cuda_lean_update(rcvi_learn *l, const rcvi_head *head, const rcvi_control *control) {
     int64_t features = l->shape.features;
     l->taken.rows = -1;

@@ -1,14 +1,15 @@
-/* Learning on a GPU: opening, copies, and the calls that are a kernel or a few. */
+/* Learning on a GPU: opening, copies, and calls of one or a few kernels. */
 #include "device/cuda/learn/learn.h"
 
 #include "device/cuda/learn/kernels.h"
 #include "device/cuda/learn/state.h"
+#include "device/cuda/learn/tuning.h"
 
 #include <string.h>
 
-enum { HALF = 1 << 20 /* bytes of half the ring */, SENT_ALIGNMENT = 16 };
+enum { HALF = RCVI_TUNED_RING_HALF, SENT_ALIGNMENT = 16 }; /* bytes */
 
-/* Calls `work` with the learn's device the current one. */
+/* Returns `WORK`, called with the learner's device as the current one. */
 #define ON_DEVICE(LEARN, WORK)                                                                                         \
     int before = 0;                                                                                                    \
     RCVI_TRY(rcvi_cuda_enter((LEARN)->ordinal, &before));                                                              \
@@ -52,20 +53,20 @@ static rcv_status fill(rcvi_learn *l) {
     size_t at = 0;
     void *memory = NULL;
     RCVI_CUDA_TRY(cudaDeviceGetAttribute(&l->processors, cudaDevAttrMultiProcessorCount, l->ordinal),
-                  "asking for the number of processors");
-    RCVI_TRY(rcvi_cuda_first_stream(&l->stream));
-    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&l->side, cudaStreamNonBlocking), "making a stream");
-    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->forked, cudaEventDisableTiming), "making an event");
-    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->joined, cudaEventDisableTiming), "making an event");
+                  "reading the number of multiprocessors");
+    RCVI_TRY(rcvi_cuda_new_stream(&l->stream));
+    RCVI_CUDA_TRY(cudaStreamCreateWithFlags(&l->side, cudaStreamNonBlocking), "creating a stream");
+    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->forked, cudaEventDisableTiming), "creating an event");
+    RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->joined, cudaEventDisableTiming), "creating an event");
     for (int i = 0; i < 2; i++)
-        RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->left[i], cudaEventDisableTiming), "making an event");
+        RCVI_CUDA_TRY(cudaEventCreateWithFlags(&l->left[i], cudaEventDisableTiming), "creating an event");
     RCVI_CUDA_TRY(cudaHostAlloc((void **)&l->ring, 2 * HALF, cudaHostAllocDefault), "allocating memory");
     l->norm = rcvi_learn_place(&at, (RCVI_NORM_SUMS + 1) * sizeof(double));
     RCVI_TRY(rcvi_cuda_head_open(l, &at));
     RCVI_TRY(rcvi_device_cuda.memory->allocate(l->ordinal, at, &memory));
     l->memory = memory;
     l->bytes = at;
-    /* what is padded with zeros stays so */
+    /* padding stays zero */
     return rcvi_cuda_check(cudaMemsetAsync(l->memory, 0, at, l->stream), "clearing memory");
 }
 
@@ -101,7 +102,8 @@ static void *stream_of(const rcvi_learn *l) { return l->stream; }
 
 static rcv_status check_not_recording(const rcvi_learn *l) {
     if (!l->recording) return RCV_OK;
-    return rcvi_fail(RCV_INVALID, "while calls are recorded nothing can be sent, fetched or waited for");
+    return rcvi_fail(RCV_INVALID,
+                     "while calls are captured, data cannot be sent or fetched, and nothing can be waited for");
 }
 
 static rcv_status wait_on(rcvi_learn *l) {
@@ -109,9 +111,9 @@ static rcv_status wait_on(rcvi_learn *l) {
     return rcvi_cuda_check(cudaStreamSynchronize(l->stream), "learning");
 }
 
-/* Turns to the other half of the ring, once nothing is copied out of it any more. */
-static rcv_status turn(rcvi_learn *l) {
-    RCVI_CUDA_TRY(cudaEventRecord(l->left[l->half], l->stream), "marking a copy");
+/* Switches to the other half of the ring, after the last copy out of it. */
+static rcv_status switch_half(rcvi_learn *l) {
+    RCVI_CUDA_TRY(cudaEventRecord(l->left[l->half], l->stream), "recording an event");
     l->was_left[l->half] = true;
     l->half = !l->half;
     l->filled = 0;
@@ -124,9 +126,9 @@ static rcv_status send_on(rcvi_learn *l, void *to, const void *from, size_t byte
     if (bytes == 0) return RCV_OK;
     if (bytes > HALF) {
         RCVI_CUDA_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, l->stream), "sending");
-        return wait_on(l); /* the caller may use its memory again */
+        return wait_on(l); /* the caller may reuse its memory */
     }
-    if (l->filled + bytes > HALF) RCVI_TRY(turn(l));
+    if (l->filled + bytes > HALF) RCVI_TRY(switch_half(l));
     char *place = l->ring + (size_t)l->half * HALF + l->filled;
     memcpy(place, from, bytes);
     l->filled += (bytes + SENT_ALIGNMENT - 1) / SENT_ALIGNMENT * SENT_ALIGNMENT;
@@ -163,7 +165,7 @@ static rcv_status wait_for_all(rcvi_learn *l) { ON_DEVICE(l, wait_on(l)); }
 
 /* ---- two streams ---- */
 
-rcv_status rcvi_cuda_turn_aside(rcvi_learn *l, cudaEvent_t event, cudaStream_t *main) {
+rcv_status rcvi_cuda_begin_side(rcvi_learn *l, cudaEvent_t event, cudaStream_t *main) {
     *main = l->stream;
     if (!event) return RCV_OK;
     RCVI_CUDA_TRY(cudaStreamWaitEvent(l->side, event, 0), "waiting for a stream");
@@ -171,11 +173,11 @@ rcv_status rcvi_cuda_turn_aside(rcvi_learn *l, cudaEvent_t event, cudaStream_t *
     return RCV_OK;
 }
 
-rcv_status rcvi_cuda_turn_back(rcvi_learn *l, cudaStream_t main) {
+rcv_status rcvi_cuda_end_side(rcvi_learn *l, cudaStream_t main) {
     cudaStream_t side = l->stream;
     l->stream = main;
     if (side == main) return RCV_OK;
-    RCVI_CUDA_TRY(cudaEventRecord(l->joined, side), "marking a stream");
+    RCVI_CUDA_TRY(cudaEventRecord(l->joined, side), "recording an event");
     return rcvi_cuda_check(cudaStreamWaitEvent(main, l->joined, 0), "waiting for a stream");
 }
 

@@ -1,11 +1,12 @@
-/* Rows of tables, and masks over rows. A thread takes up to 16 bytes of a row at a time; threads of a block stand side by side along
- * a row, and where rows are short, below one another too. */
+/* Rows of tables, and masks over rows. A thread takes up to 16 bytes of a row at a time; the threads of a block cover a row, or several
+ * where rows are short. */
 #include "device/cuda/kernels/kernels.cuh"
 #include "device/cuda/learn/kernels.h"
+#include "device/cuda/learn/tuning.h"
 
 using namespace rcvi;
 
-enum { THREADS = 256, MOST_BLOCKS = 1 << 15, MOST_DOWN = 65535, AHEAD = 4 /* rows whose loads do not wait */ };
+enum { THREADS = 256, MOST_BLOCKS = 1 << 15, MOST_DOWN = 65535 };
 
 /* Blocks and threads for `rows` rows of `groups` accesses. */
 struct spread {
@@ -29,7 +30,7 @@ template <int V, typename WORK> __device__ inline void for_each(int64_t rows, in
     }
 }
 
-/* The most bytes, up to 16, of whose multiples all of these are. */
+/* The largest power of two up to 16 that divides all of these. */
 static int common(uintptr_t a, uintptr_t b, uintptr_t c) {
     uintptr_t all = a | b | c;
     return all % 16 == 0 ? 16 : all % 8 == 0 ? 8 : 4;
@@ -37,15 +38,16 @@ static int common(uintptr_t a, uintptr_t b, uintptr_t c) {
 
 /* ---- rounding ---- */
 
-enum { ROUND_ROWS = 16 /* of a block */, PIECE = 8 /* elements of 16 bytes */ };
+enum { PIECE = 8 }; /* elements of 16 bytes */
 
-/* A thread makes a piece of a row at a time, and loads V floats at once. */
+/* A thread writes a piece of 16 bytes of a row at a time, and loads V floats at once. */
 template <typename OUT, int V>
 __global__ void __launch_bounds__(THREADS)
     round_rows(int64_t rows, int64_t columns, int64_t wide, const float *from, OUT *to) {
-    const int64_t first = (int64_t)blockIdx.x * ROUND_ROWS;
+    const int64_t first = (int64_t)blockIdx.x * RCVI_TUNED_ROUND_ROWS;
     const unsigned pieces = (unsigned)(wide / PIECE);
-    const unsigned count = pieces * (unsigned)(rows - first < ROUND_ROWS ? rows - first : ROUND_ROWS);
+    const unsigned count =
+        pieces * (unsigned)(rows - first < RCVI_TUNED_ROUND_ROWS ? rows - first : RCVI_TUNED_ROUND_ROWS);
 #pragma unroll 4
     for (unsigned i = threadIdx.x; i < count; i += THREADS) {
         const int64_t r = first + i / pieces, c = (int64_t)(i % pieces) * PIECE;
@@ -67,7 +69,7 @@ __global__ void __launch_bounds__(THREADS)
 template <typename OUT>
 static cudaError_t start_round(cudaStream_t stream, int64_t rows, int64_t columns, int64_t wide, const float *from,
                                void *to) {
-    const dim3 grid((unsigned)divide_up(rows, ROUND_ROWS)), block(THREADS);
+    const dim3 grid((unsigned)divide_up(rows, RCVI_TUNED_ROUND_ROWS)), block(THREADS);
     const uintptr_t all = (uintptr_t)from | (uintptr_t)(columns * (int64_t)sizeof(float));
     if (all % 16 == 0) return start(round_rows<OUT, 4>, grid, block, stream, rows, columns, wide, from, (OUT *)to);
     if (all % 8 == 0) return start(round_rows<OUT, 2>, grid, block, stream, rows, columns, wide, from, (OUT *)to);
@@ -77,7 +79,8 @@ static cudaError_t start_round(cudaStream_t stream, int64_t rows, int64_t column
 extern "C" cudaError_t rcvi_cuda_round(cudaStream_t stream, rcvi_cuda_type type, int64_t rows, int64_t columns,
                                        int64_t wide, const float *from, void *to) {
     if (rows <= 0 || wide <= 0) return cudaSuccess;
-    if (wide % PIECE || (uintptr_t)to % 16 || wide > INT32_MAX / ROUND_ROWS || rows / ROUND_ROWS >= INT32_MAX)
+    if (wide % PIECE || (uintptr_t)to % 16 || wide > INT32_MAX / RCVI_TUNED_ROUND_ROWS ||
+        rows / RCVI_TUNED_ROUND_ROWS >= INT32_MAX)
         return cudaErrorInvalidValue;
     if (type == RCVI_BF16) return start_round<__nv_bfloat16>(stream, rows, columns, wide, from, to);
     return start_round<__half>(stream, rows, columns, wide, from, to);
@@ -85,7 +88,7 @@ extern "C" cudaError_t rcvi_cuda_round(cudaStream_t stream, rcvi_cuda_type type,
 
 /* ---- gather ---- */
 
-/* Rows as words, whatever they hold. */
+/* Rows as words, of any element type. */
 template <typename WORD>
 __global__ void gather(int64_t rows, int64_t words, const int32_t *ids, const WORD *table, WORD *out) {
     for_each<1>(rows, words, [&](int64_t r, int64_t w) {
@@ -124,14 +127,14 @@ __global__ void scatter(int64_t columns, rcvi_groups groups, bool by_id, const R
     const int64_t to = (by_id ? (int64_t)groups.ids[g] : g) * columns;
     for (int64_t c = ((int64_t)blockIdx.y * blockDim.x + threadIdx.x) * V; c < columns;
          c += (int64_t)gridDim.y * blockDim.x * V) {
-        REAL sum[V] = {}, x[AHEAD][V];
-        for (int i = first; i < end; i += AHEAD) {
+        REAL sum[V] = {}, x[RCVI_TUNED_TABLE_AHEAD][V];
+        for (int i = first; i < end; i += RCVI_TUNED_TABLE_AHEAD) {
 #pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
+            for (int k = 0; k < RCVI_TUNED_TABLE_AHEAD; k++) {
                 if (i + k < end) load_as<REAL>(from, groups.order[i + k] * columns + c, x[k]);
             }
 #pragma unroll
-            for (int k = 0; k < AHEAD; k++) {
+            for (int k = 0; k < RCVI_TUNED_TABLE_AHEAD; k++) {
 #pragma unroll
                 for (int v = 0; v < V; v++) {
                     if (i + k < end) sum[v] += x[k][v];

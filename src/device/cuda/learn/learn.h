@@ -1,4 +1,4 @@
-/* What stands around a network while it learns, on a GPU: device/learn.h says what. */
+/* Learning on a GPU: embedding, output layer, update. The interface is device/learn.h. */
 #ifndef RCVI_CUDA_LEARN_H
 #define RCVI_CUDA_LEARN_H
 

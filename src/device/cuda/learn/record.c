@@ -1,5 +1,5 @@
-/* Calls that repeat, as one graph: made once as they are, so that all that is done at a first call has been, recorded the second
- * time, and launched from then on. */
+/* Repeated calls as one graph. The first time they run as they are, so that all that a first call does is done; the second time they are
+ * captured; from then on the graph is launched. */
 #include "device/cuda/learn/state.h"
 
 static rcvi_learn_graph *find(rcvi_learn *learn, uint64_t key) {
@@ -15,8 +15,8 @@ static void drop(rcvi_learn_graph *g) {
     *g = (rcvi_learn_graph){0};
 }
 
-/* The key's place: a free one, or that which was not used for the longest time. */
-static rcvi_learn_graph *take(rcvi_learn *learn, uint64_t key) {
+/* The key's entry: an existing one, a free one, or the least recently used one, which is dropped. */
+static rcvi_learn_graph *find_entry(rcvi_learn *learn, uint64_t key) {
     rcvi_learn_graph *oldest = find(learn, key);
     for (int i = 0; i < RCVI_MAX_LEARN_GRAPHS && !oldest; i++) {
         if (!learn->graphs[i].used) oldest = &learn->graphs[i];
@@ -50,8 +50,8 @@ rcv_status rcvi_cuda_replay(rcvi_learn *learn, uint64_t key, bool *done) {
     return RCV_OK;
 }
 
-/* Ends the recording, whether it succeeded or not. */
-static rcv_status end(rcvi_learn *learn, cudaGraph_t *graph) {
+/* Ends the capture, whether it succeeded or not. */
+static rcv_status end_capture(rcvi_learn *learn, cudaGraph_t *graph) {
     learn->recording = false;
     return rcvi_cuda_check(cudaStreamEndCapture(learn->stream, graph), "recording calls");
 }
@@ -63,22 +63,22 @@ static rcv_status launch(rcvi_learn *learn, cudaGraph_t graph, cudaGraphExec_t *
 
 rcv_status rcvi_cuda_recorded(rcvi_learn *learn, uint64_t key) {
     if (!learn->recording) {
-        take(learn, key);
+        find_entry(learn, key);
         return RCV_OK;
     }
     cudaGraph_t graph = NULL;
     cudaGraphExec_t ready = NULL;
     bool same = learn->key == key;
-    rcv_status status = end(learn, &graph);
+    rcv_status status = end_capture(learn, &graph);
     if (!status && !same) status = rcvi_fail(RCV_INVALID, "calls were recorded under another key than they began with");
     if (!status) status = launch(learn, graph, &ready);
     if (graph) cudaGraphDestroy(graph);
     if (status) {
         if (ready) cudaGraphExecDestroy(ready);
-        take(learn, learn->key)->abandoned = true;
+        find_entry(learn, learn->key)->abandoned = true;
         return status;
     }
-    take(learn, key)->graph = ready;
+    find_entry(learn, key)->graph = ready;
     return RCV_OK;
 }
 
@@ -91,7 +91,7 @@ void rcvi_cuda_abandon(rcvi_learn *learn, uint64_t key) {
         if (graph) cudaGraphDestroy(graph);
         cudaGetLastError();
     }
-    rcvi_learn_graph *g = take(learn, key);
+    rcvi_learn_graph *g = find_entry(learn, key);
     if (g->graph) cudaGraphExecDestroy(g->graph);
     g->graph = NULL;
     g->abandoned = true;

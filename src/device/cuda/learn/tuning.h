@@ -8,13 +8,13 @@
 
 enum {
     /* The output layer: head.cu, head.c. */
-    RCVI_TUNED_HEAD_THREADS = 512,       /* of a block of a row, at most */
-    RCVI_TUNED_HEAD_AHEAD = 4,           /* independent accesses of a thread in flight */
-    RCVI_TUNED_HEAD_BLOCKS = 768,        /* blocks that fill the GPU */
-    RCVI_TUNED_HEAD_SLICE_ROWS = 4,      /* rows of a slice at least */
-    RCVI_TUNED_HEAD_SLICES = 64,         /* slices of rows at most */
-    RCVI_TUNED_HEAD_FEW_CLASSES = 64,    /* with fewer classes, dweight is not cut */
-    RCVI_TUNED_HEAD_CHUNK = 32 << 20,    /* bytes of logits of a chunk of rows, about */
+    RCVI_TUNED_HEAD_THREADS = 512,    /* of a block of a row, at most */
+    RCVI_TUNED_HEAD_AHEAD = 4,        /* independent accesses of a thread in flight */
+    RCVI_TUNED_HEAD_BLOCKS = 768,     /* blocks that fill the GPU */
+    RCVI_TUNED_HEAD_SLICE_ROWS = 4,   /* rows of a slice at least */
+    RCVI_TUNED_HEAD_SLICES = 64,      /* slices of rows at most */
+    RCVI_TUNED_HEAD_FEW_CLASSES = 64, /* with fewer classes, dweight is not cut */
+    RCVI_TUNED_HEAD_CHUNK = 32 << 20, /* bytes of float32 logits from which on rows are taken in four chunks */
 
     /* The lean output layer: lean.c. */
     RCVI_TUNED_STRIP = 64,               /* strips are multiples of so many classes */

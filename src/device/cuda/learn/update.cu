@@ -1,15 +1,16 @@
-/* The norm of a gradient and the update of parameters, over all parts at once.
+/* The norm of a gradient and the update of parameters, over all parts in one launch.
  *
- * Elements of a part are taken 16 bytes at a time where its arrays begin at the same distance from a multiple of that: some single
- * ones, then whole accesses, then single ones again. The sums of the norm are those of fixed threads of a fixed number of blocks. */
+ * Elements of a part are accessed 16 bytes at a time where its arrays have the same offset from a multiple of 16: some single elements,
+ * then whole accesses, then single elements again. The norm is summed by a fixed number of threads and blocks, in a fixed order. */
 #include "device/cuda/kernels/kernels.cuh"
 #include "device/cuda/learn/kernels.h"
+#include "device/cuda/learn/tuning.h"
 
 #include <math.h>
 
 using namespace rcvi;
 
-enum { THREADS = 256, BLOCKS_OF_ONE = 8 /* of a processor */ };
+enum { THREADS = 256 };
 
 /* A part, and where its whole accesses begin. */
 struct piece {
@@ -25,20 +26,21 @@ struct pieces {
 
 /* ---- elements ---- */
 
-/* What is done to an element of the gradient before it counts. */
+/* Unscales and clips an element of the gradient. */
 template <typename REAL> struct preparing {
     REAL inverse, most;
     __device__ preparing(const rcvi_control &c) : inverse((REAL)(1 / c.scale)), most((REAL)c.clip_value) {}
     __device__ REAL operator()(REAL g) const {
         g *= inverse;
-        if (most > 0) g = g > most ? most : g < -most ? -most : g; /* what is no number stays so */
+        if (most > 0) g = g > most ? most : g < -most ? -most : g; /* NaN stays NaN */
         return g;
     }
 };
 
-/* Numbers of the control, as they meet parameters. */
+/* The numbers of the control in the type of the parameters. */
 template <typename REAL> struct numbers {
-    REAL rate, decay, momentum, beta1, beta2, rest1, rest2; /* 1 - beta, which a float would make of few digits */
+    REAL rate, decay, momentum, beta1, beta2, rest1,
+        rest2; /* 1 - beta, computed in double: in float it would lose digits */
     REAL epsilon, correction1, correction2, average, factor;
     __device__ numbers(const rcvi_control &c, double scaled)
         : rate((REAL)c.rate), decay((REAL)c.decay), momentum((REAL)c.momentum), beta1((REAL)c.beta1),
@@ -106,13 +108,13 @@ __device__ inline void add_squares(const void *gradient, int64_t i, const prepar
     }
 }
 
-/* Whole warps call it; the sum is the first lane's. */
+/* Called by whole warps; the first lane gets the sum. */
 __device__ inline double sum_lanes(double x) {
     for (int apart = 16; apart > 0; apart /= 2) x += __shfl_down_sync(0xffffffff, x, apart);
     return x;
 }
 
-/* The sum over a block of whole warps; the first thread's. */
+/* Called by a block of whole warps; the first thread gets the sum. */
 __device__ inline double sum_block(double x) {
     __shared__ double part[32];
     x = sum_lanes(x);
@@ -128,7 +130,7 @@ __global__ void __launch_bounds__(THREADS)
     constexpr int V = 16 / (int)sizeof(REAL);
     const preparing<REAL> prepare(*control);
     const int64_t first = (int64_t)blockIdx.x * THREADS + threadIdx.x, step = (int64_t)gridDim.x * THREADS;
-    double sum[2] = {0, 0}; /* so that one addition need not wait for the one before */
+    double sum[2] = {0, 0}; /* two independent sums hide the latency of additions */
     for (int a = 0; a < all.count; a++) {
         const piece &m = all.at[a];
         int64_t i = first;
@@ -148,7 +150,7 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0) sums[blockIdx.x] = adds ? sums[blockIdx.x] + total : total;
 }
 
-/* By what the gradient is multiplied lies behind the sums; no number: nothing is to be changed. */
+/* The factor of the gradient is stored after the sums; NaN: nothing is updated. */
 __global__ void norm_of(rcvi_cuda_half half, const rcvi_control *control, rcvi_outcome *outcome, double *sums) {
     const double squares = half == RCVI_HALF_APPLY ? 0 : sum_block(sums[threadIdx.x]);
     if (threadIdx.x) return;
@@ -205,9 +207,9 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- the host's side ---- */
+/* ---- launches ---- */
 
-/* Where the arrays begin at different distances from a multiple of 16 bytes, all elements are single. */
+/* Where the arrays have different offsets from a multiple of 16 bytes, all elements are single. */
 static piece cut(const rcvi_update_part &part, int bytes) {
     const void *arrays[] = {part.parameters, part.gradient, part.first, part.second, part.average};
     const int64_t v = 16 / bytes;
@@ -228,7 +230,7 @@ static cudaError_t start_update(cudaStream_t stream, int processors, rcvi_update
                                 const rcvi_control *control, const double *factor) {
     static void (*const kernels[])(const pieces, const rcvi_control *, const double *) = {
         update<REAL, RCVI_SGD>, update<REAL, RCVI_MOMENTUM>, update<REAL, RCVI_ADAM>, update<REAL, RCVI_ADAMW>};
-    dim3 grid((unsigned)(processors * BLOCKS_OF_ONE));
+    dim3 grid((unsigned)(processors * RCVI_TUNED_UPDATE_BLOCKS));
     return start(kernels[kind], grid, dim3(THREADS), stream, all, control, factor);
 }
 
@@ -240,7 +242,7 @@ static cudaError_t start_squares(cudaStream_t stream, rcvi_cuda_type real, const
 }
 
 static pieces cut_all(const rcvi_update_part *parts, int count, int bytes) {
-    static_assert(sizeof(pieces) <= 4000, "what a kernel may be given");
+    static_assert(sizeof(pieces) <= 4000, "kernel arguments are limited");
     pieces all = {};
     for (int i = 0; i < count; i++) {
         if (parts[i].count > 0) all.at[all.count++] = cut(parts[i], bytes);

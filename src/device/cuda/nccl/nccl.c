@@ -75,7 +75,7 @@ static rcv_status connect_ranks(rcvi_collective_comm *c, const char *id, int ran
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     memcpy(&made, id, sizeof made);
-    RCVI_TRY(rcvi_cuda_first_stream(&c->stream));
+    RCVI_TRY(rcvi_cuda_new_stream(&c->stream));
     return check(api.CommInitRankConfig(&c->comm, size, made, rank, &config), "bringing ranks together");
 }
 

@@ -266,7 +266,7 @@ static rcv_status send_lengths(rcvi_scan *s, const rcv_scan_data *data, cudaStre
     if (!s->options.lengths) return RCV_OK;
     int64_t *to = (int64_t *)(void *)(s->scratch + s->lengths);
     a->lengths = to;
-    return rcvi_cuda_check(rcvi_cuda_put(stream, data->lengths, s->options.batch, to), "sending the lengths");
+    return rcvi_cuda_check(rcvi_cuda_send_values(stream, data->lengths, s->options.batch, to), "sending the lengths");
 }
 
 static arguments common(const rcvi_scan *s, const rcv_scan_data *data) {

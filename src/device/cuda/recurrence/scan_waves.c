@@ -59,6 +59,6 @@ rcv_status rcvi_scan_launch_waves(cudaKernel_t kernel, rcvi_scan_wave_pass *pass
     int64_t steps = pass->steps, tiles = cut->tiles;
     char *head = pass->scratch, *words = pass->scratch + RCVI_SCAN_HEAD;
     void *values[] = {pass->arguments, &described, &steps, &chains, &tiles, &members, &group, &depth, &head, &words};
-    return rcvi_cuda_launch_together(kernel, cut->chains * members, cut->threads + RCVI_WAVES_HELPERS, pieces.bytes,
-                                     values, stream, "launching a scan in waves");
+    return rcvi_cuda_launch_cooperative(kernel, cut->chains * members, cut->threads + RCVI_WAVES_HELPERS, pieces.bytes,
+                                        values, stream, "launching a scan in waves");
 }
