@@ -127,7 +127,7 @@ static void test_strings(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* One sentence says why there is none, whoever asks; nothing is left behind, and the CPU works as before. */
+/* Without a GPU every call fails with one sentence that says why; nothing leaks, and the CPU works as before. */
 static void test_absent(void **state) {
     (void)state;
     problem p;
@@ -270,7 +270,7 @@ static void test_plans(void **state) {
     end_tally("plans");
 }
 
-/* Every other shape with two of the plans, so chosen that each meets all types and shapes. */
+/* Every other shape with two of the plans, chosen so that each plan is tested with all types and shapes. */
 static void test_shapes(void **state) {
     (void)state;
     for (size_t c = 0; c < rcv_builtin_count() && !is_small; c++) {

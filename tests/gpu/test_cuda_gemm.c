@@ -33,7 +33,7 @@ typedef struct {
     int64_t height_a, height_b, height_out;
 } problem;
 
-/* A gap up to the next multiple of 8, behind which NaN stand up to the end of the last row too; the same of operands only. */
+/* A gap up to the next multiple of 8, filled with NaN, up to the end of the last row too; and the same for operands only. */
 enum { ROUNDED = -1, ROUNDED_OPERANDS = -2 };
 
 static tensor make(rcvi_cuda_type type, int64_t height, int64_t columns, int64_t batch, int gap, bool random) {
@@ -158,7 +158,7 @@ static void test_products(void **state) {
     static const int gaps[] = {0, 3, 8};
     int turn = 0;
     for (int kind = 0; kind < KINDS; kind++) {
-        for (unsigned variant = 0; variant < 16; variant++) { /* sizes, gaps and batches take turns */
+        for (unsigned variant = 0; variant < 16; variant++) { /* sizes, gaps and batches alternate */
             for (int i = 0; i < 3; i++, turn++)
                 check_one(kind, sizes[turn % SIZES], variant, gaps[turn / 3 % 3], turn % 4 == 3 ? 3 : 1);
         }
@@ -202,7 +202,7 @@ static void test_cut(void **state) {
         check_one(3 + (int)i % 2, cuts[i].size, cuts[i].variant, ROUNDED, 1);
 }
 
-/* Large products whose rows have more behind them than the depth they are said to have: that is taken for zeros, and summed. */
+/* Large products whose rows have zeros after their depth: the product includes them. */
 static void test_padded(void **state) {
     (void)state;
     static const unsigned variants[] = {2, 4 | 2, 8 | 2, 16 | 2};
@@ -221,7 +221,7 @@ static void test_padded(void **state) {
     }
 }
 
-/* Large products whose output's rows begin anywhere, or have a few columns behind the last whole piece: computed in the workspace, where
+/* Large products whose output's rows are not aligned, or have a few columns after the last multiple of 16 bytes: computed in the workspace, where
  * b's rows are whole with columns more, which must not be seen; stored there and added at the end, or cut there. */
 static void test_aside(void **state) {
     (void)state;

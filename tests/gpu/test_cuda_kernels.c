@@ -62,7 +62,7 @@ static void target_check(target *t, const char *label) {
     if (t->has_rounded) tensor_free(&t->rounded);
 }
 
-/* The same with zeros behind every row, as far as the next one, in half of all cases. */
+/* The same with zeros after every row, up to the next one, in half of all cases. */
 static rcvi_matrix widen(target *t) {
     rcvi_matrix m = target_matrix(t);
     if (random_below(&source, 2)) return m;

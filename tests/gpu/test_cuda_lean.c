@@ -367,7 +367,7 @@ static void test_no_rows(void **state) {
 
 enum { UPDATES = 5, KEY = 9 };
 
-/* Bits behind every update, of which the third and those behind it are repeated ones. */
+/* Bits after every update, of which the third and all later ones are graph launches. */
 static void learn(const learn_subject *subject, bool repeats, uint64_t *hashes) {
     numbers n = draw(shapes[1], 11);
     const layer_shape *s = &n.shape;

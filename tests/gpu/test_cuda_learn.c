@@ -165,7 +165,7 @@ static void test_memory_for_logits(void **state) {
 
 /* ---- arrays that begin anywhere ---- */
 
-/* An array of so many reals that begins `off` of them behind a multiple of 256 bytes. */
+/* An array of so many reals that begins `off` reals after a multiple of 256 bytes. */
 static void *put_off(learn_fixture *fixture, const double *values, int64_t count, int off) {
     double *moved = host_new(count + off);
     memcpy(moved + off, values, (size_t)count * sizeof *moved);
@@ -176,7 +176,7 @@ static void *put_off(learn_fixture *fixture, const double *values, int64_t count
 
 enum { ODD = 1003, ARRAYS = 5 };
 
-/* The parameters, moments and average behind one adamw; array k begins offs[k] elements off. */
+/* The parameters, moments and average after one adamw update; array k begins offs[k] elements after a multiple of 256 bytes. */
 static void *update_off(const learn_subject *subject, const int offs[ARRAYS], double *norm) {
     learn_fixture fixture;
     void *arrays[ARRAYS];
@@ -484,7 +484,7 @@ static uint64_t hash_model(model *m, uint64_t hash) {
     return hash;
 }
 
-/* hashes: [UPDATES] one behind each update. */
+/* hashes: [UPDATES] one after each update. */
 static void learn(const learn_subject *subject, const char *schedule, bool ragged, bool repeats, bool beside,
                   uint64_t *hashes) {
     model m;
@@ -634,7 +634,7 @@ static uint64_t pass_through(model *m, rcv_run *run, int64_t steps, uint64_t has
     return hash;
 }
 
-/* Two runs in one arena take turns, each renewed before, and give the bits that they give apart. */
+/* Two runs alternate in one arena, each with its scratch reset before, and give the bits of separate runs. */
 static void test_sharing(void **state) {
     (void)state;
     static const char *const plans[] = {"combine(steps=all)+fuse+pack+merge+persistent+graph",

@@ -239,7 +239,7 @@ static void test_persistent(void **state) {
     close_problem(&p);
 }
 
-/* Runs of cuDNN's at once and one after the other: what one leaves behind goes to the next. */
+/* Runs of cuDNN at once and one after the other: a finished run passes its handle to the next. */
 static void test_vendor(void **state) {
     (void)state;
     static const char *const strings[] = {"vendor+graph", "vendor(algorithm=1)+graph", "vendor(algorithm=2)+graph",

@@ -1,4 +1,4 @@
-/* Linear recurrences by themselves on a GPU: every form and type against a plain loop in double, the same bits every time. */
+/* Linear recurrences on a GPU: every form and type against a plain loop in double, the same bits every time. */
 #include "scan_cases.h"
 
 #include <math.h>
@@ -75,7 +75,7 @@ static void every_gate(void **state) {
     test_context_end(&counter, context);
 }
 
-/* An overflow within a tile, a zero behind it, products that are too large or too small to be composed. */
+/* An overflow within a tile, a zero after it, products that are too large or too small to be composed. */
 static void overflow_on_the_way(void **state) {
     (void)state;
     test_allocator counter;

@@ -21,7 +21,7 @@ typedef struct {
     rcv_run *run;
     cudaStream_t stream;
     float *parameters, *out; /* [STEPS, BATCH, SIZE] */
-    float *states[2][2];     /* before and behind a chunk, in turn */
+    float *states[2][2];     /* before and after a chunk, alternating */
 } stage;
 
 typedef struct {
@@ -106,7 +106,7 @@ static void run_chunk(world *w, int index, int k, cudaStream_t stream) {
     check_ok(rcv_run_forward(s->run, &data));
 }
 
-/* Milliseconds, by the GPU's clock, from before the first chunk to behind the last. */
+/* Milliseconds, by the GPU's clock, from before the first chunk to after the last. */
 static float run_all(world *w, bool apart) {
     cudaStream_t first = w->stages[0].stream, second = apart ? w->stages[1].stream : first;
     check_cuda(cudaDeviceSynchronize());

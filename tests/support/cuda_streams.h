@@ -1,5 +1,5 @@
-/* Streams and events that only remember what is known to be over when, in place of the runtime's: for tests of what waits for what,
- * without a GPU. Include it before the files whose calls it takes. */
+/* Fake streams and events that only track which launches are over when, for tests of waits without a GPU. Include it before the files whose
+ * calls of the runtime it replaces. */
 #ifndef RECURVE_CUDA_STREAMS_H
 #define RECURVE_CUDA_STREAMS_H
 

@@ -335,7 +335,7 @@ static void test_many(void **state) {
     close_fixture(&f);
 }
 
-/* Every failure to allocate is a status, and leaves nothing behind. */
+/* Every failed allocation is a status, without leaks. */
 static void test_no_memory(void **state) {
     (void)state;
     if (!is_there()) skip();

@@ -75,7 +75,7 @@ static int64_t times_of(const rcvi_program *program, int step) {
     return times;
 }
 
-/* The first step behind the segment that begins here. */
+/* The first step after the segment that begins here. */
 static int segment_end(const rcvi_program *program, int first) {
     int end = first < (int)program->forward_count ? (int)program->forward_count : (int)program->step_count;
     for (int i = 0; i < first; i++) {
@@ -118,7 +118,7 @@ static void check_group(const rcvi_engine *e, const rcvi_cuda_group *group, int 
     }
 }
 
-/* Every step stands once, behind all that it must wait for; those of a level need not wait for each other. Answers the
+/* Every step is there once, after all that it depends on; steps of a level do not depend on each other. Returns the
  * launches of one iteration. */
 static int64_t check_segment(const rcvi_engine *e, int first, int end, int members) {
     enum { MOST_STEPS = 2000 };
@@ -339,7 +339,7 @@ static void test_large(void **state) {
     check_large(RCV_FLOAT32);
 }
 
-/* Rows of 12 with room for 16: what copies and dropout alone write has zeros behind them, so the products of x, of what is dropped and
+/* Rows of 12 with room for 16: what copies and dropout alone write has zeros after them, so the products of x, of what is dropped and
  * of the weights' copies may be deeper than their operands; what a loop writes has not. */
 static void check_padded(bool drops, bool lengths, rcv_dtype dtype) {
     config deep = {"lstm", {.input = 12, .hidden = 12, .layers = 3, .dropout = drops ? 0.5 : 0}, 9, 4, lengths, 0,
@@ -426,7 +426,7 @@ static void test_covers(void **state) {
     assert_true(each_program(check_covers) > 150);
 }
 
-/* ---- what nobody wants ---- */
+/* ---- dead-step elimination ---- */
 
 static size_t count_accesses(const rcvi_program *program, int buffer, bool written) {
     rcvi_access accesses[RCVI_MAX_ACCESSES];
@@ -522,7 +522,7 @@ static size_t check_stand_ins(const problem *p, const rcvi_program *program) {
     return dx;
 }
 
-/* dy always, dx where no step writes behind its end. */
+/* dy always, dx where no step writes past its end. */
 static void test_stand_ins(void **state) {
     (void)state;
     assert_true(each_program(check_stand_ins) > 50);

@@ -1,4 +1,4 @@
-/* On which streams a program's steps are launched, and what they wait for, without a GPU: every two launches that meet in memory are in the
+/* On which streams a program's steps are launched, and what they wait for, without a GPU: every two launches that touch the same bytes, of which one writes, are in the
  * order of the program, whatever was held back; and what nothing on the way waits for is beside the loops. */
 #include "cuda_programs.h"
 #include "cuda_streams.h"
@@ -175,7 +175,7 @@ static void count_beside(const rcvi_program *program, const record *other, besid
     }
 }
 
-/* Launches one pass and checks it; all is over on the caller's stream behind it. */
+/* Launches one pass and checks it; the caller's stream then waits for all of it. */
 static void check_pass(subject *s, bool backward, bool overwrite, bool same, besides *b) {
     static const bool restart[16];
     const rcvi_program *program = s->engine.program;

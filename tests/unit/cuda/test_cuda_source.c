@@ -1,4 +1,4 @@
-/* Maps as CUDA source, run without a GPU: the text is compiled for the host, behind a few lines that stand in for what
+/* Maps as CUDA source, run without a GPU: the text is compiled for the host, after a few lines that replace what
  * a GPU has, and what it computes is held against the operations in double. */
 #include "device/cuda/codegen/source.h"
 #include "probe.h"
@@ -22,7 +22,7 @@ static const char before[] =
     "static float reciprocal(float x) { return x < 0x1p126f ? nextafterf(1 / x, 0) : 1 / x; }\n" /* as bad as allowed */
     "static float widen(Float16 x);\nstatic void narrow(float x, Float16 &y);\nstatic void narrow(float x, BFloat16 "
     "&y);\n";
-/* The same behind the types. */
+/* The same, after the types. */
 static const char behind[] =
     "static float widen(Float16 x) {\n"
     "    int e = x.bits >> 10 & 31, m = x.bits & 1023;\n"
@@ -201,7 +201,7 @@ static rcvi_instruction *new_instruction(problem *p, rcvi_operation operation) {
     return i;
 }
 
-/* Left operands are shared: products meet them in different orders. */
+/* Left operands are shared: products have them in different orders. */
 static void add_products(problem *p) {
     rcvi_view left[3];
     int64_t depths[3] = {5, 8, 5};

@@ -62,7 +62,7 @@ static double number(uint16_t bits) {
     return x;
 }
 
-/* The parts of an operand in memory that holds no numbers before, with a guard behind. */
+/* The parts of an operand in memory that was filled with NaN, with guard bytes after it. */
 static uint16_t *split(splitter *all, rcvi_split m, const float *from) {
     enum { GUARD = 16 };
     size_t count = (size_t)(m.parts * m.high * m.wide);

@@ -1,5 +1,5 @@
-/* Streams that wait for each other, without a GPU: the runtime's calls are replaced by ones that remember what is known to
- * be over when. Every two launches that meet in memory must be in order, whatever was launched in between. */
+/* Waits between streams, without a GPU: the runtime's calls are replaced by ones that track which launches are over when. Every two launches
+ * that conflict in memory must be ordered, whatever was launched in between. */
 #include "cuda_streams.h"
 
 #include "device/cuda/engine/streams.c" /* instead of the library's */
@@ -39,7 +39,7 @@ static void close_track(track *t, rcv_context *context) {
     for (size_t i = 0; i < t->count; i++) free(t->launches[i].touches);
 }
 
-static bool meet_in_memory(const launch *a, const launch *b) {
+static bool conflict(const launch *a, const launch *b) {
     for (size_t i = 0; i < a->count; i++) {
         for (size_t k = 0; k < b->count; k++) {
             const rcvi_touch *x = &a->touches[i], *y = &b->touches[k];
@@ -49,7 +49,7 @@ static bool meet_in_memory(const launch *a, const launch *b) {
     return false;
 }
 
-/* Launches and checks that all is over that this one must wait for. */
+/* Launches, and checks that all launches that this one conflicts with are over. */
 static void check_launch(track *t, int stream, const rcvi_touch *touches, size_t count) {
     assert_true(t->count < MOST_LAUNCHES);
     launch *own = &t->launches[t->count];
@@ -59,7 +59,7 @@ static void check_launch(track *t, int stream, const rcvi_touch *touches, size_t
     history *now = history_of(stream ? t->streams.handles[stream] : t->stream);
     for (size_t i = 0; i < t->count; i++) {
         const launch *old = &t->launches[i];
-        bool meets = i < t->begin || meet_in_memory(old, own), over = now->seen[old->stream] >= old->number;
+        bool meets = i < t->begin || conflict(old, own), over = now->seen[old->stream] >= old->number;
         if (meets && !over)
             fail_msg("launch %zu on stream %d does not wait for %zu on %d", t->count, stream, i, old->stream);
         t->apart += !meets && old->stream != stream;
@@ -69,7 +69,7 @@ static void check_launch(track *t, int stream, const rcvi_touch *touches, size_t
     t->count++;
 }
 
-/* All that came before, on whichever stream, is over where a pass begins and where it has ended. */
+/* All earlier launches, on every stream, are over where a pass begins and after it has ended. */
 static void begin_pass(track *t) {
     t->begin = t->count;
     check_launch(t, 0, NULL, 0);
@@ -98,7 +98,7 @@ static void launch_random(track *t, int touches, int bytes, int longest, int wri
 
 /* ---- tests ---- */
 
-/* Passes of any launches on two to six streams: those that meet are in order, and many others are side by side. */
+/* Passes of random launches on two to six streams: conflicting ones are ordered, and many others run in parallel. */
 static void test_random(void **state) {
     (void)state;
     enum { SEQUENCES = 4000 };
@@ -118,13 +118,12 @@ static void test_random(void **state) {
         apart += t.apart;
         close_track(&t, context);
     }
-    print_message("of launches that touch nothing in common %.0f%% are side by side\n",
-                  100 * (double)beside / (double)apart);
+    print_message("of launches without conflict %.0f%% run in parallel\n", 100 * (double)beside / (double)apart);
     assert_true(4 * beside > apart);
     test_context_end(&allocator, context);
 }
 
-/* More than can be remembered, in few or many touches a launch: streams meet, and go on. */
+/* More touches than the table holds, in few or many touches a launch: streams join once, and go on. */
 static void test_many(void **state) {
     (void)state;
     static track t;
@@ -143,8 +142,8 @@ static void test_many(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* Who reads what all read, and writes what is its own, waits for nobody, until too much is to be remembered: then all meet
- * once. One stream needs no events. */
+/* Launches that read shared bytes and write their own wait for nothing, until the table is full: then all streams join once. One stream
+ * needs no events. */
 static void test_apart(void **state) {
     (void)state;
     static track t;
@@ -168,13 +167,13 @@ static void test_apart(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* What goes beside a launch on stream 0 waits for all that this one has waited for, and not for it, unless the two meet. */
+/* A launch beside the last one on stream 0 waits for all that that one waited for, and not for that one itself, unless they conflict. */
 static void test_beside(void **state) {
     (void)state;
     static track t;
     test_allocator allocator;
     rcv_context *context = test_context(&allocator);
-    int both[2] = {0, 0}; /* those that do not meet it, those that do */
+    int both[2] = {0, 0}; /* launches that do not conflict with it, and that do */
     for (int n = 0; n < 2000; n++) {
         open_track(&t, context, 2 + n % 5, (uint64_t)n);
         cudaEvent_t event = fake_handle();
@@ -189,7 +188,7 @@ static void test_beside(void **state) {
         loop->touches[0] = wide;
         loop->number = ++history_of(t.stream)->seen[0];
         int stream = 1 + n % (t.streams.count - 1);
-        bool meets = meet_in_memory(loop, &(launch){.touches = &narrow, .count = 1});
+        bool meets = conflict(loop, &(launch){.touches = &narrow, .count = 1});
         check_ok(rcvi_streams_beside(&t.streams, stream, event));
         check_launch(&t, stream, &narrow, 1);
         assert_int_equal(history_of(t.streams.handles[stream])->seen[0] >= loop->number, meets);
@@ -203,7 +202,7 @@ static void test_beside(void **state) {
     test_context_end(&allocator, context);
 }
 
-/* A failure of any call is a status; what was made is given back. */
+/* A failure of any call is a status; all streams and events are destroyed. */
 static void test_failing(void **state) {
     (void)state;
     test_allocator allocator;

@@ -1,4 +1,4 @@
-/* The kernel with products; behind tile_pipeline.cuh and a multiplier. */
+/* The kernel with products. Follows tile_pipeline.cuh and a multiplier. */
 
 namespace tile {
 
@@ -6,7 +6,7 @@ static_assert(Multiplier::SPLIT * TILE_ROWS * PITCH * sizeof(REAL) <= STAGES * S
 
 TILE_FUNCTION void consume(const Block &block, Pipeline pipeline, const unsigned char *memory, Multiplier &multiplier) {
     int chunks = block.chunks();
-    unsigned before = 0; /* the barrier of the stage that was read before */
+    unsigned before = 0; /* the barrier of the stage read in the last iteration */
 #pragma unroll 1
     for (int i = multiplier.turn(); i < chunks; i += Multiplier::TURNS) {
         barrier_wait(pipeline.full(pipeline.stage), pipeline.parity);
@@ -24,7 +24,7 @@ struct __align__(VECTOR * sizeof(REAL)) Run {
     REAL at[VECTOR];
 };
 
-/* Adds the teams' sums and applies; neighbouring threads take neighbouring columns. */
+/* The epilogue: adds the teams' sums and calls apply(); neighbouring threads have neighbouring columns. */
 TILE_FUNCTION void finish(const Block &block, const REAL *from) {
     constexpr int RUNS = TILE_UNITS / VECTOR;
 #pragma unroll 1
@@ -50,7 +50,7 @@ TILE_FUNCTION void finish(const Block &block, const REAL *from) {
 }
 
 TILE_FUNCTION void run(const Words &c) {
-    extern __shared__ __align__(1024) unsigned char memory[]; /* [STAGES][STAGE], in the end sums; then barriers */
+    extern __shared__ __align__(1024) unsigned char memory[]; /* [STAGES][STAGE], at the end the sums; then barriers */
     Block block(c);
     if (block.high <= 0) return;
     unsigned stages = shared_address(memory);
@@ -63,7 +63,7 @@ TILE_FUNCTION void run(const Words &c) {
         if (threadIdx.x == 0) pipeline.make(CONSUMERS / Multiplier::TURNS);
         block_barrier();
         consume(block, pipeline, memory, multiplier);
-        block_barrier(); /* nobody reads stages any more */
+        block_barrier(); /* all reads of stages are done */
         multiplier.store((REAL *)memory);
     }
     block_barrier();

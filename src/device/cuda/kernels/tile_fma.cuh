@@ -1,15 +1,15 @@
-/* Products by FMA, of float or double; behind tile_pipeline.cuh. */
+/* Products by fused multiply-adds, of float or double. Follows tile_pipeline.cuh. */
 #if defined(TILE_F32) || defined(TILE_F64)
 
 namespace tile {
 
-/* Have teams of 8 x `columns` threads room for their sums, where the stages were? */
+/* Whether the sums of teams of 8 x `columns` threads fit in the memory of the stages. */
 __device__ constexpr bool fits(int columns) {
     return CONSUMERS * 32 / (8 * columns) * TILE_ROWS * PITCH * SIZE <= STAGES * STAGE;
 }
 
 /* A team is R x C threads; one takes rows r + i R and columns c + j C, 16 bytes of depth at a time. A warp is 8 x 4 of
- * them, with lanes so placed that neighbours share what they read. */
+ * them, with lanes placed so that neighbours read the same operands. */
 struct Multiplier {
     static constexpr int R = SIZE == 8 ? 16 : 8;
     static constexpr int C = SIZE == 8                              ? (SPAN == 8 ? 8 : 16)
@@ -34,7 +34,7 @@ struct Multiplier {
     }
     TILE_FUNCTION int turn() const { return team / PARTS; }
 
-    TILE_FUNCTION bool has(unsigned groups, int j) const { /* alike in a warp */
+    TILE_FUNCTION bool has(unsigned groups, int j) const { /* the same for all lanes of a warp */
         constexpr bool SURE = all_groups() && SPAN % C == 0;
         return SURE || (groups >> ((C > 8 ? c / 8 : 0) + j * C / 8) & 1);
     }
@@ -51,7 +51,7 @@ struct Multiplier {
 #pragma unroll
             for (int x = 0; x < WIDE; ++x) {
                 if (!has(groups, x)) continue;
-                /* with four columns, every other row of b is swizzled as the one four rows further */
+                /* with four columns, every other row of b has the swizzle of the row four further */
                 Piece b = *(const Piece *)(rights + (right ^ (C == 4 ? x % 2 * 64 : 0)) + x * C * 128);
 #pragma unroll
                 for (int k = 0; k < PIECE; ++k)

@@ -1,4 +1,4 @@
-/* Products on the tensor cores by mma.sync; behind tile_pipeline.cuh. */
+/* Products on the tensor cores by mma.sync. Follows tile_pipeline.cuh. */
 #if !defined(TILE_F32) && !defined(TILE_F64) && !TILE_WGMMA
 
 namespace tile {
@@ -13,7 +13,7 @@ struct Multiplier {
     static constexpr bool DEFERRED = false;
     static_assert(PARTS <= 4, "a part of a chunk is a step at least");
     float sums[HIGH][WIDE][4];
-    unsigned left, right[PAIRS]; /* what the lane points ldmatrix to, in a stage, at step 0 */
+    unsigned left, right[PAIRS]; /* the lane's address for ldmatrix in a stage, at step 0 */
     int tile_row, group, team;   /* first row and group of columns of the warp */
 
     TILE_FUNCTION Multiplier() : sums() {
@@ -23,13 +23,13 @@ struct Multiplier {
         team = warp / DOWN / ACROSS;
         left = swizzled(tile_row + lane % 16, lane / 16);
 #pragma unroll
-        for (int j = 0; j < PAIRS; ++j) /* a last pair may have one group of its own only */
+        for (int j = 0; j < PAIRS; ++j) /* the last pair may have only one group */
             right[j] =
                 TILE_ROWS * 128 + swizzled(min(group + 2 * j + lane / 16, GROUPS - 1) * 8 + lane % 8, lane / 8 % 2);
     }
     TILE_FUNCTION int turn() const { return team / PARTS; }
 
-    TILE_FUNCTION bool has(unsigned groups, int j) const { /* alike in a warp */
+    TILE_FUNCTION bool has(unsigned groups, int j) const { /* the same for all lanes of a warp */
         constexpr bool SURE = all_groups() && GROUPS % ACROSS == 0;
         return SURE || (groups >> (group + j) & 1);
     }

@@ -1,14 +1,13 @@
-/* Skeleton of the kernels with products: sums of products in a tile, then apply() on every element of it. This text has
- * what all of them share; tile_fma.cuh, tile_mma.cuh or tile_wgmma.cuh multiply, and tile.cuh puts it together. They
- * stand in this order.
+/* Kernels with products: sums of products in a tile, then the epilogue apply() on every element of it. This text has what all of them
+ * share; tile_fma.cuh, tile_mma.cuh or tile_wgmma.cuh multiply, and tile.cuh is the kernel. They follow in this order.
  *
- * The text of a map stands before this one and defines
+ * The text of a map precedes this one and defines
  *   REAL                     what sums are in: float, or double with TILE_F64
  *   one of TILE_BF16, TILE_F16, TILE_TF32 (tensor cores), TILE_F32, TILE_F64 (FMA): operands of the products
  *   PRODUCTS, PASSES, VIEWS, ROUNDED_COPIES, MEMBERS, WORDS, struct Words (see source.h)
  *   TILE_ROWS, TILE_UNITS    of a block: rows, and columns of every product
  *   STAGES                   of the pipeline, 4 or more
- *   ALIGNED                  1: rows and depths of left operands are whole pieces of 16 bytes, 0: they may be anything
+ *   ALIGNED                  1: rows and depths of left operands are multiples of 16 bytes, 0: of any length
  *   VECTOR                   elements of a row for one call of apply; the number of columns is a multiple of it
  *   PASS_A[PASSES]           view of the left operand; PASS_B[PASSES][PRODUCTS] of the right one, or -1 for none
  *   apply(words, member, row, column, sums[PRODUCTS][VECTOR])
@@ -16,7 +15,7 @@
  *   CONSUMERS, PRODUCERS     warps that multiply (4, 8 or 16) and that copy (2, 4 or 8)
  *   RIGHT_ROUNDED            1: right operands of TILE_TF32 have been rounded to it
  *   WITHOUT_WGMMA            1: no instructions of sm_90a
- *   RESIDENT                 blocks that a multiprocessor's registers must have room for; 0 leaves it to the compiler
+ *   RESIDENT                 blocks that must fit a multiprocessor's registers; 0 leaves it to the compiler
  *
  * product p [row, column] = sum over passes q with PASS_B[q][p] >= 0 and k < depth q of a_q[row, k] b_qp[column, k].
  * Rows of b begin at multiples of 16 bytes and have zeros up to a multiple of 8 elements.
@@ -26,9 +25,9 @@
  *
  * A stage of shared memory is a chunk of depth, 128 bytes of every row: TILE_ROWS rows of a, then SPAN = PRODUCTS *
  * TILE_UNITS rows of b, product after product. Within a row, piece i (16 bytes) lies at piece i ^ (row & 7), so that
- * eight rows of one piece are in different banks. Rows that are not there keep what was in memory: their sums are
- * nobody's. Chunks of all passes are one sequence, through which copying warps run ahead of multiplying ones; the order
- * of every sum depends on the macros and the depths alone. */
+ * eight rows of one piece are in different banks. Rows past the end keep what was in memory, and their sums are not used. The chunks of all passes are one sequence;
+ * warps that copy (producers) run ahead of warps that multiply (consumers). The order of every sum depends on the macros and the depths
+ * alone. */
 
 #define TILE_FUNCTION __device__ __forceinline__
 #ifndef RIGHT_ROUNDED
@@ -42,7 +41,7 @@
 #endif
 #ifndef RESIDENT
 #if defined(TILE_F64) || (defined(TILE_F32) && TILE_ROWS * PRODUCTS * TILE_UNITS >= 2048)
-#define RESIDENT 1 /* a thread has many sums, and loads ahead only if it has registers */
+#define RESIDENT 1 /* a thread has many sums, and needs registers to load ahead */
 #elif defined(TILE_F32)
 #define RESIDENT 0
 #else
@@ -60,7 +59,7 @@ namespace tile {
 
 /* ---- instructions */
 
-/* Up to ROOM bytes, zeros behind `bytes` of them; nothing is read where bytes is 0. */
+/* Copies `bytes` of ROOM bytes, with zeros after them; reads nothing where bytes is 0. */
 template <int ROOM> TILE_FUNCTION void copy_async(unsigned to, const void *from, int bytes) {
     if (ROOM == 16)
         asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
@@ -79,7 +78,7 @@ TILE_FUNCTION void store_piece(unsigned to, const unsigned (&from)[4]) {
                  : "memory");
 }
 
-/* Barriers in shared memory: a phase of one ends when as many as it was made for have arrived. */
+/* Barriers in shared memory (mbarrier): a phase ends when as many threads have arrived as the barrier was initialised for. */
 TILE_FUNCTION void barrier_make(unsigned at, int count) {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
 }
@@ -88,12 +87,12 @@ TILE_FUNCTION void barrier_arrive(unsigned at) {
     asm volatile("{\n.reg .b64 state;\nmbarrier.arrive.shared.b64 state, [%0];\n}" ::"r"(at) : "memory");
 }
 
-/* Arrives when the copies that this thread has begun have come. */
+/* Arrives when the copies that this thread has started are complete. */
 TILE_FUNCTION void barrier_arrive_copied(unsigned at) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(at) : "memory");
 }
 
-/* Until the phase of this parity has ended: that before the first has parity 1. */
+/* Waits for the end of the phase of this parity; the phase before the first has parity 1. */
 TILE_FUNCTION void barrier_wait(unsigned at, unsigned parity) {
 #if __CUDA_ARCH__ >= 900
 #define TILE_TEST "mbarrier.try_wait.parity.shared.b64"
@@ -111,7 +110,7 @@ TILE_FUNCTION void barrier_wait(unsigned at, unsigned parity) {
 
 TILE_FUNCTION void block_barrier() { asm volatile("bar.sync 0;" ::: "memory"); }
 
-/* What was stored to shared memory becomes visible, to wgmma as well. */
+/* Makes stores to shared memory visible, to wgmma as well. */
 TILE_FUNCTION void publish_stores() {
     asm volatile("fence.acq_rel.cta;" ::: "memory");
 #if TILE_WGMMA
@@ -265,7 +264,7 @@ struct Pipeline {
 
 /* ---- from global memory to a stage: thread i of the producers copies piece i % 8 of rows i / 8, i / 8 + STEP, ... */
 
-/* A piece of a left operand, of which `bytes` (0 .. 16) are there, in words that are as aligned as it is. */
+/* Copies a piece of a left operand, of which `bytes` (0 .. 16) exist, in words of its alignment. */
 TILE_FUNCTION void copy_left(unsigned to, const char *from, int bytes) {
     if (ALIGNED && bytes == 16) return copy_piece(to, from);
     constexpr int WORD = ALIGNED ? 16 : SIZE == 8 ? 8 : 4;
@@ -292,9 +291,9 @@ struct Producer {
     static constexpr int STEP = PRODUCERS * 4;
     static constexpr int LEFTS = (TILE_ROWS + STEP - 1) / STEP, RIGHTS = (SPAN + STEP - 1) / STEP;
     const char *left[LEFTS], *right[RIGHTS]; /* this thread's pieces of the next chunk */
-    unsigned lefts, rights;                  /* bit i: there is such a row */
+    unsigned lefts, rights;                  /* bit i: row i exists */
     int row, piece;
-    unsigned to; /* from a stage's beginning */
+    unsigned to; /* offset in a stage */
 
     TILE_FUNCTION Producer(const Block &block) : lefts(0), rights(0) {
         int thread = (int)threadIdx.x - CONSUMERS * 32;
@@ -305,9 +304,9 @@ struct Producer {
         for (int i = 0; i < LEFTS; ++i) lefts |= (unsigned)(row + STEP * i < block.high) << i;
     }
 
-    /* Rows that are not there have addresses all the same, which nobody uses. */
+    /* Rows past the end have addresses too, which are not used. */
     TILE_FUNCTION void begin(const Block &block, int pass) {
-        constexpr bool FIXED = TILE_UNITS % STEP == 0; /* then all rows of a step are of one product */
+        constexpr bool FIXED = TILE_UNITS % STEP == 0; /* then all rows of a step belong to one product */
         int view = left_view(pass);
         long long stride = block.row_bytes(view);
         left[0] = block.at(view) + (block.row + row) * stride + piece * 16;
@@ -325,7 +324,7 @@ struct Producer {
         }
     }
 
-    /* Pieces of a chunk that is whole; ALL: no row is missing. */
+    /* Pieces of a whole chunk; ALL: every row exists. */
     template <bool ALL> TILE_FUNCTION void copy_lefts(unsigned stage) const {
         unsigned at = stage + to;
 #pragma unroll
@@ -353,7 +352,7 @@ struct Producer {
         }
     }
 
-    /* The chunk at k of a depth, not whole; zeros behind the depth, where 0 bytes are read from the row's begin. */
+    /* The last, partial chunk at k of a depth, with zeros after the depth, for which 0 bytes are read from the row's beginning. */
     TILE_FUNCTION void copy_rest(unsigned stage, int k, int depth) const {
         int from = k + piece * PIECE, bytes = max(0, min(PIECE, depth - from)) * SIZE, back = bytes ? 0 : from * SIZE;
 #pragma unroll
@@ -376,7 +375,7 @@ struct Producer {
 
     TILE_FUNCTION void run(const Block &block, Pipeline pipeline) {
         begin(block, 0);
-        block_barrier(); /* the pipeline is made */
+        block_barrier(); /* the pipeline is initialised */
 #pragma unroll 1
         for (int pass = 0; pass < PASSES; ++pass) {
             int depth = block.depth(pass), whole = depth / CHUNK;
@@ -395,10 +394,9 @@ struct Producer {
     }
 };
 
-/* ---- what a multiplier is: the consumers are SPLIT teams, each with sums of the whole tile. Chunk i is for the teams
- * with turn == i % TURNS, which share its depth. multiply() adds a chunk of the groups of columns that have a term,
- * end() ends what it has begun, store() writes [SPLIT, TILE_ROWS, PITCH] sums. DEFERRED: a stage is read until the next
- * multiply() has come back. */
+/* ---- the interface of a multiplier: the consumers are SPLIT teams, each with sums of the whole tile. Chunk i is for the teams with
+ * turn == i % TURNS, which divide its depth. multiply() adds a chunk of the groups of columns that have a term, end() waits for
+ * what it has started, store() writes [SPLIT, TILE_ROWS, PITCH] sums. DEFERRED: a stage is read until the next multiply() returns. */
 
 __device__ constexpr int turns_of(int split) { return split <= 2 ? split : split <= 8 ? 2 : split / 4; }
 

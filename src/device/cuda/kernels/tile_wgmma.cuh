@@ -1,22 +1,22 @@
-/* Products on the tensor cores by wgmma (sm_90a), of tiles of 64 rows; behind tile_pipeline.cuh. */
+/* Products on the tensor cores by wgmma (sm_90a), for tiles of 64 rows. Follows tile_pipeline.cuh. */
 #if TILE_WGMMA
 
 namespace tile {
 
 /* ---- warpgroup instructions */
 
-/* What registers and shared memory hold before comes before wgmma; copies have come through another proxy. */
+/* Orders earlier accesses to registers and shared memory before wgmma; copies go through another proxy. */
 TILE_FUNCTION void warpgroup_fence() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
-/* Registers are as they are here, not before or behind. */
+/* Keeps the compiler from moving accesses to these registers across this point. */
 TILE_FUNCTION void hold(float (&x)[4]) { asm volatile("" : "+f"(x[0]), "+f"(x[1]), "+f"(x[2]), "+f"(x[3])::"memory"); }
 TILE_FUNCTION void hold(unsigned (&x)[4]) {
     asm volatile("" : "+r"(x[0]), "+r"(x[1]), "+r"(x[2]), "+r"(x[3])::"memory");
 }
 TILE_FUNCTION void warpgroup_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-/* Until all but the last PENDING groups are done. */
+/* Waits until all but the last PENDING groups are done. */
 template <int PENDING> TILE_FUNCTION void warpgroup_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
@@ -76,8 +76,8 @@ template <int N, int G> TILE_FUNCTION void warpgroup_multiply(float (&sums)[GROU
 
 /* ---- products by warpgroups */
 
-/* Rows of 128 bytes in the swizzle of 128 bytes, eight rows after eight: the address, in 16 bytes; the bytes from eight
- * rows to the next, likewise; the swizzle's number. What is added to a descriptor is added to the address. */
+/* The descriptor of rows of 128 bytes in the 128-byte swizzle, in groups of eight rows: address and bytes from group to group, in units of
+ * 16 bytes, and the number of the swizzle. Adding to a descriptor adds to the address. */
 TILE_FUNCTION unsigned long long descriptor(unsigned at) {
     return (unsigned long long)(1u << 30 | 1024 >> 4) << 32 | 1u << 16 | (at & 0x3ffff) >> 4;
 }
@@ -91,7 +91,7 @@ __device__ constexpr int run_of(unsigned groups, int g) {
     return run;
 }
 
-/* A team is four warps; one takes 16 rows and all columns. Teams take turns. */
+/* A team is a warpgroup of four warps; a warp has 16 rows and all columns. Teams alternate over chunks. */
 struct Multiplier {
     static constexpr int SPLIT = CONSUMERS / 4, TURNS = SPLIT, LAST = PASSES - 1;
 #if defined(TILE_TF32)
