@@ -421,7 +421,7 @@ static bool has_compiler(void) {
 /* The text for the host: the kernel's place is taken by a loop. */
 static void write_host_text(const char *path, const char *text, bool products) {
     const char *types = strstr(text, "#ifdef __CUDACC__"), *macros = strstr(text, "/* Elements of views");
-    const char *tile = strstr(text, "/* Skeleton of the kernels with products");
+    const char *tile = strstr(text, "/* Kernels with products:");
     assert_true(types && macros && (tile != NULL) == products);
     size_t length = tile ? (size_t)(tile - text) : strlen(text);
     FILE *file = fopen(path, "w");
