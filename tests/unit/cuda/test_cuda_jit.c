@@ -15,14 +15,14 @@ enum { MAX_TEXTS = 4096, EACH = 10 }; /* every so-many-th text of a kind is comp
 typedef struct {
     test_allocator allocator;
     rcv_context *context;
-    int compiled, again, not_kept; /* lines of the log that say so */
+    int compiled, again, not_cached; /* lines of the log that say so */
 } fixture;
 
 static void count_lines(void *user, const char *line) {
     fixture *f = user;
     f->compiled += strstr(line, "compiled a kernel") != NULL;
     f->again += strstr(line, "compiled again") != NULL;
-    f->not_kept += strstr(line, "is not kept") != NULL;
+    f->not_cached += strstr(line, "is not cached") != NULL;
 }
 
 static void open_fixture(fixture *f, const char *cache) {
@@ -255,7 +255,7 @@ static void test_cache(void **state) {
         assert_true(stat(path, &info) == 0 && (info.st_mode & 0777) == 0600);
     }
     assert_int_equal(f.again, built - 1);
-    assert_int_equal(f.not_kept, 0);
+    assert_int_equal(f.not_cached, 0);
     assert_int_equal(entries(folder), 1);
     rcv_text_free(f.context, want.bytes);
     assert_int_equal(unlink(path), 0);
@@ -272,11 +272,11 @@ static void test_without_cache(void **state) {
     open_fixture(&f, "/dev/null/nowhere");
     code want = compile(&f, source);
     assert_int_equal(f.compiled, 1);
-    assert_int_equal(f.not_kept, 1);
+    assert_int_equal(f.not_cached, 1);
     setenv("RECURVE_CACHE", "", 1);
     check_same(&f, &want);
     assert_int_equal(f.compiled, 2);
-    assert_int_equal(f.not_kept, 1);
+    assert_int_equal(f.not_cached, 1);
     rcv_text_free(f.context, want.bytes);
     close_fixture(&f);
 }

@@ -235,7 +235,7 @@ struct Block {
     }
 };
 
-/* ---- the pipeline: stages, and for each of them a barrier behind which it is full, and one behind which it is free */
+/* ---- the pipeline: stages, and for each of them a barrier that signals that it is full, and one that it is free */
 
 TILE_FUNCTION unsigned swizzled(int row, int piece) { return row * 128 + ((piece ^ (row & 7)) << 4); }
 

@@ -164,9 +164,9 @@ static const char *weight_of(const rcvi_learn *l, const rcvi_head *head, const s
 static rcv_status round_weight(rcvi_learn *l, const rcvi_head *head, const strip *s) {
     if (!is_narrow(l)) return RCV_OK;
     char *to = place(l, l->weight);
-    size_t row = (size_t)l->deep * narrow_bytes(l), behind = (size_t)(s->wide - s->count) * row;
-    if (behind > 0)
-        RCVI_CUDA_TRY(cudaMemsetAsync(to + (size_t)s->count * row, 0, behind, l->stream), "clearing rows of a weight");
+    size_t row = (size_t)l->deep * narrow_bytes(l), padding = (size_t)(s->wide - s->count) * row;
+    if (padding > 0)
+        RCVI_CUDA_TRY(cudaMemsetAsync(to + (size_t)s->count * row, 0, padding, l->stream), "clearing rows of a weight");
     return rcvi_cuda_round_rows(l, s->count, given_weight(l, head, s), to);
 }
 
