@@ -11,9 +11,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include <map>
-#include <vector>
-
 #define __forceinline__ inline
 #define __global__
 #define __grid_constant__
@@ -65,6 +62,39 @@ static void narrow(float x, BFloat16 &y);
     exit(1);
 }
 
+/* An array that grows. The headers of the standard library would take a sixth of the time that compiling a kernel takes. */
+template <typename T> struct List {
+    T *items = nullptr;
+    size_t count = 0, room = 0;
+    List() {}
+    explicit List(size_t count) : items(new T[count]()), count(count), room(count) {}
+    List(List &&other) : items(other.items), count(other.count), room(other.room) { other.items = nullptr; }
+    List &operator=(List &&other) {
+        delete[] items;
+        items = other.items;
+        count = other.count;
+        room = other.room;
+        other.items = nullptr;
+        return *this;
+    }
+    ~List() { delete[] items; }
+    void push_back(const T &item) {
+        if (count == room) {
+            room = room ? 2 * room : 16;
+            T *more = new T[room]();
+            for (size_t i = 0; i < count; i++) more[i] = items[i];
+            delete[] items;
+            items = more;
+        }
+        items[count++] = item;
+    }
+    size_t size() const { return count; }
+    bool empty() const { return count == 0; }
+    T &operator[](size_t i) { return items[i]; }
+    T *begin() { return items; }
+    T *end() { return items + count; }
+};
+
 /* ---- threads ---- */
 
 struct Meeting { /* of so many threads */
@@ -76,6 +106,18 @@ struct Barrier { /* mbarrier */
     long bytes = 0;
     unsigned phase = 0;
 };
+struct Barriers { /* by address: they lie side by side */
+    enum { MOST = 64 };
+    Barrier at[MOST];
+    unsigned address[MOST] = {};
+    bool has(unsigned x) const { return address[x / 8 % MOST] == x; }
+    Barrier &operator[](unsigned x) {
+        unsigned n = x / 8 % MOST;
+        if (!address[n]) address[n] = x;
+        if (address[n] != x) host_fail("it has more barriers than the host knows");
+        return at[n];
+    }
+};
 struct Bulk { /* cp.async.bulk, which a barrier counts the bytes of */
     unsigned to;
     unsigned long long from;
@@ -84,9 +126,9 @@ struct Bulk { /* cp.async.bulk, which a barrier counts the bytes of */
 };
 struct HostBlock {
     unsigned char *memory;
-    std::vector<Bulk> bulks; /* that nobody has waited for */
+    List<Bulk> bulks; /* that nobody has waited for */
     Meeting meetings[16], warps[HOST_THREADS / 32];
-    std::map<unsigned, Barrier> barriers;
+    Barriers barriers;
     unsigned shuffled[HOST_THREADS];
     unsigned long long shown[HOST_THREADS];
     unsigned fragments[HOST_THREADS][4];
@@ -112,11 +154,11 @@ struct Fiber {
     HostContext saved;  /* where it goes on */
     int thread, block;
     bool begun, done;
-    std::vector<Copy> copies; /* that nobody has waited for */
+    List<Copy> copies; /* that nobody has waited for */
 };
-static std::vector<Fiber> fibers;
-static std::vector<HostBlock> host_blocks;
-static std::vector<Meeting> host_clusters;
+static List<Fiber> fibers;
+static List<HostBlock> host_blocks;
+static List<Meeting> host_clusters;
 static HostContext scheduler;
 static int current;
 static long progress; /* grows when somebody's wait may have ended */
@@ -211,7 +253,7 @@ static void copy_chunks(unsigned to, unsigned long long from, int bytes, unsigne
 }
 /* As remote as a GPU may do them: when a thread looks at the barrier. */
 static void end_copies(unsigned barrier) {
-    std::vector<Bulk> left;
+    List<Bulk> left;
     for (const Bulk &bulk : own_block().bulks) {
         if (bulk.barrier != barrier) {
             left.push_back(bulk);
@@ -221,7 +263,7 @@ static void end_copies(unsigned barrier) {
         own_block().barriers[barrier].bytes -= bulk.bytes;
     }
     if (left.size() == own_block().bulks.size()) return;
-    own_block().bulks = left;
+    own_block().bulks = (List<Bulk> &&) left;
     end_phase(own_block().barriers[barrier]);
 }
 static bool has_passed(unsigned at, unsigned parity) {
@@ -240,7 +282,7 @@ static void commit_copies() {
     for (Copy &copy : fibers[(size_t)current].copies) copy.committed = true;
 }
 static void wait_for_copies(int pending) {
-    std::vector<Copy> &copies = fibers[(size_t)current].copies, left;
+    List<Copy> &copies = fibers[(size_t)current].copies, left;
     if (pending) host_fail("it waits for some of its copies, which the host does not know");
     for (const Copy &copy : copies) {
         if (!copy.committed) {
@@ -250,7 +292,7 @@ static void wait_for_copies(int pending) {
         memset(shared_at(copy.to, 16), 0, 16);
         memcpy(shared_at(copy.to, 16), (const void *)copy.from, (size_t)copy.bytes);
     }
-    copies = left;
+    copies = (List<Copy> &&) left;
 }
 template <typename T, int N> static void get_shared(unsigned at, T (&x)[N]) {
     memcpy(x, shared_at(at, sizeof x), sizeof x);
@@ -275,7 +317,7 @@ static HostBlock &block_of(unsigned address) {
 static void send_to(unsigned to, const unsigned (&x)[4], unsigned barrier) {
     HostBlock &peer = block_of(to);
     const unsigned at = to & 0xffffff;
-    if (&block_of(barrier) != &peer || !peer.barriers.count(barrier & 0xffffff))
+    if (&block_of(barrier) != &peer || !peer.barriers.has(barrier & 0xffffff))
         host_fail("it tells another block, or one that is not ready");
     if (peer.ended == HOST_THREADS) host_fail("it sends to a block that has ended");
     if (at < HOST_BASE || at + 16 > HOST_BASE + HOST_SHARED || at % 16) host_fail("it sends outside of shared memory");

@@ -25,9 +25,9 @@ extern "C" int run_persistent(const void *words, int blocks) {
     const int count = blocks * HOST_THREADS;
     unsigned char *stacks = (unsigned char *)malloc((size_t)count * HOST_STACK);
     host_words = (const Words *)words;
-    fibers = std::vector<Fiber>((size_t)count);
-    host_blocks = std::vector<HostBlock>((size_t)blocks);
-    host_clusters = std::vector<Meeting>((size_t)blocks);
+    fibers = List<Fiber>((size_t)count);
+    host_blocks = List<HostBlock>((size_t)blocks);
+    host_clusters = List<Meeting>((size_t)blocks);
     for (HostBlock &b : host_blocks) {
         b.memory = (unsigned char *)aligned_alloc(1024, HOST_SHARED);
         memset(b.memory, 0xff, HOST_SHARED); /* none of it is a number */

@@ -5,6 +5,7 @@
 #include "device/cuda/engine/worker.h"
 #include "device/cuda/kernels/kernels.h"
 #include "persistent_subject.h"
+#include "sample.h"
 #include "scratch.h"
 
 #include <dlfcn.h>
@@ -149,7 +150,7 @@ static void compile_for_host(int first, int end) {
     int at = 0;
     for (int n = first; n < end; n++) {
         at += snprintf(command + at, sizeof command - (size_t)at,
-                       "${CXX:-c++} -std=c++17 -D__device__= -O1 -w -fno-strict-aliasing -shared -fPIC -o %s",
+                       "${CXX:-c++} -std=c++17 -D__device__= -O0 -w -fno-strict-aliasing -shared -fPIC -o %s",
                        file_of(n, "so"));
         at += snprintf(command + at, sizeof command - (size_t)at, " %s & ", file_of(n, "cpp"));
         assert_true((size_t)at < sizeof command - 10);
@@ -736,6 +737,7 @@ static void test_kernels(void **state) {
         int loops = 0, expected = trials[i].plan == forward_waves ? 1 + (int)trials[i].net.layers
                                   : trials[i].plan == backwards   ? 1
                                                                   : 2;
+        if (!sample_takes((size_t)i)) continue;
         open_emulation(&s, &trials[i]);
         for (size_t loop = 0; next_loop(&s.on, &loop); loop++) {
             assert_true(loops < LOOPS);
@@ -756,7 +758,7 @@ static void test_kernels(void **state) {
         close_emulation(&s);
     }
     for (int k = 0; k < KINDS; k++) {
-        if (!seen[k]) fail_msg("no loop of kind %d", k);
+        if (!seen[k] && !sample_is_partial()) fail_msg("no loop of kind %d", k);
     }
 }
 

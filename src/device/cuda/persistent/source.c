@@ -8,6 +8,7 @@
  *     namespace variant0 { steps, struct Task } ...   task_text.c; similar tasks share one
  *     kernel/primitives.cuh, shared.cuh, copy.cuh     instructions; a block's layout; copy threads
  *     kernel/sums.cuh, operands.cuh, weights.cuh      what products read and write
+ *     kernel/receive.cuh                              in clusters
  *     kernel/products_mma.cuh or products_fma.cuh, products.cuh
  *     kernel/maps.cuh, persistent.cuh                 map threads; roles of warps, the kernel
  *     kernel/cluster.cuh                              in clusters
@@ -21,7 +22,7 @@ extern const char rcvi_map_element_text[], rcvi_persistent_base_text[], rcvi_per
     rcvi_persistent_copy_text[], rcvi_persistent_sums_text[], rcvi_persistent_weights_text[],
     rcvi_persistent_operands_text[], rcvi_persistent_products_fma_text[], rcvi_persistent_products_mma_text[],
     rcvi_persistent_products_text[], rcvi_persistent_maps_text[], rcvi_persistent_text[], rcvi_persistent_send_text[],
-    rcvi_persistent_cluster_text[];
+    rcvi_persistent_receive_text[], rcvi_persistent_cluster_text[];
 
 typedef struct {
     const rcvi_engine *engine;
@@ -132,7 +133,7 @@ rcv_status rcvi_persistent_source(rcv_context *context, const rcvi_engine *engin
     rcvi_text_add(&w.text, "%s%s%s%s%s%s", rcvi_persistent_primitives_text, rcvi_persistent_shared_text,
                   p->cluster ? "" : rcvi_persistent_copy_text, rcvi_persistent_sums_text, rcvi_persistent_operands_text,
                   rcvi_persistent_weights_text);
-    rcvi_text_add(&w.text, "%s%s%s%s%s",
+    rcvi_text_add(&w.text, "%s%s%s%s%s%s", p->cluster ? rcvi_persistent_receive_text : "",
                   p->exact ? rcvi_persistent_products_fma_text : rcvi_persistent_products_mma_text,
                   rcvi_persistent_products_text, rcvi_persistent_maps_text, rcvi_persistent_text,
                   p->cluster ? rcvi_persistent_cluster_text : "");

@@ -1,8 +1,8 @@
 /* Products of a tile in float32, by multiply-adds of threads. Follows kernel/weights.cuh in place of kernel/products_mma.cuh where EXACT;
  * kernel/fma.cuh has the multiply-adds themselves. */
 
-template <class Task, int PIPE> struct TileProducts : Weights<Task, PIPE> {
-    using Base = Weights<Task, PIPE>;
+template <class Task, int PIPE> struct TileProducts : ProductInputs<Task, PIPE> {
+    using Base = ProductInputs<Task, PIPE>;
     using Base::FIRST_IN_SHARED, Base::STARTED;
     using Base::GROUPS, Base::RING, Base::IN_REGISTERS, Base::IN_SHARED, Base::BEFORE, Base::FIRST_IN_REGISTERS;
     using Base::row_of, Base::own_split, Base::chunk_at, Base::wait_for_group, Base::release, Base::is_in_registers;

@@ -3,8 +3,8 @@
  * A float32 may be PARTS bfloat16 whose sum is nearly that number: operands and weights then have a chunk for every part, and part p of an
  * operand is multiplied by the first PARTS - p parts of the weights. */
 
-template <class Task, int PIPE> struct TileProducts : Weights<Task, PIPE> {
-    using Base = Weights<Task, PIPE>;
+template <class Task, int PIPE> struct TileProducts : ProductInputs<Task, PIPE> {
+    using Base = ProductInputs<Task, PIPE>;
     using Base::FIRST_IN_SHARED, Base::STARTED;
     using Base::GROUPS, Base::RING, Base::IN_REGISTERS, Base::IN_SHARED, Base::BEFORE, Base::FIRST_IN_REGISTERS;
     using Base::row_of, Base::recompute_addresses, Base::own_split, Base::chunk_at, Base::wait_for_group, Base::release,

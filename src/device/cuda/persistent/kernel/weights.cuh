@@ -182,3 +182,8 @@ template <class Task, int PIPE> struct Weights : Operands<Task, PIPE> {
         return FULL ? split : min(split, PIPE_SPLITS - 1);
     }
 };
+
+#if !CLUSTER
+/* What products read: operands of the ring, and weights. */
+template <class Task, int PIPE> using ProductInputs = Weights<Task, PIPE>;
+#endif
