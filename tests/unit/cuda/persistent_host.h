@@ -1,9 +1,9 @@
-/* What a persistent kernel finds on a GPU, for the host: the kernel's text is compiled behind this. C++.
+/* Emulation of what a persistent kernel uses on a GPU, in C++: the kernel's text is compiled after this text for the host.
  *
- * Threads are fibers, all blocks' in one thread of the host, which go on until they have to wait for each other. Where nobody
- * can go on any more, the kernel hangs, and that is what its run says. Copies are done when somebody waits for them, products at once; so
- * what is seen is who waits for whom, and what is where, not what memory's order or wgmma's would allow. Blocks of a cluster reach each
- * other's shared memory: addresses there have the block's number in it, counted from 1, above bit 24. */
+ * Threads are fibers, those of all blocks in one thread of the host. A fiber runs until it must wait for another one. If none can continue, the
+ * kernel hangs, and the run says so. Copies are done when a thread waits for them, products at once: so the emulation shows who waits for whom
+ * and what is where, not what the order of memory or of wgmma would allow. Blocks of a cluster reach each other's shared memory: such addresses
+ * have the block's number, counted from 1, above bit 24. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdio.h>
@@ -97,7 +97,7 @@ template <typename T> struct List {
 
 /* ---- threads ---- */
 
-struct Meeting { /* of so many threads */
+struct HostBarrier { /* bar.sync, __syncwarp, barrier.cluster */
     int arrived = 0;
     long generation = 0;
 };
@@ -106,7 +106,7 @@ struct Barrier { /* mbarrier */
     long bytes = 0;
     unsigned phase = 0;
 };
-struct Barriers { /* by address: they lie side by side */
+struct Barriers { /* by address: mbarriers are contiguous */
     enum { MOST = 64 };
     Barrier at[MOST];
     unsigned address[MOST] = {};
@@ -126,8 +126,8 @@ struct Bulk { /* cp.async.bulk, which a barrier counts the bytes of */
 };
 struct HostBlock {
     unsigned char *memory;
-    List<Bulk> bulks; /* that nobody has waited for */
-    Meeting meetings[16], warps[HOST_THREADS / 32];
+    List<Bulk> bulks; /* not awaited yet */
+    HostBarrier barriers_by_number[16], warps[HOST_THREADS / 32];
     Barriers barriers;
     unsigned shuffled[HOST_THREADS];
     unsigned long long shown[HOST_THREADS];
@@ -151,17 +151,17 @@ typedef void *HostContext[5];
 #endif
 struct Fiber {
     ucontext_t context; /* where it begins */
-    HostContext saved;  /* where it goes on */
+    HostContext saved;  /* where it continues */
     int thread, block;
     bool begun, done;
-    List<Copy> copies; /* that nobody has waited for */
+    List<Copy> copies; /* not awaited yet */
 };
 static List<Fiber> fibers;
 static List<HostBlock> host_blocks;
-static List<Meeting> host_clusters;
+static List<HostBarrier> host_clusters;
 static HostContext scheduler;
 static int current;
-static long progress; /* grows when somebody's wait may have ended */
+static long progress; /* grows when a wait may have ended */
 
 static HostBlock &own_block() { return host_blocks[(size_t)fibers[(size_t)current].block]; }
 static int own_thread() { return fibers[(size_t)current].thread; }
@@ -176,7 +176,7 @@ static struct { BlockNumber x; } blockIdx;
 
 /* swapcontext would ask the system for its signals each time, which takes longer than all else here. */
 [[gnu::noinline]] static void jump_to(HostContext &saved) { RESTORE_CONTEXT(saved, 1); }
-[[gnu::noinline]] static void let_others() {
+[[gnu::noinline]] static void yield_fiber() {
     if (!SAVE_CONTEXT(fibers[(size_t)current].saved)) jump_to(scheduler);
 }
 /* Until the fiber lets others. */
@@ -187,18 +187,18 @@ static struct { BlockNumber x; } blockIdx;
     setcontext(&f.context);
 }
 
-static void meet(Meeting &m, int count, bool counts = true) {
+static void sync(HostBarrier &m, int count, bool counts = true) {
     long generation = m.generation;
     if (++m.arrived == count) {
         m.arrived = 0;
         m.generation++;
         progress += counts;
     }
-    while (m.generation == generation) let_others();
+    while (m.generation == generation) yield_fiber();
 }
-static void meet_at(int number, int count) { meet(own_block().meetings[number], count); }
-static void __syncthreads() { meet_at(0, HOST_THREADS); }
-static void __syncwarp() { meet(own_block().warps[own_thread() / 32], 32); }
+static void sync_at(int number, int count) { sync(own_block().barriers_by_number[number], count); }
+static void __syncthreads() { sync_at(0, HOST_THREADS); }
+static void __syncwarp() { sync(own_block().warps[own_thread() / 32], 32); }
 static unsigned __shfl_xor_sync(unsigned, unsigned x, int second_product) {
     own_block().shuffled[own_thread()] = x;
     __syncwarp();
@@ -210,13 +210,13 @@ static float __shfl_xor_sync(unsigned mask, float x, int second_product) {
     return __uint_as_float(__shfl_xor_sync(mask, __float_as_uint(x), second_product));
 }
 
-/* The lanes of the warp that show this number, and whether one shows true. Who looks again and again does so: it is no progress. */
+/* The lanes of the warp with the same number; whether any is true. Polling loops call this: it is no progress. */
 static unsigned __match_any_sync(unsigned, unsigned long long x) {
     unsigned same = 0;
     own_block().shown[own_thread()] = x;
-    meet(own_block().warps[own_thread() / 32], 32, false);
+    sync(own_block().warps[own_thread() / 32], 32, false);
     for (int lane = 0; lane < 32; lane++) same |= (own_block().shown[own_thread() / 32 * 32 + lane] == x) << lane;
-    meet(own_block().warps[own_thread() / 32], 32, false);
+    sync(own_block().warps[own_thread() / 32], 32, false);
     return same;
 }
 static int __any_sync(unsigned mask, bool x) { return __match_any_sync(mask, x) != 0xffffffffu || x; }
@@ -271,7 +271,7 @@ static bool has_passed(unsigned at, unsigned parity) {
     return (own_block().barriers[at].phase & 1) != (parity & 1);
 }
 static void wait_phase(unsigned at, unsigned parity) {
-    while (!has_passed(at, parity)) let_others();
+    while (!has_passed(at, parity)) yield_fiber();
 }
 /* As remote as a GPU may do them: when the thread waits for the group that they are committed to. */
 static void copy_piece(unsigned to, unsigned long long from, int bytes) {
@@ -307,7 +307,7 @@ static void put_shared(unsigned at, float x) { memcpy(shared_at(at, 4), &x, 4); 
 
 #if CLUSTER
 static int own_cluster() { return fibers[(size_t)current].block / CLUSTER; }
-static void meet_all() { meet(host_clusters[(size_t)own_cluster()], CLUSTER * HOST_THREADS); }
+static void sync_whole_cluster() { sync(host_clusters[(size_t)own_cluster()], CLUSTER * HOST_THREADS); }
 static unsigned address_in(unsigned at, int peer) { return (unsigned)(peer + 1) << 24 | at; }
 static HostBlock &block_of(unsigned address) {
     const int peer = (int)(address >> 24) - 1;
@@ -333,10 +333,10 @@ static long long clock64() { return 0; }
 static void read_four(unsigned at, float (&x)[4]) { get_shared(at, x); }
 
 static unsigned look_at(unsigned long long counter) {
-    let_others();
+    yield_fiber();
     return *(const unsigned *)counter;
 }
-/* Words with flag_words, which others look at. */
+/* Flagged words, which others poll. */
 template <int N> static void put_words(unsigned long long at, const unsigned (&words)[N]) {
     memcpy((void *)at, words, sizeof words);
     progress++;

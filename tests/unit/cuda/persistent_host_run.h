@@ -1,4 +1,4 @@
-/* Behind the text of a persistent kernel on the host: see persistent_host.h. */
+/* Comes after the text of a persistent kernel on the host: see persistent_host.h. */
 
 static float widen(Float16) { host_fail("float16 is not there"); }
 static void narrow(float, Float16 &) { host_fail("float16 is not there"); }
@@ -11,13 +11,13 @@ static const Words *host_words;
 
 /* Not all blocks begin at once. */
 static void run_thread() {
-    for (int n = fibers[(size_t)current].block * 7 % 30 * 2; n > 0; n--) let_others();
+    for (int n = fibers[(size_t)current].block * 7 % 30 * 2; n > 0; n--) yield_fiber();
     persistent_kernel(*host_words);
     if (!fibers[(size_t)current].copies.empty()) host_fail("it ends with copies that nobody has waited for");
     fibers[(size_t)current].done = true;
     own_block().ended++;
     progress++;
-    while (true) let_others();
+    while (true) yield_fiber();
 }
 
 /* The threads that are left after all that can have gone on: 0, or the kernel hangs. */
@@ -27,7 +27,7 @@ extern "C" int run_persistent(const void *words, int blocks) {
     host_words = (const Words *)words;
     fibers = List<Fiber>((size_t)count);
     host_blocks = List<HostBlock>((size_t)blocks);
-    host_clusters = List<Meeting>((size_t)blocks);
+    host_clusters = List<HostBarrier>((size_t)blocks);
     for (HostBlock &b : host_blocks) {
         b.memory = (unsigned char *)aligned_alloc(1024, HOST_SHARED);
         memset(b.memory, 0xff, HOST_SHARED); /* none of it is a number */
@@ -43,18 +43,18 @@ extern "C" int run_persistent(const void *words, int blocks) {
     }
     int left = count, first = 0, round = 0;
     for (int idle = 0; left > 0 && idle < 300; round++) {
-        /* A block that others get ahead of: for 8 rounds, or for so many that they could take several time steps. */
+        /* One block is paused while others run ahead: for 8 rounds, or for so many that they could do several time steps. */
         const bool for_long = round / 128 % 2;
-        const int turn = round / 256, resting = for_long        ? (turn * 5 + blocks - 1) % blocks
-                                                : round / 8 % 2 ? round / 16 % blocks
-                                                                : -1;
+        const int turn = round / 256, paused = for_long        ? (turn * 5 + blocks - 1) % blocks
+                                               : round / 8 % 2 ? round / 16 % blocks
+                                                               : -1;
         long before = progress;
         left = 0;
         first = (first * 5 + 7919) % count;
         for (int n = 0; n < count; n++) {
             current = (first + n) % count;
             if (fibers[(size_t)current].done) continue;
-            if (fibers[(size_t)current].block == resting) {
+            if (fibers[(size_t)current].block == paused) {
                 left++;
                 continue;
             }

@@ -16,7 +16,7 @@ typedef struct {
     rcvi_engine engine;
 } subject;
 
-/* On a GPU of so many processors with so much shared memory each. */
+/* On a GPU with this number of processors and bytes of shared memory a block. */
 static inline void open_subject_on(subject *s, const config *c, rcv_dtype dtype, bool training, const char *plan,
                                    int processors, int shared) {
     static const rcv_size proj[] = {{"proj", 24}};
@@ -50,7 +50,7 @@ static inline void close_subject(subject *s) {
     test_context_end(&s->allocator, s->context);
 }
 
-/* The next loop from this step on that is to be one kernel; false behind the last one. */
+/* Finds the next loop from this step on that is to be one kernel; false if there is none. */
 static inline bool next_loop(const subject *s, size_t *loop) {
     while (*loop < s->program.step_count && !rcvi_program_is_persistent(s->engine.program, *loop)) ++*loop;
     return *loop < s->program.step_count;

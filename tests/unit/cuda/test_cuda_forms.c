@@ -1,5 +1,4 @@
-/* What becomes of a time loop as a persistent kernel, without a GPU: what is refused, who multiplies and who takes maps, texts that
- * compile, and what is not stored. */
+/* What a time loop becomes as a persistent kernel, without a GPU: refusals, roles of warpgroups, texts that compile, dead stores. */
 #include "device/cuda/codegen/jit.h"
 #include "persistent_subject.h"
 #include "sample.h"
@@ -36,7 +35,7 @@ static void test_refusals(void **state) {
     }
 }
 
-/* Loops whose blocks cannot meet in clusters say why, and are kernels without them. */
+/* Loops that cannot have clusters say why, and are kernels without them. */
 static void test_no_clusters(void **state) {
     (void)state;
     const config one = {"lstm", {.input = 512, .hidden = 512, .layers = 1}, 7, 1, false, false, true};
@@ -78,10 +77,10 @@ static void test_no_clusters(void **state) {
     }
 }
 
-/* ---- who multiplies and who takes maps ---- */
+/* ---- roles of warpgroups ---- */
 
-/* Both pipes have half of every operand where some come from elsewhere, and a pipe has these where tiles have few rows; a has_map_warpgroup
- * warpgroup takes maps where tiles take turns and depth is folded. */
+/* Both pipes have half of every operand where some are of other tasks; one pipe has these where many blocks would poll. A map warpgroup
+ * computes maps where tiles alternate and depth is split. */
 static void test_shares(void **state) {
     (void)state;
     const config high = {"lstm", {.input = 512, .hidden = 512, .layers = 4}, 7, 64, false, false, true};
@@ -189,11 +188,11 @@ static void test_texts(void **state) {
 
 /* ---- what is not stored ---- */
 
-/* Of the buffers that a loop writes: those that nobody reads, rounded that nobody reads, states that only products, or threads that have
- * them single_step, read before the loop ends. */
+/* Of the buffers that a loop writes: those that nothing reads, rounded copies that nothing reads, states that only products or the threads that
+ * carry them read before the loop ends. */
 typedef struct {
     int unread, rounded_unread, transient, channels; /* channels: of operands */
-    int carried;                                     /* values that threads have single_step */
+    int carried;                                     /* values that threads carry */
 } unstored;
 
 static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
@@ -222,9 +221,9 @@ static unstored count_unstored(const subject *s, const rcvi_persistent *p) {
     return found;
 }
 
-/* h goes through one channel to the layer and to the one above it. In inference that is all of a layer's output, and who multiplies with it reads what others sent; of what is the
- * caller's, and in training, nothing is left out that is read behind the loop. A thread keeps c, and in a GRU h, unless rows leave, or
- * it has several tiles, such as 64 rows that take turns. */
+/* h goes through one channel to its layer and to the one above it. In inference that is all of a layer's output; of the caller's buffers, and in
+ * training, nothing is left out that is read after the loop. A thread carries c, and in a GRU h, unless sequences end or it has several
+ * tiles. */
 static void test_unread(void **state) {
     (void)state;
     const config lstm = {"lstm", {.input = 20, .hidden = 40, .layers = 3}, 7, 20, false, false, true};

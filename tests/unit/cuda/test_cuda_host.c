@@ -1,18 +1,15 @@
-/* Persistent kernels run on the host: their texts are compiled behind stand-ins for what a GPU has (persistent_host.h), and
- * what a loop then computes is in_registers against the loop taken step by step in double. Small chips make weights lie in registers,
- * in shared memory, or come every time. */
-#include "device/cuda/engine/ragged.h"
+/* Persistent kernels run on the host: their texts are compiled with an emulation of the GPU (persistent_host.h), and the results of a loop are
+ * compared with the loop executed step by step in double. GPUs with few processors and little shared memory make weights go to registers,
+ * to shared memory, or be streamed. */
 #include "device/cuda/engine/worker.h"
 #include "device/cuda/kernels/kernels.h"
-#include "persistent_subject.h"
+#include "persistent_reference.h"
+#include "persistent_translate.h"
 #include "sample.h"
-#include "scratch.h"
 
-#include <dlfcn.h>
 #include <math.h>
-#include <unistd.h>
 
-/* The launch, with a host in argument of the GPU. */
+/* The launch, with the host in place of the GPU. */
 static cudaError_t tile_on_host(const rcvi_tiling *tilings, int count, unsigned *clear, int64_t words);
 static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **arguments);
 #define rcvi_cuda_tile(STREAM, ...) ((void)(STREAM), tile_on_host(__VA_ARGS__))
@@ -20,152 +17,6 @@ static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **argum
 #define cudaEventRecord(EVENT, STREAM) ((void)(EVENT), (void)(STREAM), cudaSuccess)
 #define rcvi_persistent_launch launch_persistent_on_host
 #include "device/cuda/persistent/launch.c"
-
-/* ---- the text ---- */
-
-/* What stands in the text, and what stands there for the host. */
-static const struct {
-    const char *from, *to;
-    bool optional;
-} replaced[] = {
-    {"INLINE void barrier_make(unsigned at, int count) {", "make_barrier(at, count); return;", false},
-    {"INLINE void barrier_arrive(unsigned at) {", "arrive(at, 0); return;", false},
-    {"INLINE void barrier_wait(unsigned at, unsigned parity) {", "wait_phase(at, parity); return;", false},
-    {"INLINE void copy_async(unsigned to, unsigned long long from, int bytes) {",
-     "copy_piece(to, from, bytes); return;", false},
-    {"INLINE void copies_commit() {", "commit_copies(); return;", false},
-    {"template <int PENDING> INLINE void copies_wait() {", "wait_for_copies(PENDING); return;", false},
-    {"INLINE void read_segment(unsigned at, unsigned (&x)[4]) {", "get_shared(at, x); return;", false},
-    {"INLINE void write_segment(unsigned at, const unsigned (&x)[4]) {", "put_shared(at, x); return;", false},
-    {"INLINE void copy_bulk(unsigned to, unsigned long long from, int bytes, unsigned barrier) {",
-     "copy_chunks(to, from, bytes, barrier); return;", false},
-    {"INLINE void increment_counter(unsigned long long counter) {", "increment_on_host(counter); return;", false},
-    {"INLINE void store_words(unsigned long long at, const unsigned (&words)[VECTOR]) {",
-     "put_words(at, words); return;", false},
-    {"INLINE void load_relaxed(unsigned long long at, int wanted, Group<float> &x) {",
-     "get_words(at, wanted, x.at, sizeof x.at); return;", false},
-    {"const unsigned (&a)[4], unsigned long long b, int more) {", "multiply_on_host(sums, a, 0, b, more); return;",
-     true},
-    {"unsigned long long a, unsigned long long b, int more) {", "multiply_on_host(sums, nullptr, a, b, more); return;",
-     true},
-    {"INLINE void write_sum(unsigned at, float x, bool there) {", "if (there) put_shared(at, x); return;", false},
-    {"INLINE void load_matrices(unsigned at, unsigned (&x)[4]) {", "load_on_host(at, x); return;", false},
-    {"INLINE void multiply_rows(float *sums, const unsigned (&a)[4], unsigned low, unsigned high) {",
-     "multiply_rows_on_host(sums, a, low, high); return;", false},
-    {"INLINE bool barrier_passed(unsigned at, unsigned parity) {", "return has_passed(at, parity);", false},
-    {"INLINE void barrier_expect(unsigned at, int bytes) {", "arrive(at, bytes); return;", false},
-    {"INLINE void send_segment(unsigned to, const unsigned (&x)[4], unsigned barrier) {",
-     "send_to(to, x, barrier); return;", true},
-    {"INLINE void sync_cluster() {", "meet_all(); return;", true},
-    {"INLINE void wait_for_peers(const Words &c, unsigned barrier, unsigned parity) {",
-     "wait_phase(barrier, parity); return;", true},
-    /* from here on in argument of it, else behind it */
-    {"asm(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(there) : \"r\"(at), \"r\"(peer));",
-     "there = address_in(at, peer);", true},
-    {"(unsigned)__cvta_generic_to_shared(at)", "shared_number(at)", false},
-    {"extern __shared__ __align__(1024) unsigned char shared_memory[];", "#define shared_memory (own_block().memory)",
-     false},
-    {"asm(\"cvt.rna.tf32.f32 %0, %1;\" : \"=r\"(y) : \"f\"(x));", "y = (__float_as_uint(x) + 0x1000) & 0xffffe000;",
-     false},
-    {"asm(\"tanh.approx.f32 %0, %1;\" : \"=f\"(y) : \"f\"(x));", "y = tanhf(x);", false},
-    {"asm volatile(\"ld.acquire.gpu.global.u32 %0, [%1];\" : \"=r\"(x) : \"l\"(counter) : \"memory\");",
-     "x = look_at(counter);", false},
-    {"asm volatile(\"bar.sync 0;\" ::: \"memory\");", "meet_at(0, HOST_THREADS);", false},
-    {"asm volatile(\"bar.sync 1, %0;\" ::\"n\"((int)MAP_THREADS) : \"memory\");", "meet_at(1, MAP_THREADS);", false},
-    {"asm volatile(\"bar.sync 1, 256;\" ::: \"memory\");", "meet_at(1, 256);", true},
-    {"asm volatile(\"bar.sync 4, 256;\" ::: \"memory\");", "meet_at(4, 256);", false},
-    {"asm volatile(\"bar.sync %0, 128;\" ::\"n\"(2 + PIPE) : \"memory\");", "meet_at(2 + PIPE, 128);", false},
-    {"asm volatile(\"ld.shared.b32 %0, [%1];\" : \"=r\"(a[c * 4 + j][r]) : \"r\"(at) : \"memory\");",
-     "get_shared(at, a[c * 4 + j][r]);", false},
-    {"asm volatile(\"st.shared.f32 [%0], %1;\" ::\"r\"(at), \"f\"(STARTED ? sums[i] + start : sums[i]) : \"memory\");",
-     "put_shared(at, STARTED ? sums[i] + start : sums[i]);", true},
-};
-enum { REPLACED = sizeof replaced / sizeof *replaced, BEHIND = 22 };
-
-/* Instructions that need nothing on the host, or stand behind what is done instead. */
-static const char *const known[] = {"\"",           "cp.async.",   "fence.",    "wgmma.fence",   "wgmma.commit",
-                                    "wgmma.wait",   "setmaxnreg.", "{\\n.reg",  "mbarrier.init", "ld.shared.v4",
-                                    "st.shared.v4", "red.release", "ldmatrix.", "st.relaxed",    "barrier.cluster"};
-
-static char *replace(char *text, size_t n) {
-    const char *from = replaced[n].from, *to = replaced[n].to;
-    size_t length = strlen(from), keep = n < BEHIND ? length : 0, count = 0;
-    for (char *at = strstr(text, from); at; at = strstr(at + length, from)) count++;
-    if (!count && !replaced[n].optional) fail_msg("the kernel's text has no '%s'", from);
-    char *out = malloc(strlen(text) + count * (strlen(to) + length) + 1), *end = out;
-    assert_non_null(out);
-    for (char *at = text;;) {
-        char *next = strstr(at, from);
-        size_t before = next ? (size_t)(next - at) + keep : strlen(at);
-        memcpy(end, at, before);
-        end += before;
-        if (!next) break;
-        end += sprintf(end, "%s", to);
-        at = next + length;
-    }
-    *end = '\0';
-    free(text);
-    return out;
-}
-
-static void check_known(const char *text) {
-    static const char mark[] = "asm volatile(\"";
-    for (const char *at = strstr(text, mark); at; at = strstr(at + 1, mark)) {
-        bool found = false;
-        for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-            found |= !strncmp(at + strlen(mark), known[i], strlen(known[i]));
-        if (!found) fail_msg("the host does not know %.60s", at);
-    }
-}
-
-typedef int runner(const void *words, int blocks);
-static runner *run_kernel;
-
-/* A file of this kind for kernel `number`: a name is expected once. */
-static const char *file_of(int number, const char *kind) {
-    char name[40];
-    snprintf(name, sizeof name, "host%d.%s", number, kind);
-    return path_in(name);
-}
-
-static void write_for_host(const char *source, int number) {
-    char *text = strdup(source);
-    assert_non_null(text);
-    for (size_t n = 0; n < REPLACED; n++) text = replace(text, n);
-    check_known(text);
-    const char *types = strstr(text, "/* Elements of views");
-    assert_non_null(types);
-    FILE *file = fopen(file_of(number, "cpp"), "w");
-    assert_non_null(file);
-    fwrite(text, 1, (size_t)(types - text), file); /* macros */
-    fprintf(file, "#include \"%s/tests/unit/cuda/persistent_host.h\"\n%s\n", RCV_SOURCE_DIR, types);
-    fprintf(file, "#include \"%s/tests/unit/cuda/persistent_host_run.h\"\n", RCV_SOURCE_DIR);
-    assert_int_equal(fclose(file), 0);
-    free(text);
-}
-
-/* All at once. */
-static void compile_for_host(int first, int end) {
-    char command[4000];
-    int at = 0;
-    for (int n = first; n < end; n++) {
-        at += snprintf(command + at, sizeof command - (size_t)at,
-                       "${CXX:-c++} -std=c++17 -D__device__= -O0 -w -fno-strict-aliasing -shared -fPIC -o %s",
-                       file_of(n, "so"));
-        at += snprintf(command + at, sizeof command - (size_t)at, " %s & ", file_of(n, "cpp"));
-        assert_true((size_t)at < sizeof command - 10);
-    }
-    strcpy(command + at, "wait");
-    assert_int_equal(system(command), 0);
-}
-
-static void *open_for_host(int number) {
-    void *open = dlopen(file_of(number, "so"), RTLD_NOW | RTLD_LOCAL);
-    if (!open) fail_msg("the host's compiler refuses the text: %s", dlerror());
-    unlink(file_of(number, "cpp"));
-    unlink(file_of(number, "so"));
-    return open;
-}
 
 /* ---- the launch ---- */
 
@@ -231,113 +82,6 @@ static cudaError_t launch_on_host(const cudaLaunchConfig_t *launch, void **argum
         assert_int_equal(launch->blockDim.x, RCVI_CLUSTER_THREADS);
     }
     return run_kernel(arguments[0], (int)launch->gridDim.x) ? cudaErrorLaunchTimeout : cudaSuccess;
-}
-
-/* ---- the loop step by step, in double ---- */
-
-typedef struct {
-    const rcvi_engine *engine;
-    const rcvi_program *program;
-    double **buffers;
-    int64_t *alive, *order; /* [steps], [batch]: rows that go on, and the caller's rows, where the engine sorts */
-    int64_t iteration, time;
-} oracle;
-
-static double *element_of(const oracle *o, const rcvi_view *view, int64_t row, int64_t column) {
-    if (o->engine->sorts && rcvi_cuda_is_by_row(&o->program->buffers[view->buffer])) row = o->order[row];
-    return &o->buffers[view->buffer]
-                      [rcvi_view_start(view, o->iteration, 0, o->time) + row * view->row + column * view->column];
-}
-
-static double product_of(const oracle *o, const rcvi_product *product, int64_t row, int64_t column) {
-    double sum = product->start.buffer == RCVI_NONE ? 0 : *element_of(o, &product->start, row, column);
-    for (int t = 0; t < product->term_count; t++) {
-        int64_t depth = product->terms[t].depth;
-        const double *b = element_of(o, &product->terms[t].b, 0, column * rcvi_round_up(depth, 8));
-        for (int64_t k = 0; k < depth; k++) sum += *element_of(o, &product->terms[t].a, row, k) * b[k];
-    }
-    return sum;
-}
-
-/* Argument a of an instruction; `values`: of an element's products, then of its instructions. */
-static double argument_of(const oracle *o, const rcvi_map *map, const rcvi_instruction *i, int a, int64_t row,
-                          int64_t column, const double *values) {
-    return i->from[a] == RCVI_FROM_VIEW       ? *element_of(o, &map->operands[i->source[a]], row, column)
-           : i->from[a] == RCVI_FROM_REGISTER ? values[map->product_count + i->source[a]]
-           : i->from[a] == RCVI_FROM_PRODUCT  ? values[i->source[a]]
-                                              : i->number[a];
-}
-
-/* A row of a map; `values`: [columns, each] */
-static void evaluate(const oracle *o, const rcvi_step *step, int64_t row, double *values, size_t each) {
-    const rcvi_map *map = step->map;
-    for (int k = -map->product_count; k < map->instruction_count; k++) {
-        const rcvi_instruction *i = &map->instructions[k < 0 ? 0 : k];
-        double sum = 0;
-        for (int64_t c = 0; c < step->columns; c++) {
-            double x[2] = {0, 0}, *own = values + (size_t)c * each;
-            for (int a = 0; k >= 0 && a < rcvi_operations[i->operation].arguments; a++)
-                x[a] = argument_of(o, map, i, a, row, c, own);
-            sum += x[0];
-            own[map->product_count + k] = k < 0 ? product_of(o, &map->products[map->product_count + k], row, c)
-                                          : i->operation == RCVI_SUM
-                                              ? 0
-                                              : rcvi_operations[i->operation].evaluate(x[0], x[1]);
-        }
-        for (int64_t c = 0; k >= 0 && i->operation == RCVI_SUM && c < step->columns; c++)
-            values[(size_t)c * each + (size_t)(map->product_count + k)] = sum;
-    }
-}
-
-static void store(const oracle *o, const rcvi_map *map, int64_t row, int64_t column, const double *values) {
-    for (int k = 0; k < map->product_count + map->instruction_count; k++) {
-        int out = k < map->product_count ? map->products[k].out : map->instructions[k - map->product_count].out;
-        if (out != RCVI_NONE) *element_of(o, &map->operands[out], row, column) = values[k];
-    }
-    for (int i = 0; i < map->store_count; i++)
-        *element_of(o, &map->operands[map->stores[i].out], row, column) =
-            values[map->stores[i].source + (map->stores[i].product ? 0 : map->product_count)];
-}
-
-static void take_map(const oracle *o, const rcvi_step *step, int64_t rows) {
-    size_t each = (size_t)(step->map->product_count + step->map->instruction_count);
-    double *values = calloc((size_t)(rows * step->columns) * each + 1, sizeof *values);
-    assert_non_null(values);
-    for (int64_t r = 0; r < rows; r++) evaluate(o, step, r, values + (size_t)(r * step->columns) * each, each);
-    for (int64_t k = 0; k < rows * step->columns; k++)
-        store(o, step->map, k / step->columns, k % step->columns, values + (size_t)k * each);
-    free(values);
-}
-
-static double choice_of(const oracle *o, const rcvi_view *view, int64_t row, int64_t column) {
-    return view->buffer == RCVI_NONE ? 0 : *element_of(o, view, row, column);
-}
-
-/* Where the step skips_ended out rows that have ended, those that go on. */
-static void take_step(const oracle *o, const rcvi_step *step) {
-    int64_t rows = step->rows, last = o->program->options.steps - 1;
-    if (o->engine->is_short[step - o->program->steps]) rows = o->alive[step->direction ? last - o->time : o->time];
-    if (step->kind == RCVI_STEP_MAP) {
-        take_map(o, step, rows);
-        return;
-    }
-    assert_int_equal(step->kind, RCVI_STEP_SELECT);
-    for (int64_t k = 0; k < rows * step->columns; k++) {
-        int64_t row = k / step->columns, column = k % step->columns;
-        bool chosen = *element_of(o, &step->mask, row, 0) != 0;
-        *element_of(o, &step->out, row, column) = choice_of(o, chosen ? &step->a : &step->b, row, column);
-    }
-}
-
-static void take_loop(oracle *o, size_t loop) {
-    const rcvi_step *steps = o->program->steps;
-    int64_t span;
-    for (o->iteration = 0; o->iteration < steps[loop].loop.count; o->iteration++) {
-        for (int k = 1; k <= steps[loop].loop.body; k++) {
-            if (rcvi_step_is_due(o->program, &steps[loop + (size_t)k], o->iteration, 0, &o->time, &span))
-                take_step(o, &steps[loop + (size_t)k]);
-        }
-    }
 }
 
 /* ---- both ---- */
@@ -406,7 +150,7 @@ static bool is_of_rows(const rcvi_program *program, size_t b) {
     return found;
 }
 
-/* Whether rows go on; else random numbers, and zeros in what is cleared. */
+/* A mask of active rows; else random numbers, and zeros in what is cleared. */
 static float number_of(const emulation *s, size_t b, int64_t k, double scale) {
     const rcvi_buffer *buffer = &s->on.program.buffers[b];
     int64_t batch = s->on.program.options.batch;
@@ -465,7 +209,7 @@ static void empty(emulation *s) {
     free(s->scratch);
 }
 
-/* Does the kernel store the buffer with flag_words alone? */
+/* Does the kernel store the buffer only as flagged words? */
 static bool is_flagged_only(const rcvi_persistent *p, size_t buffer) {
     bool flagged_only = false;
     for (int n = 0; n < p->step_count; n++) {
@@ -493,36 +237,36 @@ static double compare_all(const emulation *s, const rcvi_persistent *p) {
 }
 
 enum {
-    FOLDED,
-    KEEPING,
-    KEEPING_ALL, /* none of the weights in registers */
+    SPLIT_DEPTH,
+    IN_SHARED,
+    IN_SHARED_ALL, /* none of the weights in registers */
     STREAMING,
     RINGED,
     ALONE,
-    TURNING, /* room for two tiles */
+    TWO_TILES, /* room for two tiles */
     TILED,
     BY_ROWS,
     PAIRED,
     FLAGGED,
     FLAGGED_ONLY,
-    FOLDED_PAIRED,
-    FOLDED_EXACT,
-    SPLIT_WARP_MMA, /* by warps, each its own depth_splits */
-    LEAVING,
-    EVEN,          /* both pipes have some of what comes from elsewhere, and of the task's own */
-    MAP_WARPGROUP, /* a has_map_warpgroup warpgroup takes maps, */
-    THIRD_WIDE,    /* of products by warpgroups, */
-    THIRD_WAITING, /* and waits for values of other tasks, */
-    THIRD_LEAVING, /* or rests where no row goes on */
+    SPLIT_DEPTH_PAIRED,
+    SPLIT_DEPTH_EXACT,
+    SPLIT_WARP_MMA, /* warp MMA, each warp with its own split */
+    SKIPPING,
+    EVEN,           /* both pipes have some of other operands, and of own ones */
+    MAP_WARPGROUP,  /* a map warpgroup, */
+    THIRD_WIDE,     /* with wgmma, */
+    THIRD_WAITING,  /* and waits for values of other tasks, */
+    THIRD_SKIPPING, /* or skips tiles */
     CLUSTERED,
-    CLUSTERED_FOLDED,
+    CLUSTERED_SPLIT_DEPTH,
     CLUSTERED_TILED,
     CLUSTERED_SLICED,
-    CLUSTERED_KEEPING,
+    CLUSTERED_IN_SHARED,
     CLUSTERED_TASKS,
-    CLUSTERED_AT_ONCE,  /* what is sent is read in the same iteration */
-    CLUSTERED_SHORT,    /* of the last block's columns some are not there */
-    CLUSTERED_WARP_MMA, /* by warps, each its own depth_splits */
+    CLUSTERED_AT_ONCE,  /* the operand is read in the iteration in which it is sent */
+    CLUSTERED_SHORT,    /* the last block has fewer columns */
+    CLUSTERED_WARP_MMA, /* warp MMA, each warp with its own split */
     CLUSTERED_WIDE,     /* by both warpgroups */
     CLUSTERED_ODD,      /* of fewer blocks than the next power of two, which would leave some without columns */
     KINDS
@@ -540,22 +284,22 @@ static bool has_both(const rcvi_persistent *p, const rcvi_task *task) {
 }
 
 static void remember(const rcvi_persistent *p) {
-    seen[FOLDED] += p->depth_splits > 1;
-    seen[KEEPING] += p->shared_weight_chunks > 0;
+    seen[SPLIT_DEPTH] += p->depth_splits > 1;
+    seen[IN_SHARED] += p->shared_weight_chunks > 0;
     seen[STREAMING] += p->streamed_chunks > 0;
     seen[TILED] += p->tiles > 1;
     seen[BY_ROWS] += p->by_rows;
     seen[PAIRED] += p->paired;
-    seen[FOLDED_EXACT] += p->exact && p->depth_splits > 1;
+    seen[SPLIT_DEPTH_EXACT] += p->exact && p->depth_splits > 1;
     seen[SPLIT_WARP_MMA] += !p->exact && p->depth_splits > 1 && p->tile == 8;
-    seen[FOLDED_PAIRED] += p->paired && p->depth_splits > 1;
+    seen[SPLIT_DEPTH_PAIRED] += p->paired && p->depth_splits > 1;
     seen[MAP_WARPGROUP] += p->has_map_warpgroup;
     seen[THIRD_WIDE] += p->has_map_warpgroup && p->tile > 8;
     seen[CLUSTERED] += p->cluster > 1;
-    seen[CLUSTERED_FOLDED] += p->cluster && p->depth_splits > 2;
+    seen[CLUSTERED_SPLIT_DEPTH] += p->cluster && p->depth_splits > 2;
     seen[CLUSTERED_TILED] += p->cluster && p->tiles > 1;
     seen[CLUSTERED_SLICED] += p->cluster > 1 && p->slices > 1;
-    seen[CLUSTERED_KEEPING] += p->cluster && p->shared_weight_chunks;
+    seen[CLUSTERED_IN_SHARED] += p->cluster && p->shared_weight_chunks;
     seen[CLUSTERED_TASKS] += p->cluster && p->task_count > 1;
     seen[CLUSTERED_AT_ONCE] += p->cluster && !p->tasks[0].ahead;
     seen[CLUSTERED_WARP_MMA] += p->cluster && !p->exact && p->depth_splits > 2 && rcvi_persistent_uses_warp_mma(p);
@@ -568,17 +312,17 @@ static void remember(const rcvi_persistent *p) {
     }
     for (int n = 0; n < p->step_count; n++) {
         const rcvi_kernel_step *step = &p->steps[n];
-        seen[LEAVING] += step->by_rows && step->skips_ended;
-        seen[THIRD_LEAVING] += p->has_map_warpgroup && step->pass_count && step->skips_ended;
+        seen[SKIPPING] += step->by_rows && step->skips_ended;
+        seen[THIRD_SKIPPING] += p->has_map_warpgroup && step->pass_count && step->skips_ended;
         seen[THIRD_WAITING] += p->has_map_warpgroup && step->pass_count && step->wait_count;
     }
     seen[EVEN] += has_both(p, &p->tasks[0]);
     for (int pipe = 0; pipe < RCVI_PIPES; pipe++) {
         const rcvi_task *task = &p->tasks[0];
-        seen[KEEPING_ALL] += !task->in_registers[pipe] && task->in_shared[pipe];
+        seen[IN_SHARED_ALL] += !task->in_registers[pipe] && task->in_shared[pipe];
         seen[RINGED] += task->ring[pipe] > 1 && task->group_count[pipe] > task->ring[pipe];
         seen[ALONE] += task->ring[pipe] == 1 && task->group_count[pipe] > 1;
-        seen[TURNING] += task->ring[pipe] > task->group_count[pipe];
+        seen[TWO_TILES] += task->ring[pipe] > task->group_count[pipe];
     }
 }
 

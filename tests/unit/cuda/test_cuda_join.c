@@ -1,7 +1,7 @@
-/* Steps of time loops merged to fewer maps, as persistent kernels take them: they leave in memory what the program's steps leave.
+/* Steps of time loops merged into fewer maps, as persistent kernels execute them: they leave in memory what the program's steps leave.
  *
- * Values are not numbers but what they were made of, hashed, so that one that is made in another way is seen. Of every view the
- * first element is followed, of a sequence that may end early. */
+ * Values are not numbers but hashes of how they were computed, so that a value computed in another way is seen. Of every view the first element
+ * is followed, of a sequence that may end early. */
 #include "cuda_programs.h"
 #include "device/cuda/persistent/internal.h"
 #include "sample.h"
@@ -11,7 +11,7 @@ typedef struct {
     int64_t length;          /* of the sequence */
     bool resets;             /* it begins anew at every step */
     int64_t inner, time;     /* of the step */
-    const char *masks;       /* [buffers] 'l': of what goes on; 'r': of what begins anew */
+    const char *masks;       /* [buffers] 'l': mask of active rows; 'r': mask of resets */
     uint64_t **in_registers; /* [buffers][elements] 0: what was there before the loop */
 } memory;
 
@@ -174,7 +174,7 @@ static void remember(const rcvi_engine *e, const rcvi_persistent *p) {
     }
 }
 
-/* Every instruction that selects is turned, one at a time; each is seen. */
+/* Every selection is reversed, one at a time; each time the comparison sees it. */
 static void check_spoilt(const rcvi_engine *e, const rcvi_persistent *p) {
     for (int n = 0; n < p->step_count; n++) {
         for (int k = 0; k < p->steps[n].step->map->instruction_count; k++) {
@@ -214,7 +214,7 @@ static void check_loop(const rcvi_engine *layout, size_t loop, int way) {
     rcvi_pool_free(&e.pool);
 }
 
-/* A selection that reads rows of another width than were written, beginning at the same element, must not join who wrote them. */
+/* A selection that reads rows of another width than were written, beginning at the same element, must not be merged with their writer. */
 static void check_crooked(const rcvi_engine *layout, rcvi_program *program, size_t loop) {
     for (int i = 1; i <= program->steps[loop].loop.body; i++) {
         rcvi_step *step = &program->steps[loop + (size_t)i];

@@ -1,6 +1,6 @@
-/* Products of float32 in persistent kernels, without a GPU: texts of these are compiled for the host, behind a few lines that
- * stand in for what a GPU has. In parts: these lie where others copy them from, nearly are the number, and their products nearly
- * the product. Exact: eight threads side by side have every sum once. */
+/* Products of float32 in persistent kernels, without a GPU: their texts are compiled for the host with a few lines of emulation. In parts: parts
+ * are where copy threads read them, their sum is nearly the number, and their products nearly the product. Exact: eight neighbouring threads
+ * have every sum once. */
 #include "scratch.h"
 #include "test.h"
 
