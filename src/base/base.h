@@ -1,4 +1,4 @@
-/* What every module stands on: failure with a sentence, memory from the context, growing text. */
+/* Declarations that every module uses: failures with a message, memory of the context, growing text, files, locks and checked arithmetic. */
 #ifndef RCVI_BASE_H
 #define RCVI_BASE_H
 
@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 
-/* Records the sentence for rcv_message() and returns `status`, so that a caller can `return rcvi_fail(...)`. */
+/* Records the message for rcv_message() and returns `status`, so that a caller can `return rcvi_fail(...)`. */
 rcv_status rcvi_fail(rcv_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 rcv_status rcvi_no_memory(size_t bytes);
 
@@ -20,12 +20,13 @@ rcv_status rcvi_fail_null(const char *function, const char *argument);
         if (!(argument)) return rcvi_fail_null(__func__, name);                                                        \
     } while (0)
 
-/* Structs of the public headers with a member `size`, which a program may have compiled with an older or a newer header. */
-/* Copies such a struct: members that the caller's header did not have are zero, and NULL gives zeros. Fails where the size is 0, and where members
- * are set that this library does not know. */
+/* Structs of the public headers begin with a member `size`: the caller's sizeof, of an older or a newer header than this library's.
+ *
+ * rcvi_struct_read copies such a struct into `to` of `known` bytes. Members that the caller's header does not have are zero; NULL gives zeros. It
+ * fails if the size is 0, or if members that this library does not know are not zero. */
 rcv_status rcvi_struct_read(const char *function, const char *name, const char *type, const void *given, void *to,
                             size_t known);
-/* For structs that the library writes: refuses size 0; writes what fits into the caller's size. */
+/* For structs that the library writes: rcvi_struct_check refuses size 0; rcvi_struct_write writes the bytes that fit into the caller's size. */
 rcv_status rcvi_struct_check(const char *function, const char *name, const char *type, const void *given);
 void rcvi_struct_write(void *given, const void *from, size_t known);
 
@@ -39,7 +40,7 @@ void rcvi_struct_write(void *given, const void *from, size_t known);
         (pointer) = &pointer##_read;                                                                                   \
     } while (0)
 
-/* Hands a failure on. */
+/* Returns the failure of a call to the caller. */
 #define RCVI_TRY(call)                                                                                                 \
     do {                                                                                                               \
         rcv_status try_status = (call);                                                                                \
@@ -52,26 +53,28 @@ struct rcv_context {
     rcv_allocator allocator;
     void (*log)(void *user, const char *line);
     void *log_user;
-    int64_t threads; /* as given: 0 means one a core */
+    int64_t threads; /* as given: 0 means one per core */
     char *kernels;   /* as given, or NULL */
-    /* What a later module keeps here between calls, and how it is freed with the context. Both under rcvi_lock_briefly. */
+    /* Set by module `plan`: its wisdom, and the function that frees it with the context. Both are guarded by rcvi_global_lock. */
     void *wisdom;
     void (*free_wisdom)(rcv_context *context, void *wisdom);
 };
 
-/* A number that is another one in a child of fork(): what has threads notes it, and finds out that they are gone. */
-unsigned rcvi_process(void);
-bool rcvi_is_forked(void); /* since the library was first used */
-/* The library's one lock for data that threads share. fork() waits for it: a child never finds it locked, nor the data half changed. */
-void rcvi_lock_briefly(void);
-void rcvi_unlock_briefly(void);
+/* A number that changes in a child of fork(). An object with threads stores it when it is made; a different number later means that the threads
+ * do not exist in this process. */
+unsigned rcvi_fork_generation(void);
+bool rcvi_is_forked(void); /* this process is a child, forked after the library was first used */
+/* The library's one global mutex, for short critical sections. fork() acquires it first: a child never inherits it locked, nor the data it
+ * guards half changed. */
+void rcvi_global_lock(void);
+void rcvi_global_unlock(void);
 
-double rcvi_now(void);        /* seconds that never go back */
-int64_t rcvi_cores(void);     /* that the operating system runs threads on; at least 1 */
-int64_t rcvi_own_cores(void); /* of these, those that this process may run on */
+double rcvi_now(void);              /* seconds of the monotonic clock */
+int64_t rcvi_cores(void);           /* online cores; at least 1 */
+int64_t rcvi_available_cores(void); /* those in the affinity mask of this process */
 
-/* Memory of the context's allocator. `rcvi_new` gives zeroed memory; NULL (with the sentence recorded) when there is
- * none or when count * size overflows. Zero bytes give a valid pointer. */
+/* Memory of the context's allocator. `rcvi_new` returns zeroed memory; NULL, with the message recorded, if there is
+ * none or if count * size overflows. Zero bytes give a valid pointer. */
 void *rcvi_new(rcv_context *context, size_t count, size_t size);
 void rcvi_free(rcv_context *context, void *memory); /* NULL is harmless */
 /* Grows `*array` of `*capacity` elements to hold at least `needed`; on failure nothing changes and false is returned.
@@ -93,14 +96,14 @@ void rcvi_text_add(rcvi_text *text, const char *format, ...) __attribute__((form
 void rcvi_text_add_bytes(rcvi_text *text, const char *bytes, size_t length);
 /* The shortest digits that rcvi_read_number reads back as the same number. */
 void rcvi_text_add_number(rcvi_text *text, double number);
-/* Hands the text over (free with rcvi_free) and empties `text`. */
+/* Gives the bytes to the caller (free with rcvi_free) and empties `text`. */
 rcv_status rcvi_text_take(rcvi_text *text, char **out);
 void rcvi_text_drop(rcvi_text *text);
 
-/* The entry of `names` nearest to `name` in edit distance, or NULL when none is near enough to be meant. */
-const char *rcvi_nearest(const char *name, const char *const *names, size_t count);
+/* The entry of `names` with the least edit distance to `name`, or NULL if more than a third of its letters differ. */
+const char *rcvi_nearest_name(const char *name, const char *const *names, size_t count);
 
-/* A whole text as a number, with a point whatever the program's locale says. False where it is not one; it may be
+/* Parses a whole text as a number; the decimal separator is a point in every locale. False if it is not a number; the result may be
  * infinite. */
 bool rcvi_read_number(const char *text, double *number);
 
@@ -108,17 +111,19 @@ bool rcvi_read_number(const char *text, double *number);
 bool rcvi_multiply(int64_t a, int64_t b, int64_t *product);
 bool rcvi_add(int64_t a, int64_t b, int64_t *sum);
 
-enum {
-    RCVI_PIECE = 1 << 18
-}; /* bytes of a file read, hashed or written at a time; the longest word of a text has fewer */
-/* Goes on from `hash` with one more piece. The same bytes cut otherwise give another hash: all pieces but the last are RCVI_PIECE long. */
-uint64_t rcvi_hash_piece(uint64_t hash, const void *bytes, size_t length);
+/* a rounded up to a multiple */
+static inline int64_t rcvi_round_up(int64_t a, int64_t multiple) { return (a + multiple - 1) / multiple * multiple; }
 
-/* Bytes of the UTF-8 character that begins at `bytes`, and its code point; 0: none does. Overlong forms, surrogates and what lies
- * past U+10FFFF are no characters. */
+/* Bytes of a file that are read, hashed or written at a time; also the limit of a word of a text. */
+enum { RCVI_FILE_CHUNK = 1 << 18 };
+/* Updates `hash` with one more chunk. The hash depends on where the bytes are split: all chunks but the last have RCVI_FILE_CHUNK bytes. */
+uint64_t rcvi_hash_chunk(uint64_t hash, const void *bytes, size_t length);
+
+/* Length in bytes of the UTF-8 character that begins at `bytes`, and its code point; 0 if the bytes are not valid UTF-8. Overlong forms,
+ * surrogates and code points above U+10FFFF are not valid. */
 size_t rcvi_utf8_character(const char *bytes, size_t left, uint32_t *code);
 
-/* The caller's arrays of one call. RCV_INVALID, with both names, where one that is written overlaps another. */
+/* The caller's arrays of one call. RCV_INVALID, with both names in the message, if an array that is written overlaps another. */
 typedef struct {
     const void *begin; /* NULL: absent */
     size_t bytes;
@@ -129,40 +134,41 @@ rcv_status rcvi_check_overlap(const char *function, const rcvi_range *ranges, si
 
 /* A whole file in memory, at most `limit` bytes; a trailing NUL is added beyond `*length`. */
 rcv_status rcvi_read_file(rcv_context *context, const char *path, size_t limit, char **bytes, size_t *length);
-/* The same of a file that is open; `path` is used in messages. The caller closes it. */
+/* Reads an open file; `path` is used in messages. The caller closes it. */
 rcv_status rcvi_read_open_file(rcv_context *context, int file, const char *path, size_t limit, char **bytes,
                                size_t *length);
-/* `bytes` bytes from offset `from` on. RCV_IO where there are fewer. */
+/* Reads `bytes` bytes from offset `from`. RCV_IO if the file has fewer. */
 rcv_status rcvi_read_at(int file, const char *path, int64_t from, void *to, size_t bytes);
-/* Opens a cache that this program wrote earlier. `*file` is -1 where there is none. RCV_INVALID, with a sentence, where somebody else may
- * have written it: trusted is a regular file that only its owner can write, and whose owner is this user, or the owner of a folder
- * that nobody else can write. */
+/* Opens a cache file that this program wrote earlier. `*file` is -1 if there is none. RCV_INVALID if another user may have written it. A
+ * trusted file is a regular file that only its owner can write; the owner is this user, or owns the file's folder and is the only one
+ * who can write it. */
 rcv_status rcvi_open_trusted(rcv_context *context, const char *path, int *file);
-/* Opens a regular file to be read in pieces: neither a folder nor a device nor a pipe. */
+/* Opens a regular file for reading in chunks; fails for a folder, a device or a pipe. `*bytes` is its size. */
 rcv_status rcvi_open_regular(const char *path, int *file, int64_t *bytes);
-/* Writes beside `path`, syncs, renames over it. The pieces are written one after another. */
+/* Replaces a file atomically: writes the concatenated `parts` to a temporary file in the same folder, syncs it and renames it to `path`. */
 typedef struct {
     const void *bytes;
     size_t length;
-} rcvi_piece;
-rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_piece *pieces, size_t count);
-/* For those who write a large file themselves: PATH.tmp-PID-N for reading and writing, its name in `name`, which has room for 64 bytes
- * more than the path; -1 with errno set. It is to be renamed before it is closed: then it is locked as long as it has that name. Those that
- * processes left at this path, which are no more, are removed. */
-int rcvi_create_beside(const char *path, char *name, size_t name_bytes);
+} rcvi_bytes;
+rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_bytes *parts, size_t count);
+/* Creates the temporary file PATH.tmp-PID-N and opens it for reading and writing; returns -1 with errno set on failure. `name` receives its name and
+ * has room for 64 bytes more than the path. The file is locked while it is open: the caller renames it before closing it. Temporary
+ * files of this path whose process has ended are removed. */
+int rcvi_create_temporary(const char *path, char *name, size_t name_bytes);
 bool rcvi_sync_file(int file);
-/* `from` gets a second name, in the place of what had it; a copy where the file system does not link. */
-rcv_status rcvi_keep_file(rcv_context *context, const char *from, const char *to);
+/* Makes `to` a hard link to `from`, replacing an older `to`; a copy if the file system has no hard links. */
+rcv_status rcvi_link_file(rcv_context *context, const char *from, const char *to);
 
-/* PATH.lock, an empty file that is locked until rcvi_unlock removes it, or the process ends. Spellings of one path have one lock. RCV_IO: another
- * has it; RCV_UNSUPPORTED: the file system has no locks, and there is none. */
+/* Locks a path: PATH.lock is an empty file, locked until rcvi_unlock_path removes it or the process ends. Different spellings of one path have
+ * the same lock. RCV_IO: another process holds it. RCV_UNSUPPORTED: the file system has no locks; none is held. */
 typedef struct {
     int file;
     char *name;
-} rcvi_lock;
-rcv_status rcvi_lock_beside(rcv_context *context, const char *path, rcvi_lock *lock);
-void rcvi_unlock(rcv_context *context, rcvi_lock *lock);          /* one that is not held is harmless */
-bool rcvi_make_folder_of(rcv_context *context, const char *path); /* and those above it; false where it is not there */
-char *rcvi_full_path(rcv_context *context, const char *path);     /* without links; as given where it leads nowhere */
+} rcvi_file_lock;
+rcv_status rcvi_lock_path(rcv_context *context, const char *path, rcvi_file_lock *lock);
+void rcvi_unlock_path(rcv_context *context, rcvi_file_lock *lock); /* no effect if it is not held */
+bool rcvi_make_parent_folders(
+    rcv_context *context, const char *path); /* mkdir -p of its folder; false if the folder does not exist afterwards */
+char *rcvi_full_path(rcv_context *context, const char *path); /* realpath(); a copy of `path` if that fails */
 
 #endif

@@ -1,3 +1,4 @@
+/* The monotonic clock. */
 #include "base/base.h"
 
 #include <time.h>

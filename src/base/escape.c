@@ -1,4 +1,4 @@
-/* Text of unknown origin, made fit for a terminal. */
+/* UTF-8 decoding, and escaping of untrusted text for a terminal. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -24,8 +24,8 @@ size_t rcvi_utf8_character(const char *bytes, size_t left, uint32_t *code) {
     return 0;
 }
 
-/* Controls of ASCII and Latin-1, and characters that are not seen but turn the text around them: a terminal acts on them. Joiners, which
- * writing needs, are none of these. */
+/* Control characters of ASCII and Latin-1, and invisible characters that change the direction or layout of text. Joiners, which some
+ * scripts need, are not among them. */
 static bool is_control(uint32_t code) {
     static const uint32_t ranges[][2] = {{0x00, 0x1f},     {0x7f, 0x9f},      {0x61c, 0x61c},   {0x200b, 0x200b},
                                          {0x200e, 0x200f}, {0x2028, 0x202e},  {0x2060, 0x206f}, {0xfeff, 0xfeff},

@@ -1,4 +1,4 @@
-/* Whole files, read and written: a file is either there completely or as it was before. */
+/* Reading and writing of whole files. Writes are atomic: after a failure the file has its old content. */
 #define _XOPEN_SOURCE 700 /* realpath */
 
 #include "base/base.h"
@@ -18,7 +18,7 @@ static int open_retrying(const char *path, int flags, mode_t mode) {
     return file;
 }
 
-/* Reads to the end of the file into `text`; a file may lie about its size, or have none (a pipe). */
+/* Reads to the end of the file into `text`; the size that the system reports may be wrong, or 0 (a pipe). */
 static rcv_status read_all(int file, const char *path, size_t limit, size_t expected, rcvi_text *text) {
     enum { CHUNK = 65536 };
     size_t room = expected > CHUNK ? expected : CHUNK;
@@ -106,11 +106,11 @@ bool rcvi_sync_file(int file) {
     int result;
     do result = fsync(file);
     while (result != 0 && errno == EINTR);
-    /* Some file systems have nothing to sync and say so. */
+    /* Some file systems have nothing to sync and return one of these. */
     return result == 0 || errno == EINVAL || errno == ENOTSUP;
 }
 
-bool rcvi_make_folder_of(rcv_context *context, const char *path) {
+bool rcvi_make_parent_folders(rcv_context *context, const char *path) {
     char *folder = rcvi_copy_text(context, path, strlen(path));
     if (!folder) return false;
     bool there = true;
@@ -131,7 +131,7 @@ char *rcvi_full_path(rcv_context *context, const char *path) {
     return copy;
 }
 
-/* So that the rename itself survives a crash; a directory that cannot be synced is no failure. */
+/* Makes a rename durable; a directory that cannot be synced is not a failure. */
 static void sync_directory_of(char *name) {
     char *slash = strrchr(name, '/');
     if (slash == name)
@@ -144,33 +144,34 @@ static void sync_directory_of(char *name) {
     close(directory);
 }
 
-static bool fill(int file, const rcvi_piece *pieces, size_t count) {
+static bool write_parts(int file, const rcvi_bytes *parts, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (!write_all(file, pieces[i].bytes, pieces[i].length)) return false;
+        if (!write_all(file, parts[i].bytes, parts[i].length)) return false;
     return rcvi_sync_file(file);
 }
 
-/* A device or a pipe cannot be replaced: it is written as it stands. */
-static rcv_status write_in_place(const char *path, const rcvi_piece *pieces, size_t count) {
+/* For devices and pipes, which cannot be replaced by a rename. */
+static rcv_status write_in_place(const char *path, const rcvi_bytes *parts, size_t count) {
     int file = open_retrying(path, O_WRONLY, 0);
     bool good = file >= 0;
-    for (size_t i = 0; i < count && good; i++) good = write_all(file, pieces[i].bytes, pieces[i].length);
+    for (size_t i = 0; i < count && good; i++) good = write_all(file, parts[i].bytes, parts[i].length);
     int reason = errno;
     if (file >= 0) close(file);
     return good ? RCV_OK : rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(reason));
 }
 
-/* `mode` is given to the new file, or 0 to leave it as created. */
-static rcv_status replace(rcv_context *context, const char *path, mode_t mode, const rcvi_piece *pieces, size_t count) {
+/* Writes a temporary file and renames it to `path`. `mode`: permissions of the new file; 0: as created. */
+static rcv_status replace_file(rcv_context *context, const char *path, mode_t mode, const rcvi_bytes *parts,
+                               size_t count) {
     size_t name_bytes = strlen(path) + 64;
     char *name = rcvi_new(context, name_bytes, 1);
     if (!name) return RCV_NO_MEMORY;
     rcv_status status = RCV_OK;
-    int file = rcvi_create_beside(path, name, name_bytes);
+    int file = rcvi_create_temporary(path, name, name_bytes);
     if (file < 0) {
         status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
     } else {
-        bool good = fill(file, pieces, count);
+        bool good = write_parts(file, parts, count);
         if (good && mode != 0) (void)fchmod(file, mode);
         if (!good || rename(name, path) != 0) {
             status = rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
@@ -178,24 +179,24 @@ static rcv_status replace(rcv_context *context, const char *path, mode_t mode, c
         } else {
             sync_directory_of(name);
         }
-        close(file); /* behind the rename: until then its lock says that it is in use */
+        close(file); /* after the rename: until then its lock marks it as in use */
     }
     rcvi_free(context, name);
     return status;
 }
 
-rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_piece *pieces, size_t count) {
+rcv_status rcvi_write_file(rcv_context *context, const char *path, const rcvi_bytes *parts, size_t count) {
     if (path[0] == '\0') return rcvi_fail(RCV_IO, "cannot write to an empty path");
     struct stat info;
-    if (stat(path, &info) != 0) return replace(context, path, 0, pieces, count);
+    if (stat(path, &info) != 0) return replace_file(context, path, 0, parts, count);
     if (S_ISDIR(info.st_mode))
         return rcvi_fail(RCV_IO, "cannot write %s: it is a directory where a file is meant", path);
     if (access(path, W_OK) != 0) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return write_in_place(path, pieces, count);
-    /* Behind a symbolic link it is the file that is replaced, not the link. */
+    if (!S_ISREG(info.st_mode)) return write_in_place(path, parts, count);
+    /* The target of a symbolic link is replaced, not the link. */
     char *target = realpath(path, NULL);
     if (!target) return rcvi_fail(RCV_IO, "cannot write %s: %s", path, strerror(errno));
-    rcv_status status = replace(context, target, info.st_mode & 0777, pieces, count);
+    rcv_status status = replace_file(context, target, info.st_mode & 0777, parts, count);
     free(target);
     return status;
 }
@@ -204,6 +205,6 @@ rcv_status rcv_file_save(rcv_context *context, const char *path, const void *byt
     RCVI_NEED(context, "context");
     RCVI_NEED(path, "path");
     RCVI_NEED(bytes || length == 0, "bytes");
-    const rcvi_piece piece = {bytes, length};
-    return rcvi_write_file(context, path, &piece, 1);
+    const rcvi_bytes part = {bytes, length};
+    return rcvi_write_file(context, path, &part, 1);
 }

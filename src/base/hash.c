@@ -1,13 +1,13 @@
-/* A hash of many bytes: four lanes, so that a core can work on four words at once. Every step is one-to-one in the lane and in the
- * word, so that one changed word always changes the result. */
+/* A non-cryptographic 64-bit hash for files. Four independent lanes give instruction-level parallelism. Each step is a bijection in the lane and in
+ * the word: changing a single word always changes the result. */
 #include "base/base.h"
 
 #include <string.h>
 
-static uint64_t turn(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
+static uint64_t rotate(uint64_t x, int bits) { return x << bits | x >> (64 - bits); }
 
 static uint64_t step(uint64_t lane, uint64_t word) {
-    return turn((lane ^ word) * UINT64_C(0x9e3779b97f4a7c15), 31) + UINT64_C(0x2545f4914f6cdd1d);
+    return rotate((lane ^ word) * UINT64_C(0x9e3779b97f4a7c15), 31) + UINT64_C(0x2545f4914f6cdd1d);
 }
 
 static uint64_t word_at(const unsigned char *bytes, size_t length) {
@@ -16,7 +16,7 @@ static uint64_t word_at(const unsigned char *bytes, size_t length) {
     return word;
 }
 
-uint64_t rcvi_hash_piece(uint64_t hash, const void *bytes, size_t length) {
+uint64_t rcvi_hash_chunk(uint64_t hash, const void *bytes, size_t length) {
     const unsigned char *at = bytes;
     uint64_t lanes[4] = {hash, hash + 1, hash + 2, hash + 3};
     size_t left = length;

@@ -1,9 +1,10 @@
+/* Reading and printing of JSON with jansson; failed allocations are always reported. */
 #include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The bytes of the longest token, about. */
+/* An upper bound of the bytes of the longest token, by a simple scan. */
 static size_t longest_token(const char *text, size_t length) {
     bool quoted = false;
     size_t longest = 0;
@@ -22,8 +23,9 @@ static size_t longest_token(const char *text, size_t length) {
     return longest;
 }
 
-/* A token of more than 16 bytes needs memory while it is read, three times its bytes at most. That memory is asked for before;
- * and what is read twice and equal was not cut short by an allocation that failed once. */
+/* jansson drops characters of a token if an allocation fails while it reads it. A token of more than 16 bytes needs at most three times its bytes, so
+ * that much memory is allocated and freed first; then the text is parsed twice and the results are compared, to detect an allocation that
+ * failed nevertheless. */
 json_t *rcvi_json_read(const char *text, size_t length, size_t flags, json_error_t *error) {
     enum { ROOM = 12 };
     size_t longest = longest_token(text, length);

@@ -1,4 +1,4 @@
-/* JSON where memory may fail: what is read or written is whole, or there is an error. jansson does not notice every allocation that fails. */
+/* JSON with checked memory: a result is complete, or there is an error. jansson alone does not report every allocation that fails. */
 #ifndef RCVI_BASE_JSON_H
 #define RCVI_BASE_JSON_H
 
@@ -17,7 +17,7 @@ rcv_status rcvi_json_print(rcv_context *context, const json_t *value, size_t fla
 /* A number; null if it is infinite or not a number, which JSON does not have. */
 static inline json_t *rcvi_json_number(double value) { return isfinite(value) ? json_real(value) : json_null(); }
 
-/* `value`, where all of it could be put together; else it is released, and NULL. */
+/* Returns `value` if it was built completely (`good`); else releases it and returns NULL. */
 static inline json_t *rcvi_json_if(bool good, json_t *value) {
     if (good) return value;
     json_decref(value);

@@ -1,5 +1,5 @@
-/* How much of a file is taken in, at most. Each limit is checked before the content is, and docs/DESIGN.md lists them. Tensors are limited by
- * the size of their file and this machine's memory; texts and what is kept of them are read in pieces. The tool's own are in tool/tool.h. */
+/* Limits of the files that are read whole, in bytes. Each is checked before the content is parsed; docs/DESIGN.md lists them. Tensors are limited by
+ * the size of their file and by memory; texts and token caches are read in chunks. The limits of the tool are in tool/tool.h. */
 #ifndef RCVI_LIMITS_H
 #define RCVI_LIMITS_H
 
@@ -8,11 +8,11 @@ enum {
     RCVI_LIMIT_SETTINGS = 1 << 20,        /* of a file of settings */
     RCVI_LIMIT_WISDOM = 16 << 20,         /* of a file of wisdom */
     RCVI_LIMIT_WISDOM_LINE = 4096,        /* of a line of it */
-    RCVI_LIMIT_KERNEL = 64 << 20,         /* of a compiled kernel that is kept */
+    RCVI_LIMIT_KERNEL = 64 << 20,         /* of a compiled kernel in the cache */
     RCVI_LIMIT_VOCABULARY = 256 << 20,    /* of a list of words */
-    RCVI_LIMIT_CLASSES = 64 << 20,        /* of the classes' names that are kept with examples */
+    RCVI_LIMIT_CLASSES = 64 << 20,        /* of the class names in a token cache */
     RCVI_LIMIT_EXAMPLE = 256 << 20,       /* of a line of examples */
-    RCVI_LIMIT_TENSOR_HEADER = 100000000, /* of the header of a tensor file, as the format has it */
+    RCVI_LIMIT_TENSOR_HEADER = 100000000, /* of the header of a tensor file; defined by the format */
 };
 
 #endif

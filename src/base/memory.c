@@ -1,4 +1,4 @@
-/* The context, and memory from its allocator. */
+/* The context, its allocator, and the log. */
 #if defined(__linux__)
 #define _GNU_SOURCE /* madvise, sched_getaffinity */
 #else
@@ -16,8 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Large blocks hold matrices that are read again and again: in large pages, where the system has them, a core finds their
- * addresses without a walk through tables, and reads ahead past 4 KB. */
+/* Large blocks hold matrices that are read many times. Huge pages, if the system has them, avoid TLB misses, and the hardware prefetcher
+ * does not stop at 4 KB boundaries. */
 static void *default_allocate(void *user, size_t bytes) {
     (void)user;
 #if defined(MADV_HUGEPAGE)
@@ -25,7 +25,7 @@ static void *default_allocate(void *user, size_t bytes) {
     if (bytes >= page / 2 && bytes <= SIZE_MAX - page) {
         bytes = (bytes + page - 1) / page * page;
         void *memory = aligned_alloc(page, bytes);
-        if (memory) madvise(memory, bytes, MADV_HUGEPAGE); /* advice: nothing is lost without */
+        if (memory) madvise(memory, bytes, MADV_HUGEPAGE); /* a hint: failure is harmless */
         return memory;
     }
 #endif
@@ -42,7 +42,7 @@ int64_t rcvi_cores(void) {
     return cores < 1 ? 1 : cores > RCVI_MAX_THREADS ? RCVI_MAX_THREADS : cores;
 }
 
-int64_t rcvi_own_cores(void) {
+int64_t rcvi_available_cores(void) {
     int64_t all = rcvi_cores(), own = 0;
 #if defined(__linux__)
     cpu_set_t set;
@@ -61,8 +61,8 @@ static rcv_status check_options(const rcv_context_options *options) {
     return RCV_OK;
 }
 
-/* What the context keeps of the options beside the allocator. */
-static rcv_status keep_options(rcv_context *context, const rcv_context_options *options) {
+/* Copies the options other than the allocator. */
+static rcv_status copy_options(rcv_context *context, const rcv_context_options *options) {
     context->log = options->log;
     context->log_user = options->log_user;
     context->threads = options->threads;
@@ -82,7 +82,7 @@ rcv_status rcv_context_new(const rcv_context_options *options, rcv_context **con
     if (!made) return rcvi_no_memory(sizeof *made);
     memset(made, 0, sizeof *made);
     made->allocator = allocator;
-    if (keep_options(made, options) != RCV_OK) {
+    if (copy_options(made, options) != RCV_OK) {
         allocator.release(allocator.user, made);
         return rcvi_fail(RCV_NO_MEMORY, "no memory for a context");
     }

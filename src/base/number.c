@@ -1,4 +1,4 @@
-/* Numbers in texts. The C library reads and writes them in the program's locale; cells are the same everywhere. */
+/* Conversion between numbers and text that does not depend on the locale; the C library's does. */
 #include "base/base.h"
 
 #include <locale.h>
@@ -20,7 +20,7 @@ bool rcvi_read_number(const char *text, double *number) {
     char digits[LONGEST];
     if (!*text || strlen(text) >= sizeof digits) return false;
     char point = locale_point();
-    if (point != '.' && strchr(text, point)) return false; /* the locale's own point is none of ours */
+    if (point != '.' && strchr(text, point)) return false; /* the locale's decimal separator is not accepted */
     strcpy(digits, text);
     replace(digits, '.', point);
     char *end = NULL;

@@ -1,4 +1,4 @@
-/* Do the caller's arrays of one call overlap? */
+/* Check that output arrays of a call do not overlap other arguments. */
 #include "base/base.h"
 
 static bool do_overlap(const rcvi_range *a, const rcvi_range *b) {

@@ -1,3 +1,4 @@
+/* A pool (arena) allocator: chunks of at least 4 KB in a list, freed together. */
 #include "base/pool.h"
 
 #include <stdio.h>

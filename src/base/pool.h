@@ -1,4 +1,4 @@
-/* Memory that is freed all at once: trees, names, tables of one object. */
+/* A pool (arena): memory that is freed all at once, for the trees, names and tables of one object. */
 #ifndef RCVI_POOL_H
 #define RCVI_POOL_H
 
@@ -9,7 +9,7 @@ typedef struct rcvi_pool_chunk rcvi_pool_chunk;
 typedef struct {
     rcv_context *context;
     rcvi_pool_chunk *chunks;
-    bool failed; /* an allocation failed; stays true, so that a builder may ask once at its end */
+    bool failed; /* an allocation failed; stays true, so that a caller may check once after several allocations */
 } rcvi_pool;
 
 void rcvi_pool_init(rcvi_pool *pool, rcv_context *context);

@@ -1,4 +1,4 @@
-/* MT19937 (Matsumoto and Nishimura, 1998), its numbers taken as PyTorch's CPU generator takes them. */
+/* MT19937 (Matsumoto and Nishimura, 1998) with the conversions to uniform numbers of PyTorch's CPU generator. */
 #include "base/random.h"
 
 #include <math.h>

@@ -1,5 +1,4 @@
-/* Random numbers: a Mersenne twister whose uniform numbers are those of PyTorch's CPU generator, and a hash for masks.
- */
+/* Random numbers: a Mersenne twister with the uniform numbers of PyTorch's CPU generator, and a counter-based hash for masks. */
 #ifndef RCVI_RANDOM_H
 #define RCVI_RANDOM_H
 
@@ -15,10 +14,10 @@ uint32_t rcvi_twister_next(rcvi_twister *twister);
 float rcvi_uniform_float(rcvi_twister *twister, double from, double to);
 double rcvi_uniform_double(rcvi_twister *twister, double from, double to);
 
-/* A uniform number in [0, 1) that depends on (seed, index) alone, for masks that are made twice. */
+/* A uniform number in [0, 1) that depends on (seed, index) only, so that the backward pass can generate the mask of the forward pass again. */
 double rcvi_hash_uniform(uint64_t seed, uint64_t index);
 
-/* The same in two parts, for many numbers of one seed: rcvi_hash_bits(rcvi_hash_key(seed), index) * 2^-53 is that number. */
+/* rcvi_hash_uniform in two parts, for many numbers of one seed: it is rcvi_hash_bits(rcvi_hash_key(seed), index) * 2^-53. */
 static inline uint64_t rcvi_hash_mix(uint64_t z) {
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
@@ -29,13 +28,13 @@ static inline uint64_t rcvi_hash_bits(uint64_t key, uint64_t index) {
     return rcvi_hash_mix(key + index * UINT64_C(0x9e3779b97f4a7c15)) >> 11;
 }
 
-/* Rows of an array [steps, batch, ...] as they are counted where it is a part of a larger one: its first step and its first sequence there,
- * and the sequences that the larger one has. `total` 0: it is the whole. Masks of a part are those of the whole. */
+/* Position of an array [steps, batch, ...] in a larger one: its first step, its first sequence, and the number of sequences of the larger array. `total` 0: the
+ * array is the whole. Masks are indexed by rows of the larger array, so that a shard has the masks of the whole. */
 typedef struct {
     int64_t time, first, total;
 } rcvi_shard;
 
-/* Row `row` of the part, which has `batch` sequences. */
+/* Row of the larger array that row `row` of the shard is; the shard has `batch` sequences. */
 static inline int64_t rcvi_shard_row(const rcvi_shard *shard, int64_t batch, int64_t row) {
     return shard->total ? (shard->time + row / batch) * shard->total + shard->first + row % batch : row;
 }

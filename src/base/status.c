@@ -1,4 +1,4 @@
-/* Failure with a sentence, and the names of statuses and element types. */
+/* Statuses with messages, and the names of statuses and element types. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 enum { MESSAGE_BYTES = 4096 };
 
-/* Per thread, as errno is: the only state outside a context. */
+/* Per thread, like errno: the only state outside a context. */
 static _Thread_local char message[MESSAGE_BYTES];
 
 typedef struct {
@@ -34,14 +34,14 @@ static const char *const status_names[] = {
 
 rcv_status rcvi_fail(rcv_status status, const char *format, ...) {
     /* The arguments may point into the last message. */
-    char sentence[MESSAGE_BYTES];
+    char text[MESSAGE_BYTES];
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(sentence, sizeof sentence, format, arguments);
+    int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    if (length < 0) sentence[0] = '\0';
-    /* It may quote a file. A mistake in a cell is shown in lines. */
-    rcv_escape(sentence, strlen(sentence), status == RCV_SYNTAX ? "\n\t" : "", message, sizeof message);
+    if (length < 0) text[0] = '\0';
+    /* The message may quote a file. A syntax error of a cell has several lines. */
+    rcv_escape(text, strlen(text), status == RCV_SYNTAX ? "\n\t" : "", message, sizeof message);
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* Structs of the public headers whose first member is their size, as the caller's header had it. */
+/* Reading and writing of public structs that begin with their size, for callers compiled with an older or newer header. */
 #include "base/base.h"
 
 #include <string.h>

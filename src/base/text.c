@@ -1,4 +1,4 @@
-/* Text that grows, the nearest name, and checked arithmetic. */
+/* Growing text, edit distance of names, and checked arithmetic. */
 #include "base/base.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ void rcvi_text_init(rcvi_text *text, rcv_context *context) {
     text->context = context;
 }
 
-/* Room for `more` bytes and the NUL behind them. */
+/* Reserves `more` bytes and a terminating NUL. */
 static bool reserve(rcvi_text *text, size_t more) {
     if (!text->failed && (more >= SIZE_MAX - text->length ||
                           !rcvi_grow(text->context, &text->bytes, &text->capacity, text->length + more + 1, 1)))
@@ -83,7 +83,7 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
     return last[b_length];
 }
 
-const char *rcvi_nearest(const char *name, const char *const *names, size_t count) {
+const char *rcvi_nearest_name(const char *name, const char *const *names, size_t count) {
     size_t length = strlen(name);
     if (length > NAME_LIMIT) return NULL;
     const char *nearest = NULL;
@@ -97,7 +97,7 @@ const char *rcvi_nearest(const char *name, const char *const *names, size_t coun
             nearest = names[i];
         }
     }
-    /* Near enough: a third of the longer name wrong at most, and one letter in names of one or two. */
+    /* Accepted: at most a third of the longer name differs, and not all of it. */
     if (!nearest) return NULL;
     size_t longer = length > strlen(nearest) ? length : strlen(nearest);
     return nearest_distance <= (longer + 2) / 3 && nearest_distance < longer ? nearest : NULL;

@@ -226,7 +226,7 @@ static bool lay_out_stages(analysis_work *w, rcvi_analysis *analysis) {
 static bool analyse(analysis_work *w, rcvi_analysis *analysis) {
     if (!w->live || !w->component || !analysis->stage_of) return false;
     for (size_t v = 0; v < w->count; v++) w->component[v] = RCVI_NONE;
-    rcvi_graph_live(w->graph, w->live);
+    rcvi_graph_find_live(w->graph, w->live);
     if (!find_components(w)) return false;
     w->recurrent = rcvi_new(w->context, (size_t)w->components, sizeof *w->recurrent);
     w->depth = rcvi_new(w->context, (size_t)w->components, sizeof *w->depth);

@@ -46,7 +46,7 @@ static rcv_status unknown_builtin(const char *name) {
         names[count] = rcv_builtin_name(count);
         count++;
     }
-    const char *near = rcvi_nearest(name, names, count);
+    const char *near = rcvi_nearest_name(name, names, count);
     return near ? rcvi_fail(RCV_INVALID, "there is no cell '%s'; did you mean '%s'?", name, near)
                 : rcvi_fail(RCV_INVALID,
                             "there is no cell '%s'; a cell of your own is named by its path, such as ./my.cell", name);

@@ -46,6 +46,6 @@ rcv_status rcvi_bind(const rcvi_graph *graph, const int64_t *sizes, bool no_bias
 
 /* Gives a bound graph an input more for each state that is no lag, in their order: what of the state is new at the step, from
  * 0, which leaves it as it was, to 1. */
-rcv_status rcvi_zone(rcvi_graph *graph);
+rcv_status rcvi_add_zoneout(rcvi_graph *graph);
 
 #endif

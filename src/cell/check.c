@@ -55,7 +55,7 @@ static rcv_status unknown(const rcvi_checker *c, rcvi_text_position position, co
     for (size_t i = 0; i < c->symbol_count; i++) {
         if (c->symbols[i].name) names[count++] = c->symbols[i].name;
     }
-    const char *near = rcvi_nearest(name, names, count);
+    const char *near = rcvi_nearest_name(name, names, count);
     rcv_status status =
         near ? rcvi_syntax_error(c->ast, position, "%s '%s' is not known; did you mean '%s'?", what, name, near)
              : rcvi_syntax_error(c->ast, position, "%s '%s' is not known", what, name);
@@ -67,7 +67,7 @@ rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_text_position position,
     const char **names = rcvi_new(c->graph->pool->context, c->graph->size_count, sizeof *names);
     if (!names) return RCV_NO_MEMORY;
     for (size_t i = 0; i < c->graph->size_count; i++) names[i] = c->graph->sizes[i].name;
-    const char *near = rcvi_nearest(name, names, c->graph->size_count);
+    const char *near = rcvi_nearest_name(name, names, c->graph->size_count);
     rcv_status status = rcvi_syntax_error(c->ast, position, "the size '%s' is not known; %s%s%s", name,
                                           near ? "did you mean '" : "declare it with 'size ", near ? near : name,
                                           near ? "'?" : " = ...'");

@@ -173,7 +173,7 @@ static json_t *kept(description *d) {
     for (size_t i = 0; i < d->adjoint.input_count; i++) {
         const rcvi_graph_input *input = &d->adjoint.inputs[i];
         if (input->source == RCVI_NONE) continue;
-        append(d, rcvi_graph_at_hand(&d->cell->graph, input->source) ? at_hand : extra, json_string(input->name));
+        append(d, rcvi_graph_is_available(&d->cell->graph, input->source) ? at_hand : extra, json_string(input->name));
     }
     for (size_t v = 0; v < d->cell->graph.value_count; v++) {
         if (d->recomputed[v]) append(d, again, value_text(d, &d->cell->graph, (int)v));

@@ -22,11 +22,11 @@ typedef struct {
 static void decide_recomputation(derivation *d) {
     for (size_t v = 0; v < d->forward->value_count; v++) {
         const rcvi_value *value = &d->forward->values[v];
-        if (!d->asked[v] || rcvi_graph_at_hand(d->forward, (int)v)) continue;
+        if (!d->asked[v] || rcvi_graph_is_available(d->forward, (int)v)) continue;
         bool possible = rcvi_operations[value->operation].elementwise || value->operation == RCVI_SPREAD;
         for (int a = 0; a < 2; a++) {
             int argument = value->arguments[a];
-            if (argument != RCVI_NONE && !d->asked[argument] && !rcvi_graph_at_hand(d->forward, argument))
+            if (argument != RCVI_NONE && !d->asked[argument] && !rcvi_graph_is_available(d->forward, argument))
                 possible = false;
         }
         d->recompute[v] = possible;
@@ -36,7 +36,7 @@ static void decide_recomputation(derivation *d) {
 static const char *value_name(derivation *d, int value) {
     const rcvi_value *v = &d->forward->values[value];
     if (v->name) return v->name;
-    int state = rcvi_graph_next_of(d->forward, value);
+    int state = rcvi_graph_state_of_next(d->forward, value);
     if (state != RCVI_NONE) return rcvi_pool_format(d->adjoint->pool, "%s'", d->forward->states[state].name);
     rcvi_text text;
     rcvi_text_init(&text, d->adjoint->pool->context);
@@ -227,7 +227,7 @@ static void finish(derivation *d) {
 static const char *sum_name(derivation *d, int v) {
     const rcvi_value *value = &d->forward->values[v];
     bool previous = value->operation == RCVI_STATE;
-    int state = previous ? RCVI_NONE : rcvi_graph_next_of(d->forward, v);
+    int state = previous ? RCVI_NONE : rcvi_graph_state_of_next(d->forward, v);
     const char *format = previous ? "d.%s'" : state == RCVI_NONE ? "d.%s" : "sum.%s";
     const char *name = state == RCVI_NONE ? value->name : d->forward->states[state].name;
     if (!name) return NULL;
@@ -255,7 +255,7 @@ static void derive(derivation *d) {
 static rcv_status drop_unused_inputs(rcvi_graph *graph) {
     bool *live = rcvi_new(graph->pool->context, graph->value_count, sizeof *live);
     if (!live) return RCV_NO_MEMORY;
-    rcvi_graph_live(graph, live);
+    rcvi_graph_find_live(graph, live);
     size_t kept = 0;
     for (size_t i = 0; i < graph->input_count; i++) {
         rcvi_graph_input input = graph->inputs[i];

@@ -155,16 +155,16 @@ int rcvi_graph_spread(rcvi_graph *graph, int argument, int size) {
     return add_value(graph, new_value(RCVI_SPREAD, argument, RCVI_NONE, size, 0));
 }
 
-int rcvi_graph_next_of(const rcvi_graph *graph, int value) {
+int rcvi_graph_state_of_next(const rcvi_graph *graph, int value) {
     for (size_t s = 0; s < graph->state_count; s++) {
         if (graph->states[s].next == value) return (int)s;
     }
     return RCVI_NONE;
 }
 
-bool rcvi_graph_at_hand(const rcvi_graph *graph, int value) {
+bool rcvi_graph_is_available(const rcvi_graph *graph, int value) {
     return rcvi_operations[graph->values[value].operation].arguments == 0 ||
-           rcvi_graph_next_of(graph, value) != RCVI_NONE;
+           rcvi_graph_state_of_next(graph, value) != RCVI_NONE;
 }
 
 bool rcvi_graph_is_number(const rcvi_graph *graph, int value) {
@@ -218,7 +218,7 @@ int rcvi_graph_apply(rcvi_graph *graph, rcvi_operation operation, int left, int 
     return add_value(graph, new_value(operation, left, right, size, 0));
 }
 
-void rcvi_graph_live(const rcvi_graph *graph, bool *live) {
+void rcvi_graph_find_live(const rcvi_graph *graph, bool *live) {
     memset(live, 0, graph->value_count * sizeof *live);
     for (size_t i = 0; i < graph->state_count; i++) live[graph->states[i].next] = true;
     for (size_t i = 0; i < graph->output_count; i++) live[graph->outputs[i].value] = true;

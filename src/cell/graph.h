@@ -106,13 +106,13 @@ int rcvi_graph_spread(rcvi_graph *graph, int argument, int size);
 /* Elementwise, with numbers folded, x + 0 and x * 1 left out, and a value of size one spread to its partner's size. */
 int rcvi_graph_apply(rcvi_graph *graph, rcvi_operation operation, int left, int right);
 
-int rcvi_graph_next_of(const rcvi_graph *graph, int value); /* a state whose next value this is, or RCVI_NONE */
+int rcvi_graph_state_of_next(const rcvi_graph *graph, int value); /* a state whose next value this is, or RCVI_NONE */
 /* Whether every schedule has the value of every step at hand: a source, or what a state held. */
-bool rcvi_graph_at_hand(const rcvi_graph *graph, int value);
+bool rcvi_graph_is_available(const rcvi_graph *graph, int value);
 bool rcvi_graph_is_number(const rcvi_graph *graph, int value);
 
 /* For every value, whether anything that matters (next states, outputs, gradients) depends on it. [value_count] */
-void rcvi_graph_live(const rcvi_graph *graph, bool *live);
+void rcvi_graph_find_live(const rcvi_graph *graph, bool *live);
 
 /* A value as an expression; values with a name are printed by it, except at the top. */
 void rcvi_graph_print_value(const rcvi_graph *graph, int value, rcvi_text *out);

@@ -146,7 +146,7 @@ void rcvi_graph_print(const rcvi_graph *graph, rcvi_text *out) {
     int *uses = rcvi_new(context, graph->value_count, sizeof *uses);
     int *height = rcvi_new(context, graph->value_count, sizeof *height);
     if (live && uses && height) {
-        rcvi_graph_live(graph, live);
+        rcvi_graph_find_live(graph, live);
         for (size_t v = 0; v < graph->value_count; v++) {
             for (int a = 0; a < 2 && live[v]; a++) {
                 if (graph->values[v].arguments[a] != RCVI_NONE) uses[graph->values[v].arguments[a]]++;

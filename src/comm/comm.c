@@ -57,7 +57,7 @@ static rcv_status choose_transport(const char *name, transport_kind *kind) {
     return RCV_OK;
 }
 
-bool rcvi_world_is_foreign(const rcvi_world *w) { return w->transport && w->process != rcvi_process(); }
+bool rcvi_world_is_foreign(const rcvi_world *w) { return w->transport && w->process != rcvi_fork_generation(); }
 
 static void free_world(rcvi_world *w) {
     rcv_context *context = w->context;
@@ -108,7 +108,7 @@ rcv_status rcvi_comm_open(rcv_context *context, const rcvi_comm_options *options
     rcvi_world *w = rcvi_new(context, 1, sizeof *w);
     if (!w) return RCV_NO_MEMORY;
     w->context = context;
-    w->process = rcvi_process();
+    w->process = rcvi_fork_generation();
     w->all.world = w;
     w->submitted_end = &w->submitted;
     pthread_mutex_init(&w->lock, NULL);
@@ -136,7 +136,7 @@ int rcvi_comm_size(const rcvi_comm *comm) { return comm->size; }
 int rcvi_comm_local_size(const rcvi_comm *world) { return world->world->facts.local_size; }
 
 int64_t rcvi_comm_cores(const rcvi_comm *world, int64_t cores) {
-    int64_t ranks = rcvi_comm_local_size(world), own = rcvi_own_cores();
+    int64_t ranks = rcvi_comm_local_size(world), own = rcvi_available_cores();
     if (own < rcvi_cores()) return own < cores ? own : cores;
     return cores > ranks ? cores / ranks : 1;
 }

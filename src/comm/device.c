@@ -56,7 +56,7 @@ static void append_to_name(rcvi_world *w, const char *reason) {
     } else {
         snprintf(end, room, "; GPU memory through the host%s%s", reason ? ": " : "", reason ? reason : "");
     }
-    if (!atomic_load(&w->polls) && rcvi_own_cores() < rcvi_cores())
+    if (!atomic_load(&w->polls) && rcvi_available_cores() < rcvi_cores())
         snprintf(w->name + strlen(w->name), sizeof w->name - strlen(w->name),
                  "; each rank is bound to one core: mpirun --bind-to none lifts that");
 }

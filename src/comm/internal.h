@@ -50,7 +50,7 @@ typedef struct rcvi_staging_buffer {
 struct rcvi_world {
     rcvi_comm all;
     rcv_context *context;
-    unsigned process;                /* rcvi_process() of the process that opened it */
+    unsigned process;                /* rcvi_fork_generation() of the process that opened it */
     const rcvi_transport *transport; /* NULL: this is the only rank, and there is no progress thread */
     rcvi_transport_facts facts;
     double timeout;

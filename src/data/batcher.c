@@ -118,7 +118,7 @@ rcv_status rcvi_batcher_seek(rcvi_batcher *batcher, rcvi_position position) {
     return RCV_OK;
 }
 
-rcvi_position rcvi_batcher_tell(const rcvi_batcher *batcher) { return batcher->position; }
+rcvi_position rcvi_batcher_position(const rcvi_batcher *batcher) { return batcher->position; }
 
 rcv_status rcvi_batcher_next(rcvi_batcher *batcher, rcvi_batch *batch) {
     rcvi_position *position = &batcher->position;

@@ -2,7 +2,7 @@
 #ifndef RCVI_DATA_BATCHER_H
 #define RCVI_DATA_BATCHER_H
 
-#include "data/store.h"
+#include "data/internal.h"
 
 /* A bucket: sequences of at most `bound` steps, `batch` side by side. Those that are too long for the one before it are order[own ..
  * own + own_count - 1]; its batches hold order[first .. first + count - 1], and the first of them is number `first_batch` before

@@ -43,7 +43,8 @@ rcv_status rcvi_columns_fill(rcvi_batcher *batcher, rcvi_batch *batch) {
     batch->carries = at > 0;
     for (int64_t b = 0; b < rows; b++) {
         int64_t count = targets_of(batcher, b, at);
-        if (count > 0) RCVI_TRY(rcvi_data_read(batcher->data, b * batcher->column + at, count + 1, batcher->tokens));
+        if (count > 0)
+            RCVI_TRY(rcvi_data_read_tokens(batcher->data, b * batcher->column + at, count + 1, batcher->tokens));
         for (int64_t t = 0; t < steps; t++) {
             batcher->inputs[t * rows + b] = t < count ? batcher->tokens[t] : 0;
             batcher->targets[t * rows + b] = t < count ? batcher->tokens[t + 1] : -1;

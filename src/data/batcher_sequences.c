@@ -125,7 +125,7 @@ static rcv_status place_all(rcvi_batcher *batcher) {
     if (!p.placed) return RCV_NO_MEMORY;
     rcv_status status = rcvi_data_each_span(batcher->data, place_sequence, &p);
     rcvi_free(batcher->context, p.placed);
-    return !status && p.full ? rcvi_kept_changed(batcher->data->store) : status;
+    return !status && p.full ? rcvi_data_file_fail_changed(batcher->data->cache) : status;
 }
 
 rcv_status rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
@@ -136,7 +136,7 @@ rcv_status rcvi_sequences_order(rcvi_batcher *batcher, int64_t epoch) {
     if (!batcher->options.shuffle) return RCV_OK;
     for (size_t i = 0; i <= batcher->bucket_count; i++) {
         const uint64_t parts[] = {batcher->options.seed, (uint64_t)epoch, i};
-        uint64_t key = rcvi_hash_piece(0, parts, sizeof parts);
+        uint64_t key = rcvi_hash_chunk(0, parts, sizeof parts);
         if (i == batcher->bucket_count)
             shuffle(batcher->batch_order, batcher->batches, key);
         else
@@ -154,9 +154,9 @@ static rcv_status fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, in
     int64_t length = span.length;
     if (lines && length > 0) {
         tokens[0] = tokens[length] = eos;
-        RCVI_TRY(rcvi_data_read(batcher->data, span.start, length - 1, tokens + 1));
+        RCVI_TRY(rcvi_data_read_tokens(batcher->data, span.start, length - 1, tokens + 1));
     } else if (length > 0) {
-        RCVI_TRY(rcvi_data_read(batcher->data, span.start, length, tokens));
+        RCVI_TRY(rcvi_data_read_tokens(batcher->data, span.start, length, tokens));
     }
     for (int64_t t = 0; t < batch->steps; t++) {
         batcher->inputs[t * batch->batch + row] = t < length ? tokens[t] : 0;
@@ -168,7 +168,7 @@ static rcv_status fill_tokens(rcvi_batcher *batcher, const rcvi_batch *batch, in
 static rcv_status fill_numbers(rcvi_batcher *batcher, const rcvi_batch *batch, int64_t row, rcvi_span span) {
     const int64_t features = batcher->data->totals.features;
     const size_t bytes = (size_t)features * sizeof(float);
-    if (span.length > 0) RCVI_TRY(rcvi_data_numbers(batcher->data, span, batcher->numbers));
+    if (span.length > 0) RCVI_TRY(rcvi_data_read_numbers(batcher->data, span, batcher->numbers));
     for (int64_t t = 0; t < batch->steps; t++) {
         float *to = batcher->x + (t * batch->batch + row) * features;
         if (t < span.length)
@@ -186,14 +186,15 @@ static rcv_status fill_label(rcvi_batcher *batcher, int64_t row, int64_t sequenc
     if (sequence < 0 && classes) batcher->targets[row] = -1;
     for (int64_t i = 0; sequence < 0 && values && i < outputs; i++) batcher->values[row * outputs + i] = NAN;
     if (sequence < 0 || data->kind < RCV_DATA_CLASSES) return RCV_OK;
-    return rcvi_data_label(data, sequence, classes ? (void *)&batcher->targets[row] : &batcher->values[row * outputs]);
+    return rcvi_data_read_label(data, sequence,
+                                classes ? (void *)&batcher->targets[row] : &batcher->values[row * outputs]);
 }
 
 /* `sequence` of -1: an empty row. */
 static rcv_status fill_row(rcvi_batcher *batcher, rcvi_batch *batch, int64_t row, int64_t sequence) {
     rcvi_span span = {0};
-    if (sequence >= 0) RCVI_TRY(rcvi_data_spans(batcher->data, sequence, 1, &span));
-    if (span.length > batch->steps) return rcvi_kept_changed(batcher->data->store);
+    if (sequence >= 0) RCVI_TRY(rcvi_data_read_spans(batcher->data, sequence, 1, &span));
+    if (span.length > batch->steps) return rcvi_data_file_fail_changed(batcher->data->cache);
     RCVI_TRY(batcher->inputs ? fill_tokens(batcher, batch, row, span) : fill_numbers(batcher, batch, row, span));
     RCVI_TRY(fill_label(batcher, row, sequence));
     batcher->lengths[row] = sequence < 0 ? 1 : span.length;

@@ -1,5 +1,5 @@
 /* A file to learn from: opened through what is kept of it, and read from there. */
-#include "data/store.h"
+#include "data/internal.h"
 
 #include <string.h>
 
@@ -22,96 +22,94 @@ static rcv_status check_options(const rcv_data_options *options) {
 }
 
 /* The vocabulary to read with, where one is given or all texts have the same. */
-static rcv_status take_vocabulary(const rcv_data_options *options, rcvi_reading *reading) {
+static rcv_status take_vocabulary(const rcv_data_options *options, rcvi_import *import) {
     const rcv_vocabulary *given = options->vocabulary;
     if (!given && options->like) given = options->like->vocabulary;
-    if (options->level == RCV_LEVEL_BYTE) return rcv_vocabulary_bytes(reading->context, &reading->vocabulary);
+    if (options->level == RCV_LEVEL_BYTE) return rcv_vocabulary_bytes(import->context, &import->vocabulary);
     if (!given) return RCV_OK;
-    RCVI_TRY(rcvi_vocabulary_copy(given, &reading->vocabulary));
-    reading->given_vocabulary = true;
-    reading->names_hash = rcvi_vocabulary_hash(given);
+    RCVI_TRY(rcvi_vocabulary_copy(given, &import->vocabulary));
+    import->given_vocabulary = true;
+    import->names_hash = rcvi_vocabulary_hash(given);
     return RCV_OK;
 }
 
-static rcv_status take_classes(const rcv_data_options *options, rcvi_reading *reading) {
-    rcvi_words_init(&reading->classes, reading->context);
+static rcv_status take_classes(const rcv_data_options *options, rcvi_import *import) {
+    rcvi_words_init(&import->classes, import->context);
     const rcvi_words *like = options->like ? &options->like->classes : NULL;
     int64_t count = options->classes ? (int64_t)options->class_count : like ? like->size : 0;
     if (options->kind != RCV_DATA_CLASSES || count == 0) return RCV_OK;
-    reading->given_classes = true;
+    import->given_classes = true;
     for (int64_t i = 0; i < count; i++) {
         size_t length;
         const char *name = options->classes ? options->classes[i] : rcvi_words_at(like, i, &length);
         if (options->classes) length = name ? strlen(name) : 0;
         if (!name) return rcvi_fail(RCV_INVALID, "class %lld has NULL for a name", (long long)i);
-        RCVI_TRY(rcvi_words_count(&reading->classes, name, length, 0, NULL));
-        if (reading->classes.size != i + 1) return rcvi_fail(RCV_INVALID, "the class '%.60s' is named twice", name);
-        reading->names_hash = rcvi_hash_piece(reading->names_hash, name, length);
+        RCVI_TRY(rcvi_words_count(&import->classes, name, length, 0, NULL));
+        if (import->classes.size != i + 1) return rcvi_fail(RCV_INVALID, "the class '%.60s' is named twice", name);
+        import->names_hash = rcvi_hash_chunk(import->names_hash, name, length);
     }
     return RCV_OK;
 }
 
-static rcv_status check_totals(const rcvi_reading *reading, const rcv_data *like) {
+static rcv_status check_totals(const rcvi_import *import, const rcv_data *like) {
     static const char *const things[] = {"tokens", "tokens", "examples", "examples"};
-    const rcvi_totals *totals = &reading->totals;
-    const char *path = reading->source.path;
+    const rcvi_totals *totals = &import->totals;
+    const char *path = import->source.path;
     if (totals->sequences == 0 || totals->tokens == 0)
-        return rcvi_fail(RCV_FORMAT, "%s holds no %s", path, things[reading->kind]);
-    if (reading->kind == RCV_DATA_STREAM && totals->tokens < 2)
+        return rcvi_fail(RCV_FORMAT, "%s holds no %s", path, things[import->kind]);
+    if (import->kind == RCV_DATA_STREAM && totals->tokens < 2)
         return rcvi_fail(RCV_FORMAT, "%s holds one token, where a stream needs two at least", path);
-    if (like && reading->kind >= RCV_DATA_CLASSES && totals->features != like->totals.features)
+    if (like && import->kind >= RCV_DATA_CLASSES && totals->features != like->totals.features)
         return rcvi_fail(RCV_FORMAT, "%s has %lld features where the data that it is to be like has %lld", path,
                          (long long)totals->features, (long long)like->totals.features);
-    if (like && reading->kind == RCV_DATA_VALUES && totals->outputs != like->totals.outputs)
+    if (like && import->kind == RCV_DATA_VALUES && totals->outputs != like->totals.outputs)
         return rcvi_fail(RCV_FORMAT, "%s has %lld values an example where the data that it is to be like has %lld",
                          path, (long long)totals->outputs, (long long)like->totals.outputs);
     return RCV_OK;
 }
 
 /* A stream of bytes is the text itself; everything else has its file. */
-static rcv_status open_parts(rcvi_reading *reading, rcv_data *data) {
-    bool text_has_tokens = reading->level == RCV_LEVEL_BYTE && reading->kind <= RCV_DATA_LINES;
-    if (reading->source.bytes == 0) return RCV_OK; /* there is nothing to read */
+static rcv_status open_parts(rcvi_import *import, rcv_data *data) {
+    bool text_has_tokens = import->level == RCV_LEVEL_BYTE && import->kind <= RCV_DATA_LINES;
+    if (import->source.bytes == 0) return RCV_OK; /* there is nothing to read */
     if (text_has_tokens)
-        RCVI_TRY(rcvi_kept_new(reading->context, reading->source.file, reading->source.path, &reading->source.stamp,
-                               &data->text));
-    if (text_has_tokens && reading->kind == RCV_DATA_STREAM)
-        reading->totals =
-            (rcvi_totals){.tokens = reading->source.bytes, .sequences = 1, .longest = reading->source.bytes};
+        RCVI_TRY(rcvi_data_file_new(import->context, import->source.file, import->source.path, &import->source.stamp,
+                                    &data->text));
+    if (text_has_tokens && import->kind == RCV_DATA_STREAM)
+        import->totals = (rcvi_totals){.tokens = import->source.bytes, .sequences = 1, .longest = import->source.bytes};
     else
-        RCVI_TRY(rcvi_store_open(reading, &data->store, data->offsets));
-    data->tokens = text_has_tokens ? data->text : data->store;
+        RCVI_TRY(rcvi_token_cache_open(import, &data->cache, data->offsets));
+    data->tokens = text_has_tokens ? data->text : data->cache;
     data->token_at = text_has_tokens ? 0 : data->offsets[RCVI_TOKENS];
-    if (text_has_tokens) reading->totals.token_bytes = 1;
-    data->has_spans = reading->kind != RCV_DATA_STREAM;
+    if (text_has_tokens) import->totals.token_bytes = 1;
+    data->has_spans = import->kind != RCV_DATA_STREAM;
     return RCV_OK;
 }
 
-static rcv_status read_into(rcvi_reading *reading, const rcv_data_options *options, rcv_data *data) {
-    RCVI_TRY(take_vocabulary(options, reading));
-    RCVI_TRY(take_classes(options, reading));
-    RCVI_TRY(rcvi_source_hash(&reading->source, &reading->text_hash));
-    reading->text_bytes = reading->source.bytes;
-    RCVI_TRY(open_parts(reading, data));
-    if (reading->kind <= RCV_DATA_LINES && reading->vocabulary)
-        reading->totals.outputs = reading->vocabulary->words.size;
-    RCVI_TRY(check_totals(reading, options->like));
-    const uint64_t key[] = {reading->text_hash, reading->names_hash, (uint64_t)reading->source.bytes,
-                            (uint64_t)reading->level, (uint64_t)reading->kind};
-    data->hash = rcvi_hash_piece(0, key, sizeof key);
+static rcv_status read_into(rcvi_import *import, const rcv_data_options *options, rcv_data *data) {
+    RCVI_TRY(take_vocabulary(options, import));
+    RCVI_TRY(take_classes(options, import));
+    RCVI_TRY(rcvi_text_file_hash(&import->source, &import->text_hash));
+    import->text_bytes = import->source.bytes;
+    RCVI_TRY(open_parts(import, data));
+    if (import->kind <= RCV_DATA_LINES && import->vocabulary) import->totals.outputs = import->vocabulary->words.size;
+    RCVI_TRY(check_totals(import, options->like));
+    const uint64_t key[] = {import->text_hash, import->names_hash, (uint64_t)import->source.bytes,
+                            (uint64_t)import->level, (uint64_t)import->kind};
+    data->hash = rcvi_hash_chunk(0, key, sizeof key);
     return RCV_OK;
 }
 
 /* The data owns what the reading found, whether the reading was good or not. */
-static void hand_over(rcvi_reading *reading, rcv_data *data) {
-    rcvi_source_close(&reading->source);
-    rcvi_words_free(&reading->counted);
-    data->level = reading->level;
-    data->kind = reading->kind;
-    data->totals = reading->totals;
-    data->text_bytes = reading->text_bytes;
-    data->vocabulary = reading->vocabulary;
-    data->classes = reading->classes;
+static void hand_over(rcvi_import *import, rcv_data *data) {
+    rcvi_text_file_close(&import->source);
+    rcvi_words_free(&import->counted);
+    data->level = import->level;
+    data->kind = import->kind;
+    data->totals = import->totals;
+    data->text_bytes = import->text_bytes;
+    data->vocabulary = import->vocabulary;
+    data->classes = import->classes;
     if (data->totals.features > 0) {
         rcv_vocabulary_free(data->vocabulary);
         data->vocabulary = NULL;
@@ -119,7 +117,7 @@ static void hand_over(rcvi_reading *reading, rcv_data *data) {
 }
 
 rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_options *options, rcv_data **data) {
-    static const rcvi_reader *const readers[][4] = {
+    static const rcvi_data_reader *const readers[][4] = {
         [RCV_LEVEL_WORD] = {&rcvi_word_reader, &rcvi_word_reader, &rcvi_example_reader, &rcvi_example_reader},
         [RCV_LEVEL_BYTE] = {NULL, &rcvi_byte_line_reader, &rcvi_example_reader, &rcvi_example_reader},
     };
@@ -129,16 +127,15 @@ rcv_status rcv_data_open(rcv_context *context, const char *path, const rcv_data_
     *data = NULL;
     RCVI_READ(rcv_data_options, options, "options");
     RCVI_TRY(check_options(options));
-    rcvi_reading reading = {
-        .context = context, .level = options->level, .kind = options->kind, .folder = options->cache};
-    reading.reader = readers[options->level][options->kind];
-    rcvi_words_init(&reading.counted, context);
+    rcvi_import import = {.context = context, .level = options->level, .kind = options->kind, .folder = options->cache};
+    import.reader = readers[options->level][options->kind];
+    rcvi_words_init(&import.counted, context);
     rcv_data *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
     made->context = context;
-    rcv_status status = rcvi_source_open(context, path, &reading.source);
-    if (!status) status = read_into(&reading, options, made);
-    hand_over(&reading, made);
+    rcv_status status = rcvi_text_file_open(context, path, &import.source);
+    if (!status) status = read_into(&import, options, made);
+    hand_over(&import, made);
     if (status) {
         rcv_data_free(made);
         return status;
@@ -151,8 +148,8 @@ void rcv_data_free(rcv_data *data) {
     if (!data) return;
     rcv_vocabulary_free(data->vocabulary);
     rcvi_words_free(&data->classes);
-    rcvi_kept_free(data->text);
-    rcvi_kept_free(data->store);
+    rcvi_data_file_free(data->text);
+    rcvi_data_file_free(data->cache);
     rcvi_free(data->context, data);
 }
 
@@ -198,24 +195,25 @@ static int64_t widen(int32_t *tokens, int64_t count, int64_t width) {
     return largest;
 }
 
-rcv_status rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens) {
+rcv_status rcvi_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens) {
     const int64_t width = data->totals.token_bytes;
-    RCVI_TRY(rcvi_kept_read(data->tokens, data->token_at + from * width, (char *)tokens + count * (4 - width),
-                            (size_t)(count * width)));
-    return widen(tokens, count, width) < data->vocabulary->words.size ? RCV_OK : rcvi_kept_changed(data->tokens);
+    RCVI_TRY(rcvi_data_file_read(data->tokens, data->token_at + from * width, (char *)tokens + count * (4 - width),
+                                 (size_t)(count * width)));
+    return widen(tokens, count, width) < data->vocabulary->words.size ? RCV_OK
+                                                                      : rcvi_data_file_fail_changed(data->tokens);
 }
 
-rcv_status rcvi_data_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans) {
+rcv_status rcvi_data_read_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans) {
     const rcvi_totals *t = &data->totals;
     /* A line of bytes lies in the text, the others among all tokens or steps. */
     const bool in_text = data->kind == RCV_DATA_LINES && data->text;
-    RCVI_TRY(rcvi_kept_read(data->store, data->offsets[RCVI_SPANS] + first * (int64_t)sizeof *spans, spans,
-                            (size_t)count * sizeof *spans));
+    RCVI_TRY(rcvi_data_file_read(data->cache, data->offsets[RCVI_SPANS] + first * (int64_t)sizeof *spans, spans,
+                                 (size_t)count * sizeof *spans));
     const int64_t end = in_text ? data->text_bytes + 1 : t->tokens;
     for (int64_t i = 0; i < count; i++)
         if (spans[i].length < 1 || spans[i].length > t->longest || spans[i].start < 0 || spans[i].start > end ||
             spans[i].length > end - spans[i].start)
-            return rcvi_kept_changed(data->store);
+            return rcvi_data_file_fail_changed(data->cache);
     return RCV_OK;
 }
 
@@ -224,28 +222,28 @@ rcv_status rcvi_data_each_span(const rcv_data *data, rcvi_visit_span *visit, voi
     rcvi_span spans[PART];
     for (int64_t at = 0, count; at < data->totals.sequences; at += count) {
         count = data->totals.sequences - at < PART ? data->totals.sequences - at : PART;
-        RCVI_TRY(rcvi_data_spans(data, at, count, spans));
+        RCVI_TRY(rcvi_data_read_spans(data, at, count, spans));
         for (int64_t i = 0; i < count; i++) visit(user, at + i, spans[i]);
     }
     return RCV_OK;
 }
 
-rcv_status rcvi_data_numbers(const rcv_data *data, rcvi_span span, float *numbers) {
+rcv_status rcvi_data_read_numbers(const rcv_data *data, rcvi_span span, float *numbers) {
     const int64_t step = data->totals.features * (int64_t)sizeof *numbers;
-    return rcvi_kept_read(data->store, data->offsets[RCVI_NUMBERS] + span.start * step, numbers,
-                          (size_t)(span.length * step));
+    return rcvi_data_file_read(data->cache, data->offsets[RCVI_NUMBERS] + span.start * step, numbers,
+                               (size_t)(span.length * step));
 }
 
-rcv_status rcvi_data_label(const rcv_data *data, int64_t sequence, void *label) {
+rcv_status rcvi_data_read_label(const rcv_data *data, int64_t sequence, void *label) {
     const bool classes = data->kind == RCV_DATA_CLASSES;
     const int64_t bytes = (classes ? 1 : data->totals.outputs) * (int64_t)sizeof(float);
-    RCVI_TRY(rcvi_kept_read(data->store, data->offsets[RCVI_LABELS] + sequence * bytes, label, (size_t)bytes));
+    RCVI_TRY(rcvi_data_file_read(data->cache, data->offsets[RCVI_LABELS] + sequence * bytes, label, (size_t)bytes));
     int32_t class = 0;
     if (classes) memcpy(&class, label, sizeof class);
-    return class >= 0 && class < data->totals.outputs ? RCV_OK : rcvi_kept_changed(data->store);
+    return class >= 0 && class < data->totals.outputs ? RCV_OK : rcvi_data_file_fail_changed(data->cache);
 }
 
 rcv_status rcvi_data_check(const rcv_data *data) {
-    if (data->text) RCVI_TRY(rcvi_kept_check(data->text));
-    return data->store ? rcvi_kept_check(data->store) : RCV_OK;
+    if (data->text) RCVI_TRY(rcvi_data_file_check(data->text));
+    return data->cache ? rcvi_data_file_check(data->cache) : RCV_OK;
 }

@@ -9,7 +9,7 @@
 /* Words of a text are numbered by falling count, equal counts in the order of their bytes; <eos> counts as the lines do, and <unk> is
  * added at the end where the text has none. Tokens lie as uint8, uint16 or int32, whatever holds the vocabulary, and are read through one
  * call; of a text at byte level it is the text itself that is read. RCV_IO where the file was cut short, or holds a number that is no token. */
-rcv_status rcvi_data_read(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
+rcv_status rcvi_data_read_tokens(const rcv_data *data, int64_t from, int64_t count, int32_t *tokens);
 uint64_t rcvi_data_hash(const rcv_data *data); /* of the text and how it was read */
 
 rcv_status rcvi_vocabulary_copy(const rcv_vocabulary *from, rcv_vocabulary **vocabulary);
@@ -61,7 +61,7 @@ int64_t rcvi_batcher_count(const rcvi_batcher *batcher); /* batches of an epoch 
 /* Shapes that will come: one a bucket. False past the end. */
 bool rcvi_batcher_shape(const rcvi_batcher *batcher, size_t bucket, int64_t *steps, int64_t *batch, int64_t *batches);
 rcv_status rcvi_batcher_seek(rcvi_batcher *batcher, rcvi_position position);
-rcvi_position rcvi_batcher_tell(const rcvi_batcher *batcher);
+rcvi_position rcvi_batcher_position(const rcvi_batcher *batcher);
 /* The next batch, of the next epoch behind the last. It lasts until the next call. */
 rcv_status rcvi_batcher_next(rcvi_batcher *batcher, rcvi_batch *batch);
 

@@ -2,7 +2,7 @@
 #ifndef RCVI_DATA_EXAMPLE_H
 #define RCVI_DATA_EXAMPLE_H
 
-#include "data/store.h"
+#include "data/internal.h"
 
 typedef struct {
     rcv_context *context;

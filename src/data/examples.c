@@ -5,7 +5,7 @@
 #include <string.h>
 
 typedef struct {
-    rcvi_reading *reading;
+    rcvi_import *import;
     bool writes;
     rcvi_example example;
     int64_t steps, sequences, longest; /* of all examples so far */
@@ -16,7 +16,7 @@ typedef struct {
 /* ---- the survey ---- */
 
 #define WRONG(p, format, ...)                                                                                          \
-    rcvi_fail(RCV_FORMAT, "%s: line %lld " format, (p)->reading->source.path, (long long)(p)->example.line, __VA_ARGS__)
+    rcvi_fail(RCV_FORMAT, "%s: line %lld " format, (p)->import->source.path, (long long)(p)->example.line, __VA_ARGS__)
 
 /* What all examples have in common is what the first has. */
 static rcv_status check_alike(progress *p) {
@@ -37,10 +37,10 @@ static rcv_status check_alike(progress *p) {
     return RCV_OK;
 }
 
-static rcv_status survey_class(progress *p) {
-    rcvi_words *classes = &p->reading->classes;
+static rcv_status count_class(progress *p) {
+    rcvi_words *classes = &p->import->classes;
     const rcvi_example *e = &p->example;
-    if (!p->reading->given_classes) return rcvi_words_count(classes, e->label, e->label_length, 1, NULL);
+    if (!p->import->given_classes) return rcvi_words_count(classes, e->label, e->label_length, 1, NULL);
     if (rcvi_words_find(classes, e->label, e->label_length) >= 0) return RCV_OK;
     return WRONG(p, "has the class '%.60s', which is none of the %lld that were given", e->label,
                  (long long)classes->size);
@@ -50,40 +50,40 @@ static rcv_status survey_class(progress *p) {
 
 static rcv_status take_word(void *user, const char *word, size_t length, int64_t place) {
     progress *p = user;
-    rcvi_reading *reading = p->reading;
+    rcvi_import *import = p->import;
     p->own_steps++;
     if (!p->writes)
-        return reading->given_vocabulary ? RCV_OK
-                                         : rcvi_words_count(&reading->counted, word ? word : RCVI_EOS,
-                                                            word ? length : strlen(RCVI_EOS), 1, NULL);
+        return import->given_vocabulary ? RCV_OK
+                                        : rcvi_words_count(&import->counted, word ? word : RCVI_EOS,
+                                                           word ? length : strlen(RCVI_EOS), 1, NULL);
     int64_t token;
-    RCVI_TRY(rcvi_find_token(reading, word, length, place, &token));
-    return rcvi_put_token(reading, token);
+    RCVI_TRY(rcvi_find_token(import, word, length, place, &token));
+    return rcvi_write_token(import, token);
 }
 
 /* An empty text is an empty line at word level, and nothing at byte level. */
 static rcv_status take_text(progress *p) {
     const rcvi_example *e = &p->example;
     p->own_steps = 0;
-    if (p->reading->level == RCV_LEVEL_WORD && e->text_length == 0) return take_word(p, NULL, 0, 0);
-    if (p->reading->level == RCV_LEVEL_WORD)
-        return rcvi_text_words(e->text, e->text_length, p->reading->source.path, take_word, p);
+    if (p->import->level == RCV_LEVEL_WORD && e->text_length == 0) return take_word(p, NULL, 0, 0);
+    if (p->import->level == RCV_LEVEL_WORD)
+        return rcvi_text_words(e->text, e->text_length, p->import->source.path, take_word, p);
     p->own_steps = (int64_t)e->text_length;
     if (e->text_length == 0) return WRONG(p, "has %s", "an empty text");
-    return p->writes ? rcvi_put(p->reading, RCVI_TOKENS, e->text, e->text_length) : RCV_OK;
+    return p->writes ? rcvi_write_section(p->import, RCVI_TOKENS, e->text, e->text_length) : RCV_OK;
 }
 
 static rcv_status write_numbers(progress *p) {
     const rcvi_example *e = &p->example;
-    return rcvi_put(p->reading, RCVI_NUMBERS, e->x, (size_t)(e->steps * e->features) * sizeof *e->x);
+    return rcvi_write_section(p->import, RCVI_NUMBERS, e->x, (size_t)(e->steps * e->features) * sizeof *e->x);
 }
 
 static rcv_status write_label(progress *p) {
     const rcvi_example *e = &p->example;
     if (e->kind == RCV_DATA_VALUES)
-        return rcvi_put(p->reading, RCVI_LABELS, e->values, (size_t)e->outputs * sizeof *e->values);
-    int32_t label = (int32_t)rcvi_words_find(&p->reading->classes, e->label, e->label_length);
-    return rcvi_put(p->reading, RCVI_LABELS, &label, sizeof label);
+        return rcvi_write_section(p->import, RCVI_LABELS, e->values, (size_t)e->outputs * sizeof *e->values);
+    int32_t label = (int32_t)rcvi_words_find(&p->import->classes, e->label, e->label_length);
+    return rcvi_write_section(p->import, RCVI_LABELS, &label, sizeof label);
 }
 
 static bool is_blank(const char *line, size_t length) {
@@ -102,22 +102,22 @@ static rcv_status take_line(void *user, const char *line, size_t length, int64_t
     if (is_blank(line, length)) return RCV_OK;
     RCVI_TRY(rcvi_example_parse(e, line, length));
     RCVI_TRY(check_alike(p));
-    if (!p->writes && e->kind == RCV_DATA_CLASSES) RCVI_TRY(survey_class(p));
+    if (!p->writes && e->kind == RCV_DATA_CLASSES) RCVI_TRY(count_class(p));
     if (e->text) RCVI_TRY(take_text(p));
     if (p->writes && !e->text) RCVI_TRY(write_numbers(p));
     int64_t steps = e->text ? p->own_steps : e->steps;
     if (p->writes) RCVI_TRY(write_label(p));
-    if (p->writes) RCVI_TRY(rcvi_put_span(p->reading, p->steps, steps));
+    if (p->writes) RCVI_TRY(rcvi_write_span(p->import, p->steps, steps));
     p->steps += steps;
     p->sequences++;
     if (steps > p->longest) p->longest = steps;
     return RCV_OK;
 }
 
-static rcv_status go_through(rcvi_reading *reading, progress *p) {
-    p->reading = reading;
-    p->example = (rcvi_example){.context = reading->context, .path = reading->source.path, .kind = reading->kind};
-    rcv_status status = rcvi_source_lines(&reading->source, RCVI_LIMIT_EXAMPLE, take_line, p);
+static rcv_status go_through(rcvi_import *import, progress *p) {
+    p->import = import;
+    p->example = (rcvi_example){.context = import->context, .path = import->source.path, .kind = import->kind};
+    rcv_status status = rcvi_text_file_lines(&import->source, RCVI_LIMIT_EXAMPLE, take_line, p);
     rcvi_example_free(&p->example);
     return status;
 }
@@ -134,35 +134,35 @@ static bool is_class_before(const rcvi_words *words, int64_t a, int64_t b) {
     return x_is && x != y ? x < y : rcvi_words_compare(words, a, b) < 0;
 }
 
-static rcv_status sort_classes(rcvi_reading *reading) {
+static rcv_status sort_classes(rcvi_import *import) {
     rcvi_words sorted;
-    rcvi_words_init(&sorted, reading->context);
-    rcv_status status = rcvi_words_sort(&reading->classes, is_class_before, &sorted);
-    rcvi_words_free(&reading->classes);
-    reading->classes = sorted;
+    rcvi_words_init(&sorted, import->context);
+    rcv_status status = rcvi_words_sort(&import->classes, is_class_before, &sorted);
+    rcvi_words_free(&import->classes);
+    import->classes = sorted;
     return status;
 }
 
-static rcv_status finish_names(rcvi_reading *reading, const progress *p) {
-    if (reading->kind == RCV_DATA_CLASSES && !reading->given_classes) RCVI_TRY(sort_classes(reading));
-    if (reading->vocabulary || p->features > 0) return RCV_OK;
-    RCVI_TRY(rcvi_vocabulary_rank(&reading->counted, &reading->vocabulary));
-    rcvi_words_free(&reading->counted);
+static rcv_status finish_names(rcvi_import *import, const progress *p) {
+    if (import->kind == RCV_DATA_CLASSES && !import->given_classes) RCVI_TRY(sort_classes(import));
+    if (import->vocabulary || p->features > 0) return RCV_OK;
+    RCVI_TRY(rcvi_vocabulary_rank(&import->counted, &import->vocabulary));
+    rcvi_words_free(&import->counted);
     return RCV_OK;
 }
 
-static rcv_status survey(rcvi_reading *reading) {
+static rcv_status count_examples(rcvi_import *import) {
     progress p = {0};
-    RCVI_TRY(go_through(reading, &p));
-    RCVI_TRY(finish_names(reading, &p));
-    rcvi_totals *totals = &reading->totals;
-    if (p.features == 0) totals->token_bytes = rcvi_token_bytes(reading);
+    RCVI_TRY(go_through(import, &p));
+    RCVI_TRY(finish_names(import, &p));
+    rcvi_totals *totals = &import->totals;
+    if (p.features == 0) totals->token_bytes = rcvi_token_bytes(import);
     totals->tokens = p.steps;
     totals->sequences = p.sequences;
     totals->longest = p.longest;
     totals->features = p.features;
-    totals->outputs = reading->kind == RCV_DATA_CLASSES ? reading->classes.size : p.outputs;
-    int64_t labels = reading->kind == RCV_DATA_CLASSES ? 1 : p.outputs;
+    totals->outputs = import->kind == RCV_DATA_CLASSES ? import->classes.size : p.outputs;
+    int64_t labels = import->kind == RCV_DATA_CLASSES ? 1 : p.outputs;
     totals->bytes[RCVI_TOKENS] = p.steps * totals->token_bytes;
     totals->bytes[RCVI_NUMBERS] = p.steps * p.features * (int64_t)sizeof(float);
     totals->bytes[RCVI_LABELS] = p.sequences * labels * (int64_t)sizeof(float);
@@ -170,9 +170,9 @@ static rcv_status survey(rcvi_reading *reading) {
     return RCV_OK;
 }
 
-static rcv_status write_all(rcvi_reading *reading) {
+static rcv_status write_examples(rcvi_import *import) {
     progress p = {.writes = true};
-    return go_through(reading, &p);
+    return go_through(import, &p);
 }
 
-const rcvi_reader rcvi_example_reader = {survey, write_all};
+const rcvi_data_reader rcvi_example_reader = {count_examples, write_examples};

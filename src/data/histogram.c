@@ -1,5 +1,5 @@
 /* How many sequences of every length there are. */
-#include "data/store.h"
+#include "data/internal.h"
 
 static rcv_status check_kind(const rcv_data *data) {
     return data->has_spans ? RCV_OK

@@ -1,37 +1,36 @@
 /* Texts: words as one stream, words by line, bytes by line. */
-#include "data/store.h"
+#include "data/internal.h"
 
 #include <string.h>
 
-rcv_status rcvi_find_token(const rcvi_reading *reading, const char *word, size_t length, int64_t place,
-                           int64_t *token) {
-    const rcv_vocabulary *vocabulary = reading->vocabulary;
+rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t place, int64_t *token) {
+    const rcv_vocabulary *vocabulary = import->vocabulary;
     *token = word ? rcvi_words_find(&vocabulary->words, word, length) : vocabulary->eos;
     if (*token < 0 && word) *token = vocabulary->unk;
     if (*token >= 0) return RCV_OK;
     if (!word)
         return rcvi_fail(RCV_INVALID, "the vocabulary has no " RCVI_EOS ", which ends every line of %s",
-                         reading->source.path);
+                         import->source.path);
     return rcvi_fail(RCV_FORMAT, "%s: the word '%.*s' at byte %lld is not in the vocabulary, which has no " RCVI_UNK,
-                     reading->source.path, (int)(length < 60 ? length : 60), word, (long long)place);
+                     import->source.path, (int)(length < 60 ? length : 60), word, (long long)place);
 }
 
-int64_t rcvi_token_bytes(const rcvi_reading *reading) {
-    int64_t size = reading->vocabulary->words.size;
+int64_t rcvi_token_bytes(const rcvi_import *import) {
+    int64_t size = import->vocabulary->words.size;
     return size <= 256 ? 1 : size <= 65536 ? 2 : 4;
 }
 
 /* ---- words ---- */
 
 typedef struct {
-    rcvi_reading *reading;
+    rcvi_import *import;
     int64_t tokens, sequences, longest;
     int64_t on_line; /* words of this line so far */
 } progress;
 
 /* What an end of line adds to a text; a line without words is no sequence. */
-static bool is_sequence(const progress *p) { return p->reading->kind == RCV_DATA_LINES && p->on_line > 0; }
-static bool is_token(const progress *p) { return p->reading->kind == RCV_DATA_STREAM || p->on_line > 0; }
+static bool is_sequence(const progress *p) { return p->import->kind == RCV_DATA_LINES && p->on_line > 0; }
+static bool is_token(const progress *p) { return p->import->kind == RCV_DATA_STREAM || p->on_line > 0; }
 
 static void count(progress *p, bool line_ends) {
     if (!line_ends || is_token(p)) p->tokens++;
@@ -46,7 +45,7 @@ static void count(progress *p, bool line_ends) {
     p->on_line = 0;
 }
 
-static rcv_status survey_word(void *user, const char *word, size_t length, int64_t place) {
+static rcv_status count_word(void *user, const char *word, size_t length, int64_t place) {
     progress *p = user;
     (void)place;
     bool line_ends = !word;
@@ -54,53 +53,53 @@ static rcv_status survey_word(void *user, const char *word, size_t length, int64
         word = RCVI_EOS;
         length = strlen(RCVI_EOS);
     }
-    if (!p->reading->given_vocabulary) RCVI_TRY(rcvi_words_count(&p->reading->counted, word, length, 1, NULL));
+    if (!p->import->given_vocabulary) RCVI_TRY(rcvi_words_count(&p->import->counted, word, length, 1, NULL));
     count(p, line_ends);
     return RCV_OK;
 }
 
 static rcv_status write_word(void *user, const char *word, size_t length, int64_t place) {
     progress *p = user;
-    rcvi_reading *reading = p->reading;
-    if (!word && is_sequence(p)) RCVI_TRY(rcvi_put_span(reading, p->tokens - p->on_line, p->on_line + 1));
+    rcvi_import *import = p->import;
+    if (!word && is_sequence(p)) RCVI_TRY(rcvi_write_span(import, p->tokens - p->on_line, p->on_line + 1));
     if (word || is_token(p)) {
         int64_t token;
-        RCVI_TRY(rcvi_find_token(reading, word, length, place, &token));
-        RCVI_TRY(rcvi_put_token(reading, token));
+        RCVI_TRY(rcvi_find_token(import, word, length, place, &token));
+        RCVI_TRY(rcvi_write_token(import, token));
     }
     count(p, !word);
     return RCV_OK;
 }
 
-static rcv_status survey_words(rcvi_reading *reading) {
-    progress p = {.reading = reading};
-    RCVI_TRY(rcvi_source_words(&reading->source, survey_word, &p));
-    if (!reading->given_vocabulary) {
-        RCVI_TRY(rcvi_vocabulary_rank(&reading->counted, &reading->vocabulary));
-        rcvi_words_free(&reading->counted);
+static rcv_status count_words(rcvi_import *import) {
+    progress p = {.import = import};
+    RCVI_TRY(rcvi_text_file_words(&import->source, count_word, &p));
+    if (!import->given_vocabulary) {
+        RCVI_TRY(rcvi_vocabulary_rank(&import->counted, &import->vocabulary));
+        rcvi_words_free(&import->counted);
     }
-    rcvi_totals *totals = &reading->totals;
-    totals->token_bytes = rcvi_token_bytes(reading);
+    rcvi_totals *totals = &import->totals;
+    totals->token_bytes = rcvi_token_bytes(import);
     totals->tokens = p.tokens;
-    totals->sequences = reading->kind == RCV_DATA_STREAM ? 1 : p.sequences;
-    totals->longest = reading->kind == RCV_DATA_STREAM ? p.tokens : p.longest;
+    totals->sequences = import->kind == RCV_DATA_STREAM ? 1 : p.sequences;
+    totals->longest = import->kind == RCV_DATA_STREAM ? p.tokens : p.longest;
     totals->bytes[RCVI_TOKENS] = p.tokens * totals->token_bytes;
     totals->bytes[RCVI_SPANS] = p.sequences * (int64_t)sizeof(rcvi_span);
     return RCV_OK;
 }
 
-static rcv_status write_words(rcvi_reading *reading) {
-    progress p = {.reading = reading};
-    return rcvi_source_words(&reading->source, write_word, &p);
+static rcv_status write_words(rcvi_import *import) {
+    progress p = {.import = import};
+    return rcvi_text_file_words(&import->source, write_word, &p);
 }
 
-const rcvi_reader rcvi_word_reader = {survey_words, write_words};
+const rcvi_data_reader rcvi_word_reader = {count_words, write_words};
 
 /* ---- bytes by line ---- */
 
 /* The text itself holds the tokens, and the file only where its lines lie. */
 typedef struct {
-    rcvi_reading *reading;
+    rcvi_import *import;
     bool writes;
     int64_t from; /* of the line */
     int64_t tokens, sequences, longest;
@@ -113,7 +112,7 @@ static rcv_status end_line(line_progress *p, int64_t end) {
     p->tokens += length;
     p->sequences++;
     if (length > p->longest) p->longest = length;
-    return p->writes ? rcvi_put_span(p->reading, from, length) : RCV_OK;
+    return p->writes ? rcvi_write_span(p->import, from, length) : RCV_OK;
 }
 
 static rcv_status find_lines(void *user, const char *bytes, size_t length, int64_t place) {
@@ -126,24 +125,24 @@ static rcv_status find_lines(void *user, const char *bytes, size_t length, int64
     return RCV_OK;
 }
 
-static rcv_status go_through_lines(rcvi_reading *reading, line_progress *p) {
-    RCVI_TRY(rcvi_source_pieces(&reading->source, find_lines, p));
-    return reading->source.offset > p->from ? end_line(p, reading->source.offset) : RCV_OK;
+static rcv_status go_through_lines(rcvi_import *import, line_progress *p) {
+    RCVI_TRY(rcvi_text_file_chunks(&import->source, find_lines, p));
+    return import->source.offset > p->from ? end_line(p, import->source.offset) : RCV_OK;
 }
 
-static rcv_status survey_lines(rcvi_reading *reading) {
-    line_progress p = {.reading = reading};
-    RCVI_TRY(go_through_lines(reading, &p));
-    reading->totals.tokens = p.tokens;
-    reading->totals.sequences = p.sequences;
-    reading->totals.longest = p.longest;
-    reading->totals.bytes[RCVI_SPANS] = p.sequences * (int64_t)sizeof(rcvi_span);
+static rcv_status count_lines(rcvi_import *import) {
+    line_progress p = {.import = import};
+    RCVI_TRY(go_through_lines(import, &p));
+    import->totals.tokens = p.tokens;
+    import->totals.sequences = p.sequences;
+    import->totals.longest = p.longest;
+    import->totals.bytes[RCVI_SPANS] = p.sequences * (int64_t)sizeof(rcvi_span);
     return RCV_OK;
 }
 
-static rcv_status write_lines(rcvi_reading *reading) {
-    line_progress p = {.reading = reading, .writes = true};
-    return go_through_lines(reading, &p);
+static rcv_status write_lines(rcvi_import *import) {
+    line_progress p = {.import = import, .writes = true};
+    return go_through_lines(import, &p);
 }
 
-const rcvi_reader rcvi_byte_line_reader = {survey_lines, write_lines};
+const rcvi_data_reader rcvi_byte_line_reader = {count_lines, write_lines};

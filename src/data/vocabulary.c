@@ -1,5 +1,5 @@
 /* Tokens by number: the 256 bytes, or words. */
-#include "data/store.h"
+#include "data/internal.h"
 
 #include <string.h>
 
@@ -169,7 +169,7 @@ uint64_t rcvi_vocabulary_hash(const rcv_vocabulary *vocabulary) {
     for (int64_t i = 0; i < vocabulary->words.size; i++) {
         size_t length;
         const char *word = rcvi_words_at(&vocabulary->words, i, &length);
-        hash = rcvi_hash_piece(hash, word, length);
+        hash = rcvi_hash_chunk(hash, word, length);
     }
     return hash;
 }

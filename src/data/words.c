@@ -1,5 +1,5 @@
 /* Words by number and numbers by word: bytes one after the other, and a table of open addresses that is at most half full. */
-#include "data/store.h"
+#include "data/internal.h"
 
 #include <string.h>
 
@@ -49,7 +49,7 @@ static size_t slot_of(const rcvi_words *words, uint32_t hash, const char *word, 
 }
 
 static uint32_t short_hash(const char *word, size_t length) {
-    return (uint32_t)(rcvi_hash_piece(0, word, length) >> 32);
+    return (uint32_t)(rcvi_hash_chunk(0, word, length) >> 32);
 }
 
 int64_t rcvi_words_find(const rcvi_words *words, const char *word, size_t length) {
@@ -106,7 +106,7 @@ rcv_status rcvi_words_count(rcvi_words *words, const char *word, size_t length, 
 }
 
 /* Sinks heap[at] below the larger of its children; the root comes last in the order. */
-static void sink(const rcvi_words *words, rcvi_before *before, uint32_t *heap, size_t at, size_t size) {
+static void sink(const rcvi_words *words, rcvi_word_order *before, uint32_t *heap, size_t at, size_t size) {
     uint32_t moved = heap[at];
     for (size_t child = 2 * at + 1; child < size; at = child, child = 2 * at + 1) {
         if (child + 1 < size && before(words, heap[child], heap[child + 1])) child++;
@@ -116,7 +116,7 @@ static void sink(const rcvi_words *words, rcvi_before *before, uint32_t *heap, s
     heap[at] = moved;
 }
 
-rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_before *before, rcvi_words *to) {
+rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_word_order *before, rcvi_words *to) {
     size_t size = (size_t)from->size;
     uint32_t *order = rcvi_new(from->context, size, sizeof *order);
     if (!order) return RCV_NO_MEMORY;

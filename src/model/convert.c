@@ -69,12 +69,12 @@ static void convert_floats(const rcv_tensor *tensor, rcv_dtype dtype, size_t cou
 static rcv_status convert_integers(const rcv_tensor *tensor, rcv_dtype dtype, size_t count, void *out) {
     int64_t low = dtype == RCV_INT64 ? INT64_MIN : dtype == RCV_INT32 ? INT32_MIN : 0;
     int64_t high = dtype == RCV_INT64 ? INT64_MAX : dtype == RCV_INT32 ? INT32_MAX : dtype == RCV_UINT8 ? UINT8_MAX : 1;
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     for (size_t i = 0; i < count; i++) {
         int64_t value = integer_at(tensor, i);
         if (value < low || value > high)
             return rcvi_fail(RCV_INVALID, "tensor %s has the value %lld, which does not fit %s",
-                             rcvi_shown(tensor->name, shown), (long long)value, rcv_dtype_name(dtype));
+                             rcvi_escape_name(tensor->name, shown), (long long)value, rcv_dtype_name(dtype));
     }
     for (size_t i = 0; i < count; i++) {
         int64_t value = integer_at(tensor, i);
@@ -97,8 +97,8 @@ rcv_status rcv_tensor_convert(const rcv_tensor *tensor, rcv_dtype dtype, size_t 
     RCVI_NEED(out || count == 0, "out");
     if (!tensor->name) return rcvi_fail(RCV_INVALID, "rcv_tensor_convert needs a tensor with a name");
     size_t from = rcv_dtype_bytes(tensor->dtype), to = rcv_dtype_bytes(dtype);
-    char shown[RCVI_SHOWN];
-    rcvi_shown(tensor->name, shown);
+    char shown[RCVI_ESCAPED_NAME];
+    rcvi_escape_name(tensor->name, shown);
     if (from == 0 || to == 0)
         return rcvi_fail(RCV_INVALID, "tensor %s cannot be converted from or to an unknown dtype", shown);
     if (count > SIZE_MAX / from || tensor->bytes != count * from)

@@ -144,7 +144,7 @@ static rcv_status new_like(const rcv_model *model, const rcv_net_options *option
     rcv_net *own_net = NULL;
     rcv_status status = rcv_cell_parse(model->context, source, strlen(source), rcv_cell_name(cell), &own_cell);
     if (!status) status = rcv_net_new(own_cell, options, &own_net);
-    if (!status) status = rcvi_model_shell(own_net, model->dtype, own_net, own_cell, made);
+    if (!status) status = rcvi_model_new_zeros(own_net, model->dtype, own_net, own_cell, made);
     if (status) {
         rcv_net_free(own_net);
         rcv_cell_free(own_cell);

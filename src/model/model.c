@@ -8,8 +8,8 @@
 
 rcv_context *rcvi_net_context(const rcv_net *net) { return rcv_net_cell(net)->context; }
 
-rcv_status rcvi_model_shell(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_net, rcv_cell *owned_cell,
-                            rcv_model **model) {
+rcv_status rcvi_model_new_zeros(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_net, rcv_cell *owned_cell,
+                                rcv_model **model) {
     *model = NULL;
     if (dtype != RCV_FLOAT32 && dtype != RCV_FLOAT64)
         return rcvi_fail(RCV_INVALID, "a model's parameters are float32 or float64, not %s", rcv_dtype_name(dtype));
@@ -44,7 +44,7 @@ rcv_status rcv_model_new(const rcv_net *net, rcv_dtype dtype, uint64_t seed, rcv
     *model = NULL;
     RCVI_NEED(net, "net");
     rcv_model *made;
-    rcv_status status = rcvi_model_shell(net, dtype, NULL, NULL, &made);
+    rcv_status status = rcvi_model_new_zeros(net, dtype, NULL, NULL, &made);
     if (!made) return status;
     status = rcv_net_initialize(net, seed, dtype, made->parameters);
     if (status != RCV_OK) {
@@ -97,7 +97,7 @@ static rcv_status load(const loading *from, rcv_model **model) {
     rcv_status status = describe(from, &cell, &net, &prefix);
     if (status == RCV_OK) status = rcvi_parameters_check(net, from->tensors, from->file, prefix);
     rcv_model *made = NULL;
-    if (status == RCV_OK) status = rcvi_model_shell(net, from->options.dtype, net, cell, &made);
+    if (status == RCV_OK) status = rcvi_model_new_zeros(net, from->options.dtype, net, cell, &made);
     if (!made) {
         rcv_net_free(net);
         rcv_cell_free(cell);

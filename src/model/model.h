@@ -16,8 +16,8 @@ struct rcv_model {
 rcv_context *rcvi_net_context(const rcv_net *net);
 
 /* A model of zeros. Where RCV_OK is returned it owns `owned_net` and `owned_cell`, each of which may be NULL. */
-rcv_status rcvi_model_shell(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_net, rcv_cell *owned_cell,
-                            rcv_model **model);
+rcv_status rcvi_model_new_zeros(const rcv_net *net, rcv_dtype dtype, rcv_net *owned_net, rcv_cell *owned_cell,
+                                rcv_model **model);
 
 /* ---- the network in a file's metadata ---- */
 

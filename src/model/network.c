@@ -70,7 +70,7 @@ static bool has_kind(const json_t *value, int kind) {
 
 /* The keys of the table and no others, each of its kind. */
 static rcv_status check_keys(json_t *object, const char *file) {
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     const char *key;
     json_t *value;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
@@ -84,10 +84,11 @@ static rcv_status check_keys(json_t *object, const char *file) {
         size_t i = 0;
         while (i < sizeof keys / sizeof *keys && strcmp(keys[i].name, key) != 0) i++;
         if (i == sizeof keys / sizeof *keys)
-            return rcvi_fail(RCV_FORMAT, "%s: %s has the unknown key %s", file, NETWORK_KEY, rcvi_shown(key, shown));
+            return rcvi_fail(RCV_FORMAT, "%s: %s has the unknown key %s", file, NETWORK_KEY,
+                             rcvi_escape_name(key, shown));
     }
     json_object_foreach(json_object_get(object, "sizes"), key, value) if (!json_is_integer(value)) return rcvi_fail(
-        RCV_FORMAT, "%s: the size %s in %s is not an integer", file, rcvi_shown(key, shown), NETWORK_KEY);
+        RCV_FORMAT, "%s: the size %s in %s is not an integer", file, rcvi_escape_name(key, shown), NETWORK_KEY);
     return RCV_OK;
 }
 
@@ -143,7 +144,7 @@ rcv_status rcvi_network_from_tensors(rcv_context *context, const rcv_tensors *te
     *net = NULL;
     const char *format = rcv_tensors_metadata(tensors, FORMAT_KEY), *source = rcv_tensors_metadata(tensors, CELL_KEY);
     const char *network = rcv_tensors_metadata(tensors, NETWORK_KEY);
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     if (!format || !source || !network)
         return rcvi_fail(RCV_FORMAT,
                          "%s: the metadata have no %s, so this is no model of ours; for a PyTorch state dict name "
@@ -154,7 +155,7 @@ rcv_status rcvi_network_from_tensors(rcv_context *context, const rcv_tensors *te
                                    : NETWORK_KEY);
     if (strcmp(format, FORMAT) != 0 && strcmp(format, FORMAT_WITHOUT_SUM) != 0)
         return rcvi_fail(RCV_FORMAT, "%s: %s is %s, this version reads %s and %s", file, FORMAT_KEY,
-                         rcvi_shown(format, shown), FORMAT_WITHOUT_SUM, FORMAT);
+                         rcvi_escape_name(format, shown), FORMAT_WITHOUT_SUM, FORMAT);
     json_error_t error;
     json_t *object = rcvi_json_read(network, strlen(network), JSON_REJECT_DUPLICATES, &error);
     rcv_status status = RCV_OK;

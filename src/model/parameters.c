@@ -50,12 +50,12 @@ static bool is_float(rcv_dtype dtype) {
 
 static rcv_status check_parameter(const rcv_parameter *parameter, const rcv_tensor *tensor, const char *file,
                                   const char *prefix) {
-    char wanted[RCVI_SHAPE_TEXT], shape[RCVI_SHAPE_TEXT], shown[RCVI_SHOWN];
+    char wanted[RCVI_SHAPE_TEXT], shape[RCVI_SHAPE_TEXT], shown[RCVI_ESCAPED_NAME];
     rcvi_shape_text(parameter->dims, parameter->shape, wanted);
     if (!tensor)
         return rcvi_fail(RCV_FORMAT, "%s: there is no tensor %s%s, the network wants it with shape %s", file,
-                         rcvi_shown(prefix, shown), parameter->name, wanted);
-    rcvi_shown(tensor->name, shown);
+                         rcvi_escape_name(prefix, shown), parameter->name, wanted);
+    rcvi_escape_name(tensor->name, shown);
     if (!same_shape(parameter, tensor))
         return rcvi_fail(RCV_FORMAT, "%s: tensor %s has shape %s, the network wants %s", file, shown,
                          rcvi_shape_text(tensor->dims, tensor->shape, shape), wanted);
@@ -83,9 +83,10 @@ rcv_status rcvi_parameters_check(const rcv_net *net, const rcv_tensors *tensors,
     /* Names are unique on both sides, so equal counts leave nothing over. */
     for (size_t i = 0; i < tensors->count && present != count; i++) {
         const char *name = tensors->items[i]->name;
-        char shown[RCVI_SHOWN];
+        char shown[RCVI_ESCAPED_NAME];
         if (strncmp(name, prefix, length) == 0 && !is_parameter(net, name + length))
-            return rcvi_fail(RCV_FORMAT, "%s: tensor %s is no parameter of the network", file, rcvi_shown(name, shown));
+            return rcvi_fail(RCV_FORMAT, "%s: tensor %s is no parameter of the network", file,
+                             rcvi_escape_name(name, shown));
     }
     return RCV_OK;
 }
@@ -106,7 +107,7 @@ rcv_status rcvi_parameters_from_tensors(const rcv_net *net, const rcv_tensors *t
 rcv_status rcvi_find_prefix(rcv_context *context, const rcv_tensors *tensors, const char *file, const char *name,
                             char **prefix) {
     static const char *const usual[] = {"", "rnn."};
-    char first[RCVI_SHOWN], second[RCVI_SHOWN];
+    char first[RCVI_ESCAPED_NAME], second[RCVI_ESCAPED_NAME];
     *prefix = NULL;
     for (size_t i = 0; i < sizeof usual / sizeof *usual; i++) {
         if (find_prefixed(tensors, usual[i], name)) {
@@ -122,7 +123,7 @@ rcv_status rcvi_find_prefix(rcv_context *context, const rcv_tensors *tensors, co
         if (candidate_length < length || strcmp(candidate + candidate_length - length, name) != 0) continue;
         if (found)
             return rcvi_fail(RCV_INVALID, "%s: both %s and %s are there, so the prefix must be given", file,
-                             rcvi_shown(found, first), rcvi_shown(candidate, second));
+                             rcvi_escape_name(found, first), rcvi_escape_name(candidate, second));
         found = candidate;
         found_length = candidate_length - length;
     }

@@ -99,17 +99,17 @@ static rcv_status list_names(const job *work, char **names, size_t *count) {
 }
 
 static rcv_status check_known(const rcv_tensors *in, char **names, size_t count) {
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     for (size_t i = 0; i < rcv_tensors_count(in); i++) {
         const char *name = rcv_tensors_at(in, i)->name;
         size_t known = 0;
         while (known < count && strcmp(names[known], name) != 0) known++;
         if (known < count) continue;
-        const char *nearest = rcvi_nearest(name, (const char *const *)names, count);
+        const char *nearest = rcvi_nearest_name(name, (const char *const *)names, count);
         if (nearest)
             return rcvi_fail(RCV_INVALID, "the tensor %s is not one the model takes; did you mean %s?",
-                             rcvi_shown(name, shown), nearest);
-        return rcvi_fail(RCV_INVALID, "the tensor %s is not one the model takes", rcvi_shown(name, shown));
+                             rcvi_escape_name(name, shown), nearest);
+        return rcvi_fail(RCV_INVALID, "the tensor %s is not one the model takes", rcvi_escape_name(name, shown));
     }
     return RCV_OK;
 }
@@ -145,9 +145,9 @@ static bool has_shape(const rcv_tensor *tensor, int dims, const int64_t *shape) 
 }
 
 static rcv_status check_float(const rcv_tensor *tensor, const char *meaning, int dims, const int64_t *shape) {
-    char shown[RCVI_SHOWN], wanted[RCVI_SHAPE_TEXT], got[RCVI_SHAPE_TEXT];
+    char shown[RCVI_ESCAPED_NAME], wanted[RCVI_SHAPE_TEXT], got[RCVI_SHAPE_TEXT];
     if (is_float(tensor->dtype) && has_shape(tensor, dims, shape)) return RCV_OK;
-    return rcvi_fail(RCV_INVALID, "%s must be a float tensor %s = %s, not %s %s", rcvi_shown(tensor->name, shown),
+    return rcvi_fail(RCV_INVALID, "%s must be a float tensor %s = %s, not %s %s", rcvi_escape_name(tensor->name, shown),
                      meaning, rcvi_shape_text(dims, shape, wanted), rcv_dtype_name(tensor->dtype),
                      rcvi_shape_text(tensor->dims, tensor->shape, got));
 }
@@ -277,7 +277,7 @@ static rcv_status choose_net(job *work) {
     options.dropout = 0;
     rcv_status status = rcv_net_new(rcv_net_cell(work->net), &options, &work->owned_net);
     if (status != RCV_OK) return status;
-    work->owned_net->certain = true;
+    work->owned_net->has_expected_zoneout = true;
     work->net = work->owned_net;
     return status;
 }

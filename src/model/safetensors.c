@@ -71,8 +71,8 @@ static rcv_status read_bytes(const source *from, int64_t at, void *to, size_t by
 /* Goes on from `sum`, piece by piece. */
 static uint64_t hash_data(uint64_t sum, const char *data, size_t bytes) {
     for (size_t done = 0, part; done < bytes; done += part) {
-        part = bytes - done < RCVI_PIECE ? bytes - done : RCVI_PIECE;
-        sum = rcvi_hash_piece(sum, data + done, part);
+        part = bytes - done < RCVI_FILE_CHUNK ? bytes - done : RCVI_FILE_CHUNK;
+        sum = rcvi_hash_chunk(sum, data + done, part);
     }
     return sum;
 }
@@ -104,7 +104,7 @@ static rcv_status hash_header(source *from, uint64_t *sum) {
     if (!digits || strncmp(digits, from->sum, CHECKSUM_DIGITS) != 0) return damaged(from);
     memset(digits, '0', CHECKSUM_DIGITS);
     *sum =
-        rcvi_hash_piece((uint64_t)(from->data_at - LENGTH_BYTES), from->header, (size_t)(from->data_at - LENGTH_BYTES));
+        rcvi_hash_chunk((uint64_t)(from->data_at - LENGTH_BYTES), from->header, (size_t)(from->data_at - LENGTH_BYTES));
     return RCV_OK;
 }
 
@@ -116,7 +116,7 @@ static void write_digits(uint64_t sum, char digits[CHECKSUM_DIGITS + 1]) {
 
 static rcv_status read_dtype(const source *from, const char *name, const json_t *value, rcv_dtype *dtype) {
     const char *tag = json_string_value(value);
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     if (!tag) return rcvi_fail(RCV_FORMAT, "%s: tensor %s needs a text \"dtype\"", from->file, name);
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (strcmp(dtypes[i].name, tag) == 0) {
@@ -126,7 +126,7 @@ static rcv_status read_dtype(const source *from, const char *name, const json_t 
     }
     return rcvi_fail(RCV_FORMAT,
                      "%s: tensor %s has dtype %s, only F32, F64, F16, BF16, I64, I32, U8 and BOOL can be read",
-                     from->file, name, rcvi_shown(tag, shown));
+                     from->file, name, rcvi_escape_name(tag, shown));
 }
 
 static rcv_status read_shape(const source *from, const char *name, const json_t *value, rcv_tensor *tensor) {
@@ -163,8 +163,8 @@ static rcv_status read_offsets(const source *from, const char *name, const json_
 
 static rcv_status read_tensor(const source *from, const char *key, const json_t *value, rcv_tensor *tensor,
                               range *place) {
-    char name[RCVI_SHOWN], shape[RCVI_SHAPE_TEXT];
-    rcvi_shown(key, name);
+    char name[RCVI_ESCAPED_NAME], shape[RCVI_SHAPE_TEXT];
+    rcvi_escape_name(key, name);
     if (!json_is_object(value))
         return rcvi_fail(RCV_FORMAT, "%s: tensor %s is not described by an object", from->file, name);
     if (json_object_size(value) > 3)
@@ -206,9 +206,9 @@ static rcv_status read_metadata(source *from, json_t *object, rcv_tensors *tenso
     const char *key;
     json_t *value;
     json_object_foreach(object, key, value) {
-        char shown[RCVI_SHOWN];
+        char shown[RCVI_ESCAPED_NAME];
         if (!json_is_string(value))
-            return rcvi_fail(RCV_FORMAT, "%s: the metadata %s is not a text", from->file, rcvi_shown(key, shown));
+            return rcvi_fail(RCV_FORMAT, "%s: the metadata %s is not a text", from->file, rcvi_escape_name(key, shown));
         if (is_almost_the_key(key)) return damaged(from);
         rcv_status status = strcmp(key, CHECKSUM_KEY) == 0
                                 ? read_sum(from, json_string_value(value))
@@ -226,14 +226,14 @@ static int compare_ranges(const void *a, const void *b) {
 
 /* The tensors lie one after another from the first byte of the data to the last. */
 static rcv_status check_cover(const source *from, range *places, size_t count) {
-    char name[RCVI_SHOWN], before[RCVI_SHOWN];
+    char name[RCVI_ESCAPED_NAME], before[RCVI_ESCAPED_NAME];
     int64_t end = 0;
     qsort(places, count, sizeof *places, compare_ranges);
     for (size_t i = 0; i < count; i++) {
-        rcvi_shown(places[i].name, name);
+        rcvi_escape_name(places[i].name, name);
         if (places[i].begin < end)
             return rcvi_fail(RCV_FORMAT, "%s: tensor %s overlaps tensor %s", from->file, name,
-                             rcvi_shown(places[i - 1].name, before));
+                             rcvi_escape_name(places[i - 1].name, before));
         if (places[i].begin > end)
             return rcvi_fail(RCV_FORMAT, "%s: %lld bytes before tensor %s belong to no tensor", from->file,
                              (long long)(places[i].begin - end), name);
@@ -254,9 +254,9 @@ static rcv_status read_data(source *from, const range *places, size_t count, voi
         char *to = data[places[i].index];
         size_t bytes = (size_t)(places[i].end - places[i].begin);
         for (size_t done = 0, part; done < bytes; done += part) {
-            part = bytes - done < RCVI_PIECE ? bytes - done : RCVI_PIECE;
+            part = bytes - done < RCVI_FILE_CHUNK ? bytes - done : RCVI_FILE_CHUNK;
             RCVI_TRY(read_bytes(from, from->data_at + places[i].begin + (int64_t)done, to + done, part));
-            if (has_sum) sum = rcvi_hash_piece(sum, to + done, part);
+            if (has_sum) sum = rcvi_hash_chunk(sum, to + done, part);
         }
     }
     char digits[CHECKSUM_DIGITS + 1];
@@ -313,11 +313,11 @@ static rcv_status parse_header(const source *from, json_t **header) {
     *header = NULL;
     if (length == 0 || bytes[0] != '{') return rcvi_fail(RCV_FORMAT, "%s: the header is not a JSON object", from->file);
     json_error_t error;
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     *header = rcvi_json_read(bytes, length, JSON_REJECT_DUPLICATES, &error);
     if (!*header)
         return rcvi_fail(RCV_FORMAT, "%s: the header is not valid JSON at byte %d: %s", from->file, error.position,
-                         rcvi_shown(error.text, shown));
+                         rcvi_escape_name(error.text, shown));
     return RCV_OK;
 }
 
@@ -395,14 +395,14 @@ rcv_status rcv_tensors_load(rcv_context *context, const char *path, rcv_tensors 
 
 /* Larger elements first, so that every tensor is aligned to its element; else in order. `pieces` begins with the length
  * and the header; offsets[i] is where tensor i begins. */
-static void lay_out(const rcv_tensors *tensors, rcvi_piece *pieces, int64_t *offsets) {
+static void lay_out(const rcv_tensors *tensors, rcvi_bytes *pieces, int64_t *offsets) {
     size_t piece = 2;
     int64_t offset = 0;
     for (size_t size = 8; size > 0; size /= 2) {
         for (size_t i = 0; i < tensors->count; i++) {
             const rcv_tensor *tensor = tensors->items[i];
             if (rcv_dtype_bytes(tensor->dtype) != size) continue;
-            pieces[piece++] = (rcvi_piece){tensor->data, tensor->bytes};
+            pieces[piece++] = (rcvi_bytes){tensor->data, tensor->bytes};
             offsets[i] = offset;
             offset += (int64_t)tensor->bytes;
         }
@@ -452,15 +452,15 @@ static rcv_status write_header(const rcv_tensors *tensors, const int64_t *offset
 }
 
 /* The sum of header and data goes where its zeros are. */
-static void put_sum(char *header, size_t length, const rcvi_piece *data, size_t count) {
+static void put_sum(char *header, size_t length, const rcvi_bytes *data, size_t count) {
     char digits[CHECKSUM_DIGITS + 1];
-    uint64_t sum = rcvi_hash_piece(length, header, length);
+    uint64_t sum = rcvi_hash_chunk(length, header, length);
     for (size_t i = 0; i < count; i++) sum = hash_data(sum, data[i].bytes, data[i].length);
     write_digits(sum, digits);
     memcpy(find_digits(header), digits, CHECKSUM_DIGITS);
 }
 
-static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_piece *pieces, int64_t *offsets) {
+static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_bytes *pieces, int64_t *offsets) {
     rcvi_text text;
     uint8_t length[LENGTH_BYTES];
     rcvi_text_init(&text, tensors->context);
@@ -469,8 +469,8 @@ static rcv_status save(const rcv_tensors *tensors, const char *path, rcvi_piece 
     if (status == RCV_OK) {
         for (int i = 0; i < LENGTH_BYTES; i++) length[i] = (uint8_t)((uint64_t)text.length >> 8 * i);
         put_sum(text.bytes, text.length, pieces + 2, tensors->count);
-        pieces[0] = (rcvi_piece){length, sizeof length};
-        pieces[1] = (rcvi_piece){text.bytes, text.length};
+        pieces[0] = (rcvi_bytes){length, sizeof length};
+        pieces[1] = (rcvi_bytes){text.bytes, text.length};
         status = rcvi_write_file(tensors->context, path, pieces, tensors->count + 2);
     }
     rcvi_text_drop(&text);
@@ -481,7 +481,7 @@ rcv_status rcv_tensors_save(const rcv_tensors *tensors, const char *path) {
     RCVI_NEED(tensors, "tensors");
     RCVI_NEED(path, "path");
     rcv_context *context = tensors->context;
-    rcvi_piece *pieces = rcvi_new(context, tensors->count + 2, sizeof *pieces);
+    rcvi_bytes *pieces = rcvi_new(context, tensors->count + 2, sizeof *pieces);
     int64_t *offsets = rcvi_new(context, tensors->count, sizeof *offsets);
     rcv_status status = pieces && offsets ? save(tensors, path, pieces, offsets) : RCV_NO_MEMORY;
     rcvi_free(context, offsets);

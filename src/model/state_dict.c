@@ -91,10 +91,10 @@ rcv_status rcvi_net_from_state_dict(const rcv_cell *cell, const rcv_tensors *ten
     const rcv_tensor *input = matrix(tensors, prefix, "weight_ih_l0");
     const rcv_tensor *recurrent = matrix(tensors, prefix, "weight_hh_l0");
     const rcv_tensor *projection = matrix(tensors, prefix, "weight_hr_l0");
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     if (!input)
         return rcvi_fail(RCV_FORMAT, "%s: there is no matrix %sweight_ih_l0, from which the input size is read", file,
-                         rcvi_shown(prefix, shown));
+                         rcvi_escape_name(prefix, shown));
     naming names = read_names(tensors, prefix);
     rcv_net_options options = RCV_INIT(rcv_net_options, .input = input->shape[1], .layers = names.layers,
                                        .bidirectional = names.reverse, .no_bias = !names.bias);

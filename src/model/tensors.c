@@ -12,9 +12,9 @@ bool rcvi_shape_bytes(rcv_dtype dtype, int dims, const int64_t *shape, int64_t *
     return rcvi_multiply(*elements, (int64_t)rcv_dtype_bytes(dtype), bytes);
 }
 
-const char *rcvi_shown(const char *name, char out[RCVI_SHOWN]) {
-    size_t needed = rcv_escape(name, strlen(name), "", out, RCVI_SHOWN - 3);
-    if (needed >= RCVI_SHOWN - 3) strcat(out, "...");
+const char *rcvi_escape_name(const char *name, char out[RCVI_ESCAPED_NAME]) {
+    size_t needed = rcv_escape(name, strlen(name), "", out, RCVI_ESCAPED_NAME - 3);
+    if (needed >= RCVI_ESCAPED_NAME - 3) strcat(out, "...");
     return out;
 }
 
@@ -103,8 +103,8 @@ rcv_status rcv_tensors_add(rcv_tensors *tensors, const rcv_tensor *tensor) {
     RCVI_NEED(tensor, "tensor");
     if (!tensor->name || tensor->name[0] == '\0')
         return rcvi_fail(RCV_INVALID, "rcv_tensors_add needs a tensor with a name");
-    char shown[RCVI_SHOWN], shape[RCVI_SHAPE_TEXT];
-    rcvi_shown(tensor->name, shown);
+    char shown[RCVI_ESCAPED_NAME], shape[RCVI_SHAPE_TEXT];
+    rcvi_escape_name(tensor->name, shown);
     if (strcmp(tensor->name, "__metadata__") == 0)
         return rcvi_fail(RCV_INVALID,
                          "a tensor cannot be named __metadata__, the file format keeps that name for itself");

@@ -29,8 +29,8 @@ rcv_status rcvi_metadata_append(rcv_tensors *tensors, const char *key, const cha
 bool rcvi_shape_bytes(rcv_dtype dtype, int dims, const int64_t *shape, int64_t *elements, int64_t *bytes);
 
 /* A name from a file, fit for a message: escaped, a long one cut. */
-enum { RCVI_SHOWN = 96 };
-const char *rcvi_shown(const char *name, char out[RCVI_SHOWN]);
+enum { RCVI_ESCAPED_NAME = 96 };
+const char *rcvi_escape_name(const char *name, char out[RCVI_ESCAPED_NAME]);
 /* "[3, 4]" */
 enum { RCVI_SHAPE_TEXT = 24 * RCV_MAX_DIMS };
 const char *rcvi_shape_text(int dims, const int64_t *shape, char out[RCVI_SHAPE_TEXT]);

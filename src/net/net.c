@@ -41,7 +41,7 @@ static rcv_status settle_sizes(rcv_net *net, const rcv_net_options *options) {
         size_t i = 0;
         while (i < declared && strcmp(given->name, names[i])) i++;
         if (i == declared) {
-            const char *near = rcvi_nearest(given->name, names, declared);
+            const char *near = rcvi_nearest_name(given->name, names, declared);
             return rcvi_fail(RCV_INVALID, "cell %s has no size '%s'%s%s%s", net->cell->ast.name, given->name,
                              near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
         }
@@ -83,16 +83,16 @@ static rcv_status new_layer(rcv_net *net, int64_t input, rcvi_layer *layer) {
     rcvi_graph_init(&layer->forward, &net->pool);
     rcvi_graph_init(&layer->adjoint, &net->pool);
     RCVI_TRY(rcvi_bind(graph, sizes, net->options.no_bias, net->options.rank, &layer->forward));
-    if (net->options.zoneout > 0) RCVI_TRY(rcvi_zone(&layer->forward));
+    if (net->options.zoneout > 0) RCVI_TRY(rcvi_add_zoneout(&layer->forward));
     RCVI_TRY(check_blocks(&layer->forward));
     RCVI_TRY(rcvi_differentiate(&layer->forward, &layer->adjoint, NULL));
     rcvi_distribution parts;
     if (!rcvi_distribute(&net->pool, &layer->forward, true, &parts)) return RCV_NO_MEMORY;
     layer->parts = parts.count;
     for (int i = 0; i < parts.count; i++) {
-        layer->scans |= parts.classes[i] == RCVI_SCAN || parts.classes[i] == RCVI_DIAGONAL;
-        layer->bends |= parts.classes[i] == RCVI_DIAGONAL;
-        layer->multiplies |= parts.classes[i] == RCVI_DENSE;
+        layer->has_elementwise |= parts.classes[i] == RCVI_SCAN || parts.classes[i] == RCVI_DIAGONAL;
+        layer->has_diagonal |= parts.classes[i] == RCVI_DIAGONAL;
+        layer->has_dense |= parts.classes[i] == RCVI_DENSE;
     }
     layer->input = input;
     layer->output = rcvi_features(&layer->forward, layer->forward.values[layer->forward.outputs[0].value].size);
@@ -125,7 +125,7 @@ static rcv_status add_parameter(rcv_net *net, const rcvi_param *kind, const char
 }
 
 /* Parameters first .. end - 1 of the graph are stacked in one tensor. */
-static rcv_status place_stack(rcv_net *net, int64_t index, int64_t direction, size_t first, size_t end) {
+static rcv_status add_stack(rcv_net *net, int64_t index, int64_t direction, size_t first, size_t end) {
     rcvi_layer *layer = &net->layers[index];
     const rcvi_graph *graph = &layer->forward;
     const rcvi_param *kind = &graph->params[first];
@@ -136,7 +136,7 @@ static rcv_status place_stack(rcv_net *net, int64_t index, int64_t direction, si
         if (!rcvi_multiply(own / blocks, columns, &elements) || !rcvi_add(offset, elements, &elements)) {
             return rcvi_fail(RCV_INVALID, "the network's parameters have more elements than 64 bits can count");
         }
-        layer->places[direction][i] = (rcvi_param_place){offset, own / blocks, columns / blocks, blocks};
+        layer->layouts[direction][i] = (rcvi_param_layout){offset, own / blocks, columns / blocks, blocks};
         offset = elements;
         rows += own;
     }
@@ -150,18 +150,18 @@ static rcv_status place_stack(rcv_net *net, int64_t index, int64_t direction, si
     return add_parameter(net, kind, name, parameter);
 }
 
-static rcv_status place_parameters(rcv_net *net, int64_t index, int64_t direction) {
+static rcv_status add_parameters(rcv_net *net, int64_t index, int64_t direction) {
     rcvi_layer *layer = &net->layers[index];
     const rcvi_param *params = layer->forward.params;
     size_t count = layer->forward.param_count;
-    layer->places[direction] = rcvi_pool_new(&net->pool, count, sizeof *layer->places[direction]);
-    if (!layer->places[direction]) return RCV_NO_MEMORY;
+    layer->layouts[direction] = rcvi_pool_new(&net->pool, count, sizeof *layer->layouts[direction]);
+    if (!layer->layouts[direction]) return RCV_NO_MEMORY;
     for (size_t first = 0, end; first < count; first = end) {
         for (end = first + 1; end < count; end++) {
             if (strcmp(params[end].stored, params[first].stored) || strcmp(params[end].suffix, params[first].suffix))
                 break;
         }
-        RCVI_TRY(place_stack(net, index, direction, first, end));
+        RCVI_TRY(add_stack(net, index, direction, first, end));
     }
     return RCV_OK;
 }
@@ -215,7 +215,7 @@ static rcv_status build(rcv_net *net, const rcv_net_options *options) {
         RCVI_TRY(new_layer(net, input, &net->layers[l]));
         input = net->layers[l].output * net->directions;
         net->layers[l].start = net->parameter_elements;
-        for (int64_t d = 0; d < net->directions; d++) RCVI_TRY(place_parameters(net, l, d));
+        for (int64_t d = 0; d < net->directions; d++) RCVI_TRY(add_parameters(net, l, d));
     }
     return list_states(net);
 }
@@ -251,7 +251,7 @@ rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_
     RCVI_TRY(rcv_net_new(net->cell, &options, slice));
     if (!*slice) return RCV_NO_MEMORY;
     (*slice)->first = net->first + first;
-    (*slice)->certain = net->certain;
+    (*slice)->has_expected_zoneout = net->has_expected_zoneout;
     return RCV_OK;
 }
 

@@ -4,22 +4,21 @@
 
 #include "cell/cell.h"
 
-/* Where a parameter of a bound graph lies in the flat array. */
+/* Location and shape of a parameter of a bound graph in the flat array. */
 typedef struct {
     int64_t offset;
     int64_t rows, columns; /* of one diagonal block */
-    int64_t blocks;        /* one behind the other */
-} rcvi_param_place;
+    int64_t blocks;        /* diagonal blocks, stored one after another */
+} rcvi_param_layout;
 
 typedef struct {
-    rcvi_graph forward; /* bound; one output; x is its first input, behind it is what is new of states that zone out */
-    rcvi_graph adjoint; /* of it */
+    rcvi_graph forward; /* bound; one output; inputs: x, then one zoneout mask per state if the network has zoneout */
+    rcvi_graph adjoint; /* derivative of `forward` */
     int64_t input, output;
-    int64_t start; /* of its parameters in the flat array */
-    int parts;     /* of the forward graph, its recurrences taken apart */
-    bool scans, bends,
-        multiplies; /* among these are elementwise ones; of them some that are not affine; some that multiply states */
-    rcvi_param_place *places[2]; /* [directions][forward.param_count] */
+    int64_t start;                                 /* of its parameters in the flat array */
+    int parts;                                     /* of the forward graph after loop distribution */
+    bool has_elementwise, has_diagonal, has_dense; /* some part is of class scan or diagonal; diagonal; dense */
+    rcvi_param_layout *layouts[2];                 /* [directions][forward.param_count] */
 } rcvi_layer;
 
 struct rcv_net {
@@ -35,13 +34,14 @@ struct rcv_net {
     int64_t parameter_elements;
     rcv_state *states;
     size_t state_count;
-    int64_t first; /* its first layer's number in the network of which it is a slice, else 0 */
-    bool certain;  /* in training, too, states take the mean of what zoneout may leave them */
+    int64_t first; /* of a slice: number of its first layer in the whole network; else 0 */
+    bool
+        has_expected_zoneout; /* in training, too, states take the expected value of zoneout instead of a random mask */
 };
 
-/* Does a plan for training ask for a seed? */
+/* Whether training needs a random seed. */
 static inline bool rcvi_net_is_random(const rcv_net *net) {
-    return net->options.dropout > 0 || (net->options.zoneout > 0 && !net->certain);
+    return net->options.dropout > 0 || (net->options.zoneout > 0 && !net->has_expected_zoneout);
 }
 
 /* Features of a value of a bound graph. */
@@ -49,20 +49,21 @@ static inline int64_t rcvi_features(const rcvi_graph *graph, int size) {
     return size < 0 ? 1 : graph->sizes[size].value;
 }
 
-/* Layers first .. first + count - 1 as a network of their own, whose masks are those that they have in the whole: what is dropped between its
- * last layer and the next is left to whoever passes it on. Its parameters lie as in the whole, from rcvi_layer_start(net, first) on. */
+/* Layers first .. first + count - 1 as a network. Its dropout and zoneout masks are those of the same layers in `net`; dropout after its last layer is
+ * not part of it. Its parameters have the order of `net`, from rcvi_layer_start(net, first). */
 rcv_status rcvi_net_slice(const rcv_net *net, int64_t first, int64_t count, rcv_net **slice);
 
-/* Where the parameters of a layer begin in the flat array; of the number of layers: where all end. */
+/* Offset of a layer's parameters in the flat array; for layer == layers: the end of all parameters. */
 static inline int64_t rcvi_layer_start(const rcv_net *net, int64_t layer) {
     return layer < net->options.layers ? net->layers[layer].start : net->parameter_elements;
 }
 
-/* Behind the first layer's gradients nothing is computed that could hide their exchange. So their lead is told of by itself: those before
- * the boundary of parameters nearest to the layer's middle, which may be its end. */
+/* The first layer's gradients are the last that the backward pass computes, so no computation overlaps with their all-reduce. They are
+ * reduced in two parts: the first part ends at the parameter boundary nearest to the layer's middle, which this returns. It
+ * may be the layer's end. */
 int64_t rcvi_lead_end(const rcv_net *net);
 
-/* Elements before the block of (layer, direction) in a tensor of this state, for batch 1. */
+/* Offset of the block of (layer, direction) in a tensor of this state, in elements for batch 1. */
 int64_t rcvi_state_offset(const rcv_net *net, size_t state, int64_t layer, int64_t direction);
 
 #endif

@@ -64,11 +64,11 @@ static void update_lesson(entry *known, const rcvi_lesson *lesson) {
 
 bool rcvi_wisdom_find(rcv_context *context, const char *key, bool exhaustive, rcvi_lesson *lesson) {
     bool found = false;
-    rcvi_lock_briefly();
+    rcvi_global_lock();
     const wisdom *w = context->wisdom;
     size_t at = w ? find_position(w, key, &found) : 0;
     if (found) *lesson = w->entries[at].lesson;
-    rcvi_unlock_briefly();
+    rcvi_global_unlock();
     return found && (lesson->exhaustive || !exhaustive);
 }
 
@@ -94,9 +94,9 @@ static rcv_status remember(rcv_context *context, const char *key, const rcvi_les
 }
 
 rcv_status rcvi_wisdom_remember(rcv_context *context, const char *key, const rcvi_lesson *lesson) {
-    rcvi_lock_briefly();
+    rcvi_global_lock();
     rcv_status status = remember(context, key, lesson);
-    rcvi_unlock_briefly();
+    rcvi_global_unlock();
     return status;
 }
 
@@ -230,10 +230,10 @@ static rcv_status merge(rcv_context *context, wisdom *known, wisdom *read) {
 
 static rcv_status merge_into_context(rcv_context *context, wisdom *read) {
     if (read->count == 0) return RCV_OK;
-    rcvi_lock_briefly();
+    rcvi_global_lock();
     wisdom *known = wisdom_of(context);
     rcv_status status = known ? merge(context, known, read) : RCV_NO_MEMORY;
-    rcvi_unlock_briefly();
+    rcvi_global_unlock();
     return status;
 }
 
@@ -275,25 +275,25 @@ rcv_status rcv_wisdom_save(const rcv_context *context, const char *path) {
     rcvi_text out;
     rcvi_text_init(&out, owner);
     rcvi_text_add(&out, SIGNATURE);
-    rcvi_lock_briefly();
+    rcvi_global_lock();
     const wisdom *w = context->wisdom;
     for (size_t i = 0; w && i < w->count; i++) print_entry(&w->entries[i], &out);
-    rcvi_unlock_briefly();
+    rcvi_global_unlock();
     if (!out.failed)
         rcvi_text_add(&out, CHECKSUM "%016llx\n", (unsigned long long)rcvi_hash_bytes(out.bytes, out.length));
     char *text = NULL;
     size_t length = out.length;
     RCVI_TRY(rcvi_text_take(&out, &text));
-    rcv_status status = rcvi_write_file(owner, path, &(rcvi_piece){text, length}, 1);
+    rcv_status status = rcvi_write_file(owner, path, &(rcvi_bytes){text, length}, 1);
     rcvi_free(owner, text);
     return status;
 }
 
 size_t rcv_wisdom_count(const rcv_context *context) {
     if (!context) return 0;
-    rcvi_lock_briefly();
+    rcvi_global_lock();
     const wisdom *w = context->wisdom;
     size_t count = w ? w->count : 0;
-    rcvi_unlock_briefly();
+    rcvi_global_unlock();
     return count;
 }

@@ -312,7 +312,7 @@ static rcv_status refuse_name(const char *name, size_t length) {
     copy[kept] = '\0';
     if (length == 0)
         return rcvi_fail(RCV_INVALID, "a rung is missing in the plan string: write naive, or rungs joined by '+'");
-    const char *near = rcvi_nearest(copy, names, RUNGS);
+    const char *near = rcvi_nearest_name(copy, names, RUNGS);
     if (near) return rcvi_fail(RCV_INVALID, "there is no rung '%s' for a plan; did you mean '%s'?", copy, near);
     list_names(list, sizeof list);
     return rcvi_fail(RCV_INVALID, "there is no rung '%s' for a plan; there are %s", copy, list);

@@ -14,7 +14,7 @@ static rcvi_storage forward_storage(const rcvi_stepwise *w, const rcvi_track *t,
     const rcvi_graph *forward = &rcvi_track_layer(w, t)->forward;
     bool computed = rcvi_operations[forward->values[source].operation].arguments > 0;
     if (computed && rcvi_track_slot_holds(w, forward, source))
-        return rcvi_storage_later(&s->time_map, s->states[rcvi_graph_next_of(forward, source)]);
+        return rcvi_storage_later(&s->time_map, s->states[rcvi_graph_state_of_next(forward, source)]);
     return s->kept[source].kind != RCVI_NOT_STORED ? s->kept[source] : rcvi_sweep_fusion_of(s, source)->storage[source];
 }
 

@@ -15,7 +15,8 @@ int64_t rcvi_forward_chunk_of(const rcvi_rungs *rungs, int64_t steps) {
 }
 
 void rcvi_pass_begin(rcvi_stepwise *w, int64_t chunk, bool is_wavefront) {
-    w->pass = (rcvi_pass){.chunk = chunk, .chunks = (w->frame.steps + chunk - 1) / chunk, .is_wavefront = is_wavefront};
+    w->pass = (rcvi_time_chunks){
+        .chunk = chunk, .chunks = (w->frame.steps + chunk - 1) / chunk, .is_wavefront = is_wavefront};
 }
 
 static bool has_chunk_loop(const rcvi_stepwise *w) { return w->pass.chunks > 1 && w->pass.chunk > 1; }

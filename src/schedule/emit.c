@@ -1,7 +1,7 @@
 /* Plain steps: see emit.h. */
 #include "schedule/emit.h"
 
-bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,
+bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_layout *params,
                        const char *label) {
     rcv_context *context = program->pool.context;
     *e = (rcvi_emitter){
@@ -13,7 +13,7 @@ bool rcvi_emitter_init(rcvi_emitter *e, rcvi_program *program, const rcvi_graph 
         return false;
     }
     for (size_t v = 0; v < graph->value_count; v++) e->views[v] = rcvi_no_view();
-    rcvi_graph_live(graph, e->live);
+    rcvi_graph_find_live(graph, e->live);
     return true;
 }
 
@@ -126,7 +126,7 @@ static rcvi_view operand_of(rcvi_emitter *e, int value) {
  * block. */
 static void emit_matrix(rcvi_emitter *e, int value) {
     const rcvi_value *v = &e->graph->values[value];
-    const rcvi_param_place *param = &e->params[v->index];
+    const rcvi_param_layout *param = &e->params[v->index];
     bool transpose = v->operation == RCVI_MATRIX_TRANSPOSE;
     int64_t to = transpose ? param->columns : param->rows, from = transpose ? param->rows : param->columns;
     int parameters = rcvi_program_external(e->program, RCVI_PARAMETERS, 0);
@@ -185,7 +185,7 @@ void rcvi_emit_result(rcvi_emitter *e, int value, rcvi_view out) {
 
 /* ---- gradients ---- */
 
-void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *param, int64_t rows, rcvi_view left,
+void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_layout *param, int64_t rows, rcvi_view left,
                         rcvi_view right, int64_t depth) {
     int target = rcvi_program_external(program, RCVI_DPARAMETERS, 0);
     rcvi_view out = {.buffer = target, .offset = param->offset, .row = param->columns, .column = 1};
@@ -211,7 +211,7 @@ void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *param, in
 void rcvi_emit_gradients(rcvi_emitter *e) {
     for (size_t i = 0; i < e->graph->gradient_count; i++) {
         const rcvi_gradient *gradient = &e->graph->gradients[i];
-        const rcvi_param_place *param = &e->params[gradient->param];
+        const rcvi_param_layout *param = &e->params[gradient->param];
         rcvi_view right = gradient->right == RCVI_NONE ? rcvi_no_view() : operand_of(e, gradient->right);
         rcvi_emit_gradient(e->program, param, param->rows, e->views[gradient->left], right, e->batch);
     }

@@ -8,8 +8,8 @@
 typedef struct {
     rcvi_program *program;
     const rcvi_graph *graph;
-    const rcvi_param_place *params; /* of the graph's parameters */
-    const char *label;              /* prefix of buffers' names */
+    const rcvi_param_layout *params; /* of the graph's parameters */
+    const char *label;               /* prefix of buffers' names */
     int64_t batch;
     rcvi_view *views; /* [values]: preset for inputs, states and what is kept; others get a buffer of their own */
     bool *live;       /* [values] read by an output, a next state or a gradient */
@@ -17,7 +17,7 @@ typedef struct {
 
 /* Allocates the tables; every view is absent at first. Free with rcvi_emitter_free. */
 bool rcvi_emitter_init(rcvi_emitter *emitter, rcvi_program *program, const rcvi_graph *graph,
-                       const rcvi_param_place *params, const char *label);
+                       const rcvi_param_layout *params, const char *label);
 void rcvi_emitter_free(rcvi_emitter *emitter);
 
 void rcvi_emit_value(rcvi_emitter *emitter, int value);
@@ -25,7 +25,7 @@ void rcvi_emit_values(rcvi_emitter *emitter);
 void rcvi_emit_gradients(rcvi_emitter *emitter); /* of the parameters, added to dparameters */
 
 /* A gradient's step: left^T right, or the sum of left's rows, added to dparameters. `depth` rows are summed over. */
-void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_place *param, int64_t rows, rcvi_view left,
+void rcvi_emit_gradient(rcvi_program *program, const rcvi_param_layout *param, int64_t rows, rcvi_view left,
                         rcvi_view right, int64_t depth);
 
 /* Single steps. Views are [rows, columns]. */

@@ -18,7 +18,7 @@ static void mark_kept(const rcvi_stepwise *w, const rcvi_track *t, rcvi_fusion *
     for (size_t i = 0; i < adjoint->input_count; i++) {
         int v = adjoint->inputs[i].source;
         if (v == RCVI_NONE || f->given[v] || rcvi_track_slot_holds(w, graph, v)) continue;
-        bool rounded = rcvi_graph_next_of(graph, v) == RCVI_NONE;
+        bool rounded = rcvi_graph_state_of_next(graph, v) == RCVI_NONE;
         (rounded ? f->kept : f->needed)[v] = true;
     }
 }

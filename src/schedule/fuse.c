@@ -1,7 +1,7 @@
 /* Tables of a fusion, and what its values are read by, stored in and viewed as. */
 #include "schedule/fuse_internal.h"
 
-bool rcvi_fusion_init(rcvi_fusion *f, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,
+bool rcvi_fusion_init(rcvi_fusion *f, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_layout *params,
                       const char *label, rcvi_time_map time_map) {
     size_t count = graph->value_count;
     rcvi_pool *pool = &program->pool;

@@ -94,7 +94,7 @@ typedef struct {
  * rcvi_fusion_analyse; rcvi_fusion_store for what must be stored; rcvi_fusion_prepare, outside of loops; rcvi_fusion_emit, once a phase
  * and at its place in the program. `defers_gradients` is set before rcvi_fusion_analyse. */
 bool rcvi_fusion_init(rcvi_fusion *fusion, rcvi_program *program, const rcvi_graph *graph,
-                      const rcvi_param_place *params, const char *label, rcvi_time_map time_map);
+                      const rcvi_param_layout *params, const char *label, rcvi_time_map time_map);
 void rcvi_fusion_free(rcvi_fusion *fusion);
 
 /* Chooses the method, phase and level of every value. */

@@ -87,7 +87,7 @@ static void add_product(mapper *m, const rcvi_form *form, bool early_part) {
     for (int i = 0; i < form->matrix_count; i++) {
         int v = form->matrices[i];
         if (form->split && form->early[i] != early_part) continue;
-        const rcvi_param_place *param = &f->emitter.params[rcvi_fusion_value(f, v)->index];
+        const rcvi_param_layout *param = &f->emitter.params[rcvi_fusion_value(f, v)->index];
         bool transposed = rcvi_fusion_value(f, v)->operation == RCVI_MATRIX_TRANSPOSE;
         int t = product->term_count++;
         int64_t count = f->packed[v] == RCVI_NONE ? 0 : f->emitter.program->buffers[f->packed[v]].count;
@@ -287,7 +287,7 @@ static void emit_maps(rcvi_fusion *f, rcvi_phase phase, int level) {
 
 /* A group of matrices with adjacent parameters as one gemm. */
 static void emit_group(rcvi_fusion *f, int first, int64_t rows) {
-    const rcvi_param_place *param = &f->emitter.params[rcvi_fusion_value(f, first)->index];
+    const rcvi_param_layout *param = &f->emitter.params[rcvi_fusion_value(f, first)->index];
     int parameters = rcvi_program_external(f->emitter.program, RCVI_PARAMETERS, 0);
     rcvi_step step = {.kind = RCVI_STEP_GEMM,
                       .rows = rows,

@@ -42,13 +42,13 @@ void rcvi_fusion_emit_gradients(rcvi_fusion *f, bool over_chunk) {
     for (size_t g = 0; done && g < graph->gradient_count; g++) done[g] = f->skipped[g];
     for (size_t g; !program->failed && (g = first_gradient(f, done)) < graph->gradient_count;) {
         const rcvi_gradient *gradient = &graph->gradients[g];
-        const rcvi_param_place *param = &f->emitter.params[gradient->param];
+        const rcvi_param_layout *param = &f->emitter.params[gradient->param];
         int64_t rows = param->rows;
         rcvi_view left = factor(f, gradient->left, over_chunk), right = factor(f, gradient->right, over_chunk);
         done[g] = true;
         for (size_t n; f->rungs->combine && (n = first_gradient(f, done)) < graph->gradient_count;) {
             const rcvi_gradient *next = &graph->gradients[n];
-            const rcvi_param_place *other = &f->emitter.params[next->param];
+            const rcvi_param_layout *other = &f->emitter.params[next->param];
             rcvi_view beside = factor(f, next->left, over_chunk);
             bool stacked = other->offset == param->offset + rows * param->columns && param->blocks == 1 &&
                            other->blocks == 1 && other->columns == param->columns;

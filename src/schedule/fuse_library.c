@@ -16,7 +16,7 @@ typedef struct {
 
 static const rcvi_value *value_of(const rcvi_fusion *f, int v) { return &f->emitter.graph->values[v]; }
 static int64_t features(const rcvi_fusion *f, int v) { return rcvi_features(f->emitter.graph, value_of(f, v)->size); }
-static const rcvi_param_place *param_of(const rcvi_fusion *f, int v) {
+static const rcvi_param_layout *param_of(const rcvi_fusion *f, int v) {
     return &f->emitter.params[value_of(f, v)->index];
 }
 static bool is_form(const rcvi_fusion *f, int i) { return f->form_of[f->forms[i].value] == i; }
@@ -36,7 +36,7 @@ static int level_of(const rcvi_fusion *f, const rcvi_form *form) {
 static double work_of(const rcvi_fusion *f, const rcvi_form *form) {
     double depth = 0;
     for (int m = 0; m < form->matrix_count; m++) {
-        const rcvi_param_place *param = param_of(f, form->matrices[m]);
+        const rcvi_param_layout *param = param_of(f, form->matrices[m]);
         if (is_outside(form, m)) depth += (double)(is_transposed(f, form->matrices[m]) ? param->rows : param->columns);
     }
     return (double)f->time_map.chunk * (double)f->time_map.batch * (double)features(f, form->value) * depth;
@@ -88,7 +88,7 @@ static bool is_stackable(const rcvi_fusion *f, const rcvi_form *form) {
 
 static bool matrix_follows(const rcvi_fusion *f, int x, int y) {
     if (x == RCVI_NONE || y == RCVI_NONE || is_transposed(f, x) || is_transposed(f, y)) return false;
-    const rcvi_param_place *p = param_of(f, x), *q = param_of(f, y);
+    const rcvi_param_layout *p = param_of(f, x), *q = param_of(f, y);
     return value_of(f, x)->arguments[0] == value_of(f, y)->arguments[0] && p->columns == q->columns &&
            p->offset + p->rows * p->columns == q->offset;
 }
@@ -200,7 +200,7 @@ static bool next_operands(const rcvi_fusion *f, const rcvi_form *form, bool *don
         }
         if (next == RCVI_NONE) return r->count > 0;
         int v = form->matrices[next];
-        const rcvi_param_place *param = param_of(f, v);
+        const rcvi_param_layout *param = param_of(f, v);
         rcvi_view a = rcvi_fusion_view(f, value_of(f, v)->arguments[0], true), beside = r->a;
         beside.offset += r->rows;
         if (r->count == 0) {

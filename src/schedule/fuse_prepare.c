@@ -63,7 +63,7 @@ static bool is_stacked_on(const rcvi_fusion *f, int first, int last, int v) {
     if (!matrices || a->arguments[0] != b->arguments[0] || f->phase[first] != f->phase[v] ||
         f->level[first] != f->level[v] || rcvi_fusion_has_storage(f, v) || f->needed[v] || f->kept[v])
         return false;
-    const rcvi_param_place *x = &f->emitter.params[a->index], *y = &f->emitter.params[b->index];
+    const rcvi_param_layout *x = &f->emitter.params[a->index], *y = &f->emitter.params[b->index];
     return x->blocks == 1 && y->blocks == 1 && x->columns == y->columns &&
            x->offset + x->rows * x->columns == y->offset;
 }
@@ -159,7 +159,7 @@ static void prepare_bias(rcvi_fusion *f, rcvi_form *form) {
 }
 
 /* The buffer into which an earlier step packs the same matrix, or RCVI_NONE. */
-static int find_packed(const rcvi_program *program, const rcvi_param_place *param, bool transposed) {
+static int find_packed(const rcvi_program *program, const rcvi_param_layout *param, bool transposed) {
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
         if (step->kind == RCVI_STEP_PACK && step->a.offset == param->offset && step->rows == param->rows &&
@@ -172,7 +172,7 @@ static int find_packed(const rcvi_program *program, const rcvi_param_place *para
 static void pack_matrix(rcvi_fusion *f, int v) {
     rcvi_program *program = f->emitter.program;
     if (f->rungs->transpose) return;
-    const rcvi_param_place *param = &f->emitter.params[rcvi_fusion_value(f, v)->index];
+    const rcvi_param_layout *param = &f->emitter.params[rcvi_fusion_value(f, v)->index];
     bool transposed = rcvi_fusion_value(f, v)->operation == RCVI_MATRIX_TRANSPOSE;
     if (f->packed[v] == RCVI_NONE) f->packed[v] = find_packed(program, param, transposed);
     if (program->failed || f->packed[v] != RCVI_NONE) return;

@@ -67,7 +67,8 @@ static void keep_values(writer *w, rcvi_layer *layer, pass *p) {
         int value = layer->adjoint.inputs[i].source;
         if (value == RCVI_NONE || p->emitter.views[value].buffer != RCVI_NONE) continue;
         /* a reset or a length replaces what the slot holds; then the value itself is kept */
-        if (rcvi_graph_next_of(&layer->forward, value) != RCVI_NONE && !w->frame.ragged && !w->frame.resets) continue;
+        if (rcvi_graph_state_of_next(&layer->forward, value) != RCVI_NONE && !w->frame.ragged && !w->frame.resets)
+            continue;
         int64_t columns = rcvi_features(&layer->forward, layer->forward.values[value].size);
         int64_t count = rcvi_program_product(w->frame.program, w->frame.steps, w->frame.batch, columns);
         const char *name = layer->adjoint.inputs[i].name;
@@ -150,7 +151,7 @@ static void write_forward(writer *w, int64_t layer, int64_t direction) {
     p->states = rcvi_pool_new(&w->frame.program->pool, graph->state_count, sizeof *p->states);
     int *restarts = rcvi_pool_new(&w->frame.program->pool, graph->state_count, sizeof *restarts);
     if (!label || !p->states || !restarts ||
-        !rcvi_emitter_init(&p->emitter, w->frame.program, graph, l->places[direction], label)) {
+        !rcvi_emitter_init(&p->emitter, w->frame.program, graph, l->layouts[direction], label)) {
         w->frame.program->failed = true;
         return;
     }
@@ -223,8 +224,8 @@ static void view_inputs(writer *w, reverse_pass *r, int64_t layer, int64_t direc
         if (input->source == RCVI_NONE) {
             view = step_view(w, dy, columns * w->frame.net->directions, direction * columns, direction);
         } else if (rcvi_operations[forward->values[input->source].operation].arguments > 0 && !w->frame.ragged &&
-                   !w->frame.resets && rcvi_graph_next_of(forward, input->source) != RCVI_NONE) {
-            size_t state = (size_t)rcvi_graph_next_of(forward, input->source);
+                   !w->frame.resets && rcvi_graph_state_of_next(forward, input->source) != RCVI_NONE) {
+            size_t state = (size_t)rcvi_graph_state_of_next(forward, input->source);
             view = next_slot(w, p->states[state], rcvi_state_size(forward, state));
         } else {
             view = p->emitter.views[input->source];
@@ -278,7 +279,7 @@ static bool new_reverse_pass(writer *w, int64_t layer, int64_t direction, revers
                         .incoming = rcvi_pool_new(pool, states, sizeof(int)),
                         .restarts = rcvi_pool_new(pool, states, sizeof(int)),
                         .at_reset = rcvi_pool_new(pool, states, sizeof(int))};
-    bool ok = rcvi_emitter_init(&r->emitter, w->frame.program, &l->adjoint, l->places[direction], label);
+    bool ok = rcvi_emitter_init(&r->emitter, w->frame.program, &l->adjoint, l->layouts[direction], label);
     return ok && !pool->failed;
 }
 

@@ -43,7 +43,7 @@ typedef struct {
 typedef struct {
     int64_t chunk, chunks; /* steps of a chunk, number of chunks */
     bool is_wavefront;     /* all layers in one set */
-} rcvi_pass;
+} rcvi_time_chunks;
 
 /* What rungs ask for in both passes. */
 typedef struct {
@@ -55,7 +55,7 @@ typedef struct {
 
 typedef struct {
     rcvi_frame frame;
-    rcvi_pass pass;        /* that is being written */
+    rcvi_time_chunks pass; /* that is being written */
     int64_t longest_chunk; /* of both passes */
     rcvi_stepwise_modes modes;
     rcvi_track *tracks; /* [layers * directions] */

@@ -90,9 +90,9 @@ static void scan_variants(const rcv_net *net, const rcv_plan_options *options,
     const int64_t chunks[] = {1 << 16, 1 << 13};
     bool scans = false, bends = false, multiplies = false;
     for (int64_t i = 0; i < net->options.layers; i++) {
-        scans |= net->layers[i].scans;
-        bends |= net->layers[i].bends;
-        multiplies |= net->layers[i].multiplies;
+        scans |= net->layers[i].has_elementwise;
+        bends |= net->layers[i].has_diagonal;
+        multiplies |= net->layers[i].has_dense;
     }
     rcvi_rungs rungs = {.combine = true, .fuse = true, .pack = true, .scan = true, .graph = true, .threads = 1};
     if (!scans) return;

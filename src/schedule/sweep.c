@@ -1,7 +1,7 @@
 /* Sweeps in parts: see sweep.h. */
 #include "schedule/sweep.h"
 
-bool rcvi_sweep_open(rcvi_sweep *s, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,
+bool rcvi_sweep_open(rcvi_sweep *s, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_layout *params,
                      const char *label, rcvi_time_map time_map, bool distribute) {
     rcvi_pool *pool = &program->pool;
     *s = (rcvi_sweep){.program = program, .graph = graph, .time_map = time_map};
@@ -133,7 +133,7 @@ void rcvi_sweep_store_shared(rcvi_sweep *s, int part, bool next_states) {
     }
     for (int v = 0; v < (int)graph->value_count && !s->program->failed; v++) {
         bool factor = (s->time_map.chunk > 1 || s->defers_gradients) && rcvi_fusion_is_factor(graph, v);
-        bool here = next_states ? rcvi_graph_next_of(graph, v) != RCVI_NONE &&
+        bool here = next_states ? rcvi_graph_state_of_next(graph, v) != RCVI_NONE &&
                                       (read_later[v] || rcvi_fusion_crosses_phases(f, v))
                                 : read_later[v] && !factor;
         if (!here || !is_computed(graph, v) || s->parts.part_of[v] != part || !rcvi_fusion_computes(f, v)) continue;

@@ -30,7 +30,7 @@ typedef struct {
 } rcvi_sweep;
 
 /* Tables and fusions. False where the program has failed. */
-bool rcvi_sweep_open(rcvi_sweep *sweep, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_place *params,
+bool rcvi_sweep_open(rcvi_sweep *sweep, rcvi_program *program, const rcvi_graph *graph, const rcvi_param_layout *params,
                      const char *label, rcvi_time_map time_map, bool distribute);
 void rcvi_sweep_close(rcvi_sweep *sweep);
 

@@ -43,7 +43,7 @@ int rcvi_track_state_buffer(rcvi_stepwise *w, const rcvi_track *t, const rcvi_gr
 
 bool rcvi_track_open_sweep(const rcvi_stepwise *w, const rcvi_track *t, rcvi_sweep *s, rcvi_sweep_kind kind,
                            const rcvi_graph *graph, rcvi_time_map time_map, bool distribute) {
-    const rcvi_param_place *params = rcvi_track_layer(w, t)->places[t->direction];
+    const rcvi_param_layout *params = rcvi_track_layer(w, t)->layouts[t->direction];
     if (!rcvi_sweep_open(s, w->frame.program, graph, params, t->label, time_map, distribute)) return false;
     s->kind = kind;
     s->defers_gradients = w->modes.defer_gradients;
@@ -92,5 +92,5 @@ bool rcvi_track_is_after_loop(const rcvi_fusion *f, int v) {
 }
 
 bool rcvi_track_slot_holds(const rcvi_stepwise *w, const rcvi_graph *graph, int value) {
-    return rcvi_graph_next_of(graph, value) != RCVI_NONE && !w->frame.ragged && !w->frame.resets;
+    return rcvi_graph_state_of_next(graph, value) != RCVI_NONE && !w->frame.ragged && !w->frame.resets;
 }

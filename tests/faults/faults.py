@@ -216,7 +216,7 @@ class Runner:
     def kept_otherwise(self, path, content, err):
         """Whether the tool says that an earlier checkpoint could not be kept: training goes on, and what has its name is whole."""
         stem = re.sub(r"\.\d+\.safetensors$", "", path)
-        said = any(line.startswith("recurve: checkpoint: cannot keep") and stem in line for line in err.splitlines())
+        said = any(line.startswith("recurve: checkpoint: cannot copy") and stem in line for line in err.splitlines())
         return stem != path and said and (content is None or complete(path, content))
 
     def lost(self, log, err, reference_err):

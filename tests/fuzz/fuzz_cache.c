@@ -2,14 +2,14 @@
  * cache that is not believed is written anew; and whatever was believed lies in range, batch by batch. */
 #include "fuzz.h"
 
-#include "data/store.h"
+#include "data/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#if __has_include("data/store_file.h")
-#include "data/store_file.h"
+#if __has_include("data/token_cache_file.h")
+#include "data/token_cache_file.h"
 #define FORGED 1 /* the form of the file is known here, and its reader checks what it holds */
 #endif
 
@@ -59,12 +59,12 @@ static size_t text_of_cache(const uint8_t *bytes, size_t length) {
 }
 
 #ifdef FORGED
-static rcvi_store_header keys[TEXTS];
+static rcvi_token_cache_header keys[TEXTS];
 
 /* Changes a number of one section; each section is as likely, however small it is. */
 static void edit(fuzz_input *input, uint64_t *random) {
     static const uint32_t numbers[] = {0, 1, 2, 3, 255, 65535, INT32_MAX, INT32_MAX + 1u, UINT32_MAX};
-    rcvi_store_header h;
+    rcvi_token_cache_header h;
     if (input->length < sizeof h) return;
     memcpy(&h, input->bytes, sizeof h);
     const rcvi_section *s = &h.sections[fuzz_below(random, RCVI_SECTIONS)];
@@ -77,23 +77,23 @@ static void edit(fuzz_input *input, uint64_t *random) {
 
 /* The key of its text, the file's size, and hashes that fit. */
 static void repair(fuzz_input *input) {
-    rcvi_store_header h;
+    rcvi_token_cache_header h;
     if (input->length < sizeof h) return;
     memcpy(&h, input->bytes, sizeof h);
-    memcpy(&h, &keys[text_of_cache(input->bytes, input->length)], offsetof(rcvi_store_header, totals));
+    memcpy(&h, &keys[text_of_cache(input->bytes, input->length)], offsetof(rcvi_token_cache_header, totals));
     int64_t at = sizeof h, length = (int64_t)input->length;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
         rcvi_section *s = &h.sections[i];
-        at = (at + RCVI_STORE_ALIGNMENT - 1) / RCVI_STORE_ALIGNMENT * RCVI_STORE_ALIGNMENT;
+        at = (at + RCVI_TOKEN_CACHE_ALIGNMENT - 1) / RCVI_TOKEN_CACHE_ALIGNMENT * RCVI_TOKEN_CACHE_ALIGNMENT;
         if (at > length) return;
         s->offset = at;
         if (s->bytes < 0 || s->bytes > length - at) s->bytes = length - at;
-        s->hash = s->bytes ? rcvi_hash_piece(0, input->bytes + at, (size_t)s->bytes) : 0;
+        s->hash = s->bytes ? rcvi_hash_chunk(0, input->bytes + at, (size_t)s->bytes) : 0;
         at += s->bytes;
     }
     input->length = (size_t)at;
     h.bytes = at;
-    h.hash = rcvi_hash_piece(0, &h, offsetof(rcvi_store_header, hash));
+    h.hash = rcvi_hash_chunk(0, &h, offsetof(rcvi_token_cache_header, hash));
     memcpy(input->bytes, &h, sizeof h);
 }
 #endif

@@ -84,9 +84,9 @@ static rcv_status unknown_preset(const char *preset) {
         const size_t used = strlen(all);
         snprintf(all + used, sizeof all - used, "%s%s", i > 0 ? ", " : "", names[i]);
     }
-    char shown[RCVI_SHOWN];
-    rcvi_shown(preset, shown);
-    const char *near = rcvi_nearest(preset, names, COUNT);
+    char shown[RCVI_ESCAPED_NAME];
+    rcvi_escape_name(preset, shown);
+    const char *near = rcvi_nearest_name(preset, names, COUNT);
     if (near) return rcvi_fail(RCV_INVALID, "there is no preset '%s'; did you mean %s?", shown, near);
     return rcvi_fail(RCV_INVALID, "there is no preset '%s'; those known are %s", shown, all);
 }

@@ -175,9 +175,9 @@ static bool write_value(const rcv_setting *setting, const char *text, rcvi_text 
 }
 
 static rcv_status unknown_name(const char *name) {
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     const char *near = rcvi_setting_nearest(name);
-    rcvi_shown(name, shown);
+    rcvi_escape_name(name, shown);
     if (near) return rcvi_fail(RCV_INVALID, "there is no setting '%s'; did you mean %s?", shown, near);
     return rcvi_fail(RCV_INVALID, "there is no setting '%s'", shown);
 }
@@ -192,9 +192,9 @@ rcv_status rcv_settings_set(rcv_settings *settings, const char *name, const char
     rcvi_text written;
     rcvi_text_init(&written, settings->context);
     if (!write_value(setting, text, &written)) {
-        char shown[RCVI_SHOWN], quoted[RCVI_SHOWN + 2];
+        char shown[RCVI_ESCAPED_NAME], quoted[RCVI_ESCAPED_NAME + 2];
         rcvi_text_drop(&written);
-        snprintf(quoted, sizeof quoted, "'%s'", rcvi_shown(text, shown));
+        snprintf(quoted, sizeof quoted, "'%s'", rcvi_escape_name(text, shown));
         return rcvi_setting_wrong(setting, quoted);
     }
     char *taken;

@@ -65,13 +65,13 @@ static bool has_kind(const json_t *value, rcv_setting_kind kind) {
 
 /* A value of the wrong JSON type. */
 static rcv_status wrong_kind(const rcv_setting *setting, const json_t *value) {
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     char text[4096];
     const size_t length =
         json_dumpb(value, text, sizeof text - 1, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
     const bool fits = length > 0 && length < sizeof text;
     text[fits ? length : 0] = '\0';
-    return rcvi_setting_wrong(setting, fits ? rcvi_shown(text, shown) : "this");
+    return rcvi_setting_wrong(setting, fits ? rcvi_escape_name(text, shown) : "this");
 }
 
 static rcv_status set_from(rcv_settings *settings, const char *name, const json_t *value) {
@@ -116,10 +116,11 @@ rcv_status rcv_settings_parse(rcv_settings *settings, const char *json, size_t l
     RCVI_NEED(json, "json");
     RCVI_NEED(file, "file");
     json_error_t error;
-    char shown[RCVI_SHOWN];
+    char shown[RCVI_ESCAPED_NAME];
     json_t *object = rcvi_json_read(json, length, JSON_REJECT_DUPLICATES, &error);
     if (!object)
-        return rcvi_fail(RCV_FORMAT, "%s:%d: not valid JSON: %s", file, error.line, rcvi_shown(error.text, shown));
+        return rcvi_fail(RCV_FORMAT, "%s:%d: not valid JSON: %s", file, error.line,
+                         rcvi_escape_name(error.text, shown));
     rcv_status status = RCV_OK;
     rcv_settings *draft = NULL;
     if (!json_is_object(object))

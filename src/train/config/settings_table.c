@@ -134,5 +134,5 @@ size_t rcvi_setting_find(const char *name) {
 const char *rcvi_setting_nearest(const char *name) {
     const char *names[COUNT];
     for (size_t i = 0; i < COUNT; i++) names[i] = table[i].name;
-    return rcvi_nearest(name, names, COUNT);
+    return rcvi_nearest_name(name, names, COUNT);
 }

@@ -18,7 +18,7 @@ rcv_status rcvi_data_identity(const rcv_data *data, uint64_t *identity) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) hash = mix(hash, (uint64_t)counts[i]);
     for (int64_t at = 0, count = 0; at < rcv_data_tokens(data); at += count) {
         count = rcv_data_tokens(data) - at < BLOCK ? rcv_data_tokens(data) - at : BLOCK;
-        RCVI_TRY(rcvi_data_read(data, at, count, tokens));
+        RCVI_TRY(rcvi_data_read_tokens(data, at, count, tokens));
         for (int64_t i = 0; i < count; i++) hash = mix(hash, (uint64_t)tokens[i]);
     }
     *identity = hash ^ hash >> 32;

@@ -251,10 +251,10 @@ rcv_status rcv_trainer_check_output(rcv_context *context, const rcv_settings *se
 /* ---- of a call ---- */
 
 rcv_status rcvi_outputs_claim(rcvi_outputs *o, int64_t step) {
-    o->lock = (rcvi_lock){.file = -1};
+    o->lock = (rcvi_file_lock){.file = -1};
     if (!o->path) return RCV_OK;
     const identity run = identity_of(o, step);
-    rcv_status status = rcvi_lock_beside(o->context, o->path, &o->lock);
+    rcv_status status = rcvi_lock_path(o->context, o->path, &o->lock);
     if (status == RCV_UNSUPPORTED) {
         rcvi_log(o->context, "checkpoint: %s", rcv_message());
         status = RCV_OK;
@@ -264,7 +264,7 @@ rcv_status rcvi_outputs_claim(rcvi_outputs *o, int64_t step) {
     return status;
 }
 
-void rcvi_outputs_release(rcvi_outputs *o) { rcvi_unlock(o->context, &o->lock); }
+void rcvi_outputs_release(rcvi_outputs *o) { rcvi_unlock_path(o->context, &o->lock); }
 
 /* Gives the file at `from` the second name `to`. Without a model there, nothing happens. */
 static rcv_status keep_as(const rcvi_outputs *o, const identity *run, const char *from, const char *to) {
@@ -273,7 +273,7 @@ static rcv_status keep_as(const rcvi_outputs *o, const identity *run, const char
     RCVI_TRY(find_owner(o->context, from, run, &who, &step));
     if (who == ABSENT || who == NOT_A_MODEL) return RCV_OK;
     RCVI_TRY(check_beside(o->context, run, to, o->overwrite));
-    return rcvi_keep_file(o->context, from, to);
+    return rcvi_link_file(o->context, from, to);
 }
 
 rcv_status rcvi_outputs_rotate(const rcvi_outputs *o, int64_t step) {

@@ -16,10 +16,10 @@ typedef struct {
     char run_id[RCVI_RUN_ID];
     bool adopts_unnamed; /* files without an id belong to the run: it was resumed from one */
     /* of a call of rcv_trainer_run */
-    const char *path; /* NULL: the call writes nothing */
-    bool overwrite;   /* files of other runs may be replaced */
-    int64_t keep;     /* checkpoints that stay, the new one included */
-    rcvi_lock lock;   /* of the path */
+    const char *path;    /* NULL: the call writes nothing */
+    bool overwrite;      /* files of other runs may be replaced */
+    int64_t keep;        /* checkpoints that stay, the new one included */
+    rcvi_file_lock lock; /* of the path */
     /* the last checkpoint that was written or resumed from */
     char *last_good; /* its path; NULL: none */
     int64_t last_good_step;

@@ -104,7 +104,7 @@ static rcv_status enqueue_update(rcv_trainer *t, const rcvi_update *update, doub
                                  last ? update : NULL));
         *tokens += batch.counted;
         *epoch_ended |= batch.ends;
-        t->state.position = rcvi_batcher_tell(t->batcher);
+        t->state.position = rcvi_batcher_position(t->batcher);
     }
     return RCV_OK;
 }

@@ -116,12 +116,12 @@ static void texts(void **state) {
 static void nearest(void **state) {
     (void)state;
     static const char *const names[] = {"sigmoid", "tanh", "relu", "h", "c"};
-    assert_string_equal(rcvi_nearest("sigmiod", names, 5), "sigmoid");
-    assert_string_equal(rcvi_nearest("tan", names, 5), "tanh");
-    assert_string_equal(rcvi_nearest("Relu", names, 5), "relu");
-    assert_null(rcvi_nearest("softplus", names, 5));
-    assert_null(rcvi_nearest("z", names, 5));
-    assert_null(rcvi_nearest("anything", names, 0));
+    assert_string_equal(rcvi_nearest_name("sigmiod", names, 5), "sigmoid");
+    assert_string_equal(rcvi_nearest_name("tan", names, 5), "tanh");
+    assert_string_equal(rcvi_nearest_name("Relu", names, 5), "relu");
+    assert_null(rcvi_nearest_name("softplus", names, 5));
+    assert_null(rcvi_nearest_name("z", names, 5));
+    assert_null(rcvi_nearest_name("anything", names, 0));
 }
 
 static void arithmetic(void **state) {
@@ -146,7 +146,7 @@ static void files(void **state) {
     char *bytes, *big = malloc(300000);
     size_t length;
     for (int i = 0; i < 300000; i++) big[i] = (char)(i * 7);
-    rcvi_piece pieces[] = {{"head", 4}, {big, 300000}, {NULL, 0}};
+    rcvi_bytes pieces[] = {{"head", 4}, {big, 300000}, {NULL, 0}};
     const char *path = path_in("file");
     int before = entries(scratch());
     check_ok(rcvi_write_file(context, path, pieces, 3));
@@ -175,7 +175,7 @@ static void links_and_devices(void **state) {
     (void)state;
     test_allocator counting;
     rcv_context *context = test_context(&counting);
-    rcvi_piece piece = {"text", 4};
+    rcvi_bytes piece = {"text", 4};
     struct stat info;
     char target[512];
     snprintf(target, sizeof target, "%s", path_in("target"));
@@ -201,7 +201,7 @@ static void bad_files(void **state) {
     (void)state;
     test_allocator counting;
     rcv_context *context = test_context(&counting);
-    rcvi_piece piece = {"text", 4};
+    rcvi_bytes piece = {"text", 4};
     char *bytes;
     size_t length;
     int before = entries(scratch());

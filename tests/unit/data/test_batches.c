@@ -62,8 +62,8 @@ static void test_columns(void **unused) {
     for (int64_t i = 0; i < 13; i++) {
         const int64_t window = i % 6;
         rcvi_batch batch;
-        assert_int_equal(rcvi_batcher_tell(batcher).epoch, i / 6);
-        assert_int_equal(rcvi_batcher_tell(batcher).batch, window);
+        assert_int_equal(rcvi_batcher_position(batcher).epoch, i / 6);
+        assert_int_equal(rcvi_batcher_position(batcher).batch, window);
         check_ok(rcvi_batcher_next(batcher, &batch));
         assert_true(batch.steps == 5 && batch.batch == 3 && batch.bucket == 0 && batch.counted == 15);
         assert_true(batch.carries == (window > 0) && batch.ends == (window == 5));
@@ -372,14 +372,14 @@ static void test_seeking(void **unused) {
         rcvi_batcher *along = new_batcher(&f, &options), *sent = new_batcher(&f, &options);
         const int64_t count = rcvi_batcher_count(along);
         for (int64_t i = 0; i < 3 * count; i++) {
-            const rcvi_position place = rcvi_batcher_tell(along);
+            const rcvi_position place = rcvi_batcher_position(along);
             /* Away, and back: from the end of the epoch before, the same place. */
             check_ok(rcvi_batcher_seek(sent, (rcvi_position){(i * 7) % 5, (i * 5) % count}));
             rcvi_batch a, b;
             check_ok(rcvi_batcher_next(sent, &b));
             const bool from_end = place.batch == 0 && place.epoch > 0;
             check_ok(rcvi_batcher_seek(sent, from_end ? (rcvi_position){place.epoch - 1, count} : place));
-            assert_int_equal(rcvi_batcher_tell(sent).epoch, place.epoch);
+            assert_int_equal(rcvi_batcher_position(sent).epoch, place.epoch);
             check_ok(rcvi_batcher_next(along, &a));
             check_ok(rcvi_batcher_next(sent, &b));
             assert_true(a.steps == b.steps && a.batch == b.batch && a.bucket == b.bucket && a.ends == b.ends &&

@@ -50,7 +50,7 @@ static char *words_of(const rcv_data *data) {
     int32_t *tokens = calloc((size_t)count, sizeof *tokens);
     char *text = calloc((size_t)count, 32), *end = text;
     assert_true(tokens && text);
-    check_ok(rcvi_data_read(data, 0, count, tokens));
+    check_ok(rcvi_data_read_tokens(data, 0, count, tokens));
     for (int64_t i = 0; i < count; i++) {
         size_t length;
         const char *word = rcv_vocabulary_token(rcv_data_vocabulary(data), tokens[i], &length);
@@ -121,7 +121,7 @@ static void test_given_vocabulary(void **unused) {
     rcv_vocabulary_free(vocabulary); /* it was copied */
     check_words(data, "<unk> b <unk> <eos> b <eos>");
     int32_t tokens[2];
-    check_ok(rcvi_data_read(data, 3, 2, tokens));
+    check_ok(rcvi_data_read_tokens(data, 3, 2, tokens));
     assert_int_equal(tokens[0], 2);
     assert_int_equal(tokens[1], 1);
     rcv_data *same = open_data(&f, &RCV_INIT(rcv_data_options, .like = data));
@@ -196,7 +196,7 @@ static void test_utf8(void **unused) {
         data = open_data(&f, &RCV_INIT(rcv_data_options, .level = RCV_LEVEL_BYTE));
         assert_int_equal(rcv_data_tokens(data), strlen(cases[i].text));
         int32_t first;
-        check_ok(rcvi_data_read(data, 0, 1, &first));
+        check_ok(rcvi_data_read_tokens(data, 0, 1, &first));
         assert_int_equal(first, (unsigned char)cases[i].text[0]);
         rcv_data_free(data);
     }
@@ -234,7 +234,7 @@ static void test_long_text(void **unused) {
         for (int64_t i = 0; i < count; i += 500) {
             int32_t tokens[500];
             const int64_t part = count - i < 500 ? count - i : 500;
-            check_ok(rcvi_data_read(data, i, part, tokens));
+            check_ok(rcvi_data_read_tokens(data, i, part, tokens));
             for (int64_t k = 0; k < part; k++) {
                 char word[16];
                 snprintf(word, sizeof word, expected[i + k] < 0 ? "<eos>" : "w%d", expected[i + k]);
@@ -594,7 +594,7 @@ static void test_little_is_held(void **unused) {
     assert_non_null(tokens);
     long most = before;
     for (int64_t i = 0; i < BYTES; i += PART) {
-        check_ok(rcvi_data_read(data, i, PART, tokens));
+        check_ok(rcvi_data_read_tokens(data, i, PART, tokens));
         const long held = held_of_files();
         most = held > most ? held : most;
     }

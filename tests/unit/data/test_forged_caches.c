@@ -7,7 +7,7 @@
 
 #include "base/random.h"
 #include "data/batcher.h"
-#include "data/store_file.h"
+#include "data/token_cache_file.h"
 #include "scratch.h"
 
 #include <sys/stat.h>
@@ -48,7 +48,7 @@ static void read_image(const char *path, image *to) {
     assert_non_null(file);
     to->length = fread(to->bytes, 1, sizeof to->bytes, file);
     fclose(file);
-    assert_in_range(to->length, sizeof(rcvi_store_header), LARGEST - 1);
+    assert_in_range(to->length, sizeof(rcvi_token_cache_header), LARGEST - 1);
 }
 
 static void write_image(const char *path, const image *from) {
@@ -66,14 +66,14 @@ static bool lies_in(const rcvi_section *s, const image *file) {
 
 /* The sums that the content has now, where sections still lie in the file. */
 static void mend_sums(image *file) {
-    rcvi_store_header h;
+    rcvi_token_cache_header h;
     memcpy(&h, file->bytes, sizeof h);
     for (int i = 0; i < RCVI_SECTIONS; i++) {
         rcvi_section *s = &h.sections[i];
         if (!lies_in(s, file)) continue;
-        s->hash = s->bytes ? rcvi_hash_piece(0, file->bytes + s->offset, (size_t)s->bytes) : 0;
+        s->hash = s->bytes ? rcvi_hash_chunk(0, file->bytes + s->offset, (size_t)s->bytes) : 0;
     }
-    h.hash = rcvi_hash_piece(0, &h, offsetof(rcvi_store_header, hash));
+    h.hash = rcvi_hash_chunk(0, &h, offsetof(rcvi_token_cache_header, hash));
     memcpy(file->bytes, &h, sizeof h);
 }
 
@@ -91,7 +91,8 @@ static int64_t odd_number(int64_t was) {
 
 /* A number of the header behind the key. */
 static void forge_header(image *file) {
-    const size_t first = offsetof(rcvi_store_header, totals), count = (offsetof(rcvi_store_header, hash) - first) / 8;
+    const size_t first = offsetof(rcvi_token_cache_header, totals),
+                 count = (offsetof(rcvi_token_cache_header, hash) - first) / 8;
     const size_t at = first + 8 * below(count);
     int64_t number;
     memcpy(&number, file->bytes + at, sizeof number);
@@ -101,7 +102,7 @@ static void forge_header(image *file) {
 
 /* Totals and the sizes of sections that fit each other, so that only the content speaks against them. */
 static void forge_sizes(image *file) {
-    rcvi_store_header h;
+    rcvi_token_cache_header h;
     memcpy(&h, file->bytes, sizeof h);
     const int section = (int)below(RCVI_SECTIONS);
     const int64_t more = 16 * (int64_t)below(9) - 64;
@@ -119,7 +120,7 @@ static void forge_sizes(image *file) {
 
 /* A byte, a number of 4 or one of 8 bytes of a section that has any. */
 static void forge_content(image *file) {
-    rcvi_store_header h;
+    rcvi_token_cache_header h;
     memcpy(&h, file->bytes, sizeof h);
     int section = (int)below(RCVI_SECTIONS);
     for (int i = 0; i < RCVI_SECTIONS && h.sections[section].bytes == 0; i++) section = (section + 1) % RCVI_SECTIONS;
@@ -139,12 +140,13 @@ static void forge_content(image *file) {
 /* The file cut or made longer, with and without its header knowing. */
 static void forge_length(image *file) {
     if (file->length + 256 > LARGEST) return;
-    const size_t length = below(2) ? sizeof(rcvi_store_header) + below(file->length - sizeof(rcvi_store_header) + 1)
-                                   : file->length + 1 + below(256);
+    const size_t length =
+        below(2) ? sizeof(rcvi_token_cache_header) + below(file->length - sizeof(rcvi_token_cache_header) + 1)
+                 : file->length + 1 + below(256);
     if (length > file->length) memset(file->bytes + file->length, (int)below(256), length - file->length);
     file->length = length;
     int64_t bytes = (int64_t)length;
-    if (below(2)) memcpy(file->bytes + offsetof(rcvi_store_header, bytes), &bytes, sizeof bytes);
+    if (below(2)) memcpy(file->bytes + offsetof(rcvi_token_cache_header, bytes), &bytes, sizeof bytes);
 }
 
 static void forge(image *file) {

@@ -381,7 +381,7 @@ static void test_two_at_once(void **unused) {
     check_ok(run(two, path, true, &(observer){0}));
     assert_int_equal(access(path_in("model.lock"), F_OK), -1);
     put("model.lock", "mine"); /* not a lock of ours */
-    check_fails(run(two, path, true, &(observer){0}), RCV_IO, "model.lock is there and is no lock");
+    check_fails(run(two, path, true, &(observer){0}), RCV_IO, "model.lock exists and is not a lock file");
     check_text("model.lock", "mine");
     rcv_trainer_free(one);
     rcv_trainer_free(two);

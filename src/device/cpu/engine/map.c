@@ -13,7 +13,7 @@ enum { TILE = 4096, LEAST_ROWS = 24, MOST_ROWS = 192, FAR_COLUMNS = 256, ALIGN =
 static int64_t row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
     if (step->map->product_count == 0) return step->rows;
     int64_t rows = engine->program->machine.cache / 4 /
-                   rcvi_larger(1, compiled->depth / step->map->product_count * rcvi_real_bytes(engine));
+                   rcvi_larger(1, compiled->depth / step->map->product_count * rcvi_engine_element_bytes(engine));
     return rcvi_smaller(step->rows, rcvi_smaller(MOST_ROWS, rcvi_larger(LEAST_ROWS, rows)));
 }
 
@@ -35,7 +35,7 @@ typedef struct {
 } areas;
 
 static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *c) {
-    int64_t size = rcvi_real_bytes(engine), rows = row_block(engine, step, c);
+    int64_t size = rcvi_engine_element_bytes(engine), rows = row_block(engine, step, c);
     bool bfloat16 = engine->type == RCVI_KERNEL_BFLOAT16, plain = rcvi_map_is_plain(step->map);
     /* fewer rows may come with wider tiles, but never with more than TILE elements or one panel */
     int64_t panel = engine->kernels->products[engine->type].panel;
@@ -293,7 +293,7 @@ static bool open_call(rcvi_map_call *m, const rcvi_call *call) {
     m->turned = call->scratch + a.turned;
     m->operands = call->scratch + a.operands;
     m->tile_bytes = a.tile_bytes;
-    m->size = rcvi_real_bytes(call->engine);
+    m->size = rcvi_engine_element_bytes(call->engine);
     int64_t matrices = m->compiled->depth * (call->column_end - call->column) * rcvi_packed_bytes(call->engine);
     m->far = matrices > call->engine->program->machine.cache / 2;
     for (int v = 0; v < m->map->operand_count; v++) {

@@ -6,12 +6,13 @@
 
 static inline int64_t rcvi_smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t rcvi_larger(int64_t a, int64_t b) { return a > b ? a : b; }
-static inline int64_t rcvi_round_up(int64_t a, int64_t multiple) { return (a + multiple - 1) / multiple * multiple; }
 
 /* Of an element; of one of a packed matrix. */
-static inline int64_t rcvi_real_bytes(const rcvi_engine *engine) { return engine->type == RCVI_KERNEL_DOUBLE ? 8 : 4; }
+static inline int64_t rcvi_engine_element_bytes(const rcvi_engine *engine) {
+    return engine->type == RCVI_KERNEL_DOUBLE ? 8 : 4;
+}
 static inline int64_t rcvi_packed_bytes(const rcvi_engine *engine) {
-    return engine->type == RCVI_KERNEL_BFLOAT16 ? 2 : rcvi_real_bytes(engine);
+    return engine->type == RCVI_KERNEL_BFLOAT16 ? 2 : rcvi_engine_element_bytes(engine);
 }
 
 /* Are its products taken with the weights as they lie in memory? All of a map are, or none. */

@@ -205,7 +205,7 @@ rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
         rcvi_free(context, memory);
         return rcvi_fail(RCV_NO_MEMORY, "the system refused a lock for %d threads (%s)", threads, strerror(error));
     }
-    made->process = rcvi_process();
+    made->process = rcvi_fork_generation();
     rcv_status status = start(made);
     if (status) {
         rcvi_team_free(made);
@@ -226,7 +226,7 @@ static void stop(rcvi_team *team) {
 /* In a child of fork() there are no threads to be joined, and who slept on the condition will not come for it. */
 void rcvi_team_free(rcvi_team *team) {
     if (!team) return;
-    if (team->process == rcvi_process()) stop(team);
+    if (team->process == rcvi_fork_generation()) stop(team);
     rcvi_free(team->context, team->memory);
 }
 
@@ -248,7 +248,7 @@ static rcv_status revive(rcvi_team *team) {
     if (status)
         stop(team);
     else
-        team->process = rcvi_process();
+        team->process = rcvi_fork_generation();
     return status;
 }
 
@@ -259,7 +259,7 @@ rcv_status rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member),
         work(user, 0);
         return RCV_OK;
     }
-    if (team->process != rcvi_process()) RCVI_TRY(revive(team));
+    if (team->process != rcvi_fork_generation()) RCVI_TRY(revive(team));
     fegetenv(&team->environment);
     team->core = core_now();
     unsigned count = announce(team, work, user);

@@ -127,7 +127,7 @@ static bool make_folder(rcv_context *context, const char *folder) {
 void rcvi_cache_write(rcv_context *context, const rcvi_cache_entry *entry, const void *code, size_t bytes) {
     if (!entry->path) return;
     char line[LINE_BYTES];
-    rcvi_piece pieces[] = {{line, write_line(entry, code, bytes, line)}, {code, bytes}};
+    rcvi_bytes pieces[] = {{line, write_line(entry, code, bytes, line)}, {code, bytes}};
     if (!make_folder(context, entry->folder) || rcvi_write_file(context, entry->path, pieces, 2) != RCV_OK)
         rcvi_log(context, "a compiled kernel is not cached: %s", rcv_message());
     else

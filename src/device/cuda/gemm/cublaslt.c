@@ -6,7 +6,7 @@
 
 #define SYMBOL(name) "cublasLt" #name,
 
-struct rcvi_cublaslt rcvi_cublaslt = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
+struct rcvi_cublaslt_library rcvi_cublaslt = {.once = PTHREAD_ONCE_INIT, .lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void open_library(void) {
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so", NULL};

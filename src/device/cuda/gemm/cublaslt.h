@@ -28,7 +28,7 @@
 #define RCVI_CUBLASLT_FIELD(name) __typeof__ (&cublasLt##name)(name);
 
 /* Written once, by the first rcvi_cuda_blas_name. */
-extern struct rcvi_cublaslt {
+extern struct rcvi_cublaslt_library {
     pthread_once_t once;
     pthread_mutex_t lock; /* of a descriptor while it holds the address of the row that a run's sums start from */
     bool found;

@@ -132,7 +132,6 @@ static inline int rcvi_persistent_row_threads(const rcvi_persistent *p, int64_t 
     while (threads < RCVI_MAP_THREADS && (int64_t)threads * p->vector < columns) threads *= 2;
     return threads;
 }
-static inline int64_t rcvi_round_up(int64_t count, int64_t each) { return (count + each - 1) / each * each; }
 /* Columns (N) of an MMA: a tile's rows, once for every depth split. */
 static inline int rcvi_persistent_mma_columns(const rcvi_persistent *p) { return p->tile * p->depth_splits; }
 /* Those of a pipe: in a cluster it has half of the depth splits. */

@@ -19,14 +19,14 @@ typedef enum {
     RCVI_READ_EARLY, /* the state's effect depends on it; loaded again, from a near cache, where it is needed when the state is known */
     RCVI_READ_LATE, /* needed only when the state is known */
     RCVI_READ_CARRIED
-} rcvi_reading;
+} rcvi_read_time;
 
 typedef struct {
     const rcvi_recurrence *r;
     rcvi_scan_cut cut;      /* a loop has the form RCVI_SCAN_CHANNELS, and only vector, steps and threads */
     rcvi_cuda_type *types;  /* [operands] */
     bool *has_rounded;      /* [operands] */
-    rcvi_reading *readings; /* [operands] */
+    rcvi_read_time *readings; /* [operands] */
     bool *early, *late;     /* [instructions] computed before the state is known, and after it */
     bool *again;            /* [instructions] both */
     bool *read_again;       /* [operands] likewise */

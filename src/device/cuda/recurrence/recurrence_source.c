@@ -56,14 +56,14 @@ static void add_slot(writer *w, int operand, int64_t each) {
 static bool is_single(const writer *w, int v) { return w->map->operands[v].column == 0; }
 static const char *type_of(const writer *w, int v) { return rcvi_source_types[w->c->types[v]]; }
 
-static void add_fields(writer *w, rcvi_reading reading, const bool *only) {
+static void add_fields(writer *w, rcvi_read_time reading, const bool *only) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->c->readings[v] == reading && (!only || only[v]))
             rcvi_text_add(&w->text, "        %s<%s> v%d;\n", is_single(w, v) ? "Single" : "Group", type_of(w, v), v);
     }
 }
 
-static void add_loads(writer *w, rcvi_reading reading, const bool *only, const char *to) {
+static void add_loads(writer *w, rcvi_read_time reading, const bool *only, const char *to) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->c->readings[v] != reading || (only && !only[v])) continue;
         rcvi_text_add(&w->text, "        %s.v%d = %s<%s>(args.at[%d], ", to, v, is_single(w, v) ? "get_single" : "get",
@@ -97,7 +97,7 @@ static void add_operand(void *self, const rcvi_instruction *instruction, int a) 
         rcvi_text_add(&w->text, "state%d[i]", carried_by(w, source));
 }
 
-static void name_views(writer *w, rcvi_reading reading, const char *from, const bool *only) {
+static void name_views(writer *w, rcvi_read_time reading, const char *from, const bool *only) {
     for (int v = 0; v < w->map->operand_count; v++) {
         if (w->c->readings[v] == reading && (!only || only[v]))
             rcvi_text_add(&w->text, "            const REAL v%d = value(%s.v%d, i);\n", v, from, v);

@@ -1,6 +1,6 @@
 /* A file that stays open and is read in parts. Nothing of it is mapped: a file that somebody cuts short or edits while a run reads it ends
  * the run with a sentence, where a mapping would end the process. What was read of it stays in the system's cache. */
-#include "data/store.h"
+#include "data/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,44 +20,48 @@ rcv_status rcvi_check_stamp(int file, const char *path, const rcvi_stamp *then) 
     return rcvi_fail(RCV_IO, "%s changed while it was read; start again with a file that stays as it is", path);
 }
 
-struct rcvi_kept {
+struct rcvi_data_file {
     rcv_context *context;
     int file;
     char *path;
     rcvi_stamp stamp;
 };
 
-rcv_status rcvi_kept_new(rcv_context *context, int file, const char *path, const rcvi_stamp *stamp, rcvi_kept **kept) {
+rcv_status rcvi_data_file_new(rcv_context *context, int file, const char *path, const rcvi_stamp *stamp,
+                              rcvi_data_file **kept) {
     *kept = NULL;
-    rcvi_kept *made = rcvi_new(context, 1, sizeof *made);
+    rcvi_data_file *made = rcvi_new(context, 1, sizeof *made);
     if (!made) return RCV_NO_MEMORY;
-    *made = (rcvi_kept){.context = context, .file = dup(file), .path = rcvi_copy_text(context, path, strlen(path))};
+    *made =
+        (rcvi_data_file){.context = context, .file = dup(file), .path = rcvi_copy_text(context, path, strlen(path))};
     rcv_status status = !made->path      ? RCV_NO_MEMORY
                         : made->file < 0 ? rcvi_fail(RCV_IO, "cannot keep %s open: %s", path, strerror(errno))
                         : stamp          ? RCV_OK
                                          : rcvi_stamp_file(file, path, &made->stamp);
     if (stamp) made->stamp = *stamp;
     if (status)
-        rcvi_kept_free(made);
+        rcvi_data_file_free(made);
     else
         *kept = made;
     return status;
 }
 
-void rcvi_kept_free(rcvi_kept *kept) {
+void rcvi_data_file_free(rcvi_data_file *kept) {
     if (!kept) return;
     if (kept->file >= 0) close(kept->file);
     rcvi_free(kept->context, kept->path);
     rcvi_free(kept->context, kept);
 }
 
-rcv_status rcvi_kept_read(const rcvi_kept *kept, int64_t from, void *to, size_t bytes) {
+rcv_status rcvi_data_file_read(const rcvi_data_file *kept, int64_t from, void *to, size_t bytes) {
     return rcvi_read_at(kept->file, kept->path, from, to, bytes);
 }
 
-rcv_status rcvi_kept_check(const rcvi_kept *kept) { return rcvi_check_stamp(kept->file, kept->path, &kept->stamp); }
+rcv_status rcvi_data_file_check(const rcvi_data_file *kept) {
+    return rcvi_check_stamp(kept->file, kept->path, &kept->stamp);
+}
 
-rcv_status rcvi_kept_changed(const rcvi_kept *kept) {
+rcv_status rcvi_data_file_fail_changed(const rcvi_data_file *kept) {
     return rcvi_fail(RCV_IO, "%s changed while it was read: it holds numbers that it did not when it was opened",
                      kept->path);
 }

@@ -1,13 +1,13 @@
 /* What a kept file says is checked in full before any of it is used, in one pass with its sums. A file may be right in its sums and still
  * be forged: then a token, a label or a span would lead out of an array. */
-#include "data/store_file.h"
+#include "data/token_cache_file.h"
 
 #include <math.h>
 #include <string.h>
 
 typedef struct {
-    rcvi_reading *reading;
-    const rcvi_store_header *h;
+    rcvi_import *import;
+    const rcvi_token_cache_header *h;
     int file;
     rcv_vocabulary *vocabulary; /* of the file; NULL: it has none */
     rcvi_words classes;         /* the same */
@@ -27,9 +27,8 @@ static int64_t token_bytes(int64_t words) { return words <= 256 ? 1 : words <= 6
 
 static bool totals_fit(const check *c) {
     const rcvi_totals *t = &c->h->totals;
-    const rcv_data_kind kind = c->reading->kind;
-    const bool in_text = c->reading->level == RCV_LEVEL_BYTE && kind <= RCV_DATA_LINES,
-               stream = kind == RCV_DATA_STREAM;
+    const rcv_data_kind kind = c->import->kind;
+    const bool in_text = c->import->level == RCV_LEVEL_BYTE && kind <= RCV_DATA_LINES, stream = kind == RCV_DATA_STREAM;
     const bool examples = kind >= RCV_DATA_CLASSES, has_tokens = !in_text && t->features == 0;
     int64_t labels = kind == RCV_DATA_CLASSES ? 1 : kind == RCV_DATA_VALUES ? t->outputs : 0;
     for (int i = 0; i < RCVI_SECTIONS; i++)
@@ -76,7 +75,7 @@ static bool numbers_fit(check *c, const char *bytes, size_t length) {
 }
 
 static bool labels_fit(check *c, const char *bytes, size_t length) {
-    if (c->reading->kind == RCV_DATA_VALUES) return numbers_fit(c, bytes, length);
+    if (c->import->kind == RCV_DATA_VALUES) return numbers_fit(c, bytes, length);
     const uint32_t *labels = (const void *)bytes;
     uint32_t largest = 0;
     for (size_t i = 0; i < length / sizeof *labels; i++) largest = labels[i] > largest ? labels[i] : largest;
@@ -86,7 +85,7 @@ static bool labels_fit(check *c, const char *bytes, size_t length) {
 /* Sequences follow one another without a gap; only lines of bytes, which lie in the text, leave out those that are empty. */
 static bool spans_fit(check *c, const char *bytes, size_t length) {
     const rcvi_span *spans = (const void *)bytes;
-    const bool lines = c->reading->kind == RCV_DATA_LINES, in_text = lines && c->reading->level == RCV_LEVEL_BYTE;
+    const bool lines = c->import->kind == RCV_DATA_LINES, in_text = lines && c->import->level == RCV_LEVEL_BYTE;
     const int64_t end = in_text ? c->h->text_bytes + 1 : c->h->totals.tokens, least = lines ? 2 : 1;
     for (size_t i = 0; i < length / sizeof *spans; i++) {
         const rcvi_span span = spans[i];
@@ -104,12 +103,12 @@ typedef bool fits(check *c, const char *bytes, size_t length);
 
 static bool section_fits(check *c, int number, fits *fit) {
     const rcvi_section *s = &c->h->sections[number];
-    char *buffer = c->reading->source.buffer;
+    char *buffer = c->import->source.buffer;
     uint64_t hash = 0;
     for (int64_t done = 0; done < s->bytes;) {
-        size_t part = s->bytes - done < RCVI_PIECE ? (size_t)(s->bytes - done) : RCVI_PIECE;
-        if (rcvi_read_at(c->file, c->reading->source.path, s->offset + done, buffer, part)) return false;
-        hash = rcvi_hash_piece(hash, buffer, part);
+        size_t part = s->bytes - done < RCVI_FILE_CHUNK ? (size_t)(s->bytes - done) : RCVI_FILE_CHUNK;
+        if (rcvi_read_at(c->file, c->import->source.path, s->offset + done, buffer, part)) return false;
+        hash = rcvi_hash_chunk(hash, buffer, part);
         if (!fit(c, buffer, part)) return false;
         done += (int64_t)part;
     }
@@ -120,10 +119,10 @@ static bool section_fits(check *c, int number, fits *fit) {
 static bool gaps_fit(const check *c) {
     int64_t at = sizeof *c->h;
     for (int i = 0; i < RCVI_SECTIONS; i++) {
-        char gap[RCVI_STORE_ALIGNMENT] = {0};
-        static const char zeros[RCVI_STORE_ALIGNMENT];
+        char gap[RCVI_TOKEN_CACHE_ALIGNMENT] = {0};
+        static const char zeros[RCVI_TOKEN_CACHE_ALIGNMENT];
         size_t bytes = (size_t)(c->h->sections[i].offset - at);
-        if (rcvi_read_at(c->file, c->reading->source.path, at, gap, bytes) || memcmp(gap, zeros, bytes) != 0)
+        if (rcvi_read_at(c->file, c->import->source.path, at, gap, bytes) || memcmp(gap, zeros, bytes) != 0)
             return false;
         at = c->h->sections[i].offset + c->h->sections[i].bytes;
     }
@@ -150,20 +149,20 @@ static bool add_classes(check *c, const char *names, int64_t bytes) {
 }
 
 static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
-    rcv_context *context = c->reading->context;
+    rcv_context *context = c->import->context;
     const rcvi_section *s = &c->h->sections[number];
     if (s->bytes == 0 || !wanted || s->bytes > limit) return s->bytes == 0 && !wanted;
     char *names = rcvi_new(context, (size_t)s->bytes, 1);
     if (!names) return worked(c, RCV_NO_MEMORY);
-    bool good = !rcvi_read_at(c->file, c->reading->source.path, s->offset, names, (size_t)s->bytes);
+    bool good = !rcvi_read_at(c->file, c->import->source.path, s->offset, names, (size_t)s->bytes);
     uint64_t hash = 0;
-    for (int64_t done = 0; done < s->bytes; done += RCVI_PIECE)
-        hash =
-            rcvi_hash_piece(hash, names + done, s->bytes - done < RCVI_PIECE ? (size_t)(s->bytes - done) : RCVI_PIECE);
+    for (int64_t done = 0; done < s->bytes; done += RCVI_FILE_CHUNK)
+        hash = rcvi_hash_chunk(hash, names + done,
+                               s->bytes - done < RCVI_FILE_CHUNK ? (size_t)(s->bytes - done) : RCVI_FILE_CHUNK);
     good = good && hash == s->hash;
     if (good && number == RCVI_WORDS)
         good =
-            worked(c, rcv_vocabulary_parse(context, names, (size_t)s->bytes, c->reading->source.path, &c->vocabulary));
+            worked(c, rcv_vocabulary_parse(context, names, (size_t)s->bytes, c->import->source.path, &c->vocabulary));
     else if (good)
         good = add_classes(c, names, s->bytes);
     rcvi_free(context, names);
@@ -172,7 +171,7 @@ static bool names_fit(check *c, int number, bool wanted, int64_t limit) {
 
 /* The names that the tokens and labels are numbers of; a line of words ends in one of them. */
 static bool all_names_fit(check *c) {
-    const rcvi_reading *r = c->reading;
+    const rcvi_import *r = c->import;
     const bool words = r->level == RCV_LEVEL_WORD && !r->given_vocabulary && c->h->totals.features == 0;
     const bool classes = r->kind == RCV_DATA_CLASSES && !r->given_classes && c->h->totals.sequences > 0;
     if (!names_fit(c, RCVI_WORDS, words, RCVI_LIMIT_VOCABULARY) ||
@@ -192,21 +191,21 @@ static bool content_fits(check *c) {
     if (!section_fits(c, RCVI_TOKENS, tokens_fit) || !section_fits(c, RCVI_NUMBERS, numbers_fit) ||
         !section_fits(c, RCVI_LABELS, labels_fit) || !section_fits(c, RCVI_SPANS, spans_fit))
         return false;
-    return c->reading->kind == RCV_DATA_STREAM || (c->steps == t->tokens && c->longest == t->longest);
+    return c->import->kind == RCV_DATA_STREAM || (c->steps == t->tokens && c->longest == t->longest);
 }
 
-rcv_status rcvi_store_check(rcvi_reading *reading, int file, const rcvi_store_header *h, bool *good) {
-    check c = {.reading = reading, .h = h, .file = file};
-    rcvi_words_init(&c.classes, reading->context);
+rcv_status rcvi_token_cache_check(rcvi_import *import, int file, const rcvi_token_cache_header *h, bool *good) {
+    check c = {.import = import, .h = h, .file = file};
+    rcvi_words_init(&c.classes, import->context);
     *good = content_fits(&c);
     if (*good && c.vocabulary) {
-        reading->vocabulary = c.vocabulary;
+        import->vocabulary = c.vocabulary;
         c.vocabulary = NULL;
     }
     if (*good && c.classes.size > 0) {
-        rcvi_words_free(&reading->classes);
-        reading->classes = c.classes;
-        rcvi_words_init(&c.classes, reading->context);
+        rcvi_words_free(&import->classes);
+        import->classes = c.classes;
+        rcvi_words_init(&c.classes, import->context);
     }
     rcv_vocabulary_free(c.vocabulary);
     rcvi_words_free(&c.classes);

@@ -1,4 +1,4 @@
-/* Which files of a cache may be believed, and which files are read at all. */
+/* Opening of cache files that no other user can have written, and of regular files. */
 #include "base/base.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 enum { OTHERS_WRITE = S_IWGRP | S_IWOTH };
 
-/* Waits for no writer of a pipe. */
+/* O_NONBLOCK: opening a pipe does not wait for a writer. */
 static int open_to_read(const char *path, int flags) {
     int file;
     do file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | flags);
@@ -37,7 +37,7 @@ rcv_status rcvi_open_regular(const char *path, int *file, int64_t *bytes) {
     return status;
 }
 
-/* Of the folder that the path lies in; false where it cannot be asked. */
+/* stat() of the folder of a path. */
 static bool stat_folder(rcv_context *context, const char *path, struct stat *info) {
     const char *slash = strrchr(path, '/');
     if (!slash) return stat(".", info) == 0;
@@ -51,13 +51,14 @@ static rcv_status check_trust(rcv_context *context, const char *path, const stru
     struct stat folder;
     if (!S_ISREG(info->st_mode)) return rcvi_fail(RCV_INVALID, "%s is not used: it is not a regular file", path);
     if (info->st_mode & OTHERS_WRITE)
-        return rcvi_fail(RCV_INVALID, "%s is not used: others than its owner can write it; chmod go-w takes that away",
+        return rcvi_fail(RCV_INVALID,
+                         "%s is not used: others than its owner can write it; remove that permission with chmod go-w",
                          path);
     if (info->st_uid == geteuid()) return RCV_OK;
     if (stat_folder(context, path, &folder) && folder.st_uid == info->st_uid && !(folder.st_mode & OTHERS_WRITE))
         return RCV_OK;
     return rcvi_fail(RCV_INVALID,
-                     "%s is not used: it belongs to another user (%lu), in a folder that not only that user can write",
+                     "%s is not used: it belongs to another user (%lu), and others than that user can write its folder",
                      path, (unsigned long)info->st_uid);
 }
 

@@ -2,9 +2,9 @@
 #ifndef RCVI_DATA_STORE_FILE_H
 #define RCVI_DATA_STORE_FILE_H
 
-#include "data/store.h"
+#include "data/internal.h"
 
-enum { RCVI_STORE_ALIGNMENT = 64 };
+enum { RCVI_TOKEN_CACHE_ALIGNMENT = 64 };
 
 typedef struct {
     int64_t offset, bytes;
@@ -19,10 +19,10 @@ typedef struct {
     rcvi_section sections[RCVI_SECTIONS];
     int64_t bytes; /* of the whole file */
     uint64_t hash; /* of all above */
-} rcvi_store_header;
+} rcvi_token_cache_header;
 
 /* Whether the sections hold what the header and the reading say: their sums, and every word, class, token, number, label and span. Names
- * that the file has and the reading lacks are left in the reading, of a good file. */
-rcv_status rcvi_store_check(rcvi_reading *reading, int file, const rcvi_store_header *h, bool *good);
+ * that the file has and the reading lacks are left in the import, of a good file. */
+rcv_status rcvi_token_cache_check(rcvi_import *import, int file, const rcvi_token_cache_header *h, bool *good);
 
 #endif

@@ -1,36 +1,36 @@
 /* A text read in pieces: hashed, split into words, split into lines. */
-#include "data/store.h"
+#include "data/internal.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-rcv_status rcvi_source_open(rcv_context *context, const char *path, rcvi_source *source) {
-    *source = (rcvi_source){.context = context, .path = path, .capacity = 2 * RCVI_PIECE};
+rcv_status rcvi_text_file_open(rcv_context *context, const char *path, rcvi_text_file *source) {
+    *source = (rcvi_text_file){.context = context, .path = path, .capacity = 2 * RCVI_FILE_CHUNK};
     rcv_status status = rcvi_open_regular(path, &source->file, &source->bytes);
     if (status) {
-        *source = (rcvi_source){0};
+        *source = (rcvi_text_file){0};
         return status;
     }
     source->buffer = rcvi_new(context, source->capacity, 1);
     status = source->buffer ? rcvi_stamp_file(source->file, path, &source->stamp) : RCV_NO_MEMORY;
-    if (status) rcvi_source_close(source);
+    if (status) rcvi_text_file_close(source);
     return status;
 }
 
-rcv_status rcvi_source_check(const rcvi_source *source) {
+rcv_status rcvi_text_file_check(const rcvi_text_file *source) {
     return rcvi_check_stamp(source->file, source->path, &source->stamp);
 }
 
-void rcvi_source_close(rcvi_source *source) {
+void rcvi_text_file_close(rcvi_text_file *source) {
     if (!source->context) return;
     close(source->file);
     rcvi_free(source->context, source->buffer);
-    *source = (rcvi_source){0};
+    *source = (rcvi_text_file){0};
 }
 
 /* Fills the buffer from the end of what it holds, up to `most` bytes more; `*got` of 0 is the end. */
-static rcv_status fill(rcvi_source *source, size_t most, size_t *got) {
+static rcv_status fill(rcvi_text_file *source, size_t most, size_t *got) {
     *got = 0;
     while (*got < most) {
         int64_t from = source->offset + (int64_t)source->filled;
@@ -44,40 +44,40 @@ static rcv_status fill(rcvi_source *source, size_t most, size_t *got) {
     return RCV_OK;
 }
 
-static void rewind_source(rcvi_source *source) {
+static void rewind_source(rcvi_text_file *source) {
     source->offset = 0;
     source->filled = 0;
 }
 
 /* Forgets the first `count` bytes of the buffer. */
-static void drop(rcvi_source *source, size_t count) {
+static void drop(rcvi_text_file *source, size_t count) {
     memmove(source->buffer, source->buffer + count, source->filled - count);
     source->filled -= count;
     source->offset += (int64_t)count;
 }
 
-rcv_status rcvi_source_pieces(rcvi_source *source, rcvi_visit *visit, void *user) {
+rcv_status rcvi_text_file_chunks(rcvi_text_file *source, rcvi_visit *visit, void *user) {
     size_t got;
     rewind_source(source);
     do {
-        RCVI_TRY(fill(source, RCVI_PIECE, &got));
+        RCVI_TRY(fill(source, RCVI_FILE_CHUNK, &got));
         RCVI_TRY(visit(user, source->buffer, got, source->offset));
         drop(source, got);
-    } while (got == RCVI_PIECE);
+    } while (got == RCVI_FILE_CHUNK);
     return RCV_OK;
 }
 
 static rcv_status hash_piece(void *user, const char *bytes, size_t length, int64_t place) {
     uint64_t *hash = user;
     (void)place;
-    *hash = rcvi_hash_piece(*hash, bytes, length);
+    *hash = rcvi_hash_chunk(*hash, bytes, length);
     return RCV_OK;
 }
 
-rcv_status rcvi_source_hash(rcvi_source *source, uint64_t *hash) {
+rcv_status rcvi_text_file_hash(rcvi_text_file *source, uint64_t *hash) {
     *hash = 0;
-    RCVI_TRY(rcvi_source_pieces(source, hash_piece, hash));
-    return rcvi_source_check(source);
+    RCVI_TRY(rcvi_text_file_chunks(source, hash_piece, hash));
+    return rcvi_text_file_check(source);
 }
 
 /* ---- UTF-8 ---- */
@@ -133,15 +133,15 @@ rcv_status rcvi_text_words(const char *bytes, size_t length, const char *name, r
     return length > 0 && bytes[length - 1] != '\n' ? visit(user, NULL, 0, (int64_t)length) : RCV_OK;
 }
 
-rcv_status rcvi_source_words(rcvi_source *source, rcvi_visit *visit, void *user) {
+rcv_status rcvi_text_file_words(rcvi_text_file *source, rcvi_visit *visit, void *user) {
     char last = '\n';
     size_t got, used = 0;
     bool ended = false;
     rewind_source(source);
     while (!ended) {
-        if (source->filled > RCVI_PIECE)
-            return rcvi_fail(RCV_FORMAT, "%s has a word of more than %d bytes at byte %lld", source->path, RCVI_PIECE,
-                             (long long)source->offset);
+        if (source->filled > RCVI_FILE_CHUNK)
+            return rcvi_fail(RCV_FORMAT, "%s has a word of more than %d bytes at byte %lld", source->path,
+                             RCVI_FILE_CHUNK, (long long)source->offset);
         RCVI_TRY(fill(source, source->capacity - source->filled, &got));
         if (got > 0) last = source->buffer[source->filled - 1];
         ended = source->filled < source->capacity;
@@ -154,22 +154,22 @@ rcv_status rcvi_source_words(rcvi_source *source, rcvi_visit *visit, void *user)
 /* ---- lines ---- */
 
 /* Room for at least a piece more, so that a line fits that is longer than the buffer. */
-static rcv_status make_room(rcvi_source *source, size_t longest, int64_t line) {
+static rcv_status make_room(rcvi_text_file *source, size_t longest, int64_t line) {
     if (source->filled > longest)
         return rcvi_fail(RCV_FORMAT, "%s: line %lld has more than %zu bytes", source->path, (long long)line, longest);
-    if (source->capacity - source->filled >= RCVI_PIECE) return RCV_OK;
-    return rcvi_grow(source->context, &source->buffer, &source->capacity, source->capacity + RCVI_PIECE, 1)
+    if (source->capacity - source->filled >= RCVI_FILE_CHUNK) return RCV_OK;
+    return rcvi_grow(source->context, &source->buffer, &source->capacity, source->capacity + RCVI_FILE_CHUNK, 1)
                ? RCV_OK
                : RCV_NO_MEMORY;
 }
 
-rcv_status rcvi_source_lines(rcvi_source *source, size_t longest, rcvi_visit *visit, void *user) {
+rcv_status rcvi_text_file_lines(rcvi_text_file *source, size_t longest, rcvi_visit *visit, void *user) {
     size_t got, searched = 0; /* bytes of the buffer known to hold no newline */
     int64_t line = 1;
     rewind_source(source);
     do {
         RCVI_TRY(make_room(source, longest, line));
-        RCVI_TRY(fill(source, RCVI_PIECE, &got));
+        RCVI_TRY(fill(source, RCVI_FILE_CHUNK, &got));
         size_t from = 0;
         const char *end;
         while (searched < source->filled &&
@@ -182,6 +182,6 @@ rcv_status rcvi_source_lines(rcvi_source *source, size_t longest, rcvi_visit *vi
         }
         drop(source, from);
         searched = source->filled;
-    } while (got == RCVI_PIECE);
+    } while (got == RCVI_FILE_CHUNK);
     return source->filled > 0 ? visit(user, source->buffer, source->filled, source->offset) : RCV_OK;
 }

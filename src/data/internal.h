@@ -37,8 +37,8 @@ int64_t rcvi_words_find(const rcvi_words *words, const char *word, size_t length
 /* Finds or adds, and counts. A word may hold any bytes. */
 rcv_status rcvi_words_count(rcvi_words *words, const char *word, size_t length, int64_t count, int64_t *number);
 /* The words of `from` in the order that `before` says, each with its count. */
-typedef bool rcvi_before(const rcvi_words *words, int64_t a, int64_t b);
-rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_before *before, rcvi_words *to);
+typedef bool rcvi_word_order(const rcvi_words *words, int64_t a, int64_t b);
+rcv_status rcvi_words_sort(const rcvi_words *from, rcvi_word_order *before, rcvi_words *to);
 int rcvi_words_compare(const rcvi_words *words, int64_t a, int64_t b); /* as memcmp, the shorter first */
 
 struct rcv_vocabulary {
@@ -71,22 +71,22 @@ typedef struct {
     char *buffer;     /* `filled` bytes of it are the text's from `offset` on */
     size_t capacity, filled;
     int64_t offset;
-} rcvi_source;
+} rcvi_text_file;
 
-rcv_status rcvi_source_open(rcv_context *context, const char *path, rcvi_source *source);
-void rcvi_source_close(rcvi_source *source);
-rcv_status rcvi_source_hash(rcvi_source *source, uint64_t *hash);
-rcv_status rcvi_source_check(const rcvi_source *source); /* RCV_IO where it is not as it was when it was opened */
+rcv_status rcvi_text_file_open(rcv_context *context, const char *path, rcvi_text_file *source);
+void rcvi_text_file_close(rcvi_text_file *source);
+rcv_status rcvi_text_file_hash(rcvi_text_file *source, uint64_t *hash);
+rcv_status rcvi_text_file_check(const rcvi_text_file *source); /* RCV_IO where it is not as it was when it was opened */
 
 /* Called for every piece, word or line; `place` is its first byte's in the text. */
 typedef rcv_status rcvi_visit(void *user, const char *bytes, size_t length, int64_t place);
-rcv_status rcvi_source_pieces(rcvi_source *source, rcvi_visit *visit, void *user);
+rcv_status rcvi_text_file_chunks(rcvi_text_file *source, rcvi_visit *visit, void *user);
 /* Words, and NULL at the end of every line. */
-rcv_status rcvi_source_words(rcvi_source *source, rcvi_visit *visit, void *user);
+rcv_status rcvi_text_file_words(rcvi_text_file *source, rcvi_visit *visit, void *user);
 /* The same of a text in memory; `name` is used in messages. */
 rcv_status rcvi_text_words(const char *bytes, size_t length, const char *name, rcvi_visit *visit, void *user);
 /* Lines without their newline, at most `longest` bytes each. */
-rcv_status rcvi_source_lines(rcvi_source *source, size_t longest, rcvi_visit *visit, void *user);
+rcv_status rcvi_text_file_lines(rcvi_text_file *source, size_t longest, rcvi_visit *visit, void *user);
 /* Offset of the first byte that is not UTF-8, or `length`. */
 size_t rcvi_utf8_prefix(const char *bytes, size_t length);
 
@@ -122,21 +122,21 @@ typedef struct {
     uint64_t hash;
 } rcvi_writer;
 
-typedef struct rcvi_reading rcvi_reading;
+typedef struct rcvi_import rcvi_import;
 
 typedef struct {
-    rcv_status (*survey)(rcvi_reading *reading);
-    rcv_status (*write)(rcvi_reading *reading);
-} rcvi_reader;
+    rcv_status (*count)(rcvi_import *import);
+    rcv_status (*write)(rcvi_import *import);
+} rcvi_data_reader;
 
 /* A text on its way into the file. */
-struct rcvi_reading {
+struct rcvi_import {
     rcv_context *context;
-    rcvi_source source;
+    rcvi_text_file source;
     rcv_level level;
     rcv_data_kind kind;
     const char *folder; /* of the options */
-    const rcvi_reader *reader;
+    const rcvi_data_reader *reader;
     int64_t text_bytes;
     uint64_t text_hash, names_hash; /* of the text; of the vocabulary and the classes that were given */
     rcv_vocabulary *vocabulary;     /* given, or made by the survey */
@@ -148,27 +148,28 @@ struct rcvi_reading {
     bool cannot_write; /* the failure is of the place, not of the text */
 };
 
-extern const rcvi_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_example_reader;
+extern const rcvi_data_reader rcvi_word_reader, rcvi_byte_line_reader, rcvi_example_reader;
 
 /* The number of a word, of an unknown one, or of <eos> for NULL; the word stands at `place`. */
-rcv_status rcvi_find_token(const rcvi_reading *reading, const char *word, size_t length, int64_t place, int64_t *token);
-int64_t rcvi_token_bytes(const rcvi_reading *reading); /* that hold all numbers of the vocabulary */
-rcv_status rcvi_put(rcvi_reading *reading, int section, const void *bytes, size_t length);
-rcv_status rcvi_put_token(rcvi_reading *reading, int64_t token);
-rcv_status rcvi_put_span(rcvi_reading *reading, int64_t start, int64_t length);
+rcv_status rcvi_find_token(const rcvi_import *import, const char *word, size_t length, int64_t place, int64_t *token);
+int64_t rcvi_token_bytes(const rcvi_import *import); /* that hold all numbers of the vocabulary */
+rcv_status rcvi_write_section(rcvi_import *import, int section, const void *bytes, size_t length);
+rcv_status rcvi_write_token(rcvi_import *import, int64_t token);
+rcv_status rcvi_write_span(rcvi_import *import, int64_t start, int64_t length);
 
 /* A file that stays open, to be read in parts from several threads. */
-typedef struct rcvi_kept rcvi_kept;
+typedef struct rcvi_data_file rcvi_data_file;
 
 /* `file` may be closed afterwards; `stamp` is how it was when it was opened, NULL: now. */
-rcv_status rcvi_kept_new(rcv_context *context, int file, const char *path, const rcvi_stamp *stamp, rcvi_kept **kept);
-void rcvi_kept_free(rcvi_kept *kept);
-rcv_status rcvi_kept_read(const rcvi_kept *kept, int64_t from, void *to, size_t bytes);
-rcv_status rcvi_kept_check(const rcvi_kept *kept);   /* RCV_IO where it is not as it was */
-rcv_status rcvi_kept_changed(const rcvi_kept *kept); /* the failure where what was read shows it */
+rcv_status rcvi_data_file_new(rcv_context *context, int file, const char *path, const rcvi_stamp *stamp,
+                              rcvi_data_file **kept);
+void rcvi_data_file_free(rcvi_data_file *kept);
+rcv_status rcvi_data_file_read(const rcvi_data_file *kept, int64_t from, void *to, size_t bytes);
+rcv_status rcvi_data_file_check(const rcvi_data_file *kept);        /* RCV_IO where it is not as it was */
+rcv_status rcvi_data_file_fail_changed(const rcvi_data_file *kept); /* the failure where what was read shows it */
 
-/* Finds the file of this reading, or makes it. `offsets` are where each section begins. */
-rcv_status rcvi_store_open(rcvi_reading *reading, rcvi_kept **kept, int64_t offsets[RCVI_SECTIONS]);
+/* Finds the file of this import, or makes it. `offsets` are where each section begins. */
+rcv_status rcvi_token_cache_open(rcvi_import *import, rcvi_data_file **kept, int64_t offsets[RCVI_SECTIONS]);
 
 struct rcv_data {
     rcv_context *context;
@@ -178,8 +179,8 @@ struct rcv_data {
     rcvi_words classes;
     rcvi_totals totals;
     uint64_t hash;
-    rcvi_kept *text, *store;        /* either may be NULL */
-    const rcvi_kept *tokens;        /* the one of them with the tokens */
+    rcvi_data_file *text, *cache;   /* either may be NULL */
+    const rcvi_data_file *tokens;   /* the one of them with the tokens */
     int64_t token_at;               /* where they begin */
     int64_t offsets[RCVI_SECTIONS]; /* of the store */
     int64_t text_bytes;
@@ -187,9 +188,9 @@ struct rcv_data {
 };
 
 /* Spans of `count` sequences, numbers of one, and its label (int32 a class, or floats), each checked against the totals. */
-rcv_status rcvi_data_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans);
-rcv_status rcvi_data_numbers(const rcv_data *data, rcvi_span span, float *numbers);
-rcv_status rcvi_data_label(const rcv_data *data, int64_t sequence, void *label);
+rcv_status rcvi_data_read_spans(const rcv_data *data, int64_t first, int64_t count, rcvi_span *spans);
+rcv_status rcvi_data_read_numbers(const rcv_data *data, rcvi_span span, float *numbers);
+rcv_status rcvi_data_read_label(const rcv_data *data, int64_t sequence, void *label);
 /* Every span in order. */
 typedef void rcvi_visit_span(void *user, int64_t sequence, rcvi_span span);
 rcv_status rcvi_data_each_span(const rcv_data *data, rcvi_visit_span *visit, void *user);

@@ -93,7 +93,7 @@ static void zone(zoning *z) {
     }
 }
 
-rcv_status rcvi_zone(rcvi_graph *graph) {
+rcv_status rcvi_add_zoneout(rcvi_graph *graph) {
     rcv_context *context = graph->pool->context;
     zoning z = {.graph = graph, .count = graph->value_count};
     z.shown = rcvi_new(context, z.count, sizeof *z.shown);

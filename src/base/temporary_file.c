@@ -1,7 +1,8 @@
-/* Files beside others: temporary ones that become PATH by a rename, second names, and locks.
+/* Temporary files for atomic writes (write, sync, rename), hard links, and lock files.
  *
- * A temporary file is locked (flock) as long as it is written. One that can be locked, and whose process is gone, is what a crash left: it
- * is removed when the same path is written again. Where a file system has no locks, nothing is removed. */
+ * A temporary file is locked (flock) while it is written. A temporary file that can be locked and whose process has ended is stale: a process
+ * crashed while writing it. Stale files of a path are removed when the path is written again. On a file system without locks nothing is
+ * removed. */
 #define _XOPEN_SOURCE 700 /* realpath */
 
 #include "base/base.h"
@@ -33,24 +34,24 @@ static bool lock(int file, int how) {
     return result == 0;
 }
 
-/* Does the open file still have this name? */
-static bool is_at(int file, const char *name) {
+/* Whether the open file still has this name. */
+static bool has_name(int file, const char *name) {
     struct stat own, named;
     return fstat(file, &own) == 0 && lstat(name, &named) == 0 && own.st_dev == named.st_dev &&
            own.st_ino == named.st_ino;
 }
 
-/* ---- what crashes left ---- */
+/* ---- stale temporary files ---- */
 
-/* number = digit { digit }, at most 18; NULL: there is none */
+/* number = digit { digit }, at most 18 digits; NULL if there is none */
 static const char *read_digits(const char *at, long *number) {
     int digits = 0;
     for (*number = 0; *at >= '0' && *at <= '9' && digits < 18; at++, digits++) *number = *number * 10 + (*at - '0');
     return digits ? at : NULL;
 }
 
-/* NAME.tmp-PID-N, of a process that is not there any more. */
-static bool is_left_over(const char *entry, const char *name, size_t length) {
+/* NAME.tmp-PID-N of a process that has ended. */
+static bool is_stale(const char *entry, const char *name, size_t length) {
     long process, number;
     if (strncmp(entry, name, length) || strncmp(entry + length, TEMPORARY, strlen(TEMPORARY))) return false;
     const char *at = read_digits(entry + length + strlen(TEMPORARY), &process);
@@ -58,7 +59,7 @@ static bool is_left_over(const char *entry, const char *name, size_t length) {
     return at && !*at && process > 0 && kill((pid_t)process, 0) != 0 && errno == ESRCH;
 }
 
-static void remove_left_over(int folder, const char *entry) {
+static void remove_stale_file(int folder, const char *entry) {
     struct stat info;
     int file = openat(folder, entry, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (file < 0) return;
@@ -67,8 +68,8 @@ static void remove_left_over(int folder, const char *entry) {
     close(file);
 }
 
-/* `path` is put together again before this returns. */
-static void remove_left_overs(char *path) {
+/* Changes `path` temporarily and restores it before it returns. */
+static void remove_stale_files(char *path) {
     char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
     if (slash) *slash = '\0';
@@ -77,33 +78,33 @@ static void remove_left_overs(char *path) {
     if (!folder) return;
     size_t length = strlen(name);
     for (const struct dirent *entry; (entry = readdir(folder));)
-        if (is_left_over(entry->d_name, name, length)) remove_left_over(dirfd(folder), entry->d_name);
+        if (is_stale(entry->d_name, name, length)) remove_stale_file(dirfd(folder), entry->d_name);
     closedir(folder);
 }
 
 /* ---- temporary files ---- */
 
-int rcvi_create_beside(const char *path, char *name, size_t name_bytes) {
+int rcvi_create_temporary(const char *path, char *name, size_t name_bytes) {
     int reason = errno;
     snprintf(name, name_bytes, "%s", path);
-    remove_left_overs(name);
+    remove_stale_files(name);
     errno = reason;
     for (int attempt = 0; attempt < 1000; attempt++) {
         snprintf(name, name_bytes, "%s%s%ld-%d", path, TEMPORARY, (long)getpid(), attempt);
         int file = open_retrying(name, O_RDWR | O_CREAT | O_EXCL);
         if (file < 0 && errno != EEXIST) return file;
         if (file < 0) continue;
-        (void)lock(file, LOCK_EX); /* where there are no locks, nobody removes it either */
-        if (is_at(file, name)) return file;
-        close(file); /* it was taken for a left one before it was locked */
+        (void)lock(file, LOCK_EX); /* without locks no process removes stale files */
+        if (has_name(file, name)) return file;
+        close(file); /* another process removed it as stale before it was locked */
     }
     return -1;
 }
 
-/* A name that nothing has yet, for a file that is linked and not opened. */
-static int link_beside(const char *from, const char *path, char *name, size_t name_bytes) {
+/* Makes a hard link to `from` under a new temporary name of `path`. */
+static int link_temporary(const char *from, const char *path, char *name, size_t name_bytes) {
     snprintf(name, name_bytes, "%s", path);
-    remove_left_overs(name);
+    remove_stale_files(name);
     for (int attempt = 0; attempt < 1000; attempt++) {
         snprintf(name, name_bytes, "%s%s%ld-%d", path, TEMPORARY, (long)getpid(), attempt);
         if (linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0) return 0;
@@ -128,11 +129,11 @@ static bool copy_bytes(int from, int to) {
     }
 }
 
-/* Where the file system does not link: its bytes, synced. */
-static bool copy_as(const char *from, const char *to, char *name, size_t name_bytes) {
+/* For file systems without hard links: copies the bytes and syncs them. */
+static bool copy_file(const char *from, const char *to, char *name, size_t name_bytes) {
     int source = open_retrying(from, O_RDONLY);
     if (source < 0) return false;
-    int file = rcvi_create_beside(to, name, name_bytes);
+    int file = rcvi_create_temporary(to, name, name_bytes);
     bool good = file >= 0 && copy_bytes(source, file) && rcvi_sync_file(file) && rename(name, to) == 0;
     int reason = errno;
     if (file >= 0 && !good) (void)unlink(name);
@@ -142,29 +143,29 @@ static bool copy_as(const char *from, const char *to, char *name, size_t name_by
     return good;
 }
 
-rcv_status rcvi_keep_file(rcv_context *context, const char *from, const char *to) {
+rcv_status rcvi_link_file(rcv_context *context, const char *from, const char *to) {
     size_t name_bytes = strlen(to) + 64;
     char *name = rcvi_new(context, name_bytes, 1);
     if (!name) return RCV_NO_MEMORY;
     bool good = false;
-    if (link_beside(from, to, name, name_bytes) == 0) {
+    if (link_temporary(from, to, name, name_bytes) == 0) {
         good = rename(name, to) == 0;
         int reason = errno;
-        (void)unlink(name); /* where it failed, or both names were the same file already */
+        (void)unlink(name); /* rename failed, or did nothing because both names are the same file */
         errno = reason;
     } else if (errno != ENOENT) {
-        good = copy_as(from, to, name, name_bytes);
+        good = copy_file(from, to, name, name_bytes);
     }
     rcvi_free(context, name);
-    return good ? RCV_OK : rcvi_fail(RCV_IO, "cannot keep %s as %s: %s", from, to, strerror(errno));
+    return good ? RCV_OK : rcvi_fail(RCV_IO, "cannot copy %s to %s: %s", from, to, strerror(errno));
 }
 
 /* ---- locks ---- */
 
-/* The path that all spellings of it share: of the file, or, before there is one, of its folder. */
-static char *settle(rcv_context *context, const char *path) {
+/* The absolute path without symbolic links: of the file, or, if it does not exist, of its folder with the file's name. */
+static char *resolve_path(rcv_context *context, const char *path) {
     const char *slash = strrchr(path, '/');
-    char *full = realpath(path, NULL), *folder = NULL, *settled = NULL;
+    char *full = realpath(path, NULL), *folder = NULL, *resolved = NULL;
     rcvi_text text;
     rcvi_text_init(&text, context);
     if (full) {
@@ -177,22 +178,23 @@ static char *settle(rcv_context *context, const char *path) {
     bool good = full || folder;
     rcvi_free(context, folder);
     free(full);
-    if (good && !rcvi_text_take(&text, &settled)) return settled;
+    if (good && !rcvi_text_take(&text, &resolved)) return resolved;
     rcvi_text_drop(&text);
     return NULL;
 }
 
-/* RCV_OK with the lock, or with nothing at `name` any more, and then it is to be tried again. */
+/* RCV_OK with *held >= 0: locked. RCV_OK with *held < 0: another process removed the lock file meanwhile; the caller tries again. */
 static rcv_status try_lock(const char *path, const char *name, int *held) {
     int file = open_retrying(name, O_RDWR | O_CREAT | O_NOFOLLOW);
     struct stat info;
     rcv_status status = RCV_OK;
     *held = -1;
-    if (file < 0) return rcvi_fail(RCV_IO, "cannot write %s: its lock %s: %s", path, name, strerror(errno));
+    if (file < 0)
+        return rcvi_fail(RCV_IO, "cannot write %s: cannot open its lock file %s: %s", path, name, strerror(errno));
     if (fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size != 0)
-        status = rcvi_fail(RCV_IO, "cannot lock %s: %s is there and is no lock; move it", path, name);
+        status = rcvi_fail(RCV_IO, "cannot lock %s: %s exists and is not a lock file; move it away", path, name);
     else if (lock(file, LOCK_EX | LOCK_NB))
-        *held = is_at(file, name) ? file : -1;
+        *held = has_name(file, name) ? file : -1;
     else if (errno == EWOULDBLOCK)
         status = rcvi_fail(RCV_IO, "another process writes %s: wait for its end, or choose another path", path);
     else
@@ -205,26 +207,26 @@ static rcv_status try_lock(const char *path, const char *name, int *held) {
     return status;
 }
 
-rcv_status rcvi_lock_beside(rcv_context *context, const char *path, rcvi_lock *held) {
-    *held = (rcvi_lock){.file = -1};
-    char *settled = settle(context, path);
+rcv_status rcvi_lock_path(rcv_context *context, const char *path, rcvi_file_lock *held) {
+    *held = (rcvi_file_lock){.file = -1};
+    char *resolved = resolve_path(context, path);
     rcvi_text text;
-    if (!settled) return RCV_NO_MEMORY;
+    if (!resolved) return RCV_NO_MEMORY;
     rcvi_text_init(&text, context);
-    rcvi_text_add(&text, "%s%s", settled, LOCK);
-    rcvi_free(context, settled);
+    rcvi_text_add(&text, "%s%s", resolved, LOCK);
+    rcvi_free(context, resolved);
     RCVI_TRY(rcvi_text_take(&text, &held->name));
     rcv_status status = RCV_OK;
     while (!status && held->file < 0) status = try_lock(path, held->name, &held->file);
-    if (status) rcvi_unlock(context, held);
+    if (status) rcvi_unlock_path(context, held);
     return status;
 }
 
-void rcvi_unlock(rcv_context *context, rcvi_lock *held) {
+void rcvi_unlock_path(rcv_context *context, rcvi_file_lock *held) {
     if (held->name && held->file >= 0) {
         (void)unlink(held->name);
         close(held->file);
     }
     rcvi_free(context, held->name);
-    *held = (rcvi_lock){.file = -1};
+    *held = (rcvi_file_lock){.file = -1};
 }
