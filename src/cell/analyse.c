@@ -1,7 +1,6 @@
-/* Which values of a step form a recurrence over time. A value depends on its operands, and a state's value on the
- * state's next value (of the step before). The strongly connected components of that relation that contain a cycle are
- * the recurrent stages; all other values are maps, gathered into one stage between the recurrences they stand between.
- */
+/* Finds the recurrences over time and classifies them. A value depends on its operands; a state's value depends on its next value (of the
+ * previous step). Each strongly connected component of this relation with a cycle is a recurrent stage. All other values are maps;
+ * the maps between two levels of recurrences are one stage. */
 #include "cell/cell.h"
 
 #include <string.h>
@@ -13,23 +12,23 @@ typedef struct {
     const rcvi_graph *graph;
     size_t count;
     bool *live;
-    int *component; /* [values], RCVI_NONE until known; numbered so that a component comes after those it depends on */
+    int *component; /* [values], RCVI_NONE until known; numbered in topological order */
     int components;
     bool *recurrent; /* [components] */
-    int *depth;      /* [components]: recurrent stages on the longest way to it */
+    int *depth;      /* [components]: number of recurrent stages on the longest path to it */
 } analysis_work;
 
-static bool is_counted(const analysis_work *w, int v) {
+static bool is_analysed(const analysis_work *w, int v) {
     const rcvi_value *value = &w->graph->values[v];
     return w->live[v] && (value->operation == RCVI_STATE || rcvi_operations[value->operation].arguments > 0);
 }
 
-/* Dependence number `i` of value v: false when there are no more; *on is RCVI_NONE for one that does not count. */
-static bool dependence(const analysis_work *w, int v, int i, int *on) {
+/* Gets dependence `i` of value v; false if there is none. *on is RCVI_NONE if the operand is not part of the analysis. */
+static bool get_dependence(const analysis_work *w, int v, int i, int *on) {
     const rcvi_value *value = &w->graph->values[v];
     if (i > 1 || (value->operation == RCVI_STATE && i > 0)) return false;
     *on = value->operation == RCVI_STATE ? w->graph->states[value->index].next : value->arguments[i];
-    if (*on != RCVI_NONE && !is_counted(w, *on)) *on = RCVI_NONE;
+    if (*on != RCVI_NONE && !is_analysed(w, *on)) *on = RCVI_NONE;
     return true;
 }
 
@@ -37,8 +36,7 @@ typedef struct {
     int value, next;
 } frame;
 
-/* Tarjan's algorithm with an explicit stack. Following dependences, it closes components in an order in which each
- * comes after all it depends on. */
+/* Tarjan's algorithm for strongly connected components with an explicit stack. It completes components in topological order. */
 typedef struct {
     int *index, *low, *open;
     bool *on_stack;
@@ -64,13 +62,13 @@ static void close_component(analysis_work *w, tarjan *t, int root) {
     w->components++;
 }
 
-static void explore(analysis_work *w, tarjan *t, int root) {
+static void find_components_from(analysis_work *w, tarjan *t, int root) {
     size_t depth = 0;
     enter(t, t->frames, &depth, root);
     while (depth) {
         frame *top = &t->frames[depth - 1];
         int v = top->value, on = RCVI_NONE;
-        if (dependence(w, v, top->next++, &on)) {
+        if (get_dependence(w, v, top->next++, &on)) {
             if (on == RCVI_NONE) continue;
             if (t->index[on] < 0) {
                 enter(t, t->frames, &depth, on);
@@ -96,7 +94,7 @@ static bool find_components(analysis_work *w) {
     bool ok = t.index && t.low && t.open && t.on_stack && t.frames;
     for (size_t v = 0; ok && v < w->count; v++) t.index[v] = -1;
     for (size_t v = 0; ok && v < w->count; v++) {
-        if (is_counted(w, (int)v) && t.index[v] < 0) explore(w, &t, (int)v);
+        if (is_analysed(w, (int)v) && t.index[v] < 0) find_components_from(w, &t, (int)v);
     }
     rcvi_free(w->context, t.index);
     rcvi_free(w->context, t.low);
@@ -106,11 +104,11 @@ static bool find_components(analysis_work *w) {
     return ok;
 }
 
-/* A component is recurrent if it has an edge inside: between two values, or of a state kept as it is (h' = h). */
+/* A component is recurrent if it contains an edge: between two values, or of a state that does not change (h' = h). */
 static void find_recurrences(analysis_work *w) {
     for (size_t v = 0; v < w->count; v++) {
         if (w->component[v] == RCVI_NONE) continue;
-        for (int i = 0, on; dependence(w, (int)v, i, &on); i++) {
+        for (int i = 0, on; get_dependence(w, (int)v, i, &on); i++) {
             if (on != RCVI_NONE && w->component[on] == w->component[v]) w->recurrent[w->component[v]] = true;
         }
     }
@@ -121,7 +119,7 @@ static void find_depths(analysis_work *w, const int *by_component) {
         int v = by_component[k];
         if (v == RCVI_NONE) break;
         int own = w->component[v];
-        for (int i = 0, on; dependence(w, v, i, &on); i++) {
+        for (int i = 0, on; get_dependence(w, v, i, &on); i++) {
             if (on == RCVI_NONE || w->component[on] == own) continue;
             int through = w->depth[w->component[on]] + w->recurrent[w->component[on]];
             if (through > w->depth[own]) w->depth[own] = through;
@@ -129,7 +127,7 @@ static void find_depths(analysis_work *w, const int *by_component) {
     }
 }
 
-/* Values sorted by component (a counting sort); RCVI_NONE behind the last. */
+/* Counting sort of the values by component; ends with RCVI_NONE. */
 static int *sort_by_component(const analysis_work *w) {
     int *sorted = rcvi_new(w->context, w->count + 1, sizeof *sorted);
     size_t *start = rcvi_new(w->context, (size_t)w->components + 2, sizeof *start);
@@ -154,7 +152,7 @@ static bool mixes_features(rcvi_operation operation) {
     return operation == RCVI_MATRIX || operation == RCVI_MATRIX_TRANSPOSE || operation == RCVI_SUM;
 }
 
-/* Whether a value of a recurrence without mixing is affine in those of its operands that belong to it. */
+/* Whether a value of an elementwise recurrence is affine in the operands that belong to the recurrence. */
 static bool is_affine(const rcvi_value *value, bool left_inside, bool right_inside) {
     switch (value->operation) {
     case RCVI_STATE:
@@ -190,8 +188,8 @@ static void classify(const rcvi_graph *graph, rcvi_analysis *analysis) {
     }
 }
 
-/* For each depth: the maps of that depth as one stage, then its recurrences in order. */
-static bool lay_out_stages(analysis_work *w, rcvi_analysis *analysis) {
+/* For each depth: one stage with all maps of that depth, then its recurrences in order. */
+static bool make_stages(analysis_work *w, rcvi_analysis *analysis) {
     int depths = 0;
     for (int c = 0; c < w->components; c++) depths = w->depth[c] + 1 > depths ? w->depth[c] + 1 : depths;
     int *stage_of_component = rcvi_new(w->context, (size_t)w->components, sizeof(int));
@@ -235,7 +233,7 @@ static bool analyse(analysis_work *w, rcvi_analysis *analysis) {
     if (ok) {
         find_recurrences(w);
         find_depths(w, sorted);
-        ok = lay_out_stages(w, analysis);
+        ok = make_stages(w, analysis);
     }
     rcvi_free(w->context, sorted);
     return ok;

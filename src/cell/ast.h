@@ -1,4 +1,4 @@
-/* A cell's text as a tree. Everything in it lives in the tree's pool. */
+/* The abstract syntax tree (AST) of a cell. The AST's pool owns all nodes and strings. */
 #ifndef RCVI_AST_H
 #define RCVI_AST_H
 
@@ -30,8 +30,8 @@ struct rcvi_expr {
     double number;
     int lag;
     char operator; /* + - * / */
-    int arguments; /* of a call as written, which may be wrong */
-    int height;    /* of the tree below */
+    int arguments; /* number of arguments of a call as written, not checked yet */
+    int height;    /* of the subtree */
     rcvi_expr *left, *right;
 };
 
@@ -46,7 +46,7 @@ typedef struct {
     const char *stored; /* matrix, vector: name in files, or NULL */
     bool has_number;    /* size: always; vector: initial value given */
     double number;
-    bool first; /* begins a new line of declarations, for the printer */
+    bool first; /* first of a declaration line; used by the printer */
 } rcvi_declaration;
 
 typedef struct {
@@ -71,13 +71,13 @@ typedef struct {
     rcvi_text_position end; /* of the closing brace */
 } rcvi_ast;
 
-/* Parses `text` into `ast` (pool initialised here; free it with rcvi_ast_free in any case). */
+/* Parses `text` into `ast`. It initialises the pool; call rcvi_ast_free afterwards, also on failure. */
 rcv_status rcvi_ast_parse(rcv_context *context, const char *text, size_t length, const char *file, rcvi_ast *ast);
 void rcvi_ast_free(rcvi_ast *ast);
-/* The cell in canonical form: parsing it gives the same tree. */
+/* Prints the cell in canonical form; parsing that text gives the same AST. */
 void rcvi_ast_print(const rcvi_ast *ast, rcvi_text *out);
 
-/* "FILE:LINE:COLUMN: sentence", the line, a caret. */
+/* Fails with "FILE:LINE:COLUMN: message", the source line, and a caret below the column. */
 rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_text_position position, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

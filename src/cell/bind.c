@@ -1,5 +1,5 @@
-/* A cell with its sizes known: rewritten value by value, so that the derivative and every schedule see plain matrices
- * only. */
+/* Binding: rewrites a graph value by value for known sizes. Shortcuts, removed biases and low-rank factors are resolved here, so that later passes see
+ * plain matrices only. */
 #include "cell/cell.h"
 
 #include <string.h>
@@ -7,9 +7,10 @@
 typedef struct {
     const rcvi_graph *graph;
     rcvi_graph *bound;
-    int *replaced; /* [values]: their places in the bound graph */
-    int *params;   /* [params]: likewise; RCVI_NONE until needed. A low-rank pair: A, with B in `factors` */
-    int *factors;  /* [params]: B of a low-rank pair */
+    int *replaced; /* [values]: index of the value in the bound graph */
+    int *
+        params; /* [params]: index in the bound graph, RCVI_NONE until it is used. Of a low-rank pair: A; B is in `factors` */
+    int *factors; /* [params]: B of a low-rank pair */
     bool no_bias;
     int64_t rank;
     int rank_size;
@@ -40,7 +41,7 @@ static bool is_left_out(const binding *b, const rcvi_param *param) {
     return b->no_bias && param->vector && !strncmp(param->stored, "bias_", 5);
 }
 
-/* Whether no parameter behind this one, of those that stay, is stacked with it. */
+/* Whether this is the last used parameter of its stack. */
 static bool is_last_of_stack(const binding *b, size_t index) {
     for (size_t i = index + 1; i < b->graph->param_count; i++) {
         const rcvi_param *later = &b->graph->params[i];
@@ -49,7 +50,7 @@ static bool is_last_of_stack(const binding *b, size_t index) {
     return true;
 }
 
-/* Parameters keep their order; the B factor of a stacked matrix stands behind the A factors of it. */
+/* Parameters keep their order; the B factors of a stack follow all its A factors. */
 static void bind_params(binding *b) {
     const rcvi_graph *graph = b->graph;
     for (size_t i = 0; i < graph->param_count; i++) {
@@ -96,7 +97,7 @@ static int bind_value(binding *b, const rcvi_value *value) {
         return rcvi_graph_vector(b->bound, b->params[value->index]);
     case RCVI_MATRIX: return bind_matrix(b, value, left);
     case RCVI_SUM:
-        if (rcvi_graph_is_number(b->bound, left)) { /* a bias left out */
+        if (rcvi_graph_is_number(b->bound, left)) { /* the bias was removed */
             int size = b->graph->values[value->arguments[0]].size;
             return rcvi_graph_number(b->bound, b->bound->values[left].number * (double)size_value(b, size));
         }
@@ -128,7 +129,7 @@ static void bind_graph(binding *b, const int64_t *sizes) {
             bound->values[value].name = graph->values[v].name;
         }
     }
-    /* a result that lost its size (a bias left out alone, say) takes it back */
+    /* a result without a size (for example a removed bias alone) is broadcast to its size */
     for (size_t i = 0; i < graph->state_count && !bound->failed; i++) {
         bound->states[i].next = rcvi_graph_spread(bound, b->replaced[graph->states[i].next], graph->states[i].size);
     }

@@ -1,4 +1,4 @@
-/* The cell texts of cells/, embedded at build by cmake/embed_cells.cmake. */
+/* The built-in cells: the texts of cells/, embedded by cmake/embed_cells.cmake when the library is built. */
 #ifndef RCVI_BUILTIN_H
 #define RCVI_BUILTIN_H
 
@@ -11,7 +11,7 @@ typedef struct {
     const char *summary; /* the first line, without its # */
 } rcvi_builtin;
 
-extern const rcvi_builtin rcvi_builtins[]; /* rcvi_builtin_total entries, sorted by name; then one of NULLs */
+extern const rcvi_builtin rcvi_builtins[]; /* [rcvi_builtin_total + 1], sorted by name; the last entry is all NULL */
 extern const size_t rcvi_builtin_total;
 
 #endif

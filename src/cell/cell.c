@@ -1,3 +1,4 @@
+/* Public functions of cells: parse a text, open a built-in cell or a file, print. */
 #include "cell/cell.h"
 #include "cell/builtin.h"
 

@@ -1,4 +1,4 @@
-/* A parsed and checked cell, and what is derived from it. */
+/* A parsed and checked cell, and the passes over its graph: differentiation, analysis of recurrences, binding to sizes, zoneout. */
 #ifndef RCVI_CELL_H
 #define RCVI_CELL_H
 
@@ -8,16 +8,16 @@
 struct rcv_cell {
     rcv_context *context;
     rcvi_ast ast;
-    rcvi_graph graph; /* sizes symbolic; one input, one output */
+    rcvi_graph graph; /* one time step; sizes are symbolic; one input, one output */
 };
 
-/* Names, sizes and dependences of a tree; the step it describes goes to `graph` (initialised by the caller). */
+/* Checks the names, sizes and dependences of an AST and builds the graph of its time step. The caller initialises `graph`. */
 rcv_status rcvi_check(const rcvi_ast *ast, rcvi_graph *graph);
 
-/* The adjoint of a graph: a recurrence over the steps taken backwards. Its states are the adjoints of the states, its
- * first inputs the adjoints of the outputs, its further inputs the values that the forward pass keeps (`source` says
- * which); its outputs are the adjoints of the inputs. `recomputed` ([values of forward], may be NULL) says which values it
- * computes again instead of having them kept. */
+/* Reverse-mode differentiation: the adjoint of a graph, which runs from the last step to the first. Its states are the adjoints of the
+ * states. Its inputs are the adjoints of the outputs, then the forward values that the forward pass must store (`source` names them). Its
+ * outputs are the adjoints of the inputs. `recomputed` ([values of forward], may be NULL) receives which forward values the adjoint
+ * recomputes instead of loading them. */
 rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint, bool *recomputed);
 
 typedef enum { RCVI_MAP, RCVI_SCAN, RCVI_DIAGONAL, RCVI_DENSE } rcvi_class;
@@ -25,10 +25,10 @@ extern const char *const rcvi_class_names[];
 
 typedef struct {
     rcvi_class class;
-    int cause; /* the value that decides the class, or RCVI_NONE */
+    int cause; /* a value because of which the class is not a smaller one, or RCVI_NONE */
 } rcvi_stage;
 
-/* The stages of a graph in an order in which they can run, each over all time steps before the next. */
+/* The stages of a graph in execution order: each stage can run over all time steps before the next one starts. */
 typedef struct {
     rcvi_stage *stages;
     size_t stage_count;
@@ -37,15 +37,15 @@ typedef struct {
 
 rcv_status rcvi_analyse(rcv_context *context, const rcvi_graph *graph, rcvi_analysis *analysis);
 void rcvi_analysis_free(rcv_context *context, rcvi_analysis *analysis);
-/* One sentence: why this stage has its class. */
+/* Appends one sentence: why this stage has its class. */
 void rcvi_stage_reason(const rcvi_graph *graph, const rcvi_analysis *analysis, size_t stage, rcvi_text *out);
 
-/* The graph with every size a number: shortcuts settled, biases left out where `no_bias`, matrices split into two of
- * `rank` (0: none). `sizes` gives each size's value. Parameters that vanished are gone from the bound graph. */
+/* Binds a graph to numeric sizes (`sizes`: [size_count]). A shortcut becomes the identity or a matrix; biases are removed if `no_bias`; each matrix
+ * becomes a product of two of rank `rank` (0: none). Unused parameters are not in `bound`. */
 rcv_status rcvi_bind(const rcvi_graph *graph, const int64_t *sizes, bool no_bias, int64_t rank, rcvi_graph *bound);
 
-/* Gives a bound graph an input more for each state that is no lag, in their order: what of the state is new at the step, from
- * 0, which leaves it as it was, to 1. */
+/* Adds zoneout to a bound graph: one input for each state that is not a lag, in the order of the states. It is the fraction of the state that the step updates: 0
+ * keeps the previous value, 1 takes the new one. */
 rcv_status rcvi_add_zoneout(rcvi_graph *graph);
 
 #endif

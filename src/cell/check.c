@@ -1,4 +1,4 @@
-/* Names and order: every name known, no cycle within a step. */
+/* Name resolution, and topological order of the equations; rejects unknown and duplicate names, cycles within a step, and unused equations. */
 #include "cell/checker.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ int rcvi_find_size(const rcvi_checker *c, const char *name) {
     return RCVI_NONE;
 }
 
-/* An unknown name, with the nearest known one. */
+/* Fails for an unknown name; suggests the nearest known one. */
 static rcv_status unknown(const rcvi_checker *c, rcvi_text_position position, const char *what, const char *name) {
     size_t composed = 0;
     while (rcvi_composed[composed]) composed++;
@@ -85,7 +85,7 @@ static rcv_status check_new_name(const rcvi_checker *c, rcvi_text_position posit
 }
 
 static rcv_status add_symbol(rcvi_checker *c, const rcvi_declaration *d) {
-    rcvi_symbol *s = rcvi_find_symbol(c, d->name); /* W, U and b may be declared anew */
+    rcvi_symbol *s = rcvi_find_symbol(c, d->name); /* W, U and b may be redeclared */
     if (!s) s = &c->symbols[c->symbol_count++];
     *s = (rcvi_symbol){.name = d->name,
                        .stored = d->stored   ? d->stored
@@ -204,7 +204,7 @@ static rcv_status check_name(rcvi_checker *c, const rcvi_expr *e, int *needs) {
     if (rcvi_find_state(c, e->name) != RCVI_NONE) return RCV_OK;
     if (!s) return unknown(c, e->position, "the name", e->name);
     if (s->vector) return RCV_OK;
-    return rcvi_syntax_error(c->ast, e->position, "the matrix '%s' needs a value behind it to multiply", e->name);
+    return rcvi_syntax_error(c->ast, e->position, "the matrix '%s' needs a value after it to multiply", e->name);
 }
 
 static rcv_status check_call(const rcvi_checker *c, const rcvi_expr *e) {
@@ -221,13 +221,12 @@ static rcv_status check_apply(const rcvi_checker *c, const rcvi_expr *e) {
     bool known = s || !strcmp(e->name, c->ast->input) || rcvi_find_state(c, e->name) != RCVI_NONE ||
                  rcvi_find_equation(c, e->name, false) != RCVI_NONE;
     if (known) {
-        return rcvi_syntax_error(c->ast, e->position, "'%s' is not a matrix; an operator is missing behind it",
-                                 e->name);
+        return rcvi_syntax_error(c->ast, e->position, "'%s' is not a matrix; an operator is missing after it", e->name);
     }
     return unknown(c, e->position, "the matrix or function", e->name);
 }
 
-/* What every equation needs within the step: needs[start[e]] .. needs[start[e + 1]]. */
+/* Dependences within the step: equation e needs the equations needs[start[e]] .. needs[start[e + 1] - 1]. */
 typedef struct {
     int *needs;
     size_t count, capacity;
@@ -322,7 +321,7 @@ static rcv_status order_equations(rcvi_checker *c) {
     return status;
 }
 
-/* ---- nothing idle: an unused name is a typing mistake somewhere else ---- */
+/* ---- unused names: usually a typing mistake elsewhere ---- */
 
 static rcv_status check_all_used(const rcvi_checker *c) {
     for (size_t i = 0; i < c->ast->equation_count; i++) {

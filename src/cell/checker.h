@@ -1,4 +1,4 @@
-/* What the two halves of checking share: names and order (check.c), sizes and values (elaborate.c). */
+/* Semantic analysis of an AST, in two parts: name resolution and order of equations (check.c); size inference and construction of the graph (elaborate.c). */
 #ifndef RCVI_CHECKER_H
 #define RCVI_CHECKER_H
 
@@ -14,9 +14,9 @@ typedef struct {
 typedef struct {
     enum { RCVI_UNSEEN, RCVI_OPENED, RCVI_DONE } mark;
     bool used;
-    int size;       /* known once the equation is built; before that where a lag of it is asked */
+    int size;       /* known once the equation is built; earlier if another equation reads a lag of it */
     int value;      /* in the graph */
-    int lags;       /* the longest lag asked of it */
+    int lags;       /* the longest lag that is read */
     int lag_states; /* the graph's state [t-1]; longer lags follow it */
     rcvi_text_position lag_position;
 } rcvi_equation_info;
@@ -26,8 +26,8 @@ typedef struct {
     rcvi_graph *graph;
     rcvi_symbol *symbols;
     size_t symbol_count;
-    rcvi_equation_info *info; /* [equation_count + 2]: the return value, then the input, stand behind the equations */
-    int *order; /* [equation_count + 1]: equations, each after those it needs; the return value among them */
+    rcvi_equation_info *info; /* [equation_count + 2]: the equations, then the return value, then the input */
+    int *order;               /* [equation_count + 1]: equations and the return value in topological order */
     size_t order_count;
 } rcvi_checker;
 
@@ -44,7 +44,7 @@ int rcvi_find_size(const rcvi_checker *c, const char *name);
 rcvi_symbol *rcvi_find_symbol(const rcvi_checker *c, const char *name);
 rcv_status rcvi_unknown_size(const rcvi_checker *c, rcvi_text_position position, const char *name);
 
-/* Builds the graph's values, parameters and lag states from ordered equations. */
+/* Builds the graph's values, parameters and lag states from the ordered equations. */
 rcv_status rcvi_elaborate(rcvi_checker *c);
 
 #endif

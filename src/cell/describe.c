@@ -1,4 +1,4 @@
-/* What `recurve cell` shows: gathered once as a JSON object, printed as it is or as text. */
+/* The description of a cell that `recurve cell` prints: built as a JSON object, printed as JSON or as text. */
 #include "base/json.h"
 #include "cell/cell.h"
 
@@ -8,13 +8,13 @@
 
 typedef struct {
     const rcv_cell *cell;
-    rcvi_pool pool; /* of the adjoint */
+    rcvi_pool pool; /* owns the strings of the adjoint */
     rcvi_graph adjoint;
     bool *recomputed; /* [values] */
     bool failed;
 } description;
 
-/* A JSON string made by printing; NULL on failure. */
+/* Converts a text to a JSON string and frees it; NULL on failure. */
 static json_t *finish_text(description *d, rcvi_text *text) {
     char *bytes = NULL;
     json_t *string = NULL;
@@ -60,7 +60,7 @@ static json_t *shape_of(description *d, const rcvi_graph *graph, const rcvi_para
     return finish_text(d, &text);
 }
 
-/* Rows of unequal sizes are summed by name: [hidden + proj, input]. */
+/* Shape of a stack of matrices with different numbers of rows: [hidden + proj, input]. */
 static json_t *mixed_shape(description *d, const rcvi_graph *graph, size_t first, size_t end) {
     rcvi_text text;
     rcvi_text_init(&text, d->cell->context);
@@ -115,7 +115,7 @@ static json_t *sizes(description *d) {
 
 /* ---- stages ---- */
 
-/* Whether another stage, or a result, uses the value. */
+/* Finds the values that another stage, a state, an output or a gradient uses. */
 static void find_used_outside(const rcvi_graph *graph, const rcvi_analysis *analysis, bool *used) {
     for (size_t v = 0; v < graph->value_count; v++) {
         for (int a = 0; a < 2; a++) {
@@ -166,9 +166,9 @@ static json_t *stages(description *d, const rcvi_graph *graph) {
     return list;
 }
 
-/* ---- what the derivative needs ---- */
+/* ---- forward values that the adjoint reads ---- */
 
-static json_t *kept(description *d) {
+static json_t *stored_values(description *d) {
     json_t *at_hand = json_array(), *extra = json_array(), *again = json_array(), *object = json_object();
     for (size_t i = 0; i < d->adjoint.input_count; i++) {
         const rcvi_graph_input *input = &d->adjoint.inputs[i];
@@ -194,7 +194,7 @@ static json_t *backward(description *d) {
     return object;
 }
 
-static json_t *gather(description *d, bool with_backward) {
+static json_t *build_description(description *d, bool with_backward) {
     json_t *object = json_object();
     rcvi_text equations;
     rcvi_text_init(&equations, d->cell->context);
@@ -205,7 +205,7 @@ static json_t *gather(description *d, bool with_backward) {
     set(d, object, "parameters", parameters(d));
     set(d, object, "states", states(d));
     set(d, object, "stages", stages(d, &d->cell->graph));
-    set(d, object, "derivative", kept(d));
+    set(d, object, "derivative", stored_values(d));
     if (with_backward) set(d, object, "backward", backward(d));
     return object;
 }
@@ -277,7 +277,7 @@ rcv_status rcv_cell_describe(const rcv_cell *cell, unsigned flags, char **text) 
     d.recomputed = rcvi_new(cell->context, cell->graph.value_count, sizeof *d.recomputed);
     rcv_status status = d.recomputed ? rcvi_differentiate(&cell->graph, &d.adjoint, d.recomputed) : RCV_NO_MEMORY;
     if (!status) {
-        json_t *object = gather(&d, flags & RCV_DESCRIBE_BACKWARD);
+        json_t *object = build_description(&d, flags & RCV_DESCRIBE_BACKWARD);
         if (d.failed) {
             status = rcvi_no_memory(0);
         } else if (flags & RCV_DESCRIBE_JSON) {

@@ -1,8 +1,8 @@
-/* Reverse-mode differentiation of one step, as a graph for the same step taken backwards.
+/* Reverse-mode differentiation of one step. The result, the adjoint graph, computes the adjoints of a step.
  *
- * Done twice: the first pass finds which forward values the derivative asks for; then those that follow by one
- * operation from others at hand are recomputed instead of kept, and the second pass builds with that decision. At hand
- * without keeping are the input and the states of all steps, which also are the next values of the states. */
+ * The adjoint graph is built twice. The first pass finds which forward values it reads. A value that one operation computes from other
+ * available values is then recomputed instead of stored, and the second pass builds the graph with that decision. Always available are the input
+ * and the states of all steps, and thus the next values of states. */
 #include "cell/cell.h"
 
 #include <string.h>
@@ -10,10 +10,11 @@
 typedef struct {
     const rcvi_graph *forward;
     rcvi_graph *adjoint;
-    int *adjoints;   /* [values]: adjoint of each forward value so far, but for products, or RCVI_NONE */
-    int *products;   /* [values]: the sum of those that are products, so that they stand side by side, or RCVI_NONE */
+    int *adjoints; /* [values]: sum of the adjoint terms so far, without matrix products, or RCVI_NONE */
+    int *
+        products; /* [values]: sum of the terms that are matrix products, or RCVI_NONE. Kept separate so that products are adjacent and can be fused */
     int *replicas;   /* [values]: forward values in the adjoint graph, or RCVI_NONE */
-    bool *asked;     /* [values]: the derivative uses the value */
+    bool *is_read;   /* [values]: the adjoint reads the value */
     bool *recompute; /* [values]: from its operands */
 } derivation;
 
@@ -22,11 +23,11 @@ typedef struct {
 static void decide_recomputation(derivation *d) {
     for (size_t v = 0; v < d->forward->value_count; v++) {
         const rcvi_value *value = &d->forward->values[v];
-        if (!d->asked[v] || rcvi_graph_is_available(d->forward, (int)v)) continue;
+        if (!d->is_read[v] || rcvi_graph_is_available(d->forward, (int)v)) continue;
         bool possible = rcvi_operations[value->operation].elementwise || value->operation == RCVI_SPREAD;
         for (int a = 0; a < 2; a++) {
             int argument = value->arguments[a];
-            if (argument != RCVI_NONE && !d->asked[argument] && !rcvi_graph_is_available(d->forward, argument))
+            if (argument != RCVI_NONE && !d->is_read[argument] && !rcvi_graph_is_available(d->forward, argument))
                 possible = false;
         }
         d->recompute[v] = possible;
@@ -51,13 +52,13 @@ static const char *value_name(derivation *d, int value) {
     return name;
 }
 
-/* A forward value inside the adjoint graph. */
+/* The forward value in the adjoint graph: an input, or recomputed. */
 static int replica(derivation *d, int value) {
     if (d->replicas[value] != RCVI_NONE) return d->replicas[value];
     const rcvi_value *v = &d->forward->values[value];
     rcvi_graph *adjoint = d->adjoint;
     int built;
-    d->asked[value] = true;
+    d->is_read[value] = true;
     if (v->operation == RCVI_NUMBER) {
         built = rcvi_graph_number(adjoint, v->number);
     } else if (v->operation == RCVI_SIZE) {
@@ -79,21 +80,21 @@ static int replica(derivation *d, int value) {
 
 /* ---- one operation ---- */
 
-/* Does the value have an adjoint? */
-static bool is_wanted(const derivation *d, int value) {
+/* Whether the value has an adjoint. */
+static bool has_adjoint(const derivation *d, int value) {
     const rcvi_value *v = &d->forward->values[value];
     bool fixed = v->operation == RCVI_INPUT && d->forward->inputs[v->index].fixed;
     return !fixed && v->operation != RCVI_NUMBER && v->operation != RCVI_SIZE;
 }
 
 static void add_adjoint(derivation *d, int value, int adjoint) {
-    if (!is_wanted(d, value)) return;
+    if (!has_adjoint(d, value)) return;
     bool product = adjoint != RCVI_NONE && d->adjoint->values[adjoint].operation == RCVI_MATRIX_TRANSPOSE;
     int *sum = product ? &d->products[value] : &d->adjoints[value];
     *sum = *sum == RCVI_NONE ? adjoint : rcvi_graph_apply(d->adjoint, RCVI_ADD, *sum, adjoint);
 }
 
-/* All that has been added, or RCVI_NONE. */
+/* The sum of all terms added so far, or RCVI_NONE. */
 static int adjoint_of(derivation *d, int value) {
     int *sum = &d->adjoints[value], *products = &d->products[value];
     if (*products != RCVI_NONE)
@@ -111,7 +112,7 @@ static int unary(derivation *d, rcvi_operation operation, int a) {
 static int number(derivation *d, double value) { return rcvi_graph_number(d->adjoint, value); }
 
 /* The derivative of a one-operand elementwise operation at the forward value `v`. */
-static int slope(derivation *d, int v) {
+static int derivative_of(derivation *d, int v) {
     int argument = d->forward->values[v].arguments[0];
     switch (d->forward->values[v].operation) {
     case RCVI_SIGMOID: return times(d, replica(d, v), minus(d, number(d, 1), replica(d, v)));
@@ -127,14 +128,14 @@ static int slope(derivation *d, int v) {
     }
 }
 
-/* One where min or max takes its first operand. */
-static int takes_first(derivation *d, int v) {
+/* 1 where min or max selects its first operand, else 0. */
+static int selects_first(derivation *d, int v) {
     const rcvi_value *value = &d->forward->values[v];
     int left = replica(d, value->arguments[0]), right = replica(d, value->arguments[1]);
     return unary(d, RCVI_STEP, value->operation == RCVI_MAX ? minus(d, left, right) : minus(d, right, left));
 }
 
-static void propagate(derivation *d, int v) {
+static void propagate_adjoint(derivation *d, int v) {
     const rcvi_value *value = &d->forward->values[v];
     int g = adjoint_of(d, v), left = value->arguments[0], right = value->arguments[1];
     switch (value->operation) {
@@ -158,8 +159,8 @@ static void propagate(derivation *d, int v) {
         add_adjoint(d, right, unary(d, RCVI_NEGATE, g));
         break;
     case RCVI_MULTIPLY:
-        if (is_wanted(d, left)) add_adjoint(d, left, times(d, g, replica(d, right)));
-        if (is_wanted(d, right)) add_adjoint(d, right, times(d, g, replica(d, left)));
+        if (has_adjoint(d, left)) add_adjoint(d, left, times(d, g, replica(d, right)));
+        if (has_adjoint(d, right)) add_adjoint(d, right, times(d, g, replica(d, left)));
         break;
     case RCVI_DIVIDE:
         if (!rcvi_graph_is_number(d->forward, left)) add_adjoint(d, left, over(d, g, replica(d, right)));
@@ -169,13 +170,13 @@ static void propagate(derivation *d, int v) {
         break;
     case RCVI_MIN:
     case RCVI_MAX: {
-        int first = takes_first(d, v);
+        int first = selects_first(d, v);
         add_adjoint(d, left, times(d, g, first));
         add_adjoint(d, right, times(d, g, minus(d, number(d, 1), first)));
         break;
     }
     case RCVI_NEGATE: add_adjoint(d, left, unary(d, RCVI_NEGATE, g)); break;
-    default: add_adjoint(d, left, times(d, g, slope(d, v))); break;
+    default: add_adjoint(d, left, times(d, g, derivative_of(d, v))); break;
     }
 }
 
@@ -187,7 +188,7 @@ static const char *adjoint_name(derivation *d, const char *name) {
     return text;
 }
 
-static void start(derivation *d) {
+static void begin_adjoint(derivation *d) {
     const rcvi_graph *forward = d->forward;
     for (size_t i = 0; i < forward->value_count; i++) d->adjoints[i] = d->products[i] = d->replicas[i] = RCVI_NONE;
     for (size_t i = 0; i < forward->size_count; i++)
@@ -206,7 +207,7 @@ static void start(derivation *d) {
     }
 }
 
-static void finish(derivation *d) {
+static void finish_adjoint(derivation *d) {
     const rcvi_graph *forward = d->forward;
     rcvi_graph *adjoint = d->adjoint;
     for (size_t s = 0; s < forward->state_count && !adjoint->failed; s++) {
@@ -223,7 +224,7 @@ static void finish(derivation *d) {
 }
 
 /* d.i for an intermediate value i; d.h' for a state's previous value, which is the next value of the adjoint state d.h;
- * sum.h for a state's next value, which gathers d.h and what this step adds to it. */
+ * sum.h for a state's next value: the sum of d.h and the terms of this step. */
 static const char *sum_name(derivation *d, int v) {
     const rcvi_value *value = &d->forward->values[v];
     bool previous = value->operation == RCVI_STATE;
@@ -236,22 +237,22 @@ static const char *sum_name(derivation *d, int v) {
     return text;
 }
 
-static void derive(derivation *d) {
-    start(d);
+static void build_adjoint(derivation *d) {
+    begin_adjoint(d);
     for (size_t v = 0; v < d->forward->value_count && !d->adjoint->failed; v++) {
-        if (d->recompute[v]) replica(d, (int)v); /* in order, so that it never recurses deeply */
+        if (d->recompute[v]) replica(d, (int)v); /* in order, which bounds the recursion */
     }
     for (size_t v = d->forward->value_count; v-- > 0 && !d->adjoint->failed;) {
         int g = adjoint_of(d, (int)v);
         if (g == RCVI_NONE) continue;
         rcvi_value *value = &d->adjoint->values[g];
         if (!value->name && rcvi_operations[value->operation].arguments > 0) value->name = sum_name(d, (int)v);
-        propagate(d, (int)v);
+        propagate_adjoint(d, (int)v);
     }
-    finish(d);
+    finish_adjoint(d);
 }
 
-/* The builder keeps what it was asked for on the way; drop inputs that nothing uses in the end. */
+/* Removes inputs that were added during construction and are not used in the end. */
 static rcv_status drop_unused_inputs(rcvi_graph *graph) {
     bool *live = rcvi_new(graph->pool->context, graph->value_count, sizeof *live);
     if (!live) return RCV_NO_MEMORY;
@@ -275,28 +276,28 @@ rcv_status rcvi_differentiate(const rcvi_graph *forward, rcvi_graph *adjoint, bo
     d.adjoints = rcvi_new(context, count, sizeof *d.adjoints);
     d.products = rcvi_new(context, count, sizeof *d.products);
     d.replicas = rcvi_new(context, count, sizeof *d.replicas);
-    d.asked = rcvi_new(context, count, sizeof *d.asked);
+    d.is_read = rcvi_new(context, count, sizeof *d.is_read);
     d.recompute = rcvi_new(context, count, sizeof *d.recompute);
-    bool failed = !d.adjoints || !d.products || !d.replicas || !d.asked || !d.recompute;
+    bool failed = !d.adjoints || !d.products || !d.replicas || !d.is_read || !d.recompute;
     if (!failed) {
         rcvi_graph draft;
         rcvi_graph_init(&draft, adjoint->pool);
         d.adjoint = &draft;
-        derive(&d);
+        build_adjoint(&d);
         failed = draft.failed || adjoint->pool->failed;
         rcvi_graph_free(&draft);
         d.adjoint = adjoint;
     }
     if (!failed) {
         decide_recomputation(&d);
-        derive(&d);
+        build_adjoint(&d);
         failed = adjoint->failed || adjoint->pool->failed || drop_unused_inputs(adjoint) != RCV_OK;
     }
     for (size_t v = 0; recomputed && !failed && v < count; v++) recomputed[v] = d.recompute[v];
     rcvi_free(context, d.adjoints);
     rcvi_free(context, d.products);
     rcvi_free(context, d.replicas);
-    rcvi_free(context, d.asked);
+    rcvi_free(context, d.is_read);
     rcvi_free(context, d.recompute);
     return failed ? RCV_NO_MEMORY : RCV_OK;
 }

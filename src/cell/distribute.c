@@ -1,23 +1,24 @@
+/* Loop distribution: finds which states depend on each other over time, orders these groups, and assigns every value to a part. */
 #include "cell/distribute.h"
 
 typedef struct {
     const rcvi_graph *graph;
     int states, values;
-    bool *reaches; /* [states, states] does the next value of the first depend, over some steps, on the second? */
-    int *level;    /* [states] recurrences that come before it, one behind the other */
+    bool *reaches; /* [states, states] the next value of the first depends on the second, over one or more steps */
+    int *level;    /* [states] length of the longest chain of recurrences before it */
     int *ready;    /* [values] the first part in which it can be computed */
 } work;
 
 static bool reaches(const work *w, int s, int t) { return w->reaches[s * w->states + t]; }
 static bool is_recurrent(const work *w, int s) { return reaches(w, s, s); }
-static bool are_together(const work *w, int s, int t) { return s == t || (reaches(w, s, t) && reaches(w, t, s)); }
+static bool are_coupled(const work *w, int s, int t) { return s == t || (reaches(w, s, t) && reaches(w, t, s)); }
 
 static int argument_count(const rcvi_graph *graph, int v) {
     return rcvi_operations[graph->values[v].operation].arguments;
 }
 
-/* Of one step, then over several. */
-static void find_reach(work *w, bool *marked) {
+/* Dependences of one step, then their transitive closure. */
+static void find_dependences(work *w, bool *marked) {
     for (int s = 0; s < w->states; s++) {
         for (int v = 0; v < w->values; v++) marked[v] = false;
         marked[w->graph->states[s].next] = true;
@@ -38,14 +39,14 @@ static void find_levels(work *w) {
     for (int round = 0; round < w->states; round++) {
         for (int s = 0; s < w->states; s++) {
             for (int t = 0; t < w->states; t++) {
-                bool waits = reaches(w, s, t) && !are_together(w, s, t);
+                bool waits = reaches(w, s, t) && !are_coupled(w, s, t);
                 if (waits && w->level[t] >= w->level[s]) w->level[s] = w->level[t] + 1;
             }
         }
     }
 }
 
-/* By level; recurrences of one level are parts of their own, what only hands on is one. */
+/* Numbers parts by level. Each recurrence of a level is a part; all lags of a level together are one. */
 static void number_parts(work *w, rcvi_distribution *d) {
     d->count = 0;
     for (int s = 0; s < w->states; s++) d->of_state[s] = RCVI_NONE;
@@ -54,7 +55,7 @@ static void number_parts(work *w, rcvi_distribution *d) {
             for (int s = 0; s < w->states; s++) {
                 if (w->level[s] != level || is_recurrent(w, s) != recurrent || d->of_state[s] != RCVI_NONE) continue;
                 for (int t = s; t < w->states; t++) {
-                    bool same = recurrent ? are_together(w, s, t) : !is_recurrent(w, t) && w->level[t] == level;
+                    bool same = recurrent ? are_coupled(w, s, t) : !is_recurrent(w, t) && w->level[t] == level;
                     if (same) d->of_state[t] = d->count;
                 }
                 d->count++;
@@ -75,25 +76,25 @@ static void find_ready(work *w, const rcvi_distribution *d) {
     }
 }
 
-static void want(rcvi_distribution *d, int v, int part) {
+static void require(rcvi_distribution *d, int v, int part) {
     if (v != RCVI_NONE && (d->part_of[v] == RCVI_NONE || part < d->part_of[v])) d->part_of[v] = part;
 }
 
-/* In the first part that needs it; what no state needs, as soon as it can be. */
+/* A value belongs to the first part that needs it; a value that no state needs, to the first part in which it can be computed. */
 static void assign_values(const work *w, rcvi_distribution *d) {
     const rcvi_graph *graph = w->graph;
     for (int v = 0; v < w->values; v++) d->part_of[v] = RCVI_NONE;
-    for (size_t s = 0; s < graph->state_count; s++) want(d, graph->states[s].next, d->of_state[s]);
+    for (size_t s = 0; s < graph->state_count; s++) require(d, graph->states[s].next, d->of_state[s]);
     for (size_t o = 0; o < graph->output_count; o++)
-        want(d, graph->outputs[o].value, w->ready[graph->outputs[o].value]);
+        require(d, graph->outputs[o].value, w->ready[graph->outputs[o].value]);
     for (size_t g = 0; g < graph->gradient_count; g++) {
         int left = graph->gradients[g].left, right = graph->gradients[g].right;
-        want(d, left, w->ready[left]);
-        if (right != RCVI_NONE) want(d, right, w->ready[right]);
+        require(d, left, w->ready[left]);
+        if (right != RCVI_NONE) require(d, right, w->ready[right]);
     }
     for (int v = w->values; v-- > 0;) {
         for (int a = 0; d->part_of[v] != RCVI_NONE && a < argument_count(graph, v); a++)
-            want(d, graph->values[v].arguments[a], d->part_of[v]);
+            require(d, graph->values[v].arguments[a], d->part_of[v]);
     }
 }
 
@@ -109,7 +110,7 @@ static bool find_classes(rcv_context *context, const rcvi_graph *graph, rcvi_dis
     return true;
 }
 
-bool rcvi_distribute(rcvi_pool *pool, const rcvi_graph *graph, bool apart, rcvi_distribution *d) {
+bool rcvi_distribute(rcvi_pool *pool, const rcvi_graph *graph, bool separate, rcvi_distribution *d) {
     size_t states = graph->state_count, values = graph->value_count;
     work w = {.graph = graph, .states = (int)states, .values = (int)values};
     *d = (rcvi_distribution){.count = 1};
@@ -121,8 +122,8 @@ bool rcvi_distribute(rcvi_pool *pool, const rcvi_graph *graph, bool apart, rcvi_
     w.ready = rcvi_pool_new(pool, values, sizeof *w.ready);
     bool *marked = rcvi_pool_new(pool, values, sizeof *marked);
     if (pool->failed) return false;
-    find_reach(&w, marked);
-    if (apart) {
+    find_dependences(&w, marked);
+    if (separate) {
         find_levels(&w);
         number_parts(&w, d);
     }

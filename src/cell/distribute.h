@@ -1,5 +1,5 @@
-/* Loop distribution: a graph's recurrences in parts that are taken one after the other, each over all steps (or a chunk of them)
- * before the next. What a part computes of those before it is there at all steps: products with it need not wait for a loop. */
+/* Loop distribution: splits the recurrences of a graph into parts. Each part runs over all steps (or a chunk of them) before the next starts. Values of
+ * earlier parts are then known at all steps, so matrix products with them run outside the loop over time, over all steps at once. */
 #ifndef RCVI_DISTRIBUTE_H
 #define RCVI_DISTRIBUTE_H
 
@@ -7,13 +7,13 @@
 
 typedef struct {
     int count;           /* parts, at least one */
-    int *part_of;        /* [values] the part that computes it; RCVI_NONE: nobody wants it */
-    int *of_state;       /* [states] the part that has its recurrence */
-    rcvi_class *classes; /* [count] of the recurrence; RCVI_MAP: of states that only hand on (lags), or of none */
+    int *part_of;        /* [values] the part that computes it; RCVI_NONE: unused */
+    int *of_state;       /* [states] the part that computes its recurrence */
+    rcvi_class *classes; /* [count] of the recurrence; RCVI_MAP: no recurrence (no states, or lags only) */
 } rcvi_distribution;
 
-/* Each recurrence is a part, in an order in which they can run; where not `apart`, all of them are one. False without memory. The tables
- * are of the pool. */
-bool rcvi_distribute(rcvi_pool *pool, const rcvi_graph *graph, bool apart, rcvi_distribution *distribution);
+/* Makes each recurrence a part, in execution order; one part for all if not `separate`. The pool owns the tables. False if there is no
+ * memory. */
+bool rcvi_distribute(rcvi_pool *pool, const rcvi_graph *graph, bool separate, rcvi_distribution *distribution);
 
 #endif

@@ -1,11 +1,11 @@
-/* Sizes and values. Going through the equations in order, each first gets its size from below (what its operands have),
- * then its values are built with that size wanted from above, which settles what was open: the rows of matrices and
- * vectors. What stays open is `hidden`. */
+/* Size inference and construction of the graph. For each equation in topological order, sizes are inferred bottom-up from the operands; then values are
+ * built top-down with the size of the equation, which determines the sizes that were still open: rows of matrices and vectors. A size that
+ * stays open is `hidden`. */
 #include "cell/checker.h"
 
 #include <string.h>
 
-enum { OPEN = -2 }; /* the context decides: the size of W x, of a vector */
+enum { OPEN = -2 }; /* determined by the context: the size of W x, of a vector */
 
 typedef struct {
     rcvi_checker *c;
@@ -14,7 +14,7 @@ typedef struct {
 
 static const char *size_name(const rcvi_checker *c, int size) { return size >= 0 ? c->graph->sizes[size].name : "any"; }
 
-/* ---- sizes from below ---- */
+/* ---- bottom-up: sizes of expressions ---- */
 
 static rcv_status size_of(rcvi_checker *c, const rcvi_expr *e, int *size);
 
@@ -37,7 +37,7 @@ static rcv_status size_of_name(rcvi_checker *c, const rcvi_expr *e, int *size) {
     return RCV_OK;
 }
 
-/* Element by element: numbers and values of size one go with anything. */
+/* Elementwise: numbers and values of size one match any size. */
 static rcv_status combine(const rcvi_checker *c, rcvi_text_position position, int left, int right, int *size) {
     if (left == RCVI_SIZE_ANY || left == right) {
         *size = right;
@@ -79,7 +79,7 @@ static rcv_status size_of(rcvi_checker *c, const rcvi_expr *e, int *size) {
     case RCVI_EXPR_NEXT: *size = c->graph->states[rcvi_find_state(c, e->name)].size; return RCV_OK;
     case RCVI_EXPR_LAG: return size_of_lag(c, e, size);
     case RCVI_EXPR_APPLY:
-        RCVI_TRY(size_of(c, e->left, &left)); /* for its errors */
+        RCVI_TRY(size_of(c, e->left, &left)); /* to report its errors */
         *size = OPEN;
         return RCV_OK;
     case RCVI_EXPR_CALL: return size_of_call(c, e, size);
@@ -92,11 +92,11 @@ static rcv_status size_of(rcvi_checker *c, const rcvi_expr *e, int *size) {
     return RCV_OK;
 }
 
-/* ---- values from above ---- */
+/* ---- top-down: values ---- */
 
 static rcv_status build(builder *b, const rcvi_expr *e, int want, int *value);
 
-/* An operand whose size does not come from the context. */
+/* Builds an operand whose size does not come from the context. */
 static rcv_status build_operand(builder *b, const rcvi_expr *e, int *value) {
     int size = 0;
     RCVI_TRY(size_of(b->c, e, &size));
@@ -272,7 +272,7 @@ static rcv_status equation_size(rcvi_checker *c, int equation, int *size) {
     return RCV_OK;
 }
 
-/* A lag is a state: [t-1] follows the value, [t-2] follows [t-1], ... */
+/* Lags are states: the next value of [t-1] is the value itself, that of [t-2] is [t-1], and so on. */
 static rcv_status add_lag_states(rcvi_checker *c, int equation, const char *name, int size) {
     rcvi_equation_info *info = &c->info[equation];
     info->lag_states = (int)c->graph->state_count;
@@ -286,8 +286,8 @@ static rcv_status add_lag_states(rcvi_checker *c, int equation, const char *name
     return RCV_OK;
 }
 
-/* Every lag's state must be there before any equation is built, with a size: that of its equation where an annotation
- * says it, else hidden, which is checked when the equation is sized. */
+/* Adds all lag states before any equation is built. The size of a lag is the annotated size of its equation, else hidden; the latter is
+ * checked when the size of the equation is inferred. */
 static rcv_status declare_lags(rcvi_checker *c) {
     rcvi_equation_info *input = &c->info[rcvi_input_index(c)];
     if (input->lags) {
@@ -383,7 +383,7 @@ static rcv_status sort_params(rcvi_checker *c) {
     return failed ? RCV_NO_MEMORY : RCV_OK;
 }
 
-/* Parameters of one symbol are stacked in files if they can be; else each is stored under its equation's name too. */
+/* Parameters of one symbol are stacked in files if their columns are equal; else each is stored with the name of its equation as prefix. */
 static rcv_status name_unstackable(rcvi_checker *c) {
     rcvi_graph *graph = c->graph;
     for (size_t first = 0, end; first < graph->param_count; first = end) {

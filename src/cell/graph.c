@@ -1,3 +1,4 @@
+/* Builders of graphs: growing arrays, common subexpression elimination by a hash table, constant folding, and liveness. */
 #include "cell/graph.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ void rcvi_graph_free(rcvi_graph *graph) {
     *graph = (rcvi_graph){0};
 }
 
-/* Appends `element` to an array of the graph; answers its index. */
+/* Appends `element` to an array of the graph; returns its index. */
 #define APPEND(graph, array, element)                                                                                  \
     append(graph, (void *)&(graph)->array##s, &(graph)->array##_count, &(graph)->array##_capacity, &(element),         \
            sizeof(element))
@@ -31,7 +32,7 @@ static int append(rcvi_graph *graph, void *array_pointer, size_t *count, size_t 
     return (int)(*count)++;
 }
 
-/* ---- equal values are built once ---- */
+/* ---- common subexpression elimination ---- */
 
 static size_t hash_value(const rcvi_value *value) {
     uint64_t bits, hash = 1469598103934665603u;
@@ -48,7 +49,7 @@ static bool same_value(const rcvi_value *a, const rcvi_value *b) {
 }
 
 static bool rehash(rcvi_graph *graph) {
-    size_t wanted = 64; /* at least four times the values, so that slots stay free */
+    size_t wanted = 64; /* at least four times the number of values: the table stays sparse */
     while (wanted < 4 * (graph->value_count + 1)) wanted *= 2;
     int *buckets = rcvi_new(graph->pool->context, wanted, sizeof *buckets);
     if (!buckets) return false;
@@ -150,7 +151,8 @@ int rcvi_graph_sum(rcvi_graph *graph, int argument) {
 
 int rcvi_graph_spread(rcvi_graph *graph, int argument, int size) {
     if (graph->failed || argument == RCVI_NONE) return RCVI_NONE;
-    int own = graph->values[argument].size; /* two other sizes are of one value here: a shortcut that came to nothing */
+    int own =
+        graph->values[argument].size; /* different sizes with the same number: a shortcut that became the identity */
     if (own == size || (own != RCVI_SIZE_ONE && own != RCVI_SIZE_ANY)) return argument;
     return add_value(graph, new_value(RCVI_SPREAD, argument, RCVI_NONE, size, 0));
 }
@@ -175,7 +177,7 @@ static bool is_constant(const rcvi_graph *graph, int value, double number) {
     return rcvi_graph_is_number(graph, value) && graph->values[value].number == number;
 }
 
-/* What an operation with neutral numbers comes to, or RCVI_NONE. */
+/* Algebraic simplification with neutral elements: the simpler value, or RCVI_NONE. */
 static int simplify(rcvi_graph *graph, rcvi_operation operation, int left, int right) {
     switch (operation) {
     case RCVI_ADD:

@@ -1,6 +1,6 @@
-/* One time step as a graph: values in topological order, each an operation on earlier ones. A state edge goes from a
- * state's next value to its RCVI_STATE value of the following step. The derivative of a graph is a graph again, for
- * steps taken backwards. Equal values are built once. */
+/* The intermediate representation of one time step: a graph in SSA form. Values are in topological order; each is an operation on earlier values. A
+ * state connects its next value to its RCVI_STATE value of the following step. The adjoint of a graph is a graph too, for steps in reverse
+ * order. The builders eliminate common subexpressions. */
 #ifndef RCVI_GRAPH_H
 #define RCVI_GRAPH_H
 
@@ -13,14 +13,14 @@ enum { RCVI_SIZE_ANY = -1, RCVI_SIZE_ONE = 0, RCVI_SIZE_INPUT = 1, RCVI_SIZE_HID
 
 typedef struct {
     const char *name;
-    int64_t value; /* a default; what is in force once the graph is bound; 0: not known yet */
+    int64_t value; /* default value; in a bound graph the actual value; 0: not known yet */
 } rcvi_size;
 
 typedef struct {
-    const char *equation; /* that names it; NULL where equations share it */
+    const char *equation; /* the equation that names it; NULL if equations share it */
     const char *symbol;
     const char *stored; /* name in files, before _l0 */
-    const char *suffix; /* behind _l0: "", or ".A", ".B" of a low-rank pair */
+    const char *suffix; /* after _l0: "", or ".A" and ".B" of a low-rank pair */
     int rows, columns;  /* sizes; columns is RCVI_SIZE_ONE for a vector */
     int blocks;         /* size that counts the diagonal blocks; RCVI_SIZE_ONE for a full matrix */
     bool vector;
@@ -43,15 +43,15 @@ typedef struct {
     int size;
     int next;  /* value at the end of the step */
     int value; /* its RCVI_STATE value */
-    bool lag;  /* what another value was: nothing but time acts on it */
+    bool lag;  /* a value of an earlier step, copied unchanged */
 } rcvi_graph_state;
 
 typedef struct {
     const char *name;
     int size;
     int value;  /* its RCVI_INPUT value */
-    int source; /* in a derivative: the value of the differentiated graph that it is; RCVI_NONE for an adjoint */
-    bool fixed; /* nobody wants its derivative */
+    int source; /* in an adjoint graph: the forward value that it holds; RCVI_NONE for an adjoint */
+    bool fixed; /* constant: it has no derivative */
 } rcvi_graph_input;
 
 typedef struct {
@@ -59,7 +59,7 @@ typedef struct {
     int value;
 } rcvi_graph_output;
 
-/* A parameter's gradient, summed over steps and batch: left right^T for a matrix, left for a vector. */
+/* The gradient of a parameter, summed over steps and batch: left right^T for a matrix, left for a vector. */
 typedef struct {
     int param;
     int left, right;
@@ -83,14 +83,14 @@ typedef struct {
     size_t gradient_count, gradient_capacity;
     int *buckets; /* hash table over values */
     size_t bucket_count;
-    bool failed; /* out of memory; every builder call then answers RCVI_NONE */
+    bool failed; /* out of memory; every builder then returns RCVI_NONE */
 } rcvi_graph;
 
-/* Names and other texts go to `pool`, which outlives the graph. */
+/* `pool` owns names and other strings; it outlives the graph. */
 void rcvi_graph_init(rcvi_graph *graph, rcvi_pool *pool);
 void rcvi_graph_free(rcvi_graph *graph);
 
-/* Builders. Each answers the index of the new (or equal older) element, or RCVI_NONE. */
+/* Builders. Each returns the index of the new element, or of an equal existing value, or RCVI_NONE. */
 int rcvi_graph_add_size(rcvi_graph *graph, const char *name, int64_t value);
 int rcvi_graph_add_param(rcvi_graph *graph, const rcvi_param *param);
 int rcvi_graph_add_state(rcvi_graph *graph, const char *name, int size);
@@ -103,20 +103,20 @@ int rcvi_graph_vector(rcvi_graph *graph, int param);
 int rcvi_graph_matrix(rcvi_graph *graph, rcvi_operation operation, int param, int argument);
 int rcvi_graph_sum(rcvi_graph *graph, int argument);
 int rcvi_graph_spread(rcvi_graph *graph, int argument, int size);
-/* Elementwise, with numbers folded, x + 0 and x * 1 left out, and a value of size one spread to its partner's size. */
+/* An elementwise operation. Folds constants, simplifies x + 0 and x * 1, and broadcasts (RCVI_SPREAD) an operand of size one. */
 int rcvi_graph_apply(rcvi_graph *graph, rcvi_operation operation, int left, int right);
 
 int rcvi_graph_state_of_next(const rcvi_graph *graph, int value); /* a state whose next value this is, or RCVI_NONE */
-/* Whether every schedule has the value of every step at hand: a source, or what a state held. */
+/* Whether every schedule stores the value for all steps anyway: an input, a parameter, a number, or a value of a state. */
 bool rcvi_graph_is_available(const rcvi_graph *graph, int value);
 bool rcvi_graph_is_number(const rcvi_graph *graph, int value);
 
-/* For every value, whether anything that matters (next states, outputs, gradients) depends on it. [value_count] */
+/* Finds the live values: those that next states, outputs or gradients depend on. live: [value_count] */
 void rcvi_graph_find_live(const rcvi_graph *graph, bool *live);
 
-/* A value as an expression; values with a name are printed by it, except at the top. */
+/* Prints a value as an expression. Named operands are printed as their names. */
 void rcvi_graph_print_value(const rcvi_graph *graph, int value, rcvi_text *out);
-/* The graph as equations. */
+/* Prints the graph as equations. */
 void rcvi_graph_print(const rcvi_graph *graph, rcvi_text *out);
 
 #endif

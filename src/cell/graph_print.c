@@ -1,5 +1,5 @@
-/* Graphs as equations. A value that is used twice gets a name of its own, so that what is printed is as long as the
- * graph. */
+/* Prints graphs as equations. A value that is used twice gets a name, so that the length of the text is linear in the
+ * size of the graph. */
 #include "cell/graph.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ enum { DEEPEST = 24 };
 typedef struct {
     const rcvi_graph *graph;
     rcvi_text *out;
-    const int *uses; /* [values], or NULL: values used twice are printed as they are */
+    const int *uses; /* [values] number of uses, or NULL: values used twice are printed inline */
 } printer;
 
 static int precedence(rcvi_operation operation) {
@@ -154,7 +154,7 @@ void rcvi_graph_print(const rcvi_graph *graph, rcvi_text *out) {
         }
         printer p = {graph, out, uses};
         for (size_t v = 0; v < graph->value_count; v++) {
-            /* a tall expression gets a name for a part, so that nothing is elided and nothing recurses deeply */
+            /* a part of a deep expression gets a name: this bounds the recursion, and no text is elided */
             for (int a = 0; a < 2; a++) {
                 int argument = graph->values[v].arguments[a];
                 if (argument == RCVI_NONE || has_label(&p, argument)) continue;

@@ -1,18 +1,19 @@
+/* The lexer of the cell language, and syntax errors that show the source line. */
 #include "cell/lexer.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Own classification: the C library's depends on the locale. */
+/* Not isalpha() and isdigit(): those depend on the locale. */
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_text_position position, const char *format, ...) {
-    char sentence[512];
+    char message[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(sentence, sizeof sentence, format, arguments);
+    vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
 
     const char *line = ast->text, *end = ast->text + ast->length;
@@ -29,7 +30,7 @@ rcv_status rcvi_syntax_error(const rcvi_ast *ast, rcvi_text_position position, c
         shown[length++] = *c >= ' ' && *c < 127 ? *c : *c == '\t' ? ' ' : '?';
     }
     shown[length] = 0;
-    return rcvi_fail(RCV_SYNTAX, "%s:%d:%d: %s\n  %s\n  %*s^", ast->file, position.line, position.column, sentence,
+    return rcvi_fail(RCV_SYNTAX, "%s:%d:%d: %s\n  %s\n  %*s^", ast->file, position.line, position.column, message,
                      shown, position.column - start, "");
 }
 

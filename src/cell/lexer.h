@@ -1,3 +1,4 @@
+/* The lexer: splits the text of a cell into tokens. */
 #ifndef RCVI_LEXER_H
 #define RCVI_LEXER_H
 
@@ -8,7 +9,7 @@ typedef enum { RCVI_TOKEN_END, RCVI_TOKEN_NAME, RCVI_TOKEN_NUMBER, RCVI_TOKEN_SY
 typedef struct {
     rcvi_token_kind kind;
     rcvi_text_position position;
-    const char *text; /* into the cell's text */
+    const char *text; /* points into the text of the cell */
     size_t length;
     double number;
     char symbol; /* one of { } ( ) [ ] , = ' + - * / */

@@ -1,3 +1,4 @@
+/* The table of operations, with their evaluation on double for constant folding. */
 #include "cell/operation.h"
 
 #include <math.h>

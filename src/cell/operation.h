@@ -1,4 +1,4 @@
-/* What a cell can compute: one table for the language, the derivative, the printer and the devices. */
+/* The operations of cells: one table for the parser, differentiation, the printers and the devices. */
 #ifndef RCVI_OPERATION_H
 #define RCVI_OPERATION_H
 
@@ -16,7 +16,7 @@ typedef enum {
     RCVI_MATRIX,           /* a matrix times a value */
     RCVI_MATRIX_TRANSPOSE, /* its transpose times a value */
     RCVI_SUM,              /* over the features: a value of size one */
-    RCVI_SPREAD,           /* a value of size one over a larger size */
+    RCVI_SPREAD,           /* broadcast of a value of size one to a larger size */
     /* element by element */
     RCVI_ADD,
     RCVI_SUBTRACT,
@@ -35,7 +35,7 @@ typedef enum {
     RCVI_MAX,
     RCVI_STEP, /* 1 where positive, else 0: the derivative of relu */
     RCVI_SIGN, /* -1, 0 or 1: the derivative of abs */
-    /* in maps that a device has joined, no cell's */
+    /* only in maps that a device has fused, not in cells */
     RCVI_SELECT, /* the second where the first is not 0, else the third */
     RCVI_OPERATION_COUNT
 } rcvi_operation;
@@ -50,9 +50,9 @@ typedef struct {
 
 extern const rcvi_operation_info rcvi_operations[RCVI_OPERATION_COUNT];
 
-/* Functions of the language that are composed of operations; NULL behind the last. */
+/* Functions of the language that expand to several operations; ends with NULL. */
 extern const char *const rcvi_composed[];
 bool rcvi_is_composed(const char *name);
-int rcvi_find_function(const char *name); /* an operation that is called by this name, or -1 */
+int rcvi_find_function(const char *name); /* the operation with this function name, or -1 */
 
 #endif

@@ -1,5 +1,5 @@
-/* Recursive descent over the grammar in docs/CELLS.md; each function's first line is its production. Nesting is
- * counted, so that no text can exhaust the stack. */
+/* A recursive descent parser for the grammar in docs/CELLS.md; the comment of each function is its production. The nesting depth is
+ * limited, so that no text can exhaust the stack. */
 #include "cell/lexer.h"
 
 #include <string.h>
@@ -7,10 +7,10 @@
 typedef struct {
     rcvi_lexer lexer;
     rcvi_ast *ast;
-    rcvi_token token; /* the one being looked at */
+    rcvi_token token; /* the current token (one token of lookahead) */
     int last_line;    /* line of the token before it */
     int depth;        /* of expressions */
-    int parentheses;  /* open ones: inside them line ends mean nothing */
+    int parentheses;  /* number of open parentheses; inside them line ends are ignored */
 } parser;
 
 static rcv_status next(parser *p) {
@@ -62,7 +62,7 @@ static rcvi_expr *new_expr(parser *p, rcvi_expr_kind kind, rcvi_text_position po
     return expr;
 }
 
-/* A chain of terms is a tree as deep as it is long, so nesting alone does not bound what later walks recurse into. */
+/* A chain of n terms is a tree of height n: the limit of nesting alone does not bound the recursion of later passes. */
 enum { MAX_HEIGHT = 1000 };
 
 static rcv_status close_expr(parser *p, rcvi_expr *expr) {
@@ -125,7 +125,7 @@ static bool operand_follows(const parser *p) {
 
 /* application = MATRIX application | primary .
  * primary = NUMBER | NAME [ "'" | lag ] | FUNCTION "(" ... ")" | "(" sum ")" .
- * A name with an operand behind it is taken for a matrix; the checker knows whether it is one. */
+ * A name followed by an operand is parsed as a matrix product; the checker verifies that it is a matrix. */
 static rcv_status parse_application(parser *p, rcvi_expr **out) {
     if (at_symbol(p, '(')) return parse_parenthesis(p, out);
     rcvi_expr *expr = new_expr(p, RCVI_EXPR_NUMBER, p->token.position);

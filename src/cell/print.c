@@ -1,4 +1,4 @@
-/* The tree back into text. Parentheses are printed only where the grammar needs them. */
+/* Prints an AST as text. Parentheses are printed only where the grammar needs them. */
 #include "cell/ast.h"
 
 enum { SUM, PRODUCT, UNARY, APPLICATION };

@@ -1,4 +1,4 @@
-/* First values of the parameters, in PyTorch's order and with its generator. */
+/* Initial values of the parameters: same order, distribution and generator as PyTorch. */
 #include "base/random.h"
 #include "net/net.h"
 

@@ -1,3 +1,4 @@
+/* Construction of a network: sizes, one bound graph and adjoint per layer, layout of the parameters, list of states. */
 #include "net/net.h"
 #include "cell/distribute.h"
 
@@ -5,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t LARGEST = (int64_t)1 << 40; /* of any one size: products of two still fit 64 bits once checked */
+static const int64_t LARGEST = (int64_t)1 << 40; /* of any one size; products of sizes are checked for overflow */
 
 static rcv_status check_options(const rcv_net_options *o) {
     if (o->input < 1 || o->input > LARGEST)
@@ -24,8 +25,8 @@ static rcv_status check_options(const rcv_net_options *o) {
 
 enum { FIRST_DECLARED = RCVI_SIZE_HIDDEN + 1 };
 
-/* The cell's declared sizes with the caller's overrides, in the net's own copy of the options. */
-static rcv_status settle_sizes(rcv_net *net, const rcv_net_options *options) {
+/* Sets the sizes that the cell declares, with the caller's values, in the network's copy of the options. */
+static rcv_status set_sizes(rcv_net *net, const rcv_net_options *options) {
     const rcvi_graph *graph = &net->cell->graph;
     size_t declared = graph->size_count - FIRST_DECLARED;
     rcv_size *sizes = rcvi_pool_new(&net->pool, declared, sizeof *sizes);
@@ -207,7 +208,7 @@ int64_t rcvi_lead_end(const rcv_net *net) {
 /* ---- public ---- */
 
 static rcv_status build(rcv_net *net, const rcv_net_options *options) {
-    RCVI_TRY(settle_sizes(net, options));
+    RCVI_TRY(set_sizes(net, options));
     net->layers = rcvi_pool_new(&net->pool, (size_t)net->options.layers, sizeof *net->layers);
     if (!net->layers) return RCV_NO_MEMORY;
     int64_t input = net->options.input;
