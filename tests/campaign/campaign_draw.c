@@ -123,6 +123,7 @@ static void limit_work(campaign_case *k, double most) {
     else
         check_ok(rcv_cell_open(context, k->name, &cell));
     draw_sizes(k, rcv_cell_source(cell));
+    k->c.net.size = sizeof k->c.net;
     check_ok(rcv_net_new(cell, &k->c.net, &net));
     double elements = (double)rcv_net_parameter_elements(net);
     while (elements * (double)k->c.steps * (double)k->c.batch > most && k->c.steps * k->c.batch > 1) {
