@@ -1,4 +1,4 @@
-/* The CPU: a team of threads takes a program's steps together. */
+/* The CPU as a device: what it reports about itself, and the run of a program's steps by a team of threads. */
 #include "device/cpu/engine/engine.h"
 #include "device/cpu/kernels/choice.h"
 #include "device/cpu/learn/learn.h"
@@ -16,9 +16,9 @@ struct rcvi_worker {
     rcvi_vendor *vendor;
 };
 
-/* ---- what it is ---- */
+/* ---- properties ---- */
 
-/* Bytes of a core's second- or third-level cache, as the operating system tells; 0 where it does not. */
+/* Bytes of the cache of this level (2 or 3), as Linux reports them; 0 where it does not. */
 static int64_t cache_bytes(int level) {
     char path[64], text[32] = "";
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/size", level);
@@ -35,7 +35,7 @@ static int64_t cache_bytes(int level) {
     return bytes;
 }
 
-static int64_t own_cache(void) {
+static int64_t l2_bytes(void) {
     int64_t bytes = cache_bytes(2);
     return bytes >= 64 * 1024 ? bytes : 1024 * 1024;
 }
@@ -52,7 +52,7 @@ static rcv_status describe(rcv_context *context, int ordinal, rcv_dtype dtype, i
                                                     : RCVI_KERNEL_FLOAT;
     const rcvi_product_kernels *products = &kernels->products[type];
     *machine = (rcvi_machine){.threads = threads,
-                              .cache = own_cache(),
+                              .cache = l2_bytes(),
                               .shared = cache_bytes(3),
                               .panel = products->panel,
                               .grain = products->grain,
@@ -77,11 +77,11 @@ static rcv_status prepare(const rcvi_program *program, rcvi_engine **engine) {
     return rcvi_engine_new(program, kernels, engine);
 }
 
-static size_t scratch(const rcvi_engine *engine) { return engine->scratch * (size_t)engine->members; }
+static size_t scratch_bytes(const rcvi_engine *engine) { return engine->scratch * (size_t)engine->members; }
 
 static bool has_team(const rcvi_engine *engine) { return engine->members > 1 && !engine->has_vendor; }
 
-static size_t outside(const rcvi_engine *engine) {
+static size_t worker_bytes(const rcvi_engine *engine) {
     return sizeof(rcvi_worker) + engine->vendor_bytes + (has_team(engine) ? rcvi_team_bytes(engine->members) : 0);
 }
 
@@ -110,7 +110,7 @@ static rcv_status open_worker(const rcvi_engine *engine, rcvi_worker **out) {
     return RCV_OK;
 }
 
-/* ---- one call ---- */
+/* ---- one run ---- */
 
 typedef struct {
     rcvi_worker *worker;
@@ -118,10 +118,10 @@ typedef struct {
     size_t first, end;
     char *scratch;
     double begin;
-    rcv_status status; /* of the vendor's library */
+    rcv_status status; /* status of the vendor's library */
 } run_call;
 
-static void record(run_call *run, const rcvi_call *call, double begin, bool looped) {
+static void record_event(run_call *run, const rcvi_step_call *call, double begin, bool looped) {
     const rcvi_binding *binding = run->binding;
     size_t index = __atomic_fetch_add(binding->event_count, 1, __ATOMIC_RELAXED);
     if (index >= binding->event_capacity) return;
@@ -137,11 +137,11 @@ static void record(run_call *run, const rcvi_call *call, double begin, bool loop
                                          .end = rcvi_now() - run->begin};
 }
 
-static void take(run_call *run, rcvi_call *call, bool looped) {
+static void run_step(run_call *run, rcvi_step_call *call, bool looped) {
     double begin = run->binding->events ? rcvi_now() : 0;
     bool reference = call->engine->is_reference;
     switch (call->step->kind) {
-    case RCVI_STEP_PACK: rcvi_take_pack(call); break;
+    case RCVI_STEP_PACK: rcvi_run_pack(call); break;
     case RCVI_STEP_VENDOR:
         if (call->member == 0)
             run->status = rcvi_vendor_run(run->worker->vendor, call->step->vendor.backward, run->binding);
@@ -153,21 +153,21 @@ static void take(run_call *run, rcvi_call *call, bool looped) {
         break;
     default:
         if (call->step->kind == RCVI_STEP_MAP && !reference)
-            rcvi_take_map(call);
+            rcvi_run_map(call);
         else if (call->step->kind == RCVI_STEP_GEMM && !reference)
-            rcvi_take_gemm(call);
+            rcvi_run_gemm(call);
         else if (rcvi_step_sums_rows(call->step) && !reference)
-            rcvi_take_reduce(call);
+            rcvi_run_reduce(call);
         else if (call->engine->type == RCVI_KERNEL_DOUBLE)
-            rcvi_take_double(call);
+            rcvi_run_step_double(call);
         else
-            rcvi_take_float(call);
+            rcvi_run_step_float(call);
     }
-    if (run->binding->events) record(run, call, begin, looped);
+    if (run->binding->events) record_event(run, call, begin, looped);
 }
 
-/* Is the step to be taken in this call, at these iterations? Then `call` says how much of it there is. */
-static bool open_step(const rcvi_binding *binding, rcvi_call *call) {
+/* True if the step runs in this iteration; then sets call->rows and call->depth for the time steps that are due. */
+static bool begin_step(const rcvi_binding *binding, rcvi_step_call *call) {
     const rcvi_step *step = call->step;
     int64_t span;
     if (step->when == RCVI_WHEN_OVERWRITING && !binding->overwrite) return false;
@@ -181,9 +181,9 @@ static bool open_step(const rcvi_binding *binding, rcvi_call *call) {
     return true;
 }
 
-/* Rows or columns of a step, in units of which a member takes whole ones. */
-static int64_t units_of(const rcvi_call *call, int64_t *grain) {
-    bool columns = call->ready->cut == RCVI_CUT_COLUMNS;
+/* Number of units of a step: a member computes whole units, each of *grain rows or columns. */
+static int64_t units_of(const rcvi_step_call *call, int64_t *grain) {
+    bool columns = call->prepared->partition == RCVI_PARTITION_COLUMNS;
     *grain =
         columns && call->step->kind == RCVI_STEP_MAP ? call->engine->kernels->products[call->engine->type].grain : 1;
     return ((columns ? call->step->columns : call->rows) + *grain - 1) / *grain;
@@ -191,10 +191,10 @@ static int64_t units_of(const rcvi_call *call, int64_t *grain) {
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 
-/* The member's part of the stretch of work from `before` to `before + all` of `total`. */
-static void cut(rcvi_call *call, double before, double total) {
+/* Sets the member's rows or columns of a step whose work begins at `before` of the `total` work of its group. */
+static void assign_share(rcvi_step_call *call, double before, double total) {
     int64_t grain, units = units_of(call, &grain), bounds[2];
-    double each = call->ready->cost * (double)grain;
+    double each = call->prepared->cost * (double)grain;
     for (int i = 0; i < 2; i++) {
         double mark = total * (call->member + i) / call->members - before;
         double unit = mark / each + 0.5;
@@ -204,98 +204,101 @@ static void cut(rcvi_call *call, double before, double total) {
     call->row = call->column = 0;
     call->row_end = call->rows;
     call->column_end = call->step->columns;
-    if (call->ready->cut == RCVI_CUT_COLUMNS) {
+    if (call->prepared->partition == RCVI_PARTITION_COLUMNS) {
         call->column = smaller(bounds[0] * grain, call->column_end);
         call->column_end = smaller(bounds[1] * grain, call->column_end);
-    } else if (call->ready->cut == RCVI_CUT_ROWS) {
+    } else if (call->prepared->partition == RCVI_PARTITION_ROWS) {
         call->row = bounds[0];
         call->row_end = bounds[1];
-    } else if (call->ready->cut == RCVI_CUT_NOT && call->member > 0) {
+    } else if (call->prepared->partition == RCVI_PARTITION_NONE && call->member > 0) {
         call->row_end = 0;
     }
 }
 
-static double work_of(const rcvi_call *call) {
+static double work_of(const rcvi_step_call *call) {
     int64_t grain, units = units_of(call, &grain);
-    return call->ready->cost * (double)(units * grain);
+    return call->prepared->cost * (double)(units * grain);
 }
 
-/* Nobody waits behind a group of which nothing is due, nor behind the last one: the call's end is waited for. */
-static void take_group(run_call *run, rcvi_call *call, size_t first, size_t end, bool looped) {
+/* Runs a group of steps, then synchronises. There is no barrier after a group of which no step is due, nor after the last group:
+ * rcvi_team_call waits for all members at its end. */
+static void run_group(run_call *run, rcvi_step_call *call, size_t first, size_t end, bool looped) {
     const rcvi_engine *engine = call->engine;
     double total = 0, before = 0;
     bool due = false;
     for (size_t i = first; i < end; i++) {
         call->step = &engine->program->steps[i];
-        call->ready = &engine->ready[i];
-        if (!open_step(run->binding, call)) continue;
+        call->prepared = &engine->prepared[i];
+        if (!begin_step(run->binding, call)) continue;
         total += work_of(call);
         due = true;
     }
     for (size_t i = first; i < end; i++) {
         call->step = &engine->program->steps[i];
-        call->ready = &engine->ready[i];
-        if (!open_step(run->binding, call)) continue;
-        cut(call, before, total);
+        call->prepared = &engine->prepared[i];
+        if (!begin_step(run->binding, call)) continue;
+        assign_share(call, before, total);
         before += work_of(call);
-        bool whole = call->ready->cut == RCVI_CUT_PANELS || call->ready->cut == RCVI_CUT_MATMUL;
-        if (whole || (call->row < call->row_end && call->column < call->column_end)) take(run, call, looped);
+        bool whole =
+            call->prepared->partition == RCVI_PARTITION_PANELS || call->prepared->partition == RCVI_PARTITION_MATMUL;
+        if (whole || (call->row < call->row_end && call->column < call->column_end)) run_step(run, call, looped);
     }
     if (call->members > 1 && due && (looped || end < run->end)) rcvi_team_barrier(run->worker->team, call->member);
 }
 
-/* A step of a private loop: the member's rows of the batch, or its columns, which begin at multiples of a line of memory. */
-static void take_private(run_call *run, rcvi_call *call, size_t index) {
+/* Runs a step of a private loop: the member's rows of the batch, or its columns, in units of GRAIN columns (a cache line of
+ * floats). */
+static void run_private(run_call *run, rcvi_step_call *call, size_t index) {
     enum { GRAIN = 16 };
     call->step = &call->engine->program->steps[index];
-    call->ready = &call->engine->ready[index];
-    if (!open_step(run->binding, call)) return;
-    bool columns = call->ready->cut == RCVI_CUT_COLUMNS;
+    call->prepared = &call->engine->prepared[index];
+    if (!begin_step(run->binding, call)) return;
+    bool columns = call->prepared->partition == RCVI_PARTITION_COLUMNS;
     int64_t units = columns ? (call->step->columns + GRAIN - 1) / GRAIN : call->rows;
     int64_t first = units * call->member / call->members, end = units * (call->member + 1) / call->members;
     call->row = columns ? 0 : first;
     call->row_end = columns ? call->rows : end;
     call->column = columns ? smaller(first * GRAIN, call->step->columns) : 0;
     call->column_end = columns ? smaller(end * GRAIN, call->step->columns) : call->step->columns;
-    if (call->row < call->row_end && call->column < call->column_end) take(run, call, true);
+    if (call->row < call->row_end && call->column < call->column_end) run_step(run, call, true);
 }
 
-static void take_steps(run_call *run, rcvi_call *call, size_t first, size_t end, int depth) {
+static void run_range(run_call *run, rcvi_step_call *call, size_t first, size_t end, int depth) {
     const rcvi_engine *engine = call->engine;
-    int64_t around = call->inner;
+    int64_t outer = call->inner;
     for (size_t i = first; i < end;) {
         const rcvi_step *step = &engine->program->steps[i];
         if (step->kind != RCVI_STEP_LOOP) {
-            if (engine->ready[i].is_private)
-                take_private(run, call, i);
+            if (engine->prepared[i].is_private)
+                run_private(run, call, i);
             else
-                take_group(run, call, i, (size_t)engine->ready[i].group_end, depth > 0);
-            i = (size_t)engine->ready[i].group_end;
+                run_group(run, call, i, (size_t)engine->prepared[i].group_end, depth > 0);
+            i = (size_t)engine->prepared[i].group_end;
             continue;
         }
         size_t body_end = i + 1 + (size_t)step->loop.body;
         for (int64_t k = 0; k < step->loop.count; k++) {
-            call->outer = around;
+            call->outer = outer;
             call->inner = k;
-            take_steps(run, call, i + 1, body_end, depth + 1);
+            run_range(run, call, i + 1, body_end, depth + 1);
         }
-        call->inner = around;
+        call->inner = outer;
         call->outer = 0;
-        if (engine->ready[i].is_private) rcvi_team_barrier(run->worker->team, call->member);
+        if (engine->prepared[i].is_private) rcvi_team_barrier(run->worker->team, call->member);
         i = body_end;
     }
 }
 
-static void work(void *user, int member) {
+static void run_member(void *user, int member) {
     run_call *run = user;
     const rcvi_engine *engine = run->worker->engine;
-    rcvi_call call = {.engine = engine,
-                      .binding = run->binding,
-                      .member = member,
-                      .members = run->worker->team ? engine->members : 1,
-                      .scratch = run->scratch + (size_t)member * engine->scratch};
+    rcvi_step_call call = {.engine = engine,
+                           .binding = run->binding,
+                           .member = member,
+                           .members = run->worker->team ? engine->members : 1,
+                           .scratch = run->scratch + (size_t)member * engine->scratch};
     if (engine->kernels->begin) engine->kernels->begin();
-    take_steps(run, &call, run->first, run->end, 0);
+    run_range(run, &call, run->first, run->end, 0);
     if (engine->kernels->end) engine->kernels->end();
 }
 
@@ -306,9 +309,9 @@ static rcv_status run_steps(rcvi_worker *worker, size_t first, size_t end, const
     int before = blas ? rcvi_blas_begin() : 0;
     rcv_status status = RCV_OK;
     if (worker->team)
-        status = rcvi_team_call(worker->team, work, &run);
+        status = rcvi_team_call(worker->team, run_member, &run);
     else
-        work(&run, 0);
+        run_member(&run, 0);
     if (blas) rcvi_blas_end(before);
     if (binding->events && *binding->event_count > binding->event_capacity)
         *binding->event_count = binding->event_capacity;
@@ -320,11 +323,11 @@ const rcvi_device rcvi_device_cpu = {.name = "cpu",
                                      .print_info = print_info,
                                      .prepare = prepare,
                                      .release = rcvi_engine_free,
-                                     .scratch_bytes = scratch,
-                                     .extra_bytes = outside,
+                                     .scratch_bytes = scratch_bytes,
+                                     .extra_bytes = worker_bytes,
                                      .open = open_worker,
                                      .close = close_worker,
                                      .run = run_steps,
                                      .scan = &rcvi_cpu_scan,
                                      .learn = &rcvi_cpu_learn,
-                                     .measure_bandwidth = rcvi_measured_bandwidth};
+                                     .measure_bandwidth = rcvi_measure_bandwidth};

@@ -1,18 +1,17 @@
-/* A map's instructions as calls of kernels, with scratch slots handed out like registers: a slot is free again after
- * its last reading. */
+/* Compiles a map's instructions into kernel calls. Scratch slots are allocated like registers: a slot is free again after the
+ * last instruction that reads it. */
 #include "device/cpu/engine/engine.h"
-
-enum { LARGE_BLOCK = 1024, SMALL_BLOCK = 256, MANY_SLOTS = 20 };
+#include "device/cpu/engine/tuning.h"
 
 typedef struct {
     const rcvi_map *map;
-    rcvi_compiled *out;
-    int *last_use;      /* [instructions] index of the last instruction that reads it */
-    bool *taken;        /* [slots] */
-    int *register_slot; /* [instructions] */
+    rcvi_compiled_map *out;
+    int *last_use;      /* [instructions] index of the last instruction that reads the result */
+    bool *taken;        /* [slots] the slot is in use */
+    int *register_slot; /* [instructions] slot of the result */
 } compiler;
 
-static int take_slot(compiler *c) {
+static int allocate_slot(compiler *c) {
     for (int s = 0; s < c->out->slot_count; s++) {
         if (c->taken[s]) continue;
         c->taken[s] = true;
@@ -26,20 +25,20 @@ static int constant_slot(compiler *c, double number) {
     for (int i = 0; i < c->out->constant_count; i++) {
         if (c->out->constants[i].number == number) return c->out->constants[i].slot;
     }
-    int slot = take_slot(c);
+    int slot = allocate_slot(c);
     c->out->constants[c->out->constant_count++] = (rcvi_constant){number, slot};
     return slot;
 }
 
-/* Views that are read keep a slot to the end, and so do numbers: both are filled before the instructions run. */
-static void give_fixed_slots(compiler *c) {
+/* Views that are read and constants keep their slots to the end: both are filled before the instructions run. */
+static void assign_fixed_slots(compiler *c) {
     for (int v = 0; v < c->map->operand_count; v++) c->out->view_slot[v] = RCVI_NONE;
     for (int k = 0; k < c->map->instruction_count; k++) {
         const rcvi_instruction *instruction = &c->map->instructions[k];
         for (int a = 0; a < rcvi_operations[instruction->operation].arguments; a++) {
             int source = instruction->source[a];
             if (instruction->from[a] == RCVI_FROM_VIEW && c->out->view_slot[source] == RCVI_NONE)
-                c->out->view_slot[source] = take_slot(c);
+                c->out->view_slot[source] = allocate_slot(c);
             if (instruction->from[a] == RCVI_FROM_NUMBER) constant_slot(c, instruction->number[a]);
             if (instruction->from[a] == RCVI_FROM_REGISTER) c->last_use[source] = k;
             if (instruction->from[a] == RCVI_FROM_PRODUCT) c->out->product_is_used[source] = true;
@@ -47,13 +46,13 @@ static void give_fixed_slots(compiler *c) {
     }
 }
 
-static rcvi_source source_of(compiler *c, const rcvi_instruction *instruction, int a) {
+static rcvi_op_input input_of(compiler *c, const rcvi_instruction *instruction, int a) {
     int source = instruction->source[a];
     switch (instruction->from[a]) {
-    case RCVI_FROM_REGISTER: return (rcvi_source){RCVI_IN_SLOT, c->register_slot[source]};
-    case RCVI_FROM_PRODUCT: return (rcvi_source){RCVI_IN_PRODUCT, source};
-    case RCVI_FROM_NUMBER: return (rcvi_source){RCVI_IN_SLOT, constant_slot(c, instruction->number[a])};
-    default: return (rcvi_source){RCVI_IN_VIEW, source};
+    case RCVI_FROM_REGISTER: return (rcvi_op_input){RCVI_IN_SLOT, c->register_slot[source]};
+    case RCVI_FROM_PRODUCT: return (rcvi_op_input){RCVI_IN_PRODUCT, source};
+    case RCVI_FROM_NUMBER: return (rcvi_op_input){RCVI_IN_SLOT, constant_slot(c, instruction->number[a])};
+    default: return (rcvi_op_input){RCVI_IN_VIEW, source};
     }
 }
 
@@ -70,23 +69,23 @@ static void compile_instructions(compiler *c, const rcvi_map_kernel *kernels, in
     for (int k = 0; k < c->map->instruction_count; k++) {
         const rcvi_instruction *instruction = &c->map->instructions[k];
         int arguments = rcvi_operations[instruction->operation].arguments;
-        rcvi_op *op = &c->out->ops[c->out->op_count++];
+        rcvi_compiled_op *op = &c->out->ops[c->out->op_count++];
         op->kernel = kernels[instruction->operation];
-        op->a = source_of(c, instruction, 0);
-        op->b = arguments > 1 ? source_of(c, instruction, 1) : op->a;
+        op->a = input_of(c, instruction, 0);
+        op->b = arguments > 1 ? input_of(c, instruction, 1) : op->a;
         for (int a = 0; a < arguments; a++) {
             int source = instruction->source[a];
             bool last = instruction->from[a] == RCVI_FROM_REGISTER && c->last_use[source] == k;
-            if (last) c->taken[c->register_slot[source]] = false; /* a kernel may write where it reads */
+            if (last) c->taken[c->register_slot[source]] = false; /* a kernel may write to its input */
         }
-        op->slot = c->register_slot[k] = take_slot(c);
+        op->slot = c->register_slot[k] = allocate_slot(c);
         op->first_store = *stores;
         *stores = add_stores(c, *stores, false, k, instruction->out);
         op->store_count = *stores - op->first_store;
     }
 }
 
-static void collect_operands(const rcvi_engine *engine, const rcvi_map *map, rcvi_compiled *out) {
+static void collect_operands(const rcvi_engine *engine, const rcvi_map *map, rcvi_compiled_map *out) {
     int64_t group = engine->kernels->products[engine->type].group;
     for (int p = 0; p < map->product_count; p++) {
         for (int t = 0; t < map->products[p].term_count; t++) {
@@ -107,12 +106,12 @@ static void collect_operands(const rcvi_engine *engine, const rcvi_map *map, rcv
     }
 }
 
-rcvi_compiled *rcvi_engine_compile(rcvi_engine *engine, const rcvi_step *step) {
+rcvi_compiled_map *rcvi_engine_compile(rcvi_engine *engine, const rcvi_step *step) {
     const rcvi_map *map = step->map;
     rcvi_pool *pool = &engine->pool;
     size_t instructions = (size_t)map->instruction_count, products = (size_t)map->product_count,
            views = (size_t)map->operand_count, slots = 3 * instructions + 1;
-    rcvi_compiled *out = rcvi_pool_new(pool, 1, sizeof *out);
+    rcvi_compiled_map *out = rcvi_pool_new(pool, 1, sizeof *out);
     compiler c = {.map = map,
                   .out = out,
                   .last_use = rcvi_pool_new(pool, instructions, sizeof(int)),
@@ -133,7 +132,7 @@ rcvi_compiled *rcvi_engine_compile(rcvi_engine *engine, const rcvi_step *step) {
     for (size_t v = 0; v < views; v++) out->is_narrow[v] = rcvi_view_is_narrow(engine, &map->operands[v]);
     bool wide = engine->type == RCVI_KERNEL_DOUBLE;
     int stores = 0;
-    give_fixed_slots(&c);
+    assign_fixed_slots(&c);
     compile_instructions(&c, wide ? engine->kernels->map_double : engine->kernels->map_float, &stores);
     for (int p = 0; p < map->product_count; p++) {
         out->product_stores[p] = stores;
@@ -141,6 +140,6 @@ rcvi_compiled *rcvi_engine_compile(rcvi_engine *engine, const rcvi_step *step) {
         out->product_store_count[p] = stores - out->product_stores[p];
     }
     collect_operands(engine, map, out);
-    out->block = out->slot_count > MANY_SLOTS ? SMALL_BLOCK : LARGE_BLOCK;
+    out->block = out->slot_count > MANY_SLOTS ? SLOT_ELEMENTS_MANY : SLOT_ELEMENTS;
     return out;
 }

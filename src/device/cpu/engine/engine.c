@@ -1,24 +1,28 @@
+/* Prepares a program for the CPU (rcvi_engine_new), and runs the steps that are single kernel calls: gemm, pack and sums over
+ * rows. */
 #include "device/cpu/engine/engine.h"
 
 #include <string.h>
 
-enum { REDUCE_BYTES = 16384 }; /* of sums over rows that are taken at once, and of a row widened: they stay in L1 */
+enum {
+    REDUCE_BYTES = 16384
+}; /* scratch of a sum over rows: half for the sums, half for a row widened to float; fits L1 */
 
 static rcvi_kernel_type type_of(rcv_dtype dtype) {
     return dtype == RCV_FLOAT64 ? RCVI_KERNEL_DOUBLE : dtype == RCV_BFLOAT16 ? RCVI_KERNEL_BFLOAT16 : RCVI_KERNEL_FLOAT;
 }
 
-static rcv_status make_ready(rcvi_engine *engine) {
+static rcv_status prepare_steps(rcvi_engine *engine) {
     const rcvi_program *program = engine->program;
     for (size_t i = 0; i < program->step_count; i++) {
         const rcvi_step *step = &program->steps[i];
-        rcvi_ready *ready = &engine->ready[i];
+        rcvi_prepared_step *prepared = &engine->prepared[i];
         size_t scratch = 0;
         engine->has_vendor |= step->kind == RCVI_STEP_VENDOR;
         if (step->kind == RCVI_STEP_MAP && !engine->is_reference) {
-            ready->compiled = rcvi_engine_compile(engine, step);
-            if (!ready->compiled) return RCV_NO_MEMORY;
-            scratch = rcvi_map_scratch(engine, step, ready->compiled);
+            prepared->compiled = rcvi_engine_compile(engine, step);
+            if (!prepared->compiled) return RCV_NO_MEMORY;
+            scratch = rcvi_map_scratch(engine, step, prepared->compiled);
         }
         if (step->kind == RCVI_STEP_GEMM && step->gemm.start && engine->members > 1)
             return rcvi_fail(RCV_UNSUPPORTED, "threads do not share products that start from a row: plan for one");
@@ -30,8 +34,8 @@ static rcv_status make_ready(rcvi_engine *engine) {
     return RCV_OK;
 }
 
-/* Half of the shared cache is left to all else. */
-static bool distant_is_far(const rcvi_program *program) {
+/* True if the distant buffers (written now, read much later) exceed half of the shared cache. */
+static bool distant_buffers_exceed_cache(const rcvi_program *program) {
     int64_t bytes = 0;
     for (size_t i = 0; i < program->buffer_count; i++) {
         const rcvi_buffer *buffer = &program->buffers[i];
@@ -50,10 +54,10 @@ rcv_status rcvi_engine_new(const rcvi_program *program, const rcvi_kernels *kern
                             .type = type_of(program->options.dtype),
                             .members = (int)program->rungs.threads};
     engine->is_reference = rcvi_rungs_are_naive(&program->rungs);
-    engine->streams = distant_is_far(program);
+    engine->streams = distant_buffers_exceed_cache(program);
     rcvi_pool_init(&engine->pool, context);
-    engine->ready = rcvi_pool_new(&engine->pool, program->step_count, sizeof *engine->ready);
-    rcv_status status = engine->ready ? make_ready(engine) : RCV_NO_MEMORY;
+    engine->prepared = rcvi_pool_new(&engine->pool, program->step_count, sizeof *engine->prepared);
+    rcv_status status = engine->prepared ? prepare_steps(engine) : RCV_NO_MEMORY;
     if (!status && engine->has_vendor) status = rcvi_vendor_bytes(program, &engine->vendor_bytes);
     if (status) {
         rcvi_engine_free(engine);
@@ -71,14 +75,14 @@ void rcvi_engine_free(rcvi_engine *engine) {
     rcvi_free(context, engine);
 }
 
-void *rcvi_call_locate(const rcvi_call *call, const rcvi_view *view) {
+void *rcvi_locate_view(const rcvi_step_call *call, const rcvi_view *view) {
     if (view->buffer == RCVI_NONE) return NULL;
     char *buffer = call->binding->buffers[view->buffer];
     if (!buffer) return NULL;
     return buffer + rcvi_view_start(view, call->inner, call->outer, call->time) * rcvi_view_bytes(call->engine, view);
 }
 
-/* ---- products of plain matrices ---- */
+/* ---- gemm ---- */
 
 static rcvi_matmul describe(const rcvi_engine *engine, const rcvi_step *step, int64_t rows, int64_t depth) {
     return (rcvi_matmul){.type = engine->type,
@@ -100,22 +104,22 @@ size_t rcvi_gemm_scratch(const rcvi_engine *engine, const rcvi_step *step) {
     return (size_t)rcvi_matmul_scratch(engine->kernels, &matmul, engine->members) + RCVI_MATMUL_ALIGN;
 }
 
-void rcvi_take_gemm(const rcvi_call *call) {
+void rcvi_run_gemm(const rcvi_step_call *call) {
     const rcvi_engine *engine = call->engine;
     const rcvi_step *step = call->step;
     int64_t size_a = rcvi_view_bytes(engine, &step->a), size_b = rcvi_view_bytes(engine, &step->b);
     int64_t size = rcvi_view_bytes(engine, &step->out);
-    char *a = rcvi_call_locate(call, &step->a), *b = rcvi_call_locate(call, &step->b),
-         *c = rcvi_call_locate(call, &step->out);
+    char *a = rcvi_locate_view(call, &step->a), *b = rcvi_locate_view(call, &step->b),
+         *c = rcvi_locate_view(call, &step->out);
     if (!c) return;
-    bool mine = call->ready->is_private; /* the member's rows, all by itself */
+    bool mine = call->prepared->is_private; /* a product of the member's rows only */
     rcvi_matmul matmul = describe(engine, step, mine ? call->row_end - call->row : call->rows, call->depth);
     if (mine) {
         a += call->row * (step->gemm.transpose_a ? 1 : step->a.row) * size_a;
         c += call->row * step->out.row * size;
     }
     const char *start =
-        step->gemm.start ? rcvi_call_locate(call, step->gemm.start) : NULL; /* there is one member then */
+        step->gemm.start ? rcvi_locate_view(call, step->gemm.start) : NULL; /* the team has one member then */
     for (int64_t r = 0; start && r < matmul.m; r++)
         memcpy(c + r * step->out.row * size, start, (size_t)(step->columns * size));
     bool blas = engine->program->rungs.blas && rcvi_matmul_blas_fits(&matmul);
@@ -130,16 +134,16 @@ void rcvi_take_gemm(const rcvi_call *call) {
     }
 }
 
-void rcvi_take_pack(const rcvi_call *call) {
+void rcvi_run_pack(const rcvi_step_call *call) {
     const rcvi_step *step = call->step;
     const rcvi_product_kernels *kernels = &call->engine->kernels->products[call->engine->type];
     bool transposed = step->pack.transposed;
     /* b = W^T for W x, b = W for W^T x */
     int64_t columns = transposed ? step->columns : step->rows, depth = transposed ? step->rows : step->columns;
     int64_t panels = (columns + kernels->panel - 1) / kernels->panel;
-    kernels->pack(columns, depth, rcvi_call_locate(call, &step->a), transposed ? step->a.row : 1,
+    kernels->pack(columns, depth, rcvi_locate_view(call, &step->a), transposed ? step->a.row : 1,
                   transposed ? 1 : step->a.row, panels * call->member / call->members,
-                  panels * (call->member + 1) / call->members, rcvi_call_locate(call, &step->out));
+                  panels * (call->member + 1) / call->members, rcvi_locate_view(call, &step->out));
 }
 
 /* ---- sums over rows ---- */
@@ -149,16 +153,16 @@ bool rcvi_step_sums_rows(const rcvi_step *step) {
 }
 
 /* Each sum in the order of the rows. */
-void rcvi_take_reduce(const rcvi_call *call) {
+void rcvi_run_reduce(const rcvi_step_call *call) {
     const rcvi_engine *engine = call->engine;
     const rcvi_step *step = call->step;
     bool is_double = engine->type == RCVI_KERNEL_DOUBLE;
     rcvi_map_kernel add = (is_double ? engine->kernels->map_double : engine->kernels->map_float)[RCVI_ADD];
     bool narrow = rcvi_view_is_narrow(engine, &step->a);
     int64_t size = is_double ? 8 : 4, block = REDUCE_BYTES / 2 / size;
-    const char *a = rcvi_call_locate(call, &step->a);
-    char *out = rcvi_call_locate(call, &step->out), *sums = call->scratch, *wide = sums + REDUCE_BYTES / 2;
-    if (!out) return; /* an output the caller does not want */
+    const char *a = rcvi_locate_view(call, &step->a);
+    char *out = rcvi_locate_view(call, &step->out), *sums = call->scratch, *wide = sums + REDUCE_BYTES / 2;
+    if (!out) return; /* an output that the caller left out */
     for (int64_t column = call->column; column < call->column_end; column += block) {
         int64_t left = call->column_end - column, n = left < block ? left : block;
         memset(sums, 0, (size_t)(n * size));

@@ -1,62 +1,63 @@
-/* Maps with products. A block of rows and columns at a time: its products into scratch, where the instructions find
- * them while they are still in a core's own cache; what is stored goes out once. */
+/* Maps with products: matrix products with a fused elementwise epilogue. The map is computed in blocks of rows and columns. The
+ * products of a block go to scratch, the instructions (the epilogue) read them while a core's own cache still holds them, and
+ * results are stored once. */
 #include "device/cpu/engine/map.h"
+#include "device/cpu/engine/tuning.h"
 
 #include <string.h>
 #if defined(__SSE2__)
 #include <xmmintrin.h>
 #endif
 
-enum { TILE = 4096, LEAST_ROWS = 24, MOST_ROWS = 192, FAR_COLUMNS = 256, ALIGN = 128 };
-
-/* Rows and columns that a map takes at a time, so that sums stay in a core's cache. */
-static int64_t row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
+/* Rows of a block: the left operands of a block take about a quarter of a core's cache. */
+static int64_t row_block(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled_map *compiled) {
     if (step->map->product_count == 0) return step->rows;
     int64_t rows = engine->program->machine.cache / 4 /
-                   rcvi_larger(1, compiled->depth / step->map->product_count * rcvi_engine_element_bytes(engine));
-    return rcvi_smaller(step->rows, rcvi_smaller(MOST_ROWS, rcvi_larger(LEAST_ROWS, rows)));
+                   rcvi_max(1, compiled->depth / step->map->product_count * rcvi_engine_element_bytes(engine));
+    return rcvi_min(step->rows, rcvi_min(MAX_ROWS, rcvi_max(MIN_ROWS, rows)));
 }
 
-/* All columns where they fit, since rows that are whole need no copies; where matrices are `far`, not too many, so that
- * there are blocks to turn round at. */
-static int64_t column_block(const rcvi_engine *engine, int64_t rows, int64_t columns, bool far) {
-    int64_t panel = engine->kernels->products[engine->type].panel, most = TILE / rcvi_larger(1, rows);
-    if (far) most = rcvi_smaller(most, FAR_COLUMNS);
-    return columns <= most ? rcvi_round_up(columns, panel) : rcvi_larger(panel, most / panel * panel);
+/* Columns of a block: all columns where they fit, because contiguous rows need no copy. Where the matrices exceed the cache,
+ * fewer, so that there are several blocks whose order alternates (compute_rows). */
+static int64_t column_block(const rcvi_engine *engine, int64_t rows, int64_t columns, bool exceeds_cache) {
+    int64_t panel = engine->kernels->products[engine->type].panel, limit = TILE_ELEMENTS / rcvi_max(1, rows);
+    if (exceeds_cache) limit = rcvi_min(limit, MAX_COLUMNS_BEYOND_CACHE);
+    return columns <= limit ? rcvi_round_up(columns, panel) : rcvi_max(panel, limit / panel * panel);
 }
 
-/* ---- scratch: slots, tiles of products, narrowed operands ---- */
+/* ---- scratch: slots, tiles of products, left operands ---- */
 
-/* Bytes from the start of the scratch. */
+/* Offsets in bytes from the start of the scratch. Slots of instructions begin at 0. */
 typedef struct {
-    int64_t tiles;            /* of products; slots of instructions come first */
-    int64_t turned, operands; /* a tile before it is transposed; left operands narrowed or packed */
+    int64_t tiles;      /* results of products, tile_bytes each */
+    int64_t transposed; /* the transpose of a tile, for unpacked weights */
+    int64_t operands;   /* left operands rounded or packed */
     int64_t tile_bytes, end;
-} areas;
+} scratch_layout;
 
-static areas lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *c) {
+static scratch_layout lay_out(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled_map *c) {
     int64_t size = rcvi_engine_element_bytes(engine), rows = row_block(engine, step, c);
     bool bfloat16 = engine->type == RCVI_KERNEL_BFLOAT16, plain = rcvi_map_is_plain(step->map);
-    /* fewer rows may come with wider tiles, but never with more than TILE elements or one panel */
+    /* A block of fewer rows may be wider, but has at most TILE_ELEMENTS elements, or one panel of columns. */
     int64_t panel = engine->kernels->products[engine->type].panel;
-    int64_t tile = rcvi_larger(TILE, rows * panel), operand_rows = plain ? rcvi_round_up(rows, panel) : rows;
-    areas a = {.tile_bytes = rcvi_round_up(tile * size, ALIGN)};
-    a.tiles = rcvi_round_up(c->slot_count * c->block * size, ALIGN);
-    a.turned = a.tiles + a.tile_bytes * step->map->product_count;
-    a.operands = a.turned + (plain ? a.tile_bytes : 0);
+    int64_t tile = rcvi_max(TILE_ELEMENTS, rows * panel), operand_rows = plain ? rcvi_round_up(rows, panel) : rows;
+    scratch_layout a = {.tile_bytes = rcvi_round_up(tile * size, SCRATCH_ALIGN)};
+    a.tiles = rcvi_round_up(c->slot_count * c->block * size, SCRATCH_ALIGN);
+    a.transposed = a.tiles + a.tile_bytes * step->map->product_count;
+    a.operands = a.transposed + (plain ? a.tile_bytes : 0);
     a.end = a.operands;
     if (bfloat16 || plain || engine->kernels->products[engine->type].arrange)
-        a.end += rcvi_round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), ALIGN);
+        a.end += rcvi_round_up(operand_rows * c->operand_a_depth * (bfloat16 ? 2 : size), SCRATCH_ALIGN);
     return a;
 }
 
-size_t rcvi_map_scratch(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled *compiled) {
+size_t rcvi_map_scratch(const rcvi_engine *engine, const rcvi_step *step, const rcvi_compiled_map *compiled) {
     return (size_t)lay_out(engine, step, compiled).end;
 }
 
 /* ---- between memory and scratch ---- */
 
-static uint16_t *at_narrow(char *base, const rcvi_view *view, int64_t row, int64_t column) {
+static uint16_t *narrow_address(char *base, const rcvi_view *view, int64_t row, int64_t column) {
     return (uint16_t *)(void *)base + row * view->row + column * view->column;
 }
 
@@ -66,15 +67,15 @@ static bool is_contiguous(const rcvi_view *view, int64_t rows, int64_t columns) 
 
 void rcvi_map_gather(const rcvi_map_call *m, const rcvi_view *view, char *base, int64_t row, int64_t rows,
                      int64_t column, int64_t columns, char *to, int64_t to_row) {
-    if (view->row == 0 && view->column && to_row == columns) { /* one row, doubled until there are enough */
+    if (view->row == 0 && view->column &&
+        to_row == columns) { /* one row, copied repeatedly, twice as many rows each time */
         int64_t bytes = columns * m->size, all = rows * bytes;
-        memcpy(to, rcvi_map_at(m, base, view, row, column), (size_t)bytes);
-        for (int64_t done = bytes; done < all; done += done)
-            memcpy(to + done, to, (size_t)rcvi_smaller(done, all - done));
+        memcpy(to, rcvi_map_address(m, base, view, row, column), (size_t)bytes);
+        for (int64_t done = bytes; done < all; done += done) memcpy(to + done, to, (size_t)rcvi_min(done, all - done));
         return;
     }
     for (int64_t r = 0; r < rows; r++, to += to_row * m->size) {
-        const char *from = rcvi_map_at(m, base, view, row + r, column);
+        const char *from = rcvi_map_address(m, base, view, row + r, column);
         if (view->column) {
             memcpy(to, from, (size_t)(columns * m->size));
         } else if (m->size == 4) {
@@ -89,7 +90,7 @@ static void gather_narrow(const rcvi_map_call *m, const rcvi_view *view, char *b
                           int64_t column, int64_t columns, char *to) {
     const rcvi_kernels *kernels = m->call->engine->kernels;
     float *wide = (float *)(void *)to;
-    const uint16_t *from = at_narrow(base, view, row, column);
+    const uint16_t *from = narrow_address(base, view, row, column);
     if (is_contiguous(view, rows, columns)) {
         kernels->widen(rows * columns, from, wide);
         return;
@@ -100,7 +101,7 @@ static void gather_narrow(const rcvi_map_call *m, const rcvi_view *view, char *b
     }
 }
 
-/* Past the caches, where the machine can: else every line would be read before it is overwritten. */
+/* Copies with non-temporal stores where the machine has them: other stores read each cache line before they overwrite it. */
 static void stream_row(char *to, const char *from, int64_t bytes) {
 #if defined(__SSE2__)
     if (((uintptr_t)to | (uintptr_t)bytes) % 64 == 0) {
@@ -111,21 +112,21 @@ static void stream_row(char *to, const char *from, int64_t bytes) {
     memcpy(to, from, (size_t)bytes);
 }
 
-/* What was streamed is seen by others after this. */
-static void end_streams(void) {
+/* Orders non-temporal stores before all later stores, so that other threads see them. */
+static void fence_streams(void) {
 #if defined(__SSE2__)
     _mm_sfence();
 #endif
 }
 
-/* Rounded on the way. What is streamed goes through a block of its own. */
+/* Rounds to bfloat16. For non-temporal stores the rounded elements go through a small buffer. */
 static void store_narrow(const rcvi_map_call *m, bool distant, int64_t n, const float *from, uint16_t *to) {
     const rcvi_kernels *kernels = m->call->engine->kernels;
 #if defined(__SSE2__)
     enum { BLOCK = 512 };
     uint16_t block[BLOCK] __attribute__((aligned(64)));
     for (; distant && n > 0;) {
-        int64_t count = rcvi_smaller(n, BLOCK);
+        int64_t count = rcvi_min(n, BLOCK);
         kernels->narrow(count, from, block);
         stream_row((char *)to, (const char *)block, count * 2);
         from += count;
@@ -138,7 +139,7 @@ static void store_narrow(const rcvi_map_call *m, bool distant, int64_t n, const 
     if (n > 0) kernels->narrow(n, from, to);
 }
 
-/* Rows to view v. */
+/* Stores contiguous rows of `from` to a block of view v. */
 static void scatter(const rcvi_map_call *m, int v, int64_t row, int64_t rows, int64_t column, int64_t columns,
                     const char *from) {
     const rcvi_view *view = &m->map->operands[v];
@@ -149,11 +150,11 @@ static void scatter(const rcvi_map_call *m, int v, int64_t row, int64_t rows, in
     }
     for (int64_t r = 0; r < rows; r++, from += columns * m->size) {
         if (m->compiled->is_narrow[v])
-            store_narrow(m, distant, columns, (const void *)from, at_narrow(m->views[v], view, row + r, column));
+            store_narrow(m, distant, columns, (const void *)from, narrow_address(m->views[v], view, row + r, column));
         else if (distant)
-            stream_row(rcvi_map_at(m, m->views[v], view, row + r, column), from, columns * m->size);
+            stream_row(rcvi_map_address(m, m->views[v], view, row + r, column), from, columns * m->size);
         else
-            memcpy(rcvi_map_at(m, m->views[v], view, row + r, column), from, (size_t)(columns * m->size));
+            memcpy(rcvi_map_address(m, m->views[v], view, row + r, column), from, (size_t)(columns * m->size));
     }
 }
 
@@ -163,9 +164,9 @@ typedef struct {
     char *slots[3 * RCVI_MAX_INSTRUCTIONS + 1];
     char *views[RCVI_MAX_OPERANDS];
     char *products[RCVI_MAX_PRODUCTS];
-} places;
+} addresses;
 
-static const char *find(const places *p, rcvi_source source) {
+static const char *address_of(const addresses *p, rcvi_op_input source) {
     switch (source.kind) {
     case RCVI_IN_SLOT: return p->slots[source.index];
     case RCVI_IN_VIEW: return p->views[source.index];
@@ -173,14 +174,15 @@ static const char *find(const places *p, rcvi_source source) {
     }
 }
 
-/* The instructions over a block that fits a slot; the products' tiles stand at its first element. */
-static void compute(const rcvi_map_call *m, places *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    const rcvi_compiled *c = m->compiled;
+/* Runs the instructions over a block of at most `block` elements (a slot); p->products point to its first element. */
+static void run_instructions(const rcvi_map_call *m, addresses *p, int64_t row, int64_t rows, int64_t column,
+                             int64_t columns) {
+    const rcvi_compiled_map *c = m->compiled;
     int64_t n = rows * columns;
     for (int v = 0; v < m->map->operand_count; v++) {
         const rcvi_view *view = &m->map->operands[v];
         bool direct = !c->is_narrow[v] && is_contiguous(view, rows, columns);
-        p->views[v] = direct ? rcvi_map_at(m, m->views[v], view, row, column) : NULL;
+        p->views[v] = direct ? rcvi_map_address(m, m->views[v], view, row, column) : NULL;
         if (direct || c->view_slot[v] == RCVI_NONE) continue;
         p->views[v] = m->slots + c->view_slot[v] * c->block * m->size;
         if (c->is_narrow[v])
@@ -189,86 +191,89 @@ static void compute(const rcvi_map_call *m, places *p, int64_t row, int64_t rows
             rcvi_map_gather(m, view, m->views[v], row, rows, column, columns, p->views[v], columns);
     }
     for (int k = 0; k < c->op_count; k++) {
-        const rcvi_op *op = &c->ops[k];
+        const rcvi_compiled_op *op = &c->ops[k];
         char *to = m->slots + op->slot * c->block * m->size;
         const int *stores = c->stores + op->first_store;
         bool direct = op->store_count > 0 && !c->is_narrow[stores[0]] &&
                       is_contiguous(&m->map->operands[stores[0]], rows, columns);
-        if (direct) to = rcvi_map_at(m, m->views[stores[0]], &m->map->operands[stores[0]], row, column);
-        op->kernel(n, find(p, op->a), find(p, op->b), to);
+        if (direct) to = rcvi_map_address(m, m->views[stores[0]], &m->map->operands[stores[0]], row, column);
+        op->kernel(n, address_of(p, op->a), address_of(p, op->b), to);
         p->slots[op->slot] = to;
         for (int s = direct; s < op->store_count; s++) scatter(m, stores[s], row, rows, column, columns, to);
     }
 }
 
-/* Does a product go straight to the one place that it has? */
-static bool is_straight(const rcvi_map_call *m, int product) {
-    const rcvi_compiled *c = m->compiled;
+/* True if a product is stored to one view of full precision and no instruction reads it: it needs no tile. */
+static bool is_stored_directly(const rcvi_map_call *m, int product) {
+    const rcvi_compiled_map *c = m->compiled;
     return !c->product_is_used[product] && c->product_store_count[product] == 1 &&
            !c->is_narrow[c->stores[c->product_stores[product]]];
 }
 
-/* A block whose products are all in their tiles. */
-static void finish(const rcvi_map_call *m, places *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    const rcvi_compiled *c = m->compiled;
+/* Stores products and runs the instructions for a block whose products are complete, in pieces that fit a slot. */
+static void apply_epilogue(const rcvi_map_call *m, addresses *p, int64_t row, int64_t rows, int64_t column,
+                           int64_t columns) {
+    const rcvi_compiled_map *c = m->compiled;
     for (int i = 0; i < m->map->product_count; i++) {
-        if (is_straight(m, i)) continue;
+        if (is_stored_directly(m, i)) continue;
         for (int s = 0; s < c->product_store_count[i]; s++)
             scatter(m, c->stores[c->product_stores[i] + s], row, rows, column, columns, m->tiles + i * m->tile_bytes);
     }
     if (c->op_count == 0) return;
-    int64_t step = rcvi_smaller(rows, rcvi_larger(1, c->block / columns)), width = rcvi_smaller(columns, c->block);
+    int64_t step = rcvi_min(rows, rcvi_max(1, c->block / columns)), width = rcvi_min(columns, c->block);
     for (int64_t r = 0; r < rows; r += step) {
-        int64_t count = rcvi_smaller(step, rows - r);
+        int64_t count = rcvi_min(step, rows - r);
         for (int64_t x = 0; x < columns; x += width) {
             for (int i = 0; i < m->map->product_count; i++)
                 p->products[i] = m->tiles + i * m->tile_bytes + (r * columns + x) * m->size;
-            compute(m, p, row + r, count, column + x, rcvi_smaller(width, columns - x));
+            run_instructions(m, p, row + r, count, column + x, rcvi_min(width, columns - x));
         }
     }
 }
 
-static void bring_rows(const char *from, int64_t row, int64_t rows, int64_t bytes) {
+static void prefetch_rows(const char *from, int64_t row, int64_t rows, int64_t bytes) {
     enum { LINE = 64 };
     for (int64_t r = 0; r < rows; r++, from += row) {
         for (int64_t b = 0; b < bytes; b += LINE) __builtin_prefetch(from + b, 0, 2);
     }
 }
 
-/* Starts to bring near what a block reads besides matrices. */
-static void bring_block(const rcvi_map_call *m, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+/* Prefetches what a block reads besides the matrices: initial values of sums and views. */
+static void prefetch_block(const rcvi_map_call *m, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     for (int p = 0; p < m->map->product_count; p++) {
         const rcvi_view *start = &m->map->products[p].start;
         if (m->starts[p] && start->row)
-            bring_rows(rcvi_map_at(m, m->starts[p], start, row, column), start->row * m->size, rows, columns * m->size);
+            prefetch_rows(rcvi_map_address(m, m->starts[p], start, row, column), start->row * m->size, rows,
+                          columns * m->size);
     }
     for (int v = 0; v < m->map->operand_count; v++) {
         const rcvi_view *view = &m->map->operands[v];
         int64_t size = m->compiled->is_narrow[v] ? 2 : m->size;
         if (m->compiled->view_slot[v] == RCVI_NONE || view->row == 0) continue;
         const char *from = m->views[v] + (row * view->row + column * view->column) * size;
-        bring_rows(from, view->row * size, rows, view->column ? columns * size : 1);
+        prefetch_rows(from, view->row * size, rows, view->column ? columns * size : 1);
     }
 }
 
-static void take_block(const rcvi_map_call *m, places *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    const rcvi_compiled *c = m->compiled;
+static void compute_block(const rcvi_map_call *m, addresses *p, int64_t row, int64_t rows, int64_t column,
+                          int64_t columns) {
+    const rcvi_compiled_map *c = m->compiled;
     for (int i = 0; i < m->map->product_count; i++) {
-        if (is_straight(m, i)) {
+        if (is_stored_directly(m, i)) {
             int view = c->stores[c->product_stores[i]];
             const rcvi_view *out = &m->map->operands[view];
-            rcvi_map_multiply(m, i, row, rows, column, columns, rcvi_map_at(m, m->views[view], out, row, column),
+            rcvi_map_multiply(m, i, row, rows, column, columns, rcvi_map_address(m, m->views[view], out, row, column),
                               out->row);
         } else {
             rcvi_map_multiply(m, i, row, rows, column, columns, m->tiles + i * m->tile_bytes, columns);
         }
     }
-    finish(m, p, row, rows, column, columns);
+    apply_epilogue(m, p, row, rows, column, columns);
 }
 
-/* Numbers fill their slots for the whole call. */
-static void fill_constants(const rcvi_map_call *m, places *p) {
-    const rcvi_compiled *c = m->compiled;
+/* Fills the slots of constants, once a call. */
+static void fill_constants(const rcvi_map_call *m, addresses *p) {
+    const rcvi_compiled_map *c = m->compiled;
     for (int i = 0; i < c->constant_count; i++) {
         int slot = c->constants[i].slot;
         char *to = p->slots[slot] = m->slots + slot * c->block * m->size;
@@ -281,69 +286,70 @@ static void fill_constants(const rcvi_map_call *m, places *p) {
     }
 }
 
-/* False where an output is not wanted. */
-static bool open_call(rcvi_map_call *m, const rcvi_call *call) {
-    areas a = lay_out(call->engine, call->step, call->ready->compiled);
-    m->call = call; /* field by field: clearing the tables would take as long as a small step */
+/* False if the caller left out an output: then there is nothing to compute. */
+static bool init_call(rcvi_map_call *m, const rcvi_step_call *call) {
+    scratch_layout a = lay_out(call->engine, call->step, call->prepared->compiled);
+    m->call = call; /* field by field: to clear the arrays would take as long as a small step */
     m->map = call->step->map;
-    m->compiled = call->ready->compiled;
+    m->compiled = call->prepared->compiled;
     m->kernels = &call->engine->kernels->products[call->engine->type];
     m->slots = call->scratch;
     m->tiles = call->scratch + a.tiles;
-    m->turned = call->scratch + a.turned;
+    m->transposed = call->scratch + a.transposed;
     m->operands = call->scratch + a.operands;
     m->tile_bytes = a.tile_bytes;
     m->size = rcvi_engine_element_bytes(call->engine);
-    int64_t matrices = m->compiled->depth * (call->column_end - call->column) * rcvi_packed_bytes(call->engine);
-    m->far = matrices > call->engine->program->machine.cache / 2;
+    int64_t matrices = m->compiled->depth * (call->column_end - call->column) * rcvi_engine_packed_bytes(call->engine);
+    m->exceeds_cache = matrices > call->engine->program->machine.cache / 2;
     for (int v = 0; v < m->map->operand_count; v++) {
-        m->views[v] = rcvi_call_locate(call, &m->map->operands[v]);
+        m->views[v] = rcvi_locate_view(call, &m->map->operands[v]);
         if (!m->views[v]) return false;
     }
     for (int p = 0; p < m->map->product_count; p++) {
         const rcvi_product *product = &m->map->products[p];
-        m->starts[p] = product->start.buffer == RCVI_NONE ? NULL : rcvi_call_locate(call, &product->start);
+        m->starts[p] = product->start.buffer == RCVI_NONE ? NULL : rcvi_locate_view(call, &product->start);
         for (int t = 0; t < product->term_count; t++)
-            m->packed[p * RCVI_MAX_TERMS + t] = rcvi_call_locate(call, &product->terms[t].b);
+            m->packed[p * RCVI_MAX_TERMS + t] = rcvi_locate_view(call, &product->terms[t].b);
     }
     return true;
 }
 
-/* Where block i of the columns begins, i from 0: all but the first begin at panels, `wide` columns apart. */
-static int64_t edge(const rcvi_map_call *m, int64_t wide, int64_t i) {
-    int64_t panel = m->kernels->panel, first = (m->call->column + wide) / panel * panel;
-    return i == 0 ? m->call->column : rcvi_smaller(m->call->column_end, first + (i - 1) * wide);
+/* First column of block i, i from 0: all but the first begin at a panel, block_columns apart. */
+static int64_t block_start(const rcvi_map_call *m, int64_t block_columns, int64_t i) {
+    int64_t panel = m->kernels->panel, first = (m->call->column + block_columns) / panel * panel;
+    return i == 0 ? m->call->column : rcvi_min(m->call->column_end, first + (i - 1) * block_columns);
 }
 
-/* Rows row .. of all columns, from left to right or back. */
-static void take_rows(rcvi_map_call *m, places *p, int64_t row, int64_t rows, bool back) {
+/* Computes rows row .. row + rows - 1 of all columns, block by block from left to right, or from right to left. */
+static void compute_rows(rcvi_map_call *m, addresses *p, int64_t row, int64_t rows, bool backward) {
     int64_t columns = m->call->column_end - m->call->column, count = 1;
-    int64_t wide = m->map->product_count ? column_block(m->call->engine, rows, columns, m->far)
-                                         : rcvi_round_up(columns, m->kernels->panel) + m->kernels->panel;
-    if (m->map->product_count) rcvi_map_find_operands(m, row, rows);
-    while (edge(m, wide, count) < m->call->column_end) count++;
+    int64_t block_columns = m->map->product_count ? column_block(m->call->engine, rows, columns, m->exceeds_cache)
+                                                  : rcvi_round_up(columns, m->kernels->panel) + m->kernels->panel;
+    if (m->map->product_count) rcvi_map_prepare_operands(m, row, rows);
+    while (block_start(m, block_columns, count) < m->call->column_end) count++;
     for (int64_t i = 0; i < count; i++) {
-        int64_t block = back ? count - 1 - i : i, after = i == count - 1 ? block : back ? block - 1 : block + 1;
-        int64_t column = edge(m, wide, block), end = edge(m, wide, block + 1);
-        m->after = edge(m, wide, after);
-        if (m->far && i == 0) bring_block(m, row, rows, column, end - column);
-        if (m->far && i < count - 1) bring_block(m, row, rows, m->after, edge(m, wide, after + 1) - m->after);
-        take_block(m, p, row, rows, column, end - column);
+        int64_t block = backward ? count - 1 - i : i, after = i == count - 1 ? block : backward ? block - 1 : block + 1;
+        int64_t column = block_start(m, block_columns, block), end = block_start(m, block_columns, block + 1);
+        m->next_column = block_start(m, block_columns, after);
+        if (m->exceeds_cache && i == 0) prefetch_block(m, row, rows, column, end - column);
+        if (m->exceeds_cache && i < count - 1)
+            prefetch_block(m, row, rows, m->next_column, block_start(m, block_columns, after + 1) - m->next_column);
+        compute_block(m, p, row, rows, column, end - column);
     }
 }
 
-/* Every other time the way through the columns goes back: it begins with the matrices that were used last, some of which
- * are still in the cache even if all of them do not fit there. */
-void rcvi_take_map(const rcvi_call *call) {
+/* The order of the column blocks alternates from call to call: each call begins with the panels that were used last, which are
+ * still in the cache even if the matrices as a whole exceed it. */
+void rcvi_run_map(const rcvi_step_call *call) {
     rcvi_map_call m;
-    places p;
-    if (call->row >= call->row_end || call->column >= call->column_end || !open_call(&m, call)) return;
+    addresses p;
+    if (call->row >= call->row_end || call->column >= call->column_end || !init_call(&m, call)) return;
     fill_constants(&m, &p);
-    int64_t most = row_block(call->engine, call->step, m.compiled), count = call->row_end - call->row;
-    int64_t blocks = (count + most - 1) / most;
+    int64_t limit = row_block(call->engine, call->step, m.compiled), count = call->row_end - call->row;
+    int64_t blocks = (count + limit - 1) / limit;
     for (int64_t b = 0; b < blocks; b++) {
         int64_t row = call->row + count * b / blocks, rows = call->row + count * (b + 1) / blocks - row;
-        take_rows(&m, &p, row, rows, (call->inner + call->outer + b) % 2);
+        compute_rows(&m, &p, row, rows, (call->inner + call->outer + b) % 2);
     }
-    end_streams();
+    fence_streams();
 }

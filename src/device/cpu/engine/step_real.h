@@ -1,5 +1,5 @@
-/* The steps of a program in portable C, the member's rows and columns of each. Included once per float type, with REAL,
- * MATH, GEMM and TAKE_STEP defined. */
+/* The steps of a program in portable C: the reference code for all kinds of steps. Included once per float type, with REAL,
+ * MATH, GEMM and RUN_STEP defined. Each function computes the member's rows and columns of its step. */
 #include "base/random.h"
 #include "device/cpu/engine/engine.h"
 #include "device/cpu/gemm/gemm.h"
@@ -8,23 +8,23 @@
 #include <math.h>
 #include <string.h>
 
-static REAL *real(const rcvi_call *c, const rcvi_view *view) { return rcvi_call_locate(c, view); }
+static REAL *real(const rcvi_step_call *c, const rcvi_view *view) { return rcvi_locate_view(c, view); }
 
-/* What may be an activation in bfloat16: where it begins, or NULL, and from there on an element. */
+/* An array of REAL, or of activations in bfloat16 (narrow); base is NULL where the caller left it out. */
 typedef struct {
     char *base;
     bool narrow;
-} place;
+} array;
 
-static place find(const rcvi_call *c, const rcvi_view *view) {
-    char *base = rcvi_call_locate(c, view);
-    return (place){base, base && rcvi_view_is_narrow(c->engine, view)};
+static array locate(const rcvi_step_call *c, const rcvi_view *view) {
+    char *base = rcvi_locate_view(c, view);
+    return (array){base, base && rcvi_view_is_narrow(c->engine, view)};
 }
-static inline REAL load(place from, int64_t i) {
+static inline REAL load(array from, int64_t i) {
     if (from.narrow) return (REAL)float_of_bits((uint32_t)((const uint16_t *)(void *)from.base)[i] << 16);
     return ((const REAL *)(void *)from.base)[i];
 }
-static inline void store(place to, int64_t i, REAL value) {
+static inline void store(array to, int64_t i, REAL value) {
     if (to.narrow)
         ((uint16_t *)(void *)to.base)[i] = round_bfloat16((float)value);
     else
@@ -33,7 +33,7 @@ static inline void store(place to, int64_t i, REAL value) {
 
 /* ---- maps ---- */
 
-enum { BLOCK = 128 };
+enum { BLOCK = 128 }; /* elements of a block: registers of a map stay in L1; not tuned, this is the reference */
 
 /* Defines a loop over a block for an operation of one or two operands. */
 #define ONE(name, expression)                                                                                          \
@@ -78,8 +78,7 @@ static void (*const kernels[RCVI_OPERATION_COUNT])(int64_t, const REAL *, const 
     [RCVI_SIGN] = sign,
 };
 
-/* An operand for a block of columns: where it lies, or gathered into `scratch` where it is a number or repeats a
- * column. */
+/* An operand for a block of n columns: its address, or `scratch` filled with a constant or a broadcast column. */
 static const REAL *operand(const rcvi_instruction *instruction, int a, const rcvi_map *map, REAL *const *rows,
                            REAL registers[][BLOCK], int64_t column, int64_t n, REAL *scratch) {
     REAL value = (REAL)instruction->number[a];
@@ -106,7 +105,7 @@ static void map_block(const rcvi_map *map, REAL *const *rows, int64_t column, in
     }
 }
 
-static void take_map(const rcvi_call *c) {
+static void run_map(const rcvi_step_call *c) {
     REAL registers[RCVI_MAX_INSTRUCTIONS][BLOCK];
     const rcvi_map *map = c->step->map;
     REAL *rows[RCVI_MAX_OPERANDS];
@@ -131,9 +130,9 @@ static void take_map(const rcvi_call *c) {
     }
 }
 
-/* ---- the others ---- */
+/* ---- all other steps ---- */
 
-static void take_gemm(const rcvi_call *c, REAL *out) {
+static void run_gemm(const rcvi_step_call *c, REAL *out) {
     const rcvi_step *s = c->step;
     const REAL *a = real(c, &s->a) + c->row * (s->gemm.transpose_a ? 1 : s->a.row), *b = real(c, &s->b);
     const REAL *start = s->gemm.start ? real(c, s->gemm.start) : NULL;
@@ -147,7 +146,7 @@ static void take_gemm(const rcvi_call *c, REAL *out) {
 }
 
 /* Sums over rows, for a block of columns at a time; each sum in the order of the rows. */
-static void reduce_rows(const rcvi_call *c, place a, REAL *out) {
+static void reduce_rows(const rcvi_step_call *c, array a, REAL *out) {
     const rcvi_step *s = c->step;
     REAL sums[BLOCK];
     for (int64_t column = c->column; column < c->column_end; column += BLOCK) {
@@ -163,9 +162,9 @@ static void reduce_rows(const rcvi_call *c, place a, REAL *out) {
     }
 }
 
-static void take_reduce(const rcvi_call *c, REAL *out) {
+static void run_reduce(const rcvi_step_call *c, REAL *out) {
     const rcvi_step *s = c->step;
-    place a = find(c, &s->a);
+    array a = locate(c, &s->a);
     if (s->reduce.over_rows) {
         reduce_rows(c, a, out);
         return;
@@ -177,9 +176,9 @@ static void take_reduce(const rcvi_call *c, REAL *out) {
     }
 }
 
-/* The member's columns of row r of `out`, from a row of a view that begins at `from` (zeros where it is absent). Rows
- * may coincide. */
-static void copy_row(const rcvi_call *c, place out, int64_t r, place from, const rcvi_view *view) {
+/* Copies the member's columns of row r of `view`, which begins at `from` (zeros where that is absent), to row r of `out`.
+ * The two rows may be the same memory. */
+static void copy_row(const rcvi_step_call *c, array out, int64_t r, array from, const rcvi_view *view) {
     int64_t first = c->column, end = c->column_end, to = r * c->step->out.row, start = r * view->row;
     if (from.base && view->column && from.narrow == out.narrow) {
         size_t size = out.narrow ? sizeof(uint16_t) : sizeof(REAL);
@@ -190,33 +189,33 @@ static void copy_row(const rcvi_call *c, place out, int64_t r, place from, const
     for (int64_t i = first; i < end; i++) store(out, to + i, from.base ? load(from, start + i * view->column) : 0);
 }
 
-static void take_copy(const rcvi_call *c, place out) {
-    place a = find(c, &c->step->a);
+static void run_copy(const rcvi_step_call *c, array out) {
+    array a = locate(c, &c->step->a);
     for (int64_t r = c->row; r < c->row_end; r++) copy_row(c, out, r, a, &c->step->a);
 }
 
-static void take_fill(const rcvi_call *c, place out) {
+static void run_fill(const rcvi_step_call *c, array out) {
     for (int64_t r = c->row; r < c->row_end; r++) {
         for (int64_t i = c->column; i < c->column_end; i++)
             store(out, r * c->step->out.row + i, (REAL)c->step->fill.number);
     }
 }
 
-static void take_select(const rcvi_call *c, place out) {
+static void run_select(const rcvi_step_call *c, array out) {
     const rcvi_step *s = c->step;
-    place a = find(c, &s->a), b = find(c, &s->b);
-    const uint8_t *mask = rcvi_call_locate(c, &s->mask);
+    array a = locate(c, &s->a), b = locate(c, &s->b);
+    const uint8_t *mask = rcvi_locate_view(c, &s->mask);
     for (int64_t r = c->row; r < c->row_end; r++) {
         bool first = mask[r * s->mask.row];
         copy_row(c, out, r, first ? a : b, first ? &s->a : &s->b);
     }
 }
 
-/* The mask is a function of (seed, salt, element), so that the backward pass makes the same one; of the first rows' elements
- * where it repeats. Elements are counted in the whole of which the batch is a part. */
-static void take_dropout(const rcvi_call *c, place out) {
+/* The mask is a function of (seed, salt, element), so that the backward pass computes the same mask. With a period, row r has
+ * the mask of row r % period. Elements are counted in the whole batch of which this one may be a shard. */
+static void run_dropout(const rcvi_step_call *c, array out) {
     const rcvi_step *s = c->step;
-    place a = find(c, &s->a);
+    array a = locate(c, &s->a);
     double keep = 1 - s->dropout.probability;
     uint64_t seed = c->binding->seed + s->dropout.salt * UINT64_C(0x9e3779b97f4a7c15);
     int64_t period = s->dropout.period, batch = c->engine->program->options.batch;
@@ -231,40 +230,40 @@ static void take_dropout(const rcvi_call *c, place out) {
     }
 }
 
-static void take_mask(const rcvi_call *c) {
+static void run_mask(const rcvi_step_call *c) {
     const rcvi_step *s = c->step;
-    uint8_t *out = rcvi_call_locate(c, &s->out);
+    uint8_t *out = rcvi_locate_view(c, &s->out);
     bool boundary = s->kind == RCVI_STEP_BOUNDARY;
-    const uint8_t *resets = boundary ? rcvi_call_locate(c, &s->a) : NULL;
-    const int64_t *lengths = rcvi_call_locate(c, boundary ? &s->b : &s->a);
+    const uint8_t *resets = boundary ? rcvi_locate_view(c, &s->a) : NULL;
+    const int64_t *lengths = rcvi_locate_view(c, boundary ? &s->b : &s->a);
     for (int64_t t = 0; t < s->rows; t++) {
         for (int64_t b = 0; b < s->columns; b++) {
-            bool live = !lengths || t < lengths[b];
-            out[t * s->columns + b] = live && (!boundary || resets[t * s->columns + b]);
+            bool active = !lengths || t < lengths[b];
+            out[t * s->columns + b] = active && (!boundary || resets[t * s->columns + b]);
         }
     }
     if (boundary) memset(out + s->rows * s->columns, 0, (size_t)s->columns);
 }
 
-void TAKE_STEP(const rcvi_call *c) {
+void RUN_STEP(const rcvi_step_call *c) {
     const rcvi_step *step = c->step;
     if (step->kind == RCVI_STEP_MAP) {
-        take_map(c);
+        run_map(c);
         return;
     }
     if (step->kind == RCVI_STEP_LIVE || step->kind == RCVI_STEP_BOUNDARY) {
-        take_mask(c);
+        run_mask(c);
         return;
     }
-    place out = find(c, &step->out);
-    if (!out.base) return; /* an output the caller does not want */
+    array out = locate(c, &step->out);
+    if (!out.base) return; /* an output that the caller left out */
     switch (step->kind) {
-    case RCVI_STEP_GEMM: take_gemm(c, real(c, &step->out)); break;
-    case RCVI_STEP_REDUCE: take_reduce(c, real(c, &step->out)); break;
-    case RCVI_STEP_COPY: take_copy(c, out); break;
-    case RCVI_STEP_FILL: take_fill(c, out); break;
-    case RCVI_STEP_SELECT: take_select(c, out); break;
-    case RCVI_STEP_DROPOUT: take_dropout(c, out); break;
+    case RCVI_STEP_GEMM: run_gemm(c, real(c, &step->out)); break;
+    case RCVI_STEP_REDUCE: run_reduce(c, real(c, &step->out)); break;
+    case RCVI_STEP_COPY: run_copy(c, out); break;
+    case RCVI_STEP_FILL: run_fill(c, out); break;
+    case RCVI_STEP_SELECT: run_select(c, out); break;
+    case RCVI_STEP_DROPOUT: run_dropout(c, out); break;
     default: break;
     }
 }

@@ -1,14 +1,14 @@
-/* A call is announced by one word that all members watch; the end of a member's part by a word of its own. The barrier
- * is by dissemination: in round r member i tells member i + 2^r, and nobody writes a word that another one writes. All
- * words count up, and are compared by their difference, so that they may wrap.
+/* A team of threads. A call is published by one counter that all members read; each member counts the calls that it has finished
+ * in a counter of its own. The barrier is a dissemination barrier: in round r member i writes a counter of member i + 2^r, so
+ * every counter has one writer. All counters only increase and are compared by their difference, so that they may wrap.
  *
- * Whoever waits spins first, then offers its core to others, then sleeps: in a barrier a little at a time, between
- * calls until it is woken. A member that goes to sleep counts itself as a sleeper before it looks for a new call, and
- * the caller announces the call before it looks for sleepers; both are sequentially consistent, so one sees the other.
+ * A waiting member spins first, then yields its core (sched_yield), then sleeps: in a barrier for short intervals, between calls
+ * on a condition variable. A member that goes to sleep increments `sleepers` before it checks for a new call, and the caller
+ * publishes the call before it checks `sleepers`; both are sequentially consistent, so at least one of them sees the other.
  *
- * A sleeper is often woken on the core of the one who wakes it. Two members that spin for each other on one core take
- * milliseconds for what takes microseconds, and the operating system is slow to part them: so a member that finds itself
- * on the caller's core moves away. It stays free to be moved again. */
+ * The operating system often wakes a thread on the core of the thread that wakes it. Two members that spin on one core take
+ * milliseconds for a barrier that takes microseconds, and the scheduler is slow to separate them. So a member that finds itself
+ * on the caller's core moves to another one. Its affinity is then restored, so that it may be moved again. */
 #if defined(__linux__)
 #define _GNU_SOURCE /* sched_getcpu, sched_setaffinity */
 #endif
@@ -23,14 +23,16 @@
 #include <time.h>
 #include <unistd.h>
 
+/* The time limits have no recorded measurement; rcv_measure_barrier measures the time of a barrier. */
 enum {
-    LINE = 128,              /* bytes that two cores should not share */
-    ROUNDS = 10,             /* of a barrier of RCVI_MAX_THREADS */
-    BARRIER_SPIN = 30000,    /* nanoseconds of spinning before the core is offered to others */
-    CALL_SPIN = 100000,      /* the same between calls, before a member sleeps */
-    CROWDED_SPIN = 500,      /* either one where there are more threads than cores */
-    BARRIER_YIELD = 1000000, /* nanoseconds of waiting before sleeping a little at a time */
-    BARRIER_NAP = 50000
+    LINE = 128,  /* bytes: alignment of counters, so that no two share a cache line or an adjacent pair of lines */
+    ROUNDS = 10, /* rounds of a barrier of RCVI_MAX_THREADS members: its base-2 logarithm */
+    BARRIER_SPIN = 30000, /* nanoseconds: a member in a barrier spins before it yields its core */
+    CALL_SPIN = 100000,   /* nanoseconds: a member between calls spins before it sleeps */
+    OVERSUBSCRIBED_SPIN =
+        500,                 /* nanoseconds: both of them, where the team has more threads than the machine has cores */
+    BARRIER_YIELD = 1000000, /* nanoseconds: a member in a barrier yields before it sleeps */
+    BARRIER_SLEEP = 50000    /* nanoseconds of one sleep in a barrier */
 };
 
 typedef struct {
@@ -41,25 +43,25 @@ typedef struct {
     alignas(LINE) pthread_t thread;
     rcvi_team *team;
     int index;
-    unsigned barriers;   /* passed so far; the member's own */
-    word done;           /* calls finished */
-    word rounds[ROUNDS]; /* of a barrier: how far the member before has come */
+    unsigned barriers;   /* barriers passed; read and written by the member alone */
+    word done;           /* number of calls finished */
+    word rounds[ROUNDS]; /* [round] number of the last barrier in which the partner of this round arrived */
 } member;
 
 struct rcvi_team {
-    word called;   /* calls announced */
+    word called;   /* number of calls published */
     word sleepers; /* members asleep or about to be */
     alignas(LINE) rcv_context *context;
     void *memory; /* as allocated, before alignment */
     int threads;
-    int started;  /* members with a thread of their own */
-    bool crowded; /* more threads than cores */
-    int core;     /* the caller's, when it announced the call; -1: not known */
+    int started;         /* members with a thread of their own */
+    bool oversubscribed; /* more threads than cores */
+    int core;            /* core of the caller when it published the call; -1: not known */
     int64_t barrier_spin, call_spin;
-    void (*work)(void *user, int member); /* of the call announced; NULL: end */
+    void (*work)(void *user, int member); /* of the published call; NULL: members exit */
     void *user;
-    fenv_t environment; /* the caller's */
-    unsigned process;   /* whose threads they are */
+    fenv_t environment; /* floating-point environment of the caller */
+    unsigned process;   /* rcvi_fork_generation() of the process that started the threads */
     pthread_mutex_t mutex;
     pthread_cond_t wake;
     member members[]; /* [threads]; the first is the caller */
@@ -79,37 +81,37 @@ static inline void relax(void) {
 #endif
 }
 
-static inline bool reached(const atomic_uint *word, unsigned count) {
+static inline bool has_reached(const atomic_uint *word, unsigned count) {
     return (int)(atomic_load_explicit(word, memory_order_acquire) - count) >= 0;
 }
 
 /* Spins for about `limit` nanoseconds. */
 static bool spin(const atomic_uint *word, unsigned count, int64_t limit) {
     for (int i = 0; i < 64; i++) {
-        if (reached(word, count)) return true;
+        if (has_reached(word, count)) return true;
         relax();
     }
     for (int64_t begin = now(); now() - begin < limit;) {
         for (int i = 0; i < 32; i++) {
-            if (reached(word, count)) return true;
+            if (has_reached(word, count)) return true;
             relax();
         }
     }
-    return reached(word, count);
+    return has_reached(word, count);
 }
 
-void rcvi_team_await(const rcvi_team *team, const atomic_uint *word, unsigned count) {
+void rcvi_team_wait_for(const rcvi_team *team, const atomic_uint *word, unsigned count) {
     if (spin(word, count, team->barrier_spin)) return;
-    for (int64_t begin = now(); !reached(word, count);) {
+    for (int64_t begin = now(); !has_reached(word, count);) {
         if (now() - begin < BARRIER_YIELD) {
             sched_yield();
         } else {
-            nanosleep(&(struct timespec){.tv_nsec = BARRIER_NAP}, NULL);
+            nanosleep(&(struct timespec){.tv_nsec = BARRIER_SLEEP}, NULL);
         }
     }
 }
 
-static void await_call(rcvi_team *team, unsigned count) {
+static void wait_for_call(rcvi_team *team, unsigned count) {
     if (spin(&team->called.value, count, team->call_spin)) return;
     pthread_mutex_lock(&team->mutex);
     atomic_fetch_add(&team->sleepers.value, 1);
@@ -119,9 +121,9 @@ static void await_call(rcvi_team *team, unsigned count) {
 }
 
 #if defined(__linux__)
-static int core_now(void) { return sched_getcpu(); }
+static int current_core(void) { return sched_getcpu(); }
 
-static void leave_core(int core) {
+static void move_off_core(int core) {
     cpu_set_t all, others;
     if (sched_getaffinity(0, sizeof all, &all)) return;
     others = all;
@@ -130,28 +132,28 @@ static void leave_core(int core) {
     sched_setaffinity(0, sizeof all, &all);
 }
 #else
-static int core_now(void) { return -1; }
-static void leave_core(int core) { (void)core; }
+static int current_core(void) { return -1; }
+static void move_off_core(int core) { (void)core; }
 #endif
 
-static void make_room(const rcvi_team *team) {
-    if (!team->crowded && team->core >= 0 && core_now() == team->core) leave_core(team->core);
+static void avoid_core_of_caller(const rcvi_team *team) {
+    if (!team->oversubscribed && team->core >= 0 && current_core() == team->core) move_off_core(team->core);
 }
 
-static void *live(void *argument) {
+static void *run_member(void *argument) {
     member *self = argument;
     rcvi_team *team = self->team;
     for (unsigned count = 1;; count++) {
-        await_call(team, count);
+        wait_for_call(team, count);
         if (!team->work) return NULL;
-        make_room(team);
+        avoid_core_of_caller(team);
         fesetenv(&team->environment);
         team->work(team->user, self->index);
         atomic_store_explicit(&self->done.value, count, memory_order_release);
     }
 }
 
-static unsigned announce(rcvi_team *team, void (*work)(void *, int), void *user) {
+static unsigned publish_call(rcvi_team *team, void (*work)(void *, int), void *user) {
     team->work = work;
     team->user = user;
     unsigned count = atomic_load_explicit(&team->called.value, memory_order_relaxed) + 1;
@@ -164,14 +166,14 @@ static unsigned announce(rcvi_team *team, void (*work)(void *, int), void *user)
     return count;
 }
 
-/* Starts the threads, with all signals blocked: they are the program's business, not theirs. */
-static rcv_status start(rcvi_team *team) {
+/* Starts the threads with all signals blocked: the program's own threads handle signals. */
+static rcv_status start_threads(rcvi_team *team) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = 0;
     for (int i = 1; i < team->threads && !error; i++) {
-        error = pthread_create(&team->members[i].thread, NULL, live, &team->members[i]);
+        error = pthread_create(&team->members[i].thread, NULL, run_member, &team->members[i]);
         if (!error) team->started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -192,9 +194,9 @@ rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
     made->context = context;
     made->memory = memory;
     made->threads = threads;
-    bool crowded = made->crowded = threads > sysconf(_SC_NPROCESSORS_ONLN);
-    made->barrier_spin = crowded ? CROWDED_SPIN : BARRIER_SPIN;
-    made->call_spin = crowded ? CROWDED_SPIN : CALL_SPIN;
+    bool oversubscribed = made->oversubscribed = threads > sysconf(_SC_NPROCESSORS_ONLN);
+    made->barrier_spin = oversubscribed ? OVERSUBSCRIBED_SPIN : BARRIER_SPIN;
+    made->call_spin = oversubscribed ? OVERSUBSCRIBED_SPIN : CALL_SPIN;
     for (int i = 0; i < threads; i++) {
         made->members[i].team = made;
         made->members[i].index = i;
@@ -206,7 +208,7 @@ rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
         return rcvi_fail(RCV_NO_MEMORY, "the system refused a lock for %d threads (%s)", threads, strerror(error));
     }
     made->process = rcvi_fork_generation();
-    rcv_status status = start(made);
+    rcv_status status = start_threads(made);
     if (status) {
         rcvi_team_free(made);
         return status;
@@ -215,23 +217,23 @@ rcv_status rcvi_team_new(rcv_context *context, int threads, rcvi_team **team) {
     return RCV_OK;
 }
 
-static void stop(rcvi_team *team) {
-    if (team->started > 0) announce(team, NULL, NULL);
+static void stop_threads(rcvi_team *team) {
+    if (team->started > 0) publish_call(team, NULL, NULL);
     for (int i = 1; i <= team->started; i++) pthread_join(team->members[i].thread, NULL);
     team->started = 0;
     pthread_cond_destroy(&team->wake);
     pthread_mutex_destroy(&team->mutex);
 }
 
-/* In a child of fork() there are no threads to be joined, and who slept on the condition will not come for it. */
+/* In a child of fork() there are no threads to join, and the condition variable still counts waiters that do not exist. */
 void rcvi_team_free(rcvi_team *team) {
     if (!team) return;
-    if (team->process == rcvi_fork_generation()) stop(team);
+    if (team->process == rcvi_fork_generation()) stop_threads(team);
     rcvi_free(team->context, team->memory);
 }
 
-/* Starts the team's threads anew in a child of fork(). Where that fails the team stays as it was, to be tried again. */
-static rcv_status revive(rcvi_team *team) {
+/* Starts the team's threads again in a child of fork(). On failure the team is unchanged, and the next call tries again. */
+static rcv_status restart_threads(rcvi_team *team) {
     team->started = 0;
     atomic_store(&team->called.value, 0);
     atomic_store(&team->sleepers.value, 0);
@@ -244,9 +246,9 @@ static rcv_status revive(rcvi_team *team) {
     int error = pthread_mutex_init(&team->mutex, NULL);
     if (!error) error = pthread_cond_init(&team->wake, NULL);
     if (error) return rcvi_fail(RCV_NO_MEMORY, "the system refused a lock for threads (%s)", strerror(error));
-    rcv_status status = start(team);
+    rcv_status status = start_threads(team);
     if (status)
-        stop(team);
+        stop_threads(team);
     else
         team->process = rcvi_fork_generation();
     return status;
@@ -259,21 +261,21 @@ rcv_status rcvi_team_call(rcvi_team *team, void (*work)(void *user, int member),
         work(user, 0);
         return RCV_OK;
     }
-    if (team->process != rcvi_fork_generation()) RCVI_TRY(revive(team));
+    if (team->process != rcvi_fork_generation()) RCVI_TRY(restart_threads(team));
     fegetenv(&team->environment);
-    team->core = core_now();
-    unsigned count = announce(team, work, user);
+    team->core = current_core();
+    unsigned count = publish_call(team, work, user);
     work(user, 0);
-    for (int i = 1; i < team->threads; i++) rcvi_team_await(team, &team->members[i].done.value, count);
+    for (int i = 1; i < team->threads; i++) rcvi_team_wait_for(team, &team->members[i].done.value, count);
     return RCV_OK;
 }
 
 void rcvi_team_barrier(rcvi_team *team, int index) {
     member *self = &team->members[index];
     unsigned count = ++self->barriers;
-    for (int round = 0, far = 1; far < team->threads; round++, far *= 2) {
-        int other = index + far < team->threads ? index + far : index + far - team->threads;
+    for (int round = 0, distance = 1; distance < team->threads; round++, distance *= 2) {
+        int other = index + distance < team->threads ? index + distance : index + distance - team->threads;
         atomic_store_explicit(&team->members[other].rounds[round].value, count, memory_order_release);
-        rcvi_team_await(team, &self->rounds[round].value, count);
+        rcvi_team_wait_for(team, &self->rounds[round].value, count);
     }
 }

@@ -43,7 +43,7 @@ static rcv_status describe(const rcv_gemm_options *options, rcvi_matmul *matmul)
                         .lda = options->lda,
                         .ldb = options->ldb,
                         .ldc = options->ldc};
-    RCVI_TRY(rcvi_measured_type(options->dtype, &made.type));
+    RCVI_TRY(rcvi_check_product_type(options->dtype, &made.type));
     const int64_t limit = INT64_MAX / 2;
     if (made.m < 1 || made.n < 1 || made.k < 1 || made.m > limit || made.n > limit || made.k > limit)
         return rcvi_fail(RCV_INVALID, "m, n and k must be at least 1 and countable, not %lld, %lld and %lld",
@@ -65,7 +65,7 @@ rcv_status rcv_gemm_new(rcv_context *context, const rcv_gemm_options *options, r
     rcvi_matmul matmul;
     RCVI_TRY(describe(options, &matmul));
     int64_t threads = options->threads == 0 ? rcv_context_threads(context) : options->threads;
-    RCVI_TRY(rcvi_measured_threads(threads));
+    RCVI_TRY(rcvi_check_threads(threads));
     const rcvi_kernels *kernels = rcvi_context_kernels(context);
     if (!kernels) return RCV_INVALID;
     rcv_gemm *made = rcvi_new(context, 1, sizeof *made);

@@ -95,7 +95,7 @@ static void pack(const rcvi_learn_share *share, const rcvi_head *head) {
     product = to_dy(learn, learn->shape.chunk);
     if (head->dy)
         rcvi_matmul_pack_share(learn->kernels, &product, head->weight, share->member, share->members, learn->turned);
-    rcvi_learn_meet(share);
+    rcvi_learn_barrier(share);
 }
 
 static void forward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk) {
@@ -104,9 +104,9 @@ static void forward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk
     rcvi_matmul product = to_logits(learn, chunk->rows);
     multiply(share, &product, row_of(learn, head->y, chunk->row, chunk->features), head->weight,
              packs(learn, head) ? learn->packed : NULL, chunk->logits);
-    rcvi_learn_meet(share);
+    rcvi_learn_barrier(share);
     (head->targets ? learn->real->softmax : learn->real->square)(share, chunk);
-    rcvi_learn_meet(share);
+    rcvi_learn_barrier(share);
 }
 
 static void backward(const rcvi_learn_share *share, const rcvi_learn_chunk *chunk) {
@@ -121,7 +121,7 @@ static void backward(const rcvi_learn_share *share, const rcvi_learn_chunk *chun
                  head->dweight);
     }
     if (head->dbias) learn->real->sum_bias(share, chunk);
-    rcvi_learn_meet(share);
+    rcvi_learn_barrier(share);
 }
 
 static void run_head(const rcvi_learn_share *share, const void *job) {
@@ -174,7 +174,7 @@ static void run_logits(const rcvi_learn_share *share, const void *job) {
     rcvi_matmul product = to_logits(learn, self->head->rows);
     multiply(share, &product, self->head->y, self->head->weight, NULL, self->out);
     if (!self->head->bias) return;
-    rcvi_learn_meet(share);
+    rcvi_learn_barrier(share);
     rcvi_learn_chunk all = {.head = self->head,
                             .rows = self->head->rows,
                             .features = learn->shape.features,

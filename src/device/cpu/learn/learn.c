@@ -41,7 +41,7 @@ rcv_status rcvi_learn_run(rcvi_learn *learn, double operations, rcvi_learn_work 
     return RCV_OK;
 }
 
-void rcvi_learn_meet(const rcvi_learn_share *share) {
+void rcvi_learn_barrier(const rcvi_learn_share *share) {
     if (share->members > 1) rcvi_team_barrier(share->learn->team, share->member);
 }
 
@@ -129,12 +129,12 @@ static rcv_status open_learn(rcv_context *context, int ordinal, const rcvi_learn
     (void)ordinal;
     *out = NULL;
     rcvi_kernel_type type;
-    RCVI_TRY(rcvi_measured_type(shape->dtype, &type));
+    RCVI_TRY(rcvi_check_product_type(shape->dtype, &type));
     RCVI_TRY(check_shape(shape));
     if (shape->lean)
         return rcvi_fail(RCV_UNSUPPORTED, "the CPU stores the gradient of the output layer: lean learning is for GPUs");
     int64_t threads = shape->threads == 0 ? rcv_context_threads(context) : shape->threads;
-    RCVI_TRY(rcvi_measured_threads(threads));
+    RCVI_TRY(rcvi_check_threads(threads));
     const rcvi_kernels *kernels = rcvi_context_kernels(context);
     if (!kernels) return RCV_INVALID;
     rcvi_learn *made = rcvi_new(context, 1, sizeof *made);

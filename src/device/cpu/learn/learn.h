@@ -41,7 +41,7 @@ typedef void rcvi_learn_work(const rcvi_learn_share *share, const void *job);
 /* Has all members do the work, or the caller alone where there is little of it. */
 rcv_status rcvi_learn_run(rcvi_learn *learn, double operations, rcvi_learn_work *work, const void *job);
 /* Inside of work: none goes on before all have come. */
-void rcvi_learn_meet(const rcvi_learn_share *share);
+void rcvi_learn_barrier(const rcvi_learn_share *share);
 /* The member's part of `extent`, cut at multiples of `unit`. */
 void rcvi_learn_cut(const rcvi_learn_share *share, int64_t extent, int64_t unit, int64_t *first, int64_t *end);
 

@@ -161,7 +161,7 @@ static rcv_status prepare(rcv_context *context, int ordinal, const rcv_scan_opti
     (void)ordinal;
     *out = NULL;
     int64_t threads = options->threads ? options->threads : rcv_context_threads(context);
-    RCVI_TRY(rcvi_measured_threads(threads));
+    RCVI_TRY(rcvi_check_threads(threads));
     const rcvi_kernels *kernels = rcvi_context_kernels(context);
     if (!kernels) return RCV_INVALID;
     rcvi_machine machine;

@@ -86,7 +86,7 @@ void rcvi_scan_chained(rcvi_scan *scan, int member) {
     const rcvi_scan_chunk *part = &scan->parts[member];
     for (int64_t i = member; i < scan->chunks; i += scan->members) {
         compose(scan, i, part, member);
-        rcvi_team_await(scan->team, &scan->linked, (unsigned)i);
+        rcvi_team_wait_for(scan->team, &scan->linked, (unsigned)i);
         pass_on(scan, i, part, member);
         atomic_store_explicit(&scan->linked, (unsigned)i + 1, memory_order_release);
         expand(scan, i, part, member);
