@@ -10,7 +10,7 @@
 #ifndef RCVI_RETIME_H
 #define RCVI_RETIME_H
 
-#include "schedule/fuse.h"
+#include "schedule/fuse/fuse.h"
 
 typedef struct {
     rcvi_graph graph; /* states: those of the adjoint, then one for each operand */

@@ -1,7 +1,7 @@
 /* Do all ranks train the same run? Each compares its description with that of rank 0. */
 #include "train/run/agreement.h"
 
-#include "train/run/identity.h"
+#include "train/run/files/identity.h"
 #include "train/run/trainer.h"
 
 #include <string.h>

@@ -7,10 +7,10 @@
  *
  * What is enqueued for a batch is in step/work.c. Losses stay in the device's memory until they are fetched (outcomes.h), so that the
  * host does not wait for the device after every update. */
-#include "train/run/checkpoint.h"
+#include "train/run/files/checkpoint.h"
 #include "train/run/rate.h"
-#include "train/run/report.h"
-#include "train/run/timeline.h"
+#include "train/run/report/report.h"
+#include "train/run/report/timeline.h"
 #include "train/run/trainer.h"
 #include "train/run/validation.h"
 

@@ -3,7 +3,7 @@
 
 #include "train/run/agreement.h"
 #include "train/run/buckets.h"
-#include "train/run/identity.h"
+#include "train/run/files/identity.h"
 #include "train/step/collect.h"
 
 /* ---- batches ---- */

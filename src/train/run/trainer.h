@@ -4,10 +4,10 @@
 
 #include "train/config/settings.h"
 #include "train/run/control_flags.h"
-#include "train/run/log.h"
-#include "train/run/outcomes.h"
-#include "train/run/outputs.h"
-#include "train/run/progress.h"
+#include "train/run/files/outputs.h"
+#include "train/run/report/log.h"
+#include "train/run/report/outcomes.h"
+#include "train/run/report/progress.h"
 #include "train/run/state.h"
 #include "train/run/windows.h"
 

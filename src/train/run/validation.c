@@ -2,8 +2,8 @@
 #include "train/run/validation.h"
 
 #include "train/inference/evaluate.h"
-#include "train/run/checkpoint.h"
-#include "train/run/report.h"
+#include "train/run/files/checkpoint.h"
+#include "train/run/report/report.h"
 #include "train/run/trainer.h"
 #include "train/step/collect.h"
 

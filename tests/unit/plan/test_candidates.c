@@ -2,7 +2,7 @@
  * whenever it is pinned; and what is offered for a GPU. */
 #include "planned.h"
 #include "sample.h"
-#include "schedule/stepwise.h"
+#include "schedule/stepwise/stepwise.h"
 #include "scratch.h"
 
 static const rcv_size proj[] = {{"proj", 5}}, heads[] = {{"heads", 2}};
